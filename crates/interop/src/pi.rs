@@ -1,0 +1,1 @@
+//! pi and omp (being written).

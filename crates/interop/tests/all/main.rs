@@ -1,0 +1,4 @@
+//! Integration tests of the interop crate, one binary.
+
+mod opencode;
+mod pi;

@@ -1,0 +1,1 @@
+//! pi round trips.

@@ -1,0 +1,302 @@
+//! Which kind of failure an HTTP answer or an in-stream error object is.
+//!
+//! Providers agree on little. The status decides where it is telling; the error's code, type and wording decide
+//! where it is not (an overlong prompt is a plain 400 nearly everywhere, an empty account often a 429). The
+//! order of the questions matters: wording about rate limits also speaks of tokens and must not look like an
+//! overlong prompt.
+
+use serde_json::Value;
+
+use super::{Error, HttpFailure};
+
+/// Codes and wording of an overlong prompt, lower-case.
+const OVERFLOW: &[&str] = &[
+    "context_length_exceeded",
+    "context length",
+    "context window",
+    "context size",
+    "context_window",
+    "maximum context",
+    "exceeds the context",
+    "exceed context limit",
+    "prompt is too long",
+    "prompt too long",
+    "input is too long",
+    "input too long",
+    "too many input tokens",
+    "input token count",
+    "input tokens exceed",
+    "maximum prompt length",
+    "maximum number of tokens",
+    "maximum allowed number of input tokens",
+    "reduce the length of the messages",
+    "reduce the length of the input",
+    "request_too_large",
+    "request too large",
+    "model_max_prompt_tokens_exceeded",
+];
+
+/// Codes and wording of rate limits.
+const RATE: &[&str] =
+    &["rate limit", "rate_limit", "ratelimit", "too many requests", "too_many_requests", "throttl", "per minute"];
+
+/// Codes and wording of an account without credit.
+const QUOTA: &[&str] = &[
+    "insufficient_quota",
+    "quota_exceeded",
+    "exceeded your current quota",
+    "insufficient balance",
+    "insufficient_balance",
+    "insufficient credit",
+    "insufficient funds",
+    "credit balance",
+    "billing",
+    "payment required",
+    "usage_not_included",
+    "usage limit",
+];
+
+/// Codes and wording of a provider without capacity.
+const OVERLOAD: &[&str] =
+    &["overloaded", "at capacity", "over capacity", "no capacity", "engine is currently busy", "exhausted"];
+
+/// Codes and wording of a refused policy check.
+const FILTER: &[&str] = &[
+    "content_filter",
+    "content_policy",
+    "content policy",
+    "content management policy",
+    "responsibleaipolicy",
+    "moderation",
+];
+
+/// Codes and wording of bad credentials.
+const CREDENTIALS: &[&str] = &[
+    "invalid_api_key",
+    "invalid api key",
+    "incorrect api key",
+    "authentication_error",
+    "unauthorized",
+    "permission_denied",
+    "permission_error",
+];
+
+/// What an error body says, wherever it says it.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Details {
+    /// The human text.
+    pub(super) message: Option<String>,
+    /// A status named inside the body.
+    status: Option<u16>,
+    /// Code, type, status word and message in one lower-case text.
+    words: String,
+}
+
+impl Details {
+    /// Reads the shapes in use: `{error:{…}}`, `{error:"…"}`, `{message}`, `{detail}`, and a list of these.
+    pub(super) fn of(body: &Value) -> Self {
+        if let Value::Array(items) = body {
+            return items.first().map(Self::of).unwrap_or_default();
+        }
+        let error = body.get("error").filter(|error| !error.is_null()).unwrap_or(body);
+        if let Value::String(text) = error {
+            return Self { message: Some(text.clone()), status: None, words: text.to_lowercase() };
+        }
+        let text = |name: &str| error.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
+        let message = text("message").or_else(|| text("detail")).or_else(|| text("error")).or_else(|| {
+            // `{error: {…}, message: "…"}`
+            body.get("message").and_then(Value::as_str)
+        });
+        // Aggregators keep the original error below `metadata.raw`.
+        let raw = error.pointer("/metadata/raw").and_then(Value::as_str);
+        let words = ["code", "type", "status"].map(text);
+        let words: Vec<&str> = words.into_iter().chain([message, raw]).flatten().collect();
+        let status = ["code", "status"].into_iter().find_map(|name| status_of(error.get(name)?));
+        Self { message: message.map(str::to_owned), status, words: words.join("\n").to_lowercase() }
+    }
+
+    fn mentions(&self, list: &[&str]) -> bool {
+        list.iter().any(|word| self.words.contains(word))
+    }
+}
+
+/// 400 to 599, as a number or in digits.
+fn status_of(value: &Value) -> Option<u16> {
+    let number = match value {
+        Value::Number(number) => number.as_u64()?,
+        Value::String(digits) => digits.parse().ok()?,
+        _ => return None,
+    };
+    u16::try_from(number).ok().filter(|status| (400..600).contains(status))
+}
+
+/// The error behind an answer whose status is not a success.
+pub(crate) fn classify(http: HttpFailure) -> Error {
+    let details = match serde_json::from_str::<Value>(&http.body) {
+        Ok(body) => Details::of(&body),
+        Err(_) => Details { words: http.body.to_lowercase(), ..Details::default() },
+    };
+    by_status(http.status, &details, http)
+}
+
+/// The error behind an error object found inside an answer that began as a success.
+pub(crate) fn classify_in_stream(mut http: HttpFailure) -> Error {
+    let details = serde_json::from_str::<Value>(&http.body).map(|body| Details::of(&body)).unwrap_or_default();
+    if let Some(status) = details.status {
+        http.status = status;
+        return by_status(status, &details, http);
+    }
+    // Without a status the wording is all there is, and a failure in mid-answer is the provider's.
+    match by_words(&details) {
+        Some(kind) => kind.build(http),
+        None if details.words.contains("invalid_request") => Kind::InvalidRequest.build(http),
+        None => Kind::Server.build(http),
+    }
+}
+
+fn by_status(status: u16, details: &Details, http: HttpFailure) -> Error {
+    let kind = match status {
+        401 => Kind::Authentication,
+        402 => Kind::Quota,
+        403 if details.mentions(QUOTA) => Kind::Quota,
+        403 if details.mentions(FILTER) => Kind::ContentFilter,
+        403 => Kind::Authentication,
+        408 | 425 => Kind::Server,
+        429 if details.mentions(QUOTA) => Kind::Quota,
+        429 => Kind::RateLimit,
+        503 | 529 => Kind::Overloaded,
+        500.. if details.mentions(OVERLOAD) => Kind::Overloaded,
+        500.. => Kind::Server,
+        _ => match by_words(details) {
+            Some(kind) => kind,
+            None if status == 413 => Kind::ContextOverflow,
+            None if status == 409 => Kind::Server,
+            None => Kind::InvalidRequest,
+        },
+    };
+    kind.build(http)
+}
+
+fn by_words(details: &Details) -> Option<Kind> {
+    let table = [
+        (QUOTA, Kind::Quota),
+        (RATE, Kind::RateLimit),
+        (OVERFLOW, Kind::ContextOverflow),
+        (OVERLOAD, Kind::Overloaded),
+        (FILTER, Kind::ContentFilter),
+        (CREDENTIALS, Kind::Authentication),
+    ];
+    table.into_iter().find_map(|(words, kind)| details.mentions(words).then_some(kind))
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Authentication,
+    RateLimit,
+    Overloaded,
+    ContextOverflow,
+    ContentFilter,
+    InvalidRequest,
+    Quota,
+    Server,
+}
+
+impl Kind {
+    fn build(self, http: HttpFailure) -> Error {
+        let retry_after = http.retry_after();
+        let http = Box::new(http);
+        match self {
+            Self::Authentication => Error::Authentication { http },
+            Self::RateLimit => Error::RateLimit { retry_after, http },
+            Self::Overloaded => Error::Overloaded { http },
+            Self::ContextOverflow => Error::ContextOverflow { http },
+            Self::ContentFilter => Error::ContentFilter { http },
+            Self::InvalidRequest => Error::InvalidRequest { http },
+            Self::Quota => Error::Quota { http },
+            Self::Server => Error::Server { http },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(error: &Error) -> &'static str {
+        match error {
+            Error::Authentication { .. } => "authentication",
+            Error::RateLimit { .. } => "rate limit",
+            Error::Overloaded { .. } => "overloaded",
+            Error::ContextOverflow { .. } => "context overflow",
+            Error::ContentFilter { .. } => "content filter",
+            Error::InvalidRequest { .. } => "invalid request",
+            Error::Quota { .. } => "quota",
+            Error::Server { .. } => "server",
+            _ => "other",
+        }
+    }
+
+    #[track_caller]
+    fn check(status: u16, body: &str, expected: &str) {
+        let error = classify(HttpFailure { status, body: body.into(), ..HttpFailure::default() });
+        assert_eq!(kind(&error), expected, "{status} {body}");
+    }
+
+    #[track_caller]
+    fn check_in_stream(body: &str, expected: &str, status: u16) {
+        let error = classify_in_stream(HttpFailure { status: 200, body: body.into(), ..HttpFailure::default() });
+        assert_eq!(kind(&error), expected, "{body}");
+        assert_eq!(error.http().unwrap().status, status);
+    }
+
+    #[test]
+    fn by_status_alone() {
+        for (status, expected) in [
+            (400, "invalid request"),
+            (401, "authentication"),
+            (402, "quota"),
+            (403, "authentication"),
+            (404, "invalid request"),
+            (408, "server"),
+            (409, "server"),
+            (413, "context overflow"),
+            (422, "invalid request"),
+            (429, "rate limit"),
+            (500, "server"),
+            (502, "server"),
+            (503, "overloaded"),
+            (504, "server"),
+            (524, "server"),
+            (529, "overloaded"),
+        ] {
+            check(status, r#"{"error":{"message":"fake error","type":"fake"}}"#, expected);
+        }
+    }
+
+    #[test]
+    fn by_wording() {
+        let too_long = r#"{"error":{"message":"This model's maximum context length is 8192 tokens","type":"invalid_request_error","code":"context_length_exceeded"}}"#;
+        check(400, too_long, "context overflow");
+        check(400, "the request exceeds the available context size, try increasing it", "context overflow");
+        check(400, r#"{"error":"prompt is too long: 300000 tokens > 200000 maximum"}"#, "context overflow");
+        check(400, r#"{"message":"rate limit: too many input tokens per minute"}"#, "rate limit");
+        check(429, r#"{"error":{"message":"Rate limit: context window busy"}}"#, "rate limit");
+        check(429, r#"{"error":{"code":"insufficient_quota","message":"check your plan"}}"#, "quota");
+        check(403, r#"{"error":{"message":"Your credit balance is too low"}}"#, "quota");
+        check(400, r#"{"error":{"code":"content_filter","message":"filtered"}}"#, "content filter");
+        check(400, r#"{"error":{"message":"Invalid API key"}}"#, "authentication");
+        check(500, r#"{"error":{"message":"The model is overloaded"}}"#, "overloaded");
+        check(502, "<html>", "server");
+    }
+
+    #[test]
+    fn inside_a_stream() {
+        check_in_stream(r#"{"error":{"code":502,"message":"upstream"}}"#, "server", 502);
+        check_in_stream(r#"{"error":{"code":"429","message":"slow down"}}"#, "rate limit", 429);
+        check_in_stream(r#"{"error":{"type":"overloaded_error","message":"x"}}"#, "overloaded", 200);
+        check_in_stream(r#"{"error":{"type":"invalid_request_error","message":"x"}}"#, "invalid request", 200);
+        check_in_stream(r#"{"error":"something broke"}"#, "server", 200);
+        let raw = r#"{"error":{"message":"Provider returned error","metadata":{"raw":"context window exceeded"}}}"#;
+        check_in_stream(raw, "context overflow", 200);
+    }
+}

@@ -1,0 +1,42 @@
+//! Provider wire protocols lowered to one stream of typed events.
+//!
+//! A caller builds a [`Request`] in neutral terms, hands it to a [`Provider`] and polls an [`EventStream`].
+//! The crate knows nothing of sessions, stores or tools: it does not decide whether to retry, what to keep or
+//! what a tool call means. It promises three things. Each delta is handed out as soon as its bytes are there;
+//! an answer that was cut short is an error and never looks like a finished one; and no credential appears in
+//! an error, a `Debug` text or a log line.
+//!
+//! # Layout
+//!
+//! * [`request`]: what is asked: messages, tools, limits
+//! * [`history`]: repair of a conversation so that every provider accepts it
+//! * [`stream`]: what comes back: [`Event`], [`FinishReason`], [`Usage`]
+//! * [`provider`]: the [`Provider`] trait
+//! * [`error`]: [`Error`], by what the caller can do about it, and how an HTTP answer becomes one
+//! * [`retry`]: when to ask again, as data
+//! * [`secret`]: credentials that do not print themselves
+//! * [`sse`]: decoder of server-sent events
+//! * `http`: the shared HTTP clients, connect and inactivity limits
+//! * [`openai_chat`]: OpenAI Chat Completions and the servers that speak it
+//! * [`scripted`]: a provider that plays a script, without network
+
+pub mod error;
+pub mod history;
+mod http;
+pub mod openai_chat;
+pub mod provider;
+pub mod request;
+pub mod retry;
+pub mod scripted;
+pub mod secret;
+pub mod sse;
+pub mod stream;
+
+pub use error::{Error, HttpFailure};
+pub use history::repair;
+pub use openai_chat::OpenAiChat;
+pub use provider::Provider;
+pub use request::{Block, Content, Message, Request, ToolChoice, ToolSpec};
+pub use scripted::Scripted;
+pub use secret::Secret;
+pub use stream::{Event, EventStream, FinishReason, Usage};

@@ -1,0 +1,166 @@
+//! The shapes of an answer, as loosely as servers send them.
+//!
+//! Nearly every field may be missing or null. A streamed chunk and a complete answer differ only in `delta`
+//! against `message`, so one set of types reads both.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::Usage;
+
+/// One chunk of a streamed answer, or a complete one.
+#[derive(Debug, Deserialize)]
+pub(super) struct Chunk {
+    pub(super) id: Option<String>,
+    pub(super) model: Option<String>,
+    pub(super) choices: Option<Vec<Choice>>,
+    pub(super) usage: Option<Counts>,
+    pub(super) error: Option<Value>,
+    /// Where Groq puts the usage.
+    pub(super) x_groq: Option<Groq>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Groq {
+    pub(super) usage: Option<Counts>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Choice {
+    pub(super) index: Option<u64>,
+    #[serde(alias = "message")]
+    pub(super) delta: Option<Delta>,
+    pub(super) finish_reason: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Delta {
+    /// A string, or a list of typed pieces.
+    pub(super) content: Option<Value>,
+    pub(super) refusal: Option<String>,
+    pub(super) reasoning_content: Option<String>,
+    pub(super) reasoning: Option<Value>,
+    pub(super) reasoning_details: Option<Vec<Value>>,
+    pub(super) tool_calls: Option<Vec<ToolCall>>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct ToolCall {
+    pub(super) index: Option<u64>,
+    pub(super) id: Option<String>,
+    pub(super) function: Option<Function>,
+    /// What Gemini's endpoint wants back with the call.
+    pub(super) extra_content: Option<Value>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Function {
+    pub(super) name: Option<String>,
+    /// JSON text, or from some servers the object itself.
+    pub(super) arguments: Option<Value>,
+}
+
+/// Token counts; kept as values because servers send floats, nulls and negative numbers.
+#[derive(Debug, Deserialize)]
+pub(super) struct Counts {
+    prompt_tokens: Option<Value>,
+    completion_tokens: Option<Value>,
+    total_tokens: Option<Value>,
+    prompt_tokens_details: Option<Value>,
+    completion_tokens_details: Option<Value>,
+    /// DeepSeek's name for cached tokens.
+    prompt_cache_hit_tokens: Option<Value>,
+}
+
+impl From<&Counts> for Usage {
+    /// Splits the provider's overlapping counts into disjoint ones.
+    ///
+    /// Prompt tokens include the cached ones everywhere. Completion tokens include reasoning at OpenAI but not
+    /// everywhere: the total, or more reasoning than completion, gives it away.
+    fn from(counts: &Counts) -> Self {
+        let prompt = count(counts.prompt_tokens.as_ref());
+        let completion = count(counts.completion_tokens.as_ref());
+        let total = counts.total_tokens.as_ref().map(|value| count(Some(value)));
+        let detail = |details: &Option<Value>, name: &str| count(details.as_ref().and_then(|all| all.get(name)));
+        let cache_read = detail(&counts.prompt_tokens_details, "cached_tokens")
+            .max(count(counts.prompt_cache_hit_tokens.as_ref()))
+            .min(prompt);
+        let cache_write =
+            detail(&counts.prompt_tokens_details, "cache_write_tokens").min(prompt.saturating_sub(cache_read));
+        let reasoning = detail(&counts.completion_tokens_details, "reasoning_tokens");
+        let all = prompt.saturating_add(completion).saturating_add(reasoning);
+        let apart = reasoning > completion || (reasoning > 0 && total == Some(all));
+        Self {
+            input: prompt.saturating_sub(cache_read).saturating_sub(cache_write),
+            output: if apart { completion } else { completion.saturating_sub(reasoning) },
+            reasoning,
+            cache_read,
+            cache_write,
+            total,
+        }
+    }
+}
+
+/// A count that is never negative; anything else than a number is zero.
+fn count(value: Option<&Value>) -> u64 {
+    let Some(value) = value else { return 0 };
+    value.as_u64().or_else(|| whole(value.as_f64()?)).unwrap_or(0)
+}
+
+fn whole(number: f64) -> Option<u64> {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a float cast saturates, and the range is checked"
+    )]
+    (number.is_finite() && number >= 0.0).then_some(number as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn check(counts: Value, expected: Usage) {
+        let counts: Counts = serde_json::from_value(counts).unwrap();
+        assert_eq!(Usage::from(&counts), expected);
+    }
+
+    #[test]
+    fn overlapping_counts_are_split() {
+        check(
+            json!({"prompt_tokens": 100, "completion_tokens": 50, "total_tokens": 150,
+                "prompt_tokens_details": {"cached_tokens": 60, "cache_write_tokens": 10},
+                "completion_tokens_details": {"reasoning_tokens": 20}}),
+            Usage { input: 30, output: 30, reasoning: 20, cache_read: 60, cache_write: 10, total: Some(150) },
+        );
+    }
+
+    #[test]
+    fn reasoning_counted_apart() {
+        let expected = Usage { input: 10, output: 5, reasoning: 20, total: Some(35), ..Usage::default() };
+        let details = json!({"reasoning_tokens": 20});
+        check(
+            json!({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 35, "completion_tokens_details": details}),
+            expected,
+        );
+        check(
+            json!({"prompt_tokens": 10, "completion_tokens": 5, "completion_tokens_details": details}),
+            Usage { total: None, ..expected },
+        );
+    }
+
+    #[test]
+    fn nonsense_is_never_negative() {
+        check(
+            json!({"prompt_tokens": -5, "completion_tokens": null, "total_tokens": 7.9,
+                "prompt_tokens_details": {"cached_tokens": 900}, "completion_tokens_details": "none"}),
+            Usage { total: Some(7), ..Usage::default() },
+        );
+        check(
+            json!({"prompt_tokens": 10, "prompt_cache_hit_tokens": 4}),
+            Usage { input: 6, cache_read: 4, ..Usage::default() },
+        );
+    }
+}

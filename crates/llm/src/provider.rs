@@ -1,0 +1,16 @@
+//! The one trait every model source implements.
+
+use std::fmt::Debug;
+
+use crate::{EventStream, Request};
+
+/// Something that answers requests with a stream of events.
+///
+/// Implementations are shared between sessions and hold no state of a conversation.
+pub trait Provider: Send + Sync + Debug {
+    /// Prepares one model call.
+    ///
+    /// Nothing is sent until the stream is polled, and dropping the stream closes the call. After an error or
+    /// [`Event::Finish`](crate::Event::Finish) the stream is over.
+    fn stream(&self, request: Request) -> EventStream;
+}

@@ -1,0 +1,246 @@
+//! Decoder of server-sent events, fed with whatever pieces the network delivers.
+//!
+//! Lines end in LF, CR or CRLF, also when the two bytes arrive apart, and text is decoded line by line, so a
+//! character split over two pieces survives. Comments are dropped and several `data` lines are joined by LF.
+//! One frame may not grow beyond a limit: a server that never ends a line must not fill the memory.
+
+use std::collections::VecDeque;
+
+/// The default limit for one frame, in bytes.
+pub const DEFAULT_LIMIT: usize = 16 * 1024 * 1024;
+
+/// One dispatched event.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Frame {
+    /// The `event` field, if one was given.
+    pub event: Option<String>,
+    /// The `data` lines joined by LF.
+    pub data: String,
+    /// The `id` field, if one was given.
+    pub id: Option<String>,
+}
+
+/// A frame grew beyond the limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a server-sent event is larger than {limit} bytes")]
+pub struct TooLarge {
+    /// The limit in bytes.
+    pub limit: usize,
+}
+
+/// Incremental decoder.
+#[derive(Debug)]
+pub struct Decoder {
+    line: Vec<u8>,
+    pending: Frame,
+    has_data: bool,
+    size: usize,
+    after_cr: bool,
+    at_start: bool,
+    ready: VecDeque<Frame>,
+    limit: usize,
+}
+
+impl Default for Decoder {
+    fn default() -> Self {
+        Self::new(DEFAULT_LIMIT)
+    }
+}
+
+impl Decoder {
+    /// A decoder that refuses frames of more than `limit` bytes.
+    pub fn new(limit: usize) -> Self {
+        Self {
+            line: Vec::new(),
+            pending: Frame::default(),
+            has_data: false,
+            size: 0,
+            after_cr: false,
+            at_start: true,
+            ready: VecDeque::new(),
+            limit,
+        }
+    }
+
+    /// Takes the next piece of the body. Complete frames are then available from [`Self::pop`].
+    ///
+    /// # Errors
+    ///
+    /// [`TooLarge`] when a frame exceeds the limit; frames completed before it can still be popped.
+    pub fn push(&mut self, mut piece: &[u8]) -> Result<(), TooLarge> {
+        if self.after_cr {
+            if let Some((first, rest)) = piece.split_first() {
+                self.after_cr = false;
+                if *first == b'\n' {
+                    piece = rest;
+                }
+            }
+        }
+        while let Some(end) = piece.iter().position(|byte| matches!(byte, b'\n' | b'\r')) {
+            let (head, tail) = piece.split_at(end);
+            self.extend(head)?;
+            self.end_line();
+            piece = match tail {
+                [b'\r', b'\n', rest @ ..] => rest,
+                [b'\r'] => {
+                    self.after_cr = true;
+                    &[]
+                }
+                [_, rest @ ..] => rest,
+                [] => &[],
+            };
+        }
+        self.extend(piece)
+    }
+
+    /// The next complete frame.
+    pub fn pop(&mut self) -> Option<Frame> {
+        self.ready.pop_front()
+    }
+
+    /// Ends the input and hands out a last frame that lacked its blank line, as some servers leave it.
+    pub fn finish(&mut self) -> Option<Frame> {
+        if !self.line.is_empty() {
+            self.end_line();
+        }
+        self.dispatch();
+        self.pop()
+    }
+
+    fn extend(&mut self, bytes: &[u8]) -> Result<(), TooLarge> {
+        self.size = self.size.saturating_add(bytes.len());
+        if self.size > self.limit {
+            return Err(TooLarge { limit: self.limit });
+        }
+        self.line.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn end_line(&mut self) {
+        let bytes = std::mem::take(&mut self.line);
+        let text = String::from_utf8_lossy(&bytes);
+        let mut line: &str = &text;
+        if std::mem::take(&mut self.at_start) {
+            line = line.strip_prefix('\u{feff}').unwrap_or(line);
+        }
+        if line.is_empty() {
+            self.dispatch();
+        } else {
+            self.field(line);
+        }
+        let mut bytes = bytes;
+        bytes.clear();
+        self.line = bytes;
+    }
+
+    fn field(&mut self, line: &str) {
+        let (name, value) = line.split_once(':').unwrap_or((line, ""));
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        match name {
+            "data" => {
+                if self.has_data {
+                    self.pending.data.push('\n');
+                }
+                self.has_data = true;
+                self.pending.data.push_str(value);
+            }
+            "event" => self.pending.event = Some(value.to_owned()),
+            "id" => self.pending.id = Some(value.to_owned()),
+            // A line that starts with a colon is a comment: its name is empty. `retry` is for browsers.
+            _ => {}
+        }
+    }
+
+    fn dispatch(&mut self) {
+        let frame = std::mem::take(&mut self.pending);
+        self.size = 0;
+        if std::mem::take(&mut self.has_data) {
+            self.ready.push_back(frame);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decode<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<Frame> {
+        let mut decoder = Decoder::default();
+        let mut frames = Vec::new();
+        for piece in pieces {
+            decoder.push(piece).unwrap();
+            frames.extend(std::iter::from_fn(|| decoder.pop()));
+        }
+        frames.extend(decoder.finish());
+        frames
+    }
+
+    /// The same bytes whole, one by one, and cut in two at every offset.
+    fn check(input: &str, expected: &[Frame]) {
+        let bytes = input.as_bytes();
+        assert_eq!(decode([bytes]), expected, "whole: {input:?}");
+        assert_eq!(decode(bytes.chunks(1)), expected, "byte by byte: {input:?}");
+        for cut in 0..=bytes.len() {
+            let (head, tail) = bytes.split_at(cut);
+            assert_eq!(decode([head, tail]), expected, "cut at {cut}: {input:?}");
+        }
+    }
+
+    fn data(text: &str) -> Frame {
+        Frame { data: text.into(), ..Frame::default() }
+    }
+
+    #[test]
+    fn line_ends() {
+        for end in ["\n", "\r", "\r\n"] {
+            let input = ["data: a", "", "data: b", "", ""].join(end);
+            check(&input, &[data("a"), data("b")]);
+        }
+        check("data: a\r\n\rdata: b\n\r\n", &[data("a"), data("b")]);
+    }
+
+    #[test]
+    fn characters_split_over_pieces() {
+        check("data: grüße 🦀 \u{2028} ende\n\n", &[data("grüße 🦀 \u{2028} ende")]);
+    }
+
+    #[test]
+    fn comments_fields_and_joined_data() {
+        check(
+            ": hello\n\nevent: tick\nid: 7\nretry: 10\ndata: one\ndata:two\ndata\ndata:  three\n: bye\n\n",
+            &[Frame {
+                event: Some("tick".into()),
+                data: "one\ntwo\n\n three".into(),
+                id: Some("7".into()),
+            }],
+        );
+    }
+
+    #[test]
+    fn byte_order_mark_and_frames_without_data() {
+        check("\u{feff}data: a\n\nevent: nothing\n\ndata: b\n\n", &[data("a"), data("b")]);
+    }
+
+    #[test]
+    fn last_frame_without_blank_line() {
+        check("data: a\n\ndata: [DONE]", &[data("a"), data("[DONE]")]);
+        check("data: a\n\ndata: b\n", &[data("a"), data("b")]);
+        check("", &[]);
+    }
+
+    #[test]
+    fn invalid_bytes_become_replacement_characters() {
+        let frames = decode([&b"data: a\xffb\n\n"[..]]);
+        assert_eq!(frames, [data("a\u{fffd}b")]);
+    }
+
+    #[test]
+    fn limit_counts_one_frame_only() {
+        let mut decoder = Decoder::new(16);
+        for _ in 0..10 {
+            decoder.push(b"data: 12345\n\n").unwrap();
+        }
+        assert_eq!(decoder.push(b"data: 12345\ndata: 12345"), Err(TooLarge { limit: 16 }));
+        assert_eq!(std::iter::from_fn(|| decoder.pop()).count(), 10);
+    }
+}

@@ -1,0 +1,567 @@
+//! The durable event catalogue.
+//!
+//! An event says what happened in one session; the log of them is the only truth. Each type has a version, kept in
+//! its stored name (`step.started.1`), so that old logs stay readable when a shape changes. Each event maps to at
+//! most one of OpenCode V2's durable events, so that `seq` is an exact cursor there; events without a V2 form are
+//! gaps. `docs/design/0001-events.md` lists what V1, V2 and pi clients see of each.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::entry::{Entry, Fault, UserSummary};
+use crate::inbox::{Delivery, InboxItem};
+use crate::permission::Rule;
+use crate::request::{Reply, Request};
+use crate::session::{Origin, Revert, Session, Summary};
+use crate::todo::Todo;
+use crate::tree::Node;
+use crate::{EntryId, EventId, Map, Millis, Money, Part, PartId, RequestId, SessionId, Tokens};
+
+/// An event with its place in the log.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Record {
+    /// The event's own id; appending the same id twice is appending it once.
+    pub id: EventId,
+    /// The session it belongs to.
+    pub session: SessionId,
+    /// Its place: 0, 1, 2 … without gaps.
+    pub seq: u64,
+    /// When it happened.
+    pub time: Millis,
+    /// What happened.
+    pub event: Event,
+}
+
+/// Entries that come into a session at once, by fork or import.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Seed {
+    /// The entries with their parts, parents before children where that is possible.
+    pub nodes: Vec<Node>,
+    /// The end of the path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leaf: Option<EntryId>,
+    /// The task list.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub todos: Vec<Todo>,
+    /// Prompts that were waiting.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inbox: Vec<InboxItem>,
+}
+
+/// Why the leaf moved.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "cause", rename_all = "snake_case")]
+pub enum Cause {
+    /// Somebody went to another place in the tree.
+    Branch,
+    /// A staged revert was committed.
+    Revert {
+        /// The message that the revert named.
+        message: EntryId,
+    },
+}
+
+/// A reversible change to an entry or a part that is already closed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "change", rename_all = "snake_case")]
+pub enum Amendment {
+    /// It is not shown and not given to the model.
+    Hide,
+    /// It is back.
+    Unhide,
+    /// The part has new content.
+    ReplacePart {
+        /// The new part, under the same id.
+        part: Box<Part>,
+    },
+    /// The entry has new content; its parts stay.
+    ReplaceEntry {
+        /// The new entry, under the same id and parent.
+        entry: Box<Entry>,
+    },
+}
+
+/// A change to the session itself.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "field", rename_all = "snake_case")]
+pub enum SessionChange {
+    /// Archived, or taken out again.
+    Archived {
+        /// When, or none.
+        #[serde(default)]
+        time: Option<Millis>,
+    },
+    /// New permission rules of the session.
+    Permission {
+        /// The rules.
+        #[serde(default)]
+        rules: Option<Vec<Rule>>,
+    },
+    /// What a client keeps with it.
+    Metadata {
+        /// The new value.
+        #[serde(default)]
+        metadata: Option<Map>,
+    },
+    /// Shared, or no longer.
+    Share {
+        /// The address, or none.
+        #[serde(default)]
+        url: Option<String>,
+    },
+}
+
+macro_rules! catalogue {
+    ($( $(#[$doc:meta])* $variant:ident = $name:literal v $version:literal { $( $(#[$field_doc:meta])* $field:ident : $type:ty ),* $(,)? } )*) => {
+        /// What can happen in a session.
+        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+        #[serde(tag = "type")]
+        pub enum Event {
+            $(
+                $(#[$doc])*
+                #[serde(rename = $name)]
+                $variant { $( $(#[$field_doc])* $field: $type ),* },
+            )*
+        }
+
+        impl Event {
+            /// The event's name.
+            #[must_use]
+            pub fn name(&self) -> &'static str {
+                match self { $( Self::$variant { .. } => $name, )* }
+            }
+
+            /// The version of the event's shape.
+            #[must_use]
+            pub fn version(&self) -> u16 {
+                match self { $( Self::$variant { .. } => $version, )* }
+            }
+        }
+
+        /// Every event type with its version.
+        pub const CATALOGUE: &[(&str, u16)] = &[ $( ($name, $version) ),* ];
+    };
+}
+
+catalogue! {
+    /// The session exists. Always seq 0.
+    SessionCreated = "session.created" v 1 {
+        /// The session as it begins.
+        session: Box<Session>,
+    }
+    /// The session was copied from a path of another one.
+    SessionForked = "session.forked" v 1 {
+        /// From where.
+        origin: Origin,
+        /// The copied path.
+        seed: Box<Seed>,
+    }
+    /// The session came in from another program.
+    SessionImported = "session.imported" v 1 {
+        /// The dialect it came in.
+        dialect: String,
+        /// What came.
+        seed: Box<Seed>,
+    }
+    /// Fields of the session changed.
+    SessionChanged = "session.changed" v 1 {
+        /// The changes, in order.
+        changes: Vec<SessionChange>,
+    }
+    /// The session works in another folder.
+    SessionMoved = "session.moved" v 1 {
+        /// The project there.
+        project: String,
+        /// The new folder.
+        directory: String,
+        /// The same relative to its worktree.
+        #[serde(default)]
+        path: Option<String>,
+        /// Fields of other programs.
+        #[serde(default, skip_serializing_if = "Map::is_empty")]
+        extra: Map,
+    }
+    /// The session went into the trash.
+    SessionTrashed = "session.trashed" v 1 {}
+    /// It came back out.
+    SessionRestored = "session.restored" v 1 {}
+    /// The session has a new name.
+    TitleChanged = "title.changed" v 1 {
+        /// The entry that keeps it; it does not move the leaf.
+        entry: EntryId,
+        /// The leaf when it was set.
+        #[serde(default)]
+        parent: Option<EntryId>,
+        /// The name.
+        title: String,
+    }
+    /// A prompt was accepted.
+    PromptAdmitted = "prompt.admitted" v 1 {
+        /// The prompt.
+        item: Box<InboxItem>,
+    }
+    /// A waiting prompt was changed.
+    PromptEdited = "prompt.edited" v 1 {
+        /// The new prompt under the same id.
+        item: Box<InboxItem>,
+    }
+    /// A waiting prompt is delivered differently.
+    PromptRerouted = "prompt.rerouted" v 1 {
+        /// Which prompt.
+        id: EntryId,
+        /// The new delivery.
+        delivery: Delivery,
+    }
+    /// A waiting prompt was taken back.
+    PromptCancelled = "prompt.cancelled" v 1 {
+        /// Which prompt.
+        id: EntryId,
+    }
+    /// An Admitted Prompt became part of the conversation.
+    PromptPromoted = "prompt.promoted" v 1 {
+        /// Which prompt.
+        id: EntryId,
+        /// The entry it follows.
+        #[serde(default)]
+        parent: Option<EntryId>,
+    }
+    /// An entry that has no event of its own came into being at the leaf: a switch, a system message, a synthetic
+    /// text, a branch summary, an epoch, extension state.
+    EntryAdded = "entry.added" v 1 {
+        /// The entry.
+        entry: Box<Entry>,
+        /// Its parts.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        parts: Vec<Part>,
+    }
+    /// A bookmark was set or removed; it does not move the leaf.
+    Labeled = "labeled" v 1 {
+        /// The label entry.
+        entry: Box<Entry>,
+    }
+    /// A person's command began.
+    ShellStarted = "shell.started" v 1 {
+        /// The shell entry.
+        entry: Box<Entry>,
+        /// Its parts in V1.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        parts: Vec<Part>,
+    }
+    /// A person's command ended.
+    ShellEnded = "shell.ended" v 1 {
+        /// The shell entry.
+        entry: EntryId,
+        /// What it printed.
+        output: String,
+        /// Its exit status.
+        #[serde(default)]
+        exit: Option<i64>,
+        /// Its tool part in V1, as it ended.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        part: Option<Box<Part>>,
+    }
+    /// A Provider Turn began.
+    StepStarted = "step.started" v 1 {
+        /// The assistant entry.
+        entry: Box<Entry>,
+    }
+    /// A Provider Turn ended.
+    StepEnded = "step.ended" v 1 {
+        /// The assistant entry.
+        entry: EntryId,
+        /// Why the model stopped.
+        finish: String,
+        /// What it used.
+        tokens: Tokens,
+        /// What that cost.
+        cost: Money,
+        /// The files after it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        snapshot: Option<String>,
+        /// The files it changed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        files: Option<Vec<String>>,
+        /// The step-finish and patch parts.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        parts: Vec<Part>,
+    }
+    /// A Provider Turn failed or was interrupted.
+    StepFailed = "step.failed" v 1 {
+        /// The assistant entry.
+        entry: EntryId,
+        /// Why.
+        error: Fault,
+    }
+    /// The files that a prompt's turns changed so far.
+    TurnSummarized = "turn.summarized" v 1 {
+        /// The user entry, or an admitted prompt.
+        entry: EntryId,
+        /// What changed.
+        summary: UserSummary,
+        /// The same for the whole session.
+        session: Summary,
+    }
+    /// A part began to stream.
+    PartStarted = "part.started" v 1 {
+        /// The entry.
+        entry: EntryId,
+        /// The part as it begins.
+        part: Box<Part>,
+    }
+    /// A part is complete: text, reasoning, or the input of a tool call.
+    PartEnded = "part.ended" v 1 {
+        /// The entry.
+        entry: EntryId,
+        /// The part.
+        part: PartId,
+        /// Its text, or the text of the input.
+        text: String,
+        /// Provider metadata.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        metadata: Option<Map>,
+    }
+    /// A part came complete.
+    PartAdded = "part.added" v 1 {
+        /// The entry.
+        entry: EntryId,
+        /// The part.
+        part: Box<Part>,
+    }
+    /// A tool call was accepted and is about to run.
+    ToolCalled = "tool.called" v 1 {
+        /// The assistant entry.
+        entry: EntryId,
+        /// The tool part.
+        part: PartId,
+        /// The input.
+        input: Value,
+        /// Provider metadata.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        metadata: Option<Map>,
+        /// What shows already as it begins.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        progress: Option<Map>,
+    }
+    /// A running tool shows something.
+    ToolProgress = "tool.progress" v 1 {
+        /// The assistant entry.
+        entry: EntryId,
+        /// The tool part.
+        part: PartId,
+        /// What it shows.
+        metadata: Map,
+    }
+    /// A call ended; its result is an entry of its own.
+    ToolSettled = "tool.settled" v 1 {
+        /// The `tool_result` entry.
+        entry: Box<Entry>,
+        /// The assistant entry that holds the call.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        assistant: Option<EntryId>,
+        /// The tool part of the call.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        part: Option<PartId>,
+    }
+    /// A compaction began.
+    CompactionStarted = "compaction.started" v 1 {
+        /// The compaction entry, without a summary yet.
+        entry: Box<Entry>,
+        /// Its parts in V1.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        parts: Vec<Part>,
+    }
+    /// A compaction ended: the model sees the summary from now on.
+    CompactionEnded = "compaction.ended" v 1 {
+        /// The compaction entry.
+        entry: EntryId,
+        /// The summary.
+        summary: String,
+        /// The first earlier entry that stays in view.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        first_kept: Option<EntryId>,
+        /// Recent conversation kept as text.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        recent: Option<String>,
+    }
+    /// A compaction failed and changed nothing.
+    CompactionFailed = "compaction.failed" v 1 {
+        /// The compaction entry.
+        entry: EntryId,
+        /// Why.
+        error: Fault,
+    }
+    /// The conversation ends elsewhere.
+    LeafMoved = "leaf.moved" v 1 {
+        /// Where it ended.
+        #[serde(default)]
+        from: Option<EntryId>,
+        /// Where it ends now; none before the first entry.
+        #[serde(default)]
+        to: Option<EntryId>,
+        /// Why.
+        #[serde(flatten)]
+        cause: Cause,
+    }
+    /// A revert was staged.
+    RevertStaged = "revert.staged" v 1 {
+        /// What it would take back.
+        revert: Box<Revert>,
+    }
+    /// A staged revert was undone.
+    RevertCleared = "revert.cleared" v 1 {}
+    /// A closed entry or part was changed.
+    EntryAmended = "entry.amended" v 1 {
+        /// The entry.
+        entry: EntryId,
+        /// The part, where it is about one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        part: Option<PartId>,
+        /// The change.
+        #[serde(flatten)]
+        change: Amendment,
+    }
+    /// The task list was replaced.
+    TodoUpdated = "todo.updated" v 1 {
+        /// The new list.
+        todos: Vec<Todo>,
+    }
+    /// Somebody has to answer before a call goes on.
+    RequestAsked = "request.asked" v 1 {
+        /// The request.
+        request: Box<Request>,
+    }
+    /// Somebody answered.
+    RequestAnswered = "request.answered" v 1 {
+        /// Which request.
+        id: RequestId,
+        /// The answer to a permission request.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reply: Option<Reply>,
+        /// What the person said with it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        message: Option<String>,
+        /// The answers to questions.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        answers: Option<Value>,
+    }
+    /// Tokens were used outside a turn: a title, a summary.
+    UsageRecorded = "usage.recorded" v 1 {
+        /// For what.
+        source: String,
+        /// What it used.
+        tokens: Tokens,
+        /// What that cost.
+        cost: Money,
+    }
+    /// Somebody asked the running turn to stop.
+    InterruptRequested = "interrupt.requested" v 1 {}
+}
+
+impl Event {
+    /// The name and version under which it is stored.
+    #[must_use]
+    pub fn stored_name(&self) -> String {
+        format!("{}.{}", self.name(), self.version())
+    }
+}
+
+/// Rows that an event needs to be folded, for stores that fold without loading the session.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Touches<'a> {
+    /// Everything: the event looks at whole paths.
+    pub whole: bool,
+    /// These entries.
+    pub entries: Vec<&'a EntryId>,
+    /// These parts.
+    pub parts: Vec<&'a PartId>,
+    /// These waiting prompts.
+    pub inbox: Vec<&'a EntryId>,
+    /// These requests.
+    pub requests: Vec<&'a RequestId>,
+}
+
+impl Event {
+    /// The rows that folding it needs beside the session's own.
+    #[must_use]
+    pub fn touches(&self) -> Touches<'_> {
+        let mut touches = Touches::default();
+        match self {
+            Self::LeafMoved { .. } | Self::SessionForked { .. } | Self::SessionImported { .. } => {
+                touches.whole = true
+            }
+            Self::PromptEdited { item } => touches.inbox.push(&item.id),
+            Self::PromptRerouted { id, .. }
+            | Self::PromptCancelled { id }
+            | Self::PromptPromoted { id, .. } => {
+                touches.inbox.push(id);
+            }
+            Self::StepEnded { entry, .. }
+            | Self::StepFailed { entry, .. }
+            | Self::PartStarted { entry, .. }
+            | Self::PartAdded { entry, .. }
+            | Self::CompactionEnded { entry, .. }
+            | Self::CompactionFailed { entry, .. } => touches.entries.push(entry),
+            Self::TurnSummarized { entry, .. } => {
+                touches.entries.push(entry);
+                touches.inbox.push(entry);
+            }
+            Self::ShellEnded { entry, part, .. } => {
+                touches.entries.push(entry);
+                touches.parts.extend(part.iter().map(|part| &part.id));
+            }
+            Self::PartEnded { entry, part, .. }
+            | Self::ToolCalled { entry, part, .. }
+            | Self::ToolProgress { entry, part, .. } => {
+                touches.entries.push(entry);
+                touches.parts.push(part);
+            }
+            Self::EntryAmended { entry, part, .. } => {
+                touches.entries.push(entry);
+                touches.parts.extend(part);
+            }
+            Self::ToolSettled { assistant, part, .. } => {
+                touches.entries.extend(assistant);
+                touches.parts.extend(part);
+            }
+            Self::RequestAnswered { id, .. } => touches.requests.push(id),
+            Self::SessionCreated { .. }
+            | Self::SessionChanged { .. }
+            | Self::SessionMoved { .. }
+            | Self::SessionTrashed {}
+            | Self::SessionRestored {}
+            | Self::TitleChanged { .. }
+            | Self::PromptAdmitted { .. }
+            | Self::EntryAdded { .. }
+            | Self::Labeled { .. }
+            | Self::ShellStarted { .. }
+            | Self::StepStarted { .. }
+            | Self::CompactionStarted { .. }
+            | Self::RevertStaged { .. }
+            | Self::RevertCleared {}
+            | Self::TodoUpdated { .. }
+            | Self::RequestAsked { .. }
+            | Self::UsageRecorded { .. }
+            | Self::InterruptRequested {} => {}
+        }
+        touches
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_versions_start_at_one() {
+        let names: std::collections::BTreeSet<_> = CATALOGUE.iter().map(|(name, _)| name).collect();
+        assert_eq!(names.len(), CATALOGUE.len());
+        assert!(CATALOGUE.iter().all(|(_, version)| *version >= 1));
+    }
+
+    #[test]
+    fn an_event_without_fields_survives_storage() {
+        let text = serde_json::to_string(&Event::RevertCleared {}).unwrap();
+        assert_eq!(text, r#"{"type":"revert.cleared"}"#);
+        assert_eq!(serde_json::from_str::<Event>(&text).unwrap(), Event::RevertCleared {});
+    }
+}

@@ -1,0 +1,576 @@
+//! The fold: the one function that turns events into state.
+//!
+//! A store folds each event into its rows as it appends, loading only what [`Event::touches`] names; a rebuild folds
+//! the whole log. Both call [`apply`], so projections cannot differ from the log by a second implementation.
+
+use crate::entry::{Body, Entry};
+use crate::event::{Amendment, Cause, Event, Record, Seed, SessionChange};
+use crate::ids::Stamp;
+use crate::inbox::InboxItem;
+use crate::part::{PartKind, Span};
+use crate::path::{self, State};
+use crate::session::Session;
+use crate::tool::{IllegalTransition, ToolState};
+use crate::tree::{Node, Tree};
+use crate::{EntryId, Millis, Part, PartId, RequestId};
+
+/// Why an event cannot be folded: the log or the caller is wrong.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The first event of a session is always its creation.
+    #[error("event {name} at seq {seq}: a session's log begins with session.created, and only there")]
+    NotCreated {
+        /// The event's name.
+        name: &'static str,
+        /// Its place.
+        seq: u64,
+    },
+    /// An id is already used in the session.
+    #[error("{0} is already used in this session")]
+    Taken(String),
+    /// An event names something that is not there.
+    #[error("{name} names {id}, which is not in this session")]
+    Missing {
+        /// The event's name.
+        name: &'static str,
+        /// What it names.
+        id: String,
+    },
+    /// The tool state machine has no such step.
+    #[error("call {call}: {source}")]
+    Transition {
+        /// The call.
+        call: String,
+        /// The step.
+        source: IllegalTransition,
+    },
+    /// An event is about a kind of entry or part that the named one is not.
+    #[error("{name} does not fit {id}")]
+    Unfit {
+        /// The event's name.
+        name: &'static str,
+        /// The entry or part.
+        id: String,
+    },
+}
+
+/// The rows that an event changed, beside the session row, which every event may change.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Entries that are new or have a new header.
+    pub entries: Vec<EntryId>,
+    /// Parts that are new or changed, with their entry.
+    pub parts: Vec<(EntryId, PartId)>,
+    /// Waiting prompts that came, changed or went.
+    pub inbox: Vec<EntryId>,
+    /// Requests that came or went.
+    pub requests: Vec<RequestId>,
+    /// Whether the task list changed.
+    pub todos: bool,
+}
+
+/// Begins a tree from the first event of a log.
+///
+/// # Errors
+/// When the record is not a session's creation at seq 0.
+pub fn begin(record: &Record) -> Result<Tree, Error> {
+    match &record.event {
+        Event::SessionCreated { session } if record.seq == 0 => Ok(Tree::new((**session).clone())),
+        event => Err(Error::NotCreated { name: event.name(), seq: record.seq }),
+    }
+}
+
+/// Folds a whole log.
+///
+/// # Errors
+/// When an event does not fit what came before it.
+pub fn replay<'a>(records: impl IntoIterator<Item = &'a Record>) -> Result<Option<Tree>, Error> {
+    let mut records = records.into_iter();
+    let Some(first) = records.next() else { return Ok(None) };
+    let mut tree = begin(first)?;
+    for record in records {
+        apply(&mut tree, record)?;
+    }
+    Ok(Some(tree))
+}
+
+/// Folds one event into a tree that holds at least the rows the event touches, and says what changed.
+///
+/// # Errors
+/// When the event does not fit the tree; the tree may then be half changed and must be discarded.
+pub fn apply(tree: &mut Tree, record: &Record) -> Result<Changes, Error> {
+    let mut fold = Fold { tree, time: record.time, name: record.event.name(), changes: Changes::default() };
+    fold.event(record)?;
+    Ok(fold.changes)
+}
+
+struct Fold<'t> {
+    tree: &'t mut Tree,
+    time: Millis,
+    name: &'static str,
+    changes: Changes,
+}
+
+impl Fold<'_> {
+    fn event(&mut self, record: &Record) -> Result<(), Error> {
+        match &record.event {
+            Event::SessionCreated { .. } => {
+                return Err(Error::NotCreated { name: self.name, seq: record.seq });
+            }
+            Event::SessionForked { origin, seed } => {
+                self.tree.session.origin = Some(origin.clone());
+                self.seed(seed)?;
+            }
+            Event::SessionImported { seed, .. } => self.seed(seed)?,
+            Event::SessionChanged { changes } => self.change_session(changes),
+            Event::SessionMoved { project, directory, path, .. } => {
+                let session = &mut self.tree.session;
+                session.project.clone_from(project);
+                session.directory.clone_from(directory);
+                session.path.clone_from(path);
+                session.epoch = None;
+            }
+            Event::SessionTrashed {} => self.tree.session.time.trashed = Some(self.time),
+            Event::SessionRestored {} => self.tree.session.time.trashed = None,
+            Event::TitleChanged { entry, parent, title } => {
+                self.tree.session.title.clone_from(title);
+                let body = Body::Title { title: Some(title.clone()) };
+                self.insert(Entry::new(entry.clone(), parent.clone(), self.time, body), &[])?;
+            }
+            Event::PromptAdmitted { item } => self.admit(item)?,
+            Event::PromptEdited { item } => {
+                let name = self.name;
+                *self.waiting(&item.id).ok_or_else(|| missing(name, &item.id))? = (**item).clone();
+                self.changes.inbox.push(item.id.clone());
+            }
+            Event::PromptRerouted { id, delivery } => {
+                let name = self.name;
+                self.waiting(id).ok_or_else(|| missing(name, id))?.delivery = *delivery;
+                self.changes.inbox.push(id.clone());
+            }
+            Event::PromptCancelled { id } => drop(self.take(id)?),
+            Event::PromptPromoted { id, parent } => {
+                let item = self.take(id)?;
+                let mut entry = Entry::new(item.id, parent.clone(), item.time, Body::User(item.user));
+                entry.extra = item.extra;
+                self.append(entry, &item.parts)?;
+            }
+            Event::EntryAdded { entry, parts }
+            | Event::ShellStarted { entry, parts }
+            | Event::CompactionStarted { entry, parts } => {
+                if matches!(entry.body, Body::Compaction(_)) {
+                    self.tree.session.time.compacting = Some(self.time);
+                }
+                self.append((**entry).clone(), parts)?;
+            }
+            Event::Labeled { entry } => self.insert((**entry).clone(), &[])?,
+            Event::StepStarted { entry } => self.append((**entry).clone(), &[])?,
+            Event::ToolSettled { entry, .. } => self.append((**entry).clone(), &[])?,
+            Event::LeafMoved { to, cause, .. } => self.move_leaf(to.as_ref(), cause)?,
+            Event::RevertStaged { revert } => self.tree.session.revert = Some((**revert).clone()),
+            Event::RevertCleared {} => self.tree.session.revert = None,
+            Event::TodoUpdated { todos } => {
+                self.tree.todos.clone_from(todos);
+                self.changes.todos = true;
+            }
+            Event::RequestAsked { request } => {
+                self.tree.requests.insert(request.id.clone(), (**request).clone());
+                self.changes.requests.push(request.id.clone());
+            }
+            Event::RequestAnswered { id, .. } => {
+                self.tree.requests.remove(id).ok_or_else(|| missing(self.name, id))?;
+                self.changes.requests.push(id.clone());
+            }
+            Event::UsageRecorded { tokens, cost, .. } => self.spend(tokens, *cost),
+            Event::InterruptRequested {} => {}
+            other => self.inside(other)?,
+        }
+        Ok(())
+    }
+
+    /// Events that change an entry or a part that is there.
+    fn inside(&mut self, event: &Event) -> Result<(), Error> {
+        match event {
+            Event::ShellEnded { entry, output, exit, part } => {
+                let time = self.time;
+                let Body::Shell(shell) = &mut self.entry(entry)?.body else { return Err(self.unfit(entry)) };
+                shell.output = Some(output.clone());
+                shell.exit = *exit;
+                shell.completed = Some(time);
+                if let Some(pair) = &mut shell.pair {
+                    pair.assistant.completed = Some(time);
+                }
+                if let Some(part) = part {
+                    self.replace_part(entry, part)?;
+                }
+            }
+            Event::StepEnded { entry, finish, tokens, cost, snapshot, files, parts } => {
+                let (time, id) = (self.time, entry);
+                let found = self.entry(id)?;
+                let Some(assistant) = found.body.assistant_mut() else { return Err(self.unfit(id)) };
+                let (before, spent) = (assistant.tokens, assistant.cost);
+                assistant.finish = Some(finish.clone());
+                assistant.tokens = *tokens;
+                assistant.cost = *cost;
+                assistant.snapshot_end.clone_from(snapshot);
+                assistant.files.clone_from(files);
+                assistant.completed = Some(time);
+                let session = &mut self.tree.session;
+                session.tokens = session.tokens.minus(&before).plus(tokens);
+                session.cost = session.cost - spent + *cost;
+                self.spend(tokens, *cost);
+                for part in parts {
+                    self.add_part(id, part)?;
+                }
+            }
+            Event::StepFailed { entry, error } => {
+                let time = self.time;
+                let found = self.entry(entry)?;
+                let Some(assistant) = found.body.assistant_mut() else { return Err(self.unfit(entry)) };
+                assistant.error = Some(error.clone());
+                assistant.completed = Some(time);
+            }
+            Event::TurnSummarized { entry, summary, session } => {
+                self.tree.session.summary = Some(session.clone());
+                self.tree.session.time.updated = self.time;
+                if let Some(item) = self.waiting(entry) {
+                    item.user.summary = Some(summary.clone());
+                    self.changes.inbox.push(entry.clone());
+                } else {
+                    match &mut self.entry(entry)?.body {
+                        Body::User(user) => user.summary = Some(summary.clone()),
+                        Body::Compaction(compaction) if compaction.pair.is_some() => {
+                            if let Some(pair) = &mut compaction.pair {
+                                pair.user.summary = Some(summary.clone());
+                            }
+                        }
+                        _ => return Err(self.unfit(entry)),
+                    }
+                }
+            }
+            Event::PartStarted { entry, part } | Event::PartAdded { entry, part } => {
+                self.add_part(entry, part)?
+            }
+            Event::PartEnded { entry, part, text, metadata } => {
+                let time = self.time;
+                self.part(entry, part, |part| end_part(part, text, metadata.as_ref(), time))?;
+            }
+            Event::ToolCalled { entry, part, input, metadata, progress } => {
+                let running = ToolState::Running {
+                    input: input.clone(),
+                    title: None,
+                    metadata: progress.clone(),
+                    start: self.time,
+                };
+                self.tool(entry, part, running)?;
+                if metadata.is_some() {
+                    self.part(entry, part, |part| {
+                        if let PartKind::Tool { metadata: slot, .. } = &mut part.kind {
+                            slot.clone_from(metadata);
+                        }
+                        true
+                    })?;
+                }
+            }
+            Event::ToolProgress { entry, part, metadata } => {
+                self.part(entry, part, |part| match &mut part.kind {
+                    PartKind::Tool { state: ToolState::Running { metadata: slot, .. }, .. } => {
+                        *slot = Some(metadata.clone());
+                        true
+                    }
+                    _ => false,
+                })?;
+            }
+            Event::CompactionEnded { entry, summary, first_kept, recent } => {
+                let Body::Compaction(compaction) = &mut self.entry(entry)?.body else {
+                    return Err(self.unfit(entry));
+                };
+                compaction.summary = Some(summary.clone());
+                compaction.first_kept.clone_from(first_kept);
+                compaction.recent.clone_from(recent);
+                self.tree.session.compaction = Some(entry.clone());
+                self.tree.session.epoch = None;
+                self.tree.session.time.compacting = None;
+            }
+            Event::CompactionFailed { entry, error } => {
+                let time = self.time;
+                let found = self.entry(entry)?;
+                if let Some(assistant) = found.body.assistant_mut() {
+                    assistant.error = Some(error.clone());
+                    assistant.completed = Some(time);
+                }
+                self.tree.session.time.compacting = None;
+            }
+            Event::EntryAmended { entry, part, change } => self.amend(entry, part.as_ref(), change)?,
+            _ => return Err(Error::Unfit { name: self.name, id: self.tree.session.id.to_string() }),
+        }
+        Ok(())
+    }
+
+    fn seed(&mut self, seed: &Seed) -> Result<(), Error> {
+        for node in &seed.nodes {
+            self.insert(node.entry.clone(), &node.parts)?;
+        }
+        for item in &seed.inbox {
+            self.tree.inbox.push(item.clone());
+            self.changes.inbox.push(item.id.clone());
+            raise(&mut self.tree.session, item.id.as_str(), &item.parts);
+        }
+        self.tree.session.leaf.clone_from(&seed.leaf);
+        self.tree.todos.clone_from(&seed.todos);
+        self.changes.todos = !seed.todos.is_empty();
+        self.recompute();
+        Ok(())
+    }
+
+    fn change_session(&mut self, changes: &[SessionChange]) {
+        let session = &mut self.tree.session;
+        for change in changes {
+            match change {
+                SessionChange::Archived { time } => session.time.archived = *time,
+                SessionChange::Permission { rules } => session.permission.clone_from(rules),
+                SessionChange::Metadata { metadata } => session.metadata.clone_from(metadata),
+                SessionChange::Share { url } => session.share.clone_from(url),
+            }
+        }
+    }
+
+    fn admit(&mut self, item: &InboxItem) -> Result<(), Error> {
+        if self.tree.waiting(&item.id).is_some() || self.tree.node(&item.id).is_some() {
+            return Err(Error::Taken(item.id.to_string()));
+        }
+        let session = &mut self.tree.session;
+        session.time.updated = self.time;
+        if let Some(agent) = &item.user.agent {
+            session.agent = Some(agent.clone());
+        }
+        if let Some(model) = &item.user.model {
+            session.model = Some(model.clone());
+        }
+        raise(session, item.id.as_str(), &item.parts);
+        self.tree.inbox.push(item.clone());
+        self.changes.inbox.push(item.id.clone());
+        Ok(())
+    }
+
+    fn move_leaf(&mut self, to: Option<&EntryId>, cause: &Cause) -> Result<(), Error> {
+        if let Some(to) = to
+            && self.tree.node(to).is_none()
+        {
+            return Err(missing(self.name, to));
+        }
+        self.tree.session.leaf = to.cloned();
+        if matches!(cause, Cause::Revert { .. }) {
+            self.tree.session.revert = None;
+        }
+        self.recompute();
+        Ok(())
+    }
+
+    fn recompute(&mut self) {
+        let leaf = self.tree.session.leaf.clone();
+        let state = path::state(path::to(self.tree, leaf.as_ref()));
+        // A session that was given a selection keeps it while its path has none.
+        let kept = State::cached(&self.tree.session);
+        let state = State { agent: state.agent.or(kept.agent), model: state.model.or(kept.model), ..state };
+        state.store(&mut self.tree.session);
+    }
+
+    fn amend(&mut self, id: &EntryId, part: Option<&PartId>, change: &Amendment) -> Result<(), Error> {
+        match (part, change) {
+            (Some(part), Amendment::Hide) => self.part(id, part, |part| hide(&mut part.hidden, true)),
+            (Some(part), Amendment::Unhide) => self.part(id, part, |part| hide(&mut part.hidden, false)),
+            (_, Amendment::ReplacePart { part }) => self.replace_part(id, part),
+            (None, Amendment::Hide | Amendment::Unhide) => {
+                let hidden = matches!(change, Amendment::Hide);
+                let entry = self.entry(id)?;
+                if entry.hidden == hidden {
+                    return Ok(());
+                }
+                entry.hidden = hidden;
+                if let Some((tokens, cost)) = entry.body.assistant().map(|a| (a.tokens, a.cost)) {
+                    let session = &mut self.tree.session;
+                    if hidden {
+                        session.tokens = session.tokens.minus(&tokens);
+                        session.cost = session.cost - cost;
+                    } else {
+                        session.tokens = session.tokens.plus(&tokens);
+                        session.cost += cost;
+                    }
+                }
+                Ok(())
+            }
+            (_, Amendment::ReplaceEntry { entry }) => {
+                if &entry.id != id {
+                    return Err(self.unfit(id));
+                }
+                let slot = self.entry(id)?;
+                let parent = slot.parent.clone();
+                *slot = (**entry).clone();
+                slot.parent = parent;
+                Ok(())
+            }
+        }
+    }
+
+    fn append(&mut self, entry: Entry, parts: &[Part]) -> Result<(), Error> {
+        let id = entry.id.clone();
+        self.insert(entry, parts)?;
+        let mut state = State::cached(&self.tree.session);
+        if let Some(node) = self.tree.node(&id) {
+            state.step(node);
+        }
+        state.store(&mut self.tree.session);
+        self.tree.session.leaf = Some(id);
+        Ok(())
+    }
+
+    fn insert(&mut self, entry: Entry, parts: &[Part]) -> Result<(), Error> {
+        let id = entry.id.clone();
+        raise(&mut self.tree.session, id.as_str(), parts);
+        if let Some(second) = second_id(&entry) {
+            self.tree.session.raise_floor(second);
+        }
+        if !self.tree.insert(Node::new(entry, parts.to_vec())) {
+            return Err(Error::Taken(id.to_string()));
+        }
+        self.changes.parts.extend(parts.iter().map(|part| (id.clone(), part.id.clone())));
+        self.changes.entries.push(id);
+        Ok(())
+    }
+
+    fn add_part(&mut self, entry: &EntryId, part: &Part) -> Result<(), Error> {
+        let name = self.name;
+        raise(&mut self.tree.session, "", std::slice::from_ref(part));
+        let node = self.tree.node_mut(entry).ok_or_else(|| missing(name, entry))?;
+        if node.part(&part.id).is_some() {
+            return Err(Error::Taken(part.id.to_string()));
+        }
+        node.parts.push(part.clone());
+        self.changes.parts.push((entry.clone(), part.id.clone()));
+        Ok(())
+    }
+
+    fn replace_part(&mut self, entry: &EntryId, new: &Part) -> Result<(), Error> {
+        self.part(entry, &new.id, |part| {
+            let hidden = part.hidden;
+            *part = new.clone();
+            part.hidden = hidden;
+            true
+        })
+    }
+
+    fn part(
+        &mut self,
+        entry: &EntryId,
+        id: &PartId,
+        change: impl FnOnce(&mut Part) -> bool,
+    ) -> Result<(), Error> {
+        let name = self.name;
+        let node = self.tree.node_mut(entry).ok_or_else(|| missing(name, entry))?;
+        let part = node.parts.iter_mut().find(|part| &part.id == id).ok_or_else(|| missing(name, id))?;
+        if !change(part) {
+            return Err(Error::Unfit { name, id: id.to_string() });
+        }
+        let key = (entry.clone(), id.clone());
+        if !self.changes.parts.contains(&key) {
+            self.changes.parts.push(key);
+        }
+        Ok(())
+    }
+
+    fn tool(&mut self, entry: &EntryId, id: &PartId, next: ToolState) -> Result<(), Error> {
+        let mut refused = None;
+        self.part(entry, id, |part| match &mut part.kind {
+            PartKind::Tool { call, state, .. } => {
+                refused =
+                    state.advance(next).err().map(|source| Error::Transition { call: call.clone(), source });
+                true
+            }
+            _ => false,
+        })?;
+        refused.map_or(Ok(()), Err)
+    }
+
+    fn entry(&mut self, id: &EntryId) -> Result<&mut Entry, Error> {
+        let name = self.name;
+        if !self.changes.entries.contains(id) {
+            self.changes.entries.push(id.clone());
+        }
+        self.tree.node_mut(id).map(|node| &mut node.entry).ok_or_else(|| missing(name, id))
+    }
+
+    fn waiting(&mut self, id: &EntryId) -> Option<&mut InboxItem> {
+        self.tree.inbox.iter_mut().find(|item| &item.id == id)
+    }
+
+    fn take(&mut self, id: &EntryId) -> Result<InboxItem, Error> {
+        let at =
+            self.tree.inbox.iter().position(|item| &item.id == id).ok_or_else(|| missing(self.name, id))?;
+        self.changes.inbox.push(id.clone());
+        Ok(self.tree.inbox.remove(at))
+    }
+
+    fn spend(&mut self, tokens: &crate::Tokens, cost: crate::Money) {
+        let spent = &mut self.tree.session.spent;
+        spent.tokens = spent.tokens.plus(tokens);
+        spent.cost += cost;
+    }
+
+    fn unfit(&self, id: &EntryId) -> Error {
+        Error::Unfit { name: self.name, id: id.to_string() }
+    }
+}
+
+fn missing(name: &'static str, id: &impl ToString) -> Error {
+    Error::Missing { name, id: id.to_string() }
+}
+
+fn hide(slot: &mut bool, hidden: bool) -> bool {
+    *slot = hidden;
+    true
+}
+
+fn raise(session: &mut Session, id: &str, parts: &[Part]) {
+    session.raise_floor(id);
+    for part in parts {
+        session.raise_floor(part.id.as_str());
+    }
+}
+
+fn second_id(entry: &Entry) -> Option<&str> {
+    match &entry.body {
+        Body::Shell(shell) => shell.pair.as_ref().map(|pair| pair.second.as_str()),
+        Body::Compaction(compaction) => compaction.pair.as_ref().map(|pair| pair.second.as_str()),
+        _ => None,
+    }
+}
+
+fn end_part(part: &mut Part, full: &str, new: Option<&crate::Map>, now: Millis) -> bool {
+    match &mut part.kind {
+        PartKind::Text { text, time, metadata, .. } | PartKind::Reasoning { text, time, metadata } => {
+            full.clone_into(text);
+            let start = time.map_or(now, |span| span.start);
+            *time = Some(Span { start, end: Some(now) });
+            if let Some(new) = new {
+                *metadata = Some(new.clone());
+            }
+            true
+        }
+        PartKind::Tool { state: ToolState::Pending { raw, .. }, .. } => {
+            full.clone_into(raw);
+            true
+        }
+        _ => false,
+    }
+}
+
+/// The greatest stamp used in a tree, for checks.
+#[must_use]
+pub fn floor(tree: &Tree) -> Stamp {
+    let ids = tree.nodes().iter().flat_map(|node| {
+        let own = std::iter::once(node.entry.id.as_str());
+        own.chain(second_id(&node.entry)).chain(node.parts.iter().map(|part| part.id.as_str()))
+    });
+    ids.filter_map(Stamp::of).max().unwrap_or_default()
+}

@@ -1,0 +1,60 @@
+//! The inbox: prompts that were accepted and are not yet part of the conversation.
+
+use serde::{Deserialize, Serialize};
+
+use crate::entry::User;
+use crate::{EntryId, Extra, Millis, Part};
+
+/// When an Admitted Prompt is promoted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Delivery {
+    /// At the next Safe Provider-Turn Boundary.
+    Steer,
+    /// One at a time, when the session would otherwise be idle.
+    Queue,
+}
+
+/// An Admitted Prompt.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct InboxItem {
+    /// The id of the message it becomes; admission is idempotent by it.
+    pub id: EntryId,
+    /// When it was admitted.
+    pub time: Millis,
+    /// When it is promoted.
+    pub delivery: Delivery,
+    /// Whether its promotion starts a turn.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub reply: bool,
+    /// The prompt.
+    pub user: User,
+    /// Its parts.
+    #[serde(default)]
+    pub parts: Vec<Part>,
+    /// Fields of other programs.
+    #[serde(default, skip_serializing_if = "Extra::is_empty")]
+    pub extra: Extra,
+}
+
+fn yes() -> bool {
+    true
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_yes(value: &bool) -> bool {
+    *value
+}
+
+impl InboxItem {
+    /// True when a second admission under the same id asks for the same thing.
+    #[must_use]
+    pub fn same_request(&self, other: &Self) -> bool {
+        let kinds = |item: &Self| item.parts.iter().map(|part| part.kind.clone()).collect::<Vec<_>>();
+        self.id == other.id
+            && self.delivery == other.delivery
+            && self.user == other.user
+            && self.extra == other.extra
+            && kinds(self) == kinds(other)
+    }
+}

@@ -1,0 +1,137 @@
+//! Amounts of US dollars in decimal arithmetic.
+//!
+//! Costs are sums of many tiny products; binary fractions drift and look wrong on a bill. On the wire an amount is a
+//! JSON number as JavaScript prints it, so whole amounts have no fraction.
+
+use std::ops::{Add, AddAssign, Sub};
+use std::str::FromStr;
+
+use rust_decimal::Decimal;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// An amount of US dollars; never negative, never NaN.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Money(Decimal);
+
+impl Money {
+    /// Nothing.
+    pub const ZERO: Self = Self(Decimal::ZERO);
+
+    /// `tokens` at `price` dollars for a million.
+    #[must_use]
+    pub fn of_tokens(tokens: u64, price: Self) -> Self {
+        let product = Decimal::from(tokens).checked_mul(price.0).unwrap_or(Decimal::MAX);
+        Self(product / Decimal::from(1_000_000u32))
+    }
+
+    /// The amount that a JSON number means; anything that is no amount is zero.
+    #[must_use]
+    pub fn from_f64(value: f64) -> Self {
+        if !value.is_finite() || value <= 0.0 {
+            return Self::ZERO;
+        }
+        let text = format!("{value}");
+        Self(Decimal::from_str(&text).or_else(|_| Decimal::from_scientific(&text)).unwrap_or_default())
+    }
+
+    /// The nearest binary fraction, for the wire.
+    #[must_use]
+    pub fn to_f64(self) -> f64 {
+        self.0.normalize().to_string().parse().unwrap_or_default()
+    }
+
+    /// The amount as a JSON number, without a fraction where it is whole.
+    #[must_use]
+    pub fn to_json(self) -> serde_json::Value {
+        let whole = self.0.trunc();
+        if whole == self.0
+            && let Ok(whole) = i64::try_from(whole)
+        {
+            return whole.into();
+        }
+        self.to_f64().into()
+    }
+}
+
+impl Add for Money {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+impl AddAssign for Money {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+impl Sub for Money {
+    type Output = Self;
+    fn sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0).max(Decimal::ZERO))
+    }
+}
+
+impl std::iter::Sum for Money {
+    fn sum<I: Iterator<Item = Self>>(amounts: I) -> Self {
+        amounts.fold(Self::ZERO, Add::add)
+    }
+}
+
+impl FromStr for Money {
+    type Err = rust_decimal::Error;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Decimal::from_str(text).map(|amount| Self(amount.max(Decimal::ZERO)))
+    }
+}
+
+impl std::fmt::Display for Money {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "${:.4}", self.0)
+    }
+}
+
+impl Serialize for Money {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.to_json().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Money {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        f64::deserialize(deserializer).map(Self::from_f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_are_exact_where_binary_fractions_are_not() {
+        let tenth = Money::from_f64(0.1);
+        let sum: Money = std::iter::repeat_n(tenth, 3).sum();
+        assert_eq!(sum, Money::from_f64(0.3));
+        assert_eq!(serde_json::to_string(&sum).unwrap(), "0.3");
+    }
+
+    #[test]
+    fn numbers_leave_as_they_came() {
+        for text in
+            ["0", "0.023454", "0.023454000000000002", "1.5e-7", "12", "0.0034", "2.2500000000000001e-6"]
+        {
+            let value: serde_json::Value = serde_json::from_str(text).unwrap();
+            let money: Money = serde_json::from_value(value.clone()).unwrap();
+            assert_eq!(money.to_json(), value, "{text}");
+        }
+    }
+
+    #[test]
+    fn nonsense_is_nothing() {
+        for value in [f64::NAN, f64::INFINITY, -1.0] {
+            assert_eq!(Money::from_f64(value), Money::ZERO);
+        }
+        assert_eq!(Money::from_f64(1.0) - Money::from_f64(2.0), Money::ZERO);
+    }
+}

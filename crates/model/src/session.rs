@@ -1,0 +1,245 @@
+//! The session: every field that OpenCode and pi know, and what the log's fold caches for it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::Stamp;
+use crate::permission::Rule;
+use crate::{EntryId, Extra, Map, Millis, Money, PartId, SessionId, Tokens};
+
+/// A provider's model, with the variant chosen for it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ModelRef {
+    /// The provider's id.
+    pub provider: String,
+    /// The model's id at that provider.
+    pub model: String,
+    /// A named set of options of the model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variant: Option<String>,
+}
+
+/// Changes to one file between two snapshots.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FileDiff {
+    /// The path, relative to the worktree.
+    pub file: String,
+    /// The change as a unified diff; empty for binary files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub patch: Option<String>,
+    /// Lines added.
+    pub additions: u64,
+    /// Lines removed.
+    pub deletions: u64,
+    /// `added`, `deleted` or `modified`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<String>,
+    /// Fields of other versions (`before` and `after` texts of OpenCode 1.1).
+    #[serde(flatten)]
+    pub extra: Map,
+}
+
+/// How much a session changed.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// Lines added.
+    pub additions: u64,
+    /// Lines removed.
+    pub deletions: u64,
+    /// Files changed.
+    pub files: u64,
+    /// The changes themselves, where they are kept here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub diffs: Option<Vec<FileDiff>>,
+}
+
+/// A staged revert: what would leave the path when it is committed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Revert {
+    /// The first message that would leave (V1), or the last that stays (V2).
+    pub message: EntryId,
+    /// The first part that would leave, for part-level reverts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<PartId>,
+    /// The state of the files before the revert, to undo it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<String>,
+    /// What the revert changed in the files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub diff: Option<String>,
+    /// Per-file changes, as V2 shows them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<serde_json::Value>,
+    /// Fields without a word here.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub extra: Map,
+}
+
+/// Moments of a session, in milliseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Times {
+    /// When it was created.
+    pub created: Millis,
+    /// Its last activity.
+    pub updated: Millis,
+    /// When a compaction began that has not ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compacting: Option<Millis>,
+    /// When it was archived.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archived: Option<Millis>,
+    /// When it was put into the trash.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trashed: Option<Millis>,
+}
+
+/// Where a session was forked from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// The session that was copied.
+    pub session: SessionId,
+    /// The last entry that was copied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entry: Option<EntryId>,
+}
+
+/// A session: what people see of it, and what the fold caches for its leaf.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Session {
+    /// Its id.
+    pub id: SessionId,
+    /// A short readable name for addresses.
+    #[serde(default)]
+    pub slug: String,
+    /// The project: the root commit of a git repository, or `global`.
+    pub project: String,
+    /// The workspace, where a host has several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<String>,
+    /// The session that started this one as a subagent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<SessionId>,
+    /// The folder it works in.
+    pub directory: String,
+    /// That folder relative to the worktree.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// Its name.
+    pub title: String,
+    /// The version of the program that made it.
+    pub version: String,
+    /// The agent selected for the next turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// The model selected for the next turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<ModelRef>,
+    /// The thinking level selected for the next turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thinking: Option<String>,
+    /// How much it changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<Summary>,
+    /// The address it is shared at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<String>,
+    /// What a client keeps with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Map>,
+    /// Permission rules of this session, after the agent's and the configuration's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permission: Option<Vec<Rule>>,
+    /// A staged revert.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revert: Option<Revert>,
+    /// Its moments.
+    pub time: Times,
+    /// Where it was forked from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
+    /// Fields of other programs.
+    #[serde(default, skip_serializing_if = "Extra::is_empty")]
+    pub extra: Extra,
+
+    /// The end of the path that is the conversation; none while it is empty or after a move before the first entry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leaf: Option<EntryId>,
+    /// The newest Context Epoch on the path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<EntryId>,
+    /// The newest compaction on the path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compaction: Option<EntryId>,
+    /// Tokens of the path.
+    #[serde(default)]
+    pub tokens: Tokens,
+    /// Cost of the path.
+    #[serde(default)]
+    pub cost: Money,
+    /// Tokens and cost of everything that ever ran here; never falls.
+    #[serde(default)]
+    pub spent: Spent,
+    /// The greatest stamp of any message or part id: the floor for new ones.
+    #[serde(default)]
+    pub floor: Stamp,
+}
+
+/// Usage that was billed, whatever became of the entries.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spent {
+    /// Tokens of all turns, titles and summaries.
+    #[serde(default)]
+    pub tokens: Tokens,
+    /// Their cost.
+    #[serde(default)]
+    pub cost: Money,
+}
+
+impl Session {
+    /// A new session with nothing but its place and name.
+    #[must_use]
+    pub fn new(
+        id: SessionId,
+        project: &str,
+        directory: &str,
+        title: &str,
+        version: &str,
+        now: Millis,
+    ) -> Self {
+        Self {
+            id,
+            slug: String::new(),
+            project: project.to_owned(),
+            workspace: None,
+            parent: None,
+            directory: directory.to_owned(),
+            path: None,
+            title: title.to_owned(),
+            version: version.to_owned(),
+            agent: None,
+            model: None,
+            thinking: None,
+            summary: None,
+            share: None,
+            metadata: None,
+            permission: None,
+            revert: None,
+            time: Times { created: now, updated: now, ..Times::default() },
+            origin: None,
+            extra: Extra::default(),
+            leaf: None,
+            epoch: None,
+            compaction: None,
+            tokens: Tokens::default(),
+            cost: Money::ZERO,
+            spent: Spent::default(),
+            floor: Stamp::default(),
+        }
+    }
+
+    /// Raises the floor for new ids above an id that is used here.
+    pub fn raise_floor(&mut self, id: &str) {
+        if let Some(stamp) = Stamp::of(id) {
+            self.floor = self.floor.max(stamp);
+        }
+    }
+}

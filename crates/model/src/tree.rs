@@ -1,0 +1,104 @@
+//! The tree: what folding a session's log gives.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde::{Deserialize, Serialize};
+
+use crate::inbox::InboxItem;
+use crate::request::Request;
+use crate::todo::Todo;
+use crate::{Entry, EntryId, Part, PartId, RequestId, Session};
+
+/// An entry with its parts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Node {
+    /// The entry.
+    #[serde(flatten)]
+    pub entry: Entry,
+    /// Its parts, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<Part>,
+}
+
+impl Node {
+    /// A node from an entry and its parts.
+    #[must_use]
+    pub fn new(entry: Entry, parts: Vec<Part>) -> Self {
+        Self { entry, parts }
+    }
+
+    /// The part with this id.
+    #[must_use]
+    pub fn part(&self, id: &PartId) -> Option<&Part> {
+        self.parts.iter().find(|part| &part.id == id)
+    }
+
+    /// True when one of its tool parts has this call id.
+    #[must_use]
+    pub fn holds_call(&self, call: &str) -> bool {
+        self.parts.iter().any(|part| part.kind.call() == Some(call))
+    }
+}
+
+/// The state of one session: a whole one after folding its log, or the few rows that one event touches.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tree {
+    /// The session row.
+    pub session: Session,
+    /// Waiting prompts in the order of their admission.
+    pub inbox: Vec<InboxItem>,
+    /// Requests waiting for a person.
+    pub requests: BTreeMap<RequestId, Request>,
+    /// The task list.
+    pub todos: Vec<Todo>,
+    nodes: Vec<Node>,
+    index: HashMap<EntryId, usize>,
+}
+
+impl Tree {
+    /// A tree that has a session and nothing else.
+    #[must_use]
+    pub fn new(session: Session) -> Self {
+        Self {
+            session,
+            inbox: Vec::new(),
+            requests: BTreeMap::new(),
+            todos: Vec::new(),
+            nodes: Vec::new(),
+            index: HashMap::new(),
+        }
+    }
+
+    /// All nodes in the order in which they came into being.
+    #[must_use]
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// The node with this id.
+    #[must_use]
+    pub fn node(&self, id: &EntryId) -> Option<&Node> {
+        self.nodes.get(*self.index.get(id)?)
+    }
+
+    /// The node with this id, to change.
+    pub fn node_mut(&mut self, id: &EntryId) -> Option<&mut Node> {
+        self.nodes.get_mut(*self.index.get(id)?)
+    }
+
+    /// Puts a node in; false when its id is taken.
+    pub fn insert(&mut self, node: Node) -> bool {
+        if self.index.contains_key(&node.entry.id) {
+            return false;
+        }
+        self.index.insert(node.entry.id.clone(), self.nodes.len());
+        self.nodes.push(node);
+        true
+    }
+
+    /// The waiting prompt with this id.
+    #[must_use]
+    pub fn waiting(&self, id: &EntryId) -> Option<&InboxItem> {
+        self.inbox.iter().find(|item| &item.id == id)
+    }
+}

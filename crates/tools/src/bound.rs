@@ -1,0 +1,149 @@
+//! The size limit of model-visible text, and the files that keep the complete text.
+//!
+//! A preview keeps the beginning and the end, because errors gather at the end and context at the beginning.
+//! The complete text goes to a Managed Tool Output File that ordinary tools can read. Keeping that file is
+//! best effort: a full disk makes the preview say that the rest is lost, and never fails the tool.
+
+use std::{
+    fs::{self, File},
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
+
+/// How a Managed Tool Output File's name begins.
+const PREFIX: &str = "tool_";
+
+/// How many random characters make its name unique.
+const RANDOM: usize = 20;
+
+/// The largest text that goes to the model whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Lines; a final line break does not begin another one.
+    pub lines: usize,
+    /// Bytes of UTF-8.
+    pub bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { lines: 2000, bytes: 50 * 1024 }
+    }
+}
+
+/// A text that fits the limits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bounded {
+    /// The whole text, or a preview of it.
+    pub text: String,
+    /// Whether it is only a preview.
+    pub truncated: bool,
+    /// The file with the complete text, when it could be kept.
+    pub path: Option<PathBuf>,
+}
+
+/// What the preview leaves out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Omission<'a> {
+    /// Bytes of the complete text.
+    pub(crate) bytes: u64,
+    /// Lines of the complete text.
+    pub(crate) lines: u64,
+    /// Where the complete text is, if anywhere.
+    pub(crate) path: Option<&'a Path>,
+}
+
+/// Makes a text fit, keeping the complete one in a new file under `dir` when it does not.
+#[must_use]
+pub fn bound(text: String, limits: Limits, dir: &Path) -> Bounded {
+    if fits(&text, limits) {
+        return Bounded { text, truncated: false, path: None };
+    }
+    let path = keep(text.as_bytes(), dir);
+    let omission =
+        Omission { bytes: text.len() as u64, lines: lines(text.as_bytes()), path: path.as_deref() };
+    Bounded { text: preview(&text, &text, limits, omission), truncated: true, path }
+}
+
+/// Removes the Managed Tool Output Files that were last written before `cutoff`, and says how many.
+pub fn sweep(dir: &Path, cutoff: SystemTime) -> io::Result<usize> {
+    let mut removed = 0;
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
+            continue;
+        }
+        let old = entry.metadata().is_ok_and(|meta| {
+            meta.is_file() && meta.modified().is_ok_and(|modified| modified < cutoff)
+        });
+        if old && fs::remove_file(entry.path()).is_ok() {
+            removed += 1;
+        }
+    }
+    Ok(removed)
+}
+
+/// Whether a text is within the limits.
+pub(crate) fn fits(text: &str, limits: Limits) -> bool {
+    text.len() <= limits.bytes && lines(text.as_bytes()) <= limits.lines as u64
+}
+
+/// The number of lines; a final line break does not begin another one.
+pub(crate) fn lines(text: &[u8]) -> u64 {
+    let breaks = text.iter().filter(|byte| **byte == b'\n').count() as u64;
+    breaks + u64::from(text.last().is_some_and(|last| *last != b'\n'))
+}
+
+/// The beginning of `head` and the end of `tail`, each half of the limits, with a marker in between.
+pub(crate) fn preview(head: &str, tail: &str, limits: Limits, omission: Omission<'_>) -> String {
+    let head = first(head, limits.lines / 2, limits.bytes / 2);
+    let tail = last(tail, limits.lines / 2, limits.bytes / 2);
+    let whereabouts = match omission.path {
+        Some(path) => format!("the complete output is in {}", path.display()),
+        None => "the rest could not be kept and is lost".to_owned(),
+    };
+    format!(
+        "{}\n\n[... output shortened: {} lines, {} bytes in all; {whereabouts} ...]\n\n{tail}",
+        head.trim_end_matches('\n'),
+        omission.lines,
+        omission.bytes,
+    )
+}
+
+/// Creates a new Managed Tool Output File that only its owner can read.
+pub(crate) fn create(dir: &Path) -> io::Result<(File, PathBuf)> {
+    fs::create_dir_all(dir)?;
+    // The builder opens exclusively and with mode 0600.
+    let file = tempfile::Builder::new().prefix(PREFIX).rand_bytes(RANDOM).tempfile_in(dir)?;
+    file.keep().map_err(|error| error.error)
+}
+
+/// Keeps a text in a new file; a failure is logged for operators and costs only the file.
+pub(crate) fn keep(text: &[u8], dir: &Path) -> Option<PathBuf> {
+    let written = create(dir).and_then(|(mut file, path)| match file.write_all(text) {
+        Ok(()) => Ok(path),
+        Err(error) => {
+            fs::remove_file(&path).ok();
+            Err(error)
+        }
+    });
+    written
+        .inspect_err(|error| {
+            tracing::warn!(dir = %dir.display(), %error, "complete tool output was not kept");
+        })
+        .ok()
+}
+
+/// At most so many lines and bytes from the beginning, cut between characters.
+fn first(text: &str, lines: usize, bytes: usize) -> &str {
+    let by_lines = text.split_inclusive('\n').take(lines).map(str::len).sum::<usize>();
+    text.get(..text.floor_char_boundary(by_lines.min(bytes))).unwrap_or_default()
+}
+
+/// At most so many lines and bytes from the end, cut between characters.
+fn last(text: &str, lines: usize, bytes: usize) -> &str {
+    let by_lines = text.split_inclusive('\n').rev().take(lines).map(str::len).sum::<usize>();
+    let from = text.len().saturating_sub(by_lines.min(bytes));
+    text.get(text.ceil_char_boundary(from)..).unwrap_or_default()
+}

@@ -1,0 +1,68 @@
+//! What a call that cannot be run becomes.
+//!
+//! A model that names an unknown tool or sends arguments that are not JSON still needs an answer to its call,
+//! or the next request is malformed. The engine redirects such a call here; the answer is text to learn from.
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::{
+    input::decode,
+    scope::Scope,
+    tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool},
+};
+
+/// The tool that answers calls nobody can run.
+#[derive(Clone, Copy, Debug)]
+pub struct Invalid;
+
+#[derive(Debug, Deserialize)]
+struct Input {
+    tool: String,
+    error: String,
+}
+
+impl Tool for Invalid {
+    fn name(&self) -> &'static str {
+        "invalid"
+    }
+
+    fn description(&self) -> &'static str {
+        "Answers calls that cannot be run. Do not call it."
+    }
+
+    fn schema(&self) -> Value {
+        json!({
+            "type": "object",
+            "properties": { "tool": { "type": "string" }, "error": { "type": "string" } },
+            "required": ["tool", "error"],
+            "additionalProperties": false,
+        })
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Pure
+    }
+
+    fn advertised(&self) -> bool {
+        false
+    }
+
+    fn needs(&self, _input: &Value, _scope: &Scope) -> Result<Vec<Need>, Failure> {
+        Ok(Vec::new())
+    }
+
+    fn run(&self, input: Value, _context: Context) -> BoxFuture<'_, Result<Output, Failure>> {
+        Box::pin(async move {
+            let input: Input = decode(self.name(), input)?;
+            let mut metadata = Map::new();
+            metadata.insert("truncated".to_owned(), Value::Bool(false));
+            Ok(Output {
+                title: "Invalid Tool".to_owned(),
+                output: format!("The call to '{}' was not run: {}", input.tool, input.error),
+                metadata,
+                ..Output::default()
+            })
+        })
+    }
+}

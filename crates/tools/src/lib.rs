@@ -1,0 +1,44 @@
+//! What an agent can do to the machine: read and change files, run commands, and undo its own changes.
+//!
+//! A tool call has two phases on purpose. [`Tool::needs`] says, without acting, what a person must permit;
+//! the engine settles that durably; only then does [`Tool::run`] act. A crash in between therefore never
+//! leaves an effect that nobody allowed, and [`Tool::effect`] tells recovery whether a call that had begun
+//! may be run again, must be checked on disk first, or must never be repeated.
+//!
+//! The crate knows nothing of sessions, models or storage: callers give it a [`Scope`] and get back an
+//! [`Output`] or a [`Failure`], both in the words that the model will read.
+//!
+//! # Layout
+//!
+//! - [`tool`]: the [`Tool`] trait and the values that cross it
+//! - [`registry`]: the tools by name, and what the model is told about them
+//! - [`scope`]: where paths resolve and which of them lie outside the project
+//! - [`bound`]: the size limit of model-visible text, and the files that keep the rest
+//! - [`patch`]: unified diffs in the shape that clients already parse
+//! - [`read`], [`write`], [`edit`]: the file tools
+//! - [`bash`]: the command tool; `bash/` has command splitting, process groups and output capture
+//! - [`invalid`]: what a call that cannot be run becomes
+//! - [`snapshot`]: content-addressed pictures of a worktree: capture, diff, restore
+//! - `input`: tool arguments decoded with errors a model can act on
+//! - `replacement`: all-or-nothing file replacement
+
+pub mod bash;
+pub mod bound;
+pub mod edit;
+mod input;
+pub mod invalid;
+pub mod patch;
+pub mod read;
+pub mod registry;
+mod replacement;
+pub mod scope;
+pub mod snapshot;
+pub mod tool;
+pub mod write;
+
+pub use registry::{Registry, Spec};
+pub use scope::Scope;
+pub use snapshot::Snapshots;
+pub use tool::{
+    Attachment, BoxFuture, Context, Effect, Failure, Forecast, Need, Output, Progress, Tool, Verdict,
+};

@@ -1,0 +1,361 @@
+//! The `read` tool: a page of a text file, a folder's entries, or an image.
+//!
+//! A file is streamed, so that a page of a huge one costs little memory, and read to its end, because the
+//! page says how many lines there are. Text is shown without a byte order mark and without carriage returns:
+//! `edit` accepts it back in that form.
+
+use std::{
+    fs::{self, File},
+    io::{self, BufRead as _, BufReader, Read as _},
+    path::Path,
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::{
+    input::decode,
+    scope::{Access, Scope},
+    tool::{Attachment, BoxFuture, Context, Effect, Failure, Need, Output, Tool},
+    write::{BOM, blocking},
+};
+
+/// Lines, or folder entries, on a page unless the call asks for fewer or more.
+const LINES: usize = 2000;
+/// Characters shown of one line.
+const LINE_CHARS: usize = 2000;
+/// Bytes of text on one page.
+const PAGE_BYTES: usize = 50 * 1024;
+/// Lines in the preview that clients show.
+const PREVIEW_LINES: usize = 20;
+/// The largest image that is attached.
+const IMAGE_BYTES: u64 = 20 * 1024 * 1024;
+/// How much of a file decides whether it is text.
+const SAMPLE: u64 = 8 * 1024;
+/// Names suggested for a file that does not exist.
+const SUGGESTIONS: usize = 3;
+
+/// The tool that reads files and folders.
+#[derive(Clone, Copy, Debug)]
+pub struct Read;
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Input {
+    file_path: String,
+    #[serde(default)]
+    offset: Option<usize>,
+    #[serde(default)]
+    limit: Option<usize>,
+}
+
+impl Tool for Read {
+    fn name(&self) -> &'static str {
+        "read"
+    }
+
+    fn description(&self) -> &'static str {
+        "Reads a file or lists a folder. Text comes with line numbers, up to 2000 lines or 50 KiB at a time; \
+         use `offset` and `limit` for the rest of a long file. PNG, JPEG, GIF and WebP images are attached; \
+         other binary files are refused. In a folder's list, names of folders end with a slash."
+    }
+
+    fn schema(&self) -> Value {
+        json!({
+            "type": "object",
+            "properties": {
+                "filePath": { "type": "string", "description": "The file or folder, as an absolute path" },
+                "offset": { "type": "integer", "minimum": 1, "description": "The first line to show, counted from 1" },
+                "limit": { "type": "integer", "minimum": 1, "description": "How many lines to show (default 2000)" },
+            },
+            "required": ["filePath"],
+            "additionalProperties": false,
+        })
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Pure
+    }
+
+    fn needs(&self, input: &Value, scope: &Scope) -> Result<Vec<Need>, Failure> {
+        let input: Input = decode(self.name(), input.clone())?;
+        let path = scope.resolve(&input.file_path);
+        let read = Need {
+            permission: "read".to_owned(),
+            patterns: vec![scope.pattern(&path)],
+            always: vec!["*".to_owned()],
+            metadata: Map::new(),
+        };
+        Ok(scope.external(&path, Access::Read).into_iter().chain([read]).collect())
+    }
+
+    fn run(&self, input: Value, context: Context) -> BoxFuture<'_, Result<Output, Failure>> {
+        Box::pin(async move {
+            let input: Input = decode(self.name(), input)?;
+            blocking(move || act(&input, &context)).await
+        })
+    }
+}
+
+fn act(input: &Input, context: &Context) -> Result<Output, Failure> {
+    let path = context.scope.resolve(&input.file_path);
+    let window = Window { first: input.offset.unwrap_or(1).max(1), limit: input.limit.unwrap_or(LINES).max(1) };
+    let meta = match fs::metadata(&path) {
+        Ok(meta) => meta,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(absent(&path)),
+        Err(error) => return Err(Failure::io("read", &path, &error)),
+    };
+    let title = context.scope.relative(&path);
+    if meta.is_dir() {
+        return folder(&path, title, window);
+    }
+    if !meta.is_file() {
+        return Err(Failure::Failed(format!("{} is not an ordinary file.", path.display())));
+    }
+    let fail = |error: io::Error| Failure::io("read", &path, &error);
+    let mut sample = Vec::new();
+    File::open(&path).and_then(|file| file.take(SAMPLE).read_to_end(&mut sample)).map_err(fail)?;
+    if let Some(mime) = image(&sample) {
+        return picture(&path, title, mime, meta.len());
+    }
+    if binary(&sample) {
+        return Err(Failure::Failed(format!("{} is a binary file and is not shown.", path.display())));
+    }
+    let page = Page::scan(&path, window, context)?;
+    if page.total < window.first && window.first > 1 {
+        return Err(Failure::Failed(format!(
+            "Line {} is past the end of the file, which has {} lines.",
+            window.first, page.total
+        )));
+    }
+    Ok(page.output(&path, title))
+}
+
+/// The part of a file or folder that was asked for.
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    first: usize,
+    limit: usize,
+}
+
+/// The lines of one page, and what lies behind it.
+#[derive(Debug, Default)]
+struct Page {
+    first: usize,
+    lines: Vec<String>,
+    bytes: usize,
+    full: bool,
+    total: usize,
+}
+
+impl Page {
+    fn scan(path: &Path, window: Window, context: &Context) -> Result<Self, Failure> {
+        let fail = |error: io::Error| Failure::io("read", path, &error);
+        let mut reader = BufReader::with_capacity(64 * 1024, File::open(path).map_err(fail)?);
+        let mut page = Self { first: window.first, ..Self::default() };
+        // Enough bytes for the characters shown, so that one endless line does not fill the memory.
+        let line_bytes = LINE_CHARS * 4 + 4;
+        let mut line = Vec::new();
+        let mut open = false;
+        loop {
+            if context.cancel.is_cancelled() {
+                return Err(Failure::Cancelled);
+            }
+            let block = reader.fill_buf().map_err(fail)?;
+            if block.is_empty() {
+                break;
+            }
+            for piece in block.split_inclusive(|byte| *byte == b'\n') {
+                let text = piece.strip_suffix(b"\n").unwrap_or(piece);
+                let room = line_bytes.saturating_sub(line.len()).min(text.len());
+                line.extend_from_slice(text.get(..room).unwrap_or_default());
+                open = text.len() == piece.len();
+                if !open {
+                    page.push(&line, window);
+                    line.clear();
+                }
+            }
+            let used = block.len();
+            reader.consume(used);
+        }
+        if open {
+            page.push(&line, window);
+        }
+        Ok(page)
+    }
+
+    fn push(&mut self, line: &[u8], window: Window) {
+        self.total += 1;
+        if self.total < window.first || self.full {
+            return;
+        }
+        if self.lines.len() >= window.limit {
+            self.full = true;
+            return;
+        }
+        let text = String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line));
+        let text = if self.total == 1 { text.strip_prefix(BOM).unwrap_or(&text) } else { &text };
+        let shown = match text.char_indices().nth(LINE_CHARS) {
+            Some((end, _)) => {
+                format!("{}... (line cut at {LINE_CHARS} characters)", text.get(..end).unwrap_or_default())
+            }
+            None => text.to_owned(),
+        };
+        if self.bytes + shown.len() + 1 > PAGE_BYTES {
+            self.full = true;
+            return;
+        }
+        self.bytes += shown.len() + 1;
+        self.lines.push(shown);
+    }
+
+    fn output(self, path: &Path, title: String) -> Output {
+        let file = path.display().to_string();
+        let last = self.first + self.lines.len() - usize::from(!self.lines.is_empty());
+        let end = if self.lines.is_empty() { 0 } else { last };
+        let mut output = format!("<path>{file}</path>\n<type>file</type>\n<content>\n");
+        for (number, line) in (self.first..).zip(&self.lines) {
+            output.push_str(&format!("{number}: {line}\n"));
+        }
+        if self.full {
+            output.push_str(&format!(
+                "\n(Lines {}-{end} of {}; go on with offset={})",
+                self.first,
+                self.total,
+                end + 1
+            ));
+        } else {
+            output.push_str(&format!("\n(End of file - total {} lines)", self.total));
+        }
+        output.push_str("\n</content>");
+        let preview: Vec<&str> = self.lines.iter().take(PREVIEW_LINES).map(String::as_str).collect();
+        let mut metadata = Map::new();
+        metadata.insert("preview".to_owned(), json!(preview.join("\n")));
+        metadata.insert("truncated".to_owned(), json!(self.full));
+        metadata.insert("loaded".to_owned(), json!([]));
+        metadata.insert(
+            "display".to_owned(),
+            json!({
+                "type": "file",
+                "path": file,
+                "text": self.lines.join("\n"),
+                "lineStart": self.first,
+                "lineEnd": end,
+                "totalLines": self.total,
+                "truncated": self.full,
+            }),
+        );
+        Output { title, output, metadata, ..Output::default() }
+    }
+}
+
+/// A folder's entries, sorted by name.
+fn folder(path: &Path, title: String, window: Window) -> Result<Output, Failure> {
+    let fail = |error: io::Error| Failure::io("list", path, &error);
+    let mut names = Vec::new();
+    for entry in fs::read_dir(path).map_err(fail)? {
+        let entry = entry.map_err(fail)?;
+        let slash = if entry.path().is_dir() { "/" } else { "" };
+        names.push(format!("{}{slash}", entry.file_name().to_string_lossy()));
+    }
+    names.sort_unstable();
+    let total = names.len();
+    let shown: Vec<String> = names.into_iter().skip(window.first - 1).take(window.limit).collect();
+    let last = window.first - 1 + shown.len();
+    let truncated = last < total;
+    let file = path.display().to_string();
+    let count = if truncated {
+        format!("(Entries {}-{last} of {total}; go on with offset={})", window.first, last + 1)
+    } else {
+        format!("({total} entries)")
+    };
+    let list = shown.join("\n");
+    let output = format!(
+        "<path>{file}</path>\n<type>directory</type>\n<entries>\n{list}\n\n{count}\n</entries>"
+    );
+    let preview: Vec<&str> = shown.iter().take(PREVIEW_LINES).map(String::as_str).collect();
+    let mut metadata = Map::new();
+    metadata.insert("preview".to_owned(), json!(preview.join("\n")));
+    metadata.insert("truncated".to_owned(), json!(truncated));
+    metadata.insert("loaded".to_owned(), json!([]));
+    metadata.insert(
+        "display".to_owned(),
+        json!({
+            "type": "directory",
+            "path": file,
+            "entries": shown,
+            "offset": window.first,
+            "totalEntries": total,
+            "truncated": truncated,
+        }),
+    );
+    Ok(Output { title, output, metadata, ..Output::default() })
+}
+
+/// An image as an attachment.
+fn picture(path: &Path, title: String, mime: &str, size: u64) -> Result<Output, Failure> {
+    if size > IMAGE_BYTES {
+        return Err(Failure::Failed(format!(
+            "{} is an image of {size} bytes; at most {IMAGE_BYTES} can be attached.",
+            path.display()
+        )));
+    }
+    let bytes = fs::read(path).map_err(|error| Failure::io("read", path, &error))?;
+    let text = format!("Image attached ({mime}, {} bytes).", bytes.len());
+    let mut metadata = Map::new();
+    metadata.insert("preview".to_owned(), json!(text));
+    metadata.insert("truncated".to_owned(), json!(false));
+    metadata.insert("loaded".to_owned(), json!([]));
+    let attachment = Attachment {
+        mime: mime.to_owned(),
+        url: format!("data:{mime};base64,{}", STANDARD.encode(bytes)),
+        filename: path.file_name().map(|name| name.to_string_lossy().into_owned()),
+    };
+    Ok(Output { title, output: text, metadata, attachments: vec![attachment], ..Output::default() })
+}
+
+/// The media type of an image, told from its first bytes.
+fn image(sample: &[u8]) -> Option<&'static str> {
+    if sample.starts_with(b"\x89PNG\r\n\x1a\n") {
+        Some("image/png")
+    } else if sample.starts_with(b"\xff\xd8\xff") {
+        Some("image/jpeg")
+    } else if sample.starts_with(b"GIF87a") || sample.starts_with(b"GIF89a") {
+        Some("image/gif")
+    } else if sample.starts_with(b"RIFF") && sample.get(8..12) == Some(b"WEBP") {
+        Some("image/webp")
+    } else {
+        None
+    }
+}
+
+/// Whether a file is not text: a NUL, a PDF, or more than three tenths control characters.
+fn binary(sample: &[u8]) -> bool {
+    let control = sample.iter().filter(|byte| matches!(byte, 0x01..=0x08 | 0x0e..=0x1f)).count();
+    sample.contains(&0) || sample.starts_with(b"%PDF-") || control * 10 > sample.len() * 3
+}
+
+/// The failure for a file that does not exist, with the names in its folder that look alike.
+fn absent(path: &Path) -> Failure {
+    let mut text = format!("File not found: {}", path.display());
+    let wanted = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+    let near = |name: &String| {
+        let name = name.to_lowercase();
+        name.contains(&wanted) || wanted.contains(&name)
+    };
+    let mut names: Vec<String> = path
+        .parent()
+        .and_then(|parent| fs::read_dir(parent).ok())
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()))
+        .filter(near)
+        .collect();
+    names.sort_unstable();
+    names.truncate(SUGGESTIONS);
+    if !names.is_empty() {
+        text.push_str(&format!("\nFiles with a similar name: {}", names.join(", ")));
+    }
+    Failure::Failed(text)
+}

@@ -1,0 +1,194 @@
+//! The contract between the engine and one tool.
+//!
+//! Everything here is plain data, so that the engine can store a need, a progress report or an output as it
+//! is. Texts are written for the model: a [`Failure`] is shown to it word for word.
+
+use std::{fmt, fs, io, path::PathBuf, pin::Pin, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::scope::Scope;
+
+/// A boxed future that may move between threads.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// What recovery may assume about a call that had begun when the process died.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Effect {
+    /// It changes nothing: run it again.
+    Pure,
+    /// It replaces whole files: compare them with [`Tool::forecast`] before deciding.
+    Edit,
+    /// Nobody can tell what happened: never run it a second time.
+    Opaque,
+}
+
+/// One thing that must be permitted before a call may run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Need {
+    /// The kind of permission, as rules name it: `read`, `edit`, `bash`, `external_directory`.
+    pub permission: String,
+    /// What the call touches; every pattern must be allowed.
+    pub patterns: Vec<String>,
+    /// The patterns to remember when the person answers "always".
+    pub always: Vec<String>,
+    /// What a client shows beside the question.
+    pub metadata: Map<String, Value>,
+}
+
+/// A file that travels with an output.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attachment {
+    /// The media type.
+    pub mime: String,
+    /// Where the bytes are; built-in tools use `data:` addresses.
+    pub url: String,
+    /// The file's name, if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub filename: Option<String>,
+}
+
+/// What a call that succeeded hands back.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Output {
+    /// A short line for people.
+    pub title: String,
+    /// The text for the model, already within bounds.
+    pub output: String,
+    /// What clients draw the result from.
+    pub metadata: Map<String, Value>,
+    /// Media for the model.
+    pub attachments: Vec<Attachment>,
+    /// Files that the call wrote, as absolute paths.
+    pub edited: Vec<PathBuf>,
+    /// The Managed Tool Output File with the complete text, when `output` is only a preview of it.
+    pub output_path: Option<PathBuf>,
+}
+
+/// Why a call has no output. The text is for the model.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// The arguments do not fit the tool's schema.
+    #[error("{0}")]
+    InvalidInput(String),
+    /// The tool could not do what was asked.
+    #[error("{0}")]
+    Failed(String),
+    /// The call was cancelled before it had any effect.
+    #[error("The call was cancelled before it did anything.")]
+    Cancelled,
+}
+
+impl Failure {
+    /// A failure of the file system, naming the path.
+    pub(crate) fn io(action: &str, path: &std::path::Path, error: &io::Error) -> Self {
+        Self::Failed(format!("Could not {action} {}: {error}", path.display()))
+    }
+}
+
+/// A report from a call that is still running.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Progress {
+    /// Replaces the metadata that clients show for the running call.
+    pub metadata: Map<String, Value>,
+}
+
+/// What a running call works with.
+#[derive(Clone, Debug)]
+pub struct Context {
+    /// Where it works.
+    pub scope: Arc<Scope>,
+    /// Fires when the call must stop.
+    pub cancel: CancellationToken,
+    /// Takes live reports; a closed channel is not an error.
+    pub progress: mpsc::UnboundedSender<Progress>,
+}
+
+impl Context {
+    /// Sends a live report, or drops it when nobody listens any more.
+    pub fn report(&self, metadata: Map<String, Value>) {
+        self.progress.send(Progress { metadata }).ok();
+    }
+}
+
+/// The state that an [`Effect::Edit`] call will leave one file in.
+///
+/// Recorded before the call starts, it lets recovery tell from the disk alone whether the call happened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Forecast {
+    /// The file, as an absolute path.
+    pub path: PathBuf,
+    /// BLAKE3 of the content before the call, in hex; nothing if the file was absent.
+    pub before: Option<String>,
+    /// BLAKE3 of the content after the call, in hex.
+    pub after: String,
+}
+
+/// What the disk says about a [`Forecast`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The file is as the call leaves it.
+    Applied,
+    /// The file is as it was before the call.
+    Untouched,
+    /// The file is neither: someone else changed it.
+    Conflict,
+}
+
+impl Forecast {
+    /// Compares the file with the forecast. A file that cannot be read is a conflict.
+    #[must_use]
+    pub fn verdict(&self) -> Verdict {
+        let now = match fs::read(&self.path) {
+            Ok(bytes) => Some(blake3::hash(&bytes).to_hex().to_string()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(_) => return Verdict::Conflict,
+        };
+        if now.as_ref() == Some(&self.after) {
+            Verdict::Applied
+        } else if now == self.before {
+            Verdict::Untouched
+        } else {
+            Verdict::Conflict
+        }
+    }
+}
+
+/// One thing an agent can do.
+pub trait Tool: Send + Sync + fmt::Debug {
+    /// The name the model calls it by.
+    fn name(&self) -> &str;
+
+    /// What the model is told about it.
+    fn description(&self) -> &str;
+
+    /// The JSON schema of its arguments.
+    fn schema(&self) -> Value;
+
+    /// What recovery may assume about an unfinished call.
+    fn effect(&self) -> Effect;
+
+    /// Whether the model is told about it.
+    fn advertised(&self) -> bool {
+        true
+    }
+
+    /// What must be permitted before [`Tool::run`]; it may look at files but changes nothing.
+    ///
+    /// Nothing learnt from a file's content may reach the failure text: the model sees it, and the read has
+    /// not been permitted yet.
+    fn needs(&self, input: &Value, scope: &Scope) -> Result<Vec<Need>, Failure>;
+
+    /// The files that an [`Effect::Edit`] call would leave behind; empty for every other call.
+    fn forecast(&self, input: &Value, scope: &Scope) -> Result<Vec<Forecast>, Failure> {
+        let _ = (input, scope);
+        Ok(Vec::new())
+    }
+
+    /// Acts. Called only after every need was permitted.
+    fn run(&self, input: Value, context: Context) -> BoxFuture<'_, Result<Output, Failure>>;
+}

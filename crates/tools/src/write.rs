@@ -1,0 +1,164 @@
+//! The `write` tool: puts a whole file in place.
+//!
+//! The file appears at once or not at all, keeps its mode, and keeps a byte order mark that it had.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::{
+    input::decode,
+    patch::{Header, unified},
+    replacement::{self, content, replace, turn},
+    scope::{Access, Scope, real},
+    tool::{BoxFuture, Context, Effect, Failure, Forecast, Need, Output, Tool},
+};
+
+/// The UTF-8 byte order mark.
+pub(crate) const BOM: &str = "\u{feff}";
+
+/// The tool that writes whole files.
+#[derive(Clone, Copy, Debug)]
+pub struct Write;
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Input {
+    file_path: String,
+    content: String,
+}
+
+impl Tool for Write {
+    fn name(&self) -> &'static str {
+        "write"
+    }
+
+    fn description(&self) -> &'static str {
+        "Writes a file, replacing what it held. Missing folders are created. \
+         To change part of an existing file use `edit` instead, and `read` a file before replacing it."
+    }
+
+    fn schema(&self) -> Value {
+        json!({
+            "type": "object",
+            "properties": {
+                "filePath": { "type": "string", "description": "The file, as an absolute path" },
+                "content": { "type": "string", "description": "The complete new content" },
+            },
+            "required": ["filePath", "content"],
+            "additionalProperties": false,
+        })
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Edit
+    }
+
+    fn needs(&self, input: &Value, scope: &Scope) -> Result<Vec<Need>, Failure> {
+        let input: Input = decode(self.name(), input.clone())?;
+        let path = scope.resolve(&input.file_path);
+        let before = content(&real(&path)).ok().flatten().unwrap_or_default();
+        let after = with_mark(&before, &input.content);
+        Ok(edit_needs(scope, &path, &diff(&path, &before, after.as_bytes())))
+    }
+
+    fn forecast(&self, input: &Value, scope: &Scope) -> Result<Vec<Forecast>, Failure> {
+        let input: Input = decode(self.name(), input.clone())?;
+        let path = scope.resolve(&input.file_path);
+        let before = content(&real(&path)).map_err(|error| Failure::io("read", &path, &error))?;
+        let after = with_mark(before.as_deref().unwrap_or_default(), &input.content);
+        Ok(vec![forecast(path, before.as_deref(), after.as_bytes())])
+    }
+
+    fn run(&self, input: Value, context: Context) -> BoxFuture<'_, Result<Output, Failure>> {
+        Box::pin(async move {
+            let input: Input = decode(self.name(), input)?;
+            blocking(move || act(&input, &context)).await
+        })
+    }
+}
+
+fn act(input: &Input, context: &Context) -> Result<Output, Failure> {
+    let path = context.scope.resolve(&input.file_path);
+    let real = real(&path);
+    let _turn = turn(&real);
+    if context.cancel.is_cancelled() {
+        return Err(Failure::Cancelled);
+    }
+    if real.is_dir() {
+        return Err(Failure::Failed(format!("{} is a folder, not a file.", path.display())));
+    }
+    let before = content(&real).map_err(|error| Failure::io("read", &path, &error))?;
+    let after = with_mark(before.as_deref().unwrap_or_default(), &input.content);
+    put(&path, &real, after.as_bytes(), before.as_deref())?;
+    let mut metadata = Map::new();
+    metadata.insert("diagnostics".to_owned(), json!({}));
+    metadata.insert("filepath".to_owned(), json!(path.display().to_string()));
+    metadata.insert("exists".to_owned(), json!(before.is_some()));
+    metadata.insert("truncated".to_owned(), json!(false));
+    Ok(Output {
+        title: context.scope.relative(&path),
+        output: "Wrote file successfully.".to_owned(),
+        metadata,
+        edited: vec![path],
+        ..Output::default()
+    })
+}
+
+/// The new content with exactly one byte order mark if the old or the new one has any.
+fn with_mark(before: &[u8], after: &str) -> String {
+    let marked = before.starts_with(BOM.as_bytes()) || after.starts_with(BOM);
+    let text = after.trim_start_matches(BOM);
+    if marked { format!("{BOM}{text}") } else { text.to_owned() }
+}
+
+/// The needs of a call that changes one file.
+pub(crate) fn edit_needs(scope: &Scope, path: &Path, diff: &str) -> Vec<Need> {
+    let mut metadata = Map::new();
+    metadata.insert("filepath".to_owned(), json!(path.display().to_string()));
+    metadata.insert("diff".to_owned(), json!(diff));
+    let edit = Need {
+        permission: "edit".to_owned(),
+        patterns: vec![scope.pattern(path)],
+        always: vec!["*".to_owned()],
+        metadata,
+    };
+    scope.external(path, Access::Write).into_iter().chain([edit]).collect()
+}
+
+/// The diff of a file tool, or nothing when either side is not text.
+pub(crate) fn diff(path: &Path, before: &[u8], after: &[u8]) -> String {
+    match (std::str::from_utf8(before), std::str::from_utf8(after)) {
+        (Ok(before), Ok(after)) => {
+            unified(&path.display().to_string(), before, after, Header::Bare).text
+        }
+        _ => String::new(),
+    }
+}
+
+/// The forecast of one file.
+pub(crate) fn forecast(path: PathBuf, before: Option<&[u8]>, after: &[u8]) -> Forecast {
+    let hex = |bytes: &[u8]| blake3::hash(bytes).to_hex().to_string();
+    Forecast { path, before: before.map(hex), after: hex(after) }
+}
+
+/// Replaces a file in the words of a tool.
+pub(crate) fn put(path: &Path, real: &Path, after: &[u8], before: Option<&[u8]>) -> Result<(), Failure> {
+    replace(real, after, before).map_err(|error| match error {
+        replacement::Error::Changed => Failure::Failed(format!(
+            "{} was changed by someone else meanwhile; nothing was written. Read it again and retry.",
+            path.display()
+        )),
+        replacement::Error::Io(error) => Failure::io("write", path, &error),
+    })
+}
+
+/// Runs file work away from the async threads.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .unwrap_or_else(|error| Err(Failure::Failed(format!("The tool stopped unexpectedly: {error}."))))
+}
