@@ -284,6 +284,9 @@ catalogue! {
         /// The step-finish and patch parts.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         parts: Vec<Part>,
+        /// True when nothing follows although the model called tools: the person declined.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        declined: bool,
     }
     /// A Provider Turn failed or was interrupted.
     StepFailed = "step.failed" v 1 {
@@ -291,6 +294,9 @@ catalogue! {
         entry: EntryId,
         /// Why.
         error: Fault,
+        /// True when the conversation goes on by itself all the same: a recovery continues it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        resumes: bool,
     }
     /// The files that a prompt's turns changed so far.
     TurnSummarized = "turn.summarized" v 1 {
@@ -406,6 +412,9 @@ catalogue! {
     RevertStaged = "revert.staged" v 1 {
         /// What it would take back.
         revert: Box<Revert>,
+        /// How much the files changed by what is taken back.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        summary: Option<Summary>,
     }
     /// A staged revert was undone.
     RevertCleared = "revert.cleared" v 1 {}
@@ -487,7 +496,7 @@ impl Event {
         let mut touches = Touches::default();
         match self {
             Self::LeafMoved { .. } | Self::SessionForked { .. } | Self::SessionImported { .. } => {
-                touches.whole = true
+                touches.whole = true;
             }
             Self::PromptEdited { item } => touches.inbox.push(&item.id),
             Self::PromptRerouted { id, .. }
@@ -497,10 +506,23 @@ impl Event {
             }
             Self::StepEnded { entry, .. }
             | Self::StepFailed { entry, .. }
-            | Self::PartStarted { entry, .. }
-            | Self::PartAdded { entry, .. }
             | Self::CompactionEnded { entry, .. }
             | Self::CompactionFailed { entry, .. } => touches.entries.push(entry),
+            Self::PartStarted { entry, part } | Self::PartAdded { entry, part } => {
+                touches.entries.push(entry);
+                touches.parts.push(&part.id);
+            }
+            // The rows below are new; naming them lets the fold see an id that is taken.
+            Self::EntryAdded { entry, .. }
+            | Self::Labeled { entry }
+            | Self::ShellStarted { entry, .. }
+            | Self::StepStarted { entry }
+            | Self::CompactionStarted { entry, .. } => touches.entries.push(&entry.id),
+            Self::TitleChanged { entry, .. } => touches.entries.push(entry),
+            Self::PromptAdmitted { item } => {
+                touches.entries.push(&item.id);
+                touches.inbox.push(&item.id);
+            }
             Self::TurnSummarized { entry, .. } => {
                 touches.entries.push(entry);
                 touches.inbox.push(entry);
@@ -519,7 +541,8 @@ impl Event {
                 touches.entries.push(entry);
                 touches.parts.extend(part);
             }
-            Self::ToolSettled { assistant, part, .. } => {
+            Self::ToolSettled { entry, assistant, part } => {
+                touches.entries.push(&entry.id);
                 touches.entries.extend(assistant);
                 touches.parts.extend(part);
             }
@@ -529,13 +552,6 @@ impl Event {
             | Self::SessionMoved { .. }
             | Self::SessionTrashed {}
             | Self::SessionRestored {}
-            | Self::TitleChanged { .. }
-            | Self::PromptAdmitted { .. }
-            | Self::EntryAdded { .. }
-            | Self::Labeled { .. }
-            | Self::ShellStarted { .. }
-            | Self::StepStarted { .. }
-            | Self::CompactionStarted { .. }
             | Self::RevertStaged { .. }
             | Self::RevertCleared {}
             | Self::TodoUpdated { .. }

@@ -9,7 +9,7 @@ use crate::ids::Stamp;
 use crate::inbox::InboxItem;
 use crate::part::{PartKind, Span};
 use crate::path::{self, State};
-use crate::session::Session;
+use crate::session::{Session, Summary};
 use crate::tool::{IllegalTransition, ToolState};
 use crate::tree::{Node, Tree};
 use crate::{EntryId, Millis, Part, PartId, RequestId};
@@ -151,6 +151,7 @@ impl Fold<'_> {
             Event::PromptCancelled { id } => drop(self.take(id)?),
             Event::PromptPromoted { id, parent } => {
                 let item = self.take(id)?;
+                self.tree.session.open |= item.reply;
                 let mut entry = Entry::new(item.id, parent.clone(), item.time, Body::User(item.user));
                 entry.extra = item.extra;
                 self.append(entry, &item.parts)?;
@@ -164,11 +165,25 @@ impl Fold<'_> {
                 self.append((**entry).clone(), parts)?;
             }
             Event::Labeled { entry } => self.insert((**entry).clone(), &[])?,
-            Event::StepStarted { entry } => self.append((**entry).clone(), &[])?,
+            Event::StepStarted { entry } => {
+                self.tree.session.open = true;
+                self.append((**entry).clone(), &[])?;
+            }
             Event::ToolSettled { entry, .. } => self.append((**entry).clone(), &[])?,
             Event::LeafMoved { to, cause, .. } => self.move_leaf(to.as_ref(), cause)?,
-            Event::RevertStaged { revert } => self.tree.session.revert = Some((**revert).clone()),
-            Event::RevertCleared {} => self.tree.session.revert = None,
+            Event::RevertStaged { revert, summary } => {
+                let session = &mut self.tree.session;
+                session.revert = Some((**revert).clone());
+                session.time.updated = self.time;
+                if let Some(summary) = summary {
+                    // The diffs are in the event for those who watch; the row keeps the numbers.
+                    session.summary = Some(Summary { diffs: None, ..summary.clone() });
+                }
+            }
+            Event::RevertCleared {} => {
+                self.tree.session.revert = None;
+                self.tree.session.time.updated = self.time;
+            }
             Event::TodoUpdated { todos } => {
                 self.tree.todos.clone_from(todos);
                 self.changes.todos = true;
@@ -204,7 +219,7 @@ impl Fold<'_> {
                     self.replace_part(entry, part)?;
                 }
             }
-            Event::StepEnded { entry, finish, tokens, cost, snapshot, files, parts } => {
+            Event::StepEnded { entry, finish, tokens, cost, snapshot, files, parts, declined } => {
                 let (time, id) = (self.time, entry);
                 let found = self.entry(id)?;
                 let Some(assistant) = found.body.assistant_mut() else { return Err(self.unfit(id)) };
@@ -216,6 +231,7 @@ impl Fold<'_> {
                 assistant.files.clone_from(files);
                 assistant.completed = Some(time);
                 let session = &mut self.tree.session;
+                session.open = finish == "tool-calls" && !declined;
                 session.tokens = session.tokens.minus(&before).plus(tokens);
                 session.cost = session.cost - spent + *cost;
                 self.spend(tokens, *cost);
@@ -223,12 +239,13 @@ impl Fold<'_> {
                     self.add_part(id, part)?;
                 }
             }
-            Event::StepFailed { entry, error } => {
+            Event::StepFailed { entry, error, resumes } => {
                 let time = self.time;
                 let found = self.entry(entry)?;
                 let Some(assistant) = found.body.assistant_mut() else { return Err(self.unfit(entry)) };
                 assistant.error = Some(error.clone());
                 assistant.completed = Some(time);
+                self.tree.session.open = *resumes;
             }
             Event::TurnSummarized { entry, summary, session } => {
                 self.tree.session.summary = Some(session.clone());
@@ -249,7 +266,7 @@ impl Fold<'_> {
                 }
             }
             Event::PartStarted { entry, part } | Event::PartAdded { entry, part } => {
-                self.add_part(entry, part)?
+                self.add_part(entry, part)?;
             }
             Event::PartEnded { entry, part, text, metadata } => {
                 let time = self.time;
@@ -360,6 +377,7 @@ impl Fold<'_> {
             return Err(missing(self.name, to));
         }
         self.tree.session.leaf = to.cloned();
+        self.tree.session.open = false;
         if matches!(cause, Cause::Revert { .. }) {
             self.tree.session.revert = None;
         }

@@ -163,6 +163,10 @@ pub struct Session {
     /// The end of the path that is the conversation; none while it is empty or after a move before the first entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leaf: Option<EntryId>,
+    /// True while the conversation expects the model to go on: a promoted prompt without an answer, or a turn that
+    /// is not closed. A restart continues these sessions.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub open: bool,
     /// The newest Context Epoch on the path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<EntryId>,
@@ -227,6 +231,7 @@ impl Session {
             origin: None,
             extra: Extra::default(),
             leaf: None,
+            open: false,
             epoch: None,
             compaction: None,
             tokens: Tokens::default(),

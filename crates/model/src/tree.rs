@@ -96,6 +96,17 @@ impl Tree {
         true
     }
 
+    /// The nodes from the root to `leaf`, without a copy.
+    #[must_use]
+    pub fn into_path(mut self, leaf: Option<&EntryId>) -> Vec<Node> {
+        let order: Vec<usize> = crate::path::to(&self, leaf)
+            .into_iter()
+            .filter_map(|node| self.index.get(&node.entry.id).copied())
+            .collect();
+        let mut slots: Vec<Option<Node>> = self.nodes.drain(..).map(Some).collect();
+        order.into_iter().filter_map(|at| slots.get_mut(at).and_then(Option::take)).collect()
+    }
+
     /// The waiting prompt with this id.
     #[must_use]
     pub fn waiting(&self, id: &EntryId) -> Option<&InboxItem> {
