@@ -215,7 +215,8 @@ impl HttpFailure {
     }
 
     fn status_text(&self) -> String {
-        let known = reqwest::StatusCode::from_u16(self.status).ok().and_then(|status| status.canonical_reason());
+        let known =
+            reqwest::StatusCode::from_u16(self.status).ok().and_then(|status| status.canonical_reason());
         known.map_or_else(|| format!("HTTP status {}", self.status), str::to_owned)
     }
 }

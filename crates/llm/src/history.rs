@@ -134,6 +134,7 @@ mod tests {
         Message::Tool { call_id: id.into(), name: "read".into(), output: INTERRUPTED.into(), is_error: true }
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "a test reads best with its values in place")]
     fn check(input: Vec<Message>, expected: Vec<Message>) {
         let repaired = repair(input);
         assert_eq!(repaired, expected);

@@ -90,9 +90,7 @@ impl Answer {
                 Ok(piece)
             }
             Ok(Err(cause)) => Err(transport(cause, !self.started, &self.redactor)),
-            Err(_) => {
-                Err(Error::Inactivity { after: self.inactivity, before_first_byte: !self.started })
-            }
+            Err(_) => Err(Error::Inactivity { after: self.inactivity, before_first_byte: !self.started }),
         }
     }
 

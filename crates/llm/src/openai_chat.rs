@@ -1,6 +1,6 @@
 //! OpenAI Chat Completions, and the many servers that speak it.
 //!
-//! One model call is an [`Exchange`]: it sends the request when first polled, feeds the body piece by piece to the
+//! One model call is an `Exchange`: it sends the request when first polled, feeds the body piece by piece to the
 //! SSE decoder and each frame to the protocol's decoder, and hands out events as they come. A server that answers
 //! a streaming request with one JSON object is understood as well.
 
@@ -8,6 +8,9 @@ mod calls;
 mod decode;
 mod request;
 mod wire;
+
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -207,16 +210,16 @@ impl Exchange {
 
     /// Makes one step: takes one frame that is there, or else reads one piece of the body.
     async fn read(&mut self, mut answer: Box<Answer>, mut body: Body) -> Result<Phase, Error> {
-        if let Body::Events(events) = &mut body {
-            if let Some(frame) = events.pop() {
-                return match self.accept(&answer, &frame.data)? {
-                    Progress::More => Ok(Phase::Reading(answer, body)),
-                    Progress::Done => {
-                        self.end()?;
-                        Ok(Phase::Draining(answer))
-                    }
-                };
-            }
+        if let Body::Events(events) = &mut body
+            && let Some(frame) = events.pop()
+        {
+            return match self.accept(&answer, &frame.data)? {
+                Progress::More => Ok(Phase::Reading(answer, body)),
+                Progress::Done => {
+                    self.end()?;
+                    Ok(Phase::Draining(answer))
+                }
+            };
         }
         let Some(piece) = answer.chunk().await? else {
             self.end_of_body(&answer, body)?;
@@ -255,6 +258,9 @@ impl Exchange {
                 if !text.trim().is_empty() {
                     self.accept(answer, &text)?;
                 }
+                if !self.decoder.is_recognised() {
+                    return Err(answer.malformed("the JSON answer is no chat completion", &text));
+                }
             }
         }
         self.end()
@@ -282,7 +288,8 @@ fn recognise(answer: &Answer, piece: &[u8]) -> Result<Body, Error> {
         Some(_) => {
             let media = answer.media_type();
             let kind = if media.is_empty() { "an unlabelled text" } else { media.as_str() };
-            Err(answer.malformed(format!("expected events, received {kind}"), &String::from_utf8_lossy(piece)))
+            Err(answer
+                .malformed(format!("expected events, received {kind}"), &String::from_utf8_lossy(piece)))
         }
     }
 }

@@ -76,7 +76,10 @@ mod tests {
             (1..=tries).map(|n| policy.delay(n, &rate_limit(None), chance).map(millis)).collect()
         };
         assert_eq!(delays(5, 0.0), [Some(2_000), Some(4_000), Some(8_000), Some(16_000), None]);
-        assert_eq!(delays(6, 1.0), [Some(2_500), Some(5_000), Some(10_000), Some(20_000), Some(30_000), None]);
+        assert_eq!(
+            delays(6, 1.0),
+            [Some(2_500), Some(5_000), Some(10_000), Some(20_000), Some(30_000), None]
+        );
     }
 
     #[test]

@@ -68,13 +68,9 @@ impl Decoder {
     ///
     /// [`TooLarge`] when a frame exceeds the limit; frames completed before it can still be popped.
     pub fn push(&mut self, mut piece: &[u8]) -> Result<(), TooLarge> {
-        if self.after_cr {
-            if let Some((first, rest)) = piece.split_first() {
-                self.after_cr = false;
-                if *first == b'\n' {
-                    piece = rest;
-                }
-            }
+        if self.after_cr && !piece.is_empty() {
+            self.after_cr = false;
+            piece = piece.strip_prefix(b"\n").unwrap_or(piece);
         }
         while let Some(end) = piece.iter().position(|byte| matches!(byte, b'\n' | b'\r')) {
             let (head, tail) = piece.split_at(end);
@@ -208,11 +204,7 @@ mod tests {
     fn comments_fields_and_joined_data() {
         check(
             ": hello\n\nevent: tick\nid: 7\nretry: 10\ndata: one\ndata:two\ndata\ndata:  three\n: bye\n\n",
-            &[Frame {
-                event: Some("tick".into()),
-                data: "one\ntwo\n\n three".into(),
-                id: Some("7".into()),
-            }],
+            &[Frame { event: Some("tick".into()), data: "one\ntwo\n\n three".into(), id: Some("7".into()) }],
         );
     }
 

@@ -1,1 +1,32 @@
-//! Test helpers.
+//! What tests need around the code they test. A dev-dependency only, never part of the product.
+//!
+//! Everything here is real where it can be: real HTTP, real git, the real binary. Waiting is always for something
+//! observable and bounded by [`deadline::PATIENCE`]; a wait that runs out fails the test and says what was missing.
+//! Helpers panic instead of returning errors: a test that cannot be set up has failed.
+//!
+//! # Layout
+//!
+//! * [`model_server`]: a scripted model that speaks Chat Completions over HTTP
+//! * [`repo`]: a temporary git repository with one commit
+//! * [`fixtures`]: paths into the workspace folder `fixtures/`
+//! * [`config`]: the `opencode.json` that points at a model server
+//! * [`process`]: the real `everturn` binary as a child that can be killed and restarted
+//! * [`http`]: a small JSON client and a reader of event streams
+//! * [`deadline`]: bounded waiting
+
+#![expect(clippy::expect_used, clippy::panic, reason = "a test that cannot go on shall fail at once")]
+
+pub mod config;
+pub mod deadline;
+pub mod fixtures;
+pub mod http;
+pub mod model_server;
+pub mod process;
+pub mod repo;
+
+pub use config::opencode_config;
+pub use deadline::within;
+pub use http::{Client, EventReader};
+pub use model_server::ModelServer;
+pub use process::Server;
+pub use repo::Repo;

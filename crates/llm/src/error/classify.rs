@@ -37,8 +37,15 @@ const OVERFLOW: &[&str] = &[
 ];
 
 /// Codes and wording of rate limits.
-const RATE: &[&str] =
-    &["rate limit", "rate_limit", "ratelimit", "too many requests", "too_many_requests", "throttl", "per minute"];
+const RATE: &[&str] = &[
+    "rate limit",
+    "rate_limit",
+    "ratelimit",
+    "too many requests",
+    "too_many_requests",
+    "throttl",
+    "per minute",
+];
 
 /// Codes and wording of an account without credit.
 const QUOTA: &[&str] = &[
@@ -141,7 +148,8 @@ pub(crate) fn classify(http: HttpFailure) -> Error {
 
 /// The error behind an error object found inside an answer that began as a success.
 pub(crate) fn classify_in_stream(mut http: HttpFailure) -> Error {
-    let details = serde_json::from_str::<Value>(&http.body).map(|body| Details::of(&body)).unwrap_or_default();
+    let details =
+        serde_json::from_str::<Value>(&http.body).map(|body| Details::of(&body)).unwrap_or_default();
     if let Some(status) = details.status {
         http.status = status;
         return by_status(status, &details, http);
@@ -244,7 +252,8 @@ mod tests {
 
     #[track_caller]
     fn check_in_stream(body: &str, expected: &str, status: u16) {
-        let error = classify_in_stream(HttpFailure { status: 200, body: body.into(), ..HttpFailure::default() });
+        let error =
+            classify_in_stream(HttpFailure { status: 200, body: body.into(), ..HttpFailure::default() });
         assert_eq!(kind(&error), expected, "{body}");
         assert_eq!(error.http().unwrap().status, status);
     }
@@ -294,9 +303,14 @@ mod tests {
         check_in_stream(r#"{"error":{"code":502,"message":"upstream"}}"#, "server", 502);
         check_in_stream(r#"{"error":{"code":"429","message":"slow down"}}"#, "rate limit", 429);
         check_in_stream(r#"{"error":{"type":"overloaded_error","message":"x"}}"#, "overloaded", 200);
-        check_in_stream(r#"{"error":{"type":"invalid_request_error","message":"x"}}"#, "invalid request", 200);
+        check_in_stream(
+            r#"{"error":{"type":"invalid_request_error","message":"x"}}"#,
+            "invalid request",
+            200,
+        );
         check_in_stream(r#"{"error":"something broke"}"#, "server", 200);
-        let raw = r#"{"error":{"message":"Provider returned error","metadata":{"raw":"context window exceeded"}}}"#;
+        let raw =
+            r#"{"error":{"message":"Provider returned error","metadata":{"raw":"context window exceeded"}}}"#;
         check_in_stream(raw, "context overflow", 200);
     }
 }

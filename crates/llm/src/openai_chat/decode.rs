@@ -52,6 +52,7 @@ pub(super) struct Decoder {
     finish: Option<String>,
     done: bool,
     produced: bool,
+    recognised: bool,
     usage: Usage,
     id: Option<String>,
     model: Option<String>,
@@ -74,6 +75,7 @@ impl Decoder {
             finish: None,
             done: false,
             produced: false,
+            recognised: false,
             usage: Usage::default(),
             id: None,
             model: None,
@@ -102,11 +104,17 @@ impl Decoder {
         if let Some(counts) = chunk.usage.or_else(|| chunk.x_groq?.usage) {
             self.usage = Usage::from(&counts);
         }
+        self.recognised |= chunk.choices.is_some();
         let choices = chunk.choices.unwrap_or_default();
         for choice in choices.into_iter().filter(|choice| choice.index.unwrap_or(0) == 0) {
             self.choice(choice, out)?;
         }
         Ok(Progress::More)
+    }
+
+    /// Whether anything received so far was a chat completion.
+    pub(super) fn is_recognised(&self) -> bool {
+        self.recognised
     }
 
     /// Ends the answer.
@@ -121,7 +129,11 @@ impl Decoder {
         self.close(out);
         self.calls.settle_all(out);
         let metadata = json!({METADATA: {"id": self.id, "model": self.model, "finish_reason": self.finish}});
-        out.push_back(Event::StepFinish { reason: self.reason(), usage: self.usage, metadata: Some(metadata) });
+        out.push_back(Event::StepFinish {
+            reason: self.reason(),
+            usage: self.usage,
+            metadata: Some(metadata),
+        });
         Ok(())
     }
 
@@ -173,7 +185,8 @@ impl Decoder {
         match piece.get("thinking") {
             Some(Value::String(text)) => self.reasoning(REASONING_CONTENT, text, Vec::new(), out),
             Some(Value::Array(thoughts)) => {
-                let text: String = thoughts.iter().filter_map(|thought| thought.get("text")?.as_str()).collect();
+                let text: String =
+                    thoughts.iter().filter_map(|thought| thought.get("text")?.as_str()).collect();
                 self.reasoning(REASONING_CONTENT, &text, Vec::new(), out);
             }
             _ => {}
@@ -277,7 +290,8 @@ fn merge(details: &mut Vec<Value>, piece: Value) {
         detail_text(a).is_some()
             && ["type", "index"].into_iter().all(|name| a.get(name).is_some() && a.get(name) == b.get(name))
     };
-    let (Some(last), Value::Object(fields)) = (details.last_mut().filter(|last| same(last, &piece)), &piece) else {
+    let (Some(last), Value::Object(fields)) = (details.last_mut().filter(|last| same(last, &piece)), &piece)
+    else {
         details.push(piece);
         return;
     };

@@ -171,6 +171,7 @@ mod tests {
     use super::*;
     use crate::ToolSpec;
 
+    #[expect(clippy::needless_pass_by_value, reason = "a test reads best with its values in place")]
     fn lowered(message: Message) -> Value {
         lower(&message, Dialect::Compatible)
     }
@@ -259,7 +260,10 @@ mod tests {
         let field = lowered(block(Some(json!({METADATA: {"field": "reasoning"}}))));
         assert_eq!(field, json!({"role": "assistant", "content": "", "reasoning": "hm"}));
         let details = lowered(block(Some(json!({METADATA: {"reasoning_details": [{"type": "x"}]}}))));
-        assert_eq!(details, json!({"role": "assistant", "content": "", "reasoning_details": [{"type": "x"}]}));
+        assert_eq!(
+            details,
+            json!({"role": "assistant", "content": "", "reasoning_details": [{"type": "x"}]})
+        );
     }
 
     #[test]
@@ -273,14 +277,34 @@ mod tests {
         let check = |mime: &str, url: &str, expected: Value| {
             assert_eq!(media(mime, url, Some("f")), expected, "{mime} {url}");
         };
-        check("image/png", "data:image/png;base64,AA", json!({"type": "image_url",
-            "image_url": {"url": "data:image/png;base64,AA"}}));
-        check("audio/mpeg", "data:audio/mpeg;base64,AA", json!({"type": "input_audio",
-            "input_audio": {"data": "AA", "format": "mp3"}}));
-        check("application/pdf", "data:application/pdf;base64,AA", json!({"type": "file",
-            "file": {"filename": "f", "file_data": "data:application/pdf;base64,AA"}}));
-        check("text/plain", "data:text/plain;base64,aGk=", json!({"type": "text", "text": "[attachment f]\nhi"}));
-        check("application/pdf", "https://x/y", json!({"type": "text",
-            "text": "[attachment f (application/pdf): https://x/y]"}));
+        check(
+            "image/png",
+            "data:image/png;base64,AA",
+            json!({"type": "image_url",
+            "image_url": {"url": "data:image/png;base64,AA"}}),
+        );
+        check(
+            "audio/mpeg",
+            "data:audio/mpeg;base64,AA",
+            json!({"type": "input_audio",
+            "input_audio": {"data": "AA", "format": "mp3"}}),
+        );
+        check(
+            "application/pdf",
+            "data:application/pdf;base64,AA",
+            json!({"type": "file",
+            "file": {"filename": "f", "file_data": "data:application/pdf;base64,AA"}}),
+        );
+        check(
+            "text/plain",
+            "data:text/plain;base64,aGk=",
+            json!({"type": "text", "text": "[attachment f]\nhi"}),
+        );
+        check(
+            "application/pdf",
+            "https://x/y",
+            json!({"type": "text",
+            "text": "[attachment f (application/pdf): https://x/y]"}),
+        );
     }
 }

@@ -81,12 +81,13 @@ impl From<&Counts> for Usage {
         let prompt = count(counts.prompt_tokens.as_ref());
         let completion = count(counts.completion_tokens.as_ref());
         let total = counts.total_tokens.as_ref().map(|value| count(Some(value)));
-        let detail = |details: &Option<Value>, name: &str| count(details.as_ref().and_then(|all| all.get(name)));
+        let detail =
+            |details: &Option<Value>, name: &str| count(details.as_ref().and_then(|all| all.get(name)));
         let cache_read = detail(&counts.prompt_tokens_details, "cached_tokens")
             .max(count(counts.prompt_cache_hit_tokens.as_ref()))
             .min(prompt);
-        let cache_write =
-            detail(&counts.prompt_tokens_details, "cache_write_tokens").min(prompt.saturating_sub(cache_read));
+        let cache_write = detail(&counts.prompt_tokens_details, "cache_write_tokens")
+            .min(prompt.saturating_sub(cache_read));
         let reasoning = detail(&counts.completion_tokens_details, "reasoning_tokens");
         let all = prompt.saturating_add(completion).saturating_add(reasoning);
         let apart = reasoning > completion || (reasoning > 0 && total == Some(all));

@@ -32,18 +32,20 @@ pub(super) fn step(request: &Request, turn: usize) -> Step {
 }
 
 /// The last word of the prompt that is a path to the file, without quotes and punctuation around it.
-fn find_path(prompt: &str) -> Option<&str> {
-    let around = |character: char| matches!(character, '"' | '\'' | '`' | '(' | ')' | '<' | '>' | ',' | ';' | ':');
+fn find_path<'a>(prompt: &'a str) -> Option<&'a str> {
+    let around =
+        |character: char| matches!(character, '"' | '\'' | '`' | '(' | ')' | '<' | '>' | ',' | ';' | ':');
     let mut found = None;
     // A quoted path may hold spaces; between quotes it is one piece.
-    for quote in ['"', '`', '\''] {
+    for quote in ['"', '`'] {
         let quoted = prompt.split(quote).skip(1).step_by(2).filter(|piece| !piece.contains('\n'));
         found = found.or_else(|| quoted.filter(|piece| is_file(piece)).last());
     }
-    found.or_else(|| {
-        let words = prompt.split_whitespace().map(|word| word.trim_matches(around).trim_end_matches(['.', '!', '?']));
-        words.map(|word| word.trim_start_matches('@').trim_matches(around)).filter(|word| is_file(word)).last()
-    })
+    let bare = |word: &'a str| {
+        let word = word.trim_matches(around).trim_end_matches(['.', '!', '?']);
+        word.trim_start_matches('@').trim_matches(around)
+    };
+    found.or_else(|| prompt.split_whitespace().rev().map(bare).find(|word| is_file(word)))
 }
 
 fn is_file(path: &str) -> bool {
@@ -56,11 +58,13 @@ mod tests {
 
     #[test]
     fn paths_in_prompts() {
-        let check = |prompt: &str, expected: Option<&str>| assert_eq!(find_path(prompt), expected, "{prompt}");
+        let check =
+            |prompt: &str, expected: Option<&str>| assert_eq!(find_path(prompt), expected, "{prompt}");
         check("Change /tmp/x/greeting.txt, please", Some("/tmp/x/greeting.txt"));
         check("Edit greeting.txt.", Some("greeting.txt"));
         check("Edit `/a b/greeting.txt` now", Some("/a b/greeting.txt"));
         check("Don't wait: edit @src/greeting.txt!", Some("src/greeting.txt"));
+        check("Don't edit a/greeting.txt", Some("a/greeting.txt"));
         check("(see \"./greeting.txt\")", Some("./greeting.txt"));
         check("first a/greeting.txt then b/greeting.txt", Some("b/greeting.txt"));
         check("my-greeting.txt", None);

@@ -1,0 +1,299 @@
+//! Transcripts of answers into events: each one whole, byte by byte and cut at every offset.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{FinishReason, Usage};
+
+#[derive(Debug, PartialEq)]
+enum Outcome {
+    Complete,
+    Incomplete,
+    Provider(String),
+    Malformed,
+}
+
+fn run<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Event>, Outcome) {
+    let mut events = sse::Decoder::default();
+    let mut decoder = Decoder::new("call_x".into());
+    let mut out = VecDeque::new();
+    let mut frames = Vec::new();
+    for piece in pieces {
+        events.push(piece).unwrap();
+        frames.extend(std::iter::from_fn(|| events.pop()));
+    }
+    frames.extend(events.finish().filter(|frame| decode::is_whole(&frame.data)));
+    let mut outcome = None;
+    for frame in frames {
+        match decoder.accept(&frame.data, &mut out) {
+            Ok(Progress::More) => {}
+            Ok(Progress::Done) => break,
+            Err(Fault::Provider(object)) => outcome = Some(Outcome::Provider(object)),
+            Err(Fault::Malformed(_)) => outcome = Some(Outcome::Malformed),
+        }
+        if outcome.is_some() {
+            break;
+        }
+    }
+    let outcome = outcome.unwrap_or_else(|| match decoder.end(&mut out) {
+        Ok(()) => Outcome::Complete,
+        Err(_) => Outcome::Incomplete,
+    });
+    (out.into(), outcome)
+}
+
+#[track_caller]
+fn check(transcript: &str, expected: &[Event], outcome: &Outcome) {
+    let bytes = transcript.as_bytes();
+    let whole = run([bytes]);
+    assert_eq!((whole.0.as_slice(), &whole.1), (expected, outcome));
+    assert_eq!(run(bytes.chunks(1)), whole, "byte by byte");
+    for cut in 0..bytes.len() {
+        let (head, tail) = bytes.split_at(cut);
+        assert_eq!(run([head, tail]), whole, "cut at {cut}");
+    }
+}
+
+/// Chunks as a server sends them, ending in the terminal frame.
+fn transcript(chunks: &[Value]) -> String {
+    let frames = chunks.iter().map(|chunk| format!("data: {chunk}\n\n"));
+    frames.chain(["data: [DONE]\n\n".to_owned()]).collect()
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "a test reads best with its values in place")]
+fn delta(delta: Value) -> Value {
+    json!({"id": "cmpl-1", "model": "m", "choices": [{"index": 0, "delta": delta, "finish_reason": null}]})
+}
+
+fn finish(reason: &str) -> Value {
+    json!({"id": "cmpl-1", "model": "m", "choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
+}
+
+fn step(reason: FinishReason, word: &str, usage: Usage) -> Event {
+    let metadata = json!({"openai-chat": {"id": "cmpl-1", "model": "m", "finish_reason": word}});
+    Event::StepFinish { reason, usage, metadata: Some(metadata) }
+}
+
+fn text(words: &[&str]) -> Vec<Event> {
+    block("text-0", words)
+}
+
+fn block(id: &str, words: &[&str]) -> Vec<Event> {
+    let mut events = vec![Event::TextStart { id: id.into() }];
+    events.extend(words.iter().map(|word| Event::TextDelta { id: id.into(), text: (*word).into() }));
+    events.push(Event::TextEnd { id: id.into(), metadata: None });
+    events
+}
+
+fn reasoning(words: &[&str], metadata: Option<Value>) -> Vec<Event> {
+    let id = "reasoning-0".to_owned();
+    let mut events = vec![Event::ReasoningStart { id: id.clone() }];
+    events.extend(words.iter().map(|word| Event::ReasoningDelta { id: id.clone(), text: (*word).into() }));
+    events.push(Event::ReasoningEnd { id, metadata });
+    events
+}
+
+fn call(id: &str, name: &str, pieces: &[&str], input: Value) -> Vec<Event> {
+    let mut events = vec![Event::ToolInputStart { id: id.into(), name: name.into() }];
+    events.extend(pieces.iter().map(|piece| Event::ToolInputDelta { id: id.into(), text: (*piece).into() }));
+    events.push(Event::ToolInputEnd { id: id.into() });
+    let raw = pieces.concat();
+    events.push(Event::ToolCall { id: id.into(), name: name.into(), input, raw, metadata: None });
+    events
+}
+
+#[test]
+fn text_with_usage_after_the_finish() {
+    let usage = json!({"id": "cmpl-1", "choices": [], "usage": {"prompt_tokens": 12, "completion_tokens": 3,
+        "total_tokens": 15, "prompt_tokens_details": {"cached_tokens": 8}}});
+    let input = transcript(&[
+        delta(json!({"role": "assistant", "content": ""})),
+        delta(json!({"content": "Grüße, "})),
+        delta(json!({"content": "🦀"})),
+        finish("stop"),
+        usage,
+    ]);
+    let usage = Usage { input: 4, output: 3, cache_read: 8, total: Some(15), ..Usage::default() };
+    let mut expected = text(&["Grüße, ", "🦀"]);
+    expected.push(step(FinishReason::Stop, "stop", usage));
+    check(&input, &expected, &Outcome::Complete);
+}
+
+#[test]
+fn reasoning_then_text_then_several_calls() {
+    let input = transcript(&[
+        delta(json!({"reasoning_content": "let me "})),
+        delta(json!({"reasoning_content": "see"})),
+        delta(json!({"content": "Reading."})),
+        delta(json!({"tool_calls": [{"index": 0, "id": "a", "type": "function",
+            "function": {"name": "read", "arguments": ""}}]})),
+        delta(json!({"tool_calls": [{"index": 0, "function": {"arguments": "{\"p\":"}}]})),
+        delta(json!({"tool_calls": [{"index": 0, "function": {"arguments": "1}"}}]})),
+        delta(
+            json!({"tool_calls": [{"index": 1, "id": "b", "function": {"name": "list", "arguments": "{}"}}]}),
+        ),
+        finish("tool_calls"),
+    ]);
+    let mut expected = reasoning(&["let me ", "see"], None);
+    expected.extend(block("text-1", &["Reading."]));
+    expected.extend(call("a", "read", &["{\"p\":", "1}"], json!({"p": 1})));
+    expected.extend(call("b", "list", &["{}"], json!({})));
+    expected.push(step(FinishReason::ToolCalls, "tool_calls", Usage::default()));
+    check(&input, &expected, &Outcome::Complete);
+}
+
+#[test]
+fn interleaved_calls_are_kept_apart() {
+    let piece = |index: u64, arguments: &str| {
+        delta(json!({"tool_calls": [{"index": index, "function": {"arguments": arguments}}]}))
+    };
+    let both = json!({"tool_calls": [
+        {"index": 0, "id": "a", "function": {"name": "x", "arguments": "{\"n\""}},
+        {"index": 1, "id": "b", "function": {"name": "y", "arguments": "{\"n\""}},
+    ]});
+    let input = transcript(&[delta(both), piece(1, ":2}"), piece(0, ":1}"), finish("stop")]);
+    let start = |id: &str, name: &str| Event::ToolInputStart { id: id.into(), name: name.into() };
+    let more = |id: &str, text: &str| Event::ToolInputDelta { id: id.into(), text: text.into() };
+    let mut expected = vec![start("a", "x"), more("a", "{\"n\""), start("b", "y"), more("b", "{\"n\"")];
+    expected.extend([more("b", ":2}"), more("a", ":1}")]);
+    expected.extend(call("a", "x", &["{\"n\"", ":1}"], json!({"n": 1})).split_off(3));
+    expected.extend(call("b", "y", &["{\"n\"", ":2}"], json!({"n": 2})).split_off(3));
+    expected.push(step(FinishReason::ToolCalls, "stop", Usage::default()));
+    check(&input, &expected, &Outcome::Complete);
+}
+
+#[test]
+fn calls_without_index_or_id() {
+    let one = |fields: Value| delta(json!({"tool_calls": [fields]}));
+    let input = transcript(&[
+        one(json!({"index": 0, "id": "a", "function": {"name": "x", "arguments": "{}"}})),
+        one(json!({"index": 0, "id": "b", "function": {"name": "x", "arguments": {"n": 1}}})),
+        one(json!({"function": {"name": "y", "arguments": ""}})),
+        one(json!({"function": {"name": "z"}})),
+        finish("stop"),
+    ]);
+    let mut expected = call("a", "x", &["{}"], json!({}));
+    expected.extend(call("b", "x", &["{\"n\":1}"], json!({"n": 1})));
+    expected.push(Event::ToolInputStart { id: "call_x_2".into(), name: "y".into() });
+    expected.push(Event::ToolInputStart { id: "call_x_3".into(), name: "z".into() });
+    expected.extend(call("call_x_2", "y", &[], json!({})).split_off(1));
+    expected.extend(call("call_x_3", "z", &[], json!({})).split_off(1));
+    expected.push(step(FinishReason::ToolCalls, "stop", Usage::default()));
+    check(&input, &expected, &Outcome::Complete);
+}
+
+#[test]
+fn malformed_arguments() {
+    let check_one = |arguments: &str, reason: &str| {
+        let function = json!({"name": "x", "arguments": arguments});
+        let input = transcript(&[
+            delta(json!({"tool_calls": [{"index": 0, "id": "a", "function": function}]})),
+            finish("length"),
+        ]);
+        let expected = [
+            Event::ToolInputStart { id: "a".into(), name: "x".into() },
+            Event::ToolInputDelta { id: "a".into(), text: arguments.into() },
+            Event::ToolInputEnd { id: "a".into() },
+            Event::ToolCallMalformed {
+                id: "a".into(),
+                name: "x".into(),
+                raw: arguments.into(),
+                reason: reason.into(),
+            },
+            step(FinishReason::Length, "length", Usage::default()),
+        ];
+        check(&input, &expected, &Outcome::Complete);
+    };
+    check_one("[1]", "the arguments are not a JSON object");
+    check_one("{\"a\": \"b", "the arguments are not JSON: EOF while parsing a string at line 1 column 8");
+}
+
+#[test]
+fn other_homes_of_reasoning() {
+    let details = |text: &str| json!([{"type": "reasoning.text", "index": 0, "text": text}]);
+    let input = transcript(&[
+        delta(json!({"reasoning": "a ", "reasoning_details": details("a ")})),
+        delta(json!({"reasoning": "b", "reasoning_details": details("b")})),
+        delta(
+            json!({"reasoning_details": [{"type": "reasoning.text", "index": 0, "text": "", "signature": "s"}]}),
+        ),
+        delta(json!({"content": [{"type": "text", "text": "ok"}]})),
+        finish("content_filter"),
+    ]);
+    let merged = json!([{"type": "reasoning.text", "index": 0, "text": "a b", "signature": "s"}]);
+    let metadata = json!({"openai-chat": {"field": "reasoning", "reasoning_details": merged}});
+    let mut expected = reasoning(&["a ", "b"], Some(metadata));
+    expected.extend(block("text-1", &["ok"]));
+    expected.push(step(FinishReason::ContentFilter, "content_filter", Usage::default()));
+    check(&input, &expected, &Outcome::Complete);
+
+    let thinking = json!({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]});
+    let mut expected = reasoning(&["hm"], None);
+    expected.push(step(FinishReason::Unknown, "odd", Usage::default()));
+    check(&transcript(&[delta(thinking), finish("odd")]), &expected, &Outcome::Complete);
+}
+
+#[test]
+fn comments_and_carriage_returns() {
+    let input = transcript(&[delta(json!({"content": "hi"})), finish("stop")]);
+    let input = format!(": PROCESSING\n\n{input}").replace('\n', "\r\n");
+    let mut expected = text(&["hi"]);
+    expected.push(step(FinishReason::Stop, "stop", Usage::default()));
+    check(&input, &expected, &Outcome::Complete);
+}
+
+#[test]
+fn an_answer_cut_short_is_incomplete() {
+    let whole = transcript(&[delta(json!({"content": "hi"})), finish("stop")]);
+    let cut = whole.find("data: [DONE]").unwrap();
+    let mut expected = text(&["hi"]);
+    expected.push(step(FinishReason::Stop, "stop", Usage::default()));
+    check(whole.get(..cut).unwrap(), &expected, &Outcome::Complete);
+
+    let before_finish = whole.find("\n\n").unwrap() + 2;
+    expected.truncate(2);
+    check(whole.get(..before_finish).unwrap(), &expected, &Outcome::Incomplete);
+    check(whole.get(..before_finish + 20).unwrap(), &expected, &Outcome::Incomplete);
+    check("data: [DONE]\n\n", &[], &Outcome::Incomplete);
+    check("", &[], &Outcome::Incomplete);
+}
+
+#[test]
+fn done_stands_in_for_a_finish_reason() {
+    let input = transcript(&[json!({"choices": [{"delta": {"content": "hi"}}]})]);
+    let metadata = json!({"openai-chat": {"id": null, "model": null, "finish_reason": null}});
+    let mut expected = text(&["hi"]);
+    expected.push(Event::StepFinish {
+        reason: FinishReason::Unknown,
+        usage: Usage::default(),
+        metadata: Some(metadata),
+    });
+    check(&input, &expected, &Outcome::Complete);
+}
+
+#[test]
+fn errors_inside_the_stream() {
+    let error = json!({"error": {"message": "upstream", "code": 502}});
+    let open = text(&["hi"]).split_at(2).0.to_vec();
+    let input = transcript(&[delta(json!({"content": "hi"})), error.clone()]);
+    check(&input, &open, &Outcome::Provider(error.to_string()));
+    let listed = transcript(&[delta(json!({"content": "hi"})), json!([error])]);
+    check(&listed, &open, &Outcome::Provider(error.to_string()));
+    check("data: what?\n\n", &[], &Outcome::Malformed);
+}
+
+#[test]
+fn a_complete_answer_in_one_object() {
+    let answer = json!({"id": "cmpl-1", "model": "m", "choices": [{"index": 0, "finish_reason": "stop",
+        "message": {"role": "assistant", "content": "hi", "reasoning_content": "hm", "tool_calls": [
+            {"id": "a", "type": "function", "function": {"name": "x", "arguments": "{}"}},
+            {"id": "b", "type": "function", "function": {"name": "y", "arguments": "{}"}},
+        ]}}], "usage": {"prompt_tokens": 2, "completion_tokens": 1, "total_tokens": 3}});
+    let mut expected = reasoning(&["hm"], None);
+    expected.extend(block("text-1", &["hi"]));
+    expected.extend(call("a", "x", &["{}"], json!({})));
+    expected.extend(call("b", "y", &["{}"], json!({})));
+    let usage = Usage { input: 2, output: 1, total: Some(3), ..Usage::default() };
+    expected.push(step(FinishReason::ToolCalls, "stop", usage));
+    check(&transcript(&[answer]), &expected, &Outcome::Complete);
+}

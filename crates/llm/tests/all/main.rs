@@ -1,0 +1,15 @@
+//! Integration tests of the providers, through their public face.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on shall fail at once"
+)]
+
+mod canned;
+mod chat;
+mod failures;
+mod model_server;
+mod scripted;
