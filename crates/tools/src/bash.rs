@@ -273,12 +273,13 @@ impl Running {
                 () = cancel.cancelled() => return Ok(Ending::Cancelled),
                 () = sleep_until(deadline) => return Ok(Ending::TimedOut),
                 () = sleep_until(due), if self.dirty => self.report(),
-                () = receive(&mut self.reader, &mut self.block), if self.reader.is_some() => self.take().await,
+                // Before the pipe, which a busy background process never leaves empty.
                 status = self.child.wait() => {
                     return status.map(Ending::Exited).map_err(|error| {
                         Failure::Failed(format!("Lost track of the command: {error}"))
                     });
                 }
+                () = receive(&mut self.reader, &mut self.block), if self.reader.is_some() => self.take().await,
             }
         }
     }
@@ -288,7 +289,7 @@ impl Running {
         let deadline = Instant::now() + grace;
         self.group.terminate();
         let mut reaped = false;
-        while Instant::now() < deadline && !(reaped && !self.group.exists()) {
+        while Instant::now() < deadline && (!reaped || self.group.exists()) {
             let pause = (Instant::now() + POLL_EVERY).min(deadline);
             tokio::select! {
                 biased;
@@ -304,7 +305,8 @@ impl Running {
     /// Collects what is still in the pipe, for a while.
     async fn drain(&mut self, patience: Duration) {
         let deadline = Instant::now() + patience;
-        while self.reader.is_some() {
+        // The clock decides by itself as well: the wait never ends early while output keeps coming.
+        while self.reader.is_some() && Instant::now() < deadline {
             if timeout_at(deadline, receive(&mut self.reader, &mut self.block)).await.is_err() {
                 return;
             }
@@ -379,5 +381,22 @@ fn output(command: String, ending: Ending, timeout: Duration, captured: capture:
         metadata,
         output_path: captured.bounded.path,
         ..Output::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+
+    use super::secret;
+
+    #[test]
+    fn our_secrets_stay_with_us() {
+        for name in ["EVERTURN_TOKEN", "EVERTURN_", "OPENCODE_SERVER_PASSWORD"] {
+            assert!(secret(OsStr::new(name)), "{name}");
+        }
+        for name in ["PATH", "MY_EVERTURN_X", "OPENCODE_SERVER_PASSWORD_FILE", "HOME"] {
+            assert!(!secret(OsStr::new(name)), "{name}");
+        }
     }
 }

@@ -74,9 +74,9 @@ pub fn sweep(dir: &Path, cutoff: SystemTime) -> io::Result<usize> {
         if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
             continue;
         }
-        let old = entry.metadata().is_ok_and(|meta| {
-            meta.is_file() && meta.modified().is_ok_and(|modified| modified < cutoff)
-        });
+        let old = entry
+            .metadata()
+            .is_ok_and(|meta| meta.is_file() && meta.modified().is_ok_and(|modified| modified < cutoff));
         if old && fs::remove_file(entry.path()).is_ok() {
             removed += 1;
         }

@@ -15,7 +15,7 @@
 //! - [`scope`]: where paths resolve and which of them lie outside the project
 //! - [`bound`]: the size limit of model-visible text, and the files that keep the rest
 //! - [`patch`]: unified diffs in the shape that clients already parse
-//! - [`read`], [`write`], [`edit`]: the file tools
+//! - [`mod@read`], [`mod@write`], [`mod@edit`]: the file tools
 //! - [`bash`]: the command tool; `bash/` has command splitting, process groups and output capture
 //! - [`invalid`]: what a call that cannot be run becomes
 //! - [`snapshot`]: content-addressed pictures of a worktree: capture, diff, restore

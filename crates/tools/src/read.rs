@@ -100,7 +100,8 @@ impl Tool for Read {
 
 fn act(input: &Input, context: &Context) -> Result<Output, Failure> {
     let path = context.scope.resolve(&input.file_path);
-    let window = Window { first: input.offset.unwrap_or(1).max(1), limit: input.limit.unwrap_or(LINES).max(1) };
+    let window =
+        Window { first: input.offset.unwrap_or(1).max(1), limit: input.limit.unwrap_or(LINES).max(1) };
     let meta = match fs::metadata(&path) {
         Ok(meta) => meta,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(absent(&path)),
@@ -271,9 +272,8 @@ fn folder(path: &Path, title: String, window: Window) -> Result<Output, Failure>
         format!("({total} entries)")
     };
     let list = shown.join("\n");
-    let output = format!(
-        "<path>{file}</path>\n<type>directory</type>\n<entries>\n{list}\n\n{count}\n</entries>"
-    );
+    let output =
+        format!("<path>{file}</path>\n<type>directory</type>\n<entries>\n{list}\n\n{count}\n</entries>");
     let preview: Vec<&str> = shown.iter().take(PREVIEW_LINES).map(String::as_str).collect();
     let mut metadata = Map::new();
     metadata.insert("preview".to_owned(), json!(preview.join("\n")));

@@ -130,9 +130,7 @@ pub(crate) fn edit_needs(scope: &Scope, path: &Path, diff: &str) -> Vec<Need> {
 /// The diff of a file tool, or nothing when either side is not text.
 pub(crate) fn diff(path: &Path, before: &[u8], after: &[u8]) -> String {
     match (std::str::from_utf8(before), std::str::from_utf8(after)) {
-        (Ok(before), Ok(after)) => {
-            unified(&path.display().to_string(), before, after, Header::Bare).text
-        }
+        (Ok(before), Ok(after)) => unified(&path.display().to_string(), before, after, Header::Bare).text,
         _ => String::new(),
     }
 }

@@ -50,14 +50,7 @@ pub(super) struct Captured {
 
 impl Capture {
     pub(super) fn new(dir: PathBuf) -> Self {
-        Self {
-            dir,
-            head: Vec::new(),
-            tail: VecDeque::new(),
-            bytes: 0,
-            breaks: 0,
-            spool: Spool::Unneeded,
-        }
+        Self { dir, head: Vec::new(), tail: VecDeque::new(), bytes: 0, breaks: 0, spool: Spool::Unneeded }
     }
 
     /// Adds a block.
@@ -99,18 +92,23 @@ impl Capture {
     /// The output within the limits.
     pub(super) async fn finish(mut self, limits: Limits) -> Captured {
         let live = self.live();
-        let head = String::from_utf8_lossy(&self.head).into_owned();
-        let tail: Vec<u8> = std::mem::take(&mut self.tail).into();
+        let mut head = std::mem::take(&mut self.head);
+        let mut tail: Vec<u8> = std::mem::take(&mut self.tail).into();
         if tail.is_empty() {
-            return Captured { bounded: bound::bound(head, limits, &self.dir), live };
+            let text = String::from_utf8_lossy(&head).into_owned();
+            return Captured { bounded: bound::bound(text, limits, &self.dir), live };
         }
         let path = self.close().await;
         let lines = self.breaks + u64::from(tail.last().is_some_and(|last| *last != b'\n'));
         let omission = Omission { bytes: self.bytes, lines, path: path.as_deref() };
+        // The end may need more than the second block when that one has just begun.
+        if self.bytes == (head.len() + tail.len()) as u64 {
+            head.append(&mut tail);
+            tail.clone_from(&head);
+        }
+        let head = String::from_utf8_lossy(&head);
         let tail = String::from_utf8_lossy(whole_characters(&tail));
-        // The end may need more than the last block when that block has just begun.
-        let joined = (self.bytes == (self.head.len() + tail.len()) as u64).then(|| format!("{head}{tail}"));
-        let text = bound::preview(&head, joined.as_deref().unwrap_or(&tail), limits, omission);
+        let text = bound::preview(&head, &tail, limits, omission);
         Captured { bounded: Bounded { text, truncated: true, path }, live }
     }
 

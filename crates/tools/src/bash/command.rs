@@ -6,11 +6,16 @@
 //! splits once too often, which asks more and never less.
 
 /// The shell's words that come before a command.
-const OPENERS: [&str; 11] =
-    ["if", "then", "else", "elif", "do", "while", "until", "!", "{", "time", "coproc"];
+const OPENERS: [&str; 10] = ["if", "then", "else", "elif", "do", "while", "until", "!", "{", "time"];
 
-/// The shell's words that run nothing themselves.
-const SILENT: [&str; 9] = ["fi", "done", "esac", "}", "for", "case", "select", "function", "in"];
+/// The shell's words that close something; only redirections may follow them.
+const CLOSERS: [&str; 4] = ["fi", "done", "esac", "}"];
+
+/// First words that say nothing about what runs, so "always" never remembers them.
+const VAGUE: [&str; 6] = ["for", "case", "select", "function", "coproc", "[["];
+
+/// What the shell takes as space between words; other white space is part of a word.
+const BLANKS: [char; 3] = [' ', '\t', '\n'];
 
 /// Nested substitutions deeper than this are left as text.
 const DEPTH_MAX: usize = 32;
@@ -29,12 +34,19 @@ pub(super) fn parts(line: &str) -> Vec<String> {
 }
 
 /// The patterns to remember for "always": each command's first word, with anything after it.
+///
+/// A command that a pattern cannot name safely adds none, so it is asked about every time.
 pub(super) fn always(parts: &[String]) -> Vec<String> {
     let mut always: Vec<String> = Vec::new();
     for part in parts {
         let word = word(part);
         // An assignment in front changes what the command means, so only the very same text is remembered.
-        let pattern = if assignment(word) { part.clone() } else { format!("{word} *") };
+        let exact = assignment(word);
+        let named = if exact { part.as_str() } else { word };
+        if named.is_empty() || named.contains(['*', '?']) || VAGUE.contains(&word) {
+            continue;
+        }
+        let pattern = if exact { part.clone() } else { format!("{word} *") };
         if !always.contains(&pattern) {
             always.push(pattern);
         }
@@ -68,42 +80,64 @@ impl Splitter {
     fn list(&mut self, close: Option<char>) {
         let mut text = String::new();
         let mut documents: Vec<(String, bool)> = Vec::new();
+        let mut cases = 0_usize;
+        // The length of the text right behind a redirection sign, and right behind a blank.
+        let mut redirected = usize::MAX;
+        let mut blank = 0;
         while let Some(next) = self.peek(0) {
-            if close == Some(next) {
-                self.at += 1;
-                break;
-            }
             match next {
                 '\n' => {
                     self.at += 1;
-                    self.finish(&mut text);
+                    self.finish(&mut text, &mut cases);
                     for (delimiter, expands) in documents.drain(..) {
                         self.document(&delimiter, expands);
                     }
                 }
+                ')' if cases > usize::from(word(command(&text)) == "esac")
+                    || word(command(&text)) == "case" =>
+                {
+                    // The label of a case, not the end of a list.
+                    self.at += 1;
+                    cases = cases.max(1);
+                    text.clear();
+                }
+                ')' if close == Some(')') => {
+                    self.at += 1;
+                    break;
+                }
                 ';' | ')' => {
                     self.at += 1;
-                    self.finish(&mut text);
+                    self.finish(&mut text, &mut cases);
                 }
-                '&' | '|' if text.ends_with(['>', '<']) => self.take(&mut text),
+                '&' | '|' if redirected == text.len() => self.take(&mut text),
                 '&' if self.peek(1) == Some('>') => self.take(&mut text),
                 '&' | '|' => {
                     self.at += 1;
-                    self.finish(&mut text);
+                    self.finish(&mut text, &mut cases);
                 }
-                '#' if text.is_empty() || text.ends_with(char::is_whitespace) => {
+                '#' if text.is_empty() || blank == text.len() => {
                     while self.peek(0).is_some_and(|next| next != '\n') {
                         self.at += 1;
                     }
+                }
+                ' ' | '\t' => {
+                    self.take(&mut text);
+                    blank = text.len();
                 }
                 '<' if self.peek(1) == Some('<') && self.peek(2) != Some('<') => {
                     documents.extend(self.delimiter(&mut text));
                 }
                 '<' if self.peek(1) == Some('<') => (0..3).for_each(|_| self.take(&mut text)),
-                '(' if text.trim().is_empty() => {
-                    self.at += 1;
-                    self.nested(')');
+                '<' | '>' if self.peek(1) != Some('(') => {
+                    self.take(&mut text);
+                    redirected = text.len();
                 }
+                '(' if command(&text).is_empty() => {
+                    self.at += 1;
+                    text.clear();
+                    self.nested();
+                }
+                '(' if word(command(&text)) == "case" => self.at += 1,
                 '(' if self.peek(1) == Some(')') => {
                     self.at += 2;
                     text.clear();
@@ -112,7 +146,7 @@ impl Splitter {
                 _ => self.piece(&mut text),
             }
         }
-        self.finish(&mut text);
+        self.finish(&mut text, &mut cases);
     }
 
     /// Takes one character, quoted text or substitution.
@@ -125,6 +159,18 @@ impl Splitter {
             Some('\'') => {
                 self.take(text);
                 while self.peek(0).is_some_and(|next| next != '\'') {
+                    self.take(text);
+                }
+                self.take(text);
+            }
+            Some('$') if self.peek(1) == Some('\'') => {
+                // Unlike in plain single quotes, a backslash protects the next character here.
+                self.take(text);
+                self.take(text);
+                while self.peek(0).is_some_and(|next| next != '\'') {
+                    if self.peek(0) == Some('\\') {
+                        self.take(text);
+                    }
                     self.take(text);
                 }
                 self.take(text);
@@ -153,8 +199,18 @@ impl Splitter {
                 self.take(text);
             }
             (Some('$'), Some('('), Some('(')) => {
-                self.take(text);
-                self.balanced(text);
+                // Arithmetic, if both parentheses close together; else a subshell in a substitution.
+                let (start, found) = (self.at, self.found.len());
+                self.at += 2;
+                self.balanced(&mut String::new());
+                if self.peek(0) == Some(')') {
+                    self.at += 1;
+                    self.copy(start, text);
+                } else {
+                    self.at = start;
+                    self.found.truncate(found);
+                    self.substitution(text);
+                }
             }
             (Some('$'), Some('('), _) => self.substitution(text),
             (Some('`'), ..) => {
@@ -182,12 +238,12 @@ impl Splitter {
     fn substitution(&mut self, text: &mut String) {
         let start = self.at;
         self.at += 2;
-        self.nested(')');
+        self.nested();
         self.copy(start, text);
     }
 
-    /// Splits a list inside the present one.
-    fn nested(&mut self, close: char) {
+    /// Splits a list in parentheses inside the present one.
+    fn nested(&mut self) {
         if self.depth >= DEPTH_MAX {
             // Too deep to be sincere: the rest becomes one command that no rule will have foreseen.
             let rest: String = self.chars.iter().skip(self.at).collect();
@@ -196,7 +252,7 @@ impl Splitter {
             return;
         }
         self.depth += 1;
-        self.list(Some(close));
+        self.list(Some(')'));
         self.depth -= 1;
     }
 
@@ -220,19 +276,31 @@ impl Splitter {
     }
 
     /// Takes `<<` and the word behind it, and says what ends the document and whether it is expanded.
+    ///
+    /// A word that is spelled in an unusual way gives nothing: the document is then split like commands.
     fn delimiter(&mut self, text: &mut String) -> Option<(String, bool)> {
         self.take(text);
         self.take(text);
         while self.peek(0).is_some_and(|next| matches!(next, '-' | ' ' | '\t')) {
             self.take(text);
         }
-        let mut spelled = String::new();
-        while self.peek(0).is_some_and(|next| !next.is_whitespace() && !";&|<>()".contains(next)) {
-            self.take(&mut spelled);
+        let quote = self.peek(0).filter(|next| matches!(next, '\'' | '"'));
+        if quote.is_some() {
+            self.take(text);
         }
-        text.push_str(&spelled);
-        let plain: String = spelled.chars().filter(|c| !matches!(c, '\'' | '"' | '\\')).collect();
-        (!plain.is_empty()).then(|| (plain.clone(), plain == spelled))
+        let mut plain = String::new();
+        while self.peek(0).is_some_and(|next| next.is_ascii_alphanumeric() || "_-.!".contains(next)) {
+            self.take(&mut plain);
+        }
+        text.push_str(&plain);
+        if quote.is_some() {
+            if self.peek(0) != quote {
+                return None;
+            }
+            self.take(text);
+        }
+        let ends = self.peek(0).is_none_or(|next| BLANKS.contains(&next) || ";&|<>()".contains(next));
+        (ends && !plain.is_empty()).then_some((plain, quote.is_none()))
     }
 
     /// Skips a here-document, looking for substitutions in it if the shell does.
@@ -260,13 +328,15 @@ impl Splitter {
     }
 
     /// Ends a command and keeps it if it runs anything.
-    fn finish(&mut self, text: &mut String) {
+    fn finish(&mut self, text: &mut String, cases: &mut usize) {
         let whole = std::mem::take(text);
-        let mut rest = whole.trim();
-        while OPENERS.contains(&word(rest)) {
-            rest = after_word(rest);
+        let mut rest = command(&whole);
+        match word(rest) {
+            "case" => *cases += 1,
+            "esac" => *cases = cases.saturating_sub(1),
+            _ => {}
         }
-        if rest.is_empty() || SILENT.contains(&word(rest)) {
+        if rest.is_empty() || CLOSERS.contains(&word(rest)) {
             return;
         }
         self.found.push(rest.to_owned());
@@ -277,6 +347,22 @@ impl Splitter {
         if !rest.is_empty() && rest != full {
             self.found.push(rest.to_owned());
         }
+    }
+}
+
+/// The text without blanks around it and without the shell's words in front of a command.
+fn command(text: &str) -> &str {
+    let mut rest = text.trim_matches(BLANKS);
+    loop {
+        rest = match word(rest) {
+            "for" | "select" => {
+                let loop_words = after_word(after_word(rest));
+                if word(loop_words) == "in" { return "" } else { loop_words }
+            }
+            "function" => after_word(after_word(rest)),
+            opener if OPENERS.contains(&opener) => after_word(rest),
+            _ => return rest,
+        };
     }
 }
 
@@ -291,7 +377,7 @@ fn word(text: &str) -> &str {
             (Some(open), _) if open == next => quote = None,
             (Some(_), _) => {}
             (None, '\'' | '"') => quote = Some(next),
-            (None, _) if next.is_whitespace() => return text.get(..at).unwrap_or(text),
+            (None, _) if BLANKS.contains(&next) => return text.get(..at).unwrap_or(text),
             (None, _) => {}
         }
     }
@@ -299,7 +385,7 @@ fn word(text: &str) -> &str {
 }
 
 fn after_word(text: &str) -> &str {
-    text.get(word(text).len()..).unwrap_or_default().trim_start()
+    text.get(word(text).len()..).unwrap_or_default().trim_start_matches(BLANKS)
 }
 
 /// Whether a word sets a variable.
@@ -367,11 +453,33 @@ mod tests {
     }
 
     #[test]
+    fn nothing_hides_behind_odd_spelling() {
+        for line in [
+            "echo \\>& rm x",
+            "echo \\ #; rm x",
+            "echo\u{a0}#; rm x",
+            "echo $'\\''; rm x #'",
+            "echo $((true); rm x)",
+            "echo $((true) | (rm x))",
+            "echo $(case x in a) rm x;; esac)",
+            "case x in (a) rm x;; esac",
+            "for x do rm x; done",
+            "function f { rm x; }",
+            "cat <<'E F'\n'\nE F\nrm x\nE",
+            "if (rm x); then ls; fi",
+            "echo \"${y:-'$(rm x)'}\"",
+        ] {
+            assert!(parts(line).contains(&"rm x".to_owned()), "{line}: {:?}", parts(line));
+        }
+        assert_eq!(always(&parts("* a; for x in y; do ls; done; coproc git { rm x; }")), ["ls *"]);
+    }
+
+    #[test]
     fn unfinished_lines_end() {
         for line in ["a $(", "a '", "a \"", "a `", "a <<", "a <<E\nb", "((((", "a \\", "$((", "a=("] {
             assert!(!parts(line).is_empty(), "{line}");
         }
-        assert!(!parts(&"$(".repeat(100_000)).is_empty());
+        assert!(!parts(&"$(".repeat(10_000)).is_empty());
         assert!(!parts(&"`\\`".repeat(1000)).is_empty());
     }
 }

@@ -1,0 +1,128 @@
+//! What an earlier capture knew of each file, so that an unchanged one is not read again.
+//!
+//! The index is a cache: a missing, old or damaged one costs time and nothing else. It is stored beside the
+//! blobs as one compressed file, replaced as a whole.
+
+use std::{collections::HashMap, fs, io::Write as _, os::unix::fs::MetadataExt as _};
+
+use super::{
+    manifest::Entry,
+    store::{Store, nanoseconds},
+};
+
+/// The first line, which names the format.
+const HEADER: &[u8] = b"everturn-index 1 ";
+
+/// What `stat` says of a file; a change of content changes at least one of these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stat {
+    pub(super) mode: u32,
+    size: u64,
+    inode: u64,
+    modified: i64,
+    changed: i64,
+}
+
+impl Stat {
+    /// Takes what is needed from a file's metadata.
+    pub(super) fn of(meta: &fs::Metadata) -> Self {
+        Self {
+            mode: meta.mode(),
+            size: meta.size(),
+            inode: meta.ino(),
+            modified: nanoseconds(meta.mtime(), meta.mtime_nsec()),
+            changed: nanoseconds(meta.ctime(), meta.ctime_nsec()),
+        }
+    }
+
+    /// Whether the file was certainly left alone between its last change and `time`.
+    fn settled_before(&self, time: i64) -> bool {
+        // A file system that keeps whole seconds can hide a change within the same second.
+        let second = 1_000_000_000;
+        if self.changed % second == 0 { self.changed / second < time / second } else { self.changed < time }
+    }
+}
+
+/// The files that the last capture saw.
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    /// When that capture began, by the clock of the file system.
+    taken: i64,
+    files: HashMap<Vec<u8>, (Stat, Entry)>,
+}
+
+impl Index {
+    /// An index for a capture that begins at `taken`.
+    pub(super) fn new(taken: i64, capacity: usize) -> Self {
+        Self { taken, files: HashMap::with_capacity(capacity) }
+    }
+
+    /// The number of files.
+    pub(super) fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    /// Whether an earlier capture has the file, in whatever state.
+    pub(super) fn knows(&self, path: &[u8]) -> bool {
+        self.files.contains_key(path)
+    }
+
+    /// The entry of a file that has not changed since.
+    pub(super) fn unchanged(&self, path: &[u8], stat: &Stat) -> Option<Entry> {
+        let (known, entry) = self.files.get(path)?;
+        (known == stat && stat.settled_before(self.taken)).then_some(*entry)
+    }
+
+    /// Remembers a file.
+    pub(super) fn insert(&mut self, path: Vec<u8>, stat: Stat, entry: Entry) {
+        self.files.insert(path, (stat, entry));
+    }
+
+    /// Reads the stored index; an unusable one is empty.
+    pub(super) fn load(store: &Store) -> Self {
+        store.get(&store.index()).ok().flatten().and_then(|bytes| decode(&bytes)).unwrap_or_default()
+    }
+
+    /// Stores the index; failing to only makes the next process slower.
+    pub(super) fn save(&self, store: &Store) {
+        if let Err(error) = store.put(&store.index(), &encode(self)) {
+            tracing::warn!(%error, "snapshot index was not stored");
+        }
+    }
+}
+
+fn encode(index: &Index) -> Vec<u8> {
+    let mut bytes = HEADER.to_vec();
+    write!(bytes, "{}\0", index.taken).ok();
+    for (path, (stat, entry)) in &index.files {
+        let Stat { mode, size, inode, modified, changed } = stat;
+        write!(bytes, "{mode} {size} {inode} {modified} {changed} ").ok();
+        write!(bytes, "{} {} {} ", entry.mode, entry.size, entry.hash.to_hex()).ok();
+        bytes.extend_from_slice(path);
+        bytes.push(0);
+    }
+    bytes
+}
+
+fn decode(bytes: &[u8]) -> Option<Index> {
+    let mut records = bytes.strip_prefix(HEADER)?.strip_suffix(&[0])?.split(|byte| *byte == 0);
+    let taken = std::str::from_utf8(records.next()?).ok()?.parse().ok()?;
+    let files = records
+        .map(|record| {
+            let mut fields = record.splitn(9, |byte| *byte == b' ');
+            let mut text = || std::str::from_utf8(fields.next()?).ok();
+            let stat = Stat {
+                mode: text()?.parse().ok()?,
+                size: text()?.parse().ok()?,
+                inode: text()?.parse().ok()?,
+                modified: text()?.parse().ok()?,
+                changed: text()?.parse().ok()?,
+            };
+            let mode = text()?.parse().ok()?;
+            let size = text()?.parse().ok()?;
+            let hash = blake3::Hash::from_hex(text()?).ok()?;
+            Some((fields.next()?.to_vec(), (stat, Entry { mode, size, hash })))
+        })
+        .collect::<Option<_>>()?;
+    Some(Index { taken, files })
+}

@@ -1,0 +1,208 @@
+//! Putting files back as a tree has them.
+//!
+//! A restore must never take away what a person did. So each file is compared with what the plan expects
+//! right before it is touched, and left alone, with the reason, when it differs. A file that is already as it
+//! should be counts as restored, which makes a restore safe to repeat.
+
+use std::{
+    collections::HashMap,
+    ffi::OsStr,
+    fs, io,
+    os::unix::{ffi::OsStrExt as _, fs::symlink},
+    path::{Component, Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Error, Tree, TreeId, manifest::Entry, store::Store, walk};
+use crate::replacement::{STAGED, stage, turn};
+
+/// What to put back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// The tree that the files are expected to be as in now.
+    pub expected: TreeId,
+    /// The files, absolute or relative to the worktree, each with the tree to take it from. A file that its
+    /// tree lacks is removed.
+    pub files: Vec<(PathBuf, TreeId)>,
+}
+
+impl Plan {
+    /// A plan that takes every file from the same tree.
+    #[must_use]
+    pub fn uniform(expected: TreeId, target: &TreeId, files: impl IntoIterator<Item = PathBuf>) -> Self {
+        Self { expected, files: files.into_iter().map(|file| (file, target.clone())).collect() }
+    }
+}
+
+/// What became of a plan.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Files that are now as planned, as absolute paths.
+    pub restored: Vec<PathBuf>,
+    /// Files that were left alone.
+    pub skipped: Vec<Skipped>,
+}
+
+/// A file that was left alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Skipped {
+    /// The file, as an absolute path.
+    pub file: PathBuf,
+    /// Why.
+    pub why: Why,
+}
+
+/// Why a file was left alone.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Why {
+    /// It is not as the plan expects.
+    #[error("it was changed since")]
+    Changed,
+    /// It would be removed, but the ignore rules of the restored state leave it out of trees, so the tree's
+    /// lack of it says nothing.
+    #[error("it is ignored and may have been there before")]
+    Ignored,
+    /// It does not lie in the worktree, or a link leads out of it.
+    #[error("it does not lie in the worktree")]
+    Outside,
+    /// The file system refused.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// Carries out a plan.
+pub(super) fn restore(store: &Store, worktree: &Path, plan: &Plan) -> Result<Report, Error> {
+    let expected = store.tree(&plan.expected)?;
+    let mut trees: HashMap<&TreeId, Tree> = HashMap::new();
+    let mut work = Vec::new();
+    for (file, id) in &plan.files {
+        if !trees.contains_key(id) {
+            trees.insert(id, store.tree(id)?);
+        }
+        let relative = file.strip_prefix(worktree).unwrap_or(file);
+        let target = trees.get(id).and_then(|tree| tree.get(relative.as_os_str().as_bytes()));
+        work.push((relative, target.copied()));
+    }
+    // Removals make room for folders, but wait for the ignore rules that say which of them to spare.
+    work.sort_by_key(|(file, target)| match target {
+        _ if file.file_name() == Some(OsStr::new(".gitignore")) => 0,
+        None => 1,
+        Some(_) => 2,
+    });
+    let mut report = Report::default();
+    for (relative, target) in work {
+        let file = worktree.join(relative);
+        let expected = expected.get(relative.as_os_str().as_bytes()).copied();
+        let put = Put { worktree, relative, file: &file, expected };
+        let done = match target.map(|target| store.blob(target.hash)).transpose() {
+            Ok(content) => put.apply(target.zip(content)),
+            Err(error) => Err(Why::Refused(error.to_string())),
+        };
+        match done {
+            Ok(()) => report.restored.push(file),
+            Err(why) => report.skipped.push(Skipped { file, why }),
+        }
+    }
+    report.restored.sort_unstable();
+    report.skipped.sort_unstable_by(|a, b| a.file.cmp(&b.file));
+    Ok(report)
+}
+
+/// One file to put in place.
+#[derive(Clone, Copy, Debug)]
+struct Put<'a> {
+    worktree: &'a Path,
+    relative: &'a Path,
+    file: &'a Path,
+    expected: Option<Entry>,
+}
+
+impl Put<'_> {
+    fn apply(self, target: Option<(Entry, Vec<u8>)>) -> Result<(), Why> {
+        let place = self.place()?;
+        let _turn = turn(self.file);
+        let now = match (place, &target) {
+            (Place::Free, _) => walk::present(self.file).map_err(refused)?,
+            // Where a folder stands, or a file has taken a folder's place, there is no such file.
+            (Place::Taken, None) => None,
+            (Place::Taken, Some(_)) => return Err(Why::Changed),
+        };
+        if now == target.as_ref().map(|(entry, _)| *entry) {
+            return Ok(());
+        }
+        if now != self.expected {
+            return Err(Why::Changed);
+        }
+        match target {
+            None if walk::ignored(self.worktree, self.relative) => Err(Why::Ignored),
+            None => self.remove(),
+            Some((entry, content)) => self.write(entry, &content),
+        }
+    }
+
+    fn remove(self) -> Result<(), Why> {
+        fs::remove_file(self.file).map_err(refused)?;
+        // Folders that are empty now came with the file; one that is not refuses to go.
+        for folder in self.file.ancestors().skip(1).take_while(|dir| *dir != self.worktree) {
+            if fs::remove_dir(folder).is_err() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn write(self, entry: Entry, content: &[u8]) -> Result<(), Why> {
+        let parent = self.file.parent().unwrap_or(self.worktree);
+        fs::create_dir_all(parent).map_err(refused)?;
+        if entry.is_link() {
+            let folder = tempfile::Builder::new().prefix(STAGED).tempdir_in(parent).map_err(refused)?;
+            let link = folder.path().join("link");
+            symlink(OsStr::from_bytes(content), &link).map_err(refused)?;
+            self.unchanged()?;
+            return fs::rename(&link, self.file).map_err(refused);
+        }
+        let staged = stage(parent, content, Some(entry.permissions())).map_err(refused)?;
+        self.unchanged()?;
+        staged.persist(self.file).map_err(|error| refused(error.error))?;
+        Ok(())
+    }
+
+    /// Looks once more, right before the rename.
+    fn unchanged(self) -> Result<(), Why> {
+        let now = walk::present(self.file).map_err(refused)?;
+        if now == self.expected { Ok(()) } else { Err(Why::Changed) }
+    }
+
+    /// Looks at the way to the file, refusing one that leaves the worktree as written or through a link.
+    fn place(self) -> Result<Place, Why> {
+        let plain = self.relative.components().all(|part| matches!(part, Component::Normal(_)));
+        if !plain || self.relative.as_os_str().is_empty() {
+            return Err(Why::Outside);
+        }
+        let mut place = Place::Free;
+        for folder in self.file.ancestors().skip(1).take_while(|dir| *dir != self.worktree) {
+            match fs::symlink_metadata(folder) {
+                Ok(meta) if meta.is_symlink() => return Err(Why::Outside),
+                Ok(meta) if !meta.is_dir() => place = Place::Taken,
+                _ => {}
+            }
+        }
+        let folder = fs::symlink_metadata(self.file).is_ok_and(|meta| meta.is_dir());
+        Ok(if folder { Place::Taken } else { place })
+    }
+}
+
+/// Whether a file can be where it should.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// It is there, or could be.
+    Free,
+    /// Something else is in the way.
+    Taken,
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "the shape that map_err wants")]
+fn refused(error: io::Error) -> Why {
+    Why::Refused(error.to_string())
+}

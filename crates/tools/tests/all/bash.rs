@@ -1,0 +1,230 @@
+//! Commands: their output, their end, and what they leave behind.
+//!
+//! Whether a process has died is told by a named pipe: its reader gets to the end when the last process that
+//! holds it open for writing is gone.
+
+use std::{fs, path::Path, time::Duration};
+
+use everturn_tools::{
+    Failure, Tool,
+    bash::{Bash, Leftovers},
+};
+use serde_json::{Value, json};
+use tokio::{task::JoinHandle, time::timeout};
+
+use crate::harness::{Project, names};
+
+/// Far longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn quick() -> Bash {
+    Bash { grace: Duration::from_millis(200), ..Bash::default() }
+}
+
+fn command(text: &str) -> Value {
+    json!({ "command": text, "description": "a test" })
+}
+
+/// Makes a named pipe and waits for its writers to come and go; what they wrote is the result.
+fn watch(path: &Path) -> JoinHandle<String> {
+    let made = std::process::Command::new("mkfifo").arg(path).status().unwrap();
+    assert!(made.success());
+    let path = path.to_owned();
+    tokio::task::spawn_blocking(move || fs::read_to_string(path).unwrap())
+}
+
+#[tokio::test]
+async fn a_command_has_the_recorded_form() {
+    let project = Project::new();
+    let (context, mut reports) = project.context();
+    let output = Bash::default().run(command("echo hi"), context).await.unwrap();
+    assert_eq!((&*output.output, &*output.title), ("hi\n", "echo hi"));
+    let expected = json!({ "output": "hi\n", "exit": 0, "truncated": false });
+    assert_eq!(Value::Object(output.metadata), expected);
+    let mut live = Vec::new();
+    while let Some(report) = reports.recv().await {
+        live.push(Value::Object(report.metadata));
+    }
+    assert_eq!(live.first(), Some(&json!({ "output": "" })));
+    assert_eq!(live.last(), Some(&json!({ "output": "hi\n" })));
+}
+
+#[tokio::test]
+async fn a_failing_command_is_a_result() {
+    let project = Project::new();
+    let output = project.run(&Bash::default(), command("exit 3")).await.unwrap();
+    assert_eq!(output.output, "(no output)");
+    let expected = json!({ "output": "(no output)", "exit": 3, "truncated": false });
+    assert_eq!(Value::Object(output.metadata), expected);
+    let killed = project.run(&Bash::default(), command("kill -9 $$")).await.unwrap();
+    assert_eq!(killed.metadata["exit"], 137);
+}
+
+#[tokio::test]
+async fn both_outputs_keep_their_order() {
+    let project = Project::new();
+    let line = "for i in $(seq 300); do echo out $i; echo err $i >&2; done";
+    let output = project.run(&Bash::default(), command(line)).await.unwrap();
+    let expected: String = (1..=300).map(|n| format!("out {n}\nerr {n}\n")).collect();
+    assert_eq!(output.output, expected);
+}
+
+#[tokio::test]
+async fn there_is_no_input() {
+    let project = Project::new();
+    let run = project.run(&Bash::default(), command("cat; read x; echo end $?")).await.unwrap();
+    assert_eq!(run.output, "end 1\n");
+}
+
+#[tokio::test]
+async fn the_folder_is_chosen() {
+    let project = Project::new();
+    project.file("sub/x", "");
+    let here = project.run(&Bash::default(), command("pwd")).await.unwrap();
+    assert_eq!(here.output.trim(), project.scope.directory.to_str().unwrap());
+    let input = json!({ "command": "ls", "description": "list", "workdir": "sub" });
+    assert_eq!(project.run(&Bash::default(), input).await.unwrap().output, "x\n");
+    let input = json!({ "command": "ls", "description": "list", "workdir": "sub/x" });
+    assert!(matches!(project.run(&Bash::default(), input).await, Err(Failure::Failed(_))));
+}
+
+#[tokio::test]
+async fn arguments_are_checked() {
+    let project = Project::new();
+    for input in
+        [json!({}), json!({ "command": "x", "timeout": 0 }), json!({ "command": "x", "timeout": 600_001 })]
+    {
+        assert!(matches!(project.run(&Bash::default(), input).await, Err(Failure::InvalidInput(_))));
+    }
+}
+
+#[tokio::test]
+async fn a_slow_command_is_stopped_with_all_it_started() {
+    let project = Project::new();
+    let gone = watch(&project.path("pipe"));
+    // The shell, a child and a grandchild all refuse to end when asked to.
+    let line = "trap '' TERM; exec 9>pipe; echo before; (sleep 1000 & wait) & wait; sleep 1000";
+    let input = json!({ "command": line, "description": "hang", "timeout": 1000 });
+    let output = timeout(PATIENCE, project.run(&quick(), input)).await.unwrap().unwrap();
+    assert_eq!(output.output, "before\n\n(The command was stopped: it ran longer than 1000 ms.)");
+    assert_eq!(output.metadata["exit"], Value::Null);
+    assert_eq!(output.metadata["output"], output.output);
+    timeout(PATIENCE, gone).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_cancelled_command_may_clean_up() {
+    let project = Project::new();
+    let gone = watch(&project.path("pipe"));
+    let (context, mut reports) = project.context();
+    let cancel = context.cancel.clone();
+    let line = "exec 9>pipe; trap 'echo cleaned >&9; echo bye; exit' TERM; echo ready; \
+                while :; do read -t 1 -u 8 x; done 8<>own; true";
+    let input = command(&format!("mkfifo own; {line}"));
+    let tool = Bash { grace: PATIENCE, ..Bash::default() };
+    let run = tokio::spawn(async move { tool.run(input, context).await });
+    while let Some(report) = reports.recv().await {
+        if report.metadata["output"] == "ready\n" {
+            cancel.cancel();
+            break;
+        }
+    }
+    let output = timeout(PATIENCE, run).await.unwrap().unwrap().unwrap();
+    assert_eq!(output.output, "ready\nbye\n\n(The command was stopped: the call was cancelled.)");
+    assert_eq!(timeout(PATIENCE, gone).await.unwrap().unwrap(), "cleaned\n");
+}
+
+#[tokio::test]
+async fn a_dropped_call_leaves_nothing_running() {
+    let project = Project::new();
+    let gone = watch(&project.path("pipe"));
+    let (context, mut reports) = project.context();
+    let input = command("exec 9>pipe; echo ready; sleep 1000 & sleep 1000");
+    let run = tokio::spawn(async move { Bash::default().run(input, context).await });
+    while reports.recv().await.unwrap().metadata["output"] != "ready\n" {}
+    run.abort();
+    timeout(PATIENCE, gone).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_call_cancelled_early_starts_nothing() {
+    let project = Project::new();
+    let (context, _reports) = project.context();
+    context.cancel.cancel();
+    assert_eq!(Bash::default().run(command("touch x"), context).await, Err(Failure::Cancelled));
+    assert!(!project.path("x").exists());
+}
+
+#[tokio::test]
+async fn background_processes_do_not_hold_up_the_call() {
+    let project = Project::new();
+    let gone = watch(&project.path("pipe"));
+    let line = "(exec 9>pipe; read x < go; echo still here; echo served >&9) & echo started";
+    assert!(std::process::Command::new("mkfifo").arg(project.path("go")).status().unwrap().success());
+    let output = timeout(PATIENCE, project.run(&Bash::default(), command(line))).await.unwrap().unwrap();
+    assert_eq!(output.output, "started\n");
+    let go = project.path("go");
+    tokio::task::spawn_blocking(move || fs::write(go, "now\n").unwrap()).await.unwrap();
+    assert_eq!(timeout(PATIENCE, gone).await.unwrap().unwrap(), "served\n", "it lives on and can print");
+}
+
+#[tokio::test]
+async fn a_busy_background_process_does_not_hold_up_the_call() {
+    let project = Project::new();
+    let tool = Bash::default();
+    let run = project.run(&tool, command("yes & echo started"));
+    let output = timeout(PATIENCE, run).await.unwrap().unwrap();
+    assert_eq!(output.metadata["exit"], 0);
+}
+
+#[tokio::test]
+async fn background_processes_can_be_stopped_instead() {
+    let project = Project::new();
+    let gone = watch(&project.path("pipe"));
+    let tool = Bash { leftovers: Leftovers::Stop, ..quick() };
+    let line = "exec 9>pipe; sleep 1000 & echo started";
+    let output = timeout(PATIENCE, project.run(&tool, command(line))).await.unwrap().unwrap();
+    assert_eq!((&*output.output, &output.metadata["exit"]), ("started\n", &json!(0)));
+    timeout(PATIENCE, gone).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn long_output_is_kept_whole_in_a_file() {
+    let project = Project::new();
+    let output = project.run(&Bash::default(), command("seq 1 200000")).await.unwrap();
+    let full: String = (1..=200_000).map(|n| format!("{n}\n")).collect();
+    let path = output.output_path.unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), full);
+    assert!(output.output.starts_with("1\n2\n") && output.output.ends_with("\n199999\n200000\n"));
+    assert!(output.output.contains(path.to_str().unwrap()));
+    assert!(output.output.contains(&format!("200000 lines, {} bytes", full.len())));
+    assert!(output.output.lines().count() <= 2005 && output.output.len() < 51_200 + 400);
+    assert_eq!(output.metadata["truncated"], true);
+    assert_eq!(output.metadata["outputPath"], path.to_str().unwrap());
+    let live = output.metadata["output"].as_str().unwrap();
+    assert!(live.chars().count() <= 30_000 && live.starts_with("...\n") && live.ends_with("200000\n"));
+    // Larger than the limits but not than memory: the same, without a spool.
+    let middle = project.run(&Bash::default(), command("seq 1 3000")).await.unwrap();
+    assert_eq!(fs::read_to_string(middle.output_path.unwrap()).unwrap().lines().count(), 3000);
+    let edge =
+        project.run(&Bash::default(), command("head -c 70000 /dev/zero | tr '\\0' '#'")).await.unwrap();
+    assert_eq!(fs::metadata(edge.output_path.unwrap()).unwrap().len(), 70_000);
+    assert_eq!(edge.output.matches('#').count(), 51_200);
+    assert_eq!(names(&project.scope.output_dir).len(), 3);
+}
+
+#[tokio::test]
+async fn output_that_cannot_be_kept_does_not_fail_the_command() {
+    let project = Project::new();
+    fs::write(&project.scope.output_dir, "in the way").unwrap();
+    let output = project.run(&Bash::default(), command("seq 1 200000")).await.unwrap();
+    assert_eq!((output.output_path, &output.metadata["exit"]), (None, &json!(0)));
+    assert!(output.output.contains("lost") && output.output.ends_with("200000\n"));
+}
+
+#[tokio::test]
+async fn bytes_that_are_not_text_are_replaced() {
+    let project = Project::new();
+    let output = project.run(&Bash::default(), command(r"printf 'a\377b'")).await.unwrap();
+    assert_eq!(output.output, "a\u{fffd}b");
+}

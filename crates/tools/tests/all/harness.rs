@@ -1,0 +1,73 @@
+//! A project in a temporary folder, and a way to run one tool in it.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use everturn_tools::{Context, Failure, Output, Progress, Scope, Tool};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+/// A project folder with a place for outputs beside it.
+#[derive(Debug)]
+pub(crate) struct Project {
+    root: TempDir,
+    pub(crate) scope: Arc<Scope>,
+}
+
+impl Project {
+    pub(crate) fn new() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let base = root.path().canonicalize().unwrap();
+        let worktree = base.join("project");
+        fs::create_dir(&worktree).unwrap();
+        let scope =
+            Arc::new(Scope { directory: worktree.clone(), worktree, output_dir: base.join("output") });
+        Self { root, scope }
+    }
+
+    /// The folder that holds the project.
+    pub(crate) fn outside(&self) -> PathBuf {
+        self.root.path().canonicalize().unwrap()
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.scope.worktree.join(name)
+    }
+
+    pub(crate) fn file(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, content).unwrap();
+        path
+    }
+
+    pub(crate) fn content(&self, name: &str) -> Vec<u8> {
+        fs::read(self.path(name)).unwrap()
+    }
+
+    pub(crate) fn text(&self, name: &str) -> String {
+        String::from_utf8(self.content(name)).unwrap()
+    }
+
+    pub(crate) fn context(&self) -> (Context, mpsc::UnboundedReceiver<Progress>) {
+        let (progress, reports) = mpsc::unbounded_channel();
+        (Context { scope: Arc::clone(&self.scope), cancel: CancellationToken::new(), progress }, reports)
+    }
+
+    pub(crate) async fn run(&self, tool: &dyn Tool, input: Value) -> Result<Output, Failure> {
+        tool.run(input, self.context().0).await
+    }
+}
+
+/// The names in a folder, sorted.
+pub(crate) fn names(dir: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}

@@ -1,0 +1,138 @@
+//! Pages, folders, images and refusals.
+
+use std::fmt::Write as _;
+
+use everturn_tools::{Failure, read::Read};
+use serde_json::{Value, json};
+
+use crate::harness::Project;
+
+#[tokio::test]
+async fn a_small_file_has_the_recorded_form() {
+    let project = Project::new();
+    let path = project.file("a.txt", "hello\nworld\n");
+    let path = path.to_str().unwrap();
+    let output = project.run(&Read, json!({ "filePath": path })).await.unwrap();
+    assert_eq!(
+        output.output,
+        format!(
+            "<path>{path}</path>\n<type>file</type>\n<content>\n1: hello\n2: world\n\n\
+             (End of file - total 2 lines)\n</content>"
+        )
+    );
+    assert_eq!(output.title, "a.txt");
+    let expected = json!({
+        "preview": "hello\nworld",
+        "truncated": false,
+        "loaded": [],
+        "display": {
+            "type": "file",
+            "path": path,
+            "text": "hello\nworld",
+            "lineStart": 1,
+            "lineEnd": 2,
+            "totalLines": 2,
+            "truncated": false,
+        },
+    });
+    assert_eq!(Value::Object(output.metadata), expected);
+}
+
+#[tokio::test]
+async fn pages_say_where_to_go_on() {
+    let project = Project::new();
+    let text = (1..=2500).fold(String::new(), |mut text, n| {
+        writeln!(text, "line {n}").unwrap();
+        text
+    });
+    project.file("long", &text);
+    let first = project.run(&Read, json!({ "filePath": "long" })).await.unwrap();
+    assert!(first.output.contains("\n2000: line 2000\n"));
+    assert!(!first.output.contains("2001: "));
+    assert!(first.output.contains("offset=2001"), "{}", &first.output[first.output.len() - 100..]);
+    assert_eq!(first.metadata["truncated"], true);
+    assert_eq!(first.metadata["display"]["totalLines"], 2500);
+    let rest = project.run(&Read, json!({ "filePath": "long", "offset": 2001 })).await.unwrap();
+    assert!(rest.output.contains("<content>\n2001: line 2001\n"));
+    assert!(rest.output.contains("(End of file - total 2500 lines)"));
+    assert_eq!(rest.metadata["display"]["lineEnd"], 2500);
+    let two = project.run(&Read, json!({ "filePath": "long", "offset": 5, "limit": 2 })).await.unwrap();
+    assert_eq!(two.metadata["display"]["text"], "line 5\nline 6");
+    let past = project.run(&Read, json!({ "filePath": "long", "offset": 9999 })).await;
+    assert!(matches!(past, Err(Failure::Failed(text)) if text.contains("2500 lines")));
+}
+
+#[tokio::test]
+async fn long_lines_and_large_pages_are_cut_between_characters() {
+    let project = Project::new();
+    project.file("wide", format!("{}\nshort", "ä€😀".repeat(50_000)));
+    let output = project.run(&Read, json!({ "filePath": "wide" })).await.unwrap();
+    let shown = output.metadata["display"]["text"].as_str().unwrap();
+    let line = shown.lines().next().unwrap();
+    assert_eq!(line.chars().filter(|c| "ä€😀".contains(*c)).count(), 2000);
+    assert!(line.ends_with("(line cut at 2000 characters)"));
+    assert!(shown.ends_with("short"));
+    project.file("many", format!("{}\n", "x".repeat(1000)).repeat(200));
+    let output = project.run(&Read, json!({ "filePath": "many" })).await.unwrap();
+    assert!(output.metadata["display"]["text"].as_str().unwrap().len() <= 50 * 1024);
+    assert_eq!(output.metadata["display"]["lineEnd"], 51);
+    assert!(output.output.contains("(Lines 1-51 of 200; go on with offset=52)"));
+}
+
+#[tokio::test]
+async fn marks_and_carriage_returns_are_not_shown() {
+    let project = Project::new();
+    project.file("dos", "\u{feff}one\r\ntwo\r\n");
+    let output = project.run(&Read, json!({ "filePath": "dos" })).await.unwrap();
+    assert_eq!(output.metadata["display"]["text"], "one\ntwo");
+    project.file("latin", b"caf\xe9\n");
+    let output = project.run(&Read, json!({ "filePath": "latin" })).await.unwrap();
+    assert_eq!(output.metadata["display"]["text"], "caf\u{fffd}");
+    project.file("empty", "");
+    let output = project.run(&Read, json!({ "filePath": "empty" })).await.unwrap();
+    assert!(output.output.ends_with("<content>\n\n(End of file - total 0 lines)\n</content>"));
+}
+
+#[tokio::test]
+async fn folders_are_listed() {
+    let project = Project::new();
+    project.file("b.txt", "");
+    project.file("a/x", "");
+    let output = project.run(&Read, json!({ "filePath": "." })).await.unwrap();
+    let dir = project.path("");
+    let dir = dir.to_str().unwrap().trim_end_matches('/');
+    let expected = format!(
+        "<path>{dir}</path>\n<type>directory</type>\n<entries>\na/\nb.txt\n\n(2 entries)\n</entries>"
+    );
+    assert_eq!(output.output, expected);
+    assert_eq!(output.metadata["display"]["entries"], json!(["a/", "b.txt"]));
+}
+
+#[tokio::test]
+async fn images_are_attached_by_content() {
+    let project = Project::new();
+    project.file("picture.txt", b"\x89PNG\r\n\x1a\n\0\0\0");
+    let output = project.run(&Read, json!({ "filePath": "picture.txt" })).await.unwrap();
+    let [attachment] = &output.attachments[..] else { panic!() };
+    assert_eq!(attachment.mime, "image/png");
+    assert_eq!(attachment.url, "data:image/png;base64,iVBORw0KGgoAAAA=");
+    assert_eq!(attachment.filename.as_deref(), Some("picture.txt"));
+}
+
+#[tokio::test]
+async fn what_cannot_be_shown_is_refused() {
+    let project = Project::new();
+    project.file("blob", b"ab\0cd");
+    project.file("doc", "%PDF-1.7 text");
+    for path in ["blob", "doc"] {
+        let refused = project.run(&Read, json!({ "filePath": path })).await;
+        assert!(matches!(&refused, Err(Failure::Failed(text)) if text.contains("binary")), "{refused:?}");
+    }
+    project.file("notes.md", "");
+    let absent = project.run(&Read, json!({ "filePath": "notes" })).await.unwrap_err().to_string();
+    let path = project.path("notes");
+    assert_eq!(absent, format!("File not found: {}\nFiles with a similar name: notes.md", path.display()));
+    let plain = project.run(&Read, json!({ "filePath": "zzz" })).await.unwrap_err().to_string();
+    assert_eq!(plain, format!("File not found: {}", project.path("zzz").display()));
+    assert!(matches!(project.run(&Read, json!({ "path": 1 })).await, Err(Failure::InvalidInput(_))));
+}

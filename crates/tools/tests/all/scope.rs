@@ -1,0 +1,111 @@
+//! What is inside a project and what is not.
+
+use std::{fs, os::unix::fs::symlink, path::Path};
+
+use everturn_tools::{Tool, bash::Bash, read::Read, write::Write};
+use serde_json::{Value, json};
+
+use crate::harness::Project;
+
+fn permissions(tool: &dyn Tool, input: &Value, project: &Project) -> Vec<(String, Vec<String>)> {
+    let needs = tool.needs(input, &project.scope).unwrap();
+    needs.into_iter().map(|need| (need.permission, need.patterns)).collect()
+}
+
+#[test]
+fn inside_needs_only_the_tools_own_permission() {
+    let project = Project::new();
+    project.file("src/a.txt", "a");
+    for path in ["src/a.txt", "./src/../src/a.txt", project.path("src/a.txt").to_str().unwrap()] {
+        let needs = permissions(&Read, &json!({ "filePath": path }), &project);
+        assert_eq!(needs, [("read".to_owned(), vec!["src/a.txt".to_owned()])], "{path}");
+    }
+}
+
+#[test]
+fn outside_asks_for_the_folder_first() {
+    let project = Project::new();
+    let needs = Read.needs(&json!({ "filePath": "/etc/hostname" }), &project.scope).unwrap();
+    let [external, read] = &needs[..] else { panic!("{needs:?}") };
+    assert_eq!(
+        serde_json::to_value(external).unwrap(),
+        json!({
+            "permission": "external_directory",
+            "patterns": ["/etc/*"],
+            "always": ["/etc/*"],
+            "metadata": { "filepath": "/etc/hostname", "parentDir": "/etc" },
+        })
+    );
+    assert_eq!(
+        serde_json::to_value(read).unwrap(),
+        json!({ "permission": "read", "patterns": ["/etc/hostname"], "always": ["*"], "metadata": {} })
+    );
+    assert_eq!(permissions(&Read, &json!({ "filePath": "/etc" }), &project)[0].1, ["/etc/*"]);
+    let up = permissions(&Write, &json!({ "filePath": "../x/y", "content": "" }), &project);
+    assert_eq!(up[0].1, [project.outside().join("x/*").to_str().unwrap()]);
+}
+
+#[test]
+fn a_link_that_leads_out_is_outside() {
+    let project = Project::new();
+    let secret = project.outside().join("secret");
+    fs::create_dir(&secret).unwrap();
+    fs::write(secret.join("key"), "k").unwrap();
+    symlink(&secret, project.path("door")).unwrap();
+    symlink(secret.join("absent"), project.path("dangling")).unwrap();
+    symlink("door/key", project.path("relay")).unwrap();
+    let pattern = secret.join("*").to_str().unwrap().to_owned();
+    for path in ["door/key", "door/new", "dangling", "relay"] {
+        let needs = permissions(&Write, &json!({ "filePath": path, "content": "" }), &project);
+        assert_eq!(needs[0], ("external_directory".to_owned(), vec![pattern.clone()]), "{path}");
+    }
+    project.file("real/a", "a");
+    symlink("real", project.path("within")).unwrap();
+    assert_eq!(permissions(&Read, &json!({ "filePath": "within/a" }), &project).len(), 1);
+}
+
+#[test]
+fn managed_outputs_may_be_read_but_not_written() {
+    let project = Project::new();
+    fs::create_dir(&project.scope.output_dir).unwrap();
+    let path = project.scope.output_dir.join("tool_x");
+    fs::write(&path, "x").unwrap();
+    let path = path.to_str().unwrap();
+    assert_eq!(permissions(&Read, &json!({ "filePath": path }), &project).len(), 1);
+    assert_eq!(permissions(&Write, &json!({ "filePath": path, "content": "" }), &project).len(), 2);
+}
+
+#[test]
+fn a_root_worktree_does_not_swallow_the_machine() {
+    let project = Project::new();
+    let mut scope = (*project.scope).clone();
+    scope.worktree = "/".into();
+    assert!(!scope.contains(Path::new("/etc/hostname")));
+    assert!(scope.contains(&project.path("a.txt")));
+}
+
+#[test]
+fn bash_needs_name_each_command() {
+    let project = Project::new();
+    let input = json!({ "command": "echo hi", "description": "greet" });
+    let needs = Bash::default().needs(&input, &project.scope).unwrap();
+    assert_eq!(needs.len(), 1);
+    assert_eq!((&*needs[0].permission, &needs[0].patterns[..]), ("bash", &["echo hi".to_owned()][..]));
+    assert_eq!(needs[0].always, ["echo *"]);
+    let input = json!({ "command": "git status && rm -rf x", "workdir": "/etc" });
+    let needs = permissions(&Bash::default(), &input, &project);
+    assert_eq!(needs[0], ("external_directory".to_owned(), vec!["/etc/*".to_owned()]));
+    assert_eq!(needs[1].1, ["git status", "rm -rf x"]);
+}
+
+#[test]
+fn titles_are_relative_to_the_worktree() {
+    let scope = everturn_tools::Scope {
+        directory: "/srv/demo/project".into(),
+        worktree: "/srv/demo/project".into(),
+        output_dir: "/tmp/out".into(),
+    };
+    assert_eq!(scope.relative(Path::new("/etc/hostname")), "../../../etc/hostname");
+    assert_eq!(scope.relative(Path::new("/srv/demo/project/w.txt")), "w.txt");
+    assert_eq!(scope.relative(Path::new("/srv/demo/project")), ".");
+}

@@ -1,0 +1,103 @@
+//! Whole files put in place.
+
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink},
+};
+
+use everturn_tools::{Failure, Tool, Verdict, write::Write};
+use serde_json::{Value, json};
+
+use crate::harness::{Project, names};
+
+#[tokio::test]
+async fn a_new_file_has_the_recorded_form() {
+    let project = Project::new();
+    let path = project.path("deep/er/w.txt");
+    let output = project.run(&Write, json!({ "filePath": path, "content": "written" })).await.unwrap();
+    assert_eq!(project.text("deep/er/w.txt"), "written");
+    assert_eq!(output.output, "Wrote file successfully.");
+    assert_eq!(output.title, "deep/er/w.txt");
+    assert_eq!(output.edited, std::slice::from_ref(&path));
+    let expected = json!({ "diagnostics": {}, "filepath": path, "exists": false, "truncated": false });
+    assert_eq!(Value::Object(output.metadata), expected);
+    let again = project.run(&Write, json!({ "filePath": path, "content": "again" })).await.unwrap();
+    assert_eq!(again.metadata["exists"], true);
+    assert_eq!(names(&project.path("deep/er")), ["w.txt"], "no half-written file is left");
+}
+
+#[tokio::test]
+async fn the_file_is_replaced_and_not_rewritten() {
+    let project = Project::new();
+    let path = project.file("run.sh", "old");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o750)).unwrap();
+    fs::hard_link(&path, project.path("other")).unwrap();
+    let before = fs::metadata(&path).unwrap().ino();
+    project.run(&Write, json!({ "filePath": "run.sh", "content": "new" })).await.unwrap();
+    let meta = fs::metadata(&path).unwrap();
+    assert_ne!(meta.ino(), before, "a reader of the old file keeps the old content");
+    assert_eq!(project.text("other"), "old");
+    assert_eq!(meta.mode() & 0o777, 0o750);
+}
+
+#[tokio::test]
+async fn links_are_followed() {
+    let project = Project::new();
+    project.file("real.txt", "old");
+    symlink("real.txt", project.path("link")).unwrap();
+    symlink("later.txt", project.path("dangling")).unwrap();
+    project.run(&Write, json!({ "filePath": "link", "content": "new" })).await.unwrap();
+    project.run(&Write, json!({ "filePath": "dangling", "content": "made" })).await.unwrap();
+    assert_eq!((project.text("real.txt"), project.text("later.txt")), ("new".into(), "made".into()));
+    assert!(fs::symlink_metadata(project.path("link")).unwrap().is_symlink());
+}
+
+#[tokio::test]
+async fn exactly_one_mark_is_kept() {
+    let project = Project::new();
+    project.file("marked", "\u{feff}old");
+    project.run(&Write, json!({ "filePath": "marked", "content": "new" })).await.unwrap();
+    assert_eq!(project.text("marked"), "\u{feff}new");
+    project.run(&Write, json!({ "filePath": "marked", "content": "\u{feff}newer" })).await.unwrap();
+    assert_eq!(project.text("marked"), "\u{feff}newer");
+}
+
+#[test]
+fn the_person_sees_the_diff_first() {
+    let project = Project::new();
+    let path = project.file("a.txt", "one\ntwo\n");
+    let needs = Write.needs(&json!({ "filePath": "a.txt", "content": "one\n2" }), &project.scope).unwrap();
+    let [need] = &needs[..] else { panic!() };
+    assert_eq!((&*need.permission, &need.patterns[..]), ("edit", &["a.txt".to_owned()][..]));
+    let path = path.display();
+    let rule = "=".repeat(67);
+    let diff = format!(
+        "Index: {path}\n{rule}\n--- {path}\n+++ {path}\n@@ -1,2 +1,2 @@\n one\n-two\n+2\n\\ No newline at end of file\n"
+    );
+    assert_eq!(need.metadata["diff"], diff);
+    assert_eq!(project.text("a.txt"), "one\ntwo\n");
+}
+
+#[tokio::test]
+async fn a_forecast_tells_what_happened() {
+    let project = Project::new();
+    let input = json!({ "filePath": "a.txt", "content": "new" });
+    let forecast = Write.forecast(&input, &project.scope).unwrap().remove(0);
+    assert_eq!(forecast.verdict(), Verdict::Untouched);
+    project.run(&Write, input).await.unwrap();
+    assert_eq!(forecast.verdict(), Verdict::Applied);
+    project.file("a.txt", "someone else");
+    assert_eq!(forecast.verdict(), Verdict::Conflict);
+}
+
+#[tokio::test]
+async fn a_cancelled_call_writes_nothing() {
+    let project = Project::new();
+    let (context, _reports) = project.context();
+    context.cancel.cancel();
+    let result = Write.run(json!({ "filePath": "a", "content": "x" }), context).await;
+    assert_eq!(result, Err(Failure::Cancelled));
+    assert!(!project.path("a").exists());
+    let folder = project.run(&Write, json!({ "filePath": ".", "content": "x" })).await;
+    assert!(matches!(folder, Err(Failure::Failed(_))));
+}
