@@ -1,0 +1,67 @@
+//! What goes into the log.
+//!
+//! There are two ways to append. An *owned* append is made by the process that runs the session: it carries the
+//! lease, and the store refuses it when the lease has passed on. An *open* append needs no lease, so that any process
+//! can accept a prompt, an answer or a new title while another one runs the turn.
+
+use std::sync::Arc;
+
+use everturn_model::{Changes, Event, EventId, Millis, Record, Session, SessionId, Tree};
+
+/// An event that wants into the log.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewEvent {
+    /// Its id: appending the same id again changes nothing and gives the same answer.
+    pub id: EventId,
+    /// When it happened.
+    pub time: Millis,
+    /// What happened.
+    pub event: Event,
+}
+
+/// The right to run a session, until somebody else takes it over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lease {
+    /// The session.
+    pub session: SessionId,
+    /// The process that has it.
+    pub owner: String,
+    /// Which ownership this is; it grows with every takeover.
+    pub epoch: u64,
+}
+
+/// By what right an append is made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Authority {
+    /// Anybody may.
+    Open,
+    /// Only the owner may.
+    Owned(Lease),
+}
+
+/// The answer to an append: it is on disk.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Appended {
+    /// The seq of the first event.
+    pub first: u64,
+    /// The session row after the last one.
+    pub session: Arc<Session>,
+    /// False when all of it was there already.
+    pub fresh: bool,
+}
+
+/// One event that was committed, with what is needed to show it: the rows it touched, as they are after it.
+#[derive(Debug)]
+pub struct Committed {
+    /// The event in its place.
+    pub record: Record,
+    /// The session row before it; none for a session's first event.
+    pub before: Option<Session>,
+    /// What changed.
+    pub changes: Changes,
+    /// The session row and the touched rows after it.
+    pub tree: Tree,
+}
+
+/// Told of every commit of this process, in order, before the append is acknowledged.
+pub type Observer = Arc<dyn Fn(Arc<Committed>) + Send + Sync>;

@@ -1,0 +1,412 @@
+//! Reading rows.
+
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use everturn_model::entry::Body;
+use everturn_model::inbox::InboxItem;
+use everturn_model::permission::{Action, Rule};
+use everturn_model::request::Request;
+use everturn_model::todo::Todo;
+use everturn_model::tree::Node;
+use everturn_model::{Entry, EntryId, EventId, Part, PartId, Record, RequestId, Session, SessionId, Tree};
+use rusqlite::types::Value;
+use rusqlite::{Connection, OptionalExtension as _, params};
+use serde::de::DeserializeOwned;
+
+use super::schema;
+use crate::Error;
+use crate::query::{Filter, StreamText};
+
+/// How many idle connections are kept.
+const KEPT: usize = 4;
+
+/// Connections for reading.
+#[derive(Debug)]
+pub(super) struct Pool {
+    path: PathBuf,
+    idle: Mutex<Vec<Connection>>,
+}
+
+impl Pool {
+    pub(super) fn new(path: PathBuf) -> Self {
+        Self { path, idle: Mutex::new(Vec::new()) }
+    }
+
+    pub(super) fn with<T>(&self, query: impl FnOnce(&Connection) -> Result<T, Error>) -> Result<T, Error> {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let connection = match idle {
+            Some(connection) => connection,
+            None => schema::open_reader(&self.path)?,
+        };
+        // One transaction, so that all rows of an answer are of one moment.
+        connection.execute_batch("BEGIN")?;
+        let result = query(&connection);
+        connection.execute_batch("COMMIT")?;
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < KEPT {
+            idle.push(connection);
+        }
+        result
+    }
+}
+
+/// The newest part of a session's path.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tail {
+    /// The session row.
+    pub session: Session,
+    /// The newest nodes of the path, oldest first.
+    pub nodes: Vec<Node>,
+    /// Waiting prompts.
+    pub inbox: Vec<InboxItem>,
+    /// True when the path has more before these.
+    pub more: bool,
+}
+
+pub(super) fn decode<T: DeserializeOwned>(session: &str, place: &str, data: &str) -> Result<T, Error> {
+    serde_json::from_str(data).map_err(|error| Error::Corrupt {
+        session: session.to_owned(),
+        place: place.to_owned(),
+        reason: error.to_string(),
+    })
+}
+
+fn key_and_session(connection: &Connection, id: &SessionId) -> Result<Option<(i64, Session)>, Error> {
+    let found = connection
+        .prepare_cached("SELECT key, data FROM session WHERE id = ?1")?
+        .query_row([id.as_str()], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)))
+        .optional()?;
+    found.map(|(key, data)| Ok((key, decode(id.as_str(), "session", &data)?))).transpose()
+}
+
+pub(super) fn session(connection: &Connection, id: &SessionId) -> Result<Option<Session>, Error> {
+    Ok(key_and_session(connection, id)?.map(|(_, session)| session))
+}
+
+pub(super) fn sessions(connection: &Connection, filter: &Filter) -> Result<Vec<Session>, Error> {
+    let mut sql = "SELECT id, data FROM session WHERE trashed IS NULL".to_owned();
+    let mut values: Vec<Value> = Vec::new();
+    let mut also = |condition: &str, value: Value| {
+        sql.push_str(condition);
+        values.push(value);
+    };
+    if let Some(project) = &filter.project {
+        also(" AND project = ?", project.clone().into());
+    }
+    if let Some(directory) = &filter.directory {
+        also(" AND directory = ?", directory.clone().into());
+    }
+    if let Some(since) = filter.since {
+        also(" AND updated >= ?", since.into());
+    }
+    if let Some(text) = &filter.search {
+        let escaped = text.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_");
+        also(" AND title LIKE ? ESCAPE '\\'", format!("%{escaped}%").into());
+    }
+    if filter.roots {
+        sql.push_str(" AND parent IS NULL");
+    }
+    if !filter.archived {
+        sql.push_str(" AND archived IS NULL");
+    }
+    sql.push_str(" ORDER BY updated DESC, key DESC LIMIT ?");
+    values.push(filter.limit.map_or(-1, i64::from).into());
+    collect_sessions(connection, &sql, values)
+}
+
+pub(super) fn children(connection: &Connection, parent: &SessionId) -> Result<Vec<Session>, Error> {
+    let sql =
+        "SELECT id, data FROM session WHERE parent = ? AND trashed IS NULL ORDER BY created DESC, key DESC";
+    collect_sessions(connection, sql, vec![parent.to_string().into()])
+}
+
+fn collect_sessions(connection: &Connection, sql: &str, values: Vec<Value>) -> Result<Vec<Session>, Error> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query(rusqlite::params_from_iter(values))?;
+    let mut sessions = Vec::new();
+    while let Some(row) = rows.next()? {
+        let data = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
+        match serde_json::from_str(data) {
+            Ok(session) => sessions.push(session),
+            // One damaged session must not hide the others.
+            Err(error) => {
+                let id: String = row.get(0)?;
+                tracing::error!(session = id, error = error.to_string(), "a session's row cannot be read");
+            }
+        }
+    }
+    Ok(sessions)
+}
+
+pub(super) fn tree(connection: &Connection, id: &SessionId) -> Result<Option<Tree>, Error> {
+    let Some((key, session)) = key_and_session(connection, id)? else { return Ok(None) };
+    rows(connection, key, session).map(Some)
+}
+
+/// All rows of a session.
+pub(super) fn rows(connection: &Connection, key: i64, session: Session) -> Result<Tree, Error> {
+    let name = session.id.to_string();
+    let mut parts: HashMap<String, Vec<(i64, Part)>> = HashMap::new();
+    let mut statement = connection.prepare_cached("SELECT entry, ord, data FROM part WHERE session = ?1")?;
+    let mut found = statement.query([key])?;
+    while let Some(row) = found.next()? {
+        let data = row.get_ref(2)?.as_str().map_err(rusqlite::Error::from)?;
+        let part = decode(&name, "part", data)?;
+        let entry = row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?;
+        let ord = row.get(1)?;
+        match parts.get_mut(entry) {
+            Some(list) => list.push((ord, part)),
+            None => drop(parts.insert(entry.to_owned(), vec![(ord, part)])),
+        }
+    }
+    let mut entries: Vec<(i64, Entry)> = Vec::new();
+    let mut statement = connection.prepare_cached("SELECT ord, data FROM entry WHERE session = ?1")?;
+    let mut found = statement.query([key])?;
+    while let Some(row) = found.next()? {
+        let data = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
+        entries.push((row.get(0)?, decode(&name, "entry", data)?));
+    }
+    entries.sort_by_key(|(ord, _)| *ord);
+    let mut tree = Tree::new(session);
+    for (_, entry) in entries {
+        let mut own = parts.remove(entry.id.as_str()).unwrap_or_default();
+        own.sort_by_key(|(ord, _)| *ord);
+        tree.insert(Node::new(entry, own.into_iter().map(|(_, part)| part).collect()));
+    }
+    tree.inbox = inbox(connection, key, &name)?;
+    let mut statement = connection.prepare_cached("SELECT data FROM request WHERE session = ?1")?;
+    let mut found = statement.query([key])?;
+    while let Some(row) = found.next()? {
+        let request: Request = decode(&name, "request", &row.get::<_, String>(0)?)?;
+        tree.requests.insert(request.id.clone(), request);
+    }
+    tree.todos = todos(connection, key, &name)?;
+    Ok(tree)
+}
+
+fn todos(connection: &Connection, key: i64, name: &str) -> Result<Vec<Todo>, Error> {
+    let data = connection
+        .prepare_cached("SELECT data FROM todo WHERE session = ?1")?
+        .query_row([key], |row| row.get::<_, String>(0))
+        .optional()?;
+    data.map_or(Ok(Vec::new()), |data| decode(name, "todo", &data))
+}
+
+fn inbox(connection: &Connection, key: i64, name: &str) -> Result<Vec<InboxItem>, Error> {
+    let mut statement =
+        connection.prepare_cached("SELECT data FROM inbox WHERE session = ?1 ORDER BY ord")?;
+    let mut found = statement.query([key])?;
+    let mut items = Vec::new();
+    while let Some(row) = found.next()? {
+        items.push(decode(name, "inbox", &row.get::<_, String>(0)?)?);
+    }
+    Ok(items)
+}
+
+/// Walks up from the leaf until enough entries are found that clients show as messages.
+pub(super) fn tail(connection: &Connection, id: &SessionId, messages: usize) -> Result<Option<Tail>, Error> {
+    let Some((key, session)) = key_and_session(connection, id)? else { return Ok(None) };
+    let name = session.id.to_string();
+    let mut nodes = Vec::new();
+    let mut seen = HashSet::new();
+    let mut next = session.leaf.clone();
+    let mut left = messages;
+    let mut parts =
+        connection.prepare_cached("SELECT data FROM part WHERE session = ?1 AND entry = ?2 ORDER BY ord")?;
+    while left > 0
+        && let Some(id) = next.take()
+        && seen.insert(id.clone())
+        && let Some(entry) = entry(connection, key, &id)?
+    {
+        let mut own = Vec::new();
+        let mut rows = parts.query(params![key, id.as_str()])?;
+        while let Some(row) = rows.next()? {
+            own.push(decode(&name, "part", row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?)?);
+        }
+        if !entry.hidden {
+            let shown = match &entry.body {
+                Body::Shell(_) | Body::Compaction(_) => 2,
+                Body::User(_) | Body::Assistant(_) | Body::Synthetic { .. } | Body::BranchSummary { .. } => 1,
+                _ => 0,
+            };
+            left = left.saturating_sub(shown);
+        }
+        next.clone_from(&entry.parent);
+        nodes.push(Node::new(entry, own));
+    }
+    nodes.reverse();
+    let inbox = inbox(connection, key, &name)?;
+    Ok(Some(Tail { session, nodes, inbox, more: next.is_some() }))
+}
+
+pub(super) fn node(
+    connection: &Connection,
+    id: &SessionId,
+    entry_id: &EntryId,
+) -> Result<Option<Node>, Error> {
+    let Some((key, session)) = key_and_session(connection, id)? else { return Ok(None) };
+    let Some(entry) = entry(connection, key, entry_id)? else { return Ok(None) };
+    let mut statement =
+        connection.prepare_cached("SELECT data FROM part WHERE session = ?1 AND entry = ?2 ORDER BY ord")?;
+    let mut rows = statement.query(params![key, entry_id.as_str()])?;
+    let mut parts = Vec::new();
+    while let Some(row) = rows.next()? {
+        let data = row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?;
+        parts.push(decode(session.id.as_str(), "part", data)?);
+    }
+    Ok(Some(Node::new(entry, parts)))
+}
+
+pub(super) fn entry(connection: &Connection, key: i64, id: &EntryId) -> Result<Option<Entry>, Error> {
+    one(connection, "SELECT data FROM entry WHERE session = ?1 AND id = ?2", key, id.as_str())
+}
+
+pub(super) fn waiting(connection: &Connection, key: i64, id: &EntryId) -> Result<Option<InboxItem>, Error> {
+    one(connection, "SELECT data FROM inbox WHERE session = ?1 AND id = ?2", key, id.as_str())
+}
+
+fn one<T: DeserializeOwned>(
+    connection: &Connection,
+    sql: &str,
+    key: i64,
+    id: &str,
+) -> Result<Option<T>, Error> {
+    let data = connection
+        .prepare_cached(sql)?
+        .query_row(params![key, id], |row| row.get::<_, String>(0))
+        .optional()?;
+    data.map(|data| decode(&key.to_string(), id, &data)).transpose()
+}
+
+pub(super) fn part(
+    connection: &Connection,
+    key: i64,
+    entry: &EntryId,
+    id: &PartId,
+) -> Result<Option<Part>, Error> {
+    let data = connection
+        .prepare_cached("SELECT data FROM part WHERE session = ?1 AND entry = ?2 AND id = ?3")?
+        .query_row(params![key, entry.as_str(), id.as_str()], |row| row.get::<_, String>(0))
+        .optional()?;
+    data.map(|data| decode(entry.as_str(), id.as_str(), &data)).transpose()
+}
+
+pub(super) fn events(
+    connection: &Connection,
+    id: &SessionId,
+    after: Option<u64>,
+    limit: usize,
+) -> Result<Vec<Record>, Error> {
+    let mut statement = connection.prepare_cached(
+        "SELECT e.seq, e.id, e.time, e.data, b.data, b.size FROM session s JOIN event e ON e.session = s.key
+         LEFT JOIN blob b ON b.hash = e.blob WHERE s.id = ?1 AND e.seq > ?2 ORDER BY e.seq LIMIT ?3",
+    )?;
+    let after = after.map_or(-1, |seq| i64::try_from(seq).unwrap_or(i64::MAX));
+    let mut rows = statement.query(params![id.as_str(), after, i64::try_from(limit).unwrap_or(i64::MAX)])?;
+    let mut records = Vec::new();
+    while let Some(row) = rows.next()? {
+        let seq: u64 = row.get(0)?;
+        let place = format!("event {seq}");
+        let event = match row.get::<_, Option<String>>(3)? {
+            Some(data) => decode(id.as_str(), &place, &data)?,
+            None => {
+                let packed: Vec<u8> = row.get(4)?;
+                let data = unpack(&packed, row.get(5)?)?;
+                decode(id.as_str(), &place, &data)?
+            }
+        };
+        records.push(Record {
+            id: EventId::new(row.get::<_, String>(1)?),
+            session: id.clone(),
+            seq,
+            time: row.get(2)?,
+            event,
+        });
+    }
+    Ok(records)
+}
+
+fn unpack(packed: &[u8], size: usize) -> Result<String, Error> {
+    let damaged =
+        |reason: String| Error::Corrupt { session: String::new(), place: "blob".to_owned(), reason };
+    let bytes = zstd::bulk::decompress(packed, size).map_err(|error| damaged(error.to_string()))?;
+    String::from_utf8(bytes).map_err(|error| damaged(error.to_string()))
+}
+
+pub(super) fn find_event(connection: &Connection, id: &EventId) -> Result<Option<(SessionId, u64)>, Error> {
+    let found = connection
+        .prepare_cached(
+            "SELECT s.id, e.seq FROM event e JOIN session s ON s.key = e.session WHERE e.id = ?1",
+        )?
+        .query_row([id.as_str()], |row| Ok((SessionId::new(row.get::<_, String>(0)?), row.get(1)?)))
+        .optional()?;
+    Ok(found)
+}
+
+pub(super) fn unfinished(connection: &Connection) -> Result<Vec<SessionId>, Error> {
+    let mut statement = connection.prepare_cached(
+        "SELECT id FROM session WHERE trashed IS NULL AND (open = 1 OR key IN (SELECT session FROM inbox))",
+    )?;
+    let ids = statement.query_map([], |row| row.get::<_, String>(0))?.collect::<Result<Vec<_>, _>>()?;
+    Ok(ids.into_iter().map(SessionId::new).collect())
+}
+
+pub(super) fn streams(connection: &Connection, id: &SessionId) -> Result<Vec<StreamText>, Error> {
+    let mut statement = connection.prepare_cached(
+        "SELECT t.entry, t.part, t.text FROM stream t JOIN session s ON s.key = t.session WHERE s.id = ?1",
+    )?;
+    let rows = statement.query_map([id.as_str()], |row| {
+        Ok(StreamText {
+            entry: EntryId::new(row.get::<_, String>(0)?),
+            part: PartId::new(row.get::<_, String>(1)?),
+            text: row.get(2)?,
+        })
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+pub(super) fn requests(connection: &Connection) -> Result<Vec<(SessionId, Request)>, Error> {
+    let mut statement = connection.prepare_cached(
+        "SELECT s.id, r.data FROM request r JOIN session s ON s.key = r.session ORDER BY r.id",
+    )?;
+    let mut rows = statement.query([])?;
+    let mut requests = Vec::new();
+    while let Some(row) = rows.next()? {
+        let session: String = row.get(0)?;
+        let request = decode(&session, "request", &row.get::<_, String>(1)?)?;
+        requests.push((SessionId::new(session), request));
+    }
+    Ok(requests)
+}
+
+pub(super) fn request(
+    connection: &Connection,
+    id: &RequestId,
+) -> Result<Option<(SessionId, Request)>, Error> {
+    let found = connection
+        .prepare_cached(
+            "SELECT s.id, r.data FROM request r JOIN session s ON s.key = r.session WHERE r.id = ?1",
+        )?
+        .query_row([id.as_str()], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)))
+        .optional()?;
+    let Some((session, data)) = found else { return Ok(None) };
+    let request = decode(&session, "request", &data)?;
+    Ok(Some((SessionId::new(session), request)))
+}
+
+pub(super) fn approvals(connection: &Connection, project: &str) -> Result<Vec<Rule>, Error> {
+    let mut statement = connection
+        .prepare_cached("SELECT permission, pattern FROM approval WHERE project = ?1 ORDER BY time")?;
+    let rows = statement.query_map([project], |row| {
+        Ok(Rule { permission: row.get(0)?, pattern: row.get(1)?, action: Action::Allow })
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+pub(super) fn projects(connection: &Connection) -> Result<Vec<(String, String)>, Error> {
+    let mut statement = connection.prepare_cached("SELECT id, data FROM project ORDER BY id")?;
+    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}

@@ -1,0 +1,1 @@
+//! Appending, reading back and surviving a reopening.
