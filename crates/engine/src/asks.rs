@@ -1,0 +1,196 @@
+//! Permission requests: asked durably, answered by anybody, waited for by the call.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use everturn_model::permission::{self, Action, Rule};
+use everturn_model::request::{Ask, CallRef, Reply, Request};
+use everturn_model::{Event, RequestId, Session, SessionId};
+use everturn_store::Authority;
+use everturn_tools::Need;
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use crate::{Engine, Error};
+
+/// The calls of this process that wait for an answer.
+#[derive(Debug, Default)]
+pub(crate) struct Asks(Mutex<HashMap<RequestId, oneshot::Sender<Answer>>>);
+
+/// What became of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// Go on.
+    Allowed,
+    /// Do not; with what the person said.
+    Rejected(Option<String>),
+    /// The work was interrupted while it waited.
+    Interrupted,
+}
+
+impl Asks {
+    fn wait(&self, id: &RequestId) -> oneshot::Receiver<Answer> {
+        let (sender, receiver) = oneshot::channel();
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone(), sender);
+        receiver
+    }
+
+    fn answer(&self, id: &RequestId, answer: Answer) {
+        let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+        if let Some(sender) = waiting {
+            sender.send(answer).ok();
+        }
+    }
+}
+
+impl Engine {
+    /// Requests that wait for a person, with their sessions.
+    ///
+    /// # Errors
+    /// When the store refuses.
+    pub async fn requests(&self) -> Result<Vec<(SessionId, Request)>, Error> {
+        Ok(self.0.store.requests().await?)
+    }
+
+    /// Asks for a permission and waits for the answer. The request is on disk before anybody sees it.
+    pub(crate) async fn ask(
+        &self,
+        session: &Session,
+        need: Need,
+        call: CallRef,
+        cancel: &CancellationToken,
+    ) -> Result<Answer, Error> {
+        let Need { permission, patterns, always, metadata } = need;
+        let request = Request {
+            id: self.mint().request(),
+            time: self.mint().now(),
+            ask: Ask::Permission { permission, patterns, always, metadata },
+            call: Some(call),
+        };
+        let id = request.id.clone();
+        let waiting = self.0.asks.wait(&id);
+        let event = Event::RequestAsked { request: Box::new(request) };
+        self.append(&session.id, Authority::Open, vec![event]).await?;
+        self.answered(&session.id, &id, waiting, cancel).await
+    }
+
+    /// Waits again for a request that an earlier process asked.
+    pub(crate) async fn ask_again(
+        &self,
+        session: &Session,
+        id: &RequestId,
+        cancel: &CancellationToken,
+    ) -> Result<Answer, Error> {
+        let waiting = self.0.asks.wait(id);
+        self.answered(&session.id, id, waiting, cancel).await
+    }
+
+    async fn answered(
+        &self,
+        session: &SessionId,
+        id: &RequestId,
+        waiting: oneshot::Receiver<Answer>,
+        cancel: &CancellationToken,
+    ) -> Result<Answer, Error> {
+        tokio::select! {
+            answer = waiting => Ok(answer.unwrap_or(Answer::Interrupted)),
+            // The process ends: the request stays for the next one.
+            () = self.0.closing.cancelled() => Ok(Answer::Interrupted),
+            () = cancel.cancelled() => {
+                let event = Event::RequestAnswered {
+                    id: id.clone(),
+                    reply: Some(Reply::Reject),
+                    message: None,
+                    answers: None,
+                };
+                // Somebody may have answered at the same moment.
+                self.append(session, Authority::Open, vec![event]).await.ok();
+                Ok(Answer::Interrupted)
+            }
+        }
+    }
+
+    /// Answers a permission request. `always` also releases what it now allows elsewhere in the project; `reject`
+    /// also rejects what else this session waits for.
+    ///
+    /// # Errors
+    /// When nobody waits for it.
+    pub async fn reply(&self, id: &RequestId, reply: Reply, message: Option<String>) -> Result<(), Error> {
+        let found = self.0.store.request(id).await?.ok_or_else(|| Error::NoRequest(id.clone()))?;
+        let (session, request) = found;
+        let Ask::Permission { permission, always, .. } = &request.ask else {
+            return Err(Error::NoRequest(id.clone()));
+        };
+        let row = self.session(&session).await?;
+        if reply == Reply::Always {
+            let rules = always.iter().map(|pattern| Rule::new(permission, pattern, Action::Allow)).collect();
+            self.0.store.approve(&row.project, rules, self.mint().now()).await?;
+        }
+        let answer = match reply {
+            Reply::Once | Reply::Always => Answer::Allowed,
+            Reply::Reject => Answer::Rejected(message.clone()),
+        };
+        self.settle(&session, id, reply, message, answer).await?;
+        match reply {
+            Reply::Once => Ok(()),
+            Reply::Always => self.release(&row).await,
+            Reply::Reject => {
+                for (other, request) in self.requests().await? {
+                    if other == session {
+                        self.settle(&other, &request.id, reply, None, Answer::Rejected(None)).await?;
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    async fn settle(
+        &self,
+        session: &SessionId,
+        id: &RequestId,
+        reply: Reply,
+        message: Option<String>,
+        answer: Answer,
+    ) -> Result<(), Error> {
+        let event = Event::RequestAnswered { id: id.clone(), reply: Some(reply), message, answers: None };
+        match self.append(session, Authority::Open, vec![event]).await {
+            Ok(_) => {}
+            // Two answers at once: the first one counts.
+            Err(Error::Store(everturn_store::Error::Unfit { .. })) => {
+                return Err(Error::NoRequest(id.clone()));
+            }
+            Err(error) => return Err(error),
+        }
+        self.0.asks.answer(id, answer);
+        Ok(())
+    }
+
+    /// Answers what a new approval allows now.
+    async fn release(&self, approved_in: &Session) -> Result<(), Error> {
+        let saved = self.0.store.approvals(&approved_in.project).await?;
+        for (id, request) in self.requests().await? {
+            let session = self.session(&id).await?;
+            let Ask::Permission { permission, patterns, .. } = &request.ask else { continue };
+            if session.project != approved_in.project {
+                continue;
+            }
+            let rules = self.rules(&session);
+            if permission::decide(&rules, &saved, permission, patterns) == Action::Allow {
+                self.settle(&id, &request.id, Reply::Always, None, Answer::Allowed).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The rules that hold in a session: its agent's, the configuration's, its own.
+    pub(crate) fn rules(&self, session: &Session) -> Vec<Rule> {
+        let name = session.agent.clone().unwrap_or_else(|| self.default_agent());
+        // An agent that is not there may do nothing.
+        let agent = self.0.agents.iter().find(|agent| agent.name == name);
+        let mut rules =
+            agent.map_or_else(|| vec![Rule::new("*", "*", Action::Deny)], |agent| agent.permission.clone());
+        rules.extend(session.permission.iter().flatten().cloned());
+        rules
+    }
+}

@@ -1,0 +1,207 @@
+//! One tool call: what it needs, whether that is allowed, and what came of it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use everturn_model::part::PartKind;
+use everturn_model::permission::{self, Action, Rule};
+use everturn_model::request::CallRef;
+use everturn_model::tool::{Outcome, ToolResult, ToolState};
+use everturn_model::{EntryId, Millis, Part, PartId, RequestId, Session};
+use everturn_tools::{Context, Failure, Need, Output, Scope};
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::asks::Answer;
+use crate::bus::Signal;
+use crate::{Engine, Error};
+
+/// What the model is told when the person says no. Clients look for these words.
+const REJECTED: &str = "The user rejected permission to use this specific tool call.";
+
+/// What the model is told when the work was stopped before the call could end.
+pub(crate) const INTERRUPTED: &str = "Tool execution aborted";
+
+/// What the model is told when nobody knows whether the call took effect.
+pub(crate) const UNKNOWN: &str = "The outcome of this call is unknown: the process ended while it ran, so it may have \
+taken effect in full, in part or not at all. It was not run again. Check the actual state before you go on.";
+
+/// A call that is about to run.
+#[derive(Debug, Clone)]
+pub(crate) struct Call {
+    /// The assistant entry.
+    pub(crate) entry: EntryId,
+    /// Its tool part.
+    pub(crate) part: PartId,
+    /// The call's id.
+    pub(crate) id: String,
+    /// The tool's name.
+    pub(crate) tool: String,
+    /// The input.
+    pub(crate) input: Value,
+    /// When it was called.
+    pub(crate) start: Millis,
+    /// A permission request of an earlier process that it still waits for.
+    pub(crate) waiting: Option<RequestId>,
+}
+
+/// What came of a call.
+#[derive(Debug)]
+pub(crate) struct Settled {
+    /// The call.
+    pub(crate) call: Call,
+    /// Its result.
+    pub(crate) result: ToolResult,
+    /// True when the person said no and nothing more: the session waits for them.
+    pub(crate) declined: bool,
+    /// Files it wrote.
+    pub(crate) edited: Vec<PathBuf>,
+}
+
+/// Where and as whom calls run.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    /// The session as the turn began.
+    pub(crate) session: Arc<Session>,
+    /// Folders.
+    pub(crate) scope: Arc<Scope>,
+    /// The rules of the turn's agent: a later switch does not change a call's policy.
+    pub(crate) rules: Arc<Vec<Rule>>,
+    /// Fires when the work must stop.
+    pub(crate) cancel: CancellationToken,
+}
+
+enum Verdict {
+    Run,
+    Refuse { text: String, declined: bool },
+}
+
+impl Engine {
+    /// Runs a call to its end. Whatever happens, there is a result.
+    pub(crate) async fn execute(self, place: Place, call: Call) -> Settled {
+        let (result, declined, edited) = match self.attempt(&place, &call).await {
+            Ok(parts) => parts,
+            Err(error) => {
+                let text = format!("The call could not be run: {error}");
+                (ToolResult::new(&call.id, &call.tool, Outcome::Error, &text), false, Vec::new())
+            }
+        };
+        let result = ToolResult { start: Some(call.start), end: Some(self.mint().now()), ..result };
+        Settled { call, result, declined, edited }
+    }
+
+    async fn attempt(&self, place: &Place, call: &Call) -> Result<(ToolResult, bool, Vec<PathBuf>), Error> {
+        let refuse = |text: &str| ToolResult::new(&call.id, &call.tool, Outcome::Error, text);
+        let Some(tool) = self.0.tools.get(&call.tool) else {
+            let input = self.0.tools.unknown(&call.tool);
+            let text = input.get("error").and_then(Value::as_str).unwrap_or("There is no such tool.");
+            return Ok((refuse(text), false, Vec::new()));
+        };
+        let needs = match tool.needs(&call.input, &place.scope) {
+            Ok(needs) => needs,
+            Err(failure) => return Ok((refuse(&failure.to_string()), false, Vec::new())),
+        };
+        if let Verdict::Refuse { text, declined } = self.permit(place, call, needs).await? {
+            return Ok((refuse(&text), declined, Vec::new()));
+        }
+        let (progress, mut reports) = mpsc::unbounded_channel();
+        let context = Context { scope: Arc::clone(&place.scope), cancel: place.cancel.clone(), progress };
+        let running = tool.run(call.input.clone(), context);
+        tokio::pin!(running);
+        let outcome = loop {
+            tokio::select! {
+                biased;
+                Some(report) = reports.recv() => self.report(place, call, report.metadata),
+                outcome = &mut running => break outcome,
+            }
+        };
+        while let Ok(report) = reports.try_recv() {
+            self.report(place, call, report.metadata);
+        }
+        Ok(match outcome {
+            Ok(output) => {
+                let edited = output.edited.clone();
+                (self.completed(place, call, output), false, edited)
+            }
+            Err(Failure::Cancelled) => (refuse(INTERRUPTED), false, Vec::new()),
+            Err(failure) => (refuse(&failure.to_string()), false, Vec::new()),
+        })
+    }
+
+    fn completed(&self, place: &Place, call: &Call, output: Output) -> ToolResult {
+        let attachments: Vec<Part> = output
+            .attachments
+            .into_iter()
+            .map(|file| {
+                let kind =
+                    PartKind::File { mime: file.mime, filename: file.filename, url: file.url, source: None };
+                Part::new(self.mint().part(&place.session), kind)
+            })
+            .collect();
+        ToolResult {
+            title: Some(output.title),
+            metadata: Some(output.metadata),
+            attachments: (!attachments.is_empty()).then_some(attachments),
+            ..ToolResult::new(&call.id, &call.tool, Outcome::Completed, &output.output)
+        }
+    }
+
+    fn report(&self, place: &Place, call: &Call, metadata: everturn_model::Map) {
+        let state = ToolState::Running {
+            input: call.input.clone(),
+            title: None,
+            metadata: Some(metadata),
+            start: call.start,
+        };
+        let kind = PartKind::Tool { call: call.id.clone(), tool: call.tool.clone(), state, metadata: None };
+        let part = Box::new(Part::new(call.part.clone(), kind));
+        self.signal(&place.session, Signal::Progress { entry: call.entry.clone(), part });
+    }
+
+    async fn permit(&self, place: &Place, call: &Call, needs: Vec<Need>) -> Result<Verdict, Error> {
+        if let Some(request) = &call.waiting {
+            let answer = self.ask_again(&place.session, request, &place.cancel).await?;
+            if let Some(refusal) = refusal(answer) {
+                return Ok(refusal);
+            }
+        }
+        for need in needs {
+            let saved = self.0.store.approvals(&place.session.project).await?;
+            match permission::decide(&place.rules, &saved, &need.permission, &need.patterns) {
+                Action::Allow => {}
+                Action::Deny => {
+                    let text = format!(
+                        "Not allowed: the person has specified a rule against {} on {}. Find another way or say that \
+                         it cannot be done.",
+                        need.permission,
+                        need.patterns.join(", ")
+                    );
+                    return Ok(Verdict::Refuse { text, declined: false });
+                }
+                // The request that was answered above was for the first need that had to be asked.
+                Action::Ask if call.waiting.is_some() => {}
+                Action::Ask => {
+                    let caller = CallRef { entry: call.entry.clone(), call: call.id.clone() };
+                    let answer = self.ask(&place.session, need, caller, &place.cancel).await?;
+                    if let Some(refusal) = refusal(answer) {
+                        return Ok(refusal);
+                    }
+                }
+            }
+        }
+        Ok(Verdict::Run)
+    }
+}
+
+fn refusal(answer: Answer) -> Option<Verdict> {
+    match answer {
+        Answer::Allowed => None,
+        Answer::Rejected(None) => Some(Verdict::Refuse { text: REJECTED.to_owned(), declined: true }),
+        Answer::Rejected(Some(message)) => {
+            let text = format!("{REJECTED} They said: {message}");
+            Some(Verdict::Refuse { text, declined: false })
+        }
+        Answer::Interrupted => Some(Verdict::Refuse { text: INTERRUPTED.to_owned(), declined: false }),
+    }
+}

@@ -1,0 +1,231 @@
+//! Drains: the spans in which a session works.
+//!
+//! Each session has at most one drain in this process, and the lease makes it one among all processes. Wakes that
+//! arrive while it works are remembered as one; an interrupt stops it at the next await and lets it settle.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use everturn_model::inbox::Delivery;
+use everturn_model::{Event, SessionId, Tree};
+use everturn_store::{Authority, Lease};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::bus::Signal;
+use crate::turn::{End, Turn};
+use crate::{Engine, Error};
+
+/// The drains of this process.
+#[derive(Debug, Default)]
+pub(crate) struct Drains(Mutex<HashMap<SessionId, Slot>>);
+
+#[derive(Debug)]
+struct Slot {
+    cancel: CancellationToken,
+    again: bool,
+    status: Signal,
+    // Dropped when the drain ends, which wakes those who wait for it.
+    ended: watch::Receiver<()>,
+}
+
+impl Drains {
+    fn with<T>(&self, use_slots: impl FnOnce(&mut HashMap<SessionId, Slot>) -> T) -> T {
+        use_slots(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Engine {
+    /// True while the session works in this process.
+    #[must_use]
+    pub fn is_running(&self, id: &SessionId) -> bool {
+        self.0.drains.with(|slots| slots.contains_key(id))
+    }
+
+    /// What the sessions at work are doing.
+    #[must_use]
+    pub fn statuses(&self) -> Vec<(SessionId, Signal)> {
+        self.0.drains.with(|slots| slots.iter().map(|(id, slot)| (id.clone(), slot.status.clone())).collect())
+    }
+
+    pub(crate) fn set_status(&self, id: &SessionId, status: Signal) {
+        self.0.drains.with(|slots| {
+            if let Some(slot) = slots.get_mut(id) {
+                slot.status = status;
+            }
+        });
+    }
+
+    /// Resolves when the session does not work, or not any more.
+    pub async fn settled(&self, id: &SessionId) {
+        loop {
+            let ended = self.0.drains.with(|slots| slots.get(id).map(|slot| slot.ended.clone()));
+            match ended {
+                None => return,
+                // It ends with an error when the sender is gone, and there is no other end.
+                Some(mut ended) => drop(ended.changed().await),
+            }
+        }
+    }
+
+    /// Interrupts the session's work and waits until it has settled. Without work this does nothing.
+    ///
+    /// # Errors
+    /// When there is no such session.
+    pub async fn abort(&self, id: &SessionId) -> Result<(), Error> {
+        self.session(id).await?;
+        self.0.drains.with(|slots| {
+            if let Some(slot) = slots.get_mut(id) {
+                slot.again = false;
+                slot.cancel.cancel();
+            }
+        });
+        self.settled(id).await;
+        Ok(())
+    }
+
+    /// Makes sure that the session works off what it has.
+    pub(crate) fn wake(&self, id: &SessionId) {
+        if self.0.closing.is_cancelled() {
+            return;
+        }
+        let started = self.0.drains.with(|slots| match slots.get_mut(id) {
+            Some(slot) => {
+                slot.again = true;
+                None
+            }
+            None => {
+                let (end, ended) = watch::channel(());
+                let cancel = CancellationToken::new();
+                let slot = Slot { cancel: cancel.clone(), again: false, status: Signal::Busy, ended };
+                slots.insert(id.clone(), slot);
+                Some((end, cancel))
+            }
+        });
+        if let Some((end, cancel)) = started {
+            let engine = self.clone();
+            let id = id.clone();
+            self.0.tasks.spawn(async move {
+                engine.run(&id, cancel).await;
+                drop(end);
+            });
+        }
+    }
+
+    async fn run(&self, id: &SessionId, mut cancel: CancellationToken) {
+        loop {
+            // A panic in a turn is this session's misfortune and nobody else's.
+            let engine = self.clone();
+            let task = tokio::spawn({
+                let (id, cancel) = (id.clone(), cancel.clone());
+                async move { engine.drain(&id, &cancel).await }
+            });
+            match task.await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => {
+                    tracing::error!(session = %id, error = error.to_string(), "the drain failed")
+                }
+                Err(panic) => tracing::error!(session = %id, error = panic.to_string(), "the drain panicked"),
+            }
+            let again = self.0.drains.with(|slots| match slots.get_mut(id) {
+                Some(slot) if slot.again && !self.0.closing.is_cancelled() => {
+                    slot.again = false;
+                    slot.cancel = CancellationToken::new();
+                    Some(slot.cancel.clone())
+                }
+                _ => {
+                    slots.remove(id);
+                    None
+                }
+            });
+            match again {
+                Some(next) => cancel = next,
+                None => return,
+            }
+        }
+    }
+
+    async fn drain(&self, id: &SessionId, cancel: &CancellationToken) -> Result<(), Error> {
+        let lease = match self.0.store.acquire(id).await {
+            Ok(lease) => lease,
+            // Another process runs it and will find what was admitted.
+            Err(everturn_store::Error::Busy { .. }) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        let result = self.drain_owned(id, &lease, cancel).await;
+        if !self.0.closing.is_cancelled() {
+            self.0.store.release(lease).await?;
+        }
+        result
+    }
+
+    async fn drain_owned(
+        &self,
+        id: &SessionId,
+        lease: &Lease,
+        cancel: &CancellationToken,
+    ) -> Result<(), Error> {
+        let mut tree = self.tree(id).await?;
+        if next_work(&tree).is_none() {
+            return Ok(());
+        }
+        let session = tree.session.clone();
+        self.signal(&session, Signal::Busy);
+        tree = self.settle_leftovers(tree, lease, cancel).await?;
+        let end = loop {
+            let Some(work) = next_work(&tree) else { break End::Done };
+            let turn = Turn::new(self, lease, cancel, tree, work);
+            match turn.run().await? {
+                End::Continue => tree = self.tree(id).await?,
+                end => {
+                    tree = self.tree(id).await?;
+                    // What was admitted meanwhile is worked off unless somebody stopped the session.
+                    let more = matches!(end, End::Done) && next_work(&tree).is_some();
+                    if !more {
+                        break end;
+                    }
+                }
+            }
+        };
+        self.idle(&session, end, lease).await
+    }
+
+    async fn idle(&self, session: &everturn_model::Session, end: End, lease: &Lease) -> Result<(), Error> {
+        match end {
+            // The turn has said so itself, in the order that clients know.
+            End::Failed | End::Closing => {}
+            End::Done | End::Declined | End::Continue => {
+                self.signal(session, Signal::Idle);
+                if let Some(event) = self.summary(&session.id).await? {
+                    self.append(&session.id, Authority::Owned(lease.clone()), vec![event]).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What the newest prompt's turns changed, as an event.
+    async fn summary(&self, id: &SessionId) -> Result<Option<Event>, Error> {
+        let tree = self.tree(id).await?;
+        crate::turn::summarize(self, &tree).await
+    }
+}
+
+/// What a session has to do next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Work {
+    /// The prompts to promote, in this order.
+    pub(crate) promote: Vec<everturn_model::EntryId>,
+}
+
+/// Steers are promoted at once, all of them; a queued prompt only when nothing else is left, one at a time.
+pub(crate) fn next_work(tree: &Tree) -> Option<Work> {
+    let of = |delivery| {
+        tree.inbox.iter().filter(move |item| item.delivery == delivery).map(|item| item.id.clone())
+    };
+    let mut promote: Vec<_> = of(Delivery::Steer).collect();
+    if promote.is_empty() && !tree.session.open {
+        promote.extend(of(Delivery::Queue).next());
+    }
+    (tree.session.open || !promote.is_empty()).then_some(Work { promote })
+}

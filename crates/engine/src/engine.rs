@@ -1,0 +1,219 @@
+//! The engine's handle and what it holds.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use everturn_model::{Event, PartId, Session, SessionId};
+use everturn_store::{Appended, Authority, NewEvent, Store};
+use everturn_tools::{Registry, Snapshots};
+use tokio::sync::RwLock;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::agent::{self, Agent};
+use crate::asks::Asks;
+use crate::bus::{Bus, Live, Notice, Signal};
+use crate::drain::Drains;
+use crate::mint::Mint;
+use crate::project::Location;
+use crate::seams::{System, World};
+use crate::{Config, Error};
+
+/// Folders that the server uses.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Paths {
+    /// The person's home.
+    pub home: PathBuf,
+    /// Where state is kept.
+    pub state: PathBuf,
+    /// Where configuration is kept.
+    pub config: PathBuf,
+    /// Where data is kept: the database, snapshots, tool output.
+    pub data: PathBuf,
+}
+
+/// How to open an engine.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Folders.
+    pub paths: Paths,
+    /// The folder that requests without one mean.
+    pub directory: PathBuf,
+    /// Settings.
+    pub config: Config,
+    /// The tools.
+    pub tools: Registry,
+    /// Time and chance.
+    pub world: Arc<dyn World>,
+}
+
+impl Options {
+    /// Options for a data folder and a working folder, with nothing configured.
+    #[must_use]
+    pub fn new(data: &Path, directory: &Path) -> Self {
+        Self {
+            paths: Paths { data: data.to_owned(), ..Paths::default() },
+            directory: directory.to_owned(),
+            config: Config::from_value(serde_json::Map::new()),
+            tools: Registry::builtin(),
+            world: Arc::new(System),
+        }
+    }
+}
+
+/// A running engine; clones share it.
+#[derive(Debug, Clone)]
+pub struct Engine(pub(crate) Arc<Inner>);
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) store: Store,
+    pub(crate) bus: Bus,
+    pub(crate) mint: Mint,
+    pub(crate) config: Config,
+    pub(crate) paths: Paths,
+    pub(crate) directory: PathBuf,
+    pub(crate) tools: Registry,
+    pub(crate) agents: Vec<Agent>,
+    pub(crate) locations: RwLock<HashMap<PathBuf, Location>>,
+    pub(crate) drains: Drains,
+    pub(crate) asks: Asks,
+    /// Text of parts that are streaming in this process.
+    pub(crate) drafts: Mutex<HashMap<PartId, String>>,
+    pub(crate) snapshots: Mutex<HashMap<PathBuf, Arc<Snapshots>>>,
+    pub(crate) tasks: TaskTracker,
+    pub(crate) closing: CancellationToken,
+}
+
+impl Engine {
+    /// Opens the store and makes an engine on it. Nothing runs until something is asked or [`Engine::recover`].
+    ///
+    /// # Errors
+    /// When the store cannot be opened.
+    pub fn open(options: Options) -> Result<Self, Error> {
+        let mint = Mint::new(options.world);
+        let bus = Bus::default();
+        let observer = {
+            let bus = bus.clone();
+            Arc::new(move |committed| bus.send(Notice::Committed(committed)))
+        };
+        let owner = mint.other("own");
+        let store = Store::open(&options.paths.data, &owner, Some(observer))?;
+        let agents = agent::agents(&options.config.permission, &options.paths.data.join("tool-output"));
+        Ok(Self(Arc::new(Inner {
+            store,
+            bus,
+            mint,
+            config: options.config,
+            paths: options.paths,
+            directory: options.directory,
+            tools: options.tools,
+            agents,
+            locations: RwLock::default(),
+            drains: Drains::default(),
+            asks: Asks::default(),
+            drafts: Mutex::default(),
+            snapshots: Mutex::default(),
+            tasks: TaskTracker::new(),
+            closing: CancellationToken::new(),
+        })))
+    }
+
+    /// Stops accepting work, leaves running turns as they are for the next start, and waits for what must end.
+    pub async fn close(&self) {
+        self.0.closing.cancel();
+        self.0.tasks.close();
+        self.0.tasks.wait().await;
+    }
+
+    /// Committed events and live signals.
+    #[must_use]
+    pub fn bus(&self) -> &Bus {
+        &self.0.bus
+    }
+
+    /// New ids and the time.
+    #[must_use]
+    pub fn mint(&self) -> &Mint {
+        &self.0.mint
+    }
+
+    /// The settings.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.0.config
+    }
+
+    /// The folders.
+    #[must_use]
+    pub fn paths(&self) -> &Paths {
+        &self.0.paths
+    }
+
+    /// The agents.
+    #[must_use]
+    pub fn agents(&self) -> &[Agent] {
+        &self.0.agents
+    }
+
+    /// The names of the tools.
+    #[must_use]
+    pub fn tool_names(&self) -> Vec<String> {
+        self.0.tools.names().map(str::to_owned).collect()
+    }
+
+    /// Appends events to a session.
+    pub(crate) async fn append(
+        &self,
+        session: &SessionId,
+        authority: Authority,
+        events: Vec<Event>,
+    ) -> Result<Appended, Error> {
+        let time = self.0.mint.now();
+        let events = events
+            .into_iter()
+            .map(|event| NewEvent { id: self.0.mint.event(), time, event })
+            .collect::<Vec<_>>();
+        Ok(self.0.store.append(session, authority, events).await?)
+    }
+
+    /// Sends a signal of the moment.
+    pub(crate) fn signal(&self, session: &Session, signal: Signal) {
+        self.0.bus.send(Notice::Live(Arc::new(Live {
+            session: session.id.clone(),
+            project: session.project.clone(),
+            directory: session.directory.clone(),
+            signal,
+        })));
+    }
+
+    /// The recorder of a worktree's files; none where recording is off or impossible.
+    pub(crate) fn snapshots(&self, location: &Location) -> Option<Arc<Snapshots>> {
+        if !self.0.config.snapshot {
+            return None;
+        }
+        let mut open = self.0.snapshots.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = open.get(&location.worktree) {
+            return Some(Arc::clone(found));
+        }
+        // Two clones of one project have files of their own.
+        let name = location.worktree.display().to_string();
+        let place = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        let folder =
+            self.0.paths.data.join("snapshot").join(&location.project.id).join(format!("{place:016x}"));
+        match Snapshots::open(folder, location.worktree.clone()) {
+            Ok(snapshots) => {
+                let snapshots = Arc::new(snapshots);
+                open.insert(location.worktree.clone(), Arc::clone(&snapshots));
+                Some(snapshots)
+            }
+            Err(error) => {
+                tracing::warn!(error = error.to_string(), "files are not recorded");
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! What can go wrong, by what the caller can do about it.
+
+use everturn_model::{EntryId, RequestId, SessionId};
+
+/// An error of the engine.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There is no such session.
+    #[error("session not found: {0}")]
+    NoSession(SessionId),
+    /// The session has no such message.
+    #[error("message not found: {0}")]
+    NoMessage(EntryId),
+    /// The message has no such part.
+    #[error("part not found: {0}")]
+    NoPart(String),
+    /// Nobody waits for an answer to this request.
+    #[error("permission request not found: {0}")]
+    NoRequest(RequestId),
+    /// The session is at work: wait for it or interrupt it.
+    #[error("session {0} is busy; wait until it is idle or abort it")]
+    Busy(SessionId),
+    /// The id is used for something else.
+    #[error("{0} is already used for something else")]
+    Conflict(String),
+    /// The request makes no sense.
+    #[error("{0}")]
+    Invalid(String),
+    /// No model is chosen, or the chosen one is not configured.
+    #[error(
+        "model {name} is not configured; known: {known}. Set `model` in the configuration or choose one of these"
+    )]
+    NoModel {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// The provider speaks a protocol that this version does not know.
+    #[error("provider {provider} needs protocol {protocol}, which this version does not speak")]
+    NoProtocol {
+        /// The provider.
+        provider: String,
+        /// Its protocol.
+        protocol: String,
+    },
+    /// The store refused.
+    #[error(transparent)]
+    Store(everturn_store::Error),
+    /// The files could not be recorded or restored.
+    #[error("snapshot: {0}")]
+    Snapshot(#[from] everturn_tools::snapshot::Error),
+    /// A foreign session cannot be understood.
+    #[error("{0}")]
+    Import(String),
+    /// The machine refused.
+    #[error("{context}: {source}")]
+    Io {
+        /// What was tried.
+        context: String,
+        /// Why it failed.
+        source: std::io::Error,
+    },
+}
+
+impl From<everturn_store::Error> for Error {
+    fn from(error: everturn_store::Error) -> Self {
+        use everturn_store::Error as Store;
+        match error {
+            Store::NoSession(id) => Self::NoSession(id),
+            Store::Busy { session, .. } | Store::Fenced(session) => Self::Busy(session),
+            other => Self::Store(other),
+        }
+    }
+}

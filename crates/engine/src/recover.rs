@@ -1,0 +1,215 @@
+//! Recovery: what a restart does with what was open.
+//!
+//! The log says what is certain. Streamed text that was saved is kept; a tool that changes nothing runs again; a call
+//! that still waits for a permission goes on waiting under the same request; and a call that may have had an effect
+//! is never run twice: it settles as *unknown* and the model is told to look. Then the conversation goes on by itself.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use everturn_model::entry::{Body, Entry, Fault};
+use everturn_model::part::PartKind;
+use everturn_model::tool::{Outcome, ToolResult, ToolState};
+use everturn_model::{EntryId, Event, Money, PartId, RequestId, Tokens, Tree, path};
+use everturn_store::Lease;
+use everturn_tools::{Effect, Scope};
+use tokio_util::sync::CancellationToken;
+
+use crate::calls::{Call, Place, Settled, UNKNOWN};
+use crate::drain::Work;
+use crate::turn::{Turn, interrupted};
+use crate::{Engine, Error};
+
+const CUT_OFF: &str = "The server ended while this answer was being written.";
+
+const GO_ON: &str = "The server was restarted while you were answering. What you had written is above. Go on from there \
+without repeating it.";
+
+/// What is to be done about a call that has no result.
+enum Remedy {
+    /// It never began.
+    Stopped(Call),
+    /// Nobody knows.
+    Unknown(Call),
+    /// It may run: it changes nothing, or it has not begun.
+    Run(Call),
+}
+
+impl Engine {
+    /// Continues every session that a crash or a stop left with work to do.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn recover(&self) -> Result<usize, Error> {
+        let unfinished = self.0.store.unfinished().await?;
+        let count = unfinished.len();
+        for id in unfinished {
+            self.wake(&id);
+        }
+        Ok(count)
+    }
+
+    /// Closes a turn that an earlier process left open.
+    pub(crate) async fn settle_leftovers(
+        &self,
+        tree: Tree,
+        lease: &Lease,
+        cancel: &CancellationToken,
+    ) -> Result<Tree, Error> {
+        let Some(assistant) = open_assistant(&tree) else { return Ok(tree) };
+        let id = tree.session.id.clone();
+        let saved = self.0.store.streams(&id).await?;
+        let saved: HashMap<PartId, String> =
+            saved.into_iter().map(|saved| (saved.part, saved.text)).collect();
+        let ends = end_texts(&tree, &assistant, &saved);
+        let wrote = saved.values().any(|text| !text.is_empty()) || has_text(&tree, &assistant);
+        let remedies = self.remedies(&tree, &assistant);
+        tracing::info!(session = %id, calls = remedies.len(), "continuing a turn that was cut off");
+        let mut turn = Turn::new(self, lease, cancel, tree, Work { promote: Vec::new() });
+        if !ends.is_empty() {
+            turn.commit(ends).await?;
+        }
+        if remedies.is_empty() && !called(&turn.tree, &assistant) {
+            let error = Fault::new("MessageAbortedError", CUT_OFF);
+            let mut events = vec![Event::StepFailed { entry: assistant, error, resumes: true }];
+            if wrote {
+                let entry_id = self.mint().entry(turn.session());
+                let body = Body::Synthetic {
+                    text: Some(GO_ON.to_owned()),
+                    origin_type: Some("recovery".to_owned()),
+                    display: Some(false),
+                };
+                let entry = Entry::new(entry_id, turn.session().leaf.clone(), self.mint().now(), body);
+                events.push(Event::EntryAdded { entry: Box::new(entry), parts: Vec::new() });
+            }
+            turn.commit(events).await?;
+            return Ok(turn.tree);
+        }
+        let declined = self.apply(&mut turn, remedies).await?;
+        turn.commit(vec![Event::StepEnded {
+            entry: assistant,
+            finish: "tool-calls".to_owned(),
+            tokens: Tokens::default(),
+            cost: Money::ZERO,
+            snapshot: None,
+            files: None,
+            parts: Vec::new(),
+            declined,
+        }])
+        .await?;
+        Ok(turn.tree)
+    }
+
+    /// Calls of a turn that have no result, with what is to be done about each.
+    fn remedies(&self, tree: &Tree, assistant: &EntryId) -> Vec<Remedy> {
+        let path = path::to(tree, tree.session.leaf.as_ref());
+        let settled = path::results(&path);
+        let Some(node) = tree.node(assistant) else { return Vec::new() };
+        let mut remedies = Vec::new();
+        for part in &node.parts {
+            let PartKind::Tool { call, tool, state, .. } = &part.kind else { continue };
+            if state.is_settled() || settled.contains_key(&(assistant, call.as_str())) {
+                continue;
+            }
+            let waiting = waiting_for(tree, assistant, call);
+            let begun = Call {
+                entry: assistant.clone(),
+                part: part.id.clone(),
+                id: call.clone(),
+                tool: tool.clone(),
+                input: state.input().clone(),
+                start: self.mint().now(),
+                waiting,
+            };
+            let pure = self.0.tools.get(tool).is_some_and(|tool| tool.effect() == Effect::Pure);
+            remedies.push(match state {
+                ToolState::Running { start, .. } if begun.waiting.is_some() || pure => {
+                    Remedy::Run(Call { start: *start, ..begun })
+                }
+                ToolState::Running { start, .. } => Remedy::Unknown(Call { start: *start, ..begun }),
+                _ => Remedy::Stopped(begun),
+            });
+        }
+        remedies
+    }
+
+    async fn apply(&self, turn: &mut Turn<'_>, remedies: Vec<Remedy>) -> Result<bool, Error> {
+        let mut declined = false;
+        for remedy in remedies {
+            let settled = match remedy {
+                Remedy::Stopped(call) => interrupted(call, self.mint().now()),
+                Remedy::Unknown(call) => {
+                    let result = ToolResult {
+                        start: Some(call.start),
+                        end: Some(self.mint().now()),
+                        ..ToolResult::new(&call.id, &call.tool, Outcome::Unknown, UNKNOWN)
+                    };
+                    Settled { call, result, declined: false, edited: Vec::new() }
+                }
+                Remedy::Run(call) => {
+                    let place = self.place(turn).await?;
+                    self.clone().execute(place, call).await
+                }
+            };
+            declined |= settled.declined;
+            turn.settle(settled).await?;
+        }
+        Ok(declined)
+    }
+
+    async fn place(&self, turn: &Turn<'_>) -> Result<Place, Error> {
+        let location = self.location(Some(&turn.session().directory)).await?;
+        Ok(Place {
+            session: Arc::new(turn.session().clone()),
+            scope: Arc::new(Scope {
+                directory: location.directory,
+                worktree: location.worktree,
+                output_dir: self.paths().data.join("tool-output"),
+            }),
+            rules: Arc::new(self.rules(turn.session())),
+            cancel: turn.cancel.child_token(),
+        })
+    }
+}
+
+/// The newest assistant on the path, if its turn is not closed.
+fn open_assistant(tree: &Tree) -> Option<EntryId> {
+    let path = path::to(tree, tree.session.leaf.as_ref());
+    let newest = path.into_iter().rev().find(|node| matches!(node.entry.body, Body::Assistant(_)))?;
+    let open = newest.entry.body.assistant().is_some_and(|assistant| assistant.completed.is_none());
+    open.then(|| newest.entry.id.clone())
+}
+
+fn waiting_for(tree: &Tree, assistant: &EntryId, call: &str) -> Option<RequestId> {
+    let found = tree.requests.values().find(|request| {
+        request.call.as_ref().is_some_and(|caller| &caller.entry == assistant && caller.call == call)
+    });
+    found.map(|request| request.id.clone())
+}
+
+/// Ends text and reasoning that was streaming, with what was saved of it.
+fn end_texts(tree: &Tree, assistant: &EntryId, saved: &HashMap<PartId, String>) -> Vec<Event> {
+    let parts = tree.node(assistant).into_iter().flat_map(|node| &node.parts);
+    let open = parts.filter(|part| match &part.kind {
+        PartKind::Text { time, .. } | PartKind::Reasoning { time, .. } => {
+            time.is_some_and(|time| time.end.is_none())
+        }
+        _ => false,
+    });
+    open.map(|part| Event::PartEnded {
+        entry: assistant.clone(),
+        part: part.id.clone(),
+        text: saved.get(&part.id).cloned().unwrap_or_default(),
+        metadata: None,
+    })
+    .collect()
+}
+
+fn has_text(tree: &Tree, assistant: &EntryId) -> bool {
+    let parts = tree.node(assistant).into_iter().flat_map(|node| &node.parts);
+    parts.into_iter().any(|part| matches!(&part.kind, PartKind::Text { text, .. } if !text.is_empty()))
+}
+
+fn called(tree: &Tree, assistant: &EntryId) -> bool {
+    tree.node(assistant).is_some_and(|node| node.parts.iter().any(|part| part.kind.call().is_some()))
+}

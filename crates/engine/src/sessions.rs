@@ -1,0 +1,393 @@
+//! Sessions as a whole: create, read, rename, archive, trash, fork.
+
+use std::collections::HashMap;
+
+use everturn_interop::mint::Mint as Deterministic;
+use everturn_model::entry::Body;
+use everturn_model::event::{Amendment, Seed, SessionChange};
+use everturn_model::ids::Stamp;
+use everturn_model::inbox::InboxItem;
+use everturn_model::part::PartKind;
+use everturn_model::permission::Rule;
+use everturn_model::session::{FileDiff, ModelRef, Origin};
+use everturn_model::todo::Todo;
+use everturn_model::tree::Node;
+use everturn_model::{EntryId, Event, Map, Part, PartId, Session, SessionId, Tree, path};
+use everturn_store::Authority;
+pub use everturn_store::Filter;
+
+use crate::project::Location;
+use crate::{Engine, Error, VERSION};
+
+/// What a new session begins with.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct NewSession {
+    /// Its id, where the caller chose one.
+    pub id: Option<SessionId>,
+    /// The session that it belongs to.
+    pub parent: Option<SessionId>,
+    /// Its name.
+    pub title: Option<String>,
+    /// The agent.
+    pub agent: Option<String>,
+    /// The model.
+    pub model: Option<ModelRef>,
+    /// Rules of its own.
+    pub permission: Option<Vec<Rule>>,
+    /// What a client keeps with it.
+    pub metadata: Option<Map>,
+}
+
+/// A conversation as clients read it: the path and what waits to join it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Conversation {
+    /// The session.
+    pub session: Session,
+    /// The path, oldest first.
+    pub nodes: Vec<Node>,
+    /// Prompts that wait.
+    pub inbox: Vec<InboxItem>,
+    /// True when the path has more before these.
+    pub more: bool,
+}
+
+const DEFAULT_TITLE: &str = "New session - ";
+const CHILD_TITLE: &str = "Child session - ";
+
+/// True for a title that nobody chose.
+#[must_use]
+pub fn is_default_title(title: &str) -> bool {
+    [DEFAULT_TITLE, CHILD_TITLE]
+        .iter()
+        .any(|prefix| title.strip_prefix(prefix).is_some_and(|rest| rest.parse::<jiff::Timestamp>().is_ok()))
+}
+
+fn iso(millis: i64) -> String {
+    jiff::Timestamp::from_millisecond(millis).map(|time| format!("{time:.3}")).unwrap_or_default()
+}
+
+const ADJECTIVES: [&str; 16] = [
+    "amber", "brisk", "calm", "clear", "eager", "fair", "gentle", "keen", "lively", "mellow", "nimble",
+    "proud", "quiet", "steady", "sunny", "warm",
+];
+const NOUNS: [&str; 16] = [
+    "badger", "birch", "brook", "cedar", "comet", "falcon", "harbor", "heron", "lantern", "maple", "meadow",
+    "otter", "pebble", "river", "sparrow", "willow",
+];
+
+impl Engine {
+    /// Makes a session in a place.
+    ///
+    /// # Errors
+    /// When the id is taken or the store refuses.
+    pub async fn create(&self, location: &Location, new: NewSession) -> Result<Session, Error> {
+        let id = new.id.clone().unwrap_or_else(|| self.mint().session());
+        let session = self.blank(location, id, new);
+        let id = session.id.clone();
+        let event = Event::SessionCreated { session: Box::new(session) };
+        let appended = self.append(&id, Authority::Open, vec![event]).await?;
+        Ok((*appended.session).clone())
+    }
+
+    fn blank(&self, location: &Location, id: SessionId, new: NewSession) -> Session {
+        let now = self.mint().now();
+        let prefix = if new.parent.is_some() { CHILD_TITLE } else { DEFAULT_TITLE };
+        let title =
+            new.title.filter(|title| !title.is_empty()).unwrap_or_else(|| format!("{prefix}{}", iso(now)));
+        let directory = location.directory.display().to_string();
+        let mut session = Session::new(id, &location.project.id, &directory, &title, VERSION, now);
+        session.slug = self.slug();
+        session.path = Some(location.path.clone());
+        session.parent = new.parent;
+        session.agent = new.agent;
+        session.model = new.model;
+        session.permission = new.permission;
+        session.metadata = new.metadata;
+        session
+    }
+
+    fn slug(&self) -> String {
+        let chance = self.mint().chance();
+        let other = self.mint().chance();
+        let pick = |list: &[&'static str; 16], chance: f64| {
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to 15")]
+            list.get((chance * 15.99) as usize).copied().unwrap_or("calm")
+        };
+        format!("{}-{}", pick(&ADJECTIVES, chance), pick(&NOUNS, other))
+    }
+
+    /// A session.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub async fn session(&self, id: &SessionId) -> Result<Session, Error> {
+        let session = self.0.store.session(id).await?;
+        session.filter(|session| session.time.trashed.is_none()).ok_or_else(|| Error::NoSession(id.clone()))
+    }
+
+    /// Sessions by a filter.
+    ///
+    /// # Errors
+    /// When the store refuses.
+    pub async fn list(&self, filter: Filter) -> Result<Vec<Session>, Error> {
+        Ok(self.0.store.sessions(filter).await?)
+    }
+
+    /// The sessions that belong to one.
+    ///
+    /// # Errors
+    /// When the store refuses.
+    pub async fn children(&self, id: &SessionId) -> Result<Vec<Session>, Error> {
+        Ok(self.0.store.children(id).await?)
+    }
+
+    /// A whole session.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub async fn tree(&self, id: &SessionId) -> Result<Tree, Error> {
+        self.0.store.tree(id).await?.ok_or_else(|| Error::NoSession(id.clone()))
+    }
+
+    /// The task list.
+    ///
+    /// # Errors
+    /// When there is no such session.
+    pub async fn todos(&self, id: &SessionId) -> Result<Vec<Todo>, Error> {
+        Ok(self.tree(id).await?.todos)
+    }
+
+    /// The newest messages of a conversation, or all of it, with the text that is streaming just now.
+    ///
+    /// # Errors
+    /// When there is no such session.
+    pub async fn conversation(&self, id: &SessionId, limit: Option<usize>) -> Result<Conversation, Error> {
+        let missing = || Error::NoSession(id.clone());
+        let mut conversation = match limit {
+            Some(limit) => {
+                let tail = self.0.store.tail(id, limit).await?.ok_or_else(missing)?;
+                Conversation { session: tail.session, nodes: tail.nodes, inbox: tail.inbox, more: tail.more }
+            }
+            None => {
+                let mut tree = self.0.store.tree(id).await?.ok_or_else(missing)?;
+                let inbox = std::mem::take(&mut tree.inbox);
+                let session = tree.session.clone();
+                Conversation { nodes: tree.into_path(session.leaf.as_ref()), session, inbox, more: false }
+            }
+        };
+        if conversation.session.time.trashed.is_some() {
+            return Err(missing());
+        }
+        if conversation.session.open {
+            self.overlay(&mut conversation).await?;
+        }
+        Ok(conversation)
+    }
+
+    async fn overlay(&self, conversation: &mut Conversation) -> Result<(), Error> {
+        let saved = self.0.store.streams(&conversation.session.id).await?;
+        let mut texts: HashMap<PartId, String> =
+            saved.into_iter().map(|saved| (saved.part, saved.text)).collect();
+        {
+            let drafts = self.0.drafts.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            texts.extend(drafts.iter().map(|(part, text)| (part.clone(), text.clone())));
+        }
+        for part in conversation.nodes.iter_mut().flat_map(|node| &mut node.parts) {
+            let open = match &mut part.kind {
+                PartKind::Text { text, time, .. } | PartKind::Reasoning { text, time, .. }
+                    if time.is_some_and(|time| time.end.is_none()) =>
+                {
+                    text
+                }
+                _ => continue,
+            };
+            if let Some(text) = texts.remove(&part.id) {
+                *open = text;
+            }
+        }
+        Ok(())
+    }
+
+    /// The files that one prompt changed, or none for the session as a whole, as V1 answers.
+    ///
+    /// # Errors
+    /// When there is no such session.
+    pub async fn diff(&self, id: &SessionId, message: Option<&EntryId>) -> Result<Vec<FileDiff>, Error> {
+        let tree = self.tree(id).await?;
+        let Some(message) = message else { return Ok(Vec::new()) };
+        let node = tree.node(message).ok_or_else(|| Error::NoMessage(message.clone()))?;
+        Ok(match &node.entry.body {
+            Body::User(user) => user.summary.clone().unwrap_or_default().diffs,
+            _ => Vec::new(),
+        })
+    }
+
+    /// Gives a session another name.
+    ///
+    /// # Errors
+    /// When there is no such session.
+    pub async fn rename(&self, id: &SessionId, title: &str) -> Result<Session, Error> {
+        let session = self.session(id).await?;
+        let entry = self.mint().entry(&session);
+        let event = Event::TitleChanged { entry, parent: session.leaf, title: title.to_owned() };
+        Ok((*self.append(id, Authority::Open, vec![event]).await?.session).clone())
+    }
+
+    /// Changes fields of a session.
+    ///
+    /// # Errors
+    /// When there is no such session.
+    pub async fn change(&self, id: &SessionId, changes: Vec<SessionChange>) -> Result<Session, Error> {
+        self.session(id).await?;
+        let event = Event::SessionChanged { changes };
+        Ok((*self.append(id, Authority::Open, vec![event]).await?.session).clone())
+    }
+
+    /// Puts a session and those that belong to it into the trash.
+    ///
+    /// # Errors
+    /// When there is no such session.
+    pub async fn trash(&self, id: &SessionId) -> Result<(), Error> {
+        self.session(id).await?;
+        let mut order = vec![id.clone()];
+        let mut next = 0;
+        while let Some(parent) = order.get(next).cloned() {
+            order.extend(self.children(&parent).await?.into_iter().map(|child| child.id));
+            next += 1;
+        }
+        for id in order.iter().rev() {
+            self.abort(id).await?;
+            self.append(id, Authority::Open, vec![Event::SessionTrashed {}]).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes a message out of the conversation's view.
+    ///
+    /// # Errors
+    /// When there is no such message, or the session is at work.
+    pub async fn hide_message(&self, id: &SessionId, message: &EntryId) -> Result<(), Error> {
+        self.amend(id, message, None, Amendment::Hide).await
+    }
+
+    /// Takes a part out of a message's view.
+    ///
+    /// # Errors
+    /// When there is no such part, or the session is at work.
+    pub async fn hide_part(&self, id: &SessionId, message: &EntryId, part: &PartId) -> Result<(), Error> {
+        self.amend(id, message, Some(part), Amendment::Hide).await
+    }
+
+    /// Gives a part new content.
+    ///
+    /// # Errors
+    /// When there is no such part, or the session is at work.
+    pub async fn replace_part(&self, id: &SessionId, message: &EntryId, part: Part) -> Result<(), Error> {
+        let name = part.id.clone();
+        self.amend(id, message, Some(&name), Amendment::ReplacePart { part: Box::new(part) }).await
+    }
+
+    async fn amend(
+        &self,
+        id: &SessionId,
+        message: &EntryId,
+        part: Option<&PartId>,
+        change: Amendment,
+    ) -> Result<(), Error> {
+        let tree = self.tree(id).await?;
+        let node = tree.node(message).ok_or_else(|| Error::NoMessage(message.clone()))?;
+        if let Some(part) = part
+            && node.part(part).is_none()
+        {
+            return Err(Error::NoPart(part.to_string()));
+        }
+        if self.is_running(id) {
+            return Err(Error::Busy(id.clone()));
+        }
+        let event = Event::EntryAmended { entry: message.clone(), part: part.cloned(), change };
+        self.append(id, Authority::Open, vec![event]).await?;
+        Ok(())
+    }
+
+    /// Copies a conversation into a session of its own: all of it, or what comes before a message.
+    ///
+    /// # Errors
+    /// When there is no such session or message.
+    pub async fn fork(&self, id: &SessionId, before: Option<&EntryId>) -> Result<Session, Error> {
+        let source = self.tree(id).await?;
+        let end = match before {
+            None => source.session.leaf.clone(),
+            Some(message) => {
+                source.node(message).ok_or_else(|| Error::NoMessage(message.clone()))?.entry.parent.clone()
+            }
+        };
+        let new = NewSession { title: Some(fork_title(&source.session.title)), ..NewSession::default() };
+        let location = self.location(Some(&source.session.directory)).await?;
+        let session = self.blank(&location, self.mint().session(), new);
+        let origin = Origin { session: id.clone(), entry: end.clone() };
+        let nodes: Vec<Node> = path::to(&source, end.as_ref()).into_iter().cloned().collect();
+        let seed = copy(&session.id, nodes, self.mint().now());
+        let id = session.id.clone();
+        let events = vec![
+            Event::SessionCreated { session: Box::new(session) },
+            Event::SessionForked { origin, seed: Box::new(seed) },
+        ];
+        Ok((*self.append(&id, Authority::Open, events).await?.session).clone())
+    }
+}
+
+fn fork_title(title: &str) -> String {
+    let base = title.rsplit_once(" (fork #").and_then(|(base, rest)| {
+        let number: u64 = rest.strip_suffix(')')?.parse().ok()?;
+        Some((base, number + 1))
+    });
+    let (base, number) = base.unwrap_or((title, 1));
+    format!("{base} (fork #{number})")
+}
+
+/// The same path under new ids that follow from the new session and ascend along the path.
+fn copy(session: &SessionId, nodes: Vec<Node>, now: i64) -> Seed {
+    let mut mint = Deterministic::new(session.as_str());
+    let mut names: HashMap<String, EntryId> = HashMap::new();
+    // Above the clock, so that what is written next in the fork sorts after the copy.
+    let start = Stamp::at(now, 0);
+    mint.above(EntryId::mint(start, [0; everturn_model::ids::RANDOM]).as_str());
+    let mut copied = Vec::with_capacity(nodes.len());
+    for mut node in nodes {
+        let old = node.entry.id.clone();
+        let new = mint.entry(0);
+        node.entry.parent = node.entry.parent.and_then(|parent| names.get(parent.as_str()).cloned());
+        names.insert(old.to_string(), new.clone());
+        if let Some(wire) = node.entry.wire.take() {
+            names.insert(wire, new.clone());
+        }
+        node.entry.id = new;
+        node.entry.origin = None;
+        if let Body::Shell(everturn_model::entry::Shell { pair: Some(pair), .. })
+        | Body::Compaction(everturn_model::entry::Compaction { pair: Some(pair), .. }) =
+            &mut node.entry.body
+        {
+            let second = mint.entry(0);
+            names.insert(std::mem::replace(&mut pair.second, second.to_string()), second);
+        }
+        if let Body::Compaction(compaction) = &mut node.entry.body {
+            compaction.first_kept =
+                compaction.first_kept.take().and_then(|kept| names.get(kept.as_str()).cloned());
+        }
+        if let Body::Label { target, .. } = &mut node.entry.body {
+            *target = target.take().and_then(|target| names.get(target.as_str()).cloned());
+        }
+        if let Some(assistant) = node.entry.body.assistant_mut()
+            && let Some(answers) = &mut assistant.answers
+            && let Some(new) = names.get(answers.as_str())
+        {
+            *answers = new.to_string();
+        }
+        for part in &mut node.parts {
+            part.id = mint.part(0);
+        }
+        copied.push(node);
+    }
+    let leaf = copied.last().map(|node| node.entry.id.clone());
+    Seed { nodes: copied, leaf, ..Seed::default() }
+}

@@ -1,0 +1,225 @@
+//! Taking in a provider's stream: deltas become parts, calls become work.
+
+use std::collections::HashMap;
+use std::sync::PoisonError;
+
+use everturn_llm::Event as Delta;
+use everturn_model::part::{PartKind, Span};
+use everturn_model::tool::ToolState;
+use everturn_model::usage::Cache;
+use everturn_model::{EntryId, Event, Map, Part, PartId, Tokens};
+use serde_json::Value;
+
+use super::Turn;
+use crate::Error;
+use crate::bus::Signal;
+use crate::calls::Call;
+
+/// Streamed text is saved when this much of it is unsaved, whatever the clock says.
+const SAVE_BYTES: usize = 4096;
+
+/// What was taken in so far.
+pub(super) struct Intake {
+    entry: EntryId,
+    /// Text and reasoning that is streaming, by the stream's own ids.
+    open: HashMap<String, Open>,
+    /// Calls whose input is arriving or that run, by their ids in this stream.
+    calls: HashMap<String, Call>,
+    called: bool,
+    fresh: bool,
+    finish: Option<(&'static str, Tokens)>,
+}
+
+struct Open {
+    part: PartId,
+    text: String,
+    saved: usize,
+}
+
+impl Intake {
+    pub(super) fn new(entry: EntryId) -> Self {
+        Self { entry, open: HashMap::new(), calls: HashMap::new(), called: false, fresh: true, finish: None }
+    }
+
+    /// True while nothing came that anybody saw: the request may be made again.
+    pub(super) fn is_fresh(&self) -> bool {
+        self.fresh
+    }
+
+    /// True while text is streaming.
+    pub(super) fn is_open(&self) -> bool {
+        !self.open.is_empty()
+    }
+
+    /// True when the model called a tool.
+    pub(super) fn called(&self) -> bool {
+        self.called
+    }
+
+    /// Why the model stopped and what it used, once it said so.
+    pub(super) fn finish(&self) -> Option<(&'static str, Tokens)> {
+        self.finish
+    }
+
+    /// Calls without a result.
+    pub(super) fn unsettled(&self) -> Vec<Call> {
+        self.calls.values().cloned().collect()
+    }
+
+    /// Takes one delta; calls that are complete come back, recorded and ready to run.
+    pub(super) async fn take(&mut self, turn: &mut Turn<'_>, delta: Delta) -> Result<Vec<Call>, Error> {
+        self.fresh = false;
+        match delta {
+            Delta::TextStart { id } => self.start(turn, id, false).await?,
+            Delta::ReasoningStart { id } => self.start(turn, id, true).await?,
+            Delta::TextDelta { id, text } | Delta::ReasoningDelta { id, text } => self.add(turn, &id, &text),
+            Delta::TextEnd { id, metadata } | Delta::ReasoningEnd { id, metadata } => {
+                self.end(turn, &id, metadata).await?;
+            }
+            Delta::ToolInputStart { id, name } => self.start_call(turn, id, name).await?,
+            Delta::ToolInputDelta { .. } | Delta::ToolInputEnd { .. } | Delta::Start | Delta::Finish => {}
+            Delta::ToolCall { id, input, raw, metadata, .. } => {
+                return self.complete_call(turn, &id, input, raw, metadata).await;
+            }
+            Delta::ToolCallMalformed { id, name, raw, reason } => {
+                let text = format!("The input of {name} is not valid JSON: {reason}");
+                let input = turn.engine.0.tools.malformed(&name, &text);
+                if let Some(call) = self.calls.get_mut(&id) {
+                    "invalid".clone_into(&mut call.tool);
+                }
+                return self.complete_call(turn, &id, input, raw, None).await;
+            }
+            Delta::StepFinish { reason, usage, .. } => {
+                let tokens = Tokens {
+                    total: usage.total,
+                    input: usage.input,
+                    output: usage.output,
+                    reasoning: usage.reasoning,
+                    cache: Cache { read: usage.cache_read, write: usage.cache_write },
+                };
+                self.finish = Some((reason.as_str(), tokens));
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    async fn start(&mut self, turn: &mut Turn<'_>, id: String, reasoning: bool) -> Result<(), Error> {
+        let part = turn.engine.mint().part(turn.session());
+        let time = Some(Span { start: turn.engine.mint().now(), end: None });
+        let text = String::new();
+        let kind = if reasoning {
+            PartKind::Reasoning { text, time, metadata: None }
+        } else {
+            PartKind::Text { text, synthetic: None, ignored: None, time, metadata: None }
+        };
+        let event =
+            Event::PartStarted { entry: self.entry.clone(), part: Box::new(Part::new(part.clone(), kind)) };
+        self.open.insert(id, Open { part, text: String::new(), saved: 0 });
+        turn.commit(vec![event]).await
+    }
+
+    fn add(&mut self, turn: &Turn<'_>, id: &str, text: &str) {
+        let Some(open) = self.open.get_mut(id) else { return };
+        open.text.push_str(text);
+        let mut drafts = turn.engine.0.drafts.lock().unwrap_or_else(PoisonError::into_inner);
+        drafts.entry(open.part.clone()).or_default().push_str(text);
+        drop(drafts);
+        let (entry, part) = (self.entry.clone(), open.part.clone());
+        turn.engine.signal(turn.session(), Signal::Delta { entry, part, text: text.to_owned() });
+        if open.text.len() - open.saved >= SAVE_BYTES {
+            save(&self.entry, open, turn);
+        }
+    }
+
+    /// Saves what is unsaved of the open text.
+    pub(super) fn save(&mut self, turn: &Turn<'_>) {
+        for open in self.open.values_mut() {
+            if open.text.len() > open.saved {
+                save(&self.entry, open, turn);
+            }
+        }
+    }
+
+    async fn end(&mut self, turn: &mut Turn<'_>, id: &str, metadata: Option<Value>) -> Result<(), Error> {
+        let Some(open) = self.open.remove(id) else { return Ok(()) };
+        forget(turn, &open.part);
+        let metadata = metadata.and_then(|value| match value {
+            Value::Object(map) => Some(map),
+            _ => None,
+        });
+        let text = open.text.trim_end().to_owned();
+        turn.commit(vec![Event::PartEnded { entry: self.entry.clone(), part: open.part, text, metadata }])
+            .await
+    }
+
+    async fn start_call(&mut self, turn: &mut Turn<'_>, id: String, tool: String) -> Result<(), Error> {
+        let part = turn.engine.mint().part(turn.session());
+        let state = ToolState::Pending { input: Value::Object(Map::new()), raw: String::new() };
+        let kind = PartKind::Tool { call: id.clone(), tool: tool.clone(), state, metadata: None };
+        let event =
+            Event::PartStarted { entry: self.entry.clone(), part: Box::new(Part::new(part.clone(), kind)) };
+        let call = Call {
+            entry: self.entry.clone(),
+            part,
+            id: id.clone(),
+            tool,
+            input: Value::Null,
+            start: turn.engine.mint().now(),
+            waiting: None,
+        };
+        self.calls.insert(id, call);
+        turn.commit(vec![event]).await
+    }
+
+    async fn complete_call(
+        &mut self,
+        turn: &mut Turn<'_>,
+        id: &str,
+        input: Value,
+        raw: String,
+        metadata: Option<Value>,
+    ) -> Result<Vec<Call>, Error> {
+        let Some(call) = self.calls.get_mut(id) else { return Ok(Vec::new()) };
+        self.called = true;
+        call.input = input.clone();
+        call.start = turn.engine.mint().now();
+        let call = call.clone();
+        let metadata = match metadata {
+            Some(Value::Object(map)) => Some(map),
+            _ => None,
+        };
+        let (entry, part) = (self.entry.clone(), call.part.clone());
+        turn.commit(vec![
+            Event::PartEnded { entry: entry.clone(), part: part.clone(), text: raw, metadata: None },
+            Event::ToolCalled { entry, part, input, metadata, progress: None },
+        ])
+        .await?;
+        Ok(vec![call])
+    }
+
+    /// The events that keep what was streamed when the rest will not come.
+    pub(super) fn abandon(&mut self, turn: &Turn<'_>) -> Vec<Event> {
+        let mut open: Vec<Open> = self.open.drain().map(|(_, open)| open).collect();
+        open.sort_by(|a, b| a.part.cmp(&b.part));
+        open.into_iter()
+            .map(|open| {
+                forget(turn, &open.part);
+                Event::PartEnded {
+                    entry: self.entry.clone(),
+                    part: open.part,
+                    text: open.text,
+                    metadata: None,
+                }
+            })
+            .collect()
+    }
+}
+
+fn save(entry: &EntryId, open: &mut Open, turn: &Turn<'_>) {
+    open.saved = open.text.len();
+    turn.engine.0.store.save_stream(turn.lease, entry, &open.part, open.text.clone());
+}
+
+fn forget(turn: &Turn<'_>, part: &PartId) {
+    turn.engine.0.drafts.lock().unwrap_or_else(PoisonError::into_inner).remove(part);
+}
