@@ -1,2 +1,60 @@
-//! The everturn binary.
-fn main() {}
+//! The binary `everturn`: arguments, one file per command, and the place where the crates are put together.
+//!
+//! # Layout
+//! - `settings`: folders, the environment and configuration files; nothing else reads them
+//! - `table`: how lists look
+//! - `commands`: one file per command
+
+mod commands;
+mod settings;
+mod table;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// A durable session runtime for coding agents.
+#[derive(Debug, Parser)]
+#[command(version, about, propagate_version = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve clients over HTTP: OpenCode's terminal, SDK and web client attach to it
+    Serve(commands::serve::Serve),
+    /// Answer one prompt here and now, without a server
+    Run(commands::run::Run),
+    /// See a prompt change a file, with a built-in model and no network
+    Demo(commands::demo::Demo),
+    /// List, show, export and import sessions
+    #[command(subcommand)]
+    Session(commands::session::Session),
+    /// Bring in the sessions of another program
+    #[command(subcommand)]
+    Import(commands::import::Import),
+    /// Look into a session file of pi or omp without importing it
+    Inspect(commands::inspect::Inspect),
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    settings::start_logging();
+    let result = match arguments.command {
+        Command::Serve(command) => command.execute(),
+        Command::Run(command) => command.execute(),
+        Command::Demo(command) => command.execute(),
+        Command::Session(command) => command.execute(),
+        Command::Import(command) => command.execute(),
+        Command::Inspect(command) => command.execute(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            table::complain(&error);
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use everturn_model::entry::Fault;
 use everturn_model::{EntryId, Part, PartId, SessionId};
-use everturn_store::Committed;
+pub use everturn_store::Committed;
 use tokio::sync::broadcast;
 
 /// How far a listener may fall behind before it loses signals and has to ask for the state again.

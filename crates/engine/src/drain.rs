@@ -123,7 +123,7 @@ impl Engine {
             match task.await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => {
-                    tracing::error!(session = %id, error = error.to_string(), "the drain failed")
+                    tracing::error!(session = %id, error = error.to_string(), "the drain failed");
                 }
                 Err(panic) => tracing::error!(session = %id, error = panic.to_string(), "the drain panicked"),
             }

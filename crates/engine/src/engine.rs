@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use everturn_model::{Event, PartId, Session, SessionId};
-use everturn_store::{Appended, Authority, NewEvent, Store};
+use everturn_store::{Appended, Authority, NewEvent, Observer, Store};
 use everturn_tools::{Registry, Snapshots};
 use tokio::sync::RwLock;
 use tokio_util::sync::CancellationToken;
@@ -46,6 +46,8 @@ pub struct Options {
     pub tools: Registry,
     /// Time and chance.
     pub world: Arc<dyn World>,
+    /// True when nobody will listen to the bus: commits are then not shown to it.
+    pub quiet: bool,
 }
 
 impl Options {
@@ -58,6 +60,7 @@ impl Options {
             config: Config::from_value(serde_json::Map::new()),
             tools: Registry::builtin(),
             world: Arc::new(System),
+            quiet: false,
         }
     }
 }
@@ -94,12 +97,12 @@ impl Engine {
     pub fn open(options: Options) -> Result<Self, Error> {
         let mint = Mint::new(options.world);
         let bus = Bus::default();
-        let observer = {
+        let observer: Option<Observer> = (!options.quiet).then(|| {
             let bus = bus.clone();
-            Arc::new(move |committed| bus.send(Notice::Committed(committed)))
-        };
+            Arc::new(move |committed| bus.send(Notice::Committed(committed))) as Observer
+        });
         let owner = mint.other("own");
-        let store = Store::open(&options.paths.data, &owner, Some(observer))?;
+        let store = Store::open(&options.paths.data, &owner, observer)?;
         let agents = agent::agents(&options.config.permission, &options.paths.data.join("tool-output"));
         Ok(Self(Arc::new(Inner {
             store,

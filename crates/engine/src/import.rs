@@ -1,1 +1,393 @@
-//! Sessions of other programs: read their files, make events of them, append. (Filled in with the importers.)
+//! Sessions of other programs: read what they left on disk and append it to the log.
+//!
+//! The files of the other program are only read. Ids of the import's events follow from the session, so importing
+//! twice changes nothing.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use everturn_interop::mint::Mint as Deterministic;
+use everturn_interop::opencode::{self, Imported, Problem, files, rows};
+use everturn_model::{Event, SessionId};
+use everturn_store::foreign::{Column, Database};
+use everturn_store::{Authority, NewEvent};
+use serde_json::Value;
+use tokio::task::JoinSet;
+
+use crate::project::Project;
+use crate::{Engine, Error};
+
+/// How many sessions are on their way to the disk at once.
+const FLIGHT: usize = 128;
+
+/// What came of an import.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Sessions that came in.
+    pub imported: Vec<SessionId>,
+    /// Sessions that were there already.
+    pub present: usize,
+    /// What could not be read.
+    pub problems: Vec<String>,
+}
+
+/// What an import found to read.
+#[derive(Debug)]
+struct Sources {
+    databases: Vec<PathBuf>,
+    storage: Option<PathBuf>,
+}
+
+impl Engine {
+    /// Imports what OpenCode left in its data folder: its database, and its older JSON tree. `progress` hears how many
+    /// sessions are done and how many there are.
+    ///
+    /// # Errors
+    /// When there is nothing to import or the store refuses.
+    pub async fn import_opencode(
+        &self,
+        folder: &Path,
+        mut progress: impl FnMut(usize, usize) + Send,
+    ) -> Result<Report, Error> {
+        let sources = find(folder)?;
+        let mut report = Report::default();
+        for path in &sources.databases {
+            self.import_database(path, &mut report, &mut progress).await?;
+        }
+        if let Some(storage) = &sources.storage {
+            let (sessions, problems) = files::read(read_tree(storage)?);
+            report.problems.extend(problems.iter().map(ToString::to_string));
+            let total = sessions.len();
+            self.take_in(
+                "opencode",
+                sessions.into_iter().map(|session| (session, Vec::new())),
+                total,
+                &mut report,
+                &mut progress,
+            )
+            .await?;
+        }
+        Ok(report)
+    }
+
+    /// Imports one session from what `opencode export` prints.
+    ///
+    /// # Errors
+    /// When the bytes are no export, or the session is there already with another history.
+    pub async fn import_export(&self, bytes: &[u8]) -> Result<Report, Error> {
+        let imported = opencode::export::read(bytes).map_err(|problem| Error::Import(problem.to_string()))?;
+        let mut report = Report::default();
+        self.take_in("opencode", std::iter::once((imported, Vec::new())), 1, &mut report, &mut |_, _| {})
+            .await?;
+        Ok(report)
+    }
+
+    async fn import_database(
+        &self,
+        path: &Path,
+        report: &mut Report,
+        progress: &mut (impl FnMut(usize, usize) + Send),
+    ) -> Result<(), Error> {
+        let database = Database::open(path)?;
+        if !database.has("session", &["id", "project_id", "directory", "title"])?
+            || !database.has("message", &["data"])?
+        {
+            return Err(Error::Import(format!(
+                "{} is not a database of OpenCode 1.2 or later",
+                path.display()
+            )));
+        }
+        let projects = read_projects(&database)?;
+        let ids = database.select("SELECT id FROM session ORDER BY time_created, id", &[])?;
+        let ids: Vec<String> = ids.into_iter().filter_map(|row| row.into_iter().next()?.text()).collect();
+        let total = ids.len();
+        let sessions = ids.iter().filter_map(|id| match read_session(&database, id, &projects) {
+            Ok(read) => Some(read),
+            Err(error) => {
+                tracing::error!(session = id, error = error.to_string(), "a session could not be read");
+                None
+            }
+        });
+        self.take_in("opencode", sessions, total, report, progress).await
+    }
+
+    async fn take_in(
+        &self,
+        dialect: &str,
+        sessions: impl Iterator<Item = (Imported, Vec<Problem>)>,
+        total: usize,
+        report: &mut Report,
+        progress: &mut (impl FnMut(usize, usize) + Send),
+    ) -> Result<(), Error> {
+        let mut flight = JoinSet::new();
+        let mut known: HashMap<String, ()> = HashMap::new();
+        let mut done = 0;
+        for (imported, problems) in sessions {
+            report
+                .problems
+                .extend(problems.iter().map(|problem| format!("{}: {problem}", imported.session.id)));
+            if let Some(project) = imported.project.as_ref().and_then(project)
+                && known.insert(project.id.clone(), ()).is_none()
+                && let Ok(data) = serde_json::to_string(&project)
+            {
+                self.0.store.put_project(&project.id, data).await?;
+            }
+            let (id, events) = events(dialect, imported);
+            let store = self.0.store.clone();
+            flight.spawn(async move {
+                let appended = store.append(&id, Authority::Open, events).await;
+                (id, appended)
+            });
+            while flight.len() >= FLIGHT {
+                land(&mut flight, report).await?;
+                done += 1;
+                progress(done, total);
+            }
+        }
+        while !flight.is_empty() {
+            land(&mut flight, report).await?;
+            done += 1;
+            progress(done, total);
+        }
+        Ok(())
+    }
+}
+
+type Landing = (SessionId, Result<everturn_store::Appended, everturn_store::Error>);
+
+async fn land(flight: &mut JoinSet<Landing>, report: &mut Report) -> Result<(), Error> {
+    use everturn_store::Error as Store;
+    let Some(Ok((id, appended))) = flight.join_next().await else { return Ok(()) };
+    match appended {
+        Ok(appended) if appended.fresh => report.imported.push(id),
+        Ok(_) | Err(Store::Exists(_)) => report.present += 1,
+        Err(Store::Unfit { session, source }) => report.problems.push(format!("{session}: {source}")),
+        Err(error) => return Err(error.into()),
+    }
+    Ok(())
+}
+
+/// The events that bring a session in.
+fn events(dialect: &str, imported: Imported) -> (SessionId, Vec<NewEvent>) {
+    let Imported { session, seed, .. } = imported;
+    let id = session.id.clone();
+    let time = session.time.created;
+    let mut mint = Deterministic::new(&format!("import/{dialect}/{id}"));
+    let events = [
+        Event::SessionCreated { session: Box::new(session) },
+        Event::SessionImported { dialect: dialect.to_owned(), seed: Box::new(seed) },
+    ];
+    let events = events.into_iter().map(|event| NewEvent { id: mint.event(time), time, event }).collect();
+    (id, events)
+}
+
+/// What there is to import in a folder that a person named: OpenCode's data folder or its `storage`.
+fn find(folder: &Path) -> Result<Sources, Error> {
+    let io = |source| Error::Io { context: format!("cannot read {}", folder.display()), source };
+    let mut databases = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(io)? {
+        let path = entry.map_err(io)?.path();
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        if name.starts_with("opencode") && path.extension().is_some_and(|extension| extension == "db") {
+            databases.push(path);
+        }
+    }
+    databases.sort();
+    let storage =
+        [folder.join("storage"), folder.to_owned()].into_iter().find(|path| path.join("session").is_dir());
+    if databases.is_empty() && storage.is_none() {
+        return Err(Error::Import(format!(
+            "{} holds neither opencode.db nor storage/session; name OpenCode's data folder, usually ~/.local/share/opencode",
+            folder.display()
+        )));
+    }
+    Ok(Sources { databases, storage })
+}
+
+/// The files of a JSON tree, by their path below it.
+fn read_tree(storage: &Path) -> Result<files::Files, Error> {
+    let mut found = files::Files::default();
+    let mut folders = vec![storage.to_owned()];
+    while let Some(folder) = folders.pop() {
+        let io = |source| Error::Io { context: format!("cannot read {}", folder.display()), source };
+        for entry in std::fs::read_dir(&folder).map_err(io)? {
+            let path = entry.map_err(io)?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if let Ok(name) = path.strip_prefix(storage) {
+                let bytes = std::fs::read(&path).map_err(|source| Error::Io {
+                    context: format!("cannot read {}", path.display()),
+                    source,
+                })?;
+                found.insert(name.display().to_string(), bytes);
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn project(value: &Value) -> Option<Project> {
+    let text = |key: &str| value.get(key).and_then(Value::as_str);
+    let time = |key: &str| value.pointer(&format!("/time/{key}")).and_then(Value::as_i64).unwrap_or_default();
+    Some(Project {
+        id: text("id")?.to_owned(),
+        worktree: PathBuf::from(text("worktree")?),
+        vcs: text("vcs").map(str::to_owned),
+        created: time("created"),
+        updated: time("updated"),
+    })
+}
+
+fn read_projects(database: &Database) -> Result<HashMap<String, Value>, Error> {
+    let select = "SELECT id, worktree, vcs, name, icon_url, icon_url_override, icon_color, time_created, time_updated, \
+                  time_initialized, sandboxes, commands FROM project";
+    if !database.has("project", &["id", "worktree", "time_initialized", "sandboxes", "commands"])? {
+        return Ok(HashMap::new());
+    }
+    let mut projects = HashMap::new();
+    for row in database.select(select, &[])? {
+        let mut row = Cells(row.into_iter());
+        let row = rows::ProjectRow {
+            id: row.text(),
+            worktree: row.text(),
+            vcs: row.maybe(),
+            name: row.maybe(),
+            icon_url: row.maybe(),
+            icon_url_override: row.maybe(),
+            icon_color: row.maybe(),
+            time_created: row.integer(),
+            time_updated: row.integer(),
+            time_initialized: row.maybe_integer(),
+            sandboxes: row.text(),
+            commands: row.maybe(),
+        };
+        projects.insert(row.id.clone(), rows::project_value(row));
+    }
+    Ok(projects)
+}
+
+fn read_session(
+    database: &Database,
+    id: &str,
+    projects: &HashMap<String, Value>,
+) -> Result<(Imported, Vec<Problem>), Error> {
+    let select = "SELECT id, project_id, workspace_id, parent_id, slug, directory, path, title, version, share_url, \
+                  summary_additions, summary_deletions, summary_files, summary_diffs, metadata, cost, tokens_input, \
+                  tokens_output, tokens_reasoning, tokens_cache_read, tokens_cache_write, revert, permission, agent, \
+                  model, time_created, time_updated, time_compacting, time_archived FROM session WHERE id = ?1";
+    let found = database.select(select, &[id])?.into_iter().next();
+    let mut row = Cells(found.ok_or_else(|| Error::Import(format!("session {id} is gone")))?.into_iter());
+    let session = rows::SessionRow {
+        id: row.text(),
+        project_id: row.text(),
+        workspace_id: row.maybe(),
+        parent_id: row.maybe(),
+        slug: row.text(),
+        directory: row.text(),
+        path: row.maybe(),
+        title: row.text(),
+        version: row.text(),
+        share_url: row.maybe(),
+        summary_additions: row.maybe_integer(),
+        summary_deletions: row.maybe_integer(),
+        summary_files: row.maybe_integer(),
+        summary_diffs: row.maybe(),
+        metadata: row.maybe(),
+        cost: row.next().number().unwrap_or_default(),
+        tokens_input: row.integer(),
+        tokens_output: row.integer(),
+        tokens_reasoning: row.integer(),
+        tokens_cache_read: row.integer(),
+        tokens_cache_write: row.integer(),
+        revert: row.maybe(),
+        permission: row.maybe(),
+        agent: row.maybe(),
+        model: row.maybe(),
+        time_created: row.integer(),
+        time_updated: row.integer(),
+        time_compacting: row.maybe_integer(),
+        time_archived: row.maybe_integer(),
+    };
+    let messages = database
+        .select(
+            "SELECT id, session_id, time_created, time_updated, data FROM message WHERE session_id = ?1",
+            &[id],
+        )?
+        .into_iter()
+        .map(|row| {
+            let mut row = Cells(row.into_iter());
+            rows::MessageRow {
+                id: row.text(),
+                session_id: row.text(),
+                time_created: row.integer(),
+                time_updated: row.integer(),
+                data: row.text(),
+            }
+        })
+        .collect();
+    let parts = database
+        .select(
+            "SELECT id, message_id, session_id, time_created, time_updated, data FROM part WHERE session_id = ?1",
+            &[id],
+        )?
+        .into_iter()
+        .map(|row| {
+            let mut row = Cells(row.into_iter());
+            rows::PartRow {
+                id: row.text(),
+                message_id: row.text(),
+                session_id: row.text(),
+                time_created: row.integer(),
+                time_updated: row.integer(),
+                data: row.text(),
+            }
+        })
+        .collect();
+    let todos = database
+        .select(
+            "SELECT session_id, content, status, priority, position, time_created, time_updated FROM todo \
+             WHERE session_id = ?1",
+            &[id],
+        )?
+        .into_iter()
+        .map(|row| {
+            let mut row = Cells(row.into_iter());
+            rows::TodoRow {
+                session_id: row.text(),
+                content: row.text(),
+                status: row.text(),
+                priority: row.text(),
+                position: row.integer(),
+                time_created: row.integer(),
+                time_updated: row.integer(),
+            }
+        })
+        .collect();
+    let project = projects.get(&session.project_id).cloned();
+    Ok(rows::read_one(rows::SessionRows { session, messages, parts, todos }, project))
+}
+
+/// The cells of a row, taken in order.
+struct Cells(std::vec::IntoIter<Column>);
+
+impl Cells {
+    fn next(&mut self) -> Column {
+        self.0.next().unwrap_or(Column::Null)
+    }
+
+    fn text(&mut self) -> String {
+        self.maybe().unwrap_or_default()
+    }
+
+    fn maybe(&mut self) -> Option<String> {
+        self.next().text()
+    }
+
+    fn integer(&mut self) -> i64 {
+        self.maybe_integer().unwrap_or_default()
+    }
+
+    fn maybe_integer(&mut self) -> Option<i64> {
+        self.next().integer()
+    }
+}

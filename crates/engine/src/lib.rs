@@ -29,7 +29,7 @@ mod calls;
 pub mod config;
 mod context;
 pub mod drain;
-mod engine;
+pub mod engine;
 mod error;
 mod history;
 pub mod import;

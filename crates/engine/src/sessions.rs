@@ -149,6 +149,14 @@ impl Engine {
         self.0.store.tree(id).await?.ok_or_else(|| Error::NoSession(id.clone()))
     }
 
+    /// A session's log, whole.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn log(&self, id: &SessionId) -> Result<Vec<everturn_model::Record>, Error> {
+        Ok(self.0.store.events(id, None, usize::MAX).await?)
+    }
+
     /// The task list.
     ///
     /// # Errors

@@ -556,7 +556,7 @@ pub(crate) async fn summarize(engine: &Engine, tree: &Tree) -> Result<Option<Eve
     for part in path.iter().skip(at).flat_map(|node| &node.parts) {
         match &part.kind {
             PartKind::StepStart { snapshot: Some(snapshot) } if from.is_none() => {
-                from = Some(snapshot.clone())
+                from = Some(snapshot.clone());
             }
             PartKind::StepFinish { snapshot: Some(snapshot), .. } => to = Some(snapshot.clone()),
             _ => {}

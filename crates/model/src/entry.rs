@@ -193,6 +193,9 @@ pub struct Compaction {
     /// Recent conversation kept as text, as V2 keeps it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recent: Option<String>,
+    /// When the summary was complete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completed: Option<Millis>,
     /// The two messages that V1 shows it as.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pair: Option<Box<Pair>>,

@@ -299,9 +299,11 @@ impl Fold<'_> {
                 })?;
             }
             Event::CompactionEnded { entry, summary, first_kept, recent } => {
+                let time = self.time;
                 let Body::Compaction(compaction) = &mut self.entry(entry)?.body else {
                     return Err(self.unfit(entry));
                 };
+                compaction.completed = Some(time);
                 compaction.summary = Some(summary.clone());
                 compaction.first_kept.clone_from(first_kept);
                 compaction.recent.clone_from(recent);

@@ -1,0 +1,89 @@
+//! `everturn demo`: a prompt that changes a file, from beginning to end, with a built-in model and no network.
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use everturn_engine::config::model_ref;
+use everturn_engine::sessions::NewSession;
+use everturn_engine::{Config, Engine, Notice, Options, Prompt, Signal};
+use everturn_model::Event;
+use everturn_model::entry::Body;
+use everturn_model::session::FileDiff;
+
+use crate::table;
+
+const BEFORE: &str = "Hello, world\n";
+
+/// See a prompt change a file
+#[derive(Debug, Args)]
+pub(crate) struct Demo {}
+
+impl Demo {
+    #[expect(clippy::unused_self, reason = "commands are alike")]
+    pub(crate) fn execute(self) -> Result<()> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        let folder = tempfile::tempdir().context("no temporary folder")?;
+        let project = folder.path().join("project");
+        std::fs::create_dir(&project)?;
+        std::fs::write(project.join("greeting.txt"), BEFORE)?;
+        runtime.block_on(play(folder.path(), &project))
+    }
+}
+
+async fn play(folder: &Path, project: &Path) -> Result<()> {
+    let mut options = Options::new(&folder.join("data"), project);
+    options.config =
+        Config { model: model_ref("scripted/demo"), ..Config::from_value(serde_json::Map::new()) };
+    let engine = Engine::open(options)?;
+    let location = engine.location(None).await?;
+    let session = engine.create(&location, NewSession::default()).await?;
+    let prompt = format!("Greet Everturn instead of the world in {}", project.join("greeting.txt").display());
+    table::line("A folder with one file:");
+    table::line("  greeting.txt: Hello, world");
+    table::line("");
+    table::line(format!("> {}", prompt.replace(&format!("{}/", project.display()), "")));
+    table::line("");
+    let mut notices = engine.bus().listen();
+    engine.prompt(&session.id, Prompt::text(&prompt)).await?;
+    while let Ok(notice) = notices.recv().await {
+        match notice {
+            Notice::Live(live) => match &live.signal {
+                Signal::Delta { text, .. } => table::text(text),
+                Signal::Idle => break,
+                Signal::Failed { error } => anyhow::bail!("{}", error.message().unwrap_or(&error.name)),
+                _ => {}
+            },
+            Notice::Committed(committed) => match &committed.record.event {
+                Event::ToolSettled { entry, .. } => {
+                    if let Body::ToolResult { result } = &entry.body {
+                        let title = result.title.as_deref().unwrap_or_default();
+                        table::line(format!("[{}] {title}\n", result.tool));
+                    }
+                }
+                Event::PartEnded { text, .. } if !text.starts_with('{') => table::line("\n"),
+                _ => {}
+            },
+        }
+    }
+    engine.settled(&session.id).await;
+    let conversation = engine.conversation(&session.id, None).await?;
+    let diffs = conversation.nodes.iter().filter_map(|node| match &node.entry.body {
+        Body::User(user) => user.summary.as_ref().map(|summary| summary.diffs.clone()),
+        _ => None,
+    });
+    let diffs: Vec<FileDiff> = diffs.flatten().collect();
+    table::line("What changed:");
+    for diff in &diffs {
+        table::line(diff.patch.as_deref().unwrap_or_default().trim_end());
+    }
+    let events = engine.log(&session.id).await?.len();
+    let after = std::fs::read_to_string(project.join("greeting.txt"))?;
+    engine.close().await;
+    anyhow::ensure!(diffs.len() == 1 && after != BEFORE, "the demo changed nothing");
+    table::line("");
+    table::line(format!(
+        "{events} durable events were written. Next: `everturn serve`, then attach OpenCode to it."
+    ));
+    Ok(())
+}

@@ -1,0 +1,60 @@
+//! `everturn import`: the sessions of another program.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Subcommand;
+
+use crate::settings::{self, Listeners};
+use crate::table;
+
+/// How many problems are printed in full.
+const SHOWN: usize = 20;
+
+/// Bring in the sessions of another program
+#[derive(Debug, Subcommand)]
+pub(crate) enum Import {
+    /// OpenCode's data folder: its database and its older JSON files are read, never written
+    Opencode {
+        /// The folder, usually ~/.local/share/opencode
+        folder: PathBuf,
+    },
+}
+
+impl Import {
+    pub(crate) fn execute(self) -> Result<()> {
+        let Self::Opencode { folder } = self;
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        runtime.block_on(async {
+            let engine = settings::open(&settings::working_folder()?, Listeners::None)?;
+            let terminal = std::io::stderr().is_terminal();
+            let report = engine
+                .import_opencode(&folder, |done, total| {
+                    if terminal && (done % 50 == 0 || done == total) {
+                        let mut out = std::io::stderr().lock();
+                        write!(out, "\r{done} of {total} sessions").ok();
+                    }
+                })
+                .await;
+            if terminal {
+                table::note("");
+            }
+            engine.close().await;
+            let report = report?;
+            for problem in report.problems.iter().take(SHOWN) {
+                table::note(problem);
+            }
+            if report.problems.len() > SHOWN {
+                table::note(format!("and {} more problems", report.problems.len() - SHOWN));
+            }
+            let present = if report.present > 0 {
+                format!(", {} were here already", report.present)
+            } else {
+                String::new()
+            };
+            table::line(format!("{} sessions imported{present}", report.imported.len()));
+            Ok(())
+        })
+    }
+}

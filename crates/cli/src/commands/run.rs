@@ -1,0 +1,146 @@
+//! `everturn run`: one prompt, answered in this terminal by an engine in this process.
+
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use everturn_engine::config::model_ref;
+use everturn_engine::sessions::{Filter, NewSession};
+use everturn_engine::{Engine, Notice, Prompt, Signal};
+use everturn_model::part::PartKind;
+use everturn_model::request::Reply;
+use everturn_model::tool::Outcome;
+use everturn_model::{Body, Event, SessionId};
+use tokio::sync::broadcast::error::RecvError;
+
+use crate::settings::{self, Listeners};
+use crate::table;
+
+/// Answer one prompt here and now
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// The prompt
+    #[arg(required = true)]
+    message: Vec<String>,
+    /// The model, as provider/model
+    #[arg(short, long)]
+    model: Option<String>,
+    /// The agent
+    #[arg(long)]
+    agent: Option<String>,
+    /// Go on in this session
+    #[arg(short, long, value_name = "ID")]
+    session: Option<String>,
+    /// Go on in the newest session of this project
+    #[arg(short, long = "continue", conflicts_with = "session")]
+    newest: bool,
+    /// Say yes to every permission request instead of no
+    #[arg(long)]
+    yes: bool,
+}
+
+impl Run {
+    pub(crate) fn execute(self) -> Result<()> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        runtime.block_on(async {
+            let engine = settings::open(&settings::working_folder()?, Listeners::Some)?;
+            let result = self.run(&engine).await;
+            engine.close().await;
+            result
+        })
+    }
+
+    async fn run(&self, engine: &Engine) -> Result<()> {
+        let location = engine.location(None).await?;
+        let session = match (&self.session, self.newest) {
+            (Some(id), _) => engine.session(&SessionId::new(id)).await?,
+            (None, true) => {
+                let filter = Filter {
+                    project: Some(location.project.id.clone()),
+                    roots: true,
+                    limit: Some(1),
+                    ..Filter::default()
+                };
+                engine.list(filter).await?.into_iter().next().context("there is no session to go on in")?
+            }
+            (None, false) => engine.create(&location, NewSession::default()).await?,
+        };
+        let model = self.model.as_deref().map(|name| {
+            model_ref(name).with_context(|| format!("{name} is no model; write it as provider/model"))
+        });
+        let prompt = Prompt {
+            model: model.transpose()?,
+            agent: self.agent.clone(),
+            ..Prompt::text(&self.message.join(" "))
+        };
+        let mut notices = engine.bus().listen();
+        engine.prompt(&session.id, prompt).await?;
+        let mut failure = None;
+        loop {
+            match notices.recv().await {
+                Ok(notice) => {
+                    if self.show(engine, &session.id, &notice, &mut failure).await? {
+                        break;
+                    }
+                }
+                Err(RecvError::Lagged(_)) => table::note("(some of the output was not shown)"),
+                Err(RecvError::Closed) => break,
+            }
+        }
+        engine.settled(&session.id).await;
+        table::note(format!("session {}", session.id));
+        match failure {
+            Some(message) => bail!(message),
+            None => Ok(()),
+        }
+    }
+
+    /// Shows a notice; true when the session is idle.
+    async fn show(
+        &self,
+        engine: &Engine,
+        session: &SessionId,
+        notice: &Notice,
+        failure: &mut Option<String>,
+    ) -> Result<bool> {
+        match notice {
+            Notice::Live(live) if &live.session == session => match &live.signal {
+                Signal::Delta { text, .. } => table::text(text),
+                Signal::Failed { error } => {
+                    *failure = Some(error.message().unwrap_or(&error.name).to_owned());
+                }
+                Signal::Idle => return Ok(true),
+                _ => {}
+            },
+            Notice::Committed(committed) if &committed.record.session == session => {
+                match &committed.record.event {
+                    Event::PartEnded { .. } => self.end_line(committed),
+                    Event::ToolSettled { entry, .. } => {
+                        if let Body::ToolResult { result } = &entry.body {
+                            let title = result.title.as_deref().unwrap_or_default();
+                            let sign = if result.outcome == Outcome::Completed { "✓" } else { "✗" };
+                            table::line(format!("{sign} {} {title}", result.tool));
+                        }
+                    }
+                    Event::RequestAsked { request } => {
+                        let reply = if self.yes { Reply::Once } else { Reply::Reject };
+                        if !self.yes {
+                            table::note("a permission was asked for and refused; --yes allows");
+                        }
+                        engine.reply(&request.id, reply, None).await?;
+                    }
+                    _ => {}
+                }
+            }
+            _ => {}
+        }
+        Ok(false)
+    }
+
+    #[expect(clippy::unused_self, reason = "reads as part of showing")]
+    fn end_line(&self, committed: &everturn_engine::bus::Committed) {
+        let Event::PartEnded { entry, part, .. } = &committed.record.event else { return };
+        let part = committed.tree.node(entry).and_then(|node| node.part(part));
+        if matches!(part.map(|part| &part.kind), Some(PartKind::Text { .. } | PartKind::Reasoning { .. })) {
+            table::line("");
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! `everturn serve`: the HTTP server.
+
+use std::net::{IpAddr, SocketAddr};
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use everturn_api::{Auth, Hosts};
+use tokio::net::TcpListener;
+
+use crate::settings::{self, Listeners};
+use crate::table;
+
+/// Serve clients over HTTP
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    /// The address to listen on
+    #[arg(long, default_value = "127.0.0.1")]
+    hostname: String,
+    /// The port; 0 takes a free one
+    #[arg(long, default_value_t = 4096)]
+    port: u16,
+    /// Another name under which clients may address the server, with its port
+    #[arg(long = "allow-host", value_name = "HOST:PORT")]
+    allow_hosts: Vec<String>,
+    /// A web page that may speak to the server, such as https://example.com
+    #[arg(long = "allow-origin", value_name = "ORIGIN")]
+    allow_origins: Vec<String>,
+}
+
+impl Serve {
+    pub(crate) fn execute(self) -> Result<()> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        runtime.block_on(self.serve())
+    }
+
+    async fn serve(self) -> Result<()> {
+        let engine = settings::open(&settings::working_folder()?, Listeners::Some)?;
+        let name = if self.hostname == "localhost" { "127.0.0.1" } else { &self.hostname };
+        let address: IpAddr = name.parse().with_context(|| format!("{name} is no address to listen on"))?;
+        let listener = TcpListener::bind(SocketAddr::new(address, self.port))
+            .await
+            .with_context(|| format!("cannot listen on {name}:{}; choose another --port", self.port))?;
+        let bound = listener.local_addr()?;
+        let mut hosts = Hosts::of(bound);
+        for host in &self.allow_hosts {
+            hosts = hosts.with_host(host);
+        }
+        for origin in &self.allow_origins {
+            hosts = hosts.with_origin(origin);
+        }
+        let (token, place) = settings::token(&engine.paths().data)?;
+        let options = everturn_api::Options::new(Auth::new(token), hosts);
+        let closing = options.closing.clone();
+        let router = everturn_api::router(engine.clone(), options);
+        let waiting = engine.recover().await?;
+        table::line(format!("everturn server listening on http://{bound}"));
+        table::note(format!("user `opencode`, password {place}"));
+        if waiting > 0 {
+            table::note(format!("continuing {waiting} sessions that were at work"));
+        }
+        let stop = async move {
+            interrupted().await;
+            closing.cancel();
+        };
+        everturn_api::serve(listener, router, stop).await?;
+        engine.close().await;
+        Ok(())
+    }
+}
+
+async fn interrupted() {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        if let Ok(mut terminate) = signal(SignalKind::terminate()) {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = tokio::signal::ctrl_c() => {}
+            }
+            return;
+        }
+    }
+    tokio::signal::ctrl_c().await.ok();
+}

@@ -1,0 +1,171 @@
+//! `everturn session`: list, show, export and import.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, bail};
+use clap::Subcommand;
+use everturn_engine::Engine;
+use everturn_engine::sessions::Filter;
+use everturn_interop::opencode::{export, v1};
+use everturn_model::{SessionId, tree::Node};
+use serde_json::Value;
+
+use crate::settings::{self, Listeners};
+use crate::table;
+
+/// List, show, export and import sessions
+#[derive(Debug, Subcommand)]
+pub(crate) enum Session {
+    /// The newest sessions of this project
+    List {
+        /// Of all projects
+        #[arg(short, long)]
+        all: bool,
+        /// At most so many
+        #[arg(short = 'n', long, default_value_t = 50)]
+        limit: u32,
+        /// Whose title contains this
+        #[arg(long)]
+        search: Option<String>,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// A session's conversation
+    Show {
+        /// The session
+        id: String,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Write a session as OpenCode exports it
+    Export {
+        /// The session
+        id: String,
+        /// Into this file instead of standard output
+        #[arg(short, long)]
+        output: Option<PathBuf>,
+    },
+    /// Read a session that OpenCode or Everturn exported
+    Import {
+        /// The file; - is standard input
+        file: PathBuf,
+    },
+}
+
+impl Session {
+    pub(crate) fn execute(self) -> Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            let engine = settings::open(&settings::working_folder()?, Listeners::None)?;
+            let result = self.perform(&engine).await;
+            engine.close().await;
+            result
+        })
+    }
+
+    async fn perform(self, engine: &Engine) -> Result<()> {
+        match self {
+            Self::List { all, limit, search, json } => {
+                let project = if all { None } else { Some(engine.location(None).await?.project.id) };
+                let filter = Filter { project, roots: true, search, limit: Some(limit), ..Filter::default() };
+                list(engine, filter, json).await
+            }
+            Self::Show { id, json } => show(engine, &SessionId::new(id), json).await,
+            Self::Export { id, output } => {
+                let conversation = engine.conversation(&SessionId::new(id), None).await?;
+                let path: Vec<&Node> = conversation.nodes.iter().collect();
+                let value = export::write(&conversation.session, &path, &conversation.inbox);
+                match output {
+                    None => table::json(&value),
+                    Some(file) => std::fs::write(&file, serde_json::to_string_pretty(&value)?)
+                        .with_context(|| format!("cannot write {}", file.display()))?,
+                }
+                Ok(())
+            }
+            Self::Import { file } => {
+                let bytes = if file.as_os_str() == "-" {
+                    let mut bytes = Vec::new();
+                    std::io::Read::read_to_end(&mut std::io::stdin(), &mut bytes)?;
+                    bytes
+                } else {
+                    std::fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?
+                };
+                let report = engine.import_export(&bytes).await?;
+                for problem in &report.problems {
+                    table::note(problem);
+                }
+                match report.imported.first() {
+                    Some(id) => table::line(id),
+                    None if report.present > 0 => bail!("that session is here already; nothing was changed"),
+                    None => bail!("nothing was imported"),
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+async fn list(engine: &Engine, filter: Filter, json: bool) -> Result<()> {
+    let sessions = engine.list(filter).await?;
+    if json {
+        table::json(&Value::Array(sessions.iter().map(v1::session_info).collect()));
+    } else if sessions.is_empty() {
+        table::note("no sessions here; --all lists those of every project");
+    } else {
+        let rows = sessions
+            .into_iter()
+            .map(|session| vec![session.id.to_string(), table::moment(session.time.updated), session.title]);
+        table::rows(&["session", "updated", "title"], rows);
+    }
+    Ok(())
+}
+
+async fn show(engine: &Engine, id: &SessionId, json: bool) -> Result<()> {
+    let conversation = engine.conversation(id, None).await?;
+    let path: Vec<&Node> = conversation.nodes.iter().collect();
+    let messages = v1::messages(id, &path, &conversation.inbox);
+    if json {
+        table::json(&export::write(&conversation.session, &path, &conversation.inbox));
+        return Ok(());
+    }
+    let session = &conversation.session;
+    table::line(format!("{}  {}", session.id, session.title));
+    table::line(format!("{}  {}", table::moment(session.time.updated), session.directory));
+    if session.tokens.sum() > 0 {
+        table::line(format!("{} tokens, {}", session.tokens.sum(), session.cost));
+    }
+    for message in &messages {
+        let role = message.info.get("role").and_then(Value::as_str).unwrap_or("?");
+        table::line(format!("\n{role}"));
+        for part in &message.parts {
+            if let Some(text) = describe(part) {
+                for printed in text.lines() {
+                    table::line(format!("  {printed}"));
+                }
+            }
+        }
+        if let Some(error) = message.info.pointer("/error/data/message").and_then(Value::as_str) {
+            table::line(format!("  error: {error}"));
+        }
+    }
+    Ok(())
+}
+
+fn describe(part: &Value) -> Option<String> {
+    let text = |pointer: &str| part.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    Some(match text("/type") {
+        "text" => text("/text").to_owned(),
+        "tool" => {
+            let title = text("/state/title");
+            format!("[{}: {}] {title}", text("/tool"), text("/state/status"))
+        }
+        "file" => format!("[file] {}", text("/filename")),
+        "patch" => {
+            let files = part.get("files").and_then(Value::as_array).map_or(0, Vec::len);
+            format!("[{files} files changed]")
+        }
+        _ => return None,
+    })
+}

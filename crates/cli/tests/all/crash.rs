@@ -1,0 +1,149 @@
+//! `kill -9` of the real server at the worst moments, and what is there when it comes back.
+
+use std::path::Path;
+use std::time::Duration;
+
+use everturn_testkit::{ModelServer, within};
+use serde_json::{Value, json};
+
+use crate::stage::{Stage, prompt};
+
+/// The longest time for which streamed text may be unsaved, and some more.
+const SAVED: Duration = Duration::from_millis(400);
+
+/// How often something is looked at while it is waited for.
+const GLANCE: Duration = Duration::from_millis(20);
+
+async fn stage() -> Stage {
+    Stage::with(Path::new(env!("CARGO_BIN_EXE_everturn")), ModelServer::start()).await
+}
+
+async fn accept(stage: &Stage, session: &str, text: &str) {
+    let path = format!("/session/{session}/prompt_async");
+    assert_eq!(stage.client().post(&path, &prompt(text)).await.ok().status, 204);
+}
+
+/// Waits until the session is idle and its last message is a complete answer; returns all messages.
+async fn answered(stage: &Stage, session: &str) -> Vec<Value> {
+    let waiting = async {
+        loop {
+            let messages = stage.messages(session).await;
+            let status = stage.client().get("/session/status").await.ok().json();
+            let info = messages.last().map(|message| message["info"].clone()).unwrap_or_default();
+            let busy = status.get(session).is_some_and(|status| status["type"] != "idle");
+            if !busy && info["role"] == "assistant" && info["finish"] == "stop" {
+                return messages;
+            }
+            tokio::time::sleep(GLANCE).await;
+        }
+    };
+    within("an answer and an idle session", waiting).await
+}
+
+/// The texts of the person, or of the assistant.
+fn texts(messages: &[Value], role: &str) -> Vec<String> {
+    let mine = messages.iter().filter(|message| message["info"]["role"] == role);
+    let parts = mine.flat_map(|message| message["parts"].as_array().unwrap());
+    parts
+        .filter(|part| part["type"] == "text")
+        .map(|part| part["text"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[tokio::test]
+async fn right_after_a_prompt_was_accepted() {
+    let mut stage = stage().await;
+    for round in 0..5 {
+        let session = stage.session("crash").await;
+        let text = format!("SAY:answer {round}");
+        accept(&stage, &session, &text).await;
+        stage.server.kill9().await;
+        stage.server.restart().await;
+        let messages = answered(&stage, &session).await;
+        assert_eq!(texts(&messages, "user"), [text]);
+        assert_eq!(texts(&messages, "assistant").last().unwrap(), &format!("answer {round}"));
+    }
+}
+
+#[tokio::test]
+async fn in_mid_stream() {
+    let mut stage = stage().await;
+    let session = stage.session("crash").await;
+    let mut events = stage.client().events("/event").await;
+    let text = "HOLD:half SAY:alpha beta gamma delta";
+    accept(&stage, &session, text).await;
+    stage.model.held("half").await;
+    events.wait_for(|data| data.pointer("/properties/delta") == Some(&json!("gamma "))).await;
+    tokio::time::sleep(SAVED).await;
+    stage.server.kill9().await;
+    stage.model.abandoned("half").await;
+    stage.model.release("half");
+
+    stage.server.restart().await;
+    let messages = answered(&stage, &session).await;
+    assert_eq!(texts(&messages, "user"), [text]);
+    assert_eq!(texts(&messages, "assistant"), ["alpha beta gamma ", "alpha beta gamma delta"]);
+}
+
+#[tokio::test]
+async fn in_the_middle_of_a_command() {
+    let mut stage = stage().await;
+    let session = stage.session("crash").await;
+    // The command leaves a line, then stands still until the test lets it go.
+    let command = "echo ran >> lines; until [ -e go ]; do sleep 0.1; done";
+    accept(&stage, &session, &format!("TOOL:bash:{command}\nSAY:went on")).await;
+    let started = async {
+        while std::fs::read_to_string(stage.repo.join("lines")).unwrap_or_default() != "ran\n" {
+            tokio::time::sleep(GLANCE).await;
+        }
+    };
+    within("the command to leave its line", started).await;
+    stage.server.kill9().await;
+    let asked = stage.model.prompts().len();
+
+    stage.server.restart().await;
+    let messages = answered(&stage, &session).await;
+    assert_eq!(texts(&messages, "assistant"), ["went on"]);
+    assert_eq!(stage.repo.read("lines"), "ran\n", "a command is never run twice");
+    let tool = messages
+        .iter()
+        .flat_map(|message| message["parts"].as_array().unwrap())
+        .find(|part| part["type"] == "tool")
+        .expect("the call of the tool");
+    assert_eq!(tool["state"]["status"], "error", "{tool}");
+    assert_eq!(tool["state"]["metadata"]["everturn"]["outcome"], "unknown", "{tool}");
+
+    let requests = stage.model.prompts();
+    assert_eq!(requests.len(), asked + 1, "one more request after the restart");
+    let result = requests[asked]["messages"].as_array().unwrap().iter().rfind(|one| one["role"] == "tool");
+    let told = result.expect("a result for the call")["content"].to_string();
+    assert!(told.contains("unknown"), "the model is told that nobody knows: {told}");
+    stage.repo.write("go", "");
+}
+
+#[tokio::test]
+async fn while_a_permission_is_asked_for() {
+    let mut stage = stage().await;
+    let session = stage.session("crash").await;
+    let mut events = stage.client().events("/event").await;
+    accept(&stage, &session, "TOOL:read:/etc/hostname\nSAY:was allowed").await;
+    let asked = events.wait_for_type("permission.asked").await["properties"].clone();
+    stage.server.kill9().await;
+
+    stage.server.restart().await;
+    let pending = async {
+        loop {
+            let pending = stage.client().get("/permission").await.ok().json();
+            if pending.as_array().is_some_and(|list| !list.is_empty()) {
+                return pending;
+            }
+            tokio::time::sleep(GLANCE).await;
+        }
+    };
+    let pending = within("the request to be there again", pending).await;
+    assert_eq!(pending, json!([asked]), "the same request under the same id");
+    let id = asked["id"].as_str().unwrap();
+    stage.client().post(&format!("/permission/{id}/reply"), &json!({"reply": "once"})).await.ok();
+    let messages = answered(&stage, &session).await;
+    assert_eq!(texts(&messages, "assistant"), ["was allowed"]);
+}

@@ -1,0 +1,22 @@
+//! The binary from outside: the real clients, crashes, commands, and the order of the house.
+//!
+//! With `EVERTURN_TEST_SERVER` set to another program, the tests that reach the server only through its clients run
+//! against that one instead: with OpenCode's own server they show that the tests expect what OpenCode does.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on shall fail at once"
+)]
+
+mod attach;
+mod crash;
+mod opencode;
+mod phases;
+mod sdk;
+mod stage;
+mod terminal;
+mod tidy;
+mod tmux;
