@@ -1,3 +1,6 @@
 //! Integration tests of the store, one binary.
 
 mod append;
+mod history;
+mod lease;
+mod opening;

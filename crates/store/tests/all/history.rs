@@ -1,0 +1,344 @@
+//! Random histories: whatever happens, the rows are the fold of the log, and the fold gives the same twice.
+
+use everturn_model::entry::{Assistant, Body, Compaction, Entry, Fault, User, UserSummary};
+use everturn_model::event::{Amendment, Cause, SessionChange};
+use everturn_model::ids::{RANDOM, Stamp};
+use everturn_model::inbox::{Delivery, InboxItem};
+use everturn_model::part::{PartKind, Span};
+use everturn_model::request::{Ask, Reply, Request};
+use everturn_model::session::{ModelRef, Revert, Summary};
+use everturn_model::todo::Todo;
+use everturn_model::tool::{Outcome, ToolResult, ToolState};
+use everturn_model::{
+    EntryId, Event, EventId, Extra, Map, Money, Part, PartId, Record, RequestId, Session, SessionId, Tokens,
+    Tree, fold,
+};
+use everturn_store::{Authority, NewEvent, Store};
+use proptest::prelude::*;
+use serde_json::json;
+
+/// A decision of a random history: what to try next, and two numbers to choose with.
+type Step = (u8, u16, u16);
+
+/// Turns random numbers into events that make sense for the tree so far.
+struct Story {
+    tree: Tree,
+    records: Vec<Record>,
+    next: u64,
+}
+
+impl Story {
+    fn begin() -> Self {
+        let id = SessionId::new("ses_e22d949d4ffea45SRailGCTWbN");
+        let session =
+            Session::new(id.clone(), "global", "/srv/demo", "New session", "0.1.0", 1_794_711_664_171);
+        let record = Record {
+            id: EventId::new("evt_000000000000"),
+            session: id,
+            seq: 0,
+            time: 1_794_711_664_171,
+            event: Event::SessionCreated { session: Box::new(session) },
+        };
+        Self { tree: fold::begin(&record).unwrap(), records: vec![record], next: 1 }
+    }
+
+    fn stamp(&mut self) -> Stamp {
+        self.next += 1;
+        Stamp::at(1_794_711_664_171, self.next)
+    }
+
+    fn entry_id(&mut self) -> EntryId {
+        EntryId::mint(self.stamp(), [7; RANDOM])
+    }
+
+    fn part_id(&mut self) -> PartId {
+        PartId::mint(self.stamp(), [7; RANDOM])
+    }
+
+    fn pick(&self, by: u16) -> Option<EntryId> {
+        let nodes = self.tree.nodes();
+        nodes.get(usize::from(by) % nodes.len().max(1)).map(|node| node.entry.id.clone())
+    }
+
+    fn open_assistant(&self) -> Option<EntryId> {
+        let leafward = self.tree.nodes().iter().rev();
+        let mut open =
+            leafward.filter(|node| node.entry.body.assistant().is_some_and(|a| a.completed.is_none()));
+        open.next().map(|node| node.entry.id.clone())
+    }
+
+    fn open_part(&self, assistant: &EntryId, running: bool) -> Option<PartId> {
+        let node = self.tree.node(assistant)?;
+        let wanted = |part: &&Part| match &part.kind {
+            PartKind::Text { time: Some(Span { end: None, .. }), .. } => !running,
+            PartKind::Tool { state: ToolState::Pending { .. }, .. } => true,
+            PartKind::Tool { state: ToolState::Running { .. }, .. } => running,
+            _ => false,
+        };
+        node.parts.iter().find(wanted).map(|part| part.id.clone())
+    }
+
+    /// The event that a step means here; none when it means nothing.
+    fn event(&mut self, (what, a, b): Step) -> Option<Event> {
+        let leaf = self.tree.session.leaf.clone();
+        let text = format!("text {a} é\n{b}");
+        let time = 1_794_711_664_171 + i64::from(a);
+        Some(match what % 24 {
+            0 | 1 => {
+                let item = InboxItem {
+                    id: self.entry_id(),
+                    time,
+                    delivery: if a % 2 == 0 { Delivery::Steer } else { Delivery::Queue },
+                    reply: b % 5 != 0,
+                    user: User { agent: Some(format!("agent{}", a % 3)), ..User::default() },
+                    parts: vec![Part::new(self.part_id(), PartKind::text(text))],
+                    extra: Extra::default(),
+                };
+                Event::PromptAdmitted { item: Box::new(item) }
+            }
+            2 | 3 => {
+                let waiting = &self.tree.inbox;
+                let id = waiting.get(usize::from(a) % waiting.len().max(1))?.id.clone();
+                Event::PromptPromoted { id, parent: leaf }
+            }
+            4 => Event::PromptCancelled { id: self.tree.inbox.first()?.id.clone() },
+            5 => Event::PromptRerouted { id: self.tree.inbox.last()?.id.clone(), delivery: Delivery::Queue },
+            6 | 7 => {
+                let model = ModelRef { provider: "p".into(), model: format!("m{}", a % 3), variant: None };
+                let body = Body::Assistant(Assistant { model: Some(model), ..Assistant::default() });
+                Event::StepStarted { entry: Box::new(Entry::new(self.entry_id(), leaf, time, body)) }
+            }
+            8 => {
+                let entry = self.open_assistant()?;
+                let kind = PartKind::Text {
+                    text: String::new(),
+                    synthetic: None,
+                    ignored: None,
+                    time: Some(Span { start: time, end: None }),
+                    metadata: None,
+                };
+                Event::PartStarted { entry, part: Box::new(Part::new(self.part_id(), kind)) }
+            }
+            9 => {
+                let entry = self.open_assistant()?;
+                let state = ToolState::Pending { input: json!({}), raw: String::new() };
+                let call = format!("call_{}", a % 4);
+                let kind = PartKind::Tool { call, tool: "bash".into(), state, metadata: None };
+                Event::PartStarted { entry, part: Box::new(Part::new(self.part_id(), kind)) }
+            }
+            10 => {
+                let entry = self.open_assistant()?;
+                let part = self.open_part(&entry, false)?;
+                Event::PartEnded { entry, part, text, metadata: None }
+            }
+            11 => {
+                let entry = self.open_assistant()?;
+                let part = self.tree.node(&entry)?.parts.iter().find(|part| {
+                    matches!(part.kind, PartKind::Tool { state: ToolState::Pending { .. }, .. })
+                });
+                let part = part?.id.clone();
+                Event::ToolCalled { entry, part, input: json!({"n": a}), metadata: None, progress: None }
+            }
+            12 => {
+                let entry = self.open_assistant()?;
+                let part = self.open_part(&entry, true)?;
+                let running = matches!(
+                    self.tree.node(&entry)?.part(&part)?.kind,
+                    PartKind::Tool { state: ToolState::Running { .. }, .. }
+                );
+                let metadata: Map = json!({"output": text}).as_object().cloned()?;
+                running.then_some(Event::ToolProgress { entry, part, metadata })?
+            }
+            13 => {
+                let result = ToolResult::new(&format!("call_{}", a % 4), "bash", Outcome::Completed, &text);
+                let body = Body::ToolResult { result: Box::new(result) };
+                let entry = Box::new(Entry::new(self.entry_id(), leaf, time, body));
+                Event::ToolSettled { entry, assistant: None, part: None }
+            }
+            14 => {
+                let entry = self.open_assistant()?;
+                let tokens = Tokens { input: u64::from(a), output: u64::from(b), ..Tokens::default() };
+                let finish = if a % 2 == 0 { "stop" } else { "tool-calls" };
+                let kind =
+                    PartKind::StepFinish { reason: finish.into(), snapshot: None, tokens, cost: Money::ZERO };
+                Event::StepEnded {
+                    entry,
+                    finish: finish.into(),
+                    tokens,
+                    cost: Money::from_f64(f64::from(b) / 1000.0),
+                    snapshot: None,
+                    files: None,
+                    parts: vec![Part::new(self.part_id(), kind)],
+                    declined: b % 7 == 0,
+                }
+            }
+            15 => Event::StepFailed {
+                entry: self.open_assistant()?,
+                error: Fault::new("UnknownError", &text),
+                resumes: a % 2 == 0,
+            },
+            16 => {
+                let body = match a % 5 {
+                    0 => Body::AgentSwitch { agent: text },
+                    1 => Body::ThinkingSwitch { level: Some(text) },
+                    2 => Body::Epoch { baseline: text, snapshot: json!({"date": a}) },
+                    3 => Body::Synthetic { text: Some(text), origin_type: None, display: None },
+                    _ => Body::Custom { custom_type: text, data: Some(json!([a, null])) },
+                };
+                let entry = Box::new(Entry::new(self.entry_id(), leaf, time, body));
+                Event::EntryAdded { entry, parts: Vec::new() }
+            }
+            17 => {
+                let compaction = Compaction { reason: Some("auto".into()), ..Compaction::default() };
+                let entry = Entry::new(self.entry_id(), leaf, time, Body::Compaction(compaction));
+                Event::CompactionStarted { entry: Box::new(entry), parts: Vec::new() }
+            }
+            18 => {
+                let open = self.tree.nodes().iter().rev().find(|node| {
+                    matches!(&node.entry.body, Body::Compaction(Compaction { summary: None, .. }))
+                });
+                let entry = open?.entry.id.clone();
+                Event::CompactionEnded { entry, summary: text, first_kept: self.pick(a), recent: None }
+            }
+            19 => {
+                let to = if a % 5 == 0 { None } else { self.pick(b) };
+                let cause = match &self.tree.session.revert {
+                    Some(revert) => Cause::Revert { message: revert.message.clone() },
+                    None => Cause::Branch,
+                };
+                Event::LeafMoved { from: leaf, to, cause }
+            }
+            20 => {
+                let message = self.pick(a)?;
+                let revert = Revert {
+                    message,
+                    part: None,
+                    snapshot: Some(text),
+                    diff: None,
+                    files: None,
+                    extra: Map::new(),
+                };
+                let summary = Summary { additions: u64::from(a), ..Summary::default() };
+                Event::RevertStaged { revert: Box::new(revert), summary: Some(summary) }
+            }
+            21 => {
+                let entry = self.pick(a)?;
+                let part = self.tree.node(&entry)?.parts.first().map(|part| part.id.clone());
+                let part = if b % 2 == 0 { part } else { None };
+                let change = if b % 3 == 0 { Amendment::Unhide } else { Amendment::Hide };
+                Event::EntryAmended { entry, part, change }
+            }
+            22 => match a % 4 {
+                0 => Event::SessionChanged { changes: vec![SessionChange::Archived { time: Some(time) }] },
+                1 => Event::TitleChanged { entry: self.entry_id(), parent: leaf, title: text },
+                2 => {
+                    let body = Body::Label { target: self.pick(b), label: Some(text) };
+                    Event::Labeled { entry: Box::new(Entry::new(self.entry_id(), leaf, time, body)) }
+                }
+                _ => {
+                    let todo = Todo {
+                        content: text,
+                        status: "pending".into(),
+                        priority: "low".into(),
+                        extra: Map::new(),
+                    };
+                    Event::TodoUpdated { todos: vec![todo] }
+                }
+            },
+            _ => match self.tree.requests.keys().next().cloned() {
+                Some(id) if a % 2 == 0 => {
+                    Event::RequestAnswered { id, reply: Some(Reply::Once), message: None, answers: None }
+                }
+                _ => {
+                    let user = self.tree.nodes().iter().find(|node| matches!(node.entry.body, Body::User(_)));
+                    if let (Some(user), 0) = (user, b % 2) {
+                        Event::TurnSummarized {
+                            entry: user.entry.id.clone(),
+                            summary: UserSummary::default(),
+                            session: Summary::default(),
+                        }
+                    } else {
+                        let ask = Ask::Permission {
+                            permission: "bash".into(),
+                            patterns: vec![text],
+                            always: Vec::new(),
+                            metadata: Map::new(),
+                        };
+                        let id = RequestId::mint(self.stamp(), [7; RANDOM]);
+                        Event::RequestAsked { request: Box::new(Request { id, time, ask, call: None }) }
+                    }
+                }
+            },
+        })
+    }
+
+    fn step(&mut self, step: Step) {
+        let Some(event) = self.event(step) else { return };
+        let seq = u64::try_from(self.records.len()).unwrap();
+        let record = Record {
+            id: EventId::mint(self.stamp(), [9; RANDOM]),
+            session: self.tree.session.id.clone(),
+            seq,
+            time: 1_794_711_664_171 + i64::from(step.1),
+            event,
+        };
+        fold::apply(&mut self.tree, &record).unwrap();
+        self.records.push(record);
+    }
+}
+
+fn check(steps: &[Step], batches: &[usize]) {
+    let mut story = Story::begin();
+    for step in steps {
+        story.step(*step);
+    }
+    assert_eq!(
+        fold::replay(&story.records).unwrap().as_ref(),
+        Some(&story.tree),
+        "the fold is deterministic"
+    );
+    assert!(story.tree.session.floor >= fold::floor(&story.tree), "new ids sort after all that are used");
+
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path(), "own_test", None).unwrap();
+    let id = story.tree.session.id.clone();
+    let mut rest = story.records.as_slice();
+    let mut sizes = batches.iter().cycle();
+    while !rest.is_empty() {
+        let (now, later) = rest.split_at((*sizes.next().unwrap()).clamp(1, rest.len()));
+        let events = now.iter().map(|record| NewEvent {
+            id: record.id.clone(),
+            time: record.time,
+            event: record.event.clone(),
+        });
+        let appended = store.append_blocking(&id, Authority::Open, events.collect()).unwrap();
+        assert_eq!(appended.first, now[0].seq, "seq has no gaps");
+        rest = later;
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let read = |store: &Store| {
+        runtime.block_on(async {
+            let tree = store.tree(&id).await.unwrap().unwrap();
+            let log = store.events(&id, None, usize::MAX).await.unwrap();
+            (tree, log)
+        })
+    };
+    let (tree, log) = read(&store);
+    assert_eq!(log, story.records, "the log is what was appended");
+    assert_eq!(tree, story.tree, "the rows are the fold of the log");
+    drop(store);
+    let store = Store::open(folder.path(), "own_test", None).unwrap();
+    assert_eq!(read(&store).0, story.tree, "and still are after a reopening");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn rows_are_the_fold_of_the_log(
+        steps in prop::collection::vec(any::<Step>(), 1..120),
+        batches in prop::collection::vec(1usize..6, 1..4),
+    ) {
+        check(&steps, &batches);
+    }
+}
