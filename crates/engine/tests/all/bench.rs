@@ -1,0 +1,100 @@
+//! A session to try things on.
+
+use everturn_engine::sessions::NewSession;
+use everturn_engine::{Config, Engine, Notice, Options, Prompt};
+use everturn_model::entry::Body;
+use everturn_model::part::PartKind;
+use everturn_model::tree::Node;
+use everturn_model::{EntryId, Session};
+use everturn_testkit::{ModelServer, Repo, opencode_config, within};
+use tokio::sync::broadcast::Receiver;
+
+/// An engine with a session, a project and a scripted model.
+pub(crate) struct Bench {
+    pub(crate) model: ModelServer,
+    pub(crate) repo: Repo,
+    pub(crate) engine: Engine,
+    pub(crate) session: Session,
+    pub(crate) notices: Receiver<Notice>,
+    _data: tempfile::TempDir,
+}
+
+impl Bench {
+    pub(crate) async fn new() -> Self {
+        Self::configured(serde_json::json!({})).await
+    }
+
+    pub(crate) async fn configured(extra: serde_json::Value) -> Self {
+        let model = ModelServer::recorded();
+        let repo = Repo::new(&[("a.txt", "hello\n")]);
+        let data = tempfile::tempdir().unwrap();
+        let mut config = opencode_config(&model.base_url());
+        for (key, value) in extra.as_object().unwrap() {
+            config[key] = value.clone();
+        }
+        let mut options = Options::new(data.path(), repo.path());
+        options.config = Config::from_value(config.as_object().cloned().unwrap());
+        let engine = Engine::open(options).unwrap();
+        let location = engine.location(None).await.unwrap();
+        let new = NewSession { title: Some("a title".into()), ..NewSession::default() };
+        let session = engine.create(&location, new).await.unwrap();
+        let notices = engine.bus().listen();
+        Self { model, repo, engine, session, notices, _data: data }
+    }
+
+    /// Sends a prompt and waits until the session is idle.
+    pub(crate) async fn say(&self, text: &str) -> EntryId {
+        let item = self.engine.prompt(&self.session.id, Prompt::text(text)).await.unwrap();
+        self.settled().await;
+        item.id
+    }
+
+    pub(crate) async fn settled(&self) {
+        within("the session to settle", self.engine.settled(&self.session.id)).await;
+    }
+
+    /// Waits for a notice that matches.
+    pub(crate) async fn notice<T>(&mut self, mut wanted: impl FnMut(&Notice) -> Option<T>) -> T {
+        within("a notice", async {
+            loop {
+                if let Some(found) = wanted(&self.notices.recv().await.unwrap()) {
+                    return found;
+                }
+            }
+        })
+        .await
+    }
+
+    pub(crate) async fn nodes(&self) -> Vec<Node> {
+        self.engine.conversation(&self.session.id, None).await.unwrap().nodes
+    }
+
+    /// The conversation in short: who said or did what.
+    pub(crate) async fn transcript(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for node in self.nodes().await {
+            let texts: Vec<String> = node
+                .parts
+                .iter()
+                .filter_map(|part| match &part.kind {
+                    PartKind::Text { text, .. } => Some(text.clone()),
+                    PartKind::Tool { tool, .. } => Some(format!("({tool})")),
+                    _ => None,
+                })
+                .collect();
+            lines.push(match &node.entry.body {
+                Body::User(_) => format!("user: {}", texts.join(" ")),
+                Body::Assistant(assistant) => {
+                    let error = assistant.error.as_ref().map(|error| format!(" !{}", error.name));
+                    format!("assistant: {}{}", texts.join(" "), error.unwrap_or_default())
+                }
+                Body::ToolResult { result } => {
+                    format!("result: {:?} {}", result.outcome, result.output.trim_end())
+                }
+                Body::Epoch { .. } => continue,
+                other => other.kind().to_owned(),
+            });
+        }
+        lines
+    }
+}

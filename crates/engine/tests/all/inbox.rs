@@ -1,0 +1,82 @@
+//! Prompts: accepted once, promoted in order.
+
+use everturn_engine::{Error, Prompt};
+use everturn_model::EntryId;
+use everturn_model::inbox::Delivery;
+
+use crate::bench::Bench;
+
+#[tokio::test]
+async fn the_same_prompt_twice_is_one_prompt() {
+    let bench = Bench::new().await;
+    let id = EntryId::new("msg_ffff00000001aaaaaaaaaaaaaa");
+    let prompt = Prompt { id: Some(id.clone()), ..Prompt::text("SAY:once") };
+    let first = bench.engine.prompt(&bench.session.id, prompt.clone()).await.unwrap();
+    let again = bench.engine.prompt(&bench.session.id, prompt.clone()).await.unwrap();
+    assert_eq!(first.parts, again.parts);
+    bench.settled().await;
+    let after = bench.engine.prompt(&bench.session.id, prompt).await.unwrap();
+    assert_eq!(after.parts, first.parts, "and still once it is promoted");
+    bench.settled().await;
+    assert_eq!(bench.transcript().await, ["user: SAY:once", "assistant: once"]);
+    let other = Prompt { id: Some(id), ..Prompt::text("SAY:different") };
+    let refused = bench.engine.prompt(&bench.session.id, other).await;
+    assert!(matches!(refused, Err(Error::Conflict(_))), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_steer_joins_at_the_next_boundary() {
+    let bench = Bench::new().await;
+    bench.engine.prompt(&bench.session.id, Prompt::text("HOLD:x SAY:first answer")).await.unwrap();
+    bench.model.held("x").await;
+    bench.engine.prompt(&bench.session.id, Prompt::text("SAY:second")).await.unwrap();
+    let waiting = bench.engine.conversation(&bench.session.id, None).await.unwrap();
+    assert_eq!(waiting.inbox.len(), 1);
+    bench.model.release("x");
+    bench.settled().await;
+    assert_eq!(
+        bench.transcript().await,
+        ["user: HOLD:x SAY:first answer", "assistant: first answer", "user: SAY:second", "assistant: second"]
+    );
+}
+
+#[tokio::test]
+async fn queued_prompts_wait_for_each_other_and_steers_go_first() {
+    let bench = Bench::new().await;
+    bench.engine.prompt(&bench.session.id, Prompt::text("HOLD:x SAY:a b")).await.unwrap();
+    bench.model.held("x").await;
+    for (text, delivery) in
+        [("SAY:q1", Delivery::Queue), ("SAY:q2", Delivery::Queue), ("SAY:s", Delivery::Steer)]
+    {
+        bench.engine.prompt(&bench.session.id, Prompt { delivery, ..Prompt::text(text) }).await.unwrap();
+    }
+    bench.model.release("x");
+    bench.settled().await;
+    let said: Vec<String> =
+        bench.transcript().await.into_iter().filter(|line| line.starts_with("assistant")).collect();
+    assert_eq!(said, ["assistant: a b", "assistant: s", "assistant: q1", "assistant: q2"]);
+}
+
+#[tokio::test]
+async fn a_prompt_that_wants_no_answer_gets_none() {
+    let bench = Bench::new().await;
+    let prompt = Prompt { reply: false, ..Prompt::text("only so you know") };
+    bench.engine.prompt(&bench.session.id, prompt).await.unwrap();
+    bench.settled().await;
+    assert_eq!(bench.transcript().await, ["user: only so you know"]);
+    assert!(bench.model.prompts().is_empty());
+}
+
+#[tokio::test]
+async fn sessions_run_side_by_side() {
+    let bench = Bench::new().await;
+    let location = bench.engine.location(None).await.unwrap();
+    let other = bench.engine.create(&location, Default::default()).await.unwrap();
+    bench.engine.prompt(&bench.session.id, Prompt::text("HOLD:x SAY:slow one")).await.unwrap();
+    bench.model.held("x").await;
+    bench.engine.prompt(&other.id, Prompt::text("SAY:quick")).await.unwrap();
+    everturn_testkit::within("the other session", bench.engine.settled(&other.id)).await;
+    assert!(bench.engine.is_running(&bench.session.id));
+    bench.model.release("x");
+    bench.settled().await;
+}

@@ -1,0 +1,99 @@
+//! Permissions: asked before the tool runs, answered by anybody, remembered when told so.
+
+use everturn_engine::{Notice, Prompt};
+use everturn_model::Event;
+use everturn_model::request::{Ask, Reply, Request};
+
+use crate::bench::Bench;
+
+async fn ask(bench: &mut Bench, prompt: &str) -> Request {
+    bench.engine.prompt(&bench.session.id, Prompt::text(prompt)).await.unwrap();
+    asked(bench).await
+}
+
+async fn asked(bench: &mut Bench) -> Request {
+    bench
+        .notice(|notice| match notice {
+            Notice::Committed(committed) => match &committed.record.event {
+                Event::RequestAsked { request } => Some((**request).clone()),
+                _ => None,
+            },
+            Notice::Live(_) => None,
+        })
+        .await
+}
+
+#[tokio::test]
+async fn once_allows_this_call_only() {
+    let mut bench = Bench::new().await;
+    let request = ask(&mut bench, "TOOL:read:/etc/hostname\nSAY:ok").await;
+    let Ask::Permission { permission, patterns, always, .. } = &request.ask else { panic!("{request:?}") };
+    assert_eq!(
+        (permission.as_str(), patterns, always),
+        ("external_directory", &vec!["/etc/*".to_owned()], &vec!["/etc/*".to_owned()])
+    );
+    bench.engine.reply(&request.id, Reply::Once, None).await.unwrap();
+    bench.settled().await;
+    let transcript = bench.transcript().await;
+    assert!(transcript[2].starts_with("result: Completed"), "{transcript:?}");
+    let again = ask(&mut bench, "TOOL:read:/etc/hostname\nSAY:ok").await;
+    assert_ne!(again.id, request.id);
+    bench.engine.reply(&again.id, Reply::Reject, None).await.unwrap();
+    bench.settled().await;
+}
+
+#[tokio::test]
+async fn reject_stops_the_session_and_tells_the_model_next_time() {
+    let mut bench = Bench::new().await;
+    let request = ask(&mut bench, "TOOL:read:/etc/hosts\nSAY:never said").await;
+    bench.engine.reply(&request.id, Reply::Reject, None).await.unwrap();
+    bench.settled().await;
+    assert_eq!(
+        bench.transcript().await[1..],
+        ["assistant: (read)", "result: Error The user rejected permission to use this specific tool call."]
+    );
+    assert!(
+        !bench.engine.session(&bench.session.id).await.unwrap().open,
+        "a restart does not go on by itself"
+    );
+}
+
+#[tokio::test]
+async fn reject_with_words_lets_the_model_go_on() {
+    let mut bench = Bench::new().await;
+    let request = ask(&mut bench, "TOOL:read:/etc/hosts\nSAY:understood").await;
+    bench.engine.reply(&request.id, Reply::Reject, Some("use the other file".into())).await.unwrap();
+    bench.settled().await;
+    let transcript = bench.transcript().await;
+    assert!(transcript[2].contains("use the other file"), "{transcript:?}");
+    assert_eq!(transcript[3], "assistant: understood");
+}
+
+#[tokio::test]
+async fn always_is_remembered_for_the_project() {
+    let mut bench = Bench::new().await;
+    let request = ask(&mut bench, "TOOL:read:/etc/hostname\nSAY:ok").await;
+    bench.engine.reply(&request.id, Reply::Always, None).await.unwrap();
+    bench.settled().await;
+    bench.say("TOOL:read:/etc/hosts\nSAY:not asked").await;
+    assert_eq!(bench.transcript().await.last().unwrap(), "assistant: not asked");
+    let unknown = bench.engine.reply(&request.id, Reply::Once, None).await;
+    assert!(unknown.is_err(), "a request is answered once");
+}
+
+#[tokio::test]
+async fn a_configured_deny_is_not_asked_about() {
+    let bench = Bench::configured(serde_json::json!({"permission": {"bash": {"rm *": "deny"}}})).await;
+    bench.say("TOOL:bash:rm a.txt\nSAY:sorry").await;
+    let transcript = bench.transcript().await;
+    assert!(transcript[2].contains("specified a rule"), "{transcript:?}");
+    assert_eq!(bench.repo.read("a.txt"), "hello\n");
+}
+
+#[tokio::test]
+async fn an_interrupt_withdraws_the_request() {
+    let mut bench = Bench::new().await;
+    ask(&mut bench, "TOOL:read:/etc/hosts").await;
+    bench.engine.abort(&bench.session.id).await.unwrap();
+    assert_eq!(bench.engine.requests().await.unwrap(), []);
+}

@@ -1,0 +1,171 @@
+//! Turns: text, tools, errors, interrupts, retries.
+
+use everturn_engine::{Notice, Prompt, Signal};
+use everturn_model::Event;
+use everturn_testkit::within;
+use serde_json::json;
+
+use crate::bench::Bench;
+
+#[tokio::test]
+async fn a_prompt_is_answered() {
+    let bench = Bench::new().await;
+    bench.say("SAY:two words").await;
+    assert_eq!(bench.transcript().await, ["user: SAY:two words", "assistant: two words"]);
+    let session = bench.engine.session(&bench.session.id).await.unwrap();
+    assert!(!session.open);
+    assert_eq!(session.tokens.output, 20);
+}
+
+#[tokio::test]
+async fn a_tools_result_goes_back_to_the_model() {
+    let bench = Bench::new().await;
+    bench.say("TOOL:bash:echo hi; exit 3\nSAY:done").await;
+    assert_eq!(
+        bench.transcript().await,
+        [
+            "user: TOOL:bash:echo hi; exit 3\nSAY:done",
+            "assistant: (bash)",
+            "result: Completed hi",
+            "assistant: done"
+        ]
+    );
+    let second = bench.model.prompts().pop().unwrap();
+    let roles: Vec<&str> =
+        second["messages"].as_array().unwrap().iter().map(|m| m["role"].as_str().unwrap()).collect();
+    assert_eq!(roles, ["system", "user", "assistant", "tool"]);
+}
+
+#[tokio::test]
+async fn an_unknown_tool_is_an_error_the_model_hears_of() {
+    let bench = Bench::new().await;
+    bench.say("JSONTOOL:nosuchtool:{\"x\":1}\nSAY:ok").await;
+    let transcript = bench.transcript().await;
+    assert_eq!(transcript.len(), 4);
+    assert!(transcript[2].starts_with("result: Error There is no tool named 'nosuchtool'"), "{transcript:?}");
+}
+
+#[tokio::test]
+async fn each_call_is_in_the_log_before_its_tool_starts() {
+    let bench = Bench::new().await;
+    let marker = bench.repo.join("started");
+    bench.say(&format!("TOOL:bash:touch {}\nSAY:ok", marker.display())).await;
+    let log = bench.engine.log(&bench.session.id).await.unwrap();
+    let at = |name: &str| log.iter().position(|record| record.event.name() == name).unwrap();
+    assert!(at("tool.called") < at("tool.settled"));
+    assert!(at("prompt.admitted") < at("prompt.promoted"));
+    assert!(at("prompt.promoted") < at("step.started"));
+    let seqs: Vec<u64> = log.iter().map(|record| record.seq).collect();
+    assert_eq!(seqs, (0..seqs.len() as u64).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_failing_provider_is_an_answer_that_says_why() {
+    let mut bench = Bench::new().await;
+    bench.say("ERR:400 please").await;
+    assert_eq!(bench.transcript().await, ["user: ERR:400 please", "assistant:  !APIError"]);
+    let error = bench
+        .notice(|notice| match notice {
+            Notice::Live(live) => match &live.signal {
+                Signal::Failed { error } => Some(error.clone()),
+                _ => None,
+            },
+            Notice::Committed(_) => None,
+        })
+        .await;
+    assert_eq!(error.data["statusCode"], json!(400));
+    assert_eq!(error.message(), Some("fake error"));
+}
+
+#[tokio::test]
+async fn an_overloaded_provider_is_asked_again() {
+    let bench = Bench::new().await;
+    bench.say("ERR:503x2 RETRY-AFTER:0 SAY:at last").await;
+    let transcript = bench.transcript().await;
+    assert_eq!(transcript[1], "assistant: at last", "{transcript:?}");
+    assert_eq!(bench.model.prompts().len(), 3);
+}
+
+#[tokio::test]
+async fn an_interrupt_keeps_what_was_said() {
+    let mut bench = Bench::new().await;
+    bench.engine.prompt(&bench.session.id, Prompt::text("HOLD:x SAY:one two three")).await.unwrap();
+    bench
+        .notice(|notice| match notice {
+            Notice::Live(live) => {
+                matches!(&live.signal, Signal::Delta { text, .. } if text == "two ").then_some(())
+            }
+            Notice::Committed(_) => None,
+        })
+        .await;
+    within("the abort", bench.engine.abort(&bench.session.id)).await.unwrap();
+    assert_eq!(
+        bench.transcript().await,
+        ["user: HOLD:x SAY:one two three", "assistant: one two  !MessageAbortedError"]
+    );
+    bench.model.abandoned("x").await;
+    bench.model.release("x");
+    bench.say("SAY:again").await;
+    assert_eq!(bench.transcript().await.last().unwrap(), "assistant: again");
+}
+
+#[tokio::test]
+async fn an_interrupt_in_a_tool_settles_the_call() {
+    let mut bench = Bench::new().await;
+    bench.engine.prompt(&bench.session.id, Prompt::text("TOOL:bash:sleep 600")).await.unwrap();
+    bench
+        .notice(|notice| match notice {
+            Notice::Live(live) => matches!(live.signal, Signal::Progress { .. }).then_some(()),
+            Notice::Committed(_) => None,
+        })
+        .await;
+    within("the abort", bench.engine.abort(&bench.session.id)).await.unwrap();
+    let transcript = bench.transcript().await;
+    assert_eq!(transcript.len(), 3, "{transcript:?}");
+    assert!(transcript[2].starts_with("result: "), "{transcript:?}");
+}
+
+#[tokio::test]
+async fn an_unknown_model_fails_the_turn_and_not_the_session() {
+    let bench = Bench::new().await;
+    let model = everturn_engine::config::model_ref("nowhere/none");
+    let prompt = Prompt { model, ..Prompt::text("hello") };
+    bench.engine.prompt(&bench.session.id, prompt).await.unwrap();
+    bench.settled().await;
+    assert_eq!(bench.transcript().await, ["user: hello", "assistant:  !UnknownError"]);
+    let model = everturn_engine::config::model_ref("fake/fake-1");
+    bench.engine.prompt(&bench.session.id, Prompt { model, ..Prompt::text("SAY:back") }).await.unwrap();
+    bench.settled().await;
+    assert_eq!(bench.transcript().await.last().unwrap(), "assistant: back");
+}
+
+#[tokio::test]
+async fn a_session_without_a_name_gets_one() {
+    let mut bench = Bench::new().await;
+    let location = bench.engine.location(None).await.unwrap();
+    bench.session = bench.engine.create(&location, Default::default()).await.unwrap();
+    bench.say("SAY:hi").await;
+    let title = bench
+        .notice(|notice| match notice {
+            Notice::Committed(committed) => match &committed.record.event {
+                Event::TitleChanged { title, .. } => Some(title.clone()),
+                _ => None,
+            },
+            Notice::Live(_) => None,
+        })
+        .await;
+    assert_eq!(title, "Fake title: SAY:hi");
+}
+
+#[tokio::test]
+async fn the_baseline_is_rendered_once_and_reused() {
+    let bench = Bench::new().await;
+    bench.repo.write("AGENTS.md", "Always be brief.");
+    bench.say("SAY:one").await;
+    bench.repo.write("AGENTS.md", "Never be brief.");
+    bench.say("SAY:two").await;
+    let systems: Vec<String> =
+        bench.model.prompts().iter().map(|request| request["messages"][0]["content"].to_string()).collect();
+    assert!(systems[0].contains("Always be brief."));
+    assert_eq!(systems[0], systems[1], "the provider's cache holds");
+}
