@@ -4,10 +4,12 @@
 //! arrive while it works are remembered as one; an interrupt stops it at the next await and lets it settle.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Mutex, PoisonError};
 
+use everturn_model::entry::Fault;
 use everturn_model::inbox::Delivery;
-use everturn_model::{Event, SessionId, Tree};
+use everturn_model::{SessionId, Tree};
 use everturn_store::{Authority, Lease};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -120,12 +122,12 @@ impl Engine {
                 let (id, cancel) = (id.clone(), cancel.clone());
                 async move { engine.drain(&id, &cancel).await }
             });
-            match task.await {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => {
-                    tracing::error!(session = %id, error = error.to_string(), "the drain failed");
-                }
-                Err(panic) => tracing::error!(session = %id, error = panic.to_string(), "the drain panicked"),
+            let failure = match task.await {
+                Ok(result) => result.err().map(|error| error.to_string()),
+                Err(panic) => Some(panic.to_string()),
+            };
+            if let Some(failure) = failure {
+                self.report_failure(id, &failure).await;
             }
             let again = self.0.drains.with(|slots| match slots.get_mut(id) {
                 Some(slot) if slot.again && !self.0.closing.is_cancelled() => {
@@ -143,6 +145,28 @@ impl Engine {
                 None => return,
             }
         }
+    }
+
+    /// Tells clients that the work stopped for a reason that is in no log: the disk, most likely.
+    async fn report_failure(&self, id: &SessionId, failure: &str) {
+        tracing::error!(session = %id, error = failure, "the work on a session failed");
+        if let Ok(session) = self.session(id).await {
+            self.signal(&session, Signal::Failed { error: Fault::new("UnknownError", failure) });
+            self.signal(&session, Signal::Idle);
+        }
+    }
+
+    /// Keeps the session from working while something else changes it.
+    pub(crate) fn hold(&self, id: &SessionId) -> Result<Hold, Error> {
+        let (end, ended) = watch::channel(());
+        let slot = Slot { cancel: CancellationToken::new(), again: false, status: Signal::Busy, ended };
+        self.0.drains.with(|slots| match slots.entry(id.clone()) {
+            Entry::Occupied(_) => Err(Error::Busy(id.clone())),
+            Entry::Vacant(free) => {
+                free.insert(slot);
+                Ok(Hold { engine: self.clone(), id: id.clone(), _end: end })
+            }
+        })
     }
 
     async fn drain(&self, id: &SessionId, cancel: &CancellationToken) -> Result<(), Error> {
@@ -171,7 +195,8 @@ impl Engine {
         }
         let session = tree.session.clone();
         self.signal(&session, Signal::Busy);
-        tree = self.settle_leftovers(tree, lease, cancel).await?;
+        let Some(settled) = self.settle_leftovers(tree, lease, cancel).await? else { return Ok(()) };
+        tree = settled;
         let end = loop {
             let Some(work) = next_work(&tree) else { break End::Done };
             let turn = Turn::new(self, lease, cancel, tree, work);
@@ -187,27 +212,39 @@ impl Engine {
                 }
             }
         };
-        self.idle(&session, end, lease).await
+        self.idle(&tree, end, lease).await
     }
 
-    async fn idle(&self, session: &everturn_model::Session, end: End, lease: &Lease) -> Result<(), Error> {
+    async fn idle(&self, tree: &Tree, end: End, lease: &Lease) -> Result<(), Error> {
+        let session = &tree.session;
         match end {
             // The turn has said so itself, in the order that clients know.
             End::Failed | End::Closing => {}
             End::Done | End::Declined | End::Continue => {
                 self.signal(session, Signal::Idle);
-                if let Some(event) = self.summary(&session.id).await? {
+                if let Some(event) = crate::turn::summarize(self, tree).await? {
                     self.append(&session.id, Authority::Owned(lease.clone()), vec![event]).await?;
                 }
             }
         }
         Ok(())
     }
+}
 
-    /// What the newest prompt's turns changed, as an event.
-    async fn summary(&self, id: &SessionId) -> Result<Option<Event>, Error> {
-        let tree = self.tree(id).await?;
-        crate::turn::summarize(self, &tree).await
+/// A session that is kept from working; dropping it lets it go on.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    engine: Engine,
+    id: SessionId,
+    _end: watch::Sender<()>,
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let slot = self.engine.0.drains.with(|slots| slots.remove(&self.id));
+        if slot.is_some_and(|slot| slot.again) {
+            self.engine.wake(&self.id);
+        }
     }
 }
 

@@ -106,13 +106,12 @@ impl Engine {
         }
         let mut events = Vec::new();
         let mut authority = Authority::Open;
+        let mut hold = None;
         if let Some(revert) = &session.revert {
             // A prompt on a staged revert commits it: both in one transaction, by the right of the owner.
             let tree = self.tree(id).await?;
             let to = tree.node(&revert.message).and_then(|node| node.entry.parent.clone());
-            if self.is_running(id) {
-                return Err(Error::Busy(id.clone()));
-            }
+            hold = Some(self.hold(id)?);
             authority = Authority::Owned(self.0.store.acquire(id).await?);
             let cause = Cause::Revert { message: revert.message.clone() };
             events.push(Event::LeafMoved { from: session.leaf.clone(), to, cause });
@@ -122,6 +121,7 @@ impl Engine {
         if let Authority::Owned(lease) = authority {
             self.0.store.release(lease).await?;
         }
+        drop(hold);
         match appended {
             Ok(_) => {}
             // The same prompt came twice at once: the other one won.

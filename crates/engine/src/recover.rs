@@ -49,14 +49,14 @@ impl Engine {
         Ok(count)
     }
 
-    /// Closes a turn that an earlier process left open.
+    /// Closes a turn that an earlier process left open. None when this process ends before that is done.
     pub(crate) async fn settle_leftovers(
         &self,
         tree: Tree,
         lease: &Lease,
         cancel: &CancellationToken,
-    ) -> Result<Tree, Error> {
-        let Some(assistant) = open_assistant(&tree) else { return Ok(tree) };
+    ) -> Result<Option<Tree>, Error> {
+        let Some(assistant) = open_assistant(&tree) else { return Ok(Some(tree)) };
         let id = tree.session.id.clone();
         let saved = self.0.store.streams(&id).await?;
         let saved: HashMap<PartId, String> =
@@ -83,9 +83,9 @@ impl Engine {
                 events.push(Event::EntryAdded { entry: Box::new(entry), parts: Vec::new() });
             }
             turn.commit(events).await?;
-            return Ok(turn.tree);
+            return Ok(Some(turn.tree));
         }
-        let declined = self.apply(&mut turn, remedies).await?;
+        let Some(declined) = self.apply(&mut turn, remedies).await? else { return Ok(None) };
         turn.commit(vec![Event::StepEnded {
             entry: assistant,
             finish: "tool-calls".to_owned(),
@@ -94,10 +94,10 @@ impl Engine {
             snapshot: None,
             files: None,
             parts: Vec::new(),
-            declined,
+            declined: declined || cancel.is_cancelled(),
         }])
         .await?;
-        Ok(turn.tree)
+        Ok(Some(turn.tree))
     }
 
     /// Calls of a turn that have no result, with what is to be done about each.
@@ -133,7 +133,7 @@ impl Engine {
         remedies
     }
 
-    async fn apply(&self, turn: &mut Turn<'_>, remedies: Vec<Remedy>) -> Result<bool, Error> {
+    async fn apply(&self, turn: &mut Turn<'_>, remedies: Vec<Remedy>) -> Result<Option<bool>, Error> {
         let mut declined = false;
         for remedy in remedies {
             let settled = match remedy {
@@ -151,10 +151,13 @@ impl Engine {
                     self.clone().execute(place, call).await
                 }
             };
+            if self.0.closing.is_cancelled() {
+                return Ok(None);
+            }
             declined |= settled.declined;
             turn.settle(settled).await?;
         }
-        Ok(declined)
+        Ok(Some(declined))
     }
 
     async fn place(&self, turn: &Turn<'_>) -> Result<Place, Error> {

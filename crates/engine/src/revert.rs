@@ -34,9 +34,7 @@ impl Engine {
         message: &EntryId,
         part: Option<&PartId>,
     ) -> Result<Session, Error> {
-        if self.is_running(id) {
-            return Err(Error::Busy(id.clone()));
-        }
+        let _hold = self.hold(id)?;
         let tree = self.tree(id).await?;
         let boundary = boundary(&tree, message)?;
         let location = self.location(Some(&tree.session.directory)).await?;
@@ -84,9 +82,7 @@ impl Engine {
     /// # Errors
     /// When the session is at work.
     pub async fn unrevert(&self, id: &SessionId) -> Result<Session, Error> {
-        if self.is_running(id) {
-            return Err(Error::Busy(id.clone()));
-        }
+        let _hold = self.hold(id)?;
         let session = self.session(id).await?;
         let Some(revert) = &session.revert else { return Ok(session) };
         let location = self.location(Some(&session.directory)).await?;

@@ -309,9 +309,7 @@ impl Engine {
         {
             return Err(Error::NoPart(part.to_string()));
         }
-        if self.is_running(id) {
-            return Err(Error::Busy(id.clone()));
-        }
+        let _hold = self.hold(id)?;
         let event = Event::EntryAmended { entry: message.clone(), part: part.cloned(), change };
         self.append(id, Authority::Open, vec![event]).await?;
         Ok(())

@@ -128,17 +128,14 @@ impl<'e> Turn<'e> {
             _ => None,
         });
         let summary = match user {
-            Some(entry) => Event::TurnSummarized {
+            Some(entry) => Some(Event::TurnSummarized {
                 entry,
                 summary: UserSummary::default(),
                 session: self.session().summary.clone().unwrap_or_default(),
-            },
-            None => match summarize(self.engine, &self.tree).await? {
-                Some(event) => event,
-                None => return self.commit(events).await.map(|()| End::Done),
-            },
+            }),
+            None => summarize(self.engine, &self.tree).await?,
         };
-        events.push(summary);
+        events.extend(summary);
         self.commit(events).await?;
         self.engine.name_later(self.session(), &self.tree);
 

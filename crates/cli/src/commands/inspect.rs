@@ -82,7 +82,9 @@ impl Inspect {
             tree.as_array().into_iter().flatten().rev().map(|node| (0, node)).collect();
         while let Some((depth, node)) = stack.pop() {
             // Long sessions are listed flat, with the depth beside each entry.
-            let entry = node.get("entry").unwrap_or(node);
+            let id = node.get("id").and_then(Value::as_str).unwrap_or_default();
+            let full = view.find(id).and_then(|entry| view.entry(entry));
+            let entry = full.as_ref().unwrap_or(node);
             let depth = node
                 .get("depth")
                 .and_then(Value::as_u64)
@@ -91,7 +93,7 @@ impl Inspect {
             let text = |key: &str| entry.get(key).and_then(Value::as_str).unwrap_or_default();
             let label = node.get("label").and_then(Value::as_str).map(|label| format!("  [{label}]"));
             let role = entry.pointer("/message/role").and_then(Value::as_str).unwrap_or_default();
-            let body = entry.get("message").map(excerpt).unwrap_or_default();
+            let body = excerpt(entry.get("message").unwrap_or(entry));
             let label = label.unwrap_or_default();
             table::line(
                 format!("{:depth$}{} {} {role} {body}{label}", "", text("id"), text("type")).trim_end(),

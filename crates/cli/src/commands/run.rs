@@ -30,7 +30,7 @@ pub(crate) struct Run {
     #[arg(short, long, value_name = "ID")]
     session: Option<String>,
     /// Go on in the newest session of this project
-    #[arg(short, long = "continue", conflicts_with = "session")]
+    #[arg(short = 'c', long = "continue", conflicts_with = "session")]
     newest: bool,
     /// Say yes to every permission request instead of no
     #[arg(long)]

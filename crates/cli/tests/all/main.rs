@@ -12,10 +12,13 @@
 )]
 
 mod attach;
+mod commands;
 mod crash;
+mod demo;
 mod opencode;
 mod phases;
 mod sdk;
+mod shell;
 mod stage;
 mod terminal;
 mod tidy;

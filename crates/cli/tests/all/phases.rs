@@ -57,6 +57,33 @@ const NOT_YET: &[(&str, &str)] = &[
 
 /// What differs, and why it may: phase, event and field, reason.
 const DIFFERENCES: &[(&str, &str, &str)] = &[
+    (
+        "05-bash-fails",
+        "message.part.updated(tool running) is extra",
+        "running is told before there is output, as in 04; here the original's two updates fell together",
+    ),
+    (
+        "06-write",
+        "message.updated(user) has moved",
+        "the original computes the summary in the background; ours follows session.diff at once",
+    ),
+    (
+        "07-edit-error",
+        "message.part.updated(tool error) part.state.error",
+        "told to the model in our own words",
+    ),
+    (
+        "09-revert",
+        "session.updated info.revert.diff",
+        "the same patch without git's line of blob hashes, and with a count of 1 written out; clients parse both",
+    ),
+    ("09-revert", "session.updated info.revert.after", OWN_REVERT_FIELD),
+    ("11-revert-then-prompt", "session.updated info.revert.after", OWN_REVERT_FIELD),
+    (
+        "16-prompt-while-busy",
+        "message.updated(user) has moved",
+        "the original summarises the second prompt when all is over; ours when its turn begins",
+    ),
     ("19-provider-error", "session.error error.data.responseHeaders", OTHER_MODEL_SERVER),
     ("19-provider-error", "message.updated(assistant) info.error.data.responseHeaders", OTHER_MODEL_SERVER),
 ];
@@ -66,6 +93,9 @@ const DIFFERENCES_OF_ORIGINAL: &[(&str, &str, &str)] = &[
     ("19-provider-error", "session.error error.data.responseHeaders", OTHER_MODEL_SERVER),
     ("19-provider-error", "message.updated(assistant) info.error.data.responseHeaders", OTHER_MODEL_SERVER),
 ];
+
+const OWN_REVERT_FIELD: &str =
+    "what the files were after the revert, so that redo can spare later changes; no client reads it";
 
 const OTHER_MODEL_SERVER: &str =
     "headers of the scripted model: it is another program today, and the date is another one";

@@ -1,0 +1,189 @@
+//! The commands that work without a server: help, sessions, imports, inspection, one prompt.
+
+use std::hash::{DefaultHasher, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use everturn_testkit::{ModelServer, fixtures, opencode_config};
+use serde_json::{Value, json};
+
+use crate::shell::Home;
+
+/// The archives of OpenCode's data, with the folder of what it exported itself.
+const ARCHIVES: [(&str, &str); 2] = [
+    ("opencode/opencode-json-1.1.16.tar.gz", "opencode/export-1.1.16"),
+    ("opencode/opencode-sqlite-1.18.33.tar.gz", "opencode/export-1.18.33"),
+];
+
+/// A file as an argument.
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a Unicode path")
+}
+
+fn parse(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|cause| panic!("{cause}: {text}"))
+}
+
+/// Unpacks an archive where the commands run and returns the data folder.
+fn unpack(home: &Home, archive: &str) -> PathBuf {
+    let mut tar = Command::new("tar");
+    tar.arg("xzf").arg(fixtures::path(archive)).arg("-C").arg(home.work());
+    assert!(tar.status().expect("tar is installed").success(), "{archive}");
+    home.work().join("opencode")
+}
+
+#[test]
+fn help_names_the_commands() {
+    let home = Home::new();
+    let help = home.run(&["--help"]).success();
+    let commands =
+        help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let names: Vec<&str> = commands.filter_map(|line| line.split_whitespace().next()).collect();
+    assert_eq!(names, ["serve", "run", "demo", "session", "import", "inspect", "help"]);
+    for name in ["serve", "run", "demo", "session", "import", "inspect"] {
+        let help = home.run(&[name, "--help"]).success();
+        assert!(help.contains(&format!("Usage: everturn {name}")), "{help}");
+    }
+    assert_eq!(home.run(&["--version"]).success(), concat!("everturn ", env!("CARGO_PKG_VERSION"), "\n"));
+    assert!(home.run(&[]).failure(2).contains("Usage: everturn"));
+    assert!(home.run(&["dance"]).failure(2).contains("unrecognized subcommand 'dance'"));
+    assert_eq!(home.files(), Vec::<String>::new(), "help makes no files");
+}
+
+#[test]
+fn opencode_sessions_come_in_and_go_out_unchanged() {
+    for (archive, exports) in ARCHIVES {
+        let home = Home::new();
+        let folder = unpack(&home, archive);
+        let before = contents(&folder);
+        assert_eq!(home.run(&["import", "opencode", text(&folder)]).success(), "20 sessions imported\n");
+        let again = home.run(&["import", "opencode", text(&folder)]).success();
+        assert_eq!(again, "0 sessions imported, 20 were here already\n");
+        assert_eq!(contents(&folder), before, "{archive}: the folder is only read");
+
+        let ids = parse(&std::fs::read_to_string(folder.join("ids.json")).unwrap());
+        let mut compared = 0;
+        for entry in std::fs::read_dir(fixtures::path(exports)).unwrap() {
+            let file = entry.unwrap().path();
+            let id = ids[file.file_stem().unwrap().to_str().unwrap()].as_str().unwrap();
+            let exported = parse(&home.run(&["session", "export", id]).success());
+            assert_eq!(exported, parse(&std::fs::read_to_string(&file).unwrap()), "{}", file.display());
+            compared += 1;
+        }
+        assert!(compared > 10, "{exports} has the exports");
+    }
+}
+
+/// All files under a folder, each with a number that stands for its bytes.
+fn contents(folder: &Path) -> Vec<(PathBuf, u64)> {
+    let mut open = vec![folder.to_owned()];
+    let mut files = Vec::new();
+    while let Some(folder) = open.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                open.push(path);
+            } else {
+                let mut hasher = DefaultHasher::new();
+                hasher.write(&std::fs::read(&path).unwrap());
+                files.push((path, hasher.finish()));
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+#[test]
+fn sessions_are_listed_and_shown() {
+    let home = Home::new();
+    assert!(home.run(&["session", "list"]).stderr.contains("no sessions here"));
+    let folder = unpack(&home, ARCHIVES[1].0);
+    home.run(&["import", "opencode", text(&folder)]).success();
+    let ids = parse(&std::fs::read_to_string(folder.join("ids.json")).unwrap());
+
+    let listed = parse(&home.run(&["session", "list", "--all", "--json", "--search", "Renamed"]).success());
+    let found: Vec<&Value> = listed.as_array().unwrap().iter().map(|session| &session["id"]).collect();
+    assert_eq!(found, [&ids["renamed"]]);
+    let table = home.run(&["session", "list", "--all", "--search", "Renamed"]).success();
+    assert!(table.contains("Renamed: ünïcode — 日本語 🎉"), "{table}");
+    let two = parse(&home.run(&["session", "list", "--all", "--json", "--limit", "2"]).success());
+    assert_eq!(two.as_array().unwrap().len(), 2);
+
+    let shown = home.run(&["session", "show", ids["tools"].as_str().unwrap()]).success();
+    let lines = ["user", "  SAY:All tools done.", "  [bash: completed] echo one && ls", "  All tools done."];
+    let mut rest = shown.lines();
+    for line in lines {
+        assert!(rest.any(|shown| shown == line), "{line:?} in this order in\n{shown}");
+    }
+    let missing = home.run(&["session", "show", "ses_none"]).failure(1);
+    assert_eq!(missing, "everturn: session not found: ses_none\n");
+}
+
+#[test]
+fn an_export_can_be_imported_elsewhere() {
+    let (from, to) = (Home::new(), Home::new());
+    let folder = unpack(&from, ARCHIVES[0].0);
+    from.run(&["import", "opencode", text(&folder)]).success();
+    let ids = parse(&std::fs::read_to_string(folder.join("ids.json")).unwrap());
+    for name in ["tools", "compacted", "revert", "attachments"] {
+        let id = ids[name].as_str().unwrap();
+        let exported = from.run(&["session", "export", id]).success();
+        assert_eq!(to.run_with(&["session", "import", "-"], &exported).success(), format!("{id}\n"));
+        assert_eq!(parse(&to.run(&["session", "export", id]).success()), parse(&exported), "{name}");
+
+        let file = to.work().join("again.json");
+        to.run(&["session", "export", id, "--output", text(&file)]).success();
+        let again = to.run(&["session", "import", text(&file)]).failure(1);
+        assert_eq!(again, "everturn: that session is here already; nothing was changed\n");
+    }
+    assert!(
+        to.run_with(&["session", "import", "-"], "{\"some\": \"json\"}").failure(1).starts_with("everturn: ")
+    );
+}
+
+#[test]
+fn inspect_tells_what_a_file_is() {
+    let home = Home::new();
+    let inspect = |name: &str, options: &[&str]| {
+        let file = fixtures::path(format!("pi/{name}.jsonl"));
+        home.run(&[&["inspect", text(&file)], options].concat()).success()
+    };
+    let branched = "a05-branched-summary";
+    let expected = "pi, format version 3\nfolder    /srv/everturn/proj\ncreated   2026-11-15 03:03\n\
+                    entries   21 on 3 branches, 7725 bytes\nhealth    sound\n";
+    assert_eq!(inspect(branched, &[]), expected);
+    let context = fixtures::json(format!("pi/{branched}.expected-context.json"));
+    assert_eq!(parse(&inspect(branched, &["--context", "--json"])), context);
+    let meta = parse(&inspect(branched, &["--meta"]));
+    assert_eq!((&meta["leaf"], &meta["labels"]), (&json!("b9c659f0"), &json!({"d88366a2": "tried-A"})));
+    assert_eq!(inspect(branched, &["--tree"]).lines().count(), 21);
+    let root = parse(&inspect(branched, &["--context", "--json", "--leaf", "root"]));
+    assert_eq!(root["messages"], json!([]));
+
+    let other = home.work().join("other.txt");
+    std::fs::write(&other, "no session\n").unwrap();
+    assert!(home.run(&["inspect", text(&other)]).failure(1).contains("no session file of pi or omp"));
+    assert_eq!(home.files(), [text(&other)], "inspecting makes no files");
+}
+
+#[test]
+fn one_prompt_without_a_server() {
+    let model = ModelServer::start();
+    let mut home = Home::new();
+    let config = home.work().join("settings.json");
+    std::fs::write(&config, opencode_config(&model.base_url()).to_string()).unwrap();
+    home.set("OPENCODE_CONFIG", &config);
+    std::fs::write(home.work().join("note.txt"), "from the note\n").unwrap();
+    let answer = home.run(&["run", "TOOL:bash:cat note.txt > copy.txt\nSAY:copied"]);
+    assert_eq!(answer.status, Some(0), "{}", answer.stderr);
+    assert!(answer.stdout.ends_with("copied\n"), "{}", answer.stdout);
+    assert_eq!(std::fs::read_to_string(home.work().join("copy.txt")).unwrap(), "from the note\n");
+
+    let again = home.run(&["run", "--continue", "SAY:and on"]);
+    assert_eq!(again.status, Some(0), "{}", again.stderr);
+    let listed = parse(&home.run(&["session", "list", "--json"]).success());
+    assert_eq!(listed.as_array().unwrap().len(), 1, "the second prompt goes on in the first session");
+    let shown = home.run(&["session", "show", listed[0]["id"].as_str().unwrap()]).success();
+    assert!(shown.ends_with("\nuser\n  SAY:and on\n\nassistant\n  and on\n"), "{shown}");
+}
