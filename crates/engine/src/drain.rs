@@ -257,6 +257,9 @@ pub(crate) struct Work {
 
 /// Steers are promoted at once, all of them; a queued prompt only when nothing else is left, one at a time.
 pub(crate) fn next_work(tree: &Tree) -> Option<Work> {
+    if tree.session.parked {
+        return None;
+    }
     let of = |delivery| {
         tree.inbox.iter().filter(move |item| item.delivery == delivery).map(|item| item.id.clone())
     };

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use everturn_interop::mint::Mint as Deterministic;
 use everturn_interop::opencode::{self, Imported, Problem, files, rows};
-use everturn_model::{Event, SessionId};
+use everturn_model::event::SessionChange;
+use everturn_model::{Event, Record, SessionId};
 use everturn_store::foreign::{Column, Database};
 use everturn_store::{Authority, NewEvent};
 use serde_json::Value;
@@ -58,14 +59,8 @@ impl Engine {
             let (sessions, problems) = files::read(read_tree(storage)?);
             report.problems.extend(problems.iter().map(ToString::to_string));
             let total = sessions.len();
-            self.take_in(
-                "opencode",
-                sessions.into_iter().map(|session| (session, Vec::new())),
-                total,
-                &mut report,
-                &mut progress,
-            )
-            .await?;
+            let sessions = sessions.into_iter().map(|session| Incoming::seeded(session, Vec::new()));
+            self.take_in(sessions, total, &mut report, &mut progress).await?;
         }
         Ok(report)
     }
@@ -77,8 +72,8 @@ impl Engine {
     pub async fn import_export(&self, bytes: &[u8]) -> Result<Report, Error> {
         let imported = opencode::export::read(bytes).map_err(|problem| Error::Import(problem.to_string()))?;
         let mut report = Report::default();
-        self.take_in("opencode", std::iter::once((imported, Vec::new())), 1, &mut report, &mut |_, _| {})
-            .await?;
+        let incoming = std::iter::once(Incoming::seeded(imported, Vec::new()));
+        self.take_in(incoming, 1, &mut report, &mut |_, _| {}).await?;
         Ok(report)
     }
 
@@ -108,13 +103,12 @@ impl Engine {
                 None
             }
         });
-        self.take_in("opencode", sessions, total, report, progress).await
+        self.take_in(sessions, total, report, progress).await
     }
 
     async fn take_in(
         &self,
-        dialect: &str,
-        sessions: impl Iterator<Item = (Imported, Vec<Problem>)>,
+        sessions: impl Iterator<Item = Incoming>,
         total: usize,
         report: &mut Report,
         progress: &mut (impl FnMut(usize, usize) + Send),
@@ -122,17 +116,14 @@ impl Engine {
         let mut flight = JoinSet::new();
         let mut known: HashMap<String, ()> = HashMap::new();
         let mut done = 0;
-        for (imported, problems) in sessions {
-            report
-                .problems
-                .extend(problems.iter().map(|problem| format!("{}: {problem}", imported.session.id)));
-            if let Some(project) = imported.project.as_ref().and_then(project)
+        for Incoming { id, project, events, problems } in sessions {
+            report.problems.extend(problems.iter().map(|problem| format!("{id}: {problem}")));
+            if let Some(project) = project.as_ref().and_then(as_project)
                 && known.insert(project.id.clone(), ()).is_none()
                 && let Ok(data) = serde_json::to_string(&project)
             {
                 self.0.store.put_project(&project.id, data).await?;
             }
-            let (id, events) = events(dialect, imported);
             let store = self.0.store.clone();
             flight.spawn(async move {
                 let appended = store.append(&id, Authority::Open, events).await;
@@ -167,18 +158,42 @@ async fn land(flight: &mut JoinSet<Landing>, report: &mut Report) -> Result<(), 
     Ok(())
 }
 
-/// The events that bring a session in.
-fn events(dialect: &str, imported: Imported) -> (SessionId, Vec<NewEvent>) {
-    let Imported { session, seed, .. } = imported;
-    let id = session.id.clone();
-    let time = session.time.created;
-    let mut mint = Deterministic::new(&format!("import/{dialect}/{id}"));
-    let events = [
-        Event::SessionCreated { session: Box::new(session) },
-        Event::SessionImported { dialect: dialect.to_owned(), seed: Box::new(seed) },
-    ];
-    let events = events.into_iter().map(|event| NewEvent { id: mint.event(time), time, event }).collect();
-    (id, events)
+/// A session on its way in.
+struct Incoming {
+    id: SessionId,
+    project: Option<Value>,
+    events: Vec<NewEvent>,
+    problems: Vec<Problem>,
+}
+
+impl Incoming {
+    /// A session whose messages come in at once.
+    fn seeded(imported: Imported, problems: Vec<Problem>) -> Self {
+        let Imported { session, seed, project } = imported;
+        let id = session.id.clone();
+        let time = session.time.created;
+        let mut mint = Deterministic::new(&format!("import/opencode/{id}"));
+        let events = [
+            Event::SessionCreated { session: Box::new(session) },
+            Event::SessionImported { dialect: "opencode".to_owned(), seed: Box::new(seed) },
+        ];
+        let events = events.into_iter().map(|event| NewEvent { id: mint.event(time), time, event }).collect();
+        Self { id, project, events, problems }
+    }
+
+    /// A session that has a log of its own: event for event, and parked at its end.
+    fn logged(id: SessionId, project: Option<Value>, records: Vec<Record>) -> Self {
+        let time = records.last().map(|record| record.time).unwrap_or_default();
+        let mut mint = Deterministic::new(&format!("import/opencode/{id}"));
+        let parked = Event::SessionChanged { changes: vec![SessionChange::Parked] };
+        let end = NewEvent { id: mint.event(time), time, event: parked };
+        let own = records.into_iter().map(|record| NewEvent {
+            id: record.id,
+            time: record.time,
+            event: record.event,
+        });
+        Self { id, project, events: own.chain(std::iter::once(end)).collect(), problems: Vec::new() }
+    }
 }
 
 /// What there is to import in a folder that a person named: OpenCode's data folder or its `storage`.
@@ -226,7 +241,7 @@ fn read_tree(storage: &Path) -> Result<files::Files, Error> {
     Ok(found)
 }
 
-fn project(value: &Value) -> Option<Project> {
+fn as_project(value: &Value) -> Option<Project> {
     let text = |key: &str| value.get(key).and_then(Value::as_str);
     let time = |key: &str| value.pointer(&format!("/time/{key}")).and_then(Value::as_i64).unwrap_or_default();
     Some(Project {
@@ -266,11 +281,7 @@ fn read_projects(database: &Database) -> Result<HashMap<String, Value>, Error> {
     Ok(projects)
 }
 
-fn read_session(
-    database: &Database,
-    id: &str,
-    projects: &HashMap<String, Value>,
-) -> Result<(Imported, Vec<Problem>), Error> {
+fn read_session(database: &Database, id: &str, projects: &HashMap<String, Value>) -> Result<Incoming, Error> {
     let select = "SELECT id, project_id, workspace_id, parent_id, slug, directory, path, title, version, share_url, \
                   summary_additions, summary_deletions, summary_files, summary_diffs, metadata, cost, tokens_input, \
                   tokens_output, tokens_reasoning, tokens_cache_read, tokens_cache_write, revert, permission, agent, \
@@ -364,7 +375,40 @@ fn read_session(
         })
         .collect();
     let project = projects.get(&session.project_id).cloned();
-    Ok(rows::read_one(rows::SessionRows { session, messages, parts, todos }, project))
+    let messages: Vec<rows::MessageRow> = messages;
+    if messages.is_empty()
+        && let Some(records) = read_log(database, id)?
+    {
+        return Ok(Incoming::logged(SessionId::new(id), project, records));
+    }
+    let (imported, problems) = rows::read_one(rows::SessionRows { session, messages, parts, todos }, project);
+    Ok(Incoming::seeded(imported, problems))
+}
+
+/// The log of a session that OpenCode's V2 engine ran; none for the others.
+fn read_log(database: &Database, id: &str) -> Result<Option<Vec<Record>>, Error> {
+    if !database.has("event", &["id", "aggregate_id", "seq", "type", "data"])? {
+        return Ok(None);
+    }
+    let select = "SELECT id, aggregate_id, seq, type, data FROM event WHERE aggregate_id = ?1 ORDER BY seq";
+    let rows: Vec<rows::EventRow> = database
+        .select(select, &[id])?
+        .into_iter()
+        .map(|row| {
+            let mut row = Cells(row.into_iter());
+            rows::EventRow {
+                id: row.text(),
+                aggregate_id: row.text(),
+                seq: row.integer(),
+                kind: row.text(),
+                data: row.text(),
+            }
+        })
+        .collect();
+    if !rows.iter().any(|row| row.kind.starts_with("session.next.")) {
+        return Ok(None);
+    }
+    opencode::v2::read_events(rows).map(Some).map_err(|problem| Error::Import(problem.to_string()))
 }
 
 /// The cells of a row, taken in order.

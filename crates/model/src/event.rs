@@ -103,6 +103,8 @@ pub enum SessionChange {
         #[serde(default)]
         metadata: Option<Map>,
     },
+    /// It has work left from another program and waits for a prompt before it goes on.
+    Parked,
     /// Shared, or no longer.
     Share {
         /// The address, or none.

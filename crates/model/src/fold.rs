@@ -349,6 +349,7 @@ impl Fold<'_> {
                 SessionChange::Archived { time } => session.time.archived = *time,
                 SessionChange::Permission { rules } => session.permission.clone_from(rules),
                 SessionChange::Metadata { metadata } => session.metadata.clone_from(metadata),
+                SessionChange::Parked => session.parked = true,
                 SessionChange::Share { url } => session.share.clone_from(url),
             }
         }
@@ -360,6 +361,7 @@ impl Fold<'_> {
         }
         let session = &mut self.tree.session;
         session.time.updated = self.time;
+        session.parked = false;
         if let Some(agent) = &item.user.agent {
             session.agent = Some(agent.clone());
         }

@@ -167,6 +167,10 @@ pub struct Session {
     /// is not closed. A restart continues these sessions.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub open: bool,
+    /// True for a session that came from another program with work left: it waits for a prompt instead of going on by
+    /// itself.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub parked: bool,
     /// The newest Context Epoch on the path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<EntryId>,
@@ -232,6 +236,7 @@ impl Session {
             extra: Extra::default(),
             leaf: None,
             open: false,
+            parked: false,
             epoch: None,
             compaction: None,
             tokens: Tokens::default(),
