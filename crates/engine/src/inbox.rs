@@ -91,6 +91,11 @@ impl Engine {
             tools: prompt.tools,
             summary: None,
         };
+        let mut extra = Extra::default();
+        if prompt.delivery == Delivery::Queue {
+            // V2 names the delivery again at promotion, when the inbox has forgotten it.
+            extra.put("v2", "delivery", "queue".into());
+        }
         let item = InboxItem {
             id: message.clone(),
             time: self.mint().now(),
@@ -98,7 +103,7 @@ impl Engine {
             reply: prompt.reply,
             user,
             parts,
-            extra: Extra::default(),
+            extra,
         };
         if let Some(seen) = self.admitted(id, &item).await? {
             self.wake(id);

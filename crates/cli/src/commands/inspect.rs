@@ -39,6 +39,8 @@ impl Inspect {
         let tree = file.tree();
         let flavor = if file.dialect == pi::Dialect::Omp18 { Flavor::Omp18 } else { Flavor::Pi };
         let view = View::new(&tree, flavor);
+        // In JSON the answer is pi's own, damage included; people are shown what is really there.
+        let view = if self.json || file.is_sound() { view } else { view.mended() };
         let leaf = match self.leaf.as_deref() {
             None => Leaf::Current,
             Some("root") => Leaf::Root,
@@ -95,9 +97,8 @@ impl Inspect {
             let role = entry.pointer("/message/role").and_then(Value::as_str).unwrap_or_default();
             let body = excerpt(entry.get("message").unwrap_or(entry));
             let label = label.unwrap_or_default();
-            table::line(
-                format!("{:depth$}{} {} {role} {body}{label}", "", text("id"), text("type")).trim_end(),
-            );
+            let what = if role.is_empty() { text("type") } else { role };
+            table::line(format!("{:depth$}{id} {what:14} {body}{label}", "").trim_end());
             let children: Vec<&Value> =
                 node.get("children").and_then(Value::as_array).into_iter().flatten().collect();
             // A linear chat stays at the margin; only branches are indented.

@@ -1,0 +1,199 @@
+//! The session as V1 clients see it.
+//!
+//! A session lives on after it came in, so a field of its source that has another shape here is shown as it came only
+//! while what stands here is what it came to: each such field is kept as a pair of *here* and *there*.
+
+use everturn_model::event::Seed;
+use everturn_model::path::{self, State};
+use everturn_model::session::{ModelRef, Revert, Spent, Times};
+use everturn_model::{EntryId, Extra, Map, PartId, Session, SessionId};
+use serde_json::Value;
+
+use crate::opencode::shape::{self, ModelKey, millis, object, put, put_some, text};
+
+/// Fields whose source differs from what would be printed here.
+const PAIRS: &str = "v1-pairs";
+
+/// The session as clients see it.
+#[must_use]
+pub fn session_info(session: &Session) -> Value {
+    let mut map = plain(session);
+    for (key, pair) in session.extra.get(PAIRS).into_iter().flatten() {
+        if map.get(key) != pair.get("here") {
+            continue;
+        }
+        match pair.get("there") {
+            Some(there) => drop(map.insert(key.clone(), there.clone())),
+            None => drop(map.shift_remove(key)),
+        }
+    }
+    map.into()
+}
+
+/// A session from what a client or a file says of it; none when it has no id.
+#[must_use]
+pub fn read_session(map: Map) -> Option<Session> {
+    let id = SessionId::new(text(&map, "id")?);
+    let word = |key: &str| text(&map, key).map(str::to_owned);
+    let time = map.get("time").and_then(Value::as_object);
+    let moment = |key: &str| time.and_then(|time| millis(time, key));
+    let created = moment("created").unwrap_or_default();
+    let mut session = Session::new(
+        id,
+        text(&map, "projectID").unwrap_or_default(),
+        text(&map, "directory").unwrap_or_default(),
+        text(&map, "title").unwrap_or_default(),
+        text(&map, "version").unwrap_or_default(),
+        created,
+    );
+    session.slug = word("slug").unwrap_or_default();
+    session.workspace = word("workspaceID");
+    session.path = word("path");
+    session.parent = text(&map, "parentID").map(SessionId::new);
+    session.agent = word("agent");
+    session.model =
+        map.get("model").and_then(|model| shape::read_model(model, ModelKey::Id)).map(|(model, _)| model);
+    session.summary = map.get("summary").and_then(shape::read_summary);
+    session.share =
+        map.get("share").and_then(|share| share.get("url")).and_then(Value::as_str).map(str::to_owned);
+    session.metadata = map.get("metadata").and_then(Value::as_object).cloned();
+    session.permission = map.get("permission").and_then(shape::read_rules);
+    session.revert = map.get("revert").and_then(read_revert);
+    session.cost = map.get("cost").map(|cost| shape::read_money(cost).0).unwrap_or_default();
+    session.tokens = map.get("tokens").map(|tokens| shape::read_tokens(tokens).0).unwrap_or_default();
+    session.time = Times {
+        created,
+        updated: moment("updated").unwrap_or(created),
+        compacting: moment("compacting"),
+        archived: moment("archived"),
+        trashed: None,
+    };
+    session.spent = Spent { tokens: session.tokens, cost: session.cost };
+    keep_pairs(&mut session, map);
+    Some(session)
+}
+
+/// Prepares a session for its entries: the fold will take agent, model and sums from the path, and what the source
+/// said is still shown as long as the path stays what it is.
+pub(in crate::opencode) fn adopt(session: &mut Session, seed: &Seed) {
+    let Value::Object(shown) = session_info(session) else { return };
+    // A seed of V1 messages is one chain, so its nodes are its path.
+    let state = path::state(&seed.nodes);
+    let spoken = shown.contains_key("tokens") || shown.contains_key("cost");
+    if !spoken {
+        session.spent = Spent { tokens: state.tokens, cost: state.cost };
+    }
+    let kept = State::cached(session);
+    session.agent = state.agent.or(kept.agent);
+    session.model = state.model.or(kept.model);
+    session.tokens = state.tokens;
+    session.cost = state.cost;
+    keep_pairs(session, shown);
+}
+
+fn keep_pairs(session: &mut Session, source: Map) {
+    session.extra.set(PAIRS, Map::new());
+    let mut printed = plain(session);
+    let mut pairs = Map::new();
+    for (key, there) in source {
+        match printed.remove(&key) {
+            Some(here) if here == there => {}
+            Some(here) => put(&mut pairs, &key, object([("here", here), ("there", there)])),
+            None => put(&mut pairs, &key, object([("there", there)])),
+        }
+    }
+    for (key, here) in printed {
+        put(&mut pairs, &key, object([("here", here)]));
+    }
+    session.extra.set(PAIRS, pairs);
+}
+
+fn plain(session: &Session) -> Map {
+    let mut map = object([("id", session.id.as_str().into())]);
+    if !session.slug.is_empty() {
+        put(&mut map, "slug", session.slug.as_str());
+    }
+    put(&mut map, "projectID", session.project.as_str());
+    put_some(&mut map, "workspaceID", session.workspace.as_deref());
+    put(&mut map, "directory", session.directory.as_str());
+    put_some(&mut map, "path", session.path.as_deref());
+    put_some(&mut map, "parentID", session.parent.as_ref().map(SessionId::as_str));
+    put_some(&mut map, "summary", session.summary.as_ref().map(shape::summary));
+    put(&mut map, "cost", shape::money(session.cost));
+    put(&mut map, "tokens", shape::tokens(&session.tokens));
+    put_some(&mut map, "share", session.share.as_deref().map(|url| object([("url", url.into())])));
+    put(&mut map, "title", session.title.as_str());
+    put_some(&mut map, "agent", session.agent.as_deref());
+    put_some(&mut map, "model", session.model.as_ref().map(model));
+    put(&mut map, "version", session.version.as_str());
+    put_some(&mut map, "metadata", session.metadata.clone());
+    put(&mut map, "time", time(&session.time));
+    put_some(&mut map, "permission", session.permission.as_deref().map(shape::rules));
+    put_some(&mut map, "revert", session.revert.as_ref().map(revert));
+    map
+}
+
+// Clients are told of a variant even when nobody chose one.
+fn model(model: &ModelRef) -> Value {
+    let variant = model.variant.as_deref().unwrap_or("default");
+    object([
+        ("id", model.model.as_str().into()),
+        ("providerID", model.provider.as_str().into()),
+        ("variant", variant.into()),
+    ])
+    .into()
+}
+
+fn time(times: &Times) -> Value {
+    let mut map = object([("created", times.created.into()), ("updated", times.updated.into())]);
+    put_some(&mut map, "compacting", times.compacting);
+    put_some(&mut map, "archived", times.archived);
+    map.into()
+}
+
+/// A staged revert as clients see it.
+pub(in crate::opencode) fn revert(revert: &Revert) -> Value {
+    let mut map = object([("messageID", revert.message.as_str().into())]);
+    put_some(&mut map, "partID", revert.part.as_ref().map(PartId::as_str));
+    put_some(&mut map, "snapshot", revert.snapshot.as_deref());
+    put_some(&mut map, "diff", revert.diff.as_deref());
+    put_some(&mut map, "files", revert.files.clone());
+    for (key, value) in &revert.extra {
+        map.insert(key.clone(), value.clone());
+    }
+    map.into()
+}
+
+/// A staged revert from what was said of it.
+pub(in crate::opencode) fn read_revert(value: &Value) -> Option<Revert> {
+    let map = value.as_object()?;
+    let mut revert = Revert {
+        message: EntryId::new(text(map, "messageID")?),
+        part: None,
+        snapshot: None,
+        diff: None,
+        files: None,
+        extra: Map::new(),
+    };
+    for (key, value) in map {
+        match (key.as_str(), value) {
+            ("messageID", _) => {}
+            ("partID", Value::String(part)) => revert.part = Some(PartId::new(part.as_str())),
+            ("snapshot", Value::String(snapshot)) => revert.snapshot = Some(snapshot.clone()),
+            ("diff", Value::String(diff)) => revert.diff = Some(diff.clone()),
+            ("files", files) if !files.is_null() => revert.files = Some(files.clone()),
+            _ => drop(revert.extra.insert(key.clone(), value.clone())),
+        }
+    }
+    Some(revert)
+}
+
+/// Fields of a session that no dialect shows: files kept beside it.
+pub(in crate::opencode) fn beside(extra: &Extra, name: &str) -> Option<Value> {
+    extra.field("v1-beside", name).cloned()
+}
+
+/// Keeps a file beside a session.
+pub(in crate::opencode) fn keep_beside(extra: &mut Extra, name: &str, value: Value) {
+    extra.put("v1-beside", name, value);
+}

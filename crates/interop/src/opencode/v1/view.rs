@@ -1,0 +1,467 @@
+//! A path as messages.
+//!
+//! Every entry shows as no message (labels, switches, results), one (prompts, turns, injected text) or two (shells and
+//! compactions). Nothing is copied until a message is printed.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use everturn_model::entry::{Assistant, Body, Compaction, Entry, Pair, Shell, User};
+use everturn_model::inbox::InboxItem;
+use everturn_model::part::PartKind;
+use everturn_model::path;
+use everturn_model::session::ModelRef;
+use everturn_model::tool::{Outcome, ToolResult, ToolState};
+use everturn_model::tree::Node;
+use everturn_model::{EntryId, Extra, Millis, Part, PartId, Session, SessionId};
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+
+use super::info::{Info, Place, Selected, Tells};
+use super::part;
+use super::tool::Call;
+use super::{Ids, Message};
+use crate::opencode::kept::{self, WHOLE};
+use crate::opencode::shape::object;
+
+/// The results on a path, by assistant and call: what [`path::results`] gives.
+pub type Results<'a> = HashMap<(&'a EntryId, &'a str), &'a ToolResult>;
+
+/// The messages of a path, then the prompts that wait.
+#[must_use]
+pub fn messages(session: &SessionId, path: &[&Node], inbox: &[InboxItem]) -> Vec<Message> {
+    conversation(session, path, inbox).messages()
+}
+
+/// The same messages before they are printed: to be counted, cut, and written straight to JSON.
+#[must_use]
+pub fn conversation<'a>(
+    session: &'a SessionId,
+    path: &[&'a Node],
+    inbox: &'a [InboxItem],
+) -> Conversation<'a> {
+    Conversation { session, list: shown(path, inbox) }
+}
+
+/// Messages that are not printed yet. It serializes as the list of messages that [`messages`] gives, without making
+/// a value of each, which is most of the work for a long session.
+#[derive(Debug)]
+pub struct Conversation<'a> {
+    session: &'a SessionId,
+    list: Vec<Shown<'a>>,
+}
+
+impl Conversation<'_> {
+    /// How many messages there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// True when there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// The ids of the messages, in order.
+    pub fn ids(&self) -> impl DoubleEndedIterator<Item = &str> + ExactSizeIterator {
+        self.list.iter().map(|shown| shown.id.as_ref())
+    }
+
+    /// Keeps these messages only.
+    pub fn keep(&mut self, range: std::ops::Range<usize>) {
+        self.list.truncate(range.end);
+        self.list.drain(..range.start.min(self.list.len()));
+    }
+
+    /// The messages, printed.
+    #[must_use]
+    pub fn messages(&self) -> Vec<Message> {
+        self.list.iter().map(|shown| shown.write(self.session)).collect()
+    }
+}
+
+impl Serialize for Conversation<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.list.iter().map(|shown| Written { shown, session: self.session }))
+    }
+}
+
+struct Written<'a> {
+    shown: &'a Shown<'a>,
+    session: &'a SessionId,
+}
+
+impl Serialize for Written<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(2))?;
+        map.serialize_entry("info", &self.shown.head(self.session, Ids::Inside))?;
+        map.serialize_entry("parts", &WrittenParts(self))?;
+        map.end()
+    }
+}
+
+struct WrittenParts<'a>(&'a Written<'a>);
+
+impl Serialize for WrittenParts<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.shown.own_parts(self.0.session, Ids::Inside))
+    }
+}
+
+/// The messages that one entry shows as: none, one or two.
+#[must_use]
+pub fn entry_messages(
+    session: &SessionId,
+    node: &Node,
+    results: &Results<'_>,
+    at: Selected<'_>,
+) -> Vec<Message> {
+    let mut list = Vec::new();
+    of_entry(node, results, at, &mut list);
+    list.iter().map(|message| message.write(session)).collect()
+}
+
+/// A waiting prompt as a message.
+#[must_use]
+pub fn inbox_message(session: &SessionId, item: &InboxItem, at: Selected<'_>) -> Message {
+    of_item(item, at).write(session)
+}
+
+/// The id of the message that holds a part of an entry.
+#[must_use]
+pub fn holder<'a>(entry: &'a Entry, part: &Part) -> Cow<'a, str> {
+    if part.second { second_id(entry) } else { entry.wire_id().into() }
+}
+
+impl<'a> Selected<'a> {
+    /// What a session row selects.
+    #[must_use]
+    pub fn of(session: &'a Session) -> Self {
+        Self { agent: session.agent.as_deref(), model: session.model.as_ref(), user: None }
+    }
+
+    fn step(&mut self, entry: &'a Entry) {
+        let (agent, model): (Option<&str>, Option<&ModelRef>) = match &entry.body {
+            Body::User(user) => {
+                self.user = Some(entry.wire_id());
+                (user.agent.as_deref(), user.model.as_ref())
+            }
+            Body::Assistant(assistant) => (None, assistant.model.as_ref()),
+            Body::AgentSwitch { agent } => (Some(agent), None),
+            Body::ModelSwitch { model } => (None, Some(model)),
+            Body::Synthetic { .. } | Body::BranchSummary { .. } => {
+                self.user = Some(entry.wire_id());
+                (None, None)
+            }
+            _ => (None, None),
+        };
+        self.agent = agent.or(self.agent);
+        self.model = model.or(self.model);
+    }
+}
+
+/// A message before it is printed.
+#[derive(Debug)]
+pub(in crate::opencode) struct Shown<'a> {
+    /// Its id on the wire.
+    pub(in crate::opencode) id: Cow<'a, str>,
+    /// When it was made.
+    pub(in crate::opencode) time: Millis,
+    head: Head<'a>,
+    parts: Vec<(Cow<'a, Part>, Option<&'a ToolResult>)>,
+    at: Selected<'a>,
+}
+
+#[derive(Debug)]
+enum Head<'a> {
+    User(Cow<'a, User>, Cow<'a, Extra>),
+    Assistant(Cow<'a, Assistant>, Cow<'a, Extra>, Tells),
+    Whole(&'a Value),
+}
+
+impl Shown<'_> {
+    fn write(&self, session: &SessionId) -> Message {
+        let parts = self.own_parts(session, Ids::Inside).map(|part| kept::value(&part)).collect();
+        Message { info: self.info(session, Ids::Inside), parts }
+    }
+
+    /// Its head, printed.
+    pub(in crate::opencode) fn info(&self, session: &SessionId, ids: Ids) -> Value {
+        kept::value(&self.head(session, ids))
+    }
+
+    fn head<'b>(&'b self, session: &'b SessionId, ids: Ids) -> Info<'b> {
+        let place = Place { session: session.as_str(), message: &self.id, time: self.time, ids };
+        match &self.head {
+            Head::User(user, extra) => Info::User(place, user, extra, self.at),
+            Head::Assistant(assistant, extra, tells) => {
+                Info::Assistant(place, assistant, extra, self.at, *tells)
+            }
+            Head::Whole(value) => Info::Whole(value),
+        }
+    }
+
+    fn own_parts<'b>(
+        &'b self,
+        session: &'b SessionId,
+        ids: Ids,
+    ) -> impl Iterator<Item = part::Shown<'b>> + use<'b> {
+        let closed = match &self.head {
+            Head::Assistant(assistant, ..) => assistant.completed,
+            Head::User(..) | Head::Whole(_) => None,
+        };
+        self.parts.iter().map(move |(own, result)| part::Shown {
+            session: session.as_str(),
+            message: &self.id,
+            part: own,
+            call: Call { result: *result, closed },
+            ids,
+        })
+    }
+
+    /// Its parts, printed, with their ids on the wire.
+    pub(in crate::opencode) fn parts(
+        &self,
+        session: &SessionId,
+        ids: Ids,
+    ) -> impl Iterator<Item = (&str, Value)> {
+        let printed: Vec<_> = self.own_parts(session, ids).map(|part| kept::value(&part)).collect();
+        self.parts.iter().map(|(own, _)| own.id.as_str()).zip(printed)
+    }
+}
+
+/// The messages of a path and an inbox, before they are printed.
+pub(in crate::opencode) fn shown<'a>(path: &[&'a Node], inbox: &'a [InboxItem]) -> Vec<Shown<'a>> {
+    let results = path::results(path);
+    let mut list = Vec::with_capacity(path.len() + inbox.len());
+    let mut at = Selected::default();
+    for node in path {
+        at.step(&node.entry);
+        of_entry(node, &results, at, &mut list);
+    }
+    list.extend(inbox.iter().map(|item| of_item(item, at)));
+    list
+}
+
+pub(super) fn of_item<'a>(item: &'a InboxItem, at: Selected<'a>) -> Shown<'a> {
+    Shown {
+        id: item.id.as_str().into(),
+        time: item.time,
+        head: Head::User(Cow::Borrowed(&item.user), Cow::Borrowed(&item.extra)),
+        parts: item
+            .parts
+            .iter()
+            .filter(|part| !part.hidden)
+            .map(|part| (Cow::Borrowed(part), None))
+            .collect(),
+        at,
+    }
+}
+
+pub(super) fn of_entry<'a>(
+    node: &'a Node,
+    results: &Results<'a>,
+    at: Selected<'a>,
+    list: &mut Vec<Shown<'a>>,
+) {
+    let entry = &node.entry;
+    if entry.hidden {
+        return;
+    }
+    let first = |head, parts| Shown { id: entry.wire_id().into(), time: entry.time, head, parts, at };
+    match &entry.body {
+        Body::User(user) => {
+            let head = Head::User(Cow::Borrowed(user), Cow::Borrowed(&entry.extra));
+            list.push(first(head, own_parts(node, results, |_| true)));
+        }
+        Body::Assistant(assistant) => {
+            let head = Head::Assistant(Cow::Borrowed(assistant), Cow::Borrowed(&entry.extra), Tells::Answer);
+            list.push(first(head, own_parts(node, results, |_| true)));
+        }
+        Body::Synthetic { text, .. } => {
+            let mut parts = own_parts(node, results, |_| true);
+            parts.iter_mut().for_each(|(part, _)| mark_synthetic(part));
+            if let Some(text) = text.as_deref().filter(|_| parts.is_empty()) {
+                parts.push((Cow::Owned(made(entry, 0, synthetic(text))), None));
+            }
+            list.push(first(Head::User(Cow::Owned(User::default()), Cow::default()), parts));
+        }
+        Body::BranchSummary { summary, .. } => {
+            let parts = vec![(Cow::Owned(made(entry, 0, synthetic(summary))), None)];
+            list.push(first(Head::User(Cow::Owned(User::default()), Cow::default()), parts));
+        }
+        Body::Shell(Shell { pair: Some(pair), .. }) => {
+            of_pair(node, pair, Tells::Answer, results, at, list);
+        }
+        Body::Compaction(Compaction { pair: Some(pair), .. }) => {
+            of_pair(node, pair, Tells::Summary, results, at, list);
+        }
+        Body::Shell(shell) => of_shell(entry, shell, at, list),
+        Body::Compaction(compaction) => of_compaction(entry, compaction, at, list),
+        Body::Foreign { .. } => {
+            if let Some(whole) = entry.extra.field(WHOLE, "info") {
+                list.push(first(Head::Whole(whole), own_parts(node, results, |_| true)));
+            }
+        }
+        Body::ToolResult { .. }
+        | Body::System { .. }
+        | Body::AgentSwitch { .. }
+        | Body::ModelSwitch { .. }
+        | Body::ThinkingSwitch { .. }
+        | Body::Epoch { .. }
+        | Body::Title { .. }
+        | Body::Label { .. }
+        | Body::Custom { .. } => {}
+    }
+}
+
+fn own_parts<'a>(
+    node: &'a Node,
+    results: &Results<'a>,
+    which: impl Fn(&Part) -> bool,
+) -> Vec<(Cow<'a, Part>, Option<&'a ToolResult>)> {
+    let parts = node.parts.iter().filter(|part| !part.hidden && which(part));
+    parts
+        .map(|part| {
+            let call = part.kind.call();
+            let result = call.and_then(|call| results.get(&(&node.entry.id, call)).copied());
+            (Cow::Borrowed(part), result)
+        })
+        .collect()
+}
+
+fn of_pair<'a>(
+    node: &'a Node,
+    pair: &'a Pair,
+    tells: Tells,
+    results: &Results<'a>,
+    at: Selected<'a>,
+    list: &mut Vec<Shown<'a>>,
+) {
+    let entry = &node.entry;
+    list.push(Shown {
+        id: entry.wire_id().into(),
+        time: entry.time,
+        head: Head::User(Cow::Borrowed(&pair.user), Cow::Borrowed(&pair.user_extra)),
+        parts: own_parts(node, results, |part| !part.second),
+        at,
+    });
+    list.push(Shown {
+        id: pair.second.as_str().into(),
+        time: pair.second_time,
+        head: Head::Assistant(Cow::Borrowed(&pair.assistant), Cow::Borrowed(&pair.second_extra), tells),
+        parts: own_parts(node, results, |part| part.second),
+        at: Selected { user: Some(entry.wire_id()), ..at },
+    });
+}
+
+fn of_shell<'a>(entry: &'a Entry, shell: &Shell, at: Selected<'a>, list: &mut Vec<Shown<'a>>) {
+    let call = shell.call.clone().unwrap_or_else(|| entry.wire_id().to_owned());
+    let input: Value = object([("command", shell.command.as_str().into())]).into();
+    let state = match &shell.output {
+        None => ToolState::Running { input, title: None, metadata: None, start: entry.time },
+        Some(output) => {
+            let mut result = Box::new(ToolResult::new(&call, "bash", Outcome::Completed, output));
+            let mut metadata = object([("output", output.as_str().into())]);
+            if let Some(exit) = shell.exit {
+                metadata.insert("exit".to_owned(), exit.into());
+            }
+            result.metadata = Some(metadata);
+            (result.start, result.end) = (Some(entry.time), Some(shell.completed.unwrap_or(entry.time)));
+            ToolState::Completed { input, result }
+        }
+    };
+    let completed = shell.output.as_ref().map(|_| shell.completed.unwrap_or(entry.time));
+    let tool = PartKind::Tool { call, tool: "bash".to_owned(), state, metadata: None };
+    let parts = [synthetic(super::SHELL), tool];
+    two(entry, parts, Assistant { completed, ..Assistant::default() }, Tells::Answer, at, list);
+}
+
+fn of_compaction<'a>(entry: &'a Entry, compaction: &Compaction, at: Selected<'a>, list: &mut Vec<Shown<'a>>) {
+    let auto = compaction.reason.as_deref() != Some("manual");
+    let done = compaction.summary.is_some();
+    let assistant = Assistant {
+        completed: done.then(|| compaction.completed.unwrap_or(entry.time)),
+        finish: done.then(|| "stop".to_owned()),
+        ..Assistant::default()
+    };
+    let text = PartKind::text(compaction.summary.as_deref().unwrap_or_default());
+    two(entry, [PartKind::Compaction { auto }, text], assistant, Tells::Summary, at, list);
+}
+
+// An entry of another program has no second message: its ids follow from the entry's.
+fn two<'a>(
+    entry: &'a Entry,
+    [asked, told]: [PartKind; 2],
+    assistant: Assistant,
+    tells: Tells,
+    at: Selected<'a>,
+    list: &mut Vec<Shown<'a>>,
+) {
+    list.push(Shown {
+        id: entry.wire_id().into(),
+        time: entry.time,
+        head: Head::User(Cow::Owned(User::default()), Cow::default()),
+        parts: vec![(Cow::Owned(made(entry, 0, asked)), None)],
+        at,
+    });
+    let told = (Cow::Owned(made(entry, 1, told)), None);
+    list.push(Shown {
+        id: second_id(entry),
+        time: entry.time,
+        head: Head::Assistant(Cow::Owned(assistant), Cow::default(), tells),
+        parts: vec![told],
+        at: Selected { user: Some(entry.wire_id()), ..at },
+    });
+}
+
+/// The id of the second message of an entry that shows as two.
+pub(in crate::opencode) fn second_id(entry: &Entry) -> Cow<'_, str> {
+    match &entry.body {
+        Body::Shell(Shell { pair: Some(pair), .. })
+        | Body::Compaction(Compaction { pair: Some(pair), .. }) => pair.second.as_str().into(),
+        // Sorts after the first and before whatever has a later stamp.
+        _ => format!("{}z", entry.wire_id()).into(),
+    }
+}
+
+fn synthetic(text: &str) -> PartKind {
+    PartKind::Text { text: text.to_owned(), synthetic: Some(true), ignored: None, time: None, metadata: None }
+}
+
+fn mark_synthetic(part: &mut Cow<'_, Part>) {
+    if matches!(&part.kind, PartKind::Text { synthetic: None, .. })
+        && let PartKind::Text { synthetic, .. } = &mut part.to_mut().kind
+    {
+        *synthetic = Some(true);
+    }
+}
+
+fn made(entry: &Entry, at: usize, kind: PartKind) -> Part {
+    let wire = entry.wire_id();
+    let rest = wire.split_once('_').map_or(wire, |(_, rest)| rest);
+    Part::new(PartId::new(format!("prt_{rest}{at}")), kind)
+}
+
+/// The second message of an entry, or the one message of a turn, where the entry has an assistant.
+pub(in crate::opencode) fn assistant_info(
+    session: &SessionId,
+    entry: &Entry,
+    assistant: &Assistant,
+    at: Selected<'_>,
+) -> Value {
+    let (id, time, extra, tells) = match &entry.body {
+        Body::Shell(Shell { pair: Some(pair), .. }) => {
+            (pair.second.as_str(), pair.second_time, &pair.second_extra, Tells::Answer)
+        }
+        Body::Compaction(Compaction { pair: Some(pair), .. }) => {
+            (pair.second.as_str(), pair.second_time, &pair.second_extra, Tells::Summary)
+        }
+        _ => (entry.wire_id(), entry.time, &entry.extra, Tells::Answer),
+    };
+    let place = Place { session: session.as_str(), message: id, time, ids: Ids::Inside };
+    kept::value(&Info::Assistant(place, assistant, extra, at, tells))
+}
