@@ -1,0 +1,237 @@
+//! The bus as V1 events, encoded once for everybody.
+//!
+//! One task listens to the engine's bus, turns every notice into the events that V1 clients know and hands them to
+//! all streams as ready bytes. The queue is bounded: a stream that falls behind is ended, and its client attaches
+//! again and asks for the state, rather than going on with a hole in what it knows.
+
+use std::collections::HashSet;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use everturn_engine::mint::Mint;
+use everturn_engine::{Engine, Live, Notice, Signal};
+use everturn_interop::opencode::v1;
+use everturn_model::SessionId;
+use serde::Serialize;
+use serde_json::{Value, json};
+use tokio::sync::broadcast::{self, error::RecvError};
+use tokio::task::AbortHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::wire::event::{Delta, Failed, OfSession, PartUpdated, Payload, Status};
+
+/// How many events a stream may fall behind.
+const CAPACITY: usize = 4096;
+
+/// What the hub hands to streams.
+#[derive(Debug, Clone)]
+pub(crate) enum Item {
+    /// An event.
+    Event(Arc<Frame>),
+    /// Something was missed; what follows does not fit what was before.
+    Gap,
+}
+
+/// An event as bytes.
+#[derive(Debug)]
+pub(crate) struct Frame {
+    directory: String,
+    project: String,
+    payload: String,
+    bare: OnceLock<Bytes>,
+    wrapped: OnceLock<Bytes>,
+}
+
+impl Frame {
+    /// An event in a place.
+    pub(crate) fn new(directory: &str, project: &str, payload: String) -> Self {
+        Self {
+            directory: directory.to_owned(),
+            project: project.to_owned(),
+            payload,
+            bare: OnceLock::new(),
+            wrapped: OnceLock::new(),
+        }
+    }
+
+    /// Whether it happened in a place. A project has one stream wherever in it a client stands; what is outside of
+    /// all projects has one per folder.
+    pub(crate) fn is_in(&self, project: &str, directory: &str) -> bool {
+        self.directory == directory || (self.project == project && project != "global")
+    }
+
+    /// As `/event` sends it.
+    pub(crate) fn bare(&self) -> Bytes {
+        self.bare.get_or_init(|| frame(&self.payload)).clone()
+    }
+
+    /// As `/global/event` sends it.
+    pub(crate) fn wrapped(&self) -> Bytes {
+        self.wrapped.get_or_init(|| wrap(&self.payload, Some((&self.directory, &self.project)))).clone()
+    }
+}
+
+/// A payload as a frame of an event stream.
+pub(crate) fn frame(payload: &str) -> Bytes {
+    Bytes::from(["data: ", payload, "\n\n"].concat())
+}
+
+/// A payload as a frame of the global event stream; what the server itself says has no place.
+pub(crate) fn wrap(payload: &str, place: Option<(&str, &str)>) -> Bytes {
+    let place = place.map_or_else(String::new, |(directory, project)| {
+        format!("\"directory\":{},\"project\":{},", Value::from(directory), Value::from(project))
+    });
+    frame(&format!("{{{place}\"payload\":{payload}}}"))
+}
+
+/// An event as JSON, under a new id.
+pub(crate) fn payload(mint: &Mint, kind: &str, properties: &impl Serialize) -> String {
+    let id = mint.event();
+    payload_with(id.as_str(), kind, properties)
+}
+
+fn payload_with(id: &str, kind: &str, properties: &impl Serialize) -> String {
+    serde_json::to_string(&Payload { id, kind, properties }).unwrap_or_else(|error| {
+        tracing::error!(error = error.to_string(), kind, "an event cannot be printed");
+        String::from("{}")
+    })
+}
+
+/// The hub. Its task ends when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Hub {
+    frames: broadcast::Sender<Item>,
+    closing: CancellationToken,
+    task: AbortHandle,
+}
+
+impl Drop for Hub {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Hub {
+    /// Listens to an engine from now on.
+    pub(crate) fn start(engine: &Engine, closing: CancellationToken) -> Arc<Self> {
+        let (frames, _) = broadcast::channel(CAPACITY);
+        let notices = engine.bus().listen();
+        let encoder = Encoder { mint: engine.mint().clone(), busy: HashSet::new() };
+        let task = tokio::spawn(listen(notices, encoder, frames.clone())).abort_handle();
+        Arc::new(Self { frames, closing, task })
+    }
+
+    /// A queue of what happens from now on.
+    pub(crate) fn subscribe(&self) -> broadcast::Receiver<Item> {
+        self.frames.subscribe()
+    }
+
+    /// Ends all streams when cancelled.
+    pub(crate) fn closing(&self) -> &CancellationToken {
+        &self.closing
+    }
+}
+
+async fn listen(
+    mut notices: broadcast::Receiver<Notice>,
+    mut encoder: Encoder,
+    frames: broadcast::Sender<Item>,
+) {
+    loop {
+        match notices.recv().await {
+            Ok(notice) => {
+                let changes = encoder.follow(&notice);
+                // Printing costs; nobody may be listening.
+                if changes && frames.receiver_count() > 0 {
+                    encoder.encode(&notice, |frame| drop(frames.send(Item::Event(Arc::new(frame)))));
+                }
+            }
+            Err(RecvError::Lagged(missed)) => {
+                tracing::warn!(missed, "the event hub fell behind; clients attach again");
+                encoder.busy.clear();
+                drop(frames.send(Item::Gap));
+            }
+            Err(RecvError::Closed) => return,
+        }
+    }
+}
+
+struct Encoder {
+    mint: Mint,
+    busy: HashSet<SessionId>,
+}
+
+impl Encoder {
+    /// Whether a notice says something new: a session that is busy may say so again.
+    fn follow(&mut self, notice: &Notice) -> bool {
+        let Notice::Live(live) = notice else { return true };
+        match live.signal {
+            Signal::Busy => self.busy.insert(live.session.clone()),
+            Signal::Retry { .. } | Signal::Idle => {
+                self.busy.remove(&live.session);
+                true
+            }
+            _ => true,
+        }
+    }
+
+    fn encode(&self, notice: &Notice, mut send: impl FnMut(Frame)) {
+        match notice {
+            Notice::Committed(committed) => {
+                let session = &committed.tree.session;
+                let events = v1::events(committed.before.as_ref(), &committed.record, &committed.tree);
+                for (index, event) in events.iter().enumerate() {
+                    // The first goes by the id in the log.
+                    let payload = if index == 0 {
+                        payload_with(committed.record.id.as_str(), event.kind, &event.properties)
+                    } else {
+                        payload(&self.mint, event.kind, &event.properties)
+                    };
+                    send(Frame::new(&session.directory, &session.project, payload));
+                }
+            }
+            Notice::Live(live) => {
+                self.signal(live, |payload| send(Frame::new(&live.directory, &live.project, payload)));
+            }
+        }
+    }
+
+    fn signal(&self, live: &Live, mut send: impl FnMut(String)) {
+        let session = live.session.as_str();
+        let mint = &self.mint;
+        match &live.signal {
+            Signal::Busy | Signal::Retry { .. } => {
+                send(payload(mint, "session.status", &Status { session, status: status(&live.signal) }));
+            }
+            Signal::Idle => {
+                send(payload(mint, "session.status", &Status { session, status: status(&live.signal) }));
+                send(payload(mint, "session.idle", &OfSession { session }));
+            }
+            Signal::Delta { entry, part, text } => {
+                let (message, part) = (entry.as_str(), part.as_str());
+                send(payload(
+                    mint,
+                    "message.part.delta",
+                    &Delta { session, message, part, field: "text", delta: text },
+                ));
+            }
+            Signal::Progress { entry, part } => {
+                let part = v1::part(&live.session, entry.as_str(), part, None);
+                send(payload(mint, "message.part.updated", &PartUpdated { session, part, time: mint.now() }));
+            }
+            Signal::Failed { error } => send(payload(mint, "session.error", &Failed { session, error })),
+            Signal::FileEdited { file } => send(payload(mint, "file.edited", &json!({"file": file}))),
+        }
+    }
+}
+
+/// What a session is doing, as V1 says it.
+pub(crate) fn status(signal: &Signal) -> Value {
+    match signal {
+        Signal::Retry { attempt, message, next } => {
+            json!({"type": "retry", "attempt": attempt, "message": message, "next": next})
+        }
+        Signal::Idle => json!({"type": "idle"}),
+        _ => json!({"type": "busy"}),
+    }
+}

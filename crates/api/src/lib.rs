@@ -1,0 +1,76 @@
+//! The HTTP face: what OpenCode's own clients attach to, unchanged.
+//!
+//! [`router`] speaks the V1 protocol over an [`Engine`]: sessions, messages, permissions, configuration and the two
+//! event streams. It holds no state of its own beside the event hub; every answer is a view of what the engine knows.
+//! Nothing is answered before the gate has let a request in: exact `Host`, matching `Origin`, and a token.
+//!
+//! # Layout
+//! - [`auth`]: who may speak to the server
+//! - `gate`: the checks before every route
+//! - `error`: errors in the shape that V1 clients read
+//! - `input`: paths, queries and bodies of requests
+//! - `reply`: JSON answers
+//! - `place`: the folder that a request means
+//! - `hub`: the bus as V1 events, encoded once for everybody
+//! - `stream`: one client's event stream
+//! - `wire`: shapes of requests and answers that have no other home
+//! - `routes`: the handlers, by resource
+
+pub mod auth;
+mod error;
+mod gate;
+mod hub;
+mod input;
+mod place;
+mod reply;
+mod routes;
+mod serve;
+mod stream;
+mod wire;
+
+use std::sync::Arc;
+
+use axum::Router;
+use everturn_engine::Engine;
+use tokio_util::sync::CancellationToken;
+
+pub use auth::Auth;
+pub use gate::Hosts;
+pub use serve::serve;
+
+use hub::Hub;
+
+/// The largest body that is read.
+pub const BODY_LIMIT: usize = 32 * 1024 * 1024;
+
+/// How a router is guarded and closed.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Who may speak to it.
+    pub auth: Auth,
+    /// Under which names it may be addressed, and by which pages.
+    pub hosts: Hosts,
+    /// Cancel it to end the event streams, so that a server with attached clients can stop.
+    pub closing: CancellationToken,
+}
+
+impl Options {
+    /// Options with nothing to close it.
+    #[must_use]
+    pub fn new(auth: Auth, hosts: Hosts) -> Self {
+        Self { auth, hosts, closing: CancellationToken::new() }
+    }
+}
+
+/// What every handler sees.
+#[derive(Debug, Clone)]
+pub(crate) struct App {
+    pub(crate) engine: Engine,
+    pub(crate) hub: Arc<Hub>,
+}
+
+/// The routes of an engine behind the gate. Call it inside a Tokio runtime; its event hub ends with the last clone.
+pub fn router(engine: Engine, options: Options) -> Router {
+    let hub = Hub::start(&engine, options.closing.clone());
+    gate::guard(routes::all().with_state(App { engine, hub }), options)
+}

@@ -1,0 +1,99 @@
+//! What is never shown: keys, tokens, passwords, and the values of headers and environments.
+
+use everturn_model::Map;
+use serde_json::Value;
+
+/// What stands where a secret was.
+const HIDDEN: &str = "[hidden]";
+
+/// The same object without its secrets.
+pub(crate) fn without(map: &Map) -> Map {
+    let kept = map.iter().filter(|(key, _)| !is_secret(key));
+    kept.map(|(key, value)| (key.clone(), shown(key, value))).collect()
+}
+
+fn shown(key: &str, value: &Value) -> Value {
+    match value {
+        Value::Object(map) if holds_secrets(key) => {
+            map.keys().map(|key| (key.clone(), Value::from(HIDDEN))).collect::<Map>().into()
+        }
+        Value::Object(map) => without(map).into(),
+        Value::Array(list) => list.iter().map(|value| shown(key, value)).collect(),
+        Value::String(text) => without_login(text).into(),
+        other => other.clone(),
+    }
+}
+
+fn plain(key: &str) -> String {
+    key.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
+}
+
+fn is_secret(key: &str) -> bool {
+    let key = plain(key);
+    let ends = [
+        "apikey",
+        "secret",
+        "password",
+        "authorization",
+        "accesskey",
+        "accesskeyid",
+        "privatekey",
+        "credential",
+    ];
+    let tokens =
+        ["token", "accesstoken", "authtoken", "refreshtoken", "sessiontoken", "bearertoken", "apitoken"];
+    ends.iter().any(|end| key.ends_with(end)) || tokens.contains(&key.as_str()) || key == "credentials"
+}
+
+fn holds_secrets(key: &str) -> bool {
+    matches!(plain(key).as_str(), "headers" | "environment" | "env")
+}
+
+// `https://name:password@host` keeps its host only.
+fn without_login(text: &str) -> String {
+    let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    match authority.rsplit_once('@') {
+        Some((_, host)) if !scheme.contains(char::is_whitespace) => format!("{scheme}://{host}{path}"),
+        _ => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn secrets_stay_here() {
+        let config = json!({
+            "model": "a/b",
+            "keybinds": {"leader": "ctrl+x"},
+            "provider": {"a": {
+                "env": ["A_KEY"],
+                "options": {"baseURL": "https://me:pw@host/v1", "apiKey": "sk-1", "api_key": "sk-2",
+                    "headers": {"X-Api": "sk-3"}, "secretAccessKey": "sk-4", "timeout": 5},
+                "models": {"b": {"limit": {"context": 1}}},
+            }},
+            "mcp": {"x": {"environment": {"TOKEN": "sk-5"}, "oauth": {"clientSecret": "sk-6"}}},
+        });
+        let shown = without(config.as_object().unwrap());
+        let text = serde_json::to_string(&shown).unwrap();
+        assert!(!text.contains("sk-") && !text.contains("pw"), "{text}");
+        assert_eq!(shown["provider"]["a"]["options"]["baseURL"], "https://host/v1");
+        assert_eq!(shown["provider"]["a"]["options"]["timeout"], 5);
+        assert_eq!(shown["provider"]["a"]["options"]["headers"]["X-Api"], HIDDEN);
+        assert_eq!(shown["provider"]["a"]["env"][0], "A_KEY");
+        assert_eq!(shown["keybinds"]["leader"], "ctrl+x");
+        assert_eq!(shown["model"], "a/b");
+    }
+
+    #[test]
+    fn addresses_in_text_stay() {
+        for text in ["see https://host/a@b", "a@b", "user@host://x"] {
+            assert_eq!(without_login(text), text);
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! The two event streams.
+
+use serde_json::{Value, json};
+
+use crate::support::Face;
+
+fn kind(event: &Value) -> String {
+    event["type"].as_str().unwrap_or_default().to_owned()
+}
+
+/// What a text turn shows, without what is repeated as often as a server likes.
+fn outline(events: &[Value]) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for event in events {
+        let properties = &event["properties"];
+        let line = match kind(event).as_str() {
+            "message.part.updated" => format!("part {}", properties["part"]["type"].as_str().unwrap()),
+            "message.updated" => format!("message {}", properties["info"]["role"].as_str().unwrap()),
+            "session.status" => format!("status {}", properties["status"]["type"].as_str().unwrap()),
+            "session.updated" | "session.diff" | "server.heartbeat" => continue,
+            other => other.to_owned(),
+        };
+        if lines.last() != Some(&line) {
+            lines.push(line);
+        }
+    }
+    lines
+}
+
+#[tokio::test]
+async fn a_text_turn_in_the_recorded_order() {
+    let face = Face::start().await;
+    let id = face.session().await;
+    let mut events = face.client.events("/event").await;
+    events.wait_for_type("server.connected").await;
+    let answer = face.prompt(&id, "SAY:two words").await;
+    events.wait_for_type("session.idle").await;
+    let seen: Vec<Value> = events.seen().into_iter().map(|received| received.data).collect();
+    let mut lines = outline(&seen);
+    let idle = lines.iter().position(|line| line == "session.idle").unwrap();
+    lines.truncate(idle + 1);
+    // The summary of what changed may come at any place of the turn.
+    let user = lines.iter().position(|line| line == "message user").unwrap();
+    let mut at = 0;
+    lines.retain(|line| {
+        at += 1;
+        at - 1 == user || line != "message user"
+    });
+    assert_eq!(
+        lines,
+        [
+            "server.connected",
+            "message user",
+            "part text",
+            "status busy",
+            "message assistant",
+            "part step-start",
+            "part text",
+            "message.part.delta",
+            "part text",
+            "part step-finish",
+            "message assistant",
+            "status idle",
+            "session.idle",
+        ]
+    );
+    let deltas = seen.iter().filter(|event| kind(event) == "message.part.delta");
+    let text: String = deltas.clone().map(|event| event["properties"]["delta"].as_str().unwrap()).collect();
+    assert_eq!(text, "two words");
+    let delta = deltas.clone().next().unwrap();
+    let part = &answer["parts"][1];
+    assert_eq!(delta["properties"]["partID"], part["id"]);
+    assert_eq!(delta["properties"]["messageID"], answer["info"]["id"]);
+    assert_eq!(delta["properties"]["field"], "text");
+    let last = seen.iter().rfind(|event| event["properties"]["part"]["id"] == part["id"]).unwrap();
+    assert_eq!(&last["properties"]["part"], part);
+    let mut ids: Vec<&str> = seen.iter().map(|event| event["id"].as_str().unwrap()).collect();
+    assert!(ids.iter().all(|id| id.starts_with("evt_")));
+    let count = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), count, "every event has its own id");
+}
+
+#[tokio::test]
+async fn the_global_stream_names_the_place() {
+    let face = Face::start().await;
+    let mut events = face.client.events("/global/event").await;
+    let connected = events.wait_for(|_| true).await;
+    assert_eq!(connected["payload"]["type"], "server.connected");
+    assert_eq!(connected.get("directory"), None);
+    let id = face.session().await;
+    let created = events.wait_for(|event| event["payload"]["type"] == "session.created").await;
+    assert_eq!(created["directory"], face.repo.dir());
+    assert_eq!(created["payload"]["properties"]["info"]["id"], id);
+    assert_eq!(created["project"], created["payload"]["properties"]["info"]["projectID"]);
+    face.client.patch(&format!("/session/{id}"), &json!({"title": "new name"})).await.ok();
+    let updated = events.wait_for(|event| event["payload"]["type"] == "session.updated").await;
+    assert_eq!(updated["payload"]["properties"]["info"]["title"], "new name");
+    face.client.delete(&format!("/session/{id}")).await.ok();
+    let deleted = events.wait_for(|event| event["payload"]["type"] == "session.deleted").await;
+    assert_eq!(deleted["payload"]["properties"]["sessionID"], id);
+}
+
+#[tokio::test]
+async fn a_stream_shows_its_own_place_only() {
+    let face = Face::start().await;
+    let elsewhere = tempfile::tempdir().unwrap();
+    let other = elsewhere.path().canonicalize().unwrap().display().to_string().replace('/', "%2F");
+    let mut here = face.client.events("/event").await;
+    let mut there = face.client.events(&format!("/event?directory={other}")).await;
+    here.wait_for_type("server.connected").await;
+    there.wait_for_type("server.connected").await;
+    let first = face.session().await;
+    let body = json!({"title": "there"});
+    let second = face.client.post(&format!("/session?directory={other}"), &body).await.ok().json();
+    let seen = here.wait_for_type("session.created").await;
+    assert_eq!(seen["properties"]["sessionID"], first);
+    let seen = there.wait_for_type("session.created").await;
+    assert_eq!(seen["properties"]["sessionID"], second["id"]);
+    assert_eq!(there.seen().len(), 2);
+    assert_eq!(here.seen().len(), 2);
+}
+
+#[tokio::test]
+async fn headers_of_a_stream() {
+    let face = Face::start().await;
+    let events = face.client.events("/event").await;
+    drop(events);
+    // The headers come before the first event, so a plain request sees them; the body goes on for ever.
+    let client = face.client.clone();
+    let asked = tokio::spawn(async move { client.get("/global/event").await });
+    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    face.closing.cancel();
+    let reply = asked.await.unwrap();
+    assert_eq!(reply.header("content-type"), Some("text/event-stream"));
+    assert!(reply.header("cache-control").unwrap().contains("no-cache"));
+    assert_eq!(reply.header("x-accel-buffering"), Some("no"));
+    assert!(reply.body.starts_with("data: {\"payload\":{\"id\":\"evt_"), "{}", reply.body);
+}
+
+#[tokio::test]
+async fn closing_ends_streams_and_the_server() {
+    let mut face = Face::start().await;
+    let mut events = face.client.events("/event").await;
+    events.wait_for_type("server.connected").await;
+    face.closing.cancel();
+    events.ended().await;
+    let served = face.served.take().unwrap();
+    everturn_testkit::within("the server to end", served).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_failure_is_an_event() {
+    let face = Face::start().await;
+    let id = face.session().await;
+    let mut events = face.client.events("/event").await;
+    let answer = face.prompt(&id, "ERR:400").await;
+    assert_eq!(answer["info"]["error"]["name"], "APIError");
+    let failed = events.wait_for_type("session.error").await;
+    assert_eq!(failed["properties"]["sessionID"], id);
+    assert_eq!(failed["properties"]["error"]["name"], "APIError");
+    events.wait_for_type("session.idle").await;
+}

@@ -1,0 +1,98 @@
+//! A server in this process, with everything behind it real except the model.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use everturn_api::{Auth, Hosts, Options};
+use everturn_engine::{Config, Engine};
+use everturn_testkit::{Client, ModelServer, Repo, opencode_config};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+
+pub(crate) const TOKEN: &str = "the token";
+
+pub(crate) struct Face {
+    pub(crate) client: Client,
+    pub(crate) engine: Engine,
+    pub(crate) model: ModelServer,
+    pub(crate) repo: Repo,
+    pub(crate) base: String,
+    pub(crate) closing: CancellationToken,
+    pub(crate) served: Option<tokio::task::JoinHandle<std::io::Result<()>>>,
+    _data: TempDir,
+}
+
+/// What a client sends to be let in.
+pub(crate) fn basic(user: &str, token: &str) -> String {
+    format!("Basic {}", STANDARD.encode(format!("{user}:{token}")))
+}
+
+impl Face {
+    pub(crate) async fn start() -> Self {
+        Self::with(|_| {}).await
+    }
+
+    /// A server whose configuration was changed.
+    pub(crate) async fn with(change: impl FnOnce(&mut Value)) -> Self {
+        let model = ModelServer::start();
+        let repo = Repo::new(&[("a.txt", "hello\n")]);
+        let data = TempDir::with_prefix("everturn-api-").unwrap();
+        let mut config = opencode_config(&model.base_url());
+        config["provider"]["fake"]["options"]["apiKey"] = json!("sk-never-shown");
+        change(&mut config);
+        let mut options = everturn_engine::Options::new(data.path(), repo.path());
+        options.config = Config::from_value(config.as_object().cloned().unwrap());
+        let engine = Engine::open(options).unwrap();
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let closing = CancellationToken::new();
+        let options = Options { auth: Auth::new(TOKEN), hosts: Hosts::of(address), closing: closing.clone() };
+        let router = everturn_api::router(engine.clone(), options);
+        let served = tokio::spawn(everturn_api::serve(listener, router, closing.clone().cancelled_owned()));
+        let base = format!("http://{address}");
+        let client = Client::new(base.clone()).with_header("authorization", &basic("opencode", TOKEN));
+        Self { client, engine, model, repo, base, closing, served: Some(served), _data: data }
+    }
+
+    /// A client that says nothing of itself.
+    pub(crate) fn stranger(&self) -> Client {
+        Client::new(self.base.clone())
+    }
+
+    pub(crate) async fn session(&self) -> String {
+        let session = self.client.post("/session", &json!({"title": "test"})).await.ok().json();
+        session["id"].as_str().unwrap().to_owned()
+    }
+
+    /// Prompts and waits for the answer.
+    pub(crate) async fn prompt(&self, session: &str, text: &str) -> Value {
+        let body = json!({
+            "model": {"providerID": "fake", "modelID": "fake-1"},
+            "parts": [{"type": "text", "text": text}],
+        });
+        self.client.post(&format!("/session/{session}/message"), &body).await.ok().json()
+    }
+
+    /// Prompts and does not wait.
+    pub(crate) async fn prompt_async(&self, session: &str, text: &str) {
+        let body = json!({"parts": [{"type": "text", "text": text}]});
+        let reply = self.client.post(&format!("/session/{session}/prompt_async"), &body).await;
+        assert_eq!((reply.status, reply.body.as_str()), (204, ""));
+    }
+
+    pub(crate) async fn messages(&self, session: &str) -> Vec<Value> {
+        let messages = self.client.get(&format!("/session/{session}/message")).await.ok().json();
+        messages.as_array().cloned().unwrap()
+    }
+
+    /// The text of all text parts of a message.
+    pub(crate) fn text(message: &Value) -> String {
+        let parts = message["parts"].as_array().unwrap().iter();
+        parts.filter(|part| part["type"] == "text").filter_map(|part| part["text"].as_str()).collect()
+    }
+}
+
+/// The name and the message of an error.
+pub(crate) fn error(value: &Value) -> (&str, &str) {
+    (value["name"].as_str().unwrap(), value["data"]["message"].as_str().unwrap())
+}
