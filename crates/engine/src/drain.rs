@@ -199,20 +199,26 @@ impl Engine {
         tree = settled;
         let end = loop {
             let Some(work) = next_work(&tree) else { break End::Done };
-            let turn = Turn::new(self, lease, cancel, tree, work);
-            match turn.run().await? {
-                End::Continue => tree = self.tree(id).await?,
-                end => {
-                    tree = self.tree(id).await?;
-                    // What was admitted meanwhile is worked off unless somebody stopped the session.
-                    let more = matches!(end, End::Done) && next_work(&tree).is_some();
-                    if !more {
-                        break end;
-                    }
-                }
+            let mut turn = Turn::new(self, lease, cancel, tree, work);
+            let end = turn.run().await?;
+            tree = self.refresh(turn.tree).await?;
+            match end {
+                End::Continue => {}
+                // What was admitted meanwhile is worked off unless somebody stopped the session.
+                End::Done if next_work(&tree).is_some() => {}
+                end => break end,
             }
         };
         self.idle(&tree, end, lease).await
+    }
+
+    /// The turn's tree with what others did meanwhile: the session row and the inbox. The path is the owner's alone.
+    async fn refresh(&self, mut tree: Tree) -> Result<Tree, Error> {
+        let id = tree.session.id.clone();
+        let now = self.0.store.tail(&id, 0).await?.ok_or(Error::NoSession(id))?;
+        tree.session = now.session;
+        tree.inbox = now.inbox;
+        Ok(tree)
     }
 
     async fn idle(&self, tree: &Tree, end: End, lease: &Lease) -> Result<(), Error> {

@@ -167,7 +167,8 @@ fn attach(part: PartInput, directory: &str) -> Vec<PartInput> {
     let content = match &part.kind {
         PartKind::File { mime, url, .. } if mime.starts_with("text/") => {
             url.strip_prefix("file://").and_then(|path| {
-                let path = std::path::Path::new(directory).join(path);
+                let path = path.split_once('?').map_or(path, |(path, _)| path);
+                let path = std::path::Path::new(directory).join(decode(path));
                 let text = std::fs::read_to_string(&path).ok()?;
                 Some(format!("Attached file {}:\n{text}", path.display()))
             })
@@ -181,4 +182,35 @@ fn attach(part: PartInput, directory: &str) -> Vec<PartInput> {
     }
     parts.push(part);
     parts
+}
+
+/// An address's path with its `%xx` read.
+fn decode(path: &str) -> String {
+    let mut bytes = Vec::with_capacity(path.len());
+    let mut rest = path.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let hex = after.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
+        match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+            Some(byte) if *first == b'%' => {
+                bytes.push(byte);
+                rest = after.get(2..).unwrap_or_default();
+            }
+            _ => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_decoded() {
+        assert_eq!(decode("/srv/a%20b/%C3%A9.txt"), "/srv/a b/é.txt");
+        assert_eq!(decode("/srv/100%/x%zz"), "/srv/100%/x%zz");
+    }
 }

@@ -146,7 +146,8 @@ impl Engine {
     /// # Errors
     /// When there is none.
     pub async fn tree(&self, id: &SessionId) -> Result<Tree, Error> {
-        self.0.store.tree(id).await?.ok_or_else(|| Error::NoSession(id.clone()))
+        let tree = self.0.store.tree(id).await?;
+        tree.filter(|tree| tree.session.time.trashed.is_none()).ok_or_else(|| Error::NoSession(id.clone()))
     }
 
     /// A session's log, whole.

@@ -103,7 +103,7 @@ impl<'e> Turn<'e> {
     }
 
     /// Runs the turn to its end.
-    pub(crate) async fn run(mut self) -> Result<End, Error> {
+    pub(crate) async fn run(&mut self) -> Result<End, Error> {
         let location = self.engine.location(Some(&self.session().directory)).await?;
         let mut events = self.open(&location)?;
         if !self.session().open && !self.wants_answer() {
@@ -267,7 +267,7 @@ impl<'e> Turn<'e> {
     }
 
     /// Talks to the provider and runs what it asks for.
-    async fn converse(mut self, stage: Stage, before: JoinHandle<Option<TreeId>>) -> Result<End, Error> {
+    async fn converse(&mut self, stage: Stage, before: JoinHandle<Option<TreeId>>) -> Result<End, Error> {
         let mut stream = stage.chosen.provider.stream(stage.request.clone());
         let mut before = Some(before);
         let mut start: Option<TreeId> = None;
@@ -289,7 +289,7 @@ impl<'e> Turn<'e> {
                     return self.fail(&stage, intake, calls, fault).await;
                 }
                 () = closing.cancelled() => {
-                    intake.save(&self);
+                    intake.save(self);
                     return Ok(End::Closing);
                 }
                 Some(done) = calls.join_next(), if !calls.is_empty() => {
@@ -306,7 +306,7 @@ impl<'e> Turn<'e> {
                         }
                     }
                     Some(Ok(delta)) => {
-                        for call in intake.take(&mut self, delta).await? {
+                        for call in intake.take(self, delta).await? {
                             calls.spawn(self.engine.clone().execute(stage.place.clone(), call));
                         }
                     }
@@ -326,7 +326,7 @@ impl<'e> Turn<'e> {
                     }
                     None => streaming = false,
                 },
-                _ = save.tick(), if intake.is_open() => intake.save(&self),
+                _ = save.tick(), if intake.is_open() => intake.save(self),
             }
         }
         self.close(stage, intake, start, declined).await
@@ -356,7 +356,7 @@ impl<'e> Turn<'e> {
 
     /// Closes the step: usage, files, and whether the model goes on.
     async fn close(
-        mut self,
+        &mut self,
         stage: Stage,
         intake: Intake,
         start: Option<TreeId>,
@@ -420,7 +420,7 @@ impl<'e> Turn<'e> {
     }
 
     /// A turn that cannot begin: the prompt is promoted, the failure is an answer that says why.
-    async fn refuse(mut self, error: &Error) -> Result<End, Error> {
+    async fn refuse(&mut self, error: &Error) -> Result<End, Error> {
         let id = self.engine.mint().entry(self.session());
         let answers = last_user(&self.tree).map(|node| node.entry.wire_id().to_owned());
         let assistant = Assistant {
@@ -443,14 +443,14 @@ impl<'e> Turn<'e> {
 
     /// Ends a turn that failed or was interrupted: what was streamed is kept, what ran is settled.
     async fn fail(
-        mut self,
+        &mut self,
         stage: &Stage,
         mut intake: Intake,
         mut calls: JoinSet<Settled>,
         fault: Fault,
     ) -> Result<End, Error> {
         stage.place.cancel.cancel();
-        let rest = intake.abandon(&self);
+        let rest = intake.abandon(self);
         let mut unsettled = intake.unsettled();
         while let Some(done) = calls.join_next().await {
             if let Ok(mut settled) = done {

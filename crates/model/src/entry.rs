@@ -18,7 +18,6 @@ pub struct Entry {
     /// When it was made.
     pub time: Millis,
     /// What it is.
-    #[serde(flatten)]
     pub body: Body,
     /// True when an amendment hides it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -222,7 +221,7 @@ pub struct Pair {
 
 /// The kinds of entry.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 pub enum Body {
     /// A promoted prompt.
     User(User),

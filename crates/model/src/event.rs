@@ -117,7 +117,6 @@ macro_rules! catalogue {
     ($( $(#[$doc:meta])* $variant:ident = $name:literal v $version:literal { $( $(#[$field_doc:meta])* $field:ident : $type:ty ),* $(,)? } )*) => {
         /// What can happen in a session.
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-        #[serde(tag = "type")]
         pub enum Event {
             $(
                 $(#[$doc])*
@@ -579,7 +578,7 @@ mod tests {
     #[test]
     fn an_event_without_fields_survives_storage() {
         let text = serde_json::to_string(&Event::RevertCleared {}).unwrap();
-        assert_eq!(text, r#"{"type":"revert.cleared"}"#);
+        assert_eq!(text, r#"{"revert.cleared":{}}"#);
         assert_eq!(serde_json::from_str::<Event>(&text).unwrap(), Event::RevertCleared {});
     }
 }

@@ -23,7 +23,6 @@ pub struct Part {
     /// Its id.
     pub id: PartId,
     /// What it is.
-    #[serde(flatten)]
     pub kind: PartKind,
     /// True in the second message of a pair (`shell`, `compaction`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -46,7 +45,7 @@ impl Part {
 
 /// The twelve kinds, and what another program calls a part that has no kind here.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "kebab-case")]
+#[serde(rename_all = "kebab-case")]
 pub enum PartKind {
     /// Text of a person or a model.
     Text {

@@ -14,7 +14,7 @@ use crate::{Extra, Map, Millis, Part};
 
 /// The state of a tool call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "status", rename_all = "lowercase")]
+#[serde(rename_all = "lowercase")]
 pub enum ToolState {
     /// Input is arriving.
     Pending {

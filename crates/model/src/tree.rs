@@ -13,7 +13,6 @@ use crate::{Entry, EntryId, Part, PartId, RequestId, Session};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Node {
     /// The entry.
-    #[serde(flatten)]
     pub entry: Entry,
     /// Its parts, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -55,16 +55,19 @@ async fn list(State(app): State<App>, Path(id): Path<String>, uri: Uri, query: Q
     }
     // A page from the middle is cut out of the whole. One more than asked for shows whether there is more.
     let read = if before.is_some() { None } else { limit.map(|limit| limit.saturating_add(1)) };
-    let mut messages = shown(&app.engine.conversation(&id, read).await?);
+    let conversation = app.engine.conversation(&id, read).await?;
+    let path: Vec<&Node> = conversation.nodes.iter().collect();
+    let mut messages = v1::conversation(&conversation.session.id, &path, &conversation.inbox);
+    let mut end = messages.len();
     if let Some(before) = before {
-        let end = messages.iter().position(|message| id_of(message) == before);
-        messages.truncate(end.ok_or_else(|| Error::query("before names no message of this session"))?);
+        let found = messages.ids().position(|id| id == before);
+        end = found.ok_or_else(|| Error::query("before names no message of this session"))?;
     }
-    let surplus = messages.len().saturating_sub(limit.unwrap_or(usize::MAX));
-    messages.drain(..surplus);
+    let surplus = end.saturating_sub(limit.unwrap_or(usize::MAX));
+    messages.keep(surplus..end);
     let mut response = ok(&messages)?;
-    if let (true, Some(limit), Some(first)) = (surplus > 0, limit, messages.first()) {
-        let cursor = URL_SAFE_NO_PAD.encode(id_of(first));
+    if let (true, Some(limit), Some(first)) = (surplus > 0, limit, messages.ids().next()) {
+        let cursor = URL_SAFE_NO_PAD.encode(first);
         let link = format!("<{}?limit={limit}&before={cursor}>; rel=\"next\"", uri.path());
         let headers = response.headers_mut();
         headers.extend(HeaderValue::try_from(cursor).ok().map(|cursor| (NEXT, cursor)));
