@@ -7,11 +7,10 @@ use everturn_model::entry::Body;
 use everturn_model::part::PartKind;
 use everturn_model::session::{FileDiff, Revert, Summary};
 use everturn_model::tree::Node;
-use everturn_model::{EntryId, Event, Map, PartId, Session, SessionId, Tree, path};
+use everturn_model::{EntryId, Event, PartId, Session, SessionId, Tree, path};
 use everturn_store::Authority;
 use everturn_tools::Snapshots;
 use everturn_tools::snapshot::{Plan, TreeId};
-use serde_json::Value;
 
 use crate::{Engine, Error};
 
@@ -55,21 +54,12 @@ impl Engine {
             files: u64::try_from(diffs.len()).unwrap_or_default(),
             diffs: Some(diffs),
         };
-        let mut revert = Revert {
-            message: boundary,
-            part: part.cloned(),
-            snapshot: None,
-            diff: None,
-            files: None,
-            extra: Map::new(),
-        };
+        let mut revert = Revert { part: part.cloned(), ..Revert::new(boundary) };
         if let Some(files) = files {
             revert.snapshot = Some(files.original.as_str().to_owned());
             revert.diff = Some(files.diff);
-            revert.extra.insert("after".to_owned(), files.after.as_str().into());
-            if !files.skipped.is_empty() {
-                revert.extra.insert("skipped".to_owned(), files.skipped.into());
-            }
+            revert.after = Some(files.after.as_str().to_owned());
+            revert.skipped = files.skipped;
         }
         let event = Event::RevertStaged { revert: Box::new(revert), summary: Some(summary) };
         let appended = self.append(id, Authority::Owned(lease.clone()), vec![event]).await;
@@ -88,8 +78,7 @@ impl Engine {
         let location = self.location(Some(&session.directory)).await?;
         let lease = self.0.store.acquire(id).await?;
         let original: Option<TreeId> = revert.snapshot.as_deref().and_then(|tree| tree.parse().ok());
-        let after: Option<TreeId> =
-            revert.extra.get("after").and_then(Value::as_str).and_then(|tree| tree.parse().ok());
+        let after: Option<TreeId> = revert.after.as_deref().and_then(|tree| tree.parse().ok());
         if let (Some(snapshots), Some(original), Some(after)) = (self.snapshots(&location), original, after) {
             let restored = tokio::task::spawn_blocking(move || {
                 let files = snapshots.changed(&after, &original)?;
@@ -172,10 +161,8 @@ fn stage_files(
         }
     }
     // What the agent left is what may be replaced; after an earlier stage, what that stage left.
-    let expected = staged
-        .and_then(|revert| revert.extra.get("after").and_then(Value::as_str))
-        .and_then(|tree| tree.parse().ok())
-        .unwrap_or_else(|| last.clone());
+    let expected =
+        staged.and_then(|revert| revert.after.as_deref()?.parse().ok()).unwrap_or_else(|| last.clone());
     let report = snapshots.restore(&Plan::uniform(expected, &first, touched))?;
     let after = snapshots.capture()?;
     let skipped = report.skipped.iter().map(|skipped| skipped.file.display().to_string()).collect();

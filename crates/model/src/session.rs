@@ -66,12 +66,35 @@ pub struct Revert {
     /// What the revert changed in the files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub diff: Option<String>,
+    /// The files right after the revert: what may be replaced when it is undone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+    /// Files that were left alone because the person had changed them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skipped: Vec<String>,
     /// Per-file changes, as V2 shows them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<serde_json::Value>,
     /// Fields without a word here.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub extra: Map,
+}
+
+impl Revert {
+    /// A revert to a message, with nothing known of the files.
+    #[must_use]
+    pub fn new(message: EntryId) -> Self {
+        Self {
+            message,
+            part: None,
+            snapshot: None,
+            diff: None,
+            after: None,
+            skipped: Vec::new(),
+            files: None,
+            extra: Map::new(),
+        }
+    }
 }
 
 /// Moments of a session, in milliseconds.

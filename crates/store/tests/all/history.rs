@@ -210,14 +210,7 @@ impl Story {
             }
             20 => {
                 let message = self.pick(a)?;
-                let revert = Revert {
-                    message,
-                    part: None,
-                    snapshot: Some(text),
-                    diff: None,
-                    files: None,
-                    extra: Map::new(),
-                };
+                let revert = Revert { snapshot: Some(text), ..Revert::new(message) };
                 let summary = Summary { additions: u64::from(a), ..Summary::default() };
                 Event::RevertStaged { revert: Box::new(revert), summary: Some(summary) }
             }

@@ -167,14 +167,7 @@ pub(in crate::opencode) fn revert(revert: &Revert) -> Value {
 /// A staged revert from what was said of it.
 pub(in crate::opencode) fn read_revert(value: &Value) -> Option<Revert> {
     let map = value.as_object()?;
-    let mut revert = Revert {
-        message: EntryId::new(text(map, "messageID")?),
-        part: None,
-        snapshot: None,
-        diff: None,
-        files: None,
-        extra: Map::new(),
-    };
+    let mut revert = Revert::new(EntryId::new(text(map, "messageID")?));
     for (key, value) in map {
         match (key.as_str(), value) {
             ("messageID", _) => {}

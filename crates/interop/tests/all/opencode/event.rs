@@ -125,12 +125,9 @@ impl Replay {
                 let updated = self.stream.pop_front().unwrap();
                 let staged = &updated.body["info"]["revert"];
                 let revert = Box::new(Revert {
-                    message: EntryId::new(staged["messageID"].as_str().unwrap()),
-                    part: None,
                     snapshot: staged["snapshot"].as_str().map(str::to_owned),
                     diff: staged["diff"].as_str().map(str::to_owned),
-                    files: None,
-                    extra: serde_json::Map::new(),
+                    ..Revert::new(EntryId::new(staged["messageID"].as_str().unwrap()))
                 });
                 let mut summary: Summary =
                     serde_json::from_value(updated.body["info"]["summary"].clone()).unwrap();
