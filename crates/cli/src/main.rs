@@ -23,7 +23,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Serve clients over HTTP: OpenCode's terminal, SDK and web client attach to it
+    /// Serve clients over HTTP: OpenCode's terminal and SDK attach to it
     Serve(commands::serve::Serve),
     /// Answer one prompt here and now, without a server
     Run(commands::run::Run),

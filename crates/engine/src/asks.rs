@@ -82,7 +82,26 @@ impl Engine {
         cancel: &CancellationToken,
     ) -> Result<Answer, Error> {
         let waiting = self.0.asks.wait(id);
+        // The answer may have come before this process waited for it: then the log has it.
+        if self.0.store.request(id).await?.is_none() {
+            return self.answer_in_log(&session.id, id).await;
+        }
         self.answered(&session.id, id, waiting, cancel).await
+    }
+
+    async fn answer_in_log(&self, session: &SessionId, id: &RequestId) -> Result<Answer, Error> {
+        let log = self.0.store.events(session, None, usize::MAX).await?;
+        let answer = log.into_iter().rev().find_map(|record| match record.event {
+            Event::RequestAnswered { id: answered, reply, message, .. } if answered == *id => {
+                Some((reply, message))
+            }
+            _ => None,
+        });
+        Ok(match answer {
+            Some((Some(Reply::Once | Reply::Always), _)) => Answer::Allowed,
+            Some((Some(Reply::Reject), message)) => Answer::Rejected(message),
+            _ => Answer::Interrupted,
+        })
     }
 
     async fn answered(

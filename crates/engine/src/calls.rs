@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use everturn_model::part::PartKind;
 use everturn_model::permission::{self, Action, Rule};
-use everturn_model::request::CallRef;
+use everturn_model::request::{Ask, CallRef, Request};
 use everturn_model::tool::{Outcome, ToolResult, ToolState};
-use everturn_model::{EntryId, Millis, Part, PartId, RequestId, Session};
+use everturn_model::{EntryId, Millis, Part, PartId, Session};
 use everturn_tools::{Context, Failure, Need, Output, Scope};
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -43,7 +43,7 @@ pub(crate) struct Call {
     /// When it was called.
     pub(crate) start: Millis,
     /// A permission request of an earlier process that it still waits for.
-    pub(crate) waiting: Option<RequestId>,
+    pub(crate) waiting: Option<Request>,
 }
 
 /// What came of a call.
@@ -161,7 +161,7 @@ impl Engine {
 
     async fn permit(&self, place: &Place, call: &Call, needs: Vec<Need>) -> Result<Verdict, Error> {
         if let Some(request) = &call.waiting {
-            let answer = self.ask_again(&place.session, request, &place.cancel).await?;
+            let answer = self.ask_again(&place.session, &request.id, &place.cancel).await?;
             if let Some(refusal) = refusal(answer) {
                 return Ok(refusal);
             }
@@ -179,8 +179,8 @@ impl Engine {
                     );
                     return Ok(Verdict::Refuse { text, declined: false });
                 }
-                // The request that was answered above was for the first need that had to be asked.
-                Action::Ask if call.waiting.is_some() => {}
+                // The request that was answered above was for this need; the others are asked as ever.
+                Action::Ask if call.waiting.as_ref().is_some_and(|request| asks_for(request, &need)) => {}
                 Action::Ask => {
                     let caller = CallRef { entry: call.entry.clone(), call: call.id.clone() };
                     let answer = self.ask(&place.session, need, caller, &place.cancel).await?;
@@ -203,5 +203,14 @@ fn refusal(answer: Answer) -> Option<Verdict> {
             Some(Verdict::Refuse { text, declined: false })
         }
         Answer::Interrupted => Some(Verdict::Refuse { text: INTERRUPTED.to_owned(), declined: false }),
+    }
+}
+
+fn asks_for(request: &Request, need: &Need) -> bool {
+    match &request.ask {
+        Ask::Permission { permission, patterns, .. } => {
+            permission == &need.permission && patterns == &need.patterns
+        }
+        Ask::Question { .. } => false,
     }
 }

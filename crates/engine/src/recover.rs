@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use everturn_model::entry::{Body, Entry, Fault};
 use everturn_model::part::PartKind;
+use everturn_model::request::Request;
 use everturn_model::tool::{Outcome, ToolResult, ToolState};
-use everturn_model::{EntryId, Event, Money, PartId, RequestId, Tokens, Tree, path};
+use everturn_model::{EntryId, Event, Millis, Money, PartId, Record, Tokens, Tree, path};
 use everturn_store::Lease;
 use everturn_tools::{Effect, Scope};
 use tokio_util::sync::CancellationToken;
@@ -63,7 +64,8 @@ impl Engine {
             saved.into_iter().map(|saved| (saved.part, saved.text)).collect();
         let ends = end_texts(&tree, &assistant, &saved);
         let wrote = saved.values().any(|text| !text.is_empty()) || has_text(&tree, &assistant);
-        let remedies = self.remedies(&tree, &assistant);
+        let log = self.0.store.events(&id, None, usize::MAX).await?;
+        let remedies = self.remedies(&tree, &assistant, &log);
         tracing::info!(session = %id, calls = remedies.len(), "continuing a turn that was cut off");
         let mut turn = Turn::new(self, lease, cancel, tree, Work { promote: Vec::new() });
         if !ends.is_empty() {
@@ -101,7 +103,7 @@ impl Engine {
     }
 
     /// Calls of a turn that have no result, with what is to be done about each.
-    fn remedies(&self, tree: &Tree, assistant: &EntryId) -> Vec<Remedy> {
+    fn remedies(&self, tree: &Tree, assistant: &EntryId, log: &[Record]) -> Vec<Remedy> {
         let path = path::to(tree, tree.session.leaf.as_ref());
         let settled = path::results(&path);
         let Some(node) = tree.node(assistant) else { return Vec::new() };
@@ -111,7 +113,11 @@ impl Engine {
             if state.is_settled() || settled.contains_key(&(assistant, call.as_str())) {
                 continue;
             }
-            let waiting = waiting_for(tree, assistant, call);
+            let pure = self.0.tools.get(tool).is_some_and(|tool| tool.effect() == Effect::Pure);
+            let asked = last_request(log, assistant, call);
+            // An answer that an earlier process had may have been acted upon; one that came since has not.
+            let unused = |answered: Option<Millis>| answered.is_none_or(|time| pure || time >= self.0.opened);
+            let waiting = asked.filter(|(_, answered)| unused(*answered)).map(|(request, _)| request);
             let begun = Call {
                 entry: assistant.clone(),
                 part: part.id.clone(),
@@ -121,7 +127,6 @@ impl Engine {
                 start: self.mint().now(),
                 waiting,
             };
-            let pure = self.0.tools.get(tool).is_some_and(|tool| tool.effect() == Effect::Pure);
             remedies.push(match state {
                 ToolState::Running { start, .. } if begun.waiting.is_some() || pure => {
                     Remedy::Run(Call { start: *start, ..begun })
@@ -183,11 +188,20 @@ fn open_assistant(tree: &Tree) -> Option<EntryId> {
     open.then(|| newest.entry.id.clone())
 }
 
-fn waiting_for(tree: &Tree, assistant: &EntryId, call: &str) -> Option<RequestId> {
-    let found = tree.requests.values().find(|request| {
-        request.call.as_ref().is_some_and(|caller| &caller.entry == assistant && caller.call == call)
+/// The newest request that a call made, and when it was answered.
+fn last_request(log: &[Record], assistant: &EntryId, call: &str) -> Option<(Request, Option<Millis>)> {
+    let request = log.iter().rev().find_map(|record| match &record.event {
+        Event::RequestAsked { request } => {
+            let caller = request.call.as_ref()?;
+            (&caller.entry == assistant && caller.call == call).then(|| (**request).clone())
+        }
+        _ => None,
+    })?;
+    let answered = log.iter().rev().find_map(|record| match &record.event {
+        Event::RequestAnswered { id, .. } if *id == request.id => Some(record.time),
+        _ => None,
     });
-    found.map(|request| request.id.clone())
+    Some((request, answered))
 }
 
 /// Ends text and reasoning that was streaming, with what was saved of it.

@@ -129,6 +129,7 @@ impl Fold<'_> {
                 session.directory.clone_from(directory);
                 session.path.clone_from(path);
                 session.epoch = None;
+                session.time.moved = Some(self.time);
             }
             Event::SessionTrashed {} => self.tree.session.time.trashed = Some(self.time),
             Event::SessionRestored {} => self.tree.session.time.trashed = None,
@@ -394,7 +395,11 @@ impl Fold<'_> {
         let state = path::state(path::to(self.tree, leaf.as_ref()));
         // A session that was given a selection keeps it while its path has none.
         let kept = State::cached(&self.tree.session);
-        let state = State { agent: state.agent.or(kept.agent), model: state.model.or(kept.model), ..state };
+        let moved = self.tree.session.time.moved;
+        let holds = |id: &EntryId| self.tree.node(id).is_some_and(|node| moved.is_none_or(|moved| node.entry.time >= moved));
+        let epoch = state.epoch.filter(holds);
+        let state =
+            State { agent: state.agent.or(kept.agent), model: state.model.or(kept.model), epoch, ..state };
         state.store(&mut self.tree.session);
     }
 

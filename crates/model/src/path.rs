@@ -89,6 +89,7 @@ impl State {
             Body::Epoch { .. } => self.epoch = Some(entry.id.clone()),
             Body::Compaction(compaction) if compaction.summary.is_some() => {
                 self.compaction = Some(entry.id.clone());
+                self.epoch = None;
             }
             _ => {}
         }

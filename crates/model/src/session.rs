@@ -110,6 +110,9 @@ pub struct Times {
     /// When it was archived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub archived: Option<Millis>,
+    /// When it moved to another folder: a Context Epoch from before then does not hold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moved: Option<Millis>,
     /// When it was put into the trash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trashed: Option<Millis>,

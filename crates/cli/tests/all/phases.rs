@@ -77,8 +77,6 @@ const DIFFERENCES: &[(&str, &str, &str)] = &[
         "session.updated info.revert.diff",
         "the same patch without git's line of blob hashes, and with a count of 1 written out; clients parse both",
     ),
-    ("09-revert", "session.updated info.revert.after", OWN_REVERT_FIELD),
-    ("11-revert-then-prompt", "session.updated info.revert.after", OWN_REVERT_FIELD),
     (
         "16-prompt-while-busy",
         "message.updated(user) has moved",
@@ -93,9 +91,6 @@ const DIFFERENCES_OF_ORIGINAL: &[(&str, &str, &str)] = &[
     ("19-provider-error", "session.error error.data.responseHeaders", OTHER_MODEL_SERVER),
     ("19-provider-error", "message.updated(assistant) info.error.data.responseHeaders", OTHER_MODEL_SERVER),
 ];
-
-const OWN_REVERT_FIELD: &str =
-    "what the files were after the revert, so that redo can spare later changes; no client reads it";
 
 const OTHER_MODEL_SERVER: &str =
     "headers of the scripted model: it is another program today, and the date is another one";

@@ -16,6 +16,7 @@ pub(crate) struct Bench {
     pub(crate) engine: Engine,
     pub(crate) session: Session,
     pub(crate) notices: Receiver<Notice>,
+    options: Options,
     _data: tempfile::TempDir,
 }
 
@@ -34,12 +35,20 @@ impl Bench {
         }
         let mut options = Options::new(data.path(), repo.path());
         options.config = Config::from_value(config.as_object().cloned().unwrap());
-        let engine = Engine::open(options).unwrap();
+        let engine = Engine::open(options.clone()).unwrap();
         let location = engine.location(None).await.unwrap();
         let new = NewSession { title: Some("a title".into()), ..NewSession::default() };
         let session = engine.create(&location, new).await.unwrap();
         let notices = engine.bus().listen();
-        Self { model, repo, engine, session, notices, _data: data }
+        Self { model, repo, engine, session, notices, options, _data: data }
+    }
+
+    /// Ends the engine as a server that is stopped does, and starts another one on the same data.
+    pub(crate) async fn restart(&mut self) {
+        within("the engine to close", self.engine.close()).await;
+        self.engine = Engine::open(self.options.clone()).unwrap();
+        self.notices = self.engine.bus().listen();
+        self.engine.recover().await.unwrap();
     }
 
     /// Sends a prompt and waits until the session is idle.

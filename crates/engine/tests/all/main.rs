@@ -11,5 +11,6 @@
 mod bench;
 mod inbox;
 mod permission;
+mod recover;
 mod revert;
 mod turn;

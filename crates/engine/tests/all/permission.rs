@@ -6,12 +6,12 @@ use everturn_model::request::{Ask, Reply, Request};
 
 use crate::bench::Bench;
 
-async fn ask(bench: &mut Bench, prompt: &str) -> Request {
+pub(crate) async fn ask(bench: &mut Bench, prompt: &str) -> Request {
     bench.engine.prompt(&bench.session.id, Prompt::text(prompt)).await.unwrap();
     asked(bench).await
 }
 
-async fn asked(bench: &mut Bench) -> Request {
+pub(crate) async fn asked(bench: &mut Bench) -> Request {
     bench
         .notice(|notice| match notice {
             Notice::Committed(committed) => match &committed.record.event {

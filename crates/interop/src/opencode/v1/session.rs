@@ -66,6 +66,7 @@ pub fn read_session(map: Map) -> Option<Session> {
         updated: moment("updated").unwrap_or(created),
         compacting: moment("compacting"),
         archived: moment("archived"),
+        moved: None,
         trashed: None,
     };
     session.spent = Spent { tokens: session.tokens, cost: session.cost };
