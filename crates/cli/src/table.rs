@@ -25,7 +25,16 @@ pub(crate) fn note(text: impl std::fmt::Display) {
 
 /// Prints an error with what caused it.
 pub(crate) fn complain(error: &anyhow::Error) {
-    note(format!("everturn: {error:#}"));
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1) {
+        let cause = cause.to_string();
+        // Many errors name their cause themselves.
+        if !text.contains(&cause) {
+            text.push_str(": ");
+            text.push_str(&cause);
+        }
+    }
+    note(format!("everturn: {text}"));
 }
 
 /// Prints a value as JSON.

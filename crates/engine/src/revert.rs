@@ -1,7 +1,7 @@
 //! Undo and redo of messages and files. Nothing is destroyed: a revert is staged and can be cleared; files that the
 //! person changed since are left alone; what leaves the path stays in the tree.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use everturn_model::entry::Body;
 use everturn_model::part::PartKind;
@@ -142,7 +142,7 @@ fn stage_files(
     snapshots: &Snapshots,
     steps: &[Step],
     staged: Option<&Revert>,
-    worktree: &std::path::Path,
+    worktree: &Path,
 ) -> Result<(Option<Files>, Vec<FileDiff>), Error> {
     let parse = |tree: &Option<String>| tree.as_ref().and_then(|tree| tree.parse::<TreeId>().ok());
     let now = snapshots.capture()?;
@@ -166,24 +166,18 @@ fn stage_files(
     let report = snapshots.restore(&Plan::uniform(expected, &first, touched))?;
     let after = snapshots.capture()?;
     let skipped = report.skipped.iter().map(|skipped| skipped.file.display().to_string()).collect();
-    let diff = git_diff(&snapshots.diff(&now, &after)?);
+    let diff = git_diff(snapshots, &original, &after, worktree)?;
     let diffs = crate::turn::diffs(snapshots, first.as_str(), last.as_str()).unwrap_or_default();
     Ok((Some(Files { original, after, skipped, diff }), diffs))
 }
 
 /// The changes in the form that git prints, which clients parse.
-fn git_diff(diffs: &[everturn_tools::snapshot::FileDiff]) -> String {
-    use everturn_tools::patch::Status;
+fn git_diff(snapshots: &Snapshots, from: &TreeId, to: &TreeId, worktree: &Path) -> Result<String, Error> {
     let mut text = String::new();
-    for diff in diffs {
-        let file = &diff.file;
-        let (old, new, mode) = match diff.status {
-            Status::Added => ("/dev/null".to_owned(), format!("b/{file}"), "new file mode 100644\n"),
-            Status::Deleted => (format!("a/{file}"), "/dev/null".to_owned(), "deleted file mode 100644\n"),
-            Status::Modified => (format!("a/{file}"), format!("b/{file}"), ""),
-        };
-        let hunks = diff.patch.find("@@").and_then(|at| diff.patch.get(at..)).unwrap_or_default();
-        text.push_str(&format!("diff --git a/{file} b/{file}\n{mode}--- {old}\n+++ {new}\n{hunks}"));
+    for path in snapshots.changed(from, to)? {
+        let name = path.strip_prefix(worktree).unwrap_or(&path).display().to_string();
+        let (before, after) = (snapshots.content(from, &path)?, snapshots.content(to, &path)?);
+        text.push_str(&everturn_tools::patch::git(&name, before.as_deref(), after.as_deref()));
     }
-    text.trim_end().to_owned()
+    Ok(text.trim_end().to_owned())
 }

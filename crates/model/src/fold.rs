@@ -396,7 +396,9 @@ impl Fold<'_> {
         // A session that was given a selection keeps it while its path has none.
         let kept = State::cached(&self.tree.session);
         let moved = self.tree.session.time.moved;
-        let holds = |id: &EntryId| self.tree.node(id).is_some_and(|node| moved.is_none_or(|moved| node.entry.time >= moved));
+        let holds = |id: &EntryId| {
+            self.tree.node(id).is_some_and(|node| moved.is_none_or(|moved| node.entry.time >= moved))
+        };
         let epoch = state.epoch.filter(holds);
         let state =
             State { agent: state.agent.or(kept.agent), model: state.model.or(kept.model), epoch, ..state };

@@ -2,7 +2,7 @@
 //!
 //! The store is the only crate that knows SQLite; importers ask here for rows and turn them into sessions elsewhere.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags};
@@ -55,20 +55,38 @@ impl Column {
 
 /// A database of another program, opened for reading only.
 #[derive(Debug)]
-pub struct Database(Connection);
+pub struct Database {
+    connection: Connection,
+    // Held until the connection is closed: a private copy, where one had to be made.
+    _copy: Option<tempfile::TempDir>,
+}
 
 impl Database {
-    /// Opens a database file that is there.
+    /// Opens a database file that is there. Nothing is written beside it: a database at rest is read as it is, one that
+    /// another program has open is read with it, and one that was left in the middle of its work is copied first.
     ///
     /// # Errors
     /// When it is not there or is not a database.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(path, flags)?;
+        let io = |source| Error::Io { path: path.to_owned(), source };
+        let beside = |end: &str| PathBuf::from(format!("{}{end}", path.display()));
+        let unfinished = std::fs::metadata(beside("-wal")).is_ok_and(|file| file.len() > 0);
+        let in_use = beside("-shm").exists();
+        let (connection, copy) = if !unfinished && !in_use {
+            (Connection::open_with_flags(address(path), flags())?, None)
+        } else if in_use {
+            (Connection::open_with_flags(path, flags())?, None)
+        } else {
+            let copy = tempfile::tempdir().map_err(io)?;
+            let file = copy.path().join("copy.db");
+            std::fs::copy(path, &file).map_err(io)?;
+            std::fs::copy(beside("-wal"), copy.path().join("copy.db-wal")).map_err(io)?;
+            (Connection::open(file)?, Some(copy))
+        };
         let not_ours =
             |source: rusqlite::Error| Error::NotOurs { path: path.to_owned(), reason: source.to_string() };
         connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(())).map_err(not_ours)?;
-        Ok(Self(connection))
+        Ok(Self { connection, _copy: copy })
     }
 
     /// True when the table is there with all of these columns.
@@ -76,7 +94,7 @@ impl Database {
     /// # Errors
     /// When the database cannot be read.
     pub fn has(&self, table: &str, columns: &[&str]) -> Result<bool, Error> {
-        let mut statement = self.0.prepare("SELECT name FROM pragma_table_info(?1)")?;
+        let mut statement = self.connection.prepare("SELECT name FROM pragma_table_info(?1)")?;
         let names = statement.query_map([table], |row| row.get(0))?.collect::<Result<Vec<String>, _>>()?;
         Ok(!names.is_empty() && columns.iter().all(|column| names.iter().any(|name| name == column)))
     }
@@ -86,7 +104,7 @@ impl Database {
     /// # Errors
     /// When the database cannot be read.
     pub fn select(&self, sql: &str, parameters: &[&str]) -> Result<Vec<Vec<Column>>, Error> {
-        let mut statement = self.0.prepare_cached(sql)?;
+        let mut statement = self.connection.prepare_cached(sql)?;
         let width = statement.column_count();
         let mut rows = statement.query(rusqlite::params_from_iter(parameters))?;
         let mut out = Vec::new();
@@ -106,4 +124,22 @@ impl Database {
         }
         Ok(out)
     }
+}
+
+fn flags() -> OpenFlags {
+    OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI
+}
+
+/// The file as an address that promises SQLite that nobody changes it, so that it needs no files beside it.
+fn address(path: &Path) -> String {
+    let mut name = String::new();
+    for byte in path.display().to_string().bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' => {
+                name.push(char::from(byte));
+            }
+            other => name.push_str(&format!("%{other:02X}")),
+        }
+    }
+    format!("file:{name}?immutable=1")
 }

@@ -6,10 +6,14 @@
 use std::{fmt::Write as _, time::Duration};
 
 use serde::{Deserialize, Serialize};
+use sha1::{Digest as _, Sha1};
 use similar::{ChangeTag, TextDiff};
 
 /// Unchanged lines around a change.
 const CONTEXT: usize = 4;
+
+/// The same as git has it.
+const GIT_CONTEXT: usize = 3;
 
 /// The rule under the `Index:` line.
 const RULE: &str = "===================================================================";
@@ -60,10 +64,66 @@ pub fn unified(file: &str, before: &str, after: &str, header: Header) -> Patch {
         text: format!("Index: {file}\n{RULE}\n--- {file}{end}\n+++ {file}{end}\n"),
         ..Patch::default()
     };
+    hunks(&mut patch, before, after, CONTEXT, span);
+    patch
+}
+
+/// The same change as git prints it, for clients that parse git's form; none stands for a file that is not there.
+#[must_use]
+pub fn git(file: &str, before: Option<&[u8]>, after: Option<&[u8]>) -> String {
+    let id = |content: Option<&[u8]>| content.map_or_else(|| "0000000".to_owned(), blob_id);
+    let (old, new) = (id(before), id(after));
+    let mut patch = Patch { text: format!("diff --git a/{file} b/{file}\n"), ..Patch::default() };
+    let (from, to) = match (before, after) {
+        (None, _) => {
+            patch.text.push_str(&format!("new file mode 100644\nindex {old}..{new}\n"));
+            ("/dev/null".to_owned(), format!("b/{file}"))
+        }
+        (_, None) => {
+            patch.text.push_str(&format!("deleted file mode 100644\nindex {old}..{new}\n"));
+            (format!("a/{file}"), "/dev/null".to_owned())
+        }
+        (Some(_), Some(_)) => {
+            patch.text.push_str(&format!("index {old}..{new} 100644\n"));
+            (format!("a/{file}"), format!("b/{file}"))
+        }
+    };
+    let text = |content: Option<&[u8]>| std::str::from_utf8(content.unwrap_or_default()).map(str::to_owned);
+    match (text(before), text(after)) {
+        (Ok(before), Ok(after)) if before != after => {
+            patch.text.push_str(&format!("--- {from}\n+++ {to}\n"));
+            hunks(&mut patch, &before, &after, GIT_CONTEXT, git_span);
+        }
+        (Ok(_), Ok(_)) => {}
+        _ => patch.text.push_str(&format!("Binary files {from} and {to} differ\n")),
+    }
+    patch.text
+}
+
+/// The first digits of the id that git gives to a content.
+fn blob_id(content: &[u8]) -> String {
+    let mut hash = Sha1::new();
+    hash.update(format!("blob {}\0", content.len()));
+    hash.update(content);
+    hash.finalize()
+        .iter()
+        .flat_map(|byte| format!("{byte:02x}").into_bytes())
+        .take(7)
+        .map(char::from)
+        .collect()
+}
+
+fn hunks(
+    patch: &mut Patch,
+    before: &str,
+    after: &str,
+    context: usize,
+    span: fn(&std::ops::Range<usize>) -> String,
+) {
     let old: Vec<&str> = before.split_inclusive('\n').collect();
     let new: Vec<&str> = after.split_inclusive('\n').collect();
     let diff = TextDiff::configure().timeout(TIMEOUT).diff_slices(&old, &new);
-    for group in diff.grouped_ops(CONTEXT) {
+    for group in diff.grouped_ops(context) {
         let (Some(first), Some(last)) = (group.first(), group.last()) else { continue };
         let old = first.old_range().start..last.old_range().end;
         let new = first.new_range().start..last.new_range().end;
@@ -85,11 +145,35 @@ pub fn unified(file: &str, before: &str, after: &str, header: Header) -> Patch {
             write!(patch.text, "{sign}{line}{missing}").ok();
         }
     }
-    patch
+}
+
+/// The same as git writes it: a count of one is left out.
+fn git_span(range: &std::ops::Range<usize>) -> String {
+    let start = if range.is_empty() { range.start } else { range.start + 1 };
+    if range.len() == 1 { start.to_string() } else { format!("{start},{}", range.len()) }
 }
 
 /// One side of a hunk header: the first line, counted from 1, and the number of lines.
 fn span(range: &std::ops::Range<usize>) -> String {
     let start = if range.is_empty() { range.start } else { range.start + 1 };
     format!("{start},{}", range.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn git_writes_it_the_same() {
+        // As recorded from a real `git diff` of this file.
+        assert_eq!(
+            git("w.txt", Some(b"written"), None),
+            "diff --git a/w.txt b/w.txt\ndeleted file mode 100644\nindex 6301c09..0000000\n--- a/w.txt\n\
+             +++ /dev/null\n@@ -1 +0,0 @@\n-written\n\\ No newline at end of file\n"
+        );
+        assert_eq!(
+            git("x", None, Some(b"\xff")),
+            "diff --git a/x b/x\nnew file mode 100644\nindex 0000000..ce542ef\nBinary files /dev/null and b/x differ\n"
+        );
+    }
 }

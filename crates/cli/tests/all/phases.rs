@@ -73,11 +73,6 @@ const DIFFERENCES: &[(&str, &str, &str)] = &[
         "told to the model in our own words",
     ),
     (
-        "09-revert",
-        "session.updated info.revert.diff",
-        "the same patch without git's line of blob hashes, and with a count of 1 written out; clients parse both",
-    ),
-    (
         "16-prompt-while-busy",
         "message.updated(user) has moved",
         "the original summarises the second prompt when all is over; ours when its turn begins",
