@@ -126,11 +126,17 @@ fn merge(into: &mut Map<String, Value>, from: Map<String, Value>) {
 fn substitute(value: &mut Value) {
     match value {
         Value::String(text) => {
+            // What a variable holds is not looked into again.
+            let mut done = String::new();
             while let Some((before, rest)) = text.split_once("{env:")
                 && let Some((name, after)) = rest.split_once('}')
             {
-                *text = format!("{before}{}{after}", variable(name).unwrap_or_default());
+                done.push_str(before);
+                done.push_str(&variable(name).unwrap_or_default());
+                *text = after.to_owned();
             }
+            done.push_str(text);
+            *text = done;
         }
         Value::Array(items) => items.iter_mut().for_each(substitute),
         Value::Object(map) => map.values_mut().for_each(substitute),

@@ -11,6 +11,7 @@ use everturn_tools::Need;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
+use crate::drain::LOOK_AGAIN;
 use crate::{Engine, Error};
 
 /// The calls of this process that wait for an answer.
@@ -89,6 +90,16 @@ impl Engine {
         self.answered(&session.id, id, waiting, cancel).await
     }
 
+    /// Resolves when another process has taken the answer.
+    async fn answered_elsewhere(&self, session: &SessionId, id: &RequestId) -> Result<Answer, Error> {
+        loop {
+            tokio::time::sleep(LOOK_AGAIN).await;
+            if self.0.store.request(id).await?.is_none() {
+                return self.answer_in_log(session, id).await;
+            }
+        }
+    }
+
     async fn answer_in_log(&self, session: &SessionId, id: &RequestId) -> Result<Answer, Error> {
         let log = self.0.store.events(session, None, usize::MAX).await?;
         let answer = log.into_iter().rev().find_map(|record| match record.event {
@@ -113,6 +124,7 @@ impl Engine {
     ) -> Result<Answer, Error> {
         tokio::select! {
             answer = waiting => Ok(answer.unwrap_or(Answer::Interrupted)),
+            answer = self.answered_elsewhere(session, id) => answer,
             // The process ends: the request stays for the next one.
             () = self.0.closing.cancelled() => Ok(Answer::Interrupted),
             () = cancel.cancelled() => {

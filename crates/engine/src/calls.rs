@@ -7,7 +7,8 @@ use everturn_model::part::PartKind;
 use everturn_model::permission::{self, Action, Rule};
 use everturn_model::request::{Ask, CallRef, Request};
 use everturn_model::tool::{Outcome, ToolResult, ToolState};
-use everturn_model::{EntryId, Millis, Part, PartId, Session};
+use everturn_model::{EntryId, Event, Millis, Part, PartId, Session};
+use everturn_store::{Authority, Lease};
 use everturn_tools::{Context, Failure, Need, Output, Scope};
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -68,13 +69,21 @@ pub(crate) struct Place {
     pub(crate) scope: Arc<Scope>,
     /// The rules of the turn's agent: a later switch does not change a call's policy.
     pub(crate) rules: Arc<Vec<Rule>>,
+    /// The right to run the session.
+    pub(crate) lease: Lease,
     /// Fires when the work must stop.
     pub(crate) cancel: CancellationToken,
 }
 
 enum Verdict {
-    Run,
-    Refuse { text: String, declined: bool },
+    /// Go on; whether somebody had to be asked.
+    Run {
+        asked: bool,
+    },
+    Refuse {
+        text: String,
+        declined: bool,
+    },
 }
 
 impl Engine {
@@ -102,8 +111,15 @@ impl Engine {
             Ok(needs) => needs,
             Err(failure) => return Ok((refuse(&failure.to_string()), false, Vec::new())),
         };
-        if let Verdict::Refuse { text, declined } = self.permit(place, call, needs).await? {
-            return Ok((refuse(&text), declined, Vec::new()));
+        match self.permit(place, call, needs).await? {
+            Verdict::Refuse { text, declined } => return Ok((refuse(&text), declined, Vec::new())),
+            Verdict::Run { asked: false } => {}
+            Verdict::Run { asked: true } => {
+                // From here on the call may have had an effect, and recovery has to know.
+                let event = Event::ToolBegun { entry: call.entry.clone(), part: call.part.clone() };
+                let authority = Authority::Owned(place.lease.clone());
+                self.append(&place.session.id, authority, vec![event]).await?;
+            }
         }
         let (progress, mut reports) = mpsc::unbounded_channel();
         let context = Context { scope: Arc::clone(&place.scope), cancel: place.cancel.clone(), progress };
@@ -160,6 +176,7 @@ impl Engine {
     }
 
     async fn permit(&self, place: &Place, call: &Call, needs: Vec<Need>) -> Result<Verdict, Error> {
+        let mut asked = call.waiting.is_some();
         if let Some(request) = &call.waiting {
             let answer = self.ask_again(&place.session, &request.id, &place.cancel).await?;
             if let Some(refusal) = refusal(answer) {
@@ -182,6 +199,7 @@ impl Engine {
                 // The request that was answered above was for this need; the others are asked as ever.
                 Action::Ask if call.waiting.as_ref().is_some_and(|request| asks_for(request, &need)) => {}
                 Action::Ask => {
+                    asked = true;
                     let caller = CallRef { entry: call.entry.clone(), call: call.id.clone() };
                     let answer = self.ask(&place.session, need, caller, &place.cancel).await?;
                     if let Some(refusal) = refusal(answer) {
@@ -190,7 +208,7 @@ impl Engine {
                 }
             }
         }
-        Ok(Verdict::Run)
+        Ok(Verdict::Run { asked })
     }
 }
 

@@ -60,8 +60,8 @@ fn instructions(location: &Location) -> Result<Vec<(String, String)>, Error> {
 
 /// A file that is there but cannot be read stops the turn: going on without the person's rules is worse.
 fn read(path: &Path) -> Result<Option<String>, Error> {
-    match std::fs::read_to_string(path) {
-        Ok(text) => Ok(Some(text)),
+    match std::fs::read(path) {
+        Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(source) => Err(Error::Io { context: format!("cannot read {}", path.display()), source }),
     }

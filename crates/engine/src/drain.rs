@@ -6,10 +6,11 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use everturn_model::entry::Fault;
 use everturn_model::inbox::Delivery;
-use everturn_model::{SessionId, Tree};
+use everturn_model::{Event, SessionId, Tree};
 use everturn_store::{Authority, Lease};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -17,6 +18,15 @@ use tokio_util::sync::CancellationToken;
 use crate::bus::Signal;
 use crate::turn::{End, Turn};
 use crate::{Engine, Error};
+
+/// How often failed work is tried again before it waits for the next prompt or start.
+const MOST_FAILURES: u32 = 10;
+
+/// How often this process looks at what another one does.
+pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(300);
+
+/// The longest pause between two tries, in seconds.
+const LONGEST_PAUSE: u64 = 60;
 
 /// The drains of this process.
 #[derive(Debug, Default)]
@@ -26,6 +36,8 @@ pub(crate) struct Drains(Mutex<HashMap<SessionId, Slot>>);
 struct Slot {
     cancel: CancellationToken,
     again: bool,
+    // Fires when the drain that runs now has ended; the next one has another.
+    done: CancellationToken,
     status: Signal,
     // Dropped when the drain ends, which wakes those who wait for it.
     ended: watch::Receiver<()>,
@@ -75,14 +87,21 @@ impl Engine {
     /// # Errors
     /// When there is no such session.
     pub async fn abort(&self, id: &SessionId) -> Result<(), Error> {
-        self.session(id).await?;
-        self.0.drains.with(|slots| {
-            if let Some(slot) = slots.get_mut(id) {
-                slot.again = false;
-                slot.cancel.cancel();
-            }
+        let session = self.session(id).await?;
+        let done = self.0.drains.with(|slots| {
+            let slot = slots.get_mut(id)?;
+            slot.again = false;
+            slot.cancel.cancel();
+            Some(slot.done.clone())
         });
-        self.settled(id).await;
+        match done {
+            Some(done) => done.cancelled().await,
+            // Another process may be at work on it and will see this.
+            None if session.open => {
+                self.append(id, Authority::Open, vec![Event::InterruptRequested {}]).await?;
+            }
+            None => {}
+        }
         Ok(())
     }
 
@@ -99,7 +118,8 @@ impl Engine {
             None => {
                 let (end, ended) = watch::channel(());
                 let cancel = CancellationToken::new();
-                let slot = Slot { cancel: cancel.clone(), again: false, status: Signal::Busy, ended };
+                let done = CancellationToken::new();
+                let slot = Slot { cancel: cancel.clone(), again: false, done, status: Signal::Busy, ended };
                 slots.insert(id.clone(), slot);
                 Some((end, cancel))
             }
@@ -115,6 +135,7 @@ impl Engine {
     }
 
     async fn run(&self, id: &SessionId, mut cancel: CancellationToken) {
+        let mut failures = 0;
         loop {
             // A panic in a turn is this session's misfortune and nobody else's.
             let engine = self.clone();
@@ -126,17 +147,25 @@ impl Engine {
                 Ok(result) => result.err().map(|error| error.to_string()),
                 Err(panic) => Some(panic.to_string()),
             };
-            if let Some(failure) = failure {
-                self.report_failure(id, &failure).await;
+            if let Some(failure) = &failure {
+                self.report_failure(id, failure).await;
+            }
+            // What was accepted is not forgotten because the disk was full for a moment.
+            if failure.is_some() && self.pause(&mut failures, &cancel).await {
+                continue;
             }
             let again = self.0.drains.with(|slots| match slots.get_mut(id) {
                 Some(slot) if slot.again && !self.0.closing.is_cancelled() => {
                     slot.again = false;
+                    slot.done.cancel();
+                    slot.done = CancellationToken::new();
                     slot.cancel = CancellationToken::new();
                     Some(slot.cancel.clone())
                 }
                 _ => {
-                    slots.remove(id);
+                    if let Some(slot) = slots.remove(id) {
+                        slot.done.cancel();
+                    }
                     None
                 }
             });
@@ -144,6 +173,17 @@ impl Engine {
                 Some(next) => cancel = next,
                 None => return,
             }
+        }
+    }
+
+    /// Waits before failed work is tried again; false when it is not to be.
+    async fn pause(&self, failures: &mut u32, cancel: &CancellationToken) -> bool {
+        *failures += 1;
+        let seconds = 2u64.saturating_pow(*failures).min(LONGEST_PAUSE);
+        tokio::select! {
+            () = tokio::time::sleep(Duration::from_secs(seconds)) => *failures <= MOST_FAILURES,
+            () = cancel.cancelled() => false,
+            () = self.0.closing.cancelled() => false,
         }
     }
 
@@ -159,7 +199,8 @@ impl Engine {
     /// Keeps the session from working while something else changes it.
     pub(crate) fn hold(&self, id: &SessionId) -> Result<Hold, Error> {
         let (end, ended) = watch::channel(());
-        let slot = Slot { cancel: CancellationToken::new(), again: false, status: Signal::Busy, ended };
+        let (cancel, done) = (CancellationToken::new(), CancellationToken::new());
+        let slot = Slot { cancel, again: false, done, status: Signal::Busy, ended };
         self.0.drains.with(|slots| match slots.entry(id.clone()) {
             Entry::Occupied(_) => Err(Error::Busy(id.clone())),
             Entry::Vacant(free) => {
@@ -170,17 +211,38 @@ impl Engine {
     }
 
     async fn drain(&self, id: &SessionId, cancel: &CancellationToken) -> Result<(), Error> {
-        let lease = match self.0.store.acquire(id).await {
-            Ok(lease) => lease,
-            // Another process runs it and will find what was admitted.
-            Err(everturn_store::Error::Busy { .. }) => return Ok(()),
-            Err(error) => return Err(error.into()),
-        };
+        let Some(lease) = self.take_over(id, cancel).await? else { return Ok(()) };
         let result = self.drain_owned(id, &lease, cancel).await;
         if !self.0.closing.is_cancelled() {
             self.0.store.release(lease).await?;
         }
         result
+    }
+
+    /// Takes the right to run the session. While another process has it, that one works; what it leaves is ours. None
+    /// when there is nothing left to do, or nobody wants it any more.
+    async fn take_over(&self, id: &SessionId, cancel: &CancellationToken) -> Result<Option<Lease>, Error> {
+        let mut waited = false;
+        loop {
+            match self.0.store.acquire(id).await {
+                Ok(lease) => return Ok(Some(lease)),
+                Err(everturn_store::Error::Busy { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+            let tree = self.tree(id).await?;
+            if next_work(&tree).is_none() {
+                if waited {
+                    self.signal(&tree.session, Signal::Idle);
+                }
+                return Ok(None);
+            }
+            waited = true;
+            tokio::select! {
+                () = tokio::time::sleep(LOOK_AGAIN) => {}
+                () = cancel.cancelled() => return Ok(None),
+                () = self.0.closing.cancelled() => return Ok(None),
+            }
+        }
     }
 
     async fn drain_owned(
@@ -248,8 +310,11 @@ pub(crate) struct Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         let slot = self.engine.0.drains.with(|slots| slots.remove(&self.id));
-        if slot.is_some_and(|slot| slot.again) {
-            self.engine.wake(&self.id);
+        if let Some(slot) = slot {
+            slot.done.cancel();
+            if slot.again {
+                self.engine.wake(&self.id);
+            }
         }
     }
 }

@@ -85,8 +85,6 @@ pub(crate) struct Inner {
     /// Text of parts that are streaming in this process.
     pub(crate) drafts: Mutex<HashMap<PartId, String>>,
     pub(crate) snapshots: Mutex<HashMap<PathBuf, Arc<Snapshots>>>,
-    /// When this engine was opened: what happened later did not happen to an earlier process.
-    pub(crate) opened: everturn_model::Millis,
     pub(crate) tasks: TaskTracker,
     pub(crate) closing: CancellationToken,
 }
@@ -103,7 +101,6 @@ impl Engine {
             let bus = bus.clone();
             Arc::new(move |committed| bus.send(Notice::Committed(committed))) as Observer
         });
-        let opened = mint.now();
         let owner = mint.other("own");
         let store = Store::open(&options.paths.data, &owner, observer)?;
         let agents = agent::agents(&options.config.permission, &options.paths.data.join("tool-output"));
@@ -121,7 +118,6 @@ impl Engine {
             asks: Asks::default(),
             drafts: Mutex::default(),
             snapshots: Mutex::default(),
-            opened,
             tasks: TaskTracker::new(),
             closing: CancellationToken::new(),
         })))

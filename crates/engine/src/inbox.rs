@@ -1,14 +1,23 @@
 //! Admission: a prompt is durable when it is accepted, and accepted once however often it is sent.
 
+use std::collections::HashSet;
+
 use everturn_model::entry::User;
 use everturn_model::event::Cause;
+use everturn_model::ids::Stamp;
 use everturn_model::inbox::{Delivery, InboxItem};
 use everturn_model::part::PartKind;
 use everturn_model::session::ModelRef;
-use everturn_model::{EntryId, Event, Extra, Map, Part, PartId, SessionId};
+use everturn_model::{EntryId, Event, Extra, Map, Part, PartId, Session, SessionId};
 use everturn_store::Authority;
 
 use crate::{Engine, Error};
+
+/// The largest file whose content comes with a prompt.
+const LARGEST: u64 = 256 * 1024;
+
+/// A day in milliseconds.
+const DAY: i64 = 24 * 60 * 60 * 1000;
 
 /// A part of a new prompt.
 #[derive(Debug, Clone, PartialEq)]
@@ -65,7 +74,28 @@ impl Engine {
     /// When there is no such session, the id is used for something else, or a staged revert cannot be committed
     /// because the session is at work.
     pub async fn prompt(&self, id: &SessionId, prompt: Prompt) -> Result<InboxItem, Error> {
+        let item = self.draft(id, prompt).await?;
+        if let Some(seen) = self.admitted(id, &item).await? {
+            self.wake(id);
+            return Ok(seen);
+        }
+        match self.admit(id, &item).await {
+            Ok(()) => {}
+            // The same prompt came twice at once: the other one won.
+            Err(Error::Store(everturn_store::Error::Unfit { .. })) => {
+                let seen = self.admitted(id, &item).await?;
+                return seen.ok_or_else(|| conflict(&item));
+            }
+            Err(error) => return Err(error),
+        }
+        self.wake(id);
+        Ok(item)
+    }
+
+    /// The prompt as it would be kept: everything that it leaves open is decided here, once.
+    async fn draft(&self, id: &SessionId, prompt: Prompt) -> Result<InboxItem, Error> {
         let session = self.session(id).await?;
+        let request = blake3::hash(format!("{prompt:?}").as_bytes()).to_hex().to_string();
         let agent = prompt.agent.or_else(|| session.agent.clone()).unwrap_or_else(|| self.default_agent());
         if !self.0.agents.iter().any(|known| known.name == agent) {
             let names: Vec<&str> = self.0.agents.iter().map(|agent| agent.name.as_str()).collect();
@@ -76,14 +106,23 @@ impl Engine {
             Some(model) => model,
             None => self.choose(None)?.reference,
         };
-        let message = prompt.id.unwrap_or_else(|| self.mint().entry(&session));
-        if !EntryId::is_well_formed(message.as_str()) {
-            return Err(Error::Invalid(format!("a message id begins with msg_, not {message}")));
+        let message = match prompt.id {
+            Some(message) => self.check_id(&session, message)?,
+            None => self.mint().entry(&session),
+        };
+        let directory = session.directory.clone();
+        let inputs = prompt.parts;
+        let attached = tokio::task::spawn_blocking(move || {
+            inputs.into_iter().flat_map(|part| attach(part, &directory)).collect::<Vec<_>>()
+        });
+        let attached = attached.await.map_err(|error| Error::Invalid(error.to_string()))?;
+        let part =
+            |part: PartInput| Part::new(part.id.unwrap_or_else(|| self.mint().part(&session)), part.kind);
+        let parts: Vec<Part> = attached.into_iter().map(part).collect();
+        let mut seen = HashSet::new();
+        if let Some(twice) = parts.iter().find(|part| !seen.insert(&part.id)) {
+            return Err(Error::Invalid(format!("two parts have the id {}", twice.id)));
         }
-        let parts = prompt.parts.into_iter().flat_map(|part| attach(part, &session.directory));
-        let parts: Vec<Part> = parts
-            .map(|part| Part::new(part.id.unwrap_or_else(|| self.mint().part(&session)), part.kind))
-            .collect();
         let user = User {
             agent: Some(agent),
             model: Some(model),
@@ -92,52 +131,61 @@ impl Engine {
             summary: None,
         };
         let mut extra = Extra::default();
+        extra.put("everturn", "request", request.into());
         if prompt.delivery == Delivery::Queue {
             // V2 names the delivery again at promotion, when the inbox has forgotten it.
             extra.put("v2", "delivery", "queue".into());
         }
-        let item = InboxItem {
-            id: message.clone(),
+        Ok(InboxItem {
+            id: message,
             time: self.mint().now(),
             delivery: prompt.delivery,
             reply: prompt.reply,
             user,
             parts,
             extra,
-        };
-        if let Some(seen) = self.admitted(id, &item).await? {
-            self.wake(id);
-            return Ok(seen);
+        })
+    }
+
+    /// A client's own message id, if it leaves room for later ones: clients sort by id.
+    fn check_id(&self, session: &Session, message: EntryId) -> Result<EntryId, Error> {
+        if !EntryId::is_well_formed(message.as_str()) {
+            return Err(Error::Invalid(format!("a message id begins with msg_, not {message}")));
         }
-        let mut events = Vec::new();
-        let mut authority = Authority::Open;
-        let mut hold = None;
-        if let Some(revert) = &session.revert {
-            // A prompt on a staged revert commits it: both in one transaction, by the right of the owner.
-            let tree = self.tree(id).await?;
-            let to = tree.node(&revert.message).and_then(|node| node.entry.parent.clone());
-            hold = Some(self.hold(id)?);
-            authority = Authority::Owned(self.0.store.acquire(id).await?);
-            let cause = Cause::Revert { message: revert.message.clone() };
-            events.push(Event::LeafMoved { from: session.leaf.clone(), to, cause });
-        }
-        events.push(Event::PromptAdmitted { item: Box::new(item.clone()) });
-        let appended = self.append(id, authority.clone(), events).await;
-        if let Authority::Owned(lease) = authority {
-            self.0.store.release(lease).await?;
-        }
-        drop(hold);
-        match appended {
-            Ok(_) => {}
-            // The same prompt came twice at once: the other one won.
-            Err(Error::Store(everturn_store::Error::Unfit { .. })) => {
-                let seen = self.admitted(id, &item).await?;
-                return seen.ok_or_else(|| Error::Conflict(message.to_string()));
+        let latest = Stamp::at(self.mint().now() + DAY, 0).max(session.floor);
+        let wrapped = Stamp::at(self.mint().now(), 0) > Stamp::at(self.mint().now() + DAY, 0);
+        match Stamp::of(message.as_str()) {
+            Some(stamp) if stamp > latest && !wrapped => {
+                Err(Error::Invalid(format!("the message id {message} is of a day to come")))
             }
-            Err(error) => return Err(error),
+            _ => Ok(message),
         }
-        self.wake(id);
-        Ok(item)
+    }
+
+    /// Puts a prompt into the log. On a staged revert it commits that first: both in one transaction, by the right of
+    /// the owner.
+    async fn admit(&self, id: &SessionId, item: &InboxItem) -> Result<(), Error> {
+        let admitted = Event::PromptAdmitted { item: Box::new(item.clone()) };
+        match self.append(id, Authority::Admission, vec![admitted.clone()]).await {
+            Err(Error::Store(everturn_store::Error::Staged(_))) => {}
+            other => return other.map(drop),
+        }
+        let _hold = self.hold(id)?;
+        let lease = self.0.store.acquire(id).await?;
+        let committed = async {
+            let tree = self.tree(id).await?;
+            let mut events = Vec::new();
+            if let Some(revert) = &tree.session.revert {
+                let to = tree.node(&revert.message).and_then(|node| node.entry.parent.clone());
+                let cause = Cause::Revert { message: revert.message.clone() };
+                events.push(Event::LeafMoved { from: tree.session.leaf.clone(), to, cause });
+            }
+            events.push(admitted);
+            self.append(id, Authority::Owned(lease.clone()), events).await
+        };
+        let committed = committed.await;
+        self.0.store.release(lease).await?;
+        committed.map(drop)
     }
 
     pub(crate) fn default_agent(&self) -> String {
@@ -153,7 +201,7 @@ impl Engine {
         let Some(node) = self.0.store.node(id, &item.id).await? else { return Ok(None) };
         let everturn_model::Body::User(mut user) = node.entry.body else { return Err(conflict(item)) };
         user.summary = None;
-        let promoted = InboxItem { user, parts: node.parts, ..item.clone() };
+        let promoted = InboxItem { user, parts: node.parts, extra: node.entry.extra, ..item.clone() };
         if promoted.same_request(item) { Ok(Some(promoted)) } else { Err(conflict(item)) }
     }
 }
@@ -169,8 +217,16 @@ fn attach(part: PartInput, directory: &str) -> Vec<PartInput> {
             url.strip_prefix("file://").and_then(|path| {
                 let path = path.split_once('?').map_or(path, |(path, _)| path);
                 let path = std::path::Path::new(directory).join(decode(path));
-                let text = std::fs::read_to_string(&path).ok()?;
-                Some(format!("Attached file {}:\n{text}", path.display()))
+                let file = std::fs::metadata(&path).ok().filter(std::fs::Metadata::is_file)?;
+                if file.len() > LARGEST {
+                    let size = file.len();
+                    return Some(format!(
+                        "Attached file {} has {size} bytes; read it in parts.",
+                        path.display()
+                    ));
+                }
+                let bytes = std::fs::read(&path).ok()?;
+                Some(format!("Attached file {}:\n{}", path.display(), String::from_utf8_lossy(&bytes)))
             })
         }
         _ => None,

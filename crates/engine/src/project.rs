@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Engine, Error};
 
+/// How many folders are remembered.
+const REMEMBERED: usize = 1024;
+
 /// A project.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Project {
@@ -83,7 +86,14 @@ impl Engine {
             return Ok(location.clone());
         }
         let location = self.resolve(directory.clone()).await?;
-        self.0.locations.write().await.insert(directory, location.clone());
+        // A folder that is no repository yet, or one without a commit, is looked at again next time.
+        if location.project.id != "global" {
+            let mut known = self.0.locations.write().await;
+            if known.len() >= REMEMBERED {
+                known.clear();
+            }
+            known.insert(directory, location.clone());
+        }
         Ok(location)
     }
 

@@ -11,7 +11,7 @@ use everturn_model::entry::{Body, Entry, Fault};
 use everturn_model::part::PartKind;
 use everturn_model::request::Request;
 use everturn_model::tool::{Outcome, ToolResult, ToolState};
-use everturn_model::{EntryId, Event, Millis, Money, PartId, Record, Tokens, Tree, path};
+use everturn_model::{EntryId, Event, Money, PartId, Record, Tokens, Tree, path};
 use everturn_store::Lease;
 use everturn_tools::{Effect, Scope};
 use tokio_util::sync::CancellationToken;
@@ -114,10 +114,9 @@ impl Engine {
                 continue;
             }
             let pure = self.0.tools.get(tool).is_some_and(|tool| tool.effect() == Effect::Pure);
-            let asked = last_request(log, assistant, call);
-            // An answer that an earlier process had may have been acted upon; one that came since has not.
-            let unused = |answered: Option<Millis>| answered.is_none_or(|time| pure || time >= self.0.opened);
-            let waiting = asked.filter(|(_, answered)| unused(*answered)).map(|(request, _)| request);
+            // Without a request the call began at once; with one it began only if the log says so.
+            let begun_already = has_begun(log, &part.id);
+            let waiting = if begun_already && !pure { None } else { last_request(log, assistant, call) };
             let begun = Call {
                 entry: assistant.clone(),
                 part: part.id.clone(),
@@ -175,6 +174,7 @@ impl Engine {
                 output_dir: self.paths().data.join("tool-output"),
             }),
             rules: Arc::new(self.rules(turn.session())),
+            lease: turn.lease.clone(),
             cancel: turn.cancel.child_token(),
         })
     }
@@ -188,20 +188,19 @@ fn open_assistant(tree: &Tree) -> Option<EntryId> {
     open.then(|| newest.entry.id.clone())
 }
 
-/// The newest request that a call made, and when it was answered.
-fn last_request(log: &[Record], assistant: &EntryId, call: &str) -> Option<(Request, Option<Millis>)> {
-    let request = log.iter().rev().find_map(|record| match &record.event {
+/// The newest request that a call made, answered or not.
+fn last_request(log: &[Record], assistant: &EntryId, call: &str) -> Option<Request> {
+    log.iter().rev().find_map(|record| match &record.event {
         Event::RequestAsked { request } => {
             let caller = request.call.as_ref()?;
             (&caller.entry == assistant && caller.call == call).then(|| (**request).clone())
         }
         _ => None,
-    })?;
-    let answered = log.iter().rev().find_map(|record| match &record.event {
-        Event::RequestAnswered { id, .. } if *id == request.id => Some(record.time),
-        _ => None,
-    });
-    Some((request, answered))
+    })
+}
+
+fn has_begun(log: &[Record], part: &PartId) -> bool {
+    log.iter().any(|record| matches!(&record.event, Event::ToolBegun { part: begun, .. } if begun == part))
 }
 
 /// Ends text and reasoning that was streaming, with what was saved of it.

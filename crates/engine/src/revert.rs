@@ -1,26 +1,25 @@
 //! Undo and redo of messages and files. Nothing is destroyed: a revert is staged and can be cleared; files that the
 //! person changed since are left alone; what leaves the path stays in the tree.
+//!
+//! What a revert does to the files is in the log before it is done: the tree as it was, and each file with the tree
+//! that it is taken from. So whoever comes next knows where a file may be from, even after a crash halfway, and
+//! touches it only if it is as one of these trees has it. Staging again, further back or further on, starts from the
+//! files as they were before the first stage.
 
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use everturn_model::entry::Body;
 use everturn_model::part::PartKind;
-use everturn_model::session::{FileDiff, Revert, Summary};
+use everturn_model::session::{FileDiff, Restored, Revert, Summary};
 use everturn_model::tree::Node;
 use everturn_model::{EntryId, Event, PartId, Session, SessionId, Tree, path};
-use everturn_store::Authority;
+use everturn_store::{Authority, Lease};
 use everturn_tools::Snapshots;
-use everturn_tools::snapshot::{Plan, TreeId};
+use everturn_tools::snapshot::{Error as Trouble, Plan, TreeId};
 
 use crate::{Engine, Error};
-
-/// What happened to the files when a revert was staged.
-struct Files {
-    original: TreeId,
-    after: TreeId,
-    skipped: Vec<String>,
-    diff: String,
-}
 
 impl Engine {
     /// Stages a revert to before a message: its files go back, and the next prompt commits it.
@@ -34,37 +33,9 @@ impl Engine {
         part: Option<&PartId>,
     ) -> Result<Session, Error> {
         let _hold = self.hold(id)?;
-        let tree = self.tree(id).await?;
-        let boundary = boundary(&tree, message)?;
-        let location = self.location(Some(&tree.session.directory)).await?;
         let lease = self.0.store.acquire(id).await?;
-        let snapshots = self.snapshots(&location);
-        let (undone, worktree) = (undone(&tree, &boundary), location.worktree.clone());
-        let staged = tree.session.revert.clone();
-        let files = tokio::task::spawn_blocking(move || match snapshots {
-            Some(snapshots) => stage_files(&snapshots, &undone, staged.as_ref(), &worktree),
-            None => Ok((None, Vec::new())),
-        })
-        .await
-        .map_err(|error| Error::Invalid(error.to_string()))??;
-        let (files, diffs) = files;
-        let summary = Summary {
-            additions: diffs.iter().map(|diff| diff.additions).sum(),
-            deletions: diffs.iter().map(|diff| diff.deletions).sum(),
-            files: u64::try_from(diffs.len()).unwrap_or_default(),
-            diffs: Some(diffs),
-        };
-        let mut revert = Revert { part: part.cloned(), ..Revert::new(boundary) };
-        if let Some(files) = files {
-            revert.snapshot = Some(files.original.as_str().to_owned());
-            revert.diff = Some(files.diff);
-            revert.after = Some(files.after.as_str().to_owned());
-            revert.skipped = files.skipped;
-        }
-        let event = Event::RevertStaged { revert: Box::new(revert), summary: Some(summary) };
-        let appended = self.append(id, Authority::Owned(lease.clone()), vec![event]).await;
-        self.0.store.release(lease).await?;
-        Ok((*appended?.session).clone())
+        let staged = self.stage(id, &lease, message, part).await;
+        self.give_back(lease, staged).await
     }
 
     /// Takes a staged revert back: the messages and the files are as they were. Without one this does nothing.
@@ -73,23 +44,121 @@ impl Engine {
     /// When the session is at work.
     pub async fn unrevert(&self, id: &SessionId) -> Result<Session, Error> {
         let _hold = self.hold(id)?;
-        let session = self.session(id).await?;
-        let Some(revert) = &session.revert else { return Ok(session) };
-        let location = self.location(Some(&session.directory)).await?;
         let lease = self.0.store.acquire(id).await?;
-        let original: Option<TreeId> = revert.snapshot.as_deref().and_then(|tree| tree.parse().ok());
-        let after: Option<TreeId> = revert.after.as_deref().and_then(|tree| tree.parse().ok());
-        if let (Some(snapshots), Some(original), Some(after)) = (self.snapshots(&location), original, after) {
-            let restored = tokio::task::spawn_blocking(move || {
-                let files = snapshots.changed(&after, &original)?;
-                snapshots.restore(&Plan::uniform(after, &original, files))
-            });
-            restored.await.map_err(|error| Error::Invalid(error.to_string()))??;
-        }
-        let appended = self.append(id, Authority::Owned(lease.clone()), vec![Event::RevertCleared {}]).await;
-        self.0.store.release(lease).await?;
-        Ok((*appended?.session).clone())
+        let cleared = self.unstage(id, &lease).await;
+        self.give_back(lease, cleared).await
     }
+
+    /// Ends an ownership, however the work went.
+    async fn give_back<T>(&self, lease: Lease, result: Result<T, Error>) -> Result<T, Error> {
+        let released = self.0.store.release(lease).await;
+        let value = result?;
+        released?;
+        Ok(value)
+    }
+
+    /// Stages a revert as the owner of the session. Doing it for one that is still pending completes that.
+    pub(crate) async fn stage(
+        &self,
+        id: &SessionId,
+        lease: &Lease,
+        message: &EntryId,
+        part: Option<&PartId>,
+    ) -> Result<Session, Error> {
+        let tree = self.tree(id).await?;
+        let mut revert = Revert { part: part.cloned(), ..Revert::new(boundary(&tree, message)?) };
+        let location = self.location(Some(&tree.session.directory)).await?;
+        let worktree = location.worktree.clone();
+        let earlier = tree.session.revert.clone();
+        let mut diffs = Vec::new();
+        if let Some(snapshots) = self.snapshots(&location) {
+            let steps = undone(&tree, &revert.message, &worktree);
+            let task = {
+                let (snapshots, earlier) = (snapshots.clone(), earlier.clone());
+                move || {
+                    let work = Work::plan(&snapshots, &steps, earlier.as_ref())?;
+                    Ok((work, taken_back(&snapshots, &steps)))
+                }
+            };
+            let (work, changes) = blocking(task).await?;
+            diffs = changes;
+            revert.snapshot = Some(work.original.as_str().to_owned());
+            if !work.plan.files.is_empty() {
+                revert.restored = work.possible();
+                revert.pending = true;
+                self.append_revert(id, lease, revert.clone(), None).await?;
+            }
+            let done = match blocking(move || work.carry_out(&snapshots, &worktree)).await {
+                Ok(done) => done,
+                Err(error) => {
+                    // Nothing is staged that was not done. The files that may be done are known all the same.
+                    let event = match earlier {
+                        Some(earlier) => {
+                            let restored = revert.restored;
+                            staged(Revert { restored, ..earlier }, None)
+                        }
+                        None => Event::RevertCleared {},
+                    };
+                    self.append(id, Authority::Owned(lease.clone()), vec![event]).await?;
+                    return Err(error);
+                }
+            };
+            revert.pending = false;
+            revert.restored = done.restored;
+            revert.skipped = done.skipped;
+            revert.diff = Some(done.diff);
+        } else if let Some(earlier) = earlier {
+            // Files cannot be put back now. Those that were can still be brought back later.
+            (revert.snapshot, revert.after, revert.restored) =
+                (earlier.snapshot, earlier.after, earlier.restored);
+        }
+        let summary = Summary {
+            additions: diffs.iter().map(|diff| diff.additions).sum(),
+            deletions: diffs.iter().map(|diff| diff.deletions).sum(),
+            files: u64::try_from(diffs.len()).unwrap_or_default(),
+            diffs: Some(diffs),
+        };
+        self.append_revert(id, lease, revert, Some(summary)).await
+    }
+
+    async fn append_revert(
+        &self,
+        id: &SessionId,
+        lease: &Lease,
+        revert: Revert,
+        summary: Option<Summary>,
+    ) -> Result<Session, Error> {
+        let events = vec![staged(revert, summary)];
+        let appended = self.append(id, Authority::Owned(lease.clone()), events).await?;
+        Ok((*appended.session).clone())
+    }
+
+    async fn unstage(&self, id: &SessionId, lease: &Lease) -> Result<Session, Error> {
+        let session = self.session(id).await?;
+        let Some(revert) = session.revert.clone() else { return Ok(session) };
+        let location = self.location(Some(&session.directory)).await?;
+        if let Some(snapshots) = self.snapshots(&location) {
+            let worktree = location.worktree.clone();
+            let task = move || Work::plan(&snapshots, &[], Some(&revert))?.carry_out(&snapshots, &worktree);
+            let done = blocking(task).await?;
+            if !done.skipped.is_empty() {
+                tracing::warn!(session = %id, files = ?done.skipped, "files changed since were not brought back");
+            }
+        }
+        let events = vec![Event::RevertCleared {}];
+        let appended = self.append(id, Authority::Owned(lease.clone()), events).await?;
+        Ok((*appended.session).clone())
+    }
+}
+
+fn staged(revert: Revert, summary: Option<Summary>) -> Event {
+    Event::RevertStaged { revert: Box::new(revert), summary }
+}
+
+async fn blocking<T: Send + 'static>(
+    task: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    tokio::task::spawn_blocking(task).await.map_err(|error| Error::Invalid(error.to_string()))?
 }
 
 /// The entry that a message's id means: the entry itself, or the one whose pair has it.
@@ -109,75 +178,247 @@ fn boundary(tree: &Tree, message: &EntryId) -> Result<EntryId, Error> {
     Ok(found.entry.id.clone())
 }
 
-/// The snapshots and files of the steps that a revert takes back, oldest first.
+/// One step that a revert takes back.
+#[derive(Debug, Default)]
 struct Step {
-    before: Option<String>,
-    after: Option<String>,
-    files: Vec<String>,
+    before: Option<TreeId>,
+    after: Option<TreeId>,
+    files: Vec<PathBuf>,
 }
 
-fn undone(tree: &Tree, boundary: &EntryId) -> Vec<Step> {
+/// The steps that a revert takes back, oldest first.
+fn undone(tree: &Tree, boundary: &EntryId, worktree: &Path) -> Vec<Step> {
     let path = path::to(tree, tree.session.leaf.as_ref());
-    let from = path.iter().position(|node| &node.entry.id == boundary).unwrap_or(path.len());
     let mut steps = Vec::new();
-    for node in path.into_iter().skip(from) {
-        let mut step = Step { before: None, after: None, files: Vec::new() };
+    for node in path.into_iter().skip_while(|node| &node.entry.id != boundary) {
+        let mut step = Step::default();
         for part in &node.parts {
             match &part.kind {
-                PartKind::StepStart { snapshot } => step.before.clone_from(snapshot),
-                PartKind::StepFinish { snapshot, .. } => step.after.clone_from(snapshot),
-                PartKind::Patch { files, .. } => step.files.clone_from(files),
+                PartKind::StepStart { snapshot } => {
+                    // An imported answer may hold several steps.
+                    steps.push(std::mem::take(&mut step));
+                    step.before = parse(snapshot.as_deref());
+                }
+                PartKind::StepFinish { snapshot, .. } => step.after = parse(snapshot.as_deref()),
+                // What a step that was stopped left behind.
+                PartKind::Snapshot { snapshot } => step.after = parse(Some(snapshot)),
+                PartKind::Patch { files, .. } => {
+                    step.files.extend(files.iter().map(|file| worktree.join(file)));
+                }
                 _ => {}
             }
         }
-        if step.before.is_some() || step.after.is_some() {
-            steps.push(step);
-        }
+        steps.push(step);
     }
+    steps.retain(|step| step.before.is_some() || step.after.is_some());
     steps
 }
 
-/// Puts the files of the undone steps back to how the first of them found them.
-fn stage_files(
-    snapshots: &Snapshots,
-    steps: &[Step],
-    staged: Option<&Revert>,
-    worktree: &Path,
-) -> Result<(Option<Files>, Vec<FileDiff>), Error> {
-    let parse = |tree: &Option<String>| tree.as_ref().and_then(|tree| tree.parse::<TreeId>().ok());
-    let now = snapshots.capture()?;
-    let original = staged.and_then(|revert| parse(&revert.snapshot)).unwrap_or_else(|| now.clone());
-    let first = steps.iter().find_map(|step| parse(&step.before));
-    let last = steps.iter().rev().find_map(|step| parse(&step.after));
-    let (Some(first), Some(last)) = (first, last) else {
-        let files = Files { original, after: now, skipped: Vec::new(), diff: String::new() };
-        return Ok((Some(files), Vec::new()));
-    };
-    let mut touched: Vec<PathBuf> = Vec::new();
-    for file in steps.iter().flat_map(|step| &step.files) {
-        let file = worktree.join(file);
-        if !touched.contains(&file) {
-            touched.push(file);
-        }
-    }
-    // What the agent left is what may be replaced; after an earlier stage, what that stage left.
-    let expected =
-        staged.and_then(|revert| revert.after.as_deref()?.parse().ok()).unwrap_or_else(|| last.clone());
-    let report = snapshots.restore(&Plan::uniform(expected, &first, touched))?;
-    let after = snapshots.capture()?;
-    let skipped = report.skipped.iter().map(|skipped| skipped.file.display().to_string()).collect();
-    let diff = git_diff(snapshots, &original, &after, worktree)?;
-    let diffs = crate::turn::diffs(snapshots, first.as_str(), last.as_str()).unwrap_or_default();
-    Ok((Some(Files { original, after, skipped, diff }), diffs))
+fn parse(tree: Option<&str>) -> Option<TreeId> {
+    tree?.parse().ok()
 }
 
-/// The changes in the form that git prints, which clients parse.
-fn git_diff(snapshots: &Snapshots, from: &TreeId, to: &TreeId, worktree: &Path) -> Result<String, Error> {
-    let mut text = String::new();
-    for path in snapshots.changed(from, to)? {
-        let name = path.strip_prefix(worktree).unwrap_or(&path).display().to_string();
-        let (before, after) = (snapshots.content(from, &path)?, snapshots.content(to, &path)?);
-        text.push_str(&everturn_tools::patch::git(&name, before.as_deref(), after.as_deref()));
+/// How much the steps changed in all, as clients are told.
+fn taken_back(snapshots: &Snapshots, steps: &[Step]) -> Vec<FileDiff> {
+    let first = steps.iter().find_map(|step| step.before.as_ref());
+    let last = steps.iter().rev().find_map(|step| step.after.as_ref());
+    let (Some(first), Some(last)) = (first, last) else { return Vec::new() };
+    crate::turn::diffs(snapshots, first.as_str(), last.as_str()).unwrap_or_default()
+}
+
+/// What is to be done to the files.
+#[derive(Debug)]
+struct Work {
+    /// The files before the first stage.
+    original: TreeId,
+    /// What to put where. A file that the original has again is as if never touched.
+    plan: Plan,
+    /// The files that the earlier stage put back, each with the trees that it may be from.
+    earlier: BTreeMap<PathBuf, BTreeSet<TreeId>>,
+    /// Files that are left alone because the person changed them.
+    left: BTreeSet<PathBuf>,
+}
+
+/// What was done to the files.
+#[derive(Debug)]
+struct Done {
+    restored: Vec<Restored>,
+    skipped: Vec<String>,
+    diff: String,
+}
+
+impl Work {
+    /// Plans to undo an earlier stage and some steps, as one change from the files as they are now.
+    fn plan(snapshots: &Snapshots, steps: &[Step], earlier: Option<&Revert>) -> Result<Self, Error> {
+        let now = snapshots.capture()?;
+        let mut trees = Trees { snapshots, differing: HashMap::new() };
+        let original = earlier.and_then(|earlier| parse(earlier.snapshot.as_deref()));
+        // A revert that came with an imported session names trees that are not here.
+        let known = match original {
+            Some(original) if trees.differing(&now, &original)?.is_some() => Some(original),
+            _ => None,
+        };
+        let earlier = match (earlier, &known) {
+            (Some(earlier), Some(original)) => put_back(&mut trees, earlier, original)?,
+            _ => BTreeMap::new(),
+        };
+        let original = known.unwrap_or_else(|| now.clone());
+        let mut goals = BTreeMap::new();
+        let mut left = BTreeSet::new();
+        for (file, from) in &earlier {
+            let mut ours = trees.same(&now, &original, file)?;
+            for tree in from {
+                ours = ours || trees.same(&now, tree, file)?;
+            }
+            if ours {
+                goals.insert(file.clone(), original.clone());
+            } else {
+                left.insert(file.clone());
+            }
+        }
+        for (file, (first, last)) in touched(steps) {
+            if left.contains(file) {
+                continue;
+            }
+            // What the agent left is what may be replaced, and nothing that came after it.
+            let ours = goals.contains_key(file) || trees.same(&now, &original, file)?;
+            let ours = match (first, last) {
+                (Some(first), Some(last)) if ours && trees.differing(&now, first)?.is_some() => {
+                    trees.same(&original, last, file)?.then_some(first)
+                }
+                _ => None,
+            };
+            if let Some(first) = ours {
+                goals.insert(file.to_owned(), first.clone());
+                continue;
+            }
+            let there = goals.get(file).unwrap_or(&now);
+            let already = match first {
+                Some(first) => trees.same(there, first, file)?,
+                None => false,
+            };
+            if !already {
+                left.insert(file.to_owned());
+            }
+        }
+        let plan = Plan { expected: now, files: goals.into_iter().collect() };
+        Ok(Self { original, plan, earlier, left })
     }
-    Ok(text.trim_end().to_owned())
+
+    /// Every tree that a file may be from while the plan is carried out, apart from the original.
+    fn possible(&self) -> Vec<Restored> {
+        let mut all = self.earlier.clone();
+        for (file, tree) in self.plan.files.iter().filter(|(_, tree)| *tree != self.original) {
+            all.entry(file.clone()).or_default().insert(tree.clone());
+        }
+        listed(&all)
+    }
+
+    fn carry_out(mut self, snapshots: &Snapshots, worktree: &Path) -> Result<Done, Error> {
+        let report = snapshots.restore(&self.plan)?;
+        let mut diff = String::new();
+        self.left.extend(report.skipped.into_iter().map(|skipped| skipped.file));
+        // A file that the person has changed may become again what the earlier stage made of it.
+        let mut restored = self.earlier;
+        restored.retain(|file, _| self.left.contains(file));
+        for (file, tree) in self.plan.files {
+            if self.left.contains(&file) || tree == self.original {
+                continue;
+            }
+            diff.push_str(&git_diff(snapshots, &self.original, &tree, &file, worktree));
+            restored.entry(file).or_default().insert(tree);
+        }
+        let skipped = self.left.iter().map(|file| file.display().to_string()).collect();
+        Ok(Done { restored: listed(&restored), skipped, diff: diff.trim_end().to_owned() })
+    }
+}
+
+fn listed(files: &BTreeMap<PathBuf, BTreeSet<TreeId>>) -> Vec<Restored> {
+    let each = |file: &Path, tree: &TreeId| Restored {
+        file: file.display().to_string(),
+        tree: tree.as_str().to_owned(),
+    };
+    files.iter().flat_map(|(file, trees)| trees.iter().map(move |tree| each(file, tree))).collect()
+}
+
+/// The files that a staged revert put back, each with the trees that it may be from.
+fn put_back(
+    trees: &mut Trees<'_>,
+    revert: &Revert,
+    original: &TreeId,
+) -> Result<BTreeMap<PathBuf, BTreeSet<TreeId>>, Error> {
+    let mut files: BTreeMap<PathBuf, BTreeSet<TreeId>> = BTreeMap::new();
+    for Restored { file, tree } in &revert.restored {
+        if let Some(tree) = parse(Some(tree)) {
+            files.entry(PathBuf::from(file)).or_default().insert(tree);
+        }
+    }
+    if let (true, Some(after)) = (files.is_empty(), parse(revert.after.as_deref())) {
+        for file in trees.differing(&after, original)?.into_iter().flatten() {
+            files.insert(file.clone(), BTreeSet::from([after.clone()]));
+        }
+    }
+    Ok(files)
+}
+
+/// Where each file was before the first step that changed it, and after the last one: what happened to it in between
+/// and later is not the agent's.
+fn touched(steps: &[Step]) -> BTreeMap<&Path, (Option<&TreeId>, Option<&TreeId>)> {
+    let mut files = BTreeMap::new();
+    for step in steps {
+        for file in &step.files {
+            match files.entry(file.as_path()) {
+                Entry::Vacant(free) => drop(free.insert((step.before.as_ref(), step.after.as_ref()))),
+                Entry::Occupied(mut known) => known.get_mut().1 = step.after.as_ref(),
+            }
+        }
+    }
+    files
+}
+
+/// Comparisons of trees, each made once.
+struct Trees<'a> {
+    snapshots: &'a Snapshots,
+    differing: HashMap<(TreeId, TreeId), Option<HashSet<PathBuf>>>,
+}
+
+impl Trees<'_> {
+    /// The files that differ between two trees; none when one of them cannot be had.
+    fn differing(&mut self, a: &TreeId, b: &TreeId) -> Result<Option<&HashSet<PathBuf>>, Error> {
+        let pair = (a.clone(), b.clone());
+        if !self.differing.contains_key(&pair) {
+            let found = match self.snapshots.changed(a, b) {
+                Ok(files) => Some(files.into_iter().collect()),
+                Err(error @ (Trouble::Unknown(_) | Trouble::Corrupt(_))) => {
+                    tracing::warn!(error = error.to_string(), "files cannot be compared");
+                    None
+                }
+                Err(error) => return Err(error.into()),
+            };
+            self.differing.insert(pair.clone(), found);
+        }
+        Ok(self.differing.get(&pair).and_then(Option::as_ref))
+    }
+
+    /// Whether a file is known to be the same in two trees.
+    fn same(&mut self, a: &TreeId, b: &TreeId, file: &Path) -> Result<bool, Error> {
+        Ok(self.differing(a, b)?.is_some_and(|files| !files.contains(file)))
+    }
+}
+
+/// The change of a file in the form that git prints, which clients parse.
+fn git_diff(snapshots: &Snapshots, from: &TreeId, to: &TreeId, file: &Path, worktree: &Path) -> String {
+    let contents = snapshots.content(from, file).and_then(|from| Ok((from, snapshots.content(to, file)?)));
+    match contents {
+        Ok((from, to)) if from != to => {
+            let name = file.strip_prefix(worktree).unwrap_or(file).display().to_string();
+            everturn_tools::patch::git(&name, from.as_deref(), to.as_deref())
+        }
+        Ok(_) => String::new(),
+        Err(error) => {
+            // The file is where it should be; not being able to show how it changed does not undo that.
+            tracing::warn!(file = %file.display(), error = error.to_string(), "a change cannot be shown");
+            String::new()
+        }
+    }
 }

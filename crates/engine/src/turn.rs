@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use everturn_llm::{Event as Delta, Request, ToolChoice, ToolSpec};
 use everturn_model::entry::{Assistant, Body, Entry, Fault, UserSummary};
+use everturn_model::inbox::Delivery;
 use everturn_model::part::PartKind;
 use everturn_model::session::{FileDiff, Summary};
 use everturn_model::tree::Node;
@@ -26,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 use crate::bus::Signal;
 use crate::calls::{Call, INTERRUPTED, Place, Settled};
 use crate::context;
-use crate::drain::Work;
+use crate::drain::{LOOK_AGAIN, Work};
 use crate::models::Chosen;
 use crate::project::Location;
 use crate::{Engine, Error, history};
@@ -148,6 +149,7 @@ impl<'e> Turn<'e> {
                 output_dir: self.engine.paths().data.join("tool-output"),
             }),
             rules: Arc::new(self.engine.rules(self.session())),
+            lease: self.lease.clone(),
             cancel: self.cancel.child_token(),
         };
         self.converse(Stage { place, chosen, assistant, request, snapshots }, before).await
@@ -277,6 +279,9 @@ impl<'e> Turn<'e> {
         let mut tries = 0;
         let mut save = tokio::time::interval(SAVE_EVERY);
         save.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut look = tokio::time::interval(LOOK_AGAIN);
+        look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let interrupts = self.session().interrupts;
         let closing = self.engine.0.closing.clone();
         let mut streaming = true;
         while streaming || !calls.is_empty() {
@@ -286,7 +291,7 @@ impl<'e> Turn<'e> {
                     stage.place.cancel.cancel();
                     drop(stream);
                     let fault = Fault::new("MessageAbortedError", "Aborted");
-                    return self.fail(&stage, intake, calls, fault).await;
+                    return self.fail(&stage, intake, calls, fault, start).await;
                 }
                 () = closing.cancelled() => {
                     intake.save(self);
@@ -295,6 +300,7 @@ impl<'e> Turn<'e> {
                 Some(done) = calls.join_next(), if !calls.is_empty() => {
                     if let Ok(settled) = done {
                         declined |= settled.declined;
+                        intake.settled(&settled.call.part);
                         self.settle(settled).await?;
                     }
                 }
@@ -320,13 +326,20 @@ impl<'e> Turn<'e> {
                             }
                             None => {
                                 drop(stream);
-                                return self.fail(&stage, intake, calls, fault(&stage.chosen, &error)).await;
+                                let fault = fault(&stage.chosen, &error);
+                                return self.fail(&stage, intake, calls, fault, start).await;
                             }
                         }
                     }
                     None => streaming = false,
                 },
                 _ = save.tick(), if intake.is_open() => intake.save(self),
+                _ = look.tick() => {
+                    let now = self.engine.0.store.session(&self.tree.session.id).await?;
+                    if now.is_some_and(|now| now.interrupts > interrupts) {
+                        self.cancel.cancel();
+                    }
+                }
             }
         }
         self.close(stage, intake, start, declined).await
@@ -365,7 +378,7 @@ impl<'e> Turn<'e> {
         let called = intake.called();
         let Some(finish) = intake.finish() else {
             let fault = Fault::new("UnknownError", "The provider's answer ended before it was complete.");
-            return self.fail(&stage, intake, JoinSet::new(), fault).await;
+            return self.fail(&stage, intake, JoinSet::new(), fault, start).await;
         };
         let (reason, usage) = finish;
         let reason = match (called, reason) {
@@ -375,10 +388,9 @@ impl<'e> Turn<'e> {
         };
         let end = if called { capture(stage.snapshots.clone()).await.ok().flatten() } else { start.clone() };
         let files = match (&stage.snapshots, &start, &end) {
-            (Some(snapshots), Some(from), Some(to)) if from != to => snapshots.changed(from, to)?,
+            (Some(snapshots), Some(from), Some(to)) if from != to => changed(snapshots, from, to),
             _ => Vec::new(),
         };
-        let files: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
         let cost = stage.chosen.model.pricing.cost(&usage);
         let snapshot = end.map(|tree| tree.as_str().to_owned());
         let finish_part = PartKind::StepFinish {
@@ -448,8 +460,10 @@ impl<'e> Turn<'e> {
         mut intake: Intake,
         mut calls: JoinSet<Settled>,
         fault: Fault,
+        start: Option<TreeId>,
     ) -> Result<End, Error> {
         stage.place.cancel.cancel();
+        let called = intake.called();
         let rest = intake.abandon(self);
         let mut unsettled = intake.unsettled();
         while let Some(done) = calls.join_next().await {
@@ -465,7 +479,29 @@ impl<'e> Turn<'e> {
             let settled = interrupted(call, self.engine.mint().now());
             self.settle(settled).await?;
         }
+        let mut rest = rest;
+        if called {
+            rest.extend(self.leave_traces(stage, start).await);
+        }
         self.give_up(&stage.assistant, fault, rest).await
+    }
+
+    /// The files that a step changed before it was stopped, so that it can be undone like any other.
+    async fn leave_traces(&self, stage: &Stage, start: Option<TreeId>) -> Vec<Event> {
+        let end = capture(stage.snapshots.clone()).await.ok().flatten();
+        let (Some(snapshots), Some(from), Some(to)) = (&stage.snapshots, start, end) else {
+            return Vec::new();
+        };
+        let files = changed(snapshots, &from, &to);
+        if files.is_empty() {
+            return Vec::new();
+        }
+        let kinds = [
+            PartKind::Snapshot { snapshot: to.as_str().to_owned() },
+            PartKind::Patch { hash: from.as_str().to_owned(), files },
+        ];
+        let part = |kind| Box::new(Part::new(self.engine.mint().part(self.session()), kind));
+        kinds.map(|kind| Event::PartAdded { entry: stage.assistant.clone(), part: part(kind) }).into()
     }
 
     async fn give_up(
@@ -476,6 +512,16 @@ impl<'e> Turn<'e> {
     ) -> Result<End, Error> {
         self.engine.signal(self.session(), Signal::Failed { error: error.clone() });
         self.engine.signal(self.session(), Signal::Idle);
+        if self.cancel.is_cancelled() {
+            // Who stops the session stops all of it: prompts that came meanwhile join the conversation unanswered.
+            let waiting = self.engine.0.store.tail(&self.session().id, 0).await?;
+            self.tree.inbox = waiting.map(|tail| tail.inbox).unwrap_or_default();
+            let mut leaf = self.session().leaf.clone();
+            for item in self.tree.inbox.iter().filter(|item| item.delivery == Delivery::Steer) {
+                let parent = leaf.replace(item.id.clone());
+                events.push(Event::PromptPromoted { id: item.id.clone(), parent });
+            }
+        }
         events.push(Event::StepFailed { entry: assistant.clone(), error, resumes: false });
         self.commit(events).await?;
         Ok(End::Failed)
@@ -527,6 +573,15 @@ fn action(tool: &str) -> &str {
 pub(crate) fn last_user(tree: &Tree) -> Option<&Node> {
     let path = path::to(tree, tree.session.leaf.as_ref());
     path.into_iter().rev().find(|node| matches!(node.entry.body, Body::User(_)) && !node.entry.hidden)
+}
+
+/// The files that differ between two snapshots. Not knowing them must not undo a finished step.
+fn changed(snapshots: &Snapshots, from: &TreeId, to: &TreeId) -> Vec<String> {
+    let files = snapshots.changed(from, to).unwrap_or_else(|error| {
+        tracing::warn!(error = error.to_string(), "changed files are not known");
+        Vec::new()
+    });
+    files.iter().map(|file| file.display().to_string()).collect()
 }
 
 /// Records the files in the background.

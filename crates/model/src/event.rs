@@ -349,6 +349,13 @@ catalogue! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         progress: Option<Map>,
     }
+    /// A call whose permission had to be asked for is about to act. Without this event such a call has not begun.
+    ToolBegun = "tool.begun" v 1 {
+        /// The assistant entry.
+        entry: EntryId,
+        /// The tool part.
+        part: PartId,
+    }
     /// A running tool shows something.
     ToolProgress = "tool.progress" v 1 {
         /// The assistant entry.
@@ -558,6 +565,7 @@ impl Event {
             | Self::TodoUpdated { .. }
             | Self::RequestAsked { .. }
             | Self::UsageRecorded { .. }
+            | Self::ToolBegun { .. }
             | Self::InterruptRequested {} => {}
         }
         touches

@@ -3,10 +3,12 @@
 //! A store folds each event into its rows as it appends, loading only what [`Event::touches`] names; a rebuild folds
 //! the whole log. Both call [`apply`], so projections cannot differ from the log by a second implementation.
 
+use std::collections::HashSet;
+
 use crate::entry::{Body, Entry};
 use crate::event::{Amendment, Cause, Event, Record, Seed, SessionChange};
 use crate::ids::Stamp;
-use crate::inbox::InboxItem;
+use crate::inbox::{Delivery, InboxItem};
 use crate::part::{PartKind, Span};
 use crate::path::{self, State};
 use crate::session::{Session, Summary};
@@ -198,7 +200,8 @@ impl Fold<'_> {
                 self.changes.requests.push(id.clone());
             }
             Event::UsageRecorded { tokens, cost, .. } => self.spend(tokens, *cost),
-            Event::InterruptRequested {} => {}
+            Event::ToolBegun { .. } => {}
+            Event::InterruptRequested {} => self.tree.session.interrupts += 1,
             other => self.inside(other)?,
         }
         Ok(())
@@ -360,14 +363,17 @@ impl Fold<'_> {
         if self.tree.waiting(&item.id).is_some() || self.tree.node(&item.id).is_some() {
             return Err(Error::Taken(item.id.to_string()));
         }
+        let mut seen = HashSet::new();
+        if let Some(twice) = item.parts.iter().find(|part| !seen.insert(&part.id)) {
+            return Err(Error::Taken(twice.id.to_string()));
+        }
         let session = &mut self.tree.session;
         session.time.updated = self.time;
         session.parked = false;
-        if let Some(agent) = &item.user.agent {
-            session.agent = Some(agent.clone());
-        }
-        if let Some(model) = &item.user.model {
-            session.model = Some(model.clone());
+        // A steer is for the next turn, and clients see its selection at once; a queued prompt brings its own later.
+        if item.delivery == Delivery::Steer {
+            session.agent = item.user.agent.clone().or(session.agent.take());
+            session.model = item.user.model.clone().or(session.model.take());
         }
         raise(session, item.id.as_str(), &item.parts);
         self.tree.inbox.push(item.clone());

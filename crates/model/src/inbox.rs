@@ -47,14 +47,18 @@ fn is_yes(value: &bool) -> bool {
 }
 
 impl InboxItem {
-    /// True when a second admission under the same id asks for the same thing.
+    /// True when a second admission under the same id asks for the same thing. What was asked is known by its digest,
+    /// where the program that admitted it kept one; what was filled in since (an attached file, a selection) may differ.
     #[must_use]
     pub fn same_request(&self, other: &Self) -> bool {
+        let digest = |item: &Self| item.extra.field("everturn", "request").cloned();
+        if let (Some(one), Some(two)) = (digest(self), digest(other)) {
+            return self.id == other.id && one == two;
+        }
         let kinds = |item: &Self| item.parts.iter().map(|part| part.kind.clone()).collect::<Vec<_>>();
         self.id == other.id
             && self.delivery == other.delivery
             && self.user == other.user
-            && self.extra == other.extra
             && kinds(self) == kinds(other)
     }
 }

@@ -66,9 +66,17 @@ pub struct Revert {
     /// What the revert changed in the files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub diff: Option<String>,
-    /// The files right after the revert: what may be replaced when it is undone.
+    /// The files right after the revert, in logs from before [`restored`](Self::restored) was kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
+    /// The files that were put back. Each is brought to what `snapshot` has when the revert is undone, if it is still
+    /// as one of its trees here has it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub restored: Vec<Restored>,
+    /// True from the decision until the files are done: then any of them may be as in `snapshot` or as in a tree of
+    /// `restored`, and there is no `diff`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pending: bool,
     /// Files that were left alone because the person had changed them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<String>,
@@ -90,11 +98,22 @@ impl Revert {
             snapshot: None,
             diff: None,
             after: None,
+            restored: Vec::new(),
+            pending: false,
             skipped: Vec::new(),
             files: None,
             extra: Map::new(),
         }
     }
+}
+
+/// A file that a revert put back.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Restored {
+    /// The file, as an absolute path.
+    pub file: String,
+    /// The tree that it was taken from; one that lacks it means that it was removed.
+    pub tree: String,
 }
 
 /// Moments of a session, in milliseconds.
@@ -193,6 +212,9 @@ pub struct Session {
     /// is not closed. A restart continues these sessions.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub open: bool,
+    /// How often somebody asked the work to stop: the owner compares it to see a request from another process.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub interrupts: u64,
     /// True for a session that came from another program with work left: it waits for a prompt instead of going on by
     /// itself.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -262,6 +284,7 @@ impl Session {
             extra: Extra::default(),
             leaf: None,
             open: false,
+            interrupts: 0,
             parked: false,
             epoch: None,
             compaction: None,
@@ -278,4 +301,9 @@ impl Session {
             self.floor = self.floor.max(stamp);
         }
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }

@@ -35,6 +35,8 @@ pub struct Lease {
 pub enum Authority {
     /// Anybody may.
     Open,
+    /// Anybody may, unless a revert is staged: that has to be committed first, by the owner.
+    Admission,
     /// Only the owner may.
     Owned(Lease),
 }

@@ -21,6 +21,9 @@ pub enum Error {
         /// Who has it.
         owner: String,
     },
+    /// A revert is staged: commit or clear it first.
+    #[error("session {0} has a staged revert")]
+    Staged(SessionId),
     /// The lease passed to somebody else: stop working on the session.
     #[error("the lease on session {0} is lost; another process has taken it over")]
     Fenced(SessionId),

@@ -98,11 +98,11 @@ impl Store {
         result.blocking_recv().map_err(|_| Error::Closed)?
     }
 
-    /// Saves what was streamed of a part so far. It does not wait for the disk: what is lost is at most the newest
-    /// quarter second. A lost lease shows at the next append.
-    pub fn save_stream(&self, lease: &Lease, entry: &EntryId, part: &PartId, text: String) {
-        let job =
-            writer::Job::Stream { lease: lease.clone(), entry: entry.clone(), part: part.clone(), text };
+    /// Saves a piece of what is streamed of a part; `start` is where in the text it begins. It does not wait for the
+    /// disk: what is lost is at most the newest quarter second. A lost lease shows at the next append.
+    pub fn save_stream(&self, lease: &Lease, entry: &EntryId, part: &PartId, start: usize, piece: String) {
+        let (lease, entry, part) = (lease.clone(), entry.clone(), part.clone());
+        let job = writer::Job::Stream(Box::new(writer::Piece { lease, entry, part, start, text: piece }));
         // A closed store saves nothing, and the append that follows will say so.
         drop(self.0.writer.send(job));
     }

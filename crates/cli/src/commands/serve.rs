@@ -1,14 +1,20 @@
 //! `everturn serve`: the HTTP server.
 
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
 use everturn_api::{Auth, Hosts};
+use everturn_engine::Engine;
 use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
 
 use crate::settings::{self, Listeners};
 use crate::table;
+
+/// How often unfinished sessions are looked for.
+const SWEEP: Duration = Duration::from_secs(15);
 
 /// Serve clients over HTTP
 #[derive(Debug, Args)]
@@ -58,13 +64,29 @@ impl Serve {
         if waiting > 0 {
             table::note(format!("continuing {waiting} sessions that were at work"));
         }
+        let sweeping = sweep(engine.clone(), closing.clone());
         let stop = async move {
             interrupted().await;
             closing.cancel();
         };
+        let sweeping = tokio::spawn(sweeping);
         everturn_api::serve(listener, router, stop).await?;
+        sweeping.abort();
         engine.close().await;
         Ok(())
+    }
+}
+
+/// Looks now and then for sessions that another process left with work to do.
+async fn sweep(engine: Engine, closing: CancellationToken) {
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(SWEEP) => {}
+            () = closing.cancelled() => return,
+        }
+        if let Err(error) = engine.recover().await {
+            tracing::warn!(error = error.to_string(), "cannot look for unfinished sessions");
+        }
     }
 }
 

@@ -61,6 +61,11 @@ impl Intake {
         self.finish
     }
 
+    /// A call has its result.
+    pub(super) fn settled(&mut self, part: &PartId) {
+        self.calls.retain(|_, call| &call.part != part);
+    }
+
     /// Calls without a result.
     pub(super) fn unsettled(&self) -> Vec<Call> {
         self.calls.values().cloned().collect()
@@ -215,9 +220,11 @@ impl Intake {
     }
 }
 
+/// Saves the piece that is not saved yet.
 fn save(entry: &EntryId, open: &mut Open, turn: &Turn<'_>) {
+    let Some(piece) = open.text.get(open.saved..) else { return };
+    turn.engine.0.store.save_stream(turn.lease, entry, &open.part, open.saved, piece.to_owned());
     open.saved = open.text.len();
-    turn.engine.0.store.save_stream(turn.lease, entry, &open.part, open.text.clone());
 }
 
 fn forget(turn: &Turn<'_>, part: &PartId) {

@@ -51,6 +51,11 @@ impl Bench {
         self.engine.recover().await.unwrap();
     }
 
+    /// Another engine on the same data, as in another process.
+    pub(crate) fn beside(&self) -> Engine {
+        Engine::open(self.options.clone()).unwrap()
+    }
+
     /// Sends a prompt and waits until the session is idle.
     pub(crate) async fn say(&self, text: &str) -> EntryId {
         let item = self.engine.prompt(&self.session.id, Prompt::text(text)).await.unwrap();

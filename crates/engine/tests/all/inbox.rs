@@ -3,13 +3,14 @@
 use everturn_engine::{Error, Prompt};
 use everturn_model::EntryId;
 use everturn_model::inbox::Delivery;
+use everturn_model::part::PartKind;
 
 use crate::bench::Bench;
 
 #[tokio::test]
 async fn the_same_prompt_twice_is_one_prompt() {
     let bench = Bench::new().await;
-    let id = EntryId::new("msg_ffff00000001aaaaaaaaaaaaaa");
+    let id = bench.engine.mint().entry(&bench.session);
     let prompt = Prompt { id: Some(id.clone()), ..Prompt::text("SAY:once") };
     let first = bench.engine.prompt(&bench.session.id, prompt.clone()).await.unwrap();
     let again = bench.engine.prompt(&bench.session.id, prompt.clone()).await.unwrap();
@@ -79,4 +80,53 @@ async fn sessions_run_side_by_side() {
     assert!(bench.engine.is_running(&bench.session.id));
     bench.model.release("x");
     bench.settled().await;
+}
+
+#[tokio::test]
+async fn the_same_prompt_is_the_same_although_its_file_changed() {
+    let bench = Bench::new().await;
+    let kind = PartKind::File {
+        mime: "text/plain".into(),
+        filename: Some("a.txt".into()),
+        url: format!("file://{}", bench.repo.join("a.txt").display()),
+        source: None,
+    };
+    let file = everturn_engine::inbox::PartInput { id: None, kind };
+    let mut prompt =
+        Prompt { id: Some(bench.engine.mint().entry(&bench.session)), ..Prompt::text("SAY:read") };
+    prompt.parts.push(file);
+    bench.engine.prompt(&bench.session.id, prompt.clone()).await.unwrap();
+    bench.settled().await;
+    bench.repo.write("a.txt", "something else");
+    bench.engine.prompt(&bench.session.id, prompt).await.unwrap();
+    bench.settled().await;
+    assert_eq!(bench.model.prompts().len(), 1);
+    let told = bench.model.prompts()[0]["messages"].to_string();
+    assert!(told.contains("a.txt:\\nhello"), "{told}");
+}
+
+#[tokio::test]
+async fn an_id_that_leaves_no_room_is_refused() {
+    let bench = Bench::new().await;
+    let id = Some(EntryId::new("msg_ffffffffffffaaaaaaaaaaaaaa"));
+    let refused = bench.engine.prompt(&bench.session.id, Prompt { id, ..Prompt::text("SAY:x") }).await;
+    assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
+    let mut twice = Prompt::text("SAY:x");
+    twice.parts[0].id = Some(everturn_model::PartId::new("prt_1"));
+    twice.parts.push(twice.parts[0].clone());
+    let refused = bench.engine.prompt(&bench.session.id, twice).await;
+    assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
+}
+
+#[tokio::test]
+async fn an_interrupt_leaves_no_prompt_in_limbo() {
+    let bench = Bench::new().await;
+    bench.engine.prompt(&bench.session.id, Prompt::text("HOLD:x SAY:one two")).await.unwrap();
+    bench.model.held("x").await;
+    let second = bench.engine.prompt(&bench.session.id, Prompt::text("SAY:second")).await.unwrap();
+    bench.engine.abort(&bench.session.id).await.unwrap();
+    let conversation = bench.engine.conversation(&bench.session.id, None).await.unwrap();
+    assert_eq!(conversation.inbox, []);
+    assert!(!conversation.session.open, "a restart does not answer what was stopped");
+    bench.engine.revert(&bench.session.id, &second.id, None).await.unwrap();
 }

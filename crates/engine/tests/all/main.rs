@@ -11,6 +11,7 @@
 mod bench;
 mod inbox;
 mod permission;
+mod processes;
 mod recover;
 mod revert;
 mod turn;

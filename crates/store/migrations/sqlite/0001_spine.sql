@@ -70,13 +70,14 @@ CREATE TABLE todo (
   data    TEXT NOT NULL
 );
 
--- Text that is being streamed: saved beside the log a few times a second, gone when its part is complete.
+-- Text that is being streamed: saved beside the log piece by piece, a few times a second; gone when its part is complete.
 CREATE TABLE stream (
   session INTEGER NOT NULL,
-  entry   TEXT NOT NULL,
   part    TEXT NOT NULL,
+  start   INTEGER NOT NULL,
+  entry   TEXT NOT NULL,
   text    TEXT NOT NULL,
-  PRIMARY KEY (session, part)
+  PRIMARY KEY (session, part, start)
 ) WITHOUT ROWID;
 
 CREATE TABLE blob (

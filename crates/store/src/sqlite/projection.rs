@@ -5,10 +5,11 @@ use std::sync::Arc;
 use everturn_model::event::Touches;
 use everturn_model::fold::{self, Changes};
 use everturn_model::tree::Node;
-use everturn_model::{EntryId, Event, PartId, Record, Session, SessionId, Tree};
+use everturn_model::{EntryId, Event, Record, Session, SessionId, Tree};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::reader;
+use super::writer::Piece;
 use crate::Error;
 use crate::append::{Appended, Authority, Committed, Lease, NewEvent};
 
@@ -33,6 +34,10 @@ pub(super) fn append(
     let row = load_row(connection, id)?;
     if let (Authority::Owned(lease), Some(_)) = (authority, &row) {
         check_lease(connection, lease)?;
+    }
+    let staged = row.as_ref().is_some_and(|row| row.session.revert.is_some());
+    if *authority == Authority::Admission && staged {
+        return Err(Error::Staged(id.clone()));
     }
     if let Some(seen) = already_there(connection, id, &events)? {
         let session = row.ok_or_else(|| Error::NoSession(id.clone()))?.session;
@@ -110,22 +115,21 @@ fn check_lease(connection: &Connection, lease: &Lease) -> Result<(), Error> {
     if holds { Ok(()) } else { Err(Error::Fenced(lease.session.clone())) }
 }
 
-/// Saves streamed text of an open part, if the lease still holds.
-pub(super) fn save_stream(
-    connection: &Connection,
-    lease: &Lease,
-    entry: &EntryId,
-    part: &PartId,
-    text: &str,
-) -> Result<(), Error> {
-    check_lease(connection, lease)?;
+/// Saves a piece of streamed text of an open part, if the lease still holds.
+pub(super) fn save_stream(connection: &Connection, piece: &Piece) -> Result<(), Error> {
+    check_lease(connection, &piece.lease)?;
     connection
         .prepare_cached(
-            "INSERT INTO stream (session, entry, part, text)
-             SELECT key, ?2, ?3, ?4 FROM session WHERE id = ?1
-             ON CONFLICT DO UPDATE SET text = ?4",
+            "INSERT OR REPLACE INTO stream (session, part, start, entry, text)
+             SELECT key, ?2, ?3, ?4, ?5 FROM session WHERE id = ?1",
         )?
-        .execute(params![lease.session.as_str(), entry.as_str(), part.as_str(), text])?;
+        .execute(params![
+            piece.lease.session.as_str(),
+            piece.part.as_str(),
+            piece.start,
+            piece.entry.as_str(),
+            piece.text
+        ])?;
     Ok(())
 }
 

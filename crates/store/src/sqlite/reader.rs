@@ -355,16 +355,23 @@ pub(super) fn unfinished(connection: &Connection) -> Result<Vec<SessionId>, Erro
 
 pub(super) fn streams(connection: &Connection, id: &SessionId) -> Result<Vec<StreamText>, Error> {
     let mut statement = connection.prepare_cached(
-        "SELECT t.entry, t.part, t.text FROM stream t JOIN session s ON s.key = t.session WHERE s.id = ?1",
+        "SELECT t.entry, t.part, t.text FROM stream t JOIN session s ON s.key = t.session WHERE s.id = ?1
+         ORDER BY t.part, t.start",
     )?;
-    let rows = statement.query_map([id.as_str()], |row| {
-        Ok(StreamText {
-            entry: EntryId::new(row.get::<_, String>(0)?),
-            part: PartId::new(row.get::<_, String>(1)?),
-            text: row.get(2)?,
-        })
-    })?;
-    Ok(rows.collect::<Result<_, _>>()?)
+    let mut rows = statement.query([id.as_str()])?;
+    let mut streams: Vec<StreamText> = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (entry, part, piece) =
+            (row.get::<_, String>(0)?, row.get::<_, String>(1)?, row.get::<_, String>(2)?);
+        match streams.last_mut().filter(|stream| stream.part.as_str() == part) {
+            Some(stream) => stream.text.push_str(&piece),
+            None => {
+                let (entry, part) = (EntryId::new(entry), PartId::new(part));
+                streams.push(StreamText { entry, part, text: piece });
+            }
+        }
+    }
+    Ok(streams)
 }
 
 pub(super) fn requests(connection: &Connection) -> Result<Vec<(SessionId, Request)>, Error> {

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 use everturn_model::permission::Rule;
-use everturn_model::{EntryId, PartId, SessionId};
+use everturn_model::{EntryId, EventId, PartId, SessionId};
 use rusqlite::{Connection, params};
 use tokio::sync::oneshot;
 
@@ -29,10 +29,20 @@ pub(super) struct Append {
     pub(super) answer: Answer<Appended>,
 }
 
+/// A piece of streamed text.
+#[derive(Debug)]
+pub(super) struct Piece {
+    pub(super) lease: Lease,
+    pub(super) entry: EntryId,
+    pub(super) part: PartId,
+    pub(super) start: usize,
+    pub(super) text: String,
+}
+
 #[derive(Debug)]
 pub(super) enum Job {
     Append(Box<Append>),
-    Stream { lease: Lease, entry: EntryId, part: PartId, text: String },
+    Stream(Box<Piece>),
     Acquire { session: SessionId, owner: lease::Owner, answer: Answer<Lease> },
     Release { lease: Lease, answer: Answer<()> },
     Approve { project: String, rules: Vec<Rule>, time: i64, answer: Answer<()> },
@@ -74,7 +84,7 @@ impl Drop for Handle {
 
 /// What a job comes to once its group is committed.
 enum Done {
-    Append(Answer<Appended>, Result<(Appended, Vec<Committed>), Error>),
+    Append(Answer<Appended>, Vec<EventId>, Result<(Appended, Vec<Committed>), Error>),
     Lease(Answer<Lease>, Result<Lease, Error>),
     Plain(Answer<()>, Result<(), Error>),
     Quiet,
@@ -119,16 +129,16 @@ fn perform(connection: &Connection, job: Job, observed: bool) -> Done {
     match job {
         Job::Append(job) => {
             let Append { session, authority, events, answer } = *job;
+            let ids = events.iter().map(|event| event.id.clone()).collect();
             let result = guarded(connection, || {
                 projection::append(connection, &session, &authority, events, observed)
             });
-            Done::Append(answer, result)
+            Done::Append(answer, ids, result)
         }
-        Job::Stream { lease, entry, part, text } => {
-            let saved =
-                guarded(connection, || projection::save_stream(connection, &lease, &entry, &part, &text));
-            if let Err(error) = saved {
-                tracing::warn!(session = %lease.session, error = error.to_string(), "streamed text was not saved");
+        Job::Stream(piece) => {
+            if let Err(error) = guarded(connection, || projection::save_stream(connection, &piece)) {
+                let session = &piece.lease.session;
+                tracing::warn!(%session, error = error.to_string(), "streamed text was not saved");
             }
             Done::Quiet
         }
@@ -178,13 +188,13 @@ fn approve(connection: &Connection, project: &str, rules: &[Rule], time: i64) ->
 fn acknowledge(done: Done, observer: Option<&Observer>) {
     // A caller that went away wants no answer.
     match done {
-        Done::Append(answer, Ok((appended, committed))) => {
+        Done::Append(answer, _, Ok((appended, committed))) => {
             if let Some(observer) = observer {
                 committed.into_iter().for_each(|committed| observer(Arc::new(committed)));
             }
             drop(answer.send(Ok(appended)));
         }
-        Done::Append(answer, Err(error)) => drop(answer.send(Err(error))),
+        Done::Append(answer, _, Err(error)) => drop(answer.send(Err(error))),
         Done::Lease(answer, result) => drop(answer.send(result)),
         Done::Plain(answer, result) => drop(answer.send(result)),
         Done::Quiet => {}
@@ -193,17 +203,16 @@ fn acknowledge(done: Done, observer: Option<&Observer>) {
 
 fn settle(connection: &Connection, done: Done, error: &rusqlite::Error, observer: Option<&Observer>) {
     match done {
-        Done::Append(_, Ok((_, ref committed))) => {
-            let ids = committed.iter().map(|committed| &committed.record.id);
-            let landed = !committed.is_empty()
-                && ids.into_iter().all(|id| matches!(super::reader::find_event(connection, id), Ok(Some(_))));
+        Done::Append(_, ref ids, Ok(_)) => {
+            let there = |id: &EventId| matches!(super::reader::find_event(connection, id), Ok(Some(_)));
+            let landed = !ids.is_empty() && ids.iter().all(there);
             if landed {
                 acknowledge(done, observer);
-            } else if let Done::Append(answer, _) = done {
+            } else if let Done::Append(answer, ..) = done {
                 drop(answer.send(Err(failure(error))));
             }
         }
-        Done::Append(answer, Err(own)) => drop(answer.send(Err(own))),
+        Done::Append(answer, _, Err(own)) => drop(answer.send(Err(own))),
         Done::Lease(answer, _) => drop(answer.send(Err(failure(error)))),
         Done::Plain(answer, _) => drop(answer.send(Err(failure(error)))),
         Done::Quiet => {}
@@ -217,7 +226,7 @@ fn refuse(job: Job, error: &rusqlite::Error) {
         Job::Release { answer, .. } | Job::Approve { answer, .. } | Job::Project { answer, .. } => {
             drop(answer.send(Err(failure(error))));
         }
-        Job::Stream { .. } => {}
+        Job::Stream(_) => {}
     }
 }
 

@@ -110,6 +110,8 @@ impl<'a> Out<'a> {
                 self.push("session.compacted", properties);
             }
             Happened::LeafMoved { from, to, .. } => self.moved(from.as_ref(), to.as_ref()),
+            // Clients hear of a revert when its files are done.
+            Happened::RevertStaged { revert, .. } if revert.pending => {}
             Happened::RevertStaged { summary, .. } => {
                 let diffs = summary.as_ref().and_then(|summary| summary.diffs.as_deref());
                 self.diff(shape::diffs(diffs.unwrap_or_default()));
@@ -130,6 +132,7 @@ impl<'a> Out<'a> {
             | Happened::PromptPromoted { .. }
             | Happened::Labeled { .. }
             | Happened::UsageRecorded { .. }
+            | Happened::ToolBegun { .. }
             | Happened::InterruptRequested {} => {}
         }
     }

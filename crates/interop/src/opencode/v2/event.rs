@@ -152,6 +152,7 @@ impl Writer<'_> {
                 put(&mut data, "recent", recent.as_deref().unwrap_or_default());
                 Some(next("compaction.ended", data))
             }
+            Event::RevertStaged { revert, .. } if revert.pending => None,
             Event::RevertStaged { revert, .. } => {
                 let mut data = self.base(time);
                 put(&mut data, "revert", session::revert(revert));

@@ -1,0 +1,67 @@
+//! Two engines on one database, as two processes have it: nobody waits forever for what the other one did.
+
+use everturn_engine::Prompt;
+use everturn_model::request::Reply;
+use everturn_testkit::within;
+
+use crate::bench::Bench;
+use crate::permission::ask;
+
+#[tokio::test]
+async fn a_prompt_admitted_beside_the_runner_is_answered() {
+    let bench = Bench::new().await;
+    let other = bench.beside();
+    bench.engine.prompt(&bench.session.id, Prompt::text("HOLD:x SAY:one two")).await.unwrap();
+    bench.model.held("x").await;
+    other.prompt(&bench.session.id, Prompt::text("SAY:second")).await.unwrap();
+    bench.model.release("x");
+    within("the other engine to see the end", other.settled(&bench.session.id)).await;
+    bench.settled().await;
+    let said = bench.transcript().await;
+    assert_eq!(said.iter().filter(|line| *line == "assistant: second").count(), 1, "{said:?}");
+    other.close().await;
+}
+
+#[tokio::test]
+async fn an_answer_given_elsewhere_reaches_the_call() {
+    let mut bench = Bench::new().await;
+    let other = bench.beside();
+    let request = ask(&mut bench, "TOOL:read:/etc/hostname\nSAY:read it").await;
+    other.reply(&request.id, Reply::Once, None).await.unwrap();
+    bench.settled().await;
+    assert_eq!(bench.transcript().await.last().unwrap(), "assistant: read it");
+    other.close().await;
+}
+
+#[tokio::test]
+async fn an_interrupt_from_elsewhere_stops_the_turn() {
+    let bench = Bench::new().await;
+    let other = bench.beside();
+    bench.engine.prompt(&bench.session.id, Prompt::text("HOLD:x SAY:one two")).await.unwrap();
+    bench.model.held("x").await;
+    other.abort(&bench.session.id).await.unwrap();
+    bench.settled().await;
+    assert!(bench.transcript().await[1].ends_with("!MessageAbortedError"));
+    other.close().await;
+}
+
+#[tokio::test]
+async fn a_command_that_the_person_allowed_runs_once_although_its_process_died() {
+    // An answer given to a process that died was once taken as not acted upon by one that had started before it.
+    let extra = serde_json::json!({"permission": {"bash": "ask"}});
+    let mut bench = Bench::configured(extra).await;
+    let elder = bench.beside();
+    let log = bench.repo.join("runs");
+    let prompt = format!("TOOL:bash:echo ran >> {}; echo begun; sleep 600\nSAY:looked", log.display());
+    let request = ask(&mut bench, &prompt).await;
+    bench.engine.reply(&request.id, Reply::Once, None).await.unwrap();
+    bench.notice(crate::turn::begun).await;
+    within("the engine to end", bench.engine.close()).await;
+    bench.engine = elder;
+    bench.engine.recover().await.unwrap();
+    // The lease of the engine that ended is free once it is gone.
+    bench.settled().await;
+    assert_eq!(std::fs::read_to_string(&log).unwrap(), "ran\n");
+    let said = bench.transcript().await;
+    assert!(said[2].starts_with("result: Unknown"), "{said:?}");
+}
