@@ -241,9 +241,12 @@ fn spawn(command: &str, workdir: &Path) -> io::Result<(Child, pipe::Receiver)> {
     }
 }
 
-/// Whether an environment variable is ours to keep from commands.
+/// Whether an environment variable is ours to keep from commands: it holds our secrets, or may.
 fn secret(name: &OsStr) -> bool {
-    name.as_encoded_bytes().starts_with(b"EVERTURN_") || name == "OPENCODE_SERVER_PASSWORD"
+    name.as_encoded_bytes().starts_with(b"EVERTURN_")
+        || name == "OPENCODE_SERVER_PASSWORD"
+        // A whole configuration, keys of providers included.
+        || name == "OPENCODE_CONFIG_CONTENT"
 }
 
 /// A command between its start and its result.
@@ -392,10 +395,10 @@ mod tests {
 
     #[test]
     fn our_secrets_stay_with_us() {
-        for name in ["EVERTURN_TOKEN", "EVERTURN_", "OPENCODE_SERVER_PASSWORD"] {
+        for name in ["EVERTURN_TOKEN", "EVERTURN_", "OPENCODE_SERVER_PASSWORD", "OPENCODE_CONFIG_CONTENT"] {
             assert!(secret(OsStr::new(name)), "{name}");
         }
-        for name in ["PATH", "MY_EVERTURN_X", "OPENCODE_SERVER_PASSWORD_FILE", "HOME"] {
+        for name in ["PATH", "MY_EVERTURN_X", "OPENCODE_SERVER_PASSWORD_FILE", "OPENCODE_CONFIG", "HOME"] {
             assert!(!secret(OsStr::new(name)), "{name}");
         }
     }

@@ -9,10 +9,11 @@ use serde_json::{Map, Value, json};
 use crate::{
     input::decode,
     patch::{Header, unified},
+    regular::{self, CONTENT_MAX},
     replacement::{content, turn},
     scope::{Scope, real},
     tool::{BoxFuture, Context, Effect, Failure, Forecast, Need, Output, Tool},
-    write::{BOM, blocking, diff, edit_needs, forecast, put},
+    write::{BOM, blocking, diff, edit_needs, forecast, hex, put},
 };
 
 /// The tool that replaces pieces of files.
@@ -61,12 +62,16 @@ impl Tool for Edit {
     fn needs(&self, input: &Value, scope: &Scope) -> Result<Vec<Need>, Failure> {
         let input: Input = parse(input.clone())?;
         let path = scope.resolve(&input.file_path);
-        let before = content(&real(&path)).ok().flatten();
         // An edit that will not apply is asked about with an empty diff: saying why now would tell the model
         // about a file that it may not be allowed to see.
-        let shown = match after(&input, before.as_deref()) {
-            Ok(after) => diff(&path, before.as_deref().unwrap_or_default(), after.as_bytes()),
-            Err(_) => String::new(),
+        let shown = match content(&real(&path)) {
+            Err(regular::Error::Special(_) | regular::Error::TooLarge(_)) => String::new(),
+            before => {
+                let before = before.ok().flatten();
+                let after = after(&input, before.as_deref());
+                let old = before.as_deref().unwrap_or_default();
+                after.map(|after| diff(&path, old, after.as_bytes())).unwrap_or_default()
+            }
         };
         Ok(edit_needs(scope, &path, &shown))
     }
@@ -74,9 +79,9 @@ impl Tool for Edit {
     fn forecast(&self, input: &Value, scope: &Scope) -> Result<Vec<Forecast>, Failure> {
         let input: Input = parse(input.clone())?;
         let path = scope.resolve(&input.file_path);
-        let before = content(&real(&path)).map_err(|error| Failure::io("read", &path, &error))?;
+        let before = content(&real(&path)).map_err(|error| error.failure("read", &path))?;
         let after = after(&input, before.as_deref())?;
-        Ok(vec![forecast(path, before.as_deref(), after.as_bytes())])
+        Ok(vec![forecast(path, before.as_deref().map(hex), after.as_bytes())])
     }
 
     fn run(&self, input: Value, context: Context) -> BoxFuture<'_, Result<Output, Failure>> {
@@ -105,9 +110,9 @@ fn act(input: &Input, context: &Context) -> Result<Output, Failure> {
     if real.is_dir() {
         return Err(Failure::Failed(format!("{} is a folder, not a file.", path.display())));
     }
-    let before = content(&real).map_err(|error| Failure::io("read", &path, &error))?;
+    let before = content(&real).map_err(|error| error.failure("read", &path))?;
     let after = after(input, before.as_deref())?;
-    put(&path, &real, after.as_bytes(), before.as_deref())?;
+    put(&path, &real, after.as_bytes(), before.as_deref().map(hex).as_deref())?;
     let file = path.display().to_string();
     let before = String::from_utf8_lossy(before.as_deref().unwrap_or_default());
     let patch = unified(&file, &before, &after, Header::Bare);
@@ -165,10 +170,18 @@ fn after(input: &Input, before: Option<&[u8]>) -> Result<String, Failure> {
         ));
     };
     let new = ends.spell(&input.new_string);
+    let found = text.matches(old.as_str()).count();
     if input.replace_all == Some(true) {
+        // Counted before it is built: a few letters replaced by many everywhere may be more than the memory holds.
+        let size = new.len().saturating_mul(found) as u64;
+        if size > CONTENT_MAX {
+            return Err(Failure::Failed(format!(
+                "The new text, {found} times over, has {size} bytes; at most {CONTENT_MAX} can be put into a file \
+                 at once. Use `bash` for this change."
+            )));
+        }
         return Ok(format!("{mark}{}", text.replace(old.as_str(), &new)));
     }
-    let found = text.matches(old.as_str()).count();
     if found > 1 {
         return Err(Failure::Failed(format!(
             "oldString occurs {found} times in the file. Add surrounding text to single one out, or set \

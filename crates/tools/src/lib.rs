@@ -20,6 +20,7 @@
 //! - [`invalid`]: what a call that cannot be run becomes
 //! - [`snapshot`]: content-addressed pictures of a worktree: capture, diff, restore
 //! - `input`: tool arguments decoded with errors a model can act on
+//! - `regular`: reading that never waits and never runs on
 //! - `replacement`: all-or-nothing file replacement
 
 pub mod bash;
@@ -30,6 +31,7 @@ pub mod invalid;
 pub mod patch;
 pub mod read;
 pub mod registry;
+mod regular;
 mod replacement;
 pub mod scope;
 pub mod snapshot;

@@ -6,7 +6,7 @@
 
 use std::{
     fs::{self, File},
-    io::{self, BufRead as _, BufReader, Read as _},
+    io::{self, BufRead as _, BufReader, Read as _, Seek as _},
     path::Path,
 };
 
@@ -16,6 +16,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     input::decode,
+    regular::{self, Special},
     scope::{Access, Scope},
     tool::{Attachment, BoxFuture, Context, Effect, Failure, Need, Output, Tool},
     write::{BOM, blocking},
@@ -83,7 +84,7 @@ impl Tool for Read {
         let path = scope.resolve(&input.file_path);
         let read = Need {
             permission: "read".to_owned(),
-            patterns: vec![scope.pattern(&path)],
+            patterns: scope.patterns(&path),
             always: vec!["*".to_owned()],
             metadata: Map::new(),
         };
@@ -102,28 +103,23 @@ fn act(input: &Input, context: &Context) -> Result<Output, Failure> {
     let path = context.scope.resolve(&input.file_path);
     let window =
         Window { first: input.offset.unwrap_or(1).max(1), limit: input.limit.unwrap_or(LINES).max(1) };
-    let meta = match fs::metadata(&path) {
-        Ok(meta) => meta,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(absent(&path)),
-        Err(error) => return Err(Failure::io("read", &path, &error)),
-    };
     let title = context.scope.relative(&path);
-    if meta.is_dir() {
-        return folder(&path, title, window);
-    }
-    if !meta.is_file() {
-        return Err(Failure::Failed(format!("{} is not an ordinary file.", path.display())));
-    }
+    let (mut file, meta) = match regular::open(&path) {
+        Ok(opened) => opened,
+        Err(regular::Error::Special(Special::Folder)) => return folder(&path, title, window),
+        Err(error) if error.is_absent() => return Err(absent(&path)),
+        Err(error) => return Err(error.failure("read", &path)),
+    };
     let fail = |error: io::Error| Failure::io("read", &path, &error);
     let mut sample = Vec::new();
-    File::open(&path).and_then(|file| file.take(SAMPLE).read_to_end(&mut sample)).map_err(fail)?;
+    (&mut file).take(SAMPLE).read_to_end(&mut sample).and_then(|_| file.rewind()).map_err(fail)?;
     if let Some(mime) = image(&sample) {
-        return picture(&path, title, mime, meta.len());
+        return picture(&path, file, title, mime, meta.len());
     }
     if binary(&sample) {
         return Err(Failure::Failed(format!("{} is a binary file and is not shown.", path.display())));
     }
-    let page = Page::scan(&path, window, context)?;
+    let page = Page::scan(&path, file, window, context)?;
     if page.total < window.first && window.first > 1 {
         return Err(Failure::Failed(format!(
             "Line {} is past the end of the file, which has {} lines.",
@@ -151,9 +147,9 @@ struct Page {
 }
 
 impl Page {
-    fn scan(path: &Path, window: Window, context: &Context) -> Result<Self, Failure> {
+    fn scan(path: &Path, file: File, window: Window, context: &Context) -> Result<Self, Failure> {
         let fail = |error: io::Error| Failure::io("read", path, &error);
-        let mut reader = BufReader::with_capacity(64 * 1024, File::open(path).map_err(fail)?);
+        let mut reader = BufReader::with_capacity(64 * 1024, file);
         let mut page = Self { first: window.first, ..Self::default() };
         // Enough bytes for the characters shown, so that one endless line does not fill the memory.
         let line_bytes = LINE_CHARS * 4 + 4;
@@ -294,14 +290,15 @@ fn folder(path: &Path, title: String, window: Window) -> Result<Output, Failure>
 }
 
 /// An image as an attachment.
-fn picture(path: &Path, title: String, mime: &str, size: u64) -> Result<Output, Failure> {
+fn picture(path: &Path, file: File, title: String, mime: &str, size: u64) -> Result<Output, Failure> {
     if size > IMAGE_BYTES {
         return Err(Failure::Failed(format!(
             "{} is an image of {size} bytes; at most {IMAGE_BYTES} can be attached.",
             path.display()
         )));
     }
-    let bytes = fs::read(path).map_err(|error| Failure::io("read", path, &error))?;
+    let mut bytes = Vec::new();
+    file.take(size).read_to_end(&mut bytes).map_err(|error| Failure::io("read", path, &error))?;
     let text = format!("Image attached ({mime}, {} bytes).", bytes.len());
     let mut metadata = Map::new();
     metadata.insert("preview".to_owned(), json!(text));

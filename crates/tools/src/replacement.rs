@@ -12,6 +12,8 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
+use crate::regular::{self, fingerprint};
+
 /// The locks that make calls on one file take turns; a path always falls on the same one.
 static TURNS: [Mutex<()>; 64] = [const { Mutex::new(()) }; 64];
 
@@ -27,6 +29,9 @@ pub(crate) enum Error {
     /// The file is no longer what the caller read.
     #[error("the file changed while it was being edited")]
     Changed,
+    /// What is there now cannot be read to be compared.
+    #[error(transparent)]
+    Read(#[from] regular::Error),
     /// The file system refused.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -40,16 +45,16 @@ pub(crate) fn turn(real: &Path) -> MutexGuard<'static, ()> {
 }
 
 /// The content of a file, or nothing when there is none.
-pub(crate) fn content(real: &Path) -> io::Result<Option<Vec<u8>>> {
-    match fs::read(real) {
+pub(crate) fn content(real: &Path) -> Result<Option<Vec<u8>>, regular::Error> {
+    match regular::content(real) {
         Ok(bytes) => Ok(Some(bytes)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.is_absent() => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-/// Puts `bytes` in place of what the file held, provided that it still holds `expected`.
-pub(crate) fn replace(real: &Path, bytes: &[u8], expected: Option<&[u8]>) -> Result<(), Error> {
+/// Puts `bytes` in place of what the file held, provided that its fingerprint is still `expected`.
+pub(crate) fn replace(real: &Path, bytes: &[u8], expected: Option<&str>) -> Result<(), Error> {
     let parent = real.parent().unwrap_or(Path::new("/"));
     fs::create_dir_all(parent)?;
     let staged = stage(parent, bytes, None)?;
@@ -57,7 +62,7 @@ pub(crate) fn replace(real: &Path, bytes: &[u8], expected: Option<&[u8]>) -> Res
         fs::set_permissions(staged.path(), meta.permissions())?;
     }
     staged.as_file().sync_all()?;
-    if content(real)?.as_deref() != expected {
+    if fingerprint(real)?.as_deref() != expected {
         return Err(Error::Changed);
     }
     if expected.is_none() {

@@ -78,6 +78,21 @@ impl Scope {
         }
     }
 
+    /// Every name that permission rules may know the path by: as written, and with its links followed if that is
+    /// another one. A rule about a file must not be escaped through a link to it.
+    #[must_use]
+    pub fn patterns(&self, path: &Path) -> Vec<String> {
+        let real = real(path);
+        // A project that is itself reached through a link is still spelled as the caller spells it.
+        let target = [&self.directory, &self.worktree]
+            .into_iter()
+            .filter(|root| root.parent().is_some())
+            .find_map(|root| Some(fold(&root.join(real.strip_prefix(self::real(root)).ok()?))))
+            .unwrap_or(real);
+        let (written, target) = (self.pattern(path), self.pattern(&target));
+        if written == target { vec![written] } else { vec![written, target] }
+    }
+
     /// The extra permission that a path outside the project needs, or nothing for one inside.
     #[must_use]
     pub fn external(&self, path: &Path, access: Access) -> Option<Need> {

@@ -3,14 +3,14 @@
 //! Everything here is plain data, so that the engine can store a need, a progress report or an output as it
 //! is. Texts are written for the model: a [`Failure`] is shown to it word for word.
 
-use std::{fmt, fs, io, path::PathBuf, pin::Pin, sync::Arc};
+use std::{fmt, io, path::PathBuf, pin::Pin, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::scope::Scope;
+use crate::{regular::fingerprint, scope::Scope};
 
 /// A boxed future that may move between threads.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -122,7 +122,8 @@ impl Context {
 pub struct Forecast {
     /// The file, as an absolute path.
     pub path: PathBuf,
-    /// BLAKE3 of the content before the call, in hex; nothing if the file was absent.
+    /// BLAKE3 of the content before the call, in hex; nothing if the file was absent. A file too large to hash
+    /// has its identity and the time of its last change here.
     pub before: Option<String>,
     /// BLAKE3 of the content after the call, in hex.
     pub after: String,
@@ -143,11 +144,7 @@ impl Forecast {
     /// Compares the file with the forecast. A file that cannot be read is a conflict.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
-        let now = match fs::read(&self.path) {
-            Ok(bytes) => Some(blake3::hash(&bytes).to_hex().to_string()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(_) => return Verdict::Conflict,
-        };
+        let Ok(now) = fingerprint(&self.path) else { return Verdict::Conflict };
         if now.as_ref() == Some(&self.after) {
             Verdict::Applied
         } else if now == self.before {

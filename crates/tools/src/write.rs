@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     input::decode,
     patch::{Header, unified},
+    regular::{self, CONTENT_MAX, fingerprint},
     replacement::{self, content, replace, turn},
     scope::{Access, Scope, real},
     tool::{BoxFuture, Context, Effect, Failure, Forecast, Need, Output, Tool},
@@ -58,17 +59,22 @@ impl Tool for Write {
     fn needs(&self, input: &Value, scope: &Scope) -> Result<Vec<Need>, Failure> {
         let input: Input = decode(self.name(), input.clone())?;
         let path = scope.resolve(&input.file_path);
-        let before = content(&real(&path)).ok().flatten().unwrap_or_default();
-        let after = with_mark(&before, &input.content);
-        Ok(edit_needs(scope, &path, &diff(&path, &before, after.as_bytes())))
+        let shown = match content(&real(&path)) {
+            Err(regular::Error::Special(_) | regular::Error::TooLarge(_)) => String::new(),
+            before => {
+                let before = before.ok().flatten().unwrap_or_default();
+                diff(&path, &before, with_mark(&before, &input.content).as_bytes())
+            }
+        };
+        Ok(edit_needs(scope, &path, &shown))
     }
 
     fn forecast(&self, input: &Value, scope: &Scope) -> Result<Vec<Forecast>, Failure> {
         let input: Input = decode(self.name(), input.clone())?;
         let path = scope.resolve(&input.file_path);
-        let before = content(&real(&path)).map_err(|error| Failure::io("read", &path, &error))?;
-        let after = with_mark(before.as_deref().unwrap_or_default(), &input.content);
-        Ok(vec![forecast(path, before.as_deref(), after.as_bytes())])
+        let before = Before::of(&real(&path)).map_err(|error| error.failure("read", &path))?;
+        let after = with_mark(&before.start, &input.content);
+        Ok(vec![forecast(path, before.fingerprint, after.as_bytes())])
     }
 
     fn run(&self, input: Value, context: Context) -> BoxFuture<'_, Result<Output, Failure>> {
@@ -89,13 +95,13 @@ fn act(input: &Input, context: &Context) -> Result<Output, Failure> {
     if real.is_dir() {
         return Err(Failure::Failed(format!("{} is a folder, not a file.", path.display())));
     }
-    let before = content(&real).map_err(|error| Failure::io("read", &path, &error))?;
-    let after = with_mark(before.as_deref().unwrap_or_default(), &input.content);
-    put(&path, &real, after.as_bytes(), before.as_deref())?;
+    let before = Before::of(&real).map_err(|error| error.failure("read", &path))?;
+    let after = with_mark(&before.start, &input.content);
+    put(&path, &real, after.as_bytes(), before.fingerprint.as_deref())?;
     let mut metadata = Map::new();
     metadata.insert("diagnostics".to_owned(), json!({}));
     metadata.insert("filepath".to_owned(), json!(path.display().to_string()));
-    metadata.insert("exists".to_owned(), json!(before.is_some()));
+    metadata.insert("exists".to_owned(), json!(before.fingerprint.is_some()));
     metadata.insert("truncated".to_owned(), json!(false));
     Ok(Output {
         title: context.scope.relative(&path),
@@ -104,6 +110,25 @@ fn act(input: &Input, context: &Context) -> Result<Output, Failure> {
         edited: vec![path],
         ..Output::default()
     })
+}
+
+/// What has to be known of a file to replace it, whatever its size.
+#[derive(Debug, Default)]
+struct Before {
+    /// Nothing if there is no file.
+    fingerprint: Option<String>,
+    /// Enough to tell a byte order mark.
+    start: Vec<u8>,
+}
+
+impl Before {
+    fn of(real: &Path) -> Result<Self, regular::Error> {
+        match regular::start(real, BOM.len() as u64) {
+            Ok(start) => Ok(Self { fingerprint: fingerprint(real)?, start }),
+            Err(error) if error.is_absent() => Ok(Self::default()),
+            Err(error) => Err(error),
+        }
+    }
 }
 
 /// The new content with exactly one byte order mark if the old or the new one has any.
@@ -120,34 +145,42 @@ pub(crate) fn edit_needs(scope: &Scope, path: &Path, diff: &str) -> Vec<Need> {
     metadata.insert("diff".to_owned(), json!(diff));
     let edit = Need {
         permission: "edit".to_owned(),
-        patterns: vec![scope.pattern(path)],
+        patterns: scope.patterns(path),
         always: vec!["*".to_owned()],
         metadata,
     };
     scope.external(path, Access::Write).into_iter().chain([edit]).collect()
 }
 
-/// The diff of a file tool, or nothing when either side is not text.
+/// The diff of a file tool, or nothing when either side is too large or not text.
 pub(crate) fn diff(path: &Path, before: &[u8], after: &[u8]) -> String {
+    if before.len().max(after.len()) as u64 > CONTENT_MAX {
+        return String::new();
+    }
     match (std::str::from_utf8(before), std::str::from_utf8(after)) {
         (Ok(before), Ok(after)) => unified(&path.display().to_string(), before, after, Header::Bare).text,
         _ => String::new(),
     }
 }
 
-/// The forecast of one file.
-pub(crate) fn forecast(path: PathBuf, before: Option<&[u8]>, after: &[u8]) -> Forecast {
-    let hex = |bytes: &[u8]| blake3::hash(bytes).to_hex().to_string();
-    Forecast { path, before: before.map(hex), after: hex(after) }
+/// The forecast of one file, from its fingerprint and its new content.
+pub(crate) fn forecast(path: PathBuf, before: Option<String>, after: &[u8]) -> Forecast {
+    Forecast { path, before, after: hex(after) }
+}
+
+/// The fingerprint of a file with this content.
+pub(crate) fn hex(content: &[u8]) -> String {
+    blake3::hash(content).to_hex().to_string()
 }
 
 /// Replaces a file in the words of a tool.
-pub(crate) fn put(path: &Path, real: &Path, after: &[u8], before: Option<&[u8]>) -> Result<(), Failure> {
+pub(crate) fn put(path: &Path, real: &Path, after: &[u8], before: Option<&str>) -> Result<(), Failure> {
     replace(real, after, before).map_err(|error| match error {
         replacement::Error::Changed => Failure::Failed(format!(
             "{} was changed by someone else meanwhile; nothing was written. Read it again and retry.",
             path.display()
         )),
+        replacement::Error::Read(error) => error.failure("write", path),
         replacement::Error::Io(error) => Failure::io("write", path, &error),
     })
 }

@@ -4,6 +4,11 @@
 //! `rm` behind `&&` or inside `$(…)`. So a line is split where the shell would start another command. The
 //! splitter knows quotes, substitutions, subshells, redirections and here-documents; where it is unsure it
 //! splits once too often, which asks more and never less.
+//!
+//! The line comes from a model, so its shape must not cost anything: length, nesting and work are all limited.
+//! A line past a limit is named as a whole, behind [`OPAQUE`], so that no rule for a single command lets it pass.
+
+use std::collections::HashSet;
 
 /// The shell's words that come before a command.
 const OPENERS: [&str; 10] = ["if", "then", "else", "elif", "do", "while", "until", "!", "{", "time"];
@@ -17,19 +22,32 @@ const VAGUE: [&str; 6] = ["for", "case", "select", "function", "coproc", "[["];
 /// What the shell takes as space between words; other white space is part of a word.
 const BLANKS: [char; 3] = [' ', '\t', '\n'];
 
-/// Nested substitutions deeper than this are left as text.
+/// Substitutions and subshells nested deeper than this are not looked into.
 const DEPTH_MAX: usize = 32;
 
+/// The longest line that is split, in bytes. Linux starts no shell with a longer argument anyway.
+const LINE_MAX: usize = 128 * 1024;
+
+/// The most characters that are looked at or copied for one line, counting those of every nested copy.
+const STEPS_MAX: usize = 32 * LINE_MAX;
+
+/// What stands before a line that was not split to its end.
+const OPAQUE: &str = "(not analysed) ";
+
 /// The simple commands of a line, in order and without repeats; the line itself if there are none.
+///
+/// A line past a limit gives the commands found until then, and the whole line behind [`OPAQUE`].
 pub(super) fn parts(line: &str) -> Vec<String> {
-    let mut splitter = Splitter { chars: line.chars().collect(), at: 0, depth: 0, found: Vec::new() };
-    splitter.list(None);
-    let mut parts: Vec<String> = Vec::new();
-    for part in splitter.found {
-        if !parts.contains(&part) {
-            parts.push(part);
-        }
+    if line.len() > LINE_MAX {
+        return vec![format!("{OPAQUE}{line}")];
     }
+    let mut splitter = Splitter::new(line, 0, STEPS_MAX);
+    splitter.list(None);
+    let mut parts = splitter.found;
+    if splitter.gave_up {
+        parts.push(format!("{OPAQUE}{line}"));
+    }
+    let parts = distinct(parts);
     if parts.is_empty() { vec![line.to_owned()] } else { parts }
 }
 
@@ -38,7 +56,7 @@ pub(super) fn parts(line: &str) -> Vec<String> {
 /// A command that a pattern cannot name safely adds none, so it is asked about every time.
 pub(super) fn always(parts: &[String]) -> Vec<String> {
     let mut always: Vec<String> = Vec::new();
-    for part in parts {
+    for part in parts.iter().filter(|part| !part.starts_with(OPAQUE)) {
         let word = word(part);
         // An assignment in front changes what the command means, so only the very same text is remembered.
         let exact = assignment(word);
@@ -46,12 +64,16 @@ pub(super) fn always(parts: &[String]) -> Vec<String> {
         if named.is_empty() || named.contains(['*', '?']) || VAGUE.contains(&word) {
             continue;
         }
-        let pattern = if exact { part.clone() } else { format!("{word} *") };
-        if !always.contains(&pattern) {
-            always.push(pattern);
-        }
+        always.push(if exact { part.clone() } else { format!("{word} *") });
     }
-    always
+    distinct(always)
+}
+
+/// The texts without repeats, each where it first was.
+fn distinct(texts: Vec<String>) -> Vec<String> {
+    let mut seen = HashSet::new();
+    let first: Vec<bool> = texts.iter().map(|text| seen.insert(text.as_str())).collect();
+    texts.into_iter().zip(first).filter_map(|(text, first)| first.then_some(text)).collect()
 }
 
 /// A walk over the characters of a line.
@@ -60,10 +82,54 @@ struct Splitter {
     chars: Vec<char>,
     at: usize,
     depth: usize,
+    /// How much work is left.
+    steps: usize,
+    /// A limit was met: the walk is at the end and nothing found from here on would be whole.
+    gave_up: bool,
+    /// Where `$((` turned out not to be arithmetic. Tried once only: a try inside a failed try would otherwise
+    /// double the work at every level.
+    subshells: HashSet<usize>,
     found: Vec<String>,
 }
 
 impl Splitter {
+    fn new(line: &str, depth: usize, steps: usize) -> Self {
+        Self {
+            chars: line.chars().collect(),
+            at: 0,
+            depth,
+            steps,
+            gave_up: false,
+            subshells: HashSet::new(),
+            found: Vec::new(),
+        }
+    }
+
+    /// Ends the walk here; every loop sees the end of the line.
+    fn give_up(&mut self) {
+        self.at = self.chars.len();
+        self.gave_up = true;
+    }
+
+    /// Counts work, and ends the walk when there was too much of it.
+    fn spend(&mut self, steps: usize) {
+        match self.steps.checked_sub(steps) {
+            Some(left) => self.steps = left,
+            None => self.give_up(),
+        }
+    }
+
+    /// Does something one level deeper, if the line may nest so deep.
+    fn deeper(&mut self, work: impl FnOnce(&mut Self)) {
+        if self.depth >= DEPTH_MAX {
+            self.give_up();
+            return;
+        }
+        self.depth += 1;
+        work(self);
+        self.depth -= 1;
+    }
+
     fn peek(&self, ahead: usize) -> Option<char> {
         self.chars.get(self.at + ahead).copied()
     }
@@ -73,7 +139,14 @@ impl Splitter {
         if let Some(next) = self.peek(0) {
             text.push(next);
             self.at += 1;
+            self.spend(1);
         }
+    }
+
+    /// What the text of a command so far runs, without the shell's words in front.
+    fn head<'t>(&mut self, text: &'t str) -> &'t str {
+        self.spend(text.len());
+        command(text)
     }
 
     /// Splits commands up to the closing character, which is consumed, or to the end.
@@ -84,7 +157,12 @@ impl Splitter {
         // The length of the text right behind a redirection sign, and right behind a blank.
         let mut redirected = usize::MAX;
         let mut blank = 0;
+        // Whether the text holds a parenthesis behind a command's first word, which nothing that follows can turn
+        // into a word of the shell; it need not be looked at again.
+        let mut settled = false;
         while let Some(next) = self.peek(0) {
+            self.spend(1);
+            settled &= !text.is_empty();
             match next {
                 '\n' => {
                     self.at += 1;
@@ -93,7 +171,7 @@ impl Splitter {
                         self.document(&delimiter, expands);
                     }
                 }
-                ')' if cases > usize::from(word(command(&text)) == "esac")
+                ')' if cases > usize::from(word(self.head(&text)) == "esac")
                     || word(command(&text)) == "case" =>
                 {
                     // The label of a case, not the end of a list.
@@ -118,6 +196,7 @@ impl Splitter {
                 '#' if text.is_empty() || blank == text.len() => {
                     while self.peek(0).is_some_and(|next| next != '\n') {
                         self.at += 1;
+                        self.spend(1);
                     }
                 }
                 ' ' | '\t' => {
@@ -132,17 +211,20 @@ impl Splitter {
                     self.take(&mut text);
                     redirected = text.len();
                 }
-                '(' if command(&text).is_empty() => {
+                '(' if !settled && self.head(&text).is_empty() => {
                     self.at += 1;
                     text.clear();
                     self.nested();
                 }
-                '(' if word(command(&text)) == "case" => self.at += 1,
+                '(' if !settled && word(command(&text)) == "case" => self.at += 1,
                 '(' if self.peek(1) == Some(')') => {
                     self.at += 2;
                     text.clear();
                 }
-                '(' => self.balanced(&mut text),
+                '(' => {
+                    settled = true;
+                    self.balanced(&mut text);
+                }
                 _ => self.piece(&mut text),
             }
         }
@@ -198,17 +280,21 @@ impl Splitter {
                 self.take(text);
                 self.take(text);
             }
-            (Some('$'), Some('('), Some('(')) => {
+            (Some('$'), Some('('), Some('(')) if !self.subshells.contains(&self.at) => {
                 // Arithmetic, if both parentheses close together; else a subshell in a substitution.
                 let (start, found) = (self.at, self.found.len());
                 self.at += 2;
-                self.balanced(&mut String::new());
+                self.deeper(|inner| inner.balanced(&mut String::new()));
+                if self.gave_up {
+                    return;
+                }
                 if self.peek(0) == Some(')') {
                     self.at += 1;
                     self.copy(start, text);
                 } else {
                     self.at = start;
                     self.found.truncate(found);
+                    self.subshells.insert(start);
                     self.substitution(text);
                 }
             }
@@ -219,6 +305,7 @@ impl Splitter {
                 let mut inner = String::new();
                 while let Some(next) = self.peek(0) {
                     self.at += 1;
+                    self.spend(1);
                     match next {
                         '`' => break,
                         '\\' => inner.extend(self.peek(0).inspect(|_| self.at += 1)),
@@ -226,9 +313,7 @@ impl Splitter {
                     }
                 }
                 self.copy(start, text);
-                if self.depth < DEPTH_MAX {
-                    self.found.extend(parts(&inner));
-                }
+                self.deeper(|outer| outer.quoted(inner));
             }
             _ => self.take(text),
         }
@@ -244,16 +329,23 @@ impl Splitter {
 
     /// Splits a list in parentheses inside the present one.
     fn nested(&mut self) {
-        if self.depth >= DEPTH_MAX {
-            // Too deep to be sincere: the rest becomes one command that no rule will have foreseen.
-            let rest: String = self.chars.iter().skip(self.at).collect();
-            self.at = self.chars.len();
-            self.found.push(rest);
+        self.deeper(|inner| inner.list(Some(')')));
+    }
+
+    /// Splits what stood in back quotes, which is a line of its own once its backslashes are gone.
+    fn quoted(&mut self, line: String) {
+        if self.gave_up {
             return;
         }
-        self.depth += 1;
-        self.list(Some(')'));
-        self.depth -= 1;
+        let mut inner = Self::new(&line, self.depth, self.steps);
+        inner.list(None);
+        self.steps = inner.steps;
+        if inner.gave_up {
+            self.give_up();
+        } else if inner.found.is_empty() {
+            self.found.push(line);
+        }
+        self.found.append(&mut inner.found);
     }
 
     /// Takes text in parentheses that is not itself a list of commands: arithmetic or an array.
@@ -307,6 +399,7 @@ impl Splitter {
     fn document(&mut self, delimiter: &str, expands: bool) {
         while self.at < self.chars.len() {
             let line: String = self.chars.iter().skip(self.at).take_while(|c| **c != '\n').collect();
+            self.spend(line.len());
             if line.trim_start_matches('\t') == delimiter {
                 self.at += line.chars().count() + 1;
                 return;
@@ -323,14 +416,22 @@ impl Splitter {
     }
 
     /// Copies what lies between `start` and the present place.
-    fn copy(&self, start: usize, text: &mut String) {
-        text.extend(self.chars.iter().skip(start).take(self.at - start));
+    fn copy(&mut self, start: usize, text: &mut String) {
+        let end = self.at;
+        self.spend(end.saturating_sub(start));
+        if self.gave_up {
+            return;
+        }
+        text.extend(self.chars.iter().skip(start).take(end - start));
     }
 
     /// Ends a command and keeps it if it runs anything.
     fn finish(&mut self, text: &mut String, cases: &mut usize) {
         let whole = std::mem::take(text);
-        let mut rest = command(&whole);
+        let mut rest = self.head(&whole);
+        if self.gave_up {
+            return;
+        }
         match word(rest) {
             "case" => *cases += 1,
             "esac" => *cases = cases.saturating_sub(1),
@@ -399,7 +500,7 @@ fn assignment(word: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{always, parts};
+    use super::{DEPTH_MAX, LINE_MAX, OPAQUE, STEPS_MAX, Splitter, always, parts};
 
     #[track_caller]
     fn check(line: &str, expected: &[&str]) {
@@ -481,5 +582,110 @@ mod tests {
         }
         assert!(!parts(&"$(".repeat(10_000)).is_empty());
         assert!(!parts(&"`\\`".repeat(1000)).is_empty());
+    }
+
+    /// The work that a line takes, in steps.
+    fn steps(line: &str) -> usize {
+        let mut splitter = Splitter::new(line, 0, STEPS_MAX);
+        splitter.list(None);
+        STEPS_MAX - splitter.steps
+    }
+
+    #[track_caller]
+    fn cheap(line: &str, per_character: usize) {
+        let start: String = line.chars().take(40).collect();
+        assert!(!parts(line).is_empty(), "{start}");
+        assert!(steps(line) <= per_character * line.len(), "{start}: {} for {}", steps(line), line.len());
+    }
+
+    #[test]
+    fn nesting_costs_nothing() {
+        let openers: Vec<&str> = concat!(
+            "$((¦$(¦`¦\\`¦(¦((¦{¦{ ¦'¦\"¦\"$(¦\"`¦$'¦<(¦a=(¦${¦<<A\n¦<<A ¦<<A\nA\n¦$(cat <<A\n¦",
+            "$((cat <<A\n¦$((`¦`$((¦\"$((¦case ¦case x in ¦if ¦if (¦for ¦! ¦a(b)¦a;¦A=1 ¦#¦\\¦&¦|¦\n¦",
+            "f() ¦function f (¦[[ ( ",
+        )
+        .split('¦')
+        .collect();
+        for opener in openers {
+            for end in ["", " x", "\nA\n", ")", "))", "`", "\""] {
+                cheap(&format!("echo {}{end}", opener.repeat(1000)), 4 * DEPTH_MAX);
+            }
+            let line: String = format!("echo {}", opener.repeat(20_000)).chars().take(LINE_MAX).collect();
+            cheap(&line, 4 * DEPTH_MAX);
+        }
+    }
+
+    #[test]
+    fn what_is_not_arithmetic_is_not_tried_again_at_every_level() {
+        for depth in [1, 5, 15, 28, 200] {
+            for (open, close) in [
+                ("$((", ") )"),
+                ("$((", ""),
+                ("$((", "))"),
+                ("$((a; ", "); b)"),
+                ("\"$((", ") )\""),
+                ("$(( $(", ")) )"),
+                ("$(", ")"),
+                ("(", ")"),
+                ("$((`a`", ") )"),
+            ] {
+                cheap(
+                    &format!("echo {}rm x{}", open.repeat(depth), close.repeat(depth)),
+                    DEPTH_MAX * DEPTH_MAX,
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn no_rule_for_one_command_covers_what_was_not_analysed() {
+        let deep = format!("git log; git show {}git x; rm x", "$(".repeat(DEPTH_MAX + 1));
+        assert_eq!(parts(&deep), ["git log".to_owned(), format!("{OPAQUE}{deep}")]);
+        assert_eq!(always(&parts(&deep)), ["git *"]);
+        for quote in ["$((", "`", "("] {
+            let deep = format!("{}{quote}git x", "$(".repeat(DEPTH_MAX));
+            assert_eq!(parts(&deep), [format!("{OPAQUE}{deep}")], "{quote}");
+        }
+        let long = format!("git {}; rm x", "a".repeat(LINE_MAX));
+        assert_eq!(parts(&long), [format!("{OPAQUE}{long}")]);
+        assert!(always(&parts(&long)).is_empty());
+        // The longest line that is split, at its most expensive: every parenthesis looks at all before it.
+        let case = format!("case {}{}", " ".repeat(LINE_MAX / 2), "(".repeat(LINE_MAX / 2 - 5));
+        assert_eq!(parts(&case), [format!("{OPAQUE}{case}")]);
+    }
+
+    #[test]
+    fn the_deepest_line_that_is_split_is_split_whole() {
+        let deep = format!("{}rm x{}", "echo $(".repeat(DEPTH_MAX), ")".repeat(DEPTH_MAX));
+        assert_eq!(parts(&deep).len(), DEPTH_MAX + 1);
+        assert_eq!(parts(&deep)[0], "rm x");
+        let many: String = (0..15_000).map(|n| format!("a{n};")).collect();
+        assert_eq!(parts(&many).len(), 15_000);
+        assert_eq!(always(&parts(&many)).len(), 15_000);
+    }
+
+    #[test]
+    fn junk_never_panics() {
+        let pieces: Vec<&str> = concat!(
+            "$((¦))¦$(¦)¦(¦`¦\\`¦\\¦'¦\"¦$'¦{¦}¦<<E¦<<'E'¦<<-¦\nE\n¦\n¦;¦&¦|¦>¦<¦<(¦>&¦#¦ ¦\t¦case x in¦",
+            "esac¦for f in¦do¦done¦if¦fi¦A=1¦=¦a¦rm x¦é¦😀¦\u{a0}¦\0¦$¦*¦function¦()¦[[¦!¦time",
+        )
+        .split('¦')
+        .collect();
+        // A xorshift generator: the same junk every time, so that a failure can be seen again.
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut next = |below: usize| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            usize::try_from(state % below as u64).unwrap()
+        };
+        for round in 0..5000 {
+            let length = next(if round % 100 == 0 { 2000 } else { 40 });
+            let line: String = (0..length).map(|_| pieces[next(pieces.len())]).collect();
+            always(&parts(&line));
+            cheap(&line, DEPTH_MAX * DEPTH_MAX);
+        }
     }
 }

@@ -17,4 +17,5 @@ mod read;
 mod registry;
 mod scope;
 mod snapshot;
+mod special;
 mod write;

@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::symlink, path::Path};
 
-use everturn_tools::{Tool, bash::Bash, read::Read, write::Write};
+use everturn_tools::{Scope, Tool, bash::Bash, edit::Edit, read::Read, write::Write};
 use serde_json::{Value, json};
 
 use crate::harness::Project;
@@ -65,6 +65,50 @@ fn a_link_that_leads_out_is_outside() {
 }
 
 #[test]
+fn rules_see_what_a_link_leads_to() {
+    let project = Project::new();
+    project.file(".env", "KEY=1");
+    project.file("real/a", "a");
+    let secret = project.outside().join("secret.env");
+    fs::write(&secret, "k").unwrap();
+    symlink(".env", project.path("notes.txt")).unwrap();
+    symlink("notes.txt", project.path("relay.txt")).unwrap();
+    symlink("real", project.path("within")).unwrap();
+    symlink("later.env", project.path("dangling")).unwrap();
+    symlink(&secret, project.path("door")).unwrap();
+    let absolute = |path: &Path| path.to_str().unwrap().to_owned();
+    for (path, expected) in [
+        ("notes.txt", ["notes.txt".to_owned(), ".env".to_owned()]),
+        ("relay.txt", ["relay.txt".to_owned(), ".env".to_owned()]),
+        ("within/a", ["within/a".to_owned(), "real/a".to_owned()]),
+        ("within/new", ["within/new".to_owned(), "real/new".to_owned()]),
+        ("dangling", ["dangling".to_owned(), "later.env".to_owned()]),
+        ("door", [absolute(&project.path("door")), absolute(&secret)]),
+    ] {
+        let input = json!({ "filePath": path, "content": "", "oldString": "a", "newString": "b" });
+        for (tool, permission) in [(&Read as &dyn Tool, "read"), (&Write, "edit"), (&Edit, "edit")] {
+            let need = permissions(tool, &input, &project).pop().unwrap();
+            assert_eq!(need, (permission.to_owned(), expected.to_vec()), "{path}");
+        }
+    }
+}
+
+#[test]
+fn a_project_behind_a_link_keeps_its_spelling() {
+    let project = Project::new();
+    project.file("src/a", "a");
+    let door = project.outside().join("door");
+    symlink(&project.scope.worktree, &door).unwrap();
+    for worktree in [door.clone(), door.join("src"), "/".into()] {
+        let scope = Scope { directory: door.join("src"), worktree, output_dir: "/nowhere".into() };
+        for path in ["a", "new", ".", "deep/new"] {
+            let path = scope.resolve(path);
+            assert_eq!(scope.patterns(&path), [scope.pattern(&path)]);
+        }
+    }
+}
+
+#[test]
 fn managed_outputs_may_be_read_but_not_written() {
     let project = Project::new();
     fs::create_dir(&project.scope.output_dir).unwrap();
@@ -100,7 +144,7 @@ fn bash_needs_name_each_command() {
 
 #[test]
 fn titles_are_relative_to_the_worktree() {
-    let scope = everturn_tools::Scope {
+    let scope = Scope {
         directory: "/srv/demo/project".into(),
         worktree: "/srv/demo/project".into(),
         output_dir: "/tmp/out".into(),

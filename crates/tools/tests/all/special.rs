@@ -1,0 +1,133 @@
+//! Pipes, devices, sockets and files too large: refused at once, never waited for.
+
+use std::{
+    fs::{self, File},
+    os::unix::{
+        fs::{FileTypeExt as _, symlink},
+        net::UnixListener,
+    },
+    path::Path,
+    process::Command,
+    time::Duration,
+};
+
+use everturn_tools::{Forecast, Tool, Verdict, edit::Edit, read::Read, write::Write};
+use serde_json::{Value, json};
+
+use crate::harness::Project;
+
+const EDIT_MAX: u64 = 20 * 1024 * 1024;
+const HASH_MAX: u64 = 256 * 1024 * 1024;
+
+fn input(path: &Path) -> Value {
+    json!({ "filePath": path, "content": "new", "oldString": "old", "newString": "new" })
+}
+
+fn fifo(path: &Path) {
+    assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+}
+
+fn sparse(path: &Path, size: u64) {
+    File::create(path).unwrap().set_len(size).unwrap();
+}
+
+/// Runs a tool that must fail soon, and returns what it says.
+async fn refusal(project: &Project, tool: &dyn Tool, path: &Path) -> String {
+    let call = project.run(tool, input(path));
+    tokio::time::timeout(Duration::from_secs(10), call).await.unwrap().unwrap_err().to_string()
+}
+
+#[tokio::test]
+async fn what_is_no_ordinary_file_is_named_and_left_alone() {
+    let project = Project::new();
+    fifo(&project.path("pipe"));
+    symlink("pipe", project.path("link")).unwrap();
+    let _listener = UnixListener::bind(project.path("socket")).unwrap();
+    for (path, what) in [
+        (project.path("pipe"), "is a named pipe, not an ordinary file"),
+        (project.path("link"), "is a named pipe, not an ordinary file"),
+        (project.path("socket"), "is a socket, not an ordinary file"),
+        ("/dev/zero".into(), "is a device, not an ordinary file"),
+        ("/dev/null".into(), "is a device, not an ordinary file"),
+    ] {
+        for tool in [&Read as &dyn Tool, &Write, &Edit] {
+            let needs = tool.needs(&input(&path), &project.scope).unwrap();
+            let shown = needs.last().unwrap().metadata.get("diff");
+            assert!(shown.is_none_or(|diff| diff == ""), "{} {shown:?}", tool.name());
+            let text = refusal(&project, tool, &path).await;
+            assert!(text.contains(what) && text.contains("`bash`"), "{} {text}", tool.name());
+        }
+        for tool in [&Write as &dyn Tool, &Edit] {
+            let text = tool.forecast(&input(&path), &project.scope).unwrap_err().to_string();
+            assert!(text.contains(what), "{text}");
+        }
+        let forecast = Forecast { path, before: None, after: String::new() };
+        assert_eq!(forecast.verdict(), Verdict::Conflict);
+    }
+    assert!(fs::metadata(project.path("pipe")).unwrap().file_type().is_fifo());
+}
+
+#[tokio::test]
+async fn a_creation_over_a_pipe_shows_and_does_nothing() {
+    let project = Project::new();
+    fifo(&project.path("pipe"));
+    let input = json!({ "filePath": "pipe", "oldString": "", "newString": "x" });
+    assert_eq!(Edit.needs(&input, &project.scope).unwrap()[0].metadata["diff"], "");
+    let text = project.run(&Edit, input).await.unwrap_err().to_string();
+    assert!(text.contains("named pipe"), "{text}");
+}
+
+#[test]
+fn a_folder_has_no_diff() {
+    let project = Project::new();
+    project.file("folder/a", "a");
+    for tool in [&Write as &dyn Tool, &Edit] {
+        let needs = tool.needs(&input(&project.path("folder")), &project.scope).unwrap();
+        assert_eq!(needs[0].metadata["diff"], "");
+        assert!(tool.forecast(&input(&project.path("folder")), &project.scope).is_err());
+    }
+}
+
+#[tokio::test]
+async fn a_file_too_large_to_edit_says_so_and_can_be_replaced() {
+    let project = Project::new();
+    for size in [EDIT_MAX + 1, HASH_MAX + 1] {
+        let path = project.path("large");
+        sparse(&path, size);
+        for tool in [&Write as &dyn Tool, &Edit] {
+            let needs = tool.needs(&input(&path), &project.scope).unwrap();
+            assert_eq!(needs[0].metadata["diff"], "");
+        }
+        let text = refusal(&project, &Edit, &path).await;
+        assert!(text.contains(&format!("has {size} bytes")) && text.contains("`bash`"), "{text}");
+        assert_eq!(fs::metadata(&path).unwrap().len(), size);
+        let forecast = Write.forecast(&input(&path), &project.scope).unwrap().remove(0);
+        assert_eq!(forecast.verdict(), Verdict::Untouched);
+        let output = project.run(&Write, input(&path)).await.unwrap();
+        assert_eq!(output.metadata["exists"], true);
+        assert_eq!(forecast.verdict(), Verdict::Applied);
+        assert_eq!(project.text("large"), "new");
+    }
+}
+
+#[tokio::test]
+async fn replacing_everywhere_cannot_fill_the_memory() {
+    let project = Project::new();
+    project.file("f", "a".repeat(100_000));
+    let input =
+        json!({ "filePath": "f", "oldString": "a", "newString": "b".repeat(100_000), "replaceAll": true });
+    assert_eq!(Edit.needs(&input, &project.scope).unwrap()[0].metadata["diff"], "");
+    let text = project.run(&Edit, input).await.unwrap_err().to_string();
+    assert!(text.contains("10000000000 bytes"), "{text}");
+    assert_eq!(project.content("f").len(), 100_000);
+}
+
+#[tokio::test]
+async fn files_without_a_size_are_read_all_the_same() {
+    let project = Project::new();
+    let path = Path::new("/proc/self/status");
+    if path.exists() {
+        let output = project.run(&Read, json!({ "filePath": path })).await.unwrap();
+        assert!(output.output.contains("1: Name:"), "{}", output.output);
+    }
+}
