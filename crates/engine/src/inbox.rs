@@ -173,7 +173,12 @@ impl Engine {
         let _hold = self.hold(id)?;
         let lease = self.0.store.acquire(id).await?;
         let committed = async {
-            let tree = self.tree(id).await?;
+            let mut tree = self.tree(id).await?;
+            // A revert that a crash cut off is carried through before it is committed.
+            if let Some(revert) = tree.session.revert.clone().filter(|revert| revert.pending) {
+                self.stage(id, &lease, &revert.message, revert.part.as_ref()).await?;
+                tree = self.tree(id).await?;
+            }
             let mut events = Vec::new();
             if let Some(revert) = &tree.session.revert {
                 let to = tree.node(&revert.message).and_then(|node| node.entry.parent.clone());
@@ -184,8 +189,9 @@ impl Engine {
             self.append(id, Authority::Owned(lease.clone()), events).await
         };
         let committed = committed.await;
-        self.0.store.release(lease).await?;
-        committed.map(drop)
+        let released = self.0.store.release(lease).await;
+        committed?;
+        Ok(released?)
     }
 
     pub(crate) fn default_agent(&self) -> String {

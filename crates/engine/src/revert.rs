@@ -89,19 +89,13 @@ impl Engine {
                 self.append_revert(id, lease, revert.clone(), None).await?;
             }
             let done = match blocking(move || work.carry_out(&snapshots, &worktree)).await {
-                Ok(done) => done,
-                Err(error) => {
-                    // Nothing is staged that was not done. The files that may be done are known all the same.
-                    let event = match earlier {
-                        Some(earlier) => {
-                            let restored = revert.restored;
-                            staged(Revert { restored, ..earlier }, None)
-                        }
-                        None => Event::RevertCleared {},
-                    };
+                Err(error @ Error::Snapshot(_)) if revert.pending => {
+                    // A restore that cannot be read has not begun, so all is as it was.
+                    let event = earlier.map_or(Event::RevertCleared {}, |earlier| staged(earlier, None));
                     self.append(id, Authority::Owned(lease.clone()), vec![event]).await?;
                     return Err(error);
                 }
+                done => done?,
             };
             revert.pending = false;
             revert.restored = done.restored;
@@ -137,7 +131,8 @@ impl Engine {
         let session = self.session(id).await?;
         let Some(revert) = session.revert.clone() else { return Ok(session) };
         let location = self.location(Some(&session.directory)).await?;
-        if let Some(snapshots) = self.snapshots(&location) {
+        let touched = !revert.restored.is_empty() || revert.after.is_some();
+        if let (true, Some(snapshots)) = (touched, self.snapshots(&location)) {
             let worktree = location.worktree.clone();
             let task = move || Work::plan(&snapshots, &[], Some(&revert))?.carry_out(&snapshots, &worktree);
             let done = blocking(task).await?;
@@ -235,7 +230,7 @@ struct Work {
     plan: Plan,
     /// The files that the earlier stage put back, each with the trees that it may be from.
     earlier: BTreeMap<PathBuf, BTreeSet<TreeId>>,
-    /// Files that are left alone because the person changed them.
+    /// Files that are left alone: the person changed them, or there is nothing to take them from.
     left: BTreeSet<PathBuf>,
 }
 
@@ -258,13 +253,17 @@ impl Work {
             Some(original) if trees.differing(&now, &original)?.is_some() => Some(original),
             _ => None,
         };
+        let mut left = BTreeSet::new();
         let earlier = match (earlier, &known) {
             (Some(earlier), Some(original)) => put_back(&mut trees, earlier, original)?,
-            _ => BTreeMap::new(),
+            (Some(earlier), None) => {
+                left.extend(earlier.restored.iter().map(|restored| PathBuf::from(&restored.file)));
+                BTreeMap::new()
+            }
+            (None, _) => BTreeMap::new(),
         };
         let original = known.unwrap_or_else(|| now.clone());
         let mut goals = BTreeMap::new();
-        let mut left = BTreeSet::new();
         for (file, from) in &earlier {
             let mut ours = trees.same(&now, &original, file)?;
             for tree in from {

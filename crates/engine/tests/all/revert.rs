@@ -1,9 +1,69 @@
 //! Undo and redo: messages and files come back, and nothing that a person wrote is destroyed.
 
+use std::path::PathBuf;
+
+use everturn_model::session::{Restored, Revert};
+use everturn_model::{EntryId, Event};
+use everturn_store::{Authority, NewEvent, Store};
+
 use crate::bench::Bench;
 
 fn write(bench: &Bench, text: &str) -> String {
-    format!("TOOL:write:{}={text}\nSAY:wrote", bench.repo.join("w.txt").display())
+    write_to(bench, "w.txt", text)
+}
+
+fn write_to(bench: &Bench, file: &str, text: &str) -> String {
+    format!("TOOL:write:{}={text}\nSAY:wrote", bench.repo.join(file).display())
+}
+
+/// Two prompts that write a file each.
+async fn one_and_two(bench: &Bench) -> (EntryId, EntryId) {
+    let one = bench.say(&write_to(bench, "1.txt", "one")).await;
+    let two = bench.say(&write_to(bench, "2.txt", "two")).await;
+    (one, two)
+}
+
+async fn revert(bench: &Bench, message: &EntryId) -> Revert {
+    bench.engine.revert(&bench.session.id, message, None).await.unwrap().revert.unwrap()
+}
+
+async fn unrevert(bench: &Bench) {
+    assert_eq!(bench.engine.unrevert(&bench.session.id).await.unwrap().revert, None);
+}
+
+/// The two files, where they are.
+fn files(bench: &Bench) -> (Option<String>, Option<String>) {
+    let read = |file| std::fs::read_to_string(bench.repo.join(file)).ok();
+    (read("1.txt"), read("2.txt"))
+}
+
+fn both(one: Option<&str>, two: Option<&str>) -> (Option<String>, Option<String>) {
+    (one.map(str::to_owned), two.map(str::to_owned))
+}
+
+/// The reverts in the log, in order.
+async fn staged(bench: &Bench) -> Vec<Revert> {
+    let log = bench.engine.log(&bench.session.id).await.unwrap();
+    let revert = |event| match event {
+        Event::RevertStaged { revert, .. } => Some(*revert),
+        _ => None,
+    };
+    log.into_iter().filter_map(|record| revert(record.event)).collect()
+}
+
+/// Leaves the log as a process does that ends right after it said what it is about to do.
+async fn crash(bench: &Bench, intent: Revert) {
+    assert!(intent.pending);
+    let store = Store::open(&bench.engine.paths().data, "another", None).unwrap();
+    let lease = store.acquire(&bench.session.id).await.unwrap();
+    let event = Event::RevertStaged { revert: Box::new(intent), summary: None };
+    let event = NewEvent { id: bench.engine.mint().event(), time: bench.engine.mint().now(), event };
+    store.append(&bench.session.id, Authority::Owned(lease.clone()), vec![event]).await.unwrap();
+    store.release(lease).await.unwrap();
+}
+
+fn path(bench: &Bench, file: &str) -> String {
+    bench.repo.join(file).display().to_string()
 }
 
 #[tokio::test]
@@ -84,4 +144,186 @@ async fn a_second_revert_further_back_can_still_be_undone() {
     assert!(!bench.repo.join("w.txt").exists());
     bench.engine.unrevert(&bench.session.id).await.unwrap();
     assert_eq!(bench.repo.read("w.txt"), "two");
+}
+
+#[tokio::test]
+async fn a_step_of_redo_brings_back_what_the_stage_further_back_took() {
+    let bench = Bench::new().await;
+    let (one, two) = one_and_two(&bench).await;
+    let first = revert(&bench, &two).await;
+    assert_eq!(files(&bench), both(Some("one"), None));
+    let further = revert(&bench, &one).await;
+    assert_eq!(files(&bench), both(None, None));
+    let again = revert(&bench, &two).await;
+    assert_eq!(files(&bench), both(Some("one"), None));
+    assert_eq!(again, first, "as if the stage in between had never been");
+    assert_eq!(further.snapshot, first.snapshot);
+    unrevert(&bench).await;
+    assert_eq!(files(&bench), both(Some("one"), Some("two")));
+}
+
+#[tokio::test]
+async fn all_that_a_revert_took_comes_back() {
+    let bench = Bench::new().await;
+    let (one, _) = one_and_two(&bench).await;
+    let reverted = revert(&bench, &one).await;
+    assert_eq!(files(&bench), both(None, None));
+    let diff = reverted.diff.unwrap();
+    assert!(diff.contains("-one") && diff.contains("-two"), "{diff}");
+    unrevert(&bench).await;
+    assert_eq!(files(&bench), both(Some("one"), Some("two")));
+}
+
+#[tokio::test]
+async fn staging_again_changes_nothing() {
+    let bench = Bench::new().await;
+    let (one, _) = one_and_two(&bench).await;
+    let first = revert(&bench, &one).await;
+    assert_eq!(revert(&bench, &one).await, first);
+    assert_eq!(files(&bench), both(None, None));
+    unrevert(&bench).await;
+    assert_eq!(files(&bench), both(Some("one"), Some("two")));
+}
+
+#[tokio::test]
+async fn what_the_person_writes_between_two_stages_stays() {
+    let bench = Bench::new().await;
+    let (one, two) = one_and_two(&bench).await;
+    revert(&bench, &one).await;
+    bench.repo.write("1.txt", "by the person");
+    let again = revert(&bench, &two).await;
+    assert_eq!(files(&bench), both(Some("by the person"), None));
+    assert_eq!(again.skipped, [path(&bench, "1.txt")]);
+    let further = revert(&bench, &one).await;
+    assert_eq!(files(&bench), both(Some("by the person"), None));
+    assert_eq!(further.skipped, [path(&bench, "1.txt")]);
+    unrevert(&bench).await;
+    assert_eq!(files(&bench), both(Some("by the person"), Some("two")));
+}
+
+#[tokio::test]
+async fn a_file_that_becomes_again_what_the_revert_made_of_it_is_redone() {
+    let bench = Bench::new().await;
+    let (one, _) = one_and_two(&bench).await;
+    revert(&bench, &one).await;
+    bench.repo.write("1.txt", "by the person");
+    revert(&bench, &one).await;
+    std::fs::remove_file(bench.repo.join("1.txt")).unwrap();
+    unrevert(&bench).await;
+    assert_eq!(files(&bench), both(Some("one"), Some("two")));
+}
+
+#[tokio::test]
+async fn what_the_person_wrote_between_two_prompts_stays() {
+    let bench = Bench::new().await;
+    let one = bench.say(&write_to(&bench, "1.txt", "one")).await;
+    bench.repo.write("1.txt", "by the person");
+    bench.repo.write("2.txt", "by the person");
+    bench.say(&write_to(&bench, "2.txt", "two")).await;
+    let reverted = revert(&bench, &one).await;
+    assert_eq!(files(&bench), both(Some("by the person"), Some("by the person")));
+    assert_eq!(reverted.skipped, [path(&bench, "1.txt")]);
+    unrevert(&bench).await;
+    assert_eq!(files(&bench), both(Some("by the person"), Some("two")));
+}
+
+#[tokio::test]
+async fn the_log_says_what_will_be_done_before_it_is_done() {
+    let bench = Bench::new().await;
+    let (one, two) = one_and_two(&bench).await;
+    let done = revert(&bench, &two).await;
+    revert(&bench, &one).await;
+    let staged = staged(&bench).await;
+    let pending: Vec<bool> = staged.iter().map(|revert| revert.pending).collect();
+    assert_eq!(pending, [true, false, true, false]);
+    assert_eq!((&staged[0].snapshot, &staged[0].restored), (&done.snapshot, &done.restored));
+    assert!(staged[2].restored.contains(&done.restored[0]), "what the earlier stage did is not forgotten");
+    assert!(staged.iter().all(|revert| revert.snapshot == done.snapshot));
+}
+
+#[tokio::test]
+async fn a_crash_before_the_files_leaves_a_revert_that_can_be_undone_or_done() {
+    let bench = Bench::new().await;
+    let (one, two) = one_and_two(&bench).await;
+    revert(&bench, &one).await;
+    unrevert(&bench).await;
+    let intent = staged(&bench).await.swap_remove(0);
+    crash(&bench, intent.clone()).await;
+    unrevert(&bench).await;
+    assert_eq!(files(&bench), both(Some("one"), Some("two")));
+    crash(&bench, intent).await;
+    assert!(!revert(&bench, &two).await.pending);
+    assert_eq!(files(&bench), both(Some("one"), None));
+    unrevert(&bench).await;
+    assert_eq!(files(&bench), both(Some("one"), Some("two")));
+}
+
+#[tokio::test]
+async fn a_crash_amid_the_files_leaves_a_revert_that_can_be_undone_or_done() {
+    let bench = Bench::new().await;
+    let (one, two) = one_and_two(&bench).await;
+    revert(&bench, &one).await;
+    unrevert(&bench).await;
+    let intent = staged(&bench).await.swap_remove(0);
+    crash(&bench, intent.clone()).await;
+    std::fs::remove_file(bench.repo.join("1.txt")).unwrap();
+    unrevert(&bench).await;
+    assert_eq!(files(&bench), both(Some("one"), Some("two")));
+    crash(&bench, intent.clone()).await;
+    std::fs::remove_file(bench.repo.join("1.txt")).unwrap();
+    revert(&bench, &one).await;
+    assert_eq!(files(&bench), both(None, None));
+    unrevert(&bench).await;
+    // What is neither as it was nor as it was to be is the person's.
+    crash(&bench, intent).await;
+    std::fs::remove_file(bench.repo.join("1.txt")).unwrap();
+    bench.repo.write("2.txt", "by the person");
+    let further = revert(&bench, &two).await;
+    assert_eq!(files(&bench), both(Some("one"), Some("by the person")));
+    assert_eq!(further.skipped, [path(&bench, "2.txt")]);
+}
+
+#[tokio::test]
+async fn a_crash_amid_a_second_stage_can_be_undone() {
+    let bench = Bench::new().await;
+    let (one, two) = one_and_two(&bench).await;
+    bench.say(&write_to(&bench, "1.txt", "three")).await;
+    revert(&bench, &two).await;
+    assert_eq!(files(&bench), both(Some("one"), None));
+    revert(&bench, &one).await;
+    let intent = staged(&bench).await.swap_remove(2);
+    let of_one = |restored: &&Restored| restored.file == path(&bench, "1.txt");
+    assert_eq!(intent.restored.iter().filter(of_one).count(), 2, "from the first stage or from the second");
+    for now in [None, Some("one"), Some("three")] {
+        unrevert(&bench).await;
+        assert_eq!(files(&bench), both(Some("three"), Some("two")));
+        crash(&bench, intent.clone()).await;
+        std::fs::remove_file(bench.repo.join("1.txt")).unwrap();
+        if let Some(text) = now {
+            bench.repo.write("1.txt", text);
+        }
+    }
+    unrevert(&bench).await;
+    assert_eq!(files(&bench), both(Some("three"), Some("two")));
+}
+
+#[tokio::test]
+async fn a_revert_that_fails_leaves_the_session_free() {
+    let bench = Bench::new().await;
+    let (one, _) = one_and_two(&bench).await;
+    let nowhere = EntryId::new("msg_0000000000000000nowhere");
+    bench.engine.revert(&bench.session.id, &nowhere, None).await.unwrap_err();
+    let snapshots = bench.engine.paths().data.join("snapshot");
+    let away = PathBuf::from(format!("{}.away", snapshots.display()));
+    std::fs::rename(&snapshots, &away).unwrap();
+    std::fs::write(&snapshots, "").unwrap();
+    bench.engine.revert(&bench.session.id, &one, None).await.unwrap_err();
+    std::fs::remove_file(&snapshots).unwrap();
+    std::fs::rename(&away, &snapshots).unwrap();
+    assert_eq!(bench.engine.session(&bench.session.id).await.unwrap().revert, None);
+    let store = Store::open(&bench.engine.paths().data, "another", None).unwrap();
+    let lease = store.acquire(&bench.session.id).await.expect("nobody has it");
+    store.release(lease).await.unwrap();
+    revert(&bench, &one).await;
+    assert_eq!(files(&bench), both(None, None));
 }
