@@ -163,7 +163,8 @@ impl Engine {
     /// # Errors
     /// When there is no such session.
     pub async fn todos(&self, id: &SessionId) -> Result<Vec<Todo>, Error> {
-        Ok(self.tree(id).await?.todos)
+        self.session(id).await?;
+        Ok(self.0.store.todos(id).await?)
     }
 
     /// The newest messages of a conversation, or all of it, with the text that is streaming just now.
@@ -222,11 +223,11 @@ impl Engine {
     /// # Errors
     /// When there is no such session.
     pub async fn diff(&self, id: &SessionId, message: Option<&EntryId>) -> Result<Vec<FileDiff>, Error> {
-        let tree = self.tree(id).await?;
+        self.session(id).await?;
         let Some(message) = message else { return Ok(Vec::new()) };
-        let node = tree.node(message).ok_or_else(|| Error::NoMessage(message.clone()))?;
-        Ok(match &node.entry.body {
-            Body::User(user) => user.summary.clone().unwrap_or_default().diffs,
+        let node = self.0.store.node(id, message).await?.ok_or_else(|| Error::NoMessage(message.clone()))?;
+        Ok(match node.entry.body {
+            Body::User(user) => user.summary.unwrap_or_default().diffs,
             _ => Vec::new(),
         })
     }

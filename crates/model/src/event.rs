@@ -50,7 +50,7 @@ pub struct Seed {
 
 /// Why the leaf moved.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "cause", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 pub enum Cause {
     /// Somebody went to another place in the tree.
     Branch,
@@ -63,7 +63,7 @@ pub enum Cause {
 
 /// A reversible change to an entry or a part that is already closed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "change", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 pub enum Amendment {
     /// It is not shown and not given to the model.
     Hide,
@@ -83,7 +83,7 @@ pub enum Amendment {
 
 /// A change to the session itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "field", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 pub enum SessionChange {
     /// Archived, or taken out again.
     Archived {
@@ -413,7 +413,6 @@ catalogue! {
         #[serde(default)]
         to: Option<EntryId>,
         /// Why.
-        #[serde(flatten)]
         cause: Cause,
     }
     /// A revert was staged.
@@ -434,7 +433,6 @@ catalogue! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         part: Option<PartId>,
         /// The change.
-        #[serde(flatten)]
         change: Amendment,
     }
     /// The task list was replaced.
@@ -588,5 +586,18 @@ mod tests {
         let text = serde_json::to_string(&Event::RevertCleared {}).unwrap();
         assert_eq!(text, r#"{"revert.cleared":{}}"#);
         assert_eq!(serde_json::from_str::<Event>(&text).unwrap(), Event::RevertCleared {});
+    }
+
+    #[test]
+    fn an_amendment_survives_storage() {
+        // Its own fields once had the names of the event's, and the log could not be read back.
+        let part = Part::new(PartId::new("prt_1"), crate::PartKind::text("new"));
+        let event = Event::EntryAmended {
+            entry: EntryId::new("msg_1"),
+            part: Some(part.id.clone()),
+            change: Amendment::ReplacePart { part: Box::new(part) },
+        };
+        let text = serde_json::to_string(&event).unwrap();
+        assert_eq!(serde_json::from_str::<Event>(&text).unwrap(), event);
     }
 }

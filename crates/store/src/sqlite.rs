@@ -15,14 +15,16 @@ use std::sync::Arc;
 
 use everturn_model::permission::Rule;
 use everturn_model::request::Request;
+use everturn_model::todo::Todo;
 use everturn_model::tree::Node;
 use everturn_model::{EntryId, EventId, PartId, Record, RequestId, Session, SessionId, Tree};
 use rusqlite::Connection;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use crate::Error;
 use crate::append::{Appended, Authority, Lease, NewEvent, Observer};
 use crate::query::{Filter, StreamText};
+use crate::watch::Watch;
 
 pub use reader::Tail;
 
@@ -36,6 +38,7 @@ struct Inner {
     owner: lease::Owner,
     writer: writer::Handle,
     readers: reader::Pool,
+    commits: watch::Receiver<u64>,
 }
 
 impl Store {
@@ -48,9 +51,10 @@ impl Store {
         let path = schema::prepare(folder)?;
         let connection = schema::open(&path)?;
         let owner = lease::Owner::claim(folder, owner)?;
-        let writer = writer::Handle::start(connection, observer)?;
+        let (count, commits) = watch::channel(0);
+        let writer = writer::Handle::start(connection, observer, count)?;
         let readers = reader::Pool::new(path.clone());
-        Ok(Self(Arc::new(Inner { path, owner, writer, readers })))
+        Ok(Self(Arc::new(Inner { path, owner, writer, readers, commits })))
     }
 
     /// The database file.
@@ -184,6 +188,15 @@ impl Store {
         self.read(move |connection| reader::tree(connection, &id)).await
     }
 
+    /// A session's task list.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn todos(&self, id: &SessionId) -> Result<Vec<Todo>, Error> {
+        let id = id.clone();
+        self.read(move |connection| reader::todos_of(connection, &id)).await
+    }
+
     /// The newest entries of a session's path.
     ///
     /// # Errors
@@ -214,6 +227,12 @@ impl Store {
     ) -> Result<Vec<Record>, Error> {
         let id = id.clone();
         self.read(move |connection| reader::events(connection, &id, after, limit)).await
+    }
+
+    /// Follows a session's log from behind a seq (none: from the beginning), whoever writes it.
+    #[must_use]
+    pub fn watch(&self, id: &SessionId, after: Option<u64>) -> Watch {
+        Watch::new(self.clone(), id.clone(), after, self.0.commits.clone())
     }
 
     /// Where an event stands, by its id.

@@ -186,6 +186,11 @@ pub(super) fn rows(connection: &Connection, key: i64, session: Session) -> Resul
     Ok(tree)
 }
 
+pub(super) fn todos_of(connection: &Connection, id: &SessionId) -> Result<Vec<Todo>, Error> {
+    let Some((key, session)) = key_and_session(connection, id)? else { return Ok(Vec::new()) };
+    todos(connection, key, session.id.as_str())
+}
+
 fn todos(connection: &Connection, key: i64, name: &str) -> Result<Vec<Todo>, Error> {
     let data = connection
         .prepare_cached("SELECT data FROM todo WHERE session = ?1")?

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use everturn_model::permission::Rule;
 use everturn_model::{EntryId, EventId, PartId, SessionId};
 use rusqlite::{Connection, params};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use super::{lease, projection};
 use crate::append::{Appended, Authority, Lease, NewEvent, Observer};
@@ -57,11 +57,15 @@ pub(super) struct Handle {
 }
 
 impl Handle {
-    pub(super) fn start(connection: Connection, observer: Option<Observer>) -> Result<Self, Error> {
+    pub(super) fn start(
+        connection: Connection,
+        observer: Option<Observer>,
+        commits: watch::Sender<u64>,
+    ) -> Result<Self, Error> {
         let (jobs, queue) = channel();
         let thread = std::thread::Builder::new()
             .name("store-writer".to_owned())
-            .spawn(move || run(&connection, &queue, observer.as_ref()))
+            .spawn(move || run(&connection, &queue, observer.as_ref(), &commits))
             .map_err(|source| Error::Io { path: "store-writer thread".into(), source })?;
         Ok(Self { jobs: Some(jobs), thread: Some(thread) })
     }
@@ -90,7 +94,12 @@ enum Done {
     Quiet,
 }
 
-fn run(connection: &Connection, queue: &Receiver<Job>, observer: Option<&Observer>) {
+fn run(
+    connection: &Connection,
+    queue: &Receiver<Job>,
+    observer: Option<&Observer>,
+    commits: &watch::Sender<u64>,
+) {
     while let Ok(first) = queue.recv() {
         let mut group = vec![first];
         while group.len() < GROUP
@@ -99,6 +108,7 @@ fn run(connection: &Connection, queue: &Receiver<Job>, observer: Option<&Observe
             group.push(job);
         }
         commit_group(connection, group, observer);
+        commits.send_modify(|count| *count += 1);
     }
 }
 

@@ -1,14 +1,15 @@
 //! Random histories: whatever happens, the rows are the fold of the log, and the fold gives the same twice.
 
-use everturn_model::entry::{Assistant, Body, Compaction, Entry, Fault, User, UserSummary};
-use everturn_model::event::{Amendment, Cause, SessionChange};
+use everturn_model::entry::{Assistant, Body, Compaction, Entry, Fault, Shell, User, UserSummary};
+use everturn_model::event::{Amendment, Cause, Seed, SessionChange};
 use everturn_model::ids::{RANDOM, Stamp};
 use everturn_model::inbox::{Delivery, InboxItem};
 use everturn_model::part::{PartKind, Span};
 use everturn_model::request::{Ask, Reply, Request};
-use everturn_model::session::{ModelRef, Revert, Summary};
+use everturn_model::session::{ModelRef, Origin, Revert, Summary};
 use everturn_model::todo::Todo;
 use everturn_model::tool::{Outcome, ToolResult, ToolState};
+use everturn_model::tree::Node;
 use everturn_model::{
     EntryId, Event, EventId, Extra, Map, Money, Part, PartId, Record, RequestId, Session, SessionId, Tokens,
     Tree, fold,
@@ -83,7 +84,7 @@ impl Story {
         let leaf = self.tree.session.leaf.clone();
         let text = format!("text {a} é\n{b}");
         let time = 1_794_711_664_171 + i64::from(a);
-        Some(match what % 24 {
+        Some(match what % 30 {
             0 | 1 => {
                 let item = InboxItem {
                     id: self.entry_id(),
@@ -238,6 +239,47 @@ impl Story {
                     Event::TodoUpdated { todos: vec![todo] }
                 }
             },
+            23 => {
+                let mut item = self.tree.inbox.first()?.clone();
+                item.parts.push(Part::new(self.part_id(), PartKind::text(text)));
+                Event::PromptEdited { item: Box::new(item) }
+            }
+            24 => Event::SessionMoved {
+                project: text,
+                directory: "/srv/elsewhere".into(),
+                path: None,
+                extra: Map::new(),
+            },
+            25 => {
+                let shell = Shell { command: text, ..Shell::default() };
+                let entry = Entry::new(self.entry_id(), leaf, time, Body::Shell(shell));
+                Event::ShellStarted { entry: Box::new(entry), parts: Vec::new() }
+            }
+            26 => {
+                let open = self.tree.nodes().iter().rev();
+                let mut open = open
+                    .filter(|node| matches!(&node.entry.body, Body::Shell(shell) if shell.output.is_none()));
+                let entry = open.next()?.entry.id.clone();
+                Event::ShellEnded { entry, output: text, exit: Some(i64::from(b)), part: None }
+            }
+            27 => {
+                let entry = self.pick(a)?;
+                let part = self.tree.node(&entry)?.parts.first()?.clone();
+                let change = Amendment::ReplacePart {
+                    part: Box::new(Part { kind: PartKind::text(text), ..part.clone() }),
+                };
+                Event::EntryAmended { entry, part: Some(part.id), change }
+            }
+            28 => {
+                let entry = self.pick(a)?;
+                let mut new = self.tree.node(&entry)?.entry.clone();
+                new.time += 1;
+                Event::EntryAmended {
+                    entry,
+                    part: None,
+                    change: Amendment::ReplaceEntry { entry: Box::new(new) },
+                }
+            }
             _ => match self.tree.requests.keys().next().cloned() {
                 Some(id) if a % 2 == 0 => {
                     Event::RequestAnswered { id, reply: Some(Reply::Once), message: None, answers: None }
@@ -265,14 +307,40 @@ impl Story {
         })
     }
 
+    /// Some sessions begin with what came from elsewhere.
+    fn seed(&mut self, size: u8) {
+        if size == 0 {
+            return;
+        }
+        let mut seed = Seed::default();
+        for number in 0..size {
+            let body = Body::User(User { agent: Some(format!("agent{number}")), ..User::default() });
+            let entry = Entry::new(self.entry_id(), seed.leaf.take(), i64::from(number), body);
+            seed.leaf = Some(entry.id.clone());
+            let parts = vec![Part::new(self.part_id(), PartKind::text(format!("imported {number}")))];
+            seed.nodes.push(Node::new(entry, parts));
+        }
+        let event = if size.is_multiple_of(2) {
+            Event::SessionImported { dialect: "pi".into(), seed: Box::new(seed) }
+        } else {
+            let origin = Origin { session: SessionId::new("ses_other"), entry: None };
+            Event::SessionForked { origin, seed: Box::new(seed) }
+        };
+        self.record(event, 0);
+    }
+
     fn step(&mut self, step: Step) {
         let Some(event) = self.event(step) else { return };
+        self.record(event, step.1);
+    }
+
+    fn record(&mut self, event: Event, later: u16) {
         let seq = u64::try_from(self.records.len()).unwrap();
         let record = Record {
             id: EventId::mint(self.stamp(), [9; RANDOM]),
             session: self.tree.session.id.clone(),
             seq,
-            time: 1_794_711_664_171 + i64::from(step.1),
+            time: 1_794_711_664_171 + i64::from(later),
             event,
         };
         fold::apply(&mut self.tree, &record).unwrap();
@@ -280,8 +348,9 @@ impl Story {
     }
 }
 
-fn check(steps: &[Step], batches: &[usize]) {
+fn check(seed: u8, steps: &[Step], batches: &[usize]) {
     let mut story = Story::begin();
+    story.seed(seed);
     for step in steps {
         story.step(*step);
     }
@@ -336,9 +405,10 @@ proptest! {
 
     #[test]
     fn rows_are_the_fold_of_the_log(
+        seed in 0u8..6,
         steps in prop::collection::vec(any::<Step>(), 1..120),
         batches in prop::collection::vec(1usize..6, 1..4),
     ) {
-        check(&steps, &batches);
+        check(seed, &steps, &batches);
     }
 }

@@ -11,3 +11,4 @@ mod append;
 mod history;
 mod lease;
 mod opening;
+mod watch;
