@@ -94,7 +94,8 @@ impl Engine {
     async fn answered_elsewhere(&self, session: &SessionId, id: &RequestId) -> Result<Answer, Error> {
         loop {
             tokio::time::sleep(LOOK_AGAIN).await;
-            if self.0.store.request(id).await?.is_none() {
+            // What cannot be read now is looked at again.
+            if let Ok(None) = self.0.store.request(id).await {
                 return self.answer_in_log(session, id).await;
             }
         }
@@ -217,6 +218,11 @@ impl Engine {
     /// The rules that hold in a session: its agent's, the configuration's, its own.
     pub(crate) fn rules(&self, session: &Session) -> Vec<Rule> {
         let name = session.agent.clone().unwrap_or_else(|| self.default_agent());
+        self.rules_of(&name, session)
+    }
+
+    /// The same for a turn's own agent: a switch that came since does not change what the turn may do.
+    pub(crate) fn rules_of(&self, name: &str, session: &Session) -> Vec<Rule> {
         // An agent that is not there may do nothing.
         let agent = self.0.agents.iter().find(|agent| agent.name == name);
         let mut rules =

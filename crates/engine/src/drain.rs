@@ -36,6 +36,8 @@ pub(crate) struct Drains(Mutex<HashMap<SessionId, Slot>>);
 struct Slot {
     cancel: CancellationToken,
     again: bool,
+    // Whether this process has the lease, or waits for another one that has it.
+    owned: bool,
     // Fires when the drain that runs now has ended; the next one has another.
     done: CancellationToken,
     status: Signal,
@@ -88,19 +90,18 @@ impl Engine {
     /// When there is no such session.
     pub async fn abort(&self, id: &SessionId) -> Result<(), Error> {
         let session = self.session(id).await?;
-        let done = self.0.drains.with(|slots| {
+        let running = self.0.drains.with(|slots| {
             let slot = slots.get_mut(id)?;
             slot.again = false;
             slot.cancel.cancel();
-            Some(slot.done.clone())
+            Some((slot.owned, slot.done.clone()))
         });
-        match done {
-            Some(done) => done.cancelled().await,
+        if session.open && !running.as_ref().is_some_and(|(owned, _)| *owned) {
             // Another process may be at work on it and will see this.
-            None if session.open => {
-                self.append(id, Authority::Open, vec![Event::InterruptRequested {}]).await?;
-            }
-            None => {}
+            self.append(id, Authority::Open, vec![Event::InterruptRequested {}]).await?;
+        }
+        if let Some((_, done)) = running {
+            done.cancelled().await;
         }
         Ok(())
     }
@@ -119,7 +120,14 @@ impl Engine {
                 let (end, ended) = watch::channel(());
                 let cancel = CancellationToken::new();
                 let done = CancellationToken::new();
-                let slot = Slot { cancel: cancel.clone(), again: false, done, status: Signal::Busy, ended };
+                let slot = Slot {
+                    cancel: cancel.clone(),
+                    again: false,
+                    owned: false,
+                    done,
+                    status: Signal::Busy,
+                    ended,
+                };
                 slots.insert(id.clone(), slot);
                 Some((end, cancel))
             }
@@ -151,8 +159,13 @@ impl Engine {
                 self.report_failure(id, failure).await;
             }
             // What was accepted is not forgotten because the disk was full for a moment.
-            if failure.is_some() && self.pause(&mut failures, &cancel).await {
-                continue;
+            if failure.is_some() {
+                if self.pause(&mut failures, &cancel).await {
+                    continue;
+                }
+                if cancel.is_cancelled() && self.drain(id, &cancel).await.is_err() {
+                    tracing::error!(session = %id, "the work could not be stopped in the log");
+                }
             }
             let again = self.0.drains.with(|slots| match slots.get_mut(id) {
                 Some(slot) if slot.again && !self.0.closing.is_cancelled() => {
@@ -200,7 +213,7 @@ impl Engine {
     pub(crate) fn hold(&self, id: &SessionId) -> Result<Hold, Error> {
         let (end, ended) = watch::channel(());
         let (cancel, done) = (CancellationToken::new(), CancellationToken::new());
-        let slot = Slot { cancel, again: false, done, status: Signal::Busy, ended };
+        let slot = Slot { cancel, again: false, owned: true, done, status: Signal::Busy, ended };
         self.0.drains.with(|slots| match slots.entry(id.clone()) {
             Entry::Occupied(_) => Err(Error::Busy(id.clone())),
             Entry::Vacant(free) => {
@@ -212,11 +225,47 @@ impl Engine {
 
     async fn drain(&self, id: &SessionId, cancel: &CancellationToken) -> Result<(), Error> {
         let Some(lease) = self.take_over(id, cancel).await? else { return Ok(()) };
+        self.own(id, true);
+        let watching = tokio::spawn(self.clone().watch_interrupts(id.clone(), cancel.clone()));
         let result = self.drain_owned(id, &lease, cancel).await;
+        watching.abort();
+        self.own(id, false);
         if !self.0.closing.is_cancelled() {
             self.0.store.release(lease).await?;
         }
         result
+    }
+
+    /// True when the session has something to do.
+    pub(crate) async fn has_work(&self, id: &SessionId) -> Result<bool, Error> {
+        let now = self.0.store.tail(id, 0).await?.ok_or_else(|| Error::NoSession(id.clone()))?;
+        let mut tree = Tree::new(now.session);
+        tree.inbox = now.inbox;
+        Ok(next_work(&tree).is_some())
+    }
+
+    fn own(&self, id: &SessionId, owned: bool) {
+        self.0.drains.with(|slots| {
+            if let Some(slot) = slots.get_mut(id) {
+                slot.owned = owned;
+            }
+        });
+    }
+
+    /// Looks for interrupts that were asked for in another process, for as long as the drain lasts.
+    async fn watch_interrupts(self, id: SessionId, cancel: CancellationToken) {
+        let mut before = None;
+        loop {
+            // What cannot be read now is looked at again.
+            if let Ok(Some(session)) = self.0.store.session(&id).await {
+                let before = *before.get_or_insert(session.interrupts);
+                if session.interrupts > before {
+                    cancel.cancel();
+                    return;
+                }
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
     }
 
     /// Takes the right to run the session. While another process has it, that one works; what it leaves is ours. None
@@ -229,10 +278,9 @@ impl Engine {
                 Err(everturn_store::Error::Busy { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
-            let tree = self.tree(id).await?;
-            if next_work(&tree).is_none() {
+            if !self.has_work(id).await? {
                 if waited {
-                    self.signal(&tree.session, Signal::Idle);
+                    self.signal(&self.session(id).await?, Signal::Idle);
                 }
                 return Ok(None);
             }
@@ -328,7 +376,8 @@ pub(crate) struct Work {
 
 /// Steers are promoted at once, all of them; a queued prompt only when nothing else is left, one at a time.
 pub(crate) fn next_work(tree: &Tree) -> Option<Work> {
-    if tree.session.parked {
+    // A staged revert is waiting for the person; a parked session for a prompt.
+    if tree.session.parked || tree.session.revert.is_some() {
         return None;
     }
     let of = |delivery| {

@@ -1,6 +1,6 @@
 //! Admission: a prompt is durable when it is accepted, and accepted once however often it is sent.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use everturn_model::entry::User;
 use everturn_model::event::Cause;
@@ -10,6 +10,7 @@ use everturn_model::part::PartKind;
 use everturn_model::session::ModelRef;
 use everturn_model::{EntryId, Event, Extra, Map, Part, PartId, Session, SessionId};
 use everturn_store::Authority;
+use serde_json::{Value, json};
 
 use crate::{Engine, Error};
 
@@ -95,7 +96,7 @@ impl Engine {
     /// The prompt as it would be kept: everything that it leaves open is decided here, once.
     async fn draft(&self, id: &SessionId, prompt: Prompt) -> Result<InboxItem, Error> {
         let session = self.session(id).await?;
-        let request = blake3::hash(format!("{prompt:?}").as_bytes()).to_hex().to_string();
+        let request = digest(&prompt);
         let agent = prompt.agent.or_else(|| session.agent.clone()).unwrap_or_else(|| self.default_agent());
         if !self.0.agents.iter().any(|known| known.name == agent) {
             let names: Vec<&str> = self.0.agents.iter().map(|agent| agent.name.as_str()).collect();
@@ -209,6 +210,37 @@ impl Engine {
         user.summary = None;
         let promoted = InboxItem { user, parts: node.parts, extra: node.entry.extra, ..item.clone() };
         if promoted.same_request(item) { Ok(Some(promoted)) } else { Err(conflict(item)) }
+    }
+}
+
+/// What the client asked for, as a hash that does not depend on the order of keys.
+fn digest(prompt: &Prompt) -> String {
+    let model = prompt.model.as_ref().map(|model| json!([model.provider, model.model, model.variant]));
+    let parts: Vec<_> = prompt.parts.iter().map(|part| json!([part.id, part.kind])).collect();
+    let asked = json!({
+        "version": 1, "agent": prompt.agent, "model": model, "system": prompt.system, "tools": prompt.tools,
+        "parts": parts, "delivery": prompt.delivery, "reply": prompt.reply,
+    });
+    let mut text = String::new();
+    write_sorted(&asked, &mut text);
+    blake3::hash(text.as_bytes()).to_hex().to_string()
+}
+
+fn write_sorted(value: &Value, out: &mut String) {
+    match value {
+        Value::Object(map) => {
+            let sorted: BTreeMap<&String, &Value> = map.iter().collect();
+            for (key, value) in sorted {
+                out.push_str(&format!("{key:?}:"));
+                write_sorted(value, out);
+            }
+            out.push('}');
+        }
+        Value::Array(items) => {
+            items.iter().for_each(|item| write_sorted(item, out));
+            out.push(']');
+        }
+        other => out.push_str(&format!("{other},")),
     }
 }
 

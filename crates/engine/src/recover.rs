@@ -50,6 +50,19 @@ impl Engine {
         Ok(count)
     }
 
+    /// Continues sessions whose process died while they were at work.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn adopt(&self) -> Result<(), Error> {
+        for id in self.0.store.orphans().await? {
+            if !self.is_running(&id) {
+                self.wake(&id);
+            }
+        }
+        Ok(())
+    }
+
     /// Closes a turn that an earlier process left open. None when this process ends before that is done.
     pub(crate) async fn settle_leftovers(
         &self,
@@ -165,7 +178,10 @@ impl Engine {
     }
 
     async fn place(&self, turn: &Turn<'_>) -> Result<Place, Error> {
-        let location = self.location(Some(&turn.session().directory)).await?;
+        let session = turn.session();
+        let location = self.location(Some(&session.directory)).await?;
+        let open = open_assistant(&turn.tree).and_then(|id| turn.tree.node(&id));
+        let agent = open.and_then(|node| node.entry.body.assistant()?.agent.clone());
         Ok(Place {
             session: Arc::new(turn.session().clone()),
             scope: Arc::new(Scope {
@@ -173,7 +189,7 @@ impl Engine {
                 worktree: location.worktree,
                 output_dir: self.paths().data.join("tool-output"),
             }),
-            rules: Arc::new(self.rules(turn.session())),
+            rules: Arc::new(agent.map_or_else(|| self.rules(session), |name| self.rules_of(&name, session))),
             lease: turn.lease.clone(),
             cancel: turn.cancel.child_token(),
         })

@@ -46,7 +46,12 @@ impl Engine {
         let _hold = self.hold(id)?;
         let lease = self.0.store.acquire(id).await?;
         let cleared = self.unstage(id, &lease).await;
-        self.give_back(lease, cleared).await
+        let cleared = self.give_back(lease, cleared).await;
+        // What waited for the revert goes on once the session is let go.
+        if cleared.is_ok() && self.has_work(id).await? {
+            self.wake(id);
+        }
+        cleared
     }
 
     /// Ends an ownership, however the work went.

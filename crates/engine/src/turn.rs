@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 use crate::bus::Signal;
 use crate::calls::{Call, INTERRUPTED, Place, Settled};
 use crate::context;
-use crate::drain::{LOOK_AGAIN, Work};
+use crate::drain::Work;
 use crate::models::Chosen;
 use crate::project::Location;
 use crate::{Engine, Error, history};
@@ -148,7 +148,7 @@ impl<'e> Turn<'e> {
                 worktree: location.worktree.clone(),
                 output_dir: self.engine.paths().data.join("tool-output"),
             }),
-            rules: Arc::new(self.engine.rules(self.session())),
+            rules: Arc::new(self.engine.rules_of(&agent.name, self.session())),
             lease: self.lease.clone(),
             cancel: self.cancel.child_token(),
         };
@@ -244,7 +244,7 @@ impl<'e> Turn<'e> {
         let mut system = vec![agent.prompt.to_owned()];
         system.extend(baseline);
         system.extend(user.and_then(|user| user.system.clone()));
-        let rules = self.engine.rules(self.session());
+        let rules = self.engine.rules_of(&agent.name, self.session());
         let off = |name: &str| {
             user.and_then(|user| user.tools.as_ref()?.get(name)?.as_bool()) == Some(false)
                 || permission::hides(&rules, action(name))
@@ -279,9 +279,6 @@ impl<'e> Turn<'e> {
         let mut tries = 0;
         let mut save = tokio::time::interval(SAVE_EVERY);
         save.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut look = tokio::time::interval(LOOK_AGAIN);
-        look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let interrupts = self.session().interrupts;
         let closing = self.engine.0.closing.clone();
         let mut streaming = true;
         while streaming || !calls.is_empty() {
@@ -334,12 +331,6 @@ impl<'e> Turn<'e> {
                     None => streaming = false,
                 },
                 _ = save.tick(), if intake.is_open() => intake.save(self),
-                _ = look.tick() => {
-                    let now = self.engine.0.store.session(&self.tree.session.id).await?;
-                    if now.is_some_and(|now| now.interrupts > interrupts) {
-                        self.cancel.cancel();
-                    }
-                }
             }
         }
         self.close(stage, intake, start, declined).await

@@ -52,8 +52,10 @@ impl InboxItem {
     #[must_use]
     pub fn same_request(&self, other: &Self) -> bool {
         let digest = |item: &Self| item.extra.field("everturn", "request").cloned();
-        if let (Some(one), Some(two)) = (digest(self), digest(other)) {
-            return self.id == other.id && one == two;
+        if let (Some(one), Some(two)) = (digest(self), digest(other))
+            && one == two
+        {
+            return self.id == other.id;
         }
         let kinds = |item: &Self| item.parts.iter().map(|part| part.kind.clone()).collect::<Vec<_>>();
         self.id == other.id

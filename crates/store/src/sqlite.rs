@@ -252,6 +252,17 @@ impl Store {
         self.read(reader::unfinished).await
     }
 
+    /// Unfinished sessions whose process is dead.
+    ///
+    /// # Errors
+    /// When the database cannot be read.
+    pub async fn orphans(&self) -> Result<Vec<SessionId>, Error> {
+        let owned = self.read(reader::owned).await?;
+        let me = &self.0.owner;
+        let dead = |owner: &str| owner != me.name() && me.is_dead(owner);
+        Ok(owned.into_iter().filter(|(_, owner)| dead(owner)).map(|(id, _)| id).collect())
+    }
+
     /// What was saved of parts that are still open.
     ///
     /// # Errors

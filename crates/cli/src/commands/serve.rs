@@ -84,7 +84,7 @@ async fn sweep(engine: Engine, closing: CancellationToken) {
             () = tokio::time::sleep(SWEEP) => {}
             () = closing.cancelled() => return,
         }
-        if let Err(error) = engine.recover().await {
+        if let Err(error) = engine.adopt().await {
             tracing::warn!(error = error.to_string(), "cannot look for unfinished sessions");
         }
     }

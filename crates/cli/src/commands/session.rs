@@ -136,6 +136,12 @@ async fn show(engine: &Engine, id: &SessionId, json: bool) -> Result<()> {
     if session.tokens.sum() > 0 {
         table::line(format!("{} tokens, {}", session.tokens.sum(), session.cost));
     }
+    if let Some(revert) = &session.revert {
+        table::line(format!("a revert to before {} is staged", revert.message));
+        for file in &revert.skipped {
+            table::line(format!("  left alone, because it was changed since: {file}"));
+        }
+    }
     for message in &messages {
         let role = message.info.get("role").and_then(Value::as_str).unwrap_or("?");
         table::line(format!("\n{role}"));

@@ -65,3 +65,19 @@ async fn a_command_that_the_person_allowed_runs_once_although_its_process_died()
     let said = bench.transcript().await;
     assert!(said[2].starts_with("result: Unknown"), "{said:?}");
 }
+
+#[tokio::test]
+async fn an_interrupt_through_a_process_that_waits_for_the_runner_stops_the_runner() {
+    // The waiting process had a slot of its own, and only that was stopped.
+    let bench = Bench::new().await;
+    let other = bench.beside();
+    bench.engine.prompt(&bench.session.id, Prompt::text("HOLD:x SAY:one two")).await.unwrap();
+    bench.model.held("x").await;
+    other.prompt(&bench.session.id, Prompt::text("SAY:second")).await.unwrap();
+    other.abort(&bench.session.id).await.unwrap();
+    bench.settled().await;
+    let said = bench.transcript().await;
+    assert!(said[1].ends_with("!MessageAbortedError"), "{said:?}");
+    assert!(!bench.engine.session(&bench.session.id).await.unwrap().open);
+    other.close().await;
+}

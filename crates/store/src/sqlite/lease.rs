@@ -50,7 +50,7 @@ impl Owner {
     }
 
     /// True when the process of that name is surely gone.
-    fn is_dead(&self, name: &str) -> bool {
+    pub(super) fn is_dead(&self, name: &str) -> bool {
         let path = self.0.folder.join(name);
         match OpenOptions::new().write(true).open(&path) {
             Err(error) => error.kind() == std::io::ErrorKind::NotFound,

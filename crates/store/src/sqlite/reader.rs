@@ -358,9 +358,19 @@ pub(super) fn unfinished(connection: &Connection) -> Result<Vec<SessionId>, Erro
     Ok(ids.into_iter().map(SessionId::new).collect())
 }
 
+/// Unfinished sessions that a process has the right to run, with its name.
+pub(super) fn owned(connection: &Connection) -> Result<Vec<(SessionId, String)>, Error> {
+    let mut statement = connection.prepare_cached(
+        "SELECT id, owner FROM session WHERE trashed IS NULL AND owner IS NOT NULL
+         AND (open = 1 OR key IN (SELECT session FROM inbox))",
+    )?;
+    let rows = statement.query_map([], |row| Ok((SessionId::new(row.get::<_, String>(0)?), row.get(1)?)))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
 pub(super) fn streams(connection: &Connection, id: &SessionId) -> Result<Vec<StreamText>, Error> {
     let mut statement = connection.prepare_cached(
-        "SELECT t.entry, t.part, t.text FROM stream t JOIN session s ON s.key = t.session WHERE s.id = ?1
+        "SELECT t.entry, t.part, t.text, t.start FROM stream t JOIN session s ON s.key = t.session WHERE s.id = ?1
          ORDER BY t.part, t.start",
     )?;
     let mut rows = statement.query([id.as_str()])?;
@@ -368,8 +378,12 @@ pub(super) fn streams(connection: &Connection, id: &SessionId) -> Result<Vec<Str
     while let Some(row) = rows.next()? {
         let (entry, part, piece) =
             (row.get::<_, String>(0)?, row.get::<_, String>(1)?, row.get::<_, String>(2)?);
+        let start: usize = row.get(3)?;
         match streams.last_mut().filter(|stream| stream.part.as_str() == part) {
+            // A piece that was not saved makes a hole: what stands behind it is no continuation.
+            Some(stream) if stream.text.len() != start => {}
             Some(stream) => stream.text.push_str(&piece),
+            None if start > 0 => {}
             None => {
                 let (entry, part) = (EntryId::new(entry), PartId::new(part));
                 streams.push(StreamText { entry, part, text: piece });
