@@ -46,14 +46,14 @@ pub(crate) enum Listeners {
 }
 
 /// An engine on this person's data, working in a folder.
-pub(crate) fn open(directory: &Path, listeners: Listeners) -> Result<Engine> {
+pub(crate) async fn open(directory: &Path, listeners: Listeners) -> Result<Engine> {
     let paths = folders()?;
     let config = configuration(directory)?;
     let mut options = Options::new(&paths.data, directory);
     options.paths = paths;
     options.config = Config::from_value(config);
     options.quiet = listeners == Listeners::None;
-    Ok(Engine::open(options)?)
+    Ok(Engine::open(options).await?)
 }
 
 /// The folder the command runs in.

@@ -94,7 +94,7 @@ impl Engine {
     ///
     /// # Errors
     /// When the store cannot be opened.
-    pub fn open(options: Options) -> Result<Self, Error> {
+    pub async fn open(options: Options) -> Result<Self, Error> {
         let mint = Mint::new(options.world);
         let bus = Bus::default();
         let observer: Option<Observer> = (!options.quiet).then(|| {
@@ -102,7 +102,9 @@ impl Engine {
             Arc::new(move |committed| bus.send(Notice::Committed(committed))) as Observer
         });
         let owner = mint.other("own");
-        let store = Store::open(&options.paths.data, &owner, observer)?;
+        let mut place = everturn_store::Options::folder(&options.paths.data, &owner);
+        place.observer = observer;
+        let store = Store::open(place).await?;
         let agents = agent::agents(&options.config.permission, &options.paths.data.join("tool-output"));
         Ok(Self(Arc::new(Inner {
             store,

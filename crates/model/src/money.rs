@@ -34,6 +34,19 @@ impl Money {
         Self(Decimal::from_str(&text).or_else(|_| Decimal::from_scientific(&text)).unwrap_or_default())
     }
 
+    /// Whole billionths of a dollar, rounded, for databases that add up.
+    #[must_use]
+    pub fn to_nanos(self) -> i64 {
+        let nanos = self.0.checked_mul(Decimal::from(1_000_000_000u32)).unwrap_or(Decimal::MAX);
+        i64::try_from(nanos.round()).unwrap_or(i64::MAX)
+    }
+
+    /// The amount of so many billionths of a dollar; negative ones are zero.
+    #[must_use]
+    pub fn from_nanos(nanos: i64) -> Self {
+        Self(Decimal::new(nanos.max(0), 9).normalize())
+    }
+
     /// The nearest binary fraction, for the wire.
     #[must_use]
     pub fn to_f64(self) -> f64 {

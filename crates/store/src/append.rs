@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use everturn_model::{Changes, Event, EventId, Millis, Record, Session, SessionId, Tree};
+use everturn_model::{Changes, EntryId, Event, EventId, Millis, PartId, Record, Session, SessionId, Tree};
 
 /// An event that wants into the log.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,6 +46,8 @@ pub enum Authority {
 pub struct Appended {
     /// The seq of the first event.
     pub first: u64,
+    /// The seq of the session's last event now.
+    pub seq: u64,
     /// The session row after the last one.
     pub session: Arc<Session>,
     /// False when all of it was there already.
@@ -67,3 +69,14 @@ pub struct Committed {
 
 /// Told of every commit of this process, in order, before the append is acknowledged.
 pub type Observer = Arc<dyn Fn(Arc<Committed>) + Send + Sync>;
+
+/// A piece of streamed text of a part that is still open.
+#[derive(Debug, Clone)]
+pub(crate) struct Piece {
+    pub(crate) lease: Lease,
+    pub(crate) entry: EntryId,
+    pub(crate) part: PartId,
+    /// Where in the text it begins.
+    pub(crate) start: usize,
+    pub(crate) text: String,
+}

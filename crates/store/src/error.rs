@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use everturn_model::SessionId;
 
+use crate::cursor::BadCursor;
+
 /// An error of the store.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -13,6 +15,9 @@ pub enum Error {
     /// The session exists already.
     #[error("session {0} exists already")]
     Exists(SessionId),
+    /// The session was deleted for good: its id is never used again.
+    #[error("session {0} was deleted for good")]
+    Purged(SessionId),
     /// Another process runs this session: try again later or go there.
     #[error("session {session} is run by another process ({owner})")]
     Busy {
@@ -35,6 +40,16 @@ pub enum Error {
         /// Why.
         source: everturn_model::fold::Error,
     },
+    /// The session was set aside because it is damaged; nothing is written to it.
+    #[error(
+        "session {session} was set aside: {reason}; `everturn doctor --rebuild {session}` makes its rows anew from its log"
+    )]
+    Quarantined {
+        /// The session.
+        session: SessionId,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// A row cannot be understood.
     #[error(
         "session {session} is damaged at {place}: {reason}; `everturn doctor` can rebuild it from its log"
@@ -47,11 +62,26 @@ pub enum Error {
         /// What is wrong.
         reason: String,
     },
-    /// The database was made by a newer version.
-    #[error("{path} has schema {found}, and this version knows {known}: update everturn to open it")]
+    /// A page was asked for with a cursor that is not ours.
+    #[error(transparent)]
+    Cursor(#[from] BadCursor),
+    /// The commit may or may not have reached the disk: ask by the event's id before trying again.
+    #[error(
+        "it is not known whether the change to session {session} was saved ({reason}); look it up before trying again"
+    )]
+    Unknown {
+        /// The session.
+        session: String,
+        /// What happened.
+        reason: String,
+    },
+    /// The database was made by a newer version, so it is only read.
+    #[error(
+        "{place} has schema {found}, and this version knows {known}: it can be read but not written; update everturn to write"
+    )]
     Newer {
-        /// The file.
-        path: PathBuf,
+        /// The file or server.
+        place: String,
         /// Its schema.
         found: i64,
         /// The newest schema known here.
@@ -65,6 +95,16 @@ pub enum Error {
         /// The file.
         path: PathBuf,
         /// What was found.
+        reason: String,
+    },
+    /// The file is ours and damaged.
+    #[error(
+        "{path} is damaged ({reason}); nothing was changed. Restore a backup with `everturn restore`, or set the file aside and salvage it with `everturn doctor --salvage`"
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What SQLite says.
         reason: String,
     },
     /// The folder is on a file system where locks cannot be trusted.
@@ -83,9 +123,45 @@ pub enum Error {
         /// Why.
         source: std::io::Error,
     },
+    /// The disk is full; nothing was saved.
+    #[error(
+        "there is no space left for {path}; nothing of this change was saved. Free some space and try again"
+    )]
+    Full {
+        /// The file.
+        path: PathBuf,
+    },
     /// SQLite refused; nothing was acknowledged.
     #[error("database: {0}")]
     Sqlite(#[from] rusqlite::Error),
+    /// The server cannot be reached: wait, or check the address.
+    #[error(
+        "the PostgreSQL server at {address} cannot be reached: {reason}. Check that it runs and that the address is right"
+    )]
+    Unreachable {
+        /// Host and port.
+        address: String,
+        /// Why.
+        reason: String,
+    },
+    /// The server does not let us in.
+    #[error(
+        "the PostgreSQL server at {address} refuses the user or the password: {reason}. Check both in the address of the database"
+    )]
+    Refused {
+        /// Host and port.
+        address: String,
+        /// What it said.
+        reason: String,
+    },
+    /// The address of the server cannot be understood.
+    #[error(
+        "the address of the database is not right: {0}. It looks like postgres://user:password@host:5432/database"
+    )]
+    Address(String),
+    /// The server refused a statement; nothing was acknowledged.
+    #[error("database server: {0}")]
+    Server(String),
     /// The store is closing.
     #[error("the store is closed")]
     Closed,

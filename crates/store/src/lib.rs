@@ -5,22 +5,42 @@
 //! can be rebuilt from the log.
 //!
 //! # Layout
+//! - [`store`]: the contract, and the handle through which both engines are used
+//! - [`options`]: where a store is and how it is opened
 //! - [`append`]: what goes in: new events, who may write them, what comes back
-//! - [`query`]: what can be asked: filters and pages
+//! - [`query`]: what can be asked: filters, pages, search
+//! - [`watch`]: following one log or all of them, whoever writes
 //! - [`error`]: what can go wrong, by what the caller can do
-//! - [`watch`]: following a session's log, whoever writes it
-//! - [`sqlite`]: the engine on SQLite: writer thread with group commit, readers, schema, leases
+//! - `plan`, `row`: what an append means in rows, without a database
+//! - `payload`: how large payloads are kept; `cursor`, `page`: pages; `words`, `text`, `search`: full-text search
+//! - `owner`: which processes of this machine are alive
+//! - `sqlite`: the engine on SQLite: writer thread with group commit, readers, schema, leases
 //! - [`foreign`]: reading databases of other programs, without writing to them
 
 pub mod append;
+mod cursor;
 pub mod error;
 pub mod foreign;
+pub mod options;
+mod owner;
+mod page;
+mod payload;
+mod plan;
 pub mod query;
-pub mod sqlite;
+mod row;
+mod search;
+mod sqlite;
+pub mod store;
+mod text;
 pub mod watch;
+mod words;
 
 pub use append::{Appended, Authority, Committed, Lease, NewEvent, Observer};
+pub use cursor::{BadCursor, Cursor};
 pub use error::Error;
-pub use query::{Filter, StreamText};
-pub use sqlite::Store;
-pub use watch::Watch;
+pub use options::{Durability, Options, Place, Server, Timing};
+pub use payload::{BadHash, Hash};
+pub use query::{Ask, Filter, Hit, Order, Page, PathQuery, Search, StreamText, Tail, Totals};
+pub use store::Store;
+pub use watch::{Feed, Watch};
+pub use words::Snippet;

@@ -1,9 +1,16 @@
-//! What can be asked of the store.
+//! What can be asked of the store, and the shapes of its answers.
 
-use everturn_model::{EntryId, Millis, PartId};
+use everturn_model::inbox::InboxItem;
+use everturn_model::tree::Node;
+use everturn_model::{EntryId, Millis, Money, PartId, Session, SessionId, Tokens};
+use serde::{Deserialize, Serialize};
 
-/// Which sessions to list, newest activity first. Sessions in the trash are never listed.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+use crate::cursor::Cursor;
+use crate::words::Snippet;
+
+/// Which sessions are meant.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Filter {
     /// Of this project.
     pub project: Option<String>,
@@ -17,8 +24,64 @@ pub struct Filter {
     pub since: Option<Millis>,
     /// With archived ones too.
     pub archived: bool,
-    /// At most so many.
+    /// Those in the trash instead of those outside it.
+    pub trashed: bool,
+    /// At most so many; in pages, so many a page.
     pub limit: Option<u32>,
+}
+
+/// Which page of a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ask<Q> {
+    /// The first one of a query.
+    First(Q),
+    /// The one behind a cursor, of the query that the cursor was given for.
+    After(Cursor),
+}
+
+/// One page of a list.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Page<T> {
+    /// What is on it.
+    pub items: Vec<T>,
+    /// The way to the next one; none on the last.
+    pub next: Option<Cursor>,
+}
+
+/// Which entries of a session's conversation are meant.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PathQuery {
+    /// The session.
+    pub session: SessionId,
+    /// The end of the path; none means the session's leaf when the first page is asked for.
+    pub leaf: Option<EntryId>,
+    /// From the newest back, or from the oldest on.
+    pub order: Order,
+    /// So many a page.
+    pub limit: u32,
+}
+
+/// In which direction a list runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Order {
+    /// From the newest back.
+    #[default]
+    Newest,
+    /// From the oldest on.
+    Oldest,
+}
+
+/// The newest part of a session's path.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tail {
+    /// The session row.
+    pub session: Session,
+    /// The newest nodes of the path, oldest first.
+    pub nodes: Vec<Node>,
+    /// Waiting prompts.
+    pub inbox: Vec<InboxItem>,
+    /// True when the path has more before these.
+    pub more: bool,
 }
 
 /// Text of a part that is still being streamed.
@@ -30,4 +93,44 @@ pub struct StreamText {
     pub part: PartId,
     /// What was saved of it.
     pub text: String,
+}
+
+/// What to look for in titles and texts.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Search {
+    /// Words that must all occur; the last one may be unfinished.
+    pub text: String,
+    /// Only in this project.
+    pub project: Option<String>,
+    /// Only in this session.
+    pub session: Option<SessionId>,
+    /// At most so many.
+    pub limit: u32,
+}
+
+/// A place where the words occur.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Hit {
+    /// The session.
+    pub session: SessionId,
+    /// Its title.
+    pub title: String,
+    /// The entry; none when the title itself was found.
+    pub entry: Option<EntryId>,
+    /// The part; none when the entry's own text was found.
+    pub part: Option<PartId>,
+    /// The words with what stands around them.
+    pub snippet: Snippet,
+}
+
+/// What sessions have used.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Totals {
+    /// How many sessions.
+    pub sessions: u64,
+    /// Tokens of everything that ever ran in them.
+    pub tokens: Tokens,
+    /// Their cost, exact to a billionth of a dollar for each session.
+    pub cost: Money,
 }

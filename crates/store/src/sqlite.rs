@@ -5,9 +5,12 @@
 //! `BEGIN IMMEDIATE`, and the lease of a session decides who may run it.
 
 mod lease;
-mod projection;
+mod list;
+mod migrate;
+mod path;
 mod reader;
 mod schema;
+mod write;
 mod writer;
 
 use std::path::{Path, PathBuf};
@@ -17,209 +20,220 @@ use everturn_model::permission::Rule;
 use everturn_model::request::Request;
 use everturn_model::todo::Todo;
 use everturn_model::tree::Node;
-use everturn_model::{EntryId, EventId, PartId, Record, RequestId, Session, SessionId, Tree};
-use rusqlite::Connection;
-use tokio::sync::{oneshot, watch};
+use everturn_model::{EntryId, EventId, Record, RequestId, Session, SessionId, Tree};
+use rusqlite::{Connection, ErrorCode, params};
+use tokio::sync::oneshot;
 
 use crate::Error;
-use crate::append::{Appended, Authority, Lease, NewEvent, Observer};
-use crate::query::{Filter, StreamText};
-use crate::watch::Watch;
+use crate::append::{Appended, Lease, Piece};
+use crate::options::Options;
+use crate::owner::Owner;
+use crate::payload::Hash;
+use crate::plan::Asked;
+use crate::query::{Filter, Search, StreamText, Tail, Totals};
+use crate::search::Place;
+use crate::watch::{Position, Wakes};
+use crate::words::Query;
+use migrate::Access;
+use schema::Settings;
+use writer::Job;
 
-pub use reader::Tail;
-
-/// A handle on the store; clones share it. The last one closes it.
-#[derive(Debug, Clone)]
-pub struct Store(Arc<Inner>);
-
+/// The engine on SQLite.
 #[derive(Debug)]
-struct Inner {
+pub(crate) struct Engine {
     path: PathBuf,
-    owner: lease::Owner,
-    writer: writer::Handle,
-    readers: reader::Pool,
-    commits: watch::Receiver<u64>,
+    owner: Owner,
+    /// None when the file may only be read.
+    writer: Option<writer::Handle>,
+    access: Access,
+    readers: Arc<reader::Pool>,
 }
 
-impl Store {
-    /// Opens the database in `folder`, creating or upgrading it. `owner` names this process in leases and must be
-    /// unique.
-    ///
-    /// # Errors
-    /// When the folder cannot be used or holds something else.
-    pub fn open(folder: &Path, owner: &str, observer: Option<Observer>) -> Result<Self, Error> {
+impl Engine {
+    /// Opens the database in a folder, creating or upgrading it.
+    pub(crate) fn open(folder: &Path, options: &Options, wakes: &Arc<Wakes>) -> Result<Self, Error> {
         let path = schema::prepare(folder)?;
-        let connection = schema::open(&path)?;
-        let owner = lease::Owner::claim(folder, owner)?;
-        let (count, commits) = watch::channel(0);
-        let writer = writer::Handle::start(connection, observer, count)?;
-        let readers = reader::Pool::new(path.clone());
-        Ok(Self(Arc::new(Inner { path, owner, writer, readers, commits })))
+        let settings =
+            Settings { path: path.clone(), durability: options.durability, vfs: options.vfs.clone() };
+        let mut connection = schema::open(&settings)?;
+        let access = migrate::migrate(&mut connection, &path)?;
+        let owner = Owner::claim(folder, &options.owner, options.timing)?;
+        let writer = match access {
+            Access::Read { .. } => None,
+            Access::Write => {
+                schema::configure(&connection, &settings)?;
+                let observer = options.observer.clone();
+                Some(writer::Handle::start(connection, path.clone(), observer, Arc::clone(wakes))?)
+            }
+        };
+        let readers = Arc::new(reader::Pool::new(settings));
+        Ok(Self { path, owner, writer, access, readers })
     }
 
-    /// The database file.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.0.path
+    pub(crate) fn place(&self) -> String {
+        self.path.display().to_string()
     }
 
-    /// The name of this process in leases.
-    #[must_use]
-    pub fn owner(&self) -> &str {
-        self.0.owner.name()
+    pub(crate) fn owner(&self) -> &str {
+        self.owner.name()
     }
 
-    /// Appends events to one session, all or none, and answers when they are on disk. The first event of a new
-    /// session is its creation.
-    ///
-    /// # Errors
-    /// When the session is missing, the lease is lost, the events do not fit, or the disk refuses.
-    pub async fn append(
-        &self,
-        session: &SessionId,
-        authority: Authority,
-        events: Vec<NewEvent>,
-    ) -> Result<Appended, Error> {
+    /// Why nothing can be written; none when it can.
+    pub(crate) fn read_only(&self) -> Option<Error> {
+        match self.access {
+            Access::Write => None,
+            Access::Read { found, known } => Some(Error::Newer { place: self.place(), found, known }),
+        }
+    }
+
+    fn send(&self, job: Job) -> Result<(), Error> {
+        match &self.writer {
+            Some(writer) => writer.send(job),
+            None => Err(self.read_only().unwrap_or(Error::Closed)),
+        }
+    }
+
+    pub(crate) async fn append(&self, asked: Asked) -> Result<Appended, Error> {
         let (answer, result) = oneshot::channel();
-        let append = writer::Append { session: session.clone(), authority, events, answer };
-        self.0.writer.send(writer::Job::Append(Box::new(append)))?;
+        self.send(Job::Append(Box::new(asked), answer))?;
         result.await.map_err(|_| Error::Closed)?
     }
 
-    /// The same for a caller that is not asynchronous.
-    ///
-    /// # Errors
-    /// As [`Store::append`].
-    pub fn append_blocking(
-        &self,
-        session: &SessionId,
-        authority: Authority,
-        events: Vec<NewEvent>,
-    ) -> Result<Appended, Error> {
-        let (answer, result) = oneshot::channel();
-        let append = writer::Append { session: session.clone(), authority, events, answer };
-        self.0.writer.send(writer::Job::Append(Box::new(append)))?;
-        result.blocking_recv().map_err(|_| Error::Closed)?
-    }
-
-    /// Saves a piece of what is streamed of a part; `start` is where in the text it begins. It does not wait for the
-    /// disk: what is lost is at most the newest quarter second. A lost lease shows at the next append.
-    pub fn save_stream(&self, lease: &Lease, entry: &EntryId, part: &PartId, start: usize, piece: String) {
-        let (lease, entry, part) = (lease.clone(), entry.clone(), part.clone());
-        let job = writer::Job::Stream(Box::new(writer::Piece { lease, entry, part, start, text: piece }));
+    pub(crate) fn save_stream(&self, piece: Piece) {
         // A closed store saves nothing, and the append that follows will say so.
-        drop(self.0.writer.send(job));
+        drop(self.send(Job::Stream(Box::new(piece))));
     }
 
-    /// Takes the right to run a session: free ones, our own, and those whose process is dead.
-    ///
-    /// # Errors
-    /// `Busy` when a living process has it.
-    pub async fn acquire(&self, session: &SessionId) -> Result<Lease, Error> {
-        let (answer, result) = oneshot::channel();
-        let owner = self.0.owner.clone();
-        self.0.writer.send(writer::Job::Acquire { session: session.clone(), owner, answer })?;
+    /// A write that takes part in a group.
+    async fn write<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let (job, result) = Job::other(work);
+        self.send(job)?;
         result.await.map_err(|_| Error::Closed)?
     }
 
-    /// Gives the right back.
-    ///
-    /// # Errors
-    /// When the disk refuses.
-    pub async fn release(&self, lease: Lease) -> Result<(), Error> {
-        let (answer, result) = oneshot::channel();
-        self.0.writer.send(writer::Job::Release { lease, answer })?;
-        result.await.map_err(|_| Error::Closed)?
+    pub(crate) async fn acquire(&self, session: &SessionId) -> Result<Lease, Error> {
+        let (session, owner) = (session.clone(), self.owner.clone());
+        self.write(move |connection| lease::acquire(connection, &session, &owner)).await
     }
 
-    /// Remembers what a person allowed from now on in a project.
-    ///
-    /// # Errors
-    /// When the disk refuses.
-    pub async fn approve(&self, project: &str, rules: Vec<Rule>, time: i64) -> Result<(), Error> {
-        let (answer, result) = oneshot::channel();
+    pub(crate) async fn renew(&self, lease: &Lease) -> Result<(), Error> {
+        let lease = lease.clone();
+        self.write(move |connection| lease::check(connection, &lease)).await
+    }
+
+    pub(crate) async fn release(&self, lease: Lease) -> Result<(), Error> {
+        self.write(move |connection| lease::release(connection, &lease)).await
+    }
+
+    pub(crate) async fn approve(&self, project: &str, rules: Vec<Rule>, time: i64) -> Result<(), Error> {
         let project = project.to_owned();
-        self.0.writer.send(writer::Job::Approve { project, rules, time, answer })?;
-        result.await.map_err(|_| Error::Closed)?
+        let approve = move |connection: &Connection| {
+            let mut statement =
+                connection.prepare_cached("INSERT OR IGNORE INTO approval VALUES (?1, ?2, ?3, ?4)")?;
+            for rule in &rules {
+                statement.execute(params![project, rule.permission, rule.pattern, time])?;
+            }
+            Ok(())
+        };
+        self.write(approve).await
     }
 
-    /// Remembers a project, as an object that the caller understands.
-    ///
-    /// # Errors
-    /// When the disk refuses.
-    pub async fn put_project(&self, id: &str, data: String) -> Result<(), Error> {
-        let (answer, result) = oneshot::channel();
-        self.0.writer.send(writer::Job::Project { id: id.to_owned(), data, answer })?;
-        result.await.map_err(|_| Error::Closed)?
+    pub(crate) async fn put_project(&self, id: &str, data: String) -> Result<(), Error> {
+        let id = id.to_owned();
+        let put = move |connection: &Connection| {
+            connection
+                .prepare_cached("INSERT INTO project VALUES (?1, ?2) ON CONFLICT DO UPDATE SET data = ?2")?
+                .execute(params![id, data])?;
+            Ok(())
+        };
+        self.write(put).await
     }
 
-    /// A session's row.
-    ///
-    /// # Errors
-    /// When the database cannot be read.
-    pub async fn session(&self, id: &SessionId) -> Result<Option<Session>, Error> {
+    async fn read<T, F>(&self, query: F) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Result<T, Error> + Send + 'static,
+    {
+        let readers = Arc::clone(&self.readers);
+        tokio::task::spawn_blocking(move || readers.with(query)).await.map_err(|_| Error::Closed)?
+    }
+
+    pub(crate) async fn session(&self, id: &SessionId) -> Result<Option<Session>, Error> {
         let id = id.clone();
         self.read(move |connection| reader::session(connection, &id)).await
     }
 
-    /// Sessions by a filter, newest activity first.
-    ///
-    /// # Errors
-    /// When the database cannot be read.
-    pub async fn sessions(&self, filter: Filter) -> Result<Vec<Session>, Error> {
-        self.read(move |connection| reader::sessions(connection, &filter)).await
+    pub(crate) async fn sessions(
+        &self,
+        filter: Filter,
+        after: Option<(i64, i64)>,
+    ) -> Result<Vec<(Session, (i64, i64))>, Error> {
+        self.read(move |connection| list::sessions(connection, &filter, after)).await
     }
 
-    /// The sessions that belong to another one.
-    ///
-    /// # Errors
-    /// When the database cannot be read.
-    pub async fn children(&self, parent: &SessionId) -> Result<Vec<Session>, Error> {
+    pub(crate) async fn children(&self, parent: &SessionId) -> Result<Vec<Session>, Error> {
         let parent = parent.clone();
-        self.read(move |connection| reader::children(connection, &parent)).await
+        self.read(move |connection| list::children(connection, &parent)).await
     }
 
-    /// A whole session.
-    ///
-    /// # Errors
-    /// When it cannot be read.
-    pub async fn tree(&self, id: &SessionId) -> Result<Option<Tree>, Error> {
+    pub(crate) async fn totals(&self, filter: Filter) -> Result<Totals, Error> {
+        self.read(move |connection| list::totals(connection, &filter)).await
+    }
+
+    pub(crate) async fn find(
+        &self,
+        search: &Search,
+        query: &Query,
+        skip: usize,
+    ) -> Result<Vec<Place>, Error> {
+        let (search, query) = (search.clone(), query.clone());
+        self.read(move |connection| list::find(connection, &search, &query, skip)).await
+    }
+
+    pub(crate) async fn tree(&self, id: &SessionId) -> Result<Option<Tree>, Error> {
         let id = id.clone();
         self.read(move |connection| reader::tree(connection, &id)).await
     }
 
-    /// A session's task list.
-    ///
-    /// # Errors
-    /// When it cannot be read.
-    pub async fn todos(&self, id: &SessionId) -> Result<Vec<Todo>, Error> {
+    pub(crate) async fn todos(&self, id: &SessionId) -> Result<Vec<Todo>, Error> {
         let id = id.clone();
         self.read(move |connection| reader::todos_of(connection, &id)).await
     }
 
-    /// The newest entries of a session's path.
-    ///
-    /// # Errors
-    /// When it cannot be read.
-    pub async fn tail(&self, id: &SessionId, messages: usize) -> Result<Option<Tail>, Error> {
+    pub(crate) async fn tail(&self, id: &SessionId, messages: usize) -> Result<Option<Tail>, Error> {
         let id = id.clone();
         self.read(move |connection| reader::tail(connection, &id, messages)).await
     }
 
-    /// One entry of a session with its parts.
-    ///
-    /// # Errors
-    /// When it cannot be read.
-    pub async fn node(&self, id: &SessionId, entry: &EntryId) -> Result<Option<Node>, Error> {
+    pub(crate) async fn node(&self, id: &SessionId, entry: &EntryId) -> Result<Option<Node>, Error> {
         let (id, entry) = (id.clone(), entry.clone());
         self.read(move |connection| reader::node(connection, &id, &entry)).await
     }
 
-    /// Events of a session after a seq (none: from the beginning), in order.
-    ///
-    /// # Errors
-    /// When they cannot be read.
-    pub async fn events(
+    pub(crate) async fn walk(
+        &self,
+        id: &SessionId,
+        from: &EntryId,
+        limit: usize,
+    ) -> Result<Vec<Node>, Error> {
+        let (id, from) = (id.clone(), from.clone());
+        self.read(move |connection| path::walk(connection, &id, &from, limit)).await
+    }
+
+    pub(crate) async fn spine(&self, id: &SessionId, from: &EntryId) -> Result<Vec<EntryId>, Error> {
+        let (id, from) = (id.clone(), from.clone());
+        self.read(move |connection| path::spine(connection, &id, &from)).await
+    }
+
+    pub(crate) async fn nodes(&self, id: &SessionId, wanted: Vec<EntryId>) -> Result<Vec<Node>, Error> {
+        let id = id.clone();
+        self.read(move |connection| path::nodes(connection, &id, &wanted)).await
+    }
+
+    pub(crate) async fn events(
         &self,
         id: &SessionId,
         after: Option<u64>,
@@ -229,89 +243,104 @@ impl Store {
         self.read(move |connection| reader::events(connection, &id, after, limit)).await
     }
 
-    /// Follows a session's log from behind a seq (none: from the beginning), whoever writes it.
-    #[must_use]
-    pub fn watch(&self, id: &SessionId, after: Option<u64>) -> Watch {
-        Watch::new(self.clone(), id.clone(), after, self.0.commits.clone())
-    }
-
-    /// Where an event stands, by its id.
-    ///
-    /// # Errors
-    /// When the database cannot be read.
-    pub async fn find_event(&self, id: &EventId) -> Result<Option<(SessionId, u64)>, Error> {
+    pub(crate) async fn find_event(&self, id: &EventId) -> Result<Option<(SessionId, u64)>, Error> {
         let id = id.clone();
         self.read(move |connection| reader::find_event(connection, &id)).await
     }
 
-    /// Sessions that expect to go on: an open turn or a waiting prompt.
-    ///
-    /// # Errors
-    /// When the database cannot be read.
-    pub async fn unfinished(&self) -> Result<Vec<SessionId>, Error> {
+    pub(crate) async fn unfinished(&self) -> Result<Vec<SessionId>, Error> {
         self.read(reader::unfinished).await
     }
 
-    /// Unfinished sessions whose process is dead.
-    ///
-    /// # Errors
-    /// When the database cannot be read.
-    pub async fn orphans(&self) -> Result<Vec<SessionId>, Error> {
+    pub(crate) async fn orphans(&self) -> Result<Vec<SessionId>, Error> {
         let owned = self.read(reader::owned).await?;
-        let me = &self.0.owner;
-        let dead = |owner: &str| owner != me.name() && me.is_dead(owner);
-        Ok(owned.into_iter().filter(|(_, owner)| dead(owner)).map(|(id, _)| id).collect())
+        let me = &self.owner;
+        let lost = |owner: &str| owner != me.name() && me.has_lost(owner);
+        Ok(owned.into_iter().filter(|(_, owner)| lost(owner)).map(|(id, _)| id).collect())
     }
 
-    /// What was saved of parts that are still open.
-    ///
-    /// # Errors
-    /// When it cannot be read.
-    pub async fn streams(&self, id: &SessionId) -> Result<Vec<StreamText>, Error> {
+    pub(crate) async fn streams(&self, id: &SessionId) -> Result<Vec<StreamText>, Error> {
         let id = id.clone();
         self.read(move |connection| reader::streams(connection, &id)).await
     }
 
-    /// Requests that wait for a person, with their sessions.
-    ///
-    /// # Errors
-    /// When they cannot be read.
-    pub async fn requests(&self) -> Result<Vec<(SessionId, Request)>, Error> {
+    pub(crate) async fn requests(&self) -> Result<Vec<(SessionId, Request)>, Error> {
         self.read(reader::requests).await
     }
 
-    /// One waiting request.
-    ///
-    /// # Errors
-    /// When it cannot be read.
-    pub async fn request(&self, id: &RequestId) -> Result<Option<(SessionId, Request)>, Error> {
+    pub(crate) async fn request(&self, id: &RequestId) -> Result<Option<(SessionId, Request)>, Error> {
         let id = id.clone();
         self.read(move |connection| reader::request(connection, &id)).await
     }
 
-    /// What a person allowed from now on in a project.
-    ///
-    /// # Errors
-    /// When it cannot be read.
-    pub async fn approvals(&self, project: &str) -> Result<Vec<Rule>, Error> {
+    pub(crate) async fn approvals(&self, project: &str) -> Result<Vec<Rule>, Error> {
         let project = project.to_owned();
         self.read(move |connection| reader::approvals(connection, &project)).await
     }
 
-    /// The projects that were remembered.
-    ///
-    /// # Errors
-    /// When they cannot be read.
-    pub async fn projects(&self) -> Result<Vec<(String, String)>, Error> {
+    pub(crate) async fn projects(&self) -> Result<Vec<(String, String)>, Error> {
         self.read(reader::projects).await
     }
 
-    async fn read<T, F>(&self, query: F) -> Result<T, Error>
-    where
-        T: Send + 'static,
-        F: FnOnce(&Connection) -> Result<T, Error> + Send + 'static,
+    pub(crate) async fn blob(&self, hash: Hash) -> Result<Option<Vec<u8>>, Error> {
+        self.read(move |connection| reader::blob(connection, &hash)).await
+    }
+
+    pub(crate) async fn secret(&self) -> Result<Vec<u8>, Error> {
+        Ok(self.read(list::secret).await?.unwrap_or_default())
+    }
+
+    pub(crate) async fn position(&self) -> Result<Position, Error> {
+        Ok(Position(self.read(list::position).await?.to_string()))
+    }
+
+    /// Sessions that changed since a position, and the position of that answer.
+    pub(crate) async fn changed(&self, since: &Position) -> Result<(Vec<(SessionId, u64)>, Position), Error> {
+        let since: i64 = since.0.parse().unwrap_or(0);
+        let changed = move |connection: &Connection| {
+            let now = list::position(connection)?;
+            let changed = if now == since { Vec::new() } else { list::changed(connection, since)? };
+            Ok((changed, Position(now.to_string())))
+        };
+        self.read(changed).await
+    }
+
+    pub(crate) async fn first_since(&self, id: &SessionId, since: &Position) -> Result<Option<u64>, Error> {
+        let (id, since) = (id.clone(), since.0.parse().unwrap_or(0));
+        self.read(move |connection| list::first_since(connection, &id, since)).await
+    }
+}
+
+/// Copies the database into a new file, whole, that only its owner may read.
+fn copy_into(connection: &Connection, target: &Path) -> Result<(), Error> {
+    let io = |source| Error::Io { path: target.to_owned(), source };
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
     {
-        let inner = Arc::clone(&self.0);
-        tokio::task::spawn_blocking(move || inner.readers.with(query)).await.map_err(|_| Error::Closed)?
+        use std::os::unix::fs::OpenOptionsExt as _;
+        options.mode(0o600);
+    }
+    // SQLite fills an empty file that is there, and so its mode is right from the start.
+    let file = options.open(target).map_err(io)?;
+    connection
+        .execute("VACUUM INTO ?1", [target.display().to_string()])
+        .map_err(|source| failure(target, &source))?;
+    file.sync_all().map_err(io)
+}
+
+/// An error of SQLite by what the caller can do. SQLite's own cannot be cloned, and each caller of a group needs one.
+fn failure(path: &Path, error: &rusqlite::Error) -> Error {
+    let path = path.to_owned();
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => Error::Full { path },
+        Some(ErrorCode::NotADatabase) => Error::NotOurs { path, reason: error.to_string() },
+        Some(ErrorCode::DatabaseCorrupt) => Error::Damaged { path, reason: error.to_string() },
+        _ => match error {
+            rusqlite::Error::SqliteFailure(code, text) => {
+                Error::Sqlite(rusqlite::Error::SqliteFailure(*code, text.clone()))
+            }
+            other => Error::Sqlite(rusqlite::Error::ToSqlConversionFailure(other.to_string().into())),
+        },
     }
 }

@@ -35,7 +35,7 @@ async fn play(folder: &Path, project: &Path) -> Result<()> {
     let mut options = Options::new(&folder.join("data"), project);
     options.config =
         Config { model: model_ref("scripted/demo"), ..Config::from_value(serde_json::Map::new()) };
-    let engine = Engine::open(options)?;
+    let engine = Engine::open(options).await?;
     let location = engine.location(None).await?;
     let session = engine.create(&location, NewSession::default()).await?;
     let prompt = format!("Greet Everturn instead of the world in {}", project.join("greeting.txt").display());

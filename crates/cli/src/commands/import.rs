@@ -27,7 +27,7 @@ impl Import {
         let Self::Opencode { folder } = self;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         runtime.block_on(async {
-            let engine = settings::open(&settings::working_folder()?, Listeners::None)?;
+            let engine = settings::open(&settings::working_folder()?, Listeners::None).await?;
             let terminal = std::io::stderr().is_terminal();
             let report = engine
                 .import_opencode(&folder, |done, total| {

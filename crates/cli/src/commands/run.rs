@@ -41,7 +41,7 @@ impl Run {
     pub(crate) fn execute(self) -> Result<()> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         runtime.block_on(async {
-            let engine = settings::open(&settings::working_folder()?, Listeners::Some)?;
+            let engine = settings::open(&settings::working_folder()?, Listeners::Some).await?;
             let result = self.run(&engine).await;
             engine.close().await;
             result

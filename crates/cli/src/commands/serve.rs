@@ -40,7 +40,7 @@ impl Serve {
     }
 
     async fn serve(self) -> Result<()> {
-        let engine = settings::open(&settings::working_folder()?, Listeners::Some)?;
+        let engine = settings::open(&settings::working_folder()?, Listeners::Some).await?;
         let name = if self.hostname == "localhost" { "127.0.0.1" } else { &self.hostname };
         let address: IpAddr = name.parse().with_context(|| format!("{name} is no address to listen on"))?;
         let listener = TcpListener::bind(SocketAddr::new(address, self.port))

@@ -58,7 +58,7 @@ impl Session {
     pub(crate) fn execute(self) -> Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
-            let engine = settings::open(&settings::working_folder()?, Listeners::None)?;
+            let engine = settings::open(&settings::working_folder()?, Listeners::None).await?;
             let result = self.perform(&engine).await;
             engine.close().await;
             result

@@ -35,7 +35,7 @@ impl Bench {
         }
         let mut options = Options::new(data.path(), repo.path());
         options.config = Config::from_value(config.as_object().cloned().unwrap());
-        let engine = Engine::open(options.clone()).unwrap();
+        let engine = Engine::open(options.clone()).await.unwrap();
         let location = engine.location(None).await.unwrap();
         let new = NewSession { title: Some("a title".into()), ..NewSession::default() };
         let session = engine.create(&location, new).await.unwrap();
@@ -46,14 +46,14 @@ impl Bench {
     /// Ends the engine as a server that is stopped does, and starts another one on the same data.
     pub(crate) async fn restart(&mut self) {
         within("the engine to close", self.engine.close()).await;
-        self.engine = Engine::open(self.options.clone()).unwrap();
+        self.engine = Engine::open(self.options.clone()).await.unwrap();
         self.notices = self.engine.bus().listen();
         self.engine.recover().await.unwrap();
     }
 
     /// Another engine on the same data, as in another process.
-    pub(crate) fn beside(&self) -> Engine {
-        Engine::open(self.options.clone()).unwrap()
+    pub(crate) async fn beside(&self) -> Engine {
+        Engine::open(self.options.clone()).await.unwrap()
     }
 
     /// Sends a prompt and waits until the session is idle.

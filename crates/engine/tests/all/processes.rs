@@ -10,7 +10,7 @@ use crate::permission::ask;
 #[tokio::test]
 async fn a_prompt_admitted_beside_the_runner_is_answered() {
     let bench = Bench::new().await;
-    let other = bench.beside();
+    let other = bench.beside().await;
     bench.engine.prompt(&bench.session.id, Prompt::text("HOLD:x SAY:one two")).await.unwrap();
     bench.model.held("x").await;
     other.prompt(&bench.session.id, Prompt::text("SAY:second")).await.unwrap();
@@ -25,7 +25,7 @@ async fn a_prompt_admitted_beside_the_runner_is_answered() {
 #[tokio::test]
 async fn an_answer_given_elsewhere_reaches_the_call() {
     let mut bench = Bench::new().await;
-    let other = bench.beside();
+    let other = bench.beside().await;
     let request = ask(&mut bench, "TOOL:read:/etc/hostname\nSAY:read it").await;
     other.reply(&request.id, Reply::Once, None).await.unwrap();
     bench.settled().await;
@@ -36,7 +36,7 @@ async fn an_answer_given_elsewhere_reaches_the_call() {
 #[tokio::test]
 async fn an_interrupt_from_elsewhere_stops_the_turn() {
     let bench = Bench::new().await;
-    let other = bench.beside();
+    let other = bench.beside().await;
     bench.engine.prompt(&bench.session.id, Prompt::text("HOLD:x SAY:one two")).await.unwrap();
     bench.model.held("x").await;
     other.abort(&bench.session.id).await.unwrap();
@@ -50,7 +50,7 @@ async fn a_command_that_the_person_allowed_runs_once_although_its_process_died()
     // An answer given to a process that died was once taken as not acted upon by one that had started before it.
     let extra = serde_json::json!({"permission": {"bash": "ask"}});
     let mut bench = Bench::configured(extra).await;
-    let elder = bench.beside();
+    let elder = bench.beside().await;
     let log = bench.repo.join("runs");
     let prompt = format!("TOOL:bash:echo ran >> {}; echo begun; sleep 600\nSAY:looked", log.display());
     let request = ask(&mut bench, &prompt).await;
@@ -70,7 +70,7 @@ async fn a_command_that_the_person_allowed_runs_once_although_its_process_died()
 async fn an_interrupt_through_a_process_that_waits_for_the_runner_stops_the_runner() {
     // The waiting process had a slot of its own, and only that was stopped.
     let bench = Bench::new().await;
-    let other = bench.beside();
+    let other = bench.beside().await;
     bench.engine.prompt(&bench.session.id, Prompt::text("HOLD:x SAY:one two")).await.unwrap();
     bench.model.held("x").await;
     other.prompt(&bench.session.id, Prompt::text("SAY:second")).await.unwrap();

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use everturn_model::session::{Restored, Revert};
 use everturn_model::{EntryId, Event};
-use everturn_store::{Authority, NewEvent, Store};
+use everturn_store::{Authority, NewEvent, Options, Store};
 
 use crate::bench::Bench;
 
@@ -54,7 +54,7 @@ async fn staged(bench: &Bench) -> Vec<Revert> {
 /// Leaves the log as a process does that ends right after it said what it is about to do.
 async fn crash(bench: &Bench, intent: Revert) {
     assert!(intent.pending);
-    let store = Store::open(&bench.engine.paths().data, "another", None).unwrap();
+    let store = Store::open(Options::folder(&bench.engine.paths().data, "another")).await.unwrap();
     let lease = store.acquire(&bench.session.id).await.unwrap();
     let event = Event::RevertStaged { revert: Box::new(intent), summary: None };
     let event = NewEvent { id: bench.engine.mint().event(), time: bench.engine.mint().now(), event };
@@ -321,7 +321,7 @@ async fn a_revert_that_fails_leaves_the_session_free() {
     std::fs::remove_file(&snapshots).unwrap();
     std::fs::rename(&away, &snapshots).unwrap();
     assert_eq!(bench.engine.session(&bench.session.id).await.unwrap().revert, None);
-    let store = Store::open(&bench.engine.paths().data, "another", None).unwrap();
+    let store = Store::open(Options::folder(&bench.engine.paths().data, "another")).await.unwrap();
     let lease = store.acquire(&bench.session.id).await.expect("nobody has it");
     store.release(lease).await.unwrap();
     revert(&bench, &one).await;

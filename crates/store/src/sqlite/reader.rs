@@ -1,7 +1,7 @@
 //! Reading rows.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use everturn_model::entry::Body;
@@ -11,13 +11,13 @@ use everturn_model::request::Request;
 use everturn_model::todo::Todo;
 use everturn_model::tree::Node;
 use everturn_model::{Entry, EntryId, EventId, Part, PartId, Record, RequestId, Session, SessionId, Tree};
-use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension as _, params};
 use serde::de::DeserializeOwned;
 
-use super::schema;
+use super::schema::{self, Settings};
 use crate::Error;
-use crate::query::{Filter, StreamText};
+use crate::payload::{self, Blob, Hash};
+use crate::query::{StreamText, Tail};
 
 /// How many idle connections are kept.
 const KEPT: usize = 4;
@@ -25,25 +25,31 @@ const KEPT: usize = 4;
 /// Connections for reading.
 #[derive(Debug)]
 pub(super) struct Pool {
-    path: PathBuf,
+    settings: Settings,
     idle: Mutex<Vec<Connection>>,
 }
 
 impl Pool {
-    pub(super) fn new(path: PathBuf) -> Self {
-        Self { path, idle: Mutex::new(Vec::new()) }
+    pub(super) fn new(settings: Settings) -> Self {
+        Self { settings, idle: Mutex::new(Vec::new()) }
     }
 
     pub(super) fn with<T>(&self, query: impl FnOnce(&Connection) -> Result<T, Error>) -> Result<T, Error> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let connection = match idle {
             Some(connection) => connection,
-            None => schema::open_reader(&self.path)?,
+            None => schema::open_reader(&self.settings)?,
         };
         // One transaction, so that all rows of an answer are of one moment.
-        connection.execute_batch("BEGIN")?;
-        let result = query(&connection);
-        connection.execute_batch("COMMIT")?;
+        let failure = |error| super::failure(&self.settings.path, &error);
+        connection.execute_batch("BEGIN").map_err(failure)?;
+        let result = query(&connection).map_err(|error| match error {
+            Error::Sqlite(error) => failure(error),
+            other => other,
+        });
+        if !connection.is_autocommit() {
+            connection.execute_batch("COMMIT").map_err(failure)?;
+        }
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.len() < KEPT {
             idle.push(connection);
@@ -52,17 +58,48 @@ impl Pool {
     }
 }
 
-/// The newest part of a session's path.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Tail {
-    /// The session row.
-    pub session: Session,
-    /// The newest nodes of the path, oldest first.
-    pub nodes: Vec<Node>,
-    /// Waiting prompts.
-    pub inbox: Vec<InboxItem>,
-    /// True when the path has more before these.
-    pub more: bool,
+/// The bytes of a blob.
+pub(super) fn blob(connection: &Connection, hash: &Hash) -> Result<Option<Vec<u8>>, Error> {
+    let found = connection
+        .prepare_cached("SELECT size, data FROM blob WHERE hash = ?1")?
+        .query_row([hash.as_bytes()], |row| Ok((row.get::<_, usize>(0)?, row.get::<_, Vec<u8>>(1)?)))
+        .optional()?;
+    let unpack = |(size, packed): (usize, Vec<u8>)| Blob::unpack(size, &packed);
+    found.map(unpack).transpose().map_err(|error| damaged("", &format!("blob {hash}"), &error))
+}
+
+/// The JSON that kept data stands for.
+pub(super) fn whole<'d>(
+    connection: &Connection,
+    session: &str,
+    place: &str,
+    data: &'d str,
+) -> Result<Cow<'d, str>, Error> {
+    if !data.starts_with(['@', '*']) {
+        return Ok(Cow::Borrowed(data));
+    }
+    let fetch = |hash: &Hash| {
+        blob(connection, hash)?.ok_or_else(|| damaged(session, place, &format!("blob {hash} is missing")))
+    };
+    let json = payload::unpack(data.to_owned(), fetch).map_err(|error| match error {
+        payload::Unpack::Fetch(error) => error,
+        other => damaged(session, place, &other),
+    })?;
+    Ok(Cow::Owned(json))
+}
+
+/// A row that may name blobs.
+fn unpack<T: DeserializeOwned>(
+    connection: &Connection,
+    session: &str,
+    place: &str,
+    data: &str,
+) -> Result<T, Error> {
+    decode(session, place, &whole(connection, session, place, data)?)
+}
+
+fn damaged(session: &str, place: &str, reason: &dyn std::fmt::Display) -> Error {
+    Error::Corrupt { session: session.to_owned(), place: place.to_owned(), reason: reason.to_string() }
 }
 
 pub(super) fn decode<T: DeserializeOwned>(session: &str, place: &str, data: &str) -> Result<T, Error> {
@@ -73,7 +110,10 @@ pub(super) fn decode<T: DeserializeOwned>(session: &str, place: &str, data: &str
     })
 }
 
-fn key_and_session(connection: &Connection, id: &SessionId) -> Result<Option<(i64, Session)>, Error> {
+pub(super) fn key_and_session(
+    connection: &Connection,
+    id: &SessionId,
+) -> Result<Option<(i64, Session)>, Error> {
     let found = connection
         .prepare_cached("SELECT key, data FROM session WHERE id = ?1")?
         .query_row([id.as_str()], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)))
@@ -83,61 +123,6 @@ fn key_and_session(connection: &Connection, id: &SessionId) -> Result<Option<(i6
 
 pub(super) fn session(connection: &Connection, id: &SessionId) -> Result<Option<Session>, Error> {
     Ok(key_and_session(connection, id)?.map(|(_, session)| session))
-}
-
-pub(super) fn sessions(connection: &Connection, filter: &Filter) -> Result<Vec<Session>, Error> {
-    let mut sql = "SELECT id, data FROM session WHERE trashed IS NULL".to_owned();
-    let mut values: Vec<Value> = Vec::new();
-    let mut also = |condition: &str, value: Value| {
-        sql.push_str(condition);
-        values.push(value);
-    };
-    if let Some(project) = &filter.project {
-        also(" AND project = ?", project.clone().into());
-    }
-    if let Some(directory) = &filter.directory {
-        also(" AND directory = ?", directory.clone().into());
-    }
-    if let Some(since) = filter.since {
-        also(" AND updated >= ?", since.into());
-    }
-    if let Some(text) = &filter.search {
-        let escaped = text.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_");
-        also(" AND title LIKE ? ESCAPE '\\'", format!("%{escaped}%").into());
-    }
-    if filter.roots {
-        sql.push_str(" AND parent IS NULL");
-    }
-    if !filter.archived {
-        sql.push_str(" AND archived IS NULL");
-    }
-    sql.push_str(" ORDER BY updated DESC, key DESC LIMIT ?");
-    values.push(filter.limit.map_or(-1, i64::from).into());
-    collect_sessions(connection, &sql, values)
-}
-
-pub(super) fn children(connection: &Connection, parent: &SessionId) -> Result<Vec<Session>, Error> {
-    let sql =
-        "SELECT id, data FROM session WHERE parent = ? AND trashed IS NULL ORDER BY created DESC, key DESC";
-    collect_sessions(connection, sql, vec![parent.to_string().into()])
-}
-
-fn collect_sessions(connection: &Connection, sql: &str, values: Vec<Value>) -> Result<Vec<Session>, Error> {
-    let mut statement = connection.prepare_cached(sql)?;
-    let mut rows = statement.query(rusqlite::params_from_iter(values))?;
-    let mut sessions = Vec::new();
-    while let Some(row) = rows.next()? {
-        let data = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
-        match serde_json::from_str(data) {
-            Ok(session) => sessions.push(session),
-            // One damaged session must not hide the others.
-            Err(error) => {
-                let id: String = row.get(0)?;
-                tracing::error!(session = id, error = error.to_string(), "a session's row cannot be read");
-            }
-        }
-    }
-    Ok(sessions)
 }
 
 pub(super) fn tree(connection: &Connection, id: &SessionId) -> Result<Option<Tree>, Error> {
@@ -153,7 +138,7 @@ pub(super) fn rows(connection: &Connection, key: i64, session: Session) -> Resul
     let mut found = statement.query([key])?;
     while let Some(row) = found.next()? {
         let data = row.get_ref(2)?.as_str().map_err(rusqlite::Error::from)?;
-        let part = decode(&name, "part", data)?;
+        let part = unpack(connection, &name, "part", data)?;
         let entry = row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?;
         let ord = row.get(1)?;
         match parts.get_mut(entry) {
@@ -166,7 +151,7 @@ pub(super) fn rows(connection: &Connection, key: i64, session: Session) -> Resul
     let mut found = statement.query([key])?;
     while let Some(row) = found.next()? {
         let data = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
-        entries.push((row.get(0)?, decode(&name, "entry", data)?));
+        entries.push((row.get(0)?, unpack(connection, &name, "entry", data)?));
     }
     entries.sort_by_key(|(ord, _)| *ord);
     let mut tree = Tree::new(session);
@@ -205,7 +190,7 @@ fn inbox(connection: &Connection, key: i64, name: &str) -> Result<Vec<InboxItem>
     let mut found = statement.query([key])?;
     let mut items = Vec::new();
     while let Some(row) = found.next()? {
-        items.push(decode(name, "inbox", &row.get::<_, String>(0)?)?);
+        items.push(unpack(connection, name, "inbox", &row.get::<_, String>(0)?)?);
     }
     Ok(items)
 }
@@ -218,40 +203,39 @@ pub(super) fn tail(connection: &Connection, id: &SessionId, messages: usize) -> 
     let mut seen = HashSet::new();
     let mut next = session.leaf.clone();
     let mut left = messages;
-    let mut parts =
-        connection.prepare_cached("SELECT data FROM part WHERE session = ?1 AND entry = ?2 ORDER BY ord")?;
     while left > 0
         && let Some(id) = next.take()
         && seen.insert(id.clone())
-        && let Some(entry) = entry(connection, key, &id)?
+        && let Some(node) = node_of(connection, key, &session.id, &id)?
     {
-        let mut own = Vec::new();
-        let mut rows = parts.query(params![key, id.as_str()])?;
-        while let Some(row) = rows.next()? {
-            own.push(decode(&name, "part", row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?)?);
-        }
-        if !entry.hidden {
-            let shown = match &entry.body {
+        if !node.entry.hidden {
+            let shown = match &node.entry.body {
                 Body::Shell(_) | Body::Compaction(_) => 2,
                 Body::User(_) | Body::Assistant(_) | Body::Synthetic { .. } | Body::BranchSummary { .. } => 1,
                 _ => 0,
             };
             left = left.saturating_sub(shown);
         }
-        next.clone_from(&entry.parent);
-        nodes.push(Node::new(entry, own));
+        next.clone_from(&node.entry.parent);
+        nodes.push(node);
     }
     nodes.reverse();
     let inbox = inbox(connection, key, &name)?;
     Ok(Some(Tail { session, nodes, inbox, more: next.is_some() }))
 }
 
-pub(super) fn node(
+pub(super) fn node(connection: &Connection, id: &SessionId, entry: &EntryId) -> Result<Option<Node>, Error> {
+    let Some((key, _)) = key_and_session(connection, id)? else { return Ok(None) };
+    node_of(connection, key, id, entry)
+}
+
+/// A node of the session with this key.
+pub(super) fn node_of(
     connection: &Connection,
+    key: i64,
     id: &SessionId,
     entry_id: &EntryId,
 ) -> Result<Option<Node>, Error> {
-    let Some((key, session)) = key_and_session(connection, id)? else { return Ok(None) };
     let Some(entry) = entry(connection, key, entry_id)? else { return Ok(None) };
     let mut statement =
         connection.prepare_cached("SELECT data FROM part WHERE session = ?1 AND entry = ?2 ORDER BY ord")?;
@@ -259,7 +243,7 @@ pub(super) fn node(
     let mut parts = Vec::new();
     while let Some(row) = rows.next()? {
         let data = row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?;
-        parts.push(decode(session.id.as_str(), "part", data)?);
+        parts.push(unpack(connection, id.as_str(), "part", data)?);
     }
     Ok(Some(Node::new(entry, parts)))
 }
@@ -282,7 +266,7 @@ fn one<T: DeserializeOwned>(
         .prepare_cached(sql)?
         .query_row(params![key, id], |row| row.get::<_, String>(0))
         .optional()?;
-    data.map(|data| decode(&key.to_string(), id, &data)).transpose()
+    data.map(|data| unpack(connection, &key.to_string(), id, &data)).transpose()
 }
 
 pub(super) fn part(
@@ -295,7 +279,7 @@ pub(super) fn part(
         .prepare_cached("SELECT data FROM part WHERE session = ?1 AND entry = ?2 AND id = ?3")?
         .query_row(params![key, entry.as_str(), id.as_str()], |row| row.get::<_, String>(0))
         .optional()?;
-    data.map(|data| decode(entry.as_str(), id.as_str(), &data)).transpose()
+    data.map(|data| unpack(connection, entry.as_str(), id.as_str(), &data)).transpose()
 }
 
 pub(super) fn events(
@@ -305,23 +289,16 @@ pub(super) fn events(
     limit: usize,
 ) -> Result<Vec<Record>, Error> {
     let mut statement = connection.prepare_cached(
-        "SELECT e.seq, e.id, e.time, e.data, b.data, b.size FROM session s JOIN event e ON e.session = s.key
-         LEFT JOIN blob b ON b.hash = e.blob WHERE s.id = ?1 AND e.seq > ?2 ORDER BY e.seq LIMIT ?3",
+        "SELECT e.seq, e.id, e.time, e.data FROM session s JOIN event e ON e.session = s.key
+         WHERE s.id = ?1 AND e.seq > ?2 ORDER BY e.seq LIMIT ?3",
     )?;
     let after = after.map_or(-1, |seq| i64::try_from(seq).unwrap_or(i64::MAX));
     let mut rows = statement.query(params![id.as_str(), after, i64::try_from(limit).unwrap_or(i64::MAX)])?;
     let mut records = Vec::new();
     while let Some(row) = rows.next()? {
         let seq: u64 = row.get(0)?;
-        let place = format!("event {seq}");
-        let event = match row.get::<_, Option<String>>(3)? {
-            Some(data) => decode(id.as_str(), &place, &data)?,
-            None => {
-                let packed: Vec<u8> = row.get(4)?;
-                let data = unpack(&packed, row.get(5)?)?;
-                decode(id.as_str(), &place, &data)?
-            }
-        };
+        let data = row.get_ref(3)?.as_str().map_err(rusqlite::Error::from)?;
+        let event = unpack(connection, id.as_str(), &format!("event {seq}"), data)?;
         records.push(Record {
             id: EventId::new(row.get::<_, String>(1)?),
             session: id.clone(),
@@ -331,13 +308,6 @@ pub(super) fn events(
         });
     }
     Ok(records)
-}
-
-fn unpack(packed: &[u8], size: usize) -> Result<String, Error> {
-    let damaged =
-        |reason: String| Error::Corrupt { session: String::new(), place: "blob".to_owned(), reason };
-    let bytes = zstd::bulk::decompress(packed, size).map_err(|error| damaged(error.to_string()))?;
-    String::from_utf8(bytes).map_err(|error| damaged(error.to_string()))
 }
 
 pub(super) fn find_event(connection: &Connection, id: &EventId) -> Result<Option<(SessionId, u64)>, Error> {

@@ -1,21 +1,26 @@
-//! The database file: its folder, its settings and its schema.
+//! The database file: its folder, its settings, and how a connection is opened.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::Error;
-
-/// Marks the file as ours: the bytes "Evtn".
-const APPLICATION: i64 = 0x4576_746e;
-
-const MIGRATIONS: &[&str] = &[include_str!("../../migrations/sqlite/0001_spine.sql")];
+use crate::options::Durability;
 
 /// Before 3.51.3 a reset of the write-ahead log could lose a commit that another connection was reading.
 const OLDEST_SQLITE: i32 = 3_051_003;
 
+/// How long a write waits for other processes.
 const BUSY: Duration = Duration::from_secs(30);
+
+/// How connections are opened.
+#[derive(Debug, Clone)]
+pub(super) struct Settings {
+    pub(super) path: PathBuf,
+    pub(super) durability: Durability,
+    pub(super) vfs: Option<String>,
+}
 
 /// Makes the folder ready and names the database file in it.
 pub(super) fn prepare(folder: &Path) -> Result<PathBuf, Error> {
@@ -24,7 +29,10 @@ pub(super) fn prepare(folder: &Path) -> Result<PathBuf, Error> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt as _;
-        std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o700)).map_err(io)?;
+        let mode = std::fs::metadata(folder).map_err(io)?.permissions().mode();
+        if mode & 0o777 != 0o700 {
+            std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o700)).map_err(io)?;
+        }
     }
     if let Some(kind) = network_file_system(folder) {
         return Err(Error::NetworkFolder { path: folder.to_owned(), kind: kind.to_owned() });
@@ -35,11 +43,20 @@ pub(super) fn prepare(folder: &Path) -> Result<PathBuf, Error> {
 #[cfg(target_os = "linux")]
 fn network_file_system(folder: &Path) -> Option<&'static str> {
     let kind = rustix::fs::statfs(folder).ok()?.f_type;
-    match u64::try_from(kind).ok()? & 0xffff_ffff {
+    network_kind(u64::try_from(kind).ok()? & 0xffff_ffff)
+}
+
+/// File systems on which locks or shared memory do not reach all who use a file.
+#[cfg(target_os = "linux")]
+fn network_kind(magic: u64) -> Option<&'static str> {
+    match magic {
         0x6969 => Some("nfs"),
         0xff53_4d42 | 0xfe53_4d42 | 0x517b => Some("smb"),
         0x0102_1997 => Some("9p"),
-        0x5346_414f => Some("afs"),
+        0x5346_414f | 0x6b41_4653 => Some("afs"),
+        0x6a65_6a63 => Some("virtiofs"),
+        0x00c3_6400 => Some("ceph"),
+        0x0bd0_0bd0 => Some("lustre"),
         _ => None,
     }
 }
@@ -49,84 +66,99 @@ fn network_file_system(_folder: &Path) -> Option<&'static str> {
     None
 }
 
-/// Opens the database for writing, creating or upgrading it.
-pub(super) fn open(path: &Path) -> Result<Connection, Error> {
+/// Opens the database for writing, creating it where there is none.
+pub(super) fn open(settings: &Settings) -> Result<Connection, Error> {
+    let path = &settings.path;
     if rusqlite::version_number() < OLDEST_SQLITE {
         let reason = format!("this build has SQLite {}, which is too old", rusqlite::version());
-        return Err(Error::NotOurs { path: path.to_owned(), reason });
+        return Err(Error::NotOurs { path: path.clone(), reason });
     }
-    let fresh = !path.exists();
-    let mut connection = Connection::open(path).map_err(|source| unreadable(path, &source))?;
-    if fresh {
-        protect(path)?;
+    let readable = |source| Error::Io { path: path.clone(), source };
+    let found = std::fs::exists(path).map_err(readable)?;
+    if found {
+        // SQLite would only say that it cannot open the file, not why.
+        std::fs::OpenOptions::new().read(true).write(true).open(path).map_err(readable)?;
+    } else {
+        create(path)?;
     }
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
+    let connection = connect(settings, flags).map_err(|source| unreadable(path, source))?;
     connection.busy_timeout(BUSY)?;
-    configure(&connection).map_err(|source| unreadable(path, &source))?;
-    migrate(&mut connection, path)?;
+    check_header(&connection).map_err(|source| unreadable(path, source))?;
     Ok(connection)
+}
+
+/// Looks at the file before anything about it is changed.
+fn check_header(connection: &Connection) -> rusqlite::Result<()> {
+    connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))
+}
+
+/// Settings of the connection that writes.
+pub(super) fn configure(connection: &Connection, settings: &Settings) -> Result<(), Error> {
+    let durability = match settings.durability {
+        Durability::Full => "FULL",
+        Durability::Process => "NORMAL",
+    };
+    let configure = || {
+        connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))?;
+        connection.execute_batch(&format!(
+            "PRAGMA synchronous = {durability}; PRAGMA cache_size = -32000; PRAGMA temp_store = MEMORY;
+             PRAGMA journal_size_limit = 67108864; PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON;
+             PRAGMA mmap_size = 0;"
+        ))
+    };
+    configure().map_err(|source| super::failure(&settings.path, &source))?;
+    connection.set_prepared_statement_cache_capacity(64);
+    Ok(())
 }
 
 /// Opens the database for reading.
-pub(super) fn open_reader(path: &Path) -> Result<Connection, Error> {
+pub(super) fn open_reader(settings: &Settings) -> Result<Connection, Error> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(path, flags)?;
+    let connection = connect(settings, flags).map_err(|source| super::failure(&settings.path, &source))?;
     connection.busy_timeout(BUSY)?;
-    connection
-        .execute_batch("PRAGMA query_only = ON; PRAGMA cache_size = -8000; PRAGMA mmap_size = 268435456;")?;
+    // Without a map of the file a damaged or shortened one is an error and not a signal that ends the process.
+    connection.execute_batch(
+        "PRAGMA query_only = ON; PRAGMA cache_size = -16000; PRAGMA mmap_size = 0; PRAGMA trusted_schema = OFF;
+         PRAGMA cell_size_check = ON;",
+    )?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(connection)
 }
 
-fn protect(path: &Path) -> Result<(), Error> {
+fn connect(settings: &Settings, flags: OpenFlags) -> rusqlite::Result<Connection> {
+    match &settings.vfs {
+        Some(vfs) => Connection::open_with_flags_and_vfs(&settings.path, flags, vfs.as_str()),
+        None => Connection::open_with_flags(&settings.path, flags),
+    }
+}
+
+/// An empty file that only its owner may read: SQLite takes an empty file for a new database.
+fn create(path: &Path) -> Result<(), Error> {
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create(true).truncate(false);
     #[cfg(unix)]
     {
-        use std::os::unix::fs::PermissionsExt as _;
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
-            .map_err(|source| Error::Io { path: path.to_owned(), source })?;
+        use std::os::unix::fs::OpenOptionsExt as _;
+        options.mode(0o600);
     }
-    Ok(())
+    options.open(path).map(drop).map_err(|source| Error::Io { path: path.to_owned(), source })
 }
 
-fn configure(connection: &Connection) -> rusqlite::Result<()> {
-    connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))?;
-    connection.execute_batch(
-        "PRAGMA synchronous = FULL; PRAGMA cache_size = -16000; PRAGMA temp_store = MEMORY;
-         PRAGMA journal_size_limit = 67108864;",
-    )?;
-    connection.set_prepared_statement_cache_capacity(64);
-    Ok(())
+fn unreadable(path: &Path, source: rusqlite::Error) -> Error {
+    match source.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase) => Error::NotOurs { path: path.to_owned(), reason: source.to_string() },
+        _ => super::failure(path, &source),
+    }
 }
 
-fn unreadable(path: &Path, source: &rusqlite::Error) -> Error {
-    Error::NotOurs { path: path.to_owned(), reason: source.to_string() }
-}
-
-fn migrate(connection: &mut Connection, path: &Path) -> Result<(), Error> {
-    let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
-    let application: i64 = connection.query_row("PRAGMA application_id", [], |row| row.get(0))?;
-    let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
-    if application == APPLICATION && version == known {
-        return Ok(());
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    #[test]
+    fn network_file_systems_are_known_by_their_numbers() {
+        let known = [0x6969, 0xff53_4d42, 0xfe53_4d42, 0x0102_1997, 0x6a65_6a63].map(super::network_kind);
+        assert_eq!(known, [Some("nfs"), Some("smb"), Some("smb"), Some("9p"), Some("virtiofs")]);
+        let local = [0xef53, 0x9123_683e, 0x5846_5342, 0x0102_1994, 0x794c_7630].map(super::network_kind);
+        assert_eq!(local, [None; 5], "ext4, btrfs, xfs, tmpfs, overlayfs");
     }
-    // Two processes may come here at once: the second finds the work done when it gets the lock.
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let application: i64 = transaction.query_row("PRAGMA application_id", [], |row| row.get(0))?;
-    let version: i64 = transaction.query_row("PRAGMA user_version", [], |row| row.get(0))?;
-    let tables: i64 = transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
-    if application != APPLICATION && tables > 0 {
-        let reason = "it holds another program's tables".to_owned();
-        return Err(Error::NotOurs { path: path.to_owned(), reason });
-    }
-    if version > known {
-        return Err(Error::Newer { path: path.to_owned(), found: version, known });
-    }
-    for (number, sql) in (1i64..).zip(MIGRATIONS) {
-        if number > version {
-            transaction.execute_batch(sql)?;
-            transaction.execute_batch(&format!("PRAGMA user_version = {number};"))?;
-        }
-    }
-    transaction.execute_batch(&format!("PRAGMA application_id = {APPLICATION};"))?;
-    transaction.commit()?;
-    Ok(())
 }

@@ -3,17 +3,19 @@
 //! A job that fails is rolled back to its own savepoint and does not disturb the others of its group. Answers are
 //! given only after the commit, and the observer hears of events before their appender does, in the order of the log.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-use everturn_model::permission::Rule;
-use everturn_model::{EntryId, EventId, PartId, SessionId};
-use rusqlite::{Connection, params};
-use tokio::sync::{oneshot, watch};
+use everturn_model::{EventId, SessionId};
+use rusqlite::{Connection, ErrorCode};
+use tokio::sync::oneshot;
 
-use super::{lease, projection};
-use crate::append::{Appended, Authority, Lease, NewEvent, Observer};
+use super::{reader, write};
+use crate::append::{Appended, Observer, Piece};
+use crate::plan::Asked;
+use crate::watch::Wakes;
 use crate::{Committed, Error};
 
 /// How many jobs one transaction takes at most.
@@ -21,32 +23,42 @@ const GROUP: usize = 256;
 
 pub(super) type Answer<T> = oneshot::Sender<Result<T, Error>>;
 
-#[derive(Debug)]
-pub(super) struct Append {
-    pub(super) session: SessionId,
-    pub(super) authority: Authority,
-    pub(super) events: Vec<NewEvent>,
-    pub(super) answer: Answer<Appended>,
-}
+/// Tells the asker how it went, once the group is committed or has failed.
+type Finish = Box<dyn FnOnce(Option<Error>) + Send>;
 
-/// A piece of streamed text.
-#[derive(Debug)]
-pub(super) struct Piece {
-    pub(super) lease: Lease,
-    pub(super) entry: EntryId,
-    pub(super) part: PartId,
-    pub(super) start: usize,
-    pub(super) text: String,
-}
-
-#[derive(Debug)]
 pub(super) enum Job {
-    Append(Box<Append>),
+    Append(Box<Asked>, Answer<Appended>),
     Stream(Box<Piece>),
-    Acquire { session: SessionId, owner: lease::Owner, answer: Answer<Lease> },
-    Release { lease: Lease, answer: Answer<()> },
-    Approve { project: String, rules: Vec<Rule>, time: i64, answer: Answer<()> },
-    Project { id: String, data: String, answer: Answer<()> },
+    /// Any other write that takes part in a group.
+    Other(Box<dyn FnOnce(Result<&Connection, Error>) -> Finish + Send>),
+    /// Work that must not be in a transaction.
+    Alone(Box<dyn FnOnce(&mut Connection) + Send>),
+}
+
+impl Job {
+    /// A write that takes part in a group, and the way to its answer.
+    pub(super) fn other<T: Send + 'static>(
+        work: impl FnOnce(&Connection) -> Result<T, Error> + Send + 'static,
+    ) -> (Self, oneshot::Receiver<Result<T, Error>>) {
+        let (answer, result) = oneshot::channel();
+        let job = Self::Other(Box::new(move |connection| {
+            let outcome = connection.and_then(|connection| guarded(connection, || work(connection)));
+            Box::new(move |failure| {
+                // A caller that went away wants no answer.
+                drop(answer.send(failure.map_or(outcome, Err)));
+            })
+        }));
+        (job, result)
+    }
+
+    /// Work outside transactions, and the way to its answer.
+    pub(super) fn alone<T: Send + 'static>(
+        work: impl FnOnce(&mut Connection) -> Result<T, Error> + Send + 'static,
+    ) -> (Self, oneshot::Receiver<Result<T, Error>>) {
+        let (answer, result) = oneshot::channel();
+        let job = Self::Alone(Box::new(move |connection| drop(answer.send(work(connection)))));
+        (job, result)
+    }
 }
 
 /// The way to the writer thread; dropping it ends the thread after the jobs that wait.
@@ -59,13 +71,15 @@ pub(super) struct Handle {
 impl Handle {
     pub(super) fn start(
         connection: Connection,
+        path: PathBuf,
         observer: Option<Observer>,
-        commits: watch::Sender<u64>,
+        wakes: Arc<Wakes>,
     ) -> Result<Self, Error> {
         let (jobs, queue) = channel();
+        let mut writer = Writer { connection, path, observer, wakes };
         let thread = std::thread::Builder::new()
             .name("store-writer".to_owned())
-            .spawn(move || run(&connection, &queue, observer.as_ref(), &commits))
+            .spawn(move || writer.run(&queue))
             .map_err(|source| Error::Io { path: "store-writer thread".into(), source })?;
         Ok(Self { jobs: Some(jobs), thread: Some(thread) })
     }
@@ -88,90 +102,201 @@ impl Drop for Handle {
 
 /// What a job comes to once its group is committed.
 enum Done {
-    Append(Answer<Appended>, Vec<EventId>, Result<(Appended, Vec<Committed>), Error>),
-    Lease(Answer<Lease>, Result<Lease, Error>),
-    Plain(Answer<()>, Result<(), Error>),
+    Append(Pending),
+    Other(Finish),
     Quiet,
 }
 
-fn run(
-    connection: &Connection,
-    queue: &Receiver<Job>,
-    observer: Option<&Observer>,
-    commits: &watch::Sender<u64>,
-) {
-    while let Ok(first) = queue.recv() {
-        let mut group = vec![first];
-        while group.len() < GROUP
-            && let Ok(job) = queue.try_recv()
-        {
-            group.push(job);
-        }
-        commit_group(connection, group, observer);
-        commits.send_modify(|count| *count += 1);
-    }
+/// An append that waits for its commit.
+struct Pending {
+    answer: Answer<Appended>,
+    session: SessionId,
+    ids: Vec<EventId>,
+    result: Result<(Appended, Vec<Committed>), Error>,
 }
 
-fn commit_group(connection: &Connection, group: Vec<Job>, observer: Option<&Observer>) {
-    if let Err(error) = connection.execute_batch("BEGIN IMMEDIATE") {
-        let text = error.to_string();
-        tracing::error!(error = text, "cannot begin a transaction");
-        group.into_iter().for_each(|job| refuse(job, &error));
-        return;
-    }
-    let done: Vec<Done> = group.into_iter().map(|job| perform(connection, job, observer.is_some())).collect();
-    match connection.execute_batch("COMMIT") {
-        Ok(()) => done.into_iter().for_each(|done| acknowledge(done, observer)),
-        Err(error) => {
-            tracing::error!(error = error.to_string(), "cannot commit");
-            if !connection.is_autocommit() {
-                drop(connection.execute_batch("ROLLBACK"));
-            }
-            // The commit may have reached the disk although it reported a failure: the log itself tells.
-            for done in done {
-                settle(connection, done, &error, observer);
-            }
-        }
-    }
+/// How a group's commit failed.
+struct Failure {
+    error: rusqlite::Error,
+    /// The transaction is surely not on the disk.
+    certain: bool,
 }
 
-fn perform(connection: &Connection, job: Job, observed: bool) -> Done {
-    match job {
-        Job::Append(job) => {
-            let Append { session, authority, events, answer } = *job;
-            let ids = events.iter().map(|event| event.id.clone()).collect();
-            let result = guarded(connection, || {
-                projection::append(connection, &session, &authority, events, observed)
-            });
-            Done::Append(answer, ids, result)
-        }
-        Job::Stream(piece) => {
-            if let Err(error) = guarded(connection, || projection::save_stream(connection, &piece)) {
-                let session = &piece.lease.session;
-                tracing::warn!(%session, error = error.to_string(), "streamed text was not saved");
+struct Writer {
+    connection: Connection,
+    path: PathBuf,
+    observer: Option<Observer>,
+    wakes: Arc<Wakes>,
+}
+
+impl Writer {
+    fn run(&mut self, queue: &Receiver<Job>) {
+        while let Ok(first) = queue.recv() {
+            let mut next = Some(first);
+            let mut group = Vec::new();
+            while let Some(job) = next.take() {
+                if let Job::Alone(work) = job {
+                    self.commit_all(std::mem::take(&mut group));
+                    work(&mut self.connection);
+                } else {
+                    group.push(job);
+                }
+                if group.len() < GROUP {
+                    next = queue.try_recv().ok();
+                }
             }
-            Done::Quiet
+            self.commit_all(group);
         }
-        Job::Acquire { session, owner, answer } => {
-            Done::Lease(answer, guarded(connection, || lease::acquire(connection, &session, &owner)))
+    }
+
+    fn commit_all(&self, mut group: Vec<Job>) {
+        while !group.is_empty() {
+            group = self.commit_group(group);
         }
-        Job::Release { lease, answer } => {
-            Done::Plain(answer, guarded(connection, || lease::release(connection, &lease)))
+    }
+
+    /// Commits a group. Gives back the jobs that were not tried because the transaction ended before them.
+    fn commit_group(&self, group: Vec<Job>) -> Vec<Job> {
+        let begun = self.begin(&group);
+        let stamp = match begun {
+            Ok(stamp) => stamp,
+            Err(error) => {
+                tracing::error!(error = error.to_string(), "cannot begin a transaction");
+                let failure = Failure { error, certain: true };
+                group.into_iter().for_each(|job| self.refuse(job, &failure));
+                return Vec::new();
+            }
+        };
+        let mut done = Vec::with_capacity(group.len());
+        let mut jobs = group.into_iter();
+        for job in jobs.by_ref() {
+            done.push(self.perform(job, stamp));
+            if self.connection.is_autocommit() {
+                break;
+            }
         }
-        Job::Approve { project, rules, time, answer } => {
-            Done::Plain(answer, guarded(connection, || approve(connection, &project, &rules, time)))
+        if self.connection.is_autocommit() {
+            // SQLite gave the whole transaction up: nothing of this group is in the file.
+            let failure = Failure { error: rusqlite::Error::InvalidQuery, certain: true };
+            done.into_iter().for_each(|done| self.settle(done, &failure));
+            return jobs.collect();
         }
-        Job::Project { id, data, answer } => {
-            let put = || {
-                connection
-                    .prepare_cached(
-                        "INSERT INTO project VALUES (?1, ?2) ON CONFLICT DO UPDATE SET data = ?2",
-                    )?
-                    .execute(params![id, data])?;
-                Ok(())
-            };
-            Done::Plain(answer, guarded(connection, put))
+        match self.connection.execute_batch("COMMIT") {
+            Ok(()) => self.acknowledge_all(done),
+            Err(error) => {
+                tracing::error!(error = error.to_string(), "cannot commit");
+                if !self.connection.is_autocommit() {
+                    drop(self.connection.execute_batch("ROLLBACK"));
+                }
+                // A failed sync does not tell what the disk has. Everything else happened before the disk had it.
+                let certain = error.sqlite_error_code() != Some(ErrorCode::SystemIoFailure);
+                let failure = Failure { error, certain };
+                done.into_iter().for_each(|done| self.settle(done, &failure));
+            }
         }
+        Vec::new()
+    }
+
+    fn begin(&self, group: &[Job]) -> Result<i64, rusqlite::Error> {
+        self.connection.execute_batch("BEGIN IMMEDIATE")?;
+        if !group.iter().any(|job| matches!(job, Job::Append(..))) {
+            return Ok(0);
+        }
+        let next = "UPDATE meta SET value = value + 1 WHERE name = 'commits' RETURNING value";
+        let stamp = self.connection.prepare_cached(next)?.query_row([], |row| row.get(0));
+        if stamp.is_err() && !self.connection.is_autocommit() {
+            drop(self.connection.execute_batch("ROLLBACK"));
+        }
+        stamp
+    }
+
+    fn perform(&self, job: Job, stamp: i64) -> Done {
+        match job {
+            Job::Append(asked, answer) => {
+                let (session, ids) = (asked.session.clone(), asked.ids());
+                let observed = self.observer.is_some();
+                let result =
+                    guarded(&self.connection, || write::append(&self.connection, *asked, observed, stamp));
+                Done::Append(Pending { answer, session, ids, result })
+            }
+            Job::Stream(piece) => {
+                if let Err(error) = guarded(&self.connection, || write::save_stream(&self.connection, &piece))
+                {
+                    let session = &piece.lease.session;
+                    tracing::warn!(%session, error = error.to_string(), "streamed text was not saved");
+                }
+                Done::Quiet
+            }
+            Job::Other(work) => Done::Other(work(Ok(&self.connection))),
+            // Taken out before.
+            Job::Alone(_) => Done::Quiet,
+        }
+    }
+
+    fn acknowledge_all(&self, done: Vec<Done>) {
+        let mut heads = Vec::new();
+        for done in done {
+            if let Done::Append(Pending { result: Ok((appended, _)), .. }) = &done
+                && appended.fresh
+            {
+                heads.push((appended.session.id.clone(), appended.seq));
+            }
+            self.acknowledge(done);
+        }
+        self.wakes.note(&heads);
+    }
+
+    fn acknowledge(&self, done: Done) {
+        // A caller that went away wants no answer.
+        match done {
+            Done::Append(Pending { answer, result: Ok((appended, committed)), .. }) => {
+                if let Some(observer) = &self.observer {
+                    committed.into_iter().for_each(|committed| observer(Arc::new(committed)));
+                }
+                drop(answer.send(Ok(appended)));
+            }
+            Done::Append(Pending { answer, result: Err(error), .. }) => drop(answer.send(Err(error))),
+            Done::Other(finish) => finish(None),
+            Done::Quiet => {}
+        }
+    }
+
+    fn settle(&self, done: Done, failure: &Failure) {
+        match done {
+            Done::Append(pending) if pending.result.is_ok() => {
+                // The commit may have reached the disk although it reported a failure: the log itself tells.
+                let there =
+                    |id: &EventId| reader::find_event(&self.connection, id).map(|found| found.is_some());
+                match pending.ids.iter().map(there).collect::<Result<Vec<_>, _>>() {
+                    Ok(found) if !found.is_empty() && found.iter().all(|found| *found) => {
+                        self.acknowledge_all(vec![Done::Append(pending)]);
+                    }
+                    Ok(_) if failure.certain => drop(pending.answer.send(Err(self.failure(&failure.error)))),
+                    _ => {
+                        let (session, reason) = (pending.session.to_string(), failure.error.to_string());
+                        drop(pending.answer.send(Err(Error::Unknown { session, reason })));
+                    }
+                }
+            }
+            Done::Append(pending) => {
+                drop(pending.answer.send(pending.result.map(|(appended, _)| appended)));
+            }
+            Done::Other(finish) => finish(Some(self.failure(&failure.error))),
+            Done::Quiet => {}
+        }
+    }
+
+    fn refuse(&self, job: Job, failure: &Failure) {
+        match job {
+            Job::Append(_, answer) => drop(answer.send(Err(self.failure(&failure.error)))),
+            Job::Other(work) => work(Err(self.failure(&failure.error)))(None),
+            Job::Stream(_) | Job::Alone(_) => {}
+        }
+    }
+
+    /// SQLite's errors cannot be cloned, and each caller of a group needs one.
+    fn failure(&self, error: &rusqlite::Error) -> Error {
+        super::failure(&self.path, error)
     }
 }
 
@@ -179,73 +304,13 @@ fn perform(connection: &Connection, job: Job, observed: bool) -> Done {
 fn guarded<T>(connection: &Connection, job: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     connection.execute_batch("SAVEPOINT job")?;
     let result = job();
+    if connection.is_autocommit() {
+        // The failure took the whole transaction with it.
+        return result;
+    }
     if result.is_err() {
         connection.execute_batch("ROLLBACK TO job")?;
     }
     connection.execute_batch("RELEASE job")?;
     result
-}
-
-fn approve(connection: &Connection, project: &str, rules: &[Rule], time: i64) -> Result<(), Error> {
-    let mut statement =
-        connection.prepare_cached("INSERT OR IGNORE INTO approval VALUES (?1, ?2, ?3, ?4)")?;
-    for rule in rules {
-        statement.execute(params![project, rule.permission, rule.pattern, time])?;
-    }
-    Ok(())
-}
-
-fn acknowledge(done: Done, observer: Option<&Observer>) {
-    // A caller that went away wants no answer.
-    match done {
-        Done::Append(answer, _, Ok((appended, committed))) => {
-            if let Some(observer) = observer {
-                committed.into_iter().for_each(|committed| observer(Arc::new(committed)));
-            }
-            drop(answer.send(Ok(appended)));
-        }
-        Done::Append(answer, _, Err(error)) => drop(answer.send(Err(error))),
-        Done::Lease(answer, result) => drop(answer.send(result)),
-        Done::Plain(answer, result) => drop(answer.send(result)),
-        Done::Quiet => {}
-    }
-}
-
-fn settle(connection: &Connection, done: Done, error: &rusqlite::Error, observer: Option<&Observer>) {
-    match done {
-        Done::Append(_, ref ids, Ok(_)) => {
-            let there = |id: &EventId| matches!(super::reader::find_event(connection, id), Ok(Some(_)));
-            let landed = !ids.is_empty() && ids.iter().all(there);
-            if landed {
-                acknowledge(done, observer);
-            } else if let Done::Append(answer, ..) = done {
-                drop(answer.send(Err(failure(error))));
-            }
-        }
-        Done::Append(answer, _, Err(own)) => drop(answer.send(Err(own))),
-        Done::Lease(answer, _) => drop(answer.send(Err(failure(error)))),
-        Done::Plain(answer, _) => drop(answer.send(Err(failure(error)))),
-        Done::Quiet => {}
-    }
-}
-
-fn refuse(job: Job, error: &rusqlite::Error) {
-    match job {
-        Job::Append(job) => drop(job.answer.send(Err(failure(error)))),
-        Job::Acquire { answer, .. } => drop(answer.send(Err(failure(error)))),
-        Job::Release { answer, .. } | Job::Approve { answer, .. } | Job::Project { answer, .. } => {
-            drop(answer.send(Err(failure(error))));
-        }
-        Job::Stream(_) => {}
-    }
-}
-
-/// SQLite's errors cannot be cloned, and each caller of a group needs one.
-fn failure(error: &rusqlite::Error) -> Error {
-    match error {
-        rusqlite::Error::SqliteFailure(code, text) => {
-            Error::Sqlite(rusqlite::Error::SqliteFailure(*code, text.clone()))
-        }
-        other => Error::Sqlite(rusqlite::Error::ToSqlConversionFailure(other.to_string().into())),
-    }
 }

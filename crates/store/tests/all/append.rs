@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use everturn_model::ids::{RANDOM, Stamp};
 use everturn_model::{EntryId, Event, EventId, Session, SessionId};
-use everturn_store::{Authority, Error, NewEvent, Store};
+use everturn_store::{Authority, Error, NewEvent, Options, Store};
 
 pub(crate) const ID: &str = "ses_e22d949d4ffea45SRailGCTWbN";
 
@@ -24,15 +24,15 @@ pub(crate) fn titled(number: u64, title: &str) -> NewEvent {
     event(number, Event::TitleChanged { entry, parent: None, title: title.into() })
 }
 
-pub(crate) fn open() -> (tempfile::TempDir, Store) {
+pub(crate) async fn open() -> (tempfile::TempDir, Store) {
     let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(folder.path(), "own_test", None).unwrap();
+    let store = Store::open(Options::folder(folder.path(), "own_test")).await.unwrap();
     (folder, store)
 }
 
 #[tokio::test]
 async fn an_event_appended_twice_is_there_once() {
-    let (_folder, store) = open();
+    let (_folder, store) = open().await;
     let id = SessionId::new(ID);
     store.append(&id, Authority::Open, vec![event(1, created(ID))]).await.unwrap();
     let first = store.append(&id, Authority::Open, vec![titled(2, "b")]).await.unwrap();
@@ -44,7 +44,7 @@ async fn an_event_appended_twice_is_there_once() {
 
 #[tokio::test]
 async fn a_batch_is_all_or_nothing_and_does_not_disturb_others() {
-    let (_folder, store) = open();
+    let (_folder, store) = open().await;
     let id = SessionId::new(ID);
     store.append(&id, Authority::Open, vec![event(1, created(ID))]).await.unwrap();
     let missing = Event::PromptCancelled { id: EntryId::new("msg_nowhere") };
@@ -58,7 +58,7 @@ async fn a_batch_is_all_or_nothing_and_does_not_disturb_others() {
 
 #[tokio::test]
 async fn a_session_begins_with_its_creation_and_only_there() {
-    let (_folder, store) = open();
+    let (_folder, store) = open().await;
     let id = SessionId::new(ID);
     let early = store.append(&id, Authority::Open, vec![titled(1, "x")]).await;
     assert!(matches!(early, Err(Error::NoSession(_))), "{early:?}");
@@ -77,7 +77,8 @@ async fn the_observer_hears_of_events_in_order_before_their_appender() {
             heard.lock().unwrap().push((committed.record.seq, committed.tree.session.title.clone()));
         })
     };
-    let store = Store::open(folder.path(), "own_test", Some(observer)).unwrap();
+    let options = Options { observer: Some(observer), ..Options::folder(folder.path(), "own_test") };
+    let store = Store::open(options).await.unwrap();
     let id = SessionId::new(ID);
     let batch = vec![event(1, created(ID)), titled(2, "b"), titled(3, "c")];
     store.append(&id, Authority::Open, batch).await.unwrap();
@@ -87,7 +88,7 @@ async fn the_observer_hears_of_events_in_order_before_their_appender() {
 
 #[tokio::test]
 async fn a_large_event_is_kept_compressed_and_comes_back_whole() {
-    let (folder, store) = open();
+    let (folder, store) = open().await;
     let id = SessionId::new(ID);
     let title = "x".repeat(1 << 20);
     store.append(&id, Authority::Open, vec![event(1, created(ID)), titled(2, &title)]).await.unwrap();
@@ -95,5 +96,5 @@ async fn a_large_event_is_kept_compressed_and_comes_back_whole() {
     let Event::TitleChanged { title: kept, .. } = &log[0].event else { panic!("{:?}", log[0].event) };
     assert_eq!(kept, &title);
     drop(store);
-    Store::open(folder.path(), "own_test", None).unwrap();
+    Store::open(Options::folder(folder.path(), "own_test")).await.unwrap();
 }

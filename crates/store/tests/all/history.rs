@@ -14,7 +14,7 @@ use everturn_model::{
     EntryId, Event, EventId, Extra, Map, Money, Part, PartId, Record, RequestId, Session, SessionId, Tokens,
     Tree, fold,
 };
-use everturn_store::{Authority, NewEvent, Store};
+use everturn_store::{Authority, NewEvent, Options, Store};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -362,7 +362,9 @@ fn check(seed: u8, steps: &[Step], batches: &[usize]) {
     assert!(story.tree.session.floor >= fold::floor(&story.tree), "new ids sort after all that are used");
 
     let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(folder.path(), "own_test", None).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let open = || runtime.block_on(Store::open(Options::folder(folder.path(), "own_test"))).unwrap();
+    let store = open();
     let id = story.tree.session.id.clone();
     let mut rest = story.records.as_slice();
     let mut sizes = batches.iter().cycle();
@@ -373,11 +375,10 @@ fn check(seed: u8, steps: &[Step], batches: &[usize]) {
             time: record.time,
             event: record.event.clone(),
         });
-        let appended = store.append_blocking(&id, Authority::Open, events.collect()).unwrap();
+        let appended = runtime.block_on(store.append(&id, Authority::Open, events.collect())).unwrap();
         assert_eq!(appended.first, now[0].seq, "seq has no gaps");
         rest = later;
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let read = |store: &Store| {
         runtime.block_on(async {
             let tree = store.tree(&id).await.unwrap().unwrap();
@@ -389,7 +390,7 @@ fn check(seed: u8, steps: &[Step], batches: &[usize]) {
     assert_eq!(log, story.records, "the log is what was appended");
     assert_eq!(tree, story.tree, "the rows are the fold of the log");
     drop(store);
-    let store = Store::open(folder.path(), "own_test", None).unwrap();
+    let store = open();
     assert_eq!(read(&store).0, story.tree, "and still are after a reopening");
 }
 

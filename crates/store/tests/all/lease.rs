@@ -1,7 +1,7 @@
 //! Leases: one owner at a time, fencing of the one that lost it, takeover from the dead.
 
 use everturn_model::SessionId;
-use everturn_store::{Authority, Error, Store};
+use everturn_store::{Authority, Error, Options, Store};
 
 use crate::append::{ID, created, event, titled};
 
@@ -9,12 +9,12 @@ use crate::append::{ID, created, event, titled};
 async fn a_living_owner_keeps_others_out_and_a_dead_one_does_not() {
     let folder = tempfile::tempdir().unwrap();
     let id = SessionId::new(ID);
-    let first = Store::open(folder.path(), "own_first", None).unwrap();
+    let first = Store::open(Options::folder(folder.path(), "own_first")).await.unwrap();
     first.append(&id, Authority::Open, vec![event(1, created(ID))]).await.unwrap();
     let lease = first.acquire(&id).await.unwrap();
     assert_eq!(first.acquire(&id).await.unwrap(), lease, "taking what one has changes nothing");
 
-    let second = Store::open(folder.path(), "own_second", None).unwrap();
+    let second = Store::open(Options::folder(folder.path(), "own_second")).await.unwrap();
     let busy = second.acquire(&id).await;
     assert!(matches!(&busy, Err(Error::Busy { owner, .. }) if owner == "own_first"), "{busy:?}");
 
@@ -31,10 +31,10 @@ async fn a_living_owner_keeps_others_out_and_a_dead_one_does_not() {
 async fn an_open_append_needs_no_lease() {
     let folder = tempfile::tempdir().unwrap();
     let id = SessionId::new(ID);
-    let first = Store::open(folder.path(), "own_first", None).unwrap();
+    let first = Store::open(Options::folder(folder.path(), "own_first")).await.unwrap();
     first.append(&id, Authority::Open, vec![event(1, created(ID))]).await.unwrap();
     let lease = first.acquire(&id).await.unwrap();
-    let second = Store::open(folder.path(), "own_second", None).unwrap();
+    let second = Store::open(Options::folder(folder.path(), "own_second")).await.unwrap();
     second.append(&id, Authority::Open, vec![titled(2, "from elsewhere")]).await.unwrap();
     first.append(&id, Authority::Owned(lease), vec![titled(3, "from the owner")]).await.unwrap();
     assert_eq!(first.events(&id, None, 10).await.unwrap().len(), 3);

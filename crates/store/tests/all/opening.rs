@@ -1,53 +1,71 @@
 //! Opening what is there: other programs' files, newer schemas, garbage. Nothing is overwritten.
 
-use everturn_store::{Error, Store};
+use everturn_model::SessionId;
+use everturn_store::{Authority, Error, Options, Store};
 
-fn check(prepare: impl FnOnce(&std::path::Path)) -> Error {
+use crate::append::{ID, created, event, titled};
+
+async fn check(prepare: impl AsyncFnOnce(&std::path::Path)) -> Error {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("everturn.db");
-    prepare(&path);
+    prepare(&path).await;
     let before = std::fs::read(&path).unwrap();
-    let error = Store::open(folder.path(), "own_test", None).unwrap_err();
+    let error = Store::open(Options::folder(folder.path(), "own_test")).await.unwrap_err();
     assert_eq!(std::fs::read(&path).unwrap(), before, "the file is untouched");
     assert!(error.to_string().contains("everturn.db"), "the error names the file: {error}");
     error
 }
 
-#[test]
-fn garbage_is_refused() {
-    let error =
-        check(|path| std::fs::write(path, "this is no database at all, only text".repeat(100)).unwrap());
+#[tokio::test]
+async fn garbage_is_refused() {
+    let error = check(async |path: &std::path::Path| {
+        std::fs::write(path, "this is no database at all, only text".repeat(100)).unwrap()
+    })
+    .await;
     assert!(matches!(error, Error::NotOurs { .. }), "{error}");
 }
 
-#[test]
-fn another_programs_database_is_refused() {
-    let error = check(|path| {
+#[tokio::test]
+async fn another_programs_database_is_refused() {
+    let error = check(async |path: &std::path::Path| {
         let connection = rusqlite::Connection::open(path).unwrap();
         connection
             .execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE mine (x); PRAGMA wal_checkpoint;")
             .unwrap();
-    });
+    })
+    .await;
     assert!(matches!(error, Error::NotOurs { .. }), "{error}");
 }
 
-#[test]
-fn a_newer_schema_is_refused() {
-    let error = check(|path| {
-        drop(Store::open(path.parent().unwrap(), "own_test", None).unwrap());
-        let connection = rusqlite::Connection::open(path).unwrap();
-        connection.execute_batch("PRAGMA user_version = 999; PRAGMA wal_checkpoint(TRUNCATE);").unwrap();
-    });
-    assert!(matches!(error, Error::Newer { found: 999, .. }), "{error}");
+#[tokio::test]
+async fn a_newer_schema_is_read_and_not_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let id = SessionId::new(ID);
+    let options = || Options::folder(folder.path(), "own_test");
+    let store = Store::open(options()).await.unwrap();
+    store.append(&id, Authority::Open, vec![event(1, created(ID))]).await.unwrap();
+    drop(store);
+    let path = folder.path().join("everturn.db");
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    connection.execute_batch("PRAGMA user_version = 999; PRAGMA wal_checkpoint(TRUNCATE);").unwrap();
+    drop(connection);
+    let before = std::fs::read(&path).unwrap();
+    let store = Store::open(options()).await.unwrap();
+    assert_eq!(store.session(&id).await.unwrap().unwrap().title, "a title");
+    let refused = store.append(&id, Authority::Open, vec![titled(2, "b")]).await.unwrap_err();
+    assert!(matches!(refused, Error::Newer { found: 999, .. }), "{refused}");
+    assert!(refused.to_string().contains("everturn.db"), "{refused}");
+    drop(store);
+    assert_eq!(std::fs::read(&path).unwrap(), before, "the file is untouched");
 }
 
 #[cfg(unix)]
-#[test]
-fn the_data_is_for_its_owner_only() {
+#[tokio::test]
+async fn the_data_is_for_its_owner_only() {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
-    drop(Store::open(&data, "own_test", None).unwrap());
+    drop(Store::open(Options::folder(&data, "own_test")).await.unwrap());
     let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&data), 0o700);
     assert_eq!(mode(&data.join("everturn.db")), 0o600);

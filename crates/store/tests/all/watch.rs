@@ -1,7 +1,7 @@
 //! Following a log: nothing missed, nothing twice, whoever writes.
 
 use everturn_model::SessionId;
-use everturn_store::{Authority, Store};
+use everturn_store::{Authority, Options, Store};
 
 use crate::append::{ID, created, event, titled};
 
@@ -19,8 +19,8 @@ async fn follow(store: &Store, after: Option<u64>, until: u64) -> Vec<u64> {
 async fn a_watch_sees_every_event_once_while_two_stores_write() {
     let folder = tempfile::tempdir().unwrap();
     let id = SessionId::new(ID);
-    let one = Store::open(folder.path(), "own_one", None).unwrap();
-    let two = Store::open(folder.path(), "own_two", None).unwrap();
+    let one = Store::open(Options::folder(folder.path(), "own_one")).await.unwrap();
+    let two = Store::open(Options::folder(folder.path(), "own_two")).await.unwrap();
     one.append(&id, Authority::Open, vec![event(1, created(ID))]).await.unwrap();
     let watching = tokio::spawn({
         let one = one.clone();

@@ -1,0 +1,129 @@
+//! How a store is opened.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::append::Observer;
+
+/// Where the data is.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Place {
+    /// In a folder of this machine, on SQLite.
+    Folder(PathBuf),
+    /// On a PostgreSQL server, for several hosts.
+    Server(Server),
+}
+
+/// A PostgreSQL server.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Server {
+    /// Its address: `postgres://user:password@host:port/database`.
+    pub url: String,
+    /// A file with the certificates that its own is checked against; none means those of the machine.
+    pub authorities: Option<PathBuf>,
+    /// A folder of this machine where its processes tell each other that they live; all of them name the same one.
+    pub folder: PathBuf,
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Folder(folder) => formatter.debug_tuple("Folder").field(folder).finish(),
+            Self::Server(server) => formatter.debug_tuple("Server").field(server).finish(),
+        }
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The address holds the password.
+        formatter.debug_struct("Server").field("folder", &self.folder).finish_non_exhaustive()
+    }
+}
+
+/// What a commit survives.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// Power loss: what was acknowledged is on the disk.
+    #[default]
+    Full,
+    /// The death of the process; power loss may take the newest commits.
+    Process,
+}
+
+/// How long an owner may be silent, and how often it speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timing {
+    /// An owner that was silent for so long may lose its sessions.
+    pub patience: Duration,
+    /// How often an owner says that it lives.
+    pub beat: Duration,
+    /// How often other processes' commits are looked for where nothing tells of them.
+    pub look: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            patience: Duration::from_secs(15),
+            beat: Duration::from_secs(5),
+            look: Duration::from_millis(100),
+        }
+    }
+}
+
+/// How to open a store.
+#[derive(Clone)]
+pub struct Options {
+    /// Where the data is.
+    pub place: Place,
+    /// The name of this process in leases; unique.
+    pub owner: String,
+    /// Told of every commit of this process.
+    pub observer: Option<Observer>,
+    /// What a commit survives.
+    pub durability: Durability,
+    /// How leases age.
+    pub timing: Timing,
+    /// The SQLite file layer to use instead of the machine's own: tests put faults there.
+    pub vfs: Option<String>,
+}
+
+impl Options {
+    /// A store in a folder, with everything else as usual.
+    #[must_use]
+    pub fn folder(folder: impl Into<PathBuf>, owner: &str) -> Self {
+        Self::new(Place::Folder(folder.into()), owner)
+    }
+
+    /// A store on a server, with everything else as usual.
+    #[must_use]
+    pub fn server(url: &str, folder: impl Into<PathBuf>, owner: &str) -> Self {
+        let server = Server { url: url.to_owned(), authorities: None, folder: folder.into() };
+        Self::new(Place::Server(server), owner)
+    }
+
+    fn new(place: Place, owner: &str) -> Self {
+        Self {
+            place,
+            owner: owner.to_owned(),
+            observer: None,
+            durability: Durability::default(),
+            timing: Timing::default(),
+            vfs: None,
+        }
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Options")
+            .field("place", &self.place)
+            .field("owner", &self.owner)
+            .field("durability", &self.durability)
+            .field("timing", &self.timing)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,118 @@
+//! Who is alive on this machine.
+//!
+//! Each process holds a lock on a file of its own for as long as it lives. The kernel drops the lock when the process
+//! dies, however it dies, so whoever finds the lock free knows at once that the owner is gone. A process that is
+//! stopped keeps its lock; it is known by its silence, because while it runs it writes the time into its file every
+//! few seconds. Neither decides who may write: that is the epoch in the session's row.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::Error;
+use crate::options::Timing;
+
+/// This process, as leases know it.
+#[derive(Debug, Clone)]
+pub(crate) struct Owner(Arc<Claim>);
+
+#[derive(Debug)]
+struct Claim {
+    name: String,
+    folder: PathBuf,
+    patience: Duration,
+    // Held for its lock.
+    _file: Arc<File>,
+    beat: Option<(Sender<()>, JoinHandle<()>)>,
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if let Some((stop, thread)) = self.beat.take() {
+            drop(stop);
+            if thread.join().is_err() {
+                tracing::error!("the store's heartbeat ended with a panic");
+            }
+        }
+        // Only tidiness: a file without a lock means the same.
+        drop(std::fs::remove_file(self.folder.join(&self.name)));
+    }
+}
+
+impl Owner {
+    /// Makes this process known in `folder` under a name.
+    pub(crate) fn claim(folder: &Path, name: &str, timing: Timing) -> Result<Self, Error> {
+        let folder = folder.join("owners");
+        std::fs::create_dir_all(&folder).map_err(|source| Error::Io { path: folder.clone(), source })?;
+        let path = folder.join(name);
+        let io = |source| Error::Io { path: path.clone(), source };
+        let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path).map_err(io)?;
+        file.lock().map_err(io)?;
+        write_time(&file).map_err(io)?;
+        let file = Arc::new(file);
+        let (stop, stopped) = channel::<()>();
+        let beating = Arc::clone(&file);
+        let thread = std::thread::Builder::new()
+            .name("store-heartbeat".to_owned())
+            .spawn(move || {
+                while stopped.recv_timeout(timing.beat) == Err(RecvTimeoutError::Timeout) {
+                    if let Err(error) = write_time(&beating) {
+                        tracing::warn!(error = error.to_string(), "the heartbeat cannot be written");
+                    }
+                }
+            })
+            .map_err(io)?;
+        let beat = Some((stop, thread));
+        let patience = timing.patience;
+        Ok(Self(Arc::new(Claim { name: name.to_owned(), folder, patience, _file: file, beat })))
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// True when the process of that name is surely gone.
+    pub(crate) fn is_dead(&self, name: &str) -> bool {
+        let path = self.0.folder.join(name);
+        match OpenOptions::new().write(true).open(&path) {
+            Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+            Ok(file) => {
+                let dead = file.try_lock().is_ok();
+                if dead {
+                    drop(std::fs::remove_file(&path));
+                }
+                dead
+            }
+        }
+    }
+
+    /// True when the process of that name is gone, or stopped and silent for too long.
+    pub(crate) fn has_lost(&self, name: &str) -> bool {
+        self.is_dead(name) || self.is_silent(name)
+    }
+
+    fn is_silent(&self, name: &str) -> bool {
+        let Ok(text) = std::fs::read_to_string(self.0.folder.join(name)) else { return false };
+        let Ok(beat) = text.trim().parse::<u128>() else { return false };
+        now().saturating_sub(beat) > self.0.patience.as_millis()
+    }
+}
+
+/// Milliseconds of a clock that all processes of the machine share, that nobody can set, and that stands still while
+/// the machine sleeps: then nobody could have spoken.
+fn now() -> u128 {
+    let time = clock_gettime(ClockId::Monotonic);
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+        .as_millis()
+}
+
+fn write_time(file: &File) -> std::io::Result<()> {
+    // Always the same length, so that a reader never sees half of an older one.
+    file.write_all_at(format!("{:020}\n", now()).as_bytes(), 0)
+}

@@ -1,0 +1,323 @@
+//! Planning an append: from what is stored and what is new to the rows that have to be written.
+//!
+//! Both engines do the same three steps in one transaction: load the rows that the new events touch, plan, write what
+//! the plan says. The middle step is here and touches no database, so the engines cannot differ in what an append
+//! means.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use everturn_model::event::Touches;
+use everturn_model::fold::{self, Changes};
+use everturn_model::{EntryId, Event, EventId, Millis, PartId, Record, RequestId, SessionId, Tree};
+
+use crate::append::{Appended, Authority, Committed, NewEvent};
+use crate::row::{self, LogRow, Rows, SessionRow};
+use crate::{Error, payload};
+
+/// A session as far as an append needs it.
+#[derive(Debug, Clone)]
+pub(crate) struct State {
+    /// The seq of its last event.
+    pub(crate) seq: u64,
+    /// The session row and the rows that are touched.
+    pub(crate) tree: Tree,
+    /// Whether these are all rows.
+    pub(crate) whole: bool,
+    /// Who runs it.
+    pub(crate) owner: Option<String>,
+    /// Which ownership that is.
+    pub(crate) epoch: u64,
+}
+
+/// An append as it was asked for.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub(crate) session: SessionId,
+    pub(crate) authority: Authority,
+    pub(crate) events: Vec<NewEvent>,
+}
+
+impl Asked {
+    /// The ids of its events.
+    pub(crate) fn ids(&self) -> Vec<EventId> {
+        self.events.iter().map(|event| event.id.clone()).collect()
+    }
+}
+
+/// The rows that an append has to see.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Needs {
+    pub(crate) whole: bool,
+    pub(crate) entries: Vec<EntryId>,
+    pub(crate) parts: Vec<(EntryId, PartId)>,
+    pub(crate) inbox: Vec<EntryId>,
+    pub(crate) requests: Vec<RequestId>,
+}
+
+impl Needs {
+    /// What a list of events needs, each row once.
+    pub(crate) fn of(events: &[NewEvent]) -> Self {
+        let mut needs = Self::default();
+        for new in events {
+            let Touches { whole, entries, parts, inbox, requests } = new.event.touches();
+            needs.whole |= whole;
+            for entry in entries {
+                push(&mut needs.entries, entry);
+                for part in &parts {
+                    push(&mut needs.parts, &(entry.clone(), (*part).clone()));
+                }
+            }
+            inbox.into_iter().for_each(|id| push(&mut needs.inbox, id));
+            requests.into_iter().for_each(|id| push(&mut needs.requests, id));
+        }
+        needs
+    }
+}
+
+fn push<T: Clone + PartialEq>(list: &mut Vec<T>, item: &T) {
+    if !list.contains(item) {
+        list.push(item.clone());
+    }
+}
+
+/// An event that is in the log already, found by its id.
+#[derive(Debug, Clone)]
+pub(crate) struct Known {
+    pub(crate) id: EventId,
+    pub(crate) session: SessionId,
+    pub(crate) seq: u64,
+    pub(crate) event: Event,
+}
+
+/// What an append comes to.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// It was there already.
+    Present(Appended),
+    /// This has to be written.
+    Fresh(Box<Plan>),
+}
+
+/// The rows that an append writes.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    /// Whether the session is new.
+    pub(crate) created: bool,
+    /// Its row.
+    pub(crate) session: SessionRow,
+    /// The log's rows.
+    pub(crate) log: Vec<LogRow>,
+    /// The projections' rows.
+    pub(crate) rows: Rows,
+    /// The answer.
+    pub(crate) appended: Appended,
+    /// For the observer.
+    pub(crate) committed: Vec<Committed>,
+}
+
+/// Plans an append. After an error the state must not be used again.
+pub(crate) fn plan(
+    state: &mut Option<State>,
+    asked: Asked,
+    known: &[Known],
+    observed: bool,
+) -> Result<Outcome, Error> {
+    let Asked { session: id, authority, events } = asked;
+    let epoch = check_authority(state.as_ref(), &id, &authority)?;
+    if let Some(first) = already_there(&id, &events, known)? {
+        let state = state.as_ref().ok_or_else(|| Error::NoSession(id))?;
+        let session = Arc::new(state.tree.session.clone());
+        return Ok(Outcome::Present(Appended { first, seq: state.seq, session, fresh: false }));
+    }
+    let mut progress = Progress { epoch, observed, ..Progress::default() };
+    let mut events = events.into_iter();
+    let created = state.is_none();
+    let title = state.as_ref().map(|state| state.tree.session.title.clone());
+    let first = state.as_ref().map_or(0, |state| state.seq + 1);
+    let state = match state {
+        Some(state) => state,
+        None => {
+            let new = events.next().ok_or_else(|| Error::NoSession(id.clone()))?;
+            state.insert(progress.create(&id, new)?)
+        }
+    };
+    for new in events {
+        if matches!(new.event, Event::SessionCreated { .. }) {
+            return Err(Error::Exists(id));
+        }
+        progress.append(state, &id, new)?;
+    }
+    let Progress { touched, log, blobs, committed, .. } = progress;
+    let mut rows = Rows::of(&state.tree, &touched)?;
+    rows.blobs.extend(blobs);
+    if title.as_ref() != Some(&state.tree.session.title) {
+        rows.name(&state.tree.session.title);
+    }
+    let session = SessionRow::of(&state.tree.session, state.seq)?;
+    let appended =
+        Appended { first, seq: state.seq, session: Arc::new(state.tree.session.clone()), fresh: true };
+    Ok(Outcome::Fresh(Box::new(Plan { created, session, log, rows, appended, committed })))
+}
+
+/// The epoch under which the append is made; none for an open one.
+fn check_authority(
+    state: Option<&State>,
+    id: &SessionId,
+    authority: &Authority,
+) -> Result<Option<u64>, Error> {
+    match (authority, state) {
+        (Authority::Owned(lease), Some(state)) => {
+            let holds = state.owner.as_ref() == Some(&lease.owner)
+                && state.epoch == lease.epoch
+                && lease.session == *id;
+            if holds { Ok(Some(lease.epoch)) } else { Err(Error::Fenced(id.clone())) }
+        }
+        (Authority::Owned(_), None) => Err(Error::NoSession(id.clone())),
+        (Authority::Admission, Some(state)) if state.tree.session.revert.is_some() => {
+            Err(Error::Staged(id.clone()))
+        }
+        (Authority::Open | Authority::Admission, _) => Ok(None),
+    }
+}
+
+/// The seq of the first event, when all of them are in this session's log already, one after the other and the same.
+fn already_there(id: &SessionId, events: &[NewEvent], known: &[Known]) -> Result<Option<u64>, Error> {
+    if known.is_empty() {
+        return Ok(None);
+    }
+    let mut first = None;
+    for (offset, new) in (0u64..).zip(events) {
+        let taken = || Error::Unfit { session: id.clone(), source: fold::Error::Taken(new.id.to_string()) };
+        let found = known.iter().find(|known| known.id == new.id).ok_or_else(taken)?;
+        let start = *first.get_or_insert(found.seq);
+        if found.session != *id || found.seq != start + offset || found.event != new.event {
+            return Err(taken());
+        }
+    }
+    Ok(first)
+}
+
+/// Rows that events changed, in the order in which they were first touched.
+#[derive(Debug, Default)]
+pub(crate) struct Touched {
+    pub(crate) entries: Vec<(EntryId, i64)>,
+    pub(crate) parts: Vec<(EntryId, PartId, i64)>,
+    pub(crate) inbox: Vec<(EntryId, i64)>,
+    pub(crate) requests: Vec<RequestId>,
+    pub(crate) todos: bool,
+    pub(crate) ended: Vec<row::Ended>,
+    seen_entries: HashSet<EntryId>,
+    seen_parts: HashSet<(EntryId, PartId)>,
+}
+
+impl Touched {
+    /// Notes every entry and part of a tree.
+    pub(crate) fn all(&mut self, tree: &Tree) {
+        for (order, node) in (0..).zip(tree.nodes()) {
+            self.entries.push((node.entry.id.clone(), order));
+            self.parts.extend(node.parts.iter().map(|part| (node.entry.id.clone(), part.id.clone(), order)));
+        }
+    }
+
+    /// Notes what an event changed.
+    pub(crate) fn note(&mut self, record: &Record, changes: &Changes) {
+        // Rows of one event stand in the order in which it made them.
+        let base = i64::try_from(record.seq).unwrap_or(i64::MAX >> 20) << 20;
+        for (order, id) in (base..).zip(&changes.entries) {
+            if self.seen_entries.insert(id.clone()) {
+                self.entries.push((id.clone(), order));
+            }
+        }
+        for (order, key) in (base..).zip(&changes.parts) {
+            if self.seen_parts.insert(key.clone()) {
+                self.parts.push((key.0.clone(), key.1.clone(), order));
+            }
+        }
+        for (order, id) in (base..).zip(&changes.inbox) {
+            if !self.inbox.iter().any(|(seen, _)| seen == id) {
+                self.inbox.push((id.clone(), order));
+            }
+        }
+        for id in &changes.requests {
+            push(&mut self.requests, id);
+        }
+        self.todos |= changes.todos;
+        match &record.event {
+            Event::PartEnded { part, .. } => self.ended.push(row::Ended::Part(part.clone())),
+            Event::StepEnded { .. } | Event::StepFailed { .. } => self.ended.push(row::Ended::All),
+            _ => {}
+        }
+    }
+}
+
+/// Folds a whole log into the rows that it means.
+///
+/// # Errors
+/// When an event does not fit what came before it.
+pub(crate) fn replay(records: &[Record]) -> Result<Option<(Tree, Rows)>, fold::Error> {
+    let Some((first, rest)) = records.split_first() else { return Ok(None) };
+    let mut tree = fold::begin(first)?;
+    let mut touched = Touched::default();
+    for record in rest {
+        let changes = fold::apply(&mut tree, record)?;
+        touched.note(record, &changes);
+    }
+    let mut rows = Rows::of(&tree, &touched).unwrap_or_default();
+    rows.name(&tree.session.title);
+    Ok(Some((tree, rows)))
+}
+
+#[derive(Debug, Default)]
+struct Progress {
+    epoch: Option<u64>,
+    observed: bool,
+    touched: Touched,
+    log: Vec<LogRow>,
+    blobs: Vec<payload::Blob>,
+    committed: Vec<Committed>,
+}
+
+impl Progress {
+    fn create(&mut self, id: &SessionId, new: NewEvent) -> Result<State, Error> {
+        if !matches!(new.event, Event::SessionCreated { .. }) {
+            return Err(Error::NoSession(id.clone()));
+        }
+        let record = Record { id: new.id, session: id.clone(), seq: 0, time: new.time, event: new.event };
+        let tree = fold::begin(&record).map_err(|source| unfit(id, source))?;
+        if tree.session.id != *id {
+            return Err(unfit(id, fold::Error::Taken(tree.session.id.to_string())));
+        }
+        self.log(&record)?;
+        if self.observed {
+            let tree = tree.clone();
+            self.committed.push(Committed { record, before: None, changes: Changes::default(), tree });
+        }
+        Ok(State { seq: 0, tree, whole: true, owner: None, epoch: 0 })
+    }
+
+    fn append(&mut self, state: &mut State, id: &SessionId, new: NewEvent) -> Result<(), Error> {
+        let (seq, time): (u64, Millis) = (state.seq + 1, new.time);
+        let record = Record { id: new.id, session: id.clone(), seq, time, event: new.event };
+        let before = self.observed.then(|| state.tree.session.clone());
+        let changes = fold::apply(&mut state.tree, &record).map_err(|source| unfit(id, source))?;
+        state.seq = seq;
+        self.touched.note(&record, &changes);
+        self.log(&record)?;
+        if self.observed {
+            self.committed.push(Committed { record, before, changes, tree: state.tree.clone() });
+        }
+        Ok(())
+    }
+
+    fn log(&mut self, record: &Record) -> Result<(), Error> {
+        let (row, blobs) = LogRow::of(record, self.epoch)?;
+        self.log.push(row);
+        self.blobs.extend(blobs);
+        Ok(())
+    }
+}
+
+fn unfit(session: &SessionId, source: fold::Error) -> Error {
+    Error::Unfit { session: session.clone(), source }
+}

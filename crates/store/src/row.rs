@@ -1,0 +1,250 @@
+//! The rows of both engines: what each column holds, and how a fold's state becomes them.
+
+use everturn_model::{EntryId, Millis, Money, PartId, Record, Session, Tree};
+use serde::Serialize;
+
+use crate::payload::{self, Blob};
+use crate::plan::Touched;
+use crate::{Error, text, words};
+
+/// A row of the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LogRow {
+    pub(crate) seq: u64,
+    pub(crate) id: String,
+    pub(crate) time: Millis,
+    /// The event's name and version.
+    pub(crate) name: String,
+    /// Under which ownership it was written; none when anybody could.
+    pub(crate) epoch: Option<u64>,
+    pub(crate) data: String,
+}
+
+impl LogRow {
+    /// The row of an event, and the blobs it names.
+    pub(crate) fn of(record: &Record, epoch: Option<u64>) -> Result<(Self, Vec<Blob>), Error> {
+        let packed = pack(&record.event)?;
+        let row = Self {
+            seq: record.seq,
+            id: record.id.to_string(),
+            time: record.time,
+            name: record.event.stored_name(),
+            epoch,
+            data: packed.data,
+        };
+        Ok((row, packed.blobs))
+    }
+}
+
+/// The row of a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SessionRow {
+    pub(crate) id: String,
+    pub(crate) seq: u64,
+    pub(crate) project: String,
+    pub(crate) directory: String,
+    pub(crate) parent: Option<String>,
+    pub(crate) title: String,
+    /// The title in small letters, to search in.
+    pub(crate) folded: String,
+    pub(crate) created: Millis,
+    pub(crate) updated: Millis,
+    pub(crate) archived: Option<Millis>,
+    pub(crate) trashed: Option<Millis>,
+    pub(crate) open: bool,
+    pub(crate) spent: Spent,
+    pub(crate) data: String,
+}
+
+/// What a session used, as numbers that a database can add up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Spent {
+    pub(crate) input: i64,
+    pub(crate) output: i64,
+    pub(crate) reasoning: i64,
+    pub(crate) cache_read: i64,
+    pub(crate) cache_write: i64,
+    /// Billionths of a dollar.
+    pub(crate) cost: i64,
+}
+
+impl SessionRow {
+    pub(crate) fn of(session: &Session, seq: u64) -> Result<Self, Error> {
+        let tokens = &session.spent.tokens;
+        let count = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+        Ok(Self {
+            id: session.id.to_string(),
+            seq,
+            project: session.project.clone(),
+            directory: session.directory.clone(),
+            parent: session.parent.as_ref().map(ToString::to_string),
+            title: session.title.clone(),
+            folded: session.title.to_lowercase(),
+            created: session.time.created,
+            updated: session.time.updated,
+            archived: session.time.archived,
+            trashed: session.time.trashed,
+            open: session.open,
+            spent: Spent {
+                input: count(tokens.input),
+                output: count(tokens.output),
+                reasoning: count(tokens.reasoning),
+                cache_read: count(tokens.cache.read),
+                cache_write: count(tokens.cache.write),
+                cost: session.spent.cost.to_nanos(),
+            },
+            data: encode(session)?,
+        })
+    }
+}
+
+impl Spent {
+    /// The cost as money again.
+    pub(crate) fn money(&self) -> Money {
+        Money::from_nanos(self.cost)
+    }
+}
+
+/// The row of an entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct EntryRow {
+    pub(crate) id: String,
+    pub(crate) order: i64,
+    pub(crate) parent: Option<String>,
+    pub(crate) data: String,
+}
+
+/// The row of a part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PartRow {
+    pub(crate) entry: String,
+    pub(crate) id: String,
+    pub(crate) order: i64,
+    pub(crate) data: String,
+}
+
+/// The row of a waiting prompt; without data it is gone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct InboxRow {
+    pub(crate) id: String,
+    pub(crate) order: i64,
+    pub(crate) data: Option<String>,
+}
+
+/// The row of a request; without data it was answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RequestRow {
+    pub(crate) id: String,
+    pub(crate) data: Option<String>,
+}
+
+/// Words that can be searched for; without them the place is no longer found. The title's place is empty.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TextRow {
+    pub(crate) entry: String,
+    pub(crate) part: String,
+    pub(crate) words: Option<Vec<String>>,
+}
+
+/// Saved streams that have their final value now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// Of one part.
+    Part(PartId),
+    /// All of the session.
+    All,
+}
+
+/// Rows of a session's projections that have to be written.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Rows {
+    pub(crate) entries: Vec<EntryRow>,
+    pub(crate) parts: Vec<PartRow>,
+    pub(crate) inbox: Vec<InboxRow>,
+    pub(crate) requests: Vec<RequestRow>,
+    pub(crate) todos: Option<String>,
+    pub(crate) texts: Vec<TextRow>,
+    pub(crate) ended: Vec<Ended>,
+    pub(crate) blobs: Vec<Blob>,
+}
+
+impl Rows {
+    /// The touched rows as they are in the tree.
+    pub(crate) fn of(tree: &Tree, touched: &Touched) -> Result<Self, Error> {
+        let mut rows = Self { ended: touched.ended.clone(), ..Self::default() };
+        for (id, order) in &touched.entries {
+            let Some(node) = tree.node(id) else { continue };
+            let packed = pack(&node.entry)?;
+            rows.blobs.extend(packed.blobs);
+            rows.entries.push(EntryRow {
+                id: id.to_string(),
+                order: *order,
+                parent: node.entry.parent.as_ref().map(EntryId::to_string),
+                data: packed.data,
+            });
+            if let Some(text) = text::of_entry(&node.entry) {
+                rows.texts.push(TextRow {
+                    entry: id.to_string(),
+                    part: String::new(),
+                    words: found_words(text),
+                });
+            }
+        }
+        for (entry, id, order) in &touched.parts {
+            let Some(part) = tree.node(entry).and_then(|node| node.part(id)) else { continue };
+            let packed = pack(part)?;
+            rows.blobs.extend(packed.blobs);
+            rows.parts.push(PartRow {
+                entry: entry.to_string(),
+                id: id.to_string(),
+                order: *order,
+                data: packed.data,
+            });
+            if let Some(text) = text::of_part(part) {
+                rows.texts.push(TextRow {
+                    entry: entry.to_string(),
+                    part: id.to_string(),
+                    words: found_words(text),
+                });
+            }
+        }
+        for (id, order) in &touched.inbox {
+            let data = tree.waiting(id).map(pack).transpose()?;
+            let data = data.map(|packed| {
+                rows.blobs.extend(packed.blobs);
+                packed.data
+            });
+            rows.inbox.push(InboxRow { id: id.to_string(), order: *order, data });
+        }
+        for id in &touched.requests {
+            let data = tree.requests.get(id).map(encode).transpose()?;
+            rows.requests.push(RequestRow { id: id.to_string(), data });
+        }
+        if touched.todos {
+            rows.todos = Some(encode(&tree.todos)?);
+        }
+        Ok(rows)
+    }
+
+    /// Makes the title findable.
+    pub(crate) fn name(&mut self, title: &str) {
+        self.texts.push(TextRow { entry: String::new(), part: String::new(), words: found_words(title) });
+    }
+}
+
+fn found_words(text: &str) -> Option<Vec<String>> {
+    let words = words::words(text);
+    (!words.is_empty()).then_some(words)
+}
+
+fn pack(value: &impl Serialize) -> Result<payload::Packed, Error> {
+    payload::pack(encode(value)?).map_err(|source| Error::Io { path: "compression".into(), source })
+}
+
+pub(crate) fn encode(value: &impl Serialize) -> Result<String, Error> {
+    serde_json::to_string(value).map_err(|error| Error::Corrupt {
+        session: String::new(),
+        place: "memory".to_owned(),
+        reason: error.to_string(),
+    })
+}

@@ -1,0 +1,168 @@
+//! Lists of sessions: pages, children, totals, search, and what changed.
+
+use everturn_model::{Session, SessionId, Tokens};
+use rusqlite::types::Value;
+use rusqlite::{Connection, OptionalExtension as _, params};
+
+use crate::Error;
+use crate::query::{Filter, Search, Totals};
+use crate::row::Spent;
+use crate::search::Place;
+use crate::words::Query;
+
+/// A session in a list, with its place in it.
+pub(super) type Listed = (Session, (i64, i64));
+
+/// The conditions that a filter means, and their values.
+fn conditions(filter: &Filter) -> (String, Vec<Value>) {
+    let mut sql = if filter.trashed { "trashed IS NOT NULL" } else { "trashed IS NULL" }.to_owned();
+    let mut values: Vec<Value> = Vec::new();
+    let mut also = |condition: &str, value: Value| {
+        sql.push_str(condition);
+        values.push(value);
+    };
+    if let Some(project) = &filter.project {
+        also(" AND project = ?", project.clone().into());
+    }
+    if let Some(directory) = &filter.directory {
+        also(" AND directory = ?", directory.clone().into());
+    }
+    if let Some(since) = filter.since {
+        also(" AND updated >= ?", since.into());
+    }
+    if let Some(text) = &filter.search {
+        also(" AND instr(folded, ?) > 0", text.to_lowercase().into());
+    }
+    if filter.roots {
+        sql.push_str(" AND parent IS NULL");
+    }
+    if !filter.archived && !filter.trashed {
+        sql.push_str(" AND archived IS NULL");
+    }
+    (sql, values)
+}
+
+/// Sessions by a filter, newest activity first, from behind a place in that order.
+pub(super) fn sessions(
+    connection: &Connection,
+    filter: &Filter,
+    after: Option<(i64, i64)>,
+) -> Result<Vec<Listed>, Error> {
+    let (condition, mut values) = conditions(filter);
+    let mut sql = format!("SELECT id, data, updated, key FROM session WHERE {condition}");
+    if let Some((updated, key)) = after {
+        sql.push_str(" AND (updated, key) < (?, ?)");
+        values.extend([updated.into(), key.into()]);
+    }
+    sql.push_str(" ORDER BY updated DESC, key DESC LIMIT ?");
+    values.push(filter.limit.map_or(-1, i64::from).into());
+    collect(connection, &sql, values)
+}
+
+pub(super) fn children(connection: &Connection, parent: &SessionId) -> Result<Vec<Session>, Error> {
+    let sql = "SELECT id, data, updated, key FROM session WHERE parent = ? AND trashed IS NULL
+               ORDER BY created DESC, key DESC";
+    let found = collect(connection, sql, vec![parent.to_string().into()])?;
+    Ok(found.into_iter().map(|(session, _)| session).collect())
+}
+
+fn collect(connection: &Connection, sql: &str, values: Vec<Value>) -> Result<Vec<Listed>, Error> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query(rusqlite::params_from_iter(values))?;
+    let mut sessions = Vec::new();
+    while let Some(row) = rows.next()? {
+        let data = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
+        match serde_json::from_str(data) {
+            Ok(session) => sessions.push((session, (row.get(2)?, row.get(3)?))),
+            // One damaged session must not hide the others.
+            Err(error) => {
+                let id: String = row.get(0)?;
+                tracing::error!(session = id, error = error.to_string(), "a session's row cannot be read");
+            }
+        }
+    }
+    Ok(sessions)
+}
+
+pub(super) fn totals(connection: &Connection, filter: &Filter) -> Result<Totals, Error> {
+    let (condition, values) = conditions(filter);
+    let sql = format!(
+        "SELECT count(*), ifnull(sum(input), 0), ifnull(sum(output), 0), ifnull(sum(reasoning), 0),
+         ifnull(sum(cache_read), 0), ifnull(sum(cache_write), 0), ifnull(sum(cost), 0)
+         FROM session WHERE {condition}"
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
+    Ok(statement.query_row(rusqlite::params_from_iter(values), |row| {
+        let mut tokens = Tokens { input: row.get(1)?, output: row.get(2)?, ..Tokens::default() };
+        tokens.reasoning = row.get(3)?;
+        tokens.cache.read = row.get(4)?;
+        tokens.cache.write = row.get(5)?;
+        let spent = Spent { cost: row.get(6)?, ..Spent::default() };
+        Ok(Totals { sessions: row.get(0)?, tokens, cost: spent.money() })
+    })?)
+}
+
+/// Places whose words match, the newest texts first; `skip` of them are left out.
+pub(super) fn find(
+    connection: &Connection,
+    search: &Search,
+    query: &Query,
+    skip: usize,
+) -> Result<Vec<Place>, Error> {
+    let mut statement = connection.prepare_cached(
+        "SELECT s.id, s.title, t.entry, t.part FROM search f JOIN text t ON t.key = f.rowid
+         JOIN session s ON s.key = t.session
+         WHERE search MATCH ?1 AND s.trashed IS NULL AND (?2 IS NULL OR s.project = ?2)
+         AND (?3 IS NULL OR s.id = ?3) ORDER BY f.rowid DESC LIMIT ?4 OFFSET ?5",
+    )?;
+    let session = search.session.as_ref().map(SessionId::as_str);
+    let rows =
+        statement.query_map(params![query.sqlite(), search.project, session, search.limit, skip], |row| {
+            Ok(Place {
+                session: SessionId::new(row.get::<_, String>(0)?),
+                title: row.get(1)?,
+                entry: row.get(2)?,
+                part: row.get(3)?,
+            })
+        })?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// The number of the newest commit.
+pub(super) fn position(connection: &Connection) -> Result<i64, Error> {
+    let sql = "SELECT value FROM meta WHERE name = 'commits'";
+    Ok(connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?)
+}
+
+/// Sessions that changed after a commit, with the seq of their last event.
+pub(super) fn changed(connection: &Connection, since: i64) -> Result<Vec<(SessionId, u64)>, Error> {
+    let mut statement =
+        connection.prepare_cached("SELECT id, seq FROM session WHERE changed > ?1 ORDER BY changed")?;
+    let rows =
+        statement.query_map([since], |row| Ok((SessionId::new(row.get::<_, String>(0)?), row.get(1)?)))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// The first event of a session that was written after a commit.
+pub(super) fn first_since(connection: &Connection, id: &SessionId, since: i64) -> Result<Option<u64>, Error> {
+    // Stamps grow with the seq, so walking back from the end stops early.
+    let mut statement = connection.prepare_cached(
+        "SELECT e.seq, e.stamp FROM session s JOIN event e ON e.session = s.key WHERE s.id = ?1
+         ORDER BY e.seq DESC",
+    )?;
+    let mut rows = statement.query([id.as_str()])?;
+    let mut first = None;
+    while let Some(row) = rows.next()? {
+        if row.get::<_, i64>(1)? <= since {
+            break;
+        }
+        first = Some(row.get(0)?);
+    }
+    Ok(first)
+}
+
+/// The key that cursors are sealed with.
+pub(super) fn secret(connection: &Connection) -> Result<Option<Vec<u8>>, Error> {
+    let sql = "SELECT value FROM meta WHERE name = 'secret'";
+    Ok(connection.prepare_cached(sql)?.query_row([], |row| row.get(0)).optional()?)
+}

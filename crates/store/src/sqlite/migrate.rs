@@ -1,0 +1,164 @@
+//! Migrations: how an older file becomes one that this version knows.
+//!
+//! All of them run in the one transaction that also records them, so whoever is killed on the way leaves the old file.
+//! Two processes may come at once: the second waits for the lock and finds the work done. Before anything is changed,
+//! the whole file is copied beside itself.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, TransactionBehavior};
+
+use super::{reader, write};
+use crate::plan;
+use crate::row::SessionRow;
+use crate::{Error, row};
+
+/// Marks the file as ours: the bytes "Evtn".
+const APPLICATION: i64 = 0x4576_746e;
+
+/// A step from one schema to the next.
+struct Migration {
+    sql: &'static str,
+    /// What SQL alone cannot do.
+    then: Option<fn(&Connection) -> Result<(), Error>>,
+}
+
+const MIGRATIONS: &[Migration] = &[
+    Migration { sql: include_str!("../../migrations/sqlite/0001_spine.sql"), then: None },
+    Migration { sql: include_str!("../../migrations/sqlite/0002_store.sql"), then: Some(fill_rows) },
+];
+
+/// What was found in the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Found {
+    application: i64,
+    version: i64,
+    tables: i64,
+}
+
+/// Whether the file may be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    /// It has the schema of this version.
+    Write,
+    /// Its schema is newer: number found and newest known.
+    Read { found: i64, known: i64 },
+}
+
+/// Brings the file to the newest schema. A file of a newer version is left as it is.
+pub(super) fn migrate(connection: &mut Connection, path: &Path) -> Result<Access, Error> {
+    let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
+    let failure = |source: rusqlite::Error| super::failure(path, &source);
+    let found = look(connection).map_err(failure)?;
+    if let Some(access) = judge(found, known, path)? {
+        return Ok(access);
+    }
+    // Held until the end: nobody else migrates between the copy and the change. The kernel drops it if we die.
+    let _lock = lock(path)?;
+    let found = look(connection).map_err(failure)?;
+    if let Some(access) = judge(found, known, path)? {
+        return Ok(access);
+    }
+    if found.tables > 0 {
+        back_up(connection, path, found.version)?;
+    }
+    let transaction =
+        connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failure)?;
+    let found = look(&transaction).map_err(failure)?;
+    if let Some(access) = judge(found, known, path)? {
+        return Ok(access);
+    }
+    for (number, migration) in (1i64..).zip(MIGRATIONS) {
+        if number > found.version {
+            transaction.execute_batch(migration.sql).map_err(failure)?;
+            if let Some(then) = migration.then {
+                then(&transaction)?;
+            }
+            transaction.execute_batch(&format!("PRAGMA user_version = {number};")).map_err(failure)?;
+        }
+    }
+    transaction.execute_batch(&format!("PRAGMA application_id = {APPLICATION};")).map_err(failure)?;
+    transaction.commit().map_err(failure)?;
+    Ok(Access::Write)
+}
+
+fn look(connection: &Connection) -> rusqlite::Result<Found> {
+    Ok(Found {
+        application: connection.query_row("PRAGMA application_id", [], |row| row.get(0))?,
+        version: connection.query_row("PRAGMA user_version", [], |row| row.get(0))?,
+        tables: connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?,
+    })
+}
+
+/// What can be done without a migration; none when one is due.
+fn judge(found: Found, known: i64, path: &Path) -> Result<Option<Access>, Error> {
+    if found.application != APPLICATION && found.tables > 0 {
+        let reason = "it holds another program's tables".to_owned();
+        return Err(Error::NotOurs { path: path.to_owned(), reason });
+    }
+    if found.version > known {
+        return Ok(Some(Access::Read { found: found.version, known }));
+    }
+    Ok((found.version == known).then_some(Access::Write))
+}
+
+/// The copy that is made before a migration changes a file.
+fn backup_path(path: &Path, version: i64) -> PathBuf {
+    path.with_extension(format!("v{version}.backup.db"))
+}
+
+/// Copies the file under a name of its own, whole or not at all.
+fn back_up(connection: &Connection, path: &Path, version: i64) -> Result<(), Error> {
+    let target = backup_path(path, version);
+    let partial = target.with_extension("part");
+    if let Err(source) = std::fs::remove_file(&partial)
+        && source.kind() != std::io::ErrorKind::NotFound
+    {
+        return Err(Error::Io { path: partial, source });
+    }
+    super::copy_into(connection, &partial)?;
+    std::fs::rename(&partial, &target).map_err(|source| Error::Io { path: target, source })
+}
+
+fn lock(path: &Path) -> Result<File, Error> {
+    let path = path.with_extension("lock");
+    let io = |source| Error::Io { path: path.clone(), source };
+    let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(io)?;
+    file.lock().map_err(io)?;
+    Ok(file)
+}
+
+/// Fills the columns and the index that came with the second schema.
+fn fill_rows(connection: &Connection) -> Result<(), Error> {
+    let mut statement = connection.prepare("SELECT key, id, seq, data FROM session ORDER BY key")?;
+    let mut rows = statement.query([])?;
+    while let Some(found) = rows.next()? {
+        let (key, id, seq): (i64, String, u64) = (found.get(0)?, found.get(1)?, found.get(2)?);
+        let data: String = found.get(3)?;
+        let filled = fill_session(connection, key, seq, &id, &data);
+        if let Err(error @ Error::Corrupt { .. }) = &filled {
+            // A damaged session must not keep the others from being opened.
+            tracing::error!(session = id, error = error.to_string(), "a session is set aside");
+            connection.execute(
+                "INSERT OR IGNORE INTO quarantine VALUES (?1, 0, ?2)",
+                rusqlite::params![id, error.to_string()],
+            )?;
+            continue;
+        }
+        filled?;
+    }
+    Ok(())
+}
+
+fn fill_session(connection: &Connection, key: i64, seq: u64, id: &str, data: &str) -> Result<(), Error> {
+    let session = reader::decode(id, "session", data)?;
+    let tree = reader::rows(connection, key, session)?;
+    write::put_session(connection, key, &SessionRow::of(&tree.session, seq)?, None)?;
+    let mut touched = plan::Touched::default();
+    touched.all(&tree);
+    let mut rows = row::Rows::of(&tree, &touched)?;
+    rows.name(&tree.session.title);
+    let only_texts = row::Rows { texts: rows.texts, ..row::Rows::default() };
+    write::put_rows(connection, key, &only_texts)
+}

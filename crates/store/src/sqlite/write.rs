@@ -1,0 +1,307 @@
+//! Writing within a transaction: appends, streamed text, blobs.
+
+use everturn_model::tree::Node;
+use everturn_model::{Session, SessionId, Tree};
+use rusqlite::{Connection, OptionalExtension as _, params};
+
+use super::reader;
+use crate::Error;
+use crate::append::{Appended, Committed};
+use crate::payload::Blob;
+use crate::plan::{self, Asked, Known, Needs, Outcome, Plan, State};
+use crate::row::{Ended, LogRow, Rows, SessionRow};
+
+/// Appends events to a session and writes the rows that they change. `observed` says whether anybody wants to see each
+/// event with its rows; `stamp` is the number of the commit.
+pub(super) fn append(
+    connection: &Connection,
+    asked: Asked,
+    observed: bool,
+    stamp: i64,
+) -> Result<(Appended, Vec<Committed>), Error> {
+    let known = known(connection, &asked)?;
+    let id = asked.session.clone();
+    let mut state = load(connection, &asked)?;
+    let key = state.as_ref().map(|(key, _)| *key);
+    let mut state = state.take().map(|(_, state)| state);
+    match plan::plan(&mut state, asked, &known, observed)? {
+        Outcome::Present(appended) => Ok((appended, Vec::new())),
+        Outcome::Fresh(plan) => {
+            let Plan { session, log, rows, appended, committed, .. } = *plan;
+            let key = match key {
+                Some(key) => key,
+                None => create(connection, &id)?,
+            };
+            put_session(connection, key, &session, Some(stamp))?;
+            put_log(connection, key, &log, stamp)?;
+            put_rows(connection, key, &rows)?;
+            Ok((appended, committed))
+        }
+    }
+}
+
+/// Events of the append that are in the log already.
+fn known(connection: &Connection, asked: &Asked) -> Result<Vec<Known>, Error> {
+    let mut found = Vec::new();
+    for new in &asked.events {
+        if let Some((session, seq)) = reader::find_event(connection, &new.id)? {
+            let after = seq.checked_sub(1);
+            let record = reader::events(connection, &session, after, 1)?.pop();
+            if let Some(record) = record {
+                found.push(Known { id: new.id.clone(), session, seq, event: record.event });
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The session's row and what the append touches.
+fn load(connection: &Connection, asked: &Asked) -> Result<Option<(i64, State)>, Error> {
+    let id = &asked.session;
+    let found = connection
+        .prepare_cached("SELECT key, seq, owner, epoch, data FROM session WHERE id = ?1")?
+        .query_row([id.as_str()], |row| {
+            let head = (row.get::<_, i64>(0)?, row.get::<_, u64>(1)?);
+            Ok((head, row.get::<_, Option<String>>(2)?, row.get::<_, u64>(3)?, row.get::<_, String>(4)?))
+        })
+        .optional()?;
+    let Some(((key, seq), owner, epoch, data)) = found else {
+        refuse_buried(connection, id)?;
+        return Ok(None);
+    };
+    refuse_quarantined(connection, id)?;
+    let session: Session = reader::decode(id.as_str(), "session", &data)?;
+    let needs = Needs::of(&asked.events);
+    let tree = if needs.whole {
+        reader::rows(connection, key, session)?
+    } else {
+        touched(connection, key, session, &needs)?
+    };
+    Ok(Some((key, State { seq, tree, whole: needs.whole, owner, epoch })))
+}
+
+pub(super) fn refuse_buried(connection: &Connection, id: &SessionId) -> Result<(), Error> {
+    let buried =
+        connection.prepare_cached("SELECT 1 FROM tombstone WHERE session = ?1")?.exists([id.as_str()])?;
+    if buried { Err(Error::Purged(id.clone())) } else { Ok(()) }
+}
+
+fn refuse_quarantined(connection: &Connection, id: &SessionId) -> Result<(), Error> {
+    let reason = connection
+        .prepare_cached("SELECT reason FROM quarantine WHERE session = ?1")?
+        .query_row([id.as_str()], |row| row.get::<_, String>(0))
+        .optional()?;
+    reason.map_or(Ok(()), |reason| Err(Error::Quarantined { session: id.clone(), reason }))
+}
+
+fn touched(connection: &Connection, key: i64, session: Session, needs: &Needs) -> Result<Tree, Error> {
+    let mut tree = Tree::new(session);
+    for id in &needs.entries {
+        if let Some(found) = reader::entry(connection, key, id)? {
+            tree.insert(Node::new(found, Vec::new()));
+        }
+    }
+    for (entry, part) in &needs.parts {
+        if tree.node(entry).is_some()
+            && let Some(found) = reader::part(connection, key, entry, part)?
+            && let Some(node) = tree.node_mut(entry)
+        {
+            node.parts.push(found);
+        }
+    }
+    for id in &needs.inbox {
+        if let Some(found) = reader::waiting(connection, key, id)? {
+            tree.inbox.push(found);
+        }
+    }
+    for id in &needs.requests {
+        if let Some((_, found)) = reader::request(connection, id)? {
+            tree.requests.insert(found.id.clone(), found);
+        }
+    }
+    Ok(tree)
+}
+
+/// A session's row with nothing in it yet.
+pub(super) fn create(connection: &Connection, id: &SessionId) -> Result<i64, Error> {
+    connection
+        .prepare_cached(
+            "INSERT INTO session (id, seq, project, directory, title, created, updated, data)
+             VALUES (?1, 0, '', '', '', 0, 0, '')",
+        )?
+        .execute([id.as_str()])?;
+    Ok(connection.last_insert_rowid())
+}
+
+/// Writes a session's row; without a stamp it counts as no change.
+pub(super) fn put_session(
+    connection: &Connection,
+    key: i64,
+    row: &SessionRow,
+    stamp: Option<i64>,
+) -> Result<(), Error> {
+    let spent = &row.spent;
+    connection
+        .prepare_cached(
+            "UPDATE session SET seq = ?2, project = ?3, directory = ?4, parent = ?5, title = ?6, folded = ?7,
+             created = ?8, updated = ?9, archived = ?10, trashed = ?11, open = ?12, data = ?13, input = ?14,
+             output = ?15, reasoning = ?16, cache_read = ?17, cache_write = ?18, cost = ?19,
+             changed = ifnull(?20, changed) WHERE key = ?1",
+        )?
+        .execute(params![
+            key,
+            row.seq,
+            row.project,
+            row.directory,
+            row.parent,
+            row.title,
+            row.folded,
+            row.created,
+            row.updated,
+            row.archived,
+            row.trashed,
+            row.open,
+            row.data,
+            spent.input,
+            spent.output,
+            spent.reasoning,
+            spent.cache_read,
+            spent.cache_write,
+            spent.cost,
+            stamp
+        ])?;
+    Ok(())
+}
+
+pub(super) fn put_log(connection: &Connection, key: i64, log: &[LogRow], stamp: i64) -> Result<(), Error> {
+    let mut insert = connection.prepare_cached(
+        "INSERT INTO event (session, seq, id, time, type, data, epoch, stamp) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+    )?;
+    for row in log {
+        insert.execute(params![key, row.seq, row.id, row.time, row.name, row.data, row.epoch, stamp])?;
+    }
+    Ok(())
+}
+
+/// Writes rows of a session's projections.
+pub(super) fn put_rows(connection: &Connection, key: i64, rows: &Rows) -> Result<(), Error> {
+    put_blobs(connection, key, &rows.blobs)?;
+    let mut put_entry = connection.prepare_cached(
+        "INSERT INTO entry (session, id, ord, parent, data) VALUES (?1, ?2, ?3, ?4, ?5)
+         ON CONFLICT DO UPDATE SET parent = ?4, data = ?5",
+    )?;
+    for row in &rows.entries {
+        put_entry.execute(params![key, row.id, row.order, row.parent, row.data])?;
+    }
+    let mut put_part = connection.prepare_cached(
+        "INSERT INTO part (session, entry, id, ord, data) VALUES (?1, ?2, ?3, ?4, ?5)
+         ON CONFLICT DO UPDATE SET data = ?5",
+    )?;
+    for row in &rows.parts {
+        put_part.execute(params![key, row.entry, row.id, row.order, row.data])?;
+    }
+    for row in &rows.inbox {
+        match &row.data {
+            Some(data) => connection
+                .prepare_cached(
+                    "INSERT INTO inbox VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO UPDATE SET data = ?4",
+                )?
+                .execute(params![key, row.id, row.order, data])?,
+            None => connection
+                .prepare_cached("DELETE FROM inbox WHERE session = ?1 AND id = ?2")?
+                .execute(params![key, row.id])?,
+        };
+    }
+    for row in &rows.requests {
+        match &row.data {
+            Some(data) => connection
+                .prepare_cached("INSERT OR REPLACE INTO request VALUES (?1, ?2, ?3)")?
+                .execute(params![row.id, key, data])?,
+            None => connection.prepare_cached("DELETE FROM request WHERE id = ?1")?.execute([&row.id])?,
+        };
+    }
+    if let Some(todos) = &rows.todos {
+        connection
+            .prepare_cached("INSERT OR REPLACE INTO todo VALUES (?1, ?2)")?
+            .execute(params![key, todos])?;
+    }
+    put_texts(connection, key, rows)?;
+    end_streams(connection, key, &rows.ended)
+}
+
+fn put_blobs(connection: &Connection, key: i64, blobs: &[Blob]) -> Result<(), Error> {
+    for blob in blobs {
+        connection.prepare_cached("INSERT OR IGNORE INTO blob VALUES (?1, ?2, ?3)")?.execute(params![
+            blob.hash.as_bytes(),
+            blob.size,
+            blob.packed
+        ])?;
+        connection
+            .prepare_cached("INSERT OR IGNORE INTO blob_use VALUES (?1, ?2)")?
+            .execute(params![key, blob.hash.as_bytes()])?;
+    }
+    Ok(())
+}
+
+fn put_texts(connection: &Connection, key: i64, rows: &Rows) -> Result<(), Error> {
+    for row in &rows.texts {
+        let place = connection
+            .prepare_cached("SELECT key FROM text WHERE session = ?1 AND entry = ?2 AND part = ?3")?
+            .query_row(params![key, row.entry, row.part], |row| row.get::<_, i64>(0))
+            .optional()?;
+        match (&row.words, place) {
+            (None, None) => {}
+            (None, Some(place)) => {
+                connection.prepare_cached("DELETE FROM search WHERE rowid = ?1")?.execute([place])?;
+                connection.prepare_cached("DELETE FROM text WHERE key = ?1")?.execute([place])?;
+            }
+            (Some(words), Some(place)) => {
+                connection
+                    .prepare_cached("INSERT OR REPLACE INTO search (rowid, words) VALUES (?1, ?2)")?
+                    .execute(params![place, words.join(" ")])?;
+            }
+            (Some(words), None) => {
+                connection
+                    .prepare_cached("INSERT INTO text (session, entry, part) VALUES (?1, ?2, ?3)")?
+                    .execute(params![key, row.entry, row.part])?;
+                connection
+                    .prepare_cached("INSERT INTO search (rowid, words) VALUES (?1, ?2)")?
+                    .execute(params![connection.last_insert_rowid(), words.join(" ")])?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The final value of a part replaces what was saved of it while it streamed.
+fn end_streams(connection: &Connection, key: i64, ended: &[Ended]) -> Result<(), Error> {
+    for ended in ended {
+        match ended {
+            Ended::Part(part) => connection
+                .prepare_cached("DELETE FROM stream WHERE session = ?1 AND part = ?2")?
+                .execute(params![key, part.as_str()])?,
+            Ended::All => {
+                connection.prepare_cached("DELETE FROM stream WHERE session = ?1")?.execute([key])?
+            }
+        };
+    }
+    Ok(())
+}
+
+/// Saves a piece of streamed text of an open part, if the lease still holds.
+pub(super) fn save_stream(connection: &Connection, piece: &crate::append::Piece) -> Result<(), Error> {
+    super::lease::check(connection, &piece.lease)?;
+    connection
+        .prepare_cached(
+            "INSERT OR REPLACE INTO stream (session, part, start, entry, text)
+             SELECT key, ?2, ?3, ?4, ?5 FROM session WHERE id = ?1",
+        )?
+        .execute(params![
+            piece.lease.session.as_str(),
+            piece.part.as_str(),
+            piece.start,
+            piece.entry.as_str(),
+            piece.text
+        ])?;
+    Ok(())
+}

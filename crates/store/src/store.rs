@@ -1,0 +1,399 @@
+//! The contract: what a store promises, whichever engine keeps it.
+//!
+//! - **Durable**: what an append acknowledged is there after `kill -9` and after power loss.
+//! - **Whole**: the events of one append are in the log all or none, with the rows they mean, and `seq` has no gaps.
+//! - **Idempotent**: appending the same events under the same ids again changes nothing and gives the same answer.
+//! - **Fenced**: an owned append is refused as soon as the lease has passed on, however late it comes.
+//! - **Honest**: an answer is yes, no, or [`Error::Unknown`]; never a yes that is not on disk.
+
+use std::sync::Arc;
+
+use everturn_model::permission::Rule;
+use everturn_model::request::Request;
+use everturn_model::todo::Todo;
+use everturn_model::tree::Node;
+use everturn_model::{EntryId, EventId, PartId, Record, RequestId, Session, SessionId, Tree};
+
+use crate::append::{Appended, Authority, Lease, NewEvent, Piece};
+use crate::options::{Options, Place};
+use crate::payload::Hash;
+use crate::plan::Asked;
+use crate::query::{Ask, Filter, Hit, Page, PathQuery, Search, StreamText, Tail, Totals};
+use crate::watch::{Feed, Position, Wakes, Watch};
+use crate::words::Query;
+use crate::{Error, page, search, sqlite};
+
+/// A handle on the store; clones share it. The last one closes it.
+#[derive(Debug, Clone)]
+pub struct Store(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    engine: Engine,
+    wakes: Arc<Wakes>,
+    secret: [u8; 32],
+}
+
+#[derive(Debug)]
+pub(crate) enum Engine {
+    Sqlite(sqlite::Engine),
+}
+
+/// Asks whichever engine it is.
+macro_rules! ask {
+    ($store:expr, $engine:ident => $call:expr) => {
+        match &$store.0.engine {
+            Engine::Sqlite($engine) => $call,
+        }
+    };
+}
+
+impl Store {
+    /// Opens a store, creating or upgrading it.
+    ///
+    /// # Errors
+    /// When the folder or the server cannot be used, or holds something else.
+    pub async fn open(options: Options) -> Result<Self, Error> {
+        let wakes = Arc::new(Wakes::new(options.timing.look));
+        let engine = match options.place.clone() {
+            Place::Folder(folder) => {
+                let wakes = Arc::clone(&wakes);
+                let open = move || sqlite::Engine::open(&folder, &options, &wakes);
+                Engine::Sqlite(tokio::task::spawn_blocking(open).await.map_err(|_| Error::Closed)??)
+            }
+            Place::Server(_) => return Err(Error::Closed),
+        };
+        let secret = match &engine {
+            Engine::Sqlite(engine) => engine.secret().await?,
+        };
+        // A database that may only be read can lack one; its cursors then hold for this process.
+        let secret = secret.try_into().unwrap_or_else(|_| fresh_secret());
+        Ok(Self(Arc::new(Inner { engine, wakes, secret })))
+    }
+
+    /// Where the data is: a file, or a server without its password.
+    #[must_use]
+    pub fn place(&self) -> String {
+        ask!(self, engine => engine.place())
+    }
+
+    /// The name of this process in leases.
+    #[must_use]
+    pub fn owner(&self) -> &str {
+        ask!(self, engine => engine.owner())
+    }
+
+    /// Why nothing can be written; none when it can.
+    #[must_use]
+    pub fn read_only(&self) -> Option<Error> {
+        ask!(self, engine => engine.read_only())
+    }
+
+    pub(crate) fn secret(&self) -> &[u8; 32] {
+        &self.0.secret
+    }
+
+    /// Appends events to one session, all or none, and answers when they are on disk. The first event of a new
+    /// session is its creation.
+    ///
+    /// # Errors
+    /// When the session is missing, the lease is lost, the events do not fit, or the disk refuses.
+    pub async fn append(
+        &self,
+        session: &SessionId,
+        authority: Authority,
+        events: Vec<NewEvent>,
+    ) -> Result<Appended, Error> {
+        let asked = Asked { session: session.clone(), authority, events };
+        ask!(self, engine => engine.append(asked).await)
+    }
+
+    /// Saves a piece of what is streamed of a part; `start` is where in the text it begins. It does not wait for the
+    /// disk: what is lost is at most the newest quarter second. A lost lease shows at the next append.
+    pub fn save_stream(&self, lease: &Lease, entry: &EntryId, part: &PartId, start: usize, piece: String) {
+        let (lease, entry, part) = (lease.clone(), entry.clone(), part.clone());
+        ask!(self, engine => engine.save_stream(Piece { lease, entry, part, start, text: piece }));
+    }
+
+    /// Takes the right to run a session: a free one, our own, or that of an owner that is dead or silent for too long.
+    ///
+    /// # Errors
+    /// `Busy` when a living process has it.
+    pub async fn acquire(&self, session: &SessionId) -> Result<Lease, Error> {
+        ask!(self, engine => engine.acquire(session).await)
+    }
+
+    /// Makes sure that a lease still holds.
+    ///
+    /// # Errors
+    /// `Fenced` when somebody else has it now.
+    pub async fn renew(&self, lease: &Lease) -> Result<(), Error> {
+        ask!(self, engine => engine.renew(lease).await)
+    }
+
+    /// Gives the right back.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub async fn release(&self, lease: Lease) -> Result<(), Error> {
+        ask!(self, engine => engine.release(lease).await)
+    }
+
+    /// Remembers what a person allowed from now on in a project.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub async fn approve(&self, project: &str, rules: Vec<Rule>, time: i64) -> Result<(), Error> {
+        ask!(self, engine => engine.approve(project, rules, time).await)
+    }
+
+    /// Remembers a project, as an object that the caller understands.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub async fn put_project(&self, id: &str, data: String) -> Result<(), Error> {
+        ask!(self, engine => engine.put_project(id, data).await)
+    }
+
+    /// A session's row.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn session(&self, id: &SessionId) -> Result<Option<Session>, Error> {
+        ask!(self, engine => engine.session(id).await)
+    }
+
+    /// The sessions that belong to another one.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn children(&self, parent: &SessionId) -> Result<Vec<Session>, Error> {
+        ask!(self, engine => engine.children(parent).await)
+    }
+
+    /// What the sessions of a filter have used.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn totals(&self, filter: Filter) -> Result<Totals, Error> {
+        ask!(self, engine => engine.totals(filter).await)
+    }
+
+    /// A whole session.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn tree(&self, id: &SessionId) -> Result<Option<Tree>, Error> {
+        ask!(self, engine => engine.tree(id).await)
+    }
+
+    /// A session's task list.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn todos(&self, id: &SessionId) -> Result<Vec<Todo>, Error> {
+        ask!(self, engine => engine.todos(id).await)
+    }
+
+    /// The newest entries of a session's path.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn tail(&self, id: &SessionId, messages: usize) -> Result<Option<Tail>, Error> {
+        ask!(self, engine => engine.tail(id, messages).await)
+    }
+
+    /// One entry of a session with its parts.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn node(&self, id: &SessionId, entry: &EntryId) -> Result<Option<Node>, Error> {
+        ask!(self, engine => engine.node(id, entry).await)
+    }
+
+    /// Events of a session after a seq (none: from the beginning), in order.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn events(
+        &self,
+        id: &SessionId,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<Record>, Error> {
+        ask!(self, engine => engine.events(id, after, limit).await)
+    }
+
+    /// Where an event stands, by its id.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn find_event(&self, id: &EventId) -> Result<Option<(SessionId, u64)>, Error> {
+        ask!(self, engine => engine.find_event(id).await)
+    }
+
+    /// Sessions that expect to go on: an open turn or a waiting prompt.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn unfinished(&self) -> Result<Vec<SessionId>, Error> {
+        ask!(self, engine => engine.unfinished().await)
+    }
+
+    /// Unfinished sessions whose owner is dead or silent for too long.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn orphans(&self) -> Result<Vec<SessionId>, Error> {
+        ask!(self, engine => engine.orphans().await)
+    }
+
+    /// What was saved of parts that are still open.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn streams(&self, id: &SessionId) -> Result<Vec<StreamText>, Error> {
+        ask!(self, engine => engine.streams(id).await)
+    }
+
+    /// Requests that wait for a person, with their sessions.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn requests(&self) -> Result<Vec<(SessionId, Request)>, Error> {
+        ask!(self, engine => engine.requests().await)
+    }
+
+    /// One waiting request.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn request(&self, id: &RequestId) -> Result<Option<(SessionId, Request)>, Error> {
+        ask!(self, engine => engine.request(id).await)
+    }
+
+    /// What a person allowed from now on in a project.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn approvals(&self, project: &str) -> Result<Vec<Rule>, Error> {
+        ask!(self, engine => engine.approvals(project).await)
+    }
+
+    /// The projects that were remembered.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn projects(&self) -> Result<Vec<(String, String)>, Error> {
+        ask!(self, engine => engine.projects().await)
+    }
+
+    /// The bytes of a blob.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn blob(&self, hash: Hash) -> Result<Option<Vec<u8>>, Error> {
+        ask!(self, engine => engine.blob(hash).await)
+    }
+
+    /// Sessions by a filter, newest activity first.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub async fn sessions(&self, filter: Filter) -> Result<Vec<Session>, Error> {
+        let found = self.listed(filter, None).await?;
+        Ok(found.into_iter().map(|(session, _)| session).collect())
+    }
+
+    /// A page of sessions, newest activity first.
+    ///
+    /// # Errors
+    /// When they cannot be read, or the cursor is not ours.
+    pub async fn page(&self, ask: Ask<Filter>) -> Result<Page<Session>, Error> {
+        page::sessions(self, ask).await
+    }
+
+    /// A page of a session's conversation.
+    ///
+    /// # Errors
+    /// When it cannot be read, or the cursor is not ours.
+    pub async fn path(&self, ask: Ask<PathQuery>) -> Result<Page<Node>, Error> {
+        page::path(self, ask).await
+    }
+
+    /// Texts and titles in which all words occur, newest first.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub async fn search(&self, search: Search) -> Result<Vec<Hit>, Error> {
+        search::search(self, &search).await
+    }
+
+    /// Follows a session's log from behind a seq (none: from the beginning), whoever writes it.
+    #[must_use]
+    pub fn watch(&self, id: &SessionId, after: Option<u64>) -> Watch {
+        Watch::new(self.clone(), Arc::clone(&self.0.wakes), id.clone(), after)
+    }
+
+    /// Follows everything that happens from now on, whoever does it.
+    ///
+    /// # Errors
+    /// When the database cannot be read.
+    pub async fn feed(&self) -> Result<Feed, Error> {
+        Feed::new(self.clone(), Arc::clone(&self.0.wakes)).await
+    }
+
+    pub(crate) async fn listed(
+        &self,
+        filter: Filter,
+        after: Option<(i64, i64)>,
+    ) -> Result<Vec<(Session, (i64, i64))>, Error> {
+        ask!(self, engine => engine.sessions(filter, after).await)
+    }
+
+    pub(crate) async fn find(
+        &self,
+        search: &Search,
+        query: &Query,
+        skip: usize,
+    ) -> Result<Vec<search::Place>, Error> {
+        ask!(self, engine => engine.find(search, query, skip).await)
+    }
+
+    pub(crate) async fn walk(
+        &self,
+        id: &SessionId,
+        from: &EntryId,
+        limit: usize,
+    ) -> Result<Vec<Node>, Error> {
+        ask!(self, engine => engine.walk(id, from, limit).await)
+    }
+
+    pub(crate) async fn spine(&self, id: &SessionId, from: &EntryId) -> Result<Vec<EntryId>, Error> {
+        ask!(self, engine => engine.spine(id, from).await)
+    }
+
+    pub(crate) async fn nodes(&self, id: &SessionId, wanted: Vec<EntryId>) -> Result<Vec<Node>, Error> {
+        ask!(self, engine => engine.nodes(id, wanted).await)
+    }
+
+    pub(crate) async fn position(&self) -> Result<Position, Error> {
+        ask!(self, engine => engine.position().await)
+    }
+
+    pub(crate) async fn changed(&self, since: &Position) -> Result<(Vec<(SessionId, u64)>, Position), Error> {
+        ask!(self, engine => engine.changed(since).await)
+    }
+
+    pub(crate) async fn first_since(&self, id: &SessionId, since: &Position) -> Result<Option<u64>, Error> {
+        ask!(self, engine => engine.first_since(id, since).await)
+    }
+}
+
+fn fresh_secret() -> [u8; 32] {
+    let mut secret = [0; 32];
+    if let Err(error) = getrandom::fill(&mut secret) {
+        tracing::error!(error = error.to_string(), "no random numbers: cursors can be guessed");
+    }
+    secret
+}
