@@ -85,7 +85,7 @@ impl FromStr for Hash {
     }
 }
 
-/// The text is not a [`Hash`].
+/// The text is not a [`struct@Hash`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a hash is 64 lower-case hexadecimal digits, and this is not")]
 pub struct BadHash;

@@ -19,8 +19,8 @@ const LONGEST: usize = 64;
 /// How many words of one text are taken.
 const WORDS: usize = 20_000;
 
-/// How many bytes of words are taken of one text: PostgreSQL refuses a `tsvector` of a megabyte, and an event must not
-/// be refused for what it says.
+/// How many bytes of words are taken of one text. A `tsvector` holds less than a megabyte: most functions refuse more,
+/// and `array_to_tsvector` (seen in 15.18) takes it and silently loses words.
 const BYTES: usize = 512 * 1024;
 
 /// How many words of a query are taken. FTS5 limits how deep an expression is.
@@ -31,7 +31,7 @@ const REACH: usize = 20;
 
 /// The words of a text, in lower case and in their order.
 ///
-/// A word is a run of letters, digits and `_`. In scripts without spaces each character is a word.
+/// A word is a run of letters, digits and `_`; of Chinese, Japanese and Korean, each character is a word.
 pub(crate) fn words(text: &str) -> Vec<String> {
     tokens(text).map(|token| token.word).collect()
 }
@@ -89,7 +89,7 @@ const fn is_accent(c: char) -> bool {
     matches!(c, '\u{300}'..='\u{36f}')
 }
 
-/// Whether the character is of a script that is written without spaces (or, as Korean, inflected without them).
+/// Whether the character is Chinese, Japanese or Korean: there, spaces do not show where words begin and end.
 const fn stands_alone(c: char) -> bool {
     matches!(c,
         '\u{1100}'..='\u{11ff}'         // Hangul jamo
@@ -254,8 +254,8 @@ fn window(text: &str, hits: &[Hit], width: usize) -> Range<usize> {
         !one.ends_with(char::is_whitespace) && !other.starts_with(char::is_whitespace)
     };
     if start > 0 && in_word(start) {
-        let near = text.get(start..bytes.start).unwrap_or_default().char_indices().take(REACH);
-        start = near.filter(|(_, c)| c.is_whitespace()).map(|(at, _)| start + at).next().unwrap_or(start);
+        let mut near = text.get(start..bytes.start).unwrap_or_default().char_indices().take(REACH);
+        start = near.find(|(_, c)| c.is_whitespace()).map_or(start, |(at, _)| start + at);
     }
     if end < text.len() && in_word(end) {
         let from = bytes.end.max(start);
@@ -300,7 +300,8 @@ impl Writer {
 
     /// Says that something was left out, if something was.
     fn ellipsis(&mut self, left_out: Option<&str>) {
-        if left_out.unwrap_or_default().chars().any(|c| !is_blank(c)) {
+        let more = left_out.unwrap_or_default().chars().any(|c| !is_blank(c));
+        if more && self.snippet.text != "…" {
             self.space = false;
             self.snippet.text.push('…');
         }

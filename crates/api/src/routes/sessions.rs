@@ -48,6 +48,7 @@ async fn list(State(app): State<App>, Place(location): Place, query: Query) -> R
         search: query.word("search"),
         since: query.moment("start")?,
         archived: true,
+        trashed: false,
         limit: below.is_empty().then_some(limit),
     };
     let mut sessions = app.engine.list(filter).await?;

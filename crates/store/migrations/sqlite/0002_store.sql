@@ -47,7 +47,7 @@ CREATE TABLE text (
 CREATE UNIQUE INDEX text_place ON text (session, entry, part);
 CREATE VIRTUAL TABLE search USING fts5 (
   words, content = '', contentless_delete = 1, detail = none,
-  tokenize = "unicode61 remove_diacritics 0 tokenchars '_'"
+  tokenize = "ascii tokenchars '_'"
 );
 
 -- Sessions that were deleted for good, so that no import or late append brings them back.
