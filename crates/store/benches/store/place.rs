@@ -1,12 +1,7 @@
 //! Where a measurement runs: a fresh folder or a fresh database, always on the disk.
 
 use everturn_store::{Options, Store};
-pub(crate) struct Database;
-impl Database {
-    fn url(&self) -> String {
-        String::new()
-    }
-}
+use everturn_testkit::postgres::{Database, Postgres};
 
 pub(crate) struct Place {
     pub(crate) name: &'static str,
@@ -20,7 +15,7 @@ impl Place {
     }
 
     pub(crate) fn postgres() -> Self {
-        let database = Some(Database);
+        let database = Some(Postgres::shared().database());
         Self { name: "PostgreSQL", folder: tempfile::tempdir().unwrap(), database }
     }
 
