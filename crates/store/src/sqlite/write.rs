@@ -5,11 +5,11 @@ use everturn_model::{Session, SessionId, Tree};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::reader;
-use crate::Error;
 use crate::append::{Appended, Committed};
 use crate::payload::Blob;
 use crate::plan::{self, Asked, Known, Needs, Outcome, Plan, State};
 use crate::row::{Ended, LogRow, Rows, SessionRow, TextRow};
+use crate::{Error, words};
 
 /// What an append wrote, and what is left to write of it.
 pub(super) struct Written {
@@ -269,24 +269,24 @@ pub(super) fn put_texts(connection: &Connection, texts: &Texts) -> Result<(), Er
             .prepare_cached("SELECT key FROM text WHERE session = ?1 AND entry = ?2 AND part = ?3")?
             .query_row(params![key, row.entry, row.part], |row| row.get::<_, i64>(0))
             .optional()?;
-        match (&row.words, place) {
+        match (&row.text, place) {
             (None, None) => {}
             (None, Some(place)) => {
                 connection.prepare_cached("DELETE FROM search WHERE rowid = ?1")?.execute([place])?;
                 connection.prepare_cached("DELETE FROM text WHERE key = ?1")?.execute([place])?;
             }
-            (Some(words), Some(place)) => {
+            (Some(text), Some(place)) => {
                 connection
                     .prepare_cached("INSERT OR REPLACE INTO search (rowid, words) VALUES (?1, ?2)")?
-                    .execute(params![place, words.join(" ")])?;
+                    .execute(params![place, words::joined(text)])?;
             }
-            (Some(words), None) => {
+            (Some(text), None) => {
                 connection
                     .prepare_cached("INSERT INTO text (session, entry, part) VALUES (?1, ?2, ?3)")?
                     .execute(params![key, row.entry, row.part])?;
                 connection
                     .prepare_cached("INSERT INTO search (rowid, words) VALUES (?1, ?2)")?
-                    .execute(params![connection.last_insert_rowid(), words.join(" ")])?;
+                    .execute(params![connection.last_insert_rowid(), words::joined(text)])?;
             }
         }
     }
