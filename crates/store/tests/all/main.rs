@@ -7,8 +7,8 @@
     reason = "a test that cannot go on fails; clippy.toml covers test functions but not their helpers"
 )]
 
-mod append;
+mod contract;
+mod events;
 mod history;
-mod lease;
 mod opening;
-mod watch;
+mod place;

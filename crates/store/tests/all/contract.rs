@@ -1,0 +1,5 @@
+//! The contract of the store, promise by promise, on both engines.
+
+mod appends;
+mod concurrency;
+mod repeats;
