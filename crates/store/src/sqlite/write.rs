@@ -1,7 +1,7 @@
 //! Writing within a transaction: appends, streamed text, blobs.
 
 use everturn_model::tree::Node;
-use everturn_model::{Session, SessionId, Tree};
+use everturn_model::{Session, SessionId, Tree, fold};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::reader;
@@ -115,7 +115,9 @@ fn touched(connection: &Connection, key: i64, session: Session, needs: &Needs) -
         }
     }
     for id in &needs.requests {
-        if let Some((_, found)) = reader::request(connection, id)? {
+        if let Some((of, found)) = reader::request(connection, id)?
+            && of == tree.session.id
+        {
             tree.requests.insert(found.id.clone(), found);
         }
     }
@@ -214,11 +216,23 @@ pub(super) fn put_rows(connection: &Connection, key: i64, rows: &Rows) -> Result
     }
     for row in &rows.requests {
         match &row.data {
-            Some(data) => connection
-                .prepare_cached("INSERT OR REPLACE INTO request VALUES (?1, ?2, ?3)")?
-                .execute(params![row.id, key, data])?,
-            None => connection.prepare_cached("DELETE FROM request WHERE id = ?1")?.execute([&row.id])?,
-        };
+            Some(data) => {
+                let put = connection
+                    .prepare_cached(
+                        "INSERT INTO request VALUES (?1, ?2, ?3)
+                         ON CONFLICT DO UPDATE SET data = ?3 WHERE session = ?2",
+                    )?
+                    .execute(params![row.id, key, data])?;
+                if put == 0 {
+                    return Err(taken_request(connection, key, &row.id)?);
+                }
+            }
+            None => {
+                connection
+                    .prepare_cached("DELETE FROM request WHERE id = ?1 AND session = ?2")?
+                    .execute(params![row.id, key])?;
+            }
+        }
     }
     if let Some(todos) = &rows.todos {
         connection
@@ -227,6 +241,14 @@ pub(super) fn put_rows(connection: &Connection, key: i64, rows: &Rows) -> Result
     }
     put_texts(connection, key, rows)?;
     end_streams(connection, key, &rows.ended)
+}
+
+/// The refusal of a request whose id another session has.
+fn taken_request(connection: &Connection, key: i64, id: &str) -> Result<Error, Error> {
+    let session = connection
+        .prepare_cached("SELECT id FROM session WHERE key = ?1")?
+        .query_row([key], |row| row.get::<_, String>(0))?;
+    Ok(Error::Unfit { session: SessionId::new(session), source: fold::Error::Taken(id.to_owned()) })
 }
 
 fn put_blobs(connection: &Connection, key: i64, blobs: &[Blob]) -> Result<(), Error> {
