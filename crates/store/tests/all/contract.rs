@@ -2,4 +2,8 @@
 
 mod appends;
 mod concurrency;
+mod cursors;
+mod lists;
+mod paths;
+mod reads;
 mod repeats;
