@@ -78,6 +78,13 @@ impl Place {
         self.open_with(owner, |options| options.timing = Timing { patience, beat, ..Timing::default() }).await
     }
 
+    /// What nobody may be shown.
+    pub(crate) fn password(&self) -> Option<String> {
+        match self.kind {
+            Kind::Sqlite | Kind::Postgres => None,
+        }
+    }
+
     /// Under which ownership each event of a session was written, in their order. No answer of the store tells it.
     pub(crate) async fn epochs(&self, session: &SessionId) -> Vec<Option<u64>> {
         let sql =
