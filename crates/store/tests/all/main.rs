@@ -11,4 +11,8 @@ mod append;
 mod history;
 mod lease;
 mod opening;
+mod upkeep;
+mod upkeep_aside;
+mod upkeep_trash;
+mod upkeep_verify;
 mod watch;
