@@ -4,6 +4,7 @@ use everturn_model::tree::Node;
 use everturn_model::{Session, SessionId, Tree, fold};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
+use super::kept::text;
 use super::reader;
 use crate::Error;
 use crate::append::{Appended, Committed};
@@ -80,7 +81,7 @@ fn load(connection: &Connection, asked: &Asked) -> Result<Option<(i64, State)>, 
         .prepare_cached("SELECT key, seq, owner, epoch, data FROM session WHERE id = ?1")?
         .query_row([id.as_str()], |row| {
             let head = (row.get::<_, i64>(0)?, row.get::<_, u64>(1)?);
-            Ok((head, row.get::<_, Option<String>>(2)?, row.get::<_, u64>(3)?, row.get::<_, String>(4)?))
+            Ok((head, row.get::<_, Option<String>>(2)?, row.get::<_, u64>(3)?, text(row, 4)?))
         })
         .optional()?;
     let Some(((key, seq), owner, epoch, data)) = found else {
@@ -104,7 +105,7 @@ pub(super) fn refuse_buried(connection: &Connection, id: &SessionId) -> Result<(
     if buried { Err(Error::Purged(id.clone())) } else { Ok(()) }
 }
 
-fn refuse_quarantined(connection: &Connection, id: &SessionId) -> Result<(), Error> {
+pub(super) fn refuse_quarantined(connection: &Connection, id: &SessionId) -> Result<(), Error> {
     let reason = connection
         .prepare_cached("SELECT reason FROM quarantine WHERE session = ?1")?
         .query_row([id.as_str()], |row| row.get::<_, String>(0))
@@ -269,7 +270,7 @@ fn taken_request(connection: &Connection, key: i64, id: &str) -> Result<Error, E
     Ok(Error::Unfit { session: SessionId::new(session), source: fold::Error::Taken(id.to_owned()) })
 }
 
-fn put_blobs(connection: &Connection, key: i64, blobs: &[Blob]) -> Result<(), Error> {
+pub(super) fn put_blobs(connection: &Connection, key: i64, blobs: &[Blob]) -> Result<(), Error> {
     for blob in blobs {
         connection.prepare_cached("INSERT OR IGNORE INTO blob VALUES (?1, ?2, ?3)")?.execute(params![
             blob.hash.as_bytes(),

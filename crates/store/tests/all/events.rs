@@ -47,6 +47,11 @@ pub(crate) fn at(time: Millis, event: Event) -> NewEvent {
     NewEvent { id: EventId::mint(stamp(), [1; RANDOM]), time, event }
 }
 
+/// An event with an id of its own choice.
+pub(crate) fn numbered(number: u64, event: Event) -> NewEvent {
+    NewEvent { id: EventId::mint(Stamp::at(NOW, number), [0; RANDOM]), time: NOW, event }
+}
+
 /// A stored event as it was when it was new.
 pub(crate) fn again(record: &Record) -> NewEvent {
     NewEvent { id: record.id.clone(), time: record.time, event: record.event.clone() }

@@ -12,3 +12,7 @@ mod events;
 mod history;
 mod opening;
 mod place;
+mod upkeep;
+mod upkeep_aside;
+mod upkeep_trash;
+mod upkeep_verify;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use everturn_model::SessionId;
 use everturn_store::{Options, Store, Timing};
+use everturn_testkit::postgres::{Database, Postgres};
 use tempfile::TempDir;
 
 /// Which engine.
@@ -23,6 +24,7 @@ pub(crate) struct Place {
     kind: Kind,
     /// The data on SQLite; on a server only what the processes of one host tell each other.
     folder: TempDir,
+    database: Option<Database>,
 }
 
 impl Place {
@@ -39,8 +41,8 @@ impl Place {
     }
 
     fn within(kind: Kind, folder: TempDir) -> Self {
-        assert_eq!(kind, Kind::Sqlite, "the test server is not in this branch yet");
-        Self { kind, folder }
+        let database = (kind == Kind::Postgres).then(|| Postgres::shared().database());
+        Self { kind, folder, database }
     }
 
     pub(crate) fn kind(&self) -> Kind {
@@ -49,8 +51,9 @@ impl Place {
 
     /// How a process of that name opens it.
     pub(crate) fn options(&self, owner: &str) -> Options {
-        match self.kind {
-            Kind::Sqlite | Kind::Postgres => Options::folder(self.folder.path(), owner),
+        match &self.database {
+            None => Options::folder(self.folder.path(), owner),
+            Some(database) => Options::server(&database.url(), self.folder.path(), owner),
         }
     }
 
@@ -80,24 +83,33 @@ impl Place {
 
     /// What nobody may be shown.
     pub(crate) fn password(&self) -> Option<String> {
-        match self.kind {
-            Kind::Sqlite | Kind::Postgres => None,
-        }
+        let password = |database: &Database| {
+            let config = database.config();
+            String::from_utf8(config.get_password().unwrap().to_vec()).unwrap()
+        };
+        self.database.as_ref().map(password)
     }
 
     /// Under which ownership each event of a session was written, in their order. No answer of the store tells it.
     pub(crate) async fn epochs(&self, session: &SessionId) -> Vec<Option<u64>> {
-        let sql =
-            "SELECT e.epoch FROM event e JOIN session s ON s.key = e.session WHERE s.id = ?1 ORDER BY e.seq";
-        match self.kind {
-            Kind::Sqlite | Kind::Postgres => {
-                let path = self.folder.path().join("everturn.db");
-                let connection = rusqlite::Connection::open(path).unwrap();
-                let mut statement = connection.prepare(sql).unwrap();
-                let rows = statement.query_map([session.as_str()], |row| row.get(0)).unwrap();
-                rows.collect::<Result<_, _>>().unwrap()
-            }
-        }
+        let Some(database) = &self.database else {
+            let sql = "SELECT e.epoch FROM event e JOIN session s ON s.key = e.session WHERE s.id = ?1
+                       ORDER BY e.seq";
+            let path = self.folder.path().join("everturn.db");
+            let connection = rusqlite::Connection::open(path).unwrap();
+            let mut statement = connection.prepare(sql).unwrap();
+            let rows = statement.query_map([session.as_str()], |row| row.get(0)).unwrap();
+            return rows.collect::<Result<_, _>>().unwrap();
+        };
+        let sql = "SELECT e.epoch FROM event e JOIN session s ON s.key = e.session WHERE s.id = $1
+                   ORDER BY e.seq";
+        let (client, connection) = database.config().connect(tokio_postgres::NoTls).await.unwrap();
+        let connection = tokio::spawn(connection);
+        let rows = client.query(sql, &[&session.as_str()]).await.unwrap();
+        drop(client);
+        connection.await.unwrap().unwrap();
+        let epoch = |row: &tokio_postgres::Row| row.get::<_, Option<i64>>(0);
+        rows.iter().map(epoch).map(|epoch| epoch.map(|epoch| u64::try_from(epoch).unwrap())).collect()
     }
 }
 
