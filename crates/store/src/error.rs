@@ -62,6 +62,21 @@ pub enum Error {
         /// What is wrong.
         reason: String,
     },
+    /// The log itself is damaged, so nothing can be made of it anew.
+    #[error(
+        "the log of session {session} cannot be followed past event {seq}: {reason}; restore the session from a backup, or delete it for good"
+    )]
+    Broken {
+        /// The session.
+        session: SessionId,
+        /// The first event that is wrong.
+        seq: u64,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The session was written to each time it was about to be changed.
+    #[error("session {0} changes faster than it can be worked on: stop its run and try again")]
+    Changing(SessionId),
     /// A page was asked for with a cursor that is not ours.
     #[error(transparent)]
     Cursor(#[from] BadCursor),

@@ -14,6 +14,7 @@
 //! - [`error`]: what can go wrong, by what the caller can do
 //! - `plan`, `row`: what an append means in rows, without a database
 //! - `payload`: how large payloads are kept; `cursor`, `page`: pages; `words`, `text`, `search`: full-text search
+//! - [`upkeep`]: blobs, trash and retention, disk use, verification and rebuilding, scrubs, backups
 //! - `owner`: which processes of this machine are alive
 //! - `sqlite`: the engine on SQLite: writer thread with group commit, readers, schema, leases
 //! - [`foreign`]: reading databases of other programs, without writing to them
@@ -34,6 +35,7 @@ mod search;
 mod sqlite;
 pub mod store;
 mod text;
+pub mod upkeep;
 pub mod watch;
 mod words;
 
@@ -45,5 +47,9 @@ pub use options::{Durability, Options, Place, Server, Timing};
 pub use payload::{BadHash, Hash};
 pub use query::{Ask, Filter, Hit, Order, Page, PathQuery, Search, StreamText, Tail, Totals};
 pub use store::Store;
+pub use upkeep::{
+    Audit, BlobUse, Collected, DiskUse, FOLD_VERSION, Large, Problem, Rebuilt, RebuiltAll, Report, Retention,
+    SetAside, Space, Swept, Table, Tombstone, TrashUse, Verdict,
+};
 pub use watch::{Feed, Watch};
 pub use words::Snippet;

@@ -183,12 +183,16 @@ fn check_authority(
 
 /// The seq of the first event, when all of them are in this session's log already, one after the other and the same.
 fn already_there(id: &SessionId, events: &[NewEvent], known: &[Known]) -> Result<Option<u64>, Error> {
+    let mut seen = HashSet::new();
+    if let Some(twice) = events.iter().find(|new| !seen.insert(&new.id)) {
+        return Err(unfit(id, fold::Error::Taken(twice.id.to_string())));
+    }
     if known.is_empty() {
         return Ok(None);
     }
     let mut first = None;
     for (offset, new) in (0u64..).zip(events) {
-        let taken = || Error::Unfit { session: id.clone(), source: fold::Error::Taken(new.id.to_string()) };
+        let taken = || unfit(id, fold::Error::Taken(new.id.to_string()));
         let found = known.iter().find(|known| known.id == new.id).ok_or_else(taken)?;
         let start = *first.get_or_insert(found.seq);
         if found.session != *id || found.seq != start + offset || found.event != new.event {
@@ -235,8 +239,11 @@ impl Touched {
             }
         }
         for (order, id) in (base..).zip(&changes.inbox) {
-            if !self.inbox.iter().any(|(seen, _)| seen == id) {
-                self.inbox.push((id.clone(), order));
+            match self.inbox.iter_mut().find(|(seen, _)| seen == id) {
+                None => self.inbox.push((id.clone(), order)),
+                // A prompt that was taken back and comes again stands at the end.
+                Some(seen) if matches!(record.event, Event::PromptAdmitted { .. }) => seen.1 = order,
+                Some(_) => {}
             }
         }
         for id in &changes.requests {
@@ -251,21 +258,48 @@ impl Touched {
     }
 }
 
-/// Folds a whole log into the rows that it means.
+/// A whole log as the rows that it means.
+#[derive(Debug)]
+pub(crate) struct Replayed {
+    pub(crate) tree: Tree,
+    pub(crate) session: SessionRow,
+    /// All rows that are there at the end; nothing in them says that a row or a stream is gone.
+    pub(crate) rows: Rows,
+}
+
+/// Where a log stops making sense.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Stuck {
+    pub(crate) seq: u64,
+    pub(crate) reason: String,
+}
+
+/// Folds a whole log into the rows that it means; nothing when there is no log.
 ///
 /// # Errors
 /// When an event does not fit what came before it.
-pub(crate) fn replay(records: &[Record]) -> Result<Option<(Tree, Rows)>, fold::Error> {
+pub(crate) fn replay(id: &SessionId, records: &[Record]) -> Result<Option<Replayed>, Stuck> {
     let Some((first, rest)) = records.split_first() else { return Ok(None) };
-    let mut tree = fold::begin(first)?;
-    let mut touched = Touched::default();
-    for record in rest {
-        let changes = fold::apply(&mut tree, record)?;
-        touched.note(record, &changes);
+    let stuck = |seq: u64, reason: &dyn std::fmt::Display| Stuck { seq, reason: reason.to_string() };
+    let mut tree = fold::begin(first).map_err(|error| stuck(first.seq, &error))?;
+    if tree.session.id != *id {
+        return Err(stuck(first.seq, &format!("it creates session {}", tree.session.id)));
     }
-    let mut rows = Rows::of(&tree, &touched).unwrap_or_default();
+    let mut touched = Touched::default();
+    let mut last = first.seq;
+    for record in rest {
+        let changes = fold::apply(&mut tree, record).map_err(|error| stuck(record.seq, &error))?;
+        touched.note(record, &changes);
+        last = record.seq;
+    }
+    let mut rows = Rows::of(&tree, &touched).map_err(|error| stuck(last, &error))?;
     rows.name(&tree.session.title);
-    Ok(Some((tree, rows)))
+    rows.inbox.retain(|row| row.data.is_some());
+    rows.requests.retain(|row| row.data.is_some());
+    rows.texts.retain(|row| row.words.is_some());
+    rows.ended.clear();
+    let session = SessionRow::of(&tree.session, last).map_err(|error| stuck(last, &error))?;
+    Ok(Some(Replayed { tree, session, rows }))
 }
 
 #[derive(Debug, Default)]

@@ -51,7 +51,15 @@ async fn show(store: &Store, query: &Query, place: Place) -> Result<Option<Hit>,
         return Ok(Some(Hit { session, title, entry: None, part: None, snippet }));
     }
     let entry = EntryId::new(entry);
-    let Some(node) = store.node(&session, &entry).await? else { return Ok(None) };
+    let node = match store.node(&session, &entry).await {
+        // One damaged session must not hide what was found in others.
+        Err(error @ Error::Corrupt { .. }) => {
+            tracing::error!(%session, error = error.to_string(), "a text that was found cannot be read");
+            return Ok(None);
+        }
+        node => node?,
+    };
+    let Some(node) = node else { return Ok(None) };
     let found = if part.is_empty() {
         text::of_entry(&node.entry)
     } else {

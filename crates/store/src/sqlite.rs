@@ -4,12 +4,14 @@
 //! waiting). Readers have connections of their own. Several processes may share one file: every write transaction is
 //! `BEGIN IMMEDIATE`, and the lease of a session decides who may run it.
 
+mod kept;
 mod lease;
 mod list;
 mod migrate;
 mod path;
 mod reader;
 mod schema;
+mod upkeep;
 mod write;
 mod writer;
 

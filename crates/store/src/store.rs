@@ -43,11 +43,12 @@ pub(crate) enum Engine {
 /// Asks whichever engine it is.
 macro_rules! ask {
     ($store:expr, $engine:ident => $call:expr) => {
-        match &$store.0.engine {
-            Engine::Sqlite($engine) => $call,
+        match $store.engine() {
+            $crate::store::Engine::Sqlite($engine) => $call,
         }
     };
 }
+pub(crate) use ask;
 
 impl Store {
     /// Opens a store, creating or upgrading it.
@@ -69,7 +70,9 @@ impl Store {
         };
         // A database that may only be read can lack one; its cursors then hold for this process.
         let secret = secret.try_into().unwrap_or_else(|_| fresh_secret());
-        Ok(Self(Arc::new(Inner { engine, wakes, secret })))
+        let store = Self(Arc::new(Inner { engine, wakes, secret }));
+        store.follow_fold().await?;
+        Ok(store)
     }
 
     /// Where the data is: a file, or a server without its password.
@@ -88,6 +91,16 @@ impl Store {
     #[must_use]
     pub fn read_only(&self) -> Option<Error> {
         ask!(self, engine => engine.read_only())
+    }
+
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.0.engine
+    }
+
+    /// Tells those who follow a session that it is gone.
+    pub(crate) fn note_gone(&self, id: &SessionId) {
+        // Past every seq, so that they look and find nothing there.
+        self.0.wakes.note(&[(id.clone(), u64::MAX)]);
     }
 
     pub(crate) fn secret(&self) -> &[u8; 32] {

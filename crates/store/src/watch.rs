@@ -133,7 +133,8 @@ impl Watch {
     /// The next events, at least one, in order. It may be dropped at any point without losing any.
     ///
     /// # Errors
-    /// When the log cannot be read.
+    /// When the log cannot be read. `Purged` when the session was deleted for good; where another process did that,
+    /// a watch that is already waiting may go on waiting instead.
     pub async fn next(&mut self) -> Result<Vec<Record>, Error> {
         loop {
             // Marked as seen before reading: a commit during the read wakes the wait below.
@@ -149,6 +150,9 @@ impl Watch {
                 if let Some(last) = page.last() {
                     self.after = Some(last.seq);
                     return Ok(page);
+                }
+                if self.store.is_buried(&self.session).await? {
+                    return Err(Error::Purged(self.session.clone()));
                 }
             }
             self.wakes.wait(&mut self.seen, &self.store).await?;

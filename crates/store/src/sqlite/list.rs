@@ -4,6 +4,7 @@ use everturn_model::{Session, SessionId, Tokens};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
+use super::kept::text;
 use crate::Error;
 use crate::query::{Filter, Search, Totals};
 use crate::row::Spent;
@@ -48,48 +49,74 @@ pub(super) fn sessions(
     filter: &Filter,
     after: Option<(i64, i64)>,
 ) -> Result<Vec<Listed>, Error> {
-    let (condition, mut values) = conditions(filter);
-    let mut sql = format!("SELECT id, data, updated, key FROM session WHERE {condition}");
-    if let Some((updated, key)) = after {
-        sql.push_str(" AND (updated, key) < (?, ?)");
-        values.extend([updated.into(), key.into()]);
+    let (condition, values) = conditions(filter);
+    let mut after = after;
+    let mut sessions = Vec::new();
+    // A page is full or the last one, however many sessions on the way cannot be read.
+    loop {
+        let mut values = values.clone();
+        let mut sql = format!("SELECT id, data, updated, key FROM session WHERE {condition}");
+        if let Some((updated, key)) = after {
+            sql.push_str(" AND (updated, key) < (?, ?)");
+            values.extend([updated.into(), key.into()]);
+        }
+        sql.push_str(" ORDER BY updated DESC, key DESC LIMIT ?");
+        let found = u32::try_from(sessions.len()).unwrap_or(u32::MAX);
+        let left = filter.limit.map(|limit| limit.saturating_sub(found));
+        values.push(left.map_or(-1, i64::from).into());
+        let last = collect(connection, &sql, values, &mut sessions)?;
+        let full = filter.limit.is_none_or(|limit| u32::try_from(sessions.len()).is_ok_and(|n| n >= limit));
+        if full || last.is_none() {
+            return Ok(sessions);
+        }
+        after = last;
     }
-    sql.push_str(" ORDER BY updated DESC, key DESC LIMIT ?");
-    values.push(filter.limit.map_or(-1, i64::from).into());
-    collect(connection, &sql, values)
 }
 
 pub(super) fn children(connection: &Connection, parent: &SessionId) -> Result<Vec<Session>, Error> {
     let sql = "SELECT id, data, updated, key FROM session WHERE parent = ? AND trashed IS NULL
                ORDER BY created DESC, key DESC";
-    let found = collect(connection, sql, vec![parent.to_string().into()])?;
+    let mut found = Vec::new();
+    collect(connection, sql, vec![parent.to_string().into()], &mut found)?;
     Ok(found.into_iter().map(|(session, _)| session).collect())
 }
 
-fn collect(connection: &Connection, sql: &str, values: Vec<Value>) -> Result<Vec<Listed>, Error> {
+/// Adds what can be read to a list. Gives the place of the last row.
+fn collect(
+    connection: &Connection,
+    sql: &str,
+    values: Vec<Value>,
+    sessions: &mut Vec<Listed>,
+) -> Result<Option<(i64, i64)>, Error> {
     let mut statement = connection.prepare_cached(sql)?;
     let mut rows = statement.query(rusqlite::params_from_iter(values))?;
-    let mut sessions = Vec::new();
+    let mut last = None;
     while let Some(row) = rows.next()? {
-        let data = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
-        match serde_json::from_str(data) {
-            Ok(session) => sessions.push((session, (row.get(2)?, row.get(3)?))),
+        let place = (row.get(2).unwrap_or(i64::MIN), row.get(3)?);
+        last = Some(place);
+        match serde_json::from_str(&text(row, 1)?) {
+            Ok(session) => sessions.push((session, place)),
             // One damaged session must not hide the others.
             Err(error) => {
-                let id: String = row.get(0)?;
+                let id = text(row, 0)?;
                 tracing::error!(session = id, error = error.to_string(), "a session's row cannot be read");
             }
         }
     }
-    Ok(sessions)
+    Ok(last)
 }
 
 pub(super) fn totals(connection: &Connection, filter: &Filter) -> Result<Totals, Error> {
     let (condition, values) = conditions(filter);
+    // A damaged number must not take the others with it.
+    let sum = |column: &str| format!("CAST(max(ifnull(sum({column}), 0), 0) AS INTEGER)");
     let sql = format!(
-        "SELECT count(*), ifnull(sum(input), 0), ifnull(sum(output), 0), ifnull(sum(reasoning), 0),
-         ifnull(sum(cache_read), 0), ifnull(sum(cache_write), 0), ifnull(sum(cost), 0)
-         FROM session WHERE {condition}"
+        "SELECT count(*), {}, {}, {}, {}, {}, CAST(ifnull(sum(cost), 0) AS INTEGER) FROM session WHERE {condition}",
+        sum("input"),
+        sum("output"),
+        sum("reasoning"),
+        sum("cache_read"),
+        sum("cache_write"),
     );
     let mut statement = connection.prepare_cached(&sql)?;
     Ok(statement.query_row(rusqlite::params_from_iter(values), |row| {
@@ -119,10 +146,10 @@ pub(super) fn find(
     let rows =
         statement.query_map(params![query.sqlite(), search.project, session, search.limit, skip], |row| {
             Ok(Place {
-                session: SessionId::new(row.get::<_, String>(0)?),
-                title: row.get(1)?,
-                entry: row.get(2)?,
-                part: row.get(3)?,
+                session: SessionId::new(text(row, 0)?),
+                title: text(row, 1)?,
+                entry: text(row, 2)?,
+                part: text(row, 3)?,
             })
         })?;
     Ok(rows.collect::<Result<_, _>>()?)
@@ -136,8 +163,10 @@ pub(super) fn position(connection: &Connection) -> Result<i64, Error> {
 
 /// Sessions that changed after a commit, with the seq of their last event.
 pub(super) fn changed(connection: &Connection, since: i64) -> Result<Vec<(SessionId, u64)>, Error> {
-    let mut statement =
-        connection.prepare_cached("SELECT id, seq FROM session WHERE changed > ?1 ORDER BY changed")?;
+    let mut statement = connection.prepare_cached(
+        // A damaged number must not end what follows all sessions.
+        "SELECT id, max(CAST(seq AS INTEGER), 0) FROM session WHERE changed > ?1 ORDER BY changed",
+    )?;
     let rows =
         statement.query_map([since], |row| Ok((SessionId::new(row.get::<_, String>(0)?), row.get(1)?)))?;
     Ok(rows.collect::<Result<_, _>>()?)

@@ -14,6 +14,7 @@ use everturn_model::{Entry, EntryId, EventId, Part, PartId, Record, RequestId, S
 use rusqlite::{Connection, OptionalExtension as _, params};
 use serde::de::DeserializeOwned;
 
+use super::kept::text;
 use super::schema::{self, Settings};
 use crate::Error;
 use crate::payload::{self, Blob, Hash};
@@ -116,7 +117,7 @@ pub(super) fn key_and_session(
 ) -> Result<Option<(i64, Session)>, Error> {
     let found = connection
         .prepare_cached("SELECT key, data FROM session WHERE id = ?1")?
-        .query_row([id.as_str()], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)))
+        .query_row([id.as_str()], |row| Ok((row.get::<_, i64>(0)?, text(row, 1)?)))
         .optional()?;
     found.map(|(key, data)| Ok((key, decode(id.as_str(), "session", &data)?))).transpose()
 }
@@ -137,8 +138,8 @@ pub(super) fn rows(connection: &Connection, key: i64, session: Session) -> Resul
     let mut statement = connection.prepare_cached("SELECT entry, ord, data FROM part WHERE session = ?1")?;
     let mut found = statement.query([key])?;
     while let Some(row) = found.next()? {
-        let data = row.get_ref(2)?.as_str().map_err(rusqlite::Error::from)?;
-        let part = unpack(connection, &name, "part", data)?;
+        let data = text(row, 2)?;
+        let part = unpack(connection, &name, "part", &data)?;
         let entry = row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?;
         let ord = row.get(1)?;
         match parts.get_mut(entry) {
@@ -150,8 +151,8 @@ pub(super) fn rows(connection: &Connection, key: i64, session: Session) -> Resul
     let mut statement = connection.prepare_cached("SELECT ord, data FROM entry WHERE session = ?1")?;
     let mut found = statement.query([key])?;
     while let Some(row) = found.next()? {
-        let data = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
-        entries.push((row.get(0)?, unpack(connection, &name, "entry", data)?));
+        let data = text(row, 1)?;
+        entries.push((row.get(0)?, unpack(connection, &name, "entry", &data)?));
     }
     entries.sort_by_key(|(ord, _)| *ord);
     let mut tree = Tree::new(session);
@@ -164,7 +165,7 @@ pub(super) fn rows(connection: &Connection, key: i64, session: Session) -> Resul
     let mut statement = connection.prepare_cached("SELECT data FROM request WHERE session = ?1")?;
     let mut found = statement.query([key])?;
     while let Some(row) = found.next()? {
-        let request: Request = decode(&name, "request", &row.get::<_, String>(0)?)?;
+        let request: Request = decode(&name, "request", &text(row, 0)?)?;
         tree.requests.insert(request.id.clone(), request);
     }
     tree.todos = todos(connection, key, &name)?;
@@ -179,7 +180,7 @@ pub(super) fn todos_of(connection: &Connection, id: &SessionId) -> Result<Vec<To
 fn todos(connection: &Connection, key: i64, name: &str) -> Result<Vec<Todo>, Error> {
     let data = connection
         .prepare_cached("SELECT data FROM todo WHERE session = ?1")?
-        .query_row([key], |row| row.get::<_, String>(0))
+        .query_row([key], |row| text(row, 0))
         .optional()?;
     data.map_or(Ok(Vec::new()), |data| decode(name, "todo", &data))
 }
@@ -190,7 +191,7 @@ fn inbox(connection: &Connection, key: i64, name: &str) -> Result<Vec<InboxItem>
     let mut found = statement.query([key])?;
     let mut items = Vec::new();
     while let Some(row) = found.next()? {
-        items.push(unpack(connection, name, "inbox", &row.get::<_, String>(0)?)?);
+        items.push(unpack(connection, name, "inbox", &text(row, 0)?)?);
     }
     Ok(items)
 }
@@ -220,8 +221,12 @@ pub(super) fn tail(connection: &Connection, id: &SessionId, messages: usize) -> 
         nodes.push(node);
     }
     nodes.reverse();
+    let more = match next {
+        Some(id) => !seen.contains(&id) && entry(connection, key, &id)?.is_some(),
+        None => false,
+    };
     let inbox = inbox(connection, key, &name)?;
-    Ok(Some(Tail { session, nodes, inbox, more: next.is_some() }))
+    Ok(Some(Tail { session, nodes, inbox, more }))
 }
 
 pub(super) fn node(connection: &Connection, id: &SessionId, entry: &EntryId) -> Result<Option<Node>, Error> {
@@ -242,8 +247,8 @@ pub(super) fn node_of(
     let mut rows = statement.query(params![key, entry_id.as_str()])?;
     let mut parts = Vec::new();
     while let Some(row) = rows.next()? {
-        let data = row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?;
-        parts.push(unpack(connection, id.as_str(), "part", data)?);
+        let data = text(row, 0)?;
+        parts.push(unpack(connection, id.as_str(), "part", &data)?);
     }
     Ok(Some(Node::new(entry, parts)))
 }
@@ -262,10 +267,7 @@ fn one<T: DeserializeOwned>(
     key: i64,
     id: &str,
 ) -> Result<Option<T>, Error> {
-    let data = connection
-        .prepare_cached(sql)?
-        .query_row(params![key, id], |row| row.get::<_, String>(0))
-        .optional()?;
+    let data = connection.prepare_cached(sql)?.query_row(params![key, id], |row| text(row, 0)).optional()?;
     data.map(|data| unpack(connection, &key.to_string(), id, &data)).transpose()
 }
 
@@ -277,7 +279,7 @@ pub(super) fn part(
 ) -> Result<Option<Part>, Error> {
     let data = connection
         .prepare_cached("SELECT data FROM part WHERE session = ?1 AND entry = ?2 AND id = ?3")?
-        .query_row(params![key, entry.as_str(), id.as_str()], |row| row.get::<_, String>(0))
+        .query_row(params![key, entry.as_str(), id.as_str()], |row| text(row, 0))
         .optional()?;
     data.map(|data| unpack(connection, entry.as_str(), id.as_str(), &data)).transpose()
 }
@@ -297,8 +299,8 @@ pub(super) fn events(
     let mut records = Vec::new();
     while let Some(row) = rows.next()? {
         let seq: u64 = row.get(0)?;
-        let data = row.get_ref(3)?.as_str().map_err(rusqlite::Error::from)?;
-        let event = unpack(connection, id.as_str(), &format!("event {seq}"), data)?;
+        let data = text(row, 3)?;
+        let event = unpack(connection, id.as_str(), &format!("event {seq}"), &data)?;
         records.push(Record {
             id: EventId::new(row.get::<_, String>(1)?),
             session: id.clone(),
@@ -371,8 +373,11 @@ pub(super) fn requests(connection: &Connection) -> Result<Vec<(SessionId, Reques
     let mut requests = Vec::new();
     while let Some(row) = rows.next()? {
         let session: String = row.get(0)?;
-        let request = decode(&session, "request", &row.get::<_, String>(1)?)?;
-        requests.push((SessionId::new(session), request));
+        match decode(&session, "request", &text(row, 1)?) {
+            Ok(request) => requests.push((SessionId::new(session), request)),
+            // One damaged request must not hide the others.
+            Err(error) => tracing::error!(session, error = error.to_string(), "a request cannot be read"),
+        }
     }
     Ok(requests)
 }
@@ -385,7 +390,7 @@ pub(super) fn request(
         .prepare_cached(
             "SELECT s.id, r.data FROM request r JOIN session s ON s.key = r.session WHERE r.id = ?1",
         )?
-        .query_row([id.as_str()], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)))
+        .query_row([id.as_str()], |row| Ok((row.get::<_, String>(0)?, text(row, 1)?)))
         .optional()?;
     let Some((session, data)) = found else { return Ok(None) };
     let request = decode(&session, "request", &data)?;

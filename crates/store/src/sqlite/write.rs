@@ -1,9 +1,10 @@
 //! Writing within a transaction: appends, streamed text, blobs.
 
 use everturn_model::tree::Node;
-use everturn_model::{Session, SessionId, Tree};
+use everturn_model::{Session, SessionId, Tree, fold};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
+use super::kept::text;
 use super::reader;
 use crate::append::{Appended, Committed};
 use crate::payload::Blob;
@@ -82,7 +83,7 @@ fn load(connection: &Connection, asked: &Asked) -> Result<Option<(i64, State)>, 
         .prepare_cached("SELECT key, seq, owner, epoch, data FROM session WHERE id = ?1")?
         .query_row([id.as_str()], |row| {
             let head = (row.get::<_, i64>(0)?, row.get::<_, u64>(1)?);
-            Ok((head, row.get::<_, Option<String>>(2)?, row.get::<_, u64>(3)?, row.get::<_, String>(4)?))
+            Ok((head, row.get::<_, Option<String>>(2)?, row.get::<_, u64>(3)?, text(row, 4)?))
         })
         .optional()?;
     let Some(((key, seq), owner, epoch, data)) = found else {
@@ -106,7 +107,7 @@ pub(super) fn refuse_buried(connection: &Connection, id: &SessionId) -> Result<(
     if buried { Err(Error::Purged(id.clone())) } else { Ok(()) }
 }
 
-fn refuse_quarantined(connection: &Connection, id: &SessionId) -> Result<(), Error> {
+pub(super) fn refuse_quarantined(connection: &Connection, id: &SessionId) -> Result<(), Error> {
     let reason = connection
         .prepare_cached("SELECT reason FROM quarantine WHERE session = ?1")?
         .query_row([id.as_str()], |row| row.get::<_, String>(0))
@@ -135,7 +136,9 @@ fn touched(connection: &Connection, key: i64, session: Session, needs: &Needs) -
         }
     }
     for id in &needs.requests {
-        if let Some((_, found)) = reader::request(connection, id)? {
+        if let Some((of, found)) = reader::request(connection, id)?
+            && of == tree.session.id
+        {
             tree.requests.insert(found.id.clone(), found);
         }
     }
@@ -234,11 +237,23 @@ pub(super) fn put_rows(connection: &Connection, key: i64, rows: &Rows) -> Result
     }
     for row in &rows.requests {
         match &row.data {
-            Some(data) => connection
-                .prepare_cached("INSERT OR REPLACE INTO request VALUES (?1, ?2, ?3)")?
-                .execute(params![row.id, key, data])?,
-            None => connection.prepare_cached("DELETE FROM request WHERE id = ?1")?.execute([&row.id])?,
-        };
+            Some(data) => {
+                let put = connection
+                    .prepare_cached(
+                        "INSERT INTO request VALUES (?1, ?2, ?3)
+                         ON CONFLICT DO UPDATE SET data = ?3 WHERE session = ?2",
+                    )?
+                    .execute(params![row.id, key, data])?;
+                if put == 0 {
+                    return Err(taken_request(connection, key, &row.id)?);
+                }
+            }
+            None => {
+                connection
+                    .prepare_cached("DELETE FROM request WHERE id = ?1 AND session = ?2")?
+                    .execute(params![row.id, key])?;
+            }
+        }
     }
     if let Some(todos) = &rows.todos {
         connection
@@ -249,7 +264,15 @@ pub(super) fn put_rows(connection: &Connection, key: i64, rows: &Rows) -> Result
     end_streams(connection, key, &rows.ended)
 }
 
-fn put_blobs(connection: &Connection, key: i64, blobs: &[Blob]) -> Result<(), Error> {
+/// The refusal of a request whose id another session has.
+fn taken_request(connection: &Connection, key: i64, id: &str) -> Result<Error, Error> {
+    let session = connection
+        .prepare_cached("SELECT id FROM session WHERE key = ?1")?
+        .query_row([key], |row| row.get::<_, String>(0))?;
+    Ok(Error::Unfit { session: SessionId::new(session), source: fold::Error::Taken(id.to_owned()) })
+}
+
+pub(super) fn put_blobs(connection: &Connection, key: i64, blobs: &[Blob]) -> Result<(), Error> {
     for blob in blobs {
         connection.prepare_cached("INSERT OR IGNORE INTO blob VALUES (?1, ?2, ?3)")?.execute(params![
             blob.hash.as_bytes(),

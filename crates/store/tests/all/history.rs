@@ -389,6 +389,11 @@ fn check(seed: u8, steps: &[Step], batches: &[usize]) {
     let (tree, log) = read(&store);
     assert_eq!(log, story.records, "the log is what was appended");
     assert_eq!(tree, story.tree, "the rows are the fold of the log");
+    let verdict = runtime.block_on(store.verify(&id)).unwrap();
+    assert_eq!(verdict.problems, [], "and a check says so");
+    runtime.block_on(store.rebuild(&id, 0)).unwrap();
+    assert_eq!(runtime.block_on(store.verify(&id)).unwrap(), verdict, "a rebuild changes nothing");
+    assert_eq!(read(&store).0, story.tree);
     drop(store);
     let store = open();
     assert_eq!(read(&store).0, story.tree, "and still are after a reopening");

@@ -7,8 +7,12 @@
     reason = "a test that cannot go on fails; clippy.toml covers test functions but not their helpers"
 )]
 
-mod append;
+mod contract;
+mod events;
 mod history;
-mod lease;
 mod opening;
-mod watch;
+mod place;
+mod upkeep;
+mod upkeep_aside;
+mod upkeep_trash;
+mod upkeep_verify;

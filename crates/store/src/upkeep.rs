@@ -1,0 +1,32 @@
+//! Upkeep: what a store needs over the years, beside appending and reading.
+//!
+//! The log is the truth, so most of this is one movement: read a session's log, fold it, and compare the rows with it
+//! ([`verify`]) or write them anew ([`rebuild`]). What is here asks an engine only for a few primitives and knows
+//! nothing of its database.
+//!
+//! - [`blob`]: bytes that a session uses, and collecting those that none uses
+//! - [`trash`]: deleting for good, retention
+//! - [`disk`]: what takes how much space
+//! - [`verify`], [`rebuild`]: checking rows against the log, and making them anew
+//! - [`aside`]: damaged sessions that are set aside
+//! - [`audit`]: what was done to the log itself
+//! - `compare`: rows beside what a log means
+//! - `kept`: a session as it is stored, undecoded, and its log read from that
+
+pub mod aside;
+pub mod audit;
+pub mod blob;
+mod compare;
+pub mod disk;
+pub(crate) mod kept;
+pub mod rebuild;
+pub mod trash;
+pub mod verify;
+
+pub use aside::SetAside;
+pub use audit::Audit;
+pub use blob::Collected;
+pub use disk::{BlobUse, DiskUse, Large, TrashUse};
+pub use rebuild::{FOLD_VERSION, Rebuilt, RebuiltAll};
+pub use trash::{Retention, Space, Swept, Tombstone};
+pub use verify::{Problem, Report, Table, Verdict};

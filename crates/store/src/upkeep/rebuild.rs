@@ -1,0 +1,187 @@
+//! Making rows anew from the log.
+
+use std::collections::BTreeSet;
+
+use everturn_model::{Millis, SessionId};
+use serde_json::json;
+
+use super::audit::Audit;
+use super::kept::{self, Kept, Log, StreamRow};
+use crate::payload::{Blob, Hash};
+use crate::plan::{self, Replayed};
+use crate::row::{LogRow, Rows, SessionRow};
+use crate::store::ask;
+use crate::{Error, Store};
+
+/// The version of the fold. A change to what events mean in rows raises it, and every store makes its rows anew when it
+/// is opened the next time.
+pub const FOLD_VERSION: i64 = 1;
+
+/// How often a session may change under a rebuild before it is given up.
+const TRIES: usize = 64;
+
+/// How many session ids are read at once.
+const PAGE: usize = 256;
+
+/// What a rebuild made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rebuilt {
+    /// The session.
+    pub session: SessionId,
+    /// How many events were folded.
+    pub events: u64,
+    /// How many entries that gave.
+    pub entries: u64,
+    /// How many parts.
+    pub parts: u64,
+}
+
+/// What a rebuild of all sessions came to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RebuiltAll {
+    /// How many sessions were made anew.
+    pub sessions: u64,
+    /// The ones that could not be, and why. They are set aside.
+    pub refused: Vec<(SessionId, String)>,
+}
+
+/// Rows of a session that replace what is there, in one transaction.
+#[derive(Debug)]
+pub(crate) struct Anew {
+    pub(crate) id: SessionId,
+    /// The last event that the rows are made of. When the log ends elsewhere by now, nothing is written.
+    pub(crate) last: u64,
+    pub(crate) session: SessionRow,
+    /// All rows. Blobs that are there already are overwritten, because they may be damaged.
+    pub(crate) rows: Rows,
+    /// Rows of the log that get other data and another name; everything else of them stays.
+    pub(crate) log: Vec<LogRow>,
+    /// Blobs that the log needs, so that they are noted as used.
+    pub(crate) uses: BTreeSet<Hash>,
+    /// Blobs that the session uses no longer.
+    pub(crate) unused: BTreeSet<Hash>,
+    /// Blobs of the log, and others that the session uses.
+    pub(crate) blobs: Vec<Blob>,
+    /// Saved pieces that get another text.
+    pub(crate) streams: Vec<StreamRow>,
+    /// Whether it is taken back if it was set aside.
+    pub(crate) lift: bool,
+    /// What is noted of it.
+    pub(crate) audit: Option<Audit>,
+}
+
+impl Anew {
+    /// The rows of a log as they should be.
+    pub(crate) fn of(id: &SessionId, kept: &Kept, log: &Log, replayed: Replayed) -> Self {
+        let misnamed = kept.log.iter().zip(&log.records).filter_map(|(row, record)| {
+            let name = record.event.stored_name();
+            (row.name != name).then(|| LogRow { name, ..row.clone() })
+        });
+        Self {
+            id: id.clone(),
+            last: replayed.session.seq,
+            log: misnamed.collect(),
+            session: replayed.session,
+            rows: replayed.rows,
+            uses: log.named.clone(),
+            unused: BTreeSet::new(),
+            blobs: Vec::new(),
+            streams: Vec::new(),
+            lift: true,
+            audit: None,
+        }
+    }
+}
+
+/// Folds a log that was read, or says where it is broken.
+pub(crate) fn fold(id: &SessionId, log: &Log) -> Result<Replayed, Error> {
+    let broken = |seq, reason| Error::Broken { session: id.clone(), seq, reason };
+    let wrong = log.problems.iter().filter_map(|problem| Some((problem.seq()?, problem.to_string())));
+    if let Some((seq, reason)) = wrong.min() {
+        return Err(broken(seq, reason));
+    }
+    let replayed = plan::replay(id, &log.records).map_err(|stuck| broken(stuck.seq, stuck.reason))?;
+    replayed.ok_or_else(|| broken(0, "there is no log".to_owned()))
+}
+
+impl Store {
+    /// Makes a session's rows anew from its log, and takes the session back if it was set aside.
+    ///
+    /// # Errors
+    /// `Broken` when the log itself is damaged: nothing is changed then. Or when there is no such session, or the disk
+    /// refuses.
+    pub async fn rebuild(&self, id: &SessionId, time: Millis) -> Result<Rebuilt, Error> {
+        let audit = Audit::new(time, "rebuild", json!({ "session": id }));
+        self.rebuild_with(id, Some(audit)).await
+    }
+
+    /// Makes the rows of all sessions anew, one at a time, and notes that they are of this version's fold. Those whose
+    /// log is damaged are set aside.
+    ///
+    /// # Errors
+    /// When the database cannot be read, or the disk refuses.
+    pub async fn rebuild_all(&self, time: Millis) -> Result<RebuiltAll, Error> {
+        let mut all = RebuiltAll::default();
+        let mut after = None;
+        loop {
+            let page = self.ids(after.as_ref(), PAGE).await?;
+            let Some(last) = page.last() else { break };
+            after = Some(last.clone());
+            for id in page {
+                match self.rebuild_with(&id, None).await {
+                    Ok(_) => all.sessions += 1,
+                    Err(Error::Purged(_) | Error::NoSession(_)) => {}
+                    Err(error @ (Error::Broken { .. } | Error::Corrupt { .. })) => {
+                        tracing::error!(session = %id, error = error.to_string(), "a session is set aside");
+                        self.set_aside(&id, &error.to_string(), time).await?;
+                        all.refused.push((id, error.to_string()));
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        let refused: Vec<&SessionId> = all.refused.iter().map(|(id, _)| id).collect();
+        let detail = json!({ "sessions": all.sessions, "refused": refused, "fold": FOLD_VERSION });
+        let audit = Audit::new(time, "rebuild", detail);
+        ask!(self, engine => engine.note_fold(FOLD_VERSION, audit).await)?;
+        Ok(all)
+    }
+
+    /// Rebuilds everything if an older version's fold made the rows.
+    pub(crate) async fn follow_fold(&self) -> Result<(), Error> {
+        if self.read_only().is_some() {
+            return Ok(());
+        }
+        let (found, now) = ask!(self, engine => engine.fold_version().await)?;
+        if found < FOLD_VERSION {
+            let all = self.rebuild_all(now).await?;
+            tracing::info!(from = found, to = FOLD_VERSION, sessions = all.sessions, "rows were made anew");
+        }
+        Ok(())
+    }
+
+    async fn rebuild_with(&self, id: &SessionId, audit: Option<Audit>) -> Result<Rebuilt, Error> {
+        for _ in 0..TRIES {
+            let Some(kept) = self.kept(id).await? else { return Err(self.missing(id).await?) };
+            let log = kept::read(self, id, &kept.log).await?;
+            let replayed = fold(id, &log)?;
+            let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+            let rebuilt = Rebuilt {
+                session: id.clone(),
+                events: count(log.records.len()),
+                entries: count(replayed.rows.entries.len()),
+                parts: count(replayed.rows.parts.len()),
+            };
+            let mut anew = Anew::of(id, &kept, &log, replayed);
+            anew.audit.clone_from(&audit);
+            if self.put_anew(anew).await? {
+                return Ok(rebuilt);
+            }
+        }
+        Err(Error::Changing(id.clone()))
+    }
+
+    pub(crate) async fn put_anew(&self, anew: Anew) -> Result<bool, Error> {
+        ask!(self, engine => engine.put_anew(anew).await)
+    }
+}

@@ -1,0 +1,114 @@
+//! Deleting for good, and how long the trash is kept.
+//!
+//! Putting a session into the trash and taking it out again are events like others. What is here cannot be undone:
+//! the log and all rows go, and a tombstone stays, so that neither a late append nor an import brings the id back.
+
+use std::time::Duration;
+
+use everturn_model::{Millis, SessionId};
+
+use super::blob::Collected;
+use crate::store::ask;
+use crate::{Error, Store};
+
+/// What is left of a session that was deleted for good.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tombstone {
+    /// The session.
+    pub session: SessionId,
+    /// When it was deleted.
+    pub time: Millis,
+}
+
+/// What is kept for how long.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Retention {
+    /// How long a session stays in the trash; none means for ever.
+    pub trash: Option<Duration>,
+}
+
+/// What a sweep did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// The sessions that were deleted for good.
+    pub purged: Vec<SessionId>,
+    /// The sessions whose time had come and that a living process runs: they stay until the next sweep.
+    pub busy: Vec<SessionId>,
+    /// The blobs that nobody used any more.
+    pub collected: Collected,
+    /// The space that this made.
+    pub space: Space,
+}
+
+/// Space inside the database that holds nothing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Space {
+    /// Bytes that were given back to the file system.
+    pub returned: u64,
+    /// Bytes that stay in the file and are used again by what comes next.
+    pub free: u64,
+}
+
+/// A deletion as an engine is asked for it.
+#[derive(Debug, Clone)]
+pub(crate) struct Burial {
+    pub(crate) session: SessionId,
+    pub(crate) time: Millis,
+    /// Only if it is in the trash since then or longer.
+    pub(crate) trashed: Option<Millis>,
+}
+
+impl Store {
+    /// Deletes a session for good: its log, its rows, its streams and its place in the search. It cannot be undone, and
+    /// the id is never used again. False when there is no such session.
+    ///
+    /// # Errors
+    /// `Busy` when another living process runs it; or when the disk refuses.
+    pub async fn purge(&self, id: &SessionId, time: Millis) -> Result<bool, Error> {
+        self.bury(Burial { session: id.clone(), time, trashed: None }).await
+    }
+
+    /// What was deleted for good, by id.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn tombstones(&self) -> Result<Vec<Tombstone>, Error> {
+        ask!(self, engine => engine.tombstones().await)
+    }
+
+    /// Deletes what was in the trash for longer than it is kept, and collects what nobody uses any more.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub async fn sweep(&self, retention: Retention, now: Millis) -> Result<Swept, Error> {
+        let mut swept = Swept::default();
+        if let Some(kept) = retention.trash {
+            let since = now.saturating_sub(Millis::try_from(kept.as_millis()).unwrap_or(Millis::MAX));
+            for id in ask!(self, engine => engine.trashed_since(since).await)? {
+                // Asked again in the transaction: somebody may have taken it out of the trash meanwhile.
+                match self.bury(Burial { session: id.clone(), time: now, trashed: Some(since) }).await {
+                    Ok(true) => swept.purged.push(id),
+                    Ok(false) => {}
+                    Err(Error::Busy { .. }) => swept.busy.push(id),
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        swept.collected = self.collect().await?;
+        swept.space = ask!(self, engine => engine.shrink().await)?;
+        Ok(swept)
+    }
+
+    async fn bury(&self, burial: Burial) -> Result<bool, Error> {
+        let id = burial.session.clone();
+        let buried = ask!(self, engine => engine.bury(burial).await)?;
+        if buried {
+            self.note_gone(&id);
+        }
+        Ok(buried)
+    }
+
+    pub(crate) async fn is_buried(&self, id: &SessionId) -> Result<bool, Error> {
+        ask!(self, engine => engine.is_buried(id).await)
+    }
+}

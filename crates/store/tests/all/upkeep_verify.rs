@@ -1,0 +1,307 @@
+//! Checking and rebuilding: every kind of damage is named, and what the log still tells is healed.
+
+use everturn_model::Tree;
+use everturn_store::{
+    Authority, Error, FOLD_VERSION, Problem, Rebuilt, RebuiltAll, Report, Store, Table, Verdict,
+};
+use serde_json::json;
+
+use crate::upkeep::{Rich, count, damage, file, open};
+
+async fn tree(store: &Store, rich: &Rich) -> Tree {
+    store.tree(&rich.id).await.unwrap().unwrap()
+}
+
+/// Damages one of two sessions, and expects that the check names it, that the other one is untouched, and that a
+/// rebuild heals it.
+async fn check(sql: &str, expected: impl FnOnce(&Rich) -> Vec<Problem>) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder).await;
+    let (rich, other) = (Rich::new(0x1000), Rich::new(0x2000));
+    rich.put(&store, "parser").await;
+    other.put(&store, "lexer").await;
+    let (before, events) = (tree(&store, &rich).await, 12);
+    assert_eq!(
+        store.verify_all(None).await.unwrap(),
+        Report { sessions: 2, events: 24, ..Report::default() }
+    );
+
+    damage(&folder, &rich.id, sql);
+    let problems = expected(&rich);
+    let verdict = Verdict { session: rich.id.clone(), events, problems };
+    assert_eq!(store.verify(&rich.id).await.unwrap(), verdict, "{sql}");
+    let report = store.verify_all(None).await.unwrap();
+    assert_eq!(report.damaged, [verdict.clone()], "{sql}");
+    assert!(verdict.can_be_rebuilt());
+    tree(&store, &other).await;
+
+    let rebuilt = Rebuilt { session: rich.id.clone(), events, entries: 3, parts: 4 };
+    assert_eq!(store.rebuild(&rich.id, 7).await.unwrap(), rebuilt, "{sql}");
+    let sound = Verdict { session: rich.id.clone(), events, problems: Vec::new() };
+    assert_eq!(store.verify(&rich.id).await.unwrap(), sound, "{sql}");
+    assert_eq!(tree(&store, &rich).await, before, "{sql}");
+    let audits = store.audits(10).await.unwrap();
+    let noted: Vec<_> =
+        audits.iter().map(|audit| (audit.time, audit.action.as_str(), &audit.detail)).collect();
+    assert_eq!(noted, [(7, "rebuild", &json!({ "session": rich.id }))]);
+    store.append(&rich.id, Authority::Open, vec![rich.title(0x200, "goes on")]).await.unwrap();
+    assert!(store.verify_all(None).await.unwrap().is_sound());
+}
+
+#[tokio::test]
+async fn columns_of_the_session_are_checked() {
+    let columns = [
+        ("seq", "99"),
+        ("project", "'other'"),
+        ("directory", "'/elsewhere'"),
+        ("parent", "'ses_other'"),
+        ("title", "'other'"),
+        ("folded", "'other'"),
+        ("created", "1"),
+        ("updated", "'garbage'"),
+        ("archived", "1"),
+        ("trashed", "1"),
+        ("open", "0"),
+        ("input", "1"),
+        ("output", "1"),
+        ("reasoning", "1"),
+        ("cache_read", "1"),
+        ("cache_write", "-1"),
+        ("cost", "1"),
+        ("data", "replace(data, 'about parser', 'about nothing')"),
+    ];
+    for (column, value) in columns {
+        check(&format!("UPDATE session SET {column} = {value} WHERE key = KEY"), |_| {
+            vec![Problem::Column(column)]
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_garbled_session_row_is_healed() {
+    let reason = "expected value at line 1 column 1".to_owned();
+    check("UPDATE session SET data = X'FF00FF' WHERE key = KEY", |rich| {
+        vec![Problem::Garbled { table: Table::Session, id: rich.id.to_string(), reason }]
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_lost_session_row_is_found_by_its_log() {
+    check("DELETE FROM session WHERE key = KEY", |rich| {
+        vec![Problem::Missing { table: Table::Session, id: rich.id.to_string() }]
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn missing_rows_are_made_anew() {
+    let missing = |table| move |id: String| vec![Problem::Missing { table, id }];
+    check("DELETE FROM entry WHERE session = KEY AND ord >> 20 = 4", |rich| {
+        missing(Table::Entry)(rich.entry(20).to_string())
+    })
+    .await;
+    check("DELETE FROM part WHERE session = KEY AND ord >> 20 = 5", |rich| {
+        missing(Table::Part)(format!("{}/{}", rich.entry(20), rich.part(21)))
+    })
+    .await;
+    check("DELETE FROM inbox WHERE session = KEY", |rich| missing(Table::Inbox)(rich.entry(30).to_string()))
+        .await;
+    check("DELETE FROM request WHERE session = KEY", |rich| {
+        let id = everturn_model::RequestId::mint(rich.stamp(40), [4; 14]);
+        missing(Table::Request)(id.to_string())
+    })
+    .await;
+    check("DELETE FROM todo WHERE session = KEY", |rich| {
+        vec![Problem::Differs { table: Table::Todo, id: rich.id.to_string() }]
+    })
+    .await;
+    check("DELETE FROM text WHERE session = KEY AND entry = ''", |_| missing(Table::Text)("/".into())).await;
+    check(
+        "DELETE FROM search WHERE rowid = (SELECT key FROM text WHERE session = KEY AND entry = '')",
+        |_| missing(Table::Text)("/".into()),
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn rows_that_say_something_else_are_made_anew() {
+    check("UPDATE entry SET parent = 'msg_x' WHERE session = KEY AND ord >> 20 = 4", |rich| {
+        vec![Problem::Differs { table: Table::Entry, id: rich.entry(20).to_string() }]
+    })
+    .await;
+    check(
+        "UPDATE part SET data = replace(data, 'fixed', 'broke') WHERE session = KEY AND ord >> 20 = 5",
+        |rich| {
+            let id = format!("{}/{}", rich.entry(20), rich.part(21));
+            vec![Problem::Differs { table: Table::Part, id }]
+        },
+    )
+    .await;
+    check("UPDATE part SET ord = 0 WHERE session = KEY AND ord >> 20 = 7", |rich| {
+        let id = format!("{}/{}", rich.entry(20), rich.part(22));
+        vec![Problem::Misplaced { table: Table::Part, id }]
+    })
+    .await;
+    check("UPDATE inbox SET data = replace(data, 'then', 'when') WHERE session = KEY", |rich| {
+        vec![Problem::Differs { table: Table::Inbox, id: rich.entry(30).to_string() }]
+    })
+    .await;
+    check("UPDATE todo SET data = '[]' WHERE session = KEY", |rich| {
+        vec![Problem::Differs { table: Table::Todo, id: rich.id.to_string() }]
+    })
+    .await;
+    check("UPDATE request SET data = '{' WHERE session = KEY", |rich| {
+        let id = everturn_model::RequestId::mint(rich.stamp(40), [4; 14]).to_string();
+        let reason = "EOF while parsing an object at line 1 column 1".to_owned();
+        vec![Problem::Garbled { table: Table::Request, id, reason }]
+    })
+    .await;
+    check("UPDATE event SET type = 'other.1' WHERE session = KEY AND seq = 3", |_| {
+        let (found, expected) = ("other.1".to_owned(), "prompt.promoted.1".to_owned());
+        vec![Problem::Misnamed { seq: 3, found, expected }]
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn rows_that_the_log_knows_nothing_of_are_removed() {
+    let copy =
+        "INSERT INTO entry SELECT session, 'msg_x', 1, parent, data FROM entry WHERE session = KEY LIMIT 1";
+    check(copy, |_| vec![Problem::Surplus { table: Table::Entry, id: "msg_x".into() }]).await;
+    let copy =
+        "INSERT INTO part SELECT session, 'msg_x', 'prt_x', 1, data FROM part WHERE session = KEY LIMIT 1";
+    check(copy, |_| vec![Problem::Surplus { table: Table::Part, id: "msg_x/prt_x".into() }]).await;
+    let copy = "INSERT INTO inbox SELECT session, 'msg_x', 1, data FROM inbox WHERE session = KEY";
+    check(copy, |_| vec![Problem::Surplus { table: Table::Inbox, id: "msg_x".into() }]).await;
+    let copy = "INSERT INTO request SELECT 'per_x', session, data FROM request WHERE session = KEY";
+    check(copy, |_| vec![Problem::Surplus { table: Table::Request, id: "per_x".into() }]).await;
+    let copy = "INSERT INTO text (session, entry, part) VALUES (KEY, 'msg_x', '')";
+    check(copy, |_| vec![Problem::Surplus { table: Table::Text, id: "msg_x/".into() }]).await;
+}
+
+#[tokio::test]
+async fn a_blob_that_is_not_noted_as_used_is_noted_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder).await;
+    let rich = Rich::new(0x1000);
+    rich.put(&store, "parser").await;
+    damage(&folder, &rich.id, "DELETE FROM blob_use WHERE session = KEY");
+    let problems = store.verify(&rich.id).await.unwrap().problems;
+    assert!(matches!(problems.as_slice(), [Problem::Unnoted { .. }]), "{problems:?}");
+    store.rebuild(&rich.id, 7).await.unwrap();
+    assert_eq!(store.verify(&rich.id).await.unwrap().problems, []);
+    assert_eq!(store.collect().await.unwrap().blobs, 0);
+}
+
+/// Damages the log itself: the check says where, a rebuild refuses and changes nothing, and the other session is fine.
+async fn check_log(sql: &str, seq: u64, expected: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder).await;
+    let (rich, other) = (Rich::new(0x1000), Rich::new(0x2000));
+    rich.put(&store, "parser").await;
+    other.put(&store, "lexer").await;
+    damage(&folder, &rich.id, sql);
+    let verdict = store.verify(&rich.id).await.unwrap();
+    assert!(!verdict.can_be_rebuilt(), "{verdict:?}");
+    let said: Vec<String> = verdict.problems.iter().map(ToString::to_string).collect();
+    assert!(said.iter().any(|text| text.contains(expected)), "{said:?}");
+    let report = store.verify_all(None).await.unwrap();
+    assert_eq!((report.sessions, report.damaged), (2, vec![verdict]));
+    let refused = store.rebuild(&rich.id, 7).await.unwrap_err();
+    assert!(matches!(&refused, Error::Broken { seq: found, .. } if *found == seq), "{refused}");
+    assert_eq!(store.audits(1).await.unwrap(), []);
+    assert!(store.verify(&other.id).await.unwrap().is_sound());
+    store.append(&other.id, Authority::Open, vec![other.title(0x200, "goes on")]).await.unwrap();
+}
+
+#[tokio::test]
+async fn damage_of_the_log_is_named_and_not_papered_over() {
+    check_log(
+        "UPDATE event SET data = '{\"x\":1}' WHERE session = KEY AND seq = 6",
+        6,
+        "event 6 cannot be read",
+    )
+    .await;
+    check_log("UPDATE event SET data = X'00FF' WHERE session = KEY AND seq = 0", 0, "event 0 cannot be read")
+        .await;
+    check_log("DELETE FROM event WHERE session = KEY AND seq = 5", 5, "has no event 5").await;
+    check_log("UPDATE event SET seq = 50 WHERE session = KEY AND seq = 11", 11, "event 50 stands").await;
+    check_log("DELETE FROM event WHERE session = KEY", 0, "there is no log").await;
+    check_log("DELETE FROM event WHERE session = KEY AND seq = 0", 0, "has no event 0").await;
+    let other = "UPDATE event SET data = replace(data, 'msg_', 'msg_x') WHERE session = KEY AND seq = 3";
+    check_log(other, 3, "event 3 does not fit").await;
+    let renamed = "UPDATE event SET data = replace(data, 'ses_', 'ses_x') WHERE session = KEY AND seq = 0";
+    check_log(renamed, 0, "it creates session ses_x").await;
+    let blobs = "(SELECT hash FROM blob_use WHERE session = KEY)";
+    check_log(&format!("DELETE FROM blob WHERE hash IN {blobs}"), 7, "is missing").await;
+    check_log(&format!("UPDATE blob SET data = X'0011' WHERE hash IN {blobs}"), 7, "blob").await;
+    check_log(&format!("UPDATE blob SET data = zeroblob(size) WHERE hash IN {blobs}"), 7, "does not hold")
+        .await;
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_said_to_be_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder).await;
+    let rich = Rich::new(0x1000);
+    assert!(matches!(store.verify(&rich.id).await, Err(Error::NoSession(_))));
+    assert!(matches!(store.rebuild(&rich.id, 7).await, Err(Error::NoSession(_))));
+    rich.put(&store, "parser").await;
+    store.purge(&rich.id, 7).await.unwrap();
+    assert!(matches!(store.verify(&rich.id).await, Err(Error::Purged(_))));
+    assert!(matches!(store.rebuild(&rich.id, 7).await, Err(Error::Purged(_))));
+    assert_eq!(store.verify_all(None).await.unwrap(), Report::default());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rebuild_loses_nothing_that_is_appended_meanwhile() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder).await;
+    let rich = Rich::new(0x1000);
+    rich.put(&store, "parser").await;
+    let writing = tokio::spawn({
+        let (store, rich) = (store.clone(), Rich::new(0x1000));
+        async move {
+            for number in 0..100 {
+                let title = rich.title(0x200 + number, &format!("title {number}"));
+                store.append(&rich.id, Authority::Open, vec![title]).await.unwrap();
+            }
+        }
+    });
+    while !writing.is_finished() {
+        match store.rebuild(&rich.id, 7).await {
+            Ok(_) | Err(Error::Changing(_)) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+    writing.await.unwrap();
+    assert_eq!(store.verify(&rich.id).await.unwrap().problems, []);
+    assert_eq!(store.session(&rich.id).await.unwrap().unwrap().title, "title 99");
+}
+
+#[tokio::test]
+async fn rows_of_an_older_fold_are_made_anew_when_the_store_is_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder).await;
+    let (rich, broken) = (Rich::new(0x1000), Rich::new(0x2000));
+    rich.put(&store, "parser").await;
+    broken.put(&store, "lexer").await;
+    let before = tree(&store, &rich).await;
+    drop(store);
+    damage(&folder, &rich.id, "UPDATE entry SET data = replace(data, 'parser', 'x') WHERE session = KEY");
+    damage(&folder, &broken.id, "DELETE FROM event WHERE session = KEY AND seq = 5");
+    file(&folder).execute("UPDATE meta SET value = value - 1 WHERE name = 'fold'", []).unwrap();
+    let store = open(&folder).await;
+    assert_eq!(tree(&store, &rich).await, before);
+    let aside = store.set_aside_list().await.unwrap();
+    assert_eq!(aside.iter().map(|aside| &aside.session).collect::<Vec<_>>(), [&broken.id]);
+    assert_eq!(count(&folder, "SELECT value FROM meta WHERE name = 'fold'"), FOLD_VERSION);
+    let audits = store.audits(10).await.unwrap();
+    let detail = json!({ "sessions": 1, "refused": [broken.id], "fold": FOLD_VERSION });
+    assert_eq!(audits.iter().map(|audit| &audit.detail).collect::<Vec<_>>(), [&detail]);
+    let again = store.rebuild_all(9).await.unwrap();
+    let RebuiltAll { sessions, refused } = again;
+    assert_eq!((sessions, refused.len()), (1, 1));
+}
