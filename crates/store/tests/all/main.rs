@@ -8,6 +8,9 @@
 )]
 
 mod append;
+mod author;
+mod campaign;
+mod crash;
 mod history;
 mod lease;
 mod opening;
