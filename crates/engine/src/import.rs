@@ -6,9 +6,9 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use everturn_interop::mint::Mint as Deterministic;
 use everturn_interop::opencode::{self, Imported, Problem, files, rows};
 use everturn_model::event::SessionChange;
+use everturn_model::mint::Mint as Deterministic;
 use everturn_model::{Event, Record, SessionId};
 use everturn_store::foreign::{Column, Database};
 use everturn_store::{Authority, NewEvent};

@@ -2,19 +2,17 @@
 
 use std::collections::HashMap;
 
-use everturn_interop::mint::Mint as Deterministic;
 use everturn_model::entry::Body;
-use everturn_model::event::{Amendment, Seed, SessionChange};
-use everturn_model::ids::Stamp;
+use everturn_model::event::{Amendment, SessionChange};
 use everturn_model::inbox::InboxItem;
 use everturn_model::part::PartKind;
 use everturn_model::permission::Rule;
-use everturn_model::session::{FileDiff, ModelRef, Origin};
+use everturn_model::session::{FileDiff, ModelRef};
 use everturn_model::todo::Todo;
 use everturn_model::tree::Node;
-use everturn_model::{EntryId, Event, Map, Part, PartId, Session, SessionId, Tree, path};
-use everturn_store::Authority;
+use everturn_model::{EntryId, Event, Map, Part, PartId, Session, SessionId, Tree};
 pub use everturn_store::Filter;
+use everturn_store::{Authority, Cut, Fork};
 
 use crate::project::Location;
 use crate::{Engine, Error, VERSION};
@@ -322,25 +320,23 @@ impl Engine {
     /// # Errors
     /// When there is no such session or message.
     pub async fn fork(&self, id: &SessionId, before: Option<&EntryId>) -> Result<Session, Error> {
-        let source = self.tree(id).await?;
-        let end = match before {
-            None => source.session.leaf.clone(),
-            Some(message) => {
-                source.node(message).ok_or_else(|| Error::NoMessage(message.clone()))?.entry.parent.clone()
-            }
+        let missing = || Error::NoSession(id.clone());
+        let source = self.0.store.session(id).await?.ok_or_else(missing)?;
+        if let Some(message) = before
+            && self.0.store.node(id, message).await?.is_none()
+        {
+            return Err(Error::NoMessage(message.clone()));
+        }
+        let new = NewSession { title: Some(fork_title(&source.title)), ..NewSession::default() };
+        let location = self.location(Some(&source.directory)).await?;
+        let fork = Fork {
+            source: id.clone(),
+            cut: before.map_or(Cut::Leaf, |message| Cut::Before(message.clone())),
+            session: self.blank(&location, self.mint().session(), new),
+            events: [self.mint().event(), self.mint().event()],
+            time: self.mint().now(),
         };
-        let new = NewSession { title: Some(fork_title(&source.session.title)), ..NewSession::default() };
-        let location = self.location(Some(&source.session.directory)).await?;
-        let session = self.blank(&location, self.mint().session(), new);
-        let origin = Origin { session: id.clone(), entry: end.clone() };
-        let nodes: Vec<Node> = path::to(&source, end.as_ref()).into_iter().cloned().collect();
-        let seed = copy(&session.id, nodes, self.mint().now());
-        let id = session.id.clone();
-        let events = vec![
-            Event::SessionCreated { session: Box::new(session) },
-            Event::SessionForked { origin, seed: Box::new(seed) },
-        ];
-        Ok((*self.append(&id, Authority::Open, events).await?.session).clone())
+        Ok((*self.0.store.fork(fork).await?.session).clone())
     }
 }
 
@@ -351,51 +347,4 @@ fn fork_title(title: &str) -> String {
     });
     let (base, number) = base.unwrap_or((title, 1));
     format!("{base} (fork #{number})")
-}
-
-/// The same path under new ids that follow from the new session and ascend along the path.
-fn copy(session: &SessionId, nodes: Vec<Node>, now: i64) -> Seed {
-    let mut mint = Deterministic::new(session.as_str());
-    let mut names: HashMap<String, EntryId> = HashMap::new();
-    // Above the clock, so that what is written next in the fork sorts after the copy.
-    let start = Stamp::at(now, 0);
-    mint.above(EntryId::mint(start, [0; everturn_model::ids::RANDOM]).as_str());
-    let mut copied = Vec::with_capacity(nodes.len());
-    for mut node in nodes {
-        let old = node.entry.id.clone();
-        let new = mint.entry(0);
-        node.entry.parent = node.entry.parent.and_then(|parent| names.get(parent.as_str()).cloned());
-        names.insert(old.to_string(), new.clone());
-        if let Some(wire) = node.entry.wire.take() {
-            names.insert(wire, new.clone());
-        }
-        node.entry.id = new;
-        node.entry.origin = None;
-        if let Body::Shell(everturn_model::entry::Shell { pair: Some(pair), .. })
-        | Body::Compaction(everturn_model::entry::Compaction { pair: Some(pair), .. }) =
-            &mut node.entry.body
-        {
-            let second = mint.entry(0);
-            names.insert(std::mem::replace(&mut pair.second, second.to_string()), second);
-        }
-        if let Body::Compaction(compaction) = &mut node.entry.body {
-            compaction.first_kept =
-                compaction.first_kept.take().and_then(|kept| names.get(kept.as_str()).cloned());
-        }
-        if let Body::Label { target, .. } = &mut node.entry.body {
-            *target = target.take().and_then(|target| names.get(target.as_str()).cloned());
-        }
-        if let Some(assistant) = node.entry.body.assistant_mut()
-            && let Some(answers) = &mut assistant.answers
-            && let Some(new) = names.get(answers.as_str())
-        {
-            *answers = new.to_string();
-        }
-        for part in &mut node.parts {
-            part.id = mint.part(0);
-        }
-        copied.push(node);
-    }
-    let leaf = copied.last().map(|node| node.entry.id.clone());
-    Seed { nodes: copied, leaf, ..Seed::default() }
 }

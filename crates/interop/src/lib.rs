@@ -5,10 +5,8 @@
 //! values go out, so that every conversion can be checked against the real programs' data in memory.
 //!
 //! # Layout
-//! - [`mint`]: ids for entries that come from programs without our ids
 //! - [`opencode`]: OpenCode's V1 messages, parts and events, V2 messages and durable events, file tree, rows, export
 //! - [`pi`]: session files of pi (versions 1 to 3) and of the omp dialects, with their contexts, trees and health
 
-pub mod mint;
 pub mod opencode;
 pub mod pi;

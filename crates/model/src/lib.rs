@@ -13,14 +13,17 @@
 //! - [`event`]: the durable event catalogue with versions
 //! - [`tree`], [`fold`]: the state and the one function that changes it
 //! - [`path`]: what a path means: its entries, its selections, its compaction cut, its results
+//! - [`copy`], [`mint`]: copying entries into another session, and ids that follow from a name
 //! - [`usage`], [`money`]: tokens, prices, decimal cost
 //! - [`permission`]: rules, wildcards and their evaluation
 
+pub mod copy;
 pub mod entry;
 pub mod event;
 pub mod fold;
 pub mod ids;
 pub mod inbox;
+pub mod mint;
 pub mod money;
 pub mod part;
 pub mod path;

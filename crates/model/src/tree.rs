@@ -106,6 +106,12 @@ impl Tree {
         order.into_iter().filter_map(|at| slots.get_mut(at).and_then(Option::take)).collect()
     }
 
+    /// All nodes in the order in which they came into being, without a copy.
+    #[must_use]
+    pub fn into_nodes(self) -> Vec<Node> {
+        self.nodes
+    }
+
     /// The waiting prompt with this id.
     #[must_use]
     pub fn waiting(&self, id: &EntryId) -> Option<&InboxItem> {

@@ -9,6 +9,7 @@
 //! - [`options`]: where a store is and how it is opened
 //! - [`append`]: what goes in: new events, who may write them, what comes back
 //! - [`query`]: what can be asked: filters, pages, search
+//! - [`fork`]: sessions made of other sessions' entries
 //! - [`watch`]: following one log or all of them, whoever writes
 //! - [`error`]: what can go wrong, by what the caller can do
 //! - `plan`, `row`: what an append means in rows, without a database
@@ -21,6 +22,7 @@ pub mod append;
 mod cursor;
 pub mod error;
 pub mod foreign;
+pub mod fork;
 pub mod options;
 mod owner;
 mod page;
@@ -38,6 +40,7 @@ mod words;
 pub use append::{Appended, Authority, Committed, Lease, NewEvent, Observer};
 pub use cursor::{BadCursor, Cursor};
 pub use error::Error;
+pub use fork::{Cut, Fork};
 pub use options::{Durability, Options, Place, Server, Timing};
 pub use payload::{BadHash, Hash};
 pub use query::{Ask, Filter, Hit, Order, Page, PathQuery, Search, StreamText, Tail, Totals};

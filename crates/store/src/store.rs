@@ -15,6 +15,7 @@ use everturn_model::tree::Node;
 use everturn_model::{EntryId, EventId, PartId, Record, RequestId, Session, SessionId, Tree};
 
 use crate::append::{Appended, Authority, Lease, NewEvent, Piece};
+use crate::fork::{self, Fork};
 use crate::options::{Options, Place};
 use crate::payload::Hash;
 use crate::plan::Asked;
@@ -327,6 +328,14 @@ impl Store {
     /// When they cannot be read.
     pub async fn search(&self, search: Search) -> Result<Vec<Hit>, Error> {
         search::search(self, &search).await
+    }
+
+    /// Makes a session of another one's entries.
+    ///
+    /// # Errors
+    /// When the source is missing or cannot be read, or the disk refuses.
+    pub async fn fork(&self, fork: Fork) -> Result<Appended, Error> {
+        fork::fork(self, fork).await
     }
 
     /// Follows a session's log from behind a seq (none: from the beginning), whoever writes it.

@@ -12,12 +12,14 @@
 //! * [`config`]: the `opencode.json` that points at a model server
 //! * [`process`]: the real `everturn` binary as a child that can be killed and restarted
 //! * [`http`]: a small JSON client and a reader of event streams
+//! * [`disk`]: a simulated disk for SQLite that loses power and fails
 //! * [`deadline`]: bounded waiting
 
 #![expect(clippy::expect_used, clippy::panic, reason = "a test that cannot go on shall fail at once")]
 
 pub mod config;
 pub mod deadline;
+pub mod disk;
 pub mod fixtures;
 pub mod http;
 pub mod model_server;

@@ -1,6 +1,7 @@
 //! The file that `opencode export` prints: one session with its messages.
 
 use everturn_model::inbox::InboxItem;
+use everturn_model::mint::Mint;
 use everturn_model::tree::Node;
 use everturn_model::{Map, Session};
 use serde_json::Value;
@@ -8,7 +9,6 @@ use serde_json::Value;
 use super::shape::{object, put};
 use super::v1::{self, Message, session};
 use super::{Imported, Problem};
-use crate::mint::Mint;
 
 /// Fields of the file that have no word here, kept beside the session.
 const BESIDE: &str = "export";

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use everturn_model::mint::Mint;
 use everturn_model::todo::Todo;
 use everturn_model::{Map, Tree, path};
 use serde_json::Value;
@@ -12,7 +13,6 @@ use serde_json::Value;
 use super::shape::text;
 use super::v1::{self, Draft, Ids, info, session, view};
 use super::{Imported, Problem};
-use crate::mint::Mint;
 
 /// Files by their path under `storage/`, as bytes.
 pub type Files = BTreeMap<String, Vec<u8>>;

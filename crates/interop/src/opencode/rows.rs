@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 
+use everturn_model::mint::Mint;
 use everturn_model::todo::Todo;
 use everturn_model::{Map, SessionId, Tree, path};
 use serde_json::Value;
@@ -13,7 +14,6 @@ use super::v1::info::{self, Head};
 use super::v1::part::{self, Place};
 use super::v1::{self, Draft, Ids, session, view};
 use super::{Imported, Problem};
-use crate::mint::Mint;
 
 mod column;
 

@@ -1,5 +1,6 @@
 //! Content blocks of pi's messages as parts, and back.
 
+use everturn_model::mint::Mint;
 use everturn_model::tool::ToolState;
 use everturn_model::tree::Node;
 use everturn_model::{Extra, Map, Millis, Part, PartKind};
@@ -7,7 +8,6 @@ use serde_json::{Value, json};
 
 use super::DIALECT;
 use super::patch;
-use crate::mint::Mint;
 
 /// The parts of a message's content, one for each block, and whether the content was a plain text.
 pub(super) fn parts(content: Option<&Value>, time: Millis, mint: &mut Mint) -> (Vec<Part>, bool) {

@@ -4,6 +4,7 @@
 //! holds is found afterwards, by writing the entry again and comparing.
 
 use everturn_model::entry::{Assistant, Compaction, Fault, Shell, User};
+use everturn_model::mint::Mint;
 use everturn_model::session::ModelRef;
 use everturn_model::tool::{Outcome, ToolResult};
 use everturn_model::usage::Cache;
@@ -11,7 +12,6 @@ use everturn_model::{Body, Millis, Money, Part, PartKind, Tokens};
 use serde_json::Value;
 
 use super::{block, script};
-use crate::mint::Mint;
 
 /// Extension state that keeps an entry which pi has no type for.
 pub(super) const AGENT: &str = "everturn.agent";

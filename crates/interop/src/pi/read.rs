@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use everturn_model::entry::Provenance;
 use everturn_model::event::Seed;
 use everturn_model::ids::{RANDOM, Stamp};
+use everturn_model::mint::Mint;
 use everturn_model::tree::Node;
 use everturn_model::{Body, Entry, EntryId, Map, Millis, PartKind, Session, SessionId};
 use serde_json::{Value, json};
@@ -17,7 +18,6 @@ use super::line::{self, Line, Reading};
 use super::link::{self, Claim, Link, Place};
 use super::names::Names;
 use super::{DIALECT, patch, script};
-use crate::mint::Mint;
 
 /// How much of a file pi reads when it looks for the latest session.
 const SIGHT: usize = 512;

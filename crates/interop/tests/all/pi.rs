@@ -19,9 +19,9 @@ mod roundtrip;
 use std::fs;
 use std::path::PathBuf;
 
-use everturn_interop::mint::Mint;
 use everturn_interop::pi::{self, File};
 use everturn_model::event::{Event, Record};
+use everturn_model::mint::Mint;
 use everturn_model::{Tree, fold};
 use serde_json::Value;
 

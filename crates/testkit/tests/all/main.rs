@@ -3,9 +3,11 @@
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
+    clippy::panic,
     reason = "a test that cannot go on shall fail at once"
 )]
 
+mod disk;
 mod model;
 mod process;
 mod repo;

@@ -3,6 +3,7 @@
 //! A part that lacks what makes its kind (the text of a text part, the call of a tool part) is kept as a foreign part,
 //! whole; anything else that is odd about it rides along.
 
+use everturn_model::mint::Mint;
 use everturn_model::part::PartKind;
 use everturn_model::tool::ToolResult;
 use everturn_model::{Map, Millis, Part, PartId, SessionId};
@@ -12,7 +13,6 @@ use serde_json::Value;
 
 use super::Ids;
 use super::tool::{self, Call, State};
-use crate::mint::Mint;
 use crate::opencode::kept::{self, Laid, Rest, WHOLE};
 use crate::opencode::shape::{self, Model, ModelKey, millis, object, text};
 

@@ -9,6 +9,7 @@ use std::collections::HashSet;
 use everturn_model::entry::{Assistant, Body, Compaction, Entry, Pair, Shell, User};
 use everturn_model::event::Seed;
 use everturn_model::ids::Stamp;
+use everturn_model::mint::Mint;
 use everturn_model::part::PartKind;
 use everturn_model::tool::{ToolResult, ToolState};
 use everturn_model::tree::Node;
@@ -18,7 +19,6 @@ use serde_json::Value;
 use super::info::{self, Head, Role};
 use super::part::{self, Place};
 use super::{Ids, Message, SHELL, tool};
-use crate::mint::Mint;
 use crate::opencode::kept::{V1, WHOLE};
 use crate::opencode::shape::{object, text};
 

@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 
+use everturn_model::mint::Mint;
 use everturn_model::part::PartKind;
 use everturn_model::tool::{Outcome, ToolResult, ToolState};
 use everturn_model::{Map, Millis, Part};
@@ -15,7 +16,6 @@ use serde_json::Value;
 
 use super::Ids;
 use super::part::{self, Place, Shown};
-use crate::mint::Mint;
 use crate::opencode::kept::{self, Laid, Rest, STATE};
 use crate::opencode::shape::{millis, object, put, text};
 

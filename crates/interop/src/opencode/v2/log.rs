@@ -5,13 +5,13 @@ use std::collections::{HashMap, HashSet};
 use everturn_model::entry::{Assistant, Body, Compaction, Shell, User};
 use everturn_model::event::{Cause, Record};
 use everturn_model::inbox::{Delivery, InboxItem};
+use everturn_model::mint::Mint;
 use everturn_model::part::{PartKind, Span};
 use everturn_model::tool::ToolState;
 use everturn_model::{Entry, EntryId, Event, EventId, Extra, Map, Millis, Part, PartId, SessionId};
 use serde_json::Value;
 
 use super::{FOREIGN, NEXT, V2, read_error, read_prompt, tool};
-use crate::mint::Mint;
 use crate::opencode::Problem;
 use crate::opencode::rows::EventRow;
 use crate::opencode::shape::{self, ModelKey, millis, object, text};

@@ -1,11 +1,11 @@
 //! A prompt: text, files and agents in V2, parts in the tree.
 
+use everturn_model::mint::Mint;
 use everturn_model::part::PartKind;
 use everturn_model::{Extra, Map, Millis, Part};
 use serde_json::Value;
 
 use super::V2;
-use crate::mint::Mint;
 use crate::opencode::shape::{object, put, put_some, text};
 
 /// A prompt from parts. A part that came with a V2 shape of its own keeps it.

@@ -6,11 +6,11 @@
 
 use std::collections::VecDeque;
 
-use everturn_interop::mint::Mint;
 use everturn_interop::opencode::v1;
 use everturn_model::entry::{Assistant, Body, Compaction, Fault, Pair, Shell, User, UserSummary};
 use everturn_model::event::{Amendment, Cause, Record, SessionChange};
 use everturn_model::inbox::{Delivery, InboxItem};
+use everturn_model::mint::Mint;
 use everturn_model::part::PartKind;
 use everturn_model::request::{Ask, CallRef, Reply, Request};
 use everturn_model::session::{ModelRef, Revert, Summary};

@@ -1,10 +1,10 @@
 //! Cases that no recording has: branches, strange places, strange values.
 
-use everturn_interop::mint::Mint;
 use everturn_interop::opencode::v1::{self, Message};
 use everturn_interop::opencode::{Imported, export};
 use everturn_model::entry::{Assistant, Body, Compaction, Shell, User};
 use everturn_model::event::{Cause, Record, Seed};
+use everturn_model::mint::Mint;
 use everturn_model::part::PartKind;
 use everturn_model::session::Origin;
 use everturn_model::tool::{Outcome, ToolResult, ToolState};

@@ -1,8 +1,8 @@
 //! Random messages, with fields and values that nobody expects, survive the tree.
 
-use everturn_interop::mint::Mint;
 use everturn_interop::opencode::Imported;
 use everturn_interop::opencode::v1::{self, Message};
+use everturn_model::mint::Mint;
 use everturn_model::{Map, Session, SessionId, path};
 use proptest::prelude::*;
 use serde_json::{Value, json};

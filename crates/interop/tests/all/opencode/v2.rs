@@ -164,7 +164,7 @@ fn v1_clients_see_the_same_conversation() {
         let again = v1::read_messages(
             &tree.session.id,
             shown.clone(),
-            &mut everturn_interop::mint::Mint::new(&session.id),
+            &mut everturn_model::mint::Mint::new(&session.id),
         );
         let refs: Vec<_> = again.nodes.iter().collect();
         assert_eq!(v1::messages(&tree.session.id, &refs, &[]).len(), shown.len());

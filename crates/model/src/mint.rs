@@ -1,10 +1,10 @@
-//! Ids for entries that come from programs without our ids.
+//! Ids that follow from a name: for copies, and for what comes from programs without our ids.
 //!
-//! An import must give the same ids each time, so that importing a file twice finds what is there: ids here follow
+//! An import or a copy must give the same ids each time, so that doing it twice finds what is there: ids here follow
 //! from a name (the session's) and the order of calls, not from chance.
 
-use everturn_model::ids::{RANDOM, Stamp};
-use everturn_model::{EntryId, EventId, Millis, PartId};
+use crate::ids::{RANDOM, Stamp};
+use crate::{EntryId, EventId, Millis, PartId};
 
 /// Makes ids that ascend and that follow from a name.
 #[derive(Debug, Clone)]
