@@ -1,7 +1,7 @@
 //! Makes events that make sense: what the owner of a session writes, and what anybody may write beside it.
 //!
-//! An author keeps the tree of its session and folds in what it writes, so that each event fits those before it. When
-//! others wrote in between it reads the tree anew.
+//! An author keeps the tree of its session and folds in what it writes, so that each event fits those before it. What
+//! others wrote in between it reads from the log.
 
 use everturn_model::entry::{Assistant, Body, Entry, Fault, User};
 use everturn_model::event::{Amendment, Cause, SessionChange};
@@ -75,52 +75,48 @@ impl Author {
         let session = Session::new(id.clone(), "global", "/srv/demo", "New session", "0.1.0", TIME);
         let event = Event::SessionCreated { session: Box::new(session.clone()) };
         let new = NewEvent { id: EventId::mint(Stamp::at(TIME, 0), chance.bytes()), time: TIME, event };
-        (Self { chance, tree: Tree::new(session), seq: 0, count: 0, large: 12 }, new)
+        (Self { chance, tree: Tree::new(session), seq: 0, count: 0, large: 80 }, new)
+    }
+
+    /// Somebody who writes without looking: only [`Self::open`] makes events that fit then.
+    pub(crate) fn blind(id: &SessionId, seed: u64) -> Self {
+        Self::create(id, seed).0
     }
 
     /// A session that exists.
     pub(crate) async fn resume(store: &Store, id: &SessionId, seed: u64) -> Result<Option<Self>, Error> {
-        let Some(tree) = store.tree(id).await? else { return Ok(None) };
-        Ok(Some(Self { chance: Chance::new(seed), tree, seq: u64::MAX, count: 0, large: 12 }))
+        let log = store.events(id, None, usize::MAX).await?;
+        let Some(tree) = fold::replay(&log).unwrap() else { return Ok(None) };
+        let seq = log.last().map_or(0, |record| record.seq);
+        Ok(Some(Self { chance: Chance::new(seed), tree, seq, count: 0, large: 80 }))
     }
 
     pub(crate) fn session(&self) -> SessionId {
         self.tree.session.id.clone()
     }
 
-    /// Takes note of an answer; after one that shows another writer, the tree is read again.
-    pub(crate) async fn answered(
-        &mut self,
-        store: &Store,
-        appended: &Appended,
-        wrote: usize,
-    ) -> Result<(), Error> {
-        let expected = self.seq.wrapping_add(1);
-        self.seq = appended.seq;
-        let alone = appended.first == expected
-            && appended.seq + 1 == appended.first + u64::try_from(wrote).unwrap_or(u64::MAX);
-        if alone { Ok(()) } else { self.reread(store).await }
-    }
-
-    /// Forgets what it knows of the session and reads it.
-    pub(crate) async fn reread(&mut self, store: &Store) -> Result<(), Error> {
-        if let Some(tree) = store.tree(&self.session()).await? {
-            self.tree = tree;
+    /// Takes note of an answer, and of what others wrote before it.
+    pub(crate) async fn answered(&mut self, store: &Store, appended: &Appended) -> Result<(), Error> {
+        let missed = usize::try_from(appended.first - self.seq - 1).unwrap();
+        if missed > 0 {
+            for record in store.events(&self.session(), Some(self.seq), missed).await? {
+                // Folded in later than it happened, which is good enough to know what fits.
+                fold::apply(&mut self.tree, &record).unwrap();
+            }
         }
-        // The seq that belongs to the tree is not known for sure, so the next answer counts as a surprise.
-        self.seq = u64::MAX;
+        self.seq = appended.seq;
         Ok(())
     }
 
     /// The next events of the owner, one to five.
     pub(crate) fn owned(&mut self) -> Vec<NewEvent> {
         let count = 1 + self.chance.below(5);
-        (0..count).map(|_| self.one_owned()).collect()
-    }
-
-    fn one_owned(&mut self) -> NewEvent {
-        let event = self.owned_event();
-        self.record(event)
+        let mut events = Vec::new();
+        for _ in 0..count {
+            let event = self.owned_event();
+            events.push(self.record(event));
+        }
+        events
     }
 
     /// Events that fit whatever others did, one to five.
@@ -148,8 +144,7 @@ impl Author {
         self.count += 1;
         let id = EventId::mint(self.stamp(), self.chance.bytes());
         let time = TIME + i64::try_from(self.count).unwrap_or(0);
-        let seq = self.seq.wrapping_add(1).max(1);
-        let record = Record { id, session: self.session(), seq, time, event };
+        let record = Record { id, session: self.session(), seq: self.seq + 1, time, event };
         fold::apply(&mut self.tree, &record).unwrap();
         NewEvent { id: record.id, time, event: record.event }
     }
@@ -167,18 +162,19 @@ impl Author {
         PartId::mint(self.stamp(), self.chance.bytes())
     }
 
-    /// A text; seldom a long one that does not compress to nothing.
+    /// A text; seldom a long one, which hardly gets shorter when it is compressed.
     fn text(&mut self) -> String {
         let start = format!("text {} é\n", self.chance.next());
         if self.large == 0 || self.chance.below(self.large) != 0 {
             return start;
         }
-        let length = 70_000 + self.chance.index(60_000);
-        let mut text = start;
-        while text.len() < length {
-            text.push_str(&format!("{:x} ", self.chance.next()));
+        let length = 66_000 + self.chance.index(20_000);
+        let mut bytes = Vec::with_capacity(length + 8);
+        while bytes.len() < length {
+            // Letters and signs that JSON leaves as they are.
+            bytes.extend(self.chance.next().to_le_bytes().map(|byte| 0x5d + byte % 32));
         }
-        text
+        start + &String::from_utf8(bytes).unwrap()
     }
 
     fn open_step(&self) -> Option<EntryId> {

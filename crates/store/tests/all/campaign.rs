@@ -9,9 +9,11 @@ use std::process::{ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, PoisonError};
 
 use everturn_model::{EventId, Record, SessionId, fold};
-use everturn_store::{Appended, NewEvent, Options, Store};
+use everturn_store::{Appended, Authority, Error, NewEvent, Options, Store};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::author::Author;
 
 /// Where a child finds what it has to do.
 const TASK: &str = "EVERTURN_TEST_CHILD";
@@ -161,20 +163,45 @@ pub(crate) enum Deed {
     Tried { session: SessionId, ids: Vec<EventId> },
     /// They are acknowledged, from this seq on.
     Acked { session: SessionId, first: u64, ids: Vec<EventId> },
+    /// They were refused, and that for sure.
+    Refused { session: SessionId, ids: Vec<EventId> },
 }
 
-impl Deed {
-    pub(crate) fn tried(session: &SessionId, events: &[NewEvent]) -> Self {
-        Self::Tried { session: session.clone(), ids: ids(events) }
-    }
+/// Appends what an owner or anybody else writes next, and tells of it before and after.
+pub(crate) async fn write(
+    store: &Store,
+    author: &mut Author,
+    authority: Authority,
+    tell: &impl Fn(Deed),
+) -> Result<(), Error> {
+    let owned = matches!(authority, Authority::Owned(_));
+    let events = if owned { author.owned() } else { author.open() };
+    let appended = append(store, &author.session(), authority, events, tell).await?;
+    if owned { author.answered(store, &appended).await } else { Ok(()) }
+}
 
-    pub(crate) fn acked(session: &SessionId, appended: &Appended, ids: Vec<EventId>) -> Self {
-        Self::Acked { session: session.clone(), first: appended.first, ids }
-    }
+/// Appends, and tells of it before and after.
+pub(crate) async fn append(
+    store: &Store,
+    session: &SessionId,
+    authority: Authority,
+    events: Vec<NewEvent>,
+    tell: &impl Fn(Deed),
+) -> Result<Appended, Error> {
+    let ids = ids(&events);
+    tell(Deed::Tried { session: session.clone(), ids: ids.clone() });
+    let appended = store.append(session, authority, events).await?;
+    tell(Deed::Acked { session: session.clone(), first: appended.first, ids });
+    Ok(appended)
 }
 
 pub(crate) fn ids(events: &[NewEvent]) -> Vec<EventId> {
     events.iter().map(|event| event.id.clone()).collect()
+}
+
+/// Tells the parent of a deed.
+pub(crate) fn say_deed(deed: Deed) {
+    say(&serde_json::to_string(&deed).unwrap());
 }
 
 /// Everything that writers did, to be compared with what is there.
@@ -185,6 +212,7 @@ pub(crate) struct Ledger(Mutex<HashMap<SessionId, Page>>);
 struct Page {
     tried: Vec<Vec<EventId>>,
     acked: Vec<(u64, EventId)>,
+    refused: Vec<EventId>,
 }
 
 impl Ledger {
@@ -195,6 +223,7 @@ impl Ledger {
             Deed::Acked { session, first, ids } => {
                 pages.entry(session).or_default().acked.extend((first..).zip(ids));
             }
+            Deed::Refused { session, ids } => pages.entry(session).or_default().refused.extend(ids),
         }
     }
 
@@ -204,7 +233,7 @@ impl Ledger {
         pages.values().map(|page| page.acked.len()).sum()
     }
 
-    /// What was acknowledged is there, at its place; what was tried is there whole or not at all; nothing else is
+    /// What was acknowledged is there, at its place; what was refused is not; what was tried is there whole or not at all; nothing else is
     /// there; and the rows are the fold of the log.
     pub(crate) async fn check(&self, store: &Store) {
         let pages = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
@@ -238,6 +267,9 @@ fn check_page(session: &SessionId, page: &Page, log: &[Record]) {
     assert_eq!(places.len(), log.len(), "{session}: an event is there twice");
     for (seq, id) in &page.acked {
         assert_eq!(places.get(id), Some(seq), "{session}: {id} was acknowledged as {seq} of {}", log.len());
+    }
+    for id in &page.refused {
+        assert_eq!(places.get(id), None, "{session}: {id} was refused and is there");
     }
     let mut found = 0;
     for batch in &page.tried {

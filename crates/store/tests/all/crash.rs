@@ -4,18 +4,17 @@
 //! killed at a random moment: after some acknowledgements and a little while, or while it opens the store. Then the
 //! place is opened here and compared with what the child told; and the next child takes the sessions over.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_model::SessionId;
-use everturn_store::{Authority, Error, Lease, NewEvent, Store};
+use everturn_store::{Authority, Error, Lease, Store};
 use serde::{Deserialize, Serialize};
 
 use crate::author::{Author, Chance};
-use crate::campaign::{Child, Deed, Ledger, Where, cases, ids, runtime, say, task};
+use crate::campaign::{Child, Deed, Ledger, Where, append, cases, runtime, say_deed, task, write};
 
 /// How many kills the same sessions live through.
-const LIVES: u64 = 10;
+const LIVES: u64 = 5;
 
 /// How many kills the same place lives through.
 const HALL: u64 = 20;
@@ -28,28 +27,9 @@ struct Task {
     seed: u64,
 }
 
-fn tell(deed: &Deed) {
-    say(&serde_json::to_string(deed).unwrap());
-}
-
-/// Appends and tells of it before and after.
-async fn append(
-    store: &Store,
-    author: &mut Author,
-    authority: Authority,
-    events: Vec<NewEvent>,
-) -> Result<(), Error> {
-    let (session, ids) = (author.session(), ids(&events));
-    tell(&Deed::tried(&session, &events));
-    let appended = store.append(&session, authority, events).await?;
-    tell(&Deed::acked(&session, &appended, ids.clone()));
-    author.answered(store, &appended, ids.len()).await
-}
-
 async fn own(store: Store, mut author: Author, lease: Lease) -> Result<(), Error> {
     loop {
-        let events = author.owned();
-        append(&store, &mut author, Authority::Owned(lease.clone()), events).await?;
+        write(&store, &mut author, Authority::Owned(lease.clone()), &say_deed).await?;
         if let Some((entry, part)) = author.streaming() {
             store.save_stream(&lease, &entry, &part, 0, "the first words ".to_owned());
             store.save_stream(&lease, &entry, &part, 16, "and some more".to_owned());
@@ -59,8 +39,7 @@ async fn own(store: Store, mut author: Author, lease: Lease) -> Result<(), Error
 
 async fn join_in(store: Store, mut author: Author) -> Result<(), Error> {
     loop {
-        let events = author.open();
-        append(&store, &mut author, Authority::Open, events).await?;
+        write(&store, &mut author, Authority::Open, &say_deed).await?;
     }
 }
 
@@ -76,13 +55,14 @@ fn child() {
             let (mut author, created) = Author::create(&session, seed);
             match Author::resume(&store, &session, seed).await.unwrap() {
                 Some(found) => author = found,
-                None => append(&store, &mut author, Authority::Open, vec![created]).await.unwrap(),
+                None => {
+                    append(&store, &session, Authority::Open, vec![created], &say_deed).await.unwrap();
+                }
             }
             // The one before us is dead, so nobody is in the way.
             let lease = store.acquire(&session).await.unwrap();
-            let joining = Author::resume(&store, &session, !seed).await.unwrap().unwrap();
             work.spawn(own(store.clone(), author, lease));
-            work.spawn(join_in(store.clone(), joining));
+            work.spawn(join_in(store.clone(), Author::blind(&session, !seed)));
         }
         let ended = tokio::time::timeout(Duration::from_secs(60), work.join_next()).await;
         panic!("nobody killed us: {ended:?}");
@@ -119,7 +99,7 @@ fn live_and_die(task: &Task, chance: &mut Chance, ledger: &Ledger) {
 
 fn campaign(kills: u64, mut new_place: impl FnMut() -> (Box<dyn std::any::Any>, Where)) {
     let runtime = runtime();
-    let ledger = Arc::new(Ledger::default());
+    let ledger = Ledger::default();
     let mut chance = Chance::new(7);
     let mut kill = 0;
     let mut total = 0;
@@ -139,7 +119,7 @@ fn campaign(kills: u64, mut new_place: impl FnMut() -> (Box<dyn std::any::Any>, 
             let owner = format!("own_{kill}");
             let task = Task { place: place.clone(), owner, sessions, seed: kill };
             live_and_die(&task, &mut chance, &ledger);
-            let store = runtime.block_on(place.open("own_parent"));
+            let store = runtime.block_on(place.open(&format!("own_parent{kill}")));
             runtime.block_on(ledger.check(&store));
             place.check_file();
             open = (chance.below(3) == 0).then_some(store);
