@@ -50,25 +50,20 @@ pub(crate) async fn fork(store: &Store, fork: Fork) -> Result<Appended, Error> {
     store.append(&id, Authority::Open, events).await
 }
 
-/// The nodes to copy, parents first, and the end of the new path.
+/// The nodes to copy and the end of the new path.
 async fn nodes(store: &Store, source: &SessionId, cut: &Cut) -> Result<(Vec<Node>, Option<EntryId>), Error> {
-    let missing = || Error::NoSession(source.clone());
-    let leaf = match cut {
-        Cut::Tree => {
-            let tree = store.tree(source).await?.ok_or_else(missing)?;
-            let leaf = tree.session.leaf.clone();
-            return Ok((tree.into_nodes(), leaf));
-        }
-        Cut::Leaf => store.session(source).await?.ok_or_else(missing)?.leaf,
-        Cut::Through(entry) => Some(entry.clone()),
-        Cut::Before(entry) => {
-            let unknown = || fold::Error::Missing { name: "fork", id: entry.to_string() };
-            let unfit = || Error::Unfit { session: source.clone(), source: unknown() };
-            store.node(source, entry).await?.ok_or_else(unfit)?.entry.parent
-        }
+    // All rows at once: asking for the path entry by entry costs more than the branches it would leave out.
+    let tree = store.tree(source).await?.ok_or_else(|| Error::NoSession(source.clone()))?;
+    let parent_of = |entry: &EntryId| {
+        let missing = || fold::Error::Missing { name: "fork", id: entry.to_string() };
+        let unfit = || Error::Unfit { session: source.clone(), source: missing() };
+        tree.node(entry).map(|node| node.entry.parent.clone()).ok_or_else(unfit)
     };
-    let Some(leaf) = leaf else { return Ok((Vec::new(), None)) };
-    let mut nodes = store.walk(source, &leaf, usize::MAX).await?;
-    nodes.reverse();
-    Ok((nodes, Some(leaf)))
+    let leaf = match cut {
+        Cut::Leaf | Cut::Tree => tree.session.leaf.clone(),
+        Cut::Before(entry) => parent_of(entry)?,
+        Cut::Through(entry) => parent_of(entry).map(|_| Some(entry.clone()))?,
+    };
+    let nodes = if *cut == Cut::Tree { tree.into_nodes() } else { tree.into_path(leaf.as_ref()) };
+    Ok((nodes, leaf))
 }

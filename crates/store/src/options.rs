@@ -68,7 +68,7 @@ impl Default for Timing {
         Self {
             patience: Duration::from_secs(15),
             beat: Duration::from_secs(5),
-            look: Duration::from_millis(100),
+            look: Duration::from_millis(25),
         }
     }
 }

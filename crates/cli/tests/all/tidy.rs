@@ -37,8 +37,9 @@ const DIRECTION: [(&str, &[&str]); 9] = [
 ];
 
 /// Crates of others that only some of ours may use.
-const WALLS: [(&str, &[&str]); 4] = [
-    ("rusqlite", &["everturn-store"]),
+const WALLS: [(&str, &[&str]); 5] = [
+    ("rusqlite", &["everturn-store", "everturn-testkit"]),
+    ("tokio-postgres", &["everturn-store", "everturn-testkit"]),
     ("axum", &["everturn-api", "everturn-testkit"]),
     ("clap", &["everturn"]),
     ("anyhow", &["everturn"]),

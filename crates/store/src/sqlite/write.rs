@@ -5,29 +5,47 @@ use everturn_model::{Session, SessionId, Tree};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::reader;
-use crate::Error;
 use crate::append::{Appended, Committed};
 use crate::payload::Blob;
 use crate::plan::{self, Asked, Known, Needs, Outcome, Plan, State};
-use crate::row::{Ended, LogRow, Rows, SessionRow};
+use crate::row::{Ended, LogRow, Rows, SessionRow, TextRow};
+use crate::{Error, words};
+
+/// What an append wrote, and what is left to write of it.
+pub(super) struct Written {
+    pub(super) appended: Appended,
+    pub(super) committed: Vec<Committed>,
+    /// Texts to be found, for the end of the group.
+    pub(super) texts: Option<Texts>,
+}
+
+/// Texts of a session that can be found from now on.
+pub(super) struct Texts {
+    key: i64,
+    rows: Vec<TextRow>,
+}
 
 /// Appends events to a session and writes the rows that they change. `observed` says whether anybody wants to see each
 /// event with its rows; `stamp` is the number of the commit.
+///
+/// The texts are left to the caller: the index writes a segment at each savepoint that follows, so they come once, after
+/// all appends of a group.
 pub(super) fn append(
     connection: &Connection,
     asked: Asked,
     observed: bool,
     stamp: i64,
-) -> Result<(Appended, Vec<Committed>), Error> {
+) -> Result<Written, Error> {
     let known = known(connection, &asked)?;
     let id = asked.session.clone();
     let mut state = load(connection, &asked)?;
     let key = state.as_ref().map(|(key, _)| *key);
     let mut state = state.take().map(|(_, state)| state);
     match plan::plan(&mut state, asked, &known, observed)? {
-        Outcome::Present(appended) => Ok((appended, Vec::new())),
+        Outcome::Present(appended) => Ok(Written { appended, committed: Vec::new(), texts: None }),
         Outcome::Fresh(plan) => {
-            let Plan { session, log, rows, appended, committed, .. } = *plan;
+            let Plan { session, log, mut rows, appended, committed, .. } = *plan;
+            let texts = std::mem::take(&mut rows.texts);
             let key = match key {
                 Some(key) => key,
                 None => create(connection, &id)?,
@@ -35,7 +53,7 @@ pub(super) fn append(
             put_session(connection, key, &session, Some(stamp))?;
             put_log(connection, key, &log, stamp)?;
             put_rows(connection, key, &rows)?;
-            Ok((appended, committed))
+            Ok(Written { appended, committed, texts: Some(Texts { key, rows: texts }) })
         }
     }
 }
@@ -225,7 +243,7 @@ pub(super) fn put_rows(connection: &Connection, key: i64, rows: &Rows) -> Result
             .prepare_cached("INSERT OR REPLACE INTO todo VALUES (?1, ?2)")?
             .execute(params![key, todos])?;
     }
-    put_texts(connection, key, rows)?;
+    put_texts(connection, &Texts { key, rows: rows.texts.clone() })?;
     end_streams(connection, key, &rows.ended)
 }
 
@@ -243,30 +261,32 @@ fn put_blobs(connection: &Connection, key: i64, blobs: &[Blob]) -> Result<(), Er
     Ok(())
 }
 
-fn put_texts(connection: &Connection, key: i64, rows: &Rows) -> Result<(), Error> {
-    for row in &rows.texts {
+/// Makes texts findable.
+pub(super) fn put_texts(connection: &Connection, texts: &Texts) -> Result<(), Error> {
+    let key = texts.key;
+    for row in &texts.rows {
         let place = connection
             .prepare_cached("SELECT key FROM text WHERE session = ?1 AND entry = ?2 AND part = ?3")?
             .query_row(params![key, row.entry, row.part], |row| row.get::<_, i64>(0))
             .optional()?;
-        match (&row.words, place) {
+        match (&row.text, place) {
             (None, None) => {}
             (None, Some(place)) => {
                 connection.prepare_cached("DELETE FROM search WHERE rowid = ?1")?.execute([place])?;
                 connection.prepare_cached("DELETE FROM text WHERE key = ?1")?.execute([place])?;
             }
-            (Some(words), Some(place)) => {
+            (Some(text), Some(place)) => {
                 connection
                     .prepare_cached("INSERT OR REPLACE INTO search (rowid, words) VALUES (?1, ?2)")?
-                    .execute(params![place, words.join(" ")])?;
+                    .execute(params![place, words::joined(text)])?;
             }
-            (Some(words), None) => {
+            (Some(text), None) => {
                 connection
                     .prepare_cached("INSERT INTO text (session, entry, part) VALUES (?1, ?2, ?3)")?
                     .execute(params![key, row.entry, row.part])?;
                 connection
                     .prepare_cached("INSERT INTO search (rowid, words) VALUES (?1, ?2)")?
-                    .execute(params![connection.last_insert_rowid(), words.join(" ")])?;
+                    .execute(params![connection.last_insert_rowid(), words::joined(text)])?;
             }
         }
     }

@@ -168,11 +168,25 @@ impl Writer {
             }
         };
         let mut done = Vec::with_capacity(group.len());
+        let mut texts = Vec::new();
         let mut jobs = group.into_iter();
+        let mut written = Ok(());
         for job in jobs.by_ref() {
-            done.push(self.perform(job, stamp));
-            if self.connection.is_autocommit() {
+            if matches!(job, Job::Other(_)) {
+                // It may look for them, or take the session away.
+                written = self.put_texts(&mut texts);
+            }
+            if written.is_ok() {
+                done.push(self.perform(job, stamp, &mut texts));
+            }
+            if written.is_err() || self.connection.is_autocommit() {
                 break;
+            }
+        }
+        if let Err(error) = written.and_then(|()| self.put_texts(&mut texts)) {
+            tracing::error!(error = error.to_string(), "cannot write the index");
+            if !self.connection.is_autocommit() {
+                drop(self.connection.execute_batch("ROLLBACK"));
             }
         }
         if self.connection.is_autocommit() {
@@ -210,13 +224,24 @@ impl Writer {
         stamp
     }
 
-    fn perform(&self, job: Job, stamp: i64) -> Done {
+    fn put_texts(&self, texts: &mut Vec<write::Texts>) -> Result<(), Error> {
+        if self.connection.is_autocommit() {
+            return Ok(());
+        }
+        texts.drain(..).try_for_each(|texts| write::put_texts(&self.connection, &texts))
+    }
+
+    fn perform(&self, job: Job, stamp: i64, texts: &mut Vec<write::Texts>) -> Done {
         match job {
             Job::Append(asked, answer) => {
                 let (session, ids) = (asked.session.clone(), asked.ids());
                 let observed = self.observer.is_some();
                 let result =
                     guarded(&self.connection, || write::append(&self.connection, *asked, observed, stamp));
+                let result = result.map(|written| {
+                    texts.extend(written.texts);
+                    (written.appended, written.committed)
+                });
                 Done::Append(Pending { answer, session, ids, result })
             }
             Job::Stream(piece) => {

@@ -9,5 +9,7 @@
 
 mod disk;
 mod model;
+mod postgres;
 mod process;
+mod proxy;
 mod repo;
