@@ -10,6 +10,7 @@ use crate::append::{Appended, Committed};
 use crate::payload::Blob;
 use crate::plan::{self, Asked, Known, Needs, Outcome, Plan, State};
 use crate::row::{Ended, LogRow, Rows, SessionRow};
+use crate::shape;
 
 /// Appends events to a session and writes the rows that they change. `observed` says whether anybody wants to see each
 /// event with its rows; `stamp` is the number of the commit.
@@ -70,7 +71,7 @@ fn load(connection: &Connection, asked: &Asked) -> Result<Option<(i64, State)>, 
         return Ok(None);
     };
     refuse_quarantined(connection, id)?;
-    let session: Session = reader::decode(id.as_str(), "session", &data)?;
+    let session: Session = shape::decode(id.as_str(), "session", &data)?;
     let needs = Needs::of(&asked.events);
     let tree = if needs.whole {
         reader::rows(connection, key, session)?
