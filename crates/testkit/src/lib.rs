@@ -11,6 +11,8 @@
 //! * [`fixtures`]: paths into the workspace folder `fixtures/`
 //! * [`config`]: the `opencode.json` that points at a model server
 //! * [`process`]: the real `everturn` binary as a child that can be killed and restarted
+//! * [`postgres`]: a real PostgreSQL server, of one's own or shared by all tests
+//! * [`proxy`]: a network between a PostgreSQL client and its server that can be cut
 //! * [`http`]: a small JSON client and a reader of event streams
 //! * [`deadline`]: bounded waiting
 
@@ -21,12 +23,16 @@ pub mod deadline;
 pub mod fixtures;
 pub mod http;
 pub mod model_server;
+pub mod postgres;
 pub mod process;
+pub mod proxy;
 pub mod repo;
 
 pub use config::opencode_config;
 pub use deadline::within;
 pub use http::{Client, EventReader};
 pub use model_server::ModelServer;
+pub use postgres::{Database, Postgres};
 pub use process::Server;
+pub use proxy::Proxy;
 pub use repo::Repo;

@@ -7,5 +7,7 @@
 )]
 
 mod model;
+mod postgres;
 mod process;
+mod proxy;
 mod repo;
