@@ -31,7 +31,7 @@ pub(crate) struct State {
 }
 
 /// An append as it was asked for.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Asked {
     pub(crate) session: SessionId,
     pub(crate) authority: Authority,

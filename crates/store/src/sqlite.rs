@@ -25,6 +25,7 @@ use rusqlite::{Connection, ErrorCode, params};
 use tokio::sync::oneshot;
 
 use crate::Error;
+use crate::access::Access;
 use crate::append::{Appended, Lease, Piece};
 use crate::options::Options;
 use crate::owner::Owner;
@@ -34,7 +35,6 @@ use crate::query::{Filter, Search, StreamText, Tail, Totals};
 use crate::search::Place;
 use crate::watch::{Position, Wakes};
 use crate::words::Query;
-use migrate::Access;
 use schema::Settings;
 use writer::Job;
 
