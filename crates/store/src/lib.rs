@@ -12,13 +12,15 @@
 //! - [`fork`]: sessions made of other sessions' entries
 //! - [`watch`]: following one log or all of them, whoever writes
 //! - [`error`]: what can go wrong, by what the caller can do
-//! - `plan`, `row`: what an append means in rows, without a database
+//! - `plan`, `row`: what an append means in rows, without a database; `shape`: what rows mean again
 //! - `payload`: how large payloads are kept; `cursor`, `page`: pages; `words`, `text`, `search`: full-text search
 //! - [`upkeep`]: blobs, trash and retention, disk use, verification and rebuilding, scrubs, backups
-//! - `owner`: which processes of this machine are alive
+//! - `owner`: which processes of this machine are alive; `access`: whether a database may be written
 //! - `sqlite`: the engine on SQLite: writer thread with group commit, readers, schema, leases
+//! - `postgres`: the engine on PostgreSQL: writer task with group commit, pool of readers, heartbeat, notices
 //! - [`foreign`]: reading databases of other programs, without writing to them
 
+mod access;
 pub mod append;
 mod cursor;
 pub mod error;
@@ -29,9 +31,11 @@ mod owner;
 mod page;
 mod payload;
 mod plan;
+mod postgres;
 pub mod query;
 mod row;
 mod search;
+mod shape;
 mod sqlite;
 pub mod store;
 mod text;

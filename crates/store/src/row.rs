@@ -230,7 +230,7 @@ impl Rows {
 
 /// The text, if there is a word in it.
 fn findable(text: &str) -> Option<String> {
-    words::any(text).then(|| text.to_owned())
+    words::has_word(text).then(|| text.to_owned())
 }
 
 fn pack(value: &impl Serialize) -> Result<payload::Packed, Error> {

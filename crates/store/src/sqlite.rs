@@ -27,6 +27,7 @@ use rusqlite::{Connection, ErrorCode, params};
 use tokio::sync::oneshot;
 
 use crate::Error;
+use crate::access::Access;
 use crate::append::{Appended, Lease, Piece};
 use crate::options::Options;
 use crate::owner::Owner;
@@ -36,7 +37,6 @@ use crate::query::{Filter, Search, StreamText, Tail, Totals};
 use crate::search::Place;
 use crate::watch::{Position, Wakes};
 use crate::words::Query;
-use migrate::Access;
 use schema::Settings;
 use writer::Job;
 
@@ -55,6 +55,10 @@ impl Engine {
     /// Opens the database in a folder, creating or upgrading it.
     pub(crate) fn open(folder: &Path, options: &Options, wakes: &Arc<Wakes>) -> Result<Self, Error> {
         let path = schema::prepare(folder)?;
+        Self::open_file(folder, path.clone(), options, wakes).map_err(|error| named(&path, error))
+    }
+
+    fn open_file(folder: &Path, path: PathBuf, options: &Options, wakes: &Arc<Wakes>) -> Result<Self, Error> {
         let settings =
             Settings { path: path.clone(), durability: options.durability, vfs: options.vfs.clone() };
         let mut connection = schema::open(&settings)?;
@@ -113,7 +117,7 @@ impl Engine {
     ) -> Result<T, Error> {
         let (job, result) = Job::other(work);
         self.send(job)?;
-        result.await.map_err(|_| Error::Closed)?
+        result.await.map_err(|_| Error::Closed)?.map_err(|error| named(&self.path, error))
     }
 
     pub(crate) async fn acquire(&self, session: &SessionId) -> Result<Lease, Error> {
@@ -333,16 +337,32 @@ fn copy_into(connection: &Connection, target: &Path) -> Result<(), Error> {
 
 /// An error of SQLite by what the caller can do. SQLite's own cannot be cloned, and each caller of a group needs one.
 fn failure(path: &Path, error: &rusqlite::Error) -> Error {
+    use rusqlite::Error as Cause;
     let path = path.to_owned();
-    match error.sqlite_error_code() {
-        Some(ErrorCode::DiskFull) => Error::Full { path },
-        Some(ErrorCode::NotADatabase) => Error::NotOurs { path, reason: error.to_string() },
-        Some(ErrorCode::DatabaseCorrupt) => Error::Damaged { path, reason: error.to_string() },
-        _ => match error {
-            rusqlite::Error::SqliteFailure(code, text) => {
-                Error::Sqlite(rusqlite::Error::SqliteFailure(*code, text.clone()))
-            }
-            other => Error::Sqlite(rusqlite::Error::ToSqlConversionFailure(other.to_string().into())),
-        },
+    match (error.sqlite_error_code(), error) {
+        (Some(ErrorCode::DiskFull), _) => Error::Full { path },
+        (Some(ErrorCode::NotADatabase), _) => Error::NotOurs { path, reason: error.to_string() },
+        (Some(ErrorCode::DatabaseCorrupt), _) => Error::Damaged { path, reason: error.to_string() },
+        (Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen), _) => {
+            Error::Io { path, source: std::io::Error::other(error.to_string()) }
+        }
+        (_, Cause::SqliteFailure(code, text)) => Error::Sqlite(Cause::SqliteFailure(*code, text.clone())),
+        // We wrote text and numbers where we now find something else: SQLite has no checksums to notice it before.
+        (
+            _,
+            Cause::FromSqlConversionFailure(..)
+            | Cause::InvalidColumnType(..)
+            | Cause::IntegralValueOutOfRange(..)
+            | Cause::Utf8Error(..),
+        ) => Error::Damaged { path, reason: error.to_string() },
+        (_, other) => Error::Sqlite(Cause::ToSqlConversionFailure(other.to_string().into())),
+    }
+}
+
+/// Names the file in an error that does not do so yet.
+fn named(path: &Path, error: Error) -> Error {
+    match error {
+        Error::Sqlite(error) => failure(path, &error),
+        other => other,
     }
 }

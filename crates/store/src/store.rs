@@ -22,7 +22,7 @@ use crate::plan::Asked;
 use crate::query::{Ask, Filter, Hit, Page, PathQuery, Search, StreamText, Tail, Totals};
 use crate::watch::{Feed, Position, Wakes, Watch};
 use crate::words::Query;
-use crate::{Error, page, search, sqlite};
+use crate::{Error, page, postgres, search, sqlite};
 
 /// A handle on the store; clones share it. The last one closes it.
 #[derive(Debug, Clone)]
@@ -38,6 +38,7 @@ struct Inner {
 #[derive(Debug)]
 pub(crate) enum Engine {
     Sqlite(sqlite::Engine),
+    Postgres(Box<postgres::Engine>),
 }
 
 /// Asks whichever engine it is.
@@ -45,6 +46,7 @@ macro_rules! ask {
     ($store:expr, $engine:ident => $call:expr) => {
         match $store.engine() {
             $crate::store::Engine::Sqlite($engine) => $call,
+            $crate::store::Engine::Postgres($engine) => $call,
         }
     };
 }
@@ -63,10 +65,13 @@ impl Store {
                 let open = move || sqlite::Engine::open(&folder, &options, &wakes);
                 Engine::Sqlite(tokio::task::spawn_blocking(open).await.map_err(|_| Error::Closed)??)
             }
-            Place::Server(_) => return Err(Error::Closed),
+            Place::Server(server) => {
+                Engine::Postgres(Box::new(postgres::Engine::open(&server, &options, &wakes).await?))
+            }
         };
         let secret = match &engine {
             Engine::Sqlite(engine) => engine.secret().await?,
+            Engine::Postgres(engine) => engine.secret().await?,
         };
         // A database that may only be read can lack one; its cursors then hold for this process.
         let secret = secret.try_into().unwrap_or_else(|_| fresh_secret());

@@ -38,7 +38,7 @@ pub(crate) fn words(text: &str) -> Vec<String> {
 }
 
 /// Whether a text has a word.
-pub(crate) fn any(text: &str) -> bool {
+pub(crate) fn has_word(text: &str) -> bool {
     text.chars().any(begins)
 }
 
@@ -163,6 +163,7 @@ impl Query {
     }
 
     /// Whether the text has all the words: what both engines have to find.
+    #[cfg(test)]
     pub(crate) fn matches(&self, text: &str) -> bool {
         let mut found = vec![false; self.words.len()];
         for token in tokens(text) {

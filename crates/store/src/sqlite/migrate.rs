@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::{reader, write};
+use crate::access::Access;
 use crate::plan;
 use crate::row::SessionRow;
-use crate::{Error, row};
+use crate::{Error, row, shape};
 
 /// Marks the file as ours: the bytes "Evtn".
 const APPLICATION: i64 = 0x4576_746e;
@@ -35,15 +36,6 @@ pub(super) struct Found {
     application: i64,
     version: i64,
     tables: i64,
-}
-
-/// Whether the file may be written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Access {
-    /// It has the schema of this version.
-    Write,
-    /// Its schema is newer: number found and newest known.
-    Read { found: i64, known: i64 },
 }
 
 /// Brings the file to the newest schema. A file of a newer version is left as it is.
@@ -152,7 +144,7 @@ fn fill_rows(connection: &Connection) -> Result<(), Error> {
 }
 
 fn fill_session(connection: &Connection, key: i64, seq: u64, id: &str, data: &str) -> Result<(), Error> {
-    let session = reader::decode(id, "session", data)?;
+    let session = shape::decode(id, "session", data)?;
     let tree = reader::rows(connection, key, session)?;
     write::put_session(connection, key, &SessionRow::of(&tree.session, seq)?, None)?;
     let mut touched = plan::Touched::default();

@@ -1,10 +1,9 @@
 //! Reading rows.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
-use everturn_model::entry::Body;
 use everturn_model::inbox::InboxItem;
 use everturn_model::permission::{Action, Rule};
 use everturn_model::request::Request;
@@ -19,6 +18,7 @@ use super::schema::{self, Settings};
 use crate::Error;
 use crate::payload::{self, Blob, Hash};
 use crate::query::{StreamText, Tail};
+use crate::shape::{self, damaged, decode};
 
 /// How many idle connections are kept.
 const KEPT: usize = 4;
@@ -44,10 +44,7 @@ impl Pool {
         // One transaction, so that all rows of an answer are of one moment.
         let failure = |error| super::failure(&self.settings.path, &error);
         connection.execute_batch("BEGIN").map_err(failure)?;
-        let result = query(&connection).map_err(|error| match error {
-            Error::Sqlite(error) => failure(error),
-            other => other,
-        });
+        let result = query(&connection).map_err(|error| super::named(&self.settings.path, error));
         if !connection.is_autocommit() {
             connection.execute_batch("COMMIT").map_err(failure)?;
         }
@@ -99,18 +96,6 @@ fn unpack<T: DeserializeOwned>(
     decode(session, place, &whole(connection, session, place, data)?)
 }
 
-fn damaged(session: &str, place: &str, reason: &dyn std::fmt::Display) -> Error {
-    Error::Corrupt { session: session.to_owned(), place: place.to_owned(), reason: reason.to_string() }
-}
-
-pub(super) fn decode<T: DeserializeOwned>(session: &str, place: &str, data: &str) -> Result<T, Error> {
-    serde_json::from_str(data).map_err(|error| Error::Corrupt {
-        session: session.to_owned(),
-        place: place.to_owned(),
-        reason: error.to_string(),
-    })
-}
-
 pub(super) fn key_and_session(
     connection: &Connection,
     id: &SessionId,
@@ -134,18 +119,14 @@ pub(super) fn tree(connection: &Connection, id: &SessionId) -> Result<Option<Tre
 /// All rows of a session.
 pub(super) fn rows(connection: &Connection, key: i64, session: Session) -> Result<Tree, Error> {
     let name = session.id.to_string();
-    let mut parts: HashMap<String, Vec<(i64, Part)>> = HashMap::new();
+    let mut parts = shape::Parts::default();
     let mut statement = connection.prepare_cached("SELECT entry, ord, data FROM part WHERE session = ?1")?;
     let mut found = statement.query([key])?;
     while let Some(row) = found.next()? {
         let data = text(row, 2)?;
         let part = unpack(connection, &name, "part", &data)?;
         let entry = row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?;
-        let ord = row.get(1)?;
-        match parts.get_mut(entry) {
-            Some(list) => list.push((ord, part)),
-            None => drop(parts.insert(entry.to_owned(), vec![(ord, part)])),
-        }
+        parts.add(entry, row.get(1)?, part);
     }
     let mut entries: Vec<(i64, Entry)> = Vec::new();
     let mut statement = connection.prepare_cached("SELECT ord, data FROM entry WHERE session = ?1")?;
@@ -154,13 +135,7 @@ pub(super) fn rows(connection: &Connection, key: i64, session: Session) -> Resul
         let data = text(row, 1)?;
         entries.push((row.get(0)?, unpack(connection, &name, "entry", &data)?));
     }
-    entries.sort_by_key(|(ord, _)| *ord);
-    let mut tree = Tree::new(session);
-    for (_, entry) in entries {
-        let mut own = parts.remove(entry.id.as_str()).unwrap_or_default();
-        own.sort_by_key(|(ord, _)| *ord);
-        tree.insert(Node::new(entry, own.into_iter().map(|(_, part)| part).collect()));
-    }
+    let mut tree = shape::tree(session, entries, parts);
     tree.inbox = inbox(connection, key, &name)?;
     let mut statement = connection.prepare_cached("SELECT data FROM request WHERE session = ?1")?;
     let mut found = statement.query([key])?;
@@ -209,14 +184,7 @@ pub(super) fn tail(connection: &Connection, id: &SessionId, messages: usize) -> 
         && seen.insert(id.clone())
         && let Some(node) = node_of(connection, key, &session.id, &id)?
     {
-        if !node.entry.hidden {
-            let shown = match &node.entry.body {
-                Body::Shell(_) | Body::Compaction(_) => 2,
-                Body::User(_) | Body::Assistant(_) | Body::Synthetic { .. } | Body::BranchSummary { .. } => 1,
-                _ => 0,
-            };
-            left = left.saturating_sub(shown);
-        }
+        left = left.saturating_sub(shape::messages(&node.entry));
         next.clone_from(&node.entry.parent);
         nodes.push(node);
     }
@@ -346,23 +314,11 @@ pub(super) fn streams(connection: &Connection, id: &SessionId) -> Result<Vec<Str
          ORDER BY t.part, t.start",
     )?;
     let mut rows = statement.query([id.as_str()])?;
-    let mut streams: Vec<StreamText> = Vec::new();
+    let mut streams = shape::Streams::default();
     while let Some(row) = rows.next()? {
-        let (entry, part, piece) =
-            (row.get::<_, String>(0)?, row.get::<_, String>(1)?, row.get::<_, String>(2)?);
-        let start: usize = row.get(3)?;
-        match streams.last_mut().filter(|stream| stream.part.as_str() == part) {
-            // A piece that was not saved makes a hole: what stands behind it is no continuation.
-            Some(stream) if stream.text.len() != start => {}
-            Some(stream) => stream.text.push_str(&piece),
-            None if start > 0 => {}
-            None => {
-                let (entry, part) = (EntryId::new(entry), PartId::new(part));
-                streams.push(StreamText { entry, part, text: piece });
-            }
-        }
+        streams.add(row.get(0)?, row.get(1)?, row.get(3)?, row.get(2)?);
     }
-    Ok(streams)
+    Ok(streams.finish())
 }
 
 pub(super) fn requests(connection: &Connection) -> Result<Vec<(SessionId, Request)>, Error> {

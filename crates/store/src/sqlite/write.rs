@@ -10,7 +10,7 @@ use crate::append::{Appended, Committed};
 use crate::payload::Blob;
 use crate::plan::{self, Asked, Known, Needs, Outcome, Plan, State};
 use crate::row::{Ended, LogRow, Rows, SessionRow, TextRow};
-use crate::{Error, words};
+use crate::{Error, shape, words};
 
 /// What an append wrote, and what is left to write of it.
 pub(super) struct Written {
@@ -91,7 +91,7 @@ fn load(connection: &Connection, asked: &Asked) -> Result<Option<(i64, State)>, 
         return Ok(None);
     };
     refuse_quarantined(connection, id)?;
-    let session: Session = reader::decode(id.as_str(), "session", &data)?;
+    let session: Session = shape::decode(id.as_str(), "session", &data)?;
     let needs = Needs::of(&asked.events);
     let tree = if needs.whole {
         reader::rows(connection, key, session)?

@@ -280,7 +280,9 @@ impl Writer {
                 }
                 drop(answer.send(Ok(appended)));
             }
-            Done::Append(Pending { answer, result: Err(error), .. }) => drop(answer.send(Err(error))),
+            Done::Append(Pending { answer, result: Err(error), .. }) => {
+                drop(answer.send(Err(super::named(&self.path, error))));
+            }
             Done::Other(finish) => finish(None),
             Done::Quiet => {}
         }
@@ -303,8 +305,9 @@ impl Writer {
                     }
                 }
             }
-            Done::Append(pending) => {
-                drop(pending.answer.send(pending.result.map(|(appended, _)| appended)));
+            Done::Append(Pending { answer, result, .. }) => {
+                let named = |error| super::named(&self.path, error);
+                drop(answer.send(result.map(|(appended, _)| appended).map_err(named)));
             }
             Done::Other(finish) => finish(Some(self.failure(&failure.error))),
             Done::Quiet => {}

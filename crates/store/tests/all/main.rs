@@ -7,11 +7,18 @@
     reason = "a test that cannot go on fails; clippy.toml covers test functions but not their helpers"
 )]
 
+mod author;
+mod campaign;
 mod contract;
+mod crash;
 mod events;
+mod faults;
 mod history;
+mod migration;
 mod opening;
 mod place;
+mod power;
+mod processes;
 mod upkeep;
 mod upkeep_aside;
 mod upkeep_trash;

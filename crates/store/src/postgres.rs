@@ -1,0 +1,342 @@
+//! The store on PostgreSQL.
+//!
+//! One task in each process writes; what arrives while it commits forms its next transaction (group commit without
+//! waiting), and a transaction takes a handful of round trips however many appends it holds. Readers have a pool of
+//! connections. A session's row is locked from the start of an append to its commit: that gives its events their order,
+//! and the lease in it decides who may run the session. One more connection carries what processes tell each other.
+
+mod address;
+mod blob;
+mod courier;
+mod failure;
+mod group;
+mod kept;
+mod lease;
+mod link;
+mod list;
+mod load;
+mod migrate;
+mod path;
+mod pause;
+mod pool;
+mod reader;
+mod rows;
+mod writer;
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use everturn_model::permission::Rule;
+use everturn_model::request::Request;
+use everturn_model::todo::Todo;
+use everturn_model::tree::Node;
+use everturn_model::{EntryId, EventId, Record, RequestId, Session, SessionId, Tree};
+use tokio::sync::{oneshot, watch};
+
+use crate::Error;
+use crate::access::Access;
+use crate::append::{Appended, Lease, Piece};
+use crate::options::{Options, Server};
+use crate::owner::Owner;
+use crate::payload::Hash;
+use crate::plan::Asked;
+use crate::query::{Filter, Search, StreamText, Tail, Totals};
+use crate::search::Place;
+use crate::watch::{Position, Wakes};
+use crate::words::Query;
+use address::Address;
+use courier::Courier;
+use lease::Me;
+use link::Link;
+use pool::Pool;
+use writer::Job;
+
+/// The engine on PostgreSQL.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    address: Address,
+    me: Me,
+    access: Access,
+    pool: Pool,
+    /// None when the database may only be read.
+    writer: Option<writer::Handle>,
+    // Held so that the courier goes on.
+    _pokes: watch::Sender<u64>,
+}
+
+/// Asks over a lent connection; what fails because the connection is gone is asked again over another.
+macro_rules! ask {
+    ($engine:expr, $lend:ident, $client:ident => $work:expr) => {{
+        let mut tries = $crate::postgres::pool::Tries::default();
+        loop {
+            let outcome = match $engine.pool.$lend().await {
+                Ok($client) => {
+                    let outcome = $crate::postgres::pool::limited($work).await;
+                    $client.end(&outcome);
+                    outcome
+                }
+                Err(failure) => Err(failure),
+            };
+            if let std::ops::ControlFlow::Break(answer) = tries.settle(outcome, &$engine.address).await {
+                break answer;
+            }
+        }
+    }};
+}
+
+/// Reads of one moment.
+macro_rules! read {
+    ($engine:expr, $client:ident => $work:expr) => {
+        ask!($engine, snapshot, $client => $work)
+    };
+}
+
+/// A write that may be made twice.
+macro_rules! write {
+    ($engine:expr, $client:ident => $work:expr) => {{
+        $engine.refuse_reader()?;
+        ask!($engine, client, $client => $work)
+    }};
+}
+
+// Behind the macros that it uses.
+mod upkeep;
+
+impl Engine {
+    /// Opens the database on a server, creating or upgrading it.
+    pub(crate) async fn open(server: &Server, options: &Options, wakes: &Arc<Wakes>) -> Result<Self, Error> {
+        let address = Address::new(server, options)?;
+        let named = |failure: failure::Failure| failure.into_error(address.name());
+        let client = address.client().await.map_err(named)?;
+        let access = migrate::migrate(&client, &address.place()).await.map_err(named)?;
+        drop(client);
+        let me = claim(server, options).await?;
+        let writes = access == Access::Write;
+        let (pokes, poked) = watch::channel(0);
+        let courier = Courier::new(address.clone(), Arc::clone(wakes), writes.then_some(&me), options.timing);
+        courier.start(poked).await.map_err(named)?;
+        let writer = if writes {
+            let link = Link::make(&address).await.map_err(named)?;
+            let (observer, wakes) = (options.observer.clone(), Arc::clone(wakes));
+            Some(writer::Handle::start(address.clone(), link, observer, wakes, pokes.clone()))
+        } else {
+            None
+        };
+        let pool = Pool::new(address.clone())?;
+        Ok(Self { address, me, access, pool, writer, _pokes: pokes })
+    }
+
+    pub(crate) fn place(&self) -> String {
+        self.address.place()
+    }
+
+    pub(crate) fn owner(&self) -> &str {
+        self.me.owner.name()
+    }
+
+    /// Why nothing can be written; none when it can.
+    pub(crate) fn read_only(&self) -> Option<Error> {
+        match self.access {
+            Access::Write => None,
+            Access::Read { found, known } => Some(Error::Newer { place: self.place(), found, known }),
+        }
+    }
+
+    fn refuse_reader(&self) -> Result<(), Error> {
+        self.read_only().map_or(Ok(()), Err)
+    }
+
+    fn send(&self, job: Job) -> Result<(), Error> {
+        match &self.writer {
+            Some(writer) => writer.send(job),
+            None => Err(self.read_only().unwrap_or(Error::Closed)),
+        }
+    }
+
+    pub(crate) async fn append(&self, asked: Asked) -> Result<Appended, Error> {
+        let (answer, result) = oneshot::channel();
+        self.send(Job::Append(Box::new(asked), answer))?;
+        result.await.map_err(|_| Error::Closed)?
+    }
+
+    pub(crate) fn save_stream(&self, piece: Piece) {
+        // A closed store saves nothing, and the append that follows will say so.
+        drop(self.send(Job::Stream(Box::new(piece))));
+    }
+
+    pub(crate) async fn acquire(&self, session: &SessionId) -> Result<Lease, Error> {
+        write!(self, client => lease::acquire(&client, session, &self.me))
+    }
+
+    pub(crate) async fn renew(&self, lease: &Lease) -> Result<(), Error> {
+        write!(self, client => lease::check(&client, lease))
+    }
+
+    pub(crate) async fn release(&self, lease: Lease) -> Result<(), Error> {
+        write!(self, client => lease::release(&client, &lease))
+    }
+
+    pub(crate) async fn approve(&self, project: &str, rules: Vec<Rule>, time: i64) -> Result<(), Error> {
+        let permissions: Vec<&str> = rules.iter().map(|rule| rule.permission.as_str()).collect();
+        let patterns: Vec<&str> = rules.iter().map(|rule| rule.pattern.as_str()).collect();
+        let sql = "INSERT INTO approval (project, permission, pattern, time)
+                   SELECT $1, permission, pattern, $2 FROM unnest($3::text[], $4::text[]) u (permission, pattern)
+                   ON CONFLICT DO NOTHING";
+        write!(self, client => pool::query(&client, sql, &[&project, &time, &permissions, &patterns]))?;
+        Ok(())
+    }
+
+    pub(crate) async fn put_project(&self, id: &str, data: String) -> Result<(), Error> {
+        let sql = "INSERT INTO project (id, data) VALUES ($1, $2)
+                   ON CONFLICT (id) DO UPDATE SET data = excluded.data";
+        write!(self, client => pool::query(&client, sql, &[&id, &data.as_bytes()]))?;
+        Ok(())
+    }
+
+    pub(crate) async fn session(&self, id: &SessionId) -> Result<Option<Session>, Error> {
+        read!(self, client => reader::session(&client, id))
+    }
+
+    pub(crate) async fn sessions(
+        &self,
+        filter: Filter,
+        after: Option<(i64, i64)>,
+    ) -> Result<Vec<(Session, (i64, i64))>, Error> {
+        read!(self, client => list::sessions(&client, &filter, after))
+    }
+
+    pub(crate) async fn children(&self, parent: &SessionId) -> Result<Vec<Session>, Error> {
+        read!(self, client => list::children(&client, parent))
+    }
+
+    pub(crate) async fn totals(&self, filter: Filter) -> Result<Totals, Error> {
+        read!(self, client => list::totals(&client, &filter))
+    }
+
+    pub(crate) async fn find(
+        &self,
+        search: &Search,
+        query: &Query,
+        skip: usize,
+    ) -> Result<Vec<Place>, Error> {
+        read!(self, client => list::find(&client, search, query, skip))
+    }
+
+    pub(crate) async fn tree(&self, id: &SessionId) -> Result<Option<Tree>, Error> {
+        read!(self, client => reader::tree(&client, id))
+    }
+
+    pub(crate) async fn todos(&self, id: &SessionId) -> Result<Vec<Todo>, Error> {
+        read!(self, client => reader::todos(&client, id))
+    }
+
+    pub(crate) async fn tail(&self, id: &SessionId, messages: usize) -> Result<Option<Tail>, Error> {
+        read!(self, client => path::tail(&client, id, messages))
+    }
+
+    pub(crate) async fn node(&self, id: &SessionId, entry: &EntryId) -> Result<Option<Node>, Error> {
+        read!(self, client => path::node(&client, id, entry))
+    }
+
+    pub(crate) async fn walk(
+        &self,
+        id: &SessionId,
+        from: &EntryId,
+        limit: usize,
+    ) -> Result<Vec<Node>, Error> {
+        read!(self, client => path::walk(&client, id, from, limit))
+    }
+
+    pub(crate) async fn spine(&self, id: &SessionId, from: &EntryId) -> Result<Vec<EntryId>, Error> {
+        read!(self, client => path::spine(&client, id, from))
+    }
+
+    pub(crate) async fn nodes(&self, id: &SessionId, wanted: Vec<EntryId>) -> Result<Vec<Node>, Error> {
+        read!(self, client => path::nodes(&client, id, &wanted))
+    }
+
+    pub(crate) async fn events(
+        &self,
+        id: &SessionId,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<Record>, Error> {
+        read!(self, client => reader::events(&client, id, after, limit))
+    }
+
+    pub(crate) async fn find_event(&self, id: &EventId) -> Result<Option<(SessionId, u64)>, Error> {
+        read!(self, client => reader::find_event(&client, id))
+    }
+
+    pub(crate) async fn unfinished(&self) -> Result<Vec<SessionId>, Error> {
+        read!(self, client => reader::unfinished(&client))
+    }
+
+    pub(crate) async fn orphans(&self) -> Result<Vec<SessionId>, Error> {
+        read!(self, client => lease::orphans(&client, &self.me))
+    }
+
+    pub(crate) async fn streams(&self, id: &SessionId) -> Result<Vec<StreamText>, Error> {
+        read!(self, client => reader::streams(&client, id))
+    }
+
+    pub(crate) async fn requests(&self) -> Result<Vec<(SessionId, Request)>, Error> {
+        read!(self, client => reader::requests(&client))
+    }
+
+    pub(crate) async fn request(&self, id: &RequestId) -> Result<Option<(SessionId, Request)>, Error> {
+        read!(self, client => reader::request(&client, id))
+    }
+
+    pub(crate) async fn approvals(&self, project: &str) -> Result<Vec<Rule>, Error> {
+        read!(self, client => reader::approvals(&client, project))
+    }
+
+    pub(crate) async fn projects(&self) -> Result<Vec<(String, String)>, Error> {
+        read!(self, client => reader::projects(&client))
+    }
+
+    pub(crate) async fn blob(&self, hash: Hash) -> Result<Option<Vec<u8>>, Error> {
+        read!(self, client => blob::bytes(&client, hash))
+    }
+
+    pub(crate) async fn secret(&self) -> Result<Vec<u8>, Error> {
+        read!(self, client => reader::secret(&client))
+    }
+
+    pub(crate) async fn position(&self) -> Result<Position, Error> {
+        read!(self, client => list::position(&client))
+    }
+
+    /// Sessions that changed since a position, and the position of that answer.
+    pub(crate) async fn changed(&self, since: &Position) -> Result<(Vec<(SessionId, u64)>, Position), Error> {
+        read!(self, client => list::changed(&client, since))
+    }
+
+    pub(crate) async fn first_since(&self, id: &SessionId, since: &Position) -> Result<Option<u64>, Error> {
+        read!(self, client => list::first_since(&client, id, since))
+    }
+}
+
+/// Makes this process known on its machine.
+async fn claim(server: &Server, options: &Options) -> Result<Me, Error> {
+    let (folder, name, timing) = (server.folder.clone(), options.owner.clone(), options.timing);
+    let claim = move || {
+        let owner = Owner::claim(&folder, &name, timing)?;
+        Ok(Me { owner, boot: boot(&folder)? })
+    };
+    tokio::task::spawn_blocking(claim).await.map_err(|_| Error::Closed)?
+}
+
+/// Which machine since when, and which folder of it. Containers share the machine but not the folder, and only
+/// processes with the same folder can tell from each other's locks who is dead.
+fn boot(folder: &Path) -> Result<String, Error> {
+    let read = |path: &Path| std::fs::read_to_string(path);
+    let path = Path::new("/proc/sys/kernel/random/boot_id");
+    // A machine without this file has processes that are only known by their silence.
+    let Ok(boot) = read(path) else { return Ok(String::new()) };
+    let folder_data =
+        std::fs::metadata(folder).map_err(|source| Error::Io { path: folder.to_owned(), source })?;
+    Ok(format!("{} {} {}", boot.trim(), folder_data.dev(), folder_data.ino()))
+}

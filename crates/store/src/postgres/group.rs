@@ -1,0 +1,198 @@
+//! A group of appends in one transaction.
+
+use std::collections::{HashMap, HashSet};
+
+use everturn_model::{EventId, SessionId};
+
+use super::failure::Failure;
+use super::link::Link;
+use super::load::Sight;
+use super::pool::{Values, limited};
+use super::rows::Batch;
+use crate::append::{Appended, Piece};
+use crate::plan::{self, Asked, Known, Outcome, Plan};
+use crate::{Committed, Error};
+
+/// What an append came to.
+pub(super) type Outcomes = Vec<Result<(Appended, Vec<Committed>), Error>>;
+
+/// How a group's transaction failed.
+#[derive(Debug)]
+pub(super) enum Broken {
+    /// Nothing of it was committed.
+    Before(Failure),
+    /// The commit was sent and no answer came: what it would have come to, and the transaction's number.
+    Doubt { outcomes: Outcomes, xid: String, reason: String },
+}
+
+/// Commits a group of appends and pieces of streamed text. An append that is refused fails alone.
+pub(super) async fn commit(
+    link: &Link,
+    appends: &[&Asked],
+    pieces: &[Piece],
+    observed: bool,
+) -> Result<Outcomes, Broken> {
+    let prepared = limited(prepare(link, appends, pieces, observed)).await;
+    let (outcomes, xid, wrote) = match prepared {
+        Ok(prepared) => prepared,
+        Err(failure) => return Err(Broken::Before(undo(link, failure).await)),
+    };
+    match limited(link.run("COMMIT")).await {
+        Ok(()) => Ok(outcomes),
+        Err(Failure::Lost(reason)) if wrote => Err(Broken::Doubt { outcomes, xid, reason }),
+        Err(failure) => Err(Broken::Before(failure)),
+    }
+}
+
+/// Ends a transaction that failed; a connection on which that is not possible is lost.
+async fn undo(link: &Link, failure: Failure) -> Failure {
+    if matches!(failure, Failure::Lost(_)) {
+        return failure;
+    }
+    match limited(link.run("ROLLBACK")).await {
+        Ok(()) => failure,
+        Err(Failure::Lost(reason)) => Failure::Lost(reason),
+        Err(other) => Failure::Lost(format!("{other:?}")),
+    }
+}
+
+/// Everything up to the commit. Says too whether anything was written.
+async fn prepare(
+    link: &Link,
+    appends: &[&Asked],
+    pieces: &[Piece],
+    observed: bool,
+) -> Result<(Outcomes, String, bool), Failure> {
+    let mut sight = Sight::load(link, appends, pieces).await?;
+    let mut batch = Batch::default();
+    for piece in pieces {
+        match sight.rooms.get(&piece.lease.session) {
+            Some(room) if room.admits(piece) => batch.save(room.key, piece),
+            _ => {
+                let session = &piece.lease.session;
+                tracing::warn!(%session, "streamed text was not saved: the lease is lost");
+            }
+        }
+    }
+    let outcomes = plan_all(&mut sight, appends, observed, &mut batch);
+    let wrote = !batch.is_empty();
+    if wrote {
+        batch.write(link).await?;
+    }
+    Ok((outcomes, sight.xid, wrote))
+}
+
+/// Plans the appends one after the other, each on what those before it left.
+fn plan_all(sight: &mut Sight, appends: &[&Asked], observed: bool, batch: &mut Batch) -> Outcomes {
+    let mut left: HashMap<&SessionId, usize> = HashMap::new();
+    for asked in appends {
+        *left.entry(&asked.session).or_default() += 1;
+    }
+    let repeated = repeated(appends);
+    let mut outcomes = Vec::with_capacity(appends.len());
+    for asked in appends {
+        let follows = left.get_mut(&asked.session).is_some_and(|left| {
+            *left -= 1;
+            *left > 0
+        });
+        outcomes.push(plan_one(sight, asked, follows, observed, &repeated, batch));
+    }
+    outcomes
+}
+
+fn plan_one(
+    sight: &mut Sight,
+    asked: &Asked,
+    follows: bool,
+    observed: bool,
+    repeated: &HashSet<&EventId>,
+    batch: &mut Batch,
+) -> Result<(Appended, Vec<Committed>), Error> {
+    let id = &asked.session;
+    let known = sight.known(asked)?;
+    let Some(room) = sight.rooms.get_mut(id) else { return Err(Error::NoSession(id.clone())) };
+    room.check(id)?;
+    // A refused append leaves a state that must not be used again.
+    let before = follows.then(|| room.state.clone());
+    match plan::plan(&mut room.state, asked.clone(), &known, observed) {
+        Ok(Outcome::Present(appended)) => Ok((appended, Vec::new())),
+        Ok(Outcome::Fresh(plan)) => {
+            let Plan { session, log, rows, appended, committed, .. } = *plan;
+            batch.add(room.key, session, log, rows);
+            for (seq, new) in (appended.first..).zip(&asked.events) {
+                if repeated.contains(&new.id) {
+                    let (id, session, event) = (new.id.clone(), id.clone(), new.event.clone());
+                    sight.remember(Known { id, session, seq, event });
+                }
+            }
+            Ok((appended, committed))
+        }
+        Err(error) => {
+            if let Some(before) = before {
+                room.state = before;
+            }
+            Err(error)
+        }
+    }
+}
+
+/// Events that several appends of the group have: the later ones have to know of the first.
+fn repeated<'a>(appends: &[&'a Asked]) -> HashSet<&'a EventId> {
+    let mut seen = HashSet::new();
+    let all = appends.iter().flat_map(|asked| &asked.events).map(|event| &event.id);
+    all.filter(|id| !seen.insert(*id)).collect()
+}
+
+/// Whether the transaction of a commit without an answer took place. Waits until it is over.
+pub(super) async fn took_place(
+    link: &Link,
+    xid: &str,
+    appends: &[&Asked],
+    outcomes: &Outcomes,
+) -> Result<bool, Failure> {
+    while in_progress(link, xid).await? {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    let sessions: Vec<&str> = appends.iter().map(|asked| asked.session.as_str()).collect();
+    let fresh = appends.iter().zip(outcomes).filter_map(|(asked, outcome)| match outcome {
+        Ok((appended, _)) if appended.fresh => Some((asked, appended.first)),
+        _ => None,
+    });
+    let mut expected = HashMap::new();
+    for (asked, first) in fresh {
+        for (seq, event) in (first..).zip(&asked.events) {
+            expected.insert(event.id.as_str(), (asked.session.as_str(), seq));
+        }
+    }
+    let ids: Vec<&str> = expected.keys().copied().collect();
+    let statements = &link.statements;
+    let (sessions, ids): (Values<'_>, Values<'_>) = (&[&sessions], &[&ids]);
+    // The rows are locked first: whatever holds them, the old transaction too, is over when they are ours.
+    let (_, _, found) = tokio::try_join!(
+        biased;
+        link.run("BEGIN"),
+        link.query(&statements.lock, sessions),
+        link.query(&statements.known, ids),
+    )?;
+    link.run("ROLLBACK").await?;
+    let mut there = 0;
+    for row in &found {
+        let (id, session): (&str, &str) = (row.try_get(0)?, row.try_get(1)?);
+        let seq = super::reader::count(row, 2)?;
+        if expected.get(id) == Some(&(session, seq)) {
+            there += 1;
+        }
+    }
+    Ok(there == expected.len())
+}
+
+/// Whether a transaction still runs. After a crash of the server its number may be unknown or another's; it is over
+/// then in any case.
+async fn in_progress(link: &Link, xid: &str) -> Result<bool, Failure> {
+    let sql = "SELECT coalesce(pg_xact_status($1::text::xid8), '')";
+    match super::pool::query(&link.client, sql, &[&xid]).await {
+        Ok(rows) => Ok(rows.first().map(|row| row.try_get::<_, &str>(0)).transpose()? == Some("in progress")),
+        Err(Failure::Statement { .. }) => Ok(false),
+        Err(failure) => Err(failure),
+    }
+}

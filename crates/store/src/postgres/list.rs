@@ -1,0 +1,191 @@
+//! Lists of sessions: pages, children, totals, search, and what changed.
+
+use deadpool_postgres::ClientWrapper;
+use everturn_model::{Session, SessionId, Tokens};
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+
+use super::blob;
+use super::failure::Failure;
+use super::pool::query;
+use super::reader::count;
+use super::rows::plain;
+use crate::query::{Filter, Search, Totals};
+use crate::row::Spent;
+use crate::search::Place;
+use crate::shape::decode;
+use crate::watch::Position;
+use crate::words::Query;
+
+/// A session in a list, with its place in it.
+pub(super) type Listed = (Session, (i64, i64));
+
+/// A condition in SQL, and the values it names.
+#[derive(Default)]
+struct Condition {
+    sql: String,
+    values: Vec<Box<dyn ToSql + Sync + Send>>,
+}
+
+impl Condition {
+    /// The conditions that a filter means.
+    fn of(filter: &Filter) -> Self {
+        let mut condition = Self::default();
+        condition.sql.push_str(if filter.trashed { "trashed IS NOT NULL" } else { "trashed IS NULL" });
+        if let Some(project) = &filter.project {
+            condition.also(" AND project = ", plain(project).into_owned());
+        }
+        if let Some(directory) = &filter.directory {
+            condition.also(" AND directory = ", plain(directory).into_owned());
+        }
+        if let Some(since) = filter.since {
+            condition.also(" AND updated >= ", since);
+        }
+        if let Some(text) = &filter.search {
+            condition.also(" AND 0 < strpos(folded, ", plain(&text.to_lowercase()).into_owned());
+            condition.sql.push(')');
+        }
+        if filter.roots {
+            condition.sql.push_str(" AND parent IS NULL");
+        }
+        if !filter.archived && !filter.trashed {
+            condition.sql.push_str(" AND archived IS NULL");
+        }
+        condition
+    }
+
+    fn also(&mut self, sql: &str, value: impl ToSql + Sync + Send + 'static) {
+        self.values.push(Box::new(value));
+        self.sql.push_str(&format!("{sql}${}", self.values.len()));
+    }
+
+    async fn query(&self, client: &ClientWrapper, before: &str, after: &str) -> Result<Vec<Row>, Failure> {
+        let values: Vec<&(dyn ToSql + Sync)> =
+            self.values.iter().map(|value| &**value as &(dyn ToSql + Sync)).collect();
+        query(client, &format!("{before} WHERE {}{after}", self.sql), &values).await
+    }
+}
+
+const LISTED: &str = "SELECT id, data, updated, key FROM session";
+
+/// Sessions by a filter, newest activity first, from behind a place in that order.
+pub(super) async fn sessions(
+    client: &ClientWrapper,
+    filter: &Filter,
+    after: Option<(i64, i64)>,
+) -> Result<Vec<Listed>, Failure> {
+    let mut condition = Condition::of(filter);
+    if let Some((updated, key)) = after {
+        condition.also(" AND (updated, key) < (", updated);
+        condition.also(", ", key);
+        condition.sql.push(')');
+    }
+    condition.also(" ORDER BY updated DESC, key DESC LIMIT ", filter.limit.map(i64::from));
+    collect(&condition.query(client, LISTED, "").await?)
+}
+
+pub(super) async fn children(client: &ClientWrapper, parent: &SessionId) -> Result<Vec<Session>, Failure> {
+    let mut condition = Condition { sql: "trashed IS NULL".to_owned(), values: Vec::new() };
+    condition.also(" AND parent = ", parent.to_string());
+    let rows = condition.query(client, LISTED, " ORDER BY created DESC, key DESC").await?;
+    Ok(collect(&rows)?.into_iter().map(|(session, _)| session).collect())
+}
+
+fn collect(rows: &[Row]) -> Result<Vec<Listed>, Failure> {
+    let mut sessions = Vec::with_capacity(rows.len());
+    for row in rows {
+        let id: &str = row.try_get(0)?;
+        let data: &[u8] = row.try_get(1)?;
+        match blob::text(id, "session", data).and_then(|data| decode(id, "session", data)) {
+            Ok(session) => sessions.push((session, (row.try_get(2)?, row.try_get(3)?))),
+            // One damaged session must not hide the others.
+            Err(error) => {
+                tracing::error!(session = id, error = error.to_string(), "a session's row cannot be read");
+            }
+        }
+    }
+    Ok(sessions)
+}
+
+pub(super) async fn totals(client: &ClientWrapper, filter: &Filter) -> Result<Totals, Failure> {
+    // A sum is a number without limit here; ours have one.
+    let sum = |column: &str| format!("least(coalesce(sum({column}), 0), 9223372036854775807)::bigint");
+    let columns = ["input", "output", "reasoning", "cache_read", "cache_write", "cost"].map(sum).join(", ");
+    let before = format!("SELECT count(*), {columns} FROM session");
+    let rows = Condition::of(filter).query(client, &before, "").await?;
+    let Some(row) = rows.first() else { return Ok(Totals::default()) };
+    let mut tokens = Tokens { input: count(row, 1)?, output: count(row, 2)?, ..Tokens::default() };
+    tokens.reasoning = count(row, 3)?;
+    tokens.cache.read = count(row, 4)?;
+    tokens.cache.write = count(row, 5)?;
+    let spent = Spent { cost: row.try_get(6)?, ..Spent::default() };
+    Ok(Totals { sessions: count(row, 0)?, tokens, cost: spent.money() })
+}
+
+/// Places whose words match, the newest texts first; `skip` of them are left out.
+pub(super) async fn find(
+    client: &ClientWrapper,
+    search: &Search,
+    words: &Query,
+    skip: usize,
+) -> Result<Vec<Place>, Failure> {
+    let sql = "SELECT s.id, s.title, t.entry, t.part FROM text t JOIN session s ON s.key = t.session
+               WHERE t.words @@ $1::text::tsquery AND s.trashed IS NULL
+               AND ($2::text IS NULL OR s.project = $2) AND ($3::text IS NULL OR s.id = $3)
+               ORDER BY t.key DESC LIMIT $4 OFFSET $5";
+    let project = search.project.as_deref().map(plain);
+    let session = search.session.as_ref().map(SessionId::as_str);
+    let (limit, skip) = (i64::from(search.limit), i64::try_from(skip).unwrap_or(i64::MAX));
+    let rows = query(client, sql, &[&words.postgres(), &project, &session, &limit, &skip]).await?;
+    let place = |row: &Row| {
+        let session = SessionId::new(row.try_get::<_, String>(0)?);
+        Ok(Place { session, title: row.try_get(1)?, entry: row.try_get(2)?, part: row.try_get(3)? })
+    };
+    rows.iter().map(place).collect()
+}
+
+/// This moment: which transactions are over.
+pub(super) async fn position(client: &ClientWrapper) -> Result<Position, Failure> {
+    let rows = query(client, "SELECT pg_current_snapshot()::text", &[]).await?;
+    Ok(Position(rows.first().map(|row| row.try_get(0)).transpose()?.unwrap_or_default()))
+}
+
+/// Sessions that changed after a moment, with the seq of their last event, and the moment of this answer.
+pub(super) async fn changed(
+    client: &ClientWrapper,
+    since: &Position,
+) -> Result<(Vec<(SessionId, u64)>, Position), Failure> {
+    // One statement sees one moment: nothing falls between the answer and the position.
+    let sql = "SELECT now.position, s.id, s.seq FROM (SELECT pg_current_snapshot()::text AS position) now
+               LEFT JOIN session s ON s.changed >= pg_snapshot_xmin($1::text::pg_snapshot)
+               AND NOT pg_visible_in_snapshot(s.changed, $1::text::pg_snapshot) ORDER BY s.changed";
+    let rows = query(client, sql, &[&since.0]).await?;
+    let mut changed = Vec::new();
+    let mut now = since.clone();
+    for row in &rows {
+        now.0 = row.try_get(0)?;
+        if let Some(id) = row.try_get::<_, Option<String>>(1)? {
+            changed.push((SessionId::new(id), count(row, 2)?));
+        }
+    }
+    Ok((changed, now))
+}
+
+/// The first event of a session that was written after a moment.
+pub(super) async fn first_since(
+    client: &ClientWrapper,
+    id: &SessionId,
+    since: &Position,
+) -> Result<Option<u64>, Failure> {
+    // A session's events are committed in their order, so those after a moment are the end of its log: walking back
+    // from there stops at the first one that was visible.
+    let sql = "WITH own AS (SELECT key, seq FROM session WHERE id = $1)
+               SELECT coalesce((
+                 SELECT e.seq + 1 FROM event e, own WHERE e.session = own.key
+                 AND pg_visible_in_snapshot(e.stamp, $2::text::pg_snapshot) ORDER BY e.seq DESC LIMIT 1
+               ), 0), own.seq FROM own";
+    let rows = query(client, sql, &[&id.as_str(), &since.0]).await?;
+    let Some(row) = rows.first() else { return Ok(None) };
+    let (first, last) = (count(row, 0)?, count(row, 1)?);
+    Ok((first <= last).then_some(first))
+}

@@ -1,0 +1,320 @@
+//! The first half of a group's transaction: locking its sessions and loading what the appends touch.
+
+use std::collections::{HashMap, HashSet};
+
+use everturn_model::request::Request;
+use everturn_model::{Event, EventId, Session, SessionId};
+use tokio_postgres::Row;
+
+use super::blob::{self, Blobs};
+use super::failure::Failure;
+use super::link::Link;
+use super::pool::Values;
+use super::reader::count;
+use crate::Error;
+use crate::append::Piece;
+use crate::plan::{Asked, Known, Needs, State};
+use crate::shape::{self, decode};
+
+/// Why a session takes no appends.
+#[derive(Debug, Clone)]
+enum Refusal {
+    Purged,
+    Quarantined(String),
+    Damaged { place: String, reason: String },
+}
+
+impl Refusal {
+    fn of(error: Error) -> Self {
+        match error {
+            Error::Corrupt { place, reason, .. } => Self::Damaged { place, reason },
+            other => Self::Damaged { place: String::new(), reason: other.to_string() },
+        }
+    }
+
+    fn error(&self, session: &SessionId) -> Error {
+        match self.clone() {
+            Self::Purged => Error::Purged(session.clone()),
+            Self::Quarantined(reason) => Error::Quarantined { session: session.clone(), reason },
+            Self::Damaged { place, reason } => Error::Corrupt { session: session.to_string(), place, reason },
+        }
+    }
+}
+
+/// A session of the group; its row is locked if there is one.
+#[derive(Debug)]
+pub(super) struct Room {
+    /// The key of its row, or the one it will have.
+    pub(super) key: i64,
+    /// Its state; none when there is no such session.
+    pub(super) state: Option<State>,
+    refusal: Option<Refusal>,
+}
+
+impl Room {
+    /// Refuses appends to a session that takes none.
+    pub(super) fn check(&self, session: &SessionId) -> Result<(), Error> {
+        self.refusal.as_ref().map_or(Ok(()), |refusal| Err(refusal.error(session)))
+    }
+
+    /// Whether the lease of a piece of streamed text holds.
+    pub(super) fn admits(&self, piece: &Piece) -> bool {
+        self.state.as_ref().is_some_and(|state| {
+            state.owner.as_ref() == Some(&piece.lease.owner) && state.epoch == piece.lease.epoch
+        })
+    }
+}
+
+/// What a group of appends has to see.
+#[derive(Debug)]
+pub(super) struct Sight {
+    /// The number of the transaction.
+    pub(super) xid: String,
+    pub(super) rooms: HashMap<SessionId, Room>,
+    known: HashMap<EventId, Known>,
+    /// Known events that cannot be understood.
+    unknown: HashMap<EventId, Refusal>,
+}
+
+impl Sight {
+    /// Begins the transaction, locks the sessions and loads what the appends touch.
+    pub(super) async fn load(link: &Link, appends: &[&Asked], pieces: &[Piece]) -> Result<Self, Failure> {
+        let own = appends.iter().map(|asked| &asked.session);
+        let ids: HashSet<&str> =
+            own.chain(pieces.iter().map(|piece| &piece.lease.session)).map(SessionId::as_str).collect();
+        let ids: Vec<&str> = ids.into_iter().collect();
+        let events: Vec<&str> =
+            appends.iter().flat_map(|asked| &asked.events).map(|event| event.id.as_str()).collect();
+        let statements = &link.statements;
+        // Streamed text alone need not wait for the disk: what is lost is at most the newest of it.
+        let begin = if appends.is_empty() { "BEGIN; SET LOCAL synchronous_commit = off" } else { "BEGIN" };
+        let (sessions, events): (Values<'_>, Values<'_>) = (&[&ids], &[&events]);
+        let (_, locked, xid, buried, quarantined, known) = tokio::try_join!(
+            biased;
+            link.run(begin),
+            link.query(&statements.lock, sessions),
+            link.query(&statements.xid, &[]),
+            link.query(&statements.buried, sessions),
+            link.query(&statements.quarantined, sessions),
+            link.query(&statements.known, events),
+        )?;
+        let xid = xid.first().map(|row| row.try_get(0)).transpose()?.unwrap_or_default();
+        let mut sight = Self { xid, rooms: HashMap::new(), known: HashMap::new(), unknown: HashMap::new() };
+        for row in &locked {
+            sight.enter(row)?;
+        }
+        for row in &quarantined {
+            if let Some(room) = sight.rooms.get_mut(&SessionId::new(row.try_get::<_, String>(0)?)) {
+                room.refusal = Some(Refusal::Quarantined(row.try_get(1)?));
+            }
+        }
+        let mut absent: Vec<SessionId> = Vec::new();
+        for asked in appends {
+            if !sight.rooms.contains_key(&asked.session) && !absent.contains(&asked.session) {
+                absent.push(asked.session.clone());
+            }
+        }
+        let wanted = Wanted::of(&sight.rooms, appends);
+        let free = i64::try_from(absent.len()).unwrap_or(i64::MAX);
+        let (keys, rows) = tokio::try_join!(
+            async { if free > 0 { link.query(&statements.keys, &[&free]).await } else { Ok(Vec::new()) } },
+            wanted.fetch(link),
+        )?;
+        let buried: Vec<String> = buried.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+        for (id, row) in absent.into_iter().zip(&keys) {
+            let refusal = buried.iter().any(|buried| buried == id.as_str()).then_some(Refusal::Purged);
+            sight.rooms.insert(id, Room { key: row.try_get(0)?, state: None, refusal });
+        }
+        sight.fill(link, &known, &rows, &wanted).await?;
+        Ok(sight)
+    }
+
+    fn enter(&mut self, row: &Row) -> Result<(), Failure> {
+        let id: String = row.try_get(1)?;
+        let session =
+            blob::text(&id, "session", row.try_get(5)?).and_then(|data| decode(&id, "session", data));
+        let (state, refusal) = match session {
+            Ok(session) => {
+                let session: Session = session;
+                let tree = shape::tree(session, Vec::new(), shape::Parts::default());
+                let (seq, epoch) = (count(row, 2)?, count(row, 4)?);
+                let state = State { seq, tree, whole: false, owner: row.try_get(3)?, epoch };
+                (Some(state), None)
+            }
+            Err(error) => (None, Some(Refusal::of(error))),
+        };
+        self.rooms.insert(SessionId::new(id), Room { key: row.try_get(0)?, state, refusal });
+        Ok(())
+    }
+
+    /// Puts what was loaded into the rooms.
+    async fn fill(
+        &mut self,
+        link: &Link,
+        known: &[Row],
+        rows: &[Row],
+        wanted: &Wanted,
+    ) -> Result<(), Failure> {
+        let mut events = Vec::with_capacity(known.len());
+        for row in known {
+            let (id, session): (String, String) = (row.try_get(0)?, row.try_get(1)?);
+            match blob::text(&session, "event", row.try_get(3)?) {
+                Ok(data) => events.push((EventId::new(id), SessionId::new(session), count(row, 2)?, data)),
+                Err(error) => drop(self.unknown.insert(EventId::new(id), Refusal::of(error))),
+            }
+        }
+        let mut found: HashMap<i64, Vec<(i32, i64, &str, &[u8])>> = HashMap::new();
+        let mut payloads: Vec<&str> = events.iter().map(|(_, _, _, data)| *data).collect();
+        for row in rows {
+            let data: &[u8] = row.try_get(4)?;
+            payloads.extend(std::str::from_utf8(data));
+            let key = row.try_get(1)?;
+            found.entry(key).or_default().push((row.try_get(0)?, row.try_get(2)?, row.try_get(3)?, data));
+        }
+        let blobs = Blobs::of(&link.client, payloads.into_iter()).await?;
+        for (id, session, seq, data) in events {
+            match blobs.decode::<Event>(session.as_str(), &format!("event {seq}"), data) {
+                Ok(event) => {
+                    self.known.insert(id.clone(), Known { id, session, seq, event });
+                }
+                Err(error) => drop(self.unknown.insert(id, Refusal::of(error))),
+            }
+        }
+        for (id, room) in &mut self.rooms {
+            let Some(state) = &mut room.state else { continue };
+            state.whole = wanted.whole.contains(&room.key);
+            let rows = found.remove(&room.key).unwrap_or_default();
+            if let Err(error) = furnish(state, id.as_str(), rows, &blobs) {
+                room.refusal = Some(Refusal::of(error));
+            }
+        }
+        Ok(())
+    }
+
+    /// Events of the append that are in the log already.
+    pub(super) fn known(&self, asked: &Asked) -> Result<Vec<Known>, Error> {
+        let damaged = asked.events.iter().find_map(|new| self.unknown.get(&new.id));
+        if let Some(damaged) = damaged {
+            return Err(damaged.error(&asked.session));
+        }
+        Ok(asked.events.iter().filter_map(|new| self.known.get(&new.id)).cloned().collect())
+    }
+
+    /// Remembers an event that the group itself appends.
+    pub(super) fn remember(&mut self, known: Known) {
+        self.known.insert(known.id.clone(), known);
+    }
+}
+
+/// Puts rows of kind, order, entry and data into a session's tree.
+fn furnish(
+    state: &mut State,
+    session: &str,
+    rows: Vec<(i32, i64, &str, &[u8])>,
+    blobs: &Blobs,
+) -> Result<(), Error> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let (mut entries, mut parts, mut inbox) = (Vec::new(), shape::Parts::default(), Vec::new());
+    let (mut requests, mut todos) = (Vec::new(), Vec::new());
+    for (kind, order, entry, data) in rows {
+        let data = blob::text(session, "row", data)?;
+        match kind {
+            0 => entries.push((order, blobs.decode(session, "entry", data)?)),
+            1 => parts.add(entry, order, blobs.decode(session, "part", data)?),
+            2 => inbox.push((order, blobs.decode(session, "inbox", data)?)),
+            3 => requests.push(decode::<Request>(session, "request", data)?),
+            _ => todos = decode(session, "todo", data)?,
+        }
+    }
+    let mut tree = shape::tree(state.tree.session.clone(), entries, parts);
+    inbox.sort_by_key(|(order, _)| *order);
+    tree.inbox = inbox.into_iter().map(|(_, item)| item).collect();
+    tree.requests = requests.into_iter().map(|request| (request.id.clone(), request)).collect();
+    tree.todos = todos;
+    state.tree = tree;
+    Ok(())
+}
+
+/// The rows that the appends touch, each once.
+#[derive(Debug, Default)]
+struct Wanted {
+    whole: HashSet<i64>,
+    entries: HashSet<(i64, String)>,
+    parts: HashSet<(i64, String, String)>,
+    inbox: HashSet<(i64, String)>,
+    requests: HashSet<(i64, String)>,
+}
+
+impl Wanted {
+    fn of(rooms: &HashMap<SessionId, Room>, appends: &[&Asked]) -> Self {
+        let mut wanted = Self::default();
+        for asked in appends {
+            let Some(room) = rooms.get(&asked.session).filter(|room| room.refusal.is_none()) else {
+                continue;
+            };
+            let Needs { whole, entries, parts, inbox, requests } = Needs::of(&asked.events);
+            let key = room.key;
+            if whole {
+                wanted.whole.insert(key);
+            }
+            wanted.entries.extend(entries.iter().map(|id| (key, id.to_string())));
+            wanted.parts.extend(parts.iter().map(|(entry, id)| (key, entry.to_string(), id.to_string())));
+            wanted.inbox.extend(inbox.iter().map(|id| (key, id.to_string())));
+            wanted.requests.extend(requests.iter().map(|id| (key, id.to_string())));
+        }
+        // A whole session has them all.
+        let Self { whole, entries, parts, inbox, requests } = &mut wanted;
+        entries.retain(|(key, _)| !whole.contains(key));
+        parts.retain(|(key, _, _)| !whole.contains(key));
+        inbox.retain(|(key, _)| !whole.contains(key));
+        requests.retain(|(key, _)| !whole.contains(key));
+        wanted
+    }
+
+    async fn fetch(&self, link: &Link) -> Result<Vec<Row>, Failure> {
+        let (entry_keys, entries) = split(&self.entries);
+        let (inbox_keys, inbox) = split(&self.inbox);
+        let (request_keys, requests) = split(&self.requests);
+        let part_keys: Vec<i64> = self.parts.iter().map(|(key, _, _)| *key).collect();
+        let part_entries: Vec<&str> = self.parts.iter().map(|(_, entry, _)| entry.as_str()).collect();
+        let parts: Vec<&str> = self.parts.iter().map(|(_, _, id)| id.as_str()).collect();
+        let whole: Vec<i64> = self.whole.iter().copied().collect();
+        let touched = entries.len() + parts.len() + inbox.len() + requests.len();
+        let (mut rows, all) = tokio::try_join!(
+            async {
+                if touched == 0 {
+                    return Ok(Vec::new());
+                }
+                link.query(
+                    &link.statements.touched,
+                    &[
+                        &entry_keys,
+                        &entries,
+                        &part_keys,
+                        &part_entries,
+                        &parts,
+                        &inbox_keys,
+                        &inbox,
+                        &request_keys,
+                        &requests,
+                    ],
+                )
+                .await
+            },
+            async {
+                if whole.is_empty() {
+                    return Ok(Vec::new());
+                }
+                link.query(&link.statements.whole, &[&whole]).await
+            },
+        )?;
+        rows.extend(all);
+        Ok(rows)
+    }
+}
+
+fn split(pairs: &HashSet<(i64, String)>) -> (Vec<i64>, Vec<&str>) {
+    pairs.iter().map(|(key, id)| (*key, id.as_str())).unzip()
+}

@@ -1,0 +1,103 @@
+//! Migrations: how an older database becomes one that this version knows.
+//!
+//! All of them run in the one transaction that also records them, so whoever is killed on the way leaves the old
+//! database. Two processes may come at once: the second waits for the lock and finds the work done.
+
+use deadpool_postgres::ClientWrapper;
+
+use super::failure::Failure;
+use super::pool::query;
+use crate::Error;
+use crate::access::Access;
+
+/// The lock that whoever migrates holds alone.
+const LOCK: i64 = 0x4576_746e_0000_0001;
+
+/// What leads from each schema to the next.
+const MIGRATIONS: &[&str] = &[include_str!("../../migrations/postgres/0001_store.sql")];
+
+/// What was found in the database.
+enum Found {
+    /// No schema of our name, or an empty one.
+    Nothing { schema: bool },
+    /// Ours, of this version.
+    Version(i64),
+    /// Somebody else's.
+    Foreign,
+}
+
+/// Brings the database to the newest schema. One of a newer version is left as it is.
+pub(super) async fn migrate(client: &ClientWrapper, place: &str) -> Result<Access, Failure> {
+    if let Some(access) = judge(&look(client).await?, place)? {
+        return Ok(access);
+    }
+    client.batch_execute("BEGIN").await?;
+    let access = migrate_within(client, place).await;
+    client.batch_execute(if access.is_ok() { "COMMIT" } else { "ROLLBACK" }).await?;
+    access
+}
+
+async fn migrate_within(client: &ClientWrapper, place: &str) -> Result<Access, Failure> {
+    // Others may take long with it, and waiting for them is right.
+    client.batch_execute("SET LOCAL lock_timeout = 0").await?;
+    client.execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK]).await?;
+    let found = look(client).await?;
+    if let Some(access) = judge(&found, place)? {
+        return Ok(access);
+    }
+    let version = match found {
+        Found::Version(version) => version,
+        Found::Nothing { schema: true } | Found::Foreign => 0,
+        Found::Nothing { schema: false } => {
+            client.batch_execute("CREATE SCHEMA everturn").await?;
+            0
+        }
+    };
+    for (number, sql) in (1i64..).zip(MIGRATIONS) {
+        if number > version {
+            client.batch_execute(sql).await?;
+            client.execute("UPDATE schema SET version = $1", &[&number]).await?;
+        }
+    }
+    let mut secret = [0; 32];
+    getrandom::fill(&mut secret).map_err(|error| Error::Server(format!("no random numbers: {error}")))?;
+    let keep = "INSERT INTO meta VALUES ('secret', $1) ON CONFLICT (name) DO NOTHING";
+    client.execute(keep, &[&secret.as_slice()]).await?;
+    Ok(Access::Write)
+}
+
+async fn look(client: &ClientWrapper) -> Result<Found, Failure> {
+    let sql = "SELECT count(*) > 0, count(c.oid) > 0, count(a.attname) > 0 FROM pg_namespace n
+               LEFT JOIN pg_class c ON c.relnamespace = n.oid
+               LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND c.relname = 'schema' AND c.relkind = 'r'
+                 AND a.attname = 'version' AND a.atttypid = 'bigint'::regtype
+               WHERE n.nspname = 'everturn'";
+    let rows = query(client, sql, &[]).await?;
+    let Some(row) = rows.first() else { return Ok(Found::Nothing { schema: false }) };
+    let (schema, tables, ours): (bool, bool, bool) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+    Ok(match (tables, ours) {
+        (false, _) => Found::Nothing { schema },
+        (true, false) => Found::Foreign,
+        (true, true) => {
+            let rows = client.query("SELECT version FROM everturn.schema", &[]).await?;
+            match rows.first() {
+                Some(row) => Found::Version(row.try_get(0)?),
+                None => Found::Foreign,
+            }
+        }
+    })
+}
+
+/// What can be done without a migration; none when one is due.
+fn judge(found: &Found, place: &str) -> Result<Option<Access>, Error> {
+    let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
+    match found {
+        Found::Foreign => Err(Error::NotOurs {
+            path: place.into(),
+            reason: "its schema `everturn` holds another program's tables".to_owned(),
+        }),
+        Found::Version(found) if *found > known => Ok(Some(Access::Read { found: *found, known })),
+        Found::Version(found) if *found == known => Ok(Some(Access::Write)),
+        Found::Version(_) | Found::Nothing { .. } => Ok(None),
+    }
+}

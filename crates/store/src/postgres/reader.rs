@@ -1,0 +1,215 @@
+//! Reading a session: its row, its tree, its log, and what waits in it.
+
+use deadpool_postgres::ClientWrapper;
+use everturn_model::inbox::InboxItem;
+use everturn_model::permission::{Action, Rule};
+use everturn_model::request::Request;
+use everturn_model::todo::Todo;
+use everturn_model::{Entry, EventId, Record, RequestId, Session, SessionId, Tree};
+use tokio_postgres::Row;
+
+use super::blob::{self, Blobs};
+use super::failure::Failure;
+use super::pool::{Values, query};
+use crate::Error;
+use crate::query::StreamText;
+use crate::shape::{self, decode};
+
+/// A number that is never negative.
+pub(super) fn count(row: &Row, column: usize) -> Result<u64, Failure> {
+    Ok(u64::try_from(row.try_get::<_, i64>(column)?).unwrap_or(0))
+}
+
+/// Payloads of one kind with the place of each, not yet decoded.
+#[derive(Debug)]
+pub(super) struct Payloads {
+    session: String,
+    kind: &'static str,
+    /// Place and text.
+    rows: Vec<(i64, String, String)>,
+}
+
+impl Payloads {
+    /// Rows of order, name and data.
+    pub(super) fn of(session: &str, kind: &'static str, rows: &[Row]) -> Result<Self, Failure> {
+        let mut payloads = Self { session: session.to_owned(), kind, rows: Vec::with_capacity(rows.len()) };
+        for row in rows {
+            let data = blob::text(session, kind, row.try_get(2)?)?;
+            payloads.rows.push((row.try_get(0)?, row.try_get(1)?, data.to_owned()));
+        }
+        Ok(payloads)
+    }
+
+    pub(super) fn texts(&self) -> impl Iterator<Item = &str> {
+        self.rows.iter().map(|(_, _, data)| data.as_str())
+    }
+
+    /// Order, name and value of each.
+    pub(super) fn decode<T: serde::de::DeserializeOwned>(
+        &self,
+        blobs: &Blobs,
+    ) -> impl Iterator<Item = Result<(i64, &str, T), Error>> {
+        self.rows.iter().map(|(order, name, data)| {
+            Ok((*order, name.as_str(), blobs.decode(&self.session, self.kind, data)?))
+        })
+    }
+}
+
+pub(super) async fn key_and_session(
+    client: &ClientWrapper,
+    id: &SessionId,
+) -> Result<Option<(i64, Session)>, Failure> {
+    let rows = query(client, "SELECT key, data FROM session WHERE id = $1", &[&id.as_str()]).await?;
+    let Some(row) = rows.first() else { return Ok(None) };
+    let data = blob::text(id.as_str(), "session", row.try_get(1)?)?;
+    Ok(Some((row.try_get(0)?, decode(id.as_str(), "session", data)?)))
+}
+
+pub(super) async fn session(client: &ClientWrapper, id: &SessionId) -> Result<Option<Session>, Failure> {
+    Ok(key_and_session(client, id).await?.map(|(_, session)| session))
+}
+
+pub(super) async fn tree(client: &ClientWrapper, id: &SessionId) -> Result<Option<Tree>, Failure> {
+    let Some((key, session)) = key_and_session(client, id).await? else { return Ok(None) };
+    let name = id.as_str();
+    let own: Values<'_> = &[&key];
+    let (entries, parts, inbox, requests, todos) = tokio::try_join!(
+        query(client, "SELECT ord, id, data FROM entry WHERE session = $1", own),
+        query(client, "SELECT ord, entry, data FROM part WHERE session = $1", own),
+        query(client, INBOX, own),
+        query(client, "SELECT 0::bigint, id, data FROM request WHERE session = $1", own),
+        query(client, TODOS, own),
+    )?;
+    let entries = Payloads::of(name, "entry", &entries)?;
+    let parts = Payloads::of(name, "part", &parts)?;
+    let inbox = Payloads::of(name, "inbox", &inbox)?;
+    let requests = Payloads::of(name, "request", &requests)?;
+    let todos = Payloads::of(name, "todo", &todos)?;
+    let blobs = Blobs::of(client, entries.texts().chain(parts.texts()).chain(inbox.texts())).await?;
+    let mut joined = shape::Parts::default();
+    for part in parts.decode(&blobs) {
+        let (order, entry, part) = part?;
+        joined.add(entry, order, part);
+    }
+    let entries = entries.decode(&blobs).map(|entry| entry.map(|(order, _, entry)| (order, entry)));
+    let mut tree = shape::tree(session, entries.collect::<Result<Vec<(i64, Entry)>, _>>()?, joined);
+    for item in inbox.decode(&blobs) {
+        tree.inbox.push(item?.2);
+    }
+    for request in requests.decode::<Request>(&blobs) {
+        let (_, _, request) = request?;
+        tree.requests.insert(request.id.clone(), request);
+    }
+    if let Some(todos) = todos.decode(&blobs).next() {
+        tree.todos = todos?.2;
+    }
+    Ok(Some(tree))
+}
+
+const INBOX: &str = "SELECT ord, id, data FROM inbox WHERE session = $1 ORDER BY ord";
+
+const TODOS: &str = "SELECT 0::bigint, '', data FROM todo WHERE session = $1";
+
+/// The prompts that wait in the session with this key.
+pub(super) async fn inbox(client: &ClientWrapper, key: i64, name: &str) -> Result<Vec<InboxItem>, Failure> {
+    let items = Payloads::of(name, "inbox", &query(client, INBOX, &[&key]).await?)?;
+    let blobs = Blobs::of(client, items.texts()).await?;
+    let items = items.decode(&blobs).map(|item| item.map(|(_, _, item)| item));
+    Ok(items.collect::<Result<_, _>>()?)
+}
+
+pub(super) async fn todos(client: &ClientWrapper, id: &SessionId) -> Result<Vec<Todo>, Failure> {
+    let sql = "SELECT t.data FROM todo t JOIN session s ON s.key = t.session WHERE s.id = $1";
+    let rows = query(client, sql, &[&id.as_str()]).await?;
+    let Some(row) = rows.first() else { return Ok(Vec::new()) };
+    Ok(decode(id.as_str(), "todo", blob::text(id.as_str(), "todo", row.try_get(0)?)?)?)
+}
+
+pub(super) async fn events(
+    client: &ClientWrapper,
+    id: &SessionId,
+    after: Option<u64>,
+    limit: usize,
+) -> Result<Vec<Record>, Failure> {
+    let sql = "SELECT e.seq, e.id, e.data, e.time FROM event e
+               WHERE e.session = (SELECT key FROM session WHERE id = $1) AND e.seq > $2 ORDER BY e.seq LIMIT $3";
+    let after = after.map_or(-1, |seq| i64::try_from(seq).unwrap_or(i64::MAX));
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let rows = query(client, sql, &[&id.as_str(), &after, &limit]).await?;
+    let payloads = Payloads::of(id.as_str(), "event", &rows)?;
+    let blobs = Blobs::of(client, payloads.texts()).await?;
+    let mut records = Vec::with_capacity(rows.len());
+    for ((seq, event_id, data), row) in payloads.rows.iter().zip(&rows) {
+        let event = blobs.decode(id.as_str(), &format!("event {seq}"), data)?;
+        let seq = u64::try_from(*seq).unwrap_or(0);
+        let (event_id, session) = (EventId::new(event_id.clone()), id.clone());
+        records.push(Record { id: event_id, session, seq, time: row.try_get(3)?, event });
+    }
+    Ok(records)
+}
+
+pub(super) async fn find_event(
+    client: &ClientWrapper,
+    id: &EventId,
+) -> Result<Option<(SessionId, u64)>, Failure> {
+    let sql = "SELECT s.id, e.seq FROM event e JOIN session s ON s.key = e.session WHERE e.id = $1";
+    let rows = query(client, sql, &[&id.as_str()]).await?;
+    rows.first().map(|row| Ok((SessionId::new(row.try_get::<_, String>(0)?), count(row, 1)?))).transpose()
+}
+
+pub(super) async fn unfinished(client: &ClientWrapper) -> Result<Vec<SessionId>, Failure> {
+    let sql = "SELECT id FROM session WHERE trashed IS NULL AND (open OR key IN (SELECT session FROM inbox))";
+    let rows = query(client, sql, &[]).await?;
+    rows.iter().map(|row| Ok(SessionId::new(row.try_get::<_, String>(0)?))).collect()
+}
+
+pub(super) async fn streams(client: &ClientWrapper, id: &SessionId) -> Result<Vec<StreamText>, Failure> {
+    let sql = "SELECT t.entry, t.part, t.start, t.text FROM stream t
+               WHERE t.session = (SELECT key FROM session WHERE id = $1) ORDER BY t.part, t.start";
+    let mut streams = shape::Streams::default();
+    for row in query(client, sql, &[&id.as_str()]).await? {
+        let start = usize::try_from(row.try_get::<_, i64>(2)?).unwrap_or(usize::MAX);
+        let piece = blob::text(id.as_str(), "stream", row.try_get(3)?)?.to_owned();
+        streams.add(row.try_get(0)?, row.try_get(1)?, start, piece);
+    }
+    Ok(streams.finish())
+}
+
+pub(super) async fn requests(client: &ClientWrapper) -> Result<Vec<(SessionId, Request)>, Failure> {
+    let sql = "SELECT s.id, r.data FROM request r JOIN session s ON s.key = r.session ORDER BY r.id";
+    query(client, sql, &[]).await?.iter().map(asked).collect()
+}
+
+pub(super) async fn request(
+    client: &ClientWrapper,
+    id: &RequestId,
+) -> Result<Option<(SessionId, Request)>, Failure> {
+    let sql = "SELECT s.id, r.data FROM request r JOIN session s ON s.key = r.session WHERE r.id = $1";
+    query(client, sql, &[&id.as_str()]).await?.first().map(asked).transpose()
+}
+
+fn asked(row: &Row) -> Result<(SessionId, Request), Failure> {
+    let session: String = row.try_get(0)?;
+    let request = decode(&session, "request", blob::text(&session, "request", row.try_get(1)?)?)?;
+    Ok((SessionId::new(session), request))
+}
+
+pub(super) async fn approvals(client: &ClientWrapper, project: &str) -> Result<Vec<Rule>, Failure> {
+    let sql = "SELECT permission, pattern FROM approval WHERE project = $1 ORDER BY time";
+    let rows = query(client, sql, &[&project]).await?;
+    let rule =
+        |row: &Row| Ok(Rule { permission: row.try_get(0)?, pattern: row.try_get(1)?, action: Action::Allow });
+    rows.iter().map(rule).collect()
+}
+
+pub(super) async fn projects(client: &ClientWrapper) -> Result<Vec<(String, String)>, Failure> {
+    let rows = query(client, "SELECT id, data FROM project ORDER BY id", &[]).await?;
+    let project = |row: &Row| Ok((row.try_get(0)?, blob::text("", "project", row.try_get(1)?)?.to_owned()));
+    rows.iter().map(project).collect()
+}
+
+/// The key that cursors are sealed with.
+pub(super) async fn secret(client: &ClientWrapper) -> Result<Vec<u8>, Failure> {
+    let rows = query(client, "SELECT value FROM meta WHERE name = 'secret'", &[]).await?;
+    Ok(rows.first().map(|row| row.try_get(0)).transpose()?.unwrap_or_default())
+}

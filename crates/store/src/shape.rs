@@ -1,0 +1,84 @@
+//! From rows to what they stand for: the same for both engines, however they fetch them.
+
+use std::collections::HashMap;
+
+use everturn_model::entry::Body;
+use everturn_model::tree::Node;
+use everturn_model::{Entry, EntryId, Part, PartId, Session, Tree};
+use serde::de::DeserializeOwned;
+
+use crate::Error;
+use crate::query::StreamText;
+
+/// What a row's JSON means.
+pub(crate) fn decode<T: DeserializeOwned>(session: &str, place: &str, data: &str) -> Result<T, Error> {
+    serde_json::from_str(data).map_err(|error| damaged(session, place, &error))
+}
+
+/// A row that cannot be understood.
+pub(crate) fn damaged(session: &str, place: &str, reason: &dyn std::fmt::Display) -> Error {
+    Error::Corrupt { session: session.to_owned(), place: place.to_owned(), reason: reason.to_string() }
+}
+
+/// The parts of entries, each with its place, by the entry's id.
+#[derive(Debug, Default)]
+pub(crate) struct Parts(HashMap<String, Vec<(i64, Part)>>);
+
+impl Parts {
+    pub(crate) fn add(&mut self, entry: &str, order: i64, part: Part) {
+        match self.0.get_mut(entry) {
+            Some(list) => list.push((order, part)),
+            None => drop(self.0.insert(entry.to_owned(), vec![(order, part)])),
+        }
+    }
+
+    /// The entry with its parts in their order.
+    pub(crate) fn join(&mut self, entry: Entry) -> Node {
+        let mut own = self.0.remove(entry.id.as_str()).unwrap_or_default();
+        own.sort_by_key(|(order, _)| *order);
+        Node::new(entry, own.into_iter().map(|(_, part)| part).collect())
+    }
+}
+
+/// A tree of a session row, entries with their places, and parts.
+pub(crate) fn tree(session: Session, mut entries: Vec<(i64, Entry)>, mut parts: Parts) -> Tree {
+    entries.sort_by_key(|(order, _)| *order);
+    let mut tree = Tree::new(session);
+    for (_, entry) in entries {
+        tree.insert(parts.join(entry));
+    }
+    tree
+}
+
+/// As how many messages clients show an entry.
+pub(crate) fn messages(entry: &Entry) -> usize {
+    match &entry.body {
+        _ if entry.hidden => 0,
+        Body::Shell(_) | Body::Compaction(_) => 2,
+        Body::User(_) | Body::Assistant(_) | Body::Synthetic { .. } | Body::BranchSummary { .. } => 1,
+        _ => 0,
+    }
+}
+
+/// Streamed texts put together from their saved pieces, which come by part and start.
+#[derive(Debug, Default)]
+pub(crate) struct Streams(Vec<StreamText>);
+
+impl Streams {
+    pub(crate) fn add(&mut self, entry: String, part: String, start: usize, piece: String) {
+        match self.0.last_mut().filter(|stream| stream.part.as_str() == part) {
+            // A piece that was not saved makes a hole: what stands behind it is no continuation.
+            Some(stream) if stream.text.len() != start => {}
+            Some(stream) => stream.text.push_str(&piece),
+            None if start > 0 => {}
+            None => {
+                let (entry, part) = (EntryId::new(entry), PartId::new(part));
+                self.0.push(StreamText { entry, part, text: piece });
+            }
+        }
+    }
+
+    pub(crate) fn finish(self) -> Vec<StreamText> {
+        self.0
+    }
+}
