@@ -77,6 +77,9 @@ pub enum Error {
     /// The session was written to each time it was about to be changed.
     #[error("session {0} changes faster than it can be worked on: stop its run and try again")]
     Changing(SessionId),
+    /// A scrub was asked for that cannot be done.
+    #[error("nothing was scrubbed: {0}")]
+    Scrub(&'static str),
     /// A page was asked for with a cursor that is not ours.
     #[error(transparent)]
     Cursor(#[from] BadCursor),
