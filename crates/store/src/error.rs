@@ -115,6 +115,9 @@ pub enum Error {
         /// What was found.
         reason: String,
     },
+    /// Something is there already where a backup or a restored store should go.
+    #[error("{0} is there already, and nothing of it was overwritten: move it away or name another place")]
+    Occupied(String),
     /// The file is ours and damaged.
     #[error(
         "{path} is damaged ({reason}); nothing was changed. Restore a backup with `everturn restore`, or set the file aside and salvage it with `everturn doctor --salvage`"

@@ -5,6 +5,7 @@
 //! `BEGIN IMMEDIATE`, and the lease of a session decides who may run it.
 
 mod anew;
+pub(crate) mod copy;
 mod fact;
 mod kept;
 mod lease;

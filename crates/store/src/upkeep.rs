@@ -10,6 +10,7 @@
 //! - [`verify`], [`rebuild`]: checking rows against the log, and making them anew
 //! - [`aside`]: damaged sessions that are set aside
 //! - [`scrub`]: removing a secret that got into a log; `secret`: how it is found in texts
+//! - [`backup`]: backups and restoring them, from one engine to another too
 //! - [`audit`]: what was done to the log itself
 //! - `fact`: what belongs to no session
 //! - `compare`: rows beside what a log means
@@ -17,6 +18,7 @@
 
 pub mod aside;
 pub mod audit;
+pub mod backup;
 pub mod blob;
 mod compare;
 pub mod disk;

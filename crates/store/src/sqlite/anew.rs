@@ -7,6 +7,7 @@ use super::{kept, upkeep, write};
 use crate::Error;
 use crate::owner::Owner;
 use crate::upkeep::audit::Audit;
+use crate::upkeep::backup::Loaded;
 use crate::upkeep::rebuild::Anew;
 use crate::upkeep::trash::Burial;
 
@@ -66,6 +67,29 @@ pub(super) fn put_anew(connection: &Connection, anew: &Anew) -> Result<bool, Err
         upkeep::put_audit(connection, audit)?;
     }
     Ok(true)
+}
+
+/// Writes a session that comes from elsewhere: its log, and its row as far as it is known. The other rows are made of
+/// the log afterwards.
+pub(super) fn load(connection: &Connection, loaded: &Loaded) -> Result<(), Error> {
+    write::refuse_buried(connection, &loaded.id)?;
+    let there =
+        connection.prepare_cached("SELECT 1 FROM session WHERE id = ?1")?.exists([loaded.id.as_str()])?;
+    if there {
+        return Err(Error::Exists(loaded.id.clone()));
+    }
+    let key = write::create(connection, &loaded.id)?;
+    if let Some(session) = &loaded.session {
+        write::put_session(connection, key, session, None)?;
+    }
+    write::put_log(connection, key, &loaded.log, 0)?;
+    // A later ownership than any before: leases from then must not hold again.
+    connection
+        .prepare_cached(
+            "UPDATE session SET epoch = (SELECT ifnull(max(epoch), 0) + 1 FROM event WHERE session = ?1) WHERE key = ?1",
+        )?
+        .execute([key])?;
+    Ok(())
 }
 
 /// Removes a session's projections; its log, its streams and its blobs stay.

@@ -1,16 +1,18 @@
 //! Upkeep on SQLite: the primitives that the shared part asks for.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use everturn_model::{Millis, SessionId};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::writer::Job;
-use super::{Engine, anew, fact, kept, space, write};
+use super::{Engine, anew, copy, fact, kept, schema, space, write};
 use crate::Error;
 use crate::payload::Blob;
 use crate::upkeep::aside::SetAside;
 use crate::upkeep::audit::Audit;
+use crate::upkeep::backup::Loaded;
 use crate::upkeep::blob::Collected;
 use crate::upkeep::disk::Measured;
 use crate::upkeep::fact::Facts;
@@ -130,6 +132,23 @@ impl Engine {
 
     pub(crate) async fn swap_facts(&self, before: Facts, after: Facts) -> Result<bool, Error> {
         self.write(move |connection| fact::swap(connection, &before, &after)).await
+    }
+
+    /// Copies the database into a new file while others write. True: this engine's backup is a copy of its file.
+    pub(crate) async fn back_up(&self, target: &Path) -> Result<bool, Error> {
+        let (readers, target) = (Arc::clone(&self.readers), target.to_owned());
+        let back_up = move || {
+            // A connection of its own, because a copy takes long and must not be in a transaction.
+            let connection = schema::open_reader(readers.settings())?;
+            connection.execute_batch("PRAGMA query_only = OFF")?;
+            copy::copy(&connection, &target)
+        };
+        tokio::task::spawn_blocking(back_up).await.map_err(|_| Error::Closed)??;
+        Ok(true)
+    }
+
+    pub(crate) async fn load_session(&self, loaded: Loaded) -> Result<(), Error> {
+        self.write(move |connection| anew::load(connection, &loaded)).await
     }
 
     pub(crate) async fn put_audit(&self, audit: Audit) -> Result<(), Error> {

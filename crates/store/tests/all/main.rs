@@ -13,6 +13,7 @@ mod lease;
 mod opening;
 mod upkeep;
 mod upkeep_aside;
+mod upkeep_backup;
 mod upkeep_scrub;
 mod upkeep_trash;
 mod upkeep_verify;

@@ -176,7 +176,7 @@ async fn a_session_that_would_break_is_left_as_it_is() {
     let logged = rows();
     // An id: other sessions may name it, its own may not lose it.
     let scrubbed = store.scrub(Scrub::new(rich.entry(20).as_str(), "", 9)).await.unwrap();
-    assert_eq!(scrubbed.sessions, [other.id.clone()]);
+    assert_eq!(scrubbed.sessions, std::slice::from_ref(&other.id));
     let left: Vec<_> = scrubbed.left.iter().map(|(id, reason)| (id.clone(), reason.as_str())).collect();
     let [(one, "an id would have changed"), (two, reason)] = left.as_slice() else { panic!("{left:?}") };
     assert_eq!([one, two], [&rich.id, &broken.id]);
