@@ -25,6 +25,9 @@ struct PathPlace {
     query: PathQuery,
     /// The first entry of the page.
     at: EntryId,
+    /// Whether the path might run in a circle.
+    #[serde(default)]
+    tangled: bool,
 }
 
 pub(crate) async fn sessions(store: &Store, ask: Ask<Filter>) -> Result<Page<Session>, Error> {
@@ -51,41 +54,47 @@ pub(crate) async fn sessions(store: &Store, ask: Ask<Filter>) -> Result<Page<Ses
 }
 
 pub(crate) async fn path(store: &Store, ask: Ask<PathQuery>) -> Result<Page<Node>, Error> {
-    let (query, at) = match ask {
+    let (query, at, mut tangled) = match ask {
         Ask::After(cursor) => {
             let place: PathPlace = cursor::open(store.secret(), "path", &cursor)?;
-            (place.query, Some(place.at))
+            (place.query, Some(place.at), place.tangled)
         }
         Ask::First(mut query) => {
             let session = store.session(&query.session).await?;
             let session = session.ok_or_else(|| Error::NoSession(query.session.clone()))?;
             // Fixed here, so that later pages go on in the same conversation.
             query.leaf = query.leaf.or(session.leaf);
-            (query, None)
+            (query, None, false)
         }
     };
     let Some(leaf) = query.leaf.clone() else { return Ok(Page { items: Vec::new(), next: None }) };
     let limit = usize::try_from(query.limit.clamp(1, MOST)).unwrap_or(usize::MAX);
-    let (mut items, next) = match query.order {
-        Order::Newest => {
-            let items = store.walk(&query.session, &at.unwrap_or(leaf), limit).await?;
-            let next = items.last().and_then(|node| node.entry.parent.clone());
-            (items, next)
+    if query.order == Order::Newest && !tangled {
+        // One more than asked for tells whether there is a next page.
+        let mut items =
+            store.walk(&query.session, at.as_ref().unwrap_or(&leaf), limit.saturating_add(1)).await?;
+        // Our own ids ascend along a path, so it cannot come back to where it was. Those of an import need not, and
+        // only the whole path tells where a circle closes.
+        tangled = !items.is_sorted_by(|child, parent| child.entry.id > parent.entry.id);
+        if !tangled {
+            let next = items.get(limit).map(|node| node.entry.id.clone());
+            items.truncate(limit);
+            let next = next.map(|at| seal(store, "path", &PathPlace { query, at, tangled })).transpose()?;
+            return Ok(Page { items, next });
         }
-        Order::Oldest => {
-            let mut spine = store.spine(&query.session, &leaf).await?;
-            spine.reverse();
-            let start = match &at {
-                None => 0,
-                Some(at) => spine.iter().position(|id| id == at).ok_or(BadCursor::Foreign)?,
-            };
-            let next = spine.get(start.saturating_add(limit)).cloned();
-            let wanted = spine.into_iter().skip(start).take(limit).collect();
-            (store.nodes(&query.session, wanted).await?, next)
-        }
+    }
+    let mut spine = store.spine(&query.session, &leaf).await?;
+    if query.order == Order::Oldest {
+        spine.reverse();
+    }
+    let start = match &at {
+        None => 0,
+        Some(at) => spine.iter().position(|id| id == at).ok_or(BadCursor::Foreign)?,
     };
-    items.truncate(limit);
-    let next = next.map(|at| seal(store, "path", &PathPlace { query, at })).transpose()?;
+    let next = spine.get(start.saturating_add(limit)).cloned();
+    let wanted = spine.into_iter().skip(start).take(limit).collect();
+    let items = store.nodes(&query.session, wanted).await?;
+    let next = next.map(|at| seal(store, "path", &PathPlace { query, at, tangled })).transpose()?;
     Ok(Page { items, next })
 }
 

@@ -183,12 +183,16 @@ fn check_authority(
 
 /// The seq of the first event, when all of them are in this session's log already, one after the other and the same.
 fn already_there(id: &SessionId, events: &[NewEvent], known: &[Known]) -> Result<Option<u64>, Error> {
+    let mut seen = HashSet::new();
+    if let Some(twice) = events.iter().find(|new| !seen.insert(&new.id)) {
+        return Err(unfit(id, fold::Error::Taken(twice.id.to_string())));
+    }
     if known.is_empty() {
         return Ok(None);
     }
     let mut first = None;
     for (offset, new) in (0u64..).zip(events) {
-        let taken = || Error::Unfit { session: id.clone(), source: fold::Error::Taken(new.id.to_string()) };
+        let taken = || unfit(id, fold::Error::Taken(new.id.to_string()));
         let found = known.iter().find(|known| known.id == new.id).ok_or_else(taken)?;
         let start = *first.get_or_insert(found.seq);
         if found.session != *id || found.seq != start + offset || found.event != new.event {

@@ -225,8 +225,12 @@ pub(super) fn tail(connection: &Connection, id: &SessionId, messages: usize) -> 
         nodes.push(node);
     }
     nodes.reverse();
+    let more = match next {
+        Some(id) => !seen.contains(&id) && entry(connection, key, &id)?.is_some(),
+        None => false,
+    };
     let inbox = inbox(connection, key, &name)?;
-    Ok(Some(Tail { session, nodes, inbox, more: next.is_some() }))
+    Ok(Some(Tail { session, nodes, inbox, more }))
 }
 
 pub(super) fn node(connection: &Connection, id: &SessionId, entry: &EntryId) -> Result<Option<Node>, Error> {

@@ -7,14 +7,14 @@
     reason = "a test that cannot go on fails; clippy.toml covers test functions but not their helpers"
 )]
 
-mod append;
+mod contract;
+mod events;
 mod history;
-mod lease;
 mod opening;
+mod place;
 mod upkeep;
 mod upkeep_aside;
 mod upkeep_backup;
 mod upkeep_scrub;
 mod upkeep_trash;
 mod upkeep_verify;
-mod watch;

@@ -1,9 +1,8 @@
 //! Opening what is there: other programs' files, newer schemas, garbage. Nothing is overwritten.
 
-use everturn_model::SessionId;
 use everturn_store::{Authority, Error, Options, Store};
 
-use crate::append::{ID, created, event, titled};
+use crate::events::{begin, titled};
 
 async fn check(prepare: impl AsyncFnOnce(&std::path::Path)) -> Error {
     let folder = tempfile::tempdir().unwrap();
@@ -40,10 +39,9 @@ async fn another_programs_database_is_refused() {
 #[tokio::test]
 async fn a_newer_schema_is_read_and_not_written() {
     let folder = tempfile::tempdir().unwrap();
-    let id = SessionId::new(ID);
     let options = || Options::folder(folder.path(), "own_test");
     let store = Store::open(options()).await.unwrap();
-    store.append(&id, Authority::Open, vec![event(1, created(ID))]).await.unwrap();
+    let id = begin(&store).await;
     drop(store);
     let path = folder.path().join("everturn.db");
     let connection = rusqlite::Connection::open(&path).unwrap();
@@ -52,7 +50,7 @@ async fn a_newer_schema_is_read_and_not_written() {
     let before = std::fs::read(&path).unwrap();
     let store = Store::open(options()).await.unwrap();
     assert_eq!(store.session(&id).await.unwrap().unwrap().title, "a title");
-    let refused = store.append(&id, Authority::Open, vec![titled(2, "b")]).await.unwrap_err();
+    let refused = store.append(&id, Authority::Open, vec![titled("b")]).await.unwrap_err();
     assert!(matches!(refused, Error::Newer { found: 999, .. }), "{refused}");
     assert!(refused.to_string().contains("everturn.db"), "{refused}");
     drop(store);

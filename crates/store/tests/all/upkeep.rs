@@ -10,7 +10,7 @@ use everturn_model::{Body, Entry, EntryId, Event, Extra, Map, Part, PartId, Requ
 use everturn_store::{Authority, Durability, NewEvent, Options, Store};
 use rusqlite::Connection;
 
-use crate::append::event;
+use crate::events::numbered as event;
 
 pub(crate) const TIME: i64 = 1_794_711_664_171;
 

@@ -1,0 +1,15 @@
+//! The contract of the store, promise by promise, on both engines.
+
+mod appends;
+mod blobs;
+mod concurrency;
+mod cursors;
+mod facts;
+mod leases;
+mod lists;
+mod paths;
+mod reads;
+mod repeats;
+mod search;
+mod streams;
+mod watches;

@@ -1,0 +1,289 @@
+//! Appending: whole or not at all, in order, by the right that was named, and as the observer hears it.
+
+use std::sync::{Arc, Mutex};
+
+use everturn_model::fold::{self, Changes};
+use everturn_model::{Event, Record, Session, SessionId, Tree};
+use everturn_store::{
+    Appended, Authority, Committed, Error, Filter, Lease, NewEvent, Observer, Search, Store,
+};
+
+use crate::events::{
+    added, admitted, append, begin, chain, created, entry_id, log, new, note, promoted, prompt, session,
+    session_id, staged, titled, todo, tree, unfit,
+};
+use crate::place::{Place, contract};
+
+contract![
+    a_session_begins_with_its_creation_and_only_there,
+    a_creation_names_the_session_it_is_appended_to,
+    the_answer_says_where_the_events_are_and_what_the_session_is_now,
+    a_batch_with_one_bad_event_leaves_nothing_behind,
+    what_was_acknowledged_is_there_for_every_store_and_after_reopening,
+    an_event_is_found_by_its_id,
+    any_text_comes_back_as_it_was,
+    an_open_append_needs_no_lease_and_an_owned_one_does,
+    an_owned_append_is_refused_unless_owner_epoch_and_session_are_right,
+    a_prompt_is_not_admitted_while_a_revert_is_staged,
+    the_observer_hears_of_each_event_in_order_with_the_rows_it_touched,
+    the_observer_hears_neither_of_refusals_nor_of_repeats_nor_of_others,
+];
+
+async fn a_session_begins_with_its_creation_and_only_there(place: &Place) {
+    let store = place.open("own_a").await;
+    let id = session_id();
+    let early = store.append(&id, Authority::Open, vec![titled("x")]).await;
+    assert!(matches!(&early, Err(Error::NoSession(found)) if *found == id), "{early:?}");
+    let nothing = store.append(&id, Authority::Open, Vec::new()).await;
+    assert!(matches!(&nothing, Err(Error::NoSession(found)) if *found == id), "{nothing:?}");
+    assert_eq!(store.session(&id).await.unwrap(), None);
+    append(&store, &id, vec![created(&id)]).await;
+    let twice = store.append(&id, Authority::Open, vec![created(&id)]).await;
+    assert!(matches!(&twice, Err(Error::Exists(found)) if *found == id), "{twice:?}");
+    let later = store.append(&id, Authority::Open, vec![titled("x"), created(&id)]).await;
+    assert!(matches!(&later, Err(Error::Exists(found)) if *found == id), "{later:?}");
+    assert_eq!(log(&store, &id).await.len(), 1);
+}
+
+async fn a_creation_names_the_session_it_is_appended_to(place: &Place) {
+    let store = place.open("own_a").await;
+    let (id, other) = (session_id(), session_id());
+    let refused = store.append(&id, Authority::Open, vec![created(&other)]).await;
+    assert!(matches!(&refused, Err(Error::Unfit { session, .. }) if *session == id), "{refused:?}");
+    assert_eq!((store.session(&id).await.unwrap(), store.session(&other).await.unwrap()), (None, None));
+}
+
+async fn the_answer_says_where_the_events_are_and_what_the_session_is_now(place: &Place) {
+    let store = place.open("own_a").await;
+    let id = session_id();
+    let first = append(&store, &id, vec![created(&id), titled("b")]).await;
+    let renamed = Session { title: "b".into(), ..first.session.as_ref().clone() };
+    assert_eq!(first, Appended { first: 0, seq: 1, session: Arc::new(renamed), fresh: true });
+    let second = append(&store, &id, vec![titled("c"), titled("d"), titled("e")]).await;
+    let session = store.session(&id).await.unwrap().unwrap();
+    assert_eq!(session.title, "e");
+    assert_eq!(second, Appended { first: 2, seq: 4, session: Arc::new(session), fresh: true });
+}
+
+/// What can be seen of a session in all ways.
+async fn everything(store: &Store, id: &SessionId) -> impl PartialEq + std::fmt::Debug + use<> {
+    let search = Search { text: "lost".into(), limit: 10, ..Search::default() };
+    (
+        log(store, id).await,
+        tree(store, id).await,
+        store.sessions(Filter { archived: true, ..Filter::default() }).await.unwrap(),
+        store.requests().await.unwrap(),
+        store.search(search).await.unwrap(),
+        store.unfinished().await.unwrap(),
+    )
+}
+
+async fn a_batch_with_one_bad_event_leaves_nothing_behind(place: &Place) {
+    let store = place.open("own_a").await;
+    let id = begin(&store).await;
+    chain(&store, &id, 2).await;
+    let before = everything(&store, &id).await;
+    let request = crate::events::permission("per_lost");
+    let good = || {
+        vec![
+            titled("lost"),
+            admitted(&prompt("lost")),
+            crate::events::asked(&request),
+            new(Event::TodoUpdated { todos: vec![todo("lost")] }),
+            added(&note(None, "lost"), vec![crate::events::text("lost")]),
+        ]
+    };
+    for at in 0..=good().len() {
+        let mut batch = good();
+        batch.insert(at, unfit());
+        let refused = store.append(&id, Authority::Open, batch).await;
+        let missing = |error: &fold::Error| matches!(error, fold::Error::Missing { .. });
+        assert!(matches!(&refused, Err(Error::Unfit { source, .. }) if missing(source)), "{refused:?}");
+        assert_eq!(everything(&store, &id).await, before, "the bad one at {at}");
+    }
+    let fresh = session_id();
+    let refused = store.append(&fresh, Authority::Open, vec![created(&fresh), titled("lost"), unfit()]).await;
+    assert!(matches!(refused, Err(Error::Unfit { .. })), "{refused:?}");
+    assert_eq!(store.session(&fresh).await.unwrap(), None, "not even the session");
+    assert_eq!(everything(&store, &id).await, before);
+}
+
+async fn what_was_acknowledged_is_there_for_every_store_and_after_reopening(place: &Place) {
+    let (one, two) = (place.open("own_a").await, place.open("own_b").await);
+    let id = begin(&one).await;
+    for number in 0..20 {
+        let (writer, reader) = if number % 2 == 0 { (&one, &two) } else { (&two, &one) };
+        let title = format!("title {number}");
+        append(writer, &id, vec![titled(&title)]).await;
+        assert_eq!(reader.session(&id).await.unwrap().unwrap().title, title);
+    }
+    let before = everything(&one, &id).await;
+    drop((one, two));
+    let again = place.open("own_c").await;
+    assert_eq!(everything(&again, &id).await, before);
+    let log = log(&again, &id).await;
+    assert_eq!(fold::replay(&log).unwrap(), again.tree(&id).await.unwrap());
+}
+
+async fn an_event_is_found_by_its_id(place: &Place) {
+    let store = place.open("own_a").await;
+    let (one, two) = (begin(&store).await, begin(&store).await);
+    append(&store, &two, vec![titled("b"), titled("c")]).await;
+    for id in [&one, &two] {
+        for record in log(&store, id).await {
+            assert_eq!(store.find_event(&record.id).await.unwrap(), Some((id.clone(), record.seq)));
+        }
+    }
+    assert_eq!(store.find_event(&titled("never").id).await.unwrap(), None);
+}
+
+async fn any_text_comes_back_as_it_was(place: &Place) {
+    let store = place.open("own_a").await;
+    let texts = [
+        "",
+        " ",
+        "'; DROP TABLE session; --",
+        "\\ \\u0000 \\x00 %_ $1 ?1",
+        "nul \0 within",
+        "\0",
+        "tab\t line\r\n bell\u{7} escape\u{1b}[0m",
+        "ẞ İ ﬁ Σς 漢字 한글 👩‍👩‍👧 \u{202e}right\u{202c}",
+        "\u{fffd} \u{feff} \u{ffff} \u{10ffff}",
+        "e\u{301} é",
+    ];
+    for words in texts {
+        let id = session_id();
+        let mut session = session(&id);
+        for field in [&mut session.title, &mut session.project, &mut session.directory, &mut session.slug] {
+            words.clone_into(field);
+        }
+        let first = crate::events::creation(session.clone());
+        append(&store, &id, vec![first]).await;
+        let events = vec![
+            admitted(&prompt(words)),
+            added(&note(None, words), vec![crate::events::text(words)]),
+            new(Event::TodoUpdated { todos: vec![todo(words)] }),
+            titled(words),
+        ];
+        append(&store, &id, events).await;
+        let log = log(&store, &id).await;
+        assert_eq!(log[0].event, Event::SessionCreated { session: Box::new(session) }, "{words:?}");
+        assert_eq!(fold::replay(&log).unwrap(), store.tree(&id).await.unwrap(), "{words:?}");
+        let filter = Filter { search: Some(words.to_owned()), ..Filter::default() };
+        let found = store.sessions(filter).await.unwrap();
+        assert!(found.iter().any(|found| found.id == id), "a title is found by itself: {words:?}");
+        let filter = Filter { project: Some(words.to_owned()), ..Filter::default() };
+        let ids: Vec<SessionId> =
+            store.sessions(filter).await.unwrap().into_iter().map(|found| found.id).collect();
+        assert_eq!(ids, [id], "and by its project: {words:?}");
+    }
+}
+
+async fn an_open_append_needs_no_lease_and_an_owned_one_does(place: &Place) {
+    let (one, two) = (place.open("own_a").await, place.open("own_b").await);
+    let id = begin(&one).await;
+    let lease = one.acquire(&id).await.unwrap();
+    append(&two, &id, vec![titled("from elsewhere")]).await;
+    append(&one, &id, vec![titled("from the owner, as anybody")]).await;
+    one.append(&id, Authority::Owned(lease.clone()), vec![titled("from the owner")]).await.unwrap();
+    // The lease is the right, not the handle through which it is used.
+    two.append(&id, Authority::Owned(lease), vec![titled("for the owner")]).await.unwrap();
+    assert_eq!(log(&one, &id).await.len(), 5);
+}
+
+async fn an_owned_append_is_refused_unless_owner_epoch_and_session_are_right(place: &Place) {
+    let store = place.open("own_a").await;
+    let (id, other) = (begin(&store).await, begin(&store).await);
+    let lease = store.acquire(&id).await.unwrap();
+    store.acquire(&other).await.unwrap();
+    let wrong = [
+        Lease { owner: "own_b".into(), ..lease.clone() },
+        Lease { epoch: lease.epoch + 1, ..lease.clone() },
+        Lease { epoch: lease.epoch - 1, ..lease.clone() },
+        Lease { session: other.clone(), ..lease.clone() },
+    ];
+    for wrong in wrong {
+        let refused = store.append(&id, Authority::Owned(wrong.clone()), vec![titled("no")]).await;
+        assert!(matches!(&refused, Err(Error::Fenced(found)) if *found == id), "{wrong:?}: {refused:?}");
+    }
+    let nowhere = Lease { session: session_id(), ..lease.clone() };
+    let refused = store.append(&nowhere.session.clone(), Authority::Owned(nowhere), vec![titled("no")]).await;
+    assert!(matches!(refused, Err(Error::NoSession(_))), "{refused:?}");
+    assert_eq!(log(&store, &id).await.len(), 1);
+    store.append(&id, Authority::Owned(lease), vec![titled("yes")]).await.unwrap();
+}
+
+async fn a_prompt_is_not_admitted_while_a_revert_is_staged(place: &Place) {
+    let store = place.open("own_a").await;
+    let id = begin(&store).await;
+    let entries = chain(&store, &id, 2).await;
+    let lease = store.acquire(&id).await.unwrap();
+    let (first, second) = (prompt("before"), prompt("meanwhile"));
+    store.append(&id, Authority::Admission, vec![admitted(&first)]).await.unwrap();
+    append(&store, &id, vec![staged(&entries[1].id)]).await;
+    let before = log(&store, &id).await;
+    let refused = store.append(&id, Authority::Admission, vec![admitted(&second)]).await;
+    assert!(matches!(&refused, Err(Error::Staged(found)) if *found == id), "{refused:?}");
+    assert_eq!(log(&store, &id).await, before);
+    append(&store, &id, vec![titled("anybody may still rename it")]).await;
+    store.append(&id, Authority::Owned(lease), vec![new(Event::RevertCleared {})]).await.unwrap();
+    store.append(&id, Authority::Admission, vec![admitted(&second)]).await.unwrap();
+    assert_eq!(tree(&store, &id).await.inbox, [first, second]);
+}
+
+/// Keeps what an observer is told.
+fn listener() -> (Observer, Arc<Mutex<Vec<Arc<Committed>>>>) {
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let listening = Arc::clone(&heard);
+    (Arc::new(move |committed| listening.lock().unwrap().push(committed)), heard)
+}
+
+async fn the_observer_hears_of_each_event_in_order_with_the_rows_it_touched(place: &Place) {
+    let (observer, heard) = listener();
+    let store = place.open_with("own_a", |options| options.observer = Some(observer)).await;
+    let id = session_id();
+    let item = prompt("hello");
+    let batch = vec![created(&id), titled("b"), admitted(&item), promoted(&item, None), titled("c")];
+    append(&store, &id, batch).await;
+    let heard = std::mem::take(&mut *heard.lock().unwrap());
+    let told: Vec<Record> = heard.iter().map(|committed| committed.record.clone()).collect();
+    assert_eq!(told, log(&store, &id).await, "all of them, before the append was answered");
+    let mut expected: Option<Tree> = None;
+    for committed in &heard {
+        let before = expected.as_ref().map(|tree| tree.session.clone());
+        assert_eq!(committed.before, before);
+        let changes = match &mut expected {
+            None => {
+                expected = Some(fold::begin(&committed.record).unwrap());
+                Changes::default()
+            }
+            Some(tree) => fold::apply(tree, &committed.record).unwrap(),
+        };
+        assert_eq!(committed.changes, changes);
+        let (whole, touched) = (expected.as_ref().unwrap(), &committed.tree);
+        assert_eq!(touched.session, whole.session);
+        for id in &changes.entries {
+            assert_eq!(touched.node(id), whole.node(id));
+        }
+        for id in &changes.inbox {
+            assert_eq!(touched.waiting(id), whole.waiting(id));
+        }
+    }
+}
+
+async fn the_observer_hears_neither_of_refusals_nor_of_repeats_nor_of_others(place: &Place) {
+    let (observer, heard) = listener();
+    let one = place.open_with("own_a", |options| options.observer = Some(observer)).await;
+    let two = place.open("own_b").await;
+    let id = begin(&one).await;
+    let event: NewEvent = titled("b");
+    append(&one, &id, vec![event.clone()]).await;
+    append(&one, &id, vec![event]).await;
+    let refused = one.append(&id, Authority::Open, vec![titled("no"), unfit()]).await;
+    assert!(matches!(refused, Err(Error::Unfit { .. })), "{refused:?}");
+    append(&two, &id, vec![titled("elsewhere")]).await;
+    append(&one, &id, vec![new(Event::TitleChanged { entry: entry_id(), parent: None, title: "c".into() })])
+        .await;
+    let seqs: Vec<u64> = heard.lock().unwrap().iter().map(|committed| committed.record.seq).collect();
+    assert_eq!(seqs, [0, 1, 3]);
+}
