@@ -77,6 +77,9 @@ pub enum Error {
     /// The session was written to each time it was about to be changed.
     #[error("session {0} changes faster than it can be worked on: stop its run and try again")]
     Changing(SessionId),
+    /// A scrub was asked for that cannot be done.
+    #[error("nothing was scrubbed: {0}")]
+    Scrub(&'static str),
     /// A page was asked for with a cursor that is not ours.
     #[error(transparent)]
     Cursor(#[from] BadCursor),
@@ -112,6 +115,9 @@ pub enum Error {
         /// What was found.
         reason: String,
     },
+    /// Something is there already where a backup or a restored store should go.
+    #[error("{0} is there already, and nothing of it was overwritten: move it away or name another place")]
+    Occupied(String),
     /// The file is ours and damaged.
     #[error(
         "{path} is damaged ({reason}); nothing was changed. Restore a backup with `everturn restore`, or set the file aside and salvage it with `everturn doctor --salvage`"

@@ -89,6 +89,10 @@ impl Database {
         Ok(Self { connection, _copy: copy })
     }
 
+    pub(crate) fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
     /// True when the table is there with all of these columns.
     ///
     /// # Errors

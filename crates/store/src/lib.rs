@@ -53,7 +53,7 @@ pub use query::{Ask, Filter, Hit, Order, Page, PathQuery, Search, StreamText, Ta
 pub use store::Store;
 pub use upkeep::{
     Audit, BlobUse, Collected, DiskUse, FOLD_VERSION, Large, Problem, Rebuilt, RebuiltAll, Report, Retention,
-    SetAside, Space, Swept, Table, Tombstone, TrashUse, Verdict,
+    Scrub, Scrubbed, SetAside, Space, Swept, Table, Tombstone, TrashUse, Verdict,
 };
 pub use watch::{Feed, Watch};
 pub use words::Snippet;

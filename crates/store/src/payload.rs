@@ -300,10 +300,10 @@ fn text<E>(hash: &Hash, fetch: &mut impl FnMut(&Hash) -> Result<Vec<u8>, E>) -> 
 }
 
 /// A stretch of JSON text. With a quote between each two, the pieces are the text.
-struct Piece<'a> {
+pub(crate) struct Piece<'a> {
     /// Within a string, escaped as it is there. Where a text ends within a string, that is the last piece.
-    string: bool,
-    text: &'a str,
+    pub(crate) string: bool,
+    pub(crate) text: &'a str,
 }
 
 impl<'a> Piece<'a> {
@@ -314,7 +314,7 @@ impl<'a> Piece<'a> {
 }
 
 /// The text cut at the quotes of its strings, in one pass and whatever the text is.
-fn pieces(json: &str) -> impl Iterator<Item = Piece<'_>> {
+pub(crate) fn pieces(json: &str) -> impl Iterator<Item = Piece<'_>> {
     let mut rest = Some(json);
     let mut inside = true;
     std::iter::from_fn(move || {

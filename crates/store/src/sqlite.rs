@@ -4,6 +4,9 @@
 //! waiting). Readers have connections of their own. Several processes may share one file: every write transaction is
 //! `BEGIN IMMEDIATE`, and the lease of a session decides who may run it.
 
+mod anew;
+pub(crate) mod copy;
+mod fact;
 mod kept;
 mod lease;
 mod list;
@@ -11,6 +14,7 @@ mod migrate;
 mod path;
 mod reader;
 mod schema;
+mod space;
 mod upkeep;
 mod write;
 mod writer;

@@ -9,17 +9,24 @@
 //! - [`disk`]: what takes how much space
 //! - [`verify`], [`rebuild`]: checking rows against the log, and making them anew
 //! - [`aside`]: damaged sessions that are set aside
+//! - [`scrub`]: removing a secret that got into a log; `secret`: how it is found in texts
+//! - [`backup`]: backups and restoring them, from one engine to another too
 //! - [`audit`]: what was done to the log itself
+//! - `fact`: what belongs to no session
 //! - `compare`: rows beside what a log means
 //! - `kept`: a session as it is stored, undecoded, and its log read from that
 
 pub mod aside;
 pub mod audit;
+pub mod backup;
 pub mod blob;
 mod compare;
 pub mod disk;
+pub(crate) mod fact;
 pub(crate) mod kept;
 pub mod rebuild;
+pub mod scrub;
+mod secret;
 pub mod trash;
 pub mod verify;
 
@@ -28,5 +35,6 @@ pub use audit::Audit;
 pub use blob::Collected;
 pub use disk::{BlobUse, DiskUse, Large, TrashUse};
 pub use rebuild::{FOLD_VERSION, Rebuilt, RebuiltAll};
+pub use scrub::{Scrub, Scrubbed};
 pub use trash::{Retention, Space, Swept, Tombstone};
 pub use verify::{Problem, Report, Table, Verdict};

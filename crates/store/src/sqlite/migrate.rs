@@ -83,6 +83,22 @@ fn look(connection: &Connection) -> rusqlite::Result<Found> {
     })
 }
 
+/// Makes sure that a file is a whole database of ours that this version knows, without changing it.
+pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), Error> {
+    let failure = |source: rusqlite::Error| super::failure(path, &source);
+    let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
+    let found = look(connection).map_err(failure)?;
+    if found.tables == 0 {
+        return Err(Error::NotOurs { path: path.to_owned(), reason: "it is empty".to_owned() });
+    }
+    if let Some(Access::Read { found, known }) = judge(found, known, path)? {
+        return Err(Error::Newer { place: path.display().to_string(), found, known });
+    }
+    let check = "PRAGMA quick_check(1)";
+    let reason: String = connection.query_row(check, [], |row| row.get(0)).map_err(failure)?;
+    if reason == "ok" { Ok(()) } else { Err(Error::Damaged { path: path.to_owned(), reason }) }
+}
+
 /// What can be done without a migration; none when one is due.
 fn judge(found: Found, known: i64, path: &Path) -> Result<Option<Access>, Error> {
     if found.application != APPLICATION && found.tables > 0 {

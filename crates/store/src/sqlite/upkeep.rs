@@ -1,18 +1,21 @@
 //! Upkeep on SQLite: the primitives that the shared part asks for.
 
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
 use everturn_model::{Millis, SessionId};
 use rusqlite::{Connection, OptionalExtension as _, params};
-use serde_json::json;
 
 use super::writer::Job;
-use super::{Engine, kept, write};
+use super::{Engine, anew, copy, fact, kept, schema, space, write};
 use crate::Error;
-use crate::owner::Owner;
 use crate::payload::Blob;
 use crate::upkeep::aside::SetAside;
 use crate::upkeep::audit::Audit;
+use crate::upkeep::backup::Loaded;
 use crate::upkeep::blob::Collected;
-use crate::upkeep::disk::{BlobUse, Large, Measured};
+use crate::upkeep::disk::Measured;
+use crate::upkeep::fact::Facts;
 use crate::upkeep::kept::Kept;
 use crate::upkeep::rebuild::Anew;
 use crate::upkeep::trash::{Burial, Space, Tombstone};
@@ -39,7 +42,7 @@ impl Engine {
     }
 
     pub(crate) async fn put_anew(&self, anew: Anew) -> Result<bool, Error> {
-        self.write(move |connection| put_anew(connection, &anew)).await
+        self.write(move |connection| anew::put_anew(connection, &anew)).await
     }
 
     pub(crate) async fn put_blob(&self, id: &SessionId, blob: Blob) -> Result<(), Error> {
@@ -61,7 +64,7 @@ impl Engine {
 
     pub(crate) async fn bury(&self, burial: Burial) -> Result<bool, Error> {
         let owner = self.owner.clone();
-        self.write(move |connection| bury(connection, &burial, &owner)).await
+        self.write(move |connection| anew::bury(connection, &burial, &owner)).await
     }
 
     pub(crate) async fn is_buried(&self, id: &SessionId) -> Result<bool, Error> {
@@ -89,7 +92,7 @@ impl Engine {
     }
 
     pub(crate) async fn shrink(&self) -> Result<Space, Error> {
-        self.alone(|connection| shrink(connection)).await
+        self.alone(|connection| space::shrink(connection)).await
     }
 
     pub(crate) async fn measure(&self) -> Result<Measured, Error> {
@@ -99,7 +102,7 @@ impl Engine {
             std::fs::metadata(file).map_or(0, |file| file.len())
         };
         let (file, log) = (size(""), size("-wal"));
-        let measured = self.read(measure).await?;
+        let measured = self.read(space::measure).await?;
         Ok(Measured { file, log, ..measured })
     }
 
@@ -121,6 +124,51 @@ impl Engine {
     pub(crate) async fn take_back(&self, id: &SessionId) -> Result<bool, Error> {
         let id = id.clone();
         self.write(move |connection| take_back(connection, &id)).await
+    }
+
+    pub(crate) async fn facts(&self) -> Result<Facts, Error> {
+        self.read(fact::facts).await
+    }
+
+    pub(crate) async fn swap_facts(&self, before: Facts, after: Facts) -> Result<bool, Error> {
+        self.write(move |connection| fact::swap(connection, &before, &after)).await
+    }
+
+    /// Copies the database into a new file while others write. True: this engine's backup is a copy of its file.
+    pub(crate) async fn back_up(&self, target: &Path) -> Result<bool, Error> {
+        let (readers, target) = (Arc::clone(&self.readers), target.to_owned());
+        let back_up = move || {
+            // A connection of its own, because a copy takes long and must not be in a transaction.
+            let connection = schema::open_reader(readers.settings())?;
+            connection.execute_batch("PRAGMA query_only = OFF")?;
+            copy::copy(&connection, &target)
+        };
+        tokio::task::spawn_blocking(back_up).await.map_err(|_| Error::Closed)??;
+        Ok(true)
+    }
+
+    pub(crate) async fn load_session(&self, loaded: Loaded) -> Result<(), Error> {
+        self.write(move |connection| anew::load(connection, &loaded)).await
+    }
+
+    pub(crate) async fn put_audit(&self, audit: Audit) -> Result<(), Error> {
+        self.write(move |connection| put_audit(connection, &audit)).await
+    }
+
+    pub(crate) async fn erase(&self) -> Result<bool, Error> {
+        self.alone(|connection| space::erase(connection)).await
+    }
+
+    pub(crate) fn backups(&self) -> Vec<PathBuf> {
+        let Some(folder) = self.path.parent() else { return Vec::new() };
+        let Ok(files) = std::fs::read_dir(folder) else { return Vec::new() };
+        let is_backup = |path: &PathBuf| {
+            let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+            name.starts_with("everturn.v") && name.contains(".backup.")
+        };
+        let mut found: Vec<PathBuf> = files.flatten().map(|file| file.path()).filter(is_backup).collect();
+        found.sort();
+        found
     }
 
     pub(crate) async fn audits(&self, limit: usize) -> Result<Vec<Audit>, Error> {
@@ -168,80 +216,6 @@ fn ids(connection: &Connection, after: Option<&SessionId>, limit: usize) -> Resu
     Ok(ids.into_iter().map(SessionId::new).collect())
 }
 
-/// Writes a session's rows anew, if its log still ends where it did.
-pub(super) fn put_anew(connection: &Connection, anew: &Anew) -> Result<bool, Error> {
-    let Some(key) = kept::key(connection, &anew.id)? else { return Ok(false) };
-    let last: Option<u64> = connection
-        .prepare_cached("SELECT max(seq) FROM event WHERE session = ?1")?
-        .query_row([key], |row| row.get(0))?;
-    if last != Some(anew.last) {
-        return Ok(false);
-    }
-    // Where the row was lost, a later ownership than any before: leases from then must not hold again.
-    connection
-        .prepare_cached(
-            "INSERT OR IGNORE INTO session
-             (key, id, seq, project, directory, title, created, updated, data, epoch, changed)
-             SELECT ?1, ?2, 0, '', '', '', 0, 0, '', ifnull(max(epoch), 0) + 1, max(stamp)
-             FROM event WHERE session = ?1",
-        )?
-        .execute(params![key, anew.id.as_str()])?;
-    clear_rows(connection, key)?;
-    let mut change =
-        connection.prepare_cached("UPDATE event SET type = ?3, data = ?4 WHERE session = ?1 AND seq = ?2")?;
-    for row in &anew.log {
-        change.execute(params![key, row.seq, row.name, row.data])?;
-    }
-    for hash in &anew.unused {
-        connection
-            .prepare_cached("DELETE FROM blob_use WHERE session = ?1 AND hash = ?2")?
-            .execute(params![key, hash.as_bytes()])?;
-    }
-    for hash in &anew.uses {
-        connection
-            .prepare_cached("INSERT OR IGNORE INTO blob_use VALUES (?1, ?2)")?
-            .execute(params![key, hash.as_bytes()])?;
-    }
-    let all = anew.blobs.iter().chain(&anew.rows.blobs);
-    for blob in all {
-        // What is there under this name may be damaged.
-        connection
-            .prepare_cached("DELETE FROM blob WHERE hash = ?1 AND (size != ?2 OR data != ?3)")?
-            .execute(params![blob.hash.as_bytes(), blob.size, blob.packed])?;
-    }
-    write::put_blobs(connection, key, &anew.blobs)?;
-    write::put_session(connection, key, &anew.session, None)?;
-    write::put_rows(connection, key, &anew.rows)?;
-    let mut piece = connection
-        .prepare_cached("UPDATE stream SET text = ?4 WHERE session = ?1 AND part = ?2 AND start = ?3")?;
-    for row in &anew.streams {
-        piece.execute(params![key, row.part, row.start, row.text])?;
-    }
-    if anew.lift {
-        take_back(connection, &anew.id)?;
-    }
-    if let Some(audit) = &anew.audit {
-        put_audit(connection, audit)?;
-    }
-    Ok(true)
-}
-
-/// Removes a session's projections; its log, its streams and its blobs stay.
-fn clear_rows(connection: &Connection, key: i64) -> Result<(), Error> {
-    for sql in [
-        "DELETE FROM entry WHERE session = ?1",
-        "DELETE FROM part WHERE session = ?1",
-        "DELETE FROM inbox WHERE session = ?1",
-        "DELETE FROM request WHERE session = ?1",
-        "DELETE FROM todo WHERE session = ?1",
-        "DELETE FROM search WHERE rowid IN (SELECT key FROM text WHERE session = ?1)",
-        "DELETE FROM text WHERE session = ?1",
-    ] {
-        connection.prepare_cached(sql)?.execute([key])?;
-    }
-    Ok(())
-}
-
 fn collect(connection: &Connection) -> Result<Collected, Error> {
     let unused = "FROM blob WHERE NOT EXISTS (SELECT 1 FROM blob_use u WHERE u.hash = blob.hash)";
     let sizes = format!("SELECT count(*), ifnull(sum(octet_length(data)), 0) {unused}");
@@ -251,40 +225,6 @@ fn collect(connection: &Connection) -> Result<Collected, Error> {
         connection.execute(&format!("DELETE {unused}"), [])?;
     }
     Ok(collected)
-}
-
-fn bury(connection: &Connection, burial: &Burial, owner: &Owner) -> Result<bool, Error> {
-    let id = &burial.session;
-    let found = connection
-        .prepare_cached("SELECT owner, trashed FROM session WHERE id = ?1")?
-        .query_row([id.as_str()], |row| Ok((row.get::<_, Option<String>>(0)?, row.get::<_, Option<i64>>(1)?)))
-        .optional()?;
-    let (holder, trashed) = found.unwrap_or_default();
-    let Some(key) = kept::key(connection, id)? else { return Ok(false) };
-    if burial.trashed.is_some_and(|since| trashed.is_none_or(|trashed| trashed > since)) {
-        return Ok(false);
-    }
-    if let Some(holder) = holder
-        && holder != owner.name()
-        && !owner.has_lost(&holder)
-    {
-        return Err(Error::Busy { session: id.clone(), owner: holder });
-    }
-    clear_rows(connection, key)?;
-    let events = connection.prepare_cached("DELETE FROM event WHERE session = ?1")?.execute([key])?;
-    for sql in [
-        "DELETE FROM stream WHERE session = ?1",
-        "DELETE FROM blob_use WHERE session = ?1",
-        "DELETE FROM session WHERE key = ?1",
-    ] {
-        connection.prepare_cached(sql)?.execute([key])?;
-    }
-    take_back(connection, id)?;
-    connection
-        .prepare_cached("INSERT OR REPLACE INTO tombstone VALUES (?1, ?2)")?
-        .execute(params![id.as_str(), burial.time])?;
-    put_audit(connection, &Audit::new(burial.time, "purge", json!({ "session": id, "events": events })))?;
-    Ok(true)
 }
 
 pub(super) fn tombstones(connection: &Connection) -> Result<Vec<Tombstone>, Error> {
@@ -317,7 +257,7 @@ pub(super) fn set_aside_list(connection: &Connection) -> Result<Vec<SetAside>, E
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-fn take_back(connection: &Connection, id: &SessionId) -> Result<bool, Error> {
+pub(super) fn take_back(connection: &Connection, id: &SessionId) -> Result<bool, Error> {
     let removed =
         connection.prepare_cached("DELETE FROM quarantine WHERE session = ?1")?.execute([id.as_str()])?;
     Ok(removed > 0)
@@ -340,43 +280,4 @@ pub(super) fn audits(connection: &Connection, limit: usize) -> Result<Vec<Audit>
         Ok(Audit { time: row.get(0)?, action: kept::text(row, 1)?, detail })
     })?;
     Ok(rows.collect::<Result<_, _>>()?)
-}
-
-/// Gives free pages back, where the file was made so that this is possible.
-fn shrink(connection: &Connection) -> Result<Space, Error> {
-    let before = free(connection)?;
-    // Does nothing in a file that was made without it.
-    connection.execute_batch("PRAGMA incremental_vacuum")?;
-    let after = free(connection)?;
-    Ok(Space { returned: before.saturating_sub(after), free: after })
-}
-
-/// Bytes in pages that hold nothing.
-fn free(connection: &Connection) -> Result<u64, Error> {
-    let pragma = |name: &str| connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, u64>(0));
-    Ok(pragma("freelist_count")? * pragma("page_size")?)
-}
-
-fn measure(connection: &Connection) -> Result<Measured, Error> {
-    let blobs = connection.query_row(
-        "SELECT count(*), ifnull(sum(size), 0), ifnull(sum(octet_length(data)), 0) FROM blob",
-        [],
-        |row| Ok(BlobUse { count: row.get(0)?, size: row.get(1)?, packed: row.get(2)? }),
-    )?;
-    let mut statement = connection.prepare_cached(
-        "WITH log AS (SELECT session, sum(octet_length(data)) AS bytes FROM event GROUP BY session),
-         user AS (SELECT hash, count(*) AS users FROM blob_use GROUP BY hash),
-         share AS (
-           SELECT u.session, sum(octet_length(b.data) / user.users) AS bytes FROM blob_use u
-           JOIN user ON user.hash = u.hash JOIN blob b ON b.hash = u.hash GROUP BY u.session
-         )
-         SELECT s.id, s.title, s.trashed IS NOT NULL, ifnull(log.bytes, 0) + ifnull(share.bytes, 0)
-         FROM session s LEFT JOIN log ON log.session = s.key LEFT JOIN share ON share.session = s.key",
-    )?;
-    let rows = statement.query_map([], |row| {
-        let (session, title) = (SessionId::new(kept::text(row, 0)?), kept::text(row, 1)?);
-        Ok((Large { session, title, bytes: row.get(3)? }, row.get(2)?))
-    })?;
-    let sessions = rows.collect::<Result<_, _>>()?;
-    Ok(Measured { free: free(connection)?, blobs, sessions, ..Measured::default() })
 }

@@ -61,12 +61,20 @@ pub(crate) struct Flaw {
 pub(crate) struct Log {
     /// The events, up to the first one that is missing or cannot be read.
     pub(crate) records: Vec<Record>,
-    /// Their payloads, each as its JSON.
-    pub(crate) payloads: Vec<String>,
+    /// Their payloads.
+    pub(crate) payloads: Vec<Payload>,
     /// Every blob that the log names.
     pub(crate) named: BTreeSet<Hash>,
     /// What is wrong with it.
     pub(crate) problems: Vec<Problem>,
+}
+
+/// A payload that was read.
+#[derive(Debug)]
+pub(crate) struct Payload {
+    pub(crate) json: String,
+    /// The blobs that it names.
+    pub(crate) named: BTreeSet<Hash>,
 }
 
 /// Reads a log from its rows.
@@ -83,19 +91,15 @@ pub(crate) async fn read(store: &Store, id: &SessionId, rows: &[LogRow]) -> Resu
             whole = false;
         }
         expected = row.seq.saturating_add(1);
-        let json = json(store, &row.data, &mut log.named).await?;
-        let event = json.and_then(|json| decode(&json).map(|event| (json, event)));
-        match event {
+        let mut named = BTreeSet::new();
+        let json = json(store, &row.data, &mut named).await?;
+        log.named.extend(&named);
+        match json.and_then(|json| decode(&json).map(|event| (json, event))) {
             Ok((json, event)) if whole => {
-                let id_of = EventId::new(row.id.clone());
-                log.records.push(Record {
-                    id: id_of,
-                    session: id.clone(),
-                    seq: row.seq,
-                    time: row.time,
-                    event,
-                });
-                log.payloads.push(json);
+                let (seq, time) = (row.seq, row.time);
+                let (session, id) = (id.clone(), EventId::new(row.id.clone()));
+                log.records.push(Record { id, session, seq, time, event });
+                log.payloads.push(Payload { json, named });
             }
             Ok(_) => {}
             Err(Flaw { reason, .. }) => {

@@ -112,7 +112,7 @@ impl Store {
     /// refuses.
     pub async fn rebuild(&self, id: &SessionId, time: Millis) -> Result<Rebuilt, Error> {
         let audit = Audit::new(time, "rebuild", json!({ "session": id }));
-        self.rebuild_with(id, Some(audit)).await
+        self.make_anew_with(id, Some(audit)).await
     }
 
     /// Makes the rows of all sessions anew, one at a time, and notes that they are of this version's fold. Those whose
@@ -128,7 +128,7 @@ impl Store {
             let Some(last) = page.last() else { break };
             after = Some(last.clone());
             for id in page {
-                match self.rebuild_with(&id, None).await {
+                match self.make_anew(&id).await {
                     Ok(_) => all.sessions += 1,
                     Err(Error::Purged(_) | Error::NoSession(_)) => {}
                     Err(error @ (Error::Broken { .. } | Error::Corrupt { .. })) => {
@@ -160,7 +160,12 @@ impl Store {
         Ok(())
     }
 
-    async fn rebuild_with(&self, id: &SessionId, audit: Option<Audit>) -> Result<Rebuilt, Error> {
+    /// A rebuild that nobody asked for by name.
+    pub(crate) async fn make_anew(&self, id: &SessionId) -> Result<Rebuilt, Error> {
+        self.make_anew_with(id, None).await
+    }
+
+    async fn make_anew_with(&self, id: &SessionId, audit: Option<Audit>) -> Result<Rebuilt, Error> {
         for _ in 0..TRIES {
             let Some(kept) = self.kept(id).await? else { return Err(self.missing(id).await?) };
             let log = kept::read(self, id, &kept.log).await?;

@@ -21,5 +21,7 @@ mod power;
 mod processes;
 mod upkeep;
 mod upkeep_aside;
+mod upkeep_backup;
+mod upkeep_scrub;
 mod upkeep_trash;
 mod upkeep_verify;

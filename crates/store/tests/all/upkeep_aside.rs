@@ -51,7 +51,7 @@ async fn a_check_can_set_aside_what_is_damaged() {
     assert_eq!(store.set_aside_list().await.unwrap(), []);
 }
 
-async fn ids(page: Page<everturn_model::Session>) -> Vec<SessionId> {
+fn ids(page: Page<everturn_model::Session>) -> Vec<SessionId> {
     page.items.into_iter().map(|session| session.id).collect()
 }
 
@@ -76,7 +76,7 @@ async fn check(sql: &str, hidden: bool) {
     loop {
         let page = store.page(ask).await.unwrap();
         let next = page.next.clone();
-        paged.extend(ids(page).await);
+        paged.extend(ids(page));
         match next {
             Some(cursor) => ask = Ask::After(cursor),
             None => break,

@@ -195,7 +195,7 @@ async fn the_largest_sessions_and_the_trash_are_told() {
         log.push(rich.title(0x200, &"t".repeat(1000 * size)));
         store.append(&rich.id, Authority::Open, log).await.unwrap();
     }
-    let shared: Vec<u8> = (0..9000u32).flat_map(|number| blake(number)).collect();
+    let shared: Vec<u8> = (0..9000u32).flat_map(blake).collect();
     for rich in &all[..3] {
         store.put_blob(&rich.id, shared.clone()).await.unwrap();
     }

@@ -31,7 +31,7 @@ async fn check(sql: &str, expected: impl FnOnce(&Rich) -> Vec<Problem>) {
     let verdict = Verdict { session: rich.id.clone(), events, problems };
     assert_eq!(store.verify(&rich.id).await.unwrap(), verdict, "{sql}");
     let report = store.verify_all(None).await.unwrap();
-    assert_eq!(report.damaged, [verdict.clone()], "{sql}");
+    assert_eq!(report.damaged, std::slice::from_ref(&verdict), "{sql}");
     assert!(verdict.can_be_rebuilt());
     tree(&store, &other).await;
 

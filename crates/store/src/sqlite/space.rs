@@ -1,0 +1,62 @@
+//! The space that the file takes: measuring it, giving it back, erasing what was in it.
+
+use everturn_model::SessionId;
+use rusqlite::Connection;
+
+use super::kept;
+use crate::Error;
+use crate::upkeep::disk::{BlobUse, Large, Measured};
+use crate::upkeep::trash::Space;
+
+/// Gives free pages back, where the file was made so that this is possible.
+pub(super) fn shrink(connection: &Connection) -> Result<Space, Error> {
+    let before = free(connection)?;
+    // Does nothing in a file that was made without it.
+    connection.execute_batch("PRAGMA incremental_vacuum")?;
+    let after = free(connection)?;
+    Ok(Space { returned: before.saturating_sub(after), free: after })
+}
+
+/// Makes sure that what was deleted or overwritten is in no file any more: the index is merged, the file is written
+/// anew, and the write-ahead log is emptied. False when somebody was reading all the while, so that the log could not
+/// be emptied.
+pub(super) fn erase(connection: &Connection) -> Result<bool, Error> {
+    // The file is written anew in a temporary one first, and that may be larger than memory.
+    connection.execute_batch("PRAGMA secure_delete = ON; PRAGMA temp_store = FILE")?;
+    let erased =
+        connection.execute_batch("INSERT INTO search (search) VALUES ('optimize'); VACUUM").and_then(|()| {
+            connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0))
+        });
+    connection.execute_batch("PRAGMA secure_delete = OFF; PRAGMA temp_store = MEMORY")?;
+    Ok(erased? == 0)
+}
+
+/// Bytes in pages that hold nothing.
+fn free(connection: &Connection) -> Result<u64, Error> {
+    let pragma = |name: &str| connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, u64>(0));
+    Ok(pragma("freelist_count")? * pragma("page_size")?)
+}
+
+pub(super) fn measure(connection: &Connection) -> Result<Measured, Error> {
+    let blobs = connection.query_row(
+        "SELECT count(*), ifnull(sum(size), 0), ifnull(sum(octet_length(data)), 0) FROM blob",
+        [],
+        |row| Ok(BlobUse { count: row.get(0)?, size: row.get(1)?, packed: row.get(2)? }),
+    )?;
+    let mut statement = connection.prepare_cached(
+        "WITH log AS (SELECT session, sum(octet_length(data)) AS bytes FROM event GROUP BY session),
+         user AS (SELECT hash, count(*) AS users FROM blob_use GROUP BY hash),
+         share AS (
+           SELECT u.session, sum(octet_length(b.data) / user.users) AS bytes FROM blob_use u
+           JOIN user ON user.hash = u.hash JOIN blob b ON b.hash = u.hash GROUP BY u.session
+         )
+         SELECT s.id, s.title, s.trashed IS NOT NULL, ifnull(log.bytes, 0) + ifnull(share.bytes, 0)
+         FROM session s LEFT JOIN log ON log.session = s.key LEFT JOIN share ON share.session = s.key",
+    )?;
+    let rows = statement.query_map([], |row| {
+        let (session, title) = (SessionId::new(kept::text(row, 0)?), kept::text(row, 1)?);
+        Ok((Large { session, title, bytes: row.get(3)? }, row.get(2)?))
+    })?;
+    let sessions = rows.collect::<Result<_, _>>()?;
+    Ok(Measured { free: free(connection)?, blobs, sessions, ..Measured::default() })
+}
