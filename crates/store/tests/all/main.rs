@@ -10,8 +10,10 @@
 mod contract;
 mod events;
 mod history;
+mod model;
 mod opening;
 mod place;
+mod story;
 mod upkeep;
 mod upkeep_aside;
 mod upkeep_trash;
