@@ -91,6 +91,10 @@ impl Story {
             2 | 3 => {
                 let waiting = &self.tree.inbox;
                 let id = waiting.get(usize::from(a) % waiting.len().max(1))?.id.clone();
+                // Unless an entry has taken its id meanwhile.
+                if self.tree.node(&id).is_some() {
+                    return None;
+                }
                 Event::PromptPromoted { id, parent: leaf }
             }
             4 => Event::PromptCancelled { id: self.tree.inbox.first()?.id.clone() },
