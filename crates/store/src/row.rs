@@ -138,12 +138,12 @@ pub(crate) struct RequestRow {
     pub(crate) data: Option<String>,
 }
 
-/// Words that can be searched for; without them the place is no longer found. The title's place is empty.
+/// Text that can be searched for; without it the place is no longer found. The title's place is empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TextRow {
     pub(crate) entry: String,
     pub(crate) part: String,
-    pub(crate) words: Option<Vec<String>>,
+    pub(crate) text: Option<String>,
 }
 
 /// Saved streams that have their final value now.
@@ -183,11 +183,7 @@ impl Rows {
                 data: packed.data,
             });
             if let Some(text) = text::of_entry(&node.entry) {
-                rows.texts.push(TextRow {
-                    entry: id.to_string(),
-                    part: String::new(),
-                    words: found_words(text),
-                });
+                rows.texts.push(TextRow { entry: id.to_string(), part: String::new(), text: findable(text) });
             }
         }
         for (entry, id, order) in &touched.parts {
@@ -204,7 +200,7 @@ impl Rows {
                 rows.texts.push(TextRow {
                     entry: entry.to_string(),
                     part: id.to_string(),
-                    words: found_words(text),
+                    text: findable(text),
                 });
             }
         }
@@ -228,13 +224,13 @@ impl Rows {
 
     /// Makes the title findable.
     pub(crate) fn name(&mut self, title: &str) {
-        self.texts.push(TextRow { entry: String::new(), part: String::new(), words: found_words(title) });
+        self.texts.push(TextRow { entry: String::new(), part: String::new(), text: findable(title) });
     }
 }
 
-fn found_words(text: &str) -> Option<Vec<String>> {
-    let words = words::words(text);
-    (!words.is_empty()).then_some(words)
+/// The text, if there is a word in it.
+fn findable(text: &str) -> Option<String> {
+    words::any(text).then(|| text.to_owned())
 }
 
 fn pack(value: &impl Serialize) -> Result<payload::Packed, Error> {

@@ -2,10 +2,11 @@
 //!
 //! SQLite and PostgreSQL each cut texts into words in their own way, by locale, dictionary and version. The same
 //! search would then find different sessions on each. So texts are cut here, and the engines are given finished words:
-//! - SQLite: [`words`] joined by spaces, in an FTS5 table with `tokenize = "ascii tokenchars '_'"`. That tokenizer cuts
+//! - SQLite: [`words`] as [`joined`] gives them, in an FTS5 table with `tokenize = "ascii tokenchars '_'"`. That tokenizer cuts
 //!   at ASCII that is neither letter nor digit and leaves everything else alone.
 //! - PostgreSQL: `array_to_tsvector` of [`words`], which does not parse them.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use serde::Serialize;
@@ -34,6 +35,22 @@ const REACH: usize = 20;
 /// A word is a run of letters, digits and `_`; of Chinese, Japanese and Korean, each character is a word.
 pub(crate) fn words(text: &str) -> Vec<String> {
     tokens(text).map(|token| token.word).collect()
+}
+
+/// Whether a text has a word.
+pub(crate) fn any(text: &str) -> bool {
+    text.chars().any(begins)
+}
+
+/// What FTS5 is given of a text: something that its tokenizer cuts into [`words`].
+pub(crate) fn joined(text: &str) -> Cow<'_, str> {
+    // Most text is ASCII, and there the tokenizer does all of it by itself.
+    let longest =
+        text.as_bytes().split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_').map(<[u8]>::len).max();
+    if text.is_ascii() && text.len() <= WORDS && longest.unwrap_or(0) <= LONGEST {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(words(text).join(" "))
 }
 
 /// A word and where it is. Lower case can be longer than what was written, so both are kept.

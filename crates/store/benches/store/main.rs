@@ -1,7 +1,7 @@
 //! Measures the store beside the raw engine doing the same work in the same run, and prints ratios.
 //!
 //! `cargo bench -p everturn-store` runs everything on SQLite and on a PostgreSQL server that it starts itself;
-//! `-- sqlite` or `-- postgres` runs one, `-- --quick` uses smaller sizes. Times depend on the machine; the ratios are
+//! `-- sqlite` or `-- postgres` runs one, a name such as `-- fork` one measurement, `-- --quick` uses smaller sizes. Times depend on the machine; the ratios are
 //! what `docs/benchmarks.md` records.
 
 #![allow(
@@ -47,21 +47,34 @@ fn main() {
         println!("| what | ours | raw engine | ratio |");
         println!("|---|---|---|---|");
         if sqlite || !postgres {
-            measure(Place::sqlite, size).await;
+            measure(Place::sqlite, size, &arguments).await;
         }
         if postgres || !sqlite {
-            measure(Place::postgres, size).await;
+            measure(Place::postgres, size, &arguments).await;
         }
         fold::measure(size);
     });
 }
 
-async fn measure(place: fn() -> Place, size: Size) {
-    throughput::measure(place, size).await;
-    length::measure(place, size).await;
-    list::measure(place, size).await;
-    fork::measure(place, size).await;
-    watch::measure(place, size).await;
+async fn measure(place: fn() -> Place, size: Size, arguments: &[String]) {
+    const NAMES: [&str; 5] = ["throughput", "length", "list", "fork", "watch"];
+    let all = !arguments.iter().any(|argument| NAMES.contains(&argument.as_str()));
+    let wanted = |name: &str| all || arguments.iter().any(|argument| argument == name);
+    if wanted("throughput") {
+        throughput::measure(place, size).await;
+    }
+    if wanted("length") {
+        length::measure(place, size).await;
+    }
+    if wanted("list") {
+        list::measure(place, size).await;
+    }
+    if wanted("fork") {
+        fork::measure(place, size).await;
+    }
+    if wanted("watch") {
+        watch::measure(place, size).await;
+    }
 }
 
 /// One line of the table.

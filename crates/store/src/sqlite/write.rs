@@ -6,11 +6,11 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::kept::text;
 use super::reader;
-use crate::Error;
 use crate::append::{Appended, Committed};
 use crate::payload::Blob;
 use crate::plan::{self, Asked, Known, Needs, Outcome, Plan, State};
 use crate::row::{Ended, LogRow, Rows, SessionRow, TextRow};
+use crate::{Error, words};
 
 /// What an append wrote, and what is left to write of it.
 pub(super) struct Written {
@@ -23,6 +23,8 @@ pub(super) struct Written {
 /// Texts of a session that can be found from now on.
 pub(super) struct Texts {
     key: i64,
+    /// The session is new, so none of them has a place yet.
+    fresh: bool,
     rows: Vec<TextRow>,
 }
 
@@ -45,7 +47,7 @@ pub(super) fn append(
     match plan::plan(&mut state, asked, &known, observed)? {
         Outcome::Present(appended) => Ok(Written { appended, committed: Vec::new(), texts: None }),
         Outcome::Fresh(plan) => {
-            let Plan { session, log, mut rows, appended, committed, .. } = *plan;
+            let Plan { session, log, mut rows, appended, committed, created } = *plan;
             let texts = std::mem::take(&mut rows.texts);
             let key = match key {
                 Some(key) => key,
@@ -54,7 +56,7 @@ pub(super) fn append(
             put_session(connection, key, &session, Some(stamp))?;
             put_log(connection, key, &log, stamp)?;
             put_rows(connection, key, &rows)?;
-            Ok(Written { appended, committed, texts: Some(Texts { key, rows: texts }) })
+            Ok(Written { appended, committed, texts: Some(Texts { key, fresh: created, rows: texts }) })
         }
     }
 }
@@ -258,7 +260,7 @@ pub(super) fn put_rows(connection: &Connection, key: i64, rows: &Rows) -> Result
             .prepare_cached("INSERT OR REPLACE INTO todo VALUES (?1, ?2)")?
             .execute(params![key, todos])?;
     }
-    put_texts(connection, &Texts { key, rows: rows.texts.clone() })?;
+    put_texts(connection, &Texts { key, fresh: false, rows: rows.texts.clone() })?;
     end_streams(connection, key, &rows.ended)
 }
 
@@ -288,32 +290,37 @@ pub(super) fn put_blobs(connection: &Connection, key: i64, blobs: &[Blob]) -> Re
 pub(super) fn put_texts(connection: &Connection, texts: &Texts) -> Result<(), Error> {
     let key = texts.key;
     for row in &texts.rows {
-        let place = connection
-            .prepare_cached("SELECT key FROM text WHERE session = ?1 AND entry = ?2 AND part = ?3")?
-            .query_row(params![key, row.entry, row.part], |row| row.get::<_, i64>(0))
-            .optional()?;
-        match (&row.words, place) {
+        let place = if texts.fresh { None } else { place_of(connection, key, row)? };
+        match (&row.text, place) {
             (None, None) => {}
             (None, Some(place)) => {
                 connection.prepare_cached("DELETE FROM search WHERE rowid = ?1")?.execute([place])?;
                 connection.prepare_cached("DELETE FROM text WHERE key = ?1")?.execute([place])?;
             }
-            (Some(words), Some(place)) => {
+            (Some(text), Some(place)) => {
                 connection
                     .prepare_cached("INSERT OR REPLACE INTO search (rowid, words) VALUES (?1, ?2)")?
-                    .execute(params![place, words.join(" ")])?;
+                    .execute(params![place, words::joined(text)])?;
             }
-            (Some(words), None) => {
+            (Some(text), None) => {
                 connection
                     .prepare_cached("INSERT INTO text (session, entry, part) VALUES (?1, ?2, ?3)")?
                     .execute(params![key, row.entry, row.part])?;
                 connection
                     .prepare_cached("INSERT INTO search (rowid, words) VALUES (?1, ?2)")?
-                    .execute(params![connection.last_insert_rowid(), words.join(" ")])?;
+                    .execute(params![connection.last_insert_rowid(), words::joined(text)])?;
             }
         }
     }
     Ok(())
+}
+
+fn place_of(connection: &Connection, key: i64, row: &TextRow) -> Result<Option<i64>, Error> {
+    let found = connection
+        .prepare_cached("SELECT key FROM text WHERE session = ?1 AND entry = ?2 AND part = ?3")?
+        .query_row(params![key, row.entry, row.part], |row| row.get::<_, i64>(0))
+        .optional()?;
+    Ok(found)
 }
 
 /// The final value of a part replaces what was saved of it while it streamed.

@@ -24,7 +24,7 @@ fn table(text: &str) -> Connection {
     let db = Connection::open_in_memory().unwrap();
     db.execute_batch(r#"CREATE VIRTUAL TABLE t USING fts5(words, tokenize = "ascii tokenchars '_'")"#)
         .unwrap();
-    db.execute("INSERT INTO t VALUES (?1)", [words(text).join(" ")]).unwrap();
+    db.execute("INSERT INTO t VALUES (?1)", [joined(text).as_ref()]).unwrap();
     db
 }
 
