@@ -505,13 +505,16 @@ impl Event {
                 touches.whole = true;
             }
             Self::PromptEdited { item } => touches.inbox.push(&item.id),
-            Self::PromptRerouted { id, .. }
-            | Self::PromptCancelled { id }
-            | Self::PromptPromoted { id, .. } => {
+            Self::PromptRerouted { id, .. } | Self::PromptCancelled { id } => touches.inbox.push(id),
+            Self::PromptPromoted { id, .. } => {
+                touches.entries.push(id);
                 touches.inbox.push(id);
             }
-            Self::StepEnded { entry, .. }
-            | Self::StepFailed { entry, .. }
+            Self::StepEnded { entry, parts, .. } => {
+                touches.entries.push(entry);
+                touches.parts.extend(parts.iter().map(|part| &part.id));
+            }
+            Self::StepFailed { entry, .. }
             | Self::CompactionEnded { entry, .. }
             | Self::CompactionFailed { entry, .. } => touches.entries.push(entry),
             Self::PartStarted { entry, part } | Self::PartAdded { entry, part } => {
@@ -543,9 +546,12 @@ impl Event {
                 touches.entries.push(entry);
                 touches.parts.push(part);
             }
-            Self::EntryAmended { entry, part, .. } => {
+            Self::EntryAmended { entry, part, change } => {
                 touches.entries.push(entry);
                 touches.parts.extend(part);
+                if let Amendment::ReplacePart { part } = change {
+                    touches.parts.push(&part.id);
+                }
             }
             Self::ToolSettled { entry, assistant, part } => {
                 touches.entries.push(&entry.id);

@@ -340,8 +340,8 @@ impl Fold<'_> {
             raise(&mut self.tree.session, item.id.as_str(), &item.parts);
         }
         self.tree.session.leaf.clone_from(&seed.leaf);
+        self.changes.todos = self.tree.todos != seed.todos;
         self.tree.todos.clone_from(&seed.todos);
-        self.changes.todos = !seed.todos.is_empty();
         self.recompute();
         Ok(())
     }

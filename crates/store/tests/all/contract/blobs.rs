@@ -17,6 +17,7 @@ contract![
     an_attachment_of_5_mib_comes_back_identical,
     a_large_text_of_any_kind_comes_back_identical,
     an_attachment_of_a_fork_is_the_same,
+    an_attachment_that_two_sessions_have_is_stored_once,
     a_blob_is_read_by_its_hash,
 ];
 
@@ -108,6 +109,23 @@ async fn an_attachment_of_a_fork_is_the_same(place: &Place) {
         assert!(store.node(session, &entry.id).await.unwrap().as_ref() == Some(&node), "{session}");
     }
     assert!(log(&store, &fork).await[1].event == forked.event);
+}
+
+async fn an_attachment_that_two_sessions_have_is_stored_once(place: &Place) {
+    let (one, two) = (place.open("own_a").await, place.open("own_b").await);
+    let url = attachment(1 << 20, 9);
+    let put = async |store: &Store| {
+        let id = begin(store).await;
+        let mut item = prompt("look at this");
+        item.parts.push(file(&url));
+        append(store, &id, vec![admitted(&item), promoted(&item, None)]).await;
+    };
+    put(&one).await;
+    let once = one.disk_use().await.unwrap().blobs;
+    assert_eq!(once.size, u64::try_from(url.len()).unwrap(), "{once:?}");
+    put(&one).await;
+    put(&two).await;
+    assert_eq!(two.disk_use().await.unwrap().blobs, once);
 }
 
 async fn a_blob_is_read_by_its_hash(place: &Place) {
