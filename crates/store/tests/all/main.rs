@@ -11,4 +11,5 @@ mod append;
 mod history;
 mod lease;
 mod opening;
+mod postgres;
 mod watch;
