@@ -6,8 +6,10 @@
 //! and the lease in it decides who may run the session. One more connection carries what processes tell each other.
 
 mod address;
+mod anew;
 mod blob;
 mod courier;
+mod fact;
 mod failure;
 mod group;
 mod kept;

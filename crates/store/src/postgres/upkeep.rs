@@ -2,22 +2,25 @@
 //!
 //! What changes a session here holds the lock of its row, as appends do.
 
+use std::path::{Path, PathBuf};
+
 use everturn_model::{Millis, SessionId};
-use serde_json::json;
 use tokio_postgres::Row;
 
 use super::failure::Failure;
 use super::link::Link;
-use super::pool::{self, Values};
+use super::pool;
 use super::reader::count;
-use super::rows::{BLOBS, Batch};
-use super::{Engine, kept, lease};
+use super::rows::BLOBS;
+use super::{Engine, anew, fact, kept};
 use crate::Error;
 use crate::payload::Blob;
 use crate::upkeep::aside::SetAside;
 use crate::upkeep::audit::Audit;
+use crate::upkeep::backup::Loaded;
 use crate::upkeep::blob::Collected;
 use crate::upkeep::disk::{BlobUse, Large, Measured};
+use crate::upkeep::fact::Facts;
 use crate::upkeep::kept::Kept;
 use crate::upkeep::rebuild::Anew;
 use crate::upkeep::trash::{Burial, Space, Tombstone};
@@ -58,7 +61,7 @@ impl Engine {
 
     pub(crate) async fn put_anew(&self, anew: Anew) -> Result<bool, Error> {
         let link = self.begin().await?;
-        let outcome = put_anew(&link, anew).await;
+        let outcome = anew::put_anew(&link, anew).await;
         self.finish(link, outcome).await
     }
 
@@ -76,7 +79,7 @@ impl Engine {
 
     pub(crate) async fn bury(&self, burial: Burial) -> Result<bool, Error> {
         let link = self.begin().await?;
-        let outcome = bury(&link, &burial, &self.me).await;
+        let outcome = anew::bury(&link, &burial, &self.me).await;
         self.finish(link, outcome).await
     }
 
@@ -86,11 +89,7 @@ impl Engine {
     }
 
     pub(crate) async fn tombstones(&self) -> Result<Vec<Tombstone>, Error> {
-        let sql = "SELECT session, time FROM tombstone ORDER BY session";
-        let rows = read!(self, client => pool::query(&client, sql, &[]))?;
-        self.each(&rows, |row| {
-            Ok(Tombstone { session: SessionId::new(row.try_get::<_, String>(0)?), time: row.try_get(1)? })
-        })
+        read!(self, client => fact::tombstones(&client))
     }
 
     pub(crate) async fn trashed_since(&self, since: Millis) -> Result<Vec<SessionId>, Error> {
@@ -139,12 +138,7 @@ impl Engine {
     }
 
     pub(crate) async fn set_aside_list(&self) -> Result<Vec<SetAside>, Error> {
-        let sql = "SELECT session, time, reason FROM quarantine ORDER BY session";
-        let rows = read!(self, client => pool::query(&client, sql, &[]))?;
-        self.each(&rows, |row| {
-            let session = SessionId::new(row.try_get::<_, String>(0)?);
-            Ok(SetAside { session, time: row.try_get(1)?, reason: row.try_get(2)? })
-        })
+        read!(self, client => fact::set_aside_list(&client))
     }
 
     pub(crate) async fn take_back(&self, id: &SessionId) -> Result<bool, Error> {
@@ -152,16 +146,53 @@ impl Engine {
         Ok(!write!(self, client => pool::query(&client, sql, &[&id.as_str()]))?.is_empty())
     }
 
+    pub(crate) async fn facts(&self) -> Result<Facts, Error> {
+        read!(self, client => fact::facts(&client))
+    }
+
+    pub(crate) async fn swap_facts(&self, before: Facts, after: Facts) -> Result<bool, Error> {
+        let link = self.begin().await?;
+        let outcome = fact::swap(&link, &before, &after).await;
+        self.finish(link, outcome).await
+    }
+
+    /// False: a server's files are not copied, its logs are.
+    #[expect(clippy::unused_async, reason = "the engines have the same methods")]
+    pub(crate) async fn back_up(&self, _target: &Path) -> Result<bool, Error> {
+        Ok(false)
+    }
+
+    pub(crate) async fn load_session(&self, loaded: Loaded) -> Result<(), Error> {
+        let link = self.begin().await?;
+        let outcome = anew::load(&link, loaded).await;
+        self.finish(link, outcome).await
+    }
+
+    pub(crate) async fn put_audit(&self, audit: Audit) -> Result<(), Error> {
+        let link = self.begin().await?;
+        let outcome = put_audit(&link, &audit).await;
+        self.finish(link, outcome).await
+    }
+
+    /// Makes sure that what was deleted or overwritten is in no table any more. The server's own log and its backups
+    /// keep it until they are recycled.
+    pub(crate) async fn erase(&self) -> Result<bool, Error> {
+        let named = |failure: Failure| failure.into_error(self.address.name());
+        let link = Link::make(&self.address).await.map_err(named)?;
+        let tables =
+            "event, entry, part, inbox, request, todo, stream, text, blob, session, project, approval";
+        link.run(&format!("VACUUM (FULL) {tables}")).await.map_err(named)?;
+        Ok(true)
+    }
+
+    /// A server's backups are not in a folder of ours.
+    pub(crate) fn backups(&self) -> Vec<PathBuf> {
+        Vec::new()
+    }
+
     pub(crate) async fn audits(&self, limit: usize) -> Result<Vec<Audit>, Error> {
-        let sql = "SELECT time, action, detail FROM audit ORDER BY key DESC LIMIT $1";
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let rows = read!(self, client => pool::query(&client, sql, &[&limit]))?;
-        self.each(&rows, |row| {
-            let detail: String = row.try_get(2)?;
-            // What cannot be read is shown as it is.
-            let detail = serde_json::from_str(&detail).unwrap_or(serde_json::Value::String(detail));
-            Ok(Audit { time: row.try_get(0)?, action: row.try_get(1)?, detail })
-        })
+        read!(self, client => fact::audits(&client, limit))
     }
 
     /// The version of the fold that made the rows, and the time.
@@ -195,7 +226,7 @@ impl Engine {
 }
 
 /// Locks a session's row; none when there is no such session.
-async fn lock(link: &Link, id: &SessionId) -> Result<Option<i64>, Failure> {
+pub(super) async fn lock(link: &Link, id: &SessionId) -> Result<Option<i64>, Failure> {
     let sql = "SELECT key FROM session WHERE id = $1 FOR UPDATE";
     let rows = pool::query(&link.client, sql, &[&id.as_str()]).await?;
     Ok(rows.first().map(|row| row.try_get(0)).transpose()?)
@@ -207,64 +238,6 @@ async fn missing(link: &Link, id: &SessionId) -> Result<Failure, Failure> {
     let buried = !pool::query(&link.client, sql, &[&id.as_str()]).await?.is_empty();
     let error = if buried { Error::Purged(id.clone()) } else { Error::NoSession(id.clone()) };
     Ok(error.into())
-}
-
-/// Writes a session's rows anew, if its log still ends where it did.
-async fn put_anew(link: &Link, anew: Anew) -> Result<bool, Failure> {
-    let Some(key) = lock(link, &anew.id).await? else { return Ok(false) };
-    let own: Values<'_> = &[&key];
-    let last = pool::query(&link.client, "SELECT max(seq) FROM event WHERE session = $1", own).await?;
-    let last: Option<i64> = last.first().map(|row| row.try_get(0)).transpose()?.flatten();
-    if last != i64::try_from(anew.last).ok() {
-        return Ok(false);
-    }
-    clear_rows(link, key).await?;
-    let change = "UPDATE event SET type = $3, data = $4 WHERE session = $1 AND seq = $2";
-    for row in &anew.log {
-        let seq = i64::try_from(row.seq).unwrap_or(i64::MAX);
-        pool::query(&link.client, change, &[&key, &seq, &row.name, &row.data.as_bytes()]).await?;
-    }
-    let hashes = |hashes: &std::collections::BTreeSet<crate::payload::Hash>| -> Vec<Vec<u8>> {
-        hashes.iter().map(|hash| hash.as_bytes().to_vec()).collect()
-    };
-    let unused = "DELETE FROM blob_use WHERE session = $1 AND hash = ANY($2)";
-    pool::query(&link.client, unused, &[&key, &hashes(&anew.unused)]).await?;
-    let used = "INSERT INTO blob_use (session, hash) SELECT $1, hash FROM unnest($2::bytea[]) u (hash)
-                ON CONFLICT DO NOTHING";
-    pool::query(&link.client, used, &[&key, &hashes(&anew.uses)]).await?;
-    for blob in anew.blobs.iter().chain(&anew.rows.blobs) {
-        // What is there under this name may be damaged.
-        let wrong = "DELETE FROM blob WHERE hash = $1 AND (size <> $2 OR data <> $3)";
-        let size = i64::try_from(blob.size).unwrap_or(i64::MAX);
-        let hash = blob.hash.as_bytes().as_slice();
-        pool::query(&link.client, wrong, &[&hash, &size, &blob.packed]).await?;
-    }
-    let mut rows = anew.rows;
-    rows.blobs.extend(anew.blobs);
-    let mut batch = Batch::default();
-    batch.add(key, anew.session, Vec::new(), rows);
-    batch.write(link).await?;
-    let piece = "UPDATE stream SET text = $4 WHERE session = $1 AND part = $2 AND start = $3";
-    for row in &anew.streams {
-        let start = i64::try_from(row.start).unwrap_or(i64::MAX);
-        pool::query(&link.client, piece, &[&key, &row.part, &start, &row.text.as_bytes()]).await?;
-    }
-    if anew.lift {
-        let sql = "DELETE FROM quarantine WHERE session = $1";
-        pool::query(&link.client, sql, &[&anew.id.as_str()]).await?;
-    }
-    if let Some(audit) = &anew.audit {
-        put_audit(link, audit).await?;
-    }
-    Ok(true)
-}
-
-/// Removes a session's projections; its log, its streams and its blobs stay.
-async fn clear_rows(link: &Link, key: i64) -> Result<(), Failure> {
-    for table in ["entry", "part", "inbox", "request", "todo", "text"] {
-        pool::query(&link.client, &format!("DELETE FROM {table} WHERE session = $1"), &[&key]).await?;
-    }
-    Ok(())
 }
 
 async fn put_blob(link: &Link, id: &SessionId, blob: Blob) -> Result<(), Failure> {
@@ -295,33 +268,6 @@ async fn collect(link: &Link) -> Result<Collected, Failure> {
     let rows = pool::query(&link.client, sql, &[]).await?;
     let Some(row) = rows.first() else { return Ok(Collected::default()) };
     Ok(Collected { blobs: count(row, 0)?, bytes: count(row, 1)? })
-}
-
-async fn bury(link: &Link, burial: &Burial, me: &lease::Me) -> Result<bool, Failure> {
-    let id = &burial.session;
-    let Some(key) = lock(link, id).await? else { return Ok(false) };
-    let rows = pool::query(&link.client, "SELECT trashed FROM session WHERE key = $1", &[&key]).await?;
-    let trashed: Option<i64> = rows.first().map(|row| row.try_get(0)).transpose()?.flatten();
-    if burial.trashed.is_some_and(|since| trashed.is_none_or(|trashed| trashed > since)) {
-        return Ok(false);
-    }
-    if let Some(owner) = lease::living_owner(&link.client, id, me).await? {
-        return Err(Error::Busy { session: id.clone(), owner }.into());
-    }
-    clear_rows(link, key).await?;
-    let gone = "WITH gone AS (DELETE FROM event WHERE session = $1 RETURNING 1) SELECT count(*) FROM gone";
-    let rows = pool::query(&link.client, gone, &[&key]).await?;
-    let events = rows.first().map(|row| count(row, 0)).transpose()?.unwrap_or(0);
-    for table in ["stream", "blob_use"] {
-        pool::query(&link.client, &format!("DELETE FROM {table} WHERE session = $1"), &[&key]).await?;
-    }
-    pool::query(&link.client, "DELETE FROM session WHERE key = $1", &[&key]).await?;
-    pool::query(&link.client, "DELETE FROM quarantine WHERE session = $1", &[&id.as_str()]).await?;
-    let tombstone = "INSERT INTO tombstone (session, time) VALUES ($1, $2)
-                     ON CONFLICT (session) DO UPDATE SET time = excluded.time";
-    pool::query(&link.client, tombstone, &[&id.as_str(), &burial.time]).await?;
-    put_audit(link, &Audit::new(burial.time, "purge", json!({ "session": id, "events": events }))).await?;
-    Ok(true)
 }
 
 async fn set_aside(link: &Link, aside: &SetAside) -> Result<(), Failure> {

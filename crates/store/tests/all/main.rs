@@ -18,6 +18,7 @@ mod migration;
 mod model;
 mod opening;
 mod place;
+mod postgres;
 mod power;
 mod processes;
 mod story;
