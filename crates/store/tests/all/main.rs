@@ -18,4 +18,6 @@ mod migration;
 mod opening;
 mod power;
 mod processes;
+mod refusal;
+mod server;
 mod watch;
