@@ -43,7 +43,10 @@ impl Pool {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let connection = match idle {
             Some(connection) => connection,
-            None => schema::open_reader(&self.settings)?,
+            None => {
+                let opened = schema::open_reader(&self.settings);
+                opened.map_err(|error| super::named(&self.settings.path, error))?
+            }
         };
         // One transaction, so that all rows of an answer are of one moment.
         let failure = |error| super::failure(&self.settings.path, &error);

@@ -169,21 +169,23 @@ impl Writer {
         };
         let mut done = Vec::with_capacity(group.len());
         let mut texts = Vec::new();
-        let mut jobs = group.into_iter();
+        let mut jobs = group.into_iter().peekable();
         let mut written = Ok(());
-        for job in jobs.by_ref() {
+        while let Some(job) = jobs.peek() {
             if matches!(job, Job::Other(_)) {
                 // It may look for them, or take the session away.
                 written = self.put_texts(&mut texts);
             }
-            if written.is_ok() {
-                done.push(self.perform(job, stamp, &mut texts));
+            if written.is_err() {
+                break;
             }
-            if written.is_err() || self.connection.is_autocommit() {
+            done.extend(jobs.next().map(|job| self.perform(job, stamp, &mut texts)));
+            if self.connection.is_autocommit() {
                 break;
             }
         }
-        if let Err(error) = written.and_then(|()| self.put_texts(&mut texts)) {
+        let written = written.and_then(|()| self.put_texts(&mut texts));
+        if let Err(error) = &written {
             tracing::error!(error = error.to_string(), "cannot write the index");
             if !self.connection.is_autocommit() {
                 drop(self.connection.execute_batch("ROLLBACK"));
@@ -191,7 +193,7 @@ impl Writer {
         }
         if self.connection.is_autocommit() {
             // SQLite gave the whole transaction up: nothing of this group is in the file.
-            let failure = Failure { error: rusqlite::Error::InvalidQuery, certain: true };
+            let failure = Failure { error: given_up(&done, written.err()), certain: true };
             done.into_iter().for_each(|done| self.settle(done, &failure));
             return jobs.collect();
         }
@@ -217,7 +219,8 @@ impl Writer {
             return Ok(0);
         }
         let next = "UPDATE meta SET value = value + 1 WHERE name = 'commits' RETURNING value";
-        let stamp = self.connection.prepare_cached(next)?.query_row([], |row| row.get(0));
+        let stamp = self.connection.prepare_cached(next);
+        let stamp = stamp.and_then(|mut statement| statement.query_row([], |row| row.get(0)));
         if stamp.is_err() && !self.connection.is_autocommit() {
             drop(self.connection.execute_batch("ROLLBACK"));
         }
@@ -328,6 +331,21 @@ impl Writer {
     }
 }
 
+/// Why SQLite gave a transaction up: what it said of the index, or to the job during which it happened.
+fn given_up(done: &[Done], index: Option<Error>) -> rusqlite::Error {
+    let job = done.iter().rev().find_map(|done| match done {
+        Done::Append(Pending { result: Err(error), .. }) => Some(error),
+        _ => None,
+    });
+    match index.as_ref().or(job) {
+        Some(Error::Sqlite(rusqlite::Error::SqliteFailure(code, text))) => {
+            rusqlite::Error::SqliteFailure(*code, text.clone())
+        }
+        Some(other) => rusqlite::Error::ToSqlConversionFailure(other.to_string().into()),
+        None => rusqlite::Error::ToSqlConversionFailure("the transaction was given up".into()),
+    }
+}
+
 /// Runs one job in a savepoint, so that its failure is its own.
 fn guarded<T>(connection: &Connection, job: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     connection.execute_batch("SAVEPOINT job")?;
@@ -336,9 +354,13 @@ fn guarded<T>(connection: &Connection, job: impl FnOnce() -> Result<T, Error>) -
         // The failure took the whole transaction with it.
         return result;
     }
-    if result.is_err() {
-        connection.execute_batch("ROLLBACK TO job")?;
+    let end = if result.is_err() { "ROLLBACK TO job; RELEASE job" } else { "RELEASE job" };
+    if let Err(error) = connection.execute_batch(end) {
+        // What the job has done so far must not be committed with the others.
+        if !connection.is_autocommit() {
+            drop(connection.execute_batch("ROLLBACK"));
+        }
+        return Err(error.into());
     }
-    connection.execute_batch("RELEASE job")?;
     result
 }

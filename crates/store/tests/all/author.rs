@@ -66,6 +66,8 @@ pub(crate) struct Author {
     count: u64,
     /// One text of so many is longer than what is kept in a row; 0 means none.
     pub(crate) large: u64,
+    /// So many events at once at most.
+    pub(crate) most: u64,
 }
 
 impl Author {
@@ -75,7 +77,7 @@ impl Author {
         let session = Session::new(id.clone(), "global", "/srv/demo", "New session", "0.1.0", TIME);
         let event = Event::SessionCreated { session: Box::new(session.clone()) };
         let new = NewEvent { id: EventId::mint(Stamp::at(TIME, 0), chance.bytes()), time: TIME, event };
-        (Self { chance, tree: Tree::new(session), seq: 0, count: 0, large: 80 }, new)
+        (Self { chance, tree: Tree::new(session), seq: 0, count: 0, large: 80, most: 5 }, new)
     }
 
     /// Somebody who writes without looking: only [`Self::open`] makes events that fit then.
@@ -88,7 +90,7 @@ impl Author {
         let log = store.events(id, None, usize::MAX).await?;
         let Some(tree) = fold::replay(&log).unwrap() else { return Ok(None) };
         let seq = log.last().map_or(0, |record| record.seq);
-        Ok(Some(Self { chance: Chance::new(seed), tree, seq, count: 0, large: 80 }))
+        Ok(Some(Self { chance: Chance::new(seed), tree, seq, count: 0, large: 80, most: 5 }))
     }
 
     pub(crate) fn session(&self) -> SessionId {
@@ -108,9 +110,9 @@ impl Author {
         Ok(())
     }
 
-    /// The next events of the owner, one to five.
+    /// The next events of the owner, one or some.
     pub(crate) fn owned(&mut self) -> Vec<NewEvent> {
-        let count = 1 + self.chance.below(5);
+        let count = 1 + self.chance.below(self.most);
         let mut events = Vec::new();
         for _ in 0..count {
             let event = self.owned_event();
@@ -119,9 +121,9 @@ impl Author {
         events
     }
 
-    /// Events that fit whatever others did, one to five.
+    /// Events that fit whatever others did, one or some.
     pub(crate) fn open(&mut self) -> Vec<NewEvent> {
-        let count = 1 + self.chance.below(5);
+        let count = 1 + self.chance.below(self.most);
         let mut events = Vec::new();
         for _ in 0..count {
             let event = self.open_event();

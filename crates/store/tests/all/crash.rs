@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use everturn_model::SessionId;
 use everturn_store::{Authority, Error, Lease, Store};
+use everturn_testkit::postgres::Postgres;
 use serde::{Deserialize, Serialize};
 
 use crate::author::{Author, Chance};
@@ -138,5 +139,15 @@ fn nothing_acknowledged_is_lost_when_a_process_is_killed() {
         let folder = tempfile::tempdir().unwrap();
         let place = Where::Folder(folder.path().to_owned());
         (Box::new(folder), place)
+    });
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_on_a_server_when_a_process_is_killed() {
+    let server = Postgres::shared();
+    campaign(cases(40, 500), || {
+        let (database, folder) = (server.database(), tempfile::tempdir().unwrap());
+        let place = Where::Server { url: database.url(), folder: folder.path().to_owned() };
+        (Box::new((database, folder)), place)
     });
 }

@@ -21,6 +21,8 @@ mod place;
 mod postgres;
 mod power;
 mod processes;
+mod refusal;
+mod server;
 mod story;
 mod upkeep;
 mod upkeep_aside;

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use everturn_model::SessionId;
 use everturn_store::{Authority, Error, Options, Store, Timing};
+use everturn_testkit::postgres::Postgres;
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
@@ -181,4 +182,22 @@ fn a_process_that_was_stopped_for_too_long_is_fenced() {
     let folder = tempfile::tempdir().unwrap();
     let place = Where::Folder(folder.path().to_owned());
     take_over(&place, &place);
+}
+
+/// Two hosts do not see each other's locks: only what they tell the server counts.
+#[test]
+fn a_host_that_was_silent_for_too_long_is_fenced() {
+    let server = Postgres::shared();
+    let (database, here, there) =
+        (server.database(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let place =
+        |folder: &tempfile::TempDir| Where::Server { url: database.url(), folder: folder.path().to_owned() };
+    take_over(&place(&there), &place(&here));
+}
+
+#[test]
+fn ten_processes_write_to_one_server_and_nobody_sees_an_error() {
+    let server = Postgres::shared();
+    let (database, folder) = (server.database(), tempfile::tempdir().unwrap());
+    write_together(&Where::Server { url: database.url(), folder: folder.path().to_owned() });
 }
