@@ -296,7 +296,7 @@ pub(crate) fn replay(id: &SessionId, records: &[Record]) -> Result<Option<Replay
     rows.name(&tree.session.title);
     rows.inbox.retain(|row| row.data.is_some());
     rows.requests.retain(|row| row.data.is_some());
-    rows.texts.retain(|row| row.words.is_some());
+    rows.texts.retain(|row| row.text.is_some());
     rows.ended.clear();
     let session = SessionRow::of(&tree.session, last).map_err(|error| stuck(last, &error))?;
     Ok(Some(Replayed { tree, session, rows }))
