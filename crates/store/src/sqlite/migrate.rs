@@ -18,11 +18,13 @@ use crate::{Error, row, shape};
 /// Marks the file as ours: the bytes "Evtn".
 const APPLICATION: i64 = 0x4576_746e;
 
+/// What SQL alone cannot do.
+type Then = fn(&Connection) -> Result<(), Error>;
+
 /// A step from one schema to the next.
 struct Migration {
     sql: &'static str,
-    /// What SQL alone cannot do.
-    then: Option<fn(&Connection) -> Result<(), Error>>,
+    then: Option<Then>,
 }
 
 const MIGRATIONS: &[Migration] = &[

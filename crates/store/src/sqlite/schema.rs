@@ -82,9 +82,9 @@ pub(super) fn open(settings: &Settings) -> Result<Connection, Error> {
         create(path)?;
     }
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
-    let connection = connect(settings, flags).map_err(|source| unreadable(path, source))?;
+    let connection = connect(settings, flags).map_err(|source| unreadable(path, &source))?;
     connection.busy_timeout(BUSY)?;
-    check_header(&connection).map_err(|source| unreadable(path, source))?;
+    check_header(&connection).map_err(|source| unreadable(path, &source))?;
     Ok(connection)
 }
 
@@ -145,10 +145,10 @@ fn create(path: &Path) -> Result<(), Error> {
     options.open(path).map(drop).map_err(|source| Error::Io { path: path.to_owned(), source })
 }
 
-fn unreadable(path: &Path, source: rusqlite::Error) -> Error {
+fn unreadable(path: &Path, source: &rusqlite::Error) -> Error {
     match source.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => Error::NotOurs { path: path.to_owned(), reason: source.to_string() },
-        _ => super::failure(path, &source),
+        _ => super::failure(path, source),
     }
 }
 

@@ -24,13 +24,16 @@ const GROUP: usize = 256;
 pub(super) type Answer<T> = oneshot::Sender<Result<T, Error>>;
 
 /// Tells the asker how it went, once the group is committed or has failed.
-type Finish = Box<dyn FnOnce(Option<Error>) + Send>;
+pub(super) type Finish = Box<dyn FnOnce(Option<Error>) + Send>;
+
+/// A write, or what keeps it from being tried.
+pub(super) type Work = dyn FnOnce(Result<&Connection, Error>) -> Finish + Send;
 
 pub(super) enum Job {
     Append(Box<Asked>, Answer<Appended>),
     Stream(Box<Piece>),
     /// Any other write that takes part in a group.
-    Other(Box<dyn FnOnce(Result<&Connection, Error>) -> Finish + Send>),
+    Other(Box<Work>),
     /// Work that must not be in a transaction.
     Alone(Box<dyn FnOnce(&mut Connection) + Send>),
 }
