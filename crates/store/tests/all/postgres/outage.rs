@@ -75,7 +75,14 @@ async fn disturb(server: &Postgres, disturbance: impl Fn(&Place), times: usize) 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn broken_connections_lose_nothing() {
     let server = Postgres::shared();
-    disturb(&server, |place| drop(server.terminate_backends(place.database.name())), 6).await;
+    disturb(
+        &server,
+        |place| {
+            server.terminate_backends(place.database.name());
+        },
+        6,
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
