@@ -186,5 +186,9 @@ pub(super) async fn tail(
     kept.reverse();
     let nodes = join(client, key, id, kept).await?;
     let inbox = reader::inbox(client, key, id.as_str()).await?;
-    Ok(Some(Tail { session, nodes, inbox, more: next.is_some() }))
+    let more = match next {
+        Some(before) => !seen.contains(&before) && !entries(client, key, id, &before, 1).await?.is_empty(),
+        None => false,
+    };
+    Ok(Some(Tail { session, nodes, inbox, more }))
 }

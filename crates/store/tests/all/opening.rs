@@ -18,7 +18,7 @@ async fn check(prepare: impl AsyncFnOnce(&std::path::Path)) -> Error {
 #[tokio::test]
 async fn garbage_is_refused() {
     let error = check(async |path: &std::path::Path| {
-        std::fs::write(path, "this is no database at all, only text".repeat(100)).unwrap()
+        std::fs::write(path, "this is no database at all, only text".repeat(100)).unwrap();
     })
     .await;
     assert!(matches!(error, Error::NotOurs { .. }), "{error}");

@@ -23,9 +23,9 @@ contract![
     ownership_never_goes_back_along_the_log,
 ];
 
-fn check_busy(answer: Result<Lease, Error>, id: &SessionId, by: &str) {
+fn check_busy(answer: &Result<Lease, Error>, id: &SessionId, by: &str) {
     let busy = |session: &SessionId, owner: &str| session == id && owner == by;
-    assert!(matches!(&answer, Err(Error::Busy { session, owner }) if busy(session, owner)), "{answer:?}");
+    assert!(matches!(answer, Err(Error::Busy { session, owner }) if busy(session, owner)), "{answer:?}");
 }
 
 async fn a_session_has_one_owner_and_taking_what_one_has_changes_nothing(place: &Place) {
@@ -35,7 +35,7 @@ async fn a_session_has_one_owner_and_taking_what_one_has_changes_nothing(place: 
     let lease = one.acquire(&id).await.unwrap();
     assert_eq!(lease, Lease { session: id.clone(), owner: "own_a".into(), epoch: 1 });
     assert_eq!(one.acquire(&id).await.unwrap(), lease);
-    check_busy(two.acquire(&id).await, &id, "own_a");
+    check_busy(&two.acquire(&id).await, &id, "own_a");
     one.renew(&lease).await.unwrap();
     assert_eq!(two.acquire(&other).await.unwrap().owner, "own_b", "each session has its own");
     one.append(&id, Authority::Owned(lease), vec![titled("b")]).await.unwrap();
@@ -57,7 +57,7 @@ async fn a_session_that_was_given_back_is_free(place: &Place) {
         let lease = holder.acquire(&id).await.unwrap();
         assert!(lease.epoch > last, "each ownership has a greater number");
         last = lease.epoch;
-        check_busy(other.acquire(&id).await, &id, holder.owner());
+        check_busy(&other.acquire(&id).await, &id, holder.owner());
         holder.release(lease.clone()).await.unwrap();
         check_lost(holder, &lease).await;
     }
@@ -66,7 +66,7 @@ async fn a_session_that_was_given_back_is_free(place: &Place) {
     let old = Lease { epoch: last, ..lease.clone() };
     two.release(old).await.unwrap();
     two.renew(&lease).await.unwrap();
-    check_busy(one.acquire(&id).await, &id, "own_b");
+    check_busy(&one.acquire(&id).await, &id, "own_b");
 }
 
 async fn one_of_many_who_take_a_session_at_once_gets_it(place: &Place) {
@@ -85,7 +85,7 @@ async fn one_of_many_who_take_a_session_at_once_gets_it(place: &Place) {
         for answer in &answers {
             let busy = |owner: &str| owner == won.owner;
             assert!(
-                matches!(answer, Ok(_)) || matches!(answer, Err(Error::Busy { owner, .. }) if busy(owner)),
+                answer.is_ok() || matches!(answer, Err(Error::Busy { owner, .. }) if busy(owner)),
                 "{answer:?}"
             );
         }
@@ -108,7 +108,7 @@ async fn the_session_of_a_dead_owner_is_taken_at_once(place: &Place) {
     let id = begin(&one).await;
     let lease = one.acquire(&id).await.unwrap();
     one.append(&id, Authority::Owned(lease.clone()), vec![titled("b")]).await.unwrap();
-    check_busy(two.acquire(&id).await, &id, "own_a");
+    check_busy(&two.acquire(&id).await, &id, "own_a");
     drop(one);
     let began = Instant::now();
     let taken = two.acquire(&id).await.unwrap();
@@ -155,7 +155,7 @@ async fn an_owner_that_speaks_keeps_its_session_for_longer_than_anybodys_patienc
     let lease = one.acquire(&id).await.unwrap();
     let began = Instant::now();
     while began.elapsed() < patience + Duration::from_millis(500) {
-        check_busy(two.acquire(&id).await, &id, "own_a");
+        check_busy(&two.acquire(&id).await, &id, "own_a");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     one.renew(&lease).await.unwrap();
@@ -177,7 +177,7 @@ async fn whoever_lost_a_lease_can_do_nothing_with_it(place: &Place) {
     one.save_stream(&lease, &step.id, &part.id, 0, "stale".to_owned());
     one.release(lease.clone()).await.unwrap();
     two.renew(&taken).await.unwrap();
-    check_busy(one.acquire(&id).await, &id, "own_b");
+    check_busy(&one.acquire(&id).await, &id, "own_b");
     append(&one, &id, vec![titled("what anybody may, it still may")]).await;
     // What the same store saves after the stale piece is there, so that one was decided about.
     let marked = one.acquire(&marker).await.unwrap();

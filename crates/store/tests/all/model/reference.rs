@@ -100,7 +100,7 @@ pub(super) fn odd(story: &Story, others: &[Known], odd: u8, a: u16, b: u16) -> O
             snapshot: None,
             files: None,
             parts: story
-                .pick(if b % 2 == 0 { a } else { b })
+                .pick(if b.is_multiple_of(2) { a } else { b })
                 .and_then(|entry| part_of(&entry))
                 .into_iter()
                 .collect(),

@@ -69,7 +69,7 @@ impl World {
         }
         // Either of them has to know everything; to ask both every time would take twice as long.
         let [Some(one), Some(two)] = &self.stores else { panic!("both are open") };
-        let (first, second) = if self.sequences % 2 == 0 { (one, two) } else { (two, one) };
+        let (first, second) = if self.sequences.is_multiple_of(2) { (one, two) } else { (two, one) };
         self.runtime.block_on(sequence.check_all(first, second));
     }
 }
@@ -109,7 +109,7 @@ impl Sequence {
             }
             Op::Trash { who, which } => self.put_event(store(*who), *which, Event::SessionTrashed {}).await,
             Op::Restore { who, which } => {
-                self.put_event(store(*who), *which, Event::SessionRestored {}).await
+                self.put_event(store(*who), *which, Event::SessionRestored {}).await;
             }
             Op::Purge { who, which } => {
                 let Some(at) = self.at(*which) else { return };
