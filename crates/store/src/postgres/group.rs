@@ -110,6 +110,9 @@ fn plan_one(
 ) -> Result<(Appended, Vec<Committed>), Error> {
     let id = &asked.session;
     let known = sight.known(asked)?;
+    if let Some(key) = sight.rooms.get(id).map(|room| room.key) {
+        sight.reserve(asked, key)?;
+    }
     let Some(room) = sight.rooms.get_mut(id) else { return Err(Error::NoSession(id.clone())) };
     room.check(id)?;
     // A refused append leaves a state that must not be used again.

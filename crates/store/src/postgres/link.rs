@@ -78,10 +78,11 @@ statements! {
     put_inbox = "INSERT INTO inbox (session, id, ord, data)
                  SELECT * FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::bytea[])
                  ON CONFLICT (session, id) DO UPDATE SET data = excluded.data";
+    asked = "SELECT id, session FROM request WHERE id = ANY($1)";
     drop_requests = "DELETE FROM request WHERE id = ANY($1)";
     put_requests = "INSERT INTO request (id, session, data)
                     SELECT * FROM unnest($1::text[], $2::bigint[], $3::bytea[])
-                    ON CONFLICT (id) DO UPDATE SET session = excluded.session, data = excluded.data";
+                    ON CONFLICT (id) DO UPDATE SET data = excluded.data WHERE request.session = excluded.session";
     put_todos = "INSERT INTO todo (session, data) SELECT * FROM unnest($1::bigint[], $2::bytea[])
                  ON CONFLICT (session) DO UPDATE SET data = excluded.data";
     drop_texts = "DELETE FROM text t USING unnest($1::bigint[], $2::text[], $3::text[]) u (session, entry, part)

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use everturn_model::request::Request;
-use everturn_model::{Event, EventId, Session, SessionId};
+use everturn_model::{Event, EventId, Session, SessionId, fold};
 use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
 
@@ -75,6 +75,8 @@ pub(super) struct Sight {
     known: HashMap<EventId, Known>,
     /// Known events that cannot be understood.
     unknown: HashMap<EventId, Refusal>,
+    /// The sessions that wait for an answer under an id.
+    waiting: HashMap<String, i64>,
 }
 
 impl Sight {
@@ -100,7 +102,13 @@ impl Sight {
             link.query(&statements.known, events),
         )?;
         let xid = xid.first().map(|row| row.try_get(0)).transpose()?.unwrap_or_default();
-        let mut sight = Self { xid, rooms: HashMap::new(), known: HashMap::new(), unknown: HashMap::new() };
+        let mut sight = Self {
+            xid,
+            rooms: HashMap::new(),
+            known: HashMap::new(),
+            unknown: HashMap::new(),
+            waiting: HashMap::new(),
+        };
         for row in &locked {
             sight.enter(row)?;
         }
@@ -124,10 +132,17 @@ impl Sight {
         }
         let wanted = Wanted::of(&sight.rooms, appends);
         let free = i64::try_from(absent.len()).unwrap_or(i64::MAX);
-        let (keys, rows) = tokio::try_join!(
+        let asked: Vec<&str> = appends.iter().flat_map(|asked| requests(asked)).collect();
+        let (keys, rows, waiting) = tokio::try_join!(
             async { if free > 0 { link.query(&statements.keys, &[&free]).await } else { Ok(Vec::new()) } },
             wanted.fetch(link),
+            async {
+                if asked.is_empty() { Ok(Vec::new()) } else { link.query(&statements.asked, &[&asked]).await }
+            },
         )?;
+        for row in &waiting {
+            sight.waiting.insert(row.try_get(0)?, row.try_get(1)?);
+        }
         let buried: Vec<String> = buried.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
         for (id, row) in absent.into_iter().zip(&keys) {
             let refusal = buried.iter().any(|buried| buried == id.as_str()).then_some(Refusal::Purged);
@@ -135,6 +150,18 @@ impl Sight {
         }
         sight.fill(link, &known, &rows, &wanted).await?;
         Ok(sight)
+    }
+
+    /// Refuses an append that asks under an id under which another session waits; notes those that are free.
+    pub(super) fn reserve(&mut self, asked: &Asked, key: i64) -> Result<(), Error> {
+        for id in requests(asked) {
+            let holder = *self.waiting.entry(id.to_owned()).or_insert(key);
+            if holder != key {
+                let source = fold::Error::Taken(id.to_owned());
+                return Err(Error::Unfit { session: asked.session.clone(), source });
+            }
+        }
+        Ok(())
     }
 
     fn enter(&mut self, row: &Row) -> Result<(), Failure> {
@@ -325,4 +352,12 @@ impl Wanted {
 
 fn split(pairs: &HashSet<(i64, String)>) -> (Vec<i64>, Vec<&str>) {
     pairs.iter().map(|(key, id)| (*key, id.as_str())).unzip()
+}
+
+/// The requests that an append asks.
+fn requests(asked: &Asked) -> impl Iterator<Item = &str> {
+    asked.events.iter().filter_map(|new| match &new.event {
+        Event::RequestAsked { request } => Some(request.id.as_str()),
+        _ => None,
+    })
 }
