@@ -58,6 +58,10 @@ impl Address {
     pub(super) fn new(server: &Server, options: &Options) -> Result<Self, Error> {
         let mut config = parse(&server.url)?;
         let name = name(&config).ok_or_else(|| Error::Address("it names no host".to_owned()))?;
+        if name.contains('@') {
+            // The rest of a password would be taken for the host, and shown.
+            return Err(Error::Address("an @ in the password has to be written as %40".to_owned()));
+        }
         if config.get_application_name().is_none() {
             config.application_name("everturn");
         }

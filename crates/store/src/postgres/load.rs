@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use everturn_model::request::Request;
 use everturn_model::{Event, EventId, Session, SessionId};
 use tokio_postgres::Row;
+use tokio_postgres::error::SqlState;
 
 use super::blob::{self, Blobs};
 use super::failure::Failure;
@@ -112,6 +113,13 @@ impl Sight {
         for asked in appends {
             if !sight.rooms.contains_key(&asked.session) && !absent.contains(&asked.session) {
                 absent.push(asked.session.clone());
+            }
+        }
+        for row in &known {
+            // Made by another process after the rows were locked: to be seen whole, it has to be looked for again.
+            if absent.iter().any(|id| row.try_get::<_, &str>(1).is_ok_and(|session| session == id.as_str())) {
+                let text = "the session was made by somebody else at the same moment".to_owned();
+                return Err(Failure::Statement { code: SqlState::T_R_SERIALIZATION_FAILURE, text });
             }
         }
         let wanted = Wanted::of(&sight.rooms, appends);

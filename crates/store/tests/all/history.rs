@@ -19,17 +19,17 @@ use proptest::prelude::*;
 use serde_json::json;
 
 /// A decision of a random history: what to try next, and two numbers to choose with.
-type Step = (u8, u16, u16);
+pub(crate) type Step = (u8, u16, u16);
 
 /// Turns random numbers into events that make sense for the tree so far.
-struct Story {
-    tree: Tree,
-    records: Vec<Record>,
+pub(crate) struct Story {
+    pub(crate) tree: Tree,
+    pub(crate) records: Vec<Record>,
     next: u64,
 }
 
 impl Story {
-    fn begin() -> Self {
+    pub(crate) fn begin() -> Self {
         let id = SessionId::new("ses_e22d949d4ffea45SRailGCTWbN");
         let session =
             Session::new(id.clone(), "global", "/srv/demo", "New session", "0.1.0", 1_794_711_664_171);
@@ -308,7 +308,7 @@ impl Story {
     }
 
     /// Some sessions begin with what came from elsewhere.
-    fn seed(&mut self, size: u8) {
+    pub(crate) fn seed(&mut self, size: u8) {
         if size == 0 {
             return;
         }
@@ -329,7 +329,7 @@ impl Story {
         self.record(event, 0);
     }
 
-    fn step(&mut self, step: Step) {
+    pub(crate) fn step(&mut self, step: Step) {
         let Some(event) = self.event(step) else { return };
         self.record(event, step.1);
     }
@@ -395,7 +395,7 @@ fn check(seed: u8, steps: &[Step], batches: &[usize]) {
 }
 
 /// Fewer cases than usual, because each one opens a database twice; `PROPTEST_CASES` says otherwise.
-fn configuration() -> ProptestConfig {
+pub(crate) fn configuration() -> ProptestConfig {
     let usual = ProptestConfig::default();
     let cases = if usual.cases == 256 { 48 } else { usual.cases };
     ProptestConfig { cases, ..usual }

@@ -16,6 +16,7 @@ mod history;
 mod lease;
 mod migration;
 mod opening;
+mod postgres;
 mod power;
 mod processes;
 mod refusal;

@@ -6,6 +6,7 @@
 //! loss. The same with the weaker durability has to lose something, or this could not fail.
 
 use std::sync::{Mutex, PoisonError};
+use std::task::Poll;
 
 use everturn_model::{EventId, SessionId};
 use everturn_store::{Authority, Durability, Options, Store};
@@ -52,12 +53,11 @@ impl Run {
         runtime().block_on(async {
             let store = Store::open(options).await.unwrap();
             let workers = (0..SESSIONS).map(|number| work(&store, number, &note));
-            let (mut workers, mut busy) = (workers.map(Box::pin).collect::<Vec<_>>(), true);
+            let mut workers: Vec<_> = workers.map(Box::pin).collect();
             // All of them at once on this task, so that commits are shared.
             std::future::poll_fn(|context| {
                 workers.retain_mut(|worker| worker.as_mut().poll(context).is_pending());
-                busy = !workers.is_empty();
-                if busy { std::task::Poll::Pending } else { std::task::Poll::Ready(()) }
+                if workers.is_empty() { Poll::Ready(()) } else { Poll::Pending }
             })
             .await;
             let pages = std::fs::metadata(live.path().join("everturn.db")).unwrap().len() / 4096;
