@@ -40,11 +40,11 @@ impl Run {
         let live = disk::scratch();
         let disk = Disk::register(name);
         let acks = Mutex::new(Acks::default());
-        let note = |deed: Deed| {
+        let note = |deed: &Deed| {
             if let Deed::Acked { session, first, ids } = deed {
                 let mut acks = acks.lock().unwrap_or_else(PoisonError::into_inner);
                 disk.mark(u64::try_from(acks.events.len()).unwrap());
-                acks.events.push((session, first, ids));
+                acks.events.push((session.clone(), *first, ids.clone()));
                 acks.cuts.push(disk.len());
             }
         };
@@ -98,7 +98,7 @@ impl Run {
     }
 }
 
-async fn work(store: &Store, number: u64, note: &impl Fn(Deed)) {
+async fn work(store: &Store, number: u64, note: &impl Fn(&Deed)) {
     let session = session(number);
     let (mut author, created) = Author::create(&session, number);
     let mut guest = Author::blind(&session, 100 + number);

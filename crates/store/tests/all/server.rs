@@ -88,7 +88,7 @@ fn nothing_acknowledged_is_lost_when_the_server_is_killed_and_restarted() {
     let runtime = runtime();
     runtime.block_on(async {
         let stores = [place.open("own_one").await, place.open("own_two").await];
-        let tell = |deed| load.ledger.note(deed);
+        let tell = |deed: &Deed| load.ledger.note(deed.clone());
         for number in 0..3 {
             let created = Author::create(&session(number), 900 + number).1;
             append(&stores[0], &session(number), Authority::Open, vec![created], &tell).await.unwrap();
