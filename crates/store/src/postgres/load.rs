@@ -66,6 +66,9 @@ impl Room {
     }
 }
 
+/// A row as it was loaded: kind, order, entry of a part, data.
+type Stored<'r> = (i32, i64, &'r str, &'r [u8]);
+
 /// What a group of appends has to see.
 #[derive(Debug)]
 pub(super) struct Sight {
@@ -198,7 +201,7 @@ impl Sight {
                 Err(error) => drop(self.unknown.insert(EventId::new(id), Refusal::of(error))),
             }
         }
-        let mut found: HashMap<i64, Vec<(i32, i64, &str, &[u8])>> = HashMap::new();
+        let mut found: HashMap<i64, Vec<Stored<'_>>> = HashMap::new();
         let mut payloads: Vec<&str> = events.iter().map(|(_, _, _, data)| *data).collect();
         for row in rows {
             let data: &[u8] = row.try_get(4)?;

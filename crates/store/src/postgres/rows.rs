@@ -56,6 +56,9 @@ impl<K: Eq + StdHash, V> Merged<K, V> {
     }
 }
 
+/// Session, entry, part and words of a text; without words it is no longer found.
+type Text = (i64, String, String, Option<String>);
+
 /// Everything that a group writes.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
@@ -68,7 +71,7 @@ pub(super) struct Batch {
     requests: Merged<String, (String, i64, Option<String>)>,
     requests_gone: BTreeSet<String>,
     todos: Merged<i64, (i64, String)>,
-    texts: Merged<(i64, String, String), (i64, String, String, Option<String>)>,
+    texts: Merged<(i64, String, String), Text>,
     texts_gone: BTreeSet<(i64, String, String)>,
     pieces: Merged<(i64, String, i64), (i64, i64, Piece)>,
     ended: BTreeSet<(i64, Option<String>)>,

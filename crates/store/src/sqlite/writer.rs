@@ -196,7 +196,7 @@ impl Writer {
         }
         if self.connection.is_autocommit() {
             // SQLite gave the whole transaction up: nothing of this group is in the file.
-            let failure = Failure { error: given_up(&done, written.err()), certain: true };
+            let failure = Failure { error: given_up(&done, written.as_ref().err()), certain: true };
             done.into_iter().for_each(|done| self.settle(done, &failure));
             return jobs.collect();
         }
@@ -335,12 +335,12 @@ impl Writer {
 }
 
 /// Why SQLite gave a transaction up: what it said of the index, or to the job during which it happened.
-fn given_up(done: &[Done], index: Option<Error>) -> rusqlite::Error {
+fn given_up(done: &[Done], index: Option<&Error>) -> rusqlite::Error {
     let job = done.iter().rev().find_map(|done| match done {
         Done::Append(Pending { result: Err(error), .. }) => Some(error),
         _ => None,
     });
-    match index.as_ref().or(job) {
+    match index.or(job) {
         Some(Error::Sqlite(rusqlite::Error::SqliteFailure(code, text))) => {
             rusqlite::Error::SqliteFailure(*code, text.clone())
         }

@@ -1,6 +1,6 @@
 //! What is a word, that SQLite finds what is said to match, and that snippets show it.
 
-use proptest::prelude::{any, *};
+use proptest::prelude::*;
 use rusqlite::Connection;
 
 use super::*;

@@ -195,10 +195,12 @@ impl Author {
     /// What happens while the model answers.
     fn step_event(&mut self, entry: EntryId) -> Event {
         let unfinished = self.tree.node(&entry).and_then(|node| {
-            let open = |part: &&Part| match &part.kind {
-                PartKind::Text { time: Some(Span { end: None, .. }), .. } => true,
-                PartKind::Tool { state: ToolState::Pending { .. }, .. } => true,
-                _ => false,
+            let open = |part: &&Part| {
+                matches!(
+                    &part.kind,
+                    PartKind::Text { time: Some(Span { end: None, .. }), .. }
+                        | PartKind::Tool { state: ToolState::Pending { .. }, .. }
+                )
             };
             node.parts.iter().find(open).cloned()
         });

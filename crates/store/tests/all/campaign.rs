@@ -172,7 +172,7 @@ pub(crate) async fn write(
     store: &Store,
     author: &mut Author,
     authority: Authority,
-    tell: &impl Fn(Deed),
+    tell: &impl Fn(&Deed),
 ) -> Result<(), Error> {
     let owned = matches!(authority, Authority::Owned(_));
     let events = if owned { author.owned() } else { author.open() };
@@ -186,12 +186,12 @@ pub(crate) async fn append(
     session: &SessionId,
     authority: Authority,
     events: Vec<NewEvent>,
-    tell: &impl Fn(Deed),
+    tell: &impl Fn(&Deed),
 ) -> Result<Appended, Error> {
     let ids = ids(&events);
-    tell(Deed::Tried { session: session.clone(), ids: ids.clone() });
+    tell(&Deed::Tried { session: session.clone(), ids: ids.clone() });
     let appended = store.append(session, authority, events).await?;
-    tell(Deed::Acked { session: session.clone(), first: appended.first, ids });
+    tell(&Deed::Acked { session: session.clone(), first: appended.first, ids });
     Ok(appended)
 }
 
@@ -200,8 +200,8 @@ pub(crate) fn ids(events: &[NewEvent]) -> Vec<EventId> {
 }
 
 /// Tells the parent of a deed.
-pub(crate) fn say_deed(deed: Deed) {
-    say(&serde_json::to_string(&deed).unwrap());
+pub(crate) fn say_deed(deed: &Deed) {
+    say(&serde_json::to_string(deed).unwrap());
 }
 
 /// Everything that writers did, to be compared with what is there.

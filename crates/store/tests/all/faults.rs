@@ -94,7 +94,7 @@ impl Script<'_> {
             }
             self.owner = Some((author, lease));
         }
-        if number % 5 == 0 {
+        if number.is_multiple_of(5) {
             self.store.tree(&self.session).await?;
             self.store.search(Search { text: "text".into(), limit: 3, ..Search::default() }).await?;
         }

@@ -6,6 +6,7 @@
 //! loss. The same with the weaker durability has to lose something, or this could not fail.
 
 use std::sync::{Mutex, PoisonError};
+use std::task::Poll;
 
 use everturn_model::{EventId, SessionId};
 use everturn_store::{Authority, Durability, Options, Store};
@@ -39,11 +40,11 @@ impl Run {
         let live = disk::scratch();
         let disk = Disk::register(name);
         let acks = Mutex::new(Acks::default());
-        let note = |deed: Deed| {
+        let note = |deed: &Deed| {
             if let Deed::Acked { session, first, ids } = deed {
                 let mut acks = acks.lock().unwrap_or_else(PoisonError::into_inner);
                 disk.mark(u64::try_from(acks.events.len()).unwrap());
-                acks.events.push((session, first, ids));
+                acks.events.push((session.clone(), *first, ids.clone()));
                 acks.cuts.push(disk.len());
             }
         };
@@ -52,12 +53,11 @@ impl Run {
         runtime().block_on(async {
             let store = Store::open(options).await.unwrap();
             let workers = (0..SESSIONS).map(|number| work(&store, number, &note));
-            let (mut workers, mut busy) = (workers.map(Box::pin).collect::<Vec<_>>(), true);
+            let mut workers: Vec<_> = workers.map(Box::pin).collect();
             // All of them at once on this task, so that commits are shared.
             std::future::poll_fn(|context| {
                 workers.retain_mut(|worker| worker.as_mut().poll(context).is_pending());
-                busy = !workers.is_empty();
-                if busy { std::task::Poll::Pending } else { std::task::Poll::Ready(()) }
+                if workers.is_empty() { Poll::Ready(()) } else { Poll::Pending }
             })
             .await;
             let pages = std::fs::metadata(live.path().join("everturn.db")).unwrap().len() / 4096;
@@ -98,7 +98,7 @@ impl Run {
     }
 }
 
-async fn work(store: &Store, number: u64, note: &impl Fn(Deed)) {
+async fn work(store: &Store, number: u64, note: &impl Fn(&Deed)) {
     let session = session(number);
     let (mut author, created) = Author::create(&session, number);
     let mut guest = Author::blind(&session, 100 + number);

@@ -75,7 +75,7 @@ fn write_together(place: &Where) {
     for number in 0..SHARED {
         let session = shared(number);
         let created = Author::create(&session, 500 + number).1;
-        let tell = |deed| ledger.note(deed);
+        let tell = |deed: &Deed| ledger.note(deed.clone());
         runtime.block_on(append(&store, &session, Authority::Open, vec![created], &tell)).unwrap();
     }
     let appends = cases(2_000, 20_000) / PROCESSES;
