@@ -1,5 +1,7 @@
 //! The raw engine: the rows that a store wrote, written again by plain prepared statements.
 
+mod postgres;
+
 use std::time::Instant;
 
 use everturn_store::Store;
@@ -144,19 +146,6 @@ fn sqlite_groups(path: &std::path::Path) -> Vec<Vec<Written>> {
     }
     groups.into_iter().map(|(_, group)| group).collect()
 }
-mod postgres {
-    use super::{Place, Written};
-    pub(super) async fn groups(_: &Place) -> Vec<Vec<Written>> {
-        Vec::new()
-    }
-    pub(super) async fn insert_session(_: &Place, _: &everturn_model::SessionId) -> f64 {
-        0.0
-    }
-    pub(super) async fn replay(_: &Place, _: &[Vec<Written>]) -> (f64, Vec<f64>) {
-        (0.0, Vec::new())
-    }
-}
-
 /// Inserts the rows of one session into an empty database, in one transaction; gives the seconds that takes.
 pub(crate) async fn insert_session(place: &Place, id: &everturn_model::SessionId) -> f64 {
     if place.database.is_some() {

@@ -88,7 +88,10 @@ fn forms() -> &'static Forms {
         let folder = folder();
         let path = folder.path().join("everturn.db");
         let (old, ids) = (schema(&path), ids(&path));
-        drop(runtime().block_on(Store::open(Options::folder(folder.path(), "own_forms"))).unwrap());
+        let options = Options::folder(folder.path(), "own_forms");
+        // On a thread of its own, because the caller may be within a runtime already.
+        let open = move || drop(runtime().block_on(Store::open(options)).unwrap());
+        std::thread::spawn(open).join().unwrap();
         Forms { old, new: schema(&path), ids }
     })
 }

@@ -140,7 +140,7 @@ async fn orphans_are_unfinished_sessions_of_the_dead() {
     };
     let admitted = everturn_model::Event::PromptAdmitted { item: Box::new(prompt) };
     first.append(&id, Authority::Admission, vec![event(2, admitted)]).await.unwrap();
-    assert_eq!(second.unfinished().await.unwrap(), [id.clone()]);
+    assert_eq!(second.unfinished().await.unwrap(), std::slice::from_ref(&id));
     assert!(second.orphans().await.unwrap().is_empty());
     assert!(first.orphans().await.unwrap().is_empty());
     drop(first);

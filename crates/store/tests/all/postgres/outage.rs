@@ -146,9 +146,9 @@ async fn a_creation_whose_answer_is_cut_is_found_in_the_log() {
     for (number, how) in [(10, true), (11, false)] {
         let name = format!("ses_{number}");
         if how {
-            proxy.cut_after_sent("COMMIT")
+            proxy.cut_after_sent("COMMIT");
         } else {
-            proxy.cut_before("COMMIT")
+            proxy.cut_before("COMMIT");
         }
         let new = vec![event(number, created(&name))];
         let done = store.append(&SessionId::new(&name), Authority::Open, new).await.unwrap();
