@@ -1,8 +1,11 @@
 //! The commands, one file each.
 
+pub(crate) mod backup;
 pub(crate) mod demo;
+pub(crate) mod doctor;
 pub(crate) mod import;
 pub(crate) mod inspect;
 pub(crate) mod run;
+pub(crate) mod scrub;
 pub(crate) mod serve;
 pub(crate) mod session;

@@ -29,7 +29,7 @@ enum Command {
     Run(commands::run::Run),
     /// See a prompt change a file, with a built-in model and no network
     Demo(commands::demo::Demo),
-    /// List, show, export and import sessions
+    /// List, search, show, export and import sessions
     #[command(subcommand)]
     Session(commands::session::Session),
     /// Bring in the sessions of another program
@@ -37,6 +37,14 @@ enum Command {
     Import(commands::import::Import),
     /// Look into a session file of pi or omp without importing it
     Inspect(commands::inspect::Inspect),
+    /// Check every session against its log, and show what takes how much space
+    Doctor(commands::doctor::Doctor),
+    /// Write all sessions into one new file, while others go on working
+    Backup(commands::backup::Backup),
+    /// Make a store of a backup, where there is none yet
+    Restore(commands::backup::Restore),
+    /// Remove a leaked secret from everything that is stored; it is read from standard input
+    Scrub(commands::scrub::Scrub),
 }
 
 fn main() -> ExitCode {
@@ -49,6 +57,10 @@ fn main() -> ExitCode {
         Command::Session(command) => command.execute(),
         Command::Import(command) => command.execute(),
         Command::Inspect(command) => command.execute(),
+        Command::Doctor(command) => command.execute(),
+        Command::Backup(command) => command.execute(),
+        Command::Restore(command) => command.execute(),
+        Command::Scrub(command) => command.execute(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -52,8 +52,29 @@ pub(crate) async fn open(directory: &Path, listeners: Listeners) -> Result<Engin
     let mut options = Options::new(&paths.data, directory);
     options.paths = paths;
     options.config = Config::from_value(config);
+    options.database = database();
     options.quiet = listeners == Listeners::None;
     Ok(Engine::open(options).await?)
+}
+
+/// The PostgreSQL server that keeps the sessions, where one is named.
+fn database() -> Option<String> {
+    variable("EVERTURN_DATABASE")
+}
+
+/// How this person's store is opened, without an engine.
+pub(crate) fn store_options() -> Result<everturn_store::Options> {
+    let data = folders()?.data;
+    let owner = format!("own_command_{}", hex::<8>()?);
+    Ok(match database() {
+        Some(url) => everturn_store::Options::server(&url, data, &owner),
+        None => everturn_store::Options::folder(data, &owner),
+    })
+}
+
+/// This person's store, without an engine.
+pub(crate) async fn store() -> Result<everturn_store::Store> {
+    Ok(everturn_store::Store::open(store_options()?).await?)
 }
 
 /// The folder the command runs in.
@@ -158,11 +179,16 @@ pub(crate) fn token(data: &Path) -> Result<(String, String)> {
     {
         return Ok((token.trim().to_owned(), format!("in {}", path.display())));
     }
-    let mut bytes = [0u8; 24];
-    getrandom::fill(&mut bytes).map_err(|error| anyhow::anyhow!("no random numbers: {error}"))?;
-    let token: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let token = hex::<24>()?;
     write_private(&path, &token)?;
     Ok((token, format!("in {}", path.display())))
+}
+
+/// So many random bytes in hexadecimal digits.
+fn hex<const BYTES: usize>() -> Result<String> {
+    let mut bytes = [0u8; BYTES];
+    getrandom::fill(&mut bytes).map_err(|error| anyhow::anyhow!("no random numbers: {error}"))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 fn write_private(path: &Path, text: &str) -> Result<()> {

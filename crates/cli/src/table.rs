@@ -63,3 +63,20 @@ pub(crate) fn moment(millis: i64) -> String {
         .map(|time| time.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M").to_string())
         .unwrap_or_default()
 }
+
+/// The time.
+pub(crate) fn now() -> i64 {
+    jiff::Timestamp::now().as_millisecond()
+}
+
+/// A size as people read it.
+pub(crate) fn bytes(count: u64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB"];
+    let mut unit = 0;
+    let mut scaled = count;
+    while scaled >= 10_240 && unit + 1 < units.len() {
+        scaled /= 1024;
+        unit += 1;
+    }
+    format!("{scaled} {}", units.get(unit).copied().unwrap_or_default())
+}

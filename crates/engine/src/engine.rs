@@ -34,7 +34,7 @@ pub struct Paths {
 }
 
 /// How to open an engine.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Options {
     /// Folders.
     pub paths: Paths,
@@ -46,8 +46,22 @@ pub struct Options {
     pub tools: Registry,
     /// Time and chance.
     pub world: Arc<dyn World>,
+    /// The PostgreSQL server that keeps the sessions; none keeps them in the data folder.
+    pub database: Option<String>,
     /// True when nobody will listen to the bus: commits are then not shown to it.
     pub quiet: bool,
+}
+
+impl std::fmt::Debug for Options {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The address of the database holds its password.
+        formatter
+            .debug_struct("Options")
+            .field("paths", &self.paths)
+            .field("directory", &self.directory)
+            .field("quiet", &self.quiet)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Options {
@@ -60,6 +74,7 @@ impl Options {
             config: Config::from_value(serde_json::Map::new()),
             tools: Registry::builtin(),
             world: Arc::new(System),
+            database: None,
             quiet: false,
         }
     }
@@ -102,7 +117,11 @@ impl Engine {
             Arc::new(move |committed| bus.send(Notice::Committed(committed))) as Observer
         });
         let owner = mint.other("own");
-        let mut place = everturn_store::Options::folder(&options.paths.data, &owner);
+        let data = &options.paths.data;
+        let mut place = match &options.database {
+            Some(url) => everturn_store::Options::server(url, data, &owner),
+            None => everturn_store::Options::folder(data, &owner),
+        };
         place.observer = observer;
         let store = Store::open(place).await?;
         let agents = agent::agents(&options.config.permission, &options.paths.data.join("tool-output"));

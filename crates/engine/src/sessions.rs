@@ -11,8 +11,8 @@ use everturn_model::session::{FileDiff, ModelRef};
 use everturn_model::todo::Todo;
 use everturn_model::tree::Node;
 use everturn_model::{EntryId, Event, Map, Part, PartId, Session, SessionId, Tree};
-pub use everturn_store::Filter;
-use everturn_store::{Authority, Cut, Fork};
+use everturn_store::{Authority, Cut, Fork, Search};
+pub use everturn_store::{Filter, Hit};
 
 use crate::project::Location;
 use crate::{Engine, Error, VERSION};
@@ -313,6 +313,15 @@ impl Engine {
         let event = Event::EntryAmended { entry: message.clone(), part: part.cloned(), change };
         self.append(id, Authority::Open, vec![event]).await?;
         Ok(())
+    }
+
+    /// Titles and texts in which all words occur, newest first.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub async fn search(&self, words: &str, limit: u32) -> Result<Vec<Hit>, Error> {
+        let search = Search { text: words.to_owned(), limit, ..Search::default() };
+        Ok(self.0.store.search(search).await?)
     }
 
     /// Copies a conversation into a session of its own: all of it, or what comes before a message.

@@ -120,7 +120,7 @@ pub enum Error {
     Occupied(String),
     /// The file is ours and damaged.
     #[error(
-        "{path} is damaged ({reason}); nothing was changed. Restore a backup with `everturn restore`, or set the file aside and salvage it with `everturn doctor --salvage`"
+        "{path} is damaged ({reason}); nothing was changed. Move it away, keep it, and restore a backup with `everturn restore`"
     )]
     Damaged {
         /// The file.

@@ -101,7 +101,9 @@ impl Options {
     #[must_use]
     pub fn server(url: &str, folder: impl Into<PathBuf>, owner: &str) -> Self {
         let server = Server { url: url.to_owned(), authorities: None, folder: folder.into() };
-        Self::new(Place::Server(server), owner)
+        // The server tells of other processes' commits; looking is only for the case that it cannot.
+        let timing = Timing { look: Duration::from_secs(1), ..Timing::default() };
+        Self { timing, ..Self::new(Place::Server(server), owner) }
     }
 
     fn new(place: Place, owner: &str) -> Self {

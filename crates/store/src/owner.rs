@@ -5,8 +5,8 @@
 //! stopped keeps its lock; it is known by its silence, because while it runs it writes the time into its file every
 //! few seconds. Neither decides who may write: that is the epoch in the session's row.
 
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::FileExt as _;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -17,6 +17,9 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::Error;
 use crate::options::Timing;
+
+/// How often a lock that somebody holds is tried before the name counts as taken.
+const TRIES: u32 = 100;
 
 /// This process, as leases know it.
 #[derive(Debug, Clone)]
@@ -52,8 +55,7 @@ impl Owner {
         std::fs::create_dir_all(&folder).map_err(|source| Error::Io { path: folder.clone(), source })?;
         let path = folder.join(name);
         let io = |source| Error::Io { path: path.clone(), source };
-        let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path).map_err(io)?;
-        file.lock().map_err(io)?;
+        let file = lock(&path).map_err(io)?;
         write_time(&file).map_err(io)?;
         let file = Arc::new(file);
         let (stop, stopped) = channel::<()>();
@@ -101,6 +103,34 @@ impl Owner {
         let Ok(text) = std::fs::read_to_string(self.0.folder.join(name)) else { return false };
         let Ok(beat) = text.trim().parse::<u128>() else { return false };
         now().saturating_sub(beat) > self.0.patience.as_millis()
+    }
+}
+
+/// Makes the file and locks it. Whoever looks whether the process is dead may hold the lock for a moment, or remove the
+/// file between the two steps: then it is made again.
+fn lock(path: &Path) -> std::io::Result<File> {
+    let mut left = TRIES;
+    loop {
+        let file = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
+        match file.try_lock() {
+            Ok(()) => {
+                let own = file.metadata()?;
+                if std::fs::metadata(path)
+                    .is_ok_and(|found| found.dev() == own.dev() && found.ino() == own.ino())
+                {
+                    return Ok(file);
+                }
+            }
+            Err(TryLockError::WouldBlock) if left > 0 => {
+                left -= 1;
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            Err(TryLockError::WouldBlock) => {
+                let text = "another process has this name; choose another one";
+                return Err(std::io::Error::new(std::io::ErrorKind::AddrInUse, text));
+            }
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
     }
 }
 

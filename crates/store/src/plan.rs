@@ -124,11 +124,17 @@ pub(crate) fn plan(
     observed: bool,
 ) -> Result<Outcome, Error> {
     let Asked { session: id, authority, events } = asked;
-    let epoch = check_authority(state.as_ref(), &id, &authority)?;
+    // What anybody may append gets its first answer again, whatever became of the session meanwhile. An owner is always
+    // asked for its lease first.
+    let owned = matches!(authority, Authority::Owned(_));
+    let mut epoch = if owned { check_authority(state.as_ref(), &id, &authority)? } else { None };
     if let Some(first) = already_there(&id, &events, known)? {
         let state = state.as_ref().ok_or_else(|| Error::NoSession(id))?;
         let session = Arc::new(state.tree.session.clone());
         return Ok(Outcome::Present(Appended { first, seq: state.seq, session, fresh: false }));
+    }
+    if !owned {
+        epoch = check_authority(state.as_ref(), &id, &authority)?;
     }
     let mut progress = Progress { epoch, observed, ..Progress::default() };
     let mut events = events.into_iter();

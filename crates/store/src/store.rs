@@ -312,7 +312,12 @@ impl Store {
     /// # Errors
     /// When it cannot be read.
     pub async fn blob(&self, hash: Hash) -> Result<Option<Vec<u8>>, Error> {
-        ask!(self, engine => engine.blob(hash).await)
+        let bytes = ask!(self, engine => engine.blob(hash).await)?;
+        if bytes.as_ref().is_some_and(|bytes| Hash::of(bytes) != hash) {
+            let reason = "it holds other bytes than its name says".to_owned();
+            return Err(Error::Corrupt { session: String::new(), place: format!("blob {hash}"), reason });
+        }
+        Ok(bytes)
     }
 
     /// Sessions by a filter, newest activity first.

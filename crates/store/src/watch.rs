@@ -188,17 +188,28 @@ impl Feed {
         Ok(Self { store, wakes, now: start.clone(), start, seen, cursors, waiting })
     }
 
+    /// A session that cannot be read is told of once and must not keep the others waiting.
+    fn skip(&mut self, error: Error) -> Error {
+        if matches!(error, Error::Corrupt { .. } | Error::Damaged { .. } | Error::Purged(_)) {
+            self.waiting.pop_front();
+        }
+        error
+    }
+
     /// The next events, at least one, all of one session. It may be dropped at any point without losing any.
     ///
     /// # Errors
-    /// When a log cannot be read.
+    /// When a log cannot be read; the others are read on by asking again.
     pub async fn next(&mut self) -> Result<Vec<Record>, Error> {
         loop {
             while let Some(id) = self.waiting.front().cloned() {
                 let after = match self.cursors.get(&id) {
                     Some(after) => *after,
                     None => {
-                        let first = self.store.first_since(&id, &self.start).await?;
+                        let first = match self.store.first_since(&id, &self.start).await {
+                            Err(error) => return Err(self.skip(error)),
+                            Ok(first) => first,
+                        };
                         let Some(first) = first else {
                             self.waiting.pop_front();
                             continue;
@@ -208,7 +219,10 @@ impl Feed {
                         after
                     }
                 };
-                let page = self.store.events(&id, after, PAGE).await?;
+                let page = match self.store.events(&id, after, PAGE).await {
+                    Err(error) => return Err(self.skip(error)),
+                    Ok(page) => page,
+                };
                 if page.len() < PAGE {
                     self.waiting.pop_front();
                 }

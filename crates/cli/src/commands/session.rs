@@ -1,4 +1,4 @@
-//! `everturn session`: list, show, export and import.
+//! `everturn session`: list, search, show, export and import.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::settings::{self, Listeners};
 use crate::table;
 
-/// List, show, export and import sessions
+/// List, search, show, export and import sessions
 #[derive(Debug, Subcommand)]
 pub(crate) enum Session {
     /// The newest sessions of this project
@@ -30,6 +30,15 @@ pub(crate) enum Session {
         /// As JSON
         #[arg(long)]
         json: bool,
+    },
+    /// Titles and texts in which all words occur, in every project
+    Search {
+        /// The words; the last one may be unfinished
+        #[arg(required = true)]
+        words: Vec<String>,
+        /// At most so many
+        #[arg(short = 'n', long, default_value_t = 20)]
+        limit: u32,
     },
     /// A session's conversation
     Show {
@@ -72,6 +81,7 @@ impl Session {
                 let filter = Filter { project, roots: true, search, limit: Some(limit), ..Filter::default() };
                 list(engine, filter, json).await
             }
+            Self::Search { words, limit } => search(engine, &words.join(" "), limit).await,
             Self::Show { id, json } => show(engine, &SessionId::new(id), json).await,
             Self::Export { id, output } => {
                 let conversation = engine.conversation(&SessionId::new(id), None).await?;
@@ -118,6 +128,17 @@ async fn list(engine: &Engine, filter: Filter, json: bool) -> Result<()> {
             .into_iter()
             .map(|session| vec![session.id.to_string(), table::moment(session.time.updated), session.title]);
         table::rows(&["session", "updated", "title"], rows);
+    }
+    Ok(())
+}
+
+async fn search(engine: &Engine, words: &str, limit: u32) -> Result<()> {
+    let hits = engine.search(words, limit).await?;
+    if hits.is_empty() {
+        table::note("nothing was found");
+    } else {
+        let rows = hits.into_iter().map(|hit| vec![hit.session.to_string(), hit.title, hit.snippet.text]);
+        table::rows(&["session", "title", "text"], rows);
     }
     Ok(())
 }

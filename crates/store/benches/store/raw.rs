@@ -114,6 +114,7 @@ fn write(connection: &Connection, written: &Written, stamp: i64) {
 
 fn sqlite_groups(path: &std::path::Path) -> Vec<Vec<Written>> {
     let connection = Connection::open(path).unwrap();
+    connection.execute_batch("CREATE INDEX IF NOT EXISTS by_order ON entry (session, ord)").unwrap();
     let mut statement = connection
         .prepare(
             "SELECT v.stamp, v.session, v.seq, v.id, v.time, v.type, v.data, e.id, e.ord, e.parent, e.data,

@@ -5,17 +5,18 @@ use std::collections::BTreeSet;
 use serde_json::json;
 
 use super::failure::Failure;
-use super::lease;
 use super::link::Link;
 use super::pool::{self, Values};
 use super::reader::count;
-use super::rows::Batch;
+use super::rows::{BLOBS, Batch};
 use super::upkeep::{lock, put_audit};
+use super::{kept, lease};
 use crate::Error;
 use crate::payload::Hash;
 use crate::row::{Rows, SessionRow, Spent};
 use crate::upkeep::audit::Audit;
 use crate::upkeep::backup::Loaded;
+use crate::upkeep::kept::digest;
 use crate::upkeep::rebuild::Anew;
 use crate::upkeep::trash::Burial;
 
@@ -25,9 +26,11 @@ pub(super) async fn put_anew(link: &Link, anew: Anew) -> Result<bool, Failure> {
     let own: Values<'_> = &[&key];
     let last = pool::query(&link.client, "SELECT max(seq) FROM event WHERE session = $1", own).await?;
     let last: Option<i64> = last.first().map(|row| row.try_get(0)).transpose()?.flatten();
-    if last != i64::try_from(anew.last).ok() {
+    if last != i64::try_from(anew.last).ok() || digest(&kept::log(&link.client, key).await?) != anew.digest {
         return Ok(false);
     }
+    // Before anything names a blob: a collection must not take it away meanwhile.
+    link.query(&link.statements.guard_blobs, &[&BLOBS]).await?;
     clear_rows(link, key).await?;
     let change = "UPDATE event SET type = $3, data = $4 WHERE session = $1 AND seq = $2";
     for row in &anew.log {

@@ -36,7 +36,7 @@ impl Failure {
             // Another process made the same row first; now it can be seen.
             code if *code == SqlState::UNIQUE_VIOLATION => 2,
             // Somebody holds a session for very long: the others of this process should not wait for that one again.
-            code if *code == SqlState::LOCK_NOT_AVAILABLE => 1,
+            code if *code == SqlState::LOCK_NOT_AVAILABLE => 5,
             _ => 0,
         }
     }

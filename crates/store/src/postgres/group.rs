@@ -4,6 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use everturn_model::{EventId, SessionId};
 
+use tokio_postgres::error::SqlState;
+
 use super::failure::Failure;
 use super::link::Link;
 use super::load::Sight;
@@ -40,8 +42,17 @@ pub(super) async fn commit(
     match limited(link.run("COMMIT")).await {
         Ok(()) => Ok(outcomes),
         Err(Failure::Lost(reason)) if wrote => Err(Broken::Doubt { outcomes, xid, reason }),
+        // What the server says while it fails itself does not tell what its disk has.
+        Err(Failure::Statement { code, text }) if wrote && !is_refusal(&code) => {
+            Err(Broken::Doubt { outcomes, xid, reason: text })
+        }
         Err(failure) => Err(Broken::Before(failure)),
     }
+}
+
+/// Codes with which the server turns a commit down: broken rules and conflicts.
+fn is_refusal(code: &SqlState) -> bool {
+    code.code().starts_with("23") || code.code().starts_with("40")
 }
 
 /// Ends a transaction that failed; a connection on which that is not possible is lost.

@@ -4,6 +4,7 @@
 //! are first polled; that order is kept because preparing is done here, before.
 
 use deadpool_postgres::ClientWrapper;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::{Row, Statement};
 
 use super::address::Address;
@@ -79,7 +80,8 @@ statements! {
                  SELECT * FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::bytea[])
                  ON CONFLICT (session, id) DO UPDATE SET data = excluded.data";
     asked = "SELECT id, session FROM request WHERE id = ANY($1)";
-    drop_requests = "DELETE FROM request WHERE id = ANY($1)";
+    drop_requests = "DELETE FROM request r USING unnest($1::text[], $2::bigint[]) u (id, session)
+                     WHERE r.id = u.id AND r.session = u.session";
     put_requests = "INSERT INTO request (id, session, data)
                     SELECT * FROM unnest($1::text[], $2::bigint[], $3::bytea[])
                     ON CONFLICT (id) DO UPDATE SET data = excluded.data WHERE request.session = excluded.session";
@@ -138,6 +140,21 @@ impl Link {
     ) -> Result<(), Failure> {
         if rows > 0 {
             self.client.execute(statement, values).await?;
+        }
+        Ok(())
+    }
+
+    /// The same for rows that must all be written: one that was not belongs to somebody else.
+    pub(super) async fn put_all(
+        &self,
+        statement: &Statement,
+        rows: usize,
+        values: Values<'_>,
+    ) -> Result<(), Failure> {
+        if rows > 0 && self.client.execute(statement, values).await? < u64::try_from(rows).unwrap_or(u64::MAX)
+        {
+            let text = "a row with this id was made by somebody else at the same moment".to_owned();
+            return Err(Failure::Statement { code: SqlState::UNIQUE_VIOLATION, text });
         }
         Ok(())
     }

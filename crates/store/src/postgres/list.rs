@@ -74,37 +74,54 @@ pub(super) async fn sessions(
     filter: &Filter,
     after: Option<(i64, i64)>,
 ) -> Result<Vec<Listed>, Failure> {
-    let mut condition = Condition::of(filter);
-    if let Some((updated, key)) = after {
-        condition.also(" AND (updated, key) < (", updated);
-        condition.also(", ", key);
-        condition.sql.push(')');
+    let mut after = after;
+    let mut sessions = Vec::new();
+    // A page is full or the last one, however many sessions on the way cannot be read.
+    loop {
+        let mut condition = Condition::of(filter);
+        if let Some((updated, key)) = after {
+            condition.also(" AND (updated, key) < (", updated);
+            condition.also(", ", key);
+            condition.sql.push(')');
+        }
+        let found = u32::try_from(sessions.len()).unwrap_or(u32::MAX);
+        let left = filter.limit.map(|limit| i64::from(limit.saturating_sub(found)));
+        condition.also(" ORDER BY updated DESC, key DESC LIMIT ", left);
+        let last = collect(&condition.query(client, LISTED, "").await?, &mut sessions)?;
+        let full = filter.limit.is_none_or(|limit| u32::try_from(sessions.len()).is_ok_and(|n| n >= limit));
+        if full || last.is_none() {
+            return Ok(sessions);
+        }
+        after = last;
     }
-    condition.also(" ORDER BY updated DESC, key DESC LIMIT ", filter.limit.map(i64::from));
-    collect(&condition.query(client, LISTED, "").await?)
 }
 
 pub(super) async fn children(client: &ClientWrapper, parent: &SessionId) -> Result<Vec<Session>, Failure> {
     let mut condition = Condition { sql: "trashed IS NULL".to_owned(), values: Vec::new() };
     condition.also(" AND parent = ", parent.to_string());
     let rows = condition.query(client, LISTED, " ORDER BY created DESC, key DESC").await?;
-    Ok(collect(&rows)?.into_iter().map(|(session, _)| session).collect())
+    let mut found = Vec::new();
+    collect(&rows, &mut found)?;
+    Ok(found.into_iter().map(|(session, _)| session).collect())
 }
 
-fn collect(rows: &[Row]) -> Result<Vec<Listed>, Failure> {
-    let mut sessions = Vec::with_capacity(rows.len());
+/// Adds what can be read to a list. Gives the place of the last row.
+fn collect(rows: &[Row], sessions: &mut Vec<Listed>) -> Result<Option<(i64, i64)>, Failure> {
+    let mut last = None;
     for row in rows {
+        let place = (row.try_get(2)?, row.try_get(3)?);
+        last = Some(place);
         let id: &str = row.try_get(0)?;
         let data: &[u8] = row.try_get(1)?;
         match blob::text(id, "session", data).and_then(|data| decode(id, "session", data)) {
-            Ok(session) => sessions.push((session, (row.try_get(2)?, row.try_get(3)?))),
+            Ok(session) => sessions.push((session, place)),
             // One damaged session must not hide the others.
             Err(error) => {
                 tracing::error!(session = id, error = error.to_string(), "a session's row cannot be read");
             }
         }
     }
-    Ok(sessions)
+    Ok(last)
 }
 
 pub(super) async fn totals(client: &ClientWrapper, filter: &Filter) -> Result<Totals, Failure> {

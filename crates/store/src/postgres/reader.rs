@@ -177,7 +177,18 @@ pub(super) async fn streams(client: &ClientWrapper, id: &SessionId) -> Result<Ve
 
 pub(super) async fn requests(client: &ClientWrapper) -> Result<Vec<(SessionId, Request)>, Failure> {
     let sql = "SELECT s.id, r.data FROM request r JOIN session s ON s.key = r.session ORDER BY r.id";
-    query(client, sql, &[]).await?.iter().map(asked).collect()
+    let mut requests = Vec::new();
+    for row in query(client, sql, &[]).await? {
+        match asked(&row) {
+            Ok(request) => requests.push(request),
+            // One damaged session must not hide the others.
+            Err(Failure::Store(error)) => {
+                tracing::error!(error = error.to_string(), "a request cannot be read");
+            }
+            Err(failure) => return Err(failure),
+        }
+    }
+    Ok(requests)
 }
 
 pub(super) async fn request(

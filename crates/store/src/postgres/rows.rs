@@ -69,7 +69,7 @@ pub(super) struct Batch {
     inbox: Merged<(i64, String), (i64, InboxRow)>,
     inbox_gone: BTreeSet<(i64, String)>,
     requests: Merged<String, (String, i64, Option<String>)>,
-    requests_gone: BTreeSet<String>,
+    requests_gone: BTreeSet<(String, i64)>,
     todos: Merged<i64, (i64, String)>,
     texts: Merged<(i64, String, String), Text>,
     texts_gone: BTreeSet<(i64, String, String)>,
@@ -107,7 +107,7 @@ impl Batch {
         }
         for row in rows.requests {
             if row.data.is_none() {
-                self.requests_gone.insert(row.id.clone());
+                self.requests_gone.insert((row.id.clone(), key));
             }
             self.requests.put(row.id.clone(), (row.id, key, row.data), |there, row| *there = row);
         }
@@ -249,7 +249,8 @@ impl Batch {
             .collect();
         let (gone_keys, gone): (Vec<i64>, Vec<&str>) =
             self.inbox_gone.iter().map(|(key, id)| (*key, id.as_str())).unzip();
-        let answered: Vec<&str> = self.requests_gone.iter().map(String::as_str).collect();
+        let (answered, of): (Vec<&str>, Vec<i64>) =
+            self.requests_gone.iter().map(|(id, key)| (id.as_str(), *key)).unzip();
         tokio::try_join!(
             biased;
             async { link.put(&statements.drop_inbox, gone.len(), &[&gone_keys, &gone]).await },
@@ -266,18 +267,14 @@ impl Batch {
                 )
                 .await
             },
-            async { link.put(&statements.drop_requests, answered.len(), &[&answered]).await },
+            async { link.put(&statements.drop_requests, answered.len(), &[&answered, &of]).await },
             async {
-                link.put(
-                    &statements.put_requests,
-                    requests.len(),
-                    &[
-                        &column(&requests, |row| row.0),
-                        &column(&requests, |row| row.1),
-                        &column(&requests, |row| row.2),
-                    ],
-                )
-                .await
+                let values: Values<'_> = &[
+                    &column(&requests, |row| row.0),
+                    &column(&requests, |row| row.1),
+                    &column(&requests, |row| row.2),
+                ];
+                link.put_all(&statements.put_requests, requests.len(), values).await
             },
             async {
                 link.put(

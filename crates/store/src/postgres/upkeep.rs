@@ -180,7 +180,8 @@ impl Engine {
         let named = |failure: Failure| failure.into_error(self.address.name());
         let link = Link::make(&self.address).await.map_err(named)?;
         let tables =
-            "event, entry, part, inbox, request, todo, stream, text, blob, session, project, approval";
+            "event, entry, part, inbox, request, todo, stream, text, blob, session, project, approval, tombstone,
+             quarantine, audit";
         link.run(&format!("VACUUM (FULL) {tables}")).await.map_err(named)?;
         Ok(true)
     }

@@ -26,6 +26,9 @@ const GROUP: usize = 256;
 /// How long an outage is waited out before callers are told.
 const OUTAGE: Duration = Duration::from_secs(30);
 
+/// How many connections a group may break before it is taken apart or given up.
+const BREAKS: u32 = 8;
+
 pub(super) enum Job {
     Append(Box<Asked>, Answer),
     Stream(Box<Piece>),
@@ -70,6 +73,8 @@ struct Group {
     pieces: Vec<Piece>,
     /// How often the server refused it.
     refused: u32,
+    /// How often the connection broke under it, one time after the other.
+    broken: u32,
 }
 
 impl Group {
@@ -135,7 +140,7 @@ impl Writer {
             }
             Err(Broken::Before(Failure::Lost(reason))) => {
                 tracing::warn!(reason, "the connection to the database server broke; it is made again");
-                others.push_front(group);
+                self.repeat(group, reason, others);
             }
             Err(Broken::Before(failure)) => {
                 self.link = Some(link);
@@ -146,6 +151,19 @@ impl Writer {
                 drop(link);
                 self.resolve(group, outcomes, &xid, reason, others).await;
             }
+        }
+    }
+
+    /// Tries a group again whose connection broke before its commit. One that breaks every connection is taken apart, and
+    /// what still does so alone is given up: it must not keep all others waiting.
+    fn repeat(&self, mut group: Group, reason: String, others: &mut VecDeque<Group>) {
+        group.broken += 1;
+        if group.broken < BREAKS {
+            others.push_front(group);
+        } else if group.is_single() {
+            self.give_up(group, Failure::Lost(reason));
+        } else {
+            group.split().rev().for_each(|alone| others.push_front(alone));
         }
     }
 
@@ -207,7 +225,7 @@ impl Writer {
         reason: String,
         others: &mut VecDeque<Group>,
     ) {
-        loop {
+        for _ in 0..BREAKS {
             let Ok(link) = self.link().await else { break };
             let asked = group.asked();
             let asking = group::took_place(&link, xid, &asked, &outcomes);

@@ -8,6 +8,7 @@ use crate::Error;
 use crate::owner::Owner;
 use crate::upkeep::audit::Audit;
 use crate::upkeep::backup::Loaded;
+use crate::upkeep::kept::digest;
 use crate::upkeep::rebuild::Anew;
 use crate::upkeep::trash::Burial;
 
@@ -17,7 +18,7 @@ pub(super) fn put_anew(connection: &Connection, anew: &Anew) -> Result<bool, Err
     let last: Option<u64> = connection
         .prepare_cached("SELECT max(seq) FROM event WHERE session = ?1")?
         .query_row([key], |row| row.get(0))?;
-    if last != Some(anew.last) {
+    if last != Some(anew.last) || digest(&kept::log(connection, key)?) != anew.digest {
         return Ok(false);
     }
     // Where the row was lost, a later ownership than any before: leases from then must not hold again.

@@ -56,6 +56,9 @@ pub(super) fn migrate(connection: &mut Connection, path: &Path) -> Result<Access
     }
     if found.tables > 0 {
         back_up(connection, path, found.version)?;
+    } else {
+        // Only before the first table; later, free pages can be given back to the file system.
+        connection.execute_batch("PRAGMA auto_vacuum = INCREMENTAL").map_err(failure)?;
     }
     let transaction =
         connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failure)?;
@@ -128,7 +131,11 @@ fn back_up(connection: &Connection, path: &Path, version: i64) -> Result<(), Err
         return Err(Error::Io { path: partial, source });
     }
     super::copy_into(connection, &partial)?;
-    std::fs::rename(&partial, &target).map_err(|source| Error::Io { path: target, source })
+    let io = |source| Error::Io { path: target.clone(), source };
+    std::fs::rename(&partial, &target).map_err(io)?;
+    // The name has to be on the disk too before the file that it saves is changed.
+    let folder = target.parent().unwrap_or(Path::new("."));
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(io)
 }
 
 fn lock(path: &Path) -> Result<File, Error> {

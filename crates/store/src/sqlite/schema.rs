@@ -1,7 +1,7 @@
 //! The database file: its folder, its settings, and how a connection is opened.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
@@ -100,7 +100,7 @@ pub(super) fn configure(connection: &Connection, settings: &Settings) -> Result<
         Durability::Process => "NORMAL",
     };
     let configure = || {
-        connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))?;
+        switch_to_wal(connection)?;
         connection.execute_batch(&format!(
             "PRAGMA synchronous = {durability}; PRAGMA cache_size = -32000; PRAGMA temp_store = MEMORY;
              PRAGMA journal_size_limit = 67108864; PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON;
@@ -110,6 +110,25 @@ pub(super) fn configure(connection: &Connection, settings: &Settings) -> Result<
     configure().map_err(|source| super::failure(&settings.path, &source))?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(())
+}
+
+/// Several processes may open a new file at once, and SQLite does not wait for the others at this step by itself.
+fn switch_to_wal(connection: &Connection) -> rusqlite::Result<()> {
+    let began = Instant::now();
+    loop {
+        let switched = connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()));
+        match &switched {
+            Err(error)
+                if matches!(
+                    error.sqlite_error_code(),
+                    Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
+                ) && began.elapsed() < BUSY =>
+            {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            _ => return switched,
+        }
+    }
 }
 
 /// Opens the database for reading.

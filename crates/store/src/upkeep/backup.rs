@@ -33,8 +33,8 @@ pub(crate) struct Loaded {
 }
 
 impl Store {
-    /// Writes all that the store holds into a new file, as of one moment, while others go on writing. The file is a
-    /// database of its own, and only its owner may read it.
+    /// Writes all that the store holds into a new file while others go on writing: on SQLite as of one moment, from a
+    /// server each session as of one moment. The file is a database of its own, and only its owner may read it.
     ///
     /// # Errors
     /// `Occupied` when the file is there already; or when the disk refuses. Nothing half is left behind.

@@ -111,6 +111,16 @@ pub(crate) async fn read(store: &Store, id: &SessionId, rows: &[LogRow]) -> Resu
     Ok(log)
 }
 
+/// A fingerprint of what a log says.
+pub(crate) fn digest(log: &[LogRow]) -> Hash {
+    let mut hasher = blake3::Hasher::new();
+    for row in log {
+        hasher.update(&row.seq.to_le_bytes());
+        hasher.update(blake3::hash(row.data.as_bytes()).as_bytes());
+    }
+    Hash::from_slice(hasher.finalize().as_bytes()).unwrap_or_else(|| Hash::of(&[]))
+}
+
 pub(crate) fn decode<T: DeserializeOwned>(json: &str) -> Result<T, Flaw> {
     serde_json::from_str(json).map_err(|error| Flaw { blob: None, reason: error.to_string() })
 }

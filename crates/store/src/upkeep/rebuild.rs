@@ -14,7 +14,7 @@ use crate::store::ask;
 use crate::{Error, Store};
 
 /// The version of the fold. A change to what events mean in rows raises it, and every store makes its rows anew when it
-/// is opened the next time.
+/// is opened the next time. It rises together with the schema, so that older versions only read what it made.
 pub const FOLD_VERSION: i64 = 1;
 
 /// How often a session may change under a rebuild before it is given up.
@@ -51,6 +51,8 @@ pub(crate) struct Anew {
     pub(crate) id: SessionId,
     /// The last event that the rows are made of. When the log ends elsewhere by now, nothing is written.
     pub(crate) last: u64,
+    /// What the log said when the rows were made. A scrub changes that and not where the log ends.
+    pub(crate) digest: Hash,
     pub(crate) session: SessionRow,
     /// All rows. Blobs that are there already are overwritten, because they may be damaged.
     pub(crate) rows: Rows,
@@ -80,6 +82,7 @@ impl Anew {
         Self {
             id: id.clone(),
             last: replayed.session.seq,
+            digest: kept::digest(&kept.log),
             log: misnamed.collect(),
             session: replayed.session,
             rows: replayed.rows,

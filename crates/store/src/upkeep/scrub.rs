@@ -107,7 +107,7 @@ impl Store {
         let mut scrubbed = Scrubbed::default();
         let mut blobs = BTreeSet::new();
         if let Some(id) = &scrub.session {
-            self.scrub_session(id, &secret, &mut scrubbed, &mut blobs).await?;
+            self.scrub_session(&scrub, id, &secret, &mut scrubbed, &mut blobs).await?;
         } else {
             let mut after = None;
             loop {
@@ -115,7 +115,7 @@ impl Store {
                 let Some(last) = page.last() else { break };
                 after = Some(last.clone());
                 for id in &page {
-                    match self.scrub_session(id, &secret, &mut scrubbed, &mut blobs).await {
+                    match self.scrub_session(&scrub, id, &secret, &mut scrubbed, &mut blobs).await {
                         Err(Error::Purged(_) | Error::NoSession(_)) => {}
                         done => done?,
                     }
@@ -132,12 +132,22 @@ impl Store {
         Ok(scrubbed)
     }
 
+    /// What names the secret in the audit. Keyed, so that nobody who sees it can try words until one fits.
+    fn known_by(&self, scrub: &Scrub) -> String {
+        blake3::keyed_hash(self.secret(), scrub.secret.as_bytes()).to_hex().to_string()
+    }
+
+    fn note_session(&self, scrub: &Scrub, secret: &Secret, id: &SessionId, events: usize) -> Audit {
+        let reason = secret.clean(&scrub.reason).unwrap_or_else(|| scrub.reason.clone());
+        let detail =
+            json!({ "secret": self.known_by(scrub), "reason": reason, "session": id, "events": events });
+        Audit::new(scrub.time, "scrub", detail)
+    }
+
     fn note(&self, scrub: &Scrub, secret: &Secret, scrubbed: &Scrubbed) -> Audit {
-        // Keyed, so that nobody who sees the audit can try words until one fits.
-        let known_by = blake3::keyed_hash(self.secret(), scrub.secret.as_bytes()).to_hex();
         let left: Vec<&SessionId> = scrubbed.left.iter().map(|(id, _)| id).collect();
         let detail = json!({
-            "secret": known_by.as_str(),
+            "secret": self.known_by(scrub),
             "reason": secret.clean(&scrub.reason).unwrap_or_else(|| scrub.reason.clone()),
             "sessions": scrubbed.sessions,
             "events": scrubbed.events,
@@ -149,6 +159,7 @@ impl Store {
 
     async fn scrub_session(
         &self,
+        scrub: &Scrub,
         id: &SessionId,
         secret: &Secret,
         scrubbed: &mut Scrubbed,
@@ -162,8 +173,10 @@ impl Store {
                     scrubbed.left.push((id.clone(), reason));
                     return Ok(());
                 }
-                Change::Clean(anew) => {
+                Change::Clean(mut anew) => {
                     let (events, unused) = (anew.log.len(), anew.unused.clone());
+                    // In the same transaction: no log is ever changed without a trace, wherever this ends.
+                    anew.audit = Some(self.note_session(scrub, secret, id, events));
                     if self.put_anew(*anew).await? {
                         scrubbed.sessions.push(id.clone());
                         scrubbed.events += u64::try_from(events).unwrap_or(u64::MAX);

@@ -68,3 +68,19 @@ async fn the_data_is_for_its_owner_only() {
     assert_eq!(mode(&data), 0o700);
     assert_eq!(mode(&data.join("everturn.db")), 0o600);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn many_may_open_a_new_folder_at_once() {
+    // The switch to the write-ahead log does not wait for others by itself; some of them were told "database is locked".
+    for _ in 0..20 {
+        let folder = tempfile::tempdir().unwrap();
+        let open = |number: usize| {
+            let options = Options::folder(folder.path(), &format!("own_{number}"));
+            tokio::spawn(async move { Store::open(options).await.map(drop) })
+        };
+        let all: Vec<_> = (0..8).map(open).collect();
+        for opened in all {
+            opened.await.unwrap().unwrap();
+        }
+    }
+}

@@ -90,6 +90,21 @@ impl Place {
         self.database.as_ref().map(password)
     }
 
+    /// Damages the row of a session behind the store's back.
+    pub(crate) async fn garble(&self, session: &SessionId) {
+        let Some(database) = &self.database else {
+            let connection = rusqlite::Connection::open(self.folder.path().join("everturn.db")).unwrap();
+            connection.execute("UPDATE session SET data = '{' WHERE id = ?1", [session.as_str()]).unwrap();
+            return;
+        };
+        let (client, connection) = database.config().connect(tokio_postgres::NoTls).await.unwrap();
+        let connection = tokio::spawn(connection);
+        let sql = "UPDATE everturn.session SET data = '{' WHERE id = $1";
+        assert_eq!(client.execute(sql, &[&session.as_str()]).await.unwrap(), 1);
+        drop(client);
+        connection.await.unwrap().unwrap();
+    }
+
     /// Under which ownership each event of a session was written, in their order. No answer of the store tells it.
     pub(crate) async fn epochs(&self, session: &SessionId) -> Vec<Option<u64>> {
         let Some(database) = &self.database else {

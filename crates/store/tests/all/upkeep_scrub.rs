@@ -107,7 +107,10 @@ async fn nothing_of_a_secret_is_left_in_any_file() {
     let find = |text: &str| store.search(Search { text: text.into(), limit: 50, ..Search::default() });
     assert_eq!(find(SECRET).await.unwrap(), []);
     assert_eq!(find("please fix scrubbed").await.unwrap().len(), 2);
-    let [Audit { time: 9, action, detail }] = &store.audits(10).await.unwrap()[..] else { panic!() };
+    let audits = store.audits(10).await.unwrap();
+    let [Audit { time: 9, action, detail }, each @ ..] = &audits[..] else { panic!() };
+    let noted: Vec<_> = each.iter().map(|audit| (audit.action.as_str(), &audit.detail["session"])).collect();
+    assert_eq!(noted, [("scrub", &json!(child.id)), ("scrub", &json!(rich.id))], "with each change of a log");
     assert_eq!(action, "scrub");
     assert_eq!(detail["reason"], "[scrubbed] leaked");
     assert_eq!(detail["sessions"], json!([rich.id, child.id]));

@@ -22,6 +22,10 @@ async fn connect(place: &Place) -> Client {
 
 pub(super) async fn groups(place: &Place) -> Vec<Vec<Written>> {
     let client = connect(place).await;
+    client
+        .batch_execute("CREATE INDEX IF NOT EXISTS by_order ON entry (session, ord); ANALYZE")
+        .await
+        .unwrap();
     let sql = "SELECT v.stamp::text, v.session, v.seq, v.id, v.time, v.type, convert_from(v.data, 'UTF8'), e.id, e.ord,
                e.parent, convert_from(e.data, 'UTF8'), p.id, p.ord, convert_from(p.data, 'UTF8'),
                convert_from(p.data, 'UTF8')::json #>> '{kind,text,text}', s.updated, convert_from(s.data, 'UTF8')

@@ -5,7 +5,7 @@ use std::time::Duration;
 use everturn_model::{Event, SessionId};
 use everturn_store::upkeep::scrub::Scrub;
 use everturn_store::upkeep::trash::Retention;
-use everturn_store::{Error, Hash, Options, Search, Store};
+use everturn_store::{Ask, Error, Filter, Hash, Options, Search, Store};
 
 use crate::events::{NOW, added, append, begin, file, log, new, note, text, titled, tree};
 use crate::place::{Place, contract};
@@ -18,6 +18,7 @@ contract![
     a_blob_lives_as_long_as_a_session_that_uses_it,
     disk_use_names_blobs_trash_and_the_largest,
     a_whole_session_is_found_whole_and_can_be_made_anew,
+    a_damaged_session_hides_no_other_and_is_healed_from_its_log,
     a_session_that_is_set_aside_is_read_and_not_written,
     a_secret_is_scrubbed_and_the_scrub_is_noted,
     a_backup_is_restored_with_everything_in_it,
@@ -41,7 +42,7 @@ async fn a_session_goes_into_the_trash_and_comes_back(place: &Place) {
     let store = place.open("own_a").await;
     let id = filled(&store, "walnut").await;
     let listed = async |trashed: bool| {
-        let filter = everturn_store::Filter { trashed, ..Default::default() };
+        let filter = Filter { trashed, ..Filter::default() };
         store.sessions(filter).await.unwrap().len()
     };
     assert_eq!((listed(false).await, listed(true).await, found(&store, "walnut").await), (1, 0, 3));
@@ -135,6 +136,36 @@ async fn a_whole_session_is_found_whole_and_can_be_made_anew(place: &Place) {
     let report = store.verify_all(None).await.unwrap();
     assert_eq!((report.sessions, report.damaged.len()), (1, 0));
     assert_eq!(store.audits(10).await.unwrap()[0].action, "rebuild");
+}
+
+async fn a_damaged_session_hides_no_other_and_is_healed_from_its_log(place: &Place) {
+    let store = place.open("own_a").await;
+    let mut ids = Vec::new();
+    for number in 0..5 {
+        ids.push(filled(&store, &format!("walnut{number}")).await);
+    }
+    place.garble(&ids[2]).await;
+    let others: std::collections::BTreeSet<&SessionId> = ids.iter().filter(|id| **id != ids[2]).collect();
+    let mut listed = Vec::new();
+    let mut ask = Ask::First(Filter { limit: Some(2), ..Filter::default() });
+    loop {
+        let page = store.page(ask).await.unwrap();
+        listed.extend(page.items.into_iter().map(|session| session.id));
+        match page.next {
+            Some(next) => ask = Ask::After(next),
+            None => break,
+        }
+    }
+    assert_eq!(listed.iter().collect::<std::collections::BTreeSet<_>>(), others, "a page once ended at it");
+    let refused = store.append(&ids[2], everturn_store::Authority::Open, vec![titled("no")]).await;
+    assert!(matches!(refused, Err(Error::Corrupt { .. })), "{refused:?}");
+    let report = store.verify_all(Some(NOW)).await.unwrap();
+    assert_eq!(report.damaged.iter().map(|verdict| &verdict.session).collect::<Vec<_>>(), [&ids[2]]);
+    assert_eq!(store.set_aside_list().await.unwrap()[0].session, ids[2]);
+    store.rebuild(&ids[2], NOW).await.unwrap();
+    assert_eq!(store.set_aside_list().await.unwrap(), []);
+    append(&store, &ids[2], vec![titled("yes")]).await;
+    assert!(store.verify_all(None).await.unwrap().is_sound());
 }
 
 async fn a_session_that_is_set_aside_is_read_and_not_written(place: &Place) {
