@@ -198,6 +198,10 @@ pub(crate) fn pack(json: String) -> Result<Packed, io::Error> {
 
 /// The payload with markers in place of its long strings, and these; nothing if it has none or must not have markers.
 fn mark(json: &str) -> Option<(String, BTreeMap<Hash, &str>)> {
+    // A fork has thousands of strings and seldom a long one: looking is cheaper than copying.
+    if !pieces(json).any(|piece| piece.string && piece.text.len() > LIMIT) {
+        return None;
+    }
     let mut marked = String::from("*");
     let mut strings = BTreeMap::new();
     for (at, piece) in pieces(json).enumerate() {

@@ -11,9 +11,9 @@ use everturn_model::event::Touches;
 use everturn_model::fold::{self, Changes};
 use everturn_model::{EntryId, Event, EventId, Millis, PartId, Record, RequestId, SessionId, Tree};
 
+use crate::Error;
 use crate::append::{Appended, Authority, Committed, NewEvent};
-use crate::row::{self, LogRow, Rows, SessionRow};
-use crate::{Error, payload};
+use crate::row::{self, LogRow, Packing, Rows, SessionRow};
 
 /// A session as far as an append needs it.
 #[derive(Debug, Clone)]
@@ -154,9 +154,14 @@ pub(crate) fn plan(
         }
         progress.append(state, &id, new)?;
     }
-    let Progress { touched, log, blobs, committed, .. } = progress;
+    let Progress { touched, log: packing, committed, .. } = progress;
     let mut rows = Rows::of(&state.tree, &touched)?;
-    rows.blobs.extend(blobs);
+    let mut log = Vec::with_capacity(packing.len());
+    for packing in packing {
+        let (row, blobs) = packing.finish()?;
+        log.push(row);
+        rows.blobs.extend(blobs);
+    }
     if title.as_ref() != Some(&state.tree.session.title) {
         rows.name(&state.tree.session.title);
     }
@@ -313,8 +318,7 @@ struct Progress {
     epoch: Option<u64>,
     observed: bool,
     touched: Touched,
-    log: Vec<LogRow>,
-    blobs: Vec<payload::Blob>,
+    log: Vec<Packing>,
     committed: Vec<Committed>,
 }
 
@@ -351,9 +355,7 @@ impl Progress {
     }
 
     fn log(&mut self, record: &Record) -> Result<(), Error> {
-        let (row, blobs) = LogRow::of(record, self.epoch)?;
-        self.log.push(row);
-        self.blobs.extend(blobs);
+        self.log.push(LogRow::begin(record, self.epoch)?);
         Ok(())
     }
 }

@@ -1,11 +1,17 @@
 //! The rows of both engines: what each column holds, and how a fold's state becomes them.
 
+use std::io;
+use std::thread::JoinHandle;
+
 use everturn_model::{EntryId, Millis, Money, PartId, Record, Session, Tree};
 use serde::Serialize;
 
-use crate::payload::{self, Blob};
+use crate::payload::{self, Blob, Packed};
 use crate::plan::Touched;
 use crate::{Error, text, words};
+
+/// Payloads above this many bytes are packed on a thread of their own.
+const ASIDE: usize = 512 * 1024;
 
 /// A row of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,20 +26,51 @@ pub(crate) struct LogRow {
     pub(crate) data: String,
 }
 
+/// A row of the log whose payload may still be packed, on a thread of its own.
+#[derive(Debug)]
+pub(crate) struct Packing {
+    row: LogRow,
+    packed: Result<Packed, JoinHandle<io::Result<Packed>>>,
+}
+
 impl LogRow {
-    /// The row of an event, and the blobs it names.
-    pub(crate) fn of(record: &Record, epoch: Option<u64>) -> Result<(Self, Vec<Blob>), Error> {
-        let packed = pack(&record.event)?;
+    /// Begins the row of an event.
+    pub(crate) fn begin(record: &Record, epoch: Option<u64>) -> Result<Packing, Error> {
+        let json = encode(&record.event)?;
         let row = Self {
             seq: record.seq,
             id: record.id.to_string(),
             time: record.time,
             name: record.event.stored_name(),
             epoch,
-            data: packed.data,
+            data: String::new(),
         };
-        Ok((row, packed.blobs))
+        // A fork's payload takes as long to pack as all of its rows to make: the two go on side by side.
+        let packed = if json.len() > ASIDE {
+            Err(std::thread::spawn(move || payload::pack(json)))
+        } else {
+            Ok(payload::pack(json).map_err(unpacked)?)
+        };
+        Ok(Packing { row, packed })
     }
+}
+
+impl Packing {
+    /// The row, and the blobs it names.
+    pub(crate) fn finish(self) -> Result<(LogRow, Vec<Blob>), Error> {
+        let packed = match self.packed {
+            Ok(packed) => packed,
+            Err(thread) => match thread.join() {
+                Ok(packed) => packed.map_err(unpacked)?,
+                Err(_) => return Err(unpacked(io::Error::other("the thread that packs ended with a panic"))),
+            },
+        };
+        Ok((LogRow { data: packed.data, ..self.row }, packed.blobs))
+    }
+}
+
+fn unpacked(source: io::Error) -> Error {
+    Error::Io { path: "compression".into(), source }
 }
 
 /// The row of a session.
@@ -233,8 +270,8 @@ fn findable(text: &str) -> Option<String> {
     words::has_word(text).then(|| text.to_owned())
 }
 
-fn pack(value: &impl Serialize) -> Result<payload::Packed, Error> {
-    payload::pack(encode(value)?).map_err(|source| Error::Io { path: "compression".into(), source })
+fn pack(value: &impl Serialize) -> Result<Packed, Error> {
+    payload::pack(encode(value)?).map_err(unpacked)
 }
 
 pub(crate) fn encode(value: &impl Serialize) -> Result<String, Error> {

@@ -314,7 +314,7 @@ impl Store {
     pub async fn blob(&self, hash: Hash) -> Result<Option<Vec<u8>>, Error> {
         let bytes = ask!(self, engine => engine.blob(hash).await)?;
         if bytes.as_ref().is_some_and(|bytes| Hash::of(bytes) != hash) {
-            let reason = "it holds other bytes than its name says".to_owned();
+            let reason = "it does not hold what its name says".to_owned();
             return Err(Error::Corrupt { session: String::new(), place: format!("blob {hash}"), reason });
         }
         Ok(bytes)

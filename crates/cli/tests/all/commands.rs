@@ -39,8 +39,10 @@ fn help_names_the_commands() {
     let commands =
         help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
     let names: Vec<&str> = commands.filter_map(|line| line.split_whitespace().next()).collect();
-    assert_eq!(names, ["serve", "run", "demo", "session", "import", "inspect", "help"]);
-    for name in ["serve", "run", "demo", "session", "import", "inspect"] {
+    let expected =
+        ["serve", "run", "demo", "session", "import", "inspect", "doctor", "backup", "restore", "scrub"];
+    assert_eq!(names, expected.into_iter().chain(["help"]).collect::<Vec<_>>());
+    for name in expected {
         let help = home.run(&[name, "--help"]).success();
         assert!(help.contains(&format!("Usage: everturn {name}")), "{help}");
     }
@@ -72,6 +74,32 @@ fn opencode_sessions_come_in_and_go_out_unchanged() {
         }
         assert!(compared > 10, "{exports} has the exports");
     }
+}
+
+#[test]
+fn what_is_stored_is_checked_searched_copied_and_brought_back() {
+    let home = Home::new();
+    let folder = unpack(&home, ARCHIVES[0].0);
+    home.run(&["import", "opencode", text(&folder)]).success();
+    let doctor = home.run(&["doctor"]).success();
+    assert!(doctor.contains(": 20 sessions, "), "{doctor}");
+    assert!(doctor.contains("every session is what its log says"), "{doctor}");
+    let listed = home.run(&["session", "list", "--all"]).success();
+    let title = listed.lines().nth(1).unwrap().split_whitespace().last().unwrap();
+    let found = home.run(&["session", "search", title]).success();
+    assert!(found.to_lowercase().contains(&title.to_lowercase()), "{found}");
+
+    let backup = home.work().join("copy.db");
+    home.run(&["backup", text(&backup)]).success();
+    assert!(home.run(&["backup", text(&backup)]).failure(1).contains("copy.db"), "it is not overwritten");
+    assert!(
+        home.run(&["restore", text(&backup)]).failure(1).contains("everturn.db"),
+        "there is a store already"
+    );
+    let other = Home::new();
+    let restored = other.run(&["restore", text(&backup)]).success();
+    assert!(restored.contains(": 20 sessions, "), "{restored}");
+    assert_eq!(other.run(&["session", "list", "--all"]).success(), listed);
 }
 
 /// All files under a folder, each with a number that stands for its bytes.

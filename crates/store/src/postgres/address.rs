@@ -193,7 +193,8 @@ fn settings(options: &Options) -> String {
          SET jit = off;
          SET enable_seqscan = off;
          SET enable_hashjoin = off;
-         SET enable_mergejoin = off;",
+         SET enable_mergejoin = off;
+         SET enable_sort = off;",
     );
     // A process that is stopped in a transaction must not keep those out that take its sessions over.
     let patience = options.timing.patience.as_millis().max(1);

@@ -85,8 +85,11 @@ pub(super) async fn sessions(
             condition.sql.push(')');
         }
         let found = u32::try_from(sessions.len()).unwrap_or(u32::MAX);
-        let left = filter.limit.map(|limit| i64::from(limit.saturating_sub(found)));
-        condition.also(" ORDER BY updated DESC, key DESC LIMIT ", left);
+        condition.sql.push_str(" ORDER BY updated DESC, key DESC");
+        if let Some(limit) = filter.limit {
+            // Written out, so that the server plans for a few rows and reads the index instead of sorting all of them.
+            condition.sql.push_str(&format!(" LIMIT {}", limit.saturating_sub(found)));
+        }
         let last = collect(&condition.query(client, LISTED, "").await?, &mut sessions)?;
         let full = filter.limit.is_none_or(|limit| u32::try_from(sessions.len()).is_ok_and(|n| n >= limit));
         if full || last.is_none() {

@@ -54,7 +54,10 @@ pub(crate) fn private(from: &Path, folder: &Path) -> Result<PathBuf, Error> {
     // Said here, because SQLite would only say that it cannot open it.
     std::fs::File::open(from).map_err(|source| Error::Io { path: from.to_owned(), source })?;
     let not_ours = |error: Error| match error {
-        Error::Sqlite(source) => Error::NotOurs { path: from.to_owned(), reason: source.to_string() },
+        Error::Sqlite(source) => match super::failure(from, &source) {
+            Error::Sqlite(source) => Error::NotOurs { path: from.to_owned(), reason: source.to_string() },
+            damaged => damaged,
+        },
         other => other,
     };
     let database = Database::open(from).map_err(not_ours)?;

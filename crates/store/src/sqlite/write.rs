@@ -289,6 +289,9 @@ pub(super) fn put_blobs(connection: &Connection, key: i64, blobs: &[Blob]) -> Re
 /// Makes texts findable.
 pub(super) fn put_texts(connection: &Connection, texts: &Texts) -> Result<(), Error> {
     let key = texts.key;
+    let mut put_place =
+        connection.prepare_cached("INSERT INTO text (session, entry, part) VALUES (?1, ?2, ?3)")?;
+    let mut put_words = connection.prepare_cached("INSERT INTO search (rowid, words) VALUES (?1, ?2)")?;
     for row in &texts.rows {
         let place = if texts.fresh { None } else { place_of(connection, key, row)? };
         match (&row.text, place) {
@@ -303,12 +306,8 @@ pub(super) fn put_texts(connection: &Connection, texts: &Texts) -> Result<(), Er
                     .execute(params![place, words::joined(text)])?;
             }
             (Some(text), None) => {
-                connection
-                    .prepare_cached("INSERT INTO text (session, entry, part) VALUES (?1, ?2, ?3)")?
-                    .execute(params![key, row.entry, row.part])?;
-                connection
-                    .prepare_cached("INSERT INTO search (rowid, words) VALUES (?1, ?2)")?
-                    .execute(params![connection.last_insert_rowid(), words::joined(text)])?;
+                put_place.execute(params![key, row.entry, row.part])?;
+                put_words.execute(params![connection.last_insert_rowid(), words::joined(text)])?;
             }
         }
     }

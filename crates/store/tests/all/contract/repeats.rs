@@ -3,7 +3,10 @@
 use everturn_model::{Event, SessionId, fold};
 use everturn_store::{Appended, Authority, Error, NewEvent, Store};
 
-use crate::events::{admitted, append, begin, created, entry_id, log, new, prompt, session_id, titled, tree};
+use crate::events::{
+    added, admitted, append, begin, created, entry_id, log, new, note, prompt, session_id, staged, titled,
+    tree,
+};
 use crate::place::{Place, contract};
 
 contract![
@@ -15,6 +18,7 @@ contract![
     a_batch_in_another_order_than_it_was_written_is_refused,
     an_id_twice_in_one_batch_is_refused,
     a_repeat_needs_the_right_it_was_made_by,
+    a_prompt_gets_its_answer_again_while_a_revert_is_staged,
     concurrent_repeats_are_there_once,
 ];
 
@@ -125,6 +129,19 @@ async fn a_repeat_needs_the_right_it_was_made_by(place: &Place) {
     store.release(lease.clone()).await.unwrap();
     let late = store.append(&id, Authority::Owned(lease), vec![event]).await;
     assert!(matches!(late, Err(Error::Fenced(_))), "{late:?}");
+}
+
+async fn a_prompt_gets_its_answer_again_while_a_revert_is_staged(place: &Place) {
+    // The answer was lost, the revert came between, and the retry was refused although the prompt was accepted.
+    let store = place.open("own_a").await;
+    let id = begin(&store).await;
+    let entry = note(None, "to be reverted");
+    append(&store, &id, vec![added(&entry, Vec::new())]).await;
+    let prompt = vec![admitted(&prompt("hello"))];
+    let first = store.append(&id, Authority::Admission, prompt.clone()).await.unwrap();
+    append(&store, &id, vec![staged(&entry.id)]).await;
+    let again = store.append(&id, Authority::Admission, prompt).await.unwrap();
+    assert_eq!((again.first, again.fresh), (first.first, false));
 }
 
 async fn concurrent_repeats_are_there_once(place: &Place) {
