@@ -83,8 +83,12 @@ impl Database {
             std::fs::copy(beside("-wal"), copy.path().join("copy.db-wal")).map_err(io)?;
             (Connection::open(file)?, Some(copy))
         };
-        let not_ours =
-            |source: rusqlite::Error| Error::NotOurs { path: path.to_owned(), reason: source.to_string() };
+        let not_ours = |source: rusqlite::Error| match source.sqlite_error_code() {
+            Some(rusqlite::ErrorCode::DatabaseCorrupt) => {
+                Error::Damaged { path: path.to_owned(), reason: source.to_string() }
+            }
+            _ => Error::NotOurs { path: path.to_owned(), reason: source.to_string() },
+        };
         connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(())).map_err(not_ours)?;
         Ok(Self { connection, _copy: copy })
     }
