@@ -81,10 +81,23 @@ pub(super) fn migrate(connection: &mut Connection, path: &Path) -> Result<Access
 }
 
 fn look(connection: &Connection) -> rusqlite::Result<Found> {
+    // All of one moment: another process may be making the tables right now.
+    let alone = connection.is_autocommit();
+    if alone {
+        connection.execute_batch("BEGIN")?;
+    }
+    let found = read(connection);
+    if alone {
+        connection.execute_batch("COMMIT")?;
+    }
+    found
+}
+
+fn read(connection: &Connection) -> rusqlite::Result<Found> {
     Ok(Found {
+        tables: connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?,
         application: connection.query_row("PRAGMA application_id", [], |row| row.get(0))?,
         version: connection.query_row("PRAGMA user_version", [], |row| row.get(0))?,
-        tables: connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?,
     })
 }
 

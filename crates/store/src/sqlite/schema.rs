@@ -76,8 +76,10 @@ pub(super) fn open(settings: &Settings) -> Result<Connection, Error> {
     let readable = |source| Error::Io { path: path.clone(), source };
     let found = std::fs::exists(path).map_err(readable)?;
     if found {
-        // SQLite would only say that it cannot open the file, not why.
-        std::fs::OpenOptions::new().read(true).write(true).open(path).map_err(readable)?;
+        // SQLite would only say that it cannot open the file, not why. The file must not be opened here: closing it again
+        // would drop the locks that other stores of this process hold on it.
+        use rustix::fs::{Access, access};
+        access(path, Access::READ_OK | Access::WRITE_OK).map_err(|error| readable(error.into()))?;
     } else {
         create(path)?;
     }
@@ -155,13 +157,19 @@ fn connect(settings: &Settings, flags: OpenFlags) -> rusqlite::Result<Connection
 /// An empty file that only its owner may read: SQLite takes an empty file for a new database.
 fn create(path: &Path) -> Result<(), Error> {
     let mut options = std::fs::OpenOptions::new();
-    options.write(true).create(true).truncate(false);
+    // Only if it is new: closing a file that others use drops this process's locks on it.
+    options.write(true).create_new(true);
     #[cfg(unix)]
     {
         use std::os::unix::fs::OpenOptionsExt as _;
         options.mode(0o600);
     }
-    options.open(path).map(drop).map_err(|source| Error::Io { path: path.to_owned(), source })
+    match options.open(path) {
+        Err(source) if source.kind() != std::io::ErrorKind::AlreadyExists => {
+            Err(Error::Io { path: path.to_owned(), source })
+        }
+        _ => Ok(()),
+    }
 }
 
 fn unreadable(path: &Path, source: &rusqlite::Error) -> Error {
