@@ -87,8 +87,10 @@ fn look(connection: &Connection) -> rusqlite::Result<Found> {
         connection.execute_batch("BEGIN")?;
     }
     let found = read(connection);
-    if alone {
-        connection.execute_batch("COMMIT")?;
+    // A failure may have ended it already, and is what has to be told.
+    if alone && !connection.is_autocommit() {
+        let ended = connection.execute_batch("COMMIT");
+        return found.and_then(|found| ended.map(|()| found));
     }
     found
 }
