@@ -22,8 +22,6 @@ pub(crate) struct State {
     pub(crate) seq: u64,
     /// The session row and the rows that are touched.
     pub(crate) tree: Tree,
-    /// Whether these are all rows.
-    pub(crate) whole: bool,
     /// Who runs it.
     pub(crate) owner: Option<String>,
     /// Which ownership that is.
@@ -337,7 +335,7 @@ impl Progress {
             let tree = tree.clone();
             self.committed.push(Committed { record, before: None, changes: Changes::default(), tree });
         }
-        Ok(State { seq: 0, tree, whole: true, owner: None, epoch: 0 })
+        Ok(State { seq: 0, tree, owner: None, epoch: 0 })
     }
 
     fn append(&mut self, state: &mut State, id: &SessionId, new: NewEvent) -> Result<(), Error> {

@@ -151,7 +151,7 @@ impl Sight {
             let refusal = buried.iter().any(|buried| buried == id.as_str()).then_some(Refusal::Purged);
             sight.rooms.insert(id, Room { key: row.try_get(0)?, state: None, refusal });
         }
-        sight.fill(link, &known, &rows, &wanted).await?;
+        sight.fill(link, &known, &rows).await?;
         Ok(sight)
     }
 
@@ -176,7 +176,7 @@ impl Sight {
                 let session: Session = session;
                 let tree = shape::tree(session, Vec::new(), shape::Parts::default());
                 let (seq, epoch) = (count(row, 2)?, count(row, 4)?);
-                let state = State { seq, tree, whole: false, owner: row.try_get(3)?, epoch };
+                let state = State { seq, tree, owner: row.try_get(3)?, epoch };
                 (Some(state), None)
             }
             Err(error) => (None, Some(Refusal::of(error))),
@@ -186,13 +186,7 @@ impl Sight {
     }
 
     /// Puts what was loaded into the rooms.
-    async fn fill(
-        &mut self,
-        link: &Link,
-        known: &[Row],
-        rows: &[Row],
-        wanted: &Wanted,
-    ) -> Result<(), Failure> {
+    async fn fill(&mut self, link: &Link, known: &[Row], rows: &[Row]) -> Result<(), Failure> {
         let mut events = Vec::with_capacity(known.len());
         for row in known {
             let (id, session): (String, String) = (row.try_get(0)?, row.try_get(1)?);
@@ -220,7 +214,6 @@ impl Sight {
         }
         for (id, room) in &mut self.rooms {
             let Some(state) = &mut room.state else { continue };
-            state.whole = wanted.whole.contains(&room.key);
             let rows = found.remove(&room.key).unwrap_or_default();
             if let Err(error) = furnish(state, id.as_str(), rows, &blobs) {
                 room.refusal = Some(Refusal::of(error));

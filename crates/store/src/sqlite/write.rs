@@ -98,7 +98,7 @@ fn load(connection: &Connection, asked: &Asked) -> Result<Option<(i64, State)>, 
     } else {
         touched(connection, key, session, &needs)?
     };
-    Ok(Some((key, State { seq, tree, whole: needs.whole, owner, epoch })))
+    Ok(Some((key, State { seq, tree, owner, epoch })))
 }
 
 pub(super) fn refuse_buried(connection: &Connection, id: &SessionId) -> Result<(), Error> {

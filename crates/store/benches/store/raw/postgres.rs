@@ -112,33 +112,15 @@ impl Statements {
     }
 }
 
-async fn write(client: &Client, statements: &Statements, group: &[Written]) {
-    // The last row of a session in the group is the one that stays.
-    let rows: Vec<&Written> = group
-        .iter()
-        .enumerate()
-        .filter(|(at, row)| !group[at + 1..].iter().any(|later| later.session == row.session))
-        .map(|(_, row)| row)
-        .collect();
+/// Writes entries, parts and texts, all at once.
+async fn put_nodes(
+    client: &Client,
+    statements: &Statements,
+    group: &[Written],
+) -> Result<(), tokio_postgres::Error> {
     let keys: Vec<i64> = group.iter().map(|row| row.session).collect();
     let entries: Vec<&str> = group.iter().map(|row| row.entry.0.as_str()).collect();
-    client.batch_execute("BEGIN").await.unwrap();
     tokio::try_join!(
-        async {
-            let keys: Vec<i64> = rows.iter().map(|row| row.session).collect();
-            let seqs: Vec<i64> = rows.iter().map(|row| row.seq).collect();
-            let updated: Vec<i64> = rows.iter().map(|row| row.row.0).collect();
-            let data: Vec<&[u8]> = rows.iter().map(|row| row.row.1.as_bytes()).collect();
-            client.execute(&statements.session, &[&keys, &seqs, &updated, &data]).await
-        },
-        async {
-            let seqs: Vec<i64> = group.iter().map(|row| row.seq).collect();
-            let ids: Vec<&str> = group.iter().map(|row| row.event.0.as_str()).collect();
-            let times: Vec<i64> = group.iter().map(|row| row.event.1).collect();
-            let names: Vec<&str> = group.iter().map(|row| row.event.2.as_str()).collect();
-            let data: Vec<&[u8]> = group.iter().map(|row| row.event.3.as_bytes()).collect();
-            client.execute(&statements.event, &[&keys, &seqs, &ids, &times, &names, &data]).await
-        },
         async {
             let orders: Vec<i64> = group.iter().map(|row| row.entry.1).collect();
             let parents: Vec<Option<&str>> = group.iter().map(|row| row.entry.2.as_deref()).collect();
@@ -156,6 +138,37 @@ async fn write(client: &Client, statements: &Statements, group: &[Written]) {
             let texts: Vec<&str> = group.iter().map(|row| row.text.as_str().trim_end()).collect();
             client.execute(&statements.text, &[&keys, &entries, &ids, &texts]).await
         },
+    )?;
+    Ok(())
+}
+
+async fn write(client: &Client, statements: &Statements, group: &[Written]) {
+    // The last row of a session in the group is the one that stays.
+    let rows: Vec<&Written> = group
+        .iter()
+        .enumerate()
+        .filter(|(at, row)| !group[at + 1..].iter().any(|later| later.session == row.session))
+        .map(|(_, row)| row)
+        .collect();
+    let keys: Vec<i64> = group.iter().map(|row| row.session).collect();
+    client.batch_execute("BEGIN").await.unwrap();
+    tokio::try_join!(
+        async {
+            let keys: Vec<i64> = rows.iter().map(|row| row.session).collect();
+            let seqs: Vec<i64> = rows.iter().map(|row| row.seq).collect();
+            let updated: Vec<i64> = rows.iter().map(|row| row.row.0).collect();
+            let data: Vec<&[u8]> = rows.iter().map(|row| row.row.1.as_bytes()).collect();
+            client.execute(&statements.session, &[&keys, &seqs, &updated, &data]).await
+        },
+        async {
+            let seqs: Vec<i64> = group.iter().map(|row| row.seq).collect();
+            let ids: Vec<&str> = group.iter().map(|row| row.event.0.as_str()).collect();
+            let times: Vec<i64> = group.iter().map(|row| row.event.1).collect();
+            let names: Vec<&str> = group.iter().map(|row| row.event.2.as_str()).collect();
+            let data: Vec<&[u8]> = group.iter().map(|row| row.event.3.as_bytes()).collect();
+            client.execute(&statements.event, &[&keys, &seqs, &ids, &times, &names, &data]).await
+        },
+        put_nodes(client, statements, group),
     )
     .unwrap();
     client.batch_execute("COMMIT").await.unwrap();
@@ -215,8 +228,6 @@ pub(super) async fn insert_session(place: &Place, id: &SessionId) -> f64 {
         .await
         .unwrap();
     let put_blob = client.prepare("INSERT INTO blob (hash, size, data) VALUES ($1, $2, $3)").await.unwrap();
-    let keys: Vec<i64> = group.iter().map(|row| row.session).collect();
-    let entries: Vec<&str> = group.iter().map(|row| row.entry.0.as_str()).collect();
     let began = Instant::now();
     client.batch_execute("BEGIN").await.unwrap();
     for row in &events {
@@ -228,26 +239,7 @@ pub(super) async fn insert_session(place: &Place, id: &SessionId) -> f64 {
         let (hash, size, data): (&[u8], i64, &[u8]) = (row.get(0), row.get(1), row.get(2));
         client.execute(&put_blob, &[&hash, &size, &data]).await.unwrap();
     }
-    tokio::try_join!(
-        async {
-            let orders: Vec<i64> = group.iter().map(|row| row.entry.1).collect();
-            let parents: Vec<Option<&str>> = group.iter().map(|row| row.entry.2.as_deref()).collect();
-            let data: Vec<&[u8]> = group.iter().map(|row| row.entry.3.as_bytes()).collect();
-            client.execute(&statements.entry, &[&keys, &entries, &orders, &parents, &data]).await
-        },
-        async {
-            let ids: Vec<&str> = group.iter().map(|row| row.part.0.as_str()).collect();
-            let orders: Vec<i64> = group.iter().map(|row| row.part.1).collect();
-            let data: Vec<&[u8]> = group.iter().map(|row| row.part.2.as_bytes()).collect();
-            client.execute(&statements.part, &[&keys, &entries, &ids, &orders, &data]).await
-        },
-        async {
-            let ids: Vec<&str> = group.iter().map(|row| row.part.0.as_str()).collect();
-            let texts: Vec<&str> = group.iter().map(|row| row.text.as_str().trim_end()).collect();
-            client.execute(&statements.text, &[&keys, &entries, &ids, &texts]).await
-        },
-    )
-    .unwrap();
+    put_nodes(&client, &statements, &group).await.unwrap();
     client.batch_execute("COMMIT").await.unwrap();
     began.elapsed().as_secs_f64()
 }
