@@ -102,6 +102,9 @@ impl Tree {
             .into_iter()
             .filter_map(|node| self.index.get(&node.entry.id).copied())
             .collect();
+        if order.len() == self.nodes.len() && order.is_sorted() {
+            return self.nodes;
+        }
         let mut slots: Vec<Option<Node>> = self.nodes.drain(..).map(Some).collect();
         order.into_iter().filter_map(|at| slots.get_mut(at).and_then(Option::take)).collect()
     }

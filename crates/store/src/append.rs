@@ -58,7 +58,7 @@ pub struct Appended {
 #[derive(Debug)]
 pub struct Committed {
     /// The event in its place.
-    pub record: Record,
+    pub record: Arc<Record>,
     /// The session row before it; none for a session's first event.
     pub before: Option<Session>,
     /// What changed.

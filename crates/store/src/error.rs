@@ -128,6 +128,14 @@ pub enum Error {
         /// What SQLite says.
         reason: String,
     },
+    /// The full-text index is damaged, and nothing else: try again.
+    #[error(
+        "the full-text index in {path} is damaged; nothing was saved. It is made anew as soon as something is written: try again"
+    )]
+    Index {
+        /// The file.
+        path: PathBuf,
+    },
     /// The folder is on a file system where locks cannot be trusted.
     #[error("{path} is on a network file system ({kind}), where SQLite can lose data: use a local folder")]
     NetworkFolder {
@@ -137,7 +145,9 @@ pub enum Error {
         kind: String,
     },
     /// The file system refused.
-    #[error("{path}: {source}")]
+    #[error(
+        "{path} cannot be used ({source}): check that it is there, that this account may use it, and that the disk works"
+    )]
     Io {
         /// The file or folder.
         path: PathBuf,

@@ -13,6 +13,7 @@
 //! - [`watch`]: following one log or all of them, whoever writes
 //! - [`error`]: what can go wrong, by what the caller can do
 //! - `plan`, `row`: what an append means in rows, without a database; `shape`: what rows mean again
+//! - `spread`: work on long lists, spread over the cores
 //! - `payload`: how large payloads are kept; `cursor`, `page`: pages; `words`, `text`, `search`: full-text search
 //! - [`upkeep`]: blobs, trash and retention, disk use, verification and rebuilding, scrubs, backups
 //! - `owner`: which processes of this machine are alive; `access`: whether a database may be written
@@ -36,6 +37,7 @@ pub mod query;
 mod row;
 mod search;
 mod shape;
+mod spread;
 mod sqlite;
 pub mod store;
 mod text;

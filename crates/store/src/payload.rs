@@ -324,16 +324,11 @@ pub(crate) fn pieces(json: &str) -> impl Iterator<Item = Piece<'_>> {
     std::iter::from_fn(move || {
         let text = rest?;
         inside = !inside;
-        let mut escaped = false;
-        let quote = if inside {
-            text.bytes().position(|byte| {
-                let ends = byte == b'"' && !escaped;
-                escaped = byte == b'\\' && !escaped;
-                ends
-            })
-        } else {
-            text.find('"')
-        };
+        let quote = text.match_indices('"').map(|(at, _)| at).find(|at| {
+            // Within a string, a quote after an odd number of backslashes does not end it.
+            let before = text.as_bytes().get(..*at).unwrap_or_default();
+            !inside || before.iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 0
+        });
         let cut = quote.and_then(|at| text.split_at_checked(at));
         let (piece, after) = cut.unwrap_or((text, ""));
         rest = after.strip_prefix('"');

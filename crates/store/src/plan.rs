@@ -326,6 +326,7 @@ impl Progress {
             return Err(Error::NoSession(id.clone()));
         }
         let record = Record { id: new.id, session: id.clone(), seq: 0, time: new.time, event: new.event };
+        let record = Arc::new(record);
         let tree = fold::begin(&record).map_err(|source| unfit(id, source))?;
         if tree.session.id != *id {
             return Err(unfit(id, fold::Error::Taken(tree.session.id.to_string())));
@@ -340,19 +341,19 @@ impl Progress {
 
     fn append(&mut self, state: &mut State, id: &SessionId, new: NewEvent) -> Result<(), Error> {
         let (seq, time): (u64, Millis) = (state.seq + 1, new.time);
-        let record = Record { id: new.id, session: id.clone(), seq, time, event: new.event };
+        let record = Arc::new(Record { id: new.id, session: id.clone(), seq, time, event: new.event });
+        self.log(&record)?;
         let before = self.observed.then(|| state.tree.session.clone());
         let changes = fold::apply(&mut state.tree, &record).map_err(|source| unfit(id, source))?;
         state.seq = seq;
         self.touched.note(&record, &changes);
-        self.log(&record)?;
         if self.observed {
             self.committed.push(Committed { record, before, changes, tree: state.tree.clone() });
         }
         Ok(())
     }
 
-    fn log(&mut self, record: &Record) -> Result<(), Error> {
+    fn log(&mut self, record: &Arc<Record>) -> Result<(), Error> {
         self.log.push(LogRow::begin(record, self.epoch)?);
         Ok(())
     }

@@ -1,17 +1,18 @@
 //! The rows of both engines: what each column holds, and how a fold's state becomes them.
 
 use std::io;
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use everturn_model::{EntryId, Millis, Money, PartId, Record, Session, Tree};
+use everturn_model::{EntryId, Event, Millis, Money, PartId, Record, Session, Tree};
 use serde::Serialize;
 
 use crate::payload::{self, Blob, Packed};
 use crate::plan::Touched;
-use crate::{Error, text, words};
+use crate::{Error, spread, text, words};
 
-/// Payloads above this many bytes are packed on a thread of their own.
-const ASIDE: usize = 512 * 1024;
+/// An event that brings more nodes than this is written down on a thread of its own.
+const ASIDE: usize = 64;
 
 /// A row of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,17 +27,16 @@ pub(crate) struct LogRow {
     pub(crate) data: String,
 }
 
-/// A row of the log whose payload may still be packed, on a thread of its own.
+/// A row of the log whose payload may still be made, on a thread of its own.
 #[derive(Debug)]
 pub(crate) struct Packing {
     row: LogRow,
-    packed: Result<Packed, JoinHandle<io::Result<Packed>>>,
+    packed: Result<Packed, JoinHandle<Result<Packed, Error>>>,
 }
 
 impl LogRow {
     /// Begins the row of an event.
-    pub(crate) fn begin(record: &Record, epoch: Option<u64>) -> Result<Packing, Error> {
-        let json = encode(&record.event)?;
+    pub(crate) fn begin(record: &Arc<Record>, epoch: Option<u64>) -> Result<Packing, Error> {
         let row = Self {
             seq: record.seq,
             id: record.id.to_string(),
@@ -45,26 +45,30 @@ impl LogRow {
             epoch,
             data: String::new(),
         };
-        // A fork's payload takes as long to pack as all of its rows to make: the two go on side by side.
-        let packed = if json.len() > ASIDE {
-            Err(std::thread::spawn(move || payload::pack(json)))
+        // A fork's payload takes as long to make as all of its rows: the two go on side by side.
+        let packed = if holds(&record.event) > ASIDE {
+            let record = Arc::clone(record);
+            Err(std::thread::spawn(move || pack(&record.event)))
         } else {
-            Ok(payload::pack(json).map_err(unpacked)?)
+            Ok(pack(&record.event)?)
         };
         Ok(Packing { row, packed })
+    }
+}
+
+/// How many nodes an event brings at once.
+fn holds(event: &Event) -> usize {
+    match event {
+        Event::SessionForked { seed, .. } | Event::SessionImported { seed, .. } => seed.nodes.len(),
+        _ => 0,
     }
 }
 
 impl Packing {
     /// The row, and the blobs it names.
     pub(crate) fn finish(self) -> Result<(LogRow, Vec<Blob>), Error> {
-        let packed = match self.packed {
-            Ok(packed) => packed,
-            Err(thread) => match thread.join() {
-                Ok(packed) => packed.map_err(unpacked)?,
-                Err(_) => return Err(unpacked(io::Error::other("the thread that packs ended with a panic"))),
-            },
-        };
+        let panicked = |_| unpacked(io::Error::other("the thread that packs ended with a panic"));
+        let packed = self.packed.or_else(|thread| thread.join().map_err(panicked)?)?;
         Ok((LogRow { data: packed.data, ..self.row }, packed.blobs))
     }
 }
@@ -209,37 +213,18 @@ impl Rows {
     /// The touched rows as they are in the tree.
     pub(crate) fn of(tree: &Tree, touched: &Touched) -> Result<Self, Error> {
         let mut rows = Self { ended: touched.ended.clone(), ..Self::default() };
-        for (id, order) in &touched.entries {
-            let Some(node) = tree.node(id) else { continue };
-            let packed = pack(&node.entry)?;
-            rows.blobs.extend(packed.blobs);
-            rows.entries.push(EntryRow {
-                id: id.to_string(),
-                order: *order,
-                parent: node.entry.parent.as_ref().map(EntryId::to_string),
-                data: packed.data,
-            });
-            if let Some(text) = text::of_entry(&node.entry) {
-                rows.texts.push(TextRow { entry: id.to_string(), part: String::new(), text: findable(text) });
-            }
+        for made in
+            spread::map(&touched.entries, |(id, order)| entry_row(tree, id, *order))?.into_iter().flatten()
+        {
+            rows.entries.push(made.row);
+            rows.texts.extend(made.text);
+            rows.blobs.extend(made.blobs);
         }
-        for (entry, id, order) in &touched.parts {
-            let Some(part) = tree.node(entry).and_then(|node| node.part(id)) else { continue };
-            let packed = pack(part)?;
-            rows.blobs.extend(packed.blobs);
-            rows.parts.push(PartRow {
-                entry: entry.to_string(),
-                id: id.to_string(),
-                order: *order,
-                data: packed.data,
-            });
-            if let Some(text) = text::of_part(part) {
-                rows.texts.push(TextRow {
-                    entry: entry.to_string(),
-                    part: id.to_string(),
-                    text: findable(text),
-                });
-            }
+        let parts = spread::map(&touched.parts, |(entry, id, order)| part_row(tree, entry, id, *order))?;
+        for made in parts.into_iter().flatten() {
+            rows.parts.push(made.row);
+            rows.texts.extend(made.text);
+            rows.blobs.extend(made.blobs);
         }
         for (id, order) in &touched.inbox {
             let data = tree.waiting(id).map(pack).transpose()?;
@@ -263,6 +248,38 @@ impl Rows {
     pub(crate) fn name(&mut self, title: &str) {
         self.texts.push(TextRow { entry: String::new(), part: String::new(), text: findable(title) });
     }
+}
+
+/// A row with what belongs to it.
+struct Made<R> {
+    row: R,
+    text: Option<TextRow>,
+    blobs: Vec<Blob>,
+}
+
+/// The row of an entry, if it is in the tree.
+fn entry_row(tree: &Tree, id: &EntryId, order: i64) -> Result<Option<Made<EntryRow>>, Error> {
+    let Some(node) = tree.node(id) else { return Ok(None) };
+    let Packed { data, blobs } = pack(&node.entry)?;
+    let parent = node.entry.parent.as_ref().map(EntryId::to_string);
+    let text = text::of_entry(&node.entry).map(|text| TextRow {
+        entry: id.to_string(),
+        part: String::new(),
+        text: findable(text),
+    });
+    Ok(Some(Made { row: EntryRow { id: id.to_string(), order, parent, data }, text, blobs }))
+}
+
+/// The row of a part, if it is in the tree.
+fn part_row(tree: &Tree, entry: &EntryId, id: &PartId, order: i64) -> Result<Option<Made<PartRow>>, Error> {
+    let Some(part) = tree.node(entry).and_then(|node| node.part(id)) else { return Ok(None) };
+    let Packed { data, blobs } = pack(part)?;
+    let text = text::of_part(part).map(|text| TextRow {
+        entry: entry.to_string(),
+        part: id.to_string(),
+        text: findable(text),
+    });
+    Ok(Some(Made { row: PartRow { entry: entry.to_string(), id: id.to_string(), order, data }, text, blobs }))
 }
 
 /// The text, if there is a word in it.

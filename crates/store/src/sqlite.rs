@@ -7,6 +7,7 @@
 mod anew;
 pub(crate) mod copy;
 mod fact;
+mod index;
 mod kept;
 mod lease;
 mod list;
@@ -346,6 +347,7 @@ fn failure(path: &Path, error: &rusqlite::Error) -> Error {
     match (error.sqlite_error_code(), error) {
         (Some(ErrorCode::DiskFull), _) => Error::Full { path },
         (Some(ErrorCode::NotADatabase), _) => Error::NotOurs { path, reason: error.to_string() },
+        (Some(ErrorCode::DatabaseCorrupt), _) if index::is_damaged(error) => Error::Index { path },
         (Some(ErrorCode::DatabaseCorrupt), _) => Error::Damaged { path, reason: error.to_string() },
         (Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen), _) => {
             Error::Io { path, source: std::io::Error::other(error.to_string()) }

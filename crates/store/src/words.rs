@@ -4,7 +4,7 @@
 //! search would then find different sessions on each. So texts are cut here, and the engines are given finished words:
 //! - SQLite: [`words`] as [`joined`] gives them, in an FTS5 table with `tokenize = "ascii tokenchars '_'"`. That tokenizer cuts
 //!   at ASCII that is neither letter nor digit and leaves everything else alone.
-//! - PostgreSQL: `array_to_tsvector` of [`words`], which does not parse them.
+//! - PostgreSQL: `array_to_tsvector` of [`words`] as [`spaced`] gives them, which does not parse them.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -45,12 +45,36 @@ pub(crate) fn has_word(text: &str) -> bool {
 /// What FTS5 is given of a text: something that its tokenizer cuts into [`words`].
 pub(crate) fn joined(text: &str) -> Cow<'_, str> {
     // Most text is ASCII, and there the tokenizer does all of it by itself.
-    let longest =
-        text.as_bytes().split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_').map(<[u8]>::len).max();
-    if text.is_ascii() && text.len() <= WORDS && longest.unwrap_or(0) <= LONGEST {
-        return Cow::Borrowed(text);
+    if is_plain(text) { Cow::Borrowed(text) } else { Cow::Owned(words(text).join(" ")) }
+}
+
+/// The [`words`] of a text with a space between each two.
+pub(crate) fn spaced(text: &str) -> String {
+    if !is_plain(text) {
+        return words(text).join(" ");
     }
-    Cow::Owned(words(text).join(" "))
+    let mut spaced = String::with_capacity(text.len());
+    for word in text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|word| !word.is_empty()) {
+        if !spaced.is_empty() {
+            spaced.push(' ');
+        }
+        spaced.extend(word.chars().map(|c| c.to_ascii_lowercase()));
+    }
+    spaced
+}
+
+/// Whether a text is ASCII, and so short and its words so short that all of them are taken as they are.
+fn is_plain(text: &str) -> bool {
+    let in_word = |byte: &&u8| byte.is_ascii_alphanumeric() || **byte == b'_';
+    let is_short = |(before, after): (&[u8], &[u8])| {
+        let before = before.iter().rev().take_while(in_word).count();
+        before + after.iter().take_while(in_word).count() <= LONGEST
+    };
+    // A word that is too long is there at a multiple of the longest: only these places have to be looked at.
+    let mut places = (0..text.len()).step_by(LONGEST);
+    text.len() <= WORDS
+        && text.is_ascii()
+        && places.all(|at| text.as_bytes().split_at_checked(at).is_none_or(is_short))
 }
 
 /// A word and where it is. Lower case can be longer than what was written, so both are kept.

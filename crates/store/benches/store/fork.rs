@@ -15,8 +15,8 @@ pub(crate) async fn measure(place: fn() -> Place, size: Size) {
         work::long_session(&store, 1, entries).await;
         let mut ids = Ids::of(800_000);
         let (mut ours, mut raws) = (Vec::new(), Vec::new());
-        for number in 0..size.pick(3, 5) {
-            let number = 10 + number;
+        let forks = 10..10 + size.pick(3, 9);
+        for number in forks.clone() {
             let fork = Fork {
                 source: work::session_id(1),
                 cut: Cut::Leaf,
@@ -24,10 +24,14 @@ pub(crate) async fn measure(place: fn() -> Place, size: Size) {
                 events: [ids.event(), ids.event()],
                 time: work::NOW,
             };
+            raw::settle(&place).await;
             let began = Instant::now();
             store.fork(fork).await.unwrap();
             ours.push(began.elapsed().as_secs_f64());
-            raws.push(raw::insert_session(&place, &work::session_id(number)).await);
+        }
+        // Not by turns: every fourth write merges the full-text index, and that would always fall to the same one.
+        for number in forks {
+            raws.push(raw::insert_again(&place, &work::session_id(number)).await);
         }
         let [ours, raws] = [&mut ours, &mut raws].map(|values| work::percentile(values, 0.5));
         line(

@@ -60,10 +60,7 @@ pub(crate) async fn replay(place: &Place, groups: &[Vec<Written>]) -> (f64, Vec<
 pub(crate) async fn empty_sqlite(fresh: &Place, like: &std::path::Path) -> Connection {
     drop(Store::open(fresh.options("own_raw")).await.unwrap());
     let connection = Connection::open(fresh.folder.path().join("everturn.db")).unwrap();
-    connection.set_prepared_statement_cache_capacity(64);
-    connection
-        .execute_batch("PRAGMA synchronous = FULL; PRAGMA cache_size = -32000; PRAGMA temp_store = MEMORY;")
-        .unwrap();
+    configure(&connection);
     connection
         .execute_batch(&format!(
             "ATTACH '{}' AS like_this; INSERT INTO session SELECT * FROM like_this.session;",
@@ -72,6 +69,14 @@ pub(crate) async fn empty_sqlite(fresh: &Place, like: &std::path::Path) -> Conne
         .unwrap();
     connection.execute_batch("DETACH like_this").unwrap();
     connection
+}
+
+/// Gives a connection the settings that the store gives its own.
+fn configure(connection: &Connection) {
+    connection.set_prepared_statement_cache_capacity(64);
+    connection
+        .execute_batch("PRAGMA synchronous = FULL; PRAGMA cache_size = -32000; PRAGMA temp_store = MEMORY;")
+        .unwrap();
 }
 
 fn write(connection: &Connection, written: &Written, stamp: i64) {
@@ -147,45 +152,59 @@ fn sqlite_groups(path: &std::path::Path) -> Vec<Vec<Written>> {
     }
     groups.into_iter().map(|(_, group)| group).collect()
 }
-/// Inserts the rows of one session into an empty database, in one transaction; gives the seconds that takes.
-pub(crate) async fn insert_session(place: &Place, id: &everturn_model::SessionId) -> f64 {
+/// Lets the engine finish what earlier writes left it to do, so that the next one does not pay for them.
+pub(crate) async fn settle(place: &Place) {
     if place.database.is_some() {
-        return postgres::insert_session(place, id).await;
+        return postgres::settle(place).await;
     }
-    let fresh = Place::sqlite();
-    let path = place.folder.path().join("everturn.db");
-    let source = Connection::open(&path).unwrap();
-    let key: i64 =
-        source.query_row("SELECT key FROM session WHERE id = ?1", [id.as_str()], |row| row.get(0)).unwrap();
-    let connection = empty_sqlite(&fresh, &path).await;
+    let connection = Connection::open(place.folder.path().join("everturn.db")).unwrap();
+    connection.query_row("PRAGMA wal_checkpoint(FULL)", [], |_| Ok(())).unwrap();
+}
+
+/// Inserts the rows of one session once more, as those of another one, in one transaction; gives the seconds that takes.
+///
+/// They go where the store put them, so that both find the same indexes: the full-text index of an empty database has
+/// nothing to merge.
+pub(crate) async fn insert_again(place: &Place, id: &everturn_model::SessionId) -> f64 {
+    if place.database.is_some() {
+        return postgres::insert_again(place, id).await;
+    }
+    let connection = Connection::open(place.folder.path().join("everturn.db")).unwrap();
+    configure(&connection);
+    let key: i64 = connection
+        .query_row("SELECT key FROM session WHERE id = ?1", [id.as_str()], |row| row.get(0))
+        .unwrap();
+    let session = "INSERT INTO session (key, id, seq, project, directory, title, created, updated, data)
+                   SELECT key + 1000000, 'again' || id, seq, project, directory, title, created, updated, data
+                   FROM session WHERE key = ?1";
+    connection.execute(session, [key]).unwrap();
     let tables = [
-        ("event", "session, seq, id, time, type, data, epoch, stamp", 8),
-        ("entry", "session, id, ord, parent, data", 5),
-        ("part", "session, entry, id, ord, data", 5),
-        ("text", "key, session, entry, part", 4),
-        ("blob_use", "session, hash", 2),
+        ("event", "?1 + 1000000, seq, 'again' || id, time, type, data, epoch, stamp", 8),
+        ("entry", "?1 + 1000000, id, ord, parent, data", 5),
+        ("part", "?1 + 1000000, entry, id, ord, data", 5),
+        ("blob_use", "?1 + 1000000, cast(substr(hash, 2) || substr(hash, 1, 1) AS BLOB)", 2),
     ];
     let read = |sql: &str, columns: usize| -> Vec<Vec<rusqlite::types::Value>> {
-        let mut statement = source.prepare(sql).unwrap();
+        let mut statement = connection.prepare(sql).unwrap();
         let rows = statement.query_map([key], |row| (0..columns).map(|at| row.get(at)).collect());
         rows.unwrap().map(Result::unwrap).collect()
     };
     let rows = tables.map(|(table, columns, count)| {
-        read(&format!("SELECT {columns} FROM {table} WHERE session = ?1"), count)
+        let rows = read(&format!("SELECT {columns} FROM {table} WHERE session = ?1"), count);
+        (format!("INSERT INTO {table} VALUES ({})", vec!["?"; count].join(", ")), rows)
     });
     let blobs = read(
-        "SELECT hash, size, data FROM blob WHERE hash IN (SELECT hash FROM blob_use WHERE session = ?1)",
+        "SELECT cast(substr(hash, 2) || substr(hash, 1, 1) AS BLOB), size, data FROM blob WHERE hash IN (SELECT hash FROM blob_use WHERE session = ?1)",
         3,
     );
     let words = read(
-        "SELECT t.key, json_extract(p.data, '$.kind.text.text') FROM text t
+        "SELECT p.entry, p.id, json_extract(p.data, '$.kind.text.text') FROM text t
          JOIN part p ON p.session = t.session AND p.entry = t.entry AND p.id = t.part WHERE t.session = ?1",
-        2,
+        3,
     );
-    let inserts = tables.map(|(table, columns, count)| {
-        let marks = vec!["?"; count].join(", ");
-        format!("INSERT INTO {table} ({columns}) VALUES ({marks})")
-    });
+    // The store moves the write-ahead log into the database after its answer.
+    connection.execute_batch("PRAGMA wal_autocheckpoint = 0").unwrap();
+    settle(place).await;
     let began = Instant::now();
     connection.execute_batch("BEGIN IMMEDIATE").unwrap();
     let insert = |sql: &str, rows: &[Vec<rusqlite::types::Value>]| {
@@ -194,11 +213,17 @@ pub(crate) async fn insert_session(place: &Place, id: &everturn_model::SessionId
             statement.execute(rusqlite::params_from_iter(row)).unwrap();
         }
     };
-    for (sql, rows) in inserts.iter().zip(&rows) {
+    for (sql, rows) in &rows {
         insert(sql, rows);
     }
     insert("INSERT INTO blob (hash, size, data) VALUES (?, ?, ?)", &blobs);
-    insert("INSERT INTO search (rowid, words) VALUES (?, ?)", &words);
+    let mut place_of =
+        connection.prepare("INSERT INTO text (session, entry, part) VALUES (?, ?, ?)").unwrap();
+    let mut put_words = connection.prepare("INSERT INTO search (rowid, words) VALUES (?, ?)").unwrap();
+    for row in &words {
+        place_of.execute(params![key + 1_000_000, row[0], row[1]]).unwrap();
+        put_words.execute(params![connection.last_insert_rowid(), row[2]]).unwrap();
+    }
     connection.execute_batch("COMMIT").unwrap();
     began.elapsed().as_secs_f64()
 }

@@ -71,8 +71,7 @@ async fn entries(
     let blobs = Blobs::of(client, payloads.texts()).await?;
     let mut seen = HashSet::new();
     let mut entries = Vec::with_capacity(rows.len());
-    for entry in payloads.decode(&blobs) {
-        let (_, name, entry) = entry?;
+    for (_, name, entry) in payloads.decode(&blobs)? {
         if !seen.insert(name) {
             break;
         }
@@ -90,11 +89,11 @@ async fn join(
 ) -> Result<Vec<Node>, Failure> {
     let names: Vec<&str> = entries.iter().map(|entry| entry.id.as_str()).collect();
     let sql = "SELECT ord, entry, data FROM part WHERE session = $1 AND entry = ANY($2)";
-    let payloads = Payloads::of(id.as_str(), "part", &query(client, sql, &[&key, &names]).await?)?;
+    let rows = query(client, sql, &[&key, &names]).await?;
+    let payloads = Payloads::of(id.as_str(), "part", &rows)?;
     let blobs = Blobs::of(client, payloads.texts()).await?;
     let mut parts = shape::Parts::default();
-    for part in payloads.decode(&blobs) {
-        let (order, entry, part) = part?;
+    for (order, entry, part) in payloads.decode(&blobs)? {
         parts.add(entry, order, part);
     }
     Ok(entries.into_iter().map(|entry| parts.join(entry)).collect())

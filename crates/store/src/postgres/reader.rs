@@ -5,15 +5,16 @@ use everturn_model::inbox::InboxItem;
 use everturn_model::permission::{Action, Rule};
 use everturn_model::request::Request;
 use everturn_model::todo::Todo;
-use everturn_model::{Entry, EventId, Record, RequestId, Session, SessionId, Tree};
+use everturn_model::{EventId, Record, RequestId, Session, SessionId, Tree};
+use serde::de::DeserializeOwned;
 use tokio_postgres::Row;
 
 use super::blob::{self, Blobs};
 use super::failure::Failure;
 use super::pool::{Values, query};
-use crate::Error;
 use crate::query::StreamText;
 use crate::shape::{self, decode};
+use crate::{Error, spread};
 
 /// A number that is never negative.
 pub(super) fn count(row: &Row, column: usize) -> Result<u64, Failure> {
@@ -22,35 +23,35 @@ pub(super) fn count(row: &Row, column: usize) -> Result<u64, Failure> {
 
 /// Payloads of one kind with the place of each, not yet decoded.
 #[derive(Debug)]
-pub(super) struct Payloads {
-    session: String,
+pub(super) struct Payloads<'r> {
+    session: &'r str,
     kind: &'static str,
-    /// Place and text.
-    rows: Vec<(i64, String, String)>,
+    /// Order, name and text.
+    rows: Vec<(i64, &'r str, &'r str)>,
 }
 
-impl Payloads {
+impl<'r> Payloads<'r> {
     /// Rows of order, name and data.
-    pub(super) fn of(session: &str, kind: &'static str, rows: &[Row]) -> Result<Self, Failure> {
-        let mut payloads = Self { session: session.to_owned(), kind, rows: Vec::with_capacity(rows.len()) };
+    pub(super) fn of(session: &'r str, kind: &'static str, rows: &'r [Row]) -> Result<Self, Failure> {
+        let mut payloads = Self { session, kind, rows: Vec::with_capacity(rows.len()) };
         for row in rows {
             let data = blob::text(session, kind, row.try_get(2)?)?;
-            payloads.rows.push((row.try_get(0)?, row.try_get(1)?, data.to_owned()));
+            payloads.rows.push((row.try_get(0)?, row.try_get(1)?, data));
         }
         Ok(payloads)
     }
 
-    pub(super) fn texts(&self) -> impl Iterator<Item = &str> {
-        self.rows.iter().map(|(_, _, data)| data.as_str())
+    pub(super) fn texts(&self) -> impl Iterator<Item = &'r str> {
+        self.rows.iter().map(|(_, _, data)| *data)
     }
 
     /// Order, name and value of each.
-    pub(super) fn decode<T: serde::de::DeserializeOwned>(
+    pub(super) fn decode<T: DeserializeOwned + Send>(
         &self,
         blobs: &Blobs,
-    ) -> impl Iterator<Item = Result<(i64, &str, T), Error>> {
-        self.rows.iter().map(|(order, name, data)| {
-            Ok((*order, name.as_str(), blobs.decode(&self.session, self.kind, data)?))
+    ) -> Result<Vec<(i64, &'r str, T)>, Error> {
+        spread::map(&self.rows, |(order, name, data)| {
+            Ok((*order, *name, blobs.decode(self.session, self.kind, data)?))
         })
     }
 }
@@ -87,21 +88,17 @@ pub(super) async fn tree(client: &ClientWrapper, id: &SessionId) -> Result<Optio
     let todos = Payloads::of(name, "todo", &todos)?;
     let blobs = Blobs::of(client, entries.texts().chain(parts.texts()).chain(inbox.texts())).await?;
     let mut joined = shape::Parts::default();
-    for part in parts.decode(&blobs) {
-        let (order, entry, part) = part?;
+    for (order, entry, part) in parts.decode(&blobs)? {
         joined.add(entry, order, part);
     }
-    let entries = entries.decode(&blobs).map(|entry| entry.map(|(order, _, entry)| (order, entry)));
-    let mut tree = shape::tree(session, entries.collect::<Result<Vec<(i64, Entry)>, _>>()?, joined);
-    for item in inbox.decode(&blobs) {
-        tree.inbox.push(item?.2);
-    }
-    for request in requests.decode::<Request>(&blobs) {
-        let (_, _, request) = request?;
+    let entries = entries.decode(&blobs)?.into_iter().map(|(order, _, entry)| (order, entry));
+    let mut tree = shape::tree(session, entries.collect(), joined);
+    tree.inbox = inbox.decode(&blobs)?.into_iter().map(|(_, _, item)| item).collect();
+    for (_, _, request) in requests.decode::<Request>(&blobs)? {
         tree.requests.insert(request.id.clone(), request);
     }
-    if let Some(todos) = todos.decode(&blobs).next() {
-        tree.todos = todos?.2;
+    if let Some((_, _, todos)) = todos.decode(&blobs)?.pop() {
+        tree.todos = todos;
     }
     Ok(Some(tree))
 }
@@ -112,10 +109,10 @@ const TODOS: &str = "SELECT 0::bigint, '', data FROM todo WHERE session = $1";
 
 /// The prompts that wait in the session with this key.
 pub(super) async fn inbox(client: &ClientWrapper, key: i64, name: &str) -> Result<Vec<InboxItem>, Failure> {
-    let items = Payloads::of(name, "inbox", &query(client, INBOX, &[&key]).await?)?;
+    let rows = query(client, INBOX, &[&key]).await?;
+    let items = Payloads::of(name, "inbox", &rows)?;
     let blobs = Blobs::of(client, items.texts()).await?;
-    let items = items.decode(&blobs).map(|item| item.map(|(_, _, item)| item));
-    Ok(items.collect::<Result<_, _>>()?)
+    Ok(items.decode(&blobs)?.into_iter().map(|(_, _, item)| item).collect())
 }
 
 pub(super) async fn todos(client: &ClientWrapper, id: &SessionId) -> Result<Vec<Todo>, Failure> {
@@ -142,7 +139,7 @@ pub(super) async fn events(
     for ((seq, event_id, data), row) in payloads.rows.iter().zip(&rows) {
         let event = blobs.decode(id.as_str(), &format!("event {seq}"), data)?;
         let seq = u64::try_from(*seq).unwrap_or(0);
-        let (event_id, session) = (EventId::new(event_id.clone()), id.clone());
+        let (event_id, session) = (EventId::new(*event_id), id.clone());
         records.push(Record { id: event_id, session, seq, time: row.try_get(3)?, event });
     }
     Ok(records)

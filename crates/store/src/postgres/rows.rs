@@ -119,7 +119,7 @@ impl Batch {
             if row.text.is_none() {
                 self.texts_gone.insert(place.clone());
             }
-            let words = row.text.map(|text| words::words(&text).join(" "));
+            let words = row.text.map(|text| words::spaced(&text));
             self.texts.put(place, (key, row.entry, row.part, words), |there, row| *there = row);
         }
         self.ended.extend(rows.ended.into_iter().map(|ended| match ended {

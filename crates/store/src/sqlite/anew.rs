@@ -56,6 +56,7 @@ pub(super) fn put_anew(connection: &Connection, anew: &Anew) -> Result<bool, Err
     write::put_blobs(connection, key, &anew.blobs)?;
     write::put_session(connection, key, &anew.session, None)?;
     write::put_rows(connection, key, &anew.rows)?;
+    write::put_texts(connection, key, false, &anew.rows.texts)?;
     let mut piece = connection
         .prepare_cached("UPDATE stream SET text = ?4 WHERE session = ?1 AND part = ?2 AND start = ?3")?;
     for row in &anew.streams {

@@ -9,11 +9,10 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, TransactionBehavior};
 
-use super::{reader, write};
+use super::{index, write};
 use crate::access::Access;
-use crate::plan;
 use crate::row::SessionRow;
-use crate::{Error, row, shape};
+use crate::{Error, shape};
 
 /// Marks the file as ours: the bytes "Evtn".
 const APPLICATION: i64 = 0x4576_746e;
@@ -185,12 +184,6 @@ fn fill_rows(connection: &Connection) -> Result<(), Error> {
 
 fn fill_session(connection: &Connection, key: i64, seq: u64, id: &str, data: &str) -> Result<(), Error> {
     let session = shape::decode(id, "session", data)?;
-    let tree = reader::rows(connection, key, session)?;
-    write::put_session(connection, key, &SessionRow::of(&tree.session, seq)?, None)?;
-    let mut touched = plan::Touched::default();
-    touched.all(&tree);
-    let mut rows = row::Rows::of(&tree, &touched)?;
-    rows.name(&tree.session.title);
-    let only_texts = row::Rows { texts: rows.texts, ..row::Rows::default() };
-    write::put_rows(connection, key, &only_texts)
+    write::put_session(connection, key, &SessionRow::of(&session, seq)?, None)?;
+    index::fill(connection, key, session)
 }

@@ -15,10 +15,10 @@ use serde::de::DeserializeOwned;
 
 use super::kept::text;
 use super::schema::{self, Settings};
-use crate::Error;
 use crate::payload::{self, Blob, Hash};
 use crate::query::{StreamText, Tail};
 use crate::shape::{self, damaged, decode};
+use crate::{Error, spread};
 
 /// How many idle connections are kept.
 const KEPT: usize = 4;
@@ -127,21 +127,13 @@ pub(super) fn tree(connection: &Connection, id: &SessionId) -> Result<Option<Tre
 pub(super) fn rows(connection: &Connection, key: i64, session: Session) -> Result<Tree, Error> {
     let name = session.id.to_string();
     let mut parts = shape::Parts::default();
-    let mut statement = connection.prepare_cached("SELECT entry, ord, data FROM part WHERE session = ?1")?;
-    let mut found = statement.query([key])?;
-    while let Some(row) = found.next()? {
-        let data = text(row, 2)?;
-        let part = unpack(connection, &name, "part", &data)?;
-        let entry = row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?;
-        parts.add(entry, row.get(1)?, part);
+    let sql = "SELECT ord, entry, data FROM part WHERE session = ?1";
+    for (order, entry, part) in all(connection, key, &name, "part", sql)? {
+        parts.add(&entry, order, part);
     }
-    let mut entries: Vec<(i64, Entry)> = Vec::new();
-    let mut statement = connection.prepare_cached("SELECT ord, data FROM entry WHERE session = ?1")?;
-    let mut found = statement.query([key])?;
-    while let Some(row) = found.next()? {
-        let data = text(row, 1)?;
-        entries.push((row.get(0)?, unpack(connection, &name, "entry", &data)?));
-    }
+    let sql = "SELECT ord, id, data FROM entry WHERE session = ?1";
+    let entries = all(connection, key, &name, "entry", sql)?;
+    let entries = entries.into_iter().map(|(order, _, entry)| (order, entry)).collect();
     let mut tree = shape::tree(session, entries, parts);
     tree.inbox = inbox(connection, key, &name)?;
     let mut statement = connection.prepare_cached("SELECT data FROM request WHERE session = ?1")?;
@@ -152,6 +144,28 @@ pub(super) fn rows(connection: &Connection, key: i64, session: Session) -> Resul
     }
     tree.todos = todos(connection, key, &name)?;
     Ok(tree)
+}
+
+/// Order, name and value of all rows of one kind.
+fn all<T: DeserializeOwned + Send>(
+    connection: &Connection,
+    key: i64,
+    session: &str,
+    place: &str,
+    sql: &str,
+) -> Result<Vec<(i64, String, T)>, Error> {
+    let mut rows: Vec<(i64, String, String)> = Vec::new();
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut found = statement.query([key])?;
+    while let Some(row) = found.next()? {
+        let mut data = text(row, 2)?;
+        if let Cow::Owned(json) = whole(connection, session, place, &data)? {
+            data = json;
+        }
+        rows.push((row.get(0)?, row.get(1)?, data));
+    }
+    let values = spread::map(&rows, |(_, _, data)| decode(session, place, data))?;
+    Ok(rows.into_iter().zip(values).map(|((order, name, _), value)| (order, name, value)).collect())
 }
 
 pub(super) fn todos_of(connection: &Connection, id: &SessionId) -> Result<Vec<Todo>, Error> {

@@ -16,16 +16,25 @@ use crate::{Error, shape, words};
 pub(super) struct Written {
     pub(super) appended: Appended,
     pub(super) committed: Vec<Committed>,
-    /// Texts to be found, for the end of the group.
-    pub(super) texts: Option<Texts>,
+    /// Nothing when it was there already.
+    pub(super) fresh: Option<Box<Fresh>>,
 }
 
-/// Texts of a session that can be found from now on.
-pub(super) struct Texts {
+/// What an append was planned with. It is kept until the answer is given: taking a fork's thousands of rows apart takes a
+/// while, and nobody should wait for it.
+pub(super) struct Fresh {
     key: i64,
-    /// The session is new, so none of them has a place yet.
-    fresh: bool,
-    rows: Vec<TextRow>,
+    /// The session is new, so none of its texts has a place yet.
+    created: bool,
+    rows: Rows,
+    _state: Option<State>,
+}
+
+impl Fresh {
+    /// Makes its texts findable.
+    pub(super) fn put_texts(&self, connection: &Connection) -> Result<(), Error> {
+        put_texts(connection, self.key, self.created, &self.rows.texts)
+    }
 }
 
 /// Appends events to a session and writes the rows that they change. `observed` says whether anybody wants to see each
@@ -45,10 +54,9 @@ pub(super) fn append(
     let key = state.as_ref().map(|(key, _)| *key);
     let mut state = state.take().map(|(_, state)| state);
     match plan::plan(&mut state, asked, &known, observed)? {
-        Outcome::Present(appended) => Ok(Written { appended, committed: Vec::new(), texts: None }),
+        Outcome::Present(appended) => Ok(Written { appended, committed: Vec::new(), fresh: None }),
         Outcome::Fresh(plan) => {
-            let Plan { session, log, mut rows, appended, committed, created } = *plan;
-            let texts = std::mem::take(&mut rows.texts);
+            let Plan { session, log, rows, appended, committed, created } = *plan;
             let key = match key {
                 Some(key) => key,
                 None => create(connection, &id)?,
@@ -56,7 +64,11 @@ pub(super) fn append(
             put_session(connection, key, &session, Some(stamp))?;
             put_log(connection, key, &log, stamp)?;
             put_rows(connection, key, &rows)?;
-            Ok(Written { appended, committed, texts: Some(Texts { key, fresh: created, rows: texts }) })
+            Ok(Written {
+                appended,
+                committed,
+                fresh: Some(Box::new(Fresh { key, created, rows, _state: state })),
+            })
         }
     }
 }
@@ -260,7 +272,6 @@ pub(super) fn put_rows(connection: &Connection, key: i64, rows: &Rows) -> Result
             .prepare_cached("INSERT OR REPLACE INTO todo VALUES (?1, ?2)")?
             .execute(params![key, todos])?;
     }
-    put_texts(connection, &Texts { key, fresh: false, rows: rows.texts.clone() })?;
     end_streams(connection, key, &rows.ended)
 }
 
@@ -286,14 +297,18 @@ pub(super) fn put_blobs(connection: &Connection, key: i64, blobs: &[Blob]) -> Re
     Ok(())
 }
 
-/// Makes texts findable.
-pub(super) fn put_texts(connection: &Connection, texts: &Texts) -> Result<(), Error> {
-    let key = texts.key;
+/// Makes texts findable. Those of a session that was just `created` have no place yet.
+pub(super) fn put_texts(
+    connection: &Connection,
+    key: i64,
+    created: bool,
+    texts: &[TextRow],
+) -> Result<(), Error> {
     let mut put_place =
         connection.prepare_cached("INSERT INTO text (session, entry, part) VALUES (?1, ?2, ?3)")?;
     let mut put_words = connection.prepare_cached("INSERT INTO search (rowid, words) VALUES (?1, ?2)")?;
-    for row in &texts.rows {
-        let place = if texts.fresh { None } else { place_of(connection, key, row)? };
+    for row in texts {
+        let place = if created { None } else { place_of(connection, key, row)? };
         match (&row.text, place) {
             (None, None) => {}
             (None, Some(place)) => {

@@ -2,24 +2,31 @@
 //!
 //! A job that fails is rolled back to its own savepoint and does not disturb the others of its group. Answers are
 //! given only after the commit, and the observer hears of events before their appender does, in the order of the log.
+//! What the write-ahead log has gathered is moved into the database after the answers, not within somebody's commit.
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 use everturn_model::{EventId, SessionId};
+use rusqlite::hooks::Wal;
 use rusqlite::{Connection, ErrorCode};
 use tokio::sync::oneshot;
 
-use super::{reader, write};
+use super::write::Written;
+use super::{index, reader, write};
+use crate::Error;
 use crate::append::{Appended, Observer, Piece};
 use crate::plan::Asked;
 use crate::watch::Wakes;
-use crate::{Committed, Error};
 
 /// How many jobs one transaction takes at most.
 const GROUP: usize = 256;
+
+/// How many pages the write-ahead log gathers before they are moved into the database.
+const PAGES: i32 = 1000;
 
 pub(super) type Answer<T> = oneshot::Sender<Result<T, Error>>;
 
@@ -79,7 +86,8 @@ impl Handle {
         wakes: Arc<Wakes>,
     ) -> Result<Self, Error> {
         let (jobs, queue) = channel();
-        let mut writer = Writer { connection, path, observer, wakes };
+        let mut writer = Writer { connection, path, observer, wakes, pages: Arc::default() };
+        writer.count_pages()?;
         let thread = std::thread::Builder::new()
             .name("store-writer".to_owned())
             .spawn(move || writer.run(&queue))
@@ -115,7 +123,7 @@ struct Pending {
     answer: Answer<Appended>,
     session: SessionId,
     ids: Vec<EventId>,
-    result: Result<(Appended, Vec<Committed>), Error>,
+    result: Result<Written, Error>,
 }
 
 /// How a group's commit failed.
@@ -130,9 +138,34 @@ struct Writer {
     path: PathBuf,
     observer: Option<Observer>,
     wakes: Arc<Wakes>,
+    /// How many pages the write-ahead log has, as of the last commit.
+    pages: Arc<AtomicI32>,
 }
 
 impl Writer {
+    /// Counts the pages in place of SQLite's own hook, which would move them while an appender waits.
+    fn count_pages(&mut self) -> Result<(), Error> {
+        let pages = Arc::clone(&self.pages);
+        let count = move |_: &mut Wal, found| {
+            pages.store(found, Ordering::Relaxed);
+            Ok(())
+        };
+        self.connection.wal_hook(Some(count))?;
+        Ok(())
+    }
+
+    /// Moves the write-ahead log's pages into the database once there are many.
+    fn checkpoint(&self) {
+        if self.pages.load(Ordering::Relaxed) < PAGES {
+            return;
+        }
+        let moved = self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+        if let Err(error) = moved {
+            // They are safe where they are; the next commit tries again.
+            tracing::warn!(error = error.to_string(), "the write-ahead log was not moved into the database");
+        }
+    }
+
     fn run(&mut self, queue: &Receiver<Job>) {
         while let Ok(first) = queue.recv() {
             let mut next = Some(first);
@@ -156,6 +189,7 @@ impl Writer {
         while !group.is_empty() {
             group = self.commit_group(group);
         }
+        self.checkpoint();
     }
 
     /// Commits a group. Gives back the jobs that were not tried because the transaction ended before them.
@@ -171,27 +205,30 @@ impl Writer {
             }
         };
         let mut done = Vec::with_capacity(group.len());
-        let mut texts = Vec::new();
+        let mut indexed = 0;
         let mut jobs = group.into_iter().peekable();
         let mut written = Ok(());
         while let Some(job) = jobs.peek() {
             if matches!(job, Job::Other(_)) {
                 // It may look for them, or take the session away.
-                written = self.put_texts(&mut texts);
+                written = self.put_texts(&done, &mut indexed);
             }
             if written.is_err() {
                 break;
             }
-            done.extend(jobs.next().map(|job| self.perform(job, stamp, &mut texts)));
+            done.extend(jobs.next().map(|job| self.perform(job, stamp)));
             if self.connection.is_autocommit() {
                 break;
             }
         }
-        let written = written.and_then(|()| self.put_texts(&mut texts));
+        let written = written.and_then(|()| self.put_texts(&done, &mut indexed));
         if let Err(error) = &written {
             tracing::error!(error = error.to_string(), "cannot write the index");
             if !self.connection.is_autocommit() {
                 drop(self.connection.execute_batch("ROLLBACK"));
+            }
+            if let Error::Sqlite(error) = error {
+                self.heal(error);
             }
         }
         if self.connection.is_autocommit() {
@@ -208,12 +245,24 @@ impl Writer {
                     drop(self.connection.execute_batch("ROLLBACK"));
                 }
                 // A failed sync does not tell what the disk has. Everything else happened before the disk had it.
+                self.heal(&error);
                 let certain = error.sqlite_error_code() != Some(ErrorCode::SystemIoFailure);
                 let failure = Failure { error, certain };
                 done.into_iter().for_each(|done| self.settle(done, &failure));
             }
         }
         Vec::new()
+    }
+
+    /// Makes the index anew, if it was the index that an error is about: what comes next must not fail for it again.
+    fn heal(&self, error: &rusqlite::Error) {
+        if !index::is_damaged(error) {
+            return;
+        }
+        match index::heal(&self.connection) {
+            Ok(()) => tracing::warn!("the full-text index was damaged and has been made anew"),
+            Err(error) => tracing::error!(error = error.to_string(), "cannot make the full-text index anew"),
+        }
     }
 
     fn begin(&self, group: &[Job]) -> Result<i64, rusqlite::Error> {
@@ -230,24 +279,27 @@ impl Writer {
         stamp
     }
 
-    fn put_texts(&self, texts: &mut Vec<write::Texts>) -> Result<(), Error> {
+    /// Makes the texts of all jobs from `indexed` on findable.
+    fn put_texts(&self, done: &[Done], indexed: &mut usize) -> Result<(), Error> {
         if self.connection.is_autocommit() {
             return Ok(());
         }
-        texts.drain(..).try_for_each(|texts| write::put_texts(&self.connection, &texts))
+        for done in done.iter().skip(*indexed) {
+            if let Done::Append(Pending { result: Ok(Written { fresh: Some(fresh), .. }), .. }) = done {
+                fresh.put_texts(&self.connection)?;
+            }
+        }
+        *indexed = done.len();
+        Ok(())
     }
 
-    fn perform(&self, job: Job, stamp: i64, texts: &mut Vec<write::Texts>) -> Done {
+    fn perform(&self, job: Job, stamp: i64) -> Done {
         match job {
             Job::Append(asked, answer) => {
                 let (session, ids) = (asked.session.clone(), asked.ids());
                 let observed = self.observer.is_some();
                 let result =
                     guarded(&self.connection, || write::append(&self.connection, *asked, observed, stamp));
-                let result = result.map(|written| {
-                    texts.extend(written.texts);
-                    (written.appended, written.committed)
-                });
                 Done::Append(Pending { answer, session, ids, result })
             }
             Job::Stream(piece) => {
@@ -267,7 +319,7 @@ impl Writer {
     fn acknowledge_all(&self, done: Vec<Done>) {
         let mut heads = Vec::new();
         for done in done {
-            if let Done::Append(Pending { result: Ok((appended, _)), .. }) = &done
+            if let Done::Append(Pending { result: Ok(Written { appended, .. }), .. }) = &done
                 && appended.fresh
             {
                 heads.push((appended.session.id.clone(), appended.seq));
@@ -280,7 +332,7 @@ impl Writer {
     fn acknowledge(&self, done: Done) {
         // A caller that went away wants no answer.
         match done {
-            Done::Append(Pending { answer, result: Ok((appended, committed)), .. }) => {
+            Done::Append(Pending { answer, result: Ok(Written { appended, committed, .. }), .. }) => {
                 if let Some(observer) = &self.observer {
                     committed.into_iter().for_each(|committed| observer(Arc::new(committed)));
                 }
@@ -313,7 +365,7 @@ impl Writer {
             }
             Done::Append(Pending { answer, result, .. }) => {
                 let named = |error| super::named(&self.path, error);
-                drop(answer.send(result.map(|(appended, _)| appended).map_err(named)));
+                drop(answer.send(result.map(|written| written.appended).map_err(named)));
             }
             Done::Other(finish) => finish(Some(self.failure(&failure.error))),
             Done::Quiet => {}

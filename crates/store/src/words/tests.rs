@@ -187,6 +187,11 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
+    fn spaced_words_are_the_words(text in text()) {
+        prop_assert_eq!(spaced(&text), words(&text).join(" "));
+    }
+
+    #[test]
     fn words_are_words_of_themselves(text in text()) {
         let once = words(&text);
         prop_assert_eq!(&words(&once.join(" ")), &once);

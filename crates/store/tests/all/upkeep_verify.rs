@@ -2,7 +2,7 @@
 
 use everturn_model::Tree;
 use everturn_store::{
-    Authority, Error, FOLD_VERSION, Problem, Rebuilt, RebuiltAll, Report, Store, Table, Verdict,
+    Authority, Error, FOLD_VERSION, Problem, Rebuilt, RebuiltAll, Report, Search, Store, Table, Verdict,
 };
 use serde_json::json;
 
@@ -304,4 +304,38 @@ async fn rows_of_an_older_fold_are_made_anew_when_the_store_is_opened() {
     let again = store.rebuild_all(9).await.unwrap();
     let RebuiltAll { sessions, refused } = again;
     assert_eq!((sessions, refused.len()), (1, 1));
+}
+
+/// Every write failed as long as the index was damaged, and no rebuild healed it.
+#[tokio::test]
+async fn a_damaged_index_is_made_anew_and_stops_nothing_for_long() {
+    for harm in [
+        "UPDATE search_data SET block = x'ff00ff00ff00' WHERE id >= 10",
+        "DELETE FROM search_data WHERE id >= 10",
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let store = open(&folder).await;
+        let rich = Rich::new(0x1000);
+        rich.put(&store, "parser").await;
+        let search = Search { text: "parser".to_owned(), project: None, session: None, limit: 50 };
+        let found = store.search(search.clone()).await.unwrap();
+        assert!(!found.is_empty());
+        drop(store);
+
+        damage(&folder, &rich.id, harm);
+        let store = open(&folder).await;
+        let mut refused = 0;
+        for at in 0.. {
+            let title = rich.title(0x200 + at, &format!("parser {at}"));
+            match store.append(&rich.id, Authority::Open, vec![title]).await {
+                Ok(_) if at > 40 => break,
+                Ok(_) => {}
+                Err(Error::Index { .. }) => refused += 1,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert_eq!(refused, 1, "the index is written to again at once: {harm}");
+        assert_eq!(store.search(search).await.unwrap().len(), found.len(), "{harm}");
+        assert!(store.verify_all(None).await.unwrap().is_sound());
+    }
 }

@@ -188,29 +188,31 @@ pub(super) async fn replay(place: &Place, groups: &[Vec<Written>]) -> (f64, Vec<
     (appends as f64 / began.elapsed().as_secs_f64(), latencies)
 }
 
-/// Inserts the rows of one session into an empty database, in one transaction; gives the seconds that takes.
-pub(super) async fn insert_session(place: &Place, id: &SessionId) -> f64 {
-    let (_fresh, client) = empty(place).await;
-    let source = connect(place).await;
+pub(super) async fn settle(place: &Place) {
+    connect(place).await.batch_execute("CHECKPOINT").await.unwrap();
+}
+
+/// Inserts the rows of one session once more, as those of another one; see [`super::insert_again`].
+pub(super) async fn insert_again(place: &Place, id: &SessionId) -> f64 {
+    let client = connect(place).await;
     let key: i64 =
-        source.query_one("SELECT key FROM session WHERE id = $1", &[&id.as_str()]).await.unwrap().get(0);
-    let events = source
-        .query("SELECT seq, id, time, type, data FROM event WHERE session = $1", &[&key])
+        client.query_one("SELECT key FROM session WHERE id = $1", &[&id.as_str()]).await.unwrap().get(0);
+    let events = client
+        .query("SELECT seq, 'again' || id, time, type, data FROM event WHERE session = $1", &[&key])
         .await
         .unwrap();
-    let blobs =
-        "SELECT hash, size, data FROM blob WHERE hash IN (SELECT hash FROM blob_use WHERE session = $1)";
-    let blobs = source.query(blobs, &[&key]).await.unwrap();
+    let blobs = "SELECT sha256(hash), size, data FROM blob WHERE hash IN (SELECT hash FROM blob_use WHERE session = $1)";
+    let blobs = client.query(blobs, &[&key]).await.unwrap();
     let nodes = "SELECT e.id, e.ord, e.parent, convert_from(e.data, 'UTF8'), p.id, p.ord, convert_from(p.data, 'UTF8'),
                  convert_from(p.data, 'UTF8')::json #>> '{kind,text,text}'
                  FROM entry e JOIN part p ON p.session = e.session AND p.entry = e.id WHERE e.session = $1 ORDER BY e.ord";
-    let group: Vec<Written> = source
+    let group: Vec<Written> = client
         .query(nodes, &[&key])
         .await
         .unwrap()
         .iter()
         .map(|row| Written {
-            session: key,
+            session: key + 1_000_000,
             seq: 0,
             event: Default::default(),
             entry: (row.get(0), row.get(1), row.get(2), row.get(3)),
@@ -219,6 +221,11 @@ pub(super) async fn insert_session(place: &Place, id: &SessionId) -> f64 {
             row: (0, String::new()),
         })
         .collect();
+    let session = "INSERT INTO session (key, id, seq, project, directory, title, folded, created, updated, open, input,
+                   output, reasoning, cache_read, cache_write, cost, changed, data) OVERRIDING SYSTEM VALUE
+                   SELECT key + 1000000, 'again' || id, seq, project, directory, title, folded, created, updated, open, input,
+                   output, reasoning, cache_read, cache_write, cost, changed, data FROM session WHERE key = $1";
+    client.execute(session, &[&key]).await.unwrap();
     let statements = Statements::prepare(&client).await;
     let put_event = client
         .prepare(
@@ -228,12 +235,13 @@ pub(super) async fn insert_session(place: &Place, id: &SessionId) -> f64 {
         .await
         .unwrap();
     let put_blob = client.prepare("INSERT INTO blob (hash, size, data) VALUES ($1, $2, $3)").await.unwrap();
+    settle(place).await;
     let began = Instant::now();
     client.batch_execute("BEGIN").await.unwrap();
     for row in &events {
         let (seq, id, time): (i64, &str, i64) = (row.get(0), row.get(1), row.get(2));
         let (name, data): (&str, &[u8]) = (row.get(3), row.get(4));
-        client.execute(&put_event, &[&key, &seq, &id, &time, &name, &data]).await.unwrap();
+        client.execute(&put_event, &[&(key + 1_000_000), &seq, &id, &time, &name, &data]).await.unwrap();
     }
     for row in &blobs {
         let (hash, size, data): (&[u8], i64, &[u8]) = (row.get(0), row.get(1), row.get(2));

@@ -246,7 +246,7 @@ async fn the_observer_hears_of_each_event_in_order_with_the_rows_it_touched(plac
     let batch = vec![created(&id), titled("b"), admitted(&item), promoted(&item, None), titled("c")];
     append(&store, &id, batch).await;
     let heard = std::mem::take(&mut *heard.lock().unwrap());
-    let told: Vec<Record> = heard.iter().map(|committed| committed.record.clone()).collect();
+    let told: Vec<Record> = heard.iter().map(|committed| Record::clone(&committed.record)).collect();
     assert_eq!(told, log(&store, &id).await, "all of them, before the append was answered");
     let mut expected: Option<Tree> = None;
     for committed in &heard {
