@@ -84,21 +84,20 @@ impl Wakes {
         self.heads.lock().unwrap_or_else(PoisonError::into_inner).get(id).and_then(|(_, head)| *head)
     }
 
-    /// Waits until there may be something new, and finds out what other processes did.
-    async fn wait(&self, seen: &mut watch::Receiver<u64>, store: &Store) -> Result<(), Error> {
+    /// Waits until there may be something new.
+    async fn wait(&self, seen: &mut watch::Receiver<u64>) -> Result<(), Error> {
         tokio::select! {
-            changed = seen.changed() => changed.map_err(|_| Error::Closed)?,
-            () = tokio::time::sleep(self.look) => {}
+            changed = seen.changed() => changed.map_err(|_| Error::Closed),
+            () = tokio::time::sleep(self.look) => Ok(()),
         }
-        self.look(store).await
     }
 
-    /// Asks what changed elsewhere, once for all who follow.
+    /// Asks what changed elsewhere, once for all who follow, unless that was asked just now.
     async fn look(&self, store: &Store) -> Result<(), Error> {
         let mut looked = self.looked.lock().await;
-        let stale = self.stale.swap(false, Ordering::AcqRel);
+        let question = Question::put(&self.stale);
         match looked.as_ref() {
-            Some((at, _)) if !stale && at.elapsed() < self.look => return Ok(()),
+            Some((at, _)) if !question.stale && at.elapsed() < self.look => {}
             Some((_, position)) => {
                 let (changed, now) = store.changed(position).await?;
                 *looked = Some((Instant::now(), now));
@@ -108,7 +107,33 @@ impl Wakes {
             }
             None => *looked = Some((Instant::now(), store.position().await?)),
         }
+        question.answered();
         Ok(())
+    }
+}
+
+/// A question to the database. If it gets no answer, because it failed or nobody waits for it any more, the next one who
+/// follows has to put it again.
+struct Question<'w> {
+    flag: &'w AtomicBool,
+    stale: bool,
+}
+
+impl<'w> Question<'w> {
+    fn put(flag: &'w AtomicBool) -> Self {
+        Self { flag, stale: flag.swap(false, Ordering::AcqRel) }
+    }
+
+    fn answered(mut self) {
+        self.stale = false;
+    }
+}
+
+impl Drop for Question<'_> {
+    fn drop(&mut self) {
+        if self.stale {
+            self.flag.store(true, Ordering::Release);
+        }
     }
 }
 
@@ -139,10 +164,9 @@ impl Watch {
         loop {
             // Marked as seen before reading: a commit during the read wakes the wait below.
             self.seen.borrow_and_update();
-            if self.fresh {
-                // What others do from now on has to be noticed before the log is read.
-                self.wakes.look(&self.store).await?;
-            }
+            // Before the log is read, so that nothing falls between. Each time, and not only after a wait: a caller with less
+            // patience than a wait is long would never get there.
+            self.wakes.look(&self.store).await?;
             if self.fresh || self.wakes.head(&self.session) > self.after {
                 let page = self.store.events(&self.session, self.after, PAGE).await?;
                 // A full page may have more behind it that nobody tells of again.
@@ -155,7 +179,7 @@ impl Watch {
                     return Err(Error::Purged(self.session.clone()));
                 }
             }
-            self.wakes.wait(&mut self.seen, &self.store).await?;
+            self.wakes.wait(&mut self.seen).await?;
         }
     }
 }
@@ -241,10 +265,7 @@ impl Feed {
                 }
             }
             if self.waiting.is_empty() {
-                tokio::select! {
-                    changed = self.seen.changed() => changed.map_err(|_| Error::Closed)?,
-                    () = tokio::time::sleep(self.wakes.look) => {}
-                }
+                self.wakes.wait(&mut self.seen).await?;
             }
         }
     }
