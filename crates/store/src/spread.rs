@@ -5,6 +5,7 @@
 
 use std::num::NonZero;
 use std::panic::resume_unwind;
+use std::sync::OnceLock;
 use std::thread;
 
 /// How many items make it worth while to start a thread.
@@ -21,8 +22,7 @@ pub(crate) fn map<T: Sync, R: Send, E: Send>(
     items: &[T],
     work: impl Fn(&T) -> Result<R, E> + Sync,
 ) -> Result<Vec<R>, E> {
-    let threads = thread::available_parallelism().map_or(1, NonZero::get).min(THREADS);
-    let share = items.len().div_ceil(threads).max(WORTH);
+    let share = items.len().div_ceil(if items.len() > WORTH { threads() } else { 1 }).max(WORTH);
     let work = |items: &[T]| items.iter().map(&work).collect::<Result<Vec<R>, E>>();
     let Some((own, rest)) = items.split_at_checked(share) else { return work(items) };
     thread::scope(|scope| {
@@ -34,6 +34,12 @@ pub(crate) fn map<T: Sync, R: Send, E: Send>(
         }
         Ok(results)
     })
+}
+
+/// How many threads work at once. Asking the system takes longer than most lists.
+fn threads() -> usize {
+    static FOUND: OnceLock<usize> = OnceLock::new();
+    *FOUND.get_or_init(|| thread::available_parallelism().map_or(1, NonZero::get).min(THREADS))
 }
 
 #[cfg(test)]

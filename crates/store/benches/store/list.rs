@@ -6,7 +6,7 @@ use everturn_store::{Ask, Authority, Durability, Filter, Order, PathQuery, Store
 
 use crate::place::Place;
 use crate::work::{self, Ids};
-use crate::{Size, line};
+use crate::{Size, line, raw};
 
 pub(crate) async fn measure(place: fn() -> Place, size: Size) {
     let place = place();
@@ -20,6 +20,7 @@ pub(crate) async fn measure(place: fn() -> Place, size: Size) {
     for step in steps {
         make(&store, made..step).await;
         made = step;
+        raw::settle(&place).await;
         let time = page(&store, Filter { limit: Some(50), ..Filter::default() }).await;
         let filtered =
             Filter { project: Some("global".into()), roots: true, limit: Some(50), ..Filter::default() };

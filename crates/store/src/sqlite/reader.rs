@@ -302,13 +302,18 @@ pub(super) fn events(
 }
 
 pub(super) fn find_event(connection: &Connection, id: &EventId) -> Result<Option<(SessionId, u64)>, Error> {
+    // Not in one query: SQLite plans a join of these two anew each time that its value is bound, and nearly always there
+    // is no such event.
     let found = connection
-        .prepare_cached(
-            "SELECT s.id, e.seq FROM event e JOIN session s ON s.key = e.session WHERE e.id = ?1",
-        )?
-        .query_row([id.as_str()], |row| Ok((SessionId::new(row.get::<_, String>(0)?), row.get(1)?)))
+        .prepare_cached("SELECT session, seq FROM event WHERE id = ?1")?
+        .query_row([id.as_str()], |row| Ok((row.get::<_, i64>(0)?, row.get(1)?)))
         .optional()?;
-    Ok(found)
+    let Some((key, seq)) = found else { return Ok(None) };
+    let session = connection
+        .prepare_cached("SELECT id FROM session WHERE key = ?1")?
+        .query_row([key], |row| row.get::<_, String>(0))
+        .optional()?;
+    Ok(session.map(|session| (SessionId::new(session), seq)))
 }
 
 pub(super) fn unfinished(connection: &Connection) -> Result<Vec<SessionId>, Error> {

@@ -92,17 +92,23 @@ fn known(connection: &Connection, asked: &Asked) -> Result<Vec<Known>, Error> {
 fn load(connection: &Connection, asked: &Asked) -> Result<Option<(i64, State)>, Error> {
     let id = &asked.session;
     let found = connection
-        .prepare_cached("SELECT key, seq, owner, epoch, data FROM session WHERE id = ?1")?
+        .prepare_cached(
+            "SELECT key, seq, owner, epoch, data, (SELECT reason FROM quarantine WHERE session = ?1) FROM session
+             WHERE id = ?1",
+        )?
         .query_row([id.as_str()], |row| {
             let head = (row.get::<_, i64>(0)?, row.get::<_, u64>(1)?);
-            Ok((head, row.get::<_, Option<String>>(2)?, row.get::<_, u64>(3)?, text(row, 4)?))
+            let reason = row.get::<_, Option<String>>(5)?;
+            Ok((head, row.get::<_, Option<String>>(2)?, row.get::<_, u64>(3)?, text(row, 4)?, reason))
         })
         .optional()?;
-    let Some(((key, seq), owner, epoch, data)) = found else {
+    let Some(((key, seq), owner, epoch, data, reason)) = found else {
         refuse_buried(connection, id)?;
         return Ok(None);
     };
-    refuse_quarantined(connection, id)?;
+    if let Some(reason) = reason {
+        return Err(Error::Quarantined { session: id.clone(), reason });
+    }
     let session: Session = shape::decode(id.as_str(), "session", &data)?;
     let needs = Needs::of(&asked.events);
     let tree = if needs.whole {

@@ -403,14 +403,15 @@ fn given_up(done: &[Done], index: Option<&Error>) -> rusqlite::Error {
 
 /// Runs one job in a savepoint, so that its failure is its own.
 fn guarded<T>(connection: &Connection, job: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
-    connection.execute_batch("SAVEPOINT job")?;
+    let run = |sql: &str| connection.prepare_cached(sql)?.execute([]);
+    run("SAVEPOINT job")?;
     let result = job();
     if connection.is_autocommit() {
         // The failure took the whole transaction with it.
         return result;
     }
-    let end = if result.is_err() { "ROLLBACK TO job; RELEASE job" } else { "RELEASE job" };
-    if let Err(error) = connection.execute_batch(end) {
+    let undone = if result.is_err() { run("ROLLBACK TO job") } else { Ok(0) };
+    if let Err(error) = undone.and_then(|_| run("RELEASE job")) {
         // What the job has done so far must not be committed with the others.
         if !connection.is_autocommit() {
             drop(connection.execute_batch("ROLLBACK"));

@@ -189,7 +189,9 @@ pub(super) async fn replay(place: &Place, groups: &[Vec<Written>]) -> (f64, Vec<
 }
 
 pub(super) async fn settle(place: &Place) {
-    connect(place).await.batch_execute("CHECKPOINT").await.unwrap();
+    let client = connect(place).await;
+    client.batch_execute("VACUUM (ANALYZE)").await.unwrap();
+    client.batch_execute("CHECKPOINT").await.unwrap();
 }
 
 /// Inserts the rows of one session once more, as those of another one; see [`super::insert_again`].
