@@ -1,15 +1,14 @@
 //! From the path to what a provider is given.
 //!
-//! What leaves here is always a valid conversation: every call has its result, empty content is gone, and what only
-//! another model understands (signatures, hidden reasoning) stays behind.
+//! Who said what is told with it: a provider leaves behind what only another model understands, and repairs what a
+//! crash or an edit left open.
 
 use std::collections::HashMap;
 
 use base64::Engine as _;
-use everturn_llm::{Block, Content, Message};
+use everturn_llm::{Block, Content, Message, Origin};
 use everturn_model::entry::{Assistant, Body, Compaction, Shell};
 use everturn_model::part::PartKind;
-use everturn_model::session::ModelRef;
 use everturn_model::tool::{Outcome, ToolResult};
 use everturn_model::tree::Node;
 use everturn_model::{EntryId, Part, path};
@@ -17,8 +16,8 @@ use serde_json::Value;
 
 type Results<'a> = HashMap<(&'a EntryId, &'a str), &'a ToolResult>;
 
-/// The messages of a path for a model.
-pub(crate) fn messages(path: &[&Node], model: &ModelRef) -> Vec<Message> {
+/// The messages of a path.
+pub(crate) fn messages(path: &[&Node]) -> Vec<Message> {
     let (cut, indices) = path::visible(path);
     let results = path::results(path);
     let mut messages = Vec::new();
@@ -33,17 +32,17 @@ pub(crate) fn messages(path: &[&Node], model: &ModelRef) -> Vec<Message> {
     }
     for node in indices.into_iter().filter_map(|index| path.get(index)) {
         if !node.entry.hidden {
-            lower(node, model, &results, &mut messages);
+            lower(node, &results, &mut messages);
         }
     }
-    everturn_llm::repair(messages)
+    messages
 }
 
 fn user_text(text: String) -> Message {
     Message::User(vec![Content::Text(text)])
 }
 
-fn lower(node: &Node, model: &ModelRef, results: &Results<'_>, out: &mut Vec<Message>) {
+fn lower(node: &Node, results: &Results<'_>, out: &mut Vec<Message>) {
     match &node.entry.body {
         Body::User(_) => {
             let content: Vec<Content> = shown(node).filter_map(|part| content(&part.kind)).collect();
@@ -51,7 +50,7 @@ fn lower(node: &Node, model: &ModelRef, results: &Results<'_>, out: &mut Vec<Mes
                 out.push(Message::User(content));
             }
         }
-        Body::Assistant(assistant) => lower_assistant(node, assistant, model, results, out),
+        Body::Assistant(assistant) => lower_assistant(node, assistant, results, out),
         Body::System { text, .. } => out.push(Message::System(text.clone())),
         Body::Synthetic { text, .. } => {
             let parts = shown(node).filter_map(|part| content(&part.kind));
@@ -103,17 +102,13 @@ fn data_text(url: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-fn lower_assistant(
-    node: &Node,
-    assistant: &Assistant,
-    model: &ModelRef,
-    results: &Results<'_>,
-    out: &mut Vec<Message>,
-) {
-    let same =
-        assistant.model.as_ref().is_some_and(|m| m.provider == model.provider && m.model == model.model);
+fn lower_assistant(node: &Node, assistant: &Assistant, results: &Results<'_>, out: &mut Vec<Message>) {
+    let origin = assistant
+        .model
+        .as_ref()
+        .map(|model| Origin { provider: model.provider.clone(), model: model.model.clone() });
     // Metadata of a failed turn is not replayed: providers refuse signatures of answers they did not finish.
-    let replay = same && assistant.error.is_none();
+    let replay = assistant.error.is_none();
     let metadata =
         |map: &Option<everturn_model::Map>| if replay { map.clone().map(Value::Object) } else { None };
     let mut blocks = Vec::new();
@@ -125,7 +120,7 @@ fn lower_assistant(
             {
                 blocks.push(Block::Text { text: text.clone(), metadata: metadata(map) });
             }
-            PartKind::Reasoning { text, metadata: map, .. } if same => {
+            PartKind::Reasoning { text, metadata: map, .. } => {
                 blocks.push(Block::Reasoning { text: text.clone(), metadata: metadata(map) });
             }
             PartKind::Tool { call, tool, state, metadata: map } => {
@@ -145,7 +140,7 @@ fn lower_assistant(
                     settled.push(Message::Tool {
                         call_id: call.clone(),
                         name: tool.clone(),
-                        output: result.output.clone(),
+                        output: vec![Content::Text(result.output.clone())],
                         is_error: result.outcome != Outcome::Completed,
                     });
                 }
@@ -154,7 +149,7 @@ fn lower_assistant(
         }
     }
     if !blocks.is_empty() {
-        out.push(Message::Assistant(blocks));
+        out.push(Message::Assistant { blocks, origin });
         out.extend(settled);
     }
 }

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use everturn_llm::openai_chat::Config as ChatConfig;
-use everturn_llm::{OpenAiChat, Provider, Scripted, Secret};
+use everturn_llm::{Endpoint, OpenAiChat, Origin, Provider, Scripted, Secret};
 use everturn_model::session::ModelRef;
 use serde_json::Value;
 
@@ -22,6 +21,13 @@ pub struct Chosen {
     pub model: ModelConfig,
     /// The way to it.
     pub provider: Arc<dyn Provider>,
+}
+
+impl Chosen {
+    /// The model as the conversation names it.
+    pub(crate) fn origin(&self) -> Origin {
+        Origin { provider: self.reference.provider.clone(), model: self.reference.model.clone() }
+    }
 }
 
 impl Engine {
@@ -76,16 +82,16 @@ fn connect(provider: &ProviderConfig) -> Result<Arc<dyn Provider>, Error> {
         (None, "openai") => "https://api.openai.com/v1".to_owned(),
         (None, id) => return Err(Error::Invalid(format!("provider {id} has no `baseURL` in its options"))),
     };
-    let mut config = ChatConfig::new(base);
+    let mut endpoint = Endpoint::new(base);
     if let Some(key) = option(provider, "apiKey") {
-        config = config.with_api_key(Secret::from(key));
+        endpoint = endpoint.with_api_key(Secret::from(key));
     }
     for (name, value) in provider.options.get("headers").and_then(Value::as_object).into_iter().flatten() {
         if let Some(value) = value.as_str() {
-            config.headers.push((name.clone(), Secret::from(value.to_owned())));
+            endpoint.headers.push((name.clone(), Secret::from(value.to_owned())));
         }
     }
-    Ok(Arc::new(OpenAiChat::new(config)))
+    Ok(Arc::new(OpenAiChat::new(endpoint)))
 }
 
 fn option(provider: &ProviderConfig, name: &str) -> Option<String> {

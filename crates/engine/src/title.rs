@@ -54,6 +54,7 @@ impl Engine {
         let instructions =
             self.agents().iter().find(|agent| agent.name == "title").map_or("", |agent| agent.prompt);
         let request = Request {
+            origin: chosen.origin(),
             model: chosen.model.wire.clone(),
             system: vec![instructions.to_owned()],
             messages: vec![Message::User(vec![Content::Text(prompt)])],

@@ -251,9 +251,10 @@ impl<'e> Turn<'e> {
         };
         let tools = if chosen.model.tool_call { self.engine.0.tools.specs() } else { Vec::new() };
         Request {
+            origin: chosen.origin(),
             model: chosen.model.wire.clone(),
             system,
-            messages: history::messages(&path, &chosen.reference),
+            messages: history::messages(&path),
             tools: tools
                 .into_iter()
                 .filter(|spec| !off(&spec.name))
@@ -265,6 +266,7 @@ impl<'e> Turn<'e> {
             headers: Vec::new(),
             cache_key: Some(self.session().id.to_string()),
             options: chosen.model.options.clone(),
+            ..Request::default()
         }
     }
 

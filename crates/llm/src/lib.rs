@@ -16,27 +16,38 @@
 //! * [`retry`]: when to ask again, as data
 //! * [`secret`]: credentials that do not print themselves
 //! * [`sse`]: decoder of server-sent events
-//! * `http`: the shared HTTP clients, connect and inactivity limits
+//! * [`endpoint`]: where a provider is, and its key
+//! * `http`, `exchange`: the shared HTTP clients and limits; one model call from its request to its last event
+//! * `protocol`: what each wire protocol has to know; `arguments`: tool arguments as models write them
 //! * [`openai_chat`]: OpenAI Chat Completions and the servers that speak it
 //! * [`scripted`]: a provider that plays a script, without network
 
+mod arguments;
+pub mod endpoint;
 pub mod error;
+mod exchange;
 pub mod history;
 mod http;
 pub mod openai_chat;
+mod protocol;
 pub mod provider;
 pub mod request;
 pub mod retry;
+#[cfg(test)]
+mod sample;
 pub mod scripted;
 pub mod secret;
 pub mod sse;
 pub mod stream;
 
+pub use endpoint::Endpoint;
 pub use error::{Error, HttpFailure};
 pub use history::repair;
 pub use openai_chat::OpenAiChat;
 pub use provider::Provider;
-pub use request::{Block, Content, Message, Request, ToolChoice, ToolSpec};
+pub use request::{
+    Block, Content, Effort, Format, Message, Origin, Reasoning, Request, ToolChoice, ToolSpec,
+};
 pub use scripted::Scripted;
 pub use secret::Secret;
 pub use stream::{Event, EventStream, FinishReason, Usage};

@@ -101,6 +101,7 @@ impl Scripted {
 
 impl Provider for Scripted {
     fn stream(&self, request: Request) -> EventStream {
+        let request = request.repaired();
         let events = events(self.step(&request), &request);
         Box::pin(stream::unfold((events, self.pace), |(mut events, pace)| async move {
             let event = events.pop_front()?;
@@ -116,17 +117,13 @@ impl Provider for Scripted {
 /// Assistant messages after the last thing the user said.
 fn turns_since_prompt(messages: &[Message]) -> usize {
     let since = messages.iter().rev().take_while(|message| prompt_text(message).is_none());
-    since.filter(|message| matches!(message, Message::Assistant(_))).count()
+    since.filter(|message| matches!(message, Message::Assistant { .. })).count()
 }
 
 /// The text of a user message; reminders the runtime injects are not prompts.
 fn prompt_text(message: &Message) -> Option<String> {
     let Message::User(contents) = message else { return None };
-    let texts = contents.iter().filter_map(|content| match content {
-        Content::Text(text) => Some(text.as_str()),
-        Content::Media { .. } => None,
-    });
-    let text = texts.collect::<Vec<_>>().join("\n");
+    let text = Content::text_of(contents);
     (!text.trim_start().starts_with("<system-reminder>")).then_some(text)
 }
 

@@ -94,6 +94,8 @@ impl Intake {
                 }
                 return self.complete_call(turn, &id, input, raw, None).await;
             }
+            // What the provider ran itself is a fact for it alone.
+            Delta::HostedCall { .. } | Delta::HostedResult { .. } => {}
             Delta::StepFinish { reason, usage, .. } => {
                 let tokens = Tokens {
                     total: usage.total,

@@ -5,13 +5,12 @@
 //! object instead of text. A call is handed out as soon as it is certainly complete: when the answer says so, or
 //! when the next call begins and the arguments so far are a whole JSON object.
 
-use std::collections::VecDeque;
-
 use serde_json::{Value, json};
 
-use super::decode::{Fault, METADATA};
+use super::decode::METADATA;
 use super::wire::ToolCall;
-use crate::Event;
+use crate::protocol::{Events, Fault};
+use crate::{Event, arguments};
 
 /// All calls of one answer, in order.
 #[derive(Debug)]
@@ -42,7 +41,7 @@ impl Calls {
     }
 
     /// Takes one piece.
-    pub(super) fn accept(&mut self, piece: ToolCall, out: &mut VecDeque<Event>) -> Result<(), Fault> {
+    pub(super) fn accept(&mut self, piece: ToolCall, out: &mut Events) -> Result<(), Fault> {
         let function = piece.function;
         let (name, arguments) = function.map_or((None, None), |function| (function.name, function.arguments));
         let id = piece.id.filter(|id| !id.is_empty());
@@ -71,9 +70,9 @@ impl Calls {
     }
 
     /// Ends every call that is still open.
-    pub(super) fn settle_all(&mut self, out: &mut VecDeque<Event>) {
+    pub(super) fn settle_all(&mut self, out: &mut Events) {
         for call in self.list.iter_mut().filter(|call| !call.settled) {
-            let input = parse(&call.raw);
+            let input = arguments::parse(&call.raw);
             call.settle(input, out);
         }
     }
@@ -92,9 +91,9 @@ impl Calls {
     }
 
     /// Adds a call; the ones before it are complete if their arguments are.
-    fn begin(&mut self, index: Option<u64>, id: Option<String>, out: &mut VecDeque<Event>) -> usize {
+    fn begin(&mut self, index: Option<u64>, id: Option<String>, out: &mut Events) -> usize {
         for call in self.list.iter_mut().filter(|call| !call.settled && !call.raw.is_empty()) {
-            if let Ok(input) = parse(&call.raw) {
+            if let Ok(input) = arguments::parse(&call.raw) {
                 call.settle(Ok(input), out);
             }
         }
@@ -108,7 +107,7 @@ impl Calls {
 }
 
 impl Call {
-    fn extend(&mut self, more: &str, out: &mut VecDeque<Event>) {
+    fn extend(&mut self, more: &str, out: &mut Events) {
         self.raw.push_str(more);
         if self.name.is_empty() {
             return;
@@ -120,13 +119,13 @@ impl Call {
         }
     }
 
-    fn announce(&mut self, out: &mut VecDeque<Event>) {
+    fn announce(&mut self, out: &mut Events) {
         if !std::mem::replace(&mut self.announced, true) {
             out.push_back(Event::ToolInputStart { id: self.id.clone(), name: self.name.clone() });
         }
     }
 
-    fn settle(&mut self, input: Result<Value, String>, out: &mut VecDeque<Event>) {
+    fn settle(&mut self, input: Result<Value, String>, out: &mut Events) {
         self.announce(out);
         self.settled = true;
         let id = self.id.clone();
@@ -142,19 +141,4 @@ impl Call {
             Err(reason) => Event::ToolCallMalformed { id, name, raw, reason },
         });
     }
-}
-
-/// The arguments as an object. No text at all is a call without arguments.
-fn parse(raw: &str) -> Result<Value, String> {
-    if raw.trim().is_empty() {
-        return Ok(json!({}));
-    }
-    let value: Value =
-        serde_json::from_str(raw).map_err(|cause| format!("the arguments are not JSON: {cause}"))?;
-    // Some servers encode the arguments twice.
-    let value = match &value {
-        Value::String(inner) => serde_json::from_str(inner).unwrap_or(value),
-        _ => value,
-    };
-    if value.is_object() { Ok(value) } else { Err("the arguments are not a JSON object".to_owned()) }
 }

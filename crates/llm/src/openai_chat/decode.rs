@@ -5,12 +5,12 @@
 //! complete once a finish reason was seen; usage may follow it, so the step ends with the terminal frame or the
 //! end of the body.
 
-use std::collections::VecDeque;
-
 use serde_json::{Map, Value, json};
 
 use super::calls::Calls;
 use super::wire::{Choice, Chunk, Delta};
+use crate::protocol::{Decode, Events, Fault, Progress};
+use crate::sse::Frame;
 use crate::{Event, FinishReason, Usage};
 
 /// The key under which this protocol keeps its own data in `metadata`.
@@ -21,27 +21,6 @@ const DONE: &str = "[DONE]";
 
 /// The usual field for reasoning; blocks from it need no metadata.
 const REASONING_CONTENT: &str = "reasoning_content";
-
-/// Whether more is to come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Progress {
-    More,
-    Done,
-}
-
-/// Why a frame could not be taken.
-#[derive(Debug, PartialEq)]
-pub(super) enum Fault {
-    /// It is an error object from the provider.
-    Provider(String),
-    /// It is not in the protocol.
-    Malformed(String),
-}
-
-/// Whether a frame is complete in itself.
-pub(super) fn is_whole(data: &str) -> bool {
-    data.trim() == DONE || serde_json::from_str::<serde::de::IgnoredAny>(data).is_ok()
-}
 
 /// The state of one answer.
 #[derive(Debug)]
@@ -82,8 +61,8 @@ impl Decoder {
         }
     }
 
-    /// Takes one frame.
-    pub(super) fn accept(&mut self, data: &str, out: &mut VecDeque<Event>) -> Result<Progress, Fault> {
+    /// Takes one chunk, or the mark that ends the stream.
+    fn chunk(&mut self, data: &str, out: &mut Events) -> Result<Progress, Fault> {
         let data = data.trim();
         if data == DONE {
             self.done = true;
@@ -112,32 +91,7 @@ impl Decoder {
         Ok(Progress::More)
     }
 
-    /// Whether anything received so far was a chat completion.
-    pub(super) fn is_recognised(&self) -> bool {
-        self.recognised
-    }
-
-    /// Ends the answer.
-    ///
-    /// # Errors
-    ///
-    /// What is missing, if the answer did not come to its end. Open blocks are then left open.
-    pub(super) fn end(&mut self, out: &mut VecDeque<Event>) -> Result<(), String> {
-        if self.finish.is_none() && !(self.done && self.produced) {
-            return Err("it ended without a finish reason".to_owned());
-        }
-        self.close(out);
-        self.calls.settle_all(out);
-        let metadata = json!({METADATA: {"id": self.id, "model": self.model, "finish_reason": self.finish}});
-        out.push_back(Event::StepFinish {
-            reason: self.reason(),
-            usage: self.usage,
-            metadata: Some(metadata),
-        });
-        Ok(())
-    }
-
-    fn choice(&mut self, choice: Choice, out: &mut VecDeque<Event>) -> Result<(), Fault> {
+    fn choice(&mut self, choice: Choice, out: &mut Events) -> Result<(), Fault> {
         if let Some(delta) = choice.delta {
             self.delta(delta, out)?;
         }
@@ -149,7 +103,7 @@ impl Decoder {
         Ok(())
     }
 
-    fn delta(&mut self, delta: Delta, out: &mut VecDeque<Event>) -> Result<(), Fault> {
+    fn delta(&mut self, delta: Delta, out: &mut Events) -> Result<(), Fault> {
         let details = delta.reasoning_details.unwrap_or_default();
         let reasoning = delta.reasoning.as_ref().and_then(Value::as_str);
         match (delta.reasoning_content.as_deref(), reasoning) {
@@ -178,7 +132,7 @@ impl Decoder {
     }
 
     /// One element of a content list, as Mistral sends it.
-    fn piece(&mut self, piece: &Value, out: &mut VecDeque<Event>) {
+    fn piece(&mut self, piece: &Value, out: &mut Events) {
         if let Some(text) = piece.get("text").and_then(Value::as_str) {
             self.text(text, out);
         }
@@ -193,7 +147,7 @@ impl Decoder {
         }
     }
 
-    fn text(&mut self, text: &str, out: &mut VecDeque<Event>) {
+    fn text(&mut self, text: &str, out: &mut Events) {
         if text.is_empty() {
             return;
         }
@@ -211,7 +165,7 @@ impl Decoder {
         out.push_back(Event::TextDelta { id, text: text.to_owned() });
     }
 
-    fn reasoning(&mut self, field: &'static str, text: &str, more: Vec<Value>, out: &mut VecDeque<Event>) {
+    fn reasoning(&mut self, field: &'static str, text: &str, more: Vec<Value>, out: &mut Events) {
         if text.is_empty() && more.is_empty() {
             return;
         }
@@ -229,7 +183,7 @@ impl Decoder {
         }
     }
 
-    fn close(&mut self, out: &mut VecDeque<Event>) {
+    fn close(&mut self, out: &mut Events) {
         match std::mem::replace(&mut self.open, Open::Nothing) {
             Open::Nothing => {}
             Open::Text { id } => out.push_back(Event::TextEnd { id, metadata: None }),
@@ -267,6 +221,39 @@ impl Decoder {
             FinishReason::Stop | FinishReason::Unknown if !self.calls.is_empty() => FinishReason::ToolCalls,
             other => other,
         }
+    }
+}
+
+impl Decode for Decoder {
+    fn accept(&mut self, frame: &Frame, out: &mut Events) -> Result<Progress, Fault> {
+        self.chunk(&frame.data, out)
+    }
+
+    fn accept_whole(&mut self, json: &str, out: &mut Events) -> Result<(), Fault> {
+        self.chunk(json, out)?;
+        if self.recognised {
+            return Ok(());
+        }
+        Err(Fault::Malformed("the JSON answer is no chat completion".to_owned()))
+    }
+
+    fn end(&mut self, out: &mut Events) -> Result<(), String> {
+        if self.finish.is_none() && !(self.done && self.produced) {
+            return Err("it ended without a finish reason".to_owned());
+        }
+        self.close(out);
+        self.calls.settle_all(out);
+        let metadata = json!({METADATA: {"id": self.id, "model": self.model, "finish_reason": self.finish}});
+        out.push_back(Event::StepFinish {
+            reason: self.reason(),
+            usage: self.usage,
+            metadata: Some(metadata),
+        });
+        Ok(())
+    }
+
+    fn is_whole(data: &str) -> bool {
+        data.trim() == DONE || serde_json::from_str::<serde::de::IgnoredAny>(data).is_ok()
     }
 }
 

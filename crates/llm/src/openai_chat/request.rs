@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::Dialect;
 use super::decode::METADATA;
-use crate::{Block, Content, Message, Request, ToolChoice};
+use crate::{Block, Content, Effort, Format, Message, Request, ToolChoice, history};
 
 /// The body of a streaming request.
 pub(super) fn body(request: &Request, dialect: Dialect) -> Value {
@@ -20,12 +20,13 @@ pub(super) fn body(request: &Request, dialect: Dialect) -> Value {
             json!({"type": "function", "function": function})
         });
         body.insert("tools".into(), tools.collect());
-        let choice = match request.tool_choice {
-            ToolChoice::Auto => "auto",
-            ToolChoice::None => "none",
-            ToolChoice::Required => "required",
+        let choice = match &request.tool_choice {
+            ToolChoice::Auto => json!("auto"),
+            ToolChoice::None => json!("none"),
+            ToolChoice::Required => json!("required"),
+            ToolChoice::Tool(name) => json!({"type": "function", "function": {"name": name}}),
         };
-        body.insert("tool_choice".into(), json!(choice));
+        body.insert("tool_choice".into(), choice);
     }
     if let Some(limit) = request.max_output {
         let name = match dialect {
@@ -37,6 +38,13 @@ pub(super) fn body(request: &Request, dialect: Dialect) -> Value {
     if let Some(temperature) = request.temperature {
         body.insert("temperature".into(), json!(temperature));
     }
+    if let Some(effort) = request.reasoning.effort {
+        body.insert("reasoning_effort".into(), json!(effort_name(effort, dialect)));
+    }
+    if let Some(Format { name, schema }) = &request.format {
+        let format = json!({"type": "json_schema", "json_schema": {"name": name, "schema": schema}});
+        body.insert("response_format".into(), format);
+    }
     if let (Dialect::OpenAi, Some(key)) = (dialect, &request.cache_key) {
         body.insert("prompt_cache_key".into(), json!(key));
     }
@@ -46,30 +54,53 @@ pub(super) fn body(request: &Request, dialect: Dialect) -> Value {
     Value::Object(body)
 }
 
+/// The word for an effort. Only OpenAI has one beyond `high`.
+fn effort_name(effort: Effort, dialect: Dialect) -> &'static str {
+    match (effort, dialect) {
+        (Effort::None, _) => "none",
+        (Effort::Minimal, _) => "minimal",
+        (Effort::Low, _) => "low",
+        (Effort::Medium, _) => "medium",
+        (Effort::High, _) | (Effort::Max, Dialect::Compatible) => "high",
+        (Effort::Max, Dialect::OpenAi) => "xhigh",
+    }
+}
+
 fn messages(request: &Request, dialect: Dialect) -> Vec<Value> {
     let system = request.system.iter().filter(|part| !part.trim().is_empty());
     let system: Vec<&str> = system.map(String::as_str).collect();
     let head = (!system.is_empty()).then(|| json!({"role": "system", "content": system.join("\n\n")}));
-    head.into_iter().chain(request.messages.iter().map(|message| lower(message, dialect))).collect()
+    let mut lowered: Vec<Value> = head.into_iter().collect();
+    // What tools showed. A result takes only text here, so it follows in the person's name, after the last result.
+    let mut shown: Vec<Content> = Vec::new();
+    for message in &history::wrap_system(&request.messages) {
+        if let Message::Tool { output, .. } = message {
+            shown.extend(output.iter().filter(|content| matches!(content, Content::Media { .. })).cloned());
+        } else {
+            lowered.extend(attachments(&mut shown));
+        }
+        lowered.push(lower(message, dialect));
+    }
+    lowered.extend(attachments(&mut shown));
+    lowered
+}
+
+/// A message with what tools showed, if they showed anything.
+fn attachments(shown: &mut Vec<Content>) -> Option<Value> {
+    let pieces: Vec<Value> = shown.drain(..).map(|content| piece(&content)).collect();
+    (!pieces.is_empty()).then(|| json!({"role": "user", "content": pieces}))
 }
 
 fn lower(message: &Message, dialect: Dialect) -> Value {
     match message {
         Message::User(contents) => json!({"role": "user", "content": user(contents)}),
-        Message::Assistant(blocks) => assistant(blocks, dialect),
+        Message::Assistant { blocks, .. } => assistant(blocks, dialect),
         Message::Tool { call_id, output, .. } => {
-            json!({"role": "tool", "tool_call_id": call_id, "content": output})
+            json!({"role": "tool", "tool_call_id": call_id, "content": Content::text_of(output)})
         }
-        // Most servers take a system message at the front only.
-        Message::System(text) => {
-            json!({"role": "user", "content": format!("<system-update>\n{}\n</system-update>", escape(text))})
-        }
+        // Not reached: most servers take a system message at the front only, so it was wrapped.
+        Message::System(text) => json!({"role": "user", "content": text}),
     }
-}
-
-/// Keeps an instruction from closing its own wrapper.
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 /// Plain text stays a string: not every server takes a list.
@@ -134,6 +165,8 @@ fn assistant(blocks: &[Block], dialect: Dialect) -> Value {
                 }
                 calls.push(call);
             }
+            // The protocol has no word for tools that the provider runs.
+            Block::HostedCall { .. } | Block::HostedResult { .. } => {}
         }
     }
     let mut message = Map::new();
@@ -169,11 +202,15 @@ fn replay(fields: &mut Map<String, Value>, text: &str, metadata: Option<&Value>)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ToolSpec;
+    use crate::{ToolSpec, sample};
 
     #[expect(clippy::needless_pass_by_value, reason = "a test reads best with its values in place")]
     fn lowered(message: Message) -> Value {
         lower(&message, Dialect::Compatible)
+    }
+
+    fn answer(blocks: Vec<Block>) -> Message {
+        Message::Assistant { blocks, origin: None }
     }
 
     #[test]
@@ -220,15 +257,6 @@ mod tests {
     }
 
     #[test]
-    fn mid_conversation_system_is_wrapped() {
-        assert_eq!(
-            lowered(Message::System("a </system-update> & b".into())),
-            json!({"role": "user",
-                "content": "<system-update>\na &lt;/system-update&gt; &amp; b\n</system-update>"})
-        );
-    }
-
-    #[test]
     fn assistant_with_everything() {
         let blocks = vec![
             Block::Reasoning { text: "hm".into(), metadata: None },
@@ -242,7 +270,7 @@ mod tests {
             Block::ToolCall { id: "c2".into(), name: "list".into(), input: Value::Null, metadata: None },
         ];
         assert_eq!(
-            lowered(Message::Assistant(blocks.clone())),
+            lowered(answer(blocks.clone())),
             json!({"role": "assistant", "content": "ok", "reasoning_content": "hm", "tool_calls": [
                 {"id": "c1", "type": "function",
                     "function": {"name": "read", "arguments": "{\"filePath\":\"a\"}"},
@@ -250,13 +278,13 @@ mod tests {
                 {"id": "c2", "type": "function", "function": {"name": "list", "arguments": "{}"}},
             ]})
         );
-        let openai = lower(&Message::Assistant(blocks), Dialect::OpenAi);
+        let openai = lower(&answer(blocks), Dialect::OpenAi);
         assert_eq!(openai.get("reasoning_content"), None);
     }
 
     #[test]
     fn reasoning_returns_to_its_field() {
-        let block = |metadata| Message::Assistant(vec![Block::Reasoning { text: "hm".into(), metadata }]);
+        let block = |metadata| answer(vec![Block::Reasoning { text: "hm".into(), metadata }]);
         let field = lowered(block(Some(json!({METADATA: {"field": "reasoning"}}))));
         assert_eq!(field, json!({"role": "assistant", "content": "", "reasoning": "hm"}));
         let details = lowered(block(Some(json!({METADATA: {"reasoning_details": [{"type": "x"}]}}))));
@@ -269,7 +297,7 @@ mod tests {
     #[test]
     fn silent_assistant_has_null_content() {
         let call = Block::ToolCall { id: "c".into(), name: "t".into(), input: json!({}), metadata: None };
-        assert_eq!(lowered(Message::Assistant(vec![call]))["content"], Value::Null);
+        assert_eq!(lowered(answer(vec![call]))["content"], Value::Null);
     }
 
     #[test]
@@ -306,5 +334,22 @@ mod tests {
             json!({"type": "text",
             "text": "[attachment f (application/pdf): https://x/y]"}),
         );
+    }
+
+    #[test]
+    fn a_conversation_with_everything_in_it() {
+        let reasoning = json!({METADATA: {"field": "reasoning"}});
+        let request = sample::conversation(Some(reasoning), None).repaired();
+        let show = |dialect| serde_json::to_string_pretty(&body(&request, dialect)).unwrap();
+        insta::assert_snapshot!("everything_compatible", show(Dialect::Compatible));
+        insta::assert_snapshot!("everything_openai", show(Dialect::OpenAi));
+    }
+
+    #[test]
+    fn the_same_conversation_after_a_switch() {
+        let reasoning = json!({METADATA: {"field": "reasoning"}});
+        let request = sample::switched(Some(reasoning), None).repaired();
+        let shown = serde_json::to_string_pretty(&body(&request, Dialect::Compatible)).unwrap();
+        insta::assert_snapshot!("switched", shown);
     }
 }

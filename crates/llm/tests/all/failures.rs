@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use everturn_llm::openai_chat::{Config, OpenAiChat};
+use everturn_llm::{Endpoint, OpenAiChat};
 use everturn_llm::{Error, Event};
 
 use crate::canned::{Act, Canned, answer, collect};
@@ -55,7 +55,7 @@ async fn an_echoed_key_is_not_repeated() {
         assert!(!text.contains("1234567"), "{text}");
     }
     assert_eq!(error.provider_message(), "Incorrect API key provided: [redacted]");
-    let provider = OpenAiChat::new(Config::new("http://localhost").with_api_key("sk-test-1234567"));
+    let provider = OpenAiChat::new(Endpoint::new("http://localhost").with_api_key("sk-test-1234567"));
     assert!(!format!("{provider:?}").contains("1234567"));
 }
 
@@ -105,7 +105,7 @@ async fn broken_connections() {
     );
 
     let gone = Canned::start(vec![]).await.base_url.clone();
-    let (_, error) = collect(&OpenAiChat::new(Config::new(gone))).await;
+    let (_, error) = collect(&OpenAiChat::new(Endpoint::new(gone))).await;
     assert!(matches!(error, Some(Error::Transport { before_first_byte: true, .. })), "{error:?}");
 }
 
@@ -115,7 +115,7 @@ async fn silence() {
     for (acts, before) in [(vec![Act::Send(head), Act::Hang], false), (vec![Act::Hang], true)] {
         let server = Canned::start(acts).await;
         let inactivity = Duration::from_millis(50);
-        let provider = OpenAiChat::new(Config { inactivity, ..Config::new(&server.base_url) });
+        let provider = OpenAiChat::new(Endpoint { inactivity, ..Endpoint::new(&server.base_url) });
         let (_, error) = collect(&provider).await;
         let Some(Error::Inactivity { after, before_first_byte }) = error else { panic!("{error:?}") };
         assert_eq!((after, before_first_byte), (inactivity, before));
@@ -124,10 +124,10 @@ async fn silence() {
 
 #[tokio::test]
 async fn unusable_configuration() {
-    let provider = OpenAiChat::new(Config::new("nowhere"));
+    let provider = OpenAiChat::new(Endpoint::new("nowhere"));
     let (_, error) = collect(&provider).await;
     assert!(matches!(error, Some(Error::Configuration { .. })), "{error:?}");
-    let provider = OpenAiChat::new(Config::new("http://127.0.0.1:9").with_api_key("bad\nkey-secret"));
+    let provider = OpenAiChat::new(Endpoint::new("http://127.0.0.1:9").with_api_key("bad\nkey-secret"));
     let (_, error) = collect(&provider).await;
     let Some(Error::Configuration { reason }) = error else { panic!("{error:?}") };
     assert!(!reason.contains("key-secret"), "{reason}");

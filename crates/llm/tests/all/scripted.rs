@@ -15,7 +15,7 @@ fn user(text: &str) -> Message {
 }
 
 fn assistant() -> Message {
-    Message::Assistant(vec![Block::Text { text: "x".into(), metadata: None }])
+    Message::Assistant { blocks: vec![Block::Text { text: "x".into(), metadata: None }], origin: None }
 }
 
 fn text_of(events: &[Event]) -> String {
