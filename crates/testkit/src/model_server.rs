@@ -15,14 +15,26 @@
 //! | `SLOW:<ms>` | a pause after each word of the text |
 //! | `ERR:<status>`, `ERR:<status>x<times>` | an HTTP error, always or for the first requests |
 //! | `RETRY-AFTER:<seconds>` | the errors carry this header |
+//! | `HEADER:<name>=<value>` | the errors carry this header. A line of its own |
+//! | `ERRTYPE:<kind>`, `ERRTEXT:<text>` | what the errors say, the text to the end of the line |
+//! | `USAGE:<input>,<cached>,<output>,<reasoning>` | what the answer is said to have used |
+//! | `EMPTY` | the final text is empty |
 //! | `HOLD:<name>` | the next step in the text stops in mid-answer until [`ModelServer::release`] |
 //! | `DROP:<n>`, `DROP:<n>x<times>` | the next step in the text breaks the connection after `n` pieces |
+//! | `CUT:<n>`, `CUT:<n>x<times>` | the next step in the text breaks the connection after `n` bytes |
+//! | `GARBLE` | a frame of the next step is no JSON |
+//! | `FAIL:<kind>` | the next step has an error in its midst |
+//! | `REFUSE`, `LENGTH` | the next step ends because it was refused or too long |
+//! | `TOGETHER:<n>` | the next `n` tool lines are called in one step |
+//!
+//! It speaks Chat Completions, Anthropic Messages, OpenAI Responses and Gemini, by the path of the request.
 //!
 //! The next step in the text is the tool line below the directive, or the final text if none is below.
 
 mod answer;
 mod json_text;
 mod plan;
+mod voice;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{SocketAddr, TcpListener};
@@ -34,6 +46,7 @@ use serde_json::Value;
 use tokio::sync::{oneshot, watch};
 
 use crate::deadline::within;
+use voice::Voice;
 
 /// How the final text begins when the prompt does not give one.
 pub const GREETING: &str = "Hello from the scripted model. You said: ";
@@ -54,7 +67,7 @@ pub struct ModelServer {
 #[derive(Debug)]
 struct State {
     greeting: String,
-    requests: watch::Sender<Vec<Value>>,
+    requests: watch::Sender<Vec<(Voice, Value)>>,
     /// Names of holds that were reached, released, and left by the client.
     held: watch::Sender<BTreeSet<String>>,
     released: watch::Sender<BTreeSet<String>>,
@@ -128,12 +141,14 @@ impl ModelServer {
 
     /// The bodies received so far, oldest first.
     pub fn requests(&self) -> Vec<Value> {
-        self.state.requests.borrow().clone()
+        self.state.requests.borrow().iter().map(|(_, body)| body.clone()).collect()
     }
 
     /// The bodies received so far except those that ask for a title.
     pub fn prompts(&self) -> Vec<Value> {
-        self.requests().into_iter().filter(|body| !plan::asks_for_title(body)).collect()
+        let requests = self.state.requests.borrow();
+        let prompts = requests.iter().filter(|(voice, body)| !plan::asks_for_title(&voice.said(body)));
+        prompts.map(|(_, body)| body.clone()).collect()
     }
 
     /// Waits until at least `count` bodies were received, and returns them.
@@ -145,7 +160,7 @@ impl ModelServer {
         let mut requests = self.state.requests.subscribe();
         let what = format!("{count} requests to the model server");
         let enough = within(&what, requests.wait_for(|all| all.len() >= count)).await;
-        enough.expect("the server runs").clone()
+        enough.expect("the server runs").iter().map(|(_, body)| body.clone()).collect()
     }
 
     /// Waits until an answer stands at `HOLD:<name>`.

@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
+use super::voice::{Finish, Role, Said, Used};
+
 /// What to answer.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Plan {
@@ -17,15 +19,33 @@ pub(super) struct Plan {
     pub(super) slow: u64,
     /// The name of the hold in this step.
     pub(super) hold: Option<String>,
-    /// Where the connection breaks in this step.
+    /// After how many pieces the connection breaks in this step.
     pub(super) drop: Option<Limited>,
+    /// After how many bytes the connection breaks in this step.
+    pub(super) cut: Option<Limited>,
+    /// Whether a frame in the midst of the answer is no JSON.
+    pub(super) garble: bool,
+    /// The kind of an error in the midst of the answer.
+    pub(super) fail: Option<String>,
+    /// How the answer ends, if not as its content says.
+    pub(super) finish: Option<Finish>,
+    /// What the answer is said to have used.
+    pub(super) used: Option<Used>,
 }
 
 /// The content of an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Step {
     Text(String),
-    Tool { name: String, input: Value },
+    /// Tools that are called at once.
+    Tools(Vec<Wanted>),
+}
+
+/// A tool that is to be called.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Wanted {
+    pub(super) name: String,
+    pub(super) input: Value,
 }
 
 /// An HTTP error.
@@ -33,8 +53,12 @@ pub(super) enum Step {
 pub(super) struct Failure {
     /// The status and how often it is given.
     pub(super) status: Limited,
-    /// The `retry-after` header.
-    pub(super) retry_after: Option<u64>,
+    /// What kind of error the body says it is.
+    pub(super) kind: String,
+    /// What the body says.
+    pub(super) message: String,
+    /// Headers of the answer.
+    pub(super) headers: Vec<(String, String)>,
 }
 
 /// A number that holds always, or only so many times.
@@ -45,11 +69,11 @@ pub(super) struct Limited {
 }
 
 /// Whether the request wants a title for a conversation.
-pub(super) fn asks_for_title(body: &Value) -> bool {
+pub(super) fn asks_for_title(said: &[Said]) -> bool {
     let mut system = String::new();
     let mut rest = String::new();
-    for (role, text, _) in messages(body) {
-        if role == "system" { &mut system } else { &mut rest }.push_str(&text);
+    for Said { role, text, .. } in said {
+        if *role == Role::System { &mut system } else { &mut rest }.push_str(text);
     }
     system.to_lowercase().contains("title generator") || rest.contains("Generate a title")
 }
@@ -59,8 +83,8 @@ pub(super) fn asks_for_title(body: &Value) -> bool {
 /// # Errors
 ///
 /// What is wrong with a directive.
-pub(super) fn plan(body: &Value, greeting: &str) -> Result<Plan, String> {
-    let (prompt, done) = last_prompt(body);
+pub(super) fn plan(said: &[Said], greeting: &str) -> Result<Plan, String> {
+    let (prompt, done) = last_prompt(said);
     let plain = |step: Step| Plan {
         prompt: prompt.clone(),
         error: None,
@@ -69,64 +93,93 @@ pub(super) fn plan(body: &Value, greeting: &str) -> Result<Plan, String> {
         slow: 0,
         hold: None,
         drop: None,
+        cut: None,
+        garble: false,
+        fail: None,
+        finish: None,
+        used: None,
     };
-    if asks_for_title(body) {
+    if asks_for_title(said) {
         let words = prompt.split_whitespace().collect::<Vec<_>>().join(" ");
         return Ok(plain(Step::Text(format!("Fake title: {}", words.chars().take(40).collect::<String>()))));
     }
     let (above, tool) = locate(&prompt, done);
     let step = match tool {
-        Some(line) => {
-            let Line { kind, name, argument } = line;
-            let input = if kind == Kind::Json {
-                serde_json::from_str(argument).map_err(|cause| format!("JSONTOOL {argument}: {cause}"))?
-            } else {
-                arguments(name, argument).ok_or_else(|| format!("TOOL {name} cannot read {argument:?}"))?
-            };
-            let name = if name == "todo" { "todowrite" } else { name };
-            Step::Tool { name: name.to_owned(), input }
+        Some(first) => {
+            let together = limited(above, "TOGETHER:").map_or(1, |found| found.value);
+            let mut wanted = vec![first.wanted()?];
+            for more in 1..usize::try_from(together).unwrap_or(1) {
+                if let (_, Some(line)) = locate(&prompt, done + more) {
+                    wanted.push(line.wanted()?);
+                }
+            }
+            Step::Tools(wanted)
         }
         None => Step::Text(final_text(&prompt, greeting)),
     };
-    let retry_after = limited(&prompt, "RETRY-AFTER:").map(|found| found.value);
     Ok(Plan {
-        error: limited(&prompt, "ERR:").map(|status| Failure { status, retry_after }),
+        error: limited(&prompt, "ERR:").map(|status| failure(&prompt, status)),
         think: prompt.contains("THINK"),
         slow: limited(&prompt, "SLOW:").map_or(0, |found| found.value),
         hold: word(above, "HOLD:").map(str::to_owned),
         drop: limited(above, "DROP:"),
+        cut: limited(above, "CUT:"),
+        garble: above.contains("GARBLE"),
+        fail: word(above, "FAIL:").map(str::to_owned),
+        finish: finish(above),
+        used: used(&prompt),
         ..plain(step)
     })
 }
 
-/// Role, text and number of tool calls of each message.
-fn messages(body: &Value) -> impl Iterator<Item = (&str, String, usize)> {
-    let list = body.get("messages").and_then(Value::as_array).into_iter().flatten();
-    list.map(|message| {
-        let role = message.get("role").and_then(Value::as_str).unwrap_or_default();
-        let text = match message.get("content") {
-            Some(Value::String(text)) => text.clone(),
-            Some(Value::Array(parts)) => {
-                let texts = parts.iter().filter_map(|part| part.get("text").and_then(Value::as_str));
-                texts.collect::<Vec<_>>().join("\n")
-            }
-            _ => String::new(),
-        };
-        (role, text, message.get("tool_calls").and_then(Value::as_array).map_or(0, Vec::len))
-    })
+/// The error that a prompt asks for.
+fn failure(prompt: &str, status: Limited) -> Failure {
+    let mut headers: Vec<(String, String)> = prompt
+        .lines()
+        .filter_map(|line| line.split_once("HEADER:")?.1.split_once('='))
+        .map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned()))
+        .collect();
+    if let Some(seconds) = limited(prompt, "RETRY-AFTER:") {
+        headers.push(("retry-after".to_owned(), seconds.value.to_string()));
+    }
+    let rest =
+        |prefix: &str| Some(prompt.split_once(prefix)?.1.lines().next().unwrap_or_default().to_owned());
+    Failure {
+        status,
+        kind: word(prompt, "ERRTYPE:").unwrap_or("fake").to_owned(),
+        message: rest("ERRTEXT:").unwrap_or_else(|| "fake error".to_owned()),
+        headers,
+    }
+}
+
+fn finish(text: &str) -> Option<Finish> {
+    match text {
+        _ if text.contains("REFUSE") => Some(Finish::Refused),
+        _ if text.contains("LENGTH") => Some(Finish::Length),
+        _ => None,
+    }
+}
+
+/// The numbers after `USAGE:`, with commas between them.
+fn used(prompt: &str) -> Option<Used> {
+    let (_, rest) = prompt.split_once("USAGE:")?;
+    let end = rest.find(|letter: char| !letter.is_ascii_digit() && letter != ',').unwrap_or(rest.len());
+    let mut numbers = rest.get(..end)?.split(',').map(|number| number.parse().unwrap_or(0));
+    let mut next = || numbers.next().unwrap_or(0);
+    Some(Used { input: next(), cached: next(), output: next(), reasoning: next() })
 }
 
 /// The last thing the user said, and the number of tool calls made since. What a runtime injects is not a prompt.
-fn last_prompt(body: &Value) -> (String, usize) {
+fn last_prompt(said: &[Said]) -> (String, usize) {
     let mut prompt = String::new();
     let mut done = 0;
-    for (role, text, calls) in messages(body) {
+    for Said { role, text, calls } in said {
         let start = text.trim_start();
         let injected = ["<system-reminder>", "<system-update>"].iter().any(|tag| start.starts_with(tag));
-        if role == "user" && !start.is_empty() && !injected {
-            prompt = text;
+        if *role == Role::User && !start.is_empty() && !injected {
+            prompt.clone_from(text);
             done = 0;
-        } else if role == "assistant" {
+        } else if *role == Role::Assistant {
             done += calls;
         }
     }
@@ -144,6 +197,20 @@ struct Line<'a> {
     kind: Kind,
     name: &'a str,
     argument: &'a str,
+}
+
+impl Line<'_> {
+    /// The call that it asks for.
+    fn wanted(self) -> Result<Wanted, String> {
+        let Line { kind, name, argument } = self;
+        let input = if kind == Kind::Json {
+            serde_json::from_str(argument).map_err(|cause| format!("JSONTOOL {argument}: {cause}"))?
+        } else {
+            arguments(name, argument).ok_or_else(|| format!("TOOL {name} cannot read {argument:?}"))?
+        };
+        let name = if name == "todo" { "todowrite" } else { name };
+        Ok(Wanted { name: name.to_owned(), input })
+    }
 }
 
 /// A tool line, perhaps indented or quoted.
@@ -182,6 +249,9 @@ fn locate(prompt: &str, done: usize) -> (&str, Option<Line<'_>>) {
 }
 
 fn final_text(prompt: &str, greeting: &str) -> String {
+    if prompt.contains("EMPTY") {
+        return String::new();
+    }
     if let Some((_, rest)) = prompt.split_once("SAY:") {
         return rest.lines().next().unwrap_or_default().to_owned();
     }
@@ -252,10 +322,11 @@ fn limited(text: &str, prefix: &str) -> Option<Limited> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::voice::Voice;
     use super::*;
 
-    fn body(messages: &Value) -> Value {
-        json!({"messages": messages})
+    fn said(messages: &Value) -> Vec<Said> {
+        Voice::Chat.said(&json!({"messages": messages}))
     }
 
     fn planned(prompt: &str, done: usize) -> Plan {
@@ -266,15 +337,19 @@ mod tests {
             {"role": "assistant", "content": null, "tool_calls": calls},
             {"role": "user", "content": " <system-reminder>not a prompt"},
             {"role": "user", "content": "<system-update>nor this"}]);
-        plan(&body(&messages), "Hi: ").unwrap()
+        plan(&said(&messages), "Hi: ").unwrap()
     }
 
     fn text(prompt: &str) -> Step {
         planned(prompt, 0).step
     }
 
+    fn wanted(name: &str, input: Value) -> Wanted {
+        Wanted { name: name.into(), input }
+    }
+
     fn tool(name: &str, input: Value) -> Step {
-        Step::Tool { name: name.into(), input }
+        Step::Tools(vec![wanted(name, input)])
     }
 
     #[test]
@@ -321,7 +396,9 @@ mod tests {
         let plan = planned("THINK SLOW:20 ERR:503x2 RETRY-AFTER:0", 0);
         assert_eq!((plan.think, plan.slow), (true, 20));
         let status = Limited { value: 503, times: Some(2) };
-        assert_eq!(plan.error, Some(Failure { status, retry_after: Some(0) }));
+        let headers = vec![("retry-after".to_owned(), "0".to_owned())];
+        let (kind, message) = ("fake".to_owned(), "fake error".to_owned());
+        assert_eq!(plan.error, Some(Failure { status, kind, message, headers }));
         assert_eq!(planned("ERR:500", 0).error.map(|failure| failure.status.times), Some(None));
     }
 
@@ -329,7 +406,7 @@ mod tests {
     fn titles() {
         let messages = json!([{"role": "system", "content": "You are a Title Generator"},
             {"role": "user", "content": "ERR:500  \n TOOL:bash:ls and a rather long line of words"}]);
-        let plan = plan(&body(&messages), "").unwrap();
+        let plan = plan(&said(&messages), "").unwrap();
         assert_eq!(plan.step, Step::Text("Fake title: ERR:500 TOOL:bash:ls and a rather long l".into()));
         assert_eq!(plan.error, None);
     }
@@ -337,8 +414,33 @@ mod tests {
     #[test]
     fn bad_directives_are_named() {
         let messages = json!([{"role": "user", "content": "JSONTOOL:x:{"}]);
-        assert!(plan(&body(&messages), "").unwrap_err().starts_with("JSONTOOL {"));
+        assert!(plan(&said(&messages), "").unwrap_err().starts_with("JSONTOOL {"));
         let messages = json!([{"role": "user", "content": "TOOL:edit:nothing"}]);
-        assert!(plan(&body(&messages), "").is_err());
+        assert!(plan(&said(&messages), "").is_err());
+    }
+
+    #[test]
+    fn several_tools_at_once() {
+        let prompt = "TOGETHER:2\nTOOL:bash:ls\nTOOL:bash:pwd\nTOOL:read:a\nSAY:done";
+        let bash = |command: &str| {
+            wanted("bash", json!({"command": command, "description": format!("run {command}")}))
+        };
+        assert_eq!(planned(prompt, 0).step, Step::Tools(vec![bash("ls"), bash("pwd")]));
+        assert_eq!(planned(prompt, 2).step, tool("read", json!({"filePath": "a"})));
+        assert_eq!(planned(prompt, 3).step, Step::Text("done".into()));
+    }
+
+    #[test]
+    fn errors_and_endings_as_scripted() {
+        let plan =
+            planned("ERR:400 ERRTYPE:too_long\nHEADER:retry-after-ms=1500\nERRTEXT:prompt is too long", 0);
+        let failure = plan.error.unwrap();
+        assert_eq!((failure.kind.as_str(), failure.message.as_str()), ("too_long", "prompt is too long"));
+        assert_eq!(failure.headers, [("retry-after-ms".to_owned(), "1500".to_owned())]);
+        let plan = planned("REFUSE FAIL:overloaded_error CUT:9 GARBLE EMPTY USAGE:100,60,50,20", 0);
+        assert_eq!((plan.finish, plan.fail.as_deref()), (Some(Finish::Refused), Some("overloaded_error")));
+        assert_eq!((plan.cut.map(|cut| cut.value), plan.garble), (Some(9), true));
+        assert_eq!(plan.used, Some(Used { input: 100, cached: 60, output: 50, reasoning: 20 }));
+        assert_eq!(plan.step, Step::Text(String::new()));
     }
 }

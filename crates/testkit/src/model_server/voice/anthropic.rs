@@ -1,0 +1,149 @@
+//! Anthropic Messages.
+
+use serde_json::{Value, json};
+
+use super::{Finish, Piece, Role, Said, Stretch, Tell, Used, gather, list, named, text_of};
+
+pub(super) fn said(body: &Value) -> Vec<Said> {
+    let system = Said { role: Role::System, text: text_of(body.get("system")), calls: 0 };
+    let said = |message: &Value| {
+        let parts = message.get("content").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let count = |kind: &str| {
+            parts.iter().filter(|part| part.get("type").and_then(Value::as_str) == Some(kind)).count()
+        };
+        let role = match message.get("role").and_then(Value::as_str) {
+            Some("assistant") => Role::Assistant,
+            Some("system") => Role::System,
+            _ if count("tool_result") > 0 && count("text") == 0 => Role::Tool,
+            _ => Role::User,
+        };
+        Said { role, text: text_of(message.get("content")), calls: count("tool_use") }
+    };
+    std::iter::once(system).chain(list(body, "messages").iter().map(said)).collect()
+}
+
+/// Which block is open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Open {
+    Thinking,
+    Text,
+    Call,
+}
+
+pub(super) struct Teller {
+    id: String,
+    model: Value,
+    open: Option<Open>,
+    blocks: usize,
+}
+
+impl Teller {
+    pub(super) fn new(model: Value, number: u64) -> Self {
+        Self { id: format!("msg_{number:08}"), model, open: None, blocks: 0 }
+    }
+
+    fn index(&self) -> usize {
+        self.blocks.saturating_sub(1)
+    }
+
+    fn start(&mut self, open: Open, block: &Value, out: &mut Vec<String>) {
+        self.stop(out);
+        self.open = Some(open);
+        self.blocks += 1;
+        out.push(named(
+            &json!({"type": "content_block_start", "index": self.index(), "content_block": block}),
+        ));
+    }
+
+    fn delta(&self, delta: &Value, out: &mut Vec<String>) {
+        out.push(named(&json!({"type": "content_block_delta", "index": self.index(), "delta": delta})));
+    }
+
+    fn stop(&mut self, out: &mut Vec<String>) {
+        if self.open == Some(Open::Thinking) {
+            let signature = format!("sig-{}", self.id);
+            self.delta(&json!({"type": "signature_delta", "signature": signature}), out);
+        }
+        if self.open.take().is_some() {
+            out.push(named(&json!({"type": "content_block_stop", "index": self.index()})));
+        }
+    }
+
+    fn message(&self, content: &Value, stop: Option<&str>, used: &Value) -> Value {
+        json!({"id": self.id, "type": "message", "role": "assistant", "model": self.model, "content": content,
+            "stop_reason": stop, "stop_sequence": null, "usage": used})
+    }
+}
+
+impl Tell for Teller {
+    fn begin(&mut self) -> Vec<String> {
+        let used = json!({"input_tokens": 0, "output_tokens": 1});
+        let message = self.message(&json!([]), None, &used);
+        vec![named(&json!({"type": "message_start", "message": message})), named(&json!({"type": "ping"}))]
+    }
+
+    fn piece(&mut self, piece: &Piece) -> Vec<String> {
+        let mut out = Vec::new();
+        match piece {
+            Piece::Thought(text) => {
+                if self.open != Some(Open::Thinking) {
+                    let block = json!({"type": "thinking", "thinking": "", "signature": ""});
+                    self.start(Open::Thinking, &block, &mut out);
+                }
+                self.delta(&json!({"type": "thinking_delta", "thinking": text}), &mut out);
+            }
+            Piece::Text(text) => {
+                if self.open != Some(Open::Text) {
+                    self.start(Open::Text, &json!({"type": "text", "text": ""}), &mut out);
+                }
+                self.delta(&json!({"type": "text_delta", "text": text}), &mut out);
+            }
+            Piece::Call { id, name } => {
+                let block = json!({"type": "tool_use", "id": id, "name": name, "input": {}});
+                self.start(Open::Call, &block, &mut out);
+            }
+            Piece::Input(text) => {
+                self.delta(&json!({"type": "input_json_delta", "partial_json": text}), &mut out);
+            }
+        }
+        out
+    }
+
+    fn end(&mut self, finish: Finish, used: Used) -> Vec<String> {
+        let mut out = Vec::new();
+        self.stop(&mut out);
+        let delta = json!({"stop_reason": word(finish), "stop_sequence": null});
+        out.push(named(&json!({"type": "message_delta", "delta": delta, "usage": usage(used)})));
+        out.push(named(&json!({"type": "message_stop"})));
+        out
+    }
+
+    fn whole(&self, pieces: &[Piece], finish: Finish, used: Used) -> Value {
+        let block = |stretch: Stretch| match stretch {
+            Stretch::Thought(text) => {
+                json!({"type": "thinking", "thinking": text, "signature": format!("sig-{}", self.id)})
+            }
+            Stretch::Text(text) => json!({"type": "text", "text": text}),
+            Stretch::Call { id, name, input } => {
+                json!({"type": "tool_use", "id": id, "name": name, "input": Stretch::json(&input)})
+            }
+        };
+        let content: Vec<Value> = gather(pieces).into_iter().map(block).collect();
+        self.message(&json!(content), Some(word(finish)), &usage(used))
+    }
+}
+
+fn word(finish: Finish) -> &'static str {
+    match finish {
+        Finish::Stop => "end_turn",
+        Finish::Tools => "tool_use",
+        Finish::Length => "max_tokens",
+        Finish::Refused => "refusal",
+    }
+}
+
+/// Here the cached tokens are counted apart from the others.
+fn usage(used: Used) -> Value {
+    json!({"input_tokens": used.input.saturating_sub(used.cached), "cache_read_input_tokens": used.cached,
+        "cache_creation_input_tokens": 0, "output_tokens": used.output})
+}
