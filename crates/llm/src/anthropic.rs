@@ -11,6 +11,8 @@ mod thinking;
 mod wire;
 
 #[cfg(test)]
+mod rules;
+#[cfg(test)]
 mod tests;
 
 use crate::endpoint::Call;
