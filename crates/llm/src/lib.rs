@@ -19,9 +19,11 @@
 //! * [`endpoint`]: where a provider is, and its key
 //! * `http`, `exchange`: the shared HTTP clients and limits; one model call from its request to its last event
 //! * `protocol`: what each wire protocol has to know; `arguments`: tool arguments as models write them
+//! * [`anthropic`]: Anthropic Messages
 //! * [`openai_chat`]: OpenAI Chat Completions and the servers that speak it
 //! * [`scripted`]: a provider that plays a script, without network
 
+pub mod anthropic;
 mod arguments;
 pub mod endpoint;
 pub mod error;
@@ -40,6 +42,7 @@ pub mod secret;
 pub mod sse;
 pub mod stream;
 
+pub use anthropic::Anthropic;
 pub use endpoint::Endpoint;
 pub use error::{Error, HttpFailure};
 pub use history::repair;

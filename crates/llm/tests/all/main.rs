@@ -8,6 +8,7 @@
     reason = "a test that cannot go on shall fail at once"
 )]
 
+mod anthropic;
 mod canned;
 mod chat;
 mod failures;
