@@ -12,4 +12,5 @@ mod canned;
 mod chat;
 mod failures;
 mod model_server;
+mod responses;
 mod scripted;
