@@ -13,6 +13,8 @@ mod tools;
 mod wire;
 
 #[cfg(test)]
+mod rules;
+#[cfg(test)]
 mod tests;
 
 use crate::endpoint::Call;
