@@ -21,6 +21,7 @@
 //! * `protocol`: what each wire protocol has to know; `arguments`: tool arguments as models write them
 //! * [`anthropic`]: Anthropic Messages
 //! * [`openai_chat`]: OpenAI Chat Completions and the servers that speak it
+//! * [`openai_responses`]: OpenAI Responses and the servers that speak it
 //! * [`scripted`]: a provider that plays a script, without network
 
 pub mod anthropic;
@@ -31,6 +32,7 @@ mod exchange;
 pub mod history;
 mod http;
 pub mod openai_chat;
+pub mod openai_responses;
 mod protocol;
 pub mod provider;
 pub mod request;
@@ -47,6 +49,7 @@ pub use endpoint::Endpoint;
 pub use error::{Error, HttpFailure};
 pub use history::repair;
 pub use openai_chat::OpenAiChat;
+pub use openai_responses::OpenAiResponses;
 pub use provider::Provider;
 pub use request::{
     Block, Content, Effort, Format, Message, Origin, Reasoning, Request, ToolChoice, ToolSpec,

@@ -88,6 +88,9 @@ const CREDENTIALS: &[&str] = &[
     "permission_error",
 ];
 
+/// Codes of a request that will be refused again, for errors that come without a status.
+const INVALID: &[&str] = &["invalid_request", "invalid_prompt", "invalid_image"];
+
 /// What an error body says, wherever it says it.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Details {
@@ -157,7 +160,7 @@ pub(crate) fn classify_in_stream(mut http: HttpFailure) -> Error {
     // Without a status the wording is all there is, and a failure in mid-answer is the provider's.
     match by_words(&details) {
         Some(kind) => kind.build(http),
-        None if details.words.contains("invalid_request") => Kind::InvalidRequest.build(http),
+        None if details.mentions(INVALID) => Kind::InvalidRequest.build(http),
         None => Kind::Server.build(http),
     }
 }
@@ -308,6 +311,7 @@ mod tests {
             "invalid request",
             200,
         );
+        check_in_stream(r#"{"error":{"code":"invalid_prompt","message":"x"}}"#, "invalid request", 200);
         check_in_stream(r#"{"error":"something broke"}"#, "server", 200);
         let raw =
             r#"{"error":{"message":"Provider returned error","metadata":{"raw":"context window exceeded"}}}"#;

@@ -13,4 +13,5 @@ mod canned;
 mod chat;
 mod failures;
 mod model_server;
+mod responses;
 mod scripted;
