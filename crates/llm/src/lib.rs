@@ -19,6 +19,7 @@
 //! * [`endpoint`]: where a provider is, and its key
 //! * `http`, `exchange`: the shared HTTP clients and limits; one model call from its request to its last event
 //! * `protocol`: what each wire protocol has to know; `arguments`: tool arguments as models write them
+//! * [`gemini`]: Google's `generateContent`
 //! * [`openai_chat`]: OpenAI Chat Completions and the servers that speak it
 //! * [`scripted`]: a provider that plays a script, without network
 
@@ -26,6 +27,7 @@ mod arguments;
 pub mod endpoint;
 pub mod error;
 mod exchange;
+pub mod gemini;
 pub mod history;
 mod http;
 pub mod openai_chat;
@@ -42,6 +44,7 @@ pub mod stream;
 
 pub use endpoint::Endpoint;
 pub use error::{Error, HttpFailure};
+pub use gemini::Gemini;
 pub use history::repair;
 pub use openai_chat::OpenAiChat;
 pub use provider::Provider;
