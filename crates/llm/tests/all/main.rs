@@ -11,5 +11,6 @@
 mod canned;
 mod chat;
 mod failures;
+mod gemini;
 mod model_server;
 mod scripted;
