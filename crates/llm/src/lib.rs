@@ -20,6 +20,7 @@
 //! * `http`, `exchange`: the shared HTTP clients and limits; one model call from its request to its last event
 //! * `protocol`: what each wire protocol has to know; `arguments`: tool arguments as models write them
 //! * [`anthropic`]: Anthropic Messages
+//! * [`gemini`]: Google's `generateContent`
 //! * [`openai_chat`]: OpenAI Chat Completions and the servers that speak it
 //! * [`openai_responses`]: OpenAI Responses and the servers that speak it
 //! * [`scripted`]: a provider that plays a script, without network
@@ -29,6 +30,7 @@ mod arguments;
 pub mod endpoint;
 pub mod error;
 mod exchange;
+pub mod gemini;
 pub mod history;
 mod http;
 pub mod openai_chat;
@@ -47,6 +49,7 @@ pub mod stream;
 pub use anthropic::Anthropic;
 pub use endpoint::Endpoint;
 pub use error::{Error, HttpFailure};
+pub use gemini::Gemini;
 pub use history::repair;
 pub use openai_chat::OpenAiChat;
 pub use openai_responses::OpenAiResponses;

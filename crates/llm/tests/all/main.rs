@@ -12,6 +12,7 @@ mod anthropic;
 mod canned;
 mod chat;
 mod failures;
+mod gemini;
 mod model_server;
 mod responses;
 mod scripted;

@@ -1,0 +1,137 @@
+//! The shapes of an answer, as loosely as servers send them.
+//!
+//! A frame of a stream and a whole answer are the same object. Parts stay plain JSON: new kinds appear now and then,
+//! and those that a client does not know are none of its business.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::Usage;
+
+/// One frame of an answer, or all of it.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Answer {
+    pub(super) candidates: Option<Vec<Candidate>>,
+    pub(super) prompt_feedback: Option<Value>,
+    pub(super) usage_metadata: Option<Counts>,
+    pub(super) response_id: Option<String>,
+    pub(super) model_version: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Candidate {
+    pub(super) index: Option<u64>,
+    pub(super) content: Option<Content>,
+    pub(super) finish_reason: Option<String>,
+    /// The reason in more words, mostly for a call that could not be read.
+    pub(super) finish_message: Option<String>,
+    pub(super) grounding_metadata: Option<Value>,
+    pub(super) citation_metadata: Option<Value>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Content {
+    pub(super) parts: Option<Vec<Value>>,
+}
+
+/// Token counts so far; kept as values so that an odd one does not spoil the answer.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Counts {
+    prompt_token_count: Option<Value>,
+    cached_content_token_count: Option<Value>,
+    candidates_token_count: Option<Value>,
+    thoughts_token_count: Option<Value>,
+    tool_use_prompt_token_count: Option<Value>,
+    total_token_count: Option<Value>,
+}
+
+impl Counts {
+    /// Takes later counts. Each frame counts from the beginning, but not every frame has every count.
+    pub(super) fn update(&mut self, later: Self) {
+        let pairs = [
+            (&mut self.prompt_token_count, later.prompt_token_count),
+            (&mut self.cached_content_token_count, later.cached_content_token_count),
+            (&mut self.candidates_token_count, later.candidates_token_count),
+            (&mut self.thoughts_token_count, later.thoughts_token_count),
+            (&mut self.tool_use_prompt_token_count, later.tool_use_prompt_token_count),
+            (&mut self.total_token_count, later.total_token_count),
+        ];
+        for (slot, value) in pairs {
+            if value.is_some() {
+                *slot = value;
+            }
+        }
+    }
+}
+
+impl From<&Counts> for Usage {
+    /// Splits the counts into disjoint ones: the prompt includes what was cached, but neither do the candidates include
+    /// the thoughts nor the prompt what the provider's own tools read.
+    fn from(counts: &Counts) -> Self {
+        let prompt = count(counts.prompt_token_count.as_ref());
+        let cache_read = count(counts.cached_content_token_count.as_ref()).min(prompt);
+        let read_by_tools = count(counts.tool_use_prompt_token_count.as_ref());
+        Self {
+            input: prompt.saturating_sub(cache_read).saturating_add(read_by_tools),
+            output: count(counts.candidates_token_count.as_ref()),
+            reasoning: count(counts.thoughts_token_count.as_ref()),
+            cache_read,
+            cache_write: 0,
+            total: counts.total_token_count.as_ref().map(|total| count(Some(total))),
+        }
+    }
+}
+
+/// A count; anything else than a whole number is zero.
+fn count(value: Option<&Value>) -> u64 {
+    value.and_then(Value::as_u64).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn check(frames: &[Value], expected: Usage) {
+        let mut counts = Counts::default();
+        for frame in frames {
+            counts.update(serde_json::from_value(frame.clone()).unwrap());
+        }
+        assert_eq!(Usage::from(&counts), expected);
+    }
+
+    #[test]
+    fn overlapping_counts_are_split() {
+        check(
+            &[json!({"promptTokenCount": 100, "cachedContentTokenCount": 60, "candidatesTokenCount": 30,
+                "thoughtsTokenCount": 20, "toolUsePromptTokenCount": 7, "totalTokenCount": 157})],
+            Usage { input: 47, output: 30, reasoning: 20, cache_read: 60, cache_write: 0, total: Some(157) },
+        );
+    }
+
+    #[test]
+    fn the_last_count_of_each_kind_counts() {
+        check(
+            &[
+                json!({"promptTokenCount": 10, "totalTokenCount": 10}),
+                json!({"candidatesTokenCount": 2, "thoughtsTokenCount": 5, "totalTokenCount": 17}),
+                json!({"trafficType": "ON_DEMAND"}),
+            ],
+            Usage { input: 10, output: 2, reasoning: 5, total: Some(17), ..Usage::default() },
+        );
+    }
+
+    #[test]
+    fn nonsense_is_never_negative() {
+        check(
+            &[json!({"promptTokenCount": 5, "cachedContentTokenCount": 900, "candidatesTokenCount": -3,
+                "thoughtsTokenCount": "many"})],
+            Usage { cache_read: 5, ..Usage::default() },
+        );
+        check(&[], Usage::default());
+    }
+}
