@@ -17,12 +17,14 @@
 //! * [`secret`]: credentials that do not print themselves
 //! * [`sse`]: decoder of server-sent events
 //! * [`endpoint`]: where a provider is, and its key
+//! * [`catalogue`]: which providers and models there are, what they can do and what they cost
 //! * `http`, `exchange`: the shared HTTP clients and limits; one model call from its request to its last event
 //! * `protocol`: what each wire protocol has to know; `arguments`: tool arguments as models write them
 //! * [`openai_chat`]: OpenAI Chat Completions and the servers that speak it
 //! * [`scripted`]: a provider that plays a script, without network
 
 mod arguments;
+pub mod catalogue;
 pub mod endpoint;
 pub mod error;
 mod exchange;
@@ -40,6 +42,7 @@ pub mod secret;
 pub mod sse;
 pub mod stream;
 
+pub use catalogue::{Catalogue, ModelInfo, Protocol, ProviderInfo};
 pub use endpoint::Endpoint;
 pub use error::{Error, HttpFailure};
 pub use history::repair;

@@ -9,6 +9,7 @@
 )]
 
 mod canned;
+mod catalogue;
 mod chat;
 mod failures;
 mod model_server;
