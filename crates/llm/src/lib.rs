@@ -18,6 +18,7 @@
 //! * [`sse`]: decoder of server-sent events
 //! * [`endpoint`]: where a provider is, and its key
 //! * [`catalogue`]: which providers and models there are, what they can do and what they cost
+//! * [`credential`]: finding and keeping the key of a provider
 //! * `http`, `exchange`: the shared HTTP clients and limits; one model call from its request to its last event
 //! * `protocol`: what each wire protocol has to know; `arguments`: tool arguments as models write them
 //! * [`openai_chat`]: OpenAI Chat Completions and the servers that speak it
@@ -25,6 +26,7 @@
 
 mod arguments;
 pub mod catalogue;
+pub mod credential;
 pub mod endpoint;
 pub mod error;
 mod exchange;
@@ -43,6 +45,7 @@ pub mod sse;
 pub mod stream;
 
 pub use catalogue::{Catalogue, ModelInfo, Protocol, ProviderInfo};
+pub use credential::{AuthFile, Keyring};
 pub use endpoint::Endpoint;
 pub use error::{Error, HttpFailure};
 pub use history::repair;

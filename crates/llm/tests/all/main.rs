@@ -11,6 +11,7 @@
 mod canned;
 mod catalogue;
 mod chat;
+mod credential;
 mod failures;
 mod model_server;
 mod scripted;
