@@ -17,6 +17,8 @@
 //! * [`secret`]: credentials that do not print themselves
 //! * [`sse`]: decoder of server-sent events
 //! * [`endpoint`]: where a provider is, and its key
+//! * [`catalogue`]: which providers and models there are, what they can do and what they cost
+//! * [`credential`]: finding and keeping the key of a provider
 //! * `http`, `exchange`: the shared HTTP clients and limits; one model call from its request to its last event
 //! * `protocol`: what each wire protocol has to know; `arguments`: tool arguments as models write them
 //! * [`anthropic`]: Anthropic Messages
@@ -27,6 +29,8 @@
 
 pub mod anthropic;
 mod arguments;
+pub mod catalogue;
+pub mod credential;
 pub mod endpoint;
 pub mod error;
 mod exchange;
@@ -47,6 +51,8 @@ pub mod sse;
 pub mod stream;
 
 pub use anthropic::Anthropic;
+pub use catalogue::{Catalogue, ModelInfo, Protocol, ProviderInfo};
+pub use credential::{AuthFile, Keyring};
 pub use endpoint::Endpoint;
 pub use error::{Error, HttpFailure};
 pub use gemini::Gemini;

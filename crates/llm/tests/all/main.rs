@@ -10,7 +10,9 @@
 
 mod anthropic;
 mod canned;
+mod catalogue;
 mod chat;
+mod credential;
 mod failures;
 mod gemini;
 mod model_server;
