@@ -104,8 +104,8 @@ pub(crate) struct Plan {
     pub(crate) created: bool,
     /// Its row.
     pub(crate) session: SessionRow,
-    /// The log's rows.
-    pub(crate) log: Vec<LogRow>,
+    /// The log's rows, which may still be made: [`row::finish`] waits for them.
+    pub(crate) log: Vec<Packing>,
     /// The projections' rows.
     pub(crate) rows: Rows,
     /// The answer.
@@ -152,14 +152,8 @@ pub(crate) fn plan(
         }
         progress.append(state, &id, new)?;
     }
-    let Progress { touched, log: packing, committed, .. } = progress;
+    let Progress { touched, log, committed, .. } = progress;
     let mut rows = Rows::of(&state.tree, &touched)?;
-    let mut log = Vec::with_capacity(packing.len());
-    for packing in packing {
-        let (row, blobs) = packing.finish()?;
-        log.push(row);
-        rows.blobs.extend(blobs);
-    }
     if title.as_ref() != Some(&state.tree.session.title) {
         rows.name(&state.tree.session.title);
     }

@@ -45,7 +45,8 @@ impl LogRow {
             epoch,
             data: String::new(),
         };
-        // A fork's payload takes as long to make as all of its rows: the two go on side by side.
+        // A fork's payload takes as long to make as all of its rows: the two go on side by side, and on one engine
+        // with writing these.
         let packed = if holds(&record.event) > ASIDE {
             let record = Arc::clone(record);
             Err(std::thread::spawn(move || pack(&record.event)))
@@ -64,13 +65,17 @@ fn holds(event: &Event) -> usize {
     }
 }
 
-impl Packing {
-    /// The row, and the blobs it names.
-    pub(crate) fn finish(self) -> Result<(LogRow, Vec<Blob>), Error> {
-        let panicked = |_| unpacked(io::Error::other("the thread that packs ended with a panic"));
-        let packed = self.packed.or_else(|thread| thread.join().map_err(panicked)?)?;
-        Ok((LogRow { data: packed.data, ..self.row }, packed.blobs))
-    }
+/// The rows of a log, and the blobs that they name.
+pub(crate) fn finish(log: Vec<Packing>) -> Result<(Vec<LogRow>, Vec<Blob>), Error> {
+    let panicked = |_| unpacked(io::Error::other("the thread that packs ended with a panic"));
+    let mut blobs = Vec::new();
+    let finish = |Packing { row, packed }| {
+        let packed = packed.or_else(|thread| thread.join().map_err(panicked)?)?;
+        blobs.extend(packed.blobs);
+        Ok(LogRow { data: packed.data, ..row })
+    };
+    let rows = log.into_iter().map(finish).collect::<Result<_, Error>>()?;
+    Ok((rows, blobs))
 }
 
 fn unpacked(source: io::Error) -> Error {

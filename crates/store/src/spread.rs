@@ -36,6 +36,22 @@ pub(crate) fn map<T: Sync, R: Send, E: Send>(
     })
 }
 
+/// Does two things at once when they are worth a thread. `size` is how many items the first one works on.
+pub(crate) fn both<A: Send, B>(
+    size: usize,
+    first: impl FnOnce() -> A + Send,
+    second: impl FnOnce() -> B,
+) -> (A, B) {
+    if size <= WORTH || threads() == 1 {
+        return (first(), second());
+    }
+    thread::scope(|scope| {
+        let first = scope.spawn(first);
+        let second = second();
+        (first.join().unwrap_or_else(|panic| resume_unwind(panic)), second)
+    })
+}
+
 /// How many threads work at once. Asking the system takes longer than most lists.
 fn threads() -> usize {
     static FOUND: OnceLock<usize> = OnceLock::new();
@@ -52,6 +68,13 @@ mod tests {
             let items: Vec<usize> = (0..count).collect();
             let doubled = map(&items, |item| Ok::<_, ()>(item * 2));
             assert_eq!(doubled, Ok(items.iter().map(|item| item * 2).collect()));
+        }
+    }
+
+    #[test]
+    fn two_things_are_both_done() {
+        for size in [0, WORTH + 1] {
+            assert_eq!(both(size, || size, || "second"), (size, "second"));
         }
     }
 

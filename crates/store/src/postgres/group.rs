@@ -13,7 +13,7 @@ use super::pool::{Values, limited};
 use super::rows::Batch;
 use crate::append::{Appended, Piece};
 use crate::plan::{self, Asked, Known, Outcome, Plan};
-use crate::{Committed, Error};
+use crate::{Committed, Error, row};
 
 /// What an append came to.
 pub(super) type Outcomes = Vec<Result<(Appended, Vec<Committed>), Error>>;
@@ -128,10 +128,16 @@ fn plan_one(
     room.check(id)?;
     // A refused append leaves a state that must not be used again.
     let before = follows.then(|| room.state.clone());
-    match plan::plan(&mut room.state, asked.clone(), &known, observed) {
-        Ok(Outcome::Present(appended)) => Ok((appended, Vec::new())),
-        Ok(Outcome::Fresh(plan)) => {
-            let Plan { session, log, rows, appended, committed, .. } = *plan;
+    let planned =
+        plan::plan(&mut room.state, asked.clone(), &known, observed).and_then(|outcome| match outcome {
+            Outcome::Present(appended) => Ok(Err(appended)),
+            Outcome::Fresh(mut plan) => Ok(Ok((row::finish(std::mem::take(&mut plan.log))?, plan))),
+        });
+    match planned {
+        Ok(Err(present)) => Ok((present, Vec::new())),
+        Ok(Ok(((log, blobs), plan))) => {
+            let Plan { session, mut rows, appended, committed, .. } = *plan;
+            rows.blobs.extend(blobs);
             batch.add(room.key, session, log, rows);
             for (seq, new) in (appended.first..).zip(&asked.events) {
                 if repeated.contains(&new.id) {

@@ -86,11 +86,15 @@ pub(super) async fn sessions(
         }
         let found = u32::try_from(sessions.len()).unwrap_or(u32::MAX);
         condition.sql.push_str(" ORDER BY updated DESC, key DESC");
-        if let Some(limit) = filter.limit {
-            // Written out, so that the server plans for a few rows and reads the index instead of sorting all of them.
-            condition.sql.push_str(&format!(" LIMIT {}", limit.saturating_sub(found)));
+        let left = filter.limit.map(|limit| limit.saturating_sub(found));
+        if let Some(left) = left {
+            // Written out, so that the server plans for a few rows and reads the index instead of sorting all of them; and
+            // rounded up, because each text is a prepared statement that is kept.
+            condition.sql.push_str(&format!(" LIMIT {}", u64::from(left).next_power_of_two()));
         }
-        let last = collect(&condition.query(client, LISTED, "").await?, &mut sessions)?;
+        let mut rows = condition.query(client, LISTED, "").await?;
+        rows.truncate(left.map_or(usize::MAX, |left| usize::try_from(left).unwrap_or(usize::MAX)));
+        let last = collect(&rows, &mut sessions)?;
         let full = filter.limit.is_none_or(|limit| u32::try_from(sessions.len()).is_ok_and(|n| n >= limit));
         if full || last.is_none() {
             return Ok(sessions);

@@ -126,15 +126,22 @@ pub(super) fn tree(connection: &Connection, id: &SessionId) -> Result<Option<Tre
 /// All rows of a session.
 pub(super) fn rows(connection: &Connection, key: i64, session: Session) -> Result<Tree, Error> {
     let name = session.id.to_string();
-    let mut parts = shape::Parts::default();
-    let sql = "SELECT ord, entry, data FROM part WHERE session = ?1";
-    for (order, entry, part) in all(connection, key, &name, "part", sql)? {
-        parts.add(&entry, order, part);
+    let parts = raw(connection, key, &name, "part", "SELECT ord, entry, data FROM part WHERE session = ?1")?;
+    // Parts are the larger half: they are understood while the entries are fetched.
+    let (parts, entries) = spread::both(
+        parts.len(),
+        || understand::<Part>(parts, &name, "part"),
+        || {
+            let sql = "SELECT ord, id, data FROM entry WHERE session = ?1";
+            understand::<Entry>(raw(connection, key, &name, "entry", sql)?, &name, "entry")
+        },
+    );
+    let mut own = shape::Parts::default();
+    for (order, entry, part) in parts? {
+        own.add(&entry, order, part);
     }
-    let sql = "SELECT ord, id, data FROM entry WHERE session = ?1";
-    let entries = all(connection, key, &name, "entry", sql)?;
-    let entries = entries.into_iter().map(|(order, _, entry)| (order, entry)).collect();
-    let mut tree = shape::tree(session, entries, parts);
+    let entries = entries?.into_iter().map(|(order, _, entry)| (order, entry)).collect();
+    let mut tree = shape::tree(session, entries, own);
     tree.inbox = inbox(connection, key, &name)?;
     let mut statement = connection.prepare_cached("SELECT data FROM request WHERE session = ?1")?;
     let mut found = statement.query([key])?;
@@ -146,15 +153,15 @@ pub(super) fn rows(connection: &Connection, key: i64, session: Session) -> Resul
     Ok(tree)
 }
 
-/// Order, name and value of all rows of one kind.
-fn all<T: DeserializeOwned + Send>(
+/// Order, name and JSON of all rows of one kind.
+fn raw(
     connection: &Connection,
     key: i64,
     session: &str,
     place: &str,
     sql: &str,
-) -> Result<Vec<(i64, String, T)>, Error> {
-    let mut rows: Vec<(i64, String, String)> = Vec::new();
+) -> Result<Vec<(i64, String, String)>, Error> {
+    let mut rows = Vec::new();
     let mut statement = connection.prepare_cached(sql)?;
     let mut found = statement.query([key])?;
     while let Some(row) = found.next()? {
@@ -164,6 +171,15 @@ fn all<T: DeserializeOwned + Send>(
         }
         rows.push((row.get(0)?, row.get(1)?, data));
     }
+    Ok(rows)
+}
+
+/// The same rows with what their JSON means.
+fn understand<T: DeserializeOwned + Send>(
+    rows: Vec<(i64, String, String)>,
+    session: &str,
+    place: &str,
+) -> Result<Vec<(i64, String, T)>, Error> {
     let values = spread::map(&rows, |(_, _, data)| decode(session, place, data))?;
     Ok(rows.into_iter().zip(values).map(|((order, name, _), value)| (order, name, value)).collect())
 }

@@ -9,7 +9,7 @@ use super::reader;
 use crate::append::{Appended, Committed};
 use crate::payload::Blob;
 use crate::plan::{self, Asked, Known, Needs, Outcome, Plan, State};
-use crate::row::{Ended, LogRow, Rows, SessionRow, TextRow};
+use crate::row::{self, Ended, LogRow, Rows, SessionRow, TextRow};
 use crate::{Error, shape, words};
 
 /// What an append wrote, and what is left to write of it.
@@ -62,8 +62,11 @@ pub(super) fn append(
                 None => create(connection, &id)?,
             };
             put_session(connection, key, &session, Some(stamp))?;
-            put_log(connection, key, &log, stamp)?;
             put_rows(connection, key, &rows)?;
+            // Last, because it may still be packed while the rows are written.
+            let (log, blobs) = row::finish(log)?;
+            put_log(connection, key, &log, stamp)?;
+            put_blobs(connection, key, &blobs)?;
             Ok(Written {
                 appended,
                 committed,

@@ -244,8 +244,8 @@ impl Writer {
                 if !self.connection.is_autocommit() {
                     drop(self.connection.execute_batch("ROLLBACK"));
                 }
-                // A failed sync does not tell what the disk has. Everything else happened before the disk had it.
                 self.heal(&error);
+                // A failed sync does not tell what the disk has. Everything else happened before the disk had it.
                 let certain = error.sqlite_error_code() != Some(ErrorCode::SystemIoFailure);
                 let failure = Failure { error, certain };
                 done.into_iter().for_each(|done| self.settle(done, &failure));

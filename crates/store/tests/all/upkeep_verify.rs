@@ -339,3 +339,18 @@ async fn a_damaged_index_is_made_anew_and_stops_nothing_for_long() {
         assert!(store.verify_all(None).await.unwrap().is_sound());
     }
 }
+
+/// SQLite's own checkpoint is switched off, so the writer has to keep the write-ahead log short itself.
+#[tokio::test]
+async fn the_write_ahead_log_does_not_grow_with_what_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder).await;
+    let rich = Rich::new(0x1000);
+    rich.put(&store, "parser").await;
+    for number in 0..600 {
+        let title = rich.title(0x200 + number, &format!("{number} {}", "words and words ".repeat(60)));
+        store.append(&rich.id, Authority::Open, vec![title]).await.unwrap();
+    }
+    let size = std::fs::metadata(folder.path().join("everturn.db-wal")).unwrap().len();
+    assert!(size < 8_000_000, "{size} bytes");
+}
