@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use etcetera::BaseStrategy as _;
+use everturn_engine::models::{AuthFile, Keyring};
 use everturn_engine::{Config, Engine, Options};
 use serde_json::{Map, Value};
 
@@ -48,13 +49,35 @@ pub(crate) enum Listeners {
 /// An engine on this person's data, working in a folder.
 pub(crate) async fn open(directory: &Path, listeners: Listeners) -> Result<Engine> {
     let paths = folders()?;
-    let config = configuration(directory)?;
     let mut options = Options::new(&paths.data, directory);
     options.paths = paths;
-    options.config = Config::from_value(config);
+    options.config = config(directory)?;
+    options.keys = keys()?;
     options.database = database();
     options.quiet = listeners == Listeners::None;
     Ok(Engine::open(options).await?)
+}
+
+/// The settings for a folder.
+pub(crate) fn config(directory: &Path) -> Result<Config> {
+    Ok(Config::from_value(configuration(directory)?)?)
+}
+
+/// The file in which this person's keys are kept.
+pub(crate) fn key_file() -> Result<AuthFile> {
+    Ok(AuthFile::new(folders()?.data.join("auth.json")))
+}
+
+/// This person's keys: in the environment, and in a file. Who has none here but uses OpenCode has them there.
+pub(crate) fn keys() -> Result<Keyring<'static>> {
+    let own = key_file()?;
+    let other = etcetera::base_strategy::choose_native_strategy()
+        .map(|base| AuthFile::new(base.data_dir().join("opencode").join("auth.json")));
+    let file = match other {
+        Ok(other) if !own.path().exists() && other.path().exists() => other,
+        _ => own,
+    };
+    Ok(Keyring::new(&variable, Some(file)))
 }
 
 /// The PostgreSQL server that keeps the sessions, where one is named.

@@ -102,10 +102,9 @@ impl Engine {
             let names: Vec<&str> = self.0.agents.iter().map(|agent| agent.name.as_str()).collect();
             return Err(Error::Invalid(format!("there is no agent {agent}; known: {}", names.join(", "))));
         }
-        let selected = prompt.model.or_else(|| session.model.clone()).or_else(|| self.config().model.clone());
-        let model = match selected {
+        let model = match prompt.model.or_else(|| session.model.clone()) {
             Some(model) => model,
-            None => self.choose(None)?.reference,
+            None => self.default_model()?,
         };
         let message = match prompt.id {
             Some(message) => self.check_id(&session, message)?,

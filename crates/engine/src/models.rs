@@ -1,13 +1,16 @@
-//! From a model's name to a provider, its limits and its prices.
+//! From a model's name to the way to it, its limits and its prices.
 
 use std::sync::Arc;
 
-use everturn_llm::{Endpoint, OpenAiChat, Origin, Provider, Scripted, Secret};
+use everturn_llm::catalogue::{Found, Variant};
+use everturn_llm::{ModelInfo, Origin, Provider, ProviderInfo, Scripted};
+use everturn_model::Money;
 use everturn_model::session::ModelRef;
-use serde_json::Value;
+use everturn_model::usage::{Price, Pricing, Tier};
 
-use crate::config::{Config, ModelConfig, ProviderConfig};
 use crate::{Engine, Error};
+
+pub use everturn_llm::{AuthFile, Keyring, Secret, catalogue, credential};
 
 /// The provider that plays scripts without a network.
 pub const SCRIPTED: &str = "scripted";
@@ -17,8 +20,10 @@ pub const SCRIPTED: &str = "scripted";
 pub struct Chosen {
     /// Which one.
     pub reference: ModelRef,
-    /// Its settings.
-    pub model: ModelConfig,
+    /// What is known of it.
+    pub model: ModelInfo,
+    /// How it is asked, where that was chosen.
+    pub variant: Option<Variant>,
     /// The way to it.
     pub provider: Arc<dyn Provider>,
 }
@@ -28,72 +33,133 @@ impl Chosen {
     pub(crate) fn origin(&self) -> Origin {
         Origin { provider: self.reference.provider.clone(), model: self.reference.model.clone() }
     }
+
+    /// What it costs.
+    pub(crate) fn pricing(&self) -> Pricing {
+        pricing(&self.model.prices)
+    }
+
+    /// Fields for the body of each request.
+    pub(crate) fn options(&self) -> everturn_model::Map {
+        let mut options = self.model.options.clone();
+        options.extend(self.variant.iter().flat_map(|variant| variant.options.clone()));
+        options
+    }
 }
 
 impl Engine {
-    /// The model that a selection means.
+    /// The model that a selection means; without one, the configured model or the best that can be used.
     ///
     /// # Errors
-    /// When there is none or its provider cannot be spoken to.
+    /// When there is none or it cannot be reached.
     pub fn choose(&self, wanted: Option<&ModelRef>) -> Result<Chosen, Error> {
-        let config = self.config();
-        let first = || {
-            let provider = config.providers.values().find(|provider| !provider.models.is_empty())?;
-            let model = provider.models.values().next()?;
-            Some(ModelRef { provider: provider.id.clone(), model: model.id.clone(), variant: None })
+        let Some(wanted) = wanted else { return self.choose(Some(&self.default_model()?)) };
+        if wanted.provider == SCRIPTED {
+            return Ok(scripted(wanted));
+        }
+        self.reach(&self.find(wanted)?)
+    }
+
+    /// The model for small work in a session that uses `main`.
+    ///
+    /// # Errors
+    /// When there is none or it cannot be reached.
+    pub(crate) fn choose_small(&self, main: Option<&ModelRef>) -> Result<Chosen, Error> {
+        if let Some(name) = &self.config().small_model {
+            return self.choose(Some(&self.name_model(name)?));
+        }
+        if main.is_some_and(|main| main.provider == SCRIPTED) {
+            return self.choose(main);
+        }
+        let main = match main {
+            Some(main) => main.clone(),
+            None => self.default_model()?,
         };
-        let reference = wanted
-            .cloned()
-            .or_else(|| config.model.clone())
-            .or_else(first)
-            .ok_or_else(|| unknown(config, "(none chosen)"))?;
-        if reference.provider == SCRIPTED {
-            let model =
-                ModelConfig { id: reference.model.clone(), tool_call: true, ..ModelConfig::default() };
-            return Ok(Chosen { reference, model, provider: Arc::new(Scripted::demo()) });
+        let found = self.find(&main)?;
+        match self.config().catalogue().small_model(&found) {
+            Some(small) => self.reach(&small),
+            None => self.reach(&found),
         }
-        let name = format!("{}/{}", reference.provider, reference.model);
-        let provider = config.providers.get(&reference.provider).ok_or_else(|| unknown(config, &name))?;
-        let model = provider.models.get(&reference.model).ok_or_else(|| unknown(config, &name))?;
-        Ok(Chosen { reference, model: model.clone(), provider: connect(provider)? })
+    }
+
+    /// The model that a name means: `provider/model`, an alias or a part of a name, with `:variant` or without.
+    ///
+    /// # Errors
+    /// When it means none, or several.
+    pub fn name_model(&self, name: &str) -> Result<ModelRef, Error> {
+        if let Some(model) = name.strip_prefix("scripted/") {
+            let (provider, model) = (SCRIPTED.to_owned(), model.to_owned());
+            return Ok(ModelRef { provider, model, variant: None });
+        }
+        let usable = self.0.keys.usable()?;
+        Ok(reference(&self.config().catalogue().resolve(name, &usable)?))
+    }
+
+    /// The model for sessions that choose none.
+    ///
+    /// # Errors
+    /// When the configured one is unknown, or none is configured and none can be used.
+    pub fn default_model(&self) -> Result<ModelRef, Error> {
+        if let Some(name) = &self.config().model {
+            return self.name_model(name);
+        }
+        let usable = self.0.keys.usable()?;
+        let found = self.config().catalogue().default_model(&usable).ok_or(Error::NoModel)?;
+        Ok(reference(&found))
+    }
+
+    /// Tells which providers can be used: there is a key for them, or the configuration says where they are.
+    ///
+    /// # Errors
+    /// When the file of keys cannot be read.
+    pub fn usable(&self) -> Result<impl Fn(&ProviderInfo) -> bool, Error> {
+        Ok(self.0.keys.usable()?)
+    }
+
+    fn find(&self, wanted: &ModelRef) -> Result<Found<'_>, Error> {
+        let usable = self.0.keys.usable()?;
+        let name = format!("{}/{}", wanted.provider, wanted.model);
+        let found = self.config().catalogue().resolve(&name, &usable)?;
+        Ok(match &wanted.variant {
+            // What was in the name already is as good.
+            Some(variant) if found.variant.is_none() => found.with_variant(variant)?,
+            _ => found,
+        })
+    }
+
+    fn reach(&self, found: &Found<'_>) -> Result<Chosen, Error> {
+        let provider = found.connect(&self.0.keys)?;
+        let (model, variant) = (found.model.clone().into_owned(), found.variant.clone());
+        Ok(Chosen { reference: reference(found), model, variant, provider })
     }
 }
 
-fn unknown(config: &Config, name: &str) -> Error {
-    let known: Vec<String> = config
-        .providers
-        .values()
-        .flat_map(|provider| provider.models.keys().map(|model| format!("{}/{model}", provider.id)))
-        .collect();
-    let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-    Error::NoModel { name: name.to_owned(), known }
+fn scripted(wanted: &ModelRef) -> Chosen {
+    let model = ModelInfo { id: wanted.model.clone().into(), ..ModelInfo::default() };
+    Chosen { reference: wanted.clone(), model, variant: None, provider: Arc::new(Scripted::demo()) }
 }
 
-fn connect(provider: &ProviderConfig) -> Result<Arc<dyn Provider>, Error> {
-    let base = match provider.npm.as_str() {
-        "@ai-sdk/openai" | "@ai-sdk/openai-compatible" | "" => option(provider, "baseURL"),
-        other => {
-            let protocol = other.to_owned();
-            return Err(Error::NoProtocol { provider: provider.id.clone(), protocol });
-        }
-    };
-    let base = match (base, provider.id.as_str()) {
-        (Some(base), _) => base,
-        (None, "openai") => "https://api.openai.com/v1".to_owned(),
-        (None, id) => return Err(Error::Invalid(format!("provider {id} has no `baseURL` in its options"))),
-    };
-    let mut endpoint = Endpoint::new(base);
-    if let Some(key) = option(provider, "apiKey") {
-        endpoint = endpoint.with_api_key(Secret::from(key));
+fn reference(found: &Found<'_>) -> ModelRef {
+    ModelRef {
+        provider: found.provider.id.to_string(),
+        model: found.model.id.to_string(),
+        variant: found.variant.as_ref().map(|variant| variant.name.to_string()),
     }
-    for (name, value) in provider.options.get("headers").and_then(Value::as_object).into_iter().flatten() {
-        if let Some(value) = value.as_str() {
-            endpoint.headers.push((name.clone(), Secret::from(value.to_owned())));
-        }
-    }
-    Ok(Arc::new(OpenAiChat::new(endpoint)))
 }
 
-fn option(provider: &ProviderConfig, name: &str) -> Option<String> {
-    provider.options.get(name).and_then(Value::as_str).map(str::to_owned)
+/// Prices as sessions count them.
+#[must_use]
+pub fn pricing(prices: &catalogue::Prices) -> Pricing {
+    let tier = |tier: &catalogue::Tier| Tier { above: tier.above, price: price(&tier.price) };
+    Pricing { base: price(&prices.base), tiers: prices.tiers.iter().map(tier).collect() }
+}
+
+fn price(price: &catalogue::Price) -> Price {
+    let money = |rate: catalogue::Rate| Money::from_nanos(i64::try_from(rate.nanos()).unwrap_or(i64::MAX));
+    Price {
+        input: money(price.input),
+        output: money(price.output),
+        cache_read: money(price.cache_read),
+        cache_write: money(price.cache_write),
+    }
 }

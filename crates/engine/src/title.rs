@@ -35,8 +35,7 @@ impl Engine {
         if text.trim().is_empty() {
             return;
         }
-        let wanted = self.config().small_model.as_ref().or(session.model.as_ref());
-        let Ok(chosen) = self.choose(wanted) else { return };
+        let Ok(chosen) = self.choose_small(session.model.as_ref()) else { return };
         let engine = self.clone();
         let session = session.clone();
         let closing = self.0.closing.clone();
@@ -55,7 +54,7 @@ impl Engine {
             self.agents().iter().find(|agent| agent.name == "title").map_or("", |agent| agent.prompt);
         let request = Request {
             origin: chosen.origin(),
-            model: chosen.model.wire.clone(),
+            model: chosen.model.wire.to_string(),
             system: vec![instructions.to_owned()],
             messages: vec![Message::User(vec![Content::Text(prompt)])],
             ..Request::default()
@@ -80,7 +79,7 @@ impl Engine {
                 reasoning: usage.reasoning,
                 cache: Cache { read: usage.cache_read, write: usage.cache_write },
             };
-            let cost = chosen.model.pricing.cost(&tokens);
+            let cost = chosen.pricing().cost(&tokens);
             events.push(Event::UsageRecorded { source: "title".to_owned(), tokens, cost });
         }
         // A name that a person gave meanwhile stays.

@@ -249,10 +249,10 @@ impl<'e> Turn<'e> {
             user.and_then(|user| user.tools.as_ref()?.get(name)?.as_bool()) == Some(false)
                 || permission::hides(&rules, action(name))
         };
-        let tools = if chosen.model.tool_call { self.engine.0.tools.specs() } else { Vec::new() };
+        let tools = if chosen.model.abilities.tool_call { self.engine.0.tools.specs() } else { Vec::new() };
         Request {
             origin: chosen.origin(),
-            model: chosen.model.wire.clone(),
+            model: chosen.model.wire.to_string(),
             system,
             messages: history::messages(&path),
             tools: tools
@@ -261,11 +261,12 @@ impl<'e> Turn<'e> {
                 .map(|spec| ToolSpec { name: spec.name, description: spec.description, schema: spec.schema })
                 .collect(),
             tool_choice: ToolChoice::Auto,
-            max_output: (chosen.model.output > 0).then_some(chosen.model.output.min(32_000)),
+            max_output: (chosen.model.limits.output > 0).then(|| chosen.model.limits.output.min(32_000)),
             temperature: None,
             headers: Vec::new(),
             cache_key: Some(self.session().id.to_string()),
-            options: chosen.model.options.clone(),
+            reasoning: chosen.variant.as_ref().map(|variant| variant.reasoning).unwrap_or_default(),
+            options: chosen.options(),
             ..Request::default()
         }
     }
@@ -384,7 +385,7 @@ impl<'e> Turn<'e> {
             (Some(snapshots), Some(from), Some(to)) if from != to => changed(snapshots, from, to),
             _ => Vec::new(),
         };
-        let cost = stage.chosen.model.pricing.cost(&usage);
+        let cost = stage.chosen.pricing().cost(&usage);
         let snapshot = end.map(|tree| tree.as_str().to_owned());
         let finish_part = PartKind::StepFinish {
             reason: reason.to_owned(),

@@ -4,7 +4,7 @@
 //! ([`Catalogue::overlaid`]), adds what the table does not know and overrides what it says. From then on every
 //! question about a model is asked here: what a name means ([`Catalogue::resolve`]), which model to take when nobody
 //! said ([`Catalogue::default_model`], [`Catalogue::small_model`]), what was meant by a name that is unknown
-//! ([`Catalogue::nearest`]), what a call cost ([`Prices::cost`]).
+//! ([`Catalogue::nearest`]).
 //!
 //! Nothing here reads files or the environment: which providers can be used is a question to the caller, who asks
 //! [`credential`](crate::credential).
@@ -40,7 +40,7 @@ pub use ability::{Abilities, Limits, Modalities, Modality, Status};
 pub use connect::ConnectError;
 pub use lookup::{Found, LookupError};
 pub use overlay::OverlayError;
-pub use price::{Cost, Price, Prices, Rate, Tier};
+pub use price::{Price, Prices, Rate, Tier};
 pub use protocol::{AddressError, Protocol};
 pub use table::TableError;
 pub use variant::Variant;

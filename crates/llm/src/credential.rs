@@ -15,7 +15,7 @@ use crate::Secret;
 use crate::catalogue::ProviderInfo;
 
 /// Looks up an environment variable.
-pub type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
+pub type Variables<'a> = &'a (dyn Fn(&str) -> Option<String> + Send + Sync);
 
 /// Why keys cannot be read or kept.
 #[derive(Debug, thiserror::Error)]
@@ -113,10 +113,10 @@ pub struct Found {
 }
 
 /// The places where keys may be.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Keyring<'a> {
     variables: Variables<'a>,
-    file: Option<&'a AuthFile>,
+    file: Option<AuthFile>,
 }
 
 impl fmt::Debug for Keyring<'_> {
@@ -128,8 +128,13 @@ impl fmt::Debug for Keyring<'_> {
 impl<'a> Keyring<'a> {
     /// Keys in the environment and perhaps in a file.
     #[must_use]
-    pub fn new(variables: Variables<'a>, file: Option<&'a AuthFile>) -> Self {
+    pub fn new(variables: Variables<'a>, file: Option<AuthFile>) -> Self {
         Self { variables, file }
+    }
+
+    /// How environment variables are looked up.
+    pub fn variables(&self) -> Variables<'a> {
+        self.variables
     }
 
     /// The key of a provider, if there is one.
@@ -151,7 +156,7 @@ impl<'a> Keyring<'a> {
                 }));
             }
         }
-        let Some(file) = self.file else { return Ok(None) };
+        let Some(file) = &self.file else { return Ok(None) };
         let key = file.key(&provider.id)?;
         Ok(key.map(|key| Found { key, source: Source::File(file.path().to_owned()) }))
     }
@@ -165,7 +170,7 @@ impl<'a> Keyring<'a> {
         self.find(provider)?.ok_or_else(|| Error::Missing {
             provider: provider.id.clone().into_owned(),
             variables: provider.key_variables().map(str::to_owned).collect(),
-            file: self.file.map(|file| file.path().to_owned()),
+            file: self.file.as_ref().map(|file| file.path().to_owned()),
         })
     }
 
@@ -174,8 +179,8 @@ impl<'a> Keyring<'a> {
     /// # Errors
     ///
     /// When the file cannot be read.
-    pub fn usable(&self) -> Result<impl Fn(&ProviderInfo) -> bool, Error> {
-        let entries = self.file.map(AuthFile::entries).transpose()?.unwrap_or_default();
+    pub fn usable(&self) -> Result<impl Fn(&ProviderInfo) -> bool + use<'a>, Error> {
+        let entries = self.file.as_ref().map(AuthFile::entries).transpose()?.unwrap_or_default();
         let variables = self.variables;
         Ok(move |provider: &ProviderInfo| {
             let is_set = |name: &str| variables(name).is_some_and(|value| !value.trim().is_empty());

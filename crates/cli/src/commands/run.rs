@@ -2,13 +2,12 @@
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
-use everturn_engine::config::model_ref;
 use everturn_engine::sessions::{Filter, NewSession};
 use everturn_engine::{Engine, Notice, Prompt, Signal};
 use everturn_model::part::PartKind;
 use everturn_model::request::Reply;
 use everturn_model::tool::Outcome;
-use everturn_model::{Body, Event, SessionId};
+use everturn_model::{Body, Event, Session, SessionId};
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::settings::{self, Listeners};
@@ -49,28 +48,10 @@ impl Run {
     }
 
     async fn run(&self, engine: &Engine) -> Result<()> {
-        let location = engine.location(None).await?;
-        let session = match (&self.session, self.newest) {
-            (Some(id), _) => engine.session(&SessionId::new(id)).await?,
-            (None, true) => {
-                let filter = Filter {
-                    project: Some(location.project.id.clone()),
-                    roots: true,
-                    limit: Some(1),
-                    ..Filter::default()
-                };
-                engine.list(filter).await?.into_iter().next().context("there is no session to go on in")?
-            }
-            (None, false) => engine.create(&location, NewSession::default()).await?,
-        };
-        let model = self.model.as_deref().map(|name| {
-            model_ref(name).with_context(|| format!("{name} is no model; write it as provider/model"))
-        });
-        let prompt = Prompt {
-            model: model.transpose()?,
-            agent: self.agent.clone(),
-            ..Prompt::text(&self.message.join(" "))
-        };
+        // Before the session is made: a typing error should leave none behind.
+        let model = self.model.as_deref().map(|name| engine.name_model(name)).transpose()?;
+        let session = self.session(engine).await?;
+        let prompt = Prompt { model, agent: self.agent.clone(), ..Prompt::text(&self.message.join(" ")) };
         let mut notices = engine.bus().listen();
         engine.prompt(&session.id, prompt).await?;
         let mut failure = None;
@@ -91,6 +72,24 @@ impl Run {
             Some(message) => bail!(message),
             None => Ok(()),
         }
+    }
+
+    /// The session to go on in, or a new one.
+    async fn session(&self, engine: &Engine) -> Result<Session> {
+        let location = engine.location(None).await?;
+        Ok(match (&self.session, self.newest) {
+            (Some(id), _) => engine.session(&SessionId::new(id)).await?,
+            (None, true) => {
+                let filter = Filter {
+                    project: Some(location.project.id.clone()),
+                    roots: true,
+                    limit: Some(1),
+                    ..Filter::default()
+                };
+                engine.list(filter).await?.into_iter().next().context("there is no session to go on in")?
+            }
+            (None, false) => engine.create(&location, NewSession::default()).await?,
+        })
     }
 
     /// Shows a notice; true when the session is idle.

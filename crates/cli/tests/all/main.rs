@@ -15,6 +15,7 @@ mod attach;
 mod commands;
 mod crash;
 mod demo;
+mod models;
 mod opencode;
 mod phases;
 mod sdk;

@@ -34,7 +34,7 @@ impl Bench {
             config[key] = value.clone();
         }
         let mut options = Options::new(data.path(), repo.path());
-        options.config = Config::from_value(config.as_object().cloned().unwrap());
+        options.config = Config::from_value(config.as_object().cloned().unwrap()).unwrap();
         let engine = Engine::open(options.clone()).await.unwrap();
         let location = engine.location(None).await.unwrap();
         let new = NewSession { title: Some("a title".into()), ..NewSession::default() };

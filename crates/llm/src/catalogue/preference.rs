@@ -72,15 +72,8 @@ impl Catalogue {
                 && usable(provider)
         });
         let best = candidates.min_by_key(|&(provider, model)| {
-            let small = model.limits.context != 0 && model.limits.context < ROOMY;
-            (
-                Rank::of(provider),
-                small,
-                is_resold(provider, model),
-                place(&FAMILIES, model),
-                Reverse(age_key(model)),
-                provider.id.as_ref(),
-            )
+            let (small, resold, family, age) = merit(provider, model);
+            (Rank::of(provider), small, resold, family, age, provider.id.as_ref())
         });
         best.map(|(provider, model)| Found::new(provider, model))
     }
@@ -104,6 +97,14 @@ impl Catalogue {
         best.map(|model| Found::new(provider, model))
     }
 
+    /// The model that stands for a provider: the one that [`default_model`](Self::default_model) would take of it, else
+    /// any.
+    pub fn default_of(provider: &ProviderInfo) -> Option<&ModelInfo> {
+        let offered = |model: &&ModelInfo| is_offered(model) && model.protocol().is_spoken();
+        let best = provider.models.values().filter(offered).min_by_key(|model| merit(provider, model));
+        best.or_else(|| provider.models.values().next())
+    }
+
     /// The usable models, for listings: by provider, and the newest first.
     pub fn usable_models(&self, usable: Usable<'_>) -> Vec<(&ProviderInfo, &ModelInfo)> {
         let mut models: Vec<_> = self.models().filter(|(provider, _)| usable(provider)).collect();
@@ -112,6 +113,15 @@ impl Catalogue {
         });
         models
     }
+}
+
+/// What speaks for a model beside others of its provider; the least is the best.
+fn merit<'a>(
+    provider: &ProviderInfo,
+    model: &'a ModelInfo,
+) -> (bool, bool, usize, Reverse<impl Ord + use<'a>>) {
+    let small = model.limits.context != 0 && model.limits.context < ROOMY;
+    (small, is_resold(provider, model), place(&FAMILIES, model), Reverse(age_key(model)))
 }
 
 /// The place of a model's family in a list; behind its end if it is not there.

@@ -1,12 +1,10 @@
 //! What tokens cost, in whole numbers.
 //!
-//! Prices are data of this crate: what a session has spent is the caller's to sum up and to keep. Everything is
-//! counted in integers, since sums of binary fractions drift and a bill must not.
+//! Prices are data of this crate: what a call costs and what a session has spent is the caller's to work out and to
+//! keep. They are integers, since sums of binary fractions drift and a bill must not.
 
 use std::fmt;
 use std::str::FromStr;
-
-use crate::Usage;
 
 /// Billionths in a dollar.
 const NANOS: u64 = 1_000_000_000;
@@ -108,52 +106,10 @@ pub struct Prices {
 }
 
 impl Prices {
-    /// The price that holds for a call: the tier with the largest size below the context wins.
-    #[must_use]
-    pub fn of(&self, usage: &Usage) -> Price {
-        let context = usage.input.saturating_add(usage.cache_read);
-        let tier = self.tiers.iter().filter(|tier| tier.above < context).max_by_key(|tier| tier.above);
-        tier.map_or(self.base, |tier| tier.price)
-    }
-
-    /// What a call cost. Reasoning is billed as output.
-    #[must_use]
-    pub fn cost(&self, usage: &Usage) -> Cost {
-        let price = self.of(usage);
-        let parts = [
-            (usage.input, price.input),
-            (usage.output, price.output),
-            (usage.reasoning, price.output),
-            (usage.cache_read, price.cache_read),
-            (usage.cache_write, price.cache_write),
-        ];
-        let parts = parts.map(|(tokens, rate)| u128::from(tokens) * u128::from(rate.0));
-        Cost(parts.into_iter().fold(0, u128::saturating_add))
-    }
-
     /// Whether nothing is charged, or no price is known.
     #[must_use]
     pub fn is_free(&self) -> bool {
         self.base == Price::default() && self.tiers.is_empty()
-    }
-}
-
-/// An exact cost: billionths of a millionth of a dollar, the product of tokens and [`Rate`]s.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Cost(u128);
-
-impl Cost {
-    /// The exact amount, in units of 10⁻¹⁵ dollars.
-    #[must_use]
-    pub const fn exact(self) -> u128 {
-        self.0
-    }
-
-    /// The amount in billionths of a dollar, rounded.
-    #[must_use]
-    pub fn nanos(self) -> u64 {
-        let rounded = self.0.saturating_add(500_000) / 1_000_000;
-        u64::try_from(rounded).unwrap_or(u64::MAX)
     }
 }
 
@@ -163,11 +119,6 @@ mod tests {
 
     fn rate(text: &str) -> Rate {
         text.parse().unwrap()
-    }
-
-    fn price(input: &str, output: &str, cache_read: &str, cache_write: &str) -> Price {
-        let [input, output, cache_read, cache_write] = [input, output, cache_read, cache_write].map(rate);
-        Price { input, output, cache_read, cache_write }
     }
 
     #[test]
@@ -189,52 +140,5 @@ mod tests {
         for number in [-0.1, f64::NAN, f64::INFINITY, 1e300] {
             assert_eq!(Rate::from_dollars(number), None, "{number}");
         }
-    }
-
-    #[test]
-    fn a_recorded_turn_costs_what_was_billed() {
-        // 9433 tokens in and 20 out at 3 and 15 dollars were billed 0.028599 dollars.
-        let prices = Prices { base: price("3", "15", "0.3", "3.75"), tiers: Vec::new() };
-        let usage = Usage { input: 9433, output: 20, ..Usage::default() };
-        assert_eq!(prices.cost(&usage).nanos(), 28_599_000);
-    }
-
-    #[test]
-    fn every_kind_of_token_has_its_price_and_reasoning_is_output() {
-        let prices = Prices { base: price("1", "10", "100", "1000"), tiers: Vec::new() };
-        let usage = Usage { input: 1, output: 1, reasoning: 1, cache_read: 1, cache_write: 1, total: None };
-        assert_eq!(prices.cost(&usage).nanos(), 1_121_000);
-    }
-
-    #[test]
-    fn the_largest_tier_below_the_context_wins() {
-        let tier = |above, input| Tier { above, price: price(input, "0", input, "0") };
-        let prices =
-            Prices { base: price("1", "0", "1", "0"), tiers: vec![tier(500_000, "4"), tier(200_000, "2")] };
-        let check = |input, cache_read, nanos| {
-            let usage = Usage { input, cache_read, ..Usage::default() };
-            assert_eq!(prices.cost(&usage).nanos(), nanos, "{input} + {cache_read}");
-        };
-        check(200_000, 0, 200_000_000);
-        check(200_001, 0, 400_002_000);
-        check(100_000, 100_001, 400_002_000);
-        check(500_000, 0, 1_000_000_000);
-        check(600_000, 0, 2_400_000_000);
-    }
-
-    #[test]
-    fn absurd_counts_do_not_overflow() {
-        let most = Rate::from_nanos(u64::MAX);
-        let base = Price { input: most, output: most, cache_read: most, cache_write: most };
-        let usage = Usage {
-            input: u64::MAX,
-            output: u64::MAX,
-            reasoning: u64::MAX,
-            cache_read: u64::MAX,
-            cache_write: u64::MAX,
-            total: None,
-        };
-        assert_eq!(Prices { base, tiers: Vec::new() }.cost(&usage), Cost(u128::MAX));
-        assert_eq!(Cost(u128::MAX).nanos(), u64::MAX);
     }
 }

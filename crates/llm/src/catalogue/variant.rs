@@ -67,7 +67,9 @@ pub(super) fn presets(protocol: Protocol) -> Vec<Variant> {
     efforts.iter().map(|effort| Variant::of_effort(*effort)).collect()
 }
 
-const fn effort_word(effort: Effort) -> &'static str {
+/// The word for an effort, as configurations write it.
+#[must_use]
+pub const fn effort_word(effort: Effort) -> &'static str {
     match effort {
         Effort::None => "none",
         Effort::Minimal => "minimal",

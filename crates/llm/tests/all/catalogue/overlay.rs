@@ -225,7 +225,7 @@ fn models_that_cannot_be_reached_say_why() {
     let check = |name: &str, config: Value, expected: ConnectError, text: &str| {
         let catalogue = lay(&config).unwrap();
         let error = catalogue.resolve(name, &set(&[])).unwrap().endpoint(None, &|_| None).unwrap_err();
-        assert_eq!(error, expected);
+        assert_eq!(format!("{error:?}"), format!("{expected:?}"));
         assert_eq!(error.to_string(), text);
     };
     check(
