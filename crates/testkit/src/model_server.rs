@@ -32,6 +32,7 @@
 //! The next step in the text is the tool line below the directive, or the final text if none is below.
 
 mod answer;
+mod arrival;
 mod json_text;
 mod plan;
 mod voice;
@@ -46,6 +47,7 @@ use serde_json::Value;
 use tokio::sync::{oneshot, watch};
 
 use crate::deadline::within;
+pub use arrival::Arrival;
 use voice::Voice;
 
 /// How the final text begins when the prompt does not give one.
@@ -67,7 +69,7 @@ pub struct ModelServer {
 #[derive(Debug)]
 struct State {
     greeting: String,
-    requests: watch::Sender<Vec<(Voice, Value)>>,
+    requests: watch::Sender<Vec<(Voice, Arrival)>>,
     /// Names of holds that were reached, released, and left by the client.
     held: watch::Sender<BTreeSet<String>>,
     released: watch::Sender<BTreeSet<String>>,
@@ -134,6 +136,11 @@ impl ModelServer {
         Self { address, state, stop: Some(stop), thread: Some(thread) }
     }
 
+    /// Where the server is, without a path: every path that ends like one of a protocol is answered.
+    pub fn root(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
     /// The base address of the protocol, ending in `/v1`.
     pub fn base_url(&self) -> String {
         format!("http://{}/v1", self.address)
@@ -141,14 +148,20 @@ impl ModelServer {
 
     /// The bodies received so far, oldest first.
     pub fn requests(&self) -> Vec<Value> {
-        self.state.requests.borrow().iter().map(|(_, body)| body.clone()).collect()
+        self.state.requests.borrow().iter().map(|(_, arrival)| arrival.body.clone()).collect()
+    }
+
+    /// The requests received so far with all that a body does not show, oldest first.
+    pub fn arrivals(&self) -> Vec<Arrival> {
+        self.state.requests.borrow().iter().map(|(_, arrival)| arrival.clone()).collect()
     }
 
     /// The bodies received so far except those that ask for a title.
     pub fn prompts(&self) -> Vec<Value> {
         let requests = self.state.requests.borrow();
-        let prompts = requests.iter().filter(|(voice, body)| !plan::asks_for_title(&voice.said(body)));
-        prompts.map(|(_, body)| body.clone()).collect()
+        let prompts =
+            requests.iter().filter(|(voice, arrival)| !plan::asks_for_title(&voice.said(&arrival.body)));
+        prompts.map(|(_, arrival)| arrival.body.clone()).collect()
     }
 
     /// Waits until at least `count` bodies were received, and returns them.
@@ -160,7 +173,7 @@ impl ModelServer {
         let mut requests = self.state.requests.subscribe();
         let what = format!("{count} requests to the model server");
         let enough = within(&what, requests.wait_for(|all| all.len() >= count)).await;
-        enough.expect("the server runs").iter().map(|(_, body)| body.clone()).collect()
+        enough.expect("the server runs").iter().map(|(_, arrival)| arrival.body.clone()).collect()
     }
 
     /// Waits until an answer stands at `HOLD:<name>`.

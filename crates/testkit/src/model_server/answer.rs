@@ -8,11 +8,12 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::State as Extract;
-use axum::http::{HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use serde_json::{Value, json};
 
+use super::arrival::Arrival;
 use super::json_text::dumps;
 use super::plan::{Failure, Plan, Step, Wanted, plan};
 use super::voice::{Finish, Piece, Tell, Used, Voice, tokens};
@@ -23,7 +24,13 @@ pub(super) fn router(state: Arc<State>) -> Router {
     Router::new().fallback(handle).with_state(state)
 }
 
-async fn handle(Extract(state): Extract<Arc<State>>, method: Method, uri: Uri, body: Bytes) -> Response {
+async fn handle(
+    Extract(state): Extract<Arc<State>>,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
     if method == Method::GET {
         return reply(
             StatusCode::OK,
@@ -37,7 +44,8 @@ async fn handle(Extract(state): Extract<Arc<State>>, method: Method, uri: Uri, b
         return refuse(StatusCode::NOT_FOUND, &format!("no route {}", uri.path()));
     };
     let planned = plan(&voice.said(&body), &state.greeting);
-    state.requests.send_modify(|all| all.push((voice, body.clone())));
+    let arrival = Arrival::new(&method, &uri, &headers, body.clone());
+    state.requests.send_modify(|all| all.push((voice, arrival)));
     match planned {
         Ok(planned) => answer(&state, voice, uri.path(), &body, &planned),
         Err(reason) => refuse(StatusCode::BAD_REQUEST, &reason),
