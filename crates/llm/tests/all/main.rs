@@ -15,6 +15,7 @@ mod chat;
 mod credential;
 mod failures;
 mod gemini;
+mod judge;
 mod model_server;
 mod responses;
 mod scripted;
