@@ -3,7 +3,9 @@
 //! `judge/main.mjs` is the program that uses them. Everything here is compared as a whole: what an SDK and our provider
 //! make of the same answer has to be equal, down to the ids.
 
+mod conversation;
 mod reading;
+mod requests;
 mod sdk;
 
 use everturn_llm::{Anthropic, Endpoint, Gemini, OpenAiChat, OpenAiResponses, Provider};

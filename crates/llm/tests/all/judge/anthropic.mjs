@@ -29,7 +29,11 @@ export function connect(require, root, apiKey) {
     return { pieces, answer: answer(message) };
   }
 
-  return { read };
+  async function send(request) {
+    for await (const _ of await client.messages.create(request));
+  }
+
+  return { read, send };
 }
 
 function answer({ id, model, content, stop_reason, usage }) {

@@ -30,7 +30,11 @@ export function connect(require, root, apiKey) {
     return { pieces: pieces.filter(said), answer: answer(completion, thoughts) };
   }
 
-  return { read };
+  async function send(request) {
+    for await (const _ of await client.chat.completions.create(request));
+  }
+
+  return { read, send };
 }
 
 // The first chunk has an empty content, and the first piece of a call has empty arguments.

@@ -25,7 +25,11 @@ export function connect(require, root, apiKey) {
     return { pieces, answer: answer(chunks) };
   }
 
-  return { read };
+  async function send(request) {
+    for await (const _ of await client.models.generateContentStream(request));
+  }
+
+  return { read, send };
 }
 
 const parts = (chunk) => chunk.candidates?.[0]?.content?.parts ?? [];

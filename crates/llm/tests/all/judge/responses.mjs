@@ -22,7 +22,11 @@ export function connect(require, root, apiKey) {
     return { pieces, answer: answer(response) };
   }
 
-  return { read };
+  async function send(request) {
+    for await (const _ of await client.responses.create(request));
+  }
+
+  return { read, send };
 }
 
 function answer({ id, model, status, incomplete_details, output, usage }) {
