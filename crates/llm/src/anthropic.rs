@@ -47,7 +47,7 @@ impl Provider for Anthropic {
 }
 
 #[derive(Debug, Clone)]
-struct Messages;
+pub(crate) struct Messages;
 
 impl Protocol for Messages {
     type Decoder = Decoder;

@@ -42,7 +42,7 @@ impl Provider for Gemini {
 }
 
 #[derive(Debug, Clone)]
-struct GenerateContent;
+pub(crate) struct GenerateContent;
 
 impl Protocol for GenerateContent {
     type Decoder = Decoder;

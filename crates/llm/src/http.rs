@@ -12,6 +12,7 @@ use bytes::Bytes;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Response, Url};
 
+use crate::body::Broken;
 use crate::error::{Source, classify, classify_in_stream};
 use crate::secret::Redactor;
 use crate::{Error, HttpFailure};
@@ -102,14 +103,16 @@ impl Answer {
         }
     }
 
-    /// The error behind an error object inside the body.
-    pub(crate) fn in_stream_error(&self, object: &str) -> Error {
-        classify_in_stream(self.failure(object))
-    }
-
-    /// A body that is not in the protocol; `text` is the part that could not be read.
-    pub(crate) fn malformed(&self, reason: impl Into<String>, text: &str) -> Error {
-        Error::Malformed { reason: self.redactor.clean(&reason.into()), http: Box::new(self.failure(text)) }
+    /// The error behind a body that is not the answer that was asked for.
+    pub(crate) fn broken(&self, broken: Broken) -> Error {
+        match broken {
+            Broken::Provider(object) => classify_in_stream(self.failure(&object)),
+            Broken::Malformed { reason, text } => Error::Malformed {
+                reason: self.redactor.clean(&reason),
+                http: Box::new(self.failure(&text)),
+            },
+            Broken::Incomplete { reason } => Error::Incomplete { reason },
+        }
     }
 
     fn failure(&self, body: &str) -> HttpFailure {

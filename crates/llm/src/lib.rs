@@ -20,6 +20,7 @@
 //! * [`catalogue`]: which providers and models there are, what they can do and what they cost
 //! * [`credential`]: finding and keeping the key of a provider
 //! * `http`, `exchange`: the shared HTTP clients and limits; one model call from its request to its last event
+//! * `body`, [`replay`]: the body of an answer into events, from the network or from a record
 //! * `protocol`: what each wire protocol has to know; `arguments`: tool arguments as models write them
 //! * [`anthropic`]: Anthropic Messages
 //! * [`gemini`]: Google's `generateContent`
@@ -29,6 +30,7 @@
 
 pub mod anthropic;
 mod arguments;
+mod body;
 pub mod catalogue;
 pub mod credential;
 pub mod endpoint;
@@ -41,6 +43,7 @@ pub mod openai_chat;
 pub mod openai_responses;
 mod protocol;
 pub mod provider;
+pub mod replay;
 pub mod request;
 pub mod retry;
 #[cfg(test)]
@@ -60,6 +63,7 @@ pub use history::repair;
 pub use openai_chat::OpenAiChat;
 pub use openai_responses::OpenAiResponses;
 pub use provider::Provider;
+pub use replay::replay;
 pub use request::{
     Block, Content, Effort, Format, Message, Origin, Reasoning, Request, ToolChoice, ToolSpec,
 };

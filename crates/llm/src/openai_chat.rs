@@ -53,8 +53,8 @@ impl Provider for OpenAiChat {
 }
 
 #[derive(Debug, Clone)]
-struct Chat {
-    dialect: Dialect,
+pub(crate) struct Chat {
+    pub(crate) dialect: Dialect,
 }
 
 impl Protocol for Chat {

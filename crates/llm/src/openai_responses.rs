@@ -43,7 +43,7 @@ impl Provider for OpenAiResponses {
 }
 
 #[derive(Debug, Clone)]
-struct Responses;
+pub(crate) struct Responses;
 
 impl Protocol for Responses {
     type Decoder = Decoder;

@@ -8,6 +8,7 @@ use crate::exchange::Exchange;
 use crate::sse::Frame;
 use crate::{Endpoint, Event, EventStream, Provider, Request};
 
+pub(crate) mod text;
 #[cfg(test)]
 pub(crate) mod transcript;
 

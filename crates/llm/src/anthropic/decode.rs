@@ -5,6 +5,7 @@
 //! complete with `message_stop` and not before. The protocol grows: events, blocks and deltas that are not known here
 //! are passed over.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
 use serde::de::DeserializeOwned;
@@ -12,15 +13,18 @@ use serde_json::{Value, json};
 
 use super::METADATA;
 use super::wire::{
-    BlockDelta, BlockStart, BlockStop, Counts, Delta, Fields, MessageDelta, MessageStart, text,
+    BlockDelta, BlockStart, BlockStop, Counts, Fields, MessageDelta, MessageStart, More, text,
 };
 use crate::protocol::{Decode, Events, Fault, Progress};
 use crate::sse::Frame;
 use crate::{Event, FinishReason, arguments};
 
+/// The name of a frame with more of a block.
+const DELTA: &str = "content_block_delta";
+
 /// The state of one answer.
 #[derive(Debug)]
-pub(super) struct Decoder {
+pub(crate) struct Decoder {
     open: BTreeMap<u64, Open>,
     /// Begins the ids of tool calls that come without one.
     call_prefix: String,
@@ -81,9 +85,9 @@ impl Decoder {
                 let start: BlockStart = read(event)?;
                 self.begin(start.index, start.content_block, out);
             }
-            "content_block_delta" => {
-                let more: BlockDelta = read(event)?;
-                self.extend(more.index, more.delta, out)?;
+            // One that could not be read is nonsense, unless its kind is new.
+            DELTA if !is_new(&event) => {
+                return Err(Fault::Malformed("a content block delta is not in the protocol".to_owned()));
             }
             "content_block_stop" => {
                 let stop: BlockStop = read(event)?;
@@ -122,14 +126,14 @@ impl Decoder {
                 let citations = block.get("citations").and_then(Value::as_array).cloned();
                 let id = format!("text-{index}");
                 let mut open = Open::Text { id, announced: false, citations: citations.unwrap_or_default() };
-                open.say(text(&block, "text"), out);
+                open.say(text(&block, "text").into(), out);
                 open
             }
             "thinking" => {
                 let id = format!("reasoning-{index}");
                 out.push_back(Event::ReasoningStart { id: id.clone() });
                 let mut open = Open::Thinking { id, signature: text(&block, "signature").to_owned() };
-                open.think(text(&block, "thinking"), out);
+                open.think(text(&block, "thinking").into(), out);
                 open
             }
             "redacted_thinking" => {
@@ -181,25 +185,35 @@ impl Decoder {
         out.push_back(Event::HostedResult { id, name, output, is_error, metadata });
     }
 
-    fn extend(&mut self, index: u64, delta: Delta, out: &mut Events) -> Result<(), Fault> {
+    /// Takes a `content_block_delta`; `None` if the frame is another one.
+    fn delta(&mut self, data: &str, out: &mut Events) -> Option<Result<(), Fault>> {
+        let frame: BlockDelta<'_> = serde_json::from_str(data).ok()?;
+        if &*frame.kind != DELTA || frame.error.is_some() {
+            return None;
+        }
+        Some(match frame.delta.more() {
+            Some(more) => self.extend(frame.index, more, out),
+            None => Err(Fault::Malformed(format!("a delta of content block {} adds nothing", frame.index))),
+        })
+    }
+
+    fn extend(&mut self, index: u64, delta: More<'_>, out: &mut Events) -> Result<(), Fault> {
         let Some(open) = self.open.get_mut(&index) else {
             return Err(Fault::Malformed(format!("content block {index} goes on without having begun")));
         };
         match (open, delta) {
-            (open @ Open::Text { .. }, Delta::TextDelta { text }) => open.say(&text, out),
-            (Open::Text { citations, .. }, Delta::CitationsDelta { citation }) => citations.push(citation),
-            (open @ Open::Thinking { .. }, Delta::ThinkingDelta { thinking }) => open.think(&thinking, out),
-            (Open::Thinking { signature, .. }, Delta::SignatureDelta { signature: more }) => {
-                signature.push_str(&more);
-            }
-            (Open::Call { id, raw, .. }, Delta::InputJsonDelta { partial_json: more }) => {
+            (open @ Open::Text { .. }, More::Text(text)) => open.say(text, out),
+            (Open::Text { citations, .. }, More::Citation(citation)) => citations.push(citation),
+            (open @ Open::Thinking { .. }, More::Thinking(text)) => open.think(text, out),
+            (Open::Thinking { signature, .. }, More::Signature(more)) => signature.push_str(&more),
+            (Open::Call { id, raw, .. }, More::Input(more)) => {
                 raw.push_str(&more);
                 if !more.is_empty() {
-                    out.push_back(Event::ToolInputDelta { id: id.clone(), text: more });
+                    out.push_back(Event::ToolInputDelta { id: id.clone(), text: more.into_owned() });
                 }
             }
-            (Open::Hosted { raw, .. }, Delta::InputJsonDelta { partial_json }) => raw.push_str(&partial_json),
-            (Open::Passed, _) | (_, Delta::UnknownDelta) => {}
+            (Open::Hosted { raw, .. }, More::Input(more)) => raw.push_str(&more),
+            (Open::Passed, _) | (_, More::Unknown) => {}
             (_, delta) => {
                 return Err(Fault::Malformed(format!("content block {index} cannot take {delta:?}")));
             }
@@ -274,6 +288,9 @@ impl Decode for Decoder {
         if data.is_empty() {
             return Ok(Progress::More);
         }
+        if let Some(taken) = self.delta(data, out) {
+            return taken.map(|()| Progress::More);
+        }
         self.event(parse(data)?, out)
     }
 
@@ -318,7 +335,7 @@ impl Decode for Decoder {
 }
 
 impl Open {
-    fn say(&mut self, more: &str, out: &mut Events) {
+    fn say(&mut self, more: Cow<'_, str>, out: &mut Events) {
         let Self::Text { id, announced, .. } = self else { return };
         if more.is_empty() {
             return;
@@ -326,13 +343,13 @@ impl Open {
         if !std::mem::replace(announced, true) {
             out.push_back(Event::TextStart { id: id.clone() });
         }
-        out.push_back(Event::TextDelta { id: id.clone(), text: more.to_owned() });
+        out.push_back(Event::TextDelta { id: id.clone(), text: more.into_owned() });
     }
 
-    fn think(&mut self, more: &str, out: &mut Events) {
+    fn think(&mut self, more: Cow<'_, str>, out: &mut Events) {
         let Self::Thinking { id, .. } = self else { return };
         if !more.is_empty() {
-            out.push_back(Event::ReasoningDelta { id: id.clone(), text: more.to_owned() });
+            out.push_back(Event::ReasoningDelta { id: id.clone(), text: more.into_owned() });
         }
     }
 }
@@ -358,6 +375,13 @@ fn parse(data: &str) -> Result<Value, Fault> {
         return Err(Fault::Provider(data.to_owned()));
     }
     Ok(value)
+}
+
+/// Whether a delta is of a kind that is not known here.
+fn is_new(event: &Value) -> bool {
+    let kind = event.get("delta").and_then(|delta| delta.get("type")?.as_str());
+    let known = ["text_delta", "thinking_delta", "signature_delta", "input_json_delta", "citations_delta"];
+    kind.is_some_and(|kind| !known.contains(&kind))
 }
 
 fn read<T: DeserializeOwned>(event: Value) -> Result<T, Fault> {

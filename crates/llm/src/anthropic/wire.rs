@@ -3,10 +3,14 @@
 //! Only what is looked at has a type. Content blocks stay as they come, because some go back to the provider unchanged,
 //! and what says something about the whole answer is gathered field by field.
 
+use std::borrow::Cow;
+
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
 use crate::Usage;
+use crate::protocol::text::Text;
 
 /// A JSON object.
 pub(super) type Fields = Map<String, Value>;
@@ -24,35 +28,52 @@ pub(super) struct BlockStart {
     pub(super) content_block: Fields,
 }
 
-/// `content_block_delta`
+/// `content_block_delta`: nearly all of a stream, so it is read without a detour.
 #[derive(Debug, Deserialize)]
-pub(super) struct BlockDelta {
+pub(super) struct BlockDelta<'a> {
+    #[serde(rename = "type", borrow)]
+    pub(super) kind: Text<'a>,
     pub(super) index: u64,
-    pub(super) delta: Delta,
+    pub(super) delta: Delta<'a>,
+    pub(super) error: Option<IgnoredAny>,
 }
 
-/// More of a block.
+/// More of a block: each kind has one of these fields.
 #[derive(Debug, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-#[expect(clippy::enum_variant_names, reason = "these are the protocol's names")]
-pub(super) enum Delta {
-    TextDelta {
-        text: String,
-    },
-    CitationsDelta {
-        citation: Value,
-    },
-    ThinkingDelta {
-        thinking: String,
-    },
-    SignatureDelta {
-        signature: String,
-    },
-    InputJsonDelta {
-        partial_json: String,
-    },
-    #[serde(other)]
-    UnknownDelta,
+pub(super) struct Delta<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Text<'a>,
+    text: Option<Text<'a>>,
+    thinking: Option<Text<'a>>,
+    signature: Option<Text<'a>>,
+    partial_json: Option<Text<'a>>,
+    citation: Option<Value>,
+}
+
+/// What a delta adds.
+#[derive(Debug)]
+pub(super) enum More<'a> {
+    Text(Cow<'a, str>),
+    Thinking(Cow<'a, str>),
+    Signature(Cow<'a, str>),
+    Input(Cow<'a, str>),
+    Citation(Value),
+    /// Nothing that is known here.
+    Unknown,
+}
+
+impl<'a> Delta<'a> {
+    /// `None` when it lacks what its kind has.
+    pub(super) fn more(self) -> Option<More<'a>> {
+        Some(match &*self.kind {
+            "text_delta" => More::Text(self.text?.0),
+            "thinking_delta" => More::Thinking(self.thinking?.0),
+            "signature_delta" => More::Signature(self.signature?.0),
+            "input_json_delta" => More::Input(self.partial_json?.0),
+            "citations_delta" => More::Citation(self.citation?),
+            _ => More::Unknown,
+        })
+    }
 }
 
 /// `content_block_stop`

@@ -4,12 +4,15 @@
 //! one block; a signature ends the block it belongs to. A call comes whole. There is no terminal frame, and older
 //! models name a finish reason in every frame: the answer is complete if one was named by the time the body ends.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::METADATA;
-use super::wire::{Answer, Candidate, Counts};
+use super::wire::{Answer, Candidate, Counts, Part};
+use crate::protocol::text::{Loose, Text};
 use crate::protocol::{Decode, Events, Fault, Progress};
 use crate::sse::Frame;
 use crate::{Event, FinishReason, Usage, arguments};
@@ -22,7 +25,7 @@ const MEDIA: &str = "inline_data";
 
 /// The state of one answer.
 #[derive(Debug)]
-pub(super) struct Decoder {
+pub(crate) struct Decoder {
     open: Option<Open>,
     blocks: usize,
     prefix: String,
@@ -72,29 +75,23 @@ impl Decoder {
         if data.is_empty() {
             return Ok(());
         }
-        let unreadable = |cause| Fault::Malformed(format!("a frame is not a generated answer: {cause}"));
-        match serde_json::from_str(data).map_err(unreadable)? {
-            Value::Array(frames) => {
-                for frame in frames {
-                    self.frame(frame, out)?;
-                }
-                Ok(())
-            }
-            frame => self.frame(frame, out),
+        if !data.starts_with('[') {
+            return self.frame(data, out);
         }
+        let frames: Vec<&RawValue> = serde_json::from_str(data).map_err(|cause| unreadable(&cause))?;
+        frames.into_iter().try_for_each(|frame| self.frame(frame.get(), out))
     }
 
-    fn frame(&mut self, frame: Value, out: &mut Events) -> Result<(), Fault> {
-        if frame.get("error").is_some_and(|error| error.is_object() || error.is_string()) {
-            return Err(Fault::Provider(frame.to_string()));
+    fn frame(&mut self, frame: &str, out: &mut Events) -> Result<(), Fault> {
+        let answer: Answer<'_> = serde_json::from_str(frame).map_err(|cause| unreadable(&cause))?;
+        if answer.error.is_some_and(|error| error.is_object() || error.is_string()) {
+            return Err(Fault::Provider(frame.to_owned()));
         }
-        let answer: Answer = serde_json::from_value(frame)
-            .map_err(|cause| Fault::Malformed(format!("a frame is not a generated answer: {cause}")))?;
         self.recognised |= answer.candidates.is_some()
             || answer.prompt_feedback.is_some()
             || answer.usage_metadata.is_some();
-        self.note("responseId", answer.response_id.map(Value::from));
-        self.note("modelVersion", answer.model_version.map(Value::from));
+        self.name("responseId", answer.response_id);
+        self.name("modelVersion", answer.model_version);
         if let Some(counts) = answer.usage_metadata {
             self.counts.update(counts);
         }
@@ -110,9 +107,9 @@ impl Decoder {
         Ok(())
     }
 
-    fn candidate(&mut self, candidate: Candidate, out: &mut Events) {
+    fn candidate(&mut self, candidate: Candidate<'_>, out: &mut Events) {
         for part in candidate.content.and_then(|content| content.parts).unwrap_or_default() {
-            self.part(&part, out);
+            self.part(part, out);
         }
         let named = |reason: &String| !reason.is_empty() && reason != "FINISH_REASON_UNSPECIFIED";
         if let Some(reason) = candidate.finish_reason.filter(named) {
@@ -132,6 +129,15 @@ impl Decoder {
         }
     }
 
+    /// Notes a text, which nearly always is the same in all frames.
+    fn name(&mut self, name: &str, said: Option<Text<'_>>) {
+        if let Some(Text(text)) = said
+            && self.about.get(name).is_none_or(|known| known != &*text)
+        {
+            self.about.insert(name.to_owned(), Value::String(text.into_owned()));
+        }
+    }
+
     /// Adds citations: each frame has those of its own text.
     fn cite(&mut self, more: Map<String, Value>) {
         let known = self.about.entry("citationMetadata").or_insert_with(|| json!({}));
@@ -147,40 +153,41 @@ impl Decoder {
     }
 
     /// One part. Those of an unknown kind are passed over.
-    fn part(&mut self, part: &Value, out: &mut Events) {
-        let field = |name: &str| part.get(name).filter(|value| !value.is_null());
-        let signature = field("thoughtSignature").and_then(Value::as_str).filter(|text| !text.is_empty());
-        if let Some(call) = field("functionCall") {
-            self.call(call, signature, out);
-        } else if let Some(code) = field("executableCode") {
+    fn part(&mut self, raw: &RawValue, out: &mut Events) {
+        let Ok(part) = serde_json::from_str::<Part<'_>>(raw.get()) else { return };
+        let signature = part.thought_signature.and_then(Loose::text).filter(|text| !text.is_empty());
+        if let Some(call) = part.function_call {
+            self.call(&call, signature.as_deref(), out);
+        } else if let Some(code) = part.executable_code {
             self.close(None, out);
-            let (id, input) = (self.id_of(code), code.clone());
+            let id = self.id_of(&code);
             self.running = Some(id.clone());
-            out.push_back(Event::HostedCall { id, name: CODE.into(), input, metadata: Some(verbatim(part)) });
-        } else if let Some(result) = field("codeExecutionResult") {
+            let metadata = Some(verbatim(raw));
+            out.push_back(Event::HostedCall { id, name: CODE.into(), input: code, metadata });
+        } else if let Some(output) = part.code_execution_result {
             self.close(None, out);
-            let id = self.id_of_run(result);
-            let is_error = result.get("outcome").is_none_or(|outcome| outcome != "OUTCOME_OK");
-            let (name, output) = (CODE.into(), result.clone());
-            out.push_back(Event::HostedResult { id, name, output, is_error, metadata: Some(verbatim(part)) });
-        } else if let Some(data) = field("inlineData") {
+            let id = self.id_of_run(&output);
+            let is_error = output.get("outcome").is_none_or(|outcome| outcome != "OUTCOME_OK");
+            let metadata = Some(verbatim(raw));
+            out.push_back(Event::HostedResult { id, name: CODE.into(), output, is_error, metadata });
+        } else if let Some(output) = part.inline_data {
             self.close(None, out);
             let id = self.fresh_id();
-            let (name, output) = (MEDIA.to_owned(), data.clone());
-            let input = json!({"mimeType": data.get("mimeType")});
+            let name = MEDIA.to_owned();
+            let input = json!({"mimeType": output.get("mimeType")});
             // A result needs a call to belong to. This one is not replayed: the part is the result.
             out.push_back(Event::HostedCall { id: id.clone(), name: name.clone(), input, metadata: None });
-            let metadata = Some(verbatim(part));
+            let metadata = Some(verbatim(raw));
             out.push_back(Event::HostedResult { id, name, output, is_error: false, metadata });
-        } else if let Some(text) = field("text").and_then(Value::as_str) {
-            let is_thought = field("thought") == Some(&json!(true));
-            self.text(text, is_thought, signature, out);
+        } else if let Some(text) = part.text.and_then(Loose::text) {
+            let is_thought = part.thought == Some(Loose::Other(json!(true)));
+            self.text(text, is_thought, signature.as_deref(), out);
         } else if signature.is_some() {
-            self.text("", false, signature, out);
+            self.text(Cow::Borrowed(""), false, signature.as_deref(), out);
         }
     }
 
-    fn text(&mut self, text: &str, is_thought: bool, signature: Option<&str>, out: &mut Events) {
+    fn text(&mut self, text: Cow<'_, str>, is_thought: bool, signature: Option<&str>, out: &mut Events) {
         if text.is_empty() && signature.is_none() {
             return;
         }
@@ -196,7 +203,7 @@ impl Decoder {
             }
         }
         if let Some(Open { id, is_thought }) = self.open.as_ref().filter(|_| !text.is_empty()) {
-            let (id, text) = (id.clone(), text.to_owned());
+            let (id, text) = (id.clone(), text.into_owned());
             out.push_back(if *is_thought {
                 Event::ReasoningDelta { id, text }
             } else {
@@ -342,7 +349,12 @@ impl Decode for Decoder {
     }
 }
 
+fn unreadable(cause: &serde_json::Error) -> Fault {
+    Fault::Malformed(format!("a frame is not a generated answer: {cause}"))
+}
+
 /// A part that has to come back as it is.
-fn verbatim(part: &Value) -> Value {
+fn verbatim(part: &RawValue) -> Value {
+    let part = serde_json::from_str::<Value>(part.get()).unwrap_or_default();
     json!({METADATA: {"part": part}})
 }

@@ -5,25 +5,30 @@
 
 use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::Usage;
+use crate::protocol::text::{Loose, Text};
 
 /// One frame of an answer, or all of it.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Answer {
-    pub(super) candidates: Option<Vec<Candidate>>,
+pub(super) struct Answer<'a> {
+    #[serde(borrow)]
+    pub(super) candidates: Option<Vec<Candidate<'a>>>,
     pub(super) prompt_feedback: Option<Value>,
     pub(super) usage_metadata: Option<Counts>,
-    pub(super) response_id: Option<String>,
-    pub(super) model_version: Option<String>,
+    pub(super) response_id: Option<Text<'a>>,
+    pub(super) model_version: Option<Text<'a>>,
+    pub(super) error: Option<Value>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Candidate {
+pub(super) struct Candidate<'a> {
     pub(super) index: Option<u64>,
-    pub(super) content: Option<Content>,
+    #[serde(borrow)]
+    pub(super) content: Option<Content<'a>>,
     pub(super) finish_reason: Option<String>,
     /// The reason in more words, mostly for a call that could not be read.
     pub(super) finish_message: Option<String>,
@@ -32,8 +37,23 @@ pub(super) struct Candidate {
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Content {
-    pub(super) parts: Option<Vec<Value>>,
+pub(super) struct Content<'a> {
+    #[serde(borrow)]
+    pub(super) parts: Option<Vec<&'a RawValue>>,
+}
+
+/// One part, as far as it is looked at.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Part<'a> {
+    #[serde(borrow)]
+    pub(super) text: Option<Loose<'a>>,
+    pub(super) thought: Option<Loose<'a>>,
+    pub(super) thought_signature: Option<Loose<'a>>,
+    pub(super) function_call: Option<Value>,
+    pub(super) executable_code: Option<Value>,
+    pub(super) code_execution_result: Option<Value>,
+    pub(super) inline_data: Option<Value>,
 }
 
 /// Token counts so far; kept as values so that an odd one does not spoil the answer.

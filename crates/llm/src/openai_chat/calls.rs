@@ -5,10 +5,13 @@
 //! object instead of text. A call is handed out as soon as it is certainly complete: when the answer says so, or
 //! when the next call begins and the arguments so far are a whole JSON object.
 
+use std::borrow::Cow;
+
 use serde_json::{Value, json};
 
 use super::decode::METADATA;
 use super::wire::ToolCall;
+use crate::protocol::text::{Loose, Text};
 use crate::protocol::{Events, Fault};
 use crate::{Event, arguments};
 
@@ -41,18 +44,21 @@ impl Calls {
     }
 
     /// Takes one piece.
-    pub(super) fn accept(&mut self, piece: ToolCall, out: &mut Events) -> Result<(), Fault> {
+    pub(super) fn accept(&mut self, piece: ToolCall<'_>, out: &mut Events) -> Result<(), Fault> {
         let function = piece.function;
         let (name, arguments) = function.map_or((None, None), |function| (function.name, function.arguments));
         let id = piece.id.filter(|id| !id.is_empty());
         let name = name.filter(|name| !name.is_empty());
         let more = match arguments {
-            None | Some(Value::Null) => String::new(),
-            Some(Value::String(text)) => text,
-            Some(other) => other.to_string(),
+            None | Some(Loose::Other(Value::Null)) => Cow::Borrowed(""),
+            Some(Loose::Text(text)) => text,
+            Some(Loose::Other(other)) => Cow::Owned(other.to_string()),
         };
         let position = self.find(piece.index, id.as_deref(), name.is_some());
-        let position = position.unwrap_or_else(|| self.begin(piece.index, id, out));
+        let position = match position {
+            Some(position) => position,
+            None => self.begin(piece.index, id.map(|Text(id)| id.into_owned()), out),
+        };
         let Some(call) = self.list.get_mut(position) else { return Ok(()) };
         if call.settled {
             return if more.trim().is_empty() {
@@ -62,10 +68,10 @@ impl Calls {
             };
         }
         if let Some(name) = name.filter(|_| call.name.is_empty()) {
-            call.name = name;
+            call.name = name.0.into_owned();
         }
         call.extra = piece.extra_content.or_else(|| call.extra.take());
-        call.extend(&more, out);
+        call.extend(more, out);
         Ok(())
     }
 
@@ -107,12 +113,12 @@ impl Calls {
 }
 
 impl Call {
-    fn extend(&mut self, more: &str, out: &mut Events) {
-        self.raw.push_str(more);
+    fn extend(&mut self, more: Cow<'_, str>, out: &mut Events) {
+        self.raw.push_str(&more);
         if self.name.is_empty() {
             return;
         }
-        let text = if self.announced { more.to_owned() } else { self.raw.clone() };
+        let text = if self.announced { more.into_owned() } else { self.raw.clone() };
         self.announce(out);
         if !text.is_empty() {
             out.push_back(Event::ToolInputDelta { id: self.id.clone(), text });
@@ -130,7 +136,7 @@ impl Call {
         self.settled = true;
         let id = self.id.clone();
         let name = self.name.clone();
-        let raw = self.raw.clone();
+        let raw = std::mem::take(&mut self.raw);
         out.push_back(Event::ToolInputEnd { id: id.clone() });
         let input = if name.is_empty() { Err("the call names no tool".to_owned()) } else { input };
         out.push_back(match input {

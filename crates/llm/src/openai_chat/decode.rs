@@ -5,10 +5,13 @@
 //! complete once a finish reason was seen; usage may follow it, so the step ends with the terminal frame or the
 //! end of the body.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value, json};
 
 use super::calls::Calls;
 use super::wire::{Choice, Chunk, Delta};
+use crate::protocol::text::{Loose, Text, keep};
 use crate::protocol::{Decode, Events, Fault, Progress};
 use crate::sse::Frame;
 use crate::{Event, FinishReason, Usage};
@@ -24,7 +27,7 @@ const REASONING_CONTENT: &str = "reasoning_content";
 
 /// The state of one answer.
 #[derive(Debug)]
-pub(super) struct Decoder {
+pub(crate) struct Decoder {
     open: Open,
     blocks: usize,
     calls: Calls,
@@ -71,15 +74,15 @@ impl Decoder {
         if data.is_empty() {
             return Ok(Progress::More);
         }
-        let chunk: Chunk = match serde_json::from_str(data) {
+        let chunk: Chunk<'_> = match serde_json::from_str(data) {
             Ok(chunk) => chunk,
             Err(cause) => return Err(unreadable(data, &cause)),
         };
         if chunk.error.is_some_and(|error| error.is_object() || error.is_string()) {
             return Err(Fault::Provider(data.to_owned()));
         }
-        self.id = chunk.id.filter(|id| !id.is_empty()).or_else(|| self.id.take());
-        self.model = chunk.model.or_else(|| self.model.take());
+        keep(&mut self.id, chunk.id);
+        keep(&mut self.model, chunk.model);
         if let Some(counts) = chunk.usage.or_else(|| chunk.x_groq?.usage) {
             self.usage = Usage::from(&counts);
         }
@@ -91,7 +94,7 @@ impl Decoder {
         Ok(Progress::More)
     }
 
-    fn choice(&mut self, choice: Choice, out: &mut Events) -> Result<(), Fault> {
+    fn choice(&mut self, choice: Choice<'_>, out: &mut Events) -> Result<(), Fault> {
         if let Some(delta) = choice.delta {
             self.delta(delta, out)?;
         }
@@ -103,25 +106,29 @@ impl Decoder {
         Ok(())
     }
 
-    fn delta(&mut self, delta: Delta, out: &mut Events) -> Result<(), Fault> {
+    fn delta(&mut self, delta: Delta<'_>, out: &mut Events) -> Result<(), Fault> {
         let details = delta.reasoning_details.unwrap_or_default();
-        let reasoning = delta.reasoning.as_ref().and_then(Value::as_str);
-        match (delta.reasoning_content.as_deref(), reasoning) {
-            (Some(text), _) if !text.is_empty() => self.reasoning(REASONING_CONTENT, text, details, out),
+        let reasoning = delta.reasoning.and_then(Loose::text);
+        match (delta.reasoning_content, reasoning) {
+            (Some(Text(text)), _) if !text.is_empty() => {
+                self.reasoning(REASONING_CONTENT, text, details, out);
+            }
             (_, Some(text)) => self.reasoning("reasoning", text, details, out),
             _ if !details.is_empty() => {
                 let text: String = details.iter().filter_map(detail_text).collect();
-                self.reasoning("reasoning", &text, details, out);
+                self.reasoning("reasoning", text.into(), details, out);
             }
             _ => {}
         }
         match delta.content {
-            Some(Value::String(text)) => self.text(&text, out),
-            Some(Value::Array(pieces)) => pieces.iter().for_each(|piece| self.piece(piece, out)),
+            Some(Loose::Text(text)) => self.text(text, out),
+            Some(Loose::Other(Value::Array(pieces))) => {
+                pieces.iter().for_each(|piece| self.piece(piece, out));
+            }
             _ => {}
         }
-        if let Some(refusal) = delta.refusal {
-            self.text(&refusal, out);
+        if let Some(Text(refusal)) = delta.refusal {
+            self.text(refusal, out);
         }
         for call in delta.tool_calls.unwrap_or_default() {
             self.close(out);
@@ -134,20 +141,20 @@ impl Decoder {
     /// One element of a content list, as Mistral sends it.
     fn piece(&mut self, piece: &Value, out: &mut Events) {
         if let Some(text) = piece.get("text").and_then(Value::as_str) {
-            self.text(text, out);
+            self.text(text.into(), out);
         }
         match piece.get("thinking") {
-            Some(Value::String(text)) => self.reasoning(REASONING_CONTENT, text, Vec::new(), out),
+            Some(Value::String(text)) => self.reasoning(REASONING_CONTENT, text.into(), Vec::new(), out),
             Some(Value::Array(thoughts)) => {
                 let text: String =
                     thoughts.iter().filter_map(|thought| thought.get("text")?.as_str()).collect();
-                self.reasoning(REASONING_CONTENT, &text, Vec::new(), out);
+                self.reasoning(REASONING_CONTENT, text.into(), Vec::new(), out);
             }
             _ => {}
         }
     }
 
-    fn text(&mut self, text: &str, out: &mut Events) {
+    fn text(&mut self, text: Cow<'_, str>, out: &mut Events) {
         if text.is_empty() {
             return;
         }
@@ -162,10 +169,10 @@ impl Decoder {
                 id
             }
         };
-        out.push_back(Event::TextDelta { id, text: text.to_owned() });
+        out.push_back(Event::TextDelta { id, text: text.into_owned() });
     }
 
-    fn reasoning(&mut self, field: &'static str, text: &str, more: Vec<Value>, out: &mut Events) {
+    fn reasoning(&mut self, field: &'static str, text: Cow<'_, str>, more: Vec<Value>, out: &mut Events) {
         if text.is_empty() && more.is_empty() {
             return;
         }
@@ -178,7 +185,7 @@ impl Decoder {
         if let Open::Reasoning { id, details, .. } = &mut self.open {
             more.into_iter().for_each(|detail| merge(details, detail));
             if !text.is_empty() {
-                out.push_back(Event::ReasoningDelta { id: id.clone(), text: text.to_owned() });
+                out.push_back(Event::ReasoningDelta { id: id.clone(), text: text.into_owned() });
             }
         }
     }

@@ -3,11 +3,14 @@
 //! The terminal frame carries the whole answer again. It is used to fill in what the stream left out, so an answer
 //! that came as one object is simply a terminal frame without a stream before it.
 
+use std::borrow::Cow;
+
 use serde_json::{Value, json};
 
 use super::METADATA;
 use super::items::{Items, Section};
-use super::wire::{Notice, Response, text};
+use super::wire::{Kind, Notice, Response, text};
+use crate::protocol::text::Text;
 use crate::protocol::{Decode, Events, Fault, Progress};
 use crate::sse::Frame;
 use crate::{Event, FinishReason, Usage};
@@ -17,7 +20,7 @@ const DONE: &str = "[DONE]";
 
 /// The state of one answer.
 #[derive(Debug)]
-pub(super) struct Decoder {
+pub(crate) struct Decoder {
     items: Items,
     ending: Option<Ending>,
     usage: Usage,
@@ -47,74 +50,70 @@ impl Decoder {
     }
 
     fn notice(&mut self, data: &str, out: &mut Events) -> Result<Progress, Fault> {
-        let notice: Notice = match serde_json::from_str(data) {
+        let mut notice: Notice<'_> = match serde_json::from_str(data) {
             Ok(notice) => notice,
             Err(cause) => return unreadable(data, &cause),
         };
-        match notice {
-            Notice::Begun(envelope) => self.learn(&envelope.response),
-            Notice::ItemAdded(whole) => self.items.added(whole.place(), &whole.item, out),
-            Notice::ItemDone(whole) => self.items.done(whole.place(), &whole.item, out),
-            Notice::Completed(envelope) => return self.conclude(&envelope.response, "completed", out),
-            Notice::Incomplete(envelope) => return self.conclude(&envelope.response, "incomplete", out),
-            Notice::Failed(envelope) => return Err(failure(&envelope.response)),
-            Notice::Error => return Err(Fault::Provider(data.to_owned())),
-            other => self.piece(other, out),
+        let Some(name) = &notice.kind else { return untyped(data) };
+        let Some(kind) = Kind::of(name) else { return Ok(Progress::More) };
+        match kind {
+            Kind::ItemAdded => {
+                let (place, item) = notice.whole().ok_or_else(no_item)?;
+                self.items.added(place, item, out);
+            }
+            Kind::ItemDone => {
+                let (place, item) = notice.whole().ok_or_else(no_item)?;
+                self.items.done(place, item, out);
+            }
+            Kind::Begun | Kind::Completed | Kind::Incomplete | Kind::Failed => {
+                let response = notice.response.take().unwrap_or_default();
+                match kind {
+                    Kind::Completed => return self.conclude(&response, "completed", out),
+                    Kind::Incomplete => return self.conclude(&response, "incomplete", out),
+                    Kind::Failed => return Err(failure(&response)),
+                    _ => self.learn(&response),
+                }
+            }
+            Kind::Error => return Err(Fault::Provider(data.to_owned())),
+            piece => self.piece(piece, notice, out),
         }
         Ok(Progress::More)
     }
 
-    fn piece(&mut self, notice: Notice, out: &mut Events) {
+    fn piece(&mut self, kind: Kind, mut piece: Notice<'_>, out: &mut Events) {
         let items = &mut self.items;
-        match notice {
-            Notice::TextDelta(piece) => {
-                items.text(piece.place(), piece.content(), false, said(piece.delta.as_ref()), out);
+        let delta = said(piece.delta.take());
+        let whole = said(piece.text.take());
+        match kind {
+            Kind::TextDelta => items.text(piece.place(), piece.content(), false, delta, out),
+            Kind::RefusalDelta => items.text(piece.place(), piece.content(), true, delta, out),
+            Kind::TextDone => items.whole_text(piece.place(), piece.content(), false, &whole, out),
+            Kind::RefusalDone => {
+                let whole = said(piece.refusal.take());
+                items.whole_text(piece.place(), piece.content(), true, &whole, out);
             }
-            Notice::RefusalDelta(piece) => {
-                items.text(piece.place(), piece.content(), true, said(piece.delta.as_ref()), out);
-            }
-            Notice::TextDone(piece) => {
-                items.whole_text(piece.place(), piece.content(), false, said(piece.text.as_ref()), out);
-            }
-            Notice::RefusalDone(piece) => {
-                items.whole_text(piece.place(), piece.content(), true, said(piece.refusal.as_ref()), out);
-            }
-            Notice::PartDone(piece) => {
+            Kind::PartDone => {
                 let part = piece.part.as_ref().unwrap_or(&Value::Null);
                 items.whole_part(piece.place(), piece.content(), part, out);
             }
-            Notice::Annotation(piece) => {
-                items.annotate(piece.place(), piece.content(), piece.annotation.as_ref());
+            Kind::Annotation => items.annotate(piece.place(), piece.content(), piece.annotation.as_ref()),
+            Kind::SummaryDelta => items.thought(piece.place(), Section::Summary(piece.summary()), delta, out),
+            Kind::SummaryDone => {
+                items.whole_thought(piece.place(), Section::Summary(piece.summary()), &whole, out);
             }
-            Notice::SummaryDelta(piece) => {
-                let section = Section::Summary(piece.summary());
-                items.thought(piece.place(), section, said(piece.delta.as_ref()), out);
-            }
-            Notice::SummaryDone(piece) => {
-                let section = Section::Summary(piece.summary());
-                items.whole_thought(piece.place(), section, said(piece.text.as_ref()), out);
-            }
-            Notice::SummaryPartDone(piece) => {
-                let section = Section::Summary(piece.summary());
+            Kind::SummaryPartDone => {
                 let whole = piece.part.as_ref().and_then(|part| text(part, "text")).unwrap_or_default();
-                items.whole_thought(piece.place(), section, whole, out);
+                items.whole_thought(piece.place(), Section::Summary(piece.summary()), whole, out);
             }
-            Notice::ThoughtDelta(piece) => {
-                let section = Section::Content(piece.content());
-                items.thought(piece.place(), section, said(piece.delta.as_ref()), out);
+            Kind::ThoughtDelta => items.thought(piece.place(), Section::Content(piece.content()), delta, out),
+            Kind::ThoughtDone => {
+                items.whole_thought(piece.place(), Section::Content(piece.content()), &whole, out);
             }
-            Notice::ThoughtDone(piece) => {
-                let section = Section::Content(piece.content());
-                items.whole_thought(piece.place(), section, said(piece.text.as_ref()), out);
+            Kind::ArgumentsDelta => items.arguments(piece.place(), delta, out),
+            Kind::ArgumentsDone => {
+                items.whole_arguments(piece.place(), piece.name.as_deref(), piece.arguments.as_ref(), out);
             }
-            Notice::ArgumentsDelta(piece) => {
-                items.arguments(piece.place(), said(piece.delta.as_ref()), out);
-            }
-            Notice::ArgumentsDone(piece) => {
-                let name = piece.name.as_deref();
-                items.whole_arguments(piece.place(), name, piece.arguments.as_ref(), out);
-            }
-            // The rest is about the whole answer or of no use here.
+            // The rest is about the whole answer.
             _ => {}
         }
     }
@@ -208,8 +207,12 @@ impl Decode for Decoder {
     }
 }
 
-fn said(text: Option<&String>) -> &str {
-    text.map_or("", String::as_str)
+fn said(text: Option<Text<'_>>) -> Cow<'_, str> {
+    text.map_or(Cow::Borrowed(""), |Text(text)| text)
+}
+
+fn no_item() -> Fault {
+    Fault::Malformed("a frame about an item has none".to_owned())
 }
 
 fn failure(response: &Response) -> Fault {
@@ -218,15 +221,23 @@ fn failure(response: &Response) -> Fault {
     Fault::Provider(json!({"error": error}).to_string())
 }
 
-/// A frame without a type is an error object from some servers, and else of no concern. One that has a type this
-/// protocol knows and still cannot be read is nonsense, and so is one that is no object.
-fn unreadable(data: &str, cause: &serde_json::Error) -> Result<Progress, Fault> {
+/// A frame without a type is an error object from some servers, and else of no concern.
+fn untyped(data: &str) -> Result<Progress, Fault> {
     let value = serde_json::from_str::<Value>(data).unwrap_or_default();
     let object = value.get(0).unwrap_or(&value);
     if object.get("error").is_some_and(|error| error.is_object() || error.is_string()) {
         return Err(Fault::Provider(object.to_string()));
     }
-    if value.is_object() && value.get("type").is_none() {
+    Ok(Progress::More)
+}
+
+/// A frame of a kind that this protocol knows and that still cannot be read is nonsense, and so is one that is no
+/// object.
+fn unreadable(data: &str, cause: &serde_json::Error) -> Result<Progress, Fault> {
+    untyped(data)?;
+    let value = serde_json::from_str::<Value>(data).unwrap_or_default();
+    let known = value.get("type").is_some_and(|kind| kind.as_str().is_none_or(|name| Kind::of(name).is_some()));
+    if value.is_object() && !known {
         return Ok(Progress::More);
     }
     Err(Fault::Malformed(format!("a frame is no event of a response: {cause}")))

@@ -8,7 +8,9 @@ mod call;
 mod hosted;
 mod message;
 mod reasoning;
+mod told;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
@@ -148,7 +150,14 @@ impl Items {
     }
 
     /// More text of a message.
-    pub(super) fn text(&mut self, at: Place<'_>, part: u64, refusal: bool, more: &str, out: &mut Events) {
+    pub(super) fn text(
+        &mut self,
+        at: Place<'_>,
+        part: u64,
+        refusal: bool,
+        more: Cow<'_, str>,
+        out: &mut Events,
+    ) {
         let position = self.find(Sort::Message, at, out);
         if let Some((message, blocks)) = self.message(position) {
             message.add(part, refusal, more, blocks, out);
@@ -191,7 +200,7 @@ impl Items {
     }
 
     /// More of what the model thought.
-    pub(super) fn thought(&mut self, at: Place<'_>, section: Section, more: &str, out: &mut Events) {
+    pub(super) fn thought(&mut self, at: Place<'_>, section: Section, more: Cow<'_, str>, out: &mut Events) {
         let position = self.find(Sort::Reasoning, at, out);
         if let Some(reasoning) = self.reasoning(position) {
             reasoning.add(section, more, out);
@@ -207,7 +216,7 @@ impl Items {
     }
 
     /// More of a call's arguments.
-    pub(super) fn arguments(&mut self, at: Place<'_>, more: &str, out: &mut Events) {
+    pub(super) fn arguments(&mut self, at: Place<'_>, more: Cow<'_, str>, out: &mut Events) {
         let position = self.find(Sort::Call, at, out);
         if let Some(call) = self.call(position) {
             call.add(more, out);

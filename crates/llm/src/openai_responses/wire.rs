@@ -1,66 +1,90 @@
 //! The shapes of an answer, as loosely as servers send them.
 //!
-//! Each frame says in `type` what it is. Frames of a kind that nobody here needs are read as [`Notice::Other`]: the
-//! protocol grows by new kinds. Items stay JSON values, because most of them have to go back as they came.
+//! Each frame says in `type` what it is, and each kind has a few of the fields that are known here. Frames of a kind
+//! that nobody here needs are passed over: the protocol grows by new kinds. Items stay JSON values, because most of them
+//! have to go back as they came.
 
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::Usage;
+use crate::protocol::text::Text;
+
+/// What a frame says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Begun,
+    ItemAdded,
+    ItemDone,
+    PartDone,
+    TextDelta,
+    TextDone,
+    Annotation,
+    RefusalDelta,
+    RefusalDone,
+    SummaryDelta,
+    SummaryDone,
+    SummaryPartDone,
+    ThoughtDelta,
+    ThoughtDone,
+    ArgumentsDelta,
+    ArgumentsDone,
+    Completed,
+    Incomplete,
+    Failed,
+    Error,
+}
+
+impl Kind {
+    /// The kind of this name, if it is one that counts.
+    pub(super) fn of(name: &str) -> Option<Self> {
+        Some(match name {
+            "response.created" | "response.in_progress" | "response.queued" => Self::Begun,
+            "response.output_item.added" => Self::ItemAdded,
+            "response.output_item.done" => Self::ItemDone,
+            "response.content_part.done" => Self::PartDone,
+            "response.output_text.delta" => Self::TextDelta,
+            "response.output_text.done" => Self::TextDone,
+            "response.output_text.annotation.added" => Self::Annotation,
+            "response.refusal.delta" => Self::RefusalDelta,
+            "response.refusal.done" => Self::RefusalDone,
+            "response.reasoning_summary_text.delta" => Self::SummaryDelta,
+            "response.reasoning_summary_text.done" => Self::SummaryDone,
+            "response.reasoning_summary_part.done" => Self::SummaryPartDone,
+            "response.reasoning_text.delta" => Self::ThoughtDelta,
+            "response.reasoning_text.done" => Self::ThoughtDone,
+            "response.function_call_arguments.delta" => Self::ArgumentsDelta,
+            "response.function_call_arguments.done" => Self::ArgumentsDone,
+            "response.completed" => Self::Completed,
+            "response.incomplete" => Self::Incomplete,
+            "response.failed" => Self::Failed,
+            "error" => Self::Error,
+            _ => return None,
+        })
+    }
+}
 
 /// One frame of a streamed answer.
 #[derive(Debug, Deserialize)]
-#[serde(tag = "type")]
-pub(super) enum Notice {
-    #[serde(rename = "response.created", alias = "response.in_progress", alias = "response.queued")]
-    Begun(Envelope),
-    #[serde(rename = "response.output_item.added")]
-    ItemAdded(Whole),
-    #[serde(rename = "response.output_item.done")]
-    ItemDone(Whole),
-    #[serde(rename = "response.content_part.done")]
-    PartDone(Piece),
-    #[serde(rename = "response.output_text.delta")]
-    TextDelta(Piece),
-    #[serde(rename = "response.output_text.done")]
-    TextDone(Piece),
-    #[serde(rename = "response.output_text.annotation.added")]
-    Annotation(Piece),
-    #[serde(rename = "response.refusal.delta")]
-    RefusalDelta(Piece),
-    #[serde(rename = "response.refusal.done")]
-    RefusalDone(Piece),
-    #[serde(rename = "response.reasoning_summary_text.delta")]
-    SummaryDelta(Piece),
-    #[serde(rename = "response.reasoning_summary_text.done")]
-    SummaryDone(Piece),
-    #[serde(rename = "response.reasoning_summary_part.done")]
-    SummaryPartDone(Piece),
-    #[serde(rename = "response.reasoning_text.delta")]
-    ThoughtDelta(Piece),
-    #[serde(rename = "response.reasoning_text.done")]
-    ThoughtDone(Piece),
-    #[serde(rename = "response.function_call_arguments.delta")]
-    ArgumentsDelta(Piece),
-    #[serde(rename = "response.function_call_arguments.done")]
-    ArgumentsDone(Piece),
-    #[serde(rename = "response.completed")]
-    Completed(Envelope),
-    #[serde(rename = "response.incomplete")]
-    Incomplete(Envelope),
-    #[serde(rename = "response.failed")]
-    Failed(Envelope),
-    #[serde(rename = "error")]
-    Error,
-    #[serde(other)]
-    Other,
-}
-
-/// A frame about the answer as a whole.
-#[derive(Debug, Deserialize)]
-pub(super) struct Envelope {
-    #[serde(default)]
-    pub(super) response: Box<Response>,
+pub(super) struct Notice<'a> {
+    #[serde(rename = "type", borrow)]
+    pub(super) kind: Option<Text<'a>>,
+    output_index: Option<u64>,
+    item_id: Option<Text<'a>>,
+    content_index: Option<u64>,
+    summary_index: Option<u64>,
+    pub(super) delta: Option<Text<'a>>,
+    pub(super) text: Option<Text<'a>>,
+    pub(super) refusal: Option<Text<'a>>,
+    pub(super) name: Option<Text<'a>>,
+    /// JSON text, or from some servers the object itself.
+    pub(super) arguments: Option<Value>,
+    pub(super) part: Option<Value>,
+    pub(super) annotation: Option<Value>,
+    /// A whole item.
+    pub(super) item: Option<Value>,
+    /// The whole answer.
+    pub(super) response: Option<Box<Response>>,
 }
 
 /// The answer, as far as it is known.
@@ -77,30 +101,6 @@ pub(super) struct Response {
     pub(super) incomplete_details: Option<Value>,
 }
 
-/// A frame with a whole item.
-#[derive(Debug, Deserialize)]
-pub(super) struct Whole {
-    output_index: Option<u64>,
-    pub(super) item: Value,
-}
-
-/// A frame with a piece of an item. Each kind of frame has a few of these fields.
-#[derive(Debug, Deserialize)]
-pub(super) struct Piece {
-    output_index: Option<u64>,
-    item_id: Option<String>,
-    content_index: Option<u64>,
-    summary_index: Option<u64>,
-    pub(super) delta: Option<String>,
-    pub(super) text: Option<String>,
-    pub(super) refusal: Option<String>,
-    pub(super) name: Option<String>,
-    /// JSON text, or from some servers the object itself.
-    pub(super) arguments: Option<Value>,
-    pub(super) part: Option<Value>,
-    pub(super) annotation: Option<Value>,
-}
-
 /// Which item a frame is about. Servers get either of the two wrong: ids that change from frame to frame, and one
 /// index for several items.
 #[derive(Debug, Clone, Copy)]
@@ -109,15 +109,16 @@ pub(super) struct Place<'a> {
     pub(super) id: Option<&'a str>,
 }
 
-impl Whole {
-    pub(super) fn place(&self) -> Place<'_> {
-        Place { index: self.output_index, id: text(&self.item, "id") }
-    }
-}
-
-impl Piece {
+impl Notice<'_> {
+    /// Which item a piece belongs to.
     pub(super) fn place(&self) -> Place<'_> {
         Place { index: self.output_index, id: self.item_id.as_deref().filter(|id| !id.is_empty()) }
+    }
+
+    /// The item that comes whole, and which one it is.
+    pub(super) fn whole(&self) -> Option<(Place<'_>, &Value)> {
+        let item = self.item.as_ref()?;
+        Some((Place { index: self.output_index, id: text(item, "id") }, item))
     }
 
     /// Which part of the item's content it is about.

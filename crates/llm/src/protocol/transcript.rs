@@ -1,7 +1,8 @@
 //! Transcripts of answers into events, for tests: each one whole, byte by byte, and cut at every offset.
 
-use super::{Decode, Events, Fault, Progress};
-use crate::{Event, sse};
+use super::{Decode, Events, Fault};
+use crate::Event;
+use crate::body::{Body, Broken};
 
 /// How an answer ended.
 #[derive(Debug, PartialEq)]
@@ -12,32 +13,29 @@ pub(crate) enum Outcome {
     Malformed,
 }
 
-fn run<'a, D: Decode>(mut decoder: D, pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Event>, Outcome) {
-    let mut frames = sse::Decoder::default();
-    let mut out = Events::new();
-    let mut outcome = None;
-    let mut take = |decoder: &mut D, frame: &sse::Frame, outcome: &mut Option<Outcome>| match decoder
-        .accept(frame, &mut out)
-    {
-        Ok(Progress::More) => {}
-        Ok(Progress::Done) => *outcome = Some(Outcome::Complete),
-        Err(Fault::Provider(object)) => *outcome = Some(Outcome::Provider(object)),
-        Err(Fault::Malformed(_)) => *outcome = Some(Outcome::Malformed),
-    };
-    for piece in pieces {
-        frames.push(piece).unwrap();
-        while let (None, Some(frame)) = (&outcome, frames.pop()) {
-            take(&mut decoder, &frame, &mut outcome);
+fn run<'a, D: Decode>(decoder: D, pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Event>, Outcome) {
+    let mut body = Body::new("text/event-stream", decoder);
+    let mut pieces = pieces.into_iter();
+    let mut events = Vec::new();
+    let mut advance = || -> Result<(), Broken> {
+        while !body.is_over() {
+            match pieces.next() {
+                Some(piece) => body.push(piece)?,
+                None => body.end()?,
+            }
+            while let Some(event) = body.next()? {
+                events.push(event);
+            }
         }
-    }
-    if let (None, Some(frame)) = (&outcome, frames.finish().filter(|frame| D::is_whole(&frame.data))) {
-        take(&mut decoder, &frame, &mut outcome);
-    }
-    if matches!(outcome, None | Some(Outcome::Complete)) {
-        let ended = decoder.end(&mut out);
-        outcome = Some(if ended.is_ok() { Outcome::Complete } else { Outcome::Incomplete });
-    }
-    (out.into(), outcome.unwrap())
+        Ok(())
+    };
+    let outcome = match advance() {
+        Ok(()) => Outcome::Complete,
+        Err(Broken::Incomplete { .. }) => Outcome::Incomplete,
+        Err(Broken::Provider(object)) => Outcome::Provider(object),
+        Err(Broken::Malformed { .. }) => Outcome::Malformed,
+    };
+    (events, outcome)
 }
 
 /// Expects the same events and the same end however the bytes arrive.

@@ -1,5 +1,7 @@
 //! A function call, assembled from its pieces.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value, json};
 
 use super::super::wire::{self, text};
@@ -27,10 +29,10 @@ impl Call {
         self.announce(out);
     }
 
-    pub(super) fn add(&mut self, more: &str, out: &mut Events) {
-        self.raw.push_str(more);
+    pub(super) fn add(&mut self, more: Cow<'_, str>, out: &mut Events) {
+        self.raw.push_str(&more);
         if let (Some(id), true, false) = (&self.id, self.announced, more.is_empty()) {
-            out.push_back(Event::ToolInputDelta { id: id.clone(), text: more.to_owned() });
+            out.push_back(Event::ToolInputDelta { id: id.clone(), text: more.into_owned() });
         }
     }
 
@@ -38,7 +40,7 @@ impl Call {
     pub(super) fn complete(&mut self, whole: Option<&Value>, out: &mut Events) {
         let whole = wire::arguments(whole);
         match whole.strip_prefix(self.raw.as_str()) {
-            Some(rest) => self.add(rest, out),
+            Some(rest) => self.add(rest.into(), out),
             None if whole.is_empty() => {}
             None => self.raw = whole,
         }

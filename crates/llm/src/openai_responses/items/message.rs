@@ -3,11 +3,13 @@
 //! A block opens with its first text and closes with the item: only then is everything known that has to be kept for
 //! the replay.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
 use super::super::wire::{list, text};
+use super::told::Told;
 use super::{Blocks, Tie};
 use crate::Event;
 use crate::protocol::Events;
@@ -24,7 +26,7 @@ struct Part {
     refusal: bool,
     /// The open block.
     block: Option<String>,
-    text: String,
+    told: Told,
     annotations: Vec<Value>,
 }
 
@@ -44,7 +46,7 @@ impl Message {
         &mut self,
         part: u64,
         refusal: bool,
-        more: &str,
+        more: Cow<'_, str>,
         blocks: &mut Blocks,
         out: &mut Events,
     ) {
@@ -53,7 +55,7 @@ impl Message {
         }
         let part = self.part(part);
         part.refusal |= refusal;
-        part.text.push_str(more);
+        part.told.add(&more);
         let id = match &part.block {
             Some(id) => id.clone(),
             None => {
@@ -63,7 +65,7 @@ impl Message {
                 id
             }
         };
-        out.push_back(Event::TextDelta { id, text: more.to_owned() });
+        out.push_back(Event::TextDelta { id, text: more.into_owned() });
     }
 
     /// Adds what is missing from a part. What was streamed stands, even if the server now says something else.
@@ -75,8 +77,8 @@ impl Message {
         blocks: &mut Blocks,
         out: &mut Events,
     ) {
-        let rest = whole.strip_prefix(self.part(part).text.as_str()).unwrap_or_default();
-        self.add(part, refusal, rest, blocks, out);
+        let rest = self.part(part).told.rest_of(whole).unwrap_or_default();
+        self.add(part, refusal, rest.into(), blocks, out);
     }
 
     /// Takes a whole part.

@@ -3,17 +3,20 @@
 //! OpenAI shows a summary in several parts, other servers the thoughts themselves. Both are sections of one text, with
 //! a blank line between them. The thoughts that count are encrypted and come with the complete item.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value, json};
 
 use super::super::wire::{list, text};
 use super::Tie;
+use super::told::Told;
 use crate::Event;
 use crate::protocol::Events;
 
 #[derive(Debug)]
 pub(super) struct Reasoning {
     block: String,
-    sections: Vec<(Section, String)>,
+    sections: Vec<(Section, Told)>,
 }
 
 /// Where a text stands in the item.
@@ -31,18 +34,20 @@ impl Reasoning {
         Self { block, sections: Vec::new() }
     }
 
-    pub(super) fn add(&mut self, section: Section, more: &str, out: &mut Events) {
+    pub(super) fn add(&mut self, section: Section, more: Cow<'_, str>, out: &mut Events) {
         if more.is_empty() {
             return;
         }
         let id = self.block.clone();
         if let Some((_, known)) = self.sections.iter_mut().find(|(known, _)| *known == section) {
-            known.push_str(more);
-            out.push_back(Event::ReasoningDelta { id, text: more.to_owned() });
+            known.add(&more);
+            out.push_back(Event::ReasoningDelta { id, text: more.into_owned() });
             return;
         }
         let gap = if self.sections.is_empty() { "" } else { "\n\n" };
-        self.sections.push((section, more.to_owned()));
+        let mut told = Told::default();
+        told.add(&more);
+        self.sections.push((section, told));
         out.push_back(Event::ReasoningDelta { id, text: format!("{gap}{more}") });
     }
 
@@ -51,10 +56,10 @@ impl Reasoning {
         let known = self.sections.iter().position(|(known, _)| *known == section);
         let rest = match known.and_then(|position| self.sections.get(position)) {
             None => whole,
-            Some((_, known)) => whole.strip_prefix(known.as_str()).unwrap_or_default(),
+            Some((_, known)) => known.rest_of(whole).unwrap_or_default(),
         };
         if known.is_none_or(|position| position.saturating_add(1) == self.sections.len()) {
-            self.add(section, rest, out);
+            self.add(section, rest.into(), out);
         }
     }
 
