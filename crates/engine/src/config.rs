@@ -3,6 +3,7 @@
 //! Reading files and the environment is the binary's work; here a merged value becomes typed settings. Unknown keys
 //! are kept in `raw`, so that a client that asks for the configuration sees what the person wrote.
 
+use std::fmt;
 use std::sync::OnceLock;
 
 use everturn_llm::Catalogue;
@@ -12,7 +13,7 @@ use everturn_model::permission::{Action, Rule};
 use serde_json::Value;
 
 /// The settings of a server.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct Config {
     /// The merged configuration as it was written.
     pub raw: Map,
@@ -27,6 +28,19 @@ pub struct Config {
     /// Whether the files are recorded before and after each turn.
     pub snapshot: bool,
     catalogue: OnceLock<Catalogue>,
+}
+
+impl fmt::Debug for Config {
+    /// What was written is left out: there are keys in it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("model", &self.model)
+            .field("small_model", &self.small_model)
+            .field("default_agent", &self.default_agent)
+            .field("permission", &self.permission)
+            .field("snapshot", &self.snapshot)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Default for Config {

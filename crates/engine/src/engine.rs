@@ -75,7 +75,7 @@ impl Options {
             paths: Paths { data: data.to_owned(), ..Paths::default() },
             directory: directory.to_owned(),
             config: Config::default(),
-            keys: Keyring::new(&|_| None, None),
+            keys: Keyring::new(&|_| None, Vec::new()),
             tools: Registry::builtin(),
             world: Arc::new(System),
             database: None,

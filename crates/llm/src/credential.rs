@@ -116,20 +116,21 @@ pub struct Found {
 #[derive(Clone)]
 pub struct Keyring<'a> {
     variables: Variables<'a>,
-    file: Option<AuthFile>,
+    files: Vec<AuthFile>,
 }
 
 impl fmt::Debug for Keyring<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Keyring").field("file", &self.file).finish_non_exhaustive()
+        f.debug_struct("Keyring").field("files", &self.files).finish_non_exhaustive()
     }
 }
 
 impl<'a> Keyring<'a> {
-    /// Keys in the environment and perhaps in a file.
+    /// Keys in the environment and in files. The first file is this program's own; the others belong to other programs,
+    /// and one of these that cannot be read is passed over.
     #[must_use]
-    pub fn new(variables: Variables<'a>, file: Option<AuthFile>) -> Self {
-        Self { variables, file }
+    pub fn new(variables: Variables<'a>, files: Vec<AuthFile>) -> Self {
+        Self { variables, files }
     }
 
     /// How environment variables are looked up.
@@ -156,9 +157,13 @@ impl<'a> Keyring<'a> {
                 }));
             }
         }
-        let Some(file) = &self.file else { return Ok(None) };
-        let key = file.key(&provider.id)?;
-        Ok(key.map(|key| Found { key, source: Source::File(file.path().to_owned()) }))
+        for (place, file) in self.files.iter().enumerate() {
+            let found = pass_over(place, file.key(&provider.id))?.flatten();
+            if let Some(key) = found {
+                return Ok(Some(Found { key, source: Source::File(file.path().to_owned()) }));
+            }
+        }
+        Ok(None)
     }
 
     /// The key of a provider that needs one.
@@ -170,23 +175,38 @@ impl<'a> Keyring<'a> {
         self.find(provider)?.ok_or_else(|| Error::Missing {
             provider: provider.id.clone().into_owned(),
             variables: provider.key_variables().map(str::to_owned).collect(),
-            file: self.file.as_ref().map(|file| file.path().to_owned()),
+            file: self.files.first().map(|file| file.path().to_owned()),
         })
     }
 
-    /// The providers that can be used, as a question for the catalogue. The file is read once, here.
+    /// The providers that can be used, as a question for the catalogue. The files are read once, here.
     ///
     /// # Errors
     ///
     /// When the file cannot be read.
     pub fn usable(&self) -> Result<impl Fn(&ProviderInfo) -> bool + use<'a>, Error> {
-        let entries = self.file.as_ref().map(AuthFile::entries).transpose()?.unwrap_or_default();
+        let mut entries = Vec::new();
+        for (place, file) in self.files.iter().enumerate() {
+            entries.extend(pass_over(place, file.entries())?.unwrap_or_default());
+        }
         let variables = self.variables;
         Ok(move |provider: &ProviderInfo| {
             let is_set = |name: &str| variables(name).is_some_and(|value| !value.trim().is_empty());
             provider.is_usable(&is_set)
                 || entries.iter().any(|entry| entry.provider == provider.id && entry.is_key())
         })
+    }
+}
+
+/// Nothing instead of an error, if the file at this place is another program's.
+fn pass_over<T>(place: usize, read: Result<T, Error>) -> Result<Option<T>, Error> {
+    match read {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if place > 0 => {
+            tracing::warn!(%error, "keys of another program are not used");
+            Ok(None)
+        }
+        Err(error) => Err(error),
     }
 }
 
@@ -207,9 +227,9 @@ mod tests {
         let set: Vec<(String, String)> =
             set.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
         let lookup = |name: &str| set.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
-        let found = Keyring::new(&lookup, None).find(&provider(key)).unwrap();
+        let found = Keyring::new(&lookup, Vec::new()).find(&provider(key)).unwrap();
         assert_eq!(found, expected.map(|(key, source)| Found { key: key.into(), source }));
-        let usable = Keyring::new(&lookup, None).usable().unwrap()(&provider(key));
+        let usable = Keyring::new(&lookup, Vec::new()).usable().unwrap()(&provider(key));
         assert_eq!(usable, found.is_some());
     }
 
@@ -234,7 +254,7 @@ mod tests {
 
     #[test]
     fn a_missing_key_is_explained() {
-        let error = Keyring::new(&|_| None, None).require(&provider(None)).unwrap_err();
+        let error = Keyring::new(&|_| None, Vec::new()).require(&provider(None)).unwrap_err();
         assert_eq!(
             error.to_string(),
             "there is no key for azure: set AZURE_API_KEY or AZURE_TOKEN, or set its `apiKey` in the configuration"
@@ -244,7 +264,7 @@ mod tests {
     #[test]
     fn keys_do_not_print_themselves() {
         let lookup = |_: &str| Some("sk-very-secret".to_owned());
-        let keyring = Keyring::new(&lookup, None);
+        let keyring = Keyring::new(&lookup, Vec::new());
         let shown =
             format!("{keyring:?} {:?} {:?}", keyring.find(&provider(None)), provider(Some("sk-very-secret")));
         assert!(shown.contains("Secret(…)") && !shown.contains("very-secret"), "{shown}");

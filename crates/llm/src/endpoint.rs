@@ -59,6 +59,10 @@ impl Endpoint {
         for value in self.api_key.iter().chain(self.query.iter().map(|(_, value)| value)) {
             redactor.hide(value.reveal());
         }
+        // Gateways have headers of their own for keys, under any name.
+        for (_, value) in self.headers.iter().filter(|(name, _)| !is_harmless(name)) {
+            redactor.hide(value.reveal());
+        }
         let body = call.body.to_string().into_bytes();
         Post { url: self.url(&call.path), headers, body, inactivity: self.inactivity, redactor }
     }
@@ -74,6 +78,21 @@ impl Endpoint {
             Err(_) => url,
         }
     }
+}
+
+/// Whether a header is known to hold no key, and may well hold words that errors use.
+fn is_harmless(name: &str) -> bool {
+    const NAMES: [&str; 8] = [
+        "accept",
+        "anthropic-beta",
+        "anthropic-version",
+        "content-type",
+        "http-referer",
+        "referer",
+        "user-agent",
+        "x-title",
+    ];
+    NAMES.iter().any(|known| name.eq_ignore_ascii_case(known))
 }
 
 /// One call as a protocol writes it.

@@ -166,7 +166,7 @@ fn the_file_is_asked_last() {
     let provider = Catalogue::builtin().provider("openai").unwrap();
     let file = place.file();
     let unset = |_: &str| None;
-    let keyring = Keyring::new(&unset, Some(file.clone()));
+    let keyring = Keyring::new(&unset, vec![file.clone()]);
     let in_file = Found { key: key("sk-file"), source: Source::File(place.path()) };
     assert_eq!(keyring.require(provider).unwrap(), in_file);
     let usable = keyring.usable().unwrap();
@@ -174,7 +174,7 @@ fn the_file_is_asked_last() {
         Catalogue::builtin().providers().filter(|each| usable(each)).map(|each| each.id.as_ref()).collect();
     assert_eq!(usable, ["openai"]);
     let set = |name: &str| (name == "OPENAI_API_KEY").then(|| "sk-variable".to_owned());
-    let found = Keyring::new(&set, Some(file)).find(provider).unwrap();
+    let found = Keyring::new(&set, vec![file]).find(provider).unwrap();
     assert_eq!(
         found,
         Some(Found { key: key("sk-variable"), source: Source::Variable("OPENAI_API_KEY".into()) })
