@@ -68,7 +68,7 @@ fn answer(state: &Arc<State>, voice: Voice, path: &str, body: &Value, plan: &Pla
     if !voice.streams(path, body) {
         return reply(StatusCode::OK, &teller.whole(&pieces, finish, used));
     }
-    let mut acts = acts(plan, voice, &pieces, &mut *teller);
+    let mut acts = acts(plan, &pieces, &mut *teller);
     acts.extend(teller.end(finish, used).into_iter().map(send));
     if let Some(limit) = plan.drop
         && state.spend(&plan.prompt, "DROP", limit.times)
@@ -140,14 +140,16 @@ enum Act {
 }
 
 /// The moves of a streamed answer, up to its end. What the script does to it happens before its last piece.
-fn acts(plan: &Plan, voice: Voice, pieces: &[Piece], teller: &mut dyn Tell) -> VecDeque<Act> {
+fn acts(plan: &Plan, pieces: &[Piece], teller: &mut dyn Tell) -> VecDeque<Act> {
     let mut acts: VecDeque<Act> = teller.begin().into_iter().map(send).collect();
     let last = pieces.len().saturating_sub(1);
     for (at, piece) in pieces.iter().enumerate() {
         if at == last {
             acts.extend(plan.hold.clone().map(Act::Hold));
             acts.extend(plan.garble.then(|| send("data: {\"half\": \n\n".to_owned())));
-            acts.extend(plan.fail.as_deref().map(|kind| send(voice.error_frame(kind, "fake error"))));
+            if let Some(kind) = &plan.fail {
+                acts.extend(teller.fail(kind, "fake error").into_iter().map(send));
+            }
         }
         let own = !matches!(piece, Piece::Thought(_));
         let told = teller.piece(piece).into_iter().map(Bytes::from);

@@ -79,6 +79,9 @@ pub(super) trait Tell {
     /// The frames of a piece.
     fn piece(&mut self, piece: &Piece) -> Vec<String>;
 
+    /// An error in the midst of the stream.
+    fn fail(&mut self, kind: &str, message: &str) -> Vec<String>;
+
     /// How the stream ends.
     fn end(&mut self, finish: Finish, used: Used) -> Vec<String>;
 
@@ -141,18 +144,6 @@ impl Voice {
             Self::Gemini => {
                 serde_json::json!({"error": {"code": status, "message": message, "status": kind}})
             }
-        }
-    }
-
-    /// An error in the midst of a stream.
-    pub(super) fn error_frame(self, kind: &str, message: &str) -> String {
-        let frame = self.error(500, kind, message);
-        match self {
-            Self::Anthropic => named(&frame),
-            Self::Responses => {
-                named(&serde_json::json!({"type": "error", "code": kind, "message": message, "param": null}))
-            }
-            Self::Chat | Self::Gemini => plain(&frame),
         }
     }
 }

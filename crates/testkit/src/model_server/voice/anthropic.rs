@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Finish, Piece, Role, Said, Stretch, Tell, Used, gather, list, named, text_of};
+use super::{Finish, Piece, Role, Said, Stretch, Tell, Used, Voice, gather, list, named, text_of};
 
 pub(super) fn said(body: &Value) -> Vec<Said> {
     let system = Said { role: Role::System, text: text_of(body.get("system")), calls: 0 };
@@ -71,13 +71,20 @@ impl Teller {
 
     fn message(&self, content: &Value, stop: Option<&str>, used: &Value) -> Value {
         json!({"id": self.id, "type": "message", "role": "assistant", "model": self.model, "content": content,
-            "stop_reason": stop, "stop_sequence": null, "usage": used})
+            "container": null, "diagnostics": null, "stop_reason": stop, "stop_sequence": null, "stop_details": null,
+            "usage": used})
     }
 }
 
 impl Tell for Teller {
     fn begin(&mut self) -> Vec<String> {
-        let used = json!({"input_tokens": 0, "output_tokens": 1});
+        // What was used is not known yet. Later counts replace these.
+        let mut used = usage(Used { output: 1, ..Used::default() });
+        if let Some(fields) = used.as_object_mut() {
+            for name in ["cache_creation", "inference_geo", "service_tier", "speed"] {
+                fields.insert(name.to_owned(), Value::Null);
+            }
+        }
         let message = self.message(&json!([]), None, &used);
         vec![named(&json!({"type": "message_start", "message": message})), named(&json!({"type": "ping"}))]
     }
@@ -94,12 +101,12 @@ impl Tell for Teller {
             }
             Piece::Text(text) => {
                 if self.open != Some(Open::Text) {
-                    self.start(Open::Text, &json!({"type": "text", "text": ""}), &mut out);
+                    self.start(Open::Text, &json!({"type": "text", "text": "", "citations": null}), &mut out);
                 }
                 self.delta(&json!({"type": "text_delta", "text": text}), &mut out);
             }
             Piece::Call { id, name } => {
-                let block = json!({"type": "tool_use", "id": id, "name": name, "input": {}});
+                let block = call(id, name, json!({}));
                 self.start(Open::Call, &block, &mut out);
             }
             Piece::Input(text) => {
@@ -109,10 +116,14 @@ impl Tell for Teller {
         out
     }
 
+    fn fail(&mut self, kind: &str, message: &str) -> Vec<String> {
+        vec![named(&Voice::Anthropic.error(500, kind, message))]
+    }
+
     fn end(&mut self, finish: Finish, used: Used) -> Vec<String> {
         let mut out = Vec::new();
         self.stop(&mut out);
-        let delta = json!({"stop_reason": word(finish), "stop_sequence": null});
+        let delta = json!({"container": null, "stop_reason": word(finish), "stop_sequence": null, "stop_details": null});
         out.push(named(&json!({"type": "message_delta", "delta": delta, "usage": usage(used)})));
         out.push(named(&json!({"type": "message_stop"})));
         out
@@ -123,10 +134,8 @@ impl Tell for Teller {
             Stretch::Thought(text) => {
                 json!({"type": "thinking", "thinking": text, "signature": format!("sig-{}", self.id)})
             }
-            Stretch::Text(text) => json!({"type": "text", "text": text}),
-            Stretch::Call { id, name, input } => {
-                json!({"type": "tool_use", "id": id, "name": name, "input": Stretch::json(&input)})
-            }
+            Stretch::Text(text) => json!({"type": "text", "text": text, "citations": null}),
+            Stretch::Call { id, name, input } => call(&id, &name, Stretch::json(&input)),
         };
         let content: Vec<Value> = gather(pieces).into_iter().map(block).collect();
         self.message(&json!(content), Some(word(finish)), &usage(used))
@@ -142,8 +151,14 @@ fn word(finish: Finish) -> &'static str {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "a value made in place")]
+fn call(id: &str, name: &str, input: Value) -> Value {
+    json!({"type": "tool_use", "id": id, "name": name, "input": input, "caller": {"type": "direct"}})
+}
+
 /// Here the cached tokens are counted apart from the others.
 fn usage(used: Used) -> Value {
     json!({"input_tokens": used.input.saturating_sub(used.cached), "cache_read_input_tokens": used.cached,
-        "cache_creation_input_tokens": 0, "output_tokens": used.output})
+        "cache_creation_input_tokens": 0, "output_tokens": used.output,
+        "output_tokens_details": {"thinking_tokens": used.reasoning}, "server_tool_use": null})
 }

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Finish, Piece, Role, Said, Stretch, Tell, Used, gather, list, plain};
+use super::{Finish, Piece, Role, Said, Stretch, Tell, Used, Voice, gather, list, plain};
 
 pub(super) fn said(body: &Value) -> Vec<Said> {
     let texts = |content: &Value| {
@@ -91,6 +91,10 @@ impl Tell for Teller {
             }
         }
         out
+    }
+
+    fn fail(&mut self, kind: &str, message: &str) -> Vec<String> {
+        vec![plain(&Voice::Gemini.error(500, kind, message))]
     }
 
     fn end(&mut self, finish: Finish, used: Used) -> Vec<String> {

@@ -117,9 +117,10 @@ impl Teller {
                 self.say(merged("response.reasoning_summary_part.done", &place, "part", part), out);
             }
             Open::Message { text } => {
-                let place = json!({"item_id": id, "output_index": at, "content_index": 0});
+                let place = json!({"item_id": id, "output_index": at, "content_index": 0, "logprobs": []});
                 let part = json!({"type": "output_text", "text": text, "annotations": []});
                 self.say(merged("response.output_text.done", &place, "text", json!(text)), out);
+                let place = json!({"item_id": id, "output_index": at, "content_index": 0});
                 self.say(merged("response.content_part.done", &place, "part", part), out);
             }
             Open::Call { input, .. } => {
@@ -148,7 +149,8 @@ impl Teller {
             }
             Open::Message { text } => {
                 text.push_str(more);
-                ("response.output_text.delta", json!({"item_id": id, "output_index": at, "content_index": 0}))
+                let place = json!({"item_id": id, "output_index": at, "content_index": 0, "logprobs": []});
+                ("response.output_text.delta", place)
             }
             Open::Call { input, .. } => {
                 input.push_str(more);
@@ -167,6 +169,7 @@ impl Teller {
         };
         json!({"id": self.id, "object": "response", "created_at": 1_767_225_600, "status": status, "error": null,
             "incomplete_details": reason, "model": self.model, "output": output, "parallel_tool_calls": true,
+            "instructions": null, "metadata": {}, "temperature": null, "tool_choice": "auto", "tools": [], "top_p": null,
             "usage": used.map(usage)})
     }
 }
@@ -214,6 +217,12 @@ impl Tell for Teller {
         out
     }
 
+    fn fail(&mut self, kind: &str, message: &str) -> Vec<String> {
+        let mut out = Vec::new();
+        self.say(json!({"type": "error", "code": kind, "message": message, "param": null}), &mut out);
+        out
+    }
+
     fn end(&mut self, finish: Finish, used: Used) -> Vec<String> {
         let mut out = Vec::new();
         self.stop(&mut out);
@@ -247,7 +256,8 @@ fn status(finish: Finish) -> &'static str {
 }
 
 fn usage(used: Used) -> Value {
-    json!({"input_tokens": used.input, "input_tokens_details": {"cached_tokens": used.cached},
+    json!({"input_tokens": used.input,
+        "input_tokens_details": {"cached_tokens": used.cached, "cache_write_tokens": 0},
         "output_tokens": used.output, "output_tokens_details": {"reasoning_tokens": used.reasoning},
         "total_tokens": used.input + used.output})
 }
