@@ -107,10 +107,9 @@ impl Answer {
     pub(crate) fn broken(&self, broken: Broken) -> Error {
         match broken {
             Broken::Provider(object) => classify_in_stream(self.failure(&object)),
-            Broken::Malformed { reason, text } => Error::Malformed {
-                reason: self.redactor.clean(&reason),
-                http: Box::new(self.failure(&text)),
-            },
+            Broken::Malformed { reason, text } => {
+                Error::Malformed { reason: self.redactor.clean(&reason), http: Box::new(self.failure(&text)) }
+            }
             Broken::Incomplete { reason } => Error::Incomplete { reason },
         }
     }

@@ -82,7 +82,8 @@ fn chat<'w>(words: impl Iterator<Item = &'w str>, calls: usize) -> Script {
     };
     let call = |index: usize| {
         let function = json!({"name": "read", "arguments": ""});
-        let start = json!({"index": index, "id": format!("call_{index}"), "type": "function", "function": function});
+        let start =
+            json!({"index": index, "id": format!("call_{index}"), "type": "function", "function": function});
         let more = move |text: String| json!({"index": index, "function": {"arguments": text}});
         std::iter::once(start).chain(arguments().map(more))
     };
@@ -95,8 +96,7 @@ fn chat<'w>(words: impl Iterator<Item = &'w str>, calls: usize) -> Script {
 }
 
 fn anthropic<'w>(words: impl Iterator<Item = &'w str>, calls: usize) -> Script {
-    let start =
-        |index: usize, block: Value| json!({"type": "content_block_start", "index": index, "content_block": block});
+    let start = |index: usize, block: Value| json!({"type": "content_block_start", "index": index, "content_block": block});
     let more =
         |index: usize, delta: Value| json!({"type": "content_block_delta", "index": index, "delta": delta});
     let stop = |index: usize| json!({"type": "content_block_stop", "index": index});
@@ -153,9 +153,7 @@ fn responses<'w>(words: impl Iterator<Item = &'w str> + Clone, calls: usize, aga
             "status": status, "error": null, "model": "gpt-4.1-2025-04-14", "output": [], "usage": null})
     };
     let whole: String = if again { words.clone().collect() } else { String::new() };
-    let place = |kind: &str, index: usize, id: &str| {
-        json!({"type": kind, "item_id": id, "output_index": index, "content_index": 0, "sequence_number": 7})
-    };
+    let place = |kind: &str, index: usize, id: &str| json!({"type": kind, "item_id": id, "output_index": index, "content_index": 0, "sequence_number": 7});
     let with = |mut event: Value, name: &str, value: Value| {
         event[name] = value;
         event

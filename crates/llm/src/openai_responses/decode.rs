@@ -236,7 +236,8 @@ fn untyped(data: &str) -> Result<Progress, Fault> {
 fn unreadable(data: &str, cause: &serde_json::Error) -> Result<Progress, Fault> {
     untyped(data)?;
     let value = serde_json::from_str::<Value>(data).unwrap_or_default();
-    let known = value.get("type").is_some_and(|kind| kind.as_str().is_none_or(|name| Kind::of(name).is_some()));
+    let known =
+        value.get("type").is_some_and(|kind| kind.as_str().is_none_or(|name| Kind::of(name).is_some()));
     if value.is_object() && !known {
         return Ok(Progress::More);
     }

@@ -120,8 +120,15 @@ mod tests {
 
     #[test]
     fn anything_else_is_kept_as_it_is() {
-        for value in [json!(null), json!(true), json!(1), json!(-1), json!(1.5), json!([1, {"a": "b"}]), json!({"a": []})]
-        {
+        for value in [
+            json!(null),
+            json!(true),
+            json!(1),
+            json!(-1),
+            json!(1.5),
+            json!([1, {"a": "b"}]),
+            json!({"a": []}),
+        ] {
             let json = value.to_string();
             let read: Loose<'_> = serde_json::from_str(&json).unwrap();
             assert_eq!(read, Loose::Other(value));

@@ -8,8 +8,9 @@ mod chat;
 mod gemini;
 mod responses;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::plan::Complaint;
 pub(super) use chat::tokens;
 
 /// What an answer is made of.
@@ -129,31 +130,54 @@ impl Voice {
         }
     }
 
-    /// The body of an HTTP error.
-    pub(super) fn error(self, status: u64, kind: &str, message: &str) -> Value {
-        match self {
-            Self::Chat | Self::Responses => {
-                serde_json::json!({"error": {"message": message, "type": kind, "code": status.to_string()}})
+    /// The body of an HTTP error, in the shape that the protocol's own service gives it.
+    pub(super) fn error(self, status: u64, complaint: &Complaint) -> Value {
+        let Complaint { kind, code, message, details } = complaint;
+        match (self, code) {
+            (Self::Chat | Self::Responses, Some(code)) => {
+                json!({"error": {"message": message, "type": kind, "param": null, "code": code}})
             }
-            Self::Anthropic => {
-                serde_json::json!({"type": "error", "error": {"type": kind, "message": message}})
+            // As it was recorded.
+            (Self::Chat | Self::Responses, None) => {
+                json!({"error": {"message": message, "type": kind, "code": status.to_string()}})
             }
-            Self::Gemini => {
-                serde_json::json!({"error": {"code": status, "message": message, "status": kind}})
-            }
+            (Self::Anthropic, _) => json!({"type": "error", "error": {"type": kind, "message": message}}),
+            (Self::Gemini, _) => match details {
+                Some(details) => {
+                    json!({"error": {"code": status, "message": message, "status": kind, "details": details}})
+                }
+                None => json!({"error": {"code": status, "message": message, "status": kind}}),
+            },
         }
     }
 
-    /// An error in the midst of a stream.
-    pub(super) fn error_frame(self, kind: &str, message: &str) -> String {
-        let frame = self.error(500, kind, message);
+    /// An error in the midst of a stream. Only Google's says which status it would have had.
+    pub(super) fn error_frame(self, complaint: &Complaint) -> String {
+        let Complaint { kind, code, message, .. } = complaint;
         match self {
-            Self::Anthropic => named(&frame),
-            Self::Responses => {
-                named(&serde_json::json!({"type": "error", "code": kind, "message": message, "param": null}))
+            Self::Chat => {
+                plain(&json!({"error": {"message": message, "type": kind, "param": null, "code": code}}))
             }
-            Self::Chat | Self::Gemini => plain(&frame),
+            Self::Anthropic => named(&self.error(200, complaint)),
+            Self::Responses => {
+                named(&json!({"type": "error", "code": kind, "message": message, "param": null}))
+            }
+            Self::Gemini => plain(&self.error(google_status(kind), complaint)),
         }
+    }
+}
+
+/// The status that Google's services give with a word.
+fn google_status(word: &str) -> u64 {
+    match word {
+        "INVALID_ARGUMENT" | "FAILED_PRECONDITION" => 400,
+        "UNAUTHENTICATED" => 401,
+        "PERMISSION_DENIED" => 403,
+        "NOT_FOUND" => 404,
+        "RESOURCE_EXHAUSTED" => 429,
+        "UNAVAILABLE" => 503,
+        "DEADLINE_EXCEEDED" => 504,
+        _ => 500,
     }
 }
 

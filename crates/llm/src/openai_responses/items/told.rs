@@ -41,7 +41,11 @@ mod tests {
         let check = |told: &[&str], whole: &str| {
             let mut known = Told::default();
             told.iter().for_each(|piece| known.add(piece));
-            assert_eq!(known.rest_of(whole), whole.strip_prefix(told.concat().as_str()), "{told:?} {whole:?}");
+            assert_eq!(
+                known.rest_of(whole),
+                whole.strip_prefix(told.concat().as_str()),
+                "{told:?} {whole:?}"
+            );
         };
         check(&[], "");
         check(&[], "all");
