@@ -4,6 +4,7 @@
 //! character split over two pieces survives. Comments are dropped and several `data` lines are joined by LF.
 //! One frame may not grow beyond a limit: a server that never ends a line must not fill the memory.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 
 /// The default limit for one frame, in bytes.
@@ -139,7 +140,8 @@ impl Decoder {
     }
 
     fn end_line(&mut self, bytes: &[u8]) {
-        let text = String::from_utf8_lossy(bytes);
+        // The lossy way is far slower, and hardly ever needed.
+        let text = std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed);
         let mut line: &str = &text;
         if std::mem::take(&mut self.at_start) {
             line = line.strip_prefix('\u{feff}').unwrap_or(line);

@@ -16,14 +16,18 @@
 //! | `ERR:<status>`, `ERR:<status>x<times>` | an HTTP error, always or for the first requests |
 //! | `RETRY-AFTER:<seconds>` | the errors carry this header |
 //! | `HEADER:<name>=<value>` | the errors carry this header. A line of its own |
-//! | `ERRTYPE:<kind>`, `ERRTEXT:<text>` | what the errors say, the text to the end of the line |
+//! | `ERRTYPE:<kind>`, `ERRCODE:<code>`, `ERRTEXT:<text>` | what the errors say, the text to the end of the line |
+//! | `ERRDETAILS:<json>` | the details of the errors, where the protocol has such a list. A line of its own |
+//! | `ERRBODY:<text>` | the body of the errors, as it is. A line of its own |
 //! | `USAGE:<input>,<cached>,<output>,<reasoning>` | what the answer is said to have used |
 //! | `EMPTY` | the final text is empty |
+//! | `MUTE:<name>` | the next step in the text does not begin until [`ModelServer::release`] |
 //! | `HOLD:<name>` | the next step in the text stops in mid-answer until [`ModelServer::release`] |
 //! | `DROP:<n>`, `DROP:<n>x<times>` | the next step in the text breaks the connection after `n` pieces |
 //! | `CUT:<n>`, `CUT:<n>x<times>` | the next step in the text breaks the connection after `n` bytes |
+//! | `SHORT:<n>`, `SHORT:<n>x<times>` | the next step in the text ends after `n` pieces, without the protocol's end |
 //! | `GARBLE` | a frame of the next step is no JSON |
-//! | `FAIL:<kind>` | the next step has an error in its midst |
+//! | `FAIL:<kind>` | the next step has an error in its midst, with the text of `ERRTEXT` |
 //! | `REFUSE`, `LENGTH` | the next step ends because it was refused or too long |
 //! | `TOGETHER:<n>` | the next `n` tool lines are called in one step |
 //!
@@ -176,7 +180,7 @@ impl ModelServer {
         enough.expect("the server runs").iter().map(|(_, arrival)| arrival.body.clone()).collect()
     }
 
-    /// Waits until an answer stands at `HOLD:<name>`.
+    /// Waits until an answer stands at `HOLD:<name>` or `MUTE:<name>`.
     ///
     /// # Panics
     ///
@@ -185,7 +189,7 @@ impl ModelServer {
         wait_for_name(&self.state.held, "hold", name).await;
     }
 
-    /// Lets every answer pass that stands or will stand at `HOLD:<name>`.
+    /// Lets every answer pass that stands or will stand at `HOLD:<name>` or `MUTE:<name>`.
     pub fn release(&self, name: &str) {
         add(&self.state.released, name);
     }

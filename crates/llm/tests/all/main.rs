@@ -13,6 +13,7 @@ mod canned;
 mod catalogue;
 mod chat;
 mod credential;
+mod errors;
 mod failures;
 mod gemini;
 mod judge;

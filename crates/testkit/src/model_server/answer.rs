@@ -47,7 +47,12 @@ async fn handle(
     let arrival = Arrival::new(&method, &uri, &headers, body.clone());
     state.requests.send_modify(|all| all.push((voice, arrival)));
     match planned {
-        Ok(planned) => answer(&state, voice, uri.path(), &body, &planned),
+        Ok(planned) => {
+            if let Some(name) = &planned.mute {
+                stand(&state, name).await;
+            }
+            answer(&state, voice, uri.path(), &body, &planned)
+        }
         Err(reason) => refuse(StatusCode::BAD_REQUEST, &reason),
     }
 }
@@ -74,6 +79,12 @@ fn answer(state: &Arc<State>, voice: Voice, path: &str, body: &Value, plan: &Pla
         && state.spend(&plan.prompt, "DROP", limit.times)
     {
         cut(&mut acts, limit.value);
+        acts.push_back(Act::Break);
+    }
+    if let Some(limit) = plan.short
+        && state.spend(&plan.prompt, "SHORT", limit.times)
+    {
+        cut(&mut acts, limit.value);
     }
     if let Some(limit) = plan.cut
         && state.spend(&plan.prompt, "CUT", limit.times)
@@ -91,8 +102,11 @@ fn answer(state: &Arc<State>, voice: Voice, path: &str, body: &Value, plan: &Pla
 fn fail(voice: Voice, failure: &Failure) -> Response {
     let status = failure.status.value;
     let code = u16::try_from(status).ok().and_then(|status| StatusCode::from_u16(status).ok());
-    let error = voice.error(status, &failure.kind, &failure.message);
-    let mut response = reply(code.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), &error);
+    let code = code.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = match &failure.body {
+        Some(body) => (code, body.clone()).into_response(),
+        None => reply(code, &voice.error(status, &failure.complaint)),
+    };
     for (name, value) in &failure.headers {
         if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) {
             response.headers_mut().insert(name, value);
@@ -147,8 +161,8 @@ fn acts(plan: &Plan, pieces: &[Piece], teller: &mut dyn Tell) -> VecDeque<Act> {
         if at == last {
             acts.extend(plan.hold.clone().map(Act::Hold));
             acts.extend(plan.garble.then(|| send("data: {\"half\": \n\n".to_owned())));
-            if let Some(kind) = &plan.fail {
-                acts.extend(teller.fail(kind, "fake error").into_iter().map(send));
+            if let Some(complaint) = &plan.fail {
+                acts.extend(teller.fail(complaint).into_iter().map(send));
             }
         }
         let own = !matches!(piece, Piece::Thought(_));
@@ -175,7 +189,7 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// Ends the answer after `count` pieces of its content by breaking the connection.
+/// Ends the answer after `count` pieces of its content.
 fn cut(acts: &mut VecDeque<Act>, count: u64) {
     let mut left = count;
     let keep = acts.iter().position(|act| match act {
@@ -188,7 +202,6 @@ fn cut(acts: &mut VecDeque<Act>, count: u64) {
     });
     // With fewer pieces than asked for, the end itself is missing.
     acts.truncate(keep.unwrap_or(acts.len().saturating_sub(2)));
-    acts.push_back(Act::Break);
 }
 
 /// Ends the answer after `count` bytes by breaking the connection.
@@ -232,14 +245,19 @@ impl Performance {
                 }
                 Act::Hold(name) => {
                     self.holding = Some(name.clone());
-                    add(&self.state.held, &name);
-                    let mut released = self.state.released.subscribe();
-                    drop(released.wait_for(|names| names.contains(&name)).await);
+                    stand(&self.state, &name).await;
                     self.holding = None;
                 }
             }
         }
     }
+}
+
+/// Stands still until the test says that it may go on.
+async fn stand(state: &State, name: &str) {
+    add(&state.held, name);
+    let mut released = state.released.subscribe();
+    drop(released.wait_for(|names| names.contains(name)).await);
 }
 
 impl Drop for Performance {

@@ -17,16 +17,20 @@ pub(super) struct Plan {
     pub(super) think: bool,
     /// The pause after each word, in milliseconds.
     pub(super) slow: u64,
+    /// The name of the hold before this step.
+    pub(super) mute: Option<String>,
     /// The name of the hold in this step.
     pub(super) hold: Option<String>,
     /// After how many pieces the connection breaks in this step.
     pub(super) drop: Option<Limited>,
+    /// After how many pieces this step ends as if there were no more.
+    pub(super) short: Option<Limited>,
     /// After how many bytes the connection breaks in this step.
     pub(super) cut: Option<Limited>,
     /// Whether a frame in the midst of the answer is no JSON.
     pub(super) garble: bool,
-    /// The kind of an error in the midst of the answer.
-    pub(super) fail: Option<String>,
+    /// An error in the midst of the answer.
+    pub(super) fail: Option<Complaint>,
     /// How the answer ends, if not as its content says.
     pub(super) finish: Option<Finish>,
     /// What the answer is said to have used.
@@ -53,12 +57,21 @@ pub(super) struct Wanted {
 pub(super) struct Failure {
     /// The status and how often it is given.
     pub(super) status: Limited,
-    /// What kind of error the body says it is.
-    pub(super) kind: String,
     /// What the body says.
-    pub(super) message: String,
+    pub(super) complaint: Complaint,
+    /// The body as it is, in place of what the protocol makes of the complaint.
+    pub(super) body: Option<String>,
     /// Headers of the answer.
     pub(super) headers: Vec<(String, String)>,
+}
+
+/// What an error says.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Complaint {
+    pub(super) kind: String,
+    pub(super) code: Option<String>,
+    pub(super) message: String,
+    pub(super) details: Option<Value>,
 }
 
 /// A number that holds always, or only so many times.
@@ -91,8 +104,10 @@ pub(super) fn plan(said: &[Said], greeting: &str) -> Result<Plan, String> {
         step,
         think: false,
         slow: 0,
+        mute: None,
         hold: None,
         drop: None,
+        short: None,
         cut: None,
         garble: false,
         fail: None,
@@ -121,11 +136,13 @@ pub(super) fn plan(said: &[Said], greeting: &str) -> Result<Plan, String> {
         error: limited(&prompt, "ERR:").map(|status| failure(&prompt, status)),
         think: prompt.contains("THINK"),
         slow: limited(&prompt, "SLOW:").map_or(0, |found| found.value),
+        mute: word(above, "MUTE:").map(str::to_owned),
         hold: word(above, "HOLD:").map(str::to_owned),
         drop: limited(above, "DROP:"),
+        short: limited(above, "SHORT:"),
         cut: limited(above, "CUT:"),
         garble: above.contains("GARBLE"),
-        fail: word(above, "FAIL:").map(str::to_owned),
+        fail: word(above, "FAIL:").map(|kind| complaint(&prompt, kind)),
         finish: finish(above),
         used: used(&prompt),
         ..plain(step)
@@ -142,14 +159,22 @@ fn failure(prompt: &str, status: Limited) -> Failure {
     if let Some(seconds) = limited(prompt, "RETRY-AFTER:") {
         headers.push(("retry-after".to_owned(), seconds.value.to_string()));
     }
-    let rest =
-        |prefix: &str| Some(prompt.split_once(prefix)?.1.lines().next().unwrap_or_default().to_owned());
-    Failure {
-        status,
-        kind: word(prompt, "ERRTYPE:").unwrap_or("fake").to_owned(),
-        message: rest("ERRTEXT:").unwrap_or_else(|| "fake error".to_owned()),
-        headers,
+    let kind = word(prompt, "ERRTYPE:").unwrap_or("fake");
+    Failure { status, complaint: complaint(prompt, kind), body: rest(prompt, "ERRBODY:"), headers }
+}
+
+fn complaint(prompt: &str, kind: &str) -> Complaint {
+    Complaint {
+        kind: kind.to_owned(),
+        code: word(prompt, "ERRCODE:").map(str::to_owned),
+        message: rest(prompt, "ERRTEXT:").unwrap_or_else(|| "fake error".to_owned()),
+        details: rest(prompt, "ERRDETAILS:").and_then(|json| serde_json::from_str(&json).ok()),
     }
+}
+
+/// The text after `prefix`, to the end of the line.
+fn rest(prompt: &str, prefix: &str) -> Option<String> {
+    Some(prompt.split_once(prefix)?.1.lines().next().unwrap_or_default().to_owned())
 }
 
 fn finish(text: &str) -> Option<Finish> {
@@ -398,7 +423,8 @@ mod tests {
         let status = Limited { value: 503, times: Some(2) };
         let headers = vec![("retry-after".to_owned(), "0".to_owned())];
         let (kind, message) = ("fake".to_owned(), "fake error".to_owned());
-        assert_eq!(plan.error, Some(Failure { status, kind, message, headers }));
+        let complaint = Complaint { kind, code: None, message, details: None };
+        assert_eq!(plan.error, Some(Failure { status, complaint, body: None, headers }));
         assert_eq!(planned("ERR:500", 0).error.map(|failure| failure.status.times), Some(None));
     }
 
@@ -432,13 +458,30 @@ mod tests {
 
     #[test]
     fn errors_and_endings_as_scripted() {
-        let plan =
-            planned("ERR:400 ERRTYPE:too_long\nHEADER:retry-after-ms=1500\nERRTEXT:prompt is too long", 0);
-        let failure = plan.error.unwrap();
-        assert_eq!((failure.kind.as_str(), failure.message.as_str()), ("too_long", "prompt is too long"));
+        let complaint = |kind: &str, code: Option<&str>, message: &str, details: Option<Value>| Complaint {
+            kind: kind.to_owned(),
+            code: code.map(str::to_owned),
+            message: message.to_owned(),
+            details,
+        };
+        let lines = [
+            "ERR:400 ERRTYPE:too_long ERRCODE:length",
+            "HEADER:retry-after-ms=1500",
+            "ERRDETAILS:[1]",
+            "ERRTEXT:prompt is too long",
+        ];
+        let failure = planned(&lines.join("\n"), 0).error.unwrap();
+        let expected = complaint("too_long", Some("length"), "prompt is too long", Some(json!([1])));
+        assert_eq!((failure.complaint, failure.body), (expected, None));
         assert_eq!(failure.headers, [("retry-after-ms".to_owned(), "1500".to_owned())]);
-        let plan = planned("REFUSE FAIL:overloaded_error CUT:9 GARBLE EMPTY USAGE:100,60,50,20", 0);
-        assert_eq!((plan.finish, plan.fail.as_deref()), (Some(Finish::Refused), Some("overloaded_error")));
+        let failure = planned("ERR:502\nERRBODY:<html> gone", 0).error.unwrap();
+        assert_eq!(failure.body.as_deref(), Some("<html> gone"));
+        let plan =
+            planned("MUTE:m REFUSE FAIL:overloaded_error SHORT:2x1 CUT:9 GARBLE EMPTY USAGE:100,60,50,20", 0);
+        assert_eq!(plan.mute.as_deref(), Some("m"));
+        assert_eq!(plan.short, Some(Limited { value: 2, times: Some(1) }));
+        assert_eq!(plan.finish, Some(Finish::Refused));
+        assert_eq!(plan.fail, Some(complaint("overloaded_error", None, "fake error", None)));
         assert_eq!((plan.cut.map(|cut| cut.value), plan.garble), (Some(9), true));
         assert_eq!(plan.used, Some(Used { input: 100, cached: 60, output: 50, reasoning: 20 }));
         assert_eq!(plan.step, Step::Text(String::new()));

@@ -8,8 +8,9 @@ mod chat;
 mod gemini;
 mod responses;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::plan::Complaint;
 pub(super) use chat::tokens;
 
 /// What an answer is made of.
@@ -80,7 +81,7 @@ pub(super) trait Tell {
     fn piece(&mut self, piece: &Piece) -> Vec<String>;
 
     /// An error in the midst of the stream.
-    fn fail(&mut self, kind: &str, message: &str) -> Vec<String>;
+    fn fail(&mut self, complaint: &Complaint) -> Vec<String>;
 
     /// How the stream ends.
     fn end(&mut self, finish: Finish, used: Used) -> Vec<String>;
@@ -132,19 +133,39 @@ impl Voice {
         }
     }
 
-    /// The body of an HTTP error.
-    pub(super) fn error(self, status: u64, kind: &str, message: &str) -> Value {
-        match self {
-            Self::Chat | Self::Responses => {
-                serde_json::json!({"error": {"message": message, "type": kind, "code": status.to_string()}})
+    /// The body of an HTTP error, in the shape that the protocol's own service gives it.
+    pub(super) fn error(self, status: u64, complaint: &Complaint) -> Value {
+        let Complaint { kind, code, message, details } = complaint;
+        match (self, code) {
+            (Self::Chat | Self::Responses, Some(code)) => {
+                json!({"error": {"message": message, "type": kind, "param": null, "code": code}})
             }
-            Self::Anthropic => {
-                serde_json::json!({"type": "error", "error": {"type": kind, "message": message}})
+            // As it was recorded.
+            (Self::Chat | Self::Responses, None) => {
+                json!({"error": {"message": message, "type": kind, "code": status.to_string()}})
             }
-            Self::Gemini => {
-                serde_json::json!({"error": {"code": status, "message": message, "status": kind}})
-            }
+            (Self::Anthropic, _) => json!({"type": "error", "error": {"type": kind, "message": message}}),
+            (Self::Gemini, _) => match details {
+                Some(details) => {
+                    json!({"error": {"code": status, "message": message, "status": kind, "details": details}})
+                }
+                None => json!({"error": {"code": status, "message": message, "status": kind}}),
+            },
         }
+    }
+}
+
+/// The status that Google's services give with a word.
+fn google_status(word: &str) -> u64 {
+    match word {
+        "INVALID_ARGUMENT" | "FAILED_PRECONDITION" => 400,
+        "UNAUTHENTICATED" => 401,
+        "PERMISSION_DENIED" => 403,
+        "NOT_FOUND" => 404,
+        "RESOURCE_EXHAUSTED" => 429,
+        "UNAVAILABLE" => 503,
+        "DEADLINE_EXCEEDED" => 504,
+        _ => 500,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Finish, Piece, Role, Said, Stretch, Tell, Used, Voice, gather, list, named, text_of};
+use super::{Complaint, Finish, Piece, Role, Said, Stretch, Tell, Used, Voice, gather, list, named, text_of};
 
 pub(super) fn said(body: &Value) -> Vec<Said> {
     let system = Said { role: Role::System, text: text_of(body.get("system")), calls: 0 };
@@ -116,8 +116,8 @@ impl Tell for Teller {
         out
     }
 
-    fn fail(&mut self, kind: &str, message: &str) -> Vec<String> {
-        vec![named(&Voice::Anthropic.error(500, kind, message))]
+    fn fail(&mut self, complaint: &Complaint) -> Vec<String> {
+        vec![named(&Voice::Anthropic.error(500, complaint))]
     }
 
     fn end(&mut self, finish: Finish, used: Used) -> Vec<String> {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Finish, Piece, Role, Said, Stretch, Tell, Used, Voice, gather, list, plain, text_of};
+use super::{Complaint, Finish, Piece, Role, Said, Stretch, Tell, Used, gather, list, plain, text_of};
 use crate::model_server::json_text::dumps;
 
 /// When an answer was made, for the wire; nobody depends on it.
@@ -60,8 +60,9 @@ impl Tell for Teller {
         vec![plain(&self.chunk(&delta, None))]
     }
 
-    fn fail(&mut self, kind: &str, message: &str) -> Vec<String> {
-        vec![plain(&Voice::Chat.error(500, kind, message))]
+    fn fail(&mut self, complaint: &Complaint) -> Vec<String> {
+        let Complaint { kind, code, message, .. } = complaint;
+        vec![plain(&json!({"error": {"message": message, "type": kind, "param": null, "code": code}}))]
     }
 
     fn end(&mut self, finish: Finish, used: Used) -> Vec<String> {

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Finish, Piece, Role, Said, Stretch, Tell, Used, Voice, gather, list, plain};
+use super::{Complaint, Finish, Piece, Role, Said, Stretch, Tell, Used, Voice, gather, google_status, list, plain};
 
 pub(super) fn said(body: &Value) -> Vec<Said> {
     let texts = |content: &Value| {
@@ -93,8 +93,9 @@ impl Tell for Teller {
         out
     }
 
-    fn fail(&mut self, kind: &str, message: &str) -> Vec<String> {
-        vec![plain(&Voice::Gemini.error(500, kind, message))]
+    fn fail(&mut self, complaint: &Complaint) -> Vec<String> {
+        // Only Google's services say in the midst of a stream which status it would have had.
+        vec![plain(&Voice::Gemini.error(google_status(&complaint.kind), complaint))]
     }
 
     fn end(&mut self, finish: Finish, used: Used) -> Vec<String> {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Finish, Piece, Role, Said, Stretch, Tell, Used, gather, list, named, text_of};
+use super::{Complaint, Finish, Piece, Role, Said, Stretch, Tell, Used, gather, list, named, text_of};
 
 pub(super) fn said(body: &Value) -> Vec<Said> {
     if let Some(text) = body.get("input").and_then(Value::as_str) {
@@ -217,7 +217,8 @@ impl Tell for Teller {
         out
     }
 
-    fn fail(&mut self, kind: &str, message: &str) -> Vec<String> {
+    fn fail(&mut self, complaint: &Complaint) -> Vec<String> {
+        let Complaint { kind, message, .. } = complaint;
         let mut out = Vec::new();
         self.say(json!({"type": "error", "code": kind, "message": message, "param": null}), &mut out);
         out
