@@ -13,7 +13,7 @@
 //!
 //! * [`table`]: the embedded table and its reader
 //! * [`ability`], [`price`], [`protocol`], [`variant`]: what is known of a model
-//! * [`overlay`]: the configuration laid over the table
+//! * [`overlay`]: the configuration laid over the table; [`option`]: options in it, in the words of the wire
 //! * [`lookup`]: from a name to a model; [`nearest`]: names that were perhaps meant
 //! * [`preference`]: the models to take when nobody chose; [`connect`]: where the one that was taken is
 
@@ -21,6 +21,7 @@ pub mod ability;
 pub mod connect;
 pub mod lookup;
 pub mod nearest;
+pub mod option;
 pub mod overlay;
 pub mod preference;
 pub mod price;
@@ -34,11 +35,12 @@ use std::sync::OnceLock;
 
 use serde_json::{Map, Value};
 
-use crate::Secret;
+use crate::{Reasoning, Secret};
 
 pub use ability::{Abilities, Limits, Modalities, Modality, Status};
 pub use connect::ConnectError;
 pub use lookup::{Found, LookupError};
+pub use option::Setting;
 pub use overlay::OverlayError;
 pub use price::{Price, Prices, Rate, Tier};
 pub use protocol::{AddressError, Protocol};
@@ -114,7 +116,9 @@ pub struct ModelInfo {
     pub own_variants: Option<Vec<Variant>>,
     /// Headers for each request, from the configuration.
     pub headers: Vec<(String, Secret)>,
-    /// Fields to merge into each request body, from the configuration.
+    /// How much it thinks where no variant is chosen, from the configuration. See [`setting`](Self::setting).
+    pub reasoning: Reasoning,
+    /// Fields to merge into each request body, from the configuration, as the wire names them.
     pub options: Map<String, Value>,
 }
 

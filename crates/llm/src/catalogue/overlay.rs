@@ -10,6 +10,7 @@
 
 use serde_json::{Map, Value};
 
+use super::option::{self, Translated};
 use super::protocol::COMPATIBLE;
 use super::{Catalogue, Modalities, ModelInfo, Price, ProviderInfo, Rate, Status, Text, Tier, Variant};
 use crate::Secret;
@@ -122,11 +123,13 @@ fn lay_model(model: &mut ModelInfo, node: &Node<'_>) -> Result<(), OverlayError>
         lay_prices(model, &cost)?;
     }
     model.headers.extend(node.headers()?);
-    if let Some(options) = node.node("options")? {
-        model.options.extend(options.map.iter().map(|(name, value)| (name.clone(), value.clone())));
+    if let Some(node) = node.node("options")? {
+        let variant = spell(model, "", &node);
+        let setting = model.setting(Some(&variant));
+        (model.reasoning, model.options) = (setting.reasoning, setting.options);
     }
     if node.get("variants").is_some() {
-        let variants = lay_variants(model.variants(), &node.nodes("variants")?)?;
+        let variants = lay_variants(model, &node.nodes("variants")?)?;
         model.own_variants = Some(variants);
     }
     Ok(())
@@ -167,23 +170,39 @@ fn lay_price(price: &mut Price, node: &Node<'_>) -> Result<(), OverlayError> {
     Ok(())
 }
 
-fn lay_variants(
-    mut variants: Vec<Variant>,
-    nodes: &[(String, Node<'_>)],
-) -> Result<Vec<Variant>, OverlayError> {
+fn lay_variants(model: &ModelInfo, nodes: &[(String, Node<'_>)]) -> Result<Vec<Variant>, OverlayError> {
+    let mut variants = model.variants();
     for (name, node) in nodes {
         let place = variants.iter().position(|variant| variant.name == *name);
         if node.flag("disabled")? == Some(true) {
             variants.retain(|variant| variant.name != *name);
             continue;
         }
-        let variant = Variant::from_options(name, node.map.clone());
+        let variant = spell(model, name, node);
         match place.and_then(|place| variants.get_mut(place)) {
             Some(known) => *known = variant,
             None => variants.push(variant),
         }
     }
     Ok(variants)
+}
+
+/// Options as the wire of the model names them. What has no name there is left out, and told once, here, and not with
+/// each request.
+fn spell(model: &ModelInfo, name: &str, node: &Node<'_>) -> Variant {
+    let written = node.map.iter().filter(|(name, value)| *name != "disabled" && !value.is_null());
+    let written = written.map(|(name, value)| (name.clone(), value.clone())).collect();
+    let Translated { reasoning, options, left_out } =
+        option::translate(model.protocol(), &model.wire, &written);
+    if !left_out.is_empty() {
+        tracing::warn!(
+            path = %node.path,
+            names = %left_out.join(", "),
+            protocol = %model.protocol(),
+            "these options mean nothing to the model's service and are left out"
+        );
+    }
+    Variant { name: Text::Owned(name.to_owned()), reasoning, options }
 }
 
 fn set<T>(field: &mut T, value: Option<T>) {

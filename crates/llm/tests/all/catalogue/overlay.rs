@@ -41,7 +41,7 @@ fn providers_and_models_are_added() {
             "modalities": {"input": ["text", "image"], "output": ["text", "audio"]},
             "status": "beta",
             "headers": {"x-b": "sk-secret-3"},
-            "options": {"seed": 1},
+            "options": {"seed": 1, "reasoningEffort": "high", "textVerbosity": "low", "reasoningSummary": "auto"},
             "variants": {
                 "high": {"disabled": true},
                 "low": {"reasoningEffort": "minimal"},
@@ -61,10 +61,11 @@ fn providers_and_models_are_added() {
         reasoning: Reasoning { effort: Some(effort), budget: None },
         options: serde_json::Map::new(),
     };
+    let thinking = json!({"thinking": {"type": "enabled", "budget_tokens": 9000}});
     let deep = Variant {
         name: "deep".into(),
         reasoning: Reasoning { effort: None, budget: Some(9000) },
-        options: serde_json::Map::new(),
+        options: thinking.as_object().cloned().unwrap(),
     };
     let model = ModelInfo {
         id: "big/one".into(),
@@ -90,7 +91,8 @@ fn providers_and_models_are_added() {
         released: "2030-01-01".into(),
         own_variants: Some(vec![effort("low", Effort::Minimal), effort("medium", Effort::Medium), deep]),
         headers: vec![("x-b".into(), "sk-secret-3".into())],
-        options: json!({"seed": 1}).as_object().cloned().unwrap(),
+        reasoning: Reasoning { effort: Some(Effort::High), budget: None },
+        options: json!({"seed": 1, "verbosity": "low"}).as_object().cloned().unwrap(),
     };
     let provider = ProviderInfo {
         id: "mine".into(),
