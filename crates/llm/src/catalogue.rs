@@ -12,13 +12,15 @@
 //! # Layout
 //!
 //! * [`table`]: the embedded table and its reader
-//! * [`ability`], [`price`], [`protocol`], [`variant`]: what is known of a model
+//! * [`ability`], [`price`], [`protocol`], [`variant`]: what is known of a model; `effort`: how hard it can be told
+//!   to think
 //! * [`overlay`]: the configuration laid over the table; [`option`]: options in it, in the words of the wire
 //! * [`lookup`]: from a name to a model; [`nearest`]: names that were perhaps meant
 //! * [`preference`]: the models to take when nobody chose; [`connect`]: where the one that was taken is
 
 pub mod ability;
 pub mod connect;
+mod effort;
 pub mod lookup;
 pub mod nearest;
 pub mod option;
@@ -224,7 +226,7 @@ impl ModelInfo {
     pub fn variants(&self) -> Vec<Variant> {
         match &self.own_variants {
             Some(variants) => variants.clone(),
-            None if self.abilities.reasoning => variant::presets(self.protocol()),
+            None if self.abilities.reasoning => effort::presets(self),
             None => Vec::new(),
         }
     }

@@ -22,7 +22,7 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use super::{Catalogue, ModelInfo, ProviderInfo, Status, Usable, Variant};
+use super::{Catalogue, ModelInfo, ProviderInfo, Status, Usable, Variant, variant};
 
 /// Names in a message, at most.
 const SHOWN: usize = 5;
@@ -50,14 +50,14 @@ impl<'a> Found<'a> {
         format!("{}/{}{}", self.provider.id, self.model.id, variant.unwrap_or_default())
     }
 
-    /// With the variant of this name.
+    /// With the variant of this name. `max` and `xhigh` are names for the same one unless the model has both.
     ///
     /// # Errors
     ///
     /// When the model has no such variant.
     pub fn with_variant(mut self, name: &str) -> Result<Self, LookupError> {
         let variants = self.model.variants();
-        let Some(variant) = variants.iter().find(|variant| variant.name.eq_ignore_ascii_case(name)) else {
+        let Some(variant) = variant::find(&variants, name) else {
             let known = variants.iter().map(|variant| variant.name.clone().into_owned()).collect();
             return Err(LookupError::Variant { model: self.name(), variant: name.to_owned(), known });
         };

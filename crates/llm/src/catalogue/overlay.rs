@@ -12,7 +12,9 @@ use serde_json::{Map, Value};
 
 use super::option::{self, Translated};
 use super::protocol::COMPATIBLE;
-use super::{Catalogue, Modalities, ModelInfo, Price, ProviderInfo, Rate, Status, Text, Tier, Variant};
+use super::{
+    Catalogue, Modalities, ModelInfo, Price, ProviderInfo, Rate, Status, Text, Tier, Variant, variant,
+};
 use crate::Secret;
 
 /// A setting of the wrong kind.
@@ -173,9 +175,12 @@ fn lay_price(price: &mut Price, node: &Node<'_>) -> Result<(), OverlayError> {
 fn lay_variants(model: &ModelInfo, nodes: &[(String, Node<'_>)]) -> Result<Vec<Variant>, OverlayError> {
     let mut variants = model.variants();
     for (name, node) in nodes {
-        let place = variants.iter().position(|variant| variant.name == *name);
+        // Where the other name of an effort is written as well, they are two variants.
+        let both = variant::other_name(name).is_some_and(|other| nodes.iter().any(|(name, _)| name == other));
+        let meant = |known: &Variant| if both { known.name == *name } else { known.is_called(name) };
+        let place = variants.iter().position(meant);
         if node.flag("disabled")? == Some(true) {
-            variants.retain(|variant| variant.name != *name);
+            variants.retain(|known| !meant(known));
             continue;
         }
         let variant = spell(model, name, node);

@@ -1,11 +1,11 @@
 //! Variants: named presets of how hard a model thinks, such as the `high` of `openai/gpt-5.6:high`.
 //!
-//! A model that reasons has one for each effort that its protocol knows. The configuration may add others, change
+//! A model that reasons has one for each effort that it takes. The configuration may add others, change
 //! these and switch them off.
 
 use serde_json::{Map, Value};
 
-use super::{Protocol, Text};
+use super::Text;
 use crate::{Effort, Reasoning};
 
 /// A named preset.
@@ -20,25 +20,23 @@ pub struct Variant {
 }
 
 impl Variant {
-    /// The preset of an effort.
-    fn of_effort(effort: Effort) -> Self {
-        let reasoning = Reasoning { effort: Some(effort), budget: None };
-        Self { name: Text::Borrowed(effort_word(effort)), reasoning, options: Map::new() }
+    /// Whether this name means it. The greatest effort has two names, of which services and programs each use one.
+    pub(super) fn is_called(&self, name: &str) -> bool {
+        self.name.eq_ignore_ascii_case(name) || other_name(name).is_some_and(|other| self.name == other)
     }
 }
 
-/// The presets of a model that reasons, from the least effort to the greatest.
-pub(super) fn presets(protocol: Protocol) -> Vec<Variant> {
-    use Effort::{High, Low, Max, Medium, Minimal, None};
-    let efforts: &[Effort] = match protocol {
-        Protocol::OpenAiResponses | Protocol::Azure => &[None, Minimal, Low, Medium, High, Max],
-        Protocol::Anthropic | Protocol::VertexAnthropic | Protocol::Bedrock => &[Low, Medium, High, Max],
-        Protocol::Gemini | Protocol::Vertex => &[Minimal, Low, Medium, High],
-        Protocol::OpenAiChat | Protocol::BedrockMantle | Protocol::Cohere | Protocol::Unknown => {
-            &[Low, Medium, High]
-        }
-    };
-    efforts.iter().map(|effort| Variant::of_effort(*effort)).collect()
+/// The variant of this name: best the one that is called exactly so.
+pub(super) fn find<'a>(variants: &'a [Variant], name: &str) -> Option<&'a Variant> {
+    let exactly = variants.iter().find(|variant| variant.name.eq_ignore_ascii_case(name));
+    exactly.or_else(|| variants.iter().find(|variant| variant.is_called(name)))
+}
+
+/// The other name of the greatest effort, for one of its names.
+pub(super) fn other_name(name: &str) -> Option<&'static str> {
+    let names = ["max", "xhigh"];
+    let place = names.iter().position(|known| known.eq_ignore_ascii_case(name))?;
+    names.get(1 - place).copied()
 }
 
 /// The word for an effort, as configurations write it.

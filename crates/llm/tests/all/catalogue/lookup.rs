@@ -94,6 +94,18 @@ fn variants_follow_a_colon() {
             known: names(&["low", "medium", "high", "max"]),
         },
     );
+    // OpenCode stores this name for what is called `max` here. Sessions with it were refused.
+    check("openai/gpt-5.6:xhigh", &[], "openai/gpt-5.6:max");
+    check("openrouter/openai/gpt-5.4:XHIGH", &[], "openrouter/openai/gpt-5.4:max");
+    refuse(
+        "openai/gpt-5.1:minimal",
+        &[],
+        LookupError::Variant {
+            model: "openai/gpt-5.1".into(),
+            variant: "minimal".into(),
+            known: names(&["none", "low", "medium", "high"]),
+        },
+    );
     refuse(
         "groq/llama-3.3-70b-versatile:high",
         &[],

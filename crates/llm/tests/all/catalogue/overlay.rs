@@ -149,6 +149,22 @@ fn known_models_are_changed_field_by_field() {
 }
 
 #[test]
+fn both_names_of_the_greatest_effort_are_understood() {
+    let check = |variants: Value, expected: &[&str]| {
+        let models = json!({"gpt-5.6": {"variants": variants}});
+        let catalogue = lay(&json!({"provider": {"openai": {"models": models}}})).unwrap();
+        let variants = catalogue.model("openai", "gpt-5.6").unwrap().1.variants();
+        assert_eq!(variants.iter().map(|variant| variant.name.as_ref()).collect::<Vec<_>>(), expected);
+    };
+    check(json!({"xhigh": {"disabled": true}}), &["none", "low", "medium", "high"]);
+    check(json!({"xhigh": {"reasoningEffort": "xhigh"}}), &["none", "low", "medium", "high", "xhigh"]);
+    check(
+        json!({"xhigh": {"reasoningEffort": "xhigh"}, "max": {"reasoningEffort": "max"}}),
+        &["none", "low", "medium", "high", "max", "xhigh"],
+    );
+}
+
+#[test]
 fn an_address_of_a_provider_is_that_of_its_models() {
     let catalogue = lay(&json!({"provider": {
         "deepseek": {"options": {"baseURL": "http://proxy/v1"}},
