@@ -32,7 +32,7 @@ pub mod table;
 pub mod variant;
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
 use serde_json::{Map, Value};
@@ -60,6 +60,8 @@ pub type Usable<'a> = &'a dyn Fn(&ProviderInfo) -> bool;
 pub struct Catalogue {
     as_of: Text,
     providers: BTreeMap<Text, ProviderInfo>,
+    /// Ids of providers that the configuration switches off. What begins with one is still meant for it.
+    switched_off: BTreeSet<Text>,
 }
 
 /// A service that offers models.

@@ -52,9 +52,11 @@ impl Catalogue {
         }
         let enabled = root.texts("enabled_providers")?;
         let disabled = root.texts("disabled_providers")?.unwrap_or_default();
-        catalogue.providers.retain(|id, _| {
-            enabled.as_ref().is_none_or(|enabled| enabled.contains(id)) && !disabled.contains(id)
-        });
+        let is_on =
+            |id: &Text| enabled.as_ref().is_none_or(|enabled| enabled.contains(id)) && !disabled.contains(id);
+        let Self { providers, switched_off, .. } = &mut catalogue;
+        switched_off.extend(providers.keys().filter(|id| !is_on(id)).cloned());
+        providers.retain(|id, _| is_on(id));
         Ok(catalogue)
     }
 }

@@ -2,7 +2,7 @@
 
 use everturn_llm::catalogue::{Catalogue, Found, LookupError};
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{names, set};
 
@@ -78,6 +78,66 @@ fn a_provider_in_a_name_is_never_exchanged() {
             nearest: Catalogue::builtin().nearest("anthropic/claude-opus-5.5"),
         },
     );
+}
+
+fn lay(config: &Value) -> Catalogue {
+    Catalogue::builtin().overlaid(config.as_object().unwrap()).unwrap()
+}
+
+/// What broke: the name of a model at a provider that was switched off went to a reseller whose ids look like that.
+#[test]
+fn a_provider_that_is_switched_off_is_not_exchanged_either() {
+    let check = |config: Value, name: &str, provider: &str, nearest: &str| {
+        let catalogue = lay(&config);
+        let usable = set(&["OPENROUTER_API_KEY", "ANTHROPIC_API_KEY"]);
+        let Err(LookupError::SwitchedOff { name: told, provider: off, nearest: near }) =
+            catalogue.resolve(name, &usable)
+        else {
+            panic!("{name} was not refused");
+        };
+        assert_eq!((told.as_str(), off.as_str()), (name, provider));
+        assert_eq!(near.first().map(String::as_str), Some(nearest));
+    };
+    let near = "openrouter/anthropic/claude-sonnet-4.5";
+    let disabled = || json!({"disabled_providers": ["anthropic"]});
+    check(disabled(), "anthropic/claude-sonnet-4.5", "anthropic", near);
+    check(disabled(), "Anthropic/claude-sonnet-4.5", "anthropic", near);
+    let enabled = json!({"enabled_providers": ["openrouter"]});
+    check(enabled, "anthropic/claude-sonnet-4.5", "anthropic", near);
+    let whole = lay(&disabled());
+    let whole = whole.resolve(near, &set(&[])).map(|found| found.name());
+    assert_eq!(whole, Ok(near.to_owned()));
+    let error =
+        LookupError::SwitchedOff { name: "a/b".into(), provider: "a".into(), nearest: names(&["c/a/b"]) };
+    assert_eq!(
+        error.to_string(),
+        "\"a/b\" is a model of a, which the configuration switches off by `enabled_providers` or `disabled_providers`: allow it there or choose another model, did you mean c/a/b?"
+    );
+}
+
+#[test]
+fn references_that_were_written_down_never_leave_their_provider() {
+    let catalogue = lay(&json!({
+        "provider": {"local": {"options": {"baseURL": "http://127.0.0.1:1/v1"}}},
+        "disabled_providers": ["xai"],
+    }));
+    let check = |provider: &str, model: &str, expected: Result<&str, LookupError>| {
+        let found = catalogue.exact(provider, model).map(|found| found.name());
+        assert_eq!(found, expected.map(str::to_owned));
+    };
+    let unknown =
+        |name: &str| LookupError::Unknown { name: name.to_owned(), nearest: catalogue.nearest(name) };
+    check("anthropic", "claude-sonnet-5", Ok("anthropic/claude-sonnet-5"));
+    check("Anthropic", "CLAUDE-sonnet-5", Ok("anthropic/claude-sonnet-5"));
+    check("anthropic", "sonnet", Ok("anthropic/claude-sonnet-5"));
+    check("openrouter", "anthropic/claude-sonnet-5", Ok("openrouter/anthropic/claude-sonnet-5"));
+    check("local", "qwen3:30b", Ok("local/qwen3:30b"));
+    check("local", "", Err(unknown("local/")));
+    check("anthropic", "claude-opus-5.5", Err(unknown("anthropic/claude-opus-5.5")));
+    check("gone", "kimi-k3", Err(unknown("gone/kimi-k3")));
+    let nearest = catalogue.nearest("xai/grok-4.7");
+    let off = LookupError::SwitchedOff { name: "xai/grok-4.7".into(), provider: "xai".into(), nearest };
+    check("xai", "grok-4.7", Err(off));
 }
 
 #[test]
