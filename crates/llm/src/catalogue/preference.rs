@@ -98,11 +98,29 @@ impl Catalogue {
     }
 
     /// The model that stands for a provider: the one that [`default_model`](Self::default_model) would take of it, else
-    /// any.
+    /// the best of the others, but none in a protocol that is not spoken.
     pub fn default_of(provider: &ProviderInfo) -> Option<&ModelInfo> {
-        let offered = |model: &&ModelInfo| is_offered(model) && model.protocol().is_spoken();
-        let best = provider.models.values().filter(offered).min_by_key(|model| merit(provider, model));
-        best.or_else(|| provider.models.values().next())
+        let spoken = provider.models.values().filter(|model| model.protocol().is_spoken());
+        spoken.min_by_key(|model| (!is_offered(model), merit(provider, model)))
+    }
+
+    /// The usable providers and those of their models that can be spoken to, in the order in which a client should
+    /// prefer them: the provider of the default model first, then configured ones, makers, resellers, and at the end
+    /// those whose key is often set for other reasons. Each has its newest models first. Providers without a model are
+    /// left out.
+    pub fn offered<'a>(&'a self, usable: Usable<'_>) -> Vec<(&'a ProviderInfo, Vec<&'a ModelInfo>)> {
+        let first = self.default_model(usable).map(|found| found.provider.id.clone());
+        let mut providers: Vec<&ProviderInfo> = self.providers().filter(|known| usable(known)).collect();
+        providers
+            .sort_by_key(|known| (Some(&known.id) != first.as_ref(), Rank::of(known), known.id.as_ref()));
+        let spoken = |provider: &'a ProviderInfo| {
+            let mut models: Vec<_> =
+                provider.models.values().filter(|model| model.protocol().is_spoken()).collect();
+            models.sort_by_key(|model| (Reverse(model.released.as_ref()), model.id.as_ref()));
+            models
+        };
+        let offers = providers.into_iter().map(|provider| (provider, spoken(provider)));
+        offers.filter(|(_, models)| !models.is_empty()).collect()
     }
 
     /// The usable models, for listings: by provider, and the newest first.

@@ -252,6 +252,52 @@ fn usable_models_are_listed_with_the_newest_first() {
 }
 
 #[test]
+fn providers_are_offered_in_the_order_of_preference() {
+    let config = json!({"provider": {
+        "mine": {"options": {"baseURL": "http://localhost:1/v1"}, "models": {"m": {}, "old": {"provider": {"npm": "x"}}}},
+        "empty": {"options": {"baseURL": "http://localhost:1/v1"}},
+    }});
+    let check = |catalogue: &Catalogue, variables: &[&str], expected: &[&str]| {
+        let usable = set(variables);
+        let offered = catalogue.offered(&usable);
+        let ids = offered.iter().map(|(provider, _)| provider.id.as_ref()).collect::<Vec<_>>();
+        assert_eq!(ids, expected);
+        for (provider, models) in &offered {
+            assert!(models.iter().all(|model| model.protocol().is_spoken()), "{}", provider.id);
+            assert!(models.is_sorted_by(|one, next| one.released >= next.released), "{}", provider.id);
+        }
+    };
+    let variables =
+        ["AI_GATEWAY_API_KEY", "AWS_BEARER_TOKEN_BEDROCK", "GITHUB_TOKEN", "GROQ_API_KEY", "XAI_API_KEY"];
+    check(Catalogue::builtin(), &variables, &["xai", "groq", "vercel", "github-copilot"]);
+    check(&lay(&config), &variables, &["mine", "xai", "groq", "vercel", "github-copilot"]);
+    // The default model is Claude's, though `google` comes after `anthropic` and `alibaba` before it.
+    let makers = ["ANTHROPIC_API_KEY", "DASHSCOPE_API_KEY", "GEMINI_API_KEY"];
+    check(Catalogue::builtin(), &makers, &["anthropic", "alibaba", "google"]);
+    let catalogue = lay(&config);
+    let offered = catalogue.offered(&|provider| provider.id == "mine");
+    let models: Vec<_> =
+        offered.iter().flat_map(|(_, models)| models).map(|model| model.id.as_ref()).collect();
+    assert_eq!(models, ["m"]);
+}
+
+/// What broke: a model in a protocol that is not spoken stood for its provider.
+#[test]
+fn only_a_model_that_can_be_spoken_to_stands_for_a_provider() {
+    let catalogue = lay(&json!({"provider": {"mine": {"models": {
+        "a": {"provider": {"npm": "unheard-of"}}, "b": {"status": "deprecated"}, "c": {"tool_call": false},
+    }}}}));
+    let check = |provider: &str, expected: Option<&str>| {
+        let model = Catalogue::default_of(catalogue.provider(provider).unwrap());
+        assert_eq!(model.map(|model| model.id.as_ref()), expected, "{provider}");
+    };
+    check("anthropic", Some("claude-sonnet-5"));
+    check("amazon-bedrock", None);
+    check("google-vertex-anthropic", None);
+    check("mine", Some("b"));
+}
+
+#[test]
 fn a_configured_provider_is_chosen_first() {
     let config = json!({"provider": {"mine": {
         "options": {"baseURL": "http://localhost:1/v1"},
