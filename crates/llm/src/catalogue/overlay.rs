@@ -5,6 +5,8 @@
 //! not mention stays as the table says. Fields that are unknown here are left alone, since they are other programs'
 //! business; a field of the wrong kind is refused, since a limit that is silently ignored is found out too late.
 //!
+//! A model that is given another one's id on the wire starts from what is known of that one, and is named by its own id.
+//!
 //! Two things are replaced as a whole. A price for input or output replaces the tiers too, which belong to the old
 //! price. An address of a provider replaces the addresses of its models.
 
@@ -88,9 +90,13 @@ fn lay_provider(provider: &mut ProviderInfo, node: &Node<'_>) -> Result<(), Over
             model.base_url = None;
         }
     }
-    for (id, node) in node.nodes("models")? {
-        let undescribed = provider.undescribed(&id);
-        lay_model(provider.models.entry(Text::Owned(id)).or_insert(undescribed), &node)?;
+    let mut nodes = node.nodes("models")?;
+    // Aliases start from what the configuration makes of the models that they stand for.
+    nodes.sort_by_key(|(_, node)| node.get("id").is_some());
+    for (id, node) in nodes {
+        let mut model = basis(provider, &id, node.text("id")?.as_deref());
+        lay_model(&mut model, &node)?;
+        provider.models.insert(Text::Owned(id), model);
     }
     let white = node.texts("whitelist")?;
     let black = node.texts("blacklist")?.unwrap_or_default();
@@ -98,6 +104,20 @@ fn lay_provider(provider: &mut ProviderInfo, node: &Node<'_>) -> Result<(), Over
         .models
         .retain(|id, _| white.as_ref().is_none_or(|white| white.contains(id)) && !black.contains(id));
     Ok(())
+}
+
+/// What a model is before its settings are laid over it: the model of the provider with the id on the wire, or with its
+/// own, or one that nobody described.
+fn basis(provider: &ProviderInfo, id: &str, wire: Option<&str>) -> ModelInfo {
+    let other = wire.filter(|wire| *wire != id).and_then(|wire| {
+        let same = || provider.models.values().find(|known| known.wire == wire);
+        provider.models.get(wire).or_else(same)
+    });
+    if let Some(other) = other {
+        let id = Text::Owned(id.to_owned());
+        return ModelInfo { name: id.clone(), id, ..other.clone() };
+    }
+    provider.models.get(id).cloned().unwrap_or_else(|| provider.undescribed(id))
 }
 
 fn lay_model(model: &mut ModelInfo, node: &Node<'_>) -> Result<(), OverlayError> {

@@ -148,6 +148,42 @@ fn known_models_are_changed_field_by_field() {
     });
 }
 
+/// What broke: such a model had no limits, no price and no reasoning.
+#[test]
+fn an_alias_starts_from_the_model_it_stands_for() {
+    let check = |provider: &str, models: Value, id: &str, of: Option<&str>, change: fn(&mut ModelInfo)| {
+        let catalogue = lay(&json!({"provider": {provider: {"models": models}}})).unwrap();
+        let known = of.map(|of| catalogue.model(provider, of).unwrap().1.clone());
+        let mut expected = known.unwrap_or_else(|| catalogue.provider(provider).unwrap().undescribed(id));
+        expected.id = id.to_owned().into();
+        expected.name = expected.id.clone();
+        change(&mut expected);
+        assert_eq!(catalogue.model(provider, id).unwrap().1, &expected);
+    };
+    let sonnet = "claude-sonnet-4-5";
+    check("anthropic", json!({"mine": {"id": sonnet}}), "mine", Some(sonnet), |_| {});
+    check("anthropic", json!({"mine": {"id": sonnet, "name": "N"}}), "mine", Some(sonnet), |model| {
+        model.name = "N".into();
+    });
+    // What the configuration says of the model itself counts too, wherever it stands.
+    let limit = json!({"mine": {"id": sonnet}, sonnet: {"limit": {"output": 7}}});
+    check("anthropic", limit, "mine", Some(sonnet), |model| assert_eq!(model.limits.output, 7));
+    // A known model under another name on the wire stays what it is.
+    check(
+        "anthropic",
+        json!({"claude-opus-5": {"id": "arn:x"}}),
+        "claude-opus-5",
+        Some("claude-opus-5"),
+        |model| {
+            let known = Catalogue::builtin().model("anthropic", "claude-opus-5").unwrap().1;
+            (model.wire, model.name) = ("arn:x".into(), known.name.clone());
+        },
+    );
+    check("own", json!({"mine": {"id": sonnet}}), "mine", None, |model| {
+        model.wire = "claude-sonnet-4-5".into()
+    });
+}
+
 #[test]
 fn both_names_of_the_greatest_effort_are_understood() {
     let check = |variants: Value, expected: &[&str]| {
