@@ -16,8 +16,8 @@
 //! A name that begins with a provider never means a model of another one, even where the configuration switches that
 //! provider off: what a person wants to send to one company does not go to another because of a typing error, or of
 //! resellers whose own ids look like that. Where a name without a provider fits several, configured
-//! providers come before the makers of models, makers before those who resell, and these before GitHub, whose
-//! token is often set for other reasons. If several are left, the name is refused.
+//! providers come before the makers of models, makers before those who resell, and these before GitHub and other
+//! platforms, whose tokens are often set for other reasons. If several are left, the name is refused.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -177,12 +177,30 @@ const MAKERS: [&str; 13] = [
     "zai",
 ];
 
+/// Variables that are set on many machines for work that has nothing to do with models: the keys of whole platforms.
+const AMBIENT: [&str; 13] = [
+    "AWS_SESSION_TOKEN",
+    "CLOUDFLARE_API_KEY",
+    "CLOUDFLARE_API_TOKEN",
+    "DATABRICKS_TOKEN",
+    "DIGITALOCEAN_ACCESS_TOKEN",
+    "GH_TOKEN",
+    "GITHUB_TOKEN",
+    "GITLAB_TOKEN",
+    "HEROKU_API_KEY",
+    "HF_TOKEN",
+    "VERCEL_OIDC_TOKEN",
+    "VERCEL_TOKEN",
+    "WANDB_API_KEY",
+];
+
 impl Rank {
     pub(super) fn of(provider: &ProviderInfo) -> Self {
+        let mut keys = provider.key_variables().peekable();
         match provider.id.as_ref() {
             _ if provider.configured => Self::Configured,
-            "github-copilot" => Self::Ambient,
             id if MAKERS.contains(&id) => Self::Maker,
+            _ if keys.peek().is_some() && keys.all(|name| AMBIENT.contains(&name)) => Self::Ambient,
             _ => Self::Reseller,
         }
     }

@@ -60,10 +60,10 @@ impl Catalogue {
     /// The model for sessions that choose none, or `None` if nothing can be used.
     ///
     /// Only models count that are active, read and write text, call tools, are spoken to in a known protocol and are
-    /// at a provider that can be used. Configured providers come first, then makers, then resellers; GitHub's token
-    /// alone chooses nothing, since it is often set for other reasons. Among these decide, in this order, a window
-    /// that is large enough or not known, whether the maker has made the model itself, the family, and the newest
-    /// release.
+    /// at a provider that can be used. Configured providers come first, then makers, then resellers; the token of
+    /// GitHub or another platform alone chooses nothing, since it is often set for other reasons. Among these decide,
+    /// in this order, a window that is large enough or not known, whether the maker has made the model itself, the
+    /// family, and the newest release.
     pub fn default_model(&self, usable: Usable<'_>) -> Option<Found<'_>> {
         let candidates = self.models().filter(|(provider, model)| {
             is_offered(model)
@@ -149,7 +149,7 @@ fn place(families: &[&str], model: &ModelInfo) -> usize {
 }
 
 /// Whether a maker offers the model of another, as two of them do. Who comes to a maker wants its own models.
-fn is_resold(provider: &ProviderInfo, model: &ModelInfo) -> bool {
+pub(super) fn is_resold(provider: &ProviderInfo, model: &ModelInfo) -> bool {
     let family = model.family.as_deref().unwrap_or("");
     match provider.id.as_ref() {
         "alibaba" => !["qwen", "qvq"].iter().any(|own| family.starts_with(own)),

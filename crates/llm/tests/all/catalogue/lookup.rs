@@ -48,6 +48,7 @@ fn names_without_a_provider_are_looked_for_where_there_is_a_key() {
     check("kimi-k3", &["OPENROUTER_API_KEY", "MOONSHOT_API_KEY"], "moonshotai/kimi-k3");
     check("gpt-5.4", &["OPENROUTER_API_KEY", "GITHUB_TOKEN"], "openrouter/openai/gpt-5.4");
     check("gpt-5.4", &["GITHUB_TOKEN"], "github-copilot/gpt-5.4");
+    check("gpt-oss-120b", &["GROQ_API_KEY", "HF_TOKEN"], "groq/openai/gpt-oss-120b");
     refuse(
         "kimi-k3",
         &["OPENROUTER_API_KEY", "AI_GATEWAY_API_KEY"],
@@ -228,6 +229,8 @@ fn models_are_chosen_by_rule() {
 #[test]
 fn nothing_is_chosen_where_nothing_can_be_used() {
     assert_eq!(default(&[]), None);
+    // A token for downloading weights chose a model that costs money.
+    assert_eq!(default(&["HF_TOKEN"]), None);
     assert_eq!(
         default(&["GITHUB_TOKEN", "AWS_REGION", "AWS_BEARER_TOKEN_BEDROCK", "GOOGLE_VERTEX_PROJECT"]),
         None
