@@ -12,15 +12,18 @@
 //! # Layout
 //!
 //! * [`table`]: the embedded table and its reader
-//! * [`ability`], [`price`], [`protocol`], [`variant`]: what is known of a model
-//! * [`overlay`]: the configuration laid over the table
+//! * [`ability`], [`price`], [`protocol`], [`variant`]: what is known of a model; `effort`: how hard it can be told
+//!   to think
+//! * [`overlay`]: the configuration laid over the table; [`option`]: options in it, in the words of the wire
 //! * [`lookup`]: from a name to a model; [`nearest`]: names that were perhaps meant
 //! * [`preference`]: the models to take when nobody chose; [`connect`]: where the one that was taken is
 
 pub mod ability;
 pub mod connect;
+mod effort;
 pub mod lookup;
 pub mod nearest;
+pub mod option;
 pub mod overlay;
 pub mod preference;
 pub mod price;
@@ -29,16 +32,17 @@ pub mod table;
 pub mod variant;
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
 use serde_json::{Map, Value};
 
-use crate::Secret;
+use crate::{Reasoning, Secret};
 
 pub use ability::{Abilities, Limits, Modalities, Modality, Status};
 pub use connect::ConnectError;
 pub use lookup::{Found, LookupError};
+pub use option::Setting;
 pub use overlay::OverlayError;
 pub use price::{Price, Prices, Rate, Tier};
 pub use protocol::{AddressError, Protocol};
@@ -56,6 +60,8 @@ pub type Usable<'a> = &'a dyn Fn(&ProviderInfo) -> bool;
 pub struct Catalogue {
     as_of: Text,
     providers: BTreeMap<Text, ProviderInfo>,
+    /// Ids of providers that the configuration switches off. What begins with one is still meant for it.
+    switched_off: BTreeSet<Text>,
 }
 
 /// A service that offers models.
@@ -114,7 +120,9 @@ pub struct ModelInfo {
     pub own_variants: Option<Vec<Variant>>,
     /// Headers for each request, from the configuration.
     pub headers: Vec<(String, Secret)>,
-    /// Fields to merge into each request body, from the configuration.
+    /// How much it thinks where no variant is chosen, from the configuration. See [`setting`](Self::setting).
+    pub reasoning: Reasoning,
+    /// Fields to merge into each request body, from the configuration, as the wire names them.
     pub options: Map<String, Value>,
 }
 
@@ -220,7 +228,7 @@ impl ModelInfo {
     pub fn variants(&self) -> Vec<Variant> {
         match &self.own_variants {
             Some(variants) => variants.clone(),
-            None if self.abilities.reasoning => variant::presets(self.protocol()),
+            None if self.abilities.reasoning => effort::presets(self),
             None => Vec::new(),
         }
     }

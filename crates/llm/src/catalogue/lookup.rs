@@ -13,16 +13,17 @@
 //! 5. `provider/anything` where the configuration says where the provider is: local servers have models that nobody
 //!    described.
 //!
-//! A name that begins with a provider never means a model of another one: what a person wants to send to one company
-//! does not go to another because of a typing error. Where a name without a provider fits several, configured
-//! providers come before the makers of models, makers before those who resell, and these before GitHub, whose
-//! token is often set for other reasons. If several are left, the name is refused.
+//! A name that begins with a provider never means a model of another one, even where the configuration switches that
+//! provider off: what a person wants to send to one company does not go to another because of a typing error, or of
+//! resellers whose own ids look like that. Where a name without a provider fits several, configured
+//! providers come before the makers of models, makers before those who resell, and these before GitHub and other
+//! platforms, whose tokens are often set for other reasons. If several are left, the name is refused.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use super::{Catalogue, ModelInfo, ProviderInfo, Status, Usable, Variant};
+use super::{Catalogue, ModelInfo, ProviderInfo, Status, Usable, Variant, variant};
 
 /// Names in a message, at most.
 const SHOWN: usize = 5;
@@ -50,14 +51,14 @@ impl<'a> Found<'a> {
         format!("{}/{}{}", self.provider.id, self.model.id, variant.unwrap_or_default())
     }
 
-    /// With the variant of this name.
+    /// With the variant of this name. `max` and `xhigh` are names for the same one unless the model has both.
     ///
     /// # Errors
     ///
     /// When the model has no such variant.
     pub fn with_variant(mut self, name: &str) -> Result<Self, LookupError> {
         let variants = self.model.variants();
-        let Some(variant) = variants.iter().find(|variant| variant.name.eq_ignore_ascii_case(name)) else {
+        let Some(variant) = variant::find(&variants, name) else {
             let known = variants.iter().map(|variant| variant.name.clone().into_owned()).collect();
             return Err(LookupError::Variant { model: self.name(), variant: name.to_owned(), known });
         };
@@ -74,6 +75,19 @@ pub enum LookupError {
     Unknown {
         /// The name.
         name: String,
+        /// Names that were perhaps meant.
+        nearest: Vec<String>,
+    },
+    /// The name is that of a provider which the configuration switches off.
+    #[error(
+        "{name:?} is a model of {provider}, which the configuration switches off by `enabled_providers` or `disabled_providers`: allow it there or choose another model{}",
+        hint(nearest)
+    )]
+    SwitchedOff {
+        /// The name.
+        name: String,
+        /// The provider.
+        provider: String,
         /// Names that were perhaps meant.
         nearest: Vec<String>,
     },
@@ -163,12 +177,30 @@ const MAKERS: [&str; 13] = [
     "zai",
 ];
 
+/// Variables that are set on many machines for work that has nothing to do with models: the keys of whole platforms.
+const AMBIENT: [&str; 13] = [
+    "AWS_SESSION_TOKEN",
+    "CLOUDFLARE_API_KEY",
+    "CLOUDFLARE_API_TOKEN",
+    "DATABRICKS_TOKEN",
+    "DIGITALOCEAN_ACCESS_TOKEN",
+    "GH_TOKEN",
+    "GITHUB_TOKEN",
+    "GITLAB_TOKEN",
+    "HEROKU_API_KEY",
+    "HF_TOKEN",
+    "VERCEL_OIDC_TOKEN",
+    "VERCEL_TOKEN",
+    "WANDB_API_KEY",
+];
+
 impl Rank {
     pub(super) fn of(provider: &ProviderInfo) -> Self {
+        let mut keys = provider.key_variables().peekable();
         match provider.id.as_ref() {
             _ if provider.configured => Self::Configured,
-            "github-copilot" => Self::Ambient,
             id if MAKERS.contains(&id) => Self::Maker,
+            _ if keys.peek().is_some() && keys.all(|name| AMBIENT.contains(&name)) => Self::Ambient,
             _ => Self::Reseller,
         }
     }
@@ -197,34 +229,60 @@ impl Catalogue {
         open.ok_or_else(|| LookupError::Unknown { name: name.to_owned(), nearest: self.nearest(name) })
     }
 
+    /// The model of this provider with this id: a reference that was once found and written down.
+    ///
+    /// It is looked for by id, then without regard to case, then as an alias. A provider whose address is configured
+    /// may have models that nobody described. Other providers are never looked at.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such model.
+    pub fn exact(&self, provider: &str, model: &str) -> Result<Found<'_>, LookupError> {
+        let name = format!("{provider}/{model}");
+        if let Some(known) = self.provider_called(provider) {
+            if let Some(found) = within(known, model, &name)? {
+                return Ok(found);
+            }
+            if let Some(found) = undescribed(known, model) {
+                return Ok(found);
+            }
+        }
+        self.refuse_switched_off(provider, &name)?;
+        let nearest = self.nearest(&name);
+        Err(LookupError::Unknown { name, nearest })
+    }
+
     /// Rules 1 to 3.
     fn plain(&self, name: &str, usable: Usable<'_>) -> Result<Option<Found<'_>>, LookupError> {
         if name.is_empty() {
             return Ok(None);
         }
-        let Some((provider, model)) = self.split(name) else {
-            return self.across(name, usable);
-        };
-        let same = |known: &&ModelInfo| known.id.eq_ignore_ascii_case(model);
-        let described = provider.models.get(model).or_else(|| provider.models.values().find(same));
-        if let Some(described) = described {
-            return Ok(Some(Found::new(provider, described)));
+        if let Some((provider, model)) = self.split(name) {
+            return within(provider, model, name);
         }
-        match alias(provider, model).as_slice() {
-            [] => Ok(None),
-            [only] => Ok(Some(Found::new(provider, only))),
-            several => {
-                let candidates = several.iter().map(|model| Found::new(provider, model).name()).collect();
-                Err(LookupError::Ambiguous { name: name.to_owned(), candidates })
-            }
+        if let Some((provider, _)) = name.split_once('/') {
+            self.refuse_switched_off(provider, name)?;
         }
+        self.across(name, usable)
+    }
+
+    fn refuse_switched_off(&self, provider: &str, name: &str) -> Result<(), LookupError> {
+        let off = self.switched_off.iter().find(|id| id.eq_ignore_ascii_case(provider));
+        let Some(provider) = off else { return Ok(()) };
+        let (name, provider, nearest) = (name.to_owned(), provider.to_string(), self.nearest(name));
+        Err(LookupError::SwitchedOff { name, provider, nearest })
+    }
+
+    /// The provider with this id, best in this case.
+    fn provider_called(&self, id: &str) -> Option<&ProviderInfo> {
+        let same = |provider: &&ProviderInfo| provider.id.eq_ignore_ascii_case(id);
+        self.provider(id).or_else(|| self.providers().find(same))
     }
 
     /// A name in its provider, if its first part is one, and the rest.
     pub(super) fn split<'a, 'b>(&'a self, name: &'b str) -> Option<(&'a ProviderInfo, &'b str)> {
         let (id, model) = name.split_once('/')?;
-        let same = |provider: &&ProviderInfo| provider.id.eq_ignore_ascii_case(id);
-        let provider = self.provider(id).or_else(|| self.providers().find(same))?;
+        let provider = self.provider_called(id)?;
         (!model.is_empty()).then_some((provider, model))
     }
 
@@ -252,9 +310,31 @@ impl Catalogue {
     /// Rule 5.
     fn open(&self, name: &str) -> Option<Found<'_>> {
         let (provider, model) = self.split(name)?;
-        let model = Cow::Owned(provider.undescribed(model));
-        provider.open.then_some(Found { provider, model, variant: None })
+        undescribed(provider, model)
     }
+}
+
+/// The model of a provider that an id or an alias means. `name` is what the person wrote.
+fn within<'a>(provider: &'a ProviderInfo, model: &str, name: &str) -> Result<Option<Found<'a>>, LookupError> {
+    let same = |known: &&ModelInfo| known.id.eq_ignore_ascii_case(model);
+    let described = provider.models.get(model).or_else(|| provider.models.values().find(same));
+    if let Some(described) = described {
+        return Ok(Some(Found::new(provider, described)));
+    }
+    match alias(provider, model).as_slice() {
+        [] => Ok(None),
+        [only] => Ok(Some(Found::new(provider, only))),
+        several => {
+            let candidates = several.iter().map(|model| Found::new(provider, model).name()).collect();
+            Err(LookupError::Ambiguous { name: name.to_owned(), candidates })
+        }
+    }
+}
+
+/// A model that nobody described, where there may be such.
+fn undescribed<'a>(provider: &'a ProviderInfo, model: &str) -> Option<Found<'a>> {
+    let found = || Found { provider, model: Cow::Owned(provider.undescribed(model)), variant: None };
+    (provider.open && !model.is_empty()).then(found)
 }
 
 /// The one of the candidates that is meant.

@@ -5,13 +5,18 @@
 //! not mention stays as the table says. Fields that are unknown here are left alone, since they are other programs'
 //! business; a field of the wrong kind is refused, since a limit that is silently ignored is found out too late.
 //!
+//! A model that is given another one's id on the wire starts from what is known of that one, and is named by its own id.
+//!
 //! Two things are replaced as a whole. A price for input or output replaces the tiers too, which belong to the old
 //! price. An address of a provider replaces the addresses of its models.
 
 use serde_json::{Map, Value};
 
+use super::option::{self, Translated};
 use super::protocol::COMPATIBLE;
-use super::{Catalogue, Modalities, ModelInfo, Price, ProviderInfo, Rate, Status, Text, Tier, Variant};
+use super::{
+    Catalogue, Modalities, ModelInfo, Price, ProviderInfo, Rate, Status, Text, Tier, Variant, variant,
+};
 use crate::Secret;
 
 /// A setting of the wrong kind.
@@ -49,9 +54,11 @@ impl Catalogue {
         }
         let enabled = root.texts("enabled_providers")?;
         let disabled = root.texts("disabled_providers")?.unwrap_or_default();
-        catalogue.providers.retain(|id, _| {
-            enabled.as_ref().is_none_or(|enabled| enabled.contains(id)) && !disabled.contains(id)
-        });
+        let is_on =
+            |id: &Text| enabled.as_ref().is_none_or(|enabled| enabled.contains(id)) && !disabled.contains(id);
+        let Self { providers, switched_off, .. } = &mut catalogue;
+        switched_off.extend(providers.keys().filter(|id| !is_on(id)).cloned());
+        providers.retain(|id, _| is_on(id));
         Ok(catalogue)
     }
 }
@@ -83,9 +90,13 @@ fn lay_provider(provider: &mut ProviderInfo, node: &Node<'_>) -> Result<(), Over
             model.base_url = None;
         }
     }
-    for (id, node) in node.nodes("models")? {
-        let undescribed = provider.undescribed(&id);
-        lay_model(provider.models.entry(Text::Owned(id)).or_insert(undescribed), &node)?;
+    let mut nodes = node.nodes("models")?;
+    // Aliases start from what the configuration makes of the models that they stand for.
+    nodes.sort_by_key(|(_, node)| node.get("id").is_some());
+    for (id, node) in nodes {
+        let mut model = basis(provider, &id, node.text("id")?.as_deref());
+        lay_model(&mut model, &node)?;
+        provider.models.insert(Text::Owned(id), model);
     }
     let white = node.texts("whitelist")?;
     let black = node.texts("blacklist")?.unwrap_or_default();
@@ -93,6 +104,20 @@ fn lay_provider(provider: &mut ProviderInfo, node: &Node<'_>) -> Result<(), Over
         .models
         .retain(|id, _| white.as_ref().is_none_or(|white| white.contains(id)) && !black.contains(id));
     Ok(())
+}
+
+/// What a model is before its settings are laid over it: the model of the provider with the id on the wire, or with its
+/// own, or one that nobody described.
+fn basis(provider: &ProviderInfo, id: &str, wire: Option<&str>) -> ModelInfo {
+    let other = wire.filter(|wire| *wire != id).and_then(|wire| {
+        let same = || provider.models.values().find(|known| known.wire == wire);
+        provider.models.get(wire).or_else(same)
+    });
+    if let Some(other) = other {
+        let id = Text::Owned(id.to_owned());
+        return ModelInfo { name: id.clone(), id, ..other.clone() };
+    }
+    provider.models.get(id).cloned().unwrap_or_else(|| provider.undescribed(id))
 }
 
 fn lay_model(model: &mut ModelInfo, node: &Node<'_>) -> Result<(), OverlayError> {
@@ -122,11 +147,13 @@ fn lay_model(model: &mut ModelInfo, node: &Node<'_>) -> Result<(), OverlayError>
         lay_prices(model, &cost)?;
     }
     model.headers.extend(node.headers()?);
-    if let Some(options) = node.node("options")? {
-        model.options.extend(options.map.iter().map(|(name, value)| (name.clone(), value.clone())));
+    if let Some(node) = node.node("options")? {
+        let variant = spell(model, "", &node);
+        let setting = model.setting(Some(&variant));
+        (model.reasoning, model.options) = (setting.reasoning, setting.options);
     }
     if node.get("variants").is_some() {
-        let variants = lay_variants(model.variants(), &node.nodes("variants")?)?;
+        let variants = lay_variants(model, &node.nodes("variants")?)?;
         model.own_variants = Some(variants);
     }
     Ok(())
@@ -167,23 +194,42 @@ fn lay_price(price: &mut Price, node: &Node<'_>) -> Result<(), OverlayError> {
     Ok(())
 }
 
-fn lay_variants(
-    mut variants: Vec<Variant>,
-    nodes: &[(String, Node<'_>)],
-) -> Result<Vec<Variant>, OverlayError> {
+fn lay_variants(model: &ModelInfo, nodes: &[(String, Node<'_>)]) -> Result<Vec<Variant>, OverlayError> {
+    let mut variants = model.variants();
     for (name, node) in nodes {
-        let place = variants.iter().position(|variant| variant.name == *name);
+        // Where the other name of an effort is written as well, they are two variants.
+        let both = variant::other_name(name).is_some_and(|other| nodes.iter().any(|(name, _)| name == other));
+        let meant = |known: &Variant| if both { known.name == *name } else { known.is_called(name) };
+        let place = variants.iter().position(meant);
         if node.flag("disabled")? == Some(true) {
-            variants.retain(|variant| variant.name != *name);
+            variants.retain(|known| !meant(known));
             continue;
         }
-        let variant = Variant::from_options(name, node.map.clone());
+        let variant = spell(model, name, node);
         match place.and_then(|place| variants.get_mut(place)) {
             Some(known) => *known = variant,
             None => variants.push(variant),
         }
     }
     Ok(variants)
+}
+
+/// Options as the wire of the model names them. What has no name there is left out, and told once, here, and not with
+/// each request.
+fn spell(model: &ModelInfo, name: &str, node: &Node<'_>) -> Variant {
+    let written = node.map.iter().filter(|(name, value)| *name != "disabled" && !value.is_null());
+    let written = written.map(|(name, value)| (name.clone(), value.clone())).collect();
+    let Translated { reasoning, options, left_out } =
+        option::translate(model.protocol(), &model.wire, &written);
+    if !left_out.is_empty() {
+        tracing::warn!(
+            path = %node.path,
+            names = %left_out.join(", "),
+            protocol = %model.protocol(),
+            "these options mean nothing to the model's service and are left out"
+        );
+    }
+    Variant { name: Text::Owned(name.to_owned()), reasoning, options }
 }
 
 fn set<T>(field: &mut T, value: Option<T>) {

@@ -60,10 +60,10 @@ impl Catalogue {
     /// The model for sessions that choose none, or `None` if nothing can be used.
     ///
     /// Only models count that are active, read and write text, call tools, are spoken to in a known protocol and are
-    /// at a provider that can be used. Configured providers come first, then makers, then resellers; GitHub's token
-    /// alone chooses nothing, since it is often set for other reasons. Among these decide, in this order, a window
-    /// that is large enough or not known, whether the maker has made the model itself, the family, and the newest
-    /// release.
+    /// at a provider that can be used. Configured providers come first, then makers, then resellers; the token of
+    /// GitHub or another platform alone chooses nothing, since it is often set for other reasons. Among these decide,
+    /// in this order, a window that is large enough or not known, whether the maker has made the model itself, the
+    /// family, and the newest release.
     pub fn default_model(&self, usable: Usable<'_>) -> Option<Found<'_>> {
         let candidates = self.models().filter(|(provider, model)| {
             is_offered(model)
@@ -98,11 +98,29 @@ impl Catalogue {
     }
 
     /// The model that stands for a provider: the one that [`default_model`](Self::default_model) would take of it, else
-    /// any.
+    /// the best of the others, but none in a protocol that is not spoken.
     pub fn default_of(provider: &ProviderInfo) -> Option<&ModelInfo> {
-        let offered = |model: &&ModelInfo| is_offered(model) && model.protocol().is_spoken();
-        let best = provider.models.values().filter(offered).min_by_key(|model| merit(provider, model));
-        best.or_else(|| provider.models.values().next())
+        let spoken = provider.models.values().filter(|model| model.protocol().is_spoken());
+        spoken.min_by_key(|model| (!is_offered(model), merit(provider, model)))
+    }
+
+    /// The usable providers and those of their models that can be spoken to, in the order in which a client should
+    /// prefer them: the provider of the default model first, then configured ones, makers, resellers, and at the end
+    /// those whose key is often set for other reasons. Each has its newest models first. Providers without a model are
+    /// left out.
+    pub fn offered<'a>(&'a self, usable: Usable<'_>) -> Vec<(&'a ProviderInfo, Vec<&'a ModelInfo>)> {
+        let first = self.default_model(usable).map(|found| found.provider.id.clone());
+        let mut providers: Vec<&ProviderInfo> = self.providers().filter(|known| usable(known)).collect();
+        providers
+            .sort_by_key(|known| (Some(&known.id) != first.as_ref(), Rank::of(known), known.id.as_ref()));
+        let spoken = |provider: &'a ProviderInfo| {
+            let mut models: Vec<_> =
+                provider.models.values().filter(|model| model.protocol().is_spoken()).collect();
+            models.sort_by_key(|model| (Reverse(model.released.as_ref()), model.id.as_ref()));
+            models
+        };
+        let offers = providers.into_iter().map(|provider| (provider, spoken(provider)));
+        offers.filter(|(_, models)| !models.is_empty()).collect()
     }
 
     /// The usable models, for listings: by provider, and the newest first.
@@ -131,7 +149,7 @@ fn place(families: &[&str], model: &ModelInfo) -> usize {
 }
 
 /// Whether a maker offers the model of another, as two of them do. Who comes to a maker wants its own models.
-fn is_resold(provider: &ProviderInfo, model: &ModelInfo) -> bool {
+pub(super) fn is_resold(provider: &ProviderInfo, model: &ModelInfo) -> bool {
     let family = model.family.as_deref().unwrap_or("");
     match provider.id.as_ref() {
         "alibaba" => !["qwen", "qvq"].iter().any(|own| family.starts_with(own)),

@@ -64,7 +64,7 @@ pub(super) fn read(text: &'static str) -> Result<Catalogue, TableError> {
         (provider.id.clone(), provider)
     });
     let providers: BTreeMap<Text, ProviderInfo> = providers.collect();
-    Ok(Catalogue { as_of, providers })
+    Ok(Catalogue { as_of, providers, ..Catalogue::default() })
 }
 
 /// The cells of a line one after the other, and empty ones behind its end.

@@ -1,11 +1,11 @@
 //! Variants: named presets of how hard a model thinks, such as the `high` of `openai/gpt-5.6:high`.
 //!
-//! A model that reasons has one for each effort that its protocol knows. The configuration may add others, change
+//! A model that reasons has one for each effort that it takes. The configuration may add others, change
 //! these and switch them off.
 
 use serde_json::{Map, Value};
 
-use super::{Protocol, Text};
+use super::Text;
 use crate::{Effort, Reasoning};
 
 /// A named preset.
@@ -20,51 +20,23 @@ pub struct Variant {
 }
 
 impl Variant {
-    /// The preset of an effort.
-    fn of_effort(effort: Effort) -> Self {
-        let reasoning = Reasoning { effort: Some(effort), budget: None };
-        Self { name: Text::Borrowed(effort_word(effort)), reasoning, options: Map::new() }
-    }
-
-    /// A preset as the configuration writes it: an effort, a budget, and fields that go to the provider as they are.
-    pub(super) fn from_options(name: &str, mut options: Map<String, Value>) -> Self {
-        options.remove("disabled");
-        let mut reasoning = Reasoning::default();
-        for key in ["reasoningEffort", "reasoning_effort", "effort"] {
-            let effort = options.get(key).and_then(Value::as_str).and_then(effort_of_word);
-            if effort.is_some() {
-                reasoning.effort = effort;
-                options.remove(key);
-            }
-        }
-        for (outer, inner) in [
-            ("thinking", "budgetTokens"),
-            ("thinking", "budget_tokens"),
-            ("thinkingConfig", "thinkingBudget"),
-        ] {
-            let budget = options.get(outer).and_then(|value| value.get(inner)).and_then(Value::as_u64);
-            if budget.is_some() {
-                reasoning.budget = budget;
-                // The rest of the object says that thinking is on, which a budget says by itself.
-                options.remove(outer);
-            }
-        }
-        Self { name: Text::Owned(name.to_owned()), reasoning, options }
+    /// Whether this name means it. The greatest effort has two names, of which services and programs each use one.
+    pub(super) fn is_called(&self, name: &str) -> bool {
+        self.name.eq_ignore_ascii_case(name) || other_name(name).is_some_and(|other| self.name == other)
     }
 }
 
-/// The presets of a model that reasons, from the least effort to the greatest.
-pub(super) fn presets(protocol: Protocol) -> Vec<Variant> {
-    use Effort::{High, Low, Max, Medium, Minimal, None};
-    let efforts: &[Effort] = match protocol {
-        Protocol::OpenAiResponses | Protocol::Azure => &[None, Minimal, Low, Medium, High, Max],
-        Protocol::Anthropic | Protocol::VertexAnthropic | Protocol::Bedrock => &[Low, Medium, High, Max],
-        Protocol::Gemini | Protocol::Vertex => &[Minimal, Low, Medium, High],
-        Protocol::OpenAiChat | Protocol::BedrockMantle | Protocol::Cohere | Protocol::Unknown => {
-            &[Low, Medium, High]
-        }
-    };
-    efforts.iter().map(|effort| Variant::of_effort(*effort)).collect()
+/// The variant of this name: best the one that is called exactly so.
+pub(super) fn find<'a>(variants: &'a [Variant], name: &str) -> Option<&'a Variant> {
+    let exactly = variants.iter().find(|variant| variant.name.eq_ignore_ascii_case(name));
+    exactly.or_else(|| variants.iter().find(|variant| variant.is_called(name)))
+}
+
+/// The other name of the greatest effort, for one of its names.
+pub(super) fn other_name(name: &str) -> Option<&'static str> {
+    let names = ["max", "xhigh"];
+    let place = names.iter().position(|known| known.eq_ignore_ascii_case(name))?;
+    names.get(1 - place).copied()
 }
 
 /// The word for an effort, as configurations write it.
@@ -80,7 +52,8 @@ pub const fn effort_word(effort: Effort) -> &'static str {
     }
 }
 
-fn effort_of_word(word: &str) -> Option<Effort> {
+/// The effort that a word means.
+pub(super) fn effort_of_word(word: &str) -> Option<Effort> {
     // OpenAI's word for the greatest effort.
     if word == "xhigh" {
         return Some(Effort::Max);
@@ -88,40 +61,4 @@ fn effort_of_word(word: &str) -> Option<Effort> {
     [Effort::None, Effort::Minimal, Effort::Low, Effort::Medium, Effort::High, Effort::Max]
         .into_iter()
         .find(|effort| effort_word(*effort) == word)
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn efforts_and_budgets_are_found_in_the_options_and_the_rest_is_kept() {
-        let check = |options: Value, effort: Option<Effort>, budget: Option<u64>, rest: Value| {
-            let variant = Variant::from_options("x", options.as_object().cloned().unwrap());
-            let expected = Variant {
-                name: "x".into(),
-                reasoning: Reasoning { effort, budget },
-                options: rest.as_object().cloned().unwrap(),
-            };
-            assert_eq!(variant, expected);
-        };
-        check(json!({}), None, None, json!({}));
-        check(
-            json!({"reasoningEffort": "xhigh", "verbosity": "low"}),
-            Some(Effort::Max),
-            None,
-            json!({"verbosity": "low"}),
-        );
-        check(json!({"thinking": {"type": "enabled", "budgetTokens": 9000}}), None, Some(9000), json!({}));
-        check(json!({"thinkingConfig": {"thinkingBudget": 128}}), None, Some(128), json!({}));
-        check(json!({"effort": "heroic"}), None, None, json!({"effort": "heroic"}));
-        check(
-            json!({"thinking": {"type": "disabled"}}),
-            None,
-            None,
-            json!({"thinking": {"type": "disabled"}}),
-        );
-    }
 }

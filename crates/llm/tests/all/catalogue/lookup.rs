@@ -2,7 +2,7 @@
 
 use everturn_llm::catalogue::{Catalogue, Found, LookupError};
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{names, set};
 
@@ -48,6 +48,7 @@ fn names_without_a_provider_are_looked_for_where_there_is_a_key() {
     check("kimi-k3", &["OPENROUTER_API_KEY", "MOONSHOT_API_KEY"], "moonshotai/kimi-k3");
     check("gpt-5.4", &["OPENROUTER_API_KEY", "GITHUB_TOKEN"], "openrouter/openai/gpt-5.4");
     check("gpt-5.4", &["GITHUB_TOKEN"], "github-copilot/gpt-5.4");
+    check("gpt-oss-120b", &["GROQ_API_KEY", "HF_TOKEN"], "groq/openai/gpt-oss-120b");
     refuse(
         "kimi-k3",
         &["OPENROUTER_API_KEY", "AI_GATEWAY_API_KEY"],
@@ -80,6 +81,66 @@ fn a_provider_in_a_name_is_never_exchanged() {
     );
 }
 
+fn lay(config: &Value) -> Catalogue {
+    Catalogue::builtin().overlaid(config.as_object().unwrap()).unwrap()
+}
+
+/// What broke: the name of a model at a provider that was switched off went to a reseller whose ids look like that.
+#[test]
+fn a_provider_that_is_switched_off_is_not_exchanged_either() {
+    let check = |config: Value, name: &str, provider: &str, nearest: &str| {
+        let catalogue = lay(&config);
+        let usable = set(&["OPENROUTER_API_KEY", "ANTHROPIC_API_KEY"]);
+        let Err(LookupError::SwitchedOff { name: told, provider: off, nearest: near }) =
+            catalogue.resolve(name, &usable)
+        else {
+            panic!("{name} was not refused");
+        };
+        assert_eq!((told.as_str(), off.as_str()), (name, provider));
+        assert_eq!(near.first().map(String::as_str), Some(nearest));
+    };
+    let near = "openrouter/anthropic/claude-sonnet-4.5";
+    let disabled = || json!({"disabled_providers": ["anthropic"]});
+    check(disabled(), "anthropic/claude-sonnet-4.5", "anthropic", near);
+    check(disabled(), "Anthropic/claude-sonnet-4.5", "anthropic", near);
+    let enabled = json!({"enabled_providers": ["openrouter"]});
+    check(enabled, "anthropic/claude-sonnet-4.5", "anthropic", near);
+    let whole = lay(&disabled());
+    let whole = whole.resolve(near, &set(&[])).map(|found| found.name());
+    assert_eq!(whole, Ok(near.to_owned()));
+    let error =
+        LookupError::SwitchedOff { name: "a/b".into(), provider: "a".into(), nearest: names(&["c/a/b"]) };
+    assert_eq!(
+        error.to_string(),
+        "\"a/b\" is a model of a, which the configuration switches off by `enabled_providers` or `disabled_providers`: allow it there or choose another model, did you mean c/a/b?"
+    );
+}
+
+#[test]
+fn references_that_were_written_down_never_leave_their_provider() {
+    let catalogue = lay(&json!({
+        "provider": {"local": {"options": {"baseURL": "http://127.0.0.1:1/v1"}}},
+        "disabled_providers": ["xai"],
+    }));
+    let check = |provider: &str, model: &str, expected: Result<&str, LookupError>| {
+        let found = catalogue.exact(provider, model).map(|found| found.name());
+        assert_eq!(found, expected.map(str::to_owned));
+    };
+    let unknown =
+        |name: &str| LookupError::Unknown { name: name.to_owned(), nearest: catalogue.nearest(name) };
+    check("anthropic", "claude-sonnet-5", Ok("anthropic/claude-sonnet-5"));
+    check("Anthropic", "CLAUDE-sonnet-5", Ok("anthropic/claude-sonnet-5"));
+    check("anthropic", "sonnet", Ok("anthropic/claude-sonnet-5"));
+    check("openrouter", "anthropic/claude-sonnet-5", Ok("openrouter/anthropic/claude-sonnet-5"));
+    check("local", "qwen3:30b", Ok("local/qwen3:30b"));
+    check("local", "", Err(unknown("local/")));
+    check("anthropic", "claude-opus-5.5", Err(unknown("anthropic/claude-opus-5.5")));
+    check("gone", "kimi-k3", Err(unknown("gone/kimi-k3")));
+    let nearest = catalogue.nearest("xai/grok-4.7");
+    let off = LookupError::SwitchedOff { name: "xai/grok-4.7".into(), provider: "xai".into(), nearest };
+    check("xai", "grok-4.7", Err(off));
+}
+
 #[test]
 fn variants_follow_a_colon() {
     check("anthropic/claude-sonnet-5:high", &[], "anthropic/claude-sonnet-5:high");
@@ -92,6 +153,18 @@ fn variants_follow_a_colon() {
             model: "anthropic/claude-sonnet-5".into(),
             variant: "huge".into(),
             known: names(&["low", "medium", "high", "max"]),
+        },
+    );
+    // OpenCode stores this name for what is called `max` here. Sessions with it were refused.
+    check("openai/gpt-5.6:xhigh", &[], "openai/gpt-5.6:max");
+    check("openrouter/openai/gpt-5.4:XHIGH", &[], "openrouter/openai/gpt-5.4:max");
+    refuse(
+        "openai/gpt-5.1:minimal",
+        &[],
+        LookupError::Variant {
+            model: "openai/gpt-5.1".into(),
+            variant: "minimal".into(),
+            known: names(&["none", "low", "medium", "high"]),
         },
     );
     refuse(
@@ -156,6 +229,8 @@ fn models_are_chosen_by_rule() {
 #[test]
 fn nothing_is_chosen_where_nothing_can_be_used() {
     assert_eq!(default(&[]), None);
+    // A token for downloading weights chose a model that costs money.
+    assert_eq!(default(&["HF_TOKEN"]), None);
     assert_eq!(
         default(&["GITHUB_TOKEN", "AWS_REGION", "AWS_BEARER_TOKEN_BEDROCK", "GOOGLE_VERTEX_PROJECT"]),
         None
@@ -177,6 +252,52 @@ fn usable_models_are_listed_with_the_newest_first() {
         "moonshotai/kimi-k2.6",
     ];
     assert_eq!(listed, expected);
+}
+
+#[test]
+fn providers_are_offered_in_the_order_of_preference() {
+    let config = json!({"provider": {
+        "mine": {"options": {"baseURL": "http://localhost:1/v1"}, "models": {"m": {}, "old": {"provider": {"npm": "x"}}}},
+        "empty": {"options": {"baseURL": "http://localhost:1/v1"}},
+    }});
+    let check = |catalogue: &Catalogue, variables: &[&str], expected: &[&str]| {
+        let usable = set(variables);
+        let offered = catalogue.offered(&usable);
+        let ids = offered.iter().map(|(provider, _)| provider.id.as_ref()).collect::<Vec<_>>();
+        assert_eq!(ids, expected);
+        for (provider, models) in &offered {
+            assert!(models.iter().all(|model| model.protocol().is_spoken()), "{}", provider.id);
+            assert!(models.is_sorted_by(|one, next| one.released >= next.released), "{}", provider.id);
+        }
+    };
+    let variables =
+        ["AI_GATEWAY_API_KEY", "AWS_BEARER_TOKEN_BEDROCK", "GITHUB_TOKEN", "GROQ_API_KEY", "XAI_API_KEY"];
+    check(Catalogue::builtin(), &variables, &["xai", "groq", "vercel", "github-copilot"]);
+    check(&lay(&config), &variables, &["mine", "xai", "groq", "vercel", "github-copilot"]);
+    // The default model is Claude's, though `google` comes after `anthropic` and `alibaba` before it.
+    let makers = ["ANTHROPIC_API_KEY", "DASHSCOPE_API_KEY", "GEMINI_API_KEY"];
+    check(Catalogue::builtin(), &makers, &["anthropic", "alibaba", "google"]);
+    let catalogue = lay(&config);
+    let offered = catalogue.offered(&|provider| provider.id == "mine");
+    let models: Vec<_> =
+        offered.iter().flat_map(|(_, models)| models).map(|model| model.id.as_ref()).collect();
+    assert_eq!(models, ["m"]);
+}
+
+/// What broke: a model in a protocol that is not spoken stood for its provider.
+#[test]
+fn only_a_model_that_can_be_spoken_to_stands_for_a_provider() {
+    let catalogue = lay(&json!({"provider": {"mine": {"models": {
+        "a": {"provider": {"npm": "unheard-of"}}, "b": {"status": "deprecated"}, "c": {"tool_call": false},
+    }}}}));
+    let check = |provider: &str, expected: Option<&str>| {
+        let model = Catalogue::default_of(catalogue.provider(provider).unwrap());
+        assert_eq!(model.map(|model| model.id.as_ref()), expected, "{provider}");
+    };
+    check("anthropic", Some("claude-sonnet-5"));
+    check("amazon-bedrock", None);
+    check("google-vertex-anthropic", None);
+    check("mine", Some("b"));
 }
 
 #[test]

@@ -41,7 +41,7 @@ fn providers_and_models_are_added() {
             "modalities": {"input": ["text", "image"], "output": ["text", "audio"]},
             "status": "beta",
             "headers": {"x-b": "sk-secret-3"},
-            "options": {"seed": 1},
+            "options": {"seed": 1, "reasoningEffort": "high", "textVerbosity": "low", "reasoningSummary": "auto"},
             "variants": {
                 "high": {"disabled": true},
                 "low": {"reasoningEffort": "minimal"},
@@ -61,10 +61,11 @@ fn providers_and_models_are_added() {
         reasoning: Reasoning { effort: Some(effort), budget: None },
         options: serde_json::Map::new(),
     };
+    let thinking = json!({"thinking": {"type": "enabled", "budget_tokens": 9000}});
     let deep = Variant {
         name: "deep".into(),
         reasoning: Reasoning { effort: None, budget: Some(9000) },
-        options: serde_json::Map::new(),
+        options: thinking.as_object().cloned().unwrap(),
     };
     let model = ModelInfo {
         id: "big/one".into(),
@@ -90,7 +91,8 @@ fn providers_and_models_are_added() {
         released: "2030-01-01".into(),
         own_variants: Some(vec![effort("low", Effort::Minimal), effort("medium", Effort::Medium), deep]),
         headers: vec![("x-b".into(), "sk-secret-3".into())],
-        options: json!({"seed": 1}).as_object().cloned().unwrap(),
+        reasoning: Reasoning { effort: Some(Effort::High), budget: None },
+        options: json!({"seed": 1, "verbosity": "low"}).as_object().cloned().unwrap(),
     };
     let provider = ProviderInfo {
         id: "mine".into(),
@@ -144,6 +146,58 @@ fn known_models_are_changed_field_by_field() {
         model.package = "@ai-sdk/anthropic".into();
         model.base_url = Some("http://y".into());
     });
+}
+
+/// What broke: such a model had no limits, no price and no reasoning.
+#[test]
+fn an_alias_starts_from_the_model_it_stands_for() {
+    let check = |provider: &str, models: Value, id: &str, of: Option<&str>, change: fn(&mut ModelInfo)| {
+        let catalogue = lay(&json!({"provider": {provider: {"models": models}}})).unwrap();
+        let known = of.map(|of| catalogue.model(provider, of).unwrap().1.clone());
+        let mut expected = known.unwrap_or_else(|| catalogue.provider(provider).unwrap().undescribed(id));
+        expected.id = id.to_owned().into();
+        expected.name = expected.id.clone();
+        change(&mut expected);
+        assert_eq!(catalogue.model(provider, id).unwrap().1, &expected);
+    };
+    let sonnet = "claude-sonnet-4-5";
+    check("anthropic", json!({"mine": {"id": sonnet}}), "mine", Some(sonnet), |_| {});
+    check("anthropic", json!({"mine": {"id": sonnet, "name": "N"}}), "mine", Some(sonnet), |model| {
+        model.name = "N".into();
+    });
+    // What the configuration says of the model itself counts too, wherever it stands.
+    let limit = json!({"mine": {"id": sonnet}, sonnet: {"limit": {"output": 7}}});
+    check("anthropic", limit, "mine", Some(sonnet), |model| assert_eq!(model.limits.output, 7));
+    // A known model under another name on the wire stays what it is.
+    check(
+        "anthropic",
+        json!({"claude-opus-5": {"id": "arn:x"}}),
+        "claude-opus-5",
+        Some("claude-opus-5"),
+        |model| {
+            let known = Catalogue::builtin().model("anthropic", "claude-opus-5").unwrap().1;
+            (model.wire, model.name) = ("arn:x".into(), known.name.clone());
+        },
+    );
+    check("own", json!({"mine": {"id": sonnet}}), "mine", None, |model| {
+        model.wire = "claude-sonnet-4-5".into()
+    });
+}
+
+#[test]
+fn both_names_of_the_greatest_effort_are_understood() {
+    let check = |variants: Value, expected: &[&str]| {
+        let models = json!({"gpt-5.6": {"variants": variants}});
+        let catalogue = lay(&json!({"provider": {"openai": {"models": models}}})).unwrap();
+        let variants = catalogue.model("openai", "gpt-5.6").unwrap().1.variants();
+        assert_eq!(variants.iter().map(|variant| variant.name.as_ref()).collect::<Vec<_>>(), expected);
+    };
+    check(json!({"xhigh": {"disabled": true}}), &["none", "low", "medium", "high"]);
+    check(json!({"xhigh": {"reasoningEffort": "xhigh"}}), &["none", "low", "medium", "high", "xhigh"]);
+    check(
+        json!({"xhigh": {"reasoningEffort": "xhigh"}, "max": {"reasoningEffort": "max"}}),
+        &["none", "low", "medium", "high", "max", "xhigh"],
+    );
 }
 
 #[test]
