@@ -21,6 +21,7 @@
 //! * [`credential`]: finding and keeping the key of a provider
 //! * `http`, `exchange`: the shared HTTP clients and limits; one model call from its request to its last event
 //! * `protocol`: what each wire protocol has to know; `arguments`: tool arguments as models write them
+//! * `call_id`, `model_id`: ids of calls as providers take them, and what the id of a model says about it
 //! * [`anthropic`]: Anthropic Messages
 //! * [`gemini`]: Google's `generateContent`
 //! * [`openai_chat`]: OpenAI Chat Completions and the servers that speak it
@@ -29,6 +30,7 @@
 
 pub mod anthropic;
 mod arguments;
+mod call_id;
 pub mod catalogue;
 pub mod credential;
 pub mod endpoint;
@@ -37,6 +39,7 @@ mod exchange;
 pub mod gemini;
 pub mod history;
 mod http;
+mod model_id;
 pub mod openai_chat;
 pub mod openai_responses;
 mod protocol;
