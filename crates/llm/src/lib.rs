@@ -21,7 +21,8 @@
 //! * [`credential`]: finding and keeping the key of a provider
 //! * `http`, `exchange`: the shared HTTP clients and limits; one model call from its request to its last event
 //! * `protocol`: what each wire protocol has to know; `arguments`: tool arguments as models write them
-//! * `call_id`, `model_id`: ids of calls as providers take them, and what the id of a model says about it
+//! * `call_id`, `tool_name`: ids of calls and names of tools as providers take them
+//! * `model_id`: what the id of a model says about it
 //! * [`anthropic`]: Anthropic Messages
 //! * [`gemini`]: Google's `generateContent`
 //! * [`openai_chat`]: OpenAI Chat Completions and the servers that speak it
@@ -52,6 +53,7 @@ pub mod scripted;
 pub mod secret;
 pub mod sse;
 pub mod stream;
+mod tool_name;
 
 pub use anthropic::Anthropic;
 pub use catalogue::{Catalogue, ModelInfo, Protocol, ProviderInfo};
