@@ -22,6 +22,8 @@
 //! * `http`, `exchange`: the shared HTTP clients and limits; one model call from its request to its last event
 //! * `body`, [`replay`]: the body of an answer into events, from the network or from a record
 //! * `protocol`: what each wire protocol has to know; `arguments`: tool arguments as models write them
+//! * `call_id`, `tool_name`: ids of calls and names of tools as providers take them
+//! * `model_id`: what the id of a model says about it
 //! * [`anthropic`]: Anthropic Messages
 //! * [`gemini`]: Google's `generateContent`
 //! * [`openai_chat`]: OpenAI Chat Completions and the servers that speak it
@@ -31,6 +33,7 @@
 pub mod anthropic;
 mod arguments;
 mod body;
+mod call_id;
 pub mod catalogue;
 pub mod credential;
 pub mod endpoint;
@@ -39,6 +42,7 @@ mod exchange;
 pub mod gemini;
 pub mod history;
 mod http;
+mod model_id;
 pub mod openai_chat;
 pub mod openai_responses;
 mod protocol;
@@ -52,6 +56,7 @@ pub mod scripted;
 pub mod secret;
 pub mod sse;
 pub mod stream;
+mod tool_name;
 
 pub use anthropic::Anthropic;
 pub use catalogue::{Catalogue, ModelInfo, Protocol, ProviderInfo};

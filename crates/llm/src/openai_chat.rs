@@ -3,7 +3,9 @@
 
 mod calls;
 mod decode;
+mod messages;
 mod request;
+mod server;
 mod wire;
 
 #[cfg(test)]
@@ -13,20 +15,15 @@ use crate::endpoint::Call;
 use crate::protocol::{self, Protocol, Server};
 use crate::{Endpoint, EventStream, Provider, Request};
 use decode::Decoder;
+use server::Demands;
 
 /// Which additions to the protocol the server knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
-    /// OpenAI's own service.
+    /// OpenAI's own service, and Azure's.
     OpenAi,
     /// Any other server: only fields that all of them accept.
     Compatible,
-}
-
-impl Dialect {
-    fn of(endpoint: &Endpoint) -> Self {
-        if endpoint.base_url.starts_with("https://api.openai.com/") { Self::OpenAi } else { Self::Compatible }
-    }
 }
 
 /// A server that speaks Chat Completions.
@@ -62,10 +59,11 @@ impl Protocol for Chat {
 
     fn call(&self, endpoint: &Endpoint, request: &Request) -> Call {
         let key = endpoint.api_key.iter().map(|key| ("authorization", format!("Bearer {}", key.reveal())));
+        let demands = Demands::of(endpoint, &request.model, self.dialect);
         Call {
             path: "chat/completions".to_owned(),
             headers: key.collect(),
-            body: request::body(request, self.dialect),
+            body: request::body(request, &demands),
         }
     }
 

@@ -6,6 +6,7 @@ use std::fmt::Debug;
 use crate::endpoint::Call;
 use crate::exchange::Exchange;
 use crate::sse::Frame;
+use crate::tool_name::ToolNames;
 use crate::{Endpoint, Event, EventStream, Provider, Request};
 
 pub(crate) mod text;
@@ -73,10 +74,11 @@ pub(crate) struct Server<P> {
 
 impl<P: Protocol> Provider for Server<P> {
     fn stream(&self, request: Request) -> EventStream {
+        let names = ToolNames::of(&request);
         let request = request.repaired();
         let call = self.protocol.call(&self.endpoint, &request);
         let post = self.endpoint.post(call, &request.headers);
-        Exchange::new(post, self.protocol.decoder()).into_stream()
+        names.read(Exchange::new(post, self.protocol.decoder()).into_stream())
     }
 }
 

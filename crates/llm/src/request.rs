@@ -7,6 +7,8 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
+use crate::tool_name::ToolNames;
+
 /// One model call.
 #[derive(Clone, Default, PartialEq)]
 pub struct Request {
@@ -39,10 +41,11 @@ pub struct Request {
 }
 
 impl Request {
-    /// The request with a conversation that every provider accepts.
+    /// The request with a conversation and with names of tools that every provider accepts.
     #[must_use]
     pub fn repaired(mut self) -> Self {
         self.messages = crate::repair(self.messages, &self.origin);
+        ToolNames::of(&self).write(&mut self);
         self
     }
 }

@@ -10,8 +10,11 @@ use serde_json::{Map, Value, json};
 
 use super::content;
 use super::model::Model;
+use crate::call_id::{CallIds, Shape};
 use crate::{Content, Message, history};
-use replay::CallIds;
+
+/// The longest call id that is sent: the provider names no limit, but servers that speak its protocol have one.
+const CALL_ID_LIMIT: usize = 64;
 
 /// What the person says where a conversation does not begin with the person.
 const BEGIN: &str = "(The conversation begins with your answer.)";
@@ -54,7 +57,8 @@ impl Turn {
 pub(super) fn lower(messages: &[Message], model: Model) -> Vec<Turn> {
     let messages: Vec<&Message> =
         messages.iter().filter(|message| replay::leaves_something(message)).collect();
-    let mut writer = Writer::default();
+    let ids = CallIds::new(Shape::Words(CALL_ID_LIMIT));
+    let mut writer = Writer { turns: Vec::new(), ids, shown: Vec::new() };
     for message in &place_instructions(&messages, model.takes_system()) {
         writer.write(message);
     }
@@ -131,7 +135,7 @@ fn trim_end(turns: &mut [Turn]) {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Writer {
     turns: Vec<Turn>,
     ids: CallIds,
@@ -143,7 +147,7 @@ impl Writer {
     fn write(&mut self, message: &Message) {
         if let Message::Tool { call_id, output, is_error, .. } = message {
             let result = self.result(call_id, output, *is_error);
-            self.say(Role::User, vec![result]);
+            self.say(Role::User, result.into_iter().collect());
             return;
         }
         self.show_attachments();
@@ -158,7 +162,8 @@ impl Writer {
         }
     }
 
-    fn result(&mut self, call_id: &str, output: &[Content], is_error: bool) -> Value {
+    fn result(&mut self, call_id: &str, output: &[Content], is_error: bool) -> Option<Value> {
+        let id = self.ids.answer(call_id)?;
         let mut content = content::blocks(output);
         if is_error {
             let (words, others) = content.into_iter().partition(|block| kind(block) == "text");
@@ -167,14 +172,14 @@ impl Writer {
         }
         let mut result = Map::new();
         result.insert("type".into(), json!("tool_result"));
-        result.insert("tool_use_id".into(), json!(self.ids.answer(call_id)));
+        result.insert("tool_use_id".into(), json!(id));
         if !content.is_empty() {
             result.insert("content".into(), Value::Array(content));
         }
         if is_error {
             result.insert("is_error".into(), json!(true));
         }
-        Value::Object(result)
+        Some(Value::Object(result))
     }
 
     fn show_attachments(&mut self) {

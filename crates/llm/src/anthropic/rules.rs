@@ -117,7 +117,7 @@ fn is_filled(block: &Value) -> bool {
         "text" => filled("text"),
         "thinking" => filled("signature"),
         "redacted_thinking" => filled("data"),
-        "tool_use" => filled("name") && block["input"].is_object(),
+        "tool_use" => block["name"].as_str().is_some_and(fits) && block["input"].is_object(),
         "tool_result" => block.get("content").is_none_or(|content| {
             let content = content.as_array().unwrap();
             let failed = block["is_error"] == true;

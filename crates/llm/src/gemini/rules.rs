@@ -61,15 +61,21 @@ fn assert_part(part: &Value, role: &Value) {
         "fileData" => assert!(!value["fileUri"].as_str().unwrap().is_empty(), "{part}"),
         "functionCall" => {
             assert_eq!(role, "model");
-            assert!(value["args"].is_object() && value["name"] != "", "{part}");
+            assert!(value["args"].is_object() && is_name(&value["name"]), "{part}");
         }
         "functionResponse" => {
             assert_eq!(role, "user");
             let response = value["response"].as_object().unwrap();
-            assert!(response.len() == 1 && value["name"] != "", "{part}");
+            assert!(response.len() == 1 && is_name(&value["name"]), "{part}");
         }
         _ => assert_eq!(role, "model"),
     }
+}
+
+fn is_name(name: &Value) -> bool {
+    let mut letters = name.as_str().unwrap().chars();
+    letters.next().is_some_and(|first| first.is_ascii_alphabetic() || first == '_')
+        && letters.all(|letter| letter.is_ascii_alphanumeric() || "_-".contains(letter))
 }
 
 fn text() -> impl Strategy<Value = String> {
@@ -113,7 +119,7 @@ fn block() -> impl Strategy<Value = Block> {
             json!({"other": {"thoughtSignature": "s"}}),
         ]))
     };
-    let name = || select(vec!["read", "list", ""]).prop_map(str::to_owned);
+    let name = || select(vec!["read", "7.list", ""]).prop_map(str::to_owned);
     let input = || select(vec![json!({}), json!({"a": 1}), json!(null), json!([1])]);
     prop_oneof![
         (text(), metadata()).prop_map(|(text, metadata)| Block::Text { text, metadata }),

@@ -4,12 +4,13 @@
 //! have; no item id may stand twice; and reasoning goes with the item that it led to, neither without the other. What an
 //! item followed is kept in its metadata (`after`), so that a gap in the history is noticed.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashSet;
 
 use serde_json::{Map, Value, json};
 
 use super::wire::text;
 use super::{METADATA, media};
+use crate::call_id::{CallIds, Shape};
 use crate::{Block, Content, Message, Request, arguments};
 
 /// The longest call id that OpenAI takes. Those of other providers may be longer.
@@ -17,7 +18,8 @@ const CALL_ID_LIMIT: usize = 64;
 
 /// All items of a request whose history has been repaired.
 pub(super) fn items(request: &Request) -> Vec<Value> {
-    let mut input = Input::default();
+    let calls = CallIds::new(Shape::AtMost(CALL_ID_LIMIT));
+    let mut input = Input { list: Vec::new(), calls, ids: HashSet::new() };
     let system = request.system.iter().filter(|part| !part.trim().is_empty());
     let system: Vec<&str> = system.map(String::as_str).collect();
     if !system.is_empty() {
@@ -40,7 +42,6 @@ fn instruction(text: &str) -> Value {
     json!({"type": "message", "role": "system", "content": text})
 }
 
-#[derive(Default)]
 struct Input {
     list: Vec<Value>,
     calls: CallIds,
@@ -118,7 +119,7 @@ impl Input {
                 Block::ToolCall { id, name, input, metadata } => {
                     let own = own(metadata.as_ref());
                     let arguments = written(input, own);
-                    let call_id = self.calls.make(id);
+                    let call_id = self.calls.call(id);
                     let mut item = json!({"type": "function_call", "call_id": call_id, "name": name,
                         "arguments": arguments});
                     answer.join(own);
@@ -284,32 +285,5 @@ impl Link {
             }
             _ => false,
         })
-    }
-}
-
-/// Call ids as the provider takes them. Other providers reuse theirs from turn to turn, or make them too long.
-#[derive(Default)]
-struct CallIds {
-    used: HashSet<String>,
-    /// Calls without an output, as the history knows them and as they were sent.
-    open: VecDeque<(String, String)>,
-}
-
-impl CallIds {
-    fn make(&mut self, id: &str) -> String {
-        let fits = !id.is_empty() && id.len() <= CALL_ID_LIMIT && !self.used.contains(id);
-        // Counted from the front, so that a history that grows keeps its ids and the provider's cache its worth.
-        let spare = (self.used.len()..).map(|number| format!("call_{number}"));
-        let sent =
-            if fits { Some(id.to_owned()) } else { spare.into_iter().find(|id| !self.used.contains(id)) };
-        let sent = sent.unwrap_or_default();
-        self.used.insert(sent.clone());
-        self.open.push_back((id.to_owned(), sent.clone()));
-        sent
-    }
-
-    fn answer(&mut self, id: &str) -> Option<String> {
-        let position = self.open.iter().position(|(known, _)| known == id)?;
-        self.open.remove(position).map(|(_, sent)| sent)
     }
 }

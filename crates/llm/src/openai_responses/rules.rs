@@ -43,7 +43,7 @@ fn broken(body: &Value) -> Option<String> {
                     return wrong("a call id");
                 }
                 let arguments: Value = serde_json::from_str(item["arguments"].as_str()?).ok()?;
-                if !arguments.is_object() || item["name"].as_str()?.is_empty() {
+                if !arguments.is_object() || !is_name(item["name"].as_str()?) {
                     return wrong("a call that cannot be made");
                 }
                 open.push(link());
@@ -62,6 +62,11 @@ fn broken(body: &Value) -> Option<String> {
         }
     }
     (!open.is_empty()).then(|| format!("calls without an output: {open:?}"))
+}
+
+fn is_name(name: &str) -> bool {
+    (1..=64).contains(&name.len())
+        && name.chars().all(|letter| letter.is_ascii_alphanumeric() || "_-".contains(letter))
 }
 
 fn is_message(item: &Value) -> bool {
@@ -156,13 +161,14 @@ fn block() -> impl Strategy<Value = Vec<Block>> {
         prop::sample::select(vec![json!({}), json!({"refusal": true}), json!({"phase": "commentary"})]);
     let raw = prop::sample::select(vec![json!({}), json!({"arguments": "{ }"}), json!({"arguments": "{"})]);
     let input = prop::sample::select(vec![json!({}), json!({"a": 1}), json!(null), json!("text")]);
+    let name = prop::sample::select(vec!["read", "functions.read", ""]);
     prop_oneof![
         (text(), metadata("msg", marks.boxed()))
             .prop_map(|(text, metadata)| vec![Block::Text { text, metadata }]),
         (text(), metadata("rs", encrypted.boxed()))
             .prop_map(|(text, metadata)| vec![Block::Reasoning { text, metadata }]),
-        (call_id(), input, metadata("fc", raw.boxed())).prop_map(|(id, input, metadata)| {
-            vec![Block::ToolCall { id, name: "read".into(), input, metadata }]
+        (call_id(), name, input, metadata("fc", raw.boxed())).prop_map(|(id, name, input, metadata)| {
+            vec![Block::ToolCall { id, name: name.into(), input, metadata }]
         }),
         (0..4, hosted(), prop::bool::weighted(0.8)).prop_map(|(id, metadata, answered)| {
             let (id, name) = (format!("h_{id}"), "web".to_owned());
@@ -372,7 +378,8 @@ fn call_ids_are_made_unique_and_short() {
     let long = "x".repeat(65);
     let items = replayed(vec![call("call_2"), call("call_2"), call(&long)]);
     let field = |name: &str| -> Vec<Option<&str>> { items.iter().map(|item| item[name].as_str()).collect() };
-    let ids = ["call_2", "call_1", "call_3"].map(Some);
+    let short = "x".repeat(64);
+    let ids = ["call_2", "call_2_2", &short].map(Some);
     assert_eq!(field("call_id"), [ids, ids].concat());
     assert_eq!(field("id"), [Some("fc_1"), None, None, None, None, None]);
 }

@@ -3,16 +3,14 @@
 //! Thoughts return with the signature or the cipher that the provider gave them, and without one not at all. What the
 //! provider's own tools did returns as it came, and only as a whole: a call with its result.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashSet;
 
 use serde_json::{Value, json};
 
 use super::kind;
 use crate::anthropic::METADATA;
+use crate::call_id::CallIds;
 use crate::{Block, Message};
-
-/// The longest tool name that is accepted.
-const NAME_LIMIT: usize = 128;
 
 /// The blocks of an answer.
 pub(super) fn blocks(blocks: &[Block], ids: &mut CallIds) -> Vec<Value> {
@@ -48,7 +46,7 @@ fn lower(block: &Block, hosted: &mut Hosted<'_>, ids: &mut CallIds) -> Option<Va
         Block::Reasoning { text, metadata } => thought(text, metadata.as_ref()),
         Block::ToolCall { id, name, input, metadata } => {
             let input = if input.is_object() { input.clone() } else { json!({}) };
-            let mut call = json!({"type": "tool_use", "id": ids.call(id), "name": fitting(name, "unknown"),
+            let mut call = json!({"type": "tool_use", "id": ids.call(id), "name": name,
                 "input": input});
             let fields = own(metadata.as_ref(), "fields").and_then(Value::as_object);
             if let (Some(fields), Some(all)) = (fields, call.as_object_mut()) {
@@ -76,47 +74,6 @@ fn own<'a>(metadata: Option<&'a Value>, name: &str) -> Option<&'a Value> {
 
 fn raw(metadata: Option<&Value>) -> Option<Value> {
     own(metadata, "block").filter(|block| block.is_object()).cloned()
-}
-
-/// A name in the letters that are accepted.
-fn fitting(name: &str, otherwise: &str) -> String {
-    let fits = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-');
-    let name: String =
-        name.chars().take(NAME_LIMIT).map(|letter| if fits(letter) { letter } else { '_' }).collect();
-    if name.is_empty() { otherwise.to_owned() } else { name }
-}
-
-/// The ids of calls as they are sent.
-///
-/// Other providers' ids may have letters that are refused here, and some providers count from zero in every answer. An
-/// id that fits and is new stays as it is.
-#[derive(Debug, Default)]
-pub(super) struct CallIds {
-    used: HashSet<String>,
-    /// Calls that wait for their results: the id in the conversation, and the one that is sent.
-    open: VecDeque<(String, String)>,
-}
-
-impl CallIds {
-    /// The id to send for a call.
-    fn call(&mut self, id: &str) -> String {
-        let base = fitting(id, "call");
-        let mut sent = base.clone();
-        let mut count = 2_u64;
-        while !self.used.insert(sent.clone()) {
-            sent = format!("{base}_{count}");
-            count = count.saturating_add(1);
-        }
-        self.open.push_back((id.to_owned(), sent.clone()));
-        sent
-    }
-
-    /// The id to send for a result.
-    pub(super) fn answer(&mut self, id: &str) -> String {
-        let position = self.open.iter().position(|(known, _)| known == id);
-        let found = position.and_then(|position| self.open.remove(position));
-        found.map_or_else(|| fitting(id, "call"), |(_, sent)| sent)
-    }
 }
 
 /// Which of the provider's own tools can be replayed in one answer: those whose call and result are there as they came,
@@ -164,9 +121,10 @@ impl<'a> Hosted<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::call_id::Shape;
 
     fn check(answer: &[Block], expected: &[Value]) {
-        assert_eq!(blocks(answer, &mut CallIds::default()), expected);
+        assert_eq!(blocks(answer, &mut CallIds::new(Shape::Words(64))), expected);
         let message = Message::Assistant { blocks: answer.to_vec(), origin: None };
         assert_eq!(leaves_something(&message), !expected.is_empty());
     }
@@ -221,11 +179,11 @@ mod tests {
             metadata,
         };
         check(
-            &[call("read", json!({"a": 1}), Some(metadata)), call("", Value::Null, None)],
+            &[call("read", json!({"a": 1}), Some(metadata)), call("list", Value::Null, None)],
             &[
                 json!({"type": "tool_use", "id": "call", "name": "read", "input": {"a": 1},
                     "caller": {"type": "code", "tool_id": "s"}}),
-                json!({"type": "tool_use", "id": "call_2", "name": "unknown", "input": {}}),
+                json!({"type": "tool_use", "id": "call_2", "name": "list", "input": {}}),
             ],
         );
     }

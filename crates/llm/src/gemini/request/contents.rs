@@ -8,6 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
+use crate::call_id::OpenCalls;
 use crate::gemini::{METADATA, model};
 use crate::{Block, Content, Message, Request, history};
 
@@ -18,9 +19,6 @@ const OPENING: &str = "Let us begin.";
 /// Google's own for exactly that case, and refuse the conversation without it.
 const UNSIGNED: &str = "skip_thought_signature_validator";
 
-/// What a call without a name is called: the API refuses an empty one, and the model shall see what it did.
-const NAMELESS: &str = "unnamed_tool";
-
 /// The turns of a repaired request.
 pub(super) fn lower(request: &Request) -> Vec<Value> {
     let mut turns = Turns::default();
@@ -30,7 +28,7 @@ pub(super) fn lower(request: &Request) -> Vec<Value> {
     let mut shown: Vec<Value> = Vec::new();
     for message in &history::wrap_system(&request.messages) {
         if let Message::Tool { call_id, name, output, is_error } = message {
-            turns.push("user", [response(calls.settle(call_id), name, output, *is_error)]);
+            turns.push("user", [response(calls.settle(call_id).flatten(), name, output, *is_error)]);
             shown.extend(output.iter().filter(|one| matches!(one, Content::Media { .. })).map(content));
             continue;
         }
@@ -74,22 +72,9 @@ impl Turns {
     }
 }
 
-/// Calls without a response yet: the id under which each is known here, and the provider's own. One that the provider
-/// did not give it does not want back: it then tells calls apart by their order.
-#[derive(Default)]
-struct Calls(Vec<(String, Option<String>)>);
-
-impl Calls {
-    fn open(&mut self, id: &str, given: Option<&str>) {
-        self.0.push((id.to_owned(), given.map(str::to_owned)));
-    }
-
-    /// The provider's id of the oldest open call of this id: nothing keeps a model from using one twice.
-    fn settle(&mut self, id: &str) -> Option<String> {
-        let position = self.0.iter().position(|(known, _)| known == id)?;
-        self.0.remove(position).1
-    }
-}
+/// Calls without a response yet, each with the provider's own id. One that the provider did not give it does not want
+/// back: it then tells calls apart by their order.
+type Calls = OpenCalls<Option<String>>;
 
 /// The parts of an answer, each with the signature it came with.
 fn answer(blocks: &[Block], calls: &mut Calls, checks_signatures: bool) -> Vec<Value> {
@@ -114,10 +99,10 @@ fn answer(blocks: &[Block], calls: &mut Calls, checks_signatures: bool) -> Vec<V
             }
             Block::ToolCall { id, name, input, metadata } => {
                 let given = own(metadata.as_ref(), "id").and_then(Value::as_str);
-                calls.open(id, given);
+                calls.begin(id, given.map(str::to_owned));
                 let mut call = Map::new();
                 call.extend(given.map(|id| ("id".to_owned(), json!(id))));
-                call.insert("name".into(), json!(tool_name(name)));
+                call.insert("name".into(), json!(name));
                 call.insert("args".into(), if input.is_object() { input.clone() } else { json!({}) });
                 // Of calls made at once only the first is signed.
                 let stand_in = json!(UNSIGNED);
@@ -145,17 +130,13 @@ fn signed(mut part: Value, signature: Option<&Value>) -> Value {
     part
 }
 
-fn tool_name(name: &str) -> &str {
-    if name.is_empty() { NAMELESS } else { name }
-}
-
 fn response(id: Option<String>, name: &str, output: &[Content], is_error: bool) -> Value {
     let text = Content::text_of(output);
     let shows = output.iter().any(|one| matches!(one, Content::Media { .. }));
     let text = if text.is_empty() && shows { "The result is attached.".to_owned() } else { text };
     let mut response = Map::new();
     response.extend(id.map(|id| ("id".to_owned(), json!(id))));
-    response.insert("name".into(), json!(tool_name(name)));
+    response.insert("name".into(), json!(name));
     let field = if is_error { "error" } else { "output" };
     response.insert("response".into(), json!({field: text}));
     json!({"functionResponse": response})

@@ -35,8 +35,7 @@ export function requests(_require, { pixel, document }) {
       { role: "tool", tool_call_id: "call_1", content: said.RESULT },
       // A result takes only text here, so the picture follows in the person's name.
       { role: "tool", tool_call_id: "call_2", content: said.SHOWN },
-      { role: "user", content: [image] },
-      { role: "user", content: said.CHANGED_WRAPPED },
+      { role: "user", content: [image, { type: "text", text: said.CHANGED_WRAPPED }] },
       { role: "assistant", content: said.CONCLUSION },
       { role: "user", content: said.THANKS },
     ],

@@ -1,0 +1,242 @@
+//! The conversation as a list of messages.
+//!
+//! Many servers put it through a template that wants the person and the model to take turns, so neighbours of one side
+//! are said as one. Results of tools take only text: what tools showed follows in the person's name, after the last
+//! result.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value, json};
+
+use super::decode::METADATA;
+use super::server::{Among, Demands, Thoughts};
+use crate::call_id::CallIds;
+use crate::{Block, Content, Message, Request, history};
+
+/// What a model is made to say where it must have spoken before the person does.
+const BRIDGE: &str = "Understood.";
+
+/// What stands between two texts that were said apart.
+const GAP: &str = "\n\n";
+
+/// All messages of a request whose history has been repaired.
+pub(super) fn lower(request: &Request, demands: &Demands) -> Vec<Value> {
+    let system = request.system.iter().filter(|part| !part.trim().is_empty());
+    let system: Vec<&str> = system.map(String::as_str).collect();
+    let head = (!system.is_empty()).then(|| json!({"role": "system", "content": system.join(GAP)}));
+    let mut lowered: Vec<Value> = head.into_iter().collect();
+    let mut ids = CallIds::new(demands.call_ids);
+    let mut after_tool = false;
+    for message in &turns(&request.messages) {
+        if demands.bridge && after_tool && matches!(message, Message::User(_)) {
+            lowered.push(json!({"role": "assistant", "content": BRIDGE}));
+        }
+        after_tool = matches!(message, Message::Tool { .. });
+        lowered.extend(one(message, demands, &mut ids));
+    }
+    lowered
+}
+
+/// The conversation without instructions in its midst and without neighbours of one side.
+fn turns(messages: &[Message]) -> Vec<Message> {
+    let mut turns: Vec<Message> = Vec::with_capacity(messages.len());
+    let mut shown: Vec<Content> = Vec::new();
+    for message in history::wrap_system(messages) {
+        match &message {
+            Message::Tool { output, .. } => {
+                shown.extend(output.iter().filter(|one| matches!(one, Content::Media { .. })).cloned());
+            }
+            // An answer that was cut off in its first thought: an empty message is refused.
+            Message::Assistant { blocks, .. } if !blocks.iter().any(speaks) => continue,
+            _ => take_turn(&mut turns, Message::User(std::mem::take(&mut shown))),
+        }
+        take_turn(&mut turns, message);
+    }
+    take_turn(&mut turns, Message::User(shown));
+    turns
+}
+
+fn speaks(block: &Block) -> bool {
+    matches!(block, Block::Text { .. } | Block::ToolCall { .. })
+}
+
+/// Adds a message to what the same side said just before, or as a turn of its own.
+fn take_turn(turns: &mut Vec<Message>, message: Message) {
+    match (turns.last_mut(), message) {
+        (_, Message::User(contents)) if contents.is_empty() => {}
+        (Some(Message::User(said)), Message::User(more)) => said.extend(more),
+        (Some(Message::Assistant { blocks: said, .. }), Message::Assistant { blocks: more, .. }) => {
+            let has_text = |blocks: &[Block]| blocks.iter().any(|block| matches!(block, Block::Text { .. }));
+            if has_text(said) && has_text(&more) {
+                said.push(Block::Text { text: GAP.to_owned(), metadata: None });
+            }
+            said.extend(more);
+        }
+        (_, message) => turns.push(message),
+    }
+}
+
+fn one(message: &Message, demands: &Demands, ids: &mut CallIds) -> Option<Value> {
+    match message {
+        Message::User(contents) => Some(json!({"role": "user", "content": user(contents)})),
+        Message::Assistant { blocks, .. } => Some(assistant(blocks, demands, ids)),
+        Message::Tool { call_id, output, .. } => {
+            let id = ids.answer(call_id)?;
+            Some(json!({"role": "tool", "tool_call_id": id, "content": Content::text_of(output)}))
+        }
+        // Not reached: most servers take a system message at the front only, so it was wrapped.
+        Message::System(_) => None,
+    }
+}
+
+/// Text stays a string: not every server takes a list.
+fn user(contents: &[Content]) -> Value {
+    let pieces: Vec<Value> = contents.iter().map(piece).collect();
+    let texts: Option<Vec<&str>> = pieces.iter().map(|piece| piece.get("text")?.as_str()).collect();
+    match texts {
+        Some(texts) => json!(texts.join(GAP)),
+        None => Value::Array(pieces),
+    }
+}
+
+fn piece(content: &Content) -> Value {
+    match content {
+        Content::Text(text) => json!({"type": "text", "text": text}),
+        Content::Media { mime, url, filename } => media(mime, url, filename.as_deref()),
+    }
+}
+
+fn media(mime: &str, url: &str, filename: Option<&str>) -> Value {
+    let encoded = url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
+    let format = match mime {
+        "audio/wav" | "audio/x-wav" => Some("wav"),
+        "audio/mpeg" | "audio/mp3" => Some("mp3"),
+        _ => None,
+    };
+    let name = filename.unwrap_or("attachment");
+    match (encoded, format) {
+        _ if mime.starts_with("image/") => json!({"type": "image_url", "image_url": {"url": url}}),
+        (Some((_, data)), Some(format)) => {
+            json!({"type": "input_audio", "input_audio": {"data": data, "format": format}})
+        }
+        (Some((_, data)), None) if mime.starts_with("text/") => {
+            json!({"type": "text", "text": plain_text(name, data)})
+        }
+        (Some(_), None) => json!({"type": "file", "file": {"filename": name, "file_data": url}}),
+        // The protocol has no reference to such a file; the model shall at least know of it.
+        (None, _) => json!({"type": "text", "text": format!("[attachment {name} ({mime}): {url}]")}),
+    }
+}
+
+fn plain_text(name: &str, data: &str) -> String {
+    match STANDARD.decode(data) {
+        Ok(bytes) => format!("[attachment {name}]\n{}", String::from_utf8_lossy(&bytes)),
+        Err(_) => format!("[attachment {name} could not be decoded]"),
+    }
+}
+
+fn assistant(blocks: &[Block], demands: &Demands, ids: &mut CallIds) -> Value {
+    let mut spoken = Spoken::default();
+    for block in blocks {
+        match block {
+            Block::Text { text, .. } => spoken.say(text),
+            Block::Reasoning { text, metadata } => spoken.think(text, metadata.as_ref(), demands.thoughts),
+            Block::ToolCall { id, name, input, metadata } => {
+                let arguments = if input.is_object() { input.to_string() } else { "{}".to_owned() };
+                let mut call = json!({"id": ids.call(id), "type": "function",
+                    "function": {"name": name, "arguments": arguments}});
+                let extra = metadata.as_ref().and_then(|all| all.get(METADATA)?.get("extra_content"));
+                if let (Some(extra), Some(fields)) = (extra, call.as_object_mut()) {
+                    fields.insert("extra_content".into(), extra.clone());
+                }
+                spoken.calls.push(call);
+            }
+            // The protocol has no word for tools that the provider runs.
+            Block::HostedCall { .. } | Block::HostedResult { .. } => {}
+        }
+    }
+    if let Thoughts::Required(filler, among) = demands.thoughts
+        && (among == Among::Answers || !spoken.calls.is_empty())
+    {
+        spoken.fill(filler);
+    }
+    spoken.into_message()
+}
+
+/// One answer, sorted into the fields of a message.
+#[derive(Debug, Default)]
+struct Spoken {
+    text: String,
+    /// The thoughts that have a field of their own.
+    thoughts: Map<String, Value>,
+    /// The content as a list, where thoughts are pieces of it.
+    pieces: Vec<Value>,
+    calls: Vec<Value>,
+}
+
+impl Spoken {
+    fn say(&mut self, text: &str) {
+        self.text.push_str(text);
+        self.pieces.push(json!({"type": "text", "text": text}));
+    }
+
+    /// Puts a thought where it came from, and else where the server wants it.
+    fn think(&mut self, text: &str, metadata: Option<&Value>, wanted: Thoughts) {
+        if wanted == Thoughts::Never {
+            return;
+        }
+        let own = metadata.and_then(|all| all.get(METADATA));
+        if let Some(Value::Array(details)) = own.and_then(|own| own.get("reasoning_details")) {
+            let slot = self.thoughts.entry("reasoning_details").or_insert_with(|| json!([]));
+            if let Value::Array(list) = slot {
+                list.extend(details.iter().cloned());
+            }
+            return;
+        }
+        let seen = own.and_then(|own| own.get("field")?.as_str());
+        let field = match (seen, wanted) {
+            (Some(seen @ ("reasoning" | "reasoning_content")), _) => seen,
+            (_, Thoughts::Field(field)) => field,
+            (_, Thoughts::Required(..)) => "reasoning_content",
+            // A thought without a mark came in the usual field. One with another protocol's mark came from elsewhere.
+            (_, Thoughts::AsSeen) if metadata.is_none() || own.is_some() => "reasoning_content",
+            (_, Thoughts::Pieces) => {
+                let thinking = json!([{"type": "text", "text": text}]);
+                self.pieces.push(json!({"type": "thinking", "thinking": thinking, "closed": true}));
+                return;
+            }
+            (_, Thoughts::AsSeen | Thoughts::Never) => return,
+        };
+        let slot = self.thoughts.entry(field).or_insert_with(|| json!(""));
+        if let Value::String(all) = slot {
+            all.push_str(text);
+        }
+    }
+
+    /// Gives an answer without thoughts something in their place.
+    fn fill(&mut self, filler: &str) {
+        let thinks = |thought: &Value| thought.as_str().is_none_or(|text| !text.is_empty());
+        if !self.thoughts.values().any(thinks) {
+            self.thoughts.insert("reasoning_content".into(), json!(filler));
+        }
+    }
+
+    fn into_message(self) -> Value {
+        let mut message = Map::new();
+        message.insert("role".into(), json!("assistant"));
+        let content = match self.pieces.iter().any(|piece| piece.get("thinking").is_some()) {
+            true => Value::Array(self.pieces),
+            false if self.text.is_empty() && !self.calls.is_empty() => Value::Null,
+            false => json!(self.text),
+        };
+        message.insert("content".into(), content);
+        message.extend(self.thoughts);
+        if !self.calls.is_empty() {
+            message.insert("tool_calls".into(), Value::Array(self.calls));
+        }
+        Value::Object(message)
+    }
+}
+
+#[cfg(test)]
+mod tests;
