@@ -113,7 +113,7 @@ impl<'e> Turn<'e> {
         }
         let agent = self.agent();
         let wanted = self.selected_model();
-        let chosen = match self.engine.choose(wanted.as_ref()) {
+        let chosen = match self.engine.choose(wanted.as_ref(), &location.directory) {
             Ok(chosen) => chosen,
             Err(error) => {
                 self.commit(events).await?;

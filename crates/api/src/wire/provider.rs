@@ -18,7 +18,8 @@ pub(crate) fn usable(engine: &Engine) -> Result<Vec<&ProviderInfo>, Error> {
 
 /// For each provider the model that stands for it.
 pub(crate) fn defaults<'a>(engine: &Engine, providers: impl Iterator<Item = &'a ProviderInfo>) -> Map {
-    let chosen = engine.config().model.as_ref().and_then(|name| engine.name_model(name).ok());
+    let name = engine.config().model.as_ref();
+    let chosen = name.and_then(|name| engine.name_model(name, engine.directory()).ok());
     let of = |provider: &ProviderInfo| {
         let named = chosen.as_ref().filter(|model| model.provider == provider.id);
         let named = named.map(|model| model.model.clone());
