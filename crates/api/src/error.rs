@@ -85,6 +85,7 @@ impl From<everturn_engine::Error> for Error {
             | Engine::NoModel
             | Engine::Model(_)
             | Engine::Connect(_)
+            | Engine::Script(_)
             | Engine::Keys(_)
             | Engine::Import(_) => Self::body(error.to_string()),
             other => Self::internal(&other),

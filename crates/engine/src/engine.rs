@@ -181,6 +181,12 @@ impl Engine {
         &self.0.paths
     }
 
+    /// The folder that requests without one mean.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.0.directory
+    }
+
     /// The agents.
     #[must_use]
     pub fn agents(&self) -> &[Agent] {

@@ -37,6 +37,9 @@ pub enum Error {
     /// A model cannot be reached.
     #[error(transparent)]
     Connect(#[from] everturn_llm::catalogue::ConnectError),
+    /// A script cannot be played.
+    #[error(transparent)]
+    Script(#[from] everturn_llm::scripted::ScriptError),
     /// The keys of providers cannot be read.
     #[error(transparent)]
     Keys(#[from] everturn_llm::credential::Error),

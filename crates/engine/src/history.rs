@@ -8,10 +8,10 @@ use std::collections::HashMap;
 use base64::Engine as _;
 use everturn_llm::{Block, Content, Message, Origin};
 use everturn_model::entry::{Assistant, Body, Compaction, Shell};
-use everturn_model::part::PartKind;
-use everturn_model::tool::{Outcome, ToolResult};
+use everturn_model::part::{PROVIDER_EXECUTED, PartKind};
+use everturn_model::tool::{Hosted, Outcome, ToolResult, ToolState};
 use everturn_model::tree::Node;
-use everturn_model::{EntryId, Part, path};
+use everturn_model::{EntryId, Map, Part, path};
 use serde_json::Value;
 
 type Results<'a> = HashMap<(&'a EntryId, &'a str), &'a ToolResult>;
@@ -73,7 +73,11 @@ fn lower(node: &Node, results: &Results<'_>, out: &mut Vec<Message>) {
 }
 
 fn shown(node: &Node) -> impl Iterator<Item = &Part> {
-    node.parts.iter().filter(|part| !part.hidden && !part.second)
+    node.parts.iter().filter(|part| is_shown(part))
+}
+
+fn is_shown(part: &Part) -> bool {
+    !part.hidden && !part.second
 }
 
 fn content(kind: &PartKind) -> Option<Content> {
@@ -109,11 +113,16 @@ fn lower_assistant(node: &Node, assistant: &Assistant, results: &Results<'_>, ou
         .map(|model| Origin { provider: model.provider.clone(), model: model.model.clone() });
     // Metadata of a failed turn is not replayed: providers refuse signatures of answers they did not finish.
     let replay = assistant.error.is_none();
-    let metadata =
-        |map: &Option<everturn_model::Map>| if replay { map.clone().map(Value::Object) } else { None };
+    let metadata = |map: &Option<Map>| if replay { map.clone().map(Value::Object) } else { None };
     let mut blocks = Vec::new();
     let mut settled = Vec::new();
-    for part in shown(node) {
+    // What the provider's own tools gave, and how many parts stand before it.
+    let mut hosted: Vec<(usize, Block)> = Vec::new();
+    for (place, part) in node.parts.iter().enumerate() {
+        blocks.extend(hosted.extract_if(.., |(after, _)| *after <= place).map(|(_, block)| block));
+        if !is_shown(part) {
+            continue;
+        }
         match &part.kind {
             PartKind::Text { text, ignored, metadata: map, .. }
                 if *ignored != Some(true) && !text.is_empty() =>
@@ -123,6 +132,18 @@ fn lower_assistant(node: &Node, assistant: &Assistant, results: &Results<'_>, ou
             PartKind::Reasoning { text, metadata: map, .. } => {
                 blocks.push(Block::Reasoning { text: text.clone(), metadata: metadata(map) });
             }
+            // Only as a whole does the provider take back what it did itself.
+            PartKind::Tool { .. } if part.kind.is_hosted() && !replay => {}
+            PartKind::Tool { call, tool, state, metadata: map } if part.kind.is_hosted() => {
+                let result = find_result(node, call, state, results);
+                let came = result.and_then(|result| Some((result, result.hosted.as_ref()?)));
+                // A result that is not from the provider says that the call came to nothing.
+                if result.is_none() || came.is_some() {
+                    let (id, name, input) = (call.clone(), tool.clone(), state.input().clone());
+                    blocks.push(Block::HostedCall { id, name, input, metadata: given(map.as_ref()) });
+                }
+                hosted.extend(came.map(|(result, came)| (came.place, hosted_result(result, came))));
+            }
             PartKind::Tool { call, tool, state, metadata: map } => {
                 let input = if state.input().is_object() {
                     state.input().clone()
@@ -131,12 +152,7 @@ fn lower_assistant(node: &Node, assistant: &Assistant, results: &Results<'_>, ou
                 };
                 let (id, name) = (call.clone(), tool.clone());
                 blocks.push(Block::ToolCall { id, name, input, metadata: metadata(map) });
-                let inline = match state {
-                    everturn_model::tool::ToolState::Completed { result, .. }
-                    | everturn_model::tool::ToolState::Error { result, .. } => Some(result.as_ref()),
-                    _ => None,
-                };
-                if let Some(result) = results.get(&(&node.entry.id, call.as_str())).copied().or(inline) {
+                if let Some(result) = find_result(node, call, state, results) {
                     settled.push(Message::Tool {
                         call_id: call.clone(),
                         name: tool.clone(),
@@ -148,8 +164,41 @@ fn lower_assistant(node: &Node, assistant: &Assistant, results: &Results<'_>, ou
             _ => {}
         }
     }
+    blocks.extend(hosted.into_iter().map(|(_, block)| block));
     if !blocks.is_empty() {
         out.push(Message::Assistant { blocks, origin });
         out.extend(settled);
+    }
+}
+
+/// The result of a call: on the path, or in its part.
+fn find_result<'a>(
+    node: &'a Node,
+    call: &'a str,
+    state: &'a ToolState,
+    results: &Results<'a>,
+) -> Option<&'a ToolResult> {
+    let inline = match state {
+        ToolState::Completed { result, .. } | ToolState::Error { result, .. } => Some(result.as_ref()),
+        ToolState::Pending { .. } | ToolState::Running { .. } => None,
+    };
+    results.get(&(&node.entry.id, call)).copied().or(inline)
+}
+
+/// What the provider gave with a call that it ran itself, without the mark that says so.
+fn given(metadata: Option<&Map>) -> Option<Value> {
+    let mut metadata = metadata.cloned()?;
+    metadata.shift_remove(PROVIDER_EXECUTED);
+    (!metadata.is_empty()).then_some(Value::Object(metadata))
+}
+
+/// What a tool gave that the provider ran itself.
+fn hosted_result(result: &ToolResult, came: &Hosted) -> Block {
+    let text = || Value::String(result.output.clone());
+    Block::HostedResult {
+        id: result.call.clone(),
+        name: result.tool.clone(),
+        output: serde_json::from_str(&result.output).unwrap_or_else(|_| text()),
+        metadata: came.metadata.clone().map(Value::Object),
     }
 }

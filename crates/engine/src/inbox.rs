@@ -1,6 +1,7 @@
 //! Admission: a prompt is durable when it is accepted, and accepted once however often it is sent.
 
 use std::collections::{BTreeMap, HashSet};
+use std::path::Path;
 
 use everturn_model::entry::User;
 use everturn_model::event::Cause;
@@ -104,7 +105,7 @@ impl Engine {
         }
         let model = match prompt.model.or_else(|| session.model.clone()) {
             Some(model) => model,
-            None => self.default_model()?,
+            None => self.default_model(Path::new(&session.directory))?,
         };
         let message = match prompt.id {
             Some(message) => self.check_id(&session, message)?,
@@ -253,7 +254,7 @@ fn attach(part: PartInput, directory: &str) -> Vec<PartInput> {
         PartKind::File { mime, url, .. } if mime.starts_with("text/") => {
             url.strip_prefix("file://").and_then(|path| {
                 let path = path.split_once('?').map_or(path, |(path, _)| path);
-                let path = std::path::Path::new(directory).join(decode(path));
+                let path = Path::new(directory).join(decode(path));
                 let file = std::fs::metadata(&path).ok().filter(std::fs::Metadata::is_file)?;
                 if file.len() > LARGEST {
                     let size = file.len();

@@ -1,8 +1,9 @@
 //! From a model's name to the way to it, its limits and its prices.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use everturn_llm::catalogue::{Found, Variant};
+use everturn_llm::catalogue::{Found, Setting, Variant};
 use everturn_llm::{ModelInfo, Origin, Provider, ProviderInfo, Scripted};
 use everturn_model::Money;
 use everturn_model::session::ModelRef;
@@ -12,8 +13,11 @@ use crate::{Engine, Error};
 
 pub use everturn_llm::{AuthFile, Keyring, Secret, catalogue, credential};
 
-/// The provider that plays scripts without a network.
+/// The provider that plays scripts without a network. Its models are the demo and the paths of script files.
 pub const SCRIPTED: &str = "scripted";
+
+/// The script that is built in.
+const DEMO: &str = "demo";
 
 /// A model that can be asked.
 #[derive(Debug, Clone)]
@@ -39,42 +43,40 @@ impl Chosen {
         pricing(&self.model.prices)
     }
 
-    /// Fields for the body of each request.
-    pub(crate) fn options(&self) -> everturn_model::Map {
-        let mut options = self.model.options.clone();
-        options.extend(self.variant.iter().flat_map(|variant| variant.options.clone()));
-        options
+    /// How it is asked.
+    pub(crate) fn setting(&self) -> Setting {
+        self.model.setting(self.variant.as_ref())
     }
 }
 
 impl Engine {
-    /// The model that a selection means; without one, the configured model or the best that can be used.
+    /// The model that a selection means in `folder`; without one, the configured model or the best that can be used.
     ///
     /// # Errors
     /// When there is none or it cannot be reached.
-    pub fn choose(&self, wanted: Option<&ModelRef>) -> Result<Chosen, Error> {
-        let Some(wanted) = wanted else { return self.choose(Some(&self.default_model()?)) };
+    pub fn choose(&self, wanted: Option<&ModelRef>, folder: &Path) -> Result<Chosen, Error> {
+        let Some(wanted) = wanted else { return self.choose(Some(&self.default_model(folder)?), folder) };
         if wanted.provider == SCRIPTED {
-            return Ok(scripted(wanted));
+            return scripted(wanted, folder);
         }
         self.reach(&self.find(wanted)?)
     }
 
-    /// The model for small work in a session that uses `main`.
+    /// The model for small work in a session that uses `main` and works in `folder`.
     ///
     /// # Errors
     /// When there is none or it cannot be reached.
-    pub(crate) fn choose_small(&self, main: Option<&ModelRef>) -> Result<Chosen, Error> {
+    pub(crate) fn choose_small(&self, main: Option<&ModelRef>, folder: &Path) -> Result<Chosen, Error> {
         if let Some(name) = &self.config().small_model {
-            return self.choose(Some(&self.name_model(name)?));
-        }
-        if main.is_some_and(|main| main.provider == SCRIPTED) {
-            return self.choose(main);
+            return self.choose(Some(&self.name_model(name, folder)?), folder);
         }
         let main = match main {
             Some(main) => main.clone(),
-            None => self.default_model()?,
+            None => self.default_model(folder)?,
         };
+        if main.provider == SCRIPTED {
+            return self.choose(Some(&main), folder);
+        }
         let found = self.find(&main)?;
         match self.config().catalogue().small_model(&found) {
             Some(small) => self.reach(&small),
@@ -82,26 +84,27 @@ impl Engine {
         }
     }
 
-    /// The model that a name means: `provider/model`, an alias or a part of a name, with `:variant` or without.
+    /// The model that a name means: `provider/model`, an alias or a part of a name, with `:variant` or without; or
+    /// `scripted/` and the path of a script, from `folder` on.
     ///
     /// # Errors
-    /// When it means none, or several.
-    pub fn name_model(&self, name: &str) -> Result<ModelRef, Error> {
-        if let Some(model) = name.strip_prefix("scripted/") {
+    /// When it means none, or several, or a script that cannot be played.
+    pub fn name_model(&self, name: &str, folder: &Path) -> Result<ModelRef, Error> {
+        if let Some((SCRIPTED, model)) = name.split_once('/') {
             let (provider, model) = (SCRIPTED.to_owned(), model.to_owned());
-            return Ok(ModelRef { provider, model, variant: None });
+            return Ok(scripted(&ModelRef { provider, model, variant: None }, folder)?.reference);
         }
         let usable = self.0.keys.usable()?;
         Ok(reference(&self.config().catalogue().resolve(name, &usable)?))
     }
 
-    /// The model for sessions that choose none.
+    /// The model for sessions in `folder` that choose none.
     ///
     /// # Errors
     /// When the configured one is unknown, or none is configured and none can be used.
-    pub fn default_model(&self) -> Result<ModelRef, Error> {
+    pub fn default_model(&self, folder: &Path) -> Result<ModelRef, Error> {
         if let Some(name) = &self.config().model {
-            return self.name_model(name);
+            return self.name_model(name, folder);
         }
         let usable = self.0.keys.usable()?;
         let found = self.config().catalogue().default_model(&usable).ok_or(Error::NoModel)?;
@@ -117,13 +120,10 @@ impl Engine {
     }
 
     fn find(&self, wanted: &ModelRef) -> Result<Found<'_>, Error> {
-        let usable = self.0.keys.usable()?;
-        let name = format!("{}/{}", wanted.provider, wanted.model);
-        let found = self.config().catalogue().resolve(&name, &usable)?;
+        let found = self.config().catalogue().exact(&wanted.provider, &wanted.model)?;
         Ok(match &wanted.variant {
-            // What was in the name already is as good.
-            Some(variant) if found.variant.is_none() => found.with_variant(variant)?,
-            _ => found,
+            Some(variant) => found.with_variant(variant)?,
+            None => found,
         })
     }
 
@@ -134,9 +134,15 @@ impl Engine {
     }
 }
 
-fn scripted(wanted: &ModelRef) -> Chosen {
+/// A script is read anew each time: what was changed in the file holds from the next turn on.
+fn scripted(wanted: &ModelRef, folder: &Path) -> Result<Chosen, Error> {
+    let provider = match wanted.model.as_str() {
+        DEMO => Scripted::demo(),
+        // Collected from its components, it says where it was looked for without `./`.
+        path => Scripted::read(&folder.join(path).components().collect::<PathBuf>())?,
+    };
     let model = ModelInfo { id: wanted.model.clone().into(), ..ModelInfo::default() };
-    Chosen { reference: wanted.clone(), model, variant: None, provider: Arc::new(Scripted::demo()) }
+    Ok(Chosen { reference: wanted.clone(), model, variant: None, provider: Arc::new(provider) })
 }
 
 fn reference(found: &Found<'_>) -> ModelRef {

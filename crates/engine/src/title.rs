@@ -1,5 +1,7 @@
 //! Titles: a session that nobody named is named after its first prompt, by a small model, in the background.
 
+use std::path::Path;
+
 use everturn_llm::{Content, Event as Delta, Message, Request};
 use everturn_model::entry::Body;
 use everturn_model::part::PartKind;
@@ -35,7 +37,8 @@ impl Engine {
         if text.trim().is_empty() {
             return;
         }
-        let Ok(chosen) = self.choose_small(session.model.as_ref()) else { return };
+        let folder = Path::new(&session.directory);
+        let Ok(chosen) = self.choose_small(session.model.as_ref(), folder) else { return };
         let engine = self.clone();
         let session = session.clone();
         let closing = self.0.closing.clone();

@@ -36,6 +36,9 @@ use intake::Intake;
 /// How often streamed text is saved at least.
 const SAVE_EVERY: Duration = Duration::from_millis(200);
 
+/// What is said of a tool that the provider ran itself and left without a result.
+const UNSAID: &str = "The provider did not say what came of this call.";
+
 /// How a turn ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
@@ -113,7 +116,7 @@ impl<'e> Turn<'e> {
         }
         let agent = self.agent();
         let wanted = self.selected_model();
-        let chosen = match self.engine.choose(wanted.as_ref()) {
+        let chosen = match self.engine.choose(wanted.as_ref(), &location.directory) {
             Ok(chosen) => chosen,
             Err(error) => {
                 self.commit(events).await?;
@@ -249,6 +252,7 @@ impl<'e> Turn<'e> {
             user.and_then(|user| user.tools.as_ref()?.get(name)?.as_bool()) == Some(false)
                 || permission::hides(&rules, action(name))
         };
+        let setting = chosen.setting();
         let tools = if chosen.model.abilities.tool_call { self.engine.0.tools.specs() } else { Vec::new() };
         Request {
             origin: chosen.origin(),
@@ -265,8 +269,8 @@ impl<'e> Turn<'e> {
             temperature: None,
             headers: Vec::new(),
             cache_key: Some(self.session().id.to_string()),
-            reasoning: chosen.variant.as_ref().map(|variant| variant.reasoning).unwrap_or_default(),
-            options: chosen.options(),
+            reasoning: setting.reasoning,
+            options: setting.options,
             ..Request::default()
         }
     }
@@ -374,6 +378,10 @@ impl<'e> Turn<'e> {
             let fault = Fault::new("UnknownError", "The provider's answer ended before it was complete.");
             return self.fail(&stage, intake, JoinSet::new(), fault, start).await;
         };
+        for call in intake.unsaid() {
+            let settled = unfinished(call, self.engine.mint().now(), UNSAID);
+            self.settle(settled).await?;
+        }
         let (reason, usage) = finish;
         let reason = match (called, reason) {
             (true, _) => "tool-calls",
@@ -470,7 +478,7 @@ impl<'e> Turn<'e> {
             }
         }
         for call in unsettled {
-            let settled = interrupted(call, self.engine.mint().now());
+            let settled = unfinished(call, self.engine.mint().now(), INTERRUPTED);
             self.settle(settled).await?;
         }
         let mut rest = rest;
@@ -545,13 +553,13 @@ fn step_ended(
     }
 }
 
-/// A call that was stopped before it began.
-pub(crate) fn interrupted(call: Call, now: i64) -> Settled {
+/// A call that came to nothing, with the words for it.
+pub(crate) fn unfinished(call: Call, now: i64, words: &str) -> Settled {
     use everturn_model::tool::{Outcome, ToolResult};
     let result = ToolResult {
         start: Some(call.start),
         end: Some(now),
-        ..ToolResult::new(&call.id, &call.tool, Outcome::Error, INTERRUPTED)
+        ..ToolResult::new(&call.id, &call.tool, Outcome::Error, words)
     };
     Settled { call, result, declined: false, edited: Vec::new() }
 }

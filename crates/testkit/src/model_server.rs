@@ -12,6 +12,7 @@
 //! | `SAY:<text>` | the final text, to the end of the line |
 //! | `TEXT:<n>` | the final text has `n` words |
 //! | `THINK` | every step begins with reasoning |
+//! | `HOSTED:<n>` | every step has `n` tools that the provider runs itself, before the rest; Chat Completions has none |
 //! | `SLOW:<ms>` | a pause after each word of the text |
 //! | `ERR:<status>`, `ERR:<status>x<times>` | an HTTP error, always or for the first requests |
 //! | `RETRY-AFTER:<seconds>` | the errors carry this header |

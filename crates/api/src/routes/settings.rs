@@ -36,8 +36,8 @@ async fn config(State(app): State<App>) -> Result {
 /// The providers that can be used.
 async fn configured(State(app): State<App>) -> Result {
     let usable = provider::usable(&app.engine)?;
-    let default = provider::defaults(&app.engine, usable.iter().copied());
-    let providers = usable.into_iter().map(|known| provider::provider(app.engine.config(), known));
+    let default = provider::defaults(&app.engine, usable.iter().map(|(known, _)| *known));
+    let providers = usable.iter().map(|known| provider::provider(app.engine.config(), known));
     ok(&json!({"providers": providers.collect::<Vec<_>>(), "default": default}))
 }
 
@@ -45,9 +45,10 @@ async fn configured(State(app): State<App>) -> Result {
 async fn providers(State(app): State<App>) -> Result {
     let config = app.engine.config();
     let usable = provider::usable(&app.engine)?;
-    let connected: Vec<&str> = usable.iter().map(|known| known.id.as_ref()).collect();
-    let default = provider::defaults(&app.engine, config.catalogue().providers());
-    let all = config.catalogue().providers().map(|known| provider::provider(config, known));
+    let connected: Vec<&str> = usable.iter().map(|(known, _)| known.id.as_ref()).collect();
+    let all = config.catalogue().offered(&|_| true);
+    let default = provider::defaults(&app.engine, all.iter().map(|(known, _)| *known));
+    let all = all.iter().map(|known| provider::provider(config, known));
     ok(&json!({"all": all.collect::<Vec<_>>(), "default": default, "connected": connected}))
 }
 

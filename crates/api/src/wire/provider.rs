@@ -10,15 +10,18 @@ use serde_json::{Value, json};
 
 use super::secret;
 
-/// The providers that can be used.
-pub(crate) fn usable(engine: &Engine) -> Result<Vec<&ProviderInfo>, Error> {
-    let usable = engine.usable()?;
-    Ok(engine.config().catalogue().providers().filter(|provider| usable(provider)).collect())
+/// A provider and its models.
+pub(crate) type Offer<'a> = (&'a ProviderInfo, Vec<&'a ModelInfo>);
+
+/// What can be used, the best first: a client that has to choose takes the first.
+pub(crate) fn usable(engine: &Engine) -> Result<Vec<Offer<'_>>, Error> {
+    Ok(engine.config().catalogue().offered(&engine.usable()?))
 }
 
 /// For each provider the model that stands for it.
 pub(crate) fn defaults<'a>(engine: &Engine, providers: impl Iterator<Item = &'a ProviderInfo>) -> Map {
-    let chosen = engine.config().model.as_ref().and_then(|name| engine.name_model(name).ok());
+    let name = engine.config().model.as_ref();
+    let chosen = name.and_then(|name| engine.name_model(name, engine.directory()).ok());
     let of = |provider: &ProviderInfo| {
         let named = chosen.as_ref().filter(|model| model.provider == provider.id);
         let named = named.map(|model| model.model.clone());
@@ -28,10 +31,10 @@ pub(crate) fn defaults<'a>(engine: &Engine, providers: impl Iterator<Item = &'a 
 }
 
 /// A provider with its models.
-pub(crate) fn provider(config: &Config, provider: &ProviderInfo) -> Value {
+pub(crate) fn provider(config: &Config, (provider, models): &Offer<'_>) -> Value {
     let written = config.raw.get("provider").and_then(|all| all.get(provider.id.as_ref()));
     let options = written.and_then(|written| written.get("options")).and_then(Value::as_object);
-    let models = provider.models.values().map(|known| (known.id.to_string(), model(provider, known)));
+    let models = models.iter().map(|known| (known.id.to_string(), model(provider, known)));
     json!({
         "id": provider.id,
         "name": provider.name,

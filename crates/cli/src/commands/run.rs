@@ -1,7 +1,10 @@
 //! `everturn run`: one prompt, answered in this terminal by an engine in this process.
 
+use std::path::Path;
+
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
+use everturn_engine::project::Location;
 use everturn_engine::sessions::{Filter, NewSession};
 use everturn_engine::{Engine, Notice, Prompt, Signal};
 use everturn_model::part::PartKind;
@@ -19,7 +22,7 @@ pub(crate) struct Run {
     /// The prompt
     #[arg(required = true)]
     message: Vec<String>,
-    /// The model, as provider/model
+    /// The model: provider/model, a part of its name, or scripted/<path of a script>
     #[arg(short, long)]
     model: Option<String>,
     /// The agent
@@ -48,9 +51,15 @@ impl Run {
     }
 
     async fn run(&self, engine: &Engine) -> Result<()> {
+        let location = engine.location(None).await?;
+        let found = self.find(engine, &location).await?;
+        let folder = found.as_ref().map_or(location.directory.as_path(), |found| Path::new(&found.directory));
         // Before the session is made: a typing error should leave none behind.
-        let model = self.model.as_deref().map(|name| engine.name_model(name)).transpose()?;
-        let session = self.session(engine).await?;
+        let model = self.model.as_deref().map(|name| engine.name_model(name, folder)).transpose()?;
+        let session = match found {
+            Some(session) => session,
+            None => engine.create(&location, NewSession::default()).await?,
+        };
         let prompt = Prompt { model, agent: self.agent.clone(), ..Prompt::text(&self.message.join(" ")) };
         let mut notices = engine.bus().listen();
         engine.prompt(&session.id, prompt).await?;
@@ -74,11 +83,10 @@ impl Run {
         }
     }
 
-    /// The session to go on in, or a new one.
-    async fn session(&self, engine: &Engine) -> Result<Session> {
-        let location = engine.location(None).await?;
+    /// The session to go on in; none asks for a new one.
+    async fn find(&self, engine: &Engine, location: &Location) -> Result<Option<Session>> {
         Ok(match (&self.session, self.newest) {
-            (Some(id), _) => engine.session(&SessionId::new(id)).await?,
+            (Some(id), _) => Some(engine.session(&SessionId::new(id)).await?),
             (None, true) => {
                 let filter = Filter {
                     project: Some(location.project.id.clone()),
@@ -86,9 +94,10 @@ impl Run {
                     limit: Some(1),
                     ..Filter::default()
                 };
-                engine.list(filter).await?.into_iter().next().context("there is no session to go on in")?
+                let newest = engine.list(filter).await?.into_iter().next();
+                Some(newest.context("there is no session to go on in")?)
             }
-            (None, false) => engine.create(&location, NewSession::default()).await?,
+            (None, false) => None,
         })
     }
 

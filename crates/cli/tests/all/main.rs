@@ -18,6 +18,7 @@ mod demo;
 mod models;
 mod opencode;
 mod phases;
+mod scripts;
 mod sdk;
 mod shell;
 mod stage;

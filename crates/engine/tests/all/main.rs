@@ -13,5 +13,6 @@ mod inbox;
 mod permission;
 mod processes;
 mod recover;
+mod replay;
 mod revert;
 mod turn;

@@ -126,6 +126,10 @@ fn pieces(state: &State, plan: &Plan) -> Vec<Piece> {
         pieces.push(Piece::Thought("Let me think about ".to_owned()));
         pieces.push(Piece::Thought("this request.".to_owned()));
     }
+    let hosted: Vec<String> = (0..plan.hosted).map(|_| format!("srv_{}", state.next())).collect();
+    if !hosted.is_empty() {
+        pieces.push(Piece::Hosted(hosted));
+    }
     match &plan.step {
         Step::Text(text) => pieces.extend(words(text).into_iter().map(Piece::Text)),
         Step::Tools(wanted) => {
@@ -165,7 +169,7 @@ fn acts(plan: &Plan, pieces: &[Piece], teller: &mut dyn Tell) -> VecDeque<Act> {
                 acts.extend(teller.fail(complaint).into_iter().map(send));
             }
         }
-        let own = !matches!(piece, Piece::Thought(_));
+        let own = !matches!(piece, Piece::Thought(_) | Piece::Hosted(_));
         let told = teller.piece(piece).into_iter().map(Bytes::from);
         acts.extend(told.map(|frame| if own { Act::Piece(frame) } else { Act::Send(frame) }));
         if plan.slow > 0 && matches!(piece, Piece::Text(_)) {

@@ -15,6 +15,8 @@ pub(super) struct Plan {
     pub(super) step: Step,
     /// Whether reasoning comes first.
     pub(super) think: bool,
+    /// How many of its own tools the provider runs before the rest.
+    pub(super) hosted: u64,
     /// The pause after each word, in milliseconds.
     pub(super) slow: u64,
     /// The name of the hold before this step.
@@ -103,6 +105,7 @@ pub(super) fn plan(said: &[Said], greeting: &str) -> Result<Plan, String> {
         error: None,
         step,
         think: false,
+        hosted: 0,
         slow: 0,
         mute: None,
         hold: None,
@@ -135,6 +138,7 @@ pub(super) fn plan(said: &[Said], greeting: &str) -> Result<Plan, String> {
     Ok(Plan {
         error: limited(&prompt, "ERR:").map(|status| failure(&prompt, status)),
         think: prompt.contains("THINK"),
+        hosted: limited(&prompt, "HOSTED:").map_or(0, |found| found.value),
         slow: limited(&prompt, "SLOW:").map_or(0, |found| found.value),
         mute: word(above, "MUTE:").map(str::to_owned),
         hold: word(above, "HOLD:").map(str::to_owned),
@@ -418,8 +422,8 @@ mod tests {
 
     #[test]
     fn manners() {
-        let plan = planned("THINK SLOW:20 ERR:503x2 RETRY-AFTER:0", 0);
-        assert_eq!((plan.think, plan.slow), (true, 20));
+        let plan = planned("THINK HOSTED:2 SLOW:20 ERR:503x2 RETRY-AFTER:0", 0);
+        assert_eq!((plan.think, plan.hosted, plan.slow), (true, 2, 20));
         let status = Limited { value: 503, times: Some(2) };
         let headers = vec![("retry-after".to_owned(), "0".to_owned())];
         let (kind, message) = ("fake".to_owned(), "fake error".to_owned());

@@ -18,6 +18,8 @@ pub(super) use chat::tokens;
 pub(super) enum Piece {
     /// More reasoning.
     Thought(String),
+    /// Tools that the provider runs itself, by their ids.
+    Hosted(Vec<String>),
     /// More text.
     Text(String),
     /// A tool call begins.
@@ -173,6 +175,7 @@ fn google_status(word: &str) -> u64 {
 #[derive(Debug, Clone, PartialEq)]
 enum Stretch {
     Thought(String),
+    Hosted(Vec<String>),
     Text(String),
     Call { id: String, name: String, input: String },
 }
@@ -193,6 +196,7 @@ fn gather(pieces: &[Piece]) -> Vec<Stretch> {
             | (Piece::Text(more), Some(Stretch::Text(text)))
             | (Piece::Input(more), Some(Stretch::Call { input: text, .. })) => text.push_str(more),
             (Piece::Thought(text), _) => stretches.push(Stretch::Thought(text.clone())),
+            (Piece::Hosted(ids), _) => stretches.push(Stretch::Hosted(ids.clone())),
             (Piece::Text(text), _) => stretches.push(Stretch::Text(text.clone())),
             (Piece::Call { id, name }, _) => {
                 stretches.push(Stretch::Call { id: id.clone(), name: name.clone(), input: String::new() });

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Complaint, Finish, Piece, Role, Said, Stretch, Tell, Used, Voice, gather, list, named, text_of};
+use crate::model_server::json_text::dumps;
 
 pub(super) fn said(body: &Value) -> Vec<Said> {
     let system = Said { role: Role::System, text: text_of(body.get("system")), calls: 0 };
@@ -99,6 +100,16 @@ impl Tell for Teller {
                 }
                 self.delta(&json!({"type": "thinking_delta", "thinking": text}), &mut out);
             }
+            Piece::Hosted(ids) => {
+                for mut block in hosted(ids) {
+                    let input = block.get_mut("input").map(|input| std::mem::replace(input, json!({})));
+                    self.start(Open::Call, &block, &mut out);
+                    if let Some(input) = input {
+                        let delta = json!({"type": "input_json_delta", "partial_json": dumps(&input)});
+                        self.delta(&delta, &mut out);
+                    }
+                }
+            }
             Piece::Text(text) => {
                 if self.open != Some(Open::Text) {
                     self.start(Open::Text, &json!({"type": "text", "text": "", "citations": null}), &mut out);
@@ -130,16 +141,28 @@ impl Tell for Teller {
     }
 
     fn whole(&self, pieces: &[Piece], finish: Finish, used: Used) -> Value {
-        let block = |stretch: Stretch| match stretch {
+        let blocks = |stretch: Stretch| match stretch {
             Stretch::Thought(text) => {
-                json!({"type": "thinking", "thinking": text, "signature": format!("sig-{}", self.id)})
+                vec![json!({"type": "thinking", "thinking": text, "signature": format!("sig-{}", self.id)})]
             }
-            Stretch::Text(text) => json!({"type": "text", "text": text, "citations": null}),
-            Stretch::Call { id, name, input } => call(&id, &name, Stretch::json(&input)),
+            Stretch::Hosted(ids) => hosted(&ids),
+            Stretch::Text(text) => vec![json!({"type": "text", "text": text, "citations": null})],
+            Stretch::Call { id, name, input } => vec![call(&id, &name, Stretch::json(&input))],
         };
-        let content: Vec<Value> = gather(pieces).into_iter().map(block).collect();
+        let content: Vec<Value> = gather(pieces).into_iter().flat_map(blocks).collect();
         self.message(&json!(content), Some(word(finish)), &usage(used))
     }
+}
+
+/// Searches made at once: first all calls, then all results.
+fn hosted(ids: &[String]) -> Vec<Value> {
+    let call = |id: &String| json!({"type": "server_tool_use", "id": id, "name": "web_search", "input": {"query": format!("about {id}")}});
+    let result = |id: &String| {
+        let found = json!({"type": "web_search_result", "url": "https://example.org/", "title": "Example",
+            "encrypted_content": format!("enc-{id}"), "page_age": null});
+        json!({"type": "web_search_tool_result", "tool_use_id": id, "content": [found]})
+    };
+    ids.iter().map(call).chain(ids.iter().map(result)).collect()
 }
 
 fn word(finish: Finish) -> &'static str {

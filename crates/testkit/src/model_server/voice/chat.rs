@@ -47,6 +47,7 @@ impl Tell for Teller {
     fn piece(&mut self, piece: &Piece) -> Vec<String> {
         let delta = match piece {
             Piece::Thought(text) => json!({"reasoning_content": text}),
+            Piece::Hosted(_) => return Vec::new(),
             Piece::Text(text) => json!({"content": text}),
             Piece::Call { id, name } => {
                 self.calls += 1;
@@ -79,6 +80,7 @@ impl Tell for Teller {
             let Some(fields) = message.as_object_mut() else { continue };
             match stretch {
                 Stretch::Thought(text) => drop(fields.insert("reasoning_content".to_owned(), json!(text))),
+                Stretch::Hosted(_) => {}
                 Stretch::Text(text) => drop(fields.insert("content".to_owned(), json!(text))),
                 Stretch::Call { id, name, input } => {
                     let function = json!({"name": name, "arguments": input});

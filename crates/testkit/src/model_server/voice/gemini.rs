@@ -56,6 +56,19 @@ impl Teller {
         json!({"functionCall": call, "thoughtSignature": format!("sig-{}", self.id)})
     }
 
+    /// Code that was written and run, once for each id.
+    fn hosted(&self, ids: &[String]) -> Vec<Value> {
+        let run = |id: &String| {
+            let code = json!({"id": id, "language": "PYTHON", "code": format!("print('{id}')")});
+            let result = json!({"id": id, "outcome": "OUTCOME_OK", "output": format!("{id}\n")});
+            [
+                json!({"executableCode": code, "thoughtSignature": format!("sig-{}-{id}", self.id)}),
+                json!({"codeExecutionResult": result}),
+            ]
+        };
+        ids.iter().flat_map(run).collect()
+    }
+
     /// Tells the call that is held back.
     fn release(&mut self, out: &mut Vec<String>) {
         if let Some((id, name, input)) = self.call.take() {
@@ -75,6 +88,14 @@ impl Tell for Teller {
             Piece::Thought(text) => {
                 self.release(&mut out);
                 out.push(plain(&self.response(&[json!({"text": text, "thought": true})], None, None)));
+            }
+            Piece::Hosted(ids) => {
+                self.release(&mut out);
+                out.extend(
+                    self.hosted(ids)
+                        .iter()
+                        .map(|part| plain(&self.response(std::slice::from_ref(part), None, None))),
+                );
             }
             Piece::Text(text) => {
                 self.release(&mut out);
@@ -106,12 +127,13 @@ impl Tell for Teller {
     }
 
     fn whole(&self, pieces: &[Piece], finish: Finish, used: Used) -> Value {
-        let part = |stretch: Stretch| match stretch {
-            Stretch::Thought(text) => json!({"text": text, "thought": true}),
-            Stretch::Text(text) => json!({"text": text}),
-            Stretch::Call { id, name, input } => self.call(&id, &name, &input),
+        let parts = |stretch: Stretch| match stretch {
+            Stretch::Thought(text) => vec![json!({"text": text, "thought": true})],
+            Stretch::Hosted(ids) => self.hosted(&ids),
+            Stretch::Text(text) => vec![json!({"text": text})],
+            Stretch::Call { id, name, input } => vec![self.call(&id, &name, &input)],
         };
-        let parts: Vec<Value> = gather(pieces).into_iter().map(part).collect();
+        let parts: Vec<Value> = gather(pieces).into_iter().flat_map(parts).collect();
         self.response(&parts, Some(finish), Some(used))
     }
 }

@@ -32,6 +32,7 @@ pub(super) fn said(body: &Value) -> Vec<Said> {
 enum Open {
     Reasoning { text: String },
     Message { text: String },
+    Search { id: String },
     Call { id: String, name: String, input: String },
 }
 
@@ -77,6 +78,11 @@ impl Teller {
                 };
                 json!({"type": "message", "id": self.item_id("msg"), "status": status, "role": "assistant", "content": content})
             }
+            Open::Search { id } => {
+                let action = json!({"type": "search", "query": format!("about {id}"), "sources": [{"type": "url",
+                    "url": "https://example.org/"}]});
+                json!({"type": "web_search_call", "id": self.item_id("ws"), "status": status, "action": action})
+            }
             Open::Call { id, name, input } => {
                 json!({"type": "function_call", "id": self.item_id("fc"), "status": status, "call_id": id, "name": name,
                     "arguments": input})
@@ -100,7 +106,7 @@ impl Teller {
                     "part": {"type": "output_text", "text": "", "annotations": []}}),
                 out,
             ),
-            Open::Call { .. } => {}
+            Open::Search { .. } | Open::Call { .. } => {}
         }
         self.open = Some(open);
     }
@@ -123,6 +129,7 @@ impl Teller {
                 let place = json!({"item_id": id, "output_index": at, "content_index": 0});
                 self.say(merged("response.content_part.done", &place, "part", part), out);
             }
+            Open::Search { .. } => {}
             Open::Call { input, .. } => {
                 let place = json!({"item_id": id, "output_index": at});
                 self.say(
@@ -142,6 +149,7 @@ impl Teller {
         let item = self.item(&open, "in_progress");
         let id = item.get("id").cloned().unwrap_or_default();
         let (kind, place) = match &mut open {
+            Open::Search { .. } => return,
             Open::Reasoning { text } => {
                 text.push_str(more);
                 let place = json!({"item_id": id, "output_index": at, "summary_index": 0});
@@ -202,6 +210,11 @@ impl Tell for Teller {
                 }
                 self.delta(text, &mut out);
             }
+            Piece::Hosted(ids) => {
+                for id in ids {
+                    self.start(Open::Search { id: id.clone() }, &mut out);
+                }
+            }
             Piece::Text(text) => {
                 if !matches!(self.open, Some(Open::Message { .. })) {
                     self.start(Open::Message { text: String::new() }, &mut out);
@@ -236,12 +249,13 @@ impl Tell for Teller {
     fn whole(&self, pieces: &[Piece], finish: Finish, used: Used) -> Value {
         let mut teller = Self::new(self.model.clone(), 0);
         teller.id.clone_from(&self.id);
-        for stretch in gather(pieces) {
-            let open = match stretch {
-                Stretch::Thought(text) => Open::Reasoning { text },
-                Stretch::Text(text) => Open::Message { text },
-                Stretch::Call { id, name, input } => Open::Call { id, name, input },
-            };
+        let opens = |stretch: Stretch| match stretch {
+            Stretch::Thought(text) => vec![Open::Reasoning { text }],
+            Stretch::Hosted(ids) => ids.into_iter().map(|id| Open::Search { id }).collect(),
+            Stretch::Text(text) => vec![Open::Message { text }],
+            Stretch::Call { id, name, input } => vec![Open::Call { id, name, input }],
+        };
+        for open in gather(pieces).into_iter().flat_map(opens) {
             let item = teller.item(&open, "completed");
             teller.done.push(item);
         }
