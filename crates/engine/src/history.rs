@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 
 use base64::Engine as _;
+use everturn_llm::catalogue::{Modalities, Modality};
 use everturn_llm::{Block, Content, Message, Origin};
 use everturn_model::entry::{Assistant, Body, Compaction, Shell};
 use everturn_model::part::{PROVIDER_EXECUTED, PartKind};
@@ -16,8 +17,11 @@ use serde_json::Value;
 
 type Results<'a> = HashMap<(&'a EntryId, &'a str), &'a ToolResult>;
 
-/// The messages of a path.
-pub(crate) fn messages(path: &[&Node]) -> Vec<Message> {
+/// What a model takes in; nothing when nobody described it.
+pub(crate) type Takes = Option<Modalities>;
+
+/// The messages of a path, for a model that takes these kinds of content.
+pub(crate) fn messages(path: &[&Node], takes: Takes) -> Vec<Message> {
     let (cut, indices) = path::visible(path);
     let results = path::results(path);
     let mut messages = Vec::new();
@@ -32,7 +36,7 @@ pub(crate) fn messages(path: &[&Node]) -> Vec<Message> {
     }
     for node in indices.into_iter().filter_map(|index| path.get(index)) {
         if !node.entry.hidden {
-            lower(node, &results, &mut messages);
+            lower(node, &results, takes, &mut messages);
         }
     }
     messages
@@ -42,18 +46,18 @@ fn user_text(text: String) -> Message {
     Message::User(vec![Content::Text(text)])
 }
 
-fn lower(node: &Node, results: &Results<'_>, out: &mut Vec<Message>) {
+fn lower(node: &Node, results: &Results<'_>, takes: Takes, out: &mut Vec<Message>) {
     match &node.entry.body {
         Body::User(_) => {
-            let content: Vec<Content> = shown(node).filter_map(|part| content(&part.kind)).collect();
+            let content: Vec<Content> = shown(node).filter_map(|part| content(&part.kind, takes)).collect();
             if !content.is_empty() {
                 out.push(Message::User(content));
             }
         }
-        Body::Assistant(assistant) => lower_assistant(node, assistant, results, out),
+        Body::Assistant(assistant) => lower_assistant(node, assistant, results, takes, out),
         Body::System { text, .. } => out.push(Message::System(text.clone())),
         Body::Synthetic { text, .. } => {
-            let parts = shown(node).filter_map(|part| content(&part.kind));
+            let parts = shown(node).filter_map(|part| content(&part.kind, takes));
             let content: Vec<Content> = text.iter().cloned().map(Content::Text).chain(parts).collect();
             if !content.is_empty() {
                 out.push(Message::User(content));
@@ -80,7 +84,7 @@ fn is_shown(part: &Part) -> bool {
     !part.hidden && !part.second
 }
 
-fn content(kind: &PartKind) -> Option<Content> {
+fn content(kind: &PartKind, takes: Takes) -> Option<Content> {
     match kind {
         PartKind::Text { text, ignored, .. } if *ignored != Some(true) && !text.is_empty() => {
             Some(Content::Text(text.clone()))
@@ -91,8 +95,29 @@ fn content(kind: &PartKind) -> Option<Content> {
                 let name = filename.as_deref().unwrap_or("attachment");
                 return Some(Content::Text(format!("Attached file {name}:\n{text}")));
             }
+            // A model that gets what it does not take refuses the whole conversation, from now on.
+            if let (Some(takes), Some(kind)) = (takes, modality(mime))
+                && !takes.contains(kind)
+            {
+                let name = filename.as_deref().unwrap_or("an attachment");
+                return Some(Content::Text(format!(
+                    "[{name} ({mime}) is not shown: this model takes no {}.]",
+                    kind.as_str()
+                )));
+            }
             Some(Content::Media { mime: mime.clone(), url: url.clone(), filename: filename.clone() })
         }
+        _ => None,
+    }
+}
+
+/// The kind of content that a media type is, where models differ in whether they take it.
+fn modality(mime: &str) -> Option<Modality> {
+    match mime.split_once('/')? {
+        ("image", _) => Some(Modality::Image),
+        ("audio", _) => Some(Modality::Audio),
+        ("video", _) => Some(Modality::Video),
+        ("application", "pdf") => Some(Modality::Pdf),
         _ => None,
     }
 }
@@ -106,7 +131,13 @@ fn data_text(url: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-fn lower_assistant(node: &Node, assistant: &Assistant, results: &Results<'_>, out: &mut Vec<Message>) {
+fn lower_assistant(
+    node: &Node,
+    assistant: &Assistant,
+    results: &Results<'_>,
+    takes: Takes,
+    out: &mut Vec<Message>,
+) {
     let origin = assistant
         .model
         .as_ref()
@@ -153,10 +184,13 @@ fn lower_assistant(node: &Node, assistant: &Assistant, results: &Results<'_>, ou
                 let (id, name) = (call.clone(), tool.clone());
                 blocks.push(Block::ToolCall { id, name, input, metadata: metadata(map) });
                 if let Some(result) = find_result(node, call, state, results) {
+                    let attached = result.attachments.iter().flatten();
+                    let attached = attached.filter_map(|part| content(&part.kind, takes));
+                    let text = Content::Text(result.output.clone());
                     settled.push(Message::Tool {
                         call_id: call.clone(),
                         name: tool.clone(),
-                        output: vec![Content::Text(result.output.clone())],
+                        output: std::iter::once(text).chain(attached).collect(),
                         is_error: result.outcome != Outcome::Completed,
                     });
                 }

@@ -1,5 +1,6 @@
 //! From a model's name to the way to it, its limits and its prices.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,6 +10,7 @@ use everturn_model::Money;
 use everturn_model::session::ModelRef;
 use everturn_model::usage::{Price, Pricing, Tier};
 
+use crate::history::Takes;
 use crate::{Engine, Error};
 
 pub use everturn_llm::{AuthFile, Keyring, Secret, catalogue, credential};
@@ -28,6 +30,8 @@ pub struct Chosen {
     pub model: ModelInfo,
     /// How it is asked, where that was chosen.
     pub variant: Option<Variant>,
+    /// What it takes in, where somebody described it.
+    pub(crate) takes: Takes,
     /// The way to it.
     pub provider: Arc<dyn Provider>,
 }
@@ -129,8 +133,12 @@ impl Engine {
 
     fn reach(&self, found: &Found<'_>) -> Result<Chosen, Error> {
         let provider = found.connect(&self.0.keys)?;
+        let takes = match &found.model {
+            Cow::Borrowed(model) => Some(model.abilities.input),
+            Cow::Owned(_) => None,
+        };
         let (model, variant) = (found.model.clone().into_owned(), found.variant.clone());
-        Ok(Chosen { reference: reference(found), model, variant, provider })
+        Ok(Chosen { reference: reference(found), model, variant, takes, provider })
     }
 }
 
@@ -142,7 +150,8 @@ fn scripted(wanted: &ModelRef, folder: &Path) -> Result<Chosen, Error> {
         path => Scripted::read(&folder.join(path).components().collect::<PathBuf>())?,
     };
     let model = ModelInfo { id: wanted.model.clone().into(), ..ModelInfo::default() };
-    Ok(Chosen { reference: wanted.clone(), model, variant: None, provider: Arc::new(provider) })
+    let (reference, provider) = (wanted.clone(), Arc::new(provider));
+    Ok(Chosen { reference, model, variant: None, takes: None, provider })
 }
 
 fn reference(found: &Found<'_>) -> ModelRef {

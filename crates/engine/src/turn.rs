@@ -258,7 +258,7 @@ impl<'e> Turn<'e> {
             origin: chosen.origin(),
             model: chosen.model.wire.to_string(),
             system,
-            messages: history::messages(&path),
+            messages: history::messages(&path, chosen.takes),
             tools: tools
                 .into_iter()
                 .filter(|spec| !off(&spec.name))
@@ -383,6 +383,9 @@ impl<'e> Turn<'e> {
             self.settle(settled).await?;
         }
         let (reason, usage) = finish;
+        if let Some(words) = given_up(reason).filter(|_| !called) {
+            return self.fail(&stage, intake, JoinSet::new(), Fault::new("UnknownError", words), start).await;
+        }
         let reason = match (called, reason) {
             (true, _) => "tool-calls",
             (false, "tool-calls") => "unknown",
@@ -649,6 +652,17 @@ pub(crate) fn diffs(snapshots: &Snapshots, from: &str, to: &str) -> Option<Vec<F
         extra: Map::new(),
     };
     Some(diffs.into_iter().map(convert).collect())
+}
+
+/// What to tell when an answer ended in a way that is no end. Nobody should take it for a finished one.
+fn given_up(reason: &str) -> Option<&'static str> {
+    match reason {
+        "error" => Some("The provider gave up in the midst of its answer. Asking again may help."),
+        "content-filter" => Some(
+            "The provider's filter ended the answer. Another wording, or another model, may get further.",
+        ),
+        _ => None,
+    }
 }
 
 /// A provider's failure as clients see it.

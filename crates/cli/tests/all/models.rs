@@ -39,7 +39,11 @@ fn the_catalogue_is_listed_with_prices_and_limits() {
     // With a key, what it opens is shown.
     home.set("ANTHROPIC_API_KEY", "sk-test-1234567");
     let own = home.run(&["models"]);
-    assert!(own.stdout.lines().skip(1).all(|line| line.trim_start().starts_with("anthropic/")), "{}", own.stdout);
+    assert!(
+        own.stdout.lines().skip(1).all(|line| line.trim_start().starts_with("anthropic/")),
+        "{}",
+        own.stdout
+    );
     assert!(own.stderr.contains("used unless configured: anthropic/claude-sonnet"), "{}", own.stderr);
     let all = home.run(&["models", "--all"]);
     assert_eq!(all.stdout, listed.stdout);
@@ -88,7 +92,11 @@ fn a_key_is_kept_in_a_private_file_and_never_shown() {
     let listed = home.run(&["auth", "list"]).success();
     assert!(listed.contains("groq") && !listed.contains("1234567"), "{listed}");
     let models = home.run(&["models"]);
-    assert!(models.stdout.lines().skip(1).all(|line| line.trim_start().starts_with("groq/")), "{}", models.stdout);
+    assert!(
+        models.stdout.lines().skip(1).all(|line| line.trim_start().starts_with("groq/")),
+        "{}",
+        models.stdout
+    );
     home.run(&["auth", "remove", "groq"]).success();
     assert!(home.run(&["auth", "remove", "groq"]).failure(1).contains("there is no key for groq"));
     assert!(home.run_with(&["auth", "set", "grok"], "x").failure(1).contains("there is no provider grok"));

@@ -10,6 +10,7 @@
 
 mod bench;
 mod inbox;
+mod media;
 mod permission;
 mod processes;
 mod recover;

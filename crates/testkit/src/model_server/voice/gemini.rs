@@ -3,7 +3,9 @@
 
 use serde_json::{Value, json};
 
-use super::{Complaint, Finish, Piece, Role, Said, Stretch, Tell, Used, Voice, gather, google_status, list, plain};
+use super::{
+    Complaint, Finish, Piece, Role, Said, Stretch, Tell, Used, Voice, gather, google_status, list, plain,
+};
 
 pub(super) fn said(body: &Value) -> Vec<Said> {
     let texts = |content: &Value| {
