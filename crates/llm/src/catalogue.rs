@@ -20,6 +20,7 @@
 
 pub mod ability;
 pub mod connect;
+mod debug;
 mod effort;
 pub mod lookup;
 pub mod nearest;
@@ -65,7 +66,7 @@ pub struct Catalogue {
 }
 
 /// A service that offers models.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Clone, Default, PartialEq)]
 pub struct ProviderInfo {
     /// Its id, the part of a model's name before the first slash.
     pub id: Text,
@@ -92,7 +93,7 @@ pub struct ProviderInfo {
 }
 
 /// A model at a provider.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Clone, Default, PartialEq)]
 pub struct ModelInfo {
     /// Its id, the part of its name after the first slash. It may have slashes itself.
     pub id: Text,

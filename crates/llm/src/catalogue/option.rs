@@ -16,7 +16,7 @@ use super::{ModelInfo, Protocol};
 use crate::{Effort, Reasoning};
 
 /// How a model is asked: with a variant or without.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Clone, Default, PartialEq)]
 pub struct Setting {
     /// How much it thinks.
     pub reasoning: Reasoning,
