@@ -17,6 +17,7 @@
 //! * [`overlay`]: the configuration laid over the table; [`option`]: options in it, in the words of the wire
 //! * [`lookup`]: from a name to a model; [`nearest`]: names that were perhaps meant
 //! * [`preference`]: the models to take when nobody chose; [`connect`]: where the one that was taken is
+//! * `debug`: what logs may show of all this
 
 pub mod ability;
 pub mod connect;

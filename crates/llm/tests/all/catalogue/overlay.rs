@@ -190,7 +190,7 @@ fn an_alias_starts_from_the_model_it_stands_for() {
         },
     );
     check("own", json!({"mine": {"id": sonnet}}), "mine", None, |model| {
-        model.wire = "claude-sonnet-4-5".into()
+        model.wire = "claude-sonnet-4-5".into();
     });
 }
 
