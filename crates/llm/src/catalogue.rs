@@ -17,9 +17,11 @@
 //! * [`overlay`]: the configuration laid over the table; [`option`]: options in it, in the words of the wire
 //! * [`lookup`]: from a name to a model; [`nearest`]: names that were perhaps meant
 //! * [`preference`]: the models to take when nobody chose; [`connect`]: where the one that was taken is
+//! * `debug`: what logs may show of all this
 
 pub mod ability;
 pub mod connect;
+mod debug;
 mod effort;
 pub mod lookup;
 pub mod nearest;
@@ -65,7 +67,7 @@ pub struct Catalogue {
 }
 
 /// A service that offers models.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Clone, Default, PartialEq)]
 pub struct ProviderInfo {
     /// Its id, the part of a model's name before the first slash.
     pub id: Text,
@@ -92,7 +94,7 @@ pub struct ProviderInfo {
 }
 
 /// A model at a provider.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Clone, Default, PartialEq)]
 pub struct ModelInfo {
     /// Its id, the part of its name after the first slash. It may have slashes itself.
     pub id: Text,

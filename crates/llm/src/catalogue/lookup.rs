@@ -197,13 +197,21 @@ const AMBIENT: [&str; 13] = [
 impl Rank {
     pub(super) fn of(provider: &ProviderInfo) -> Self {
         let mut keys = provider.key_variables().peekable();
-        match provider.id.as_ref() {
-            _ if provider.configured => Self::Configured,
-            id if MAKERS.contains(&id) => Self::Maker,
-            _ if keys.peek().is_some() && keys.all(|name| AMBIENT.contains(&name)) => Self::Ambient,
-            _ => Self::Reseller,
+        if provider.configured {
+            Self::Configured
+        } else if is_maker(provider) {
+            Self::Maker
+        } else if keys.peek().is_some() && keys.all(|name| AMBIENT.contains(&name)) {
+            Self::Ambient
+        } else {
+            Self::Reseller
         }
     }
+}
+
+/// Whether a provider makes the models it offers.
+pub(super) fn is_maker(provider: &ProviderInfo) -> bool {
+    MAKERS.contains(&provider.id.as_ref())
 }
 
 impl Catalogue {

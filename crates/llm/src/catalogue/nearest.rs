@@ -7,7 +7,8 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use super::lookup::Rank;
+use super::lookup::{Rank, is_maker};
+use super::preference::is_resold;
 use super::{Catalogue, ModelInfo, ProviderInfo, Status};
 
 /// Names given back, at most.
@@ -73,6 +74,41 @@ impl Catalogue {
     }
 }
 
+/// The score of a provider that makes models of the name asked for.
+const MAKES_SUCH: usize = 300;
+
+impl Catalogue {
+    /// The ids of the providers that are closest to `name`, the closest first, at most five.
+    ///
+    /// A provider is meant by a name that is written like its own, that shares words with it or begins it, or that is
+    /// one of the models it makes: many say `grok` for xAI.
+    pub fn nearest_providers(&self, name: &str) -> Vec<String> {
+        let text = letters(name.trim());
+        if text.is_empty() {
+            return Vec::new();
+        }
+        let query = Query::new(&text);
+        let mut close: Vec<(usize, Rank, &str)> = Vec::new();
+        for provider in self.providers() {
+            let known = [letters(&provider.id), letters(&provider.name)];
+            let written = known.iter().filter_map(|known| query.by_spelling(known));
+            let score = written.chain(makes(provider, &text).then_some(MAKES_SUCH)).min();
+            close.extend(score.map(|score| (score, Rank::of(provider), provider.id.as_ref())));
+        }
+        close.sort_unstable();
+        close.into_iter().take(MOST).map(|(_, _, id)| id.to_owned()).collect()
+    }
+}
+
+/// Whether a maker makes models of a family with this word in its name.
+fn makes(provider: &ProviderInfo, word: &str) -> bool {
+    let named = |model: &ModelInfo| {
+        let family = model.family.as_deref().unwrap_or("");
+        !is_resold(provider, model) && family.split('-').any(|own| own.eq_ignore_ascii_case(word))
+    };
+    is_maker(provider) && provider.models.values().any(named)
+}
+
 /// A name as it is compared.
 fn letters(name: &str) -> String {
     name.chars().take(LONGEST).map(|letter| letter.to_ascii_lowercase()).collect()
@@ -121,6 +157,16 @@ impl<'a> Query<'a> {
         let by_letters =
             [Some(id.as_str()), tail].into_iter().flatten().filter_map(|key| self.by_letters(key));
         by_letters.chain(self.by_words(&id)).min()
+    }
+
+    /// How far a name of few words is from this one. One letter may be wrong however short it is.
+    fn by_spelling(&self, key: &str) -> Option<usize> {
+        let longest = self.text.len().max(key.len());
+        let limit = (longest * WRONG_LETTERS / 1000).max(1);
+        let wrong = distance(self.text.as_bytes(), key.as_bytes(), limit).filter(|wrong| *wrong < longest);
+        let by_letters = wrong.map(|wrong| wrong * 1000 / longest);
+        let begun = (self.text.len() >= 3 && key.starts_with(self.text)).then_some(ALL_WORDS);
+        [by_letters, begun, self.by_words(key)].into_iter().flatten().min()
     }
 
     fn by_letters(&self, key: &str) -> Option<usize> {

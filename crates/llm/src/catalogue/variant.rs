@@ -9,7 +9,7 @@ use super::Text;
 use crate::{Effort, Reasoning};
 
 /// A named preset.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct Variant {
     /// Its name.
     pub name: Text,

@@ -5,7 +5,8 @@ use serde_json::json;
 use super::*;
 
 fn object(value: Value) -> Map<String, Value> {
-    value.as_object().cloned().unwrap()
+    let Value::Object(fields) = value else { panic!("{value} is no object") };
+    fields
 }
 
 #[track_caller]

@@ -337,6 +337,25 @@ fn near_names_are_offered() {
     assert_eq!(Catalogue::builtin().nearest(""), Vec::<String>::new());
 }
 
+#[test]
+fn near_providers_are_offered() {
+    let check = |name: &str, expected: &[&str]| {
+        assert_eq!(Catalogue::builtin().nearest_providers(name), expected, "{name}");
+    };
+    check("grok", &["groq", "xai"]);
+    check("antropic", &["anthropic"]);
+    check("Claude", &["anthropic"]);
+    check("open-ai", &["openai"]);
+    check("gemini", &["google"]);
+    check("bedrock", &["amazon-bedrock"]);
+    check("copilot", &["github-copilot"]);
+    check("hugging face", &["huggingface"]);
+    check("together", &["togetherai"]);
+    check("z.ai", &["zai"]);
+    check("zzzzzzzzzzzz", &[]);
+    check(" ", &[]);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
 

@@ -29,7 +29,8 @@ fn providers_and_models_are_added() {
     let config = json!({"provider": {"mine": {
         "name": "My server",
         "env": ["MY_KEY"],
-        "options": {"baseURL": "http://x/v1", "apiKey": " sk-secret-1 ", "headers": {"x-a": "sk-secret-2"}, "timeout": 5},
+        "options": {"baseURL": "http://x/v1", "apiKey": " sk-secret-1 ", "headers": {"x-a": "sk-secret-2"},
+            "timeout": 5, "proxy": {"password": "sk-secret-4"}},
         "models": {"big/one": {
             "id": "one-v2",
             "name": "One",
@@ -41,10 +42,10 @@ fn providers_and_models_are_added() {
             "modalities": {"input": ["text", "image"], "output": ["text", "audio"]},
             "status": "beta",
             "headers": {"x-b": "sk-secret-3"},
-            "options": {"seed": 1, "reasoningEffort": "high", "textVerbosity": "low", "reasoningSummary": "auto"},
+            "options": {"seed": 1, "token": "sk-secret-5", "reasoningEffort": "high", "textVerbosity": "low", "reasoningSummary": "auto"},
             "variants": {
                 "high": {"disabled": true},
-                "low": {"reasoningEffort": "minimal"},
+                "low": {"reasoningEffort": "minimal", "token": "sk-secret-6"},
                 "deep": {"thinking": {"type": "enabled", "budgetTokens": 9000}},
             },
         }},
@@ -61,6 +62,8 @@ fn providers_and_models_are_added() {
         reasoning: Reasoning { effort: Some(effort), budget: None },
         options: serde_json::Map::new(),
     };
+    let mut low = effort("low", Effort::Minimal);
+    low.options.insert("token".into(), "sk-secret-6".into());
     let thinking = json!({"thinking": {"type": "enabled", "budget_tokens": 9000}});
     let deep = Variant {
         name: "deep".into(),
@@ -89,10 +92,10 @@ fn providers_and_models_are_added() {
         },
         status: Status::Beta,
         released: "2030-01-01".into(),
-        own_variants: Some(vec![effort("low", Effort::Minimal), effort("medium", Effort::Medium), deep]),
+        own_variants: Some(vec![low, effort("medium", Effort::Medium), deep]),
         headers: vec![("x-b".into(), "sk-secret-3".into())],
         reasoning: Reasoning { effort: Some(Effort::High), budget: None },
-        options: json!({"seed": 1, "verbosity": "low"}).as_object().cloned().unwrap(),
+        options: json!({"seed": 1, "token": "sk-secret-5", "verbosity": "low"}).as_object().cloned().unwrap(),
     };
     let provider = ProviderInfo {
         id: "mine".into(),
@@ -102,7 +105,7 @@ fn providers_and_models_are_added() {
         base_url: Some("http://x/v1".into()),
         key: Some("sk-secret-1".into()),
         headers: vec![("x-a".into(), "sk-secret-2".into())],
-        options: json!({"timeout": 5}).as_object().cloned().unwrap(),
+        options: json!({"timeout": 5, "proxy": {"password": "sk-secret-4"}}).as_object().cloned().unwrap(),
         configured: true,
         open: true,
         models: [("big/one".into(), model)].into(),
@@ -110,6 +113,13 @@ fn providers_and_models_are_added() {
     assert_eq!(catalogue.provider("mine"), Some(&provider));
     let shown = format!("{catalogue:?}");
     assert!(!shown.contains("sk-secret"), "a key is in the Debug text");
+    // Names tell what was configured.
+    for name in ["x-a", "x-b", "proxy", "token"] {
+        assert!(shown.contains(name), "{name}");
+    }
+    let setting = format!("{:?}", catalogue.model("mine", "big/one").unwrap().1.setting(None));
+    let expected = "Setting { reasoning: Reasoning { effort: Some(High), budget: None }, options: {\"seed\", \"token\", \"verbosity\"} }";
+    assert_eq!(setting, expected);
 
     let found = catalogue.resolve("mine/big/one:deep", &set(&[])).unwrap();
     let endpoint = found.endpoint(Some(Secret::from("k")), &|_| None).unwrap();
