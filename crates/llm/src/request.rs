@@ -51,7 +51,7 @@ impl Request {
 }
 
 impl fmt::Debug for Request {
-    /// Header values are left out: they may be credentials.
+    /// Values of headers and options are left out: they may be credentials.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let headers: Vec<&str> = self.headers.iter().map(|(name, _)| name.as_str()).collect();
         f.debug_struct("Request")
@@ -67,7 +67,7 @@ impl fmt::Debug for Request {
             .field("format", &self.format)
             .field("headers", &headers)
             .field("cache_key", &self.cache_key)
-            .field("options", &self.options)
+            .field("options", &self.options.keys().collect::<Vec<_>>())
             .finish()
     }
 }

@@ -5,6 +5,7 @@ use everturn_engine::models::catalogue::{Catalogue, Modalities, Modality, ModelI
 use everturn_engine::models::pricing;
 use everturn_engine::{Config, Engine, Error};
 use everturn_model::Map;
+use everturn_model::session::ModelRef;
 use everturn_model::usage::Price;
 use serde_json::{Value, json};
 
@@ -15,19 +16,26 @@ pub(crate) type Offer<'a> = (&'a ProviderInfo, Vec<&'a ModelInfo>);
 
 /// What can be used, the best first: a client that has to choose takes the first.
 pub(crate) fn usable(engine: &Engine) -> Result<Vec<Offer<'_>>, Error> {
-    Ok(engine.config().catalogue().offered(&engine.usable()?))
+    let mut offers = engine.config().catalogue().offered(&engine.usable()?);
+    let chosen = chosen(engine);
+    offers.sort_by_key(|(known, _)| chosen.as_ref().is_none_or(|chosen| chosen.provider != known.id));
+    Ok(offers)
 }
 
 /// For each provider the model that stands for it.
 pub(crate) fn defaults<'a>(engine: &Engine, providers: impl Iterator<Item = &'a ProviderInfo>) -> Map {
-    let name = engine.config().model.as_ref();
-    let chosen = name.and_then(|name| engine.name_model(name, engine.directory()).ok());
+    let chosen = chosen(engine);
     let of = |provider: &ProviderInfo| {
         let named = chosen.as_ref().filter(|model| model.provider == provider.id);
         let named = named.map(|model| model.model.clone());
         named.or_else(|| Catalogue::default_of(provider).map(|model| model.id.to_string()))
     };
     providers.filter_map(|provider| Some((provider.id.to_string(), of(provider)?.into()))).collect()
+}
+
+/// The model that is configured for sessions that choose none.
+fn chosen(engine: &Engine) -> Option<ModelRef> {
+    engine.name_model(engine.config().model.as_ref()?, engine.directory()).ok()
 }
 
 /// A provider with its models.

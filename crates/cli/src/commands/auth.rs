@@ -58,10 +58,9 @@ fn list() -> Result<()> {
 fn set(provider: &str) -> Result<()> {
     let config = settings::config(&settings::working_folder()?)?;
     let Some(known) = config.catalogue().provider(provider) else {
-        let mut near: Vec<String> = config.catalogue().nearest(&format!("{provider}/x"));
-        near.iter_mut().for_each(|name| name.truncate(name.find('/').unwrap_or(name.len())));
-        near.dedup();
-        bail!("there is no provider {provider}; did you mean {}?", near.join(", "));
+        let near = config.catalogue().nearest_providers(provider);
+        let hint = if near.is_empty() { String::new() } else { format!("; did you mean {}?", near.join(" or ")) };
+        bail!("there is no provider {provider}{hint}");
     };
     let mut input = std::io::stdin();
     if input.is_terminal() {
