@@ -21,6 +21,7 @@
 //! * [`credential`]: finding and keeping the key of a provider
 //! * `http`, `exchange`: the shared HTTP clients and limits; one model call from its request to its last event
 //! * `protocol`: what each wire protocol has to know; `arguments`: tool arguments as models write them
+//! * `attachment`: what was attached, as far as protocols differ in what they take of it
 //! * `call_id`, `tool_name`: ids of calls and names of tools as providers take them
 //! * `model_id`: what the id of a model says about it
 //! * [`anthropic`]: Anthropic Messages
@@ -31,6 +32,7 @@
 
 pub mod anthropic;
 mod arguments;
+mod attachment;
 mod call_id;
 pub mod catalogue;
 pub mod credential;
