@@ -22,7 +22,8 @@
 //! * `http`, `exchange`: the shared HTTP clients and limits; one model call from its request to its last event
 //! * `protocol`: what each wire protocol has to know; `arguments`: tool arguments as models write them
 //! * `attachment`: what was attached, as far as protocols differ in what they take of it
-//! * `call_id`, `tool_name`: ids of calls and names of tools as providers take them
+//! * `call_id`, `tool_name`, `tool_schema`: ids of calls, names and schemas of tools as providers take them
+//! * `option`: the caller's own fields, put into a body
 //! * `model_id`: what the id of a model says about it
 //! * [`anthropic`]: Anthropic Messages
 //! * [`gemini`]: Google's `generateContent`
@@ -45,6 +46,7 @@ mod http;
 mod model_id;
 pub mod openai_chat;
 pub mod openai_responses;
+mod option;
 mod protocol;
 pub mod provider;
 pub mod request;
@@ -56,6 +58,7 @@ pub mod secret;
 pub mod sse;
 pub mod stream;
 mod tool_name;
+mod tool_schema;
 
 pub use anthropic::Anthropic;
 pub use catalogue::{Catalogue, ModelInfo, Protocol, ProviderInfo};

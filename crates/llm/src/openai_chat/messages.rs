@@ -10,7 +10,7 @@ use super::decode::METADATA;
 use super::server::{Among, Demands, Thoughts};
 use crate::attachment::{Attachment, Kind, Source};
 use crate::call_id::CallIds;
-use crate::{Block, Content, Message, Request, history};
+use crate::{Block, Content, Message, Request, history, protocol};
 
 /// What a model is made to say where it must have spoken before the person does.
 const BRIDGE: &str = "Understood.";
@@ -158,7 +158,7 @@ fn assistant(blocks: &[Block], demands: &Demands, ids: &mut CallIds) -> Value {
                 let arguments = if input.is_object() { input.to_string() } else { "{}".to_owned() };
                 let mut call = json!({"id": ids.call(id), "type": "function",
                     "function": {"name": name, "arguments": arguments}});
-                let extra = metadata.as_ref().and_then(|all| all.get(METADATA)?.get("extra_content"));
+                let extra = protocol::own_field(metadata.as_ref(), METADATA, "extra_content");
                 if let (Some(extra), Some(fields)) = (extra, call.as_object_mut()) {
                     fields.insert("extra_content".into(), extra.clone());
                 }
@@ -198,7 +198,7 @@ impl Spoken {
         if wanted == Thoughts::Never {
             return;
         }
-        let own = metadata.and_then(|all| all.get(METADATA));
+        let own = protocol::own(metadata, METADATA);
         if let Some(Value::Array(details)) = own.and_then(|own| own.get("reasoning_details")) {
             let slot = self.thoughts.entry("reasoning_details").or_insert_with(|| json!([]));
             if let Value::Array(list) = slot {

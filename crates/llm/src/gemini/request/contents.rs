@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::attachment::{Attachment, Source};
 use crate::call_id::OpenCalls;
 use crate::gemini::{METADATA, model};
-use crate::{Block, Content, Message, Request, history};
+use crate::{Block, Content, Message, Request, history, protocol};
 
 /// What the user is made to say where the model would have the first word.
 const OPENING: &str = "Let us begin.";
@@ -119,7 +119,7 @@ fn answer(blocks: &[Block], calls: &mut Calls, checks_signatures: bool) -> Vec<V
 }
 
 fn own<'a>(metadata: Option<&'a Value>, name: &str) -> Option<&'a Value> {
-    metadata?.get(METADATA)?.get(name).filter(|value| !value.is_null())
+    protocol::own_field(metadata, METADATA, name)
 }
 
 fn signed(mut part: Value, signature: Option<&Value>) -> Value {
