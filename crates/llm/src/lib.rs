@@ -22,7 +22,9 @@
 //! * `http`, `exchange`: the shared HTTP clients and limits; one model call from its request to its last event
 //! * `body`, [`replay`]: the body of an answer into events, from the network or from a record
 //! * `protocol`: what each wire protocol has to know; `arguments`: tool arguments as models write them
-//! * `call_id`, `tool_name`: ids of calls and names of tools as providers take them
+//! * `attachment`: what was attached, as far as protocols differ in what they take of it
+//! * `call_id`, `tool_name`, `tool_schema`: ids of calls, names and schemas of tools as providers take them
+//! * `option`: the caller's own fields, put into a body
 //! * `model_id`: what the id of a model says about it
 //! * [`anthropic`]: Anthropic Messages
 //! * [`gemini`]: Google's `generateContent`
@@ -32,6 +34,7 @@
 
 pub mod anthropic;
 mod arguments;
+mod attachment;
 mod body;
 mod call_id;
 pub mod catalogue;
@@ -45,6 +48,7 @@ mod http;
 mod model_id;
 pub mod openai_chat;
 pub mod openai_responses;
+mod option;
 mod protocol;
 pub mod provider;
 pub mod replay;
@@ -57,6 +61,7 @@ pub mod secret;
 pub mod sse;
 pub mod stream;
 mod tool_name;
+mod tool_schema;
 
 pub use anthropic::Anthropic;
 pub use catalogue::{Catalogue, ModelInfo, Protocol, ProviderInfo};

@@ -9,6 +9,8 @@ mod server;
 mod wire;
 
 #[cfg(test)]
+mod rules;
+#[cfg(test)]
 mod tests;
 
 use crate::endpoint::Call;

@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::fmt::Debug;
 
+use serde_json::Value;
+
 use crate::endpoint::Call;
 use crate::exchange::Exchange;
 use crate::sse::Frame;
@@ -88,4 +90,14 @@ pub(crate) fn fresh_call_prefix() -> String {
         Ok(number) => format!("call_{number:016x}"),
         Err(_) => "call".to_owned(),
     }
+}
+
+/// What a protocol attached to a block under its own key.
+pub(crate) fn own<'a>(metadata: Option<&'a Value>, key: &str) -> Option<&'a Value> {
+    metadata?.get(key).filter(|value| !value.is_null())
+}
+
+/// A field of what a protocol attached to a block.
+pub(crate) fn own_field<'a>(metadata: Option<&'a Value>, key: &str, name: &str) -> Option<&'a Value> {
+    own(metadata, key)?.get(name).filter(|value| !value.is_null())
 }

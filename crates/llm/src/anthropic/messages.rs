@@ -84,13 +84,12 @@ pub(super) fn mention_tools(turns: &[Turn]) -> bool {
     turns.iter().any(|turn| turn.has(&["tool_use", "tool_result"]))
 }
 
-/// Whether the model has called tools since the person last spoke, and did so without a thought.
+/// Whether the model is in the midst of its tools, and got there without a thought.
 ///
-/// It cannot begin to think on a budget in the midst of that.
+/// It cannot begin to think on a budget there. A turn of the person's that has any result in it goes on with the tools,
+/// whatever the person says beside it.
 pub(super) fn acts_without_a_thought(turns: &[Turn]) -> bool {
-    let running = turns.iter().rev().take_while(|turn| {
-        turn.role != Role::User || turn.content.iter().all(|block| kind(block) == "tool_result")
-    });
+    let running = turns.iter().rev().take_while(|turn| turn.role != Role::User || turn.has(&["tool_result"]));
     let mut acts = false;
     for turn in running.filter(|turn| turn.role == Role::Assistant) {
         if turn.has(&["thinking", "redacted_thinking"]) {
@@ -364,7 +363,10 @@ mod tests {
         };
         check(&[user("a")], false);
         check(&[user("a"), answer(vec![calls("x")]), given("x")], true);
-        check(&[user("a"), answer(vec![calls("x")]), given("x"), user("b")], false);
+        // The person spoke after an interrupted tool: "Expected `thinking`, but found `tool_use`".
+        check(&[user("a"), answer(vec![calls("x")]), given("x"), user("b")], true);
+        let settled = [user("a"), answer(vec![calls("x")]), given("x"), answer(vec![says("c")]), user("b")];
+        check(&settled, false);
         let thoughtful = answer(vec![thought, calls("x")]);
         check(&[user("a"), thoughtful, given("x"), answer(vec![calls("y")]), given("y")], false);
     }

@@ -6,7 +6,7 @@ use super::messages::{self, Turn};
 use super::model::Model;
 use super::thinking::{self, Thinking};
 use super::{cache, content, schema};
-use crate::{Request, ToolChoice};
+use crate::{Request, ToolChoice, option, tool_schema};
 
 /// The body of a streaming request.
 pub(super) fn body(request: &Request) -> Value {
@@ -49,7 +49,7 @@ pub(super) fn body(request: &Request) -> Value {
         body.insert("thinking".into(), config);
     }
     body.insert("stream".into(), json!(true));
-    body.extend(request.options.clone());
+    option::merge(&mut body, &request.options);
     Value::Object(body)
 }
 
@@ -71,7 +71,7 @@ fn tools(request: &Request, turns: &[Turn], thinks: bool) -> (Vec<Value>, Value)
         if !tool.description.trim().is_empty() {
             lowered.insert("description".into(), json!(tool.description));
         }
-        lowered.insert("input_schema".into(), schema::of_tool(&tool.schema));
+        lowered.insert("input_schema".into(), tool_schema::plain(&tool.schema));
         Value::Object(lowered)
     });
     (tools.collect(), choice)
@@ -123,7 +123,7 @@ mod tests {
             "max_tokens": 99,
             "system": [{"type": "text", "text": "one"}, {"type": "text", "text": "two", "cache_control": mark}],
             "messages": [{"role": "user", "content": [{"type": "text", "text": "hi", "cache_control": mark}]}],
-            "tools": [{"name": "read", "description": "reads", "input_schema": {"type": "object"},
+            "tools": [{"name": "read", "description": "reads", "input_schema": {"type": "object", "properties": {}},
                 "cache_control": mark}],
             "tool_choice": {"type": "any"},
             "temperature": 0.5,

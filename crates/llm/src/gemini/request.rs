@@ -5,7 +5,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{model, schema};
-use crate::{Format, Request, ToolChoice};
+use crate::{Format, Request, ToolChoice, option};
 
 mod contents;
 
@@ -33,9 +33,7 @@ pub(super) fn body(request: &Request) -> Value {
     if !config.is_empty() {
         body.insert("generationConfig".into(), Value::Object(config));
     }
-    for (name, value) in &request.options {
-        merge(&mut body, name, value);
-    }
+    option::merge(&mut body, &request.options);
     Value::Object(body)
 }
 
@@ -92,24 +90,6 @@ impl<'a> Shape<'a> {
             "Give your final answer as JSON only, without any other text, in the shape of this JSON schema:\n{}",
             format.schema
         ))
-    }
-}
-
-/// Merges an option into the body: objects field by field, so that one setting does not undo the others, and tools by
-/// adding, so that the provider's own tools stand beside the caller's. Anything else is replaced.
-fn merge(into: &mut Map<String, Value>, name: &str, value: &Value) {
-    match (into.get_mut(name), value) {
-        (Some(Value::Object(known)), Value::Object(more)) => {
-            for (name, value) in more {
-                merge(known, name, value);
-            }
-        }
-        (Some(Value::Array(tools)), Value::Array(more)) if name == "tools" => {
-            tools.extend(more.iter().cloned());
-        }
-        _ => {
-            into.insert(name.to_owned(), value.clone());
-        }
     }
 }
 

@@ -1,20 +1,22 @@
 //! The conversation as a list of messages.
 //!
 //! Many servers put it through a template that wants the person and the model to take turns, so neighbours of one side
-//! are said as one. Results of tools take only text: what tools showed follows in the person's name, after the last
-//! result.
+//! are said as one. Results of tools take only text: what else tools showed follows in the person's name, after the
+//! last result.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
 use super::decode::METADATA;
 use super::server::{Among, Demands, Thoughts};
+use crate::attachment::{Attachment, Kind, Source};
 use crate::call_id::CallIds;
-use crate::{Block, Content, Message, Request, history};
+use crate::{Block, Content, Message, Request, history, protocol};
 
 /// What a model is made to say where it must have spoken before the person does.
 const BRIDGE: &str = "Understood.";
+
+/// What a result says that is only shown.
+const ATTACHED: &str = "The result is attached.";
 
 /// What stands between two texts that were said apart.
 const GAP: &str = "\n\n";
@@ -41,11 +43,9 @@ pub(super) fn lower(request: &Request, demands: &Demands) -> Vec<Value> {
 fn turns(messages: &[Message]) -> Vec<Message> {
     let mut turns: Vec<Message> = Vec::with_capacity(messages.len());
     let mut shown: Vec<Content> = Vec::new();
-    for message in history::wrap_system(messages) {
-        match &message {
-            Message::Tool { output, .. } => {
-                shown.extend(output.iter().filter(|one| matches!(one, Content::Media { .. })).cloned());
-            }
+    for mut message in history::wrap_system(messages) {
+        match &mut message {
+            Message::Tool { output, .. } => shown.extend(take_shown(output)),
             // An answer that was cut off in its first thought: an empty message is refused.
             Message::Assistant { blocks, .. } if !blocks.iter().any(speaks) => continue,
             _ => take_turn(&mut turns, Message::User(std::mem::take(&mut shown))),
@@ -54,6 +54,26 @@ fn turns(messages: &[Message]) -> Vec<Message> {
     }
     take_turn(&mut turns, Message::User(shown));
     turns
+}
+
+/// Takes what cannot be said in words out of what a tool gave back.
+fn take_shown(output: &mut Vec<Content>) -> Vec<Content> {
+    let (mut words, mut shown) = (Vec::new(), Vec::new());
+    for content in output.drain(..) {
+        match text_of(&piece(&content)) {
+            Some(text) => words.push(Content::Text(text.to_owned())),
+            None => shown.push(content),
+        }
+    }
+    if words.is_empty() && !shown.is_empty() {
+        words.push(Content::Text(ATTACHED.to_owned()));
+    }
+    *output = words;
+    shown
+}
+
+fn text_of(piece: &Value) -> Option<&str> {
+    piece.get("text")?.as_str()
 }
 
 fn speaks(block: &Block) -> bool {
@@ -92,7 +112,7 @@ fn one(message: &Message, demands: &Demands, ids: &mut CallIds) -> Option<Value>
 /// Text stays a string: not every server takes a list.
 fn user(contents: &[Content]) -> Value {
     let pieces: Vec<Value> = contents.iter().map(piece).collect();
-    let texts: Option<Vec<&str>> = pieces.iter().map(|piece| piece.get("text")?.as_str()).collect();
+    let texts: Option<Vec<&str>> = pieces.iter().map(text_of).collect();
     match texts {
         Some(texts) => json!(texts.join(GAP)),
         None => Value::Array(pieces),
@@ -102,36 +122,29 @@ fn user(contents: &[Content]) -> Value {
 fn piece(content: &Content) -> Value {
     match content {
         Content::Text(text) => json!({"type": "text", "text": text}),
-        Content::Media { mime, url, filename } => media(mime, url, filename.as_deref()),
+        Content::Media { mime, url, filename } => media(&Attachment::of(mime, url, filename.as_deref())),
     }
 }
 
-fn media(mime: &str, url: &str, filename: Option<&str>) -> Value {
-    let encoded = url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
-    let format = match mime {
-        "audio/wav" | "audio/x-wav" => Some("wav"),
+fn media(attachment: &Attachment<'_>) -> Value {
+    let format = match attachment.mime.as_str() {
+        "audio/wav" | "audio/x-wav" | "audio/wave" => Some("wav"),
         "audio/mpeg" | "audio/mp3" => Some("mp3"),
         _ => None,
     };
-    let name = filename.unwrap_or("attachment");
-    match (encoded, format) {
-        _ if mime.starts_with("image/") => json!({"type": "image_url", "image_url": {"url": url}}),
-        (Some((_, data)), Some(format)) => {
+    match (attachment.kind, &attachment.source, format) {
+        (Kind::Image, Source::Inline(data), _) => {
+            json!({"type": "image_url", "image_url": {"url": attachment.data_url(data)}})
+        }
+        (Kind::Image, Source::Remote(url), _) => json!({"type": "image_url", "image_url": {"url": url}}),
+        (Kind::Audio, Source::Inline(data), Some(format)) => {
             json!({"type": "input_audio", "input_audio": {"data": data, "format": format}})
         }
-        (Some((_, data)), None) if mime.starts_with("text/") => {
-            json!({"type": "text", "text": plain_text(name, data)})
+        (Kind::Pdf, Source::Inline(data), _) => {
+            let file = json!({"filename": attachment.name(), "file_data": attachment.data_url(data)});
+            json!({"type": "file", "file": file})
         }
-        (Some(_), None) => json!({"type": "file", "file": {"filename": name, "file_data": url}}),
-        // The protocol has no reference to such a file; the model shall at least know of it.
-        (None, _) => json!({"type": "text", "text": format!("[attachment {name} ({mime}): {url}]")}),
-    }
-}
-
-fn plain_text(name: &str, data: &str) -> String {
-    match STANDARD.decode(data) {
-        Ok(bytes) => format!("[attachment {name}]\n{}", String::from_utf8_lossy(&bytes)),
-        Err(_) => format!("[attachment {name} could not be decoded]"),
+        _ => json!({"type": "text", "text": attachment.in_words()}),
     }
 }
 
@@ -145,7 +158,7 @@ fn assistant(blocks: &[Block], demands: &Demands, ids: &mut CallIds) -> Value {
                 let arguments = if input.is_object() { input.to_string() } else { "{}".to_owned() };
                 let mut call = json!({"id": ids.call(id), "type": "function",
                     "function": {"name": name, "arguments": arguments}});
-                let extra = metadata.as_ref().and_then(|all| all.get(METADATA)?.get("extra_content"));
+                let extra = protocol::own_field(metadata.as_ref(), METADATA, "extra_content");
                 if let (Some(extra), Some(fields)) = (extra, call.as_object_mut()) {
                     fields.insert("extra_content".into(), extra.clone());
                 }
@@ -185,7 +198,7 @@ impl Spoken {
         if wanted == Thoughts::Never {
             return;
         }
-        let own = metadata.and_then(|all| all.get(METADATA));
+        let own = protocol::own(metadata, METADATA);
         if let Some(Value::Array(details)) = own.and_then(|own| own.get("reasoning_details")) {
             let slot = self.thoughts.entry("reasoning_details").or_insert_with(|| json!([]));
             if let Value::Array(list) = slot {

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::server::Demands;
 use super::{Dialect, messages};
-use crate::{Format, Request, ToolChoice};
+use crate::{Format, Request, ToolChoice, option, tool_schema};
 
 /// The body of a streaming request.
 pub(super) fn body(request: &Request, demands: &Demands) -> Value {
@@ -14,7 +14,7 @@ pub(super) fn body(request: &Request, demands: &Demands) -> Value {
     if !request.tools.is_empty() {
         let tools = request.tools.iter().map(|tool| {
             let function =
-                json!({"name": tool.name, "description": tool.description, "parameters": tool.schema});
+                json!({"name": tool.name, "description": tool.description, "parameters": tool_schema::plain(&tool.schema)});
             json!({"type": "function", "function": function})
         });
         body.insert("tools".into(), tools.collect());
@@ -50,7 +50,7 @@ pub(super) fn body(request: &Request, demands: &Demands) -> Value {
     if demands.ask_for_usage {
         body.insert("stream_options".into(), json!({"include_usage": true}));
     }
-    body.extend(request.options.clone());
+    option::merge(&mut body, &request.options);
     Value::Object(body)
 }
 
@@ -77,7 +77,7 @@ mod tests {
             tools: vec![ToolSpec {
                 name: "read".into(),
                 description: "reads".into(),
-                schema: json!({"type": "object"}),
+                schema: json!({"$schema": "x", "oneOf": [{"properties": {"a": {}}}]}),
             }],
             tool_choice: ToolChoice::Required,
             max_output: Some(99),
@@ -90,12 +90,13 @@ mod tests {
             "model": "m-1",
             "messages": [{"role": "system", "content": "one\n\ntwo"}, {"role": "user", "content": "hi"}],
             "tools": [{"type": "function",
-                "function": {"name": "read", "description": "reads", "parameters": {"type": "object"}}}],
+                "function": {"name": "read", "description": "reads",
+                    "parameters": {"type": "object", "properties": {"a": {}}}}}],
             "tool_choice": "required",
             "max_tokens": 99,
             "temperature": 0.5,
             "stream": true,
-            "stream_options": {"x": 1},
+            "stream_options": {"include_usage": true, "x": 1},
             "top_k": 3,
         });
         assert_eq!(written(&request, ANYWHERE), expected);

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::wire::text;
 use super::{METADATA, media};
 use crate::call_id::{CallIds, Shape};
-use crate::{Block, Content, Message, Request, arguments};
+use crate::{Block, Content, Message, Request, arguments, protocol};
 
 /// The longest call id that OpenAI takes. Those of other providers may be longer.
 const CALL_ID_LIMIT: usize = 64;
@@ -229,7 +229,7 @@ impl Input {
 }
 
 fn own(metadata: Option<&Value>) -> Option<&Value> {
-    metadata.and_then(|all| all.get(METADATA))
+    protocol::own(metadata, METADATA)
 }
 
 /// A reasoning item as it came. Nothing is stored with the provider, so it means something only if it is encrypted.

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{input, tools};
-use crate::{Effort, Format, Request};
+use crate::{Effort, Format, Request, model_id, option};
 
 /// What has to be asked for so that reasoning can be replayed.
 const ENCRYPTED_REASONING: &str = "reasoning.encrypted_content";
@@ -44,9 +44,7 @@ pub(super) fn body(request: &Request) -> Value {
     }
     body.insert("store".into(), json!(false));
     body.insert("stream".into(), json!(true));
-    for (name, value) in &request.options {
-        merge(&mut body, name, value);
-    }
+    option::merge(&mut body, &request.options);
     Value::Object(body)
 }
 
@@ -65,28 +63,9 @@ fn effort_name(effort: Effort) -> &'static str {
 /// Whether the model may reason. OpenAI refuses to be asked for the reasoning of a model that has none, so the families
 /// that never had any are known by name; no new ones will come.
 fn may_reason(request: &Request) -> bool {
-    // Aggregators put the maker in front: `openai/gpt-4o`.
-    let name = request.model.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
+    let name = model_id::base_name(&request.model);
     let never = ["gpt-3", "gpt-4", "chatgpt-", "gpt-5-chat"].iter().any(|family| name.starts_with(family));
     request.reasoning.effort.is_some() || !never
-}
-
-/// Puts an option into the body. Lists grow and objects are filled, so that a tool of the provider's or a detail such as
-/// the verbosity of the text can be asked for without losing what is there. Anything else is replaced.
-fn merge(body: &mut Map<String, Value>, name: &str, value: &Value) {
-    match (body.get_mut(name), value) {
-        (Some(Value::Array(list)), Value::Array(more)) => {
-            for element in more {
-                if !list.contains(element) {
-                    list.push(element.clone());
-                }
-            }
-        }
-        (Some(Value::Object(fields)), Value::Object(more)) => fields.extend(more.clone()),
-        _ => {
-            body.insert(name.to_owned(), value.clone());
-        }
-    }
 }
 
 #[cfg(test)]
@@ -152,6 +131,9 @@ mod tests {
         check("grok-4", None, true);
         check("gpt-4o", None, false);
         check("openai/gpt-4.1-mini", None, false);
+        // A fine-tuned model reasons as little as its base.
+        check("ft:gpt-4o-2024-08-06:acme::abc", None, false);
+        check("ft:o4-mini:acme:gpt-4:abc", None, true);
         check("gpt-4o", Some(Effort::Low), true);
     }
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::kind;
 use crate::anthropic::METADATA;
 use crate::call_id::CallIds;
-use crate::{Block, Message};
+use crate::{Block, Message, protocol};
 
 /// The blocks of an answer.
 pub(super) fn blocks(blocks: &[Block], ids: &mut CallIds) -> Vec<Value> {
@@ -69,7 +69,7 @@ fn thought(text: &str, metadata: Option<&Value>) -> Option<Value> {
 
 /// A field of this protocol's own metadata.
 fn own<'a>(metadata: Option<&'a Value>, name: &str) -> Option<&'a Value> {
-    metadata?.get(METADATA)?.get(name).filter(|value| !value.is_null())
+    protocol::own_field(metadata, METADATA, name)
 }
 
 fn raw(metadata: Option<&Value>) -> Option<Value> {

@@ -4,13 +4,12 @@
 //! once one with as many responses. A repaired conversation has its results in place, so all that is left is to join
 //! what belongs to one turn and to open a conversation that a model began.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
+use crate::attachment::{Attachment, Source};
 use crate::call_id::OpenCalls;
 use crate::gemini::{METADATA, model};
-use crate::{Block, Content, Message, Request, history};
+use crate::{Block, Content, Message, Request, history, protocol};
 
 /// What the user is made to say where the model would have the first word.
 const OPENING: &str = "Let us begin.";
@@ -120,7 +119,7 @@ fn answer(blocks: &[Block], calls: &mut Calls, checks_signatures: bool) -> Vec<V
 }
 
 fn own<'a>(metadata: Option<&'a Value>, name: &str) -> Option<&'a Value> {
-    metadata?.get(METADATA)?.get(name).filter(|value| !value.is_null())
+    protocol::own_field(metadata, METADATA, name)
 }
 
 fn signed(mut part: Value, signature: Option<&Value>) -> Value {
@@ -149,60 +148,56 @@ fn is_blank(content: &Content) -> bool {
 fn content(content: &Content) -> Value {
     match content {
         Content::Text(text) => json!({"text": text}),
-        Content::Media { mime, url, filename } => {
-            media(mime, url, filename.as_deref().unwrap_or("attachment"))
-        }
+        Content::Media { mime, url, filename } => media(&Attachment::of(mime, url, filename.as_deref())),
     }
 }
 
 /// An attachment. Text goes as text, as the API knows few of its many media types.
-fn media(mime: &str, url: &str, name: &str) -> Value {
-    let Some(rest) = url.strip_prefix("data:") else {
-        return if ["http://", "https://", "gs://"].iter().any(|scheme| url.starts_with(scheme)) {
+fn media(attachment: &Attachment<'_>) -> Value {
+    let mime = &attachment.mime;
+    let taken = TAKEN.contains(&mime.as_str());
+    match &attachment.source {
+        Source::Inline(data) if taken => {
+            json!({"inlineData": {"mimeType": mime, "data": data}})
+        }
+        Source::Remote(url) if taken => {
             json!({"fileData": {"mimeType": mime, "fileUri": url}})
-        } else {
-            json!({"text": format!("[attachment {name} ({mime}) cannot be reached]")})
-        };
-    };
-    let (head, data) = rest.split_once(',').unwrap_or_default();
-    let (declared, encoded) = match head.strip_suffix(";base64") {
-        Some(declared) => (declared, data.to_owned()),
-        None => (head, STANDARD.encode(unescape(data))),
-    };
-    let declared = declared.split(';').next().unwrap_or_default();
-    let mime = if mime.is_empty() { declared } else { mime };
-    if encoded.is_empty() {
-        return json!({"text": format!("[attachment {name} is empty]")});
-    }
-    if !mime.starts_with("text/") && mime != "application/json" {
-        return json!({"inlineData": {"mimeType": mime, "data": encoded}});
-    }
-    match STANDARD.decode(&encoded) {
-        Ok(bytes) => json!({"text": format!("[attachment {name}]\n{}", String::from_utf8_lossy(&bytes))}),
-        Err(_) => json!({"text": format!("[attachment {name} could not be decoded]")}),
+        }
+        Source::Elsewhere(url) if taken && url.starts_with("gs://") => {
+            json!({"fileData": {"mimeType": mime, "fileUri": url}})
+        }
+        _ => json!({"text": attachment.in_words()}),
     }
 }
 
-/// The bytes behind percent signs.
-fn unescape(text: &str) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, tail @ ..] = rest {
-        let digit = |byte: &u8| char::from(*byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-        let escaped = match (first, tail) {
-            (b'%', [high, low, after @ ..]) => digit(high).zip(digit(low)).map(|pair| (pair, after)),
-            _ => None,
-        };
-        match escaped {
-            Some(((high, low), after)) => {
-                bytes.push((high << 4) | low);
-                rest = after;
-            }
-            None => {
-                bytes.push(*first);
-                rest = tail;
-            }
-        }
-    }
-    bytes
-}
+/// The media types that the API names. It refuses any other.
+const TAKEN: &[&str] = &[
+    "application/pdf",
+    "audio/aac",
+    "audio/aiff",
+    "audio/flac",
+    "audio/m4a",
+    "audio/mp3",
+    "audio/mp4",
+    "audio/mpeg",
+    "audio/ogg",
+    "audio/wav",
+    "audio/webm",
+    "audio/x-aac",
+    "audio/x-wav",
+    "image/heic",
+    "image/heif",
+    "image/jpeg",
+    "image/png",
+    "image/webp",
+    "video/3gpp",
+    "video/avi",
+    "video/mov",
+    "video/mp4",
+    "video/mpeg",
+    "video/mpg",
+    "video/quicktime",
+    "video/webm",
+    "video/wmv",
+    "video/x-flv",
+];

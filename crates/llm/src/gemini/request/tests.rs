@@ -271,8 +271,16 @@ fn attachments() {
     };
     let inline = |mime: &str, data: &str| json!({"inlineData": {"mimeType": mime, "data": data}});
     check("image/png", "data:image/png;base64,AA==", inline("image/png", "AA=="));
-    check("", "data:image/gif;x=y;base64,AA==", inline("image/gif", "AA=="));
-    check("image/svg+xml", "data:image/svg+xml,%3Csvg%2F%3E%", inline("image/svg+xml", "PHN2Zy8+JQ=="));
+    check("", "data:image/webp;x=y;base64,AA==", inline("image/webp", "AA=="));
+    check("image/jpg", "data:image/jpg,%00", inline("image/jpeg", "AA=="));
+    check("image/heic", "data:image/heic;base64,AA==", inline("image/heic", "AA=="));
+    // These went out as pictures and files, and each locked its session.
+    let text = |text: &str| json!({"text": text});
+    check("image/svg+xml", "data:image/svg+xml,%3Csvg%2F%3E%", text("[attachment f]\n<svg/>%"));
+    check("image/gif", "data:;base64,AA==", text("[attachment f (image/gif) cannot be shown]"));
+    check("image/bmp", "https://x/y", text("[attachment f (image/bmp): https://x/y]"));
+    check("audio/midi", "data:;base64,AA==", text("[attachment f (audio/midi) cannot be shown]"));
+    check("application/zip", "data:;base64,AA==", text("[attachment f (application/zip) cannot be shown]"));
     check("text/x-rust", "data:text/x-rust;base64,aGk=", json!({"text": "[attachment f]\nhi"}));
     check("text/plain", "data:text/plain;base64,?", json!({"text": "[attachment f could not be decoded]"}));
     check("image/png", "data:image/png;base64,", json!({"text": "[attachment f is empty]"}));

@@ -158,7 +158,7 @@ fn neighbours_of_one_side_are_said_as_one() {
             {"role": "user", "content": "a\n\nb\n\n<system-update>\nc\n</system-update>"},
             {"role": "assistant", "content": "d\n\ne", "tool_calls": [
                 {"id": "x", "type": "function", "function": {"name": "read", "arguments": "{}"}}]},
-            {"role": "tool", "tool_call_id": "x", "content": ""},
+            {"role": "tool", "tool_call_id": "x", "content": "The result is attached."},
             {"role": "user", "content": [
                 {"type": "image_url", "image_url": {"url": "https://x/y.png"}},
                 {"type": "text", "text": "f"},
@@ -210,7 +210,8 @@ fn ids_that_openai_would_refuse_give_way() {
 #[test]
 fn attachments() {
     let check = |mime: &str, url: &str, expected: Value| {
-        assert_eq!(media(mime, url, Some("f")), expected, "{mime} {url}");
+        let content = Content::Media { mime: mime.into(), url: url.into(), filename: Some("f".into()) };
+        assert_eq!(piece(&content), expected, "{mime} {url}");
     };
     check(
         "image/png",
@@ -227,10 +228,27 @@ fn attachments() {
         "data:application/pdf;base64,AA",
         json!({"type": "file", "file": {"filename": "f", "file_data": "data:application/pdf;base64,AA"}}),
     );
-    check("text/plain", "data:text/plain;base64,aGk=", json!({"type": "text", "text": "[attachment f]\nhi"}));
-    check(
-        "application/pdf",
-        "https://x/y",
-        json!({"type": "text", "text": "[attachment f (application/pdf): https://x/y]"}),
-    );
+    let text = |text: &str| json!({"type": "text", "text": text});
+    check("text/plain", "data:text/plain;base64,aGk=", text("[attachment f]\nhi"));
+    check("application/pdf", "https://x/y", text("[attachment f (application/pdf): https://x/y]"));
+    // These went out as pictures and files, and each locked its session.
+    check("image/svg+xml", "data:image/svg+xml,%3Csvg/%3E", text("[attachment f]\n<svg/>"));
+    check("image/bmp", "data:image/bmp;base64,AA", text("[attachment f (image/bmp) cannot be shown]"));
+    check("image/heic", "https://x/y", text("[attachment f (image/heic): https://x/y]"));
+    check("image/png", "file:///x", text("[attachment f (image/png) cannot be reached]"));
+    check("video/mp4", "data:video/mp4;base64,AA", text("[attachment f (video/mp4) cannot be shown]"));
+    check("application/zip", "data:;base64,AA", text("[attachment f (application/zip) cannot be shown]"));
+}
+
+#[test]
+fn what_a_tool_gave_stays_in_its_result_if_it_is_text() {
+    let note =
+        Content::Media { mime: "text/plain".into(), url: "data:,hi".into(), filename: Some("f".into()) };
+    let messages =
+        vec![answer(vec![call("x")]), result("x", vec![Content::Text("see".into()), note, picture()])];
+    let expected = [
+        json!({"role": "tool", "tool_call_id": "x", "content": "see\n[attachment f]\nhi"}),
+        json!({"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://x/y.png"}}]}),
+    ];
+    assert_eq!(lowered(ANYWHERE, "m", messages)[1..], expected);
 }

@@ -37,6 +37,7 @@ const DIFFERENCES: &[(Protocol, &str, &str, &str)] = &[
     (Protocol::Chat, "*", "accept", ACCEPT),
     (Protocol::Chat, "*", "user-agent", NAME),
     (Protocol::Chat, "*", "x-stainless-*", TELEMETRY),
+    (Protocol::Chat, "*", "/tools/0/function/parameters/$schema", DRAFT),
     (Protocol::Chat, "compatible", "/max_completion_tokens", OTHER_SERVERS),
     (Protocol::Chat, "compatible", "/max_tokens", OTHER_SERVERS),
     (Protocol::Chat, "compatible", "/prompt_cache_key", OTHER_SERVERS),
