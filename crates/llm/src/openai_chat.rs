@@ -3,9 +3,12 @@
 
 mod calls;
 mod decode;
+mod ids;
 mod request;
 mod wire;
 
+#[cfg(test)]
+mod rules;
 #[cfg(test)]
 mod tests;
 

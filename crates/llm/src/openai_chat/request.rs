@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::Dialect;
 use super::decode::METADATA;
+use super::ids::{self, CallIds};
 use crate::{Block, Content, Effort, Format, Message, Request, ToolChoice, history};
 
 /// The body of a streaming request.
@@ -73,13 +74,22 @@ fn messages(request: &Request, dialect: Dialect) -> Vec<Value> {
     let mut lowered: Vec<Value> = head.into_iter().collect();
     // What tools showed. A result takes only text here, so it follows in the person's name, after the last result.
     let mut shown: Vec<Content> = Vec::new();
+    let mut ids = CallIds::default();
     for message in &history::wrap_system(&request.messages) {
         if let Message::Tool { output, .. } = message {
             shown.extend(output.iter().filter(|content| matches!(content, Content::Media { .. })).cloned());
         } else {
             lowered.extend(attachments(&mut shown));
         }
-        lowered.push(lower(message, dialect));
+        if let Message::Assistant { blocks, .. } = message {
+            // Thoughts alone are no message to most servers.
+            if !blocks.iter().any(|block| matches!(block, Block::Text { .. } | Block::ToolCall { .. })) {
+                continue;
+            }
+            // Ids are matched within one answer and its results.
+            ids = CallIds::default();
+        }
+        lowered.push(lower(message, dialect, &mut ids));
     }
     lowered.extend(attachments(&mut shown));
     lowered
@@ -91,12 +101,12 @@ fn attachments(shown: &mut Vec<Content>) -> Option<Value> {
     (!pieces.is_empty()).then(|| json!({"role": "user", "content": pieces}))
 }
 
-fn lower(message: &Message, dialect: Dialect) -> Value {
+fn lower(message: &Message, dialect: Dialect, ids: &mut CallIds) -> Value {
     match message {
         Message::User(contents) => json!({"role": "user", "content": user(contents)}),
-        Message::Assistant { blocks, .. } => assistant(blocks, dialect),
+        Message::Assistant { blocks, .. } => assistant(blocks, dialect, ids),
         Message::Tool { call_id, output, .. } => {
-            json!({"role": "tool", "tool_call_id": call_id, "content": Content::text_of(output)})
+            json!({"role": "tool", "tool_call_id": ids.answer(call_id), "content": Content::text_of(output)})
         }
         // Not reached: most servers take a system message at the front only, so it was wrapped.
         Message::System(text) => json!({"role": "user", "content": text}),
@@ -147,7 +157,7 @@ fn plain_text(name: &str, data: &str) -> String {
     }
 }
 
-fn assistant(blocks: &[Block], dialect: Dialect) -> Value {
+fn assistant(blocks: &[Block], dialect: Dialect, ids: &mut CallIds) -> Value {
     let mut text = String::new();
     let mut reasoning: Map<String, Value> = Map::new();
     let mut calls: Vec<Value> = Vec::new();
@@ -157,7 +167,11 @@ fn assistant(blocks: &[Block], dialect: Dialect) -> Value {
             Block::Reasoning { text, metadata } => replay(&mut reasoning, text, metadata.as_ref()),
             Block::ToolCall { id, name, input, metadata } => {
                 let arguments = if input.is_object() { input.to_string() } else { "{}".to_owned() };
-                let mut call = json!({"id": id, "type": "function",
+                let name = match dialect {
+                    Dialect::OpenAi => ids::fitting(name),
+                    Dialect::Compatible => ids::named(name).to_owned(),
+                };
+                let mut call = json!({"id": ids.call(id), "type": "function",
                     "function": {"name": name, "arguments": arguments}});
                 let extra = metadata.as_ref().and_then(|all| all.get(METADATA)?.get("extra_content"));
                 if let (Some(extra), Some(fields)) = (extra, call.as_object_mut()) {
@@ -206,7 +220,7 @@ mod tests {
 
     #[expect(clippy::needless_pass_by_value, reason = "a test reads best with its values in place")]
     fn lowered(message: Message) -> Value {
-        lower(&message, Dialect::Compatible)
+        lower(&message, Dialect::Compatible, &mut CallIds::default())
     }
 
     fn answer(blocks: Vec<Block>) -> Message {
@@ -278,7 +292,7 @@ mod tests {
                 {"id": "c2", "type": "function", "function": {"name": "list", "arguments": "{}"}},
             ]})
         );
-        let openai = lower(&answer(blocks), Dialect::OpenAi);
+        let openai = lower(&answer(blocks), Dialect::OpenAi, &mut CallIds::default());
         assert_eq!(openai.get("reasoning_content"), None);
     }
 

@@ -17,5 +17,6 @@ mod errors;
 mod failures;
 mod gemini;
 mod model_server;
+mod properties;
 mod responses;
 mod scripted;
