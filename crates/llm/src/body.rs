@@ -144,3 +144,59 @@ fn recognise(media: &str, piece: &[u8]) -> Result<Option<Shape>, Broken> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::protocol::Protocol;
+    use crate::{anthropic, gemini, openai_chat, openai_responses};
+
+    /// After the beginning of an answer, as much is kept after many deltas as after few.
+    #[track_caller]
+    fn check<P: Protocol>(protocol: &P, begin: &[Value], delta: &Value)
+    where
+        P::Decoder: std::fmt::Debug,
+    {
+        let mut body = Body::new("text/event-stream", protocol.decoder());
+        let take = |body: &mut Body<P::Decoder>, payload: &Value| {
+            body.push(format!("data: {payload}\n\n").as_bytes()).unwrap();
+            while body.next().unwrap().is_some() {}
+        };
+        begin.iter().for_each(|payload| take(&mut body, payload));
+        let mut kept = |deltas: usize| {
+            (0..deltas).for_each(|_| take(&mut body, delta));
+            format!("{body:?}").len()
+        };
+        let (few, many) = (kept(10), kept(20_000));
+        // A count may have more digits in the end.
+        assert!(many <= few + 16, "{few} and then {many}: {body:?}");
+    }
+
+    #[test]
+    fn nothing_is_kept_of_what_was_handed_out() {
+        let text = "some words of an answer";
+        let chat = openai_chat::Chat { dialect: openai_chat::Dialect::Compatible };
+        for field in ["content", "reasoning_content"] {
+            check(&chat, &[], &json!({"id": "c", "model": "m", "choices": [{"delta": {field: text}}]}));
+        }
+        for (kind, field) in [("text", "text"), ("thinking", "thinking")] {
+            let begin = json!({"type": "content_block_start", "index": 0, "content_block": {"type": kind}});
+            let delta = json!({"type": format!("{kind}_delta"), field: text});
+            let delta = json!({"type": "content_block_delta", "index": 0, "delta": delta});
+            check(&anthropic::Messages, &[begin], &delta);
+        }
+        for kind in ["output_text", "refusal", "reasoning_summary_text", "reasoning_text"] {
+            let delta = json!({"type": format!("response.{kind}.delta"), "item_id": "i", "delta": text});
+            check(&openai_responses::Responses, &[], &delta);
+        }
+        for thought in [false, true] {
+            let content = json!({"parts": [{"text": text, "thought": thought}]});
+            let counts = json!({"promptTokenCount": 7});
+            let frame =
+                json!({"candidates": [{"content": content}], "usageMetadata": counts, "responseId": "r"});
+            check(&gemini::GenerateContent, &[], &frame);
+        }
+    }
+}

@@ -18,5 +18,6 @@ mod failures;
 mod gemini;
 mod judge;
 mod model_server;
+mod properties;
 mod responses;
 mod scripted;
