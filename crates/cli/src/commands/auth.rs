@@ -59,7 +59,8 @@ fn set(provider: &str) -> Result<()> {
     let config = settings::config(&settings::working_folder()?)?;
     let Some(known) = config.catalogue().provider(provider) else {
         let near = config.catalogue().nearest_providers(provider);
-        let hint = if near.is_empty() { String::new() } else { format!("; did you mean {}?", near.join(" or ")) };
+        let hint =
+            if near.is_empty() { String::new() } else { format!("; did you mean {}?", near.join(" or ")) };
         bail!("there is no provider {provider}{hint}");
     };
     let mut input = std::io::stdin();

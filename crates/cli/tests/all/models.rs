@@ -99,7 +99,11 @@ fn a_key_is_kept_in_a_private_file_and_never_shown() {
     );
     home.run(&["auth", "remove", "groq"]).success();
     assert!(home.run(&["auth", "remove", "groq"]).failure(1).contains("there is no key for groq"));
-    assert!(home.run_with(&["auth", "set", "grok"], "x").failure(1).contains("there is no provider grok; did you mean groq or xai?"));
+    assert!(
+        home.run_with(&["auth", "set", "grok"], "x")
+            .failure(1)
+            .contains("there is no provider grok; did you mean groq or xai?")
+    );
 }
 
 #[test]
