@@ -98,7 +98,7 @@ proptest! {
     #[test]
     fn a_text_is_read_as_the_standard_says(text in text(), sizes in sizes()) {
         let expected = (reference(&text), Ok(()));
-        prop_assert_eq!(decode(&[text.as_bytes()], 1_000_000), expected.clone());
+        prop_assert_eq!(&decode(&[text.as_bytes()], 1_000_000), &expected);
         prop_assert_eq!(decode(&cut(text.as_bytes(), &sizes), 1_000_000), expected);
     }
 
@@ -109,7 +109,7 @@ proptest! {
         limit in select(vec![8, 30, 1_000_000]),
     ) {
         let whole = decode(&[&bytes], limit);
-        prop_assert_eq!(decode(&cut(&bytes, &sizes), limit), whole.clone());
+        prop_assert_eq!(&decode(&cut(&bytes, &sizes), limit), &whole);
         prop_assert_eq!(decode(&cut(&bytes, &[1]), limit), whole);
     }
 }

@@ -161,7 +161,7 @@ fn substance(messages: &[Message]) -> Vec<String> {
                 said.extend(contents.iter().filter(|one| has_content(one)).map(|one| format!("{one:?}")));
             }
             Message::System(text) => {
-                said.extend(Some(format!("system {text}")).filter(|_| !text.trim().is_empty()))
+                said.extend(Some(format!("system {text}")).filter(|_| !text.trim().is_empty()));
             }
             Message::Assistant { blocks, .. } => said.extend(blocks.iter().filter_map(|block| match block {
                 Block::Text { text, .. } if !text.trim().is_empty() => Some(format!("text {text}")),
@@ -224,7 +224,7 @@ proptest! {
     fn what_comes_out_is_valid_and_stays(messages in vec(message(), 0..12)) {
         let repaired = repair(messages.clone(), &asked());
         prop_assert_eq!(broken(&repaired), Vec::<&str>::new(), "{:#?}", repaired);
-        prop_assert_eq!(repair(repaired.clone(), &asked()), repaired.clone());
+        prop_assert_eq!(&repair(repaired.clone(), &asked()), &repaired);
         prop_assert_eq!(substance(&repaired), substance(&messages));
         // No result is made up but the one that says so.
         let before = results(&messages);
