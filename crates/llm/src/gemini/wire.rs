@@ -57,7 +57,7 @@ pub(super) struct Part<'a> {
 }
 
 /// Token counts so far.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Counts {
     prompt_token_count: Option<Count>,
