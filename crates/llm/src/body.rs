@@ -17,6 +17,8 @@ pub(crate) struct Body<D> {
     decoder: D,
     ready: Events,
     over: bool,
+    /// What went wrong behind the frames that are still to be read.
+    behind: Option<Broken>,
 }
 
 /// How the body is to be understood.
@@ -47,7 +49,7 @@ impl<D: Decode> Body<D> {
             media if media.ends_with("json") => Shape::Json(Vec::new()),
             media => Shape::Unknown(media.to_owned()),
         };
-        Self { shape, decoder, ready: Events::new(), over: false }
+        Self { shape, decoder, ready: Events::new(), over: false, behind: None }
     }
 
     /// Whether the terminal event was read: nothing that follows counts.
@@ -64,7 +66,10 @@ impl<D: Decode> Body<D> {
         }
         match &mut self.shape {
             Shape::Unknown(_) => Ok(()),
-            Shape::Events(events) => events.push(piece).map_err(|cause| too_large(cause.to_string())),
+            Shape::Events(events) => {
+                self.behind = events.push(piece).err().map(|cause| too_large(cause.to_string()));
+                Ok(())
+            }
             Shape::Json(bytes) if bytes.len().saturating_add(piece.len()) > JSON_LIMIT => {
                 Err(too_large("the JSON answer is too large".to_owned()))
             }
@@ -82,7 +87,9 @@ impl<D: Decode> Body<D> {
                 return Ok(Some(event));
             }
             let Shape::Events(events) = &mut self.shape else { return Ok(None) };
-            let Some(frame) = events.pop().filter(|_| !self.over) else { return Ok(None) };
+            let Some(frame) = events.pop().filter(|_| !self.over) else {
+                return self.behind.take().filter(|_| !self.over).map_or(Ok(None), Err);
+            };
             if self.accept(&frame)? == Progress::Done {
                 self.over = true;
                 self.close()?;
@@ -152,6 +159,20 @@ mod tests {
     use super::*;
     use crate::protocol::Protocol;
     use crate::{anthropic, gemini, openai_chat, openai_responses};
+
+    #[test]
+    fn what_came_before_a_frame_that_is_too_large_is_handed_out() {
+        let decoder = openai_chat::Chat { dialect: openai_chat::Dialect::Compatible }.decoder();
+        let mut body = Body::new("text/event-stream", decoder);
+        let hello = json!({"choices": [{"delta": {"content": "hello"}}]});
+        let endless = "x".repeat(sse::DEFAULT_LIMIT);
+        body.push(format!("data: {hello}\n\ndata: {endless}").as_bytes()).unwrap();
+        let mut next = || body.next();
+        assert_eq!(next(), Ok(Some(Event::TextStart { id: "text-0".into() })));
+        assert_eq!(next(), Ok(Some(Event::TextDelta { id: "text-0".into(), text: "hello".into() })));
+        let reason = "a server-sent event is larger than 16777216 bytes".to_owned();
+        assert_eq!(next(), Err(Broken::Malformed { reason, text: String::new() }));
+    }
 
     /// After the beginning of an answer, as much is kept after many deltas as after few.
     #[track_caller]

@@ -80,7 +80,7 @@ impl Decoder {
             self.after_cr = false;
             piece = piece.strip_prefix(b"\n").unwrap_or(piece);
         }
-        while let Some(end) = piece.iter().position(|byte| matches!(byte, b'\n' | b'\r')) {
+        while let Some(end) = memchr::memchr2(b'\n', b'\r', piece) {
             let (head, tail) = piece.split_at(end);
             self.complete(head)?;
             piece = match tail {

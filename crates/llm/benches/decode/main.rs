@@ -1,6 +1,6 @@
 //! Measures the decoding of streamed answers beside serde_json parsing the same JSON in the same run, and prints ratios.
 //!
-//! `cargo bench -p everturn-llm` runs everything; `-- --quick` uses shorter streams. Ours is all that happens to an
+//! `cargo bench -p everturn-llm` runs everything, a name such as `-- gemini` one protocol, `-- --quick` shorter streams. Ours is all that happens to an
 //! answer between the socket and the caller: bytes in pieces of a network segment, lines, frames, JSON, events. The
 //! other side gets the payloads cut out already and parses each of them, into a `Value` and into a type made for it.
 //! Times depend on the machine; the ratios are what `docs/benchmarks.md` records.
@@ -35,15 +35,18 @@ const PROTOCOLS: [Protocol; 4] =
     [Protocol::OpenAiChat, Protocol::OpenAiResponses, Protocol::Anthropic, Protocol::Gemini];
 
 fn main() {
-    let quick = std::env::args().any(|argument| argument == "--quick");
-    let deltas = if quick { 20_000 } else { 200_000 };
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let named = |name: &str| arguments.iter().any(|argument| argument == name);
+    let deltas = if named("--quick") { 20_000 } else { 200_000 };
+    let all = !PROTOCOLS.iter().any(|protocol| named(&protocol.to_string()));
+    let protocols = PROTOCOLS.iter().copied().filter(|protocol| all || named(&protocol.to_string()));
     println!("| {deltas} small deltas | ours | into `Value` | ratio | into a type | ratio |");
     println!("|---|---:|---:|---:|---:|---:|");
-    PROTOCOLS.into_iter().for_each(|protocol| time(protocol, deltas));
+    protocols.clone().for_each(|protocol| time(protocol, deltas));
     println!();
     println!("| most memory in use | {deltas} deltas | {} deltas |", deltas * 10);
     println!("|---|---:|---:|");
-    PROTOCOLS.into_iter().for_each(|protocol| memory(protocol, deltas));
+    protocols.for_each(|protocol| memory(protocol, deltas));
 }
 
 fn time(protocol: Protocol, deltas: usize) {

@@ -99,7 +99,7 @@ impl Decoder {
             .prompt_feedback
             .filter(|feedback| feedback.get("blockReason").is_some_and(Value::is_string));
         self.blocked |= blocked.is_some();
-        self.note("promptFeedback", blocked);
+        self.note("promptFeedback", blocked.map(|feedback| *feedback));
         let candidates = answer.candidates.unwrap_or_default();
         for candidate in candidates.into_iter().filter(|candidate| candidate.index.unwrap_or(0) == 0) {
             self.candidate(candidate, out);
@@ -117,8 +117,8 @@ impl Decoder {
             self.finish = Some(reason);
         }
         self.note("finishMessage", candidate.finish_message.map(Value::from));
-        self.note("groundingMetadata", candidate.grounding_metadata);
-        if let Some(Value::Object(citations)) = candidate.citation_metadata {
+        self.note("groundingMetadata", candidate.grounding_metadata.map(|metadata| *metadata));
+        if let Some(Value::Object(citations)) = candidate.citation_metadata.map(|metadata| *metadata) {
             self.cite(citations);
         }
     }
@@ -163,13 +163,13 @@ impl Decoder {
             let id = self.id_of(&code);
             self.running = Some(id.clone());
             let metadata = Some(verbatim(raw));
-            out.push_back(Event::HostedCall { id, name: CODE.into(), input: code, metadata });
+            out.push_back(Event::HostedCall { id, name: CODE.into(), input: *code, metadata });
         } else if let Some(output) = part.code_execution_result {
             self.close(None, out);
             let id = self.id_of_run(&output);
             let is_error = output.get("outcome").is_none_or(|outcome| outcome != "OUTCOME_OK");
             let metadata = Some(verbatim(raw));
-            out.push_back(Event::HostedResult { id, name: CODE.into(), output, is_error, metadata });
+            out.push_back(Event::HostedResult { id, name: CODE.into(), output: *output, is_error, metadata });
         } else if let Some(output) = part.inline_data {
             self.close(None, out);
             let id = self.fresh_id();
@@ -178,7 +178,7 @@ impl Decoder {
             // A result needs a call to belong to. This one is not replayed: the part is the result.
             out.push_back(Event::HostedCall { id: id.clone(), name: name.clone(), input, metadata: None });
             let metadata = Some(verbatim(raw));
-            out.push_back(Event::HostedResult { id, name, output, is_error: false, metadata });
+            out.push_back(Event::HostedResult { id, name, output: *output, is_error: false, metadata });
         } else if let Some(text) = part.text.and_then(Loose::text) {
             let is_thought = part.thought == Some(Loose::Other(json!(true)));
             self.text(text, is_thought, signature.as_deref(), out);

@@ -3,7 +3,7 @@
 //! A frame of a stream and a whole answer are the same object. Parts stay plain JSON: new kinds appear now and then,
 //! and those that a client does not know are none of its business.
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -16,11 +16,11 @@ use crate::protocol::text::{Loose, Text};
 pub(super) struct Answer<'a> {
     #[serde(borrow)]
     pub(super) candidates: Option<Vec<Candidate<'a>>>,
-    pub(super) prompt_feedback: Option<Value>,
+    pub(super) prompt_feedback: Option<Box<Value>>,
     pub(super) usage_metadata: Option<Counts>,
     pub(super) response_id: Option<Text<'a>>,
     pub(super) model_version: Option<Text<'a>>,
-    pub(super) error: Option<Value>,
+    pub(super) error: Option<Box<Value>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -32,8 +32,8 @@ pub(super) struct Candidate<'a> {
     pub(super) finish_reason: Option<String>,
     /// The reason in more words, mostly for a call that could not be read.
     pub(super) finish_message: Option<String>,
-    pub(super) grounding_metadata: Option<Value>,
-    pub(super) citation_metadata: Option<Value>,
+    pub(super) grounding_metadata: Option<Box<Value>>,
+    pub(super) citation_metadata: Option<Box<Value>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -42,7 +42,7 @@ pub(super) struct Content<'a> {
     pub(super) parts: Option<Vec<&'a RawValue>>,
 }
 
-/// One part, as far as it is looked at.
+/// One part, as far as it is looked at. Most are text, so what else there may be is boxed.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Part<'a> {
@@ -50,22 +50,35 @@ pub(super) struct Part<'a> {
     pub(super) text: Option<Loose<'a>>,
     pub(super) thought: Option<Loose<'a>>,
     pub(super) thought_signature: Option<Loose<'a>>,
-    pub(super) function_call: Option<Value>,
-    pub(super) executable_code: Option<Value>,
-    pub(super) code_execution_result: Option<Value>,
-    pub(super) inline_data: Option<Value>,
+    pub(super) function_call: Option<Box<Value>>,
+    pub(super) executable_code: Option<Box<Value>>,
+    pub(super) code_execution_result: Option<Box<Value>>,
+    pub(super) inline_data: Option<Box<Value>>,
 }
 
-/// Token counts so far; kept as values so that an odd one does not spoil the answer.
-#[derive(Debug, Default, Deserialize)]
+/// Token counts so far.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Counts {
-    prompt_token_count: Option<Value>,
-    cached_content_token_count: Option<Value>,
-    candidates_token_count: Option<Value>,
-    thoughts_token_count: Option<Value>,
-    tool_use_prompt_token_count: Option<Value>,
-    total_token_count: Option<Value>,
+    prompt_token_count: Option<Count>,
+    cached_content_token_count: Option<Count>,
+    candidates_token_count: Option<Count>,
+    thoughts_token_count: Option<Count>,
+    tool_use_prompt_token_count: Option<Count>,
+    total_token_count: Option<Count>,
+}
+
+/// A count. Anything else than a whole number is zero, so that an odd one does not spoil the answer.
+#[derive(Debug, Clone, Copy)]
+struct Count(u64);
+
+impl<'de> Deserialize<'de> for Count {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Self(match Loose::deserialize(deserializer)? {
+            Loose::Other(value) => value.as_u64().unwrap_or(0),
+            Loose::Text(_) => 0,
+        }))
+    }
 }
 
 impl Counts {
@@ -91,23 +104,19 @@ impl From<&Counts> for Usage {
     /// Splits the counts into disjoint ones: the prompt includes what was cached, but neither do the candidates include
     /// the thoughts nor the prompt what the provider's own tools read.
     fn from(counts: &Counts) -> Self {
-        let prompt = count(counts.prompt_token_count.as_ref());
-        let cache_read = count(counts.cached_content_token_count.as_ref()).min(prompt);
-        let read_by_tools = count(counts.tool_use_prompt_token_count.as_ref());
+        let count = |count: Option<Count>| count.map_or(0, |Count(number)| number);
+        let prompt = count(counts.prompt_token_count);
+        let cache_read = count(counts.cached_content_token_count).min(prompt);
+        let read_by_tools = count(counts.tool_use_prompt_token_count);
         Self {
             input: prompt.saturating_sub(cache_read).saturating_add(read_by_tools),
-            output: count(counts.candidates_token_count.as_ref()),
-            reasoning: count(counts.thoughts_token_count.as_ref()),
+            output: count(counts.candidates_token_count),
+            reasoning: count(counts.thoughts_token_count),
             cache_read,
             cache_write: 0,
-            total: counts.total_token_count.as_ref().map(|total| count(Some(total))),
+            total: counts.total_token_count.map(|Count(number)| number),
         }
     }
-}
-
-/// A count; anything else than a whole number is zero.
-fn count(value: Option<&Value>) -> u64 {
-    value.and_then(Value::as_u64).unwrap_or(0)
 }
 
 #[cfg(test)]

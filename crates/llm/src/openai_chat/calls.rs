@@ -70,7 +70,7 @@ impl Calls {
         if let Some(name) = name.filter(|_| call.name.is_empty()) {
             call.name = name.0.into_owned();
         }
-        call.extra = piece.extra_content.or_else(|| call.extra.take());
+        call.extra = piece.extra_content.map(|extra| *extra).or_else(|| call.extra.take());
         call.extend(more, out);
         Ok(())
     }

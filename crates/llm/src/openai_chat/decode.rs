@@ -84,7 +84,7 @@ impl Decoder {
         keep(&mut self.id, chunk.id);
         keep(&mut self.model, chunk.model);
         if let Some(counts) = chunk.usage.or_else(|| chunk.x_groq?.usage) {
-            self.usage = Usage::from(&counts);
+            self.usage = Usage::from(&*counts);
         }
         self.recognised |= chunk.choices.is_some();
         let choices = chunk.choices.unwrap_or_default();

@@ -16,15 +16,16 @@ pub(super) struct Chunk<'a> {
     pub(super) id: Option<Text<'a>>,
     pub(super) model: Option<Text<'a>>,
     pub(super) choices: Option<Vec<Choice<'a>>>,
-    pub(super) usage: Option<Counts>,
-    pub(super) error: Option<Value>,
+    /// Boxed, as is what follows: a chunk is moved about, and hardly any has these.
+    pub(super) usage: Option<Box<Counts>>,
+    pub(super) error: Option<Box<Value>>,
     /// Where Groq puts the usage.
-    pub(super) x_groq: Option<Groq>,
+    pub(super) x_groq: Option<Box<Groq>>,
 }
 
 #[derive(Debug, Deserialize)]
 pub(super) struct Groq {
-    pub(super) usage: Option<Counts>,
+    pub(super) usage: Option<Box<Counts>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -54,7 +55,7 @@ pub(super) struct ToolCall<'a> {
     pub(super) id: Option<Text<'a>>,
     pub(super) function: Option<Function<'a>>,
     /// What Gemini's endpoint wants back with the call.
-    pub(super) extra_content: Option<Value>,
+    pub(super) extra_content: Option<Box<Value>>,
 }
 
 #[derive(Debug, Deserialize)]

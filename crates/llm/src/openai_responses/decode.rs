@@ -93,16 +93,16 @@ impl Decoder {
                 items.whole_text(piece.place(), piece.content(), true, &whole, out);
             }
             Kind::PartDone => {
-                let part = piece.part.as_ref().unwrap_or(&Value::Null);
+                let part = piece.part.as_deref().unwrap_or(&Value::Null);
                 items.whole_part(piece.place(), piece.content(), part, out);
             }
-            Kind::Annotation => items.annotate(piece.place(), piece.content(), piece.annotation.as_ref()),
+            Kind::Annotation => items.annotate(piece.place(), piece.content(), piece.annotation.as_deref()),
             Kind::SummaryDelta => items.thought(piece.place(), Section::Summary(piece.summary()), delta, out),
             Kind::SummaryDone => {
                 items.whole_thought(piece.place(), Section::Summary(piece.summary()), &whole, out);
             }
             Kind::SummaryPartDone => {
-                let whole = piece.part.as_ref().and_then(|part| text(part, "text")).unwrap_or_default();
+                let whole = piece.part.as_deref().and_then(|part| text(part, "text")).unwrap_or_default();
                 items.whole_thought(piece.place(), Section::Summary(piece.summary()), whole, out);
             }
             Kind::ThoughtDelta => items.thought(piece.place(), Section::Content(piece.content()), delta, out),
@@ -111,7 +111,7 @@ impl Decoder {
             }
             Kind::ArgumentsDelta => items.arguments(piece.place(), delta, out),
             Kind::ArgumentsDone => {
-                items.whole_arguments(piece.place(), piece.name.as_deref(), piece.arguments.as_ref(), out);
+                items.whole_arguments(piece.place(), piece.name.as_deref(), piece.arguments.as_deref(), out);
             }
             // The rest is about the whole answer.
             _ => {}

@@ -78,11 +78,11 @@ pub(super) struct Notice<'a> {
     pub(super) refusal: Option<Text<'a>>,
     pub(super) name: Option<Text<'a>>,
     /// JSON text, or from some servers the object itself.
-    pub(super) arguments: Option<Value>,
-    pub(super) part: Option<Value>,
-    pub(super) annotation: Option<Value>,
+    pub(super) arguments: Option<Box<Value>>,
+    pub(super) part: Option<Box<Value>>,
+    pub(super) annotation: Option<Box<Value>>,
     /// A whole item.
-    pub(super) item: Option<Value>,
+    pub(super) item: Option<Box<Value>>,
     /// The whole answer.
     pub(super) response: Option<Box<Response>>,
 }
@@ -117,7 +117,7 @@ impl Notice<'_> {
 
     /// The item that comes whole, and which one it is.
     pub(super) fn whole(&self) -> Option<(Place<'_>, &Value)> {
-        let item = self.item.as_ref()?;
+        let item = self.item.as_deref()?;
         Some((Place { index: self.output_index, id: text(item, "id") }, item))
     }
 
