@@ -281,7 +281,8 @@ fn final_text(prompt: &str, greeting: &str) -> String {
     if prompt.contains("EMPTY") {
         return String::new();
     }
-    if let Some((_, rest)) = prompt.split_once("SAY:") {
+    // Protocols may put two prompts without an answer between them into one: the newer one counts.
+    if let Some((_, rest)) = prompt.rsplit_once("SAY:") {
         return rest.lines().next().unwrap_or_default().to_owned();
     }
     if let Some(count) = limited(prompt, "TEXT:") {
@@ -386,6 +387,7 @@ mod tests {
         assert_eq!(text("hello"), Step::Text("Hi: hello".into()));
         assert_eq!(text(&"ü".repeat(90)), Step::Text(format!("Hi: {}", "ü".repeat(80))));
         assert_eq!(text("please SAY:yes sir\nmore"), Step::Text("yes sir".into()));
+        assert_eq!(text("SAY:one\n\nSAY:two"), Step::Text("two".into()));
         assert_eq!(text("TEXT:3"), Step::Text("word0 word1 word2".into()));
     }
 
