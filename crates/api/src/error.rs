@@ -81,9 +81,13 @@ impl From<everturn_engine::Error> for Error {
                 Self::Busy { session: session.to_string(), message: error.to_string() }
             }
             Engine::Conflict(_) => Self::Conflict(error.to_string()),
-            Engine::Invalid(_) | Engine::NoModel { .. } | Engine::NoProtocol { .. } | Engine::Import(_) => {
-                Self::body(error.to_string())
-            }
+            Engine::Invalid(_)
+            | Engine::NoModel
+            | Engine::Model(_)
+            | Engine::Connect(_)
+            | Engine::Script(_)
+            | Engine::Keys(_)
+            | Engine::Import(_) => Self::body(error.to_string()),
             other => Self::internal(&other),
         }
     }

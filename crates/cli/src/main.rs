@@ -29,6 +29,11 @@ enum Command {
     Run(commands::run::Run),
     /// See a prompt change a file, with a built-in model and no network
     Demo(commands::demo::Demo),
+    /// List models with their prices and limits, or say what a name means
+    Models(commands::models::Models),
+    /// Keep the keys of providers in a file that only you can read
+    #[command(subcommand)]
+    Auth(commands::auth::Auth),
     /// List, search, show, export and import sessions
     #[command(subcommand)]
     Session(commands::session::Session),
@@ -54,6 +59,8 @@ fn main() -> ExitCode {
         Command::Serve(command) => command.execute(),
         Command::Run(command) => command.execute(),
         Command::Demo(command) => command.execute(),
+        Command::Models(command) => command.execute(),
+        Command::Auth(command) => command.execute(),
         Command::Session(command) => command.execute(),
         Command::Import(command) => command.execute(),
         Command::Inspect(command) => command.execute(),

@@ -1,14 +1,17 @@
 //! Folders, the environment and configuration files. Everything else is told what it needs from here.
 //!
 //! Configuration is OpenCode's, so that a person who has one needs no other: the file in the configuration folder,
-//! then the project's, then `OPENCODE_CONFIG`, then `OPENCODE_CONFIG_CONTENT`; later ones win key by key.
+//! then the project's from the root of the repository down to the working folder, then `OPENCODE_CONFIG`, then `OPENCODE_CONFIG_CONTENT`; later ones win key by key.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use etcetera::BaseStrategy as _;
+use everturn_engine::models::{AuthFile, Keyring};
 use everturn_engine::{Config, Engine, Options};
 use serde_json::{Map, Value};
+
+use crate::table;
 
 /// A variable of the environment, unless it is empty.
 #[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
@@ -48,13 +51,32 @@ pub(crate) enum Listeners {
 /// An engine on this person's data, working in a folder.
 pub(crate) async fn open(directory: &Path, listeners: Listeners) -> Result<Engine> {
     let paths = folders()?;
-    let config = configuration(directory)?;
     let mut options = Options::new(&paths.data, directory);
     options.paths = paths;
-    options.config = Config::from_value(config);
+    options.config = config(directory)?;
+    options.keys = keys()?;
     options.database = database();
     options.quiet = listeners == Listeners::None;
     Ok(Engine::open(options).await?)
+}
+
+/// The settings for a folder.
+pub(crate) fn config(directory: &Path) -> Result<Config> {
+    Ok(Config::from_value(configuration(directory)?)?)
+}
+
+/// The file in which this person's keys are kept.
+pub(crate) fn key_file() -> Result<AuthFile> {
+    Ok(AuthFile::new(folders()?.data.join("auth.json")))
+}
+
+/// This person's keys: in the environment, in our file, and in OpenCode's, for those who have them there.
+pub(crate) fn keys() -> Result<Keyring<'static>> {
+    let mut files = vec![key_file()?];
+    if let Ok(base) = etcetera::base_strategy::choose_native_strategy() {
+        files.push(AuthFile::new(base.data_dir().join("opencode").join("auth.json")));
+    }
+    Ok(Keyring::new(&variable, files))
 }
 
 /// The PostgreSQL server that keeps the sessions, where one is named.
@@ -90,10 +112,8 @@ fn configuration(directory: &Path) -> Result<Map<String, Value>> {
     if let Ok(base) = etcetera::base_strategy::choose_native_strategy() {
         files.extend(candidates(&base.config_dir().join("opencode")));
     }
-    let mut upwards: Vec<&Path> = directory.ancestors().collect();
-    upwards.reverse();
-    for folder in upwards {
-        files.extend(candidates(folder));
+    for folder in project_folders(directory) {
+        files.extend(candidates(folder).into_iter().filter(|path| is_ours(path)));
     }
     files.retain(|path| path.is_file());
     if let Some(path) = variable("OPENCODE_CONFIG") {
@@ -106,20 +126,43 @@ fn configuration(directory: &Path) -> Result<Map<String, Value>> {
     for path in files {
         let text =
             std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        merge(
-            &mut merged,
-            parse(&text).with_context(|| format!("{} is no valid configuration", path.display()))?,
-        );
+        let invalid = || format!("{} is no valid configuration", path.display());
+        let mut read = parse(&text).with_context(invalid)?;
+        let folder = path.parent().unwrap_or(directory);
+        read.values_mut().try_for_each(|value| substitute(value, folder)).with_context(invalid)?;
+        merge(&mut merged, read);
     }
     if let Some(text) = variable("OPENCODE_CONFIG_CONTENT") {
-        merge(&mut merged, parse(&text).context("OPENCODE_CONFIG_CONTENT is no valid configuration")?);
+        let invalid = "OPENCODE_CONFIG_CONTENT is no valid configuration";
+        let mut read = parse(&text).context(invalid)?;
+        read.values_mut().try_for_each(|value| substitute(value, directory)).context(invalid)?;
+        merge(&mut merged, read);
     }
-    let mut merged = Value::Object(merged);
-    substitute(&mut merged);
-    match merged {
-        Value::Object(map) => Ok(map),
-        _ => Ok(Map::new()),
+    Ok(merged)
+}
+
+/// The folders whose configuration counts, the outermost first: from the root of the repository to this one. Further up
+/// are folders that others may write to, such as the one for temporary files, and a configuration says where keys go.
+fn project_folders(directory: &Path) -> Vec<&Path> {
+    let root = directory.ancestors().find(|folder| folder.join(".git").exists()).unwrap_or(directory);
+    let mut folders: Vec<&Path> =
+        directory.ancestors().take_while(|folder| folder.starts_with(root)).collect();
+    folders.reverse();
+    folders
+}
+
+/// Whether a file belongs to this person or to the administrator. What others put in the way is not read.
+fn is_ours(path: &Path) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt as _;
+        let owner = std::fs::metadata(path).map_or(0, |found| found.uid());
+        if owner != 0 && owner != rustix::process::geteuid().as_raw() {
+            table::note(format!("{} belongs to somebody else and is not read", path.display()));
+            return false;
+        }
     }
+    true
 }
 
 fn candidates(folder: &Path) -> [PathBuf; 2] {
@@ -143,26 +186,50 @@ fn merge(into: &mut Map<String, Value>, from: Map<String, Value>) {
     }
 }
 
-/// `{env:NAME}` stands for a variable of the environment.
-fn substitute(value: &mut Value) {
+/// `{env:NAME}` stands for a variable of the environment, `{file:path}` for what is in a file.
+fn substitute(value: &mut Value, folder: &Path) -> Result<()> {
     match value {
-        Value::String(text) => {
-            // What a variable holds is not looked into again.
-            let mut done = String::new();
-            while let Some((before, rest)) = text.split_once("{env:")
-                && let Some((name, after)) = rest.split_once('}')
-            {
-                done.push_str(before);
-                done.push_str(&variable(name).unwrap_or_default());
-                *text = after.to_owned();
-            }
-            done.push_str(text);
-            *text = done;
-        }
-        Value::Array(items) => items.iter_mut().for_each(substitute),
-        Value::Object(map) => map.values_mut().for_each(substitute),
+        Value::String(text) => *text = filled(text, folder)?,
+        Value::Array(items) => items.iter_mut().try_for_each(|item| substitute(item, folder))?,
+        Value::Object(map) => map.values_mut().try_for_each(|value| substitute(value, folder))?,
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
+    Ok(())
+}
+
+/// A text with what stands in its places. What comes in is not looked into again.
+fn filled(text: &str, folder: &Path) -> Result<String> {
+    let mut done = String::new();
+    let mut rest = text;
+    while let Some((before, opened)) = rest.split_once('{') {
+        done.push_str(before);
+        let place = opened.split_once('}').and_then(|(place, after)| Some((place.split_once(':')?, after)));
+        match place {
+            Some((("env", name), after)) => {
+                done.push_str(&variable(name).unwrap_or_default());
+                rest = after;
+            }
+            Some((("file", path), after)) => {
+                done.push_str(content(path, folder)?.trim());
+                rest = after;
+            }
+            _ => {
+                done.push('{');
+                rest = opened;
+            }
+        }
+    }
+    done.push_str(rest);
+    Ok(done)
+}
+
+fn content(path: &str, folder: &Path) -> Result<String> {
+    let path = match path.strip_prefix("~/") {
+        Some(rest) => folders()?.home.join(rest),
+        None => folder.join(path),
+    };
+    std::fs::read_to_string(&path)
+        .with_context(|| format!("it names {}, which cannot be read", path.display()))
 }
 
 /// The token that clients must show: from the environment, or made once and kept in a file that only this person can
@@ -202,4 +269,35 @@ fn write_private(path: &Path, text: &str) -> Result<()> {
     }
     let mut file = options.open(path).with_context(|| format!("cannot write {}", path.display()))?;
     file.write_all(text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_in_texts_are_filled_once() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("key"), "sk-{env:HOME}\n").unwrap();
+        let check = |text: &str, expected: &str| {
+            assert_eq!(filled(text, folder.path()).unwrap(), expected, "{text}");
+        };
+        check("plain { text } and {odd", "plain { text } and {odd");
+        check("a {file:key} b", "a sk-{env:HOME} b");
+        check("{env:EVERTURN_TEST_NO_SUCH_VARIABLE}x{other:y}", "x{other:y}");
+        let error = filled("{file:missing}", folder.path()).unwrap_err();
+        assert!(error.to_string().contains("missing, which cannot be read"), "{error}");
+    }
+
+    #[test]
+    fn configuration_is_looked_for_within_the_repository() {
+        // It was read from every folder up to the root, the one for temporary files included.
+        let outside = tempfile::tempdir().unwrap();
+        let repository = outside.path().join("repository");
+        let inner = repository.join("a").join("b");
+        std::fs::create_dir_all(&inner).unwrap();
+        assert_eq!(project_folders(&inner), [inner.as_path()]);
+        std::fs::create_dir(repository.join(".git")).unwrap();
+        assert_eq!(project_folders(&inner), [&repository, &repository.join("a"), &inner]);
+    }
 }

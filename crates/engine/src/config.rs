@@ -1,183 +1,89 @@
-//! What is configured: providers, models, permissions, agents, in the shape of OpenCode's configuration file.
+//! What is configured: models, permissions, agents, in the shape of OpenCode's configuration file.
 //!
 //! Reading files and the environment is the binary's work; here a merged value becomes typed settings. Unknown keys
 //! are kept in `raw`, so that a client that asks for the configuration sees what the person wrote.
 
-use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::OnceLock;
 
+use everturn_llm::Catalogue;
+use everturn_llm::catalogue::OverlayError;
 use everturn_model::Map;
-use everturn_model::Money;
 use everturn_model::permission::{Action, Rule};
-use everturn_model::session::ModelRef;
-use everturn_model::usage::{Price, Pricing, Tier};
 use serde_json::Value;
 
 /// The settings of a server.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct Config {
     /// The merged configuration as it was written.
     pub raw: Map,
-    /// The model for sessions that choose none.
-    pub model: Option<ModelRef>,
-    /// The model for small work such as titles.
-    pub small_model: Option<ModelRef>,
+    /// The name of the model for sessions that choose none.
+    pub model: Option<String>,
+    /// The name of the model for small work such as titles.
+    pub small_model: Option<String>,
     /// The agent for sessions that choose none.
     pub default_agent: Option<String>,
-    /// Providers by id.
-    pub providers: BTreeMap<String, ProviderConfig>,
     /// Permission rules, after the agents' own.
     pub permission: Vec<Rule>,
     /// Whether the files are recorded before and after each turn.
     pub snapshot: bool,
+    catalogue: OnceLock<Catalogue>,
 }
 
-/// A provider.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct ProviderConfig {
-    /// Its id.
-    pub id: String,
-    /// Its name for people.
-    pub name: String,
-    /// The package that OpenCode would use, which names the wire protocol.
-    pub npm: String,
-    /// Environment variables that may hold its key.
-    pub env: Vec<String>,
-    /// Its options as written: `baseURL`, `apiKey`, `headers` and others.
-    pub options: Map,
-    /// Its models by id.
-    pub models: BTreeMap<String, ModelConfig>,
+impl fmt::Debug for Config {
+    /// What was written is left out: there are keys in it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("model", &self.model)
+            .field("small_model", &self.small_model)
+            .field("default_agent", &self.default_agent)
+            .field("permission", &self.permission)
+            .field("snapshot", &self.snapshot)
+            .finish_non_exhaustive()
+    }
 }
 
-/// A model.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct ModelConfig {
-    /// Its id here.
-    pub id: String,
-    /// Its id on the wire.
-    pub wire: String,
-    /// Its name for people.
-    pub name: String,
-    /// The size of its window in tokens.
-    pub context: u64,
-    /// The most it writes in one turn.
-    pub output: u64,
-    /// Whether it takes attachments.
-    pub attachment: bool,
-    /// Whether it reasons.
-    pub reasoning: bool,
-    /// Whether it calls tools.
-    pub tool_call: bool,
-    /// Whether its temperature can be set.
-    pub temperature: bool,
-    /// What it takes in: `text`, `image`, `pdf` …
-    pub input: Vec<String>,
-    /// What it puts out.
-    pub produces: Vec<String>,
-    /// What it costs.
-    pub pricing: Pricing,
-    /// Options merged into each request.
-    pub options: Map,
-    /// The day it came out.
-    pub release_date: String,
+impl Default for Config {
+    /// Nothing is configured.
+    fn default() -> Self {
+        Self::read(Map::new())
+    }
 }
 
 impl Config {
     /// Settings from a merged configuration.
-    #[must_use]
-    pub fn from_value(raw: Map) -> Self {
-        let text = |key: &str| raw.get(key).and_then(Value::as_str);
-        let enabled: Option<Vec<&str>> = raw
-            .get("enabled_providers")
-            .and_then(Value::as_array)
-            .map(|names| names.iter().filter_map(Value::as_str).collect());
-        let disabled: Vec<&str> = raw
-            .get("disabled_providers")
-            .and_then(Value::as_array)
-            .map(|names| names.iter().filter_map(Value::as_str).collect())
-            .unwrap_or_default();
-        let mut providers = BTreeMap::new();
-        for (id, value) in raw.get("provider").and_then(Value::as_object).into_iter().flatten() {
-            let wanted = enabled.as_ref().is_none_or(|names| names.contains(&id.as_str()));
-            if wanted && !disabled.contains(&id.as_str()) {
-                providers.insert(id.clone(), provider(id, value));
-            }
-        }
+    ///
+    /// # Errors
+    /// When what it says of providers and models is of the wrong kind.
+    pub fn from_value(raw: Map) -> Result<Self, OverlayError> {
+        // Laid over nothing, which finds the same faults and takes no time: most commands never look at the table.
+        Catalogue::default().overlaid(&raw)?;
+        Ok(Self::read(raw))
+    }
+
+    fn read(raw: Map) -> Self {
+        let text = |key: &str| {
+            raw.get(key).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned)
+        };
         Self {
-            model: text("model").and_then(model_ref),
-            small_model: text("small_model").and_then(model_ref),
-            default_agent: text("default_agent").map(str::to_owned),
+            model: text("model"),
+            small_model: text("small_model"),
+            default_agent: text("default_agent"),
             permission: raw.get("permission").map(rules).unwrap_or_default(),
             snapshot: raw.get("snapshot").and_then(Value::as_bool).unwrap_or(true),
-            providers,
+            catalogue: OnceLock::new(),
             raw,
         }
     }
-}
 
-/// A model from its `provider/model` name.
-#[must_use]
-pub fn model_ref(name: &str) -> Option<ModelRef> {
-    let (provider, model) = name.split_once('/')?;
-    Some(ModelRef { provider: provider.to_owned(), model: model.to_owned(), variant: None })
-}
-
-fn provider(id: &str, value: &Value) -> ProviderConfig {
-    let text = |key: &str| value.get(key).and_then(Value::as_str);
-    let models = value.get("models").and_then(Value::as_object).into_iter().flatten();
-    ProviderConfig {
-        id: id.to_owned(),
-        name: text("name").unwrap_or(id).to_owned(),
-        npm: text("npm").unwrap_or_default().to_owned(),
-        env: strings(value.get("env")),
-        options: value.get("options").and_then(Value::as_object).cloned().unwrap_or_default(),
-        models: models.map(|(id, value)| (id.clone(), model(id, value))).collect(),
-    }
-}
-
-fn model(id: &str, value: &Value) -> ModelConfig {
-    let text = |key: &str| value.get(key).and_then(Value::as_str);
-    let flag = |key: &str| value.get(key).and_then(Value::as_bool);
-    let limit =
-        |key: &str| value.pointer(&format!("/limit/{key}")).and_then(Value::as_u64).unwrap_or_default();
-    let or_text = |list: Vec<String>| if list.is_empty() { vec!["text".to_owned()] } else { list };
-    ModelConfig {
-        id: id.to_owned(),
-        wire: text("id").unwrap_or(id).to_owned(),
-        name: text("name").unwrap_or(id).to_owned(),
-        context: limit("context"),
-        output: limit("output"),
-        attachment: flag("attachment").unwrap_or(false),
-        reasoning: flag("reasoning").unwrap_or(false),
-        tool_call: flag("tool_call").unwrap_or(true),
-        temperature: flag("temperature").unwrap_or(false),
-        input: or_text(strings(value.pointer("/modalities/input"))),
-        produces: or_text(strings(value.pointer("/modalities/output"))),
-        pricing: value.get("cost").map(pricing).unwrap_or_default(),
-        options: value.get("options").and_then(Value::as_object).cloned().unwrap_or_default(),
-        release_date: text("release_date").unwrap_or_default().to_owned(),
-    }
-}
-
-fn strings(value: Option<&Value>) -> Vec<String> {
-    let items = value.and_then(Value::as_array).into_iter().flatten();
-    items.filter_map(Value::as_str).map(str::to_owned).collect()
-}
-
-fn pricing(value: &Value) -> Pricing {
-    let mut tiers = Vec::new();
-    if let Some(over) = value.get("context_over_200k") {
-        tiers.push(Tier { above: 200_000, price: price(over) });
-    }
-    Pricing { base: price(value), tiers }
-}
-
-fn price(value: &Value) -> Price {
-    let amount = |key: &str| Money::from_f64(value.get(key).and_then(Value::as_f64).unwrap_or_default());
-    Price {
-        input: amount("input"),
-        output: amount("output"),
-        cache_read: amount("cache_read"),
-        cache_write: amount("cache_write"),
+    /// The providers and models that there are: the embedded table with the configuration laid over it.
+    pub fn catalogue(&self) -> &Catalogue {
+        self.catalogue.get_or_init(|| {
+            Catalogue::builtin().overlaid(&self.raw).unwrap_or_else(|error| {
+                tracing::error!(%error, "the configuration of providers is not used");
+                Catalogue::builtin().clone()
+            })
+        })
     }
 }
 
@@ -217,23 +123,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_providers_models_and_rules() {
+    fn reads_models_and_rules() {
         let raw = json!({
             "model": "fake/fake-1",
             "enabled_providers": ["fake"],
             "permission": {"bash": {"*": "ask", "git *": "allow"}, "edit": "deny"},
             "provider": {
                 "fake": {"npm": "@ai-sdk/openai-compatible", "options": {"baseURL": "http://x/v1"},
-                    "models": {"fake-1": {"limit": {"context": 200_000, "output": 8000}, "cost": {"input": 3, "output": 15}}}},
+                    "models": {"fake-1": {"limit": {"context": 200_000, "output": 8000}}}},
                 "other": {},
             },
         });
-        let config = Config::from_value(raw.as_object().cloned().unwrap());
-        assert_eq!(config.model, model_ref("fake/fake-1"));
-        assert_eq!(config.providers.keys().collect::<Vec<_>>(), ["fake"]);
-        let model = &config.providers["fake"].models["fake-1"];
-        assert_eq!((model.context, model.output, model.tool_call), (200_000, 8000, true));
-        assert_eq!(model.pricing.base.input, Money::from_f64(3.0));
+        let config = Config::from_value(raw.as_object().cloned().unwrap()).unwrap();
+        assert_eq!(config.model.as_deref(), Some("fake/fake-1"));
+        let known: Vec<_> = config.catalogue().providers().map(|provider| provider.id.as_ref()).collect();
+        assert_eq!(known, ["fake"]);
+        let (_, model) = config.catalogue().model("fake", "fake-1").unwrap();
+        assert_eq!((model.limits.context, model.limits.output), (200_000, 8000));
         assert_eq!(
             config.permission,
             [
@@ -241,6 +147,16 @@ mod tests {
                 Rule::new("bash", "git *", Action::Allow),
                 Rule::new("edit", "*", Action::Deny)
             ]
+        );
+    }
+
+    #[test]
+    fn a_wrong_kind_is_refused_at_once() {
+        let raw = json!({"provider": {"fake": {"models": {"fake-1": {"limit": {"context": "large"}}}}}});
+        let error = Config::from_value(raw.as_object().cloned().unwrap()).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "`provider.fake.models.fake-1.limit.context` in the configuration must be a whole number, not this text: correct it or remove it"
         );
     }
 }

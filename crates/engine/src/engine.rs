@@ -19,6 +19,7 @@ use crate::mint::Mint;
 use crate::project::Location;
 use crate::seams::{System, World};
 use crate::{Config, Error};
+use everturn_llm::Keyring;
 
 /// Folders that the server uses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -42,6 +43,8 @@ pub struct Options {
     pub directory: PathBuf,
     /// Settings.
     pub config: Config,
+    /// The keys of providers.
+    pub keys: Keyring<'static>,
     /// The tools.
     pub tools: Registry,
     /// Time and chance.
@@ -71,7 +74,8 @@ impl Options {
         Self {
             paths: Paths { data: data.to_owned(), ..Paths::default() },
             directory: directory.to_owned(),
-            config: Config::from_value(serde_json::Map::new()),
+            config: Config::default(),
+            keys: Keyring::new(&|_| None, Vec::new()),
             tools: Registry::builtin(),
             world: Arc::new(System),
             database: None,
@@ -90,6 +94,7 @@ pub(crate) struct Inner {
     pub(crate) bus: Bus,
     pub(crate) mint: Mint,
     pub(crate) config: Config,
+    pub(crate) keys: Keyring<'static>,
     pub(crate) paths: Paths,
     pub(crate) directory: PathBuf,
     pub(crate) tools: Registry,
@@ -130,6 +135,7 @@ impl Engine {
             bus,
             mint,
             config: options.config,
+            keys: options.keys,
             paths: options.paths,
             directory: options.directory,
             tools: options.tools,
@@ -173,6 +179,12 @@ impl Engine {
     #[must_use]
     pub fn paths(&self) -> &Paths {
         &self.0.paths
+    }
+
+    /// The folder that requests without one mean.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.0.directory
     }
 
     /// The agents.

@@ -26,24 +26,23 @@ pub enum Error {
     /// The request makes no sense.
     #[error("{0}")]
     Invalid(String),
-    /// No model is chosen, or the chosen one is not configured.
+    /// No model is chosen and none can be used.
     #[error(
-        "model {name} is not configured; known: {known}. Set `model` in the configuration or choose one of these"
+        "no model can be used: there is no key for any provider. Set one such as ANTHROPIC_API_KEY, or give a provider its `baseURL` in the configuration; `everturn models --all` lists what there is"
     )]
-    NoModel {
-        /// What was asked for.
-        name: String,
-        /// What there is.
-        known: String,
-    },
-    /// The provider speaks a protocol that this version does not know.
-    #[error("provider {provider} needs protocol {protocol}, which this version does not speak")]
-    NoProtocol {
-        /// The provider.
-        provider: String,
-        /// Its protocol.
-        protocol: String,
-    },
+    NoModel,
+    /// The name of a model means nothing.
+    #[error(transparent)]
+    Model(#[from] everturn_llm::catalogue::LookupError),
+    /// A model cannot be reached.
+    #[error(transparent)]
+    Connect(#[from] everturn_llm::catalogue::ConnectError),
+    /// A script cannot be played.
+    #[error(transparent)]
+    Script(#[from] everturn_llm::scripted::ScriptError),
+    /// The keys of providers cannot be read.
+    #[error(transparent)]
+    Keys(#[from] everturn_llm::credential::Error),
     /// The store refused.
     #[error(transparent)]
     Store(everturn_store::Error),

@@ -1,24 +1,27 @@
 //! From the path to what a provider is given.
 //!
-//! What leaves here is always a valid conversation: every call has its result, empty content is gone, and what only
-//! another model understands (signatures, hidden reasoning) stays behind.
+//! Who said what is told with it: a provider leaves behind what only another model understands, and repairs what a
+//! crash or an edit left open.
 
 use std::collections::HashMap;
 
 use base64::Engine as _;
-use everturn_llm::{Block, Content, Message};
+use everturn_llm::catalogue::{Modalities, Modality};
+use everturn_llm::{Block, Content, Message, Origin};
 use everturn_model::entry::{Assistant, Body, Compaction, Shell};
-use everturn_model::part::PartKind;
-use everturn_model::session::ModelRef;
-use everturn_model::tool::{Outcome, ToolResult};
+use everturn_model::part::{PROVIDER_EXECUTED, PartKind};
+use everturn_model::tool::{Hosted, Outcome, ToolResult, ToolState};
 use everturn_model::tree::Node;
-use everturn_model::{EntryId, Part, path};
+use everturn_model::{EntryId, Map, Part, path};
 use serde_json::Value;
 
 type Results<'a> = HashMap<(&'a EntryId, &'a str), &'a ToolResult>;
 
-/// The messages of a path for a model.
-pub(crate) fn messages(path: &[&Node], model: &ModelRef) -> Vec<Message> {
+/// What a model takes in; nothing when nobody described it.
+pub(crate) type Takes = Option<Modalities>;
+
+/// The messages of a path, for a model that takes these kinds of content.
+pub(crate) fn messages(path: &[&Node], takes: Takes) -> Vec<Message> {
     let (cut, indices) = path::visible(path);
     let results = path::results(path);
     let mut messages = Vec::new();
@@ -33,28 +36,28 @@ pub(crate) fn messages(path: &[&Node], model: &ModelRef) -> Vec<Message> {
     }
     for node in indices.into_iter().filter_map(|index| path.get(index)) {
         if !node.entry.hidden {
-            lower(node, model, &results, &mut messages);
+            lower(node, &results, takes, &mut messages);
         }
     }
-    everturn_llm::repair(messages)
+    messages
 }
 
 fn user_text(text: String) -> Message {
     Message::User(vec![Content::Text(text)])
 }
 
-fn lower(node: &Node, model: &ModelRef, results: &Results<'_>, out: &mut Vec<Message>) {
+fn lower(node: &Node, results: &Results<'_>, takes: Takes, out: &mut Vec<Message>) {
     match &node.entry.body {
         Body::User(_) => {
-            let content: Vec<Content> = shown(node).filter_map(|part| content(&part.kind)).collect();
+            let content: Vec<Content> = shown(node).filter_map(|part| content(&part.kind, takes)).collect();
             if !content.is_empty() {
                 out.push(Message::User(content));
             }
         }
-        Body::Assistant(assistant) => lower_assistant(node, assistant, model, results, out),
+        Body::Assistant(assistant) => lower_assistant(node, assistant, results, takes, out),
         Body::System { text, .. } => out.push(Message::System(text.clone())),
         Body::Synthetic { text, .. } => {
-            let parts = shown(node).filter_map(|part| content(&part.kind));
+            let parts = shown(node).filter_map(|part| content(&part.kind, takes));
             let content: Vec<Content> = text.iter().cloned().map(Content::Text).chain(parts).collect();
             if !content.is_empty() {
                 out.push(Message::User(content));
@@ -74,10 +77,14 @@ fn lower(node: &Node, model: &ModelRef, results: &Results<'_>, out: &mut Vec<Mes
 }
 
 fn shown(node: &Node) -> impl Iterator<Item = &Part> {
-    node.parts.iter().filter(|part| !part.hidden && !part.second)
+    node.parts.iter().filter(|part| is_shown(part))
 }
 
-fn content(kind: &PartKind) -> Option<Content> {
+fn is_shown(part: &Part) -> bool {
+    !part.hidden && !part.second
+}
+
+fn content(kind: &PartKind, takes: Takes) -> Option<Content> {
     match kind {
         PartKind::Text { text, ignored, .. } if *ignored != Some(true) && !text.is_empty() => {
             Some(Content::Text(text.clone()))
@@ -88,8 +95,29 @@ fn content(kind: &PartKind) -> Option<Content> {
                 let name = filename.as_deref().unwrap_or("attachment");
                 return Some(Content::Text(format!("Attached file {name}:\n{text}")));
             }
+            // A model that gets what it does not take refuses the whole conversation, from now on.
+            if let (Some(takes), Some(kind)) = (takes, modality(mime))
+                && !takes.contains(kind)
+            {
+                let name = filename.as_deref().unwrap_or("an attachment");
+                return Some(Content::Text(format!(
+                    "[{name} ({mime}) is not shown: this model takes no {}.]",
+                    kind.as_str()
+                )));
+            }
             Some(Content::Media { mime: mime.clone(), url: url.clone(), filename: filename.clone() })
         }
+        _ => None,
+    }
+}
+
+/// The kind of content that a media type is, where models differ in whether they take it.
+fn modality(mime: &str) -> Option<Modality> {
+    match mime.split_once('/')? {
+        ("image", _) => Some(Modality::Image),
+        ("audio", _) => Some(Modality::Audio),
+        ("video", _) => Some(Modality::Video),
+        ("application", "pdf") => Some(Modality::Pdf),
         _ => None,
     }
 }
@@ -106,27 +134,46 @@ fn data_text(url: &str) -> Option<String> {
 fn lower_assistant(
     node: &Node,
     assistant: &Assistant,
-    model: &ModelRef,
     results: &Results<'_>,
+    takes: Takes,
     out: &mut Vec<Message>,
 ) {
-    let same =
-        assistant.model.as_ref().is_some_and(|m| m.provider == model.provider && m.model == model.model);
+    let origin = assistant
+        .model
+        .as_ref()
+        .map(|model| Origin { provider: model.provider.clone(), model: model.model.clone() });
     // Metadata of a failed turn is not replayed: providers refuse signatures of answers they did not finish.
-    let replay = same && assistant.error.is_none();
-    let metadata =
-        |map: &Option<everturn_model::Map>| if replay { map.clone().map(Value::Object) } else { None };
+    let replay = assistant.error.is_none();
+    let metadata = |map: &Option<Map>| if replay { map.clone().map(Value::Object) } else { None };
     let mut blocks = Vec::new();
     let mut settled = Vec::new();
-    for part in shown(node) {
+    // What the provider's own tools gave, and how many parts stand before it.
+    let mut hosted: Vec<(usize, Block)> = Vec::new();
+    for (place, part) in node.parts.iter().enumerate() {
+        blocks.extend(hosted.extract_if(.., |(after, _)| *after <= place).map(|(_, block)| block));
+        if !is_shown(part) {
+            continue;
+        }
         match &part.kind {
             PartKind::Text { text, ignored, metadata: map, .. }
                 if *ignored != Some(true) && !text.is_empty() =>
             {
                 blocks.push(Block::Text { text: text.clone(), metadata: metadata(map) });
             }
-            PartKind::Reasoning { text, metadata: map, .. } if same => {
+            PartKind::Reasoning { text, metadata: map, .. } => {
                 blocks.push(Block::Reasoning { text: text.clone(), metadata: metadata(map) });
+            }
+            // Only as a whole does the provider take back what it did itself.
+            PartKind::Tool { .. } if part.kind.is_hosted() && !replay => {}
+            PartKind::Tool { call, tool, state, metadata: map } if part.kind.is_hosted() => {
+                let result = find_result(node, call, state, results);
+                let came = result.and_then(|result| Some((result, result.hosted.as_ref()?)));
+                // A result that is not from the provider says that the call came to nothing.
+                if result.is_none() || came.is_some() {
+                    let (id, name, input) = (call.clone(), tool.clone(), state.input().clone());
+                    blocks.push(Block::HostedCall { id, name, input, metadata: given(map.as_ref()) });
+                }
+                hosted.extend(came.map(|(result, came)| (came.place, hosted_result(result, came))));
             }
             PartKind::Tool { call, tool, state, metadata: map } => {
                 let input = if state.input().is_object() {
@@ -136,16 +183,14 @@ fn lower_assistant(
                 };
                 let (id, name) = (call.clone(), tool.clone());
                 blocks.push(Block::ToolCall { id, name, input, metadata: metadata(map) });
-                let inline = match state {
-                    everturn_model::tool::ToolState::Completed { result, .. }
-                    | everturn_model::tool::ToolState::Error { result, .. } => Some(result.as_ref()),
-                    _ => None,
-                };
-                if let Some(result) = results.get(&(&node.entry.id, call.as_str())).copied().or(inline) {
+                if let Some(result) = find_result(node, call, state, results) {
+                    let attached = result.attachments.iter().flatten();
+                    let attached = attached.filter_map(|part| content(&part.kind, takes));
+                    let text = Content::Text(result.output.clone());
                     settled.push(Message::Tool {
                         call_id: call.clone(),
                         name: tool.clone(),
-                        output: result.output.clone(),
+                        output: std::iter::once(text).chain(attached).collect(),
                         is_error: result.outcome != Outcome::Completed,
                     });
                 }
@@ -153,8 +198,41 @@ fn lower_assistant(
             _ => {}
         }
     }
+    blocks.extend(hosted.into_iter().map(|(_, block)| block));
     if !blocks.is_empty() {
-        out.push(Message::Assistant(blocks));
+        out.push(Message::Assistant { blocks, origin });
         out.extend(settled);
+    }
+}
+
+/// The result of a call: on the path, or in its part.
+fn find_result<'a>(
+    node: &'a Node,
+    call: &'a str,
+    state: &'a ToolState,
+    results: &Results<'a>,
+) -> Option<&'a ToolResult> {
+    let inline = match state {
+        ToolState::Completed { result, .. } | ToolState::Error { result, .. } => Some(result.as_ref()),
+        ToolState::Pending { .. } | ToolState::Running { .. } => None,
+    };
+    results.get(&(&node.entry.id, call)).copied().or(inline)
+}
+
+/// What the provider gave with a call that it ran itself, without the mark that says so.
+fn given(metadata: Option<&Map>) -> Option<Value> {
+    let mut metadata = metadata.cloned()?;
+    metadata.shift_remove(PROVIDER_EXECUTED);
+    (!metadata.is_empty()).then_some(Value::Object(metadata))
+}
+
+/// What a tool gave that the provider ran itself.
+fn hosted_result(result: &ToolResult, came: &Hosted) -> Block {
+    let text = || Value::String(result.output.clone());
+    Block::HostedResult {
+        id: result.call.clone(),
+        name: result.tool.clone(),
+        output: serde_json::from_str(&result.output).unwrap_or_else(|_| text()),
+        metadata: came.metadata.clone().map(Value::Object),
     }
 }

@@ -1,7 +1,10 @@
 //! Admission: a prompt is durable when it is accepted, and accepted once however often it is sent.
 
 use std::collections::{BTreeMap, HashSet};
+use std::path::Path;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use everturn_model::entry::User;
 use everturn_model::event::Cause;
 use everturn_model::ids::Stamp;
@@ -16,6 +19,9 @@ use crate::{Engine, Error};
 
 /// The largest file whose content comes with a prompt.
 const LARGEST: u64 = 256 * 1024;
+
+/// The largest picture or document that is taken in, in bytes; providers refuse larger ones.
+const LARGEST_SHOWN: u64 = 5 * 1024 * 1024;
 
 /// A day in milliseconds.
 const DAY: i64 = 24 * 60 * 60 * 1000;
@@ -102,10 +108,9 @@ impl Engine {
             let names: Vec<&str> = self.0.agents.iter().map(|agent| agent.name.as_str()).collect();
             return Err(Error::Invalid(format!("there is no agent {agent}; known: {}", names.join(", "))));
         }
-        let selected = prompt.model.or_else(|| session.model.clone()).or_else(|| self.config().model.clone());
-        let model = match selected {
+        let model = match prompt.model.or_else(|| session.model.clone()) {
             Some(model) => model,
-            None => self.choose(None)?.reference,
+            None => self.default_model(Path::new(&session.directory))?,
         };
         let message = match prompt.id {
             Some(message) => self.check_id(&session, message)?,
@@ -248,34 +253,42 @@ fn conflict(item: &InboxItem) -> Error {
     Error::Conflict(item.id.to_string())
 }
 
-/// A text file that is attached by its address comes with its content, so that the prompt means the same later.
-fn attach(part: PartInput, directory: &str) -> Vec<PartInput> {
-    let content = match &part.kind {
-        PartKind::File { mime, url, .. } if mime.starts_with("text/") => {
-            url.strip_prefix("file://").and_then(|path| {
-                let path = path.split_once('?').map_or(path, |(path, _)| path);
-                let path = std::path::Path::new(directory).join(decode(path));
-                let file = std::fs::metadata(&path).ok().filter(std::fs::Metadata::is_file)?;
-                if file.len() > LARGEST {
-                    let size = file.len();
-                    return Some(format!(
-                        "Attached file {} has {size} bytes; read it in parts.",
-                        path.display()
-                    ));
-                }
-                let bytes = std::fs::read(&path).ok()?;
-                Some(format!("Attached file {}:\n{}", path.display(), String::from_utf8_lossy(&bytes)))
-            })
-        }
-        _ => None,
+/// A file that is attached by its address comes with its content, so that the prompt means the same later: text beside
+/// it, pictures and documents in place of the address.
+fn attach(mut part: PartInput, directory: &str) -> Vec<PartInput> {
+    let PartKind::File { mime, url, .. } = &mut part.kind else { return vec![part] };
+    let Some(path) = url.strip_prefix("file://") else { return vec![part] };
+    let path = path.split_once('?').map_or(path, |(path, _)| path);
+    let path = Path::new(directory).join(decode(path));
+    let Some(file) = std::fs::metadata(&path).ok().filter(std::fs::Metadata::is_file) else {
+        return vec![part];
     };
-    let mut parts = Vec::new();
-    if let Some(text) = content {
+    let is_text = mime.starts_with("text/");
+    let is_shown = mime.starts_with("image/") || mime == "application/pdf";
+    let said = match file.len() {
+        _ if !is_text && !is_shown => None,
+        size if is_text && size > LARGEST => {
+            Some(format!("Attached file {} has {size} bytes; read it in parts.", path.display()))
+        }
+        size if is_shown && size > LARGEST_SHOWN => {
+            Some(format!("Attached file {} has {size} bytes, too many to be shown.", path.display()))
+        }
+        _ => match std::fs::read(&path) {
+            Err(_) => None,
+            Ok(bytes) if is_text => {
+                Some(format!("Attached file {}:\n{}", path.display(), String::from_utf8_lossy(&bytes)))
+            }
+            Ok(bytes) => {
+                *url = format!("data:{mime};base64,{}", STANDARD.encode(bytes));
+                None
+            }
+        },
+    };
+    let text = |text| {
         let kind = PartKind::Text { text, synthetic: Some(true), ignored: None, time: None, metadata: None };
-        parts.push(PartInput { id: None, kind });
-    }
-    parts.push(part);
-    parts
+        PartInput { id: None, kind }
+    };
+    said.map(text).into_iter().chain([part]).collect()
 }
 
 /// An address's path with its `%xx` read.

@@ -1,93 +1,180 @@
-//! From a model's name to a provider, its limits and its prices.
+//! From a model's name to the way to it, its limits and its prices.
 
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use everturn_llm::openai_chat::Config as ChatConfig;
-use everturn_llm::{OpenAiChat, Provider, Scripted, Secret};
+use everturn_llm::catalogue::{Found, Setting, Variant};
+use everturn_llm::{ModelInfo, Origin, Provider, ProviderInfo, Scripted};
+use everturn_model::Money;
 use everturn_model::session::ModelRef;
-use serde_json::Value;
+use everturn_model::usage::{Price, Pricing, Tier};
 
-use crate::config::{Config, ModelConfig, ProviderConfig};
+use crate::history::Takes;
 use crate::{Engine, Error};
 
-/// The provider that plays scripts without a network.
+pub use everturn_llm::{AuthFile, Keyring, Secret, catalogue, credential};
+
+/// The provider that plays scripts without a network. Its models are the demo and the paths of script files.
 pub const SCRIPTED: &str = "scripted";
+
+/// The script that is built in.
+const DEMO: &str = "demo";
 
 /// A model that can be asked.
 #[derive(Debug, Clone)]
 pub struct Chosen {
     /// Which one.
     pub reference: ModelRef,
-    /// Its settings.
-    pub model: ModelConfig,
+    /// What is known of it.
+    pub model: ModelInfo,
+    /// How it is asked, where that was chosen.
+    pub variant: Option<Variant>,
+    /// What it takes in, where somebody described it.
+    pub(crate) takes: Takes,
     /// The way to it.
     pub provider: Arc<dyn Provider>,
 }
 
+impl Chosen {
+    /// The model as the conversation names it.
+    pub(crate) fn origin(&self) -> Origin {
+        Origin { provider: self.reference.provider.clone(), model: self.reference.model.clone() }
+    }
+
+    /// What it costs.
+    pub(crate) fn pricing(&self) -> Pricing {
+        pricing(&self.model.prices)
+    }
+
+    /// How it is asked.
+    pub(crate) fn setting(&self) -> Setting {
+        self.model.setting(self.variant.as_ref())
+    }
+}
+
 impl Engine {
-    /// The model that a selection means.
+    /// The model that a selection means in `folder`; without one, the configured model or the best that can be used.
     ///
     /// # Errors
-    /// When there is none or its provider cannot be spoken to.
-    pub fn choose(&self, wanted: Option<&ModelRef>) -> Result<Chosen, Error> {
-        let config = self.config();
-        let first = || {
-            let provider = config.providers.values().find(|provider| !provider.models.is_empty())?;
-            let model = provider.models.values().next()?;
-            Some(ModelRef { provider: provider.id.clone(), model: model.id.clone(), variant: None })
+    /// When there is none or it cannot be reached.
+    pub fn choose(&self, wanted: Option<&ModelRef>, folder: &Path) -> Result<Chosen, Error> {
+        let Some(wanted) = wanted else { return self.choose(Some(&self.default_model(folder)?), folder) };
+        if wanted.provider == SCRIPTED {
+            return scripted(wanted, folder);
+        }
+        self.reach(&self.find(wanted)?)
+    }
+
+    /// The model for small work in a session that uses `main` and works in `folder`.
+    ///
+    /// # Errors
+    /// When there is none or it cannot be reached.
+    pub(crate) fn choose_small(&self, main: Option<&ModelRef>, folder: &Path) -> Result<Chosen, Error> {
+        if let Some(name) = &self.config().small_model {
+            return self.choose(Some(&self.name_model(name, folder)?), folder);
+        }
+        let main = match main {
+            Some(main) => main.clone(),
+            None => self.default_model(folder)?,
         };
-        let reference = wanted
-            .cloned()
-            .or_else(|| config.model.clone())
-            .or_else(first)
-            .ok_or_else(|| unknown(config, "(none chosen)"))?;
-        if reference.provider == SCRIPTED {
-            let model =
-                ModelConfig { id: reference.model.clone(), tool_call: true, ..ModelConfig::default() };
-            return Ok(Chosen { reference, model, provider: Arc::new(Scripted::demo()) });
+        if main.provider == SCRIPTED {
+            return self.choose(Some(&main), folder);
         }
-        let name = format!("{}/{}", reference.provider, reference.model);
-        let provider = config.providers.get(&reference.provider).ok_or_else(|| unknown(config, &name))?;
-        let model = provider.models.get(&reference.model).ok_or_else(|| unknown(config, &name))?;
-        Ok(Chosen { reference, model: model.clone(), provider: connect(provider)? })
+        let found = self.find(&main)?;
+        match self.config().catalogue().small_model(&found) {
+            Some(small) => self.reach(&small),
+            None => self.reach(&found),
+        }
+    }
+
+    /// The model that a name means: `provider/model`, an alias or a part of a name, with `:variant` or without; or
+    /// `scripted/` and the path of a script, from `folder` on.
+    ///
+    /// # Errors
+    /// When it means none, or several, or a script that cannot be played.
+    pub fn name_model(&self, name: &str, folder: &Path) -> Result<ModelRef, Error> {
+        if let Some((SCRIPTED, model)) = name.split_once('/') {
+            let (provider, model) = (SCRIPTED.to_owned(), model.to_owned());
+            return Ok(scripted(&ModelRef { provider, model, variant: None }, folder)?.reference);
+        }
+        let usable = self.0.keys.usable()?;
+        Ok(reference(&self.config().catalogue().resolve(name, &usable)?))
+    }
+
+    /// The model for sessions in `folder` that choose none.
+    ///
+    /// # Errors
+    /// When the configured one is unknown, or none is configured and none can be used.
+    pub fn default_model(&self, folder: &Path) -> Result<ModelRef, Error> {
+        if let Some(name) = &self.config().model {
+            return self.name_model(name, folder);
+        }
+        let usable = self.0.keys.usable()?;
+        let found = self.config().catalogue().default_model(&usable).ok_or(Error::NoModel)?;
+        Ok(reference(&found))
+    }
+
+    /// Tells which providers can be used: there is a key for them, or the configuration says where they are.
+    ///
+    /// # Errors
+    /// When the file of keys cannot be read.
+    pub fn usable(&self) -> Result<impl Fn(&ProviderInfo) -> bool, Error> {
+        Ok(self.0.keys.usable()?)
+    }
+
+    fn find(&self, wanted: &ModelRef) -> Result<Found<'_>, Error> {
+        let found = self.config().catalogue().exact(&wanted.provider, &wanted.model)?;
+        Ok(match &wanted.variant {
+            Some(variant) => found.with_variant(variant)?,
+            None => found,
+        })
+    }
+
+    fn reach(&self, found: &Found<'_>) -> Result<Chosen, Error> {
+        let provider = found.connect(&self.0.keys)?;
+        let takes = match &found.model {
+            Cow::Borrowed(model) => Some(model.abilities.input),
+            Cow::Owned(_) => None,
+        };
+        let (model, variant) = (found.model.clone().into_owned(), found.variant.clone());
+        Ok(Chosen { reference: reference(found), model, variant, takes, provider })
     }
 }
 
-fn unknown(config: &Config, name: &str) -> Error {
-    let known: Vec<String> = config
-        .providers
-        .values()
-        .flat_map(|provider| provider.models.keys().map(|model| format!("{}/{model}", provider.id)))
-        .collect();
-    let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-    Error::NoModel { name: name.to_owned(), known }
-}
-
-fn connect(provider: &ProviderConfig) -> Result<Arc<dyn Provider>, Error> {
-    let base = match provider.npm.as_str() {
-        "@ai-sdk/openai" | "@ai-sdk/openai-compatible" | "" => option(provider, "baseURL"),
-        other => {
-            let protocol = other.to_owned();
-            return Err(Error::NoProtocol { provider: provider.id.clone(), protocol });
-        }
+/// A script is read anew each time: what was changed in the file holds from the next turn on.
+fn scripted(wanted: &ModelRef, folder: &Path) -> Result<Chosen, Error> {
+    let provider = match wanted.model.as_str() {
+        DEMO => Scripted::demo(),
+        // Collected from its components, it says where it was looked for without `./`.
+        path => Scripted::read(&folder.join(path).components().collect::<PathBuf>())?,
     };
-    let base = match (base, provider.id.as_str()) {
-        (Some(base), _) => base,
-        (None, "openai") => "https://api.openai.com/v1".to_owned(),
-        (None, id) => return Err(Error::Invalid(format!("provider {id} has no `baseURL` in its options"))),
-    };
-    let mut config = ChatConfig::new(base);
-    if let Some(key) = option(provider, "apiKey") {
-        config = config.with_api_key(Secret::from(key));
-    }
-    for (name, value) in provider.options.get("headers").and_then(Value::as_object).into_iter().flatten() {
-        if let Some(value) = value.as_str() {
-            config.headers.push((name.clone(), Secret::from(value.to_owned())));
-        }
-    }
-    Ok(Arc::new(OpenAiChat::new(config)))
+    let model = ModelInfo { id: wanted.model.clone().into(), ..ModelInfo::default() };
+    let (reference, provider) = (wanted.clone(), Arc::new(provider));
+    Ok(Chosen { reference, model, variant: None, takes: None, provider })
 }
 
-fn option(provider: &ProviderConfig, name: &str) -> Option<String> {
-    provider.options.get(name).and_then(Value::as_str).map(str::to_owned)
+fn reference(found: &Found<'_>) -> ModelRef {
+    ModelRef {
+        provider: found.provider.id.to_string(),
+        model: found.model.id.to_string(),
+        variant: found.variant.as_ref().map(|variant| variant.name.to_string()),
+    }
+}
+
+/// Prices as sessions count them.
+#[must_use]
+pub fn pricing(prices: &catalogue::Prices) -> Pricing {
+    let tier = |tier: &catalogue::Tier| Tier { above: tier.above, price: price(&tier.price) };
+    Pricing { base: price(&prices.base), tiers: prices.tiers.iter().map(tier).collect() }
+}
+
+fn price(price: &catalogue::Price) -> Price {
+    let money = |rate: catalogue::Rate| Money::from_nanos(i64::try_from(rate.nanos()).unwrap_or(i64::MAX));
+    Price {
+        input: money(price.input),
+        output: money(price.output),
+        cache_read: money(price.cache_read),
+        cache_write: money(price.cache_write),
+    }
 }

@@ -11,14 +11,14 @@ use everturn_model::entry::{Body, Entry, Fault};
 use everturn_model::part::PartKind;
 use everturn_model::request::Request;
 use everturn_model::tool::{Outcome, ToolResult, ToolState};
-use everturn_model::{EntryId, Event, Money, PartId, Record, Tokens, Tree, path};
+use everturn_model::{EntryId, Event, Money, Part, PartId, Record, Tokens, Tree, path};
 use everturn_store::Lease;
 use everturn_tools::{Effect, Scope};
 use tokio_util::sync::CancellationToken;
 
-use crate::calls::{Call, Place, Settled, UNKNOWN};
+use crate::calls::{Call, INTERRUPTED, Place, Settled, UNKNOWN};
 use crate::drain::Work;
-use crate::turn::{Turn, interrupted};
+use crate::turn::{Turn, unfinished};
 use crate::{Engine, Error};
 
 const CUT_OFF: &str = "The server ended while this answer was being written.";
@@ -79,10 +79,14 @@ impl Engine {
         let wrote = saved.values().any(|text| !text.is_empty()) || has_text(&tree, &assistant);
         let log = self.0.store.events(&id, None, usize::MAX).await?;
         let remedies = self.remedies(&tree, &assistant, &log);
+        let hosted = self.open_calls(&tree, &assistant, |part| part.kind.is_hosted());
         tracing::info!(session = %id, calls = remedies.len(), "continuing a turn that was cut off");
         let mut turn = Turn::new(self, lease, cancel, tree, Work { promote: Vec::new() });
         if !ends.is_empty() {
             turn.commit(ends).await?;
+        }
+        for call in hosted {
+            turn.settle(unfinished(call, self.mint().now(), INTERRUPTED)).await?;
         }
         if remedies.is_empty() && !called(&turn.tree, &assistant) {
             let error = Fault::new("MessageAbortedError", CUT_OFF);
@@ -117,44 +121,56 @@ impl Engine {
 
     /// Calls of a turn that have no result, with what is to be done about each.
     fn remedies(&self, tree: &Tree, assistant: &EntryId, log: &[Record]) -> Vec<Remedy> {
+        let open = self.open_calls(tree, assistant, |part| !part.kind.is_hosted());
+        let remedy = |call: Call| {
+            let pure = self.0.tools.get(&call.tool).is_some_and(|tool| tool.effect() == Effect::Pure);
+            // Without a request the call began at once; with one it began only if the log says so.
+            let begun_already = has_begun(log, &call.part);
+            let waiting = if begun_already && !pure { None } else { last_request(log, assistant, &call.id) };
+            let call = Call { waiting, ..call };
+            if !is_running(tree, &call) {
+                Remedy::Stopped(call)
+            } else if call.waiting.is_some() || pure {
+                Remedy::Run(call)
+            } else {
+                Remedy::Unknown(call)
+            }
+        };
+        open.into_iter().map(remedy).collect()
+    }
+
+    /// Those calls of a turn that have no result.
+    fn open_calls(&self, tree: &Tree, assistant: &EntryId, wanted: impl Fn(&Part) -> bool) -> Vec<Call> {
         let path = path::to(tree, tree.session.leaf.as_ref());
         let settled = path::results(&path);
-        let Some(node) = tree.node(assistant) else { return Vec::new() };
-        let mut remedies = Vec::new();
-        for part in &node.parts {
-            let PartKind::Tool { call, tool, state, .. } = &part.kind else { continue };
+        let parts = tree.node(assistant).into_iter().flat_map(|node| &node.parts);
+        let open = |part: &Part| {
+            let PartKind::Tool { call, tool, state, .. } = &part.kind else { return None };
             if state.is_settled() || settled.contains_key(&(assistant, call.as_str())) {
-                continue;
+                return None;
             }
-            let pure = self.0.tools.get(tool).is_some_and(|tool| tool.effect() == Effect::Pure);
-            // Without a request the call began at once; with one it began only if the log says so.
-            let begun_already = has_begun(log, &part.id);
-            let waiting = if begun_already && !pure { None } else { last_request(log, assistant, call) };
-            let begun = Call {
+            let start = match state {
+                ToolState::Running { start, .. } => *start,
+                _ => self.mint().now(),
+            };
+            Some(Call {
                 entry: assistant.clone(),
                 part: part.id.clone(),
                 id: call.clone(),
                 tool: tool.clone(),
                 input: state.input().clone(),
-                start: self.mint().now(),
-                waiting,
-            };
-            remedies.push(match state {
-                ToolState::Running { start, .. } if begun.waiting.is_some() || pure => {
-                    Remedy::Run(Call { start: *start, ..begun })
-                }
-                ToolState::Running { start, .. } => Remedy::Unknown(Call { start: *start, ..begun }),
-                _ => Remedy::Stopped(begun),
-            });
-        }
-        remedies
+                start,
+                waiting: None,
+            })
+        };
+        parts.filter(|part| wanted(part)).filter_map(open).collect()
     }
 
     async fn apply(&self, turn: &mut Turn<'_>, remedies: Vec<Remedy>) -> Result<Option<bool>, Error> {
         let mut declined = false;
         for remedy in remedies {
             let settled = match remedy {
-                Remedy::Stopped(call) => interrupted(call, self.mint().now()),
+                Remedy::Stopped(call) => unfinished(call, self.mint().now(), INTERRUPTED),
                 Remedy::Unknown(call) => {
                     let result = ToolResult {
                         start: Some(call.start),
@@ -242,6 +258,13 @@ fn has_text(tree: &Tree, assistant: &EntryId) -> bool {
     parts.into_iter().any(|part| matches!(&part.kind, PartKind::Text { text, .. } if !text.is_empty()))
 }
 
+/// True when the model called a tool of this machine.
 fn called(tree: &Tree, assistant: &EntryId) -> bool {
-    tree.node(assistant).is_some_and(|node| node.parts.iter().any(|part| part.kind.call().is_some()))
+    let local = |part: &Part| part.kind.call().is_some() && !part.kind.is_hosted();
+    tree.node(assistant).is_some_and(|node| node.parts.iter().any(local))
+}
+
+fn is_running(tree: &Tree, call: &Call) -> bool {
+    let part = tree.node(&call.entry).and_then(|node| node.part(&call.part));
+    matches!(part.map(|part| &part.kind), Some(PartKind::Tool { state: ToolState::Running { .. }, .. }))
 }

@@ -1,5 +1,7 @@
 //! Titles: a session that nobody named is named after its first prompt, by a small model, in the background.
 
+use std::path::Path;
+
 use everturn_llm::{Content, Event as Delta, Message, Request};
 use everturn_model::entry::Body;
 use everturn_model::part::PartKind;
@@ -35,8 +37,8 @@ impl Engine {
         if text.trim().is_empty() {
             return;
         }
-        let wanted = self.config().small_model.as_ref().or(session.model.as_ref());
-        let Ok(chosen) = self.choose(wanted) else { return };
+        let folder = Path::new(&session.directory);
+        let Ok(chosen) = self.choose_small(session.model.as_ref(), folder) else { return };
         let engine = self.clone();
         let session = session.clone();
         let closing = self.0.closing.clone();
@@ -54,7 +56,8 @@ impl Engine {
         let instructions =
             self.agents().iter().find(|agent| agent.name == "title").map_or("", |agent| agent.prompt);
         let request = Request {
-            model: chosen.model.wire.clone(),
+            origin: chosen.origin(),
+            model: chosen.model.wire.to_string(),
             system: vec![instructions.to_owned()],
             messages: vec![Message::User(vec![Content::Text(prompt)])],
             ..Request::default()
@@ -79,7 +82,7 @@ impl Engine {
                 reasoning: usage.reasoning,
                 cache: Cache { read: usage.cache_read, write: usage.cache_write },
             };
-            let cost = chosen.model.pricing.cost(&tokens);
+            let cost = chosen.pricing().cost(&tokens);
             events.push(Event::UsageRecorded { source: "title".to_owned(), tokens, cost });
         }
         // A name that a person gave meanwhile stays.

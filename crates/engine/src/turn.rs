@@ -36,6 +36,9 @@ use intake::Intake;
 /// How often streamed text is saved at least.
 const SAVE_EVERY: Duration = Duration::from_millis(200);
 
+/// What is said of a tool that the provider ran itself and left without a result.
+const UNSAID: &str = "The provider did not say what came of this call.";
+
 /// How a turn ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
@@ -113,7 +116,7 @@ impl<'e> Turn<'e> {
         }
         let agent = self.agent();
         let wanted = self.selected_model();
-        let chosen = match self.engine.choose(wanted.as_ref()) {
+        let chosen = match self.engine.choose(wanted.as_ref(), &location.directory) {
             Ok(chosen) => chosen,
             Err(error) => {
                 self.commit(events).await?;
@@ -249,22 +252,26 @@ impl<'e> Turn<'e> {
             user.and_then(|user| user.tools.as_ref()?.get(name)?.as_bool()) == Some(false)
                 || permission::hides(&rules, action(name))
         };
-        let tools = if chosen.model.tool_call { self.engine.0.tools.specs() } else { Vec::new() };
+        let setting = chosen.setting();
+        let tools = if chosen.model.abilities.tool_call { self.engine.0.tools.specs() } else { Vec::new() };
         Request {
-            model: chosen.model.wire.clone(),
+            origin: chosen.origin(),
+            model: chosen.model.wire.to_string(),
             system,
-            messages: history::messages(&path, &chosen.reference),
+            messages: history::messages(&path, chosen.takes),
             tools: tools
                 .into_iter()
                 .filter(|spec| !off(&spec.name))
                 .map(|spec| ToolSpec { name: spec.name, description: spec.description, schema: spec.schema })
                 .collect(),
             tool_choice: ToolChoice::Auto,
-            max_output: (chosen.model.output > 0).then_some(chosen.model.output.min(32_000)),
+            max_output: (chosen.model.limits.output > 0).then(|| chosen.model.limits.output.min(32_000)),
             temperature: None,
             headers: Vec::new(),
             cache_key: Some(self.session().id.to_string()),
-            options: chosen.model.options.clone(),
+            reasoning: setting.reasoning,
+            options: setting.options,
+            ..Request::default()
         }
     }
 
@@ -371,7 +378,14 @@ impl<'e> Turn<'e> {
             let fault = Fault::new("UnknownError", "The provider's answer ended before it was complete.");
             return self.fail(&stage, intake, JoinSet::new(), fault, start).await;
         };
+        for call in intake.unsaid() {
+            let settled = unfinished(call, self.engine.mint().now(), UNSAID);
+            self.settle(settled).await?;
+        }
         let (reason, usage) = finish;
+        if let Some(words) = given_up(reason).filter(|_| !called) {
+            return self.fail(&stage, intake, JoinSet::new(), Fault::new("UnknownError", words), start).await;
+        }
         let reason = match (called, reason) {
             (true, _) => "tool-calls",
             (false, "tool-calls") => "unknown",
@@ -382,7 +396,7 @@ impl<'e> Turn<'e> {
             (Some(snapshots), Some(from), Some(to)) if from != to => changed(snapshots, from, to),
             _ => Vec::new(),
         };
-        let cost = stage.chosen.model.pricing.cost(&usage);
+        let cost = stage.chosen.pricing().cost(&usage);
         let snapshot = end.map(|tree| tree.as_str().to_owned());
         let finish_part = PartKind::StepFinish {
             reason: reason.to_owned(),
@@ -467,7 +481,7 @@ impl<'e> Turn<'e> {
             }
         }
         for call in unsettled {
-            let settled = interrupted(call, self.engine.mint().now());
+            let settled = unfinished(call, self.engine.mint().now(), INTERRUPTED);
             self.settle(settled).await?;
         }
         let mut rest = rest;
@@ -542,13 +556,13 @@ fn step_ended(
     }
 }
 
-/// A call that was stopped before it began.
-pub(crate) fn interrupted(call: Call, now: i64) -> Settled {
+/// A call that came to nothing, with the words for it.
+pub(crate) fn unfinished(call: Call, now: i64, words: &str) -> Settled {
     use everturn_model::tool::{Outcome, ToolResult};
     let result = ToolResult {
         start: Some(call.start),
         end: Some(now),
-        ..ToolResult::new(&call.id, &call.tool, Outcome::Error, INTERRUPTED)
+        ..ToolResult::new(&call.id, &call.tool, Outcome::Error, words)
     };
     Settled { call, result, declined: false, edited: Vec::new() }
 }
@@ -638,6 +652,17 @@ pub(crate) fn diffs(snapshots: &Snapshots, from: &str, to: &str) -> Option<Vec<F
         extra: Map::new(),
     };
     Some(diffs.into_iter().map(convert).collect())
+}
+
+/// What to tell when an answer ended in a way that is no end. Nobody should take it for a finished one.
+fn given_up(reason: &str) -> Option<&'static str> {
+    match reason {
+        "error" => Some("The provider gave up in the midst of its answer. Asking again may help."),
+        "content-filter" => Some(
+            "The provider's filter ended the answer. Another wording, or another model, may get further.",
+        ),
+        _ => None,
+    }
 }
 
 /// A provider's failure as clients see it.

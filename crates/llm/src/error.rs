@@ -3,6 +3,7 @@
 //! An error made from an HTTP answer carries that answer ([`HttpFailure`]) so that it can be stored and shown as
 //! it was. Credentials are removed before it gets here.
 
+mod advice;
 mod classify;
 
 use std::collections::BTreeMap;
@@ -196,10 +197,17 @@ impl HttpFailure {
         }
     }
 
+    /// The pause that the provider asks for, in its headers or else in the body.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.in_headers().or_else(|| classify::Details::read(&self.body).pause)
+    }
+
     /// The pause the headers ask for: `retry-after-ms`, else `retry-after` in seconds or as a date.
     ///
-    /// A date is read against the answer's own `date`, so that a wrong local clock does no harm.
-    pub fn retry_after(&self) -> Option<Duration> {
+    /// A date is read against the answer's own `date`, so that a wrong local clock does no harm. What the headers say
+    /// about windows of requests and tokens (`x-ratelimit-reset-…`) is no advice: it tells when all of a window is
+    /// free again, and not when the next request gets through.
+    fn in_headers(&self) -> Option<Duration> {
         let header = |name: &str| self.headers.get(name).map(|value| value.trim());
         if let Some(millis) = header("retry-after-ms").and_then(number) {
             return Duration::try_from_secs_f64(millis / 1_000.0).ok();

@@ -9,9 +9,11 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use bytes::Bytes;
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
+use reqwest::redirect::Policy;
 use reqwest::{Client, Response, Url};
 
+use crate::body::Broken;
 use crate::error::{Source, classify, classify_in_stream};
 use crate::secret::Redactor;
 use crate::{Error, HttpFailure};
@@ -21,6 +23,9 @@ const CONNECT: Duration = Duration::from_secs(15);
 
 /// How much of an error's body is kept.
 const BODY_LIMIT: usize = 64 * 1024;
+
+/// How much more of it is read: a key that begins before the limit is then whole, and hidden.
+const SLACK: usize = 4 * 1024;
 
 /// How long the body of an error answer may take.
 const ERROR_BODY: Duration = Duration::from_secs(10);
@@ -60,7 +65,11 @@ impl Post {
             redactor: self.redactor,
             started: false,
         };
-        if (200..300).contains(&answer.status) { Ok(answer) } else { Err(answer.into_error().await) }
+        match answer.status {
+            200..300 => Ok(answer),
+            300..400 => Err(answer.redirected()),
+            _ => Err(answer.into_error().await),
+        }
     }
 }
 
@@ -102,31 +111,40 @@ impl Answer {
         }
     }
 
-    /// The error behind an error object inside the body.
-    pub(crate) fn in_stream_error(&self, object: &str) -> Error {
-        classify_in_stream(self.failure(object))
-    }
-
-    /// A body that is not in the protocol; `text` is the part that could not be read.
-    pub(crate) fn malformed(&self, reason: impl Into<String>, text: &str) -> Error {
-        Error::Malformed { reason: self.redactor.clean(&reason.into()), http: Box::new(self.failure(text)) }
+    /// The error behind a body that is not the answer that was asked for.
+    pub(crate) fn broken(&self, broken: Broken) -> Error {
+        match broken {
+            Broken::Provider(object) => classify_in_stream(self.failure(&object)),
+            Broken::Malformed { reason, text } => {
+                Error::Malformed { reason: self.redactor.clean(&reason), http: Box::new(self.failure(&text)) }
+            }
+            Broken::Incomplete { reason } => Error::Incomplete { reason },
+        }
     }
 
     fn failure(&self, body: &str) -> HttpFailure {
-        let kept = body.get(..body.floor_char_boundary(BODY_LIMIT)).unwrap_or(body);
-        HttpFailure {
-            status: self.status,
-            headers: self.headers.clone(),
-            body: self.redactor.clean(kept),
-            url: self.place.clone(),
-        }
+        // Cleaned before it is cut: half a key is no longer found.
+        let mut body = self.redactor.clean(body);
+        body.truncate(body.floor_char_boundary(BODY_LIMIT));
+        HttpFailure { status: self.status, headers: self.headers.clone(), body, url: self.place.clone() }
+    }
+
+    /// The provider is somewhere else. It is not followed: keys and the conversation were meant for the first address.
+    fn redirected(&self) -> Error {
+        let target = self.response.headers().get(LOCATION).and_then(|value| value.to_str().ok());
+        let target = target.and_then(|target| self.response.url().join(target).ok());
+        let target = target.map_or_else(|| "another address".to_owned(), |target| address(&target));
+        configuration(format!(
+            "{} sends requests on to {target}; if you trust that address, make it the provider's `baseURL`",
+            self.place
+        ))
     }
 
     /// Reads the body of an error answer. A body that does not come is no reason to lose the status.
     async fn into_error(mut self) -> Error {
         let mut body = Vec::new();
         let read = async {
-            while body.len() < BODY_LIMIT {
+            while body.len() < BODY_LIMIT + SLACK {
                 match self.response.chunk().await {
                     Ok(Some(piece)) => body.extend_from_slice(&piece),
                     Ok(None) | Err(_) => break,
@@ -161,6 +179,7 @@ fn client_for(url: &Url) -> Result<&'static Client, Error> {
     let mut builder = Client::builder()
         .connect_timeout(CONNECT)
         .tcp_keepalive(Duration::from_secs(30))
+        .redirect(Policy::none())
         .user_agent(concat!("everturn/", env!("CARGO_PKG_VERSION")));
     if !secure {
         builder = builder.tls_certs_only([]);

@@ -16,27 +16,67 @@
 //! * [`retry`]: when to ask again, as data
 //! * [`secret`]: credentials that do not print themselves
 //! * [`sse`]: decoder of server-sent events
-//! * `http`: the shared HTTP clients, connect and inactivity limits
+//! * [`endpoint`]: where a provider is, and its key
+//! * [`catalogue`]: which providers and models there are, what they can do and what they cost
+//! * [`credential`]: finding and keeping the key of a provider
+//! * `http`, `exchange`: the shared HTTP clients and limits; one model call from its request to its last event
+//! * `body`, [`replay`]: the body of an answer into events, from the network or from a record
+//! * `protocol`: what each wire protocol has to know; `arguments`: tool arguments as models write them
+//! * `attachment`: what was attached, as far as protocols differ in what they take of it
+//! * `call_id`, `tool_name`, `tool_schema`: ids of calls, names and schemas of tools as providers take them
+//! * `option`: the caller's own fields, put into a body
+//! * `model_id`: what the id of a model says about it
+//! * [`anthropic`]: Anthropic Messages
+//! * [`gemini`]: Google's `generateContent`
 //! * [`openai_chat`]: OpenAI Chat Completions and the servers that speak it
+//! * [`openai_responses`]: OpenAI Responses and the servers that speak it
 //! * [`scripted`]: a provider that plays a script, without network
 
+pub mod anthropic;
+mod arguments;
+mod attachment;
+mod body;
+mod call_id;
+pub mod catalogue;
+pub mod credential;
+pub mod endpoint;
 pub mod error;
+mod exchange;
+pub mod gemini;
 pub mod history;
 mod http;
+mod model_id;
 pub mod openai_chat;
+pub mod openai_responses;
+mod option;
+mod protocol;
 pub mod provider;
+pub mod replay;
 pub mod request;
 pub mod retry;
+#[cfg(test)]
+mod sample;
 pub mod scripted;
 pub mod secret;
 pub mod sse;
 pub mod stream;
+mod tool_name;
+mod tool_schema;
 
+pub use anthropic::Anthropic;
+pub use catalogue::{Catalogue, ModelInfo, Protocol, ProviderInfo};
+pub use credential::{AuthFile, Keyring};
+pub use endpoint::Endpoint;
 pub use error::{Error, HttpFailure};
+pub use gemini::Gemini;
 pub use history::repair;
 pub use openai_chat::OpenAiChat;
+pub use openai_responses::OpenAiResponses;
 pub use provider::Provider;
-pub use request::{Block, Content, Message, Request, ToolChoice, ToolSpec};
+pub use replay::replay;
+pub use request::{
+    Block, Content, Effort, Format, Message, Origin, Reasoning, Request, ToolChoice, ToolSpec,
+};
 pub use scripted::Scripted;
 pub use secret::Secret;
 pub use stream::{Event, EventStream, FinishReason, Usage};

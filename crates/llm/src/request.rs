@@ -7,14 +7,18 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
+use crate::tool_name::ToolNames;
+
 /// One model call.
 #[derive(Clone, Default, PartialEq)]
 pub struct Request {
+    /// Who is asked, in the words in which the conversation says who answered.
+    pub origin: Origin,
     /// The model's id on the wire.
     pub model: String,
     /// System prompt parts, in order.
     pub system: Vec<String>,
-    /// The conversation, oldest first. See [`crate::repair`].
+    /// The conversation, oldest first. It is [repaired](crate::repair) before it leaves.
     pub messages: Vec<Message>,
     /// The tools on offer.
     pub tools: Vec<ToolSpec>,
@@ -24,6 +28,10 @@ pub struct Request {
     pub max_output: Option<u64>,
     /// The sampling temperature.
     pub temperature: Option<f64>,
+    /// How much the model thinks before it answers.
+    pub reasoning: Reasoning,
+    /// The shape that the answer must have.
+    pub format: Option<Format>,
     /// Extra HTTP headers; they win over the provider's own.
     pub headers: Vec<(String, String)>,
     /// A stable key by which the provider may find its prompt cache.
@@ -32,11 +40,22 @@ pub struct Request {
     pub options: Map<String, Value>,
 }
 
+impl Request {
+    /// The request with a conversation and with names of tools that every provider accepts.
+    #[must_use]
+    pub fn repaired(mut self) -> Self {
+        self.messages = crate::repair(self.messages, &self.origin);
+        ToolNames::of(&self).write(&mut self);
+        self
+    }
+}
+
 impl fmt::Debug for Request {
-    /// Header values are left out: they may be credentials.
+    /// Values of headers and options are left out: they may be credentials.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let headers: Vec<&str> = self.headers.iter().map(|(name, _)| name.as_str()).collect();
         f.debug_struct("Request")
+            .field("origin", &self.origin)
             .field("model", &self.model)
             .field("system", &self.system)
             .field("messages", &self.messages)
@@ -44,11 +63,57 @@ impl fmt::Debug for Request {
             .field("tool_choice", &self.tool_choice)
             .field("max_output", &self.max_output)
             .field("temperature", &self.temperature)
+            .field("reasoning", &self.reasoning)
+            .field("format", &self.format)
             .field("headers", &headers)
             .field("cache_key", &self.cache_key)
-            .field("options", &self.options)
+            .field("options", &self.options.keys().collect::<Vec<_>>())
             .finish()
     }
+}
+
+/// Who answered: what a model signed or encrypted is only worth something to itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// The provider.
+    pub provider: String,
+    /// The model.
+    pub model: String,
+}
+
+/// How much a model thinks before it answers. Providers know an effort, a budget or neither.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Reasoning {
+    /// How hard it tries.
+    pub effort: Option<Effort>,
+    /// How many tokens it may think for.
+    pub budget: Option<u64>,
+}
+
+/// How hard a model tries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Effort {
+    /// It answers at once.
+    None,
+    /// As little as it can.
+    Minimal,
+    /// A little.
+    Low,
+    /// As it usually does.
+    Medium,
+    /// Much.
+    High,
+    /// As much as it can.
+    Max,
+}
+
+/// The shape that an answer must have.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Format {
+    /// A name for it, of letters, digits and `_`.
+    pub name: String,
+    /// Its JSON schema.
+    pub schema: Value,
 }
 
 /// One entry of the conversation.
@@ -56,16 +121,21 @@ impl fmt::Debug for Request {
 pub enum Message {
     /// What the user said.
     User(Vec<Content>),
-    /// What the model answered.
-    Assistant(Vec<Block>),
+    /// What a model answered.
+    Assistant {
+        /// In the order in which it said it.
+        blocks: Vec<Block>,
+        /// Which model that was; `None` when it is not known.
+        origin: Option<Origin>,
+    },
     /// What a tool gave back.
     Tool {
         /// The call this answers.
         call_id: String,
         /// The tool's name.
         name: String,
-        /// What the model shall read.
-        output: String,
+        /// What the model shall read or see.
+        output: Vec<Content>,
         /// Whether the tool failed.
         is_error: bool,
     },
@@ -87,6 +157,17 @@ pub enum Content {
         /// A name to show.
         filename: Option<String>,
     },
+}
+
+impl Content {
+    /// All texts of a list, one below the other.
+    pub fn text_of(contents: &[Self]) -> String {
+        let texts = contents.iter().filter_map(|content| match content {
+            Self::Text(text) => Some(text.as_str()),
+            Self::Media { .. } => None,
+        });
+        texts.collect::<Vec<_>>().join("\n")
+    }
 }
 
 /// A piece of an assistant message.
@@ -117,6 +198,28 @@ pub enum Block {
         /// As streamed.
         metadata: Option<Value>,
     },
+    /// A call of a tool that the provider runs itself.
+    HostedCall {
+        /// The call id.
+        id: String,
+        /// The provider's name for the tool.
+        name: String,
+        /// The arguments.
+        input: Value,
+        /// As streamed.
+        metadata: Option<Value>,
+    },
+    /// What a tool gave that the provider ran itself.
+    HostedResult {
+        /// The call id.
+        id: String,
+        /// The provider's name for the tool.
+        name: String,
+        /// The result in the provider's own words.
+        output: Value,
+        /// As streamed.
+        metadata: Option<Value>,
+    },
 }
 
 /// A tool on offer.
@@ -131,7 +234,7 @@ pub struct ToolSpec {
 }
 
 /// Whether the model calls tools.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum ToolChoice {
     /// The model decides.
     #[default]
@@ -140,4 +243,6 @@ pub enum ToolChoice {
     None,
     /// Some tool must be called.
     Required,
+    /// This tool must be called.
+    Tool(String),
 }

@@ -4,6 +4,7 @@
 //! character split over two pieces survives. Comments are dropped and several `data` lines are joined by LF.
 //! One frame may not grow beyond a limit: a server that never ends a line must not fill the memory.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 
 /// The default limit for one frame, in bytes.
@@ -18,6 +19,13 @@ pub struct Frame {
     pub data: String,
     /// The `id` field, if one was given.
     pub id: Option<String>,
+}
+
+impl Frame {
+    fn size(&self) -> usize {
+        let texts = [self.event.as_deref(), Some(&self.data), self.id.as_deref()];
+        texts.into_iter().flatten().map(str::len).sum()
+    }
 }
 
 /// A frame grew beyond the limit.
@@ -72,10 +80,9 @@ impl Decoder {
             self.after_cr = false;
             piece = piece.strip_prefix(b"\n").unwrap_or(piece);
         }
-        while let Some(end) = piece.iter().position(|byte| matches!(byte, b'\n' | b'\r')) {
+        while let Some(end) = memchr::memchr2(b'\n', b'\r', piece) {
             let (head, tail) = piece.split_at(end);
-            self.extend(head)?;
-            self.end_line();
+            self.complete(head)?;
             piece = match tail {
                 [b'\r', b'\n', rest @ ..] => rest,
                 [b'\r'] => {
@@ -86,7 +93,15 @@ impl Decoder {
                 [] => &[],
             };
         }
-        self.extend(piece)
+        self.count(piece)?;
+        self.line.extend_from_slice(piece);
+        Ok(())
+    }
+
+    /// How many bytes are kept: of the line and the frame that are not complete, and of the frames not yet popped.
+    pub fn kept(&self) -> usize {
+        let frames = self.ready.iter().chain([&self.pending]);
+        frames.map(Frame::size).fold(self.line.len(), usize::saturating_add)
     }
 
     /// The next complete frame.
@@ -97,39 +112,50 @@ impl Decoder {
     /// Ends the input and hands out a last frame that lacked its blank line, as some servers leave it.
     pub fn finish(&mut self) -> Option<Frame> {
         if !self.line.is_empty() {
-            self.end_line();
+            let line = std::mem::take(&mut self.line);
+            self.end_line(&line);
         }
         self.dispatch();
         self.pop()
     }
 
-    fn extend(&mut self, bytes: &[u8]) -> Result<(), TooLarge> {
+    fn count(&mut self, bytes: &[u8]) -> Result<(), TooLarge> {
         self.size = self.size.saturating_add(bytes.len());
-        if self.size > self.limit {
-            return Err(TooLarge { limit: self.limit });
+        if self.size > self.limit { Err(TooLarge { limit: self.limit }) } else { Ok(()) }
+    }
+
+    /// Takes the last bytes of a line. Most lines arrive whole, and are read where they are.
+    fn complete(&mut self, bytes: &[u8]) -> Result<(), TooLarge> {
+        self.count(bytes)?;
+        if self.line.is_empty() {
+            self.end_line(bytes);
+            return Ok(());
         }
-        self.line.extend_from_slice(bytes);
+        let mut line = std::mem::take(&mut self.line);
+        line.extend_from_slice(bytes);
+        self.end_line(&line);
+        line.clear();
+        self.line = line;
         Ok(())
     }
 
-    fn end_line(&mut self) {
-        let bytes = std::mem::take(&mut self.line);
-        let text = String::from_utf8_lossy(&bytes);
+    fn end_line(&mut self, bytes: &[u8]) {
+        // The lossy way is far slower, and hardly ever needed.
+        let text = std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed);
         let mut line: &str = &text;
         if std::mem::take(&mut self.at_start) {
             line = line.strip_prefix('\u{feff}').unwrap_or(line);
         }
         if line.is_empty() {
             self.dispatch();
-        } else {
-            self.field(line);
+        } else if !self.field(line) {
+            // What is not kept does not count: a server may send comments for hours.
+            self.size = self.size.saturating_sub(bytes.len());
         }
-        let mut bytes = bytes;
-        bytes.clear();
-        self.line = bytes;
     }
 
-    fn field(&mut self, line: &str) {
+    /// Takes a field; whether anything of it is kept.
+    fn field(&mut self, line: &str) -> bool {
         let (name, value) = line.split_once(':').unwrap_or((line, ""));
         let value = value.strip_prefix(' ').unwrap_or(value);
         match name {
@@ -143,8 +169,9 @@ impl Decoder {
             "event" => self.pending.event = Some(value.to_owned()),
             "id" => self.pending.id = Some(value.to_owned()),
             // A line that starts with a colon is a comment: its name is empty. `retry` is for browsers.
-            _ => {}
+            _ => return false,
         }
+        true
     }
 
     fn dispatch(&mut self) {

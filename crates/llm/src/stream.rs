@@ -2,7 +2,8 @@
 //!
 //! Order within a stream: `Start`, then blocks, then `StepFinish`, then `Finish`. Text and reasoning blocks are
 //! opened, filled and closed; a tool call is `ToolInputStart`, deltas, `ToolInputEnd` and then either `ToolCall`
-//! or `ToolCallMalformed` with the same id. A stream that fails ends in `Err` instead, and blocks still open at
+//! or `ToolCallMalformed` with the same id. A tool that the provider runs itself is a `HostedCall` and, unless the answer
+//! pauses for it, a `HostedResult`; nobody else has to do anything about them. A stream that fails ends in `Err` instead, and blocks still open at
 //! that point stay open: only the caller knows what it wants to keep of them.
 
 use std::pin::Pin;
@@ -100,6 +101,30 @@ pub enum Event {
         raw: String,
         /// Why they cannot be used.
         reason: String,
+    },
+    /// The provider runs one of its own tools.
+    HostedCall {
+        /// The call id.
+        id: String,
+        /// The provider's name for the tool.
+        name: String,
+        /// The arguments.
+        input: Value,
+        /// What the provider wants back verbatim when the call is replayed.
+        metadata: Option<Value>,
+    },
+    /// One of the provider's own tools is done.
+    HostedResult {
+        /// The call id.
+        id: String,
+        /// The provider's name for the tool.
+        name: String,
+        /// The result in the provider's own words.
+        output: Value,
+        /// Whether it failed.
+        is_error: bool,
+        /// What the provider wants back verbatim when the result is replayed.
+        metadata: Option<Value>,
     },
     /// The model is done with this call.
     StepFinish {

@@ -174,6 +174,9 @@ pub enum PartKind {
     },
 }
 
+/// The mark of a call that the provider runs itself, among its provider metadata; other programs use the same.
+pub const PROVIDER_EXECUTED: &str = "providerExecuted";
+
 impl PartKind {
     /// Plain text.
     pub fn text(text: impl Into<String>) -> Self {
@@ -186,6 +189,15 @@ impl PartKind {
         match self {
             Self::Tool { call, .. } => Some(call),
             _ => None,
+        }
+    }
+
+    /// True for a call that the provider runs itself: nobody else may run it.
+    #[must_use]
+    pub fn is_hosted(&self) -> bool {
+        match self {
+            Self::Tool { metadata: Some(map), .. } => map.get(PROVIDER_EXECUTED) == Some(&Value::Bool(true)),
+            _ => false,
         }
     }
 }

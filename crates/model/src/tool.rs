@@ -4,8 +4,8 @@
 //! pending → running → completed | error
 //!        ↘ error (malformed, denied or interrupted before it ran)
 //! ```
-//! A local call's part goes no further than `running`: its end is a `tool_result` entry of its own, so that a result
-//! can be on one branch and absent on another. Imported and provider-executed calls may hold their end inline.
+//! A call's part goes no further than `running`: its end is a `tool_result` entry of its own, so that a result can be on
+//! one branch and absent on another. Imported calls may hold their end inline.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -156,9 +156,22 @@ pub struct ToolResult {
     /// When its output was cleared from the model's view.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compacted: Option<Millis>,
+    /// What is to be known of it where the provider ran the tool itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hosted: Option<Box<Hosted>>,
     /// Fields of other programs.
     #[serde(default, skip_serializing_if = "Extra::is_empty")]
     pub extra: Extra,
+}
+
+/// A result that came in the midst of an answer, from the provider that ran the tool itself.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Hosted {
+    /// How many parts the answer had when it came: it goes back in the same place.
+    pub place: usize,
+    /// Provider metadata for replay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Map>,
 }
 
 impl ToolResult {
@@ -176,6 +189,7 @@ impl ToolResult {
             start: None,
             end: None,
             compacted: None,
+            hosted: None,
             extra: Extra::default(),
         }
     }

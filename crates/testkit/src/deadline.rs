@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// How long anything may take.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits for `future`.
 ///

@@ -12,17 +12,35 @@
 //! | `SAY:<text>` | the final text, to the end of the line |
 //! | `TEXT:<n>` | the final text has `n` words |
 //! | `THINK` | every step begins with reasoning |
+//! | `HOSTED:<n>` | every step has `n` tools that the provider runs itself, before the rest; Chat Completions has none |
 //! | `SLOW:<ms>` | a pause after each word of the text |
 //! | `ERR:<status>`, `ERR:<status>x<times>` | an HTTP error, always or for the first requests |
 //! | `RETRY-AFTER:<seconds>` | the errors carry this header |
+//! | `HEADER:<name>=<value>` | the errors carry this header. A line of its own |
+//! | `ERRTYPE:<kind>`, `ERRCODE:<code>`, `ERRTEXT:<text>` | what the errors say, the text to the end of the line |
+//! | `ERRDETAILS:<json>` | the details of the errors, where the protocol has such a list. A line of its own |
+//! | `ERRBODY:<text>` | the body of the errors, as it is. A line of its own |
+//! | `USAGE:<input>,<cached>,<output>,<reasoning>` | what the answer is said to have used |
+//! | `EMPTY` | the final text is empty |
+//! | `MUTE:<name>` | the next step in the text does not begin until [`ModelServer::release`] |
 //! | `HOLD:<name>` | the next step in the text stops in mid-answer until [`ModelServer::release`] |
 //! | `DROP:<n>`, `DROP:<n>x<times>` | the next step in the text breaks the connection after `n` pieces |
+//! | `CUT:<n>`, `CUT:<n>x<times>` | the next step in the text breaks the connection after `n` bytes |
+//! | `SHORT:<n>`, `SHORT:<n>x<times>` | the next step in the text ends after `n` pieces, without the protocol's end |
+//! | `GARBLE` | a frame of the next step is no JSON |
+//! | `FAIL:<kind>` | the next step has an error in its midst, with the text of `ERRTEXT` |
+//! | `REFUSE`, `LENGTH` | the next step ends because it was refused or too long |
+//! | `TOGETHER:<n>` | the next `n` tool lines are called in one step |
+//!
+//! It speaks Chat Completions, Anthropic Messages, OpenAI Responses and Gemini, by the path of the request.
 //!
 //! The next step in the text is the tool line below the directive, or the final text if none is below.
 
 mod answer;
+mod arrival;
 mod json_text;
 mod plan;
+mod voice;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{SocketAddr, TcpListener};
@@ -34,6 +52,8 @@ use serde_json::Value;
 use tokio::sync::{oneshot, watch};
 
 use crate::deadline::within;
+pub use arrival::Arrival;
+use voice::Voice;
 
 /// How the final text begins when the prompt does not give one.
 pub const GREETING: &str = "Hello from the scripted model. You said: ";
@@ -54,7 +74,7 @@ pub struct ModelServer {
 #[derive(Debug)]
 struct State {
     greeting: String,
-    requests: watch::Sender<Vec<Value>>,
+    requests: watch::Sender<Vec<(Voice, Arrival)>>,
     /// Names of holds that were reached, released, and left by the client.
     held: watch::Sender<BTreeSet<String>>,
     released: watch::Sender<BTreeSet<String>>,
@@ -121,6 +141,11 @@ impl ModelServer {
         Self { address, state, stop: Some(stop), thread: Some(thread) }
     }
 
+    /// Where the server is, without a path: every path that ends like one of a protocol is answered.
+    pub fn root(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
     /// The base address of the protocol, ending in `/v1`.
     pub fn base_url(&self) -> String {
         format!("http://{}/v1", self.address)
@@ -128,12 +153,20 @@ impl ModelServer {
 
     /// The bodies received so far, oldest first.
     pub fn requests(&self) -> Vec<Value> {
-        self.state.requests.borrow().clone()
+        self.state.requests.borrow().iter().map(|(_, arrival)| arrival.body.clone()).collect()
+    }
+
+    /// The requests received so far with all that a body does not show, oldest first.
+    pub fn arrivals(&self) -> Vec<Arrival> {
+        self.state.requests.borrow().iter().map(|(_, arrival)| arrival.clone()).collect()
     }
 
     /// The bodies received so far except those that ask for a title.
     pub fn prompts(&self) -> Vec<Value> {
-        self.requests().into_iter().filter(|body| !plan::asks_for_title(body)).collect()
+        let requests = self.state.requests.borrow();
+        let prompts =
+            requests.iter().filter(|(voice, arrival)| !plan::asks_for_title(&voice.said(&arrival.body)));
+        prompts.map(|(_, arrival)| arrival.body.clone()).collect()
     }
 
     /// Waits until at least `count` bodies were received, and returns them.
@@ -145,10 +178,10 @@ impl ModelServer {
         let mut requests = self.state.requests.subscribe();
         let what = format!("{count} requests to the model server");
         let enough = within(&what, requests.wait_for(|all| all.len() >= count)).await;
-        enough.expect("the server runs").clone()
+        enough.expect("the server runs").iter().map(|(_, arrival)| arrival.body.clone()).collect()
     }
 
-    /// Waits until an answer stands at `HOLD:<name>`.
+    /// Waits until an answer stands at `HOLD:<name>` or `MUTE:<name>`.
     ///
     /// # Panics
     ///
@@ -157,7 +190,7 @@ impl ModelServer {
         wait_for_name(&self.state.held, "hold", name).await;
     }
 
-    /// Lets every answer pass that stands or will stand at `HOLD:<name>`.
+    /// Lets every answer pass that stands or will stand at `HOLD:<name>` or `MUTE:<name>`.
     pub fn release(&self, name: &str) {
         add(&self.state.released, name);
     }

@@ -33,16 +33,23 @@ async fn config(State(app): State<App>) -> Result {
     ok(&config)
 }
 
+/// The providers that can be used.
 async fn configured(State(app): State<App>) -> Result {
-    let config = app.engine.config();
-    ok(&json!({"providers": provider::providers(config), "default": provider::defaults(config)}))
+    let usable = provider::usable(&app.engine)?;
+    let default = provider::defaults(&app.engine, usable.iter().map(|(known, _)| *known));
+    let providers = usable.iter().map(|known| provider::provider(app.engine.config(), known));
+    ok(&json!({"providers": providers.collect::<Vec<_>>(), "default": default}))
 }
 
+/// All providers, and which of them can be used.
 async fn providers(State(app): State<App>) -> Result {
     let config = app.engine.config();
-    let connected: Vec<&String> = config.providers.keys().collect();
-    let all = provider::providers(config);
-    ok(&json!({"all": all, "default": provider::defaults(config), "connected": connected}))
+    let usable = provider::usable(&app.engine)?;
+    let connected: Vec<&str> = usable.iter().map(|(known, _)| known.id.as_ref()).collect();
+    let all = config.catalogue().offered(&|_| true);
+    let default = provider::defaults(&app.engine, all.iter().map(|(known, _)| *known));
+    let all = all.iter().map(|known| provider::provider(config, known));
+    ok(&json!({"all": all.collect::<Vec<_>>(), "default": default, "connected": connected}))
 }
 
 /// Keys come from the configuration; there is no way to sign in through the server.

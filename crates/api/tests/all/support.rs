@@ -41,7 +41,7 @@ impl Face {
         config["provider"]["fake"]["options"]["apiKey"] = json!("sk-never-shown");
         change(&mut config);
         let mut options = everturn_engine::Options::new(data.path(), repo.path());
-        options.config = Config::from_value(config.as_object().cloned().unwrap());
+        options.config = Config::from_value(config.as_object().cloned().unwrap()).unwrap();
         let engine = Engine::open(options).await.unwrap();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

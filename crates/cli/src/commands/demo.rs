@@ -4,9 +4,8 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use everturn_engine::config::model_ref;
 use everturn_engine::sessions::NewSession;
-use everturn_engine::{Config, Engine, Notice, Options, Prompt, Signal};
+use everturn_engine::{Engine, Notice, Options, Prompt, Signal};
 use everturn_model::Event;
 use everturn_model::entry::Body;
 use everturn_model::session::FileDiff;
@@ -33,8 +32,7 @@ impl Demo {
 
 async fn play(folder: &Path, project: &Path) -> Result<()> {
     let mut options = Options::new(&folder.join("data"), project);
-    options.config =
-        Config { model: model_ref("scripted/demo"), ..Config::from_value(serde_json::Map::new()) };
+    options.config.model = Some("scripted/demo".to_owned());
     let engine = Engine::open(options).await?;
     let location = engine.location(None).await?;
     let session = engine.create(&location, NewSession::default()).await?;

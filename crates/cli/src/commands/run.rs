@@ -1,14 +1,16 @@
 //! `everturn run`: one prompt, answered in this terminal by an engine in this process.
 
+use std::path::Path;
+
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
-use everturn_engine::config::model_ref;
+use everturn_engine::project::Location;
 use everturn_engine::sessions::{Filter, NewSession};
 use everturn_engine::{Engine, Notice, Prompt, Signal};
 use everturn_model::part::PartKind;
 use everturn_model::request::Reply;
 use everturn_model::tool::Outcome;
-use everturn_model::{Body, Event, SessionId};
+use everturn_model::{Body, Event, Session, SessionId};
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::settings::{self, Listeners};
@@ -20,7 +22,7 @@ pub(crate) struct Run {
     /// The prompt
     #[arg(required = true)]
     message: Vec<String>,
-    /// The model, as provider/model
+    /// The model: provider/model, a part of its name, or scripted/<path of a script>
     #[arg(short, long)]
     model: Option<String>,
     /// The agent
@@ -50,27 +52,15 @@ impl Run {
 
     async fn run(&self, engine: &Engine) -> Result<()> {
         let location = engine.location(None).await?;
-        let session = match (&self.session, self.newest) {
-            (Some(id), _) => engine.session(&SessionId::new(id)).await?,
-            (None, true) => {
-                let filter = Filter {
-                    project: Some(location.project.id.clone()),
-                    roots: true,
-                    limit: Some(1),
-                    ..Filter::default()
-                };
-                engine.list(filter).await?.into_iter().next().context("there is no session to go on in")?
-            }
-            (None, false) => engine.create(&location, NewSession::default()).await?,
+        let found = self.find(engine, &location).await?;
+        let folder = found.as_ref().map_or(location.directory.as_path(), |found| Path::new(&found.directory));
+        // Before the session is made: a typing error should leave none behind.
+        let model = self.model.as_deref().map(|name| engine.name_model(name, folder)).transpose()?;
+        let session = match found {
+            Some(session) => session,
+            None => engine.create(&location, NewSession::default()).await?,
         };
-        let model = self.model.as_deref().map(|name| {
-            model_ref(name).with_context(|| format!("{name} is no model; write it as provider/model"))
-        });
-        let prompt = Prompt {
-            model: model.transpose()?,
-            agent: self.agent.clone(),
-            ..Prompt::text(&self.message.join(" "))
-        };
+        let prompt = Prompt { model, agent: self.agent.clone(), ..Prompt::text(&self.message.join(" ")) };
         let mut notices = engine.bus().listen();
         engine.prompt(&session.id, prompt).await?;
         let mut failure = None;
@@ -91,6 +81,24 @@ impl Run {
             Some(message) => bail!(message),
             None => Ok(()),
         }
+    }
+
+    /// The session to go on in; none asks for a new one.
+    async fn find(&self, engine: &Engine, location: &Location) -> Result<Option<Session>> {
+        Ok(match (&self.session, self.newest) {
+            (Some(id), _) => Some(engine.session(&SessionId::new(id)).await?),
+            (None, true) => {
+                let filter = Filter {
+                    project: Some(location.project.id.clone()),
+                    roots: true,
+                    limit: Some(1),
+                    ..Filter::default()
+                };
+                let newest = engine.list(filter).await?.into_iter().next();
+                Some(newest.context("there is no session to go on in")?)
+            }
+            (None, false) => None,
+        })
     }
 
     /// Shows a notice; true when the session is idle.

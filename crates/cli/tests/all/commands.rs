@@ -39,8 +39,10 @@ fn help_names_the_commands() {
     let commands =
         help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
     let names: Vec<&str> = commands.filter_map(|line| line.split_whitespace().next()).collect();
-    let expected =
-        ["serve", "run", "demo", "session", "import", "inspect", "doctor", "backup", "restore", "scrub"];
+    let expected = [
+        "serve", "run", "demo", "models", "auth", "session", "import", "inspect", "doctor", "backup",
+        "restore", "scrub",
+    ];
     assert_eq!(names, expected.into_iter().chain(["help"]).collect::<Vec<_>>());
     for name in expected {
         let help = home.run(&[name, "--help"]).success();

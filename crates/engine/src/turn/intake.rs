@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::PoisonError;
 
 use everturn_llm::Event as Delta;
-use everturn_model::part::{PartKind, Span};
-use everturn_model::tool::ToolState;
+use everturn_model::part::{PROVIDER_EXECUTED, PartKind, Span};
+use everturn_model::tool::{Hosted, Outcome, ToolResult, ToolState};
 use everturn_model::usage::Cache;
 use everturn_model::{EntryId, Event, Map, Part, PartId, Tokens};
 use serde_json::Value;
@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::Turn;
 use crate::Error;
 use crate::bus::Signal;
-use crate::calls::Call;
+use crate::calls::{Call, Settled};
 
 /// Streamed text is saved when this much of it is unsaved, whatever the clock says.
 const SAVE_BYTES: usize = 4096;
@@ -25,6 +25,8 @@ pub(super) struct Intake {
     open: HashMap<String, Open>,
     /// Calls whose input is arriving or that run, by their ids in this stream.
     calls: HashMap<String, Call>,
+    /// Calls that the provider runs itself, by their ids in this stream.
+    hosted: HashMap<String, Call>,
     called: bool,
     fresh: bool,
     finish: Option<(&'static str, Tokens)>,
@@ -32,13 +34,22 @@ pub(super) struct Intake {
 
 struct Open {
     part: PartId,
+    reasoning: bool,
     text: String,
     saved: usize,
 }
 
 impl Intake {
     pub(super) fn new(entry: EntryId) -> Self {
-        Self { entry, open: HashMap::new(), calls: HashMap::new(), called: false, fresh: true, finish: None }
+        Self {
+            entry,
+            open: HashMap::new(),
+            calls: HashMap::new(),
+            hosted: HashMap::new(),
+            called: false,
+            fresh: true,
+            finish: None,
+        }
     }
 
     /// True while nothing came that anybody saw: the request may be made again.
@@ -51,7 +62,7 @@ impl Intake {
         !self.open.is_empty()
     }
 
-    /// True when the model called a tool.
+    /// True when the model called a tool of this machine.
     pub(super) fn called(&self) -> bool {
         self.called
     }
@@ -68,7 +79,14 @@ impl Intake {
 
     /// Calls without a result.
     pub(super) fn unsettled(&self) -> Vec<Call> {
-        self.calls.values().cloned().collect()
+        self.calls.values().chain(self.hosted.values()).cloned().collect()
+    }
+
+    /// Calls that the provider runs itself and of which it has not said what came of them.
+    pub(super) fn unsaid(&self) -> Vec<Call> {
+        let mut calls: Vec<Call> = self.hosted.values().cloned().collect();
+        calls.sort_by(|a, b| a.part.cmp(&b.part));
+        calls
     }
 
     /// Takes one delta; calls that are complete come back, recorded and ready to run.
@@ -93,6 +111,12 @@ impl Intake {
                     "invalid".clone_into(&mut call.tool);
                 }
                 return self.complete_call(turn, &id, input, raw, None).await;
+            }
+            Delta::HostedCall { id, name, input, metadata } => {
+                self.host(turn, id, name, input, metadata).await?;
+            }
+            Delta::HostedResult { id, output, is_error, metadata, .. } => {
+                self.settle_hosted(turn, &id, &output, is_error, metadata).await?;
             }
             Delta::StepFinish { reason, usage, .. } => {
                 let tokens = Tokens {
@@ -119,7 +143,7 @@ impl Intake {
         };
         let event =
             Event::PartStarted { entry: self.entry.clone(), part: Box::new(Part::new(part.clone(), kind)) };
-        self.open.insert(id, Open { part, text: String::new(), saved: 0 });
+        self.open.insert(id, Open { part, reasoning, text: String::new(), saved: 0 });
         turn.commit(vec![event]).await
     }
 
@@ -148,11 +172,9 @@ impl Intake {
     async fn end(&mut self, turn: &mut Turn<'_>, id: &str, metadata: Option<Value>) -> Result<(), Error> {
         let Some(open) = self.open.remove(id) else { return Ok(()) };
         forget(turn, &open.part);
-        let metadata = metadata.and_then(|value| match value {
-            Value::Object(map) => Some(map),
-            _ => None,
-        });
-        let text = open.text.trim_end().to_owned();
+        let metadata = object(metadata);
+        // A signature holds for a thought as it was, to its last space.
+        let text = if open.reasoning { open.text } else { open.text.trim_end().to_owned() };
         turn.commit(vec![Event::PartEnded { entry: self.entry.clone(), part: open.part, text, metadata }])
             .await
     }
@@ -189,10 +211,7 @@ impl Intake {
         call.input = input.clone();
         call.start = turn.engine.mint().now();
         let call = call.clone();
-        let metadata = match metadata {
-            Some(Value::Object(map)) => Some(map),
-            _ => None,
-        };
+        let metadata = object(metadata);
         let (entry, part) = (self.entry.clone(), call.part.clone());
         turn.commit(vec![
             Event::PartEnded { entry: entry.clone(), part: part.clone(), text: raw, metadata: None },
@@ -200,6 +219,63 @@ impl Intake {
         ])
         .await?;
         Ok(vec![call])
+    }
+
+    /// Records a call that the provider runs itself. It is marked as such, and nobody here runs it.
+    async fn host(
+        &mut self,
+        turn: &mut Turn<'_>,
+        id: String,
+        tool: String,
+        input: Value,
+        metadata: Option<Value>,
+    ) -> Result<(), Error> {
+        let (entry, part) = (self.entry.clone(), turn.engine.mint().part(turn.session()));
+        let start = turn.engine.mint().now();
+        let mut metadata = object(metadata).unwrap_or_default();
+        metadata.insert(PROVIDER_EXECUTED.to_owned(), true.into());
+        let state = ToolState::Pending { input: Value::Object(Map::new()), raw: String::new() };
+        let kind =
+            PartKind::Tool { call: id.clone(), tool: tool.clone(), state, metadata: Some(metadata.clone()) };
+        let call = Call {
+            entry: entry.clone(),
+            part: part.clone(),
+            id: id.clone(),
+            tool,
+            input: input.clone(),
+            start,
+            waiting: None,
+        };
+        self.hosted.insert(id, call);
+        let (text, metadata) = (input.to_string(), Some(metadata));
+        turn.commit(vec![
+            Event::PartStarted { entry: entry.clone(), part: Box::new(Part::new(part.clone(), kind)) },
+            Event::PartEnded { entry: entry.clone(), part: part.clone(), text, metadata: None },
+            Event::ToolCalled { entry, part, input, metadata, progress: None },
+        ])
+        .await
+    }
+
+    /// Records what came of a call that the provider ran itself.
+    async fn settle_hosted(
+        &mut self,
+        turn: &mut Turn<'_>,
+        id: &str,
+        output: &Value,
+        is_error: bool,
+        metadata: Option<Value>,
+    ) -> Result<(), Error> {
+        let Some(call) = self.hosted.remove(id) else { return Ok(()) };
+        let outcome = if is_error { Outcome::Error } else { Outcome::Completed };
+        let text = output.as_str().map_or_else(|| output.to_string(), str::to_owned);
+        let place = turn.tree.node(&self.entry).map_or(0, |node| node.parts.len());
+        let result = ToolResult {
+            start: Some(call.start),
+            end: Some(turn.engine.mint().now()),
+            hosted: Some(Box::new(Hosted { place, metadata: object(metadata) })),
+            ..ToolResult::new(&call.id, &call.tool, outcome, &text)
+        };
+        turn.settle(Settled { call, result, declined: false, edited: Vec::new() }).await
     }
 
     /// The events that keep what was streamed when the rest will not come.
@@ -217,6 +293,14 @@ impl Intake {
                 }
             })
             .collect()
+    }
+}
+
+/// Metadata as parts keep it.
+fn object(metadata: Option<Value>) -> Option<Map> {
+    match metadata {
+        Some(Value::Object(map)) => Some(map),
+        _ => None,
     }
 }
 

@@ -4,6 +4,7 @@ use everturn_engine::sessions::NewSession;
 use everturn_engine::{Config, Engine, Notice, Options, Prompt};
 use everturn_model::entry::Body;
 use everturn_model::part::PartKind;
+use everturn_model::session::ModelRef;
 use everturn_model::tree::Node;
 use everturn_model::{EntryId, Session};
 use everturn_testkit::{ModelServer, Repo, opencode_config, within};
@@ -26,15 +27,20 @@ impl Bench {
     }
 
     pub(crate) async fn configured(extra: serde_json::Value) -> Self {
+        Self::at(|_| extra).await
+    }
+
+    /// With a configuration that is told the address of the model server.
+    pub(crate) async fn at(extra: impl FnOnce(&str) -> serde_json::Value) -> Self {
         let model = ModelServer::recorded();
         let repo = Repo::new(&[("a.txt", "hello\n")]);
         let data = tempfile::tempdir().unwrap();
         let mut config = opencode_config(&model.base_url());
-        for (key, value) in extra.as_object().unwrap() {
+        for (key, value) in extra(&model.base_url()).as_object().unwrap() {
             config[key] = value.clone();
         }
         let mut options = Options::new(data.path(), repo.path());
-        options.config = Config::from_value(config.as_object().cloned().unwrap());
+        options.config = Config::from_value(config.as_object().cloned().unwrap()).unwrap();
         let engine = Engine::open(options.clone()).await.unwrap();
         let location = engine.location(None).await.unwrap();
         let new = NewSession { title: Some("a title".into()), ..NewSession::default() };
@@ -54,6 +60,14 @@ impl Bench {
     /// Another engine on the same data, as in another process.
     pub(crate) async fn beside(&self) -> Engine {
         Engine::open(self.options.clone()).await.unwrap()
+    }
+
+    /// Sends a prompt to a model and waits until the session is idle.
+    pub(crate) async fn say_to(&self, provider: &str, model: &str, text: &str) {
+        let model = ModelRef { provider: provider.into(), model: model.into(), variant: None };
+        let prompt = Prompt { model: Some(model), ..Prompt::text(text) };
+        self.engine.prompt(&self.session.id, prompt).await.unwrap();
+        self.settled().await;
     }
 
     /// Sends a prompt and waits until the session is idle.

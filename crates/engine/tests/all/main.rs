@@ -10,8 +10,10 @@
 
 mod bench;
 mod inbox;
+mod media;
 mod permission;
 mod processes;
 mod recover;
+mod replay;
 mod revert;
 mod turn;

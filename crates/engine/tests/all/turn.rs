@@ -2,6 +2,7 @@
 
 use everturn_engine::{Notice, Prompt, Signal};
 use everturn_model::Event;
+use everturn_model::session::ModelRef;
 use everturn_testkit::within;
 use serde_json::json;
 
@@ -155,13 +156,15 @@ async fn an_interrupt_in_a_tool_settles_the_call() {
 #[tokio::test]
 async fn an_unknown_model_fails_the_turn_and_not_the_session() {
     let bench = Bench::new().await;
-    let model = everturn_engine::config::model_ref("nowhere/none");
-    let prompt = Prompt { model, ..Prompt::text("hello") };
+    let model = |provider: &str, model: &str| {
+        Some(ModelRef { provider: provider.to_owned(), model: model.to_owned(), variant: None })
+    };
+    let prompt = Prompt { model: model("nowhere", "none"), ..Prompt::text("hello") };
     bench.engine.prompt(&bench.session.id, prompt).await.unwrap();
     bench.settled().await;
     assert_eq!(bench.transcript().await, ["user: hello", "assistant:  !UnknownError"]);
-    let model = everturn_engine::config::model_ref("fake/fake-1");
-    bench.engine.prompt(&bench.session.id, Prompt { model, ..Prompt::text("SAY:back") }).await.unwrap();
+    let prompt = Prompt { model: model("fake", "fake-1"), ..Prompt::text("SAY:back") };
+    bench.engine.prompt(&bench.session.id, prompt).await.unwrap();
     bench.settled().await;
     assert_eq!(bench.transcript().await.last().unwrap(), "assistant: back");
 }

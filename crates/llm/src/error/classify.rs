@@ -5,36 +5,67 @@
 //! order of the questions matters: wording about rate limits also speaks of tokens and must not look like an
 //! overlong prompt.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
-use super::{Error, HttpFailure};
+use super::{Error, HttpFailure, advice};
 
 /// Codes and wording of an overlong prompt, lower-case.
 const OVERFLOW: &[&str] = &[
+    // OpenAI, Azure, DeepSeek, Groq, Cerebras, OpenRouter, vLLM
     "context_length_exceeded",
-    "context length",
-    "context window",
-    "context size",
-    "context_window",
     "maximum context",
+    "reduce the length of the messages",
+    "reduce the length of the input",
+    "reduce the length of the prompt",
+    "reduce your prompt",
+    "string_above_max_length",
+    "max_model_len",
+    "maximum model length",
+    // … and Together, Fireworks, Mistral, SGLang, Ollama, LM Studio
+    "context length",
+    // OpenAI's Responses, Anthropic, MiniMax
+    "context window",
+    "context_window",
     "exceeds the context",
     "exceed context limit",
+    // Anthropic, Fireworks, Ollama
     "prompt is too long",
     "prompt too long",
+    "request_too_large",
+    "request exceeds the maximum size",
+    // Amazon Bedrock
     "input is too long",
     "input too long",
     "too many input tokens",
+    // Gemini, Vertex
     "input token count",
-    "input tokens exceed",
-    "maximum prompt length",
     "maximum number of tokens",
     "maximum allowed number of input tokens",
-    "reduce the length of the messages",
-    "reduce the length of the input",
-    "request_too_large",
-    "request too large",
+    "input tokens exceed",
+    // xAI
+    "maximum prompt length",
+    // llama.cpp
+    "context size",
+    "context_size",
+    // GitHub Copilot
+    "prompt token count",
     "model_max_prompt_tokens_exceeded",
+    // Kimi, Z.ai, Qwen, Cohere, Hugging Face
+    "exceeded model token limit",
+    "prompt exceeds max length",
+    "range of input length should be",
+    "tokens in the prompt cannot exceed",
+    "`inputs` tokens + `max_new_tokens` must be",
+    "`inputs` must have less than",
+    // Others
+    "token limit exceeded",
+    "request too large",
 ];
+
+/// A single request that is larger than all that an account may send in a minute: only a shorter one gets through.
+const OVERSIZED: &[&str] = &["request too large for", "tokens must be reduced", "reduce your message size"];
 
 /// Codes and wording of rate limits.
 const RATE: &[&str] = &[
@@ -44,8 +75,14 @@ const RATE: &[&str] = &[
     "too many requests",
     "too_many_requests",
     "throttl",
-    "per minute",
+    "per min",
 ];
+
+/// Codes that say nothing else, although the text beside them may advertise larger plans.
+const RATE_CODES: &[&str] = &["rate_limit_exceeded", "rate_limit_error"];
+
+/// Codes that say nothing else.
+const QUOTA_CODES: &[&str] = &["insufficient_quota", "billing_error", "usage_limit_reached"];
 
 /// Codes and wording of an account without credit.
 const QUOTA: &[&str] = &[
@@ -60,21 +97,37 @@ const QUOTA: &[&str] = &[
     "billing",
     "payment required",
     "usage_not_included",
+    "usage_limit_reached",
     "usage limit",
 ];
 
 /// Codes and wording of a provider without capacity.
-const OVERLOAD: &[&str] =
-    &["overloaded", "at capacity", "over capacity", "no capacity", "engine is currently busy", "exhausted"];
+const OVERLOAD: &[&str] = &[
+    "overloaded",
+    "at capacity",
+    "over capacity",
+    "no capacity",
+    "engine is currently busy",
+    "exhausted",
+    "slow_down",
+];
 
 /// Codes and wording of a refused policy check.
 const FILTER: &[&str] = &[
     "content_filter",
+    "content filter",
     "content_policy",
     "content policy",
     "content management policy",
     "responsibleaipolicy",
     "moderation",
+    "usage policy",
+    "usage policies",
+    "content exists risk",
+    "data_inspection_failed",
+    "considered high risk",
+    "new_sensitive",
+    "prohibited_content",
 ];
 
 /// Codes and wording of bad credentials.
@@ -82,11 +135,18 @@ const CREDENTIALS: &[&str] = &[
     "invalid_api_key",
     "invalid api key",
     "incorrect api key",
+    "api_key_invalid",
+    "api key not valid",
+    "api key not found",
+    "api key expired",
     "authentication_error",
     "unauthorized",
     "permission_denied",
     "permission_error",
 ];
+
+/// Codes of a request that will be refused again, for errors that come without a status.
+const INVALID: &[&str] = &["invalid_request", "invalid_prompt", "invalid_image", "not_found_error"];
 
 /// What an error body says, wherever it says it.
 #[derive(Debug, Default, PartialEq)]
@@ -95,8 +155,31 @@ pub(super) struct Details {
     pub(super) message: Option<String>,
     /// A status named inside the body.
     status: Option<u16>,
+    /// How long the body asks to wait.
+    pub(super) pause: Option<Duration>,
+    /// Which of Google's limits was reached.
+    limit: Option<Limit>,
     /// Code, type, status word and message in one lower-case text.
     words: String,
+}
+
+/// A limit by the time after which it opens again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Limit {
+    /// In a day: that is too long to wait.
+    Daily,
+    /// Sooner.
+    Short,
+}
+
+impl Limit {
+    /// The limit in the details of an error: `{"violations": [{"quotaId": "GenerateRequestsPerDay…"}]}`.
+    fn of(details: &[Value]) -> Option<Self> {
+        let violations = details.iter().filter_map(|detail| detail.get("violations")?.as_array()).flatten();
+        let ids = violations.filter_map(|violation| violation.get("quotaId")?.as_str());
+        ids.map(|id| if id.contains("PerDay") { Self::Daily } else { Self::Short })
+            .reduce(|worst, other| if worst == Self::Daily { worst } else { other })
+    }
 }
 
 impl Details {
@@ -107,7 +190,7 @@ impl Details {
         }
         let error = body.get("error").filter(|error| !error.is_null()).unwrap_or(body);
         if let Value::String(text) = error {
-            return Self { message: Some(text.clone()), status: None, words: text.to_lowercase() };
+            return Self { message: Some(text.clone()), ..Self::in_words(text) };
         }
         let text = |name: &str| error.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
         let message = text("message").or_else(|| text("detail")).or_else(|| text("error")).or_else(|| {
@@ -116,10 +199,31 @@ impl Details {
         });
         // Aggregators keep the original error below `metadata.raw`.
         let raw = error.pointer("/metadata/raw").and_then(Value::as_str);
+        let listed = error.get("details").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let reasons = listed.iter().filter_map(|detail| detail.get("reason")?.as_str());
         let words = ["code", "type", "status"].map(text);
-        let words: Vec<&str> = words.into_iter().chain([message, raw]).flatten().collect();
-        let status = ["code", "status"].into_iter().find_map(|name| status_of(error.get(name)?));
-        Self { message: message.map(str::to_owned), status, words: words.join("\n").to_lowercase() }
+        let words: Vec<&str> = words.into_iter().chain([message, raw]).flatten().chain(reasons).collect();
+        let words = Self::in_words(&words.join("\n"));
+        Self {
+            message: message.map(str::to_owned),
+            status: ["code", "status"].into_iter().find_map(|name| status_of(error.get(name)?)),
+            pause: advice::in_details(listed).or(words.pause),
+            limit: Limit::of(listed),
+            words: words.words,
+        }
+    }
+
+    /// What a text says that is no object.
+    fn in_words(text: &str) -> Self {
+        Self { pause: advice::in_words(text), words: text.to_lowercase(), ..Self::default() }
+    }
+
+    /// Reads a body, whatever it is.
+    pub(super) fn read(body: &str) -> Self {
+        match serde_json::from_str::<Value>(body) {
+            Ok(value) => Self::of(&value),
+            Err(_) => Self::in_words(body),
+        }
     }
 
     fn mentions(&self, list: &[&str]) -> bool {
@@ -139,17 +243,13 @@ fn status_of(value: &Value) -> Option<u16> {
 
 /// The error behind an answer whose status is not a success.
 pub(crate) fn classify(http: HttpFailure) -> Error {
-    let details = match serde_json::from_str::<Value>(&http.body) {
-        Ok(body) => Details::of(&body),
-        Err(_) => Details { words: http.body.to_lowercase(), ..Details::default() },
-    };
+    let details = Details::read(&http.body);
     by_status(http.status, &details, http)
 }
 
 /// The error behind an error object found inside an answer that began as a success.
 pub(crate) fn classify_in_stream(mut http: HttpFailure) -> Error {
-    let details =
-        serde_json::from_str::<Value>(&http.body).map(|body| Details::of(&body)).unwrap_or_default();
+    let details = Details::read(&http.body);
     if let Some(status) = details.status {
         http.status = status;
         return by_status(status, &details, http);
@@ -157,7 +257,7 @@ pub(crate) fn classify_in_stream(mut http: HttpFailure) -> Error {
     // Without a status the wording is all there is, and a failure in mid-answer is the provider's.
     match by_words(&details) {
         Some(kind) => kind.build(http),
-        None if details.words.contains("invalid_request") => Kind::InvalidRequest.build(http),
+        None if details.mentions(INVALID) => Kind::InvalidRequest.build(http),
         None => Kind::Server.build(http),
     }
 }
@@ -170,8 +270,7 @@ fn by_status(status: u16, details: &Details, http: HttpFailure) -> Error {
         403 if details.mentions(FILTER) => Kind::ContentFilter,
         403 => Kind::Authentication,
         408 | 425 => Kind::Server,
-        429 if details.mentions(QUOTA) => Kind::Quota,
-        429 => Kind::RateLimit,
+        429 => too_many(details),
         503 | 529 => Kind::Overloaded,
         500.. if details.mentions(OVERLOAD) => Kind::Overloaded,
         500.. => Kind::Server,
@@ -185,8 +284,27 @@ fn by_status(status: u16, details: &Details, http: HttpFailure) -> Error {
     kind.build(http)
 }
 
+/// What a 429 means: nearly every limit is one, also those that no waiting helps against.
+///
+/// A rate limit may come with an advertisement for larger plans, so what speaks of money counts last.
+fn too_many(details: &Details) -> Kind {
+    match details.limit {
+        Some(Limit::Daily) => Kind::Quota,
+        _ if details.mentions(QUOTA_CODES) => Kind::Quota,
+        _ if details.mentions(OVERSIZED) => Kind::ContextOverflow,
+        Some(Limit::Short) => Kind::RateLimit,
+        None if details.pause.is_some() || details.mentions(RATE_CODES) => Kind::RateLimit,
+        None if details.mentions(QUOTA) => Kind::Quota,
+        None => Kind::RateLimit,
+    }
+}
+
 fn by_words(details: &Details) -> Option<Kind> {
+    if details.mentions(RATE_CODES) {
+        return Some(too_many(details));
+    }
     let table = [
+        (OVERSIZED, Kind::ContextOverflow),
         (QUOTA, Kind::Quota),
         (RATE, Kind::RateLimit),
         (OVERFLOW, Kind::ContextOverflow),
@@ -308,6 +426,7 @@ mod tests {
             "invalid request",
             200,
         );
+        check_in_stream(r#"{"error":{"code":"invalid_prompt","message":"x"}}"#, "invalid request", 200);
         check_in_stream(r#"{"error":"something broke"}"#, "server", 200);
         let raw =
             r#"{"error":{"message":"Provider returned error","metadata":{"raw":"context window exceeded"}}}"#;

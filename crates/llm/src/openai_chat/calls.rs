@@ -5,13 +5,15 @@
 //! object instead of text. A call is handed out as soon as it is certainly complete: when the answer says so, or
 //! when the next call begins and the arguments so far are a whole JSON object.
 
-use std::collections::VecDeque;
+use std::borrow::Cow;
 
 use serde_json::{Value, json};
 
-use super::decode::{Fault, METADATA};
+use super::decode::METADATA;
 use super::wire::ToolCall;
-use crate::Event;
+use crate::protocol::text::{Loose, Text};
+use crate::protocol::{Events, Fault};
+use crate::{Event, arguments};
 
 /// All calls of one answer, in order.
 #[derive(Debug)]
@@ -42,18 +44,21 @@ impl Calls {
     }
 
     /// Takes one piece.
-    pub(super) fn accept(&mut self, piece: ToolCall, out: &mut VecDeque<Event>) -> Result<(), Fault> {
+    pub(super) fn accept(&mut self, piece: ToolCall<'_>, out: &mut Events) -> Result<(), Fault> {
         let function = piece.function;
         let (name, arguments) = function.map_or((None, None), |function| (function.name, function.arguments));
         let id = piece.id.filter(|id| !id.is_empty());
         let name = name.filter(|name| !name.is_empty());
         let more = match arguments {
-            None | Some(Value::Null) => String::new(),
-            Some(Value::String(text)) => text,
-            Some(other) => other.to_string(),
+            None | Some(Loose::Other(Value::Null)) => Cow::Borrowed(""),
+            Some(Loose::Text(text)) => text,
+            Some(Loose::Other(other)) => Cow::Owned(other.to_string()),
         };
         let position = self.find(piece.index, id.as_deref(), name.is_some());
-        let position = position.unwrap_or_else(|| self.begin(piece.index, id, out));
+        let position = match position {
+            Some(position) => position,
+            None => self.begin(piece.index, id.map(|Text(id)| id.into_owned()), out),
+        };
         let Some(call) = self.list.get_mut(position) else { return Ok(()) };
         if call.settled {
             return if more.trim().is_empty() {
@@ -63,17 +68,17 @@ impl Calls {
             };
         }
         if let Some(name) = name.filter(|_| call.name.is_empty()) {
-            call.name = name;
+            call.name = name.0.into_owned();
         }
-        call.extra = piece.extra_content.or_else(|| call.extra.take());
-        call.extend(&more, out);
+        call.extra = piece.extra_content.map(|extra| *extra).or_else(|| call.extra.take());
+        call.extend(more, out);
         Ok(())
     }
 
     /// Ends every call that is still open.
-    pub(super) fn settle_all(&mut self, out: &mut VecDeque<Event>) {
+    pub(super) fn settle_all(&mut self, out: &mut Events) {
         for call in self.list.iter_mut().filter(|call| !call.settled) {
-            let input = parse(&call.raw);
+            let input = arguments::parse(&call.raw);
             call.settle(input, out);
         }
     }
@@ -92,9 +97,9 @@ impl Calls {
     }
 
     /// Adds a call; the ones before it are complete if their arguments are.
-    fn begin(&mut self, index: Option<u64>, id: Option<String>, out: &mut VecDeque<Event>) -> usize {
+    fn begin(&mut self, index: Option<u64>, id: Option<String>, out: &mut Events) -> usize {
         for call in self.list.iter_mut().filter(|call| !call.settled && !call.raw.is_empty()) {
-            if let Ok(input) = parse(&call.raw) {
+            if let Ok(input) = arguments::parse(&call.raw) {
                 call.settle(Ok(input), out);
             }
         }
@@ -108,30 +113,30 @@ impl Calls {
 }
 
 impl Call {
-    fn extend(&mut self, more: &str, out: &mut VecDeque<Event>) {
-        self.raw.push_str(more);
+    fn extend(&mut self, more: Cow<'_, str>, out: &mut Events) {
+        self.raw.push_str(&more);
         if self.name.is_empty() {
             return;
         }
-        let text = if self.announced { more.to_owned() } else { self.raw.clone() };
+        let text = if self.announced { more.into_owned() } else { self.raw.clone() };
         self.announce(out);
         if !text.is_empty() {
             out.push_back(Event::ToolInputDelta { id: self.id.clone(), text });
         }
     }
 
-    fn announce(&mut self, out: &mut VecDeque<Event>) {
+    fn announce(&mut self, out: &mut Events) {
         if !std::mem::replace(&mut self.announced, true) {
             out.push_back(Event::ToolInputStart { id: self.id.clone(), name: self.name.clone() });
         }
     }
 
-    fn settle(&mut self, input: Result<Value, String>, out: &mut VecDeque<Event>) {
+    fn settle(&mut self, input: Result<Value, String>, out: &mut Events) {
         self.announce(out);
         self.settled = true;
         let id = self.id.clone();
         let name = self.name.clone();
-        let raw = self.raw.clone();
+        let raw = std::mem::take(&mut self.raw);
         out.push_back(Event::ToolInputEnd { id: id.clone() });
         let input = if name.is_empty() { Err("the call names no tool".to_owned()) } else { input };
         out.push_back(match input {
@@ -142,19 +147,4 @@ impl Call {
             Err(reason) => Event::ToolCallMalformed { id, name, raw, reason },
         });
     }
-}
-
-/// The arguments as an object. No text at all is a call without arguments.
-fn parse(raw: &str) -> Result<Value, String> {
-    if raw.trim().is_empty() {
-        return Ok(json!({}));
-    }
-    let value: Value =
-        serde_json::from_str(raw).map_err(|cause| format!("the arguments are not JSON: {cause}"))?;
-    // Some servers encode the arguments twice.
-    let value = match &value {
-        Value::String(inner) => serde_json::from_str(inner).unwrap_or(value),
-        _ => value,
-    };
-    if value.is_object() { Ok(value) } else { Err("the arguments are not a JSON object".to_owned()) }
 }

@@ -5,12 +5,15 @@
 //! complete once a finish reason was seen; usage may follow it, so the step ends with the terminal frame or the
 //! end of the body.
 
-use std::collections::VecDeque;
+use std::borrow::Cow;
 
 use serde_json::{Map, Value, json};
 
 use super::calls::Calls;
 use super::wire::{Choice, Chunk, Delta};
+use crate::protocol::text::{Loose, Text, keep};
+use crate::protocol::{Decode, Events, Fault, Progress};
+use crate::sse::Frame;
 use crate::{Event, FinishReason, Usage};
 
 /// The key under which this protocol keeps its own data in `metadata`.
@@ -22,30 +25,9 @@ const DONE: &str = "[DONE]";
 /// The usual field for reasoning; blocks from it need no metadata.
 const REASONING_CONTENT: &str = "reasoning_content";
 
-/// Whether more is to come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Progress {
-    More,
-    Done,
-}
-
-/// Why a frame could not be taken.
-#[derive(Debug, PartialEq)]
-pub(super) enum Fault {
-    /// It is an error object from the provider.
-    Provider(String),
-    /// It is not in the protocol.
-    Malformed(String),
-}
-
-/// Whether a frame is complete in itself.
-pub(super) fn is_whole(data: &str) -> bool {
-    data.trim() == DONE || serde_json::from_str::<serde::de::IgnoredAny>(data).is_ok()
-}
-
 /// The state of one answer.
 #[derive(Debug)]
-pub(super) struct Decoder {
+pub(crate) struct Decoder {
     open: Open,
     blocks: usize,
     calls: Calls,
@@ -82,8 +64,8 @@ impl Decoder {
         }
     }
 
-    /// Takes one frame.
-    pub(super) fn accept(&mut self, data: &str, out: &mut VecDeque<Event>) -> Result<Progress, Fault> {
+    /// Takes one chunk, or the mark that ends the stream.
+    fn chunk(&mut self, data: &str, out: &mut Events) -> Result<Progress, Fault> {
         let data = data.trim();
         if data == DONE {
             self.done = true;
@@ -92,17 +74,17 @@ impl Decoder {
         if data.is_empty() {
             return Ok(Progress::More);
         }
-        let chunk: Chunk = match serde_json::from_str(data) {
+        let chunk: Chunk<'_> = match serde_json::from_str(data) {
             Ok(chunk) => chunk,
             Err(cause) => return Err(unreadable(data, &cause)),
         };
         if chunk.error.is_some_and(|error| error.is_object() || error.is_string()) {
             return Err(Fault::Provider(data.to_owned()));
         }
-        self.id = chunk.id.filter(|id| !id.is_empty()).or_else(|| self.id.take());
-        self.model = chunk.model.or_else(|| self.model.take());
+        keep(&mut self.id, chunk.id);
+        keep(&mut self.model, chunk.model);
         if let Some(counts) = chunk.usage.or_else(|| chunk.x_groq?.usage) {
-            self.usage = Usage::from(&counts);
+            self.usage = Usage::from(&*counts);
         }
         self.recognised |= chunk.choices.is_some();
         let choices = chunk.choices.unwrap_or_default();
@@ -112,32 +94,7 @@ impl Decoder {
         Ok(Progress::More)
     }
 
-    /// Whether anything received so far was a chat completion.
-    pub(super) fn is_recognised(&self) -> bool {
-        self.recognised
-    }
-
-    /// Ends the answer.
-    ///
-    /// # Errors
-    ///
-    /// What is missing, if the answer did not come to its end. Open blocks are then left open.
-    pub(super) fn end(&mut self, out: &mut VecDeque<Event>) -> Result<(), String> {
-        if self.finish.is_none() && !(self.done && self.produced) {
-            return Err("it ended without a finish reason".to_owned());
-        }
-        self.close(out);
-        self.calls.settle_all(out);
-        let metadata = json!({METADATA: {"id": self.id, "model": self.model, "finish_reason": self.finish}});
-        out.push_back(Event::StepFinish {
-            reason: self.reason(),
-            usage: self.usage,
-            metadata: Some(metadata),
-        });
-        Ok(())
-    }
-
-    fn choice(&mut self, choice: Choice, out: &mut VecDeque<Event>) -> Result<(), Fault> {
+    fn choice(&mut self, choice: Choice<'_>, out: &mut Events) -> Result<(), Fault> {
         if let Some(delta) = choice.delta {
             self.delta(delta, out)?;
         }
@@ -149,25 +106,29 @@ impl Decoder {
         Ok(())
     }
 
-    fn delta(&mut self, delta: Delta, out: &mut VecDeque<Event>) -> Result<(), Fault> {
+    fn delta(&mut self, delta: Delta<'_>, out: &mut Events) -> Result<(), Fault> {
         let details = delta.reasoning_details.unwrap_or_default();
-        let reasoning = delta.reasoning.as_ref().and_then(Value::as_str);
-        match (delta.reasoning_content.as_deref(), reasoning) {
-            (Some(text), _) if !text.is_empty() => self.reasoning(REASONING_CONTENT, text, details, out),
+        let reasoning = delta.reasoning.and_then(Loose::text);
+        match (delta.reasoning_content, reasoning) {
+            (Some(Text(text)), _) if !text.is_empty() => {
+                self.reasoning(REASONING_CONTENT, text, details, out);
+            }
             (_, Some(text)) => self.reasoning("reasoning", text, details, out),
             _ if !details.is_empty() => {
                 let text: String = details.iter().filter_map(detail_text).collect();
-                self.reasoning("reasoning", &text, details, out);
+                self.reasoning("reasoning", text.into(), details, out);
             }
             _ => {}
         }
         match delta.content {
-            Some(Value::String(text)) => self.text(&text, out),
-            Some(Value::Array(pieces)) => pieces.iter().for_each(|piece| self.piece(piece, out)),
+            Some(Loose::Text(text)) => self.text(text, out),
+            Some(Loose::Other(Value::Array(pieces))) => {
+                pieces.iter().for_each(|piece| self.piece(piece, out));
+            }
             _ => {}
         }
-        if let Some(refusal) = delta.refusal {
-            self.text(&refusal, out);
+        if let Some(Text(refusal)) = delta.refusal {
+            self.text(refusal, out);
         }
         for call in delta.tool_calls.unwrap_or_default() {
             self.close(out);
@@ -178,22 +139,22 @@ impl Decoder {
     }
 
     /// One element of a content list, as Mistral sends it.
-    fn piece(&mut self, piece: &Value, out: &mut VecDeque<Event>) {
+    fn piece(&mut self, piece: &Value, out: &mut Events) {
         if let Some(text) = piece.get("text").and_then(Value::as_str) {
-            self.text(text, out);
+            self.text(text.into(), out);
         }
         match piece.get("thinking") {
-            Some(Value::String(text)) => self.reasoning(REASONING_CONTENT, text, Vec::new(), out),
+            Some(Value::String(text)) => self.reasoning(REASONING_CONTENT, text.into(), Vec::new(), out),
             Some(Value::Array(thoughts)) => {
                 let text: String =
                     thoughts.iter().filter_map(|thought| thought.get("text")?.as_str()).collect();
-                self.reasoning(REASONING_CONTENT, &text, Vec::new(), out);
+                self.reasoning(REASONING_CONTENT, text.into(), Vec::new(), out);
             }
             _ => {}
         }
     }
 
-    fn text(&mut self, text: &str, out: &mut VecDeque<Event>) {
+    fn text(&mut self, text: Cow<'_, str>, out: &mut Events) {
         if text.is_empty() {
             return;
         }
@@ -208,10 +169,10 @@ impl Decoder {
                 id
             }
         };
-        out.push_back(Event::TextDelta { id, text: text.to_owned() });
+        out.push_back(Event::TextDelta { id, text: text.into_owned() });
     }
 
-    fn reasoning(&mut self, field: &'static str, text: &str, more: Vec<Value>, out: &mut VecDeque<Event>) {
+    fn reasoning(&mut self, field: &'static str, text: Cow<'_, str>, more: Vec<Value>, out: &mut Events) {
         if text.is_empty() && more.is_empty() {
             return;
         }
@@ -224,12 +185,12 @@ impl Decoder {
         if let Open::Reasoning { id, details, .. } = &mut self.open {
             more.into_iter().for_each(|detail| merge(details, detail));
             if !text.is_empty() {
-                out.push_back(Event::ReasoningDelta { id: id.clone(), text: text.to_owned() });
+                out.push_back(Event::ReasoningDelta { id: id.clone(), text: text.into_owned() });
             }
         }
     }
 
-    fn close(&mut self, out: &mut VecDeque<Event>) {
+    fn close(&mut self, out: &mut Events) {
         match std::mem::replace(&mut self.open, Open::Nothing) {
             Open::Nothing => {}
             Open::Text { id } => out.push_back(Event::TextEnd { id, metadata: None }),
@@ -267,6 +228,39 @@ impl Decoder {
             FinishReason::Stop | FinishReason::Unknown if !self.calls.is_empty() => FinishReason::ToolCalls,
             other => other,
         }
+    }
+}
+
+impl Decode for Decoder {
+    fn accept(&mut self, frame: &Frame, out: &mut Events) -> Result<Progress, Fault> {
+        self.chunk(&frame.data, out)
+    }
+
+    fn accept_whole(&mut self, json: &str, out: &mut Events) -> Result<(), Fault> {
+        self.chunk(json, out)?;
+        if self.recognised {
+            return Ok(());
+        }
+        Err(Fault::Malformed("the JSON answer is no chat completion".to_owned()))
+    }
+
+    fn end(&mut self, out: &mut Events) -> Result<(), String> {
+        if self.finish.is_none() && !(self.done && self.produced) {
+            return Err("it ended without a finish reason".to_owned());
+        }
+        self.close(out);
+        self.calls.settle_all(out);
+        let metadata = json!({METADATA: {"id": self.id, "model": self.model, "finish_reason": self.finish}});
+        out.push_back(Event::StepFinish {
+            reason: self.reason(),
+            usage: self.usage,
+            metadata: Some(metadata),
+        });
+        Ok(())
+    }
+
+    fn is_whole(data: &str) -> bool {
+        data.trim() == DONE || serde_json::from_str::<serde::de::IgnoredAny>(data).is_ok()
     }
 }
 

@@ -1,34 +1,33 @@
 //! A neutral request as a Chat Completions body.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
-use super::Dialect;
-use super::decode::METADATA;
-use crate::{Block, Content, Message, Request, ToolChoice};
+use super::server::Demands;
+use super::{Dialect, messages};
+use crate::{Format, Request, ToolChoice, option, tool_schema};
 
 /// The body of a streaming request.
-pub(super) fn body(request: &Request, dialect: Dialect) -> Value {
+pub(super) fn body(request: &Request, demands: &Demands) -> Value {
     let mut body = Map::new();
     body.insert("model".into(), json!(request.model));
-    body.insert("messages".into(), Value::Array(messages(request, dialect)));
+    body.insert("messages".into(), Value::Array(messages::lower(request, demands)));
     if !request.tools.is_empty() {
         let tools = request.tools.iter().map(|tool| {
             let function =
-                json!({"name": tool.name, "description": tool.description, "parameters": tool.schema});
+                json!({"name": tool.name, "description": tool.description, "parameters": tool_schema::plain(&tool.schema)});
             json!({"type": "function", "function": function})
         });
         body.insert("tools".into(), tools.collect());
-        let choice = match request.tool_choice {
-            ToolChoice::Auto => "auto",
-            ToolChoice::None => "none",
-            ToolChoice::Required => "required",
+        let choice = match &request.tool_choice {
+            ToolChoice::Auto => json!("auto"),
+            ToolChoice::None => json!("none"),
+            ToolChoice::Required => json!("required"),
+            ToolChoice::Tool(name) => json!({"type": "function", "function": {"name": name}}),
         };
-        body.insert("tool_choice".into(), json!(choice));
+        body.insert("tool_choice".into(), choice);
     }
     if let Some(limit) = request.max_output {
-        let name = match dialect {
+        let name = match demands.dialect {
             Dialect::OpenAi => "max_completion_tokens",
             Dialect::Compatible => "max_tokens",
         };
@@ -37,144 +36,37 @@ pub(super) fn body(request: &Request, dialect: Dialect) -> Value {
     if let Some(temperature) = request.temperature {
         body.insert("temperature".into(), json!(temperature));
     }
-    if let (Dialect::OpenAi, Some(key)) = (dialect, &request.cache_key) {
+    if let Some(effort) = request.reasoning.effort {
+        body.insert("reasoning_effort".into(), json!(demands.efforts.name(effort)));
+    }
+    if let Some(Format { name, schema }) = &request.format {
+        let format = json!({"type": "json_schema", "json_schema": {"name": name, "schema": schema}});
+        body.insert("response_format".into(), format);
+    }
+    if let (Dialect::OpenAi, Some(key)) = (demands.dialect, &request.cache_key) {
         body.insert("prompt_cache_key".into(), json!(key));
     }
     body.insert("stream".into(), json!(true));
-    body.insert("stream_options".into(), json!({"include_usage": true}));
-    body.extend(request.options.clone());
+    if demands.ask_for_usage {
+        body.insert("stream_options".into(), json!({"include_usage": true}));
+    }
+    option::merge(&mut body, &request.options);
     Value::Object(body)
-}
-
-fn messages(request: &Request, dialect: Dialect) -> Vec<Value> {
-    let system = request.system.iter().filter(|part| !part.trim().is_empty());
-    let system: Vec<&str> = system.map(String::as_str).collect();
-    let head = (!system.is_empty()).then(|| json!({"role": "system", "content": system.join("\n\n")}));
-    head.into_iter().chain(request.messages.iter().map(|message| lower(message, dialect))).collect()
-}
-
-fn lower(message: &Message, dialect: Dialect) -> Value {
-    match message {
-        Message::User(contents) => json!({"role": "user", "content": user(contents)}),
-        Message::Assistant(blocks) => assistant(blocks, dialect),
-        Message::Tool { call_id, output, .. } => {
-            json!({"role": "tool", "tool_call_id": call_id, "content": output})
-        }
-        // Most servers take a system message at the front only.
-        Message::System(text) => {
-            json!({"role": "user", "content": format!("<system-update>\n{}\n</system-update>", escape(text))})
-        }
-    }
-}
-
-/// Keeps an instruction from closing its own wrapper.
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
-}
-
-/// Plain text stays a string: not every server takes a list.
-fn user(contents: &[Content]) -> Value {
-    match contents {
-        [Content::Text(text)] => json!(text),
-        _ => contents.iter().map(piece).collect(),
-    }
-}
-
-fn piece(content: &Content) -> Value {
-    match content {
-        Content::Text(text) => json!({"type": "text", "text": text}),
-        Content::Media { mime, url, filename } => media(mime, url, filename.as_deref()),
-    }
-}
-
-fn media(mime: &str, url: &str, filename: Option<&str>) -> Value {
-    let encoded = url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
-    let format = match mime {
-        "audio/wav" | "audio/x-wav" => Some("wav"),
-        "audio/mpeg" | "audio/mp3" => Some("mp3"),
-        _ => None,
-    };
-    let name = filename.unwrap_or("attachment");
-    match (encoded, format) {
-        _ if mime.starts_with("image/") => json!({"type": "image_url", "image_url": {"url": url}}),
-        (Some((_, data)), Some(format)) => {
-            json!({"type": "input_audio", "input_audio": {"data": data, "format": format}})
-        }
-        (Some((_, data)), None) if mime.starts_with("text/") => {
-            json!({"type": "text", "text": plain_text(name, data)})
-        }
-        (Some(_), None) => json!({"type": "file", "file": {"filename": name, "file_data": url}}),
-        // The protocol has no reference to such a file; the model shall at least know of it.
-        (None, _) => json!({"type": "text", "text": format!("[attachment {name} ({mime}): {url}]")}),
-    }
-}
-
-fn plain_text(name: &str, data: &str) -> String {
-    match STANDARD.decode(data) {
-        Ok(bytes) => format!("[attachment {name}]\n{}", String::from_utf8_lossy(&bytes)),
-        Err(_) => format!("[attachment {name} could not be decoded]"),
-    }
-}
-
-fn assistant(blocks: &[Block], dialect: Dialect) -> Value {
-    let mut text = String::new();
-    let mut reasoning: Map<String, Value> = Map::new();
-    let mut calls: Vec<Value> = Vec::new();
-    for block in blocks {
-        match block {
-            Block::Text { text: more, .. } => text.push_str(more),
-            Block::Reasoning { text, metadata } => replay(&mut reasoning, text, metadata.as_ref()),
-            Block::ToolCall { id, name, input, metadata } => {
-                let arguments = if input.is_object() { input.to_string() } else { "{}".to_owned() };
-                let mut call = json!({"id": id, "type": "function",
-                    "function": {"name": name, "arguments": arguments}});
-                let extra = metadata.as_ref().and_then(|all| all.get(METADATA)?.get("extra_content"));
-                if let (Some(extra), Some(fields)) = (extra, call.as_object_mut()) {
-                    fields.insert("extra_content".into(), extra.clone());
-                }
-                calls.push(call);
-            }
-        }
-    }
-    let mut message = Map::new();
-    message.insert("role".into(), json!("assistant"));
-    let silent = text.is_empty() && !calls.is_empty();
-    message.insert("content".into(), if silent { Value::Null } else { json!(text) });
-    if dialect == Dialect::Compatible {
-        message.extend(reasoning);
-    }
-    if !calls.is_empty() {
-        message.insert("tool_calls".into(), Value::Array(calls));
-    }
-    Value::Object(message)
-}
-
-/// Puts reasoning back into the field it came from.
-fn replay(fields: &mut Map<String, Value>, text: &str, metadata: Option<&Value>) {
-    let own = metadata.and_then(|all| all.get(METADATA));
-    if let Some(Value::Array(details)) = own.and_then(|own| own.get("reasoning_details")) {
-        let slot = fields.entry("reasoning_details").or_insert_with(|| json!([]));
-        if let Value::Array(list) = slot {
-            list.extend(details.iter().cloned());
-        }
-        return;
-    }
-    let field = own.and_then(|own| own.get("field")?.as_str()).unwrap_or("reasoning_content");
-    let slot = fields.entry(field).or_insert_with(|| json!(""));
-    if let Value::String(all) = slot {
-        all.push_str(text);
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::decode::METADATA;
     use super::*;
-    use crate::ToolSpec;
+    use crate::{Content, Endpoint, Message, ToolSpec, sample};
 
-    #[expect(clippy::needless_pass_by_value, reason = "a test reads best with its values in place")]
-    fn lowered(message: Message) -> Value {
-        lower(&message, Dialect::Compatible)
+    fn written(request: &Request, base_url: &str) -> Value {
+        let endpoint = Endpoint::new(base_url);
+        body(request, &Demands::of(&endpoint, &request.model, Dialect::of(&endpoint)))
     }
+
+    const ANYWHERE: &str = "http://localhost:8080/v1";
+    const OPENAI: &str = "https://api.openai.com/v1";
 
     #[test]
     fn whole_body() {
@@ -185,7 +77,7 @@ mod tests {
             tools: vec![ToolSpec {
                 name: "read".into(),
                 description: "reads".into(),
-                schema: json!({"type": "object"}),
+                schema: json!({"$schema": "x", "oneOf": [{"properties": {"a": {}}}]}),
             }],
             tool_choice: ToolChoice::Required,
             max_output: Some(99),
@@ -198,113 +90,49 @@ mod tests {
             "model": "m-1",
             "messages": [{"role": "system", "content": "one\n\ntwo"}, {"role": "user", "content": "hi"}],
             "tools": [{"type": "function",
-                "function": {"name": "read", "description": "reads", "parameters": {"type": "object"}}}],
+                "function": {"name": "read", "description": "reads",
+                    "parameters": {"type": "object", "properties": {"a": {}}}}}],
             "tool_choice": "required",
             "max_tokens": 99,
             "temperature": 0.5,
             "stream": true,
-            "stream_options": {"x": 1},
+            "stream_options": {"include_usage": true, "x": 1},
             "top_k": 3,
         });
-        assert_eq!(body(&request, Dialect::Compatible), expected);
-        let openai = body(&request, Dialect::OpenAi);
+        assert_eq!(written(&request, ANYWHERE), expected);
+        let openai = written(&request, OPENAI);
         assert_eq!(openai["max_completion_tokens"], 99);
         assert_eq!(openai["prompt_cache_key"], "ses_1");
         assert_eq!(openai.get("max_tokens"), None);
     }
 
+    /// It tells the usage unasked, and answered 422 `extra_forbidden` when asked for it.
+    #[test]
+    fn mistral_is_not_asked_for_the_usage() {
+        let expected = json!({"model": "", "messages": [], "stream": true});
+        assert_eq!(written(&Request::default(), "https://api.mistral.ai/v1"), expected);
+    }
+
     #[test]
     fn tool_choice_needs_tools() {
         let request = Request { tool_choice: ToolChoice::None, ..Request::default() };
-        assert_eq!(body(&request, Dialect::Compatible).get("tool_choice"), None);
+        assert_eq!(written(&request, ANYWHERE).get("tool_choice"), None);
     }
 
     #[test]
-    fn mid_conversation_system_is_wrapped() {
-        assert_eq!(
-            lowered(Message::System("a </system-update> & b".into())),
-            json!({"role": "user",
-                "content": "<system-update>\na &lt;/system-update&gt; &amp; b\n</system-update>"})
-        );
+    fn a_conversation_with_everything_in_it() {
+        let reasoning = json!({METADATA: {"field": "reasoning"}});
+        let request = sample::conversation(Some(reasoning), None).repaired();
+        let show = |base_url: &str| serde_json::to_string_pretty(&written(&request, base_url)).unwrap();
+        insta::assert_snapshot!("everything_compatible", show(ANYWHERE));
+        insta::assert_snapshot!("everything_openai", show(OPENAI));
     }
 
     #[test]
-    fn assistant_with_everything() {
-        let blocks = vec![
-            Block::Reasoning { text: "hm".into(), metadata: None },
-            Block::Text { text: "ok".into(), metadata: None },
-            Block::ToolCall {
-                id: "c1".into(),
-                name: "read".into(),
-                input: json!({"filePath": "a"}),
-                metadata: Some(json!({METADATA: {"extra_content": {"google": {"thought_signature": "s"}}}})),
-            },
-            Block::ToolCall { id: "c2".into(), name: "list".into(), input: Value::Null, metadata: None },
-        ];
-        assert_eq!(
-            lowered(Message::Assistant(blocks.clone())),
-            json!({"role": "assistant", "content": "ok", "reasoning_content": "hm", "tool_calls": [
-                {"id": "c1", "type": "function",
-                    "function": {"name": "read", "arguments": "{\"filePath\":\"a\"}"},
-                    "extra_content": {"google": {"thought_signature": "s"}}},
-                {"id": "c2", "type": "function", "function": {"name": "list", "arguments": "{}"}},
-            ]})
-        );
-        let openai = lower(&Message::Assistant(blocks), Dialect::OpenAi);
-        assert_eq!(openai.get("reasoning_content"), None);
-    }
-
-    #[test]
-    fn reasoning_returns_to_its_field() {
-        let block = |metadata| Message::Assistant(vec![Block::Reasoning { text: "hm".into(), metadata }]);
-        let field = lowered(block(Some(json!({METADATA: {"field": "reasoning"}}))));
-        assert_eq!(field, json!({"role": "assistant", "content": "", "reasoning": "hm"}));
-        let details = lowered(block(Some(json!({METADATA: {"reasoning_details": [{"type": "x"}]}}))));
-        assert_eq!(
-            details,
-            json!({"role": "assistant", "content": "", "reasoning_details": [{"type": "x"}]})
-        );
-    }
-
-    #[test]
-    fn silent_assistant_has_null_content() {
-        let call = Block::ToolCall { id: "c".into(), name: "t".into(), input: json!({}), metadata: None };
-        assert_eq!(lowered(Message::Assistant(vec![call]))["content"], Value::Null);
-    }
-
-    #[test]
-    fn attachments() {
-        let check = |mime: &str, url: &str, expected: Value| {
-            assert_eq!(media(mime, url, Some("f")), expected, "{mime} {url}");
-        };
-        check(
-            "image/png",
-            "data:image/png;base64,AA",
-            json!({"type": "image_url",
-            "image_url": {"url": "data:image/png;base64,AA"}}),
-        );
-        check(
-            "audio/mpeg",
-            "data:audio/mpeg;base64,AA",
-            json!({"type": "input_audio",
-            "input_audio": {"data": "AA", "format": "mp3"}}),
-        );
-        check(
-            "application/pdf",
-            "data:application/pdf;base64,AA",
-            json!({"type": "file",
-            "file": {"filename": "f", "file_data": "data:application/pdf;base64,AA"}}),
-        );
-        check(
-            "text/plain",
-            "data:text/plain;base64,aGk=",
-            json!({"type": "text", "text": "[attachment f]\nhi"}),
-        );
-        check(
-            "application/pdf",
-            "https://x/y",
-            json!({"type": "text",
-            "text": "[attachment f (application/pdf): https://x/y]"}),
-        );
+    fn the_same_conversation_after_a_switch() {
+        let reasoning = json!({METADATA: {"field": "reasoning"}});
+        let request = sample::switched(Some(reasoning), None).repaired();
+        let shown = serde_json::to_string_pretty(&written(&request, ANYWHERE)).unwrap();
+        insta::assert_snapshot!("switched", shown);
     }
 }

@@ -2,56 +2,13 @@
 
 use serde_json::{Value, json};
 
-use super::*;
-use crate::{FinishReason, Usage};
-
-#[derive(Debug, PartialEq)]
-enum Outcome {
-    Complete,
-    Incomplete,
-    Provider(String),
-    Malformed,
-}
-
-fn run<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Event>, Outcome) {
-    let mut events = sse::Decoder::default();
-    let mut decoder = Decoder::new("call_x".into());
-    let mut out = VecDeque::new();
-    let mut frames = Vec::new();
-    for piece in pieces {
-        events.push(piece).unwrap();
-        frames.extend(std::iter::from_fn(|| events.pop()));
-    }
-    frames.extend(events.finish().filter(|frame| decode::is_whole(&frame.data)));
-    let mut outcome = None;
-    for frame in frames {
-        match decoder.accept(&frame.data, &mut out) {
-            Ok(Progress::More) => {}
-            Ok(Progress::Done) => break,
-            Err(Fault::Provider(object)) => outcome = Some(Outcome::Provider(object)),
-            Err(Fault::Malformed(_)) => outcome = Some(Outcome::Malformed),
-        }
-        if outcome.is_some() {
-            break;
-        }
-    }
-    let outcome = outcome.unwrap_or_else(|| match decoder.end(&mut out) {
-        Ok(()) => Outcome::Complete,
-        Err(_) => Outcome::Incomplete,
-    });
-    (out.into(), outcome)
-}
+use super::decode::Decoder;
+use crate::protocol::transcript::{self, Outcome};
+use crate::{Event, FinishReason, Usage};
 
 #[track_caller]
 fn check(transcript: &str, expected: &[Event], outcome: &Outcome) {
-    let bytes = transcript.as_bytes();
-    let whole = run([bytes]);
-    assert_eq!((whole.0.as_slice(), &whole.1), (expected, outcome));
-    assert_eq!(run(bytes.chunks(1)), whole, "byte by byte");
-    for cut in 0..bytes.len() {
-        let (head, tail) = bytes.split_at(cut);
-        assert_eq!(run([head, tail]), whole, "cut at {cut}");
-    }
+    transcript::check(|| Decoder::new("call_x".into()), transcript, expected, outcome);
 }
 
 /// Chunks as a server sends them, ending in the terminal frame.
@@ -296,4 +253,40 @@ fn a_complete_answer_in_one_object() {
     let usage = Usage { input: 2, output: 1, total: Some(3), ..Usage::default() };
     expected.push(step(FinishReason::ToolCalls, "stop", usage));
     check(&transcript(&[answer]), &expected, &Outcome::Complete);
+}
+
+#[test]
+fn an_answer_that_is_not_streamed() {
+    let answer = json!({
+        "id": "c-1", "model": "m",
+        "choices": [{"index": 0, "finish_reason": "tool_calls", "message": {
+            "role": "assistant", "content": "I look.", "reasoning_content": "Hm.",
+            "tool_calls": [{"id": "call_1", "type": "function", "function": {"name": "read", "arguments": "{\"a\":1}"}}],
+        }}],
+        "usage": {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7},
+    });
+    let (events, outcome) = transcript::whole(Decoder::new("call_x".into()), &answer.to_string());
+    assert_eq!(outcome, Outcome::Complete);
+    let kinds: Vec<String> = events
+        .iter()
+        .map(|event| format!("{event:?}").split([' ', '(']).next().unwrap().to_owned())
+        .collect();
+    assert_eq!(
+        kinds,
+        [
+            "ReasoningStart",
+            "ReasoningDelta",
+            "ReasoningEnd",
+            "TextStart",
+            "TextDelta",
+            "TextEnd",
+            "ToolInputStart",
+            "ToolInputDelta",
+            "ToolInputEnd",
+            "ToolCall",
+            "StepFinish",
+        ]
+    );
+    assert_eq!(transcript::whole(Decoder::new("c".into()), "{}").1, Outcome::Malformed);
+    assert_eq!(transcript::whole(Decoder::new("c".into()), "").1, Outcome::Malformed);
 }

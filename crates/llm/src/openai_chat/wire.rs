@@ -7,57 +7,63 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::Usage;
+use crate::protocol::text::{Loose, Text};
 
 /// One chunk of a streamed answer, or a complete one.
 #[derive(Debug, Deserialize)]
-pub(super) struct Chunk {
-    pub(super) id: Option<String>,
-    pub(super) model: Option<String>,
-    pub(super) choices: Option<Vec<Choice>>,
-    pub(super) usage: Option<Counts>,
-    pub(super) error: Option<Value>,
+pub(super) struct Chunk<'a> {
+    #[serde(borrow)]
+    pub(super) id: Option<Text<'a>>,
+    pub(super) model: Option<Text<'a>>,
+    pub(super) choices: Option<Vec<Choice<'a>>>,
+    /// Boxed, as is what follows: a chunk is moved about, and hardly any has these.
+    pub(super) usage: Option<Box<Counts>>,
+    pub(super) error: Option<Box<Value>>,
     /// Where Groq puts the usage.
-    pub(super) x_groq: Option<Groq>,
+    pub(super) x_groq: Option<Box<Groq>>,
 }
 
 #[derive(Debug, Deserialize)]
 pub(super) struct Groq {
-    pub(super) usage: Option<Counts>,
+    pub(super) usage: Option<Box<Counts>>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Choice {
+pub(super) struct Choice<'a> {
     pub(super) index: Option<u64>,
-    #[serde(alias = "message")]
-    pub(super) delta: Option<Delta>,
+    #[serde(alias = "message", borrow)]
+    pub(super) delta: Option<Delta<'a>>,
     pub(super) finish_reason: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Delta {
+pub(super) struct Delta<'a> {
     /// A string, or a list of typed pieces.
-    pub(super) content: Option<Value>,
-    pub(super) refusal: Option<String>,
-    pub(super) reasoning_content: Option<String>,
-    pub(super) reasoning: Option<Value>,
+    #[serde(borrow)]
+    pub(super) content: Option<Loose<'a>>,
+    pub(super) refusal: Option<Text<'a>>,
+    pub(super) reasoning_content: Option<Text<'a>>,
+    pub(super) reasoning: Option<Loose<'a>>,
     pub(super) reasoning_details: Option<Vec<Value>>,
-    pub(super) tool_calls: Option<Vec<ToolCall>>,
+    pub(super) tool_calls: Option<Vec<ToolCall<'a>>>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct ToolCall {
+pub(super) struct ToolCall<'a> {
     pub(super) index: Option<u64>,
-    pub(super) id: Option<String>,
-    pub(super) function: Option<Function>,
+    #[serde(borrow)]
+    pub(super) id: Option<Text<'a>>,
+    pub(super) function: Option<Function<'a>>,
     /// What Gemini's endpoint wants back with the call.
-    pub(super) extra_content: Option<Value>,
+    pub(super) extra_content: Option<Box<Value>>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Function {
-    pub(super) name: Option<String>,
+pub(super) struct Function<'a> {
+    #[serde(borrow)]
+    pub(super) name: Option<Text<'a>>,
     /// JSON text, or from some servers the object itself.
-    pub(super) arguments: Option<Value>,
+    pub(super) arguments: Option<Loose<'a>>,
 }
 
 /// Token counts; kept as values because servers send floats, nulls and negative numbers.

@@ -2,7 +2,8 @@
 
 use serde_json::{Map, json};
 
-use super::{Call, Step, prompt_text};
+use super::script::{Call, Step};
+use super::{prompt_text, say};
 use crate::Request;
 
 /// The file the demo is about.
@@ -10,7 +11,6 @@ const FILE: &str = "greeting.txt";
 
 /// The step for the given turn after the prompt.
 pub(super) fn step(request: &Request, turn: usize) -> Step {
-    let say = |text: String| Step { text: Some(text), ..Step::default() };
     // Whoever asks without tools wants a title or a summary.
     if request.tools.is_empty() {
         return say("Change the greeting".to_owned());
@@ -24,7 +24,8 @@ pub(super) fn step(request: &Request, turn: usize) -> Step {
                 ("oldString".to_owned(), json!("Hello, world")),
                 ("newString".to_owned(), json!("Hello, Everturn")),
             ]);
-            Step { reasoning: None, text: Some(text), tools: vec![Call { name: "edit".to_owned(), input }] }
+            let call = Call { name: "edit".to_owned(), input, ..Call::default() };
+            Step { tools: vec![call], ..say(text) }
         }
         (0, None) => say(format!("This demonstration needs a prompt that names a file {FILE}.")),
         _ => say(format!("Done: {FILE} now says \"Hello, Everturn\".")),

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use everturn_llm::openai_chat::{Config, OpenAiChat};
 use everturn_llm::{Content, Error, Event, Message, Provider, Request};
+use everturn_llm::{Endpoint, OpenAiChat};
 use futures_util::StreamExt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -59,7 +59,7 @@ impl Canned {
     }
 
     pub(crate) fn provider(&self) -> OpenAiChat {
-        let config = Config { inactivity: Duration::from_secs(10), ..Config::new(&self.base_url) };
+        let config = Endpoint { inactivity: Duration::from_secs(10), ..Endpoint::new(&self.base_url) };
         OpenAiChat::new(config.with_api_key("sk-test-1234567"))
     }
 

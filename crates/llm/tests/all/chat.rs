@@ -1,8 +1,8 @@
 //! Chat Completions over real connections.
 
-use everturn_llm::{Event, FinishReason, Provider, Usage};
+use everturn_llm::{Event, FinishReason, Provider, ToolSpec, Usage};
 use futures_util::StreamExt;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::canned::{Act, Canned, answer, request};
 
@@ -46,6 +46,25 @@ async fn a_streamed_answer_and_what_was_sent() {
     let body: Value = serde_json::from_str(body).unwrap();
     assert_eq!(body["stream_options"]["include_usage"], true);
     assert_eq!(body["messages"][0]["content"], "hi");
+}
+
+#[tokio::test]
+async fn a_tool_with_a_name_that_is_refused_goes_under_another_and_comes_back_under_its_own() {
+    let call = "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"c\",\"function\":\
+        {\"name\":\"mcp_read_file\",\"arguments\":\"{}\"}}]},\"finish_reason\":\"tool_calls\"}]}\n\n";
+    let server = Canned::start(answer("200 OK", SSE, &format!("{call}{DONE}"))).await;
+    let mut asked = request();
+    asked.tools =
+        vec![ToolSpec { name: "mcp.read file".into(), description: String::new(), schema: json!({}) }];
+    let events = server.provider().stream(asked).map(Result::unwrap).collect::<Vec<_>>().await;
+    let called = events.iter().find_map(|event| match event {
+        Event::ToolCall { name, .. } => Some(name.as_str()),
+        _ => None,
+    });
+    assert_eq!(called, Some("mcp.read file"));
+    let sent = server.requests().concat();
+    let body: Value = serde_json::from_str(sent.split_once("\r\n\r\n").unwrap().1).unwrap();
+    assert_eq!(body["tools"][0]["function"]["name"], "mcp_read_file");
 }
 
 #[tokio::test]

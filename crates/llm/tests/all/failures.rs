@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use everturn_llm::openai_chat::{Config, OpenAiChat};
+use everturn_llm::{Endpoint, OpenAiChat};
 use everturn_llm::{Error, Event};
 
 use crate::canned::{Act, Canned, answer, collect};
@@ -55,8 +55,33 @@ async fn an_echoed_key_is_not_repeated() {
         assert!(!text.contains("1234567"), "{text}");
     }
     assert_eq!(error.provider_message(), "Incorrect API key provided: [redacted]");
-    let provider = OpenAiChat::new(Config::new("http://localhost").with_api_key("sk-test-1234567"));
+    let provider = OpenAiChat::new(Endpoint::new("http://localhost").with_api_key("sk-test-1234567"));
     assert!(!format!("{provider:?}").contains("1234567"));
+}
+
+#[tokio::test]
+async fn a_key_in_any_header_or_at_the_cut_is_not_repeated() {
+    let padding = "x".repeat(64 * 1024 - 8);
+    let body = format!("{{\"error\":\"gate-7654321 {padding} sk-test-1234567\"}}");
+    let server = Canned::start(answer("400 Bad Request", "", &body)).await;
+    let mut endpoint = Endpoint::new(&server.base_url).with_api_key("sk-test-1234567");
+    endpoint.headers.push(("x-gateway".into(), "gate-7654321".into()));
+    let (_, error) = collect(&OpenAiChat::new(endpoint)).await;
+    let text = format!("{:?}", error.expect("the call fails"));
+    assert!(!text.contains("gate-7") && !text.contains("sk-test"), "{}", text.len());
+}
+
+#[tokio::test]
+async fn a_redirect_is_not_followed() {
+    // Followed, the key, the other headers and the conversation would go to whoever the first server names.
+    let other = Canned::start(answer("200 OK", SSE, HELLO)).await;
+    for status in ["307 Temporary Redirect", "301 Moved Permanently", "308 Permanent Redirect"] {
+        let target = format!("location: {}stolen?key=1\r\n", other.base_url);
+        let (_, error) = fail(answer(status, &target, "")).await;
+        let Error::Configuration { reason } = error else { panic!("{error:?}") };
+        assert!(reason.contains(&format!("sends requests on to {}stolen;", other.base_url)), "{reason}");
+    }
+    assert_eq!(other.requests(), Vec::<String>::new());
 }
 
 #[tokio::test]
@@ -105,7 +130,7 @@ async fn broken_connections() {
     );
 
     let gone = Canned::start(vec![]).await.base_url.clone();
-    let (_, error) = collect(&OpenAiChat::new(Config::new(gone))).await;
+    let (_, error) = collect(&OpenAiChat::new(Endpoint::new(gone))).await;
     assert!(matches!(error, Some(Error::Transport { before_first_byte: true, .. })), "{error:?}");
 }
 
@@ -114,8 +139,9 @@ async fn silence() {
     let head = format!("HTTP/1.1 200 OK\r\n{SSE}connection: close\r\n\r\n{HELLO}");
     for (acts, before) in [(vec![Act::Send(head), Act::Hang], false), (vec![Act::Hang], true)] {
         let server = Canned::start(acts).await;
-        let inactivity = Duration::from_millis(50);
-        let provider = OpenAiChat::new(Config { inactivity, ..Config::new(&server.base_url) });
+        // Long enough for a busy machine to deliver the first bytes.
+        let inactivity = Duration::from_secs(1);
+        let provider = OpenAiChat::new(Endpoint { inactivity, ..Endpoint::new(&server.base_url) });
         let (_, error) = collect(&provider).await;
         let Some(Error::Inactivity { after, before_first_byte }) = error else { panic!("{error:?}") };
         assert_eq!((after, before_first_byte), (inactivity, before));
@@ -124,10 +150,10 @@ async fn silence() {
 
 #[tokio::test]
 async fn unusable_configuration() {
-    let provider = OpenAiChat::new(Config::new("nowhere"));
+    let provider = OpenAiChat::new(Endpoint::new("nowhere"));
     let (_, error) = collect(&provider).await;
     assert!(matches!(error, Some(Error::Configuration { .. })), "{error:?}");
-    let provider = OpenAiChat::new(Config::new("http://127.0.0.1:9").with_api_key("bad\nkey-secret"));
+    let provider = OpenAiChat::new(Endpoint::new("http://127.0.0.1:9").with_api_key("bad\nkey-secret"));
     let (_, error) = collect(&provider).await;
     let Some(Error::Configuration { reason }) = error else { panic!("{error:?}") };
     assert!(!reason.contains("key-secret"), "{reason}");

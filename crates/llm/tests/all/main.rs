@@ -8,8 +8,16 @@
     reason = "a test that cannot go on shall fail at once"
 )]
 
+mod anthropic;
 mod canned;
+mod catalogue;
 mod chat;
+mod credential;
+mod errors;
 mod failures;
+mod gemini;
+mod judge;
 mod model_server;
+mod properties;
+mod responses;
 mod scripted;

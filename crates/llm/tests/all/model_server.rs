@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use everturn_llm::openai_chat::{Config, OpenAiChat};
 use everturn_llm::{Content, Error, Event, EventStream, FinishReason, Message, Provider, Request};
+use everturn_llm::{Endpoint, OpenAiChat};
 use everturn_testkit::ModelServer;
 use futures_util::StreamExt;
 use serde_json::json;
 
 fn ask(server: &ModelServer, prompt: &str) -> EventStream {
-    let provider = OpenAiChat::new(Config::new(server.base_url()));
+    let provider = OpenAiChat::new(Endpoint::new(server.base_url()));
     let messages = vec![Message::User(vec![Content::Text(prompt.into())])];
     provider.stream(Request { model: "fake-1".into(), messages, ..Request::default() })
 }

@@ -8,24 +8,29 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::State as Extract;
-use axum::http::{Method, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use serde_json::{Value, json};
 
+use super::arrival::Arrival;
 use super::json_text::dumps;
-use super::plan::{Plan, Step, plan};
+use super::plan::{Failure, Plan, Step, Wanted, plan};
+use super::voice::{Finish, Piece, Tell, Used, Voice, tokens};
 use super::{State, add};
-
-/// When an answer was made, for the wire; nobody depends on it.
-const CREATED: u64 = 1_767_225_600;
 
 /// Every path ends here: servers are configured with all kinds of prefixes.
 pub(super) fn router(state: Arc<State>) -> Router {
     Router::new().fallback(handle).with_state(state)
 }
 
-async fn handle(Extract(state): Extract<Arc<State>>, method: Method, uri: Uri, body: Bytes) -> Response {
+async fn handle(
+    Extract(state): Extract<Arc<State>>,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
     if method == Method::GET {
         return reply(
             StatusCode::OK,
@@ -35,51 +40,56 @@ async fn handle(Extract(state): Extract<Arc<State>>, method: Method, uri: Uri, b
     let Ok(body) = serde_json::from_slice::<Value>(&body) else {
         return refuse(StatusCode::BAD_REQUEST, "bad json");
     };
-    if !uri.path().ends_with("/chat/completions") {
+    let Some(voice) = Voice::of(uri.path()) else {
         return refuse(StatusCode::NOT_FOUND, &format!("no route {}", uri.path()));
-    }
-    let planned = plan(&body, &state.greeting);
-    state.requests.send_modify(|all| all.push(body.clone()));
+    };
+    let planned = plan(&voice.said(&body), &state.greeting);
+    let arrival = Arrival::new(&method, &uri, &headers, body.clone());
+    state.requests.send_modify(|all| all.push((voice, arrival)));
     match planned {
-        Ok(planned) => answer(&state, &body, &planned),
+        Ok(planned) => {
+            if let Some(name) = &planned.mute {
+                stand(&state, name).await;
+            }
+            answer(&state, voice, uri.path(), &body, &planned)
+        }
         Err(reason) => refuse(StatusCode::BAD_REQUEST, &reason),
     }
 }
 
-fn answer(state: &Arc<State>, body: &Value, plan: &Plan) -> Response {
+fn answer(state: &Arc<State>, voice: Voice, path: &str, body: &Value, plan: &Plan) -> Response {
     if let Some(failure) = &plan.error
         && state.spend(&plan.prompt, "ERR", failure.status.times)
     {
-        let status = failure.status.value;
-        let code = u16::try_from(status).ok().and_then(|status| StatusCode::from_u16(status).ok());
-        let error = json!({"error": {"message": "fake error", "type": "fake", "code": status.to_string()}});
-        let mut response = reply(code.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), &error);
-        if let Some(seconds) = failure.retry_after {
-            response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
-        }
-        return response;
+        return fail(voice, failure);
     }
-    let id = format!("chatcmpl-{}", state.next());
-    let model = body.get("model").cloned().unwrap_or_default();
-    let prompt_tokens = dumps(body).len() / 4;
-    let usage = json!({"prompt_tokens": prompt_tokens, "completion_tokens": 20,
-        "total_tokens": prompt_tokens + 20});
-    if body.get("stream").and_then(Value::as_bool) != Some(true) {
-        return whole(state, &id, &model, &usage, &plan.step);
+    let named = path.rsplit('/').next().and_then(|last| last.split(':').next()).unwrap_or_default();
+    let model = body.get("model").cloned().unwrap_or_else(|| json!(named));
+    let used = plan.used.unwrap_or(Used { input: tokens(body), cached: 0, output: 20, reasoning: 0 });
+    let mut teller = voice.teller(&model, state.next());
+    let pieces = pieces(state, plan);
+    let called = pieces.iter().any(|piece| matches!(piece, Piece::Call { .. }));
+    let finish = plan.finish.unwrap_or(if called { Finish::Tools } else { Finish::Stop });
+    if !voice.streams(path, body) {
+        return reply(StatusCode::OK, &teller.whole(&pieces, finish, used));
     }
-    let chunk = |delta: &Value, finish: Option<&str>| {
-        let mut chunk = json!({"id": id, "object": "chat.completion.chunk", "created": CREATED, "model": model,
-            "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]});
-        if let (Some(_), Some(fields)) = (finish, chunk.as_object_mut()) {
-            fields.insert("usage".to_owned(), usage.clone());
-        }
-        Act::Send(Bytes::from(format!("data: {}\n\n", dumps(&chunk))))
-    };
-    let mut acts = acts(state, plan, chunk);
+    let mut acts = acts(plan, &pieces, &mut *teller);
+    acts.extend(teller.end(finish, used).into_iter().map(send));
     if let Some(limit) = plan.drop
         && state.spend(&plan.prompt, "DROP", limit.times)
     {
         cut(&mut acts, limit.value);
+        acts.push_back(Act::Break);
+    }
+    if let Some(limit) = plan.short
+        && state.spend(&plan.prompt, "SHORT", limit.times)
+    {
+        cut(&mut acts, limit.value);
+    }
+    if let Some(limit) = plan.cut
+        && state.spend(&plan.prompt, "CUT", limit.times)
+    {
+        cut_bytes(&mut acts, limit.value);
     }
     let performance = Performance { acts, state: Arc::clone(state), holding: None };
     let stream = stream::unfold(performance, |mut performance| async move {
@@ -87,6 +97,53 @@ fn answer(state: &Arc<State>, body: &Value, plan: &Plan) -> Response {
     });
     let kind = [(header::CONTENT_TYPE, "text/event-stream")];
     (StatusCode::OK, kind, Body::from_stream(stream)).into_response()
+}
+
+fn fail(voice: Voice, failure: &Failure) -> Response {
+    let status = failure.status.value;
+    let code = u16::try_from(status).ok().and_then(|status| StatusCode::from_u16(status).ok());
+    let code = code.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = match &failure.body {
+        Some(body) => (code, body.clone()).into_response(),
+        None => reply(code, &voice.error(status, &failure.complaint)),
+    };
+    for (name, value) in &failure.headers {
+        if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) {
+            response.headers_mut().insert(name, value);
+        }
+    }
+    response
+}
+
+fn send(frame: String) -> Act {
+    Act::Send(Bytes::from(frame))
+}
+
+/// What is said, piece by piece.
+fn pieces(state: &State, plan: &Plan) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    if plan.think {
+        pieces.push(Piece::Thought("Let me think about ".to_owned()));
+        pieces.push(Piece::Thought("this request.".to_owned()));
+    }
+    let hosted: Vec<String> = (0..plan.hosted).map(|_| format!("srv_{}", state.next())).collect();
+    if !hosted.is_empty() {
+        pieces.push(Piece::Hosted(hosted));
+    }
+    match &plan.step {
+        Step::Text(text) => pieces.extend(words(text).into_iter().map(Piece::Text)),
+        Step::Tools(wanted) => {
+            for Wanted { name, input } in wanted {
+                let text = dumps(input);
+                let (head, tail) = text.split_at(text.len() / 2);
+                let id = format!("call_{}_{}", std::process::id(), state.next());
+                pieces.push(Piece::Call { id, name: name.clone() });
+                pieces.push(Piece::Input(head.to_owned()));
+                pieces.push(Piece::Input(tail.to_owned()));
+            }
+        }
+    }
+    pieces
 }
 
 /// One move of a streamed answer.
@@ -100,45 +157,25 @@ enum Act {
     Break,
 }
 
-fn acts(state: &State, plan: &Plan, chunk: impl Fn(&Value, Option<&str>) -> Act) -> VecDeque<Act> {
-    let piece = |delta: &Value| match chunk(delta, None) {
-        Act::Send(bytes) => Act::Piece(bytes),
-        other => other,
-    };
-    let hold = plan.hold.clone().map(Act::Hold);
-    let mut acts = VecDeque::from([chunk(&json!({"role": "assistant", "content": ""}), None)]);
-    if plan.think {
-        acts.push_back(chunk(&json!({"reasoning_content": "Let me think about "}), None));
-        acts.push_back(chunk(&json!({"reasoning_content": "this request."}), None));
-    }
-    let finish = match &plan.step {
-        Step::Tool { name, input } => {
-            let text = dumps(input);
-            let (head, tail) = text.split_at(text.len() / 2);
-            let id = format!("call_{}_{}", std::process::id(), state.next());
-            acts.push_back(piece(&json!({"tool_calls": [{"index": 0, "id": id, "type": "function",
-                "function": {"name": name, "arguments": ""}}]})));
-            acts.push_back(piece(&json!({"tool_calls": [{"index": 0, "function": {"arguments": head}}]})));
-            acts.extend(hold);
-            acts.push_back(piece(&json!({"tool_calls": [{"index": 0, "function": {"arguments": tail}}]})));
-            "tool_calls"
-        }
-        Step::Text(text) => {
-            let mut words = words(text);
-            let last = words.pop().unwrap_or_default();
-            let pause = (plan.slow > 0).then(|| Act::Pause(Duration::from_millis(plan.slow)));
-            for word in words {
-                acts.push_back(piece(&json!({"content": word})));
-                acts.extend(pause.clone());
+/// The moves of a streamed answer, up to its end. What the script does to it happens before its last piece.
+fn acts(plan: &Plan, pieces: &[Piece], teller: &mut dyn Tell) -> VecDeque<Act> {
+    let mut acts: VecDeque<Act> = teller.begin().into_iter().map(send).collect();
+    let last = pieces.len().saturating_sub(1);
+    for (at, piece) in pieces.iter().enumerate() {
+        if at == last {
+            acts.extend(plan.hold.clone().map(Act::Hold));
+            acts.extend(plan.garble.then(|| send("data: {\"half\": \n\n".to_owned())));
+            if let Some(complaint) = &plan.fail {
+                acts.extend(teller.fail(complaint).into_iter().map(send));
             }
-            acts.extend(hold);
-            acts.push_back(piece(&json!({"content": last})));
-            acts.extend(pause);
-            "stop"
         }
-    };
-    acts.push_back(chunk(&json!({}), Some(finish)));
-    acts.push_back(Act::Send(Bytes::from_static(b"data: [DONE]\n\n")));
+        let own = !matches!(piece, Piece::Thought(_) | Piece::Hosted(_));
+        let told = teller.piece(piece).into_iter().map(Bytes::from);
+        acts.extend(told.map(|frame| if own { Act::Piece(frame) } else { Act::Send(frame) }));
+        if plan.slow > 0 && matches!(piece, Piece::Text(_)) {
+            acts.push_back(Act::Pause(Duration::from_millis(plan.slow)));
+        }
+    }
     acts
 }
 
@@ -156,7 +193,7 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// Ends the answer after `count` pieces of its content by breaking the connection.
+/// Ends the answer after `count` pieces of its content.
 fn cut(acts: &mut VecDeque<Act>, count: u64) {
     let mut left = count;
     let keep = acts.iter().position(|act| match act {
@@ -169,7 +206,27 @@ fn cut(acts: &mut VecDeque<Act>, count: u64) {
     });
     // With fewer pieces than asked for, the end itself is missing.
     acts.truncate(keep.unwrap_or(acts.len().saturating_sub(2)));
-    acts.push_back(Act::Break);
+}
+
+/// Ends the answer after `count` bytes by breaking the connection.
+fn cut_bytes(acts: &mut VecDeque<Act>, count: u64) {
+    let mut left = usize::try_from(count).unwrap_or(usize::MAX);
+    let mut kept = VecDeque::new();
+    for act in acts.drain(..) {
+        match act {
+            Act::Send(bytes) | Act::Piece(bytes) if bytes.len() >= left => {
+                kept.push_back(Act::Send(bytes.slice(..left)));
+                break;
+            }
+            Act::Send(bytes) | Act::Piece(bytes) => {
+                left -= bytes.len();
+                kept.push_back(Act::Send(bytes));
+            }
+            other => kept.push_back(other),
+        }
+    }
+    kept.push_back(Act::Break);
+    *acts = kept;
 }
 
 /// A streamed answer under way.
@@ -192,14 +249,19 @@ impl Performance {
                 }
                 Act::Hold(name) => {
                     self.holding = Some(name.clone());
-                    add(&self.state.held, &name);
-                    let mut released = self.state.released.subscribe();
-                    drop(released.wait_for(|names| names.contains(&name)).await);
+                    stand(&self.state, &name).await;
                     self.holding = None;
                 }
             }
         }
     }
+}
+
+/// Stands still until the test says that it may go on.
+async fn stand(state: &State, name: &str) {
+    add(&state.held, name);
+    let mut released = state.released.subscribe();
+    drop(released.wait_for(|names| names.contains(name)).await);
 }
 
 impl Drop for Performance {
@@ -208,20 +270,6 @@ impl Drop for Performance {
             add(&self.state.abandoned, &name);
         }
     }
-}
-
-fn whole(state: &State, id: &str, model: &Value, usage: &Value, step: &Step) -> Response {
-    let (message, finish) = match step {
-        Step::Text(text) => (json!({"role": "assistant", "content": text}), "stop"),
-        Step::Tool { name, input } => {
-            let call = json!({"id": format!("call_{}", state.next()), "type": "function",
-                "function": {"name": name, "arguments": dumps(input)}});
-            (json!({"role": "assistant", "content": null, "tool_calls": [call]}), "tool_calls")
-        }
-    };
-    let body = json!({"id": id, "object": "chat.completion", "created": CREATED, "model": model,
-        "choices": [{"index": 0, "message": message, "finish_reason": finish}], "usage": usage});
-    reply(StatusCode::OK, &body)
 }
 
 fn refuse(status: StatusCode, message: &str) -> Response {

@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
+use super::voice::{Finish, Role, Said, Used};
+
 /// What to answer.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Plan {
@@ -13,19 +15,43 @@ pub(super) struct Plan {
     pub(super) step: Step,
     /// Whether reasoning comes first.
     pub(super) think: bool,
+    /// How many of its own tools the provider runs before the rest.
+    pub(super) hosted: u64,
     /// The pause after each word, in milliseconds.
     pub(super) slow: u64,
+    /// The name of the hold before this step.
+    pub(super) mute: Option<String>,
     /// The name of the hold in this step.
     pub(super) hold: Option<String>,
-    /// Where the connection breaks in this step.
+    /// After how many pieces the connection breaks in this step.
     pub(super) drop: Option<Limited>,
+    /// After how many pieces this step ends as if there were no more.
+    pub(super) short: Option<Limited>,
+    /// After how many bytes the connection breaks in this step.
+    pub(super) cut: Option<Limited>,
+    /// Whether a frame in the midst of the answer is no JSON.
+    pub(super) garble: bool,
+    /// An error in the midst of the answer.
+    pub(super) fail: Option<Complaint>,
+    /// How the answer ends, if not as its content says.
+    pub(super) finish: Option<Finish>,
+    /// What the answer is said to have used.
+    pub(super) used: Option<Used>,
 }
 
 /// The content of an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Step {
     Text(String),
-    Tool { name: String, input: Value },
+    /// Tools that are called at once.
+    Tools(Vec<Wanted>),
+}
+
+/// A tool that is to be called.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Wanted {
+    pub(super) name: String,
+    pub(super) input: Value,
 }
 
 /// An HTTP error.
@@ -33,8 +59,21 @@ pub(super) enum Step {
 pub(super) struct Failure {
     /// The status and how often it is given.
     pub(super) status: Limited,
-    /// The `retry-after` header.
-    pub(super) retry_after: Option<u64>,
+    /// What the body says.
+    pub(super) complaint: Complaint,
+    /// The body as it is, in place of what the protocol makes of the complaint.
+    pub(super) body: Option<String>,
+    /// Headers of the answer.
+    pub(super) headers: Vec<(String, String)>,
+}
+
+/// What an error says.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Complaint {
+    pub(super) kind: String,
+    pub(super) code: Option<String>,
+    pub(super) message: String,
+    pub(super) details: Option<Value>,
 }
 
 /// A number that holds always, or only so many times.
@@ -45,11 +84,11 @@ pub(super) struct Limited {
 }
 
 /// Whether the request wants a title for a conversation.
-pub(super) fn asks_for_title(body: &Value) -> bool {
+pub(super) fn asks_for_title(said: &[Said]) -> bool {
     let mut system = String::new();
     let mut rest = String::new();
-    for (role, text, _) in messages(body) {
-        if role == "system" { &mut system } else { &mut rest }.push_str(&text);
+    for Said { role, text, .. } in said {
+        if *role == Role::System { &mut system } else { &mut rest }.push_str(text);
     }
     system.to_lowercase().contains("title generator") || rest.contains("Generate a title")
 }
@@ -59,74 +98,117 @@ pub(super) fn asks_for_title(body: &Value) -> bool {
 /// # Errors
 ///
 /// What is wrong with a directive.
-pub(super) fn plan(body: &Value, greeting: &str) -> Result<Plan, String> {
-    let (prompt, done) = last_prompt(body);
+pub(super) fn plan(said: &[Said], greeting: &str) -> Result<Plan, String> {
+    let (prompt, done) = last_prompt(said);
     let plain = |step: Step| Plan {
         prompt: prompt.clone(),
         error: None,
         step,
         think: false,
+        hosted: 0,
         slow: 0,
+        mute: None,
         hold: None,
         drop: None,
+        short: None,
+        cut: None,
+        garble: false,
+        fail: None,
+        finish: None,
+        used: None,
     };
-    if asks_for_title(body) {
+    if asks_for_title(said) {
         let words = prompt.split_whitespace().collect::<Vec<_>>().join(" ");
         return Ok(plain(Step::Text(format!("Fake title: {}", words.chars().take(40).collect::<String>()))));
     }
     let (above, tool) = locate(&prompt, done);
     let step = match tool {
-        Some(line) => {
-            let Line { kind, name, argument } = line;
-            let input = if kind == Kind::Json {
-                serde_json::from_str(argument).map_err(|cause| format!("JSONTOOL {argument}: {cause}"))?
-            } else {
-                arguments(name, argument).ok_or_else(|| format!("TOOL {name} cannot read {argument:?}"))?
-            };
-            let name = if name == "todo" { "todowrite" } else { name };
-            Step::Tool { name: name.to_owned(), input }
+        Some(first) => {
+            let together = limited(above, "TOGETHER:").map_or(1, |found| found.value);
+            let mut wanted = vec![first.wanted()?];
+            for more in 1..usize::try_from(together).unwrap_or(1) {
+                if let (_, Some(line)) = locate(&prompt, done + more) {
+                    wanted.push(line.wanted()?);
+                }
+            }
+            Step::Tools(wanted)
         }
         None => Step::Text(final_text(&prompt, greeting)),
     };
-    let retry_after = limited(&prompt, "RETRY-AFTER:").map(|found| found.value);
     Ok(Plan {
-        error: limited(&prompt, "ERR:").map(|status| Failure { status, retry_after }),
+        error: limited(&prompt, "ERR:").map(|status| failure(&prompt, status)),
         think: prompt.contains("THINK"),
+        hosted: limited(&prompt, "HOSTED:").map_or(0, |found| found.value),
         slow: limited(&prompt, "SLOW:").map_or(0, |found| found.value),
+        mute: word(above, "MUTE:").map(str::to_owned),
         hold: word(above, "HOLD:").map(str::to_owned),
         drop: limited(above, "DROP:"),
+        short: limited(above, "SHORT:"),
+        cut: limited(above, "CUT:"),
+        garble: above.contains("GARBLE"),
+        fail: word(above, "FAIL:").map(|kind| complaint(&prompt, kind)),
+        finish: finish(above),
+        used: used(&prompt),
         ..plain(step)
     })
 }
 
-/// Role, text and number of tool calls of each message.
-fn messages(body: &Value) -> impl Iterator<Item = (&str, String, usize)> {
-    let list = body.get("messages").and_then(Value::as_array).into_iter().flatten();
-    list.map(|message| {
-        let role = message.get("role").and_then(Value::as_str).unwrap_or_default();
-        let text = match message.get("content") {
-            Some(Value::String(text)) => text.clone(),
-            Some(Value::Array(parts)) => {
-                let texts = parts.iter().filter_map(|part| part.get("text").and_then(Value::as_str));
-                texts.collect::<Vec<_>>().join("\n")
-            }
-            _ => String::new(),
-        };
-        (role, text, message.get("tool_calls").and_then(Value::as_array).map_or(0, Vec::len))
-    })
+/// The error that a prompt asks for.
+fn failure(prompt: &str, status: Limited) -> Failure {
+    let mut headers: Vec<(String, String)> = prompt
+        .lines()
+        .filter_map(|line| line.split_once("HEADER:")?.1.split_once('='))
+        .map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned()))
+        .collect();
+    if let Some(seconds) = limited(prompt, "RETRY-AFTER:") {
+        headers.push(("retry-after".to_owned(), seconds.value.to_string()));
+    }
+    let kind = word(prompt, "ERRTYPE:").unwrap_or("fake");
+    Failure { status, complaint: complaint(prompt, kind), body: rest(prompt, "ERRBODY:"), headers }
+}
+
+fn complaint(prompt: &str, kind: &str) -> Complaint {
+    Complaint {
+        kind: kind.to_owned(),
+        code: word(prompt, "ERRCODE:").map(str::to_owned),
+        message: rest(prompt, "ERRTEXT:").unwrap_or_else(|| "fake error".to_owned()),
+        details: rest(prompt, "ERRDETAILS:").and_then(|json| serde_json::from_str(&json).ok()),
+    }
+}
+
+/// The text after `prefix`, to the end of the line.
+fn rest(prompt: &str, prefix: &str) -> Option<String> {
+    Some(prompt.split_once(prefix)?.1.lines().next().unwrap_or_default().to_owned())
+}
+
+fn finish(text: &str) -> Option<Finish> {
+    match text {
+        _ if text.contains("REFUSE") => Some(Finish::Refused),
+        _ if text.contains("LENGTH") => Some(Finish::Length),
+        _ => None,
+    }
+}
+
+/// The numbers after `USAGE:`, with commas between them.
+fn used(prompt: &str) -> Option<Used> {
+    let (_, rest) = prompt.split_once("USAGE:")?;
+    let end = rest.find(|letter: char| !letter.is_ascii_digit() && letter != ',').unwrap_or(rest.len());
+    let mut numbers = rest.get(..end)?.split(',').map(|number| number.parse().unwrap_or(0));
+    let mut next = || numbers.next().unwrap_or(0);
+    Some(Used { input: next(), cached: next(), output: next(), reasoning: next() })
 }
 
 /// The last thing the user said, and the number of tool calls made since. What a runtime injects is not a prompt.
-fn last_prompt(body: &Value) -> (String, usize) {
+fn last_prompt(said: &[Said]) -> (String, usize) {
     let mut prompt = String::new();
     let mut done = 0;
-    for (role, text, calls) in messages(body) {
+    for Said { role, text, calls } in said {
         let start = text.trim_start();
         let injected = ["<system-reminder>", "<system-update>"].iter().any(|tag| start.starts_with(tag));
-        if role == "user" && !start.is_empty() && !injected {
-            prompt = text;
+        if *role == Role::User && !start.is_empty() && !injected {
+            prompt.clone_from(text);
             done = 0;
-        } else if role == "assistant" {
+        } else if *role == Role::Assistant {
             done += calls;
         }
     }
@@ -144,6 +226,20 @@ struct Line<'a> {
     kind: Kind,
     name: &'a str,
     argument: &'a str,
+}
+
+impl Line<'_> {
+    /// The call that it asks for.
+    fn wanted(self) -> Result<Wanted, String> {
+        let Line { kind, name, argument } = self;
+        let input = if kind == Kind::Json {
+            serde_json::from_str(argument).map_err(|cause| format!("JSONTOOL {argument}: {cause}"))?
+        } else {
+            arguments(name, argument).ok_or_else(|| format!("TOOL {name} cannot read {argument:?}"))?
+        };
+        let name = if name == "todo" { "todowrite" } else { name };
+        Ok(Wanted { name: name.to_owned(), input })
+    }
 }
 
 /// A tool line, perhaps indented or quoted.
@@ -182,7 +278,11 @@ fn locate(prompt: &str, done: usize) -> (&str, Option<Line<'_>>) {
 }
 
 fn final_text(prompt: &str, greeting: &str) -> String {
-    if let Some((_, rest)) = prompt.split_once("SAY:") {
+    if prompt.contains("EMPTY") {
+        return String::new();
+    }
+    // Protocols may put two prompts without an answer between them into one: the newer one counts.
+    if let Some((_, rest)) = prompt.rsplit_once("SAY:") {
         return rest.lines().next().unwrap_or_default().to_owned();
     }
     if let Some(count) = limited(prompt, "TEXT:") {
@@ -252,10 +352,11 @@ fn limited(text: &str, prefix: &str) -> Option<Limited> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::voice::Voice;
     use super::*;
 
-    fn body(messages: &Value) -> Value {
-        json!({"messages": messages})
+    fn said(messages: &Value) -> Vec<Said> {
+        Voice::Chat.said(&json!({"messages": messages}))
     }
 
     fn planned(prompt: &str, done: usize) -> Plan {
@@ -266,15 +367,19 @@ mod tests {
             {"role": "assistant", "content": null, "tool_calls": calls},
             {"role": "user", "content": " <system-reminder>not a prompt"},
             {"role": "user", "content": "<system-update>nor this"}]);
-        plan(&body(&messages), "Hi: ").unwrap()
+        plan(&said(&messages), "Hi: ").unwrap()
     }
 
     fn text(prompt: &str) -> Step {
         planned(prompt, 0).step
     }
 
+    fn wanted(name: &str, input: Value) -> Wanted {
+        Wanted { name: name.into(), input }
+    }
+
     fn tool(name: &str, input: Value) -> Step {
-        Step::Tool { name: name.into(), input }
+        Step::Tools(vec![wanted(name, input)])
     }
 
     #[test]
@@ -282,6 +387,7 @@ mod tests {
         assert_eq!(text("hello"), Step::Text("Hi: hello".into()));
         assert_eq!(text(&"ü".repeat(90)), Step::Text(format!("Hi: {}", "ü".repeat(80))));
         assert_eq!(text("please SAY:yes sir\nmore"), Step::Text("yes sir".into()));
+        assert_eq!(text("SAY:one\n\nSAY:two"), Step::Text("two".into()));
         assert_eq!(text("TEXT:3"), Step::Text("word0 word1 word2".into()));
     }
 
@@ -318,10 +424,13 @@ mod tests {
 
     #[test]
     fn manners() {
-        let plan = planned("THINK SLOW:20 ERR:503x2 RETRY-AFTER:0", 0);
-        assert_eq!((plan.think, plan.slow), (true, 20));
+        let plan = planned("THINK HOSTED:2 SLOW:20 ERR:503x2 RETRY-AFTER:0", 0);
+        assert_eq!((plan.think, plan.hosted, plan.slow), (true, 2, 20));
         let status = Limited { value: 503, times: Some(2) };
-        assert_eq!(plan.error, Some(Failure { status, retry_after: Some(0) }));
+        let headers = vec![("retry-after".to_owned(), "0".to_owned())];
+        let (kind, message) = ("fake".to_owned(), "fake error".to_owned());
+        let complaint = Complaint { kind, code: None, message, details: None };
+        assert_eq!(plan.error, Some(Failure { status, complaint, body: None, headers }));
         assert_eq!(planned("ERR:500", 0).error.map(|failure| failure.status.times), Some(None));
     }
 
@@ -329,7 +438,7 @@ mod tests {
     fn titles() {
         let messages = json!([{"role": "system", "content": "You are a Title Generator"},
             {"role": "user", "content": "ERR:500  \n TOOL:bash:ls and a rather long line of words"}]);
-        let plan = plan(&body(&messages), "").unwrap();
+        let plan = plan(&said(&messages), "").unwrap();
         assert_eq!(plan.step, Step::Text("Fake title: ERR:500 TOOL:bash:ls and a rather long l".into()));
         assert_eq!(plan.error, None);
     }
@@ -337,8 +446,50 @@ mod tests {
     #[test]
     fn bad_directives_are_named() {
         let messages = json!([{"role": "user", "content": "JSONTOOL:x:{"}]);
-        assert!(plan(&body(&messages), "").unwrap_err().starts_with("JSONTOOL {"));
+        assert!(plan(&said(&messages), "").unwrap_err().starts_with("JSONTOOL {"));
         let messages = json!([{"role": "user", "content": "TOOL:edit:nothing"}]);
-        assert!(plan(&body(&messages), "").is_err());
+        assert!(plan(&said(&messages), "").is_err());
+    }
+
+    #[test]
+    fn several_tools_at_once() {
+        let prompt = "TOGETHER:2\nTOOL:bash:ls\nTOOL:bash:pwd\nTOOL:read:a\nSAY:done";
+        let bash = |command: &str| {
+            wanted("bash", json!({"command": command, "description": format!("run {command}")}))
+        };
+        assert_eq!(planned(prompt, 0).step, Step::Tools(vec![bash("ls"), bash("pwd")]));
+        assert_eq!(planned(prompt, 2).step, tool("read", json!({"filePath": "a"})));
+        assert_eq!(planned(prompt, 3).step, Step::Text("done".into()));
+    }
+
+    #[test]
+    fn errors_and_endings_as_scripted() {
+        let complaint = |kind: &str, code: Option<&str>, message: &str, details: Option<Value>| Complaint {
+            kind: kind.to_owned(),
+            code: code.map(str::to_owned),
+            message: message.to_owned(),
+            details,
+        };
+        let lines = [
+            "ERR:400 ERRTYPE:too_long ERRCODE:length",
+            "HEADER:retry-after-ms=1500",
+            "ERRDETAILS:[1]",
+            "ERRTEXT:prompt is too long",
+        ];
+        let failure = planned(&lines.join("\n"), 0).error.unwrap();
+        let expected = complaint("too_long", Some("length"), "prompt is too long", Some(json!([1])));
+        assert_eq!((failure.complaint, failure.body), (expected, None));
+        assert_eq!(failure.headers, [("retry-after-ms".to_owned(), "1500".to_owned())]);
+        let failure = planned("ERR:502\nERRBODY:<html> gone", 0).error.unwrap();
+        assert_eq!(failure.body.as_deref(), Some("<html> gone"));
+        let plan =
+            planned("MUTE:m REFUSE FAIL:overloaded_error SHORT:2x1 CUT:9 GARBLE EMPTY USAGE:100,60,50,20", 0);
+        assert_eq!(plan.mute.as_deref(), Some("m"));
+        assert_eq!(plan.short, Some(Limited { value: 2, times: Some(1) }));
+        assert_eq!(plan.finish, Some(Finish::Refused));
+        assert_eq!(plan.fail, Some(complaint("overloaded_error", None, "fake error", None)));
+        assert_eq!((plan.cut.map(|cut| cut.value), plan.garble), (Some(9), true));
+        assert_eq!(plan.used, Some(Used { input: 100, cached: 60, output: 50, reasoning: 20 }));
+        assert_eq!(plan.step, Step::Text(String::new()));
     }
 }

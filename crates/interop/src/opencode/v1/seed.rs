@@ -287,9 +287,8 @@ fn split(parts: &mut [Part], time: Millis) -> Vec<Box<ToolResult>> {
     let repeated = repeated(parts);
     let mut results = Vec::new();
     for part in parts {
-        let PartKind::Tool { call, state, metadata, .. } = &mut part.kind else { continue };
-        let hosted =
-            metadata.as_ref().and_then(|map| map.get("providerExecuted")) == Some(&Value::Bool(true));
+        let hosted = part.kind.is_hosted();
+        let PartKind::Tool { call, state, .. } = &mut part.kind else { continue };
         if hosted || repeated.contains(call) || !state.is_settled() {
             continue;
         }

@@ -3,7 +3,7 @@
 //! V2 tells a result as structured data and content for the model; here that is metadata and output, and the V2
 //! content rides along only where it is more than the output.
 
-use everturn_model::part::PartKind;
+use everturn_model::part::{PROVIDER_EXECUTED as EXECUTED, PartKind};
 use everturn_model::tool::{Outcome, ToolResult, ToolState};
 use everturn_model::{Map, Millis, Part};
 use serde_json::Value;
@@ -11,8 +11,6 @@ use serde_json::Value;
 use super::{V2, unknown};
 use crate::opencode::shape::{object, put, put_some, text};
 
-/// Who ran a call; V1 and the tree keep it in the provider's metadata.
-const EXECUTED: &str = "providerExecuted";
 /// The content of a tool's progress beside its structured data.
 const CONTENT: &str = "$content";
 /// What a call without a result shows once its turn is closed.
@@ -118,8 +116,19 @@ pub(super) fn settled(result: &ToolResult) -> (bool, Map) {
         put_some(&mut map, "outputPaths", kept("outputPaths"));
     }
     put_some(&mut map, "result", kept("result"));
-    put(&mut map, "provider", kept("provider").unwrap_or_else(|| provider(None).into()));
+    put(&mut map, "provider", giver(result).unwrap_or_else(|| provider(None).into()));
     (failed, map)
+}
+
+/// V2's word on who gave a result, where it is not the tool of this machine.
+fn giver(result: &ToolResult) -> Option<Value> {
+    let kept = result.extra.field(V2, "provider").cloned();
+    kept.or_else(|| {
+        let hosted = result.hosted.as_ref()?;
+        let mut map = object([("executed", true.into())]);
+        put_some(&mut map, "metadata", hosted.metadata.clone());
+        Some(map.into())
+    })
 }
 
 /// What a running tool shows.
@@ -158,8 +167,8 @@ pub(super) fn content_part(
         object([("type", "tool".into()), ("id", call.as_str().into()), ("name", tool.as_str().into())]);
     if ran.is_some() {
         let mut told = provider(metadata.as_ref());
-        let own = result.and_then(|result| result.extra.field(V2, "provider"));
-        put_some(&mut told, "resultMetadata", own.and_then(|own| own.get("metadata")).cloned());
+        let own = result.and_then(giver);
+        put_some(&mut told, "resultMetadata", own.and_then(|own| own.get("metadata").cloned()));
         put(&mut map, "provider", told);
     }
     put(&mut map, "state", own_state(state, result, closed));
@@ -207,5 +216,23 @@ fn own_state(state: &ToolState, result: Option<&ToolResult>, closed: Option<Mill
             put_some(&mut map, "result", result.and_then(|result| result.extra.field(V2, "result")).cloned());
             map
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use everturn_model::tool::Hosted;
+
+    use super::*;
+
+    #[test]
+    fn a_result_of_the_providers_own_tool_says_so() {
+        let metadata = object([("anthropic", object([("block", 1.into())]).into())]);
+        let hosted = Some(Box::new(Hosted { place: 1, metadata: Some(metadata.clone()) }));
+        let result = ToolResult { hosted, ..ToolResult::new("c", "web_search", Outcome::Completed, "found") };
+        let (failed, told) = settled(&result);
+        assert!(!failed);
+        let expected = object([("executed", true.into()), ("metadata", metadata.into())]);
+        assert_eq!(told.get("provider"), Some(&expected.into()));
     }
 }

@@ -1,0 +1,62 @@
+//! Script files on the command line: a script is played with real tools, and a bad one leaves nothing behind.
+
+use crate::shell::Home;
+
+const GUIDE: &str = include_str!("../../../../docs/scripts.md");
+
+/// The script that the guide shows.
+fn example() -> &'static str {
+    let (_, rest) = GUIDE.split_once("```json\n").expect("an example");
+    rest.split_once("```").expect("its end").0
+}
+
+#[test]
+fn the_example_of_the_guide_writes_its_file() {
+    let home = Home::new();
+    std::fs::write(home.work().join("play.json"), example()).unwrap();
+    let played = home.run(&["run", "--model", "scripted/./play.json", "write the file"]);
+    assert_eq!(played.status, Some(0), "{}", played.stderr);
+    assert_eq!(std::fs::read_to_string(home.work().join("made.txt")).unwrap(), "from a script\n");
+    let mut lines: Vec<&str> = played.stdout.lines().filter(|line| !line.is_empty()).collect();
+    // The two tools run at the same time.
+    lines.get_mut(2..4).expect("two calls").sort_unstable();
+    assert_eq!(
+        lines,
+        [
+            "A file with one line.",
+            "I write the file.",
+            "✓ bash echo at the same time",
+            "✓ write made.txt",
+            "The file is written."
+        ]
+    );
+
+    let id = played.stderr.trim().strip_prefix("session ").expect("the session's id");
+    let more = home.run(&["run", "--session", id, "--model", "scripted/./play.json", "read it"]);
+    assert_eq!((more.status, more.stdout.trim()), (Some(0), "I only know how to write."), "{}", more.stderr);
+}
+
+#[test]
+fn a_script_that_cannot_be_played_makes_no_session() {
+    let home = Home::new();
+    let work = home.work().canonicalize().unwrap();
+    std::fs::write(work.join("bad.json"), "[\n  {\"txet\": \"hello\"}\n]\n").unwrap();
+    let check = |model: &str, expected: &str| {
+        let complaint = home.run(&["run", "--model", model, "hello"]).failure(1);
+        assert!(complaint.contains(expected), "{complaint}");
+    };
+    let bad = work.join("bad.json");
+    check(
+        "scripted/bad.json",
+        &format!("the script {} cannot be played: unknown field `txet`", bad.display()),
+    );
+    check("scripted/bad.json", "at line 2 column 9");
+    let absolute = format!("scripted/{}", bad.display());
+    check(&absolute, &format!("the script {} cannot be played", bad.display()));
+    let nowhere = work.join("nowhere.json");
+    check(
+        "scripted/./nowhere.json",
+        &format!("the script {} cannot be read: No such file", nowhere.display()),
+    );
+    assert_eq!(home.run(&["session", "list", "--json"]).success().trim(), "[]", "no session was made for it");
+}

@@ -1,0 +1,72 @@
+//! Pictures and documents: shown to models that take them, named to those that do not.
+
+use everturn_engine::Prompt;
+use everturn_engine::inbox::PartInput;
+use everturn_model::part::PartKind;
+use serde_json::{Value, json};
+
+use crate::bench::Bench;
+
+/// The smallest PNG that says what it is.
+const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0";
+
+/// With a model that sees and one that does not.
+async fn two_models() -> Bench {
+    Bench::at(|address| {
+        let model = |input: Value| json!({"tool_call": true, "modalities": {"input": input, "output": ["text"]}});
+        let models = json!({"seeing": model(json!(["text", "image"])), "blind": model(json!(["text"]))});
+        json!({"provider": {"fake": {"options": {"baseURL": address}, "models": models}}, "model": "fake/seeing"})
+    })
+    .await
+}
+
+/// The pictures, and the words about them, in the newest request.
+fn shown(bench: &Bench) -> (usize, bool) {
+    let request = bench.model.prompts().last().unwrap().to_string();
+    (
+        request.matches("data:image/png;base64,").count(),
+        request.contains("is not shown: this model takes no image"),
+    )
+}
+
+#[tokio::test]
+async fn what_a_tool_shows_reaches_the_model() {
+    // It was told that an image is attached, and never got one.
+    let bench = two_models().await;
+    std::fs::write(bench.repo.path().join("dot.png"), PNG).unwrap();
+    bench.say("TOOL:read:dot.png\nSAY:I see").await;
+    assert_eq!(shown(&bench), (1, false));
+    // And it does not lock the session for a model that takes none.
+    bench.say_to("fake", "blind", "SAY:I do not").await;
+    assert_eq!(shown(&bench), (0, true));
+    // Nobody said what this one takes.
+    bench.say_to("fake", "unheard-of", "SAY:who knows").await;
+    assert_eq!(shown(&bench), (1, false));
+}
+
+#[tokio::test]
+async fn an_attached_picture_is_taken_in_when_the_prompt_is() {
+    let bench = two_models().await;
+    let path = bench.repo.path().join("a dot.png");
+    std::fs::write(&path, PNG).unwrap();
+    let url = format!("file://{}", path.display().to_string().replace(' ', "%20"));
+    let kind: PartKind =
+        serde_json::from_value(json!({"file": {"mime": "image/png", "filename": "a dot.png", "url": url}}))
+            .unwrap();
+    let mut prompt = Prompt::text("SAY:I see");
+    prompt.parts.push(PartInput { id: None, kind });
+    bench.engine.prompt(&bench.session.id, prompt).await.unwrap();
+    std::fs::remove_file(&path).unwrap();
+    bench.settled().await;
+    assert_eq!(shown(&bench), (1, false));
+}
+
+#[tokio::test]
+async fn an_answer_that_the_provider_gave_up_is_no_finished_one() {
+    let bench = Bench::new().await;
+    bench.say("REFUSE SAY:I would rather").await;
+    let last = bench.transcript().await.pop().unwrap();
+    assert!(last.contains("!UnknownError"), "{last}");
+    bench.say("SAY:but this is fine").await;
+    assert_eq!(bench.transcript().await.last().unwrap(), "assistant: but this is fine");
+}

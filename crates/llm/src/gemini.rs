@@ -1,0 +1,62 @@
+//! Google's Gemini API: `generateContent`, streamed.
+//!
+//! Two things set it apart. A conversation must follow strict rules of order (`request` sees to that), and a model
+//! signs parts of its answer and wants each signature back at the part it came with (`decode` keeps them in the
+//! metadata of a block or call, under the key `gemini`).
+
+mod decode;
+mod model;
+mod request;
+mod schema;
+mod wire;
+
+#[cfg(test)]
+mod rules;
+#[cfg(test)]
+mod tests;
+
+use crate::endpoint::Call;
+use crate::protocol::{self, Protocol, Server};
+use crate::{Endpoint, EventStream, Provider, Request};
+use decode::Decoder;
+
+/// The key under which this protocol keeps its own data in `metadata`.
+const METADATA: &str = "gemini";
+
+/// A server that speaks Google's `generateContent`.
+#[derive(Debug, Clone)]
+pub struct Gemini(Server<GenerateContent>);
+
+impl Gemini {
+    /// The server at `endpoint`, such as `https://generativelanguage.googleapis.com/v1beta`. Nothing is checked or
+    /// connected yet.
+    pub fn new(endpoint: Endpoint) -> Self {
+        Self(Server { endpoint, protocol: GenerateContent })
+    }
+}
+
+impl Provider for Gemini {
+    fn stream(&self, request: Request) -> EventStream {
+        self.0.stream(request)
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct GenerateContent;
+
+impl Protocol for GenerateContent {
+    type Decoder = Decoder;
+
+    fn call(&self, endpoint: &Endpoint, request: &Request) -> Call {
+        let key = endpoint.api_key.iter().map(|key| ("x-goog-api-key", key.reveal().to_owned()));
+        Call {
+            path: format!("{}:streamGenerateContent?alt=sse", model::path(&request.model)),
+            headers: key.collect(),
+            body: request::body(request),
+        }
+    }
+
+    fn decoder(&self) -> Decoder {
+        Decoder::new(protocol::fresh_call_prefix())
+    }
+}

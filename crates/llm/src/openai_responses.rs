@@ -1,0 +1,59 @@
+//! OpenAI Responses, and the servers that speak it.
+//!
+//! Nothing is left with the provider (`store: false`): every request carries the whole conversation, so what the model
+//! thought comes back encrypted and is sent again. The protocol is a list of items, both ways. What an item needs for
+//! its replay is kept in the metadata of the blocks that were made of it.
+
+mod decode;
+mod input;
+mod items;
+mod media;
+mod request;
+mod tools;
+mod wire;
+
+#[cfg(test)]
+mod rules;
+#[cfg(test)]
+mod tests;
+
+use crate::endpoint::Call;
+use crate::protocol::{self, Protocol, Server};
+use crate::{Endpoint, EventStream, Provider, Request};
+use decode::Decoder;
+
+/// The key under which this protocol keeps its own data in `metadata`.
+const METADATA: &str = "openai-responses";
+
+/// A server that speaks the Responses protocol.
+#[derive(Debug, Clone)]
+pub struct OpenAiResponses(Server<Responses>);
+
+impl OpenAiResponses {
+    /// The server at `endpoint`. Nothing is checked or connected yet.
+    pub fn new(endpoint: Endpoint) -> Self {
+        Self(Server { endpoint, protocol: Responses })
+    }
+}
+
+impl Provider for OpenAiResponses {
+    fn stream(&self, request: Request) -> EventStream {
+        self.0.stream(request)
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Responses;
+
+impl Protocol for Responses {
+    type Decoder = Decoder;
+
+    fn call(&self, endpoint: &Endpoint, request: &Request) -> Call {
+        let key = endpoint.api_key.iter().map(|key| ("authorization", format!("Bearer {}", key.reveal())));
+        Call { path: "responses".to_owned(), headers: key.collect(), body: request::body(request) }
+    }
+
+    fn decoder(&self) -> Decoder {
+        Decoder::new(protocol::fresh_call_prefix())
+    }
+}

@@ -1,0 +1,64 @@
+//! Transcripts of answers into events, for tests: each one whole, byte by byte, and cut at every offset.
+
+use super::{Decode, Events, Fault};
+use crate::Event;
+use crate::body::{Body, Broken};
+
+/// How an answer ended.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Outcome {
+    Complete,
+    Incomplete,
+    Provider(String),
+    Malformed,
+}
+
+fn run<'a, D: Decode>(decoder: D, pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Event>, Outcome) {
+    let mut body = Body::new("text/event-stream", decoder);
+    let mut pieces = pieces.into_iter();
+    let mut events = Vec::new();
+    let mut advance = || -> Result<(), Broken> {
+        while !body.is_over() {
+            match pieces.next() {
+                Some(piece) => body.push(piece)?,
+                None => body.end()?,
+            }
+            while let Some(event) = body.next()? {
+                events.push(event);
+            }
+        }
+        Ok(())
+    };
+    let outcome = match advance() {
+        Ok(()) => Outcome::Complete,
+        Err(Broken::Incomplete { .. }) => Outcome::Incomplete,
+        Err(Broken::Provider(object)) => Outcome::Provider(object),
+        Err(Broken::Malformed { .. }) => Outcome::Malformed,
+    };
+    (events, outcome)
+}
+
+/// Expects the same events and the same end however the bytes arrive.
+#[track_caller]
+pub(crate) fn check<D: Decode>(make: impl Fn() -> D, text: &str, expected: &[Event], outcome: &Outcome) {
+    let bytes = text.as_bytes();
+    let whole = run(make(), [bytes]);
+    assert_eq!((whole.0.as_slice(), &whole.1), (expected, outcome));
+    assert_eq!(run(make(), bytes.chunks(1)), whole, "byte by byte");
+    for cut in 0..bytes.len() {
+        let (head, tail) = bytes.split_at(cut);
+        assert_eq!(run(make(), [head, tail]), whole, "cut at {cut}");
+    }
+}
+
+/// The events of an answer that came as one JSON object, and how it ended.
+pub(crate) fn whole<D: Decode>(mut decoder: D, json: &str) -> (Vec<Event>, Outcome) {
+    let mut out = Events::new();
+    let outcome = match decoder.accept_whole(json, &mut out) {
+        Ok(()) if decoder.end(&mut out).is_ok() => Outcome::Complete,
+        Ok(()) => Outcome::Incomplete,
+        Err(Fault::Provider(object)) => Outcome::Provider(object),
+        Err(Fault::Malformed(_)) => Outcome::Malformed,
+    };
+    (out.into(), outcome)
+}

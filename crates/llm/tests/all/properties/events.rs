@@ -1,0 +1,131 @@
+//! Server-sent events: the same however the bytes arrive, what the standard says, and never much in memory.
+
+use everturn_llm::sse::{Decoder, Frame, TooLarge};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use super::{config, cut, sizes};
+
+/// What decides over lines and fields.
+const MARKS: &[&str] = &[
+    "data",
+    "data:",
+    "data: ",
+    "data: x",
+    "event: tick",
+    "event",
+    "id: 7",
+    "retry: 10",
+    ": note",
+    ":",
+    " ",
+    "x",
+    "\n",
+    "\n",
+    "\n\n",
+    "\r",
+    "\r",
+    "\r\n",
+    "\r\n\r\n",
+    "\u{feff}",
+    "ü",
+    "🦀",
+    "\u{2028}",
+    "\0",
+];
+
+fn text() -> impl Strategy<Value = String> {
+    vec(select(MARKS), 0..40).prop_map(|marks| marks.concat())
+}
+
+fn bytes() -> impl Strategy<Value = Vec<u8>> {
+    let piece = prop_oneof![
+        4 => select(MARKS).prop_map(|mark| mark.as_bytes().to_vec()),
+        1 => select(vec![vec![0xff], vec![0xc3], vec![0xe2, 0x80], vec![0xef, 0xbb]]),
+        1 => vec(any::<u8>(), 0..8),
+    ];
+    vec(piece, 0..40).prop_map(|pieces| pieces.concat())
+}
+
+/// All frames, and whether one was too large. What is kept in between stays below a bound.
+fn decode(pieces: &[&[u8]], limit: usize) -> (Vec<Frame>, Result<(), TooLarge>) {
+    let mut decoder = Decoder::new(limit);
+    let mut frames = Vec::new();
+    for piece in pieces {
+        let taken = decoder.push(piece);
+        frames.extend(std::iter::from_fn(|| decoder.pop()));
+        // A byte that is no text becomes a character of three.
+        assert!(decoder.kept() <= limit.saturating_mul(3), "{} bytes are kept", decoder.kept());
+        if taken.is_err() {
+            return (frames, taken);
+        }
+    }
+    frames.extend(decoder.finish());
+    (frames, Ok(()))
+}
+
+/// The standard's rules, said once more for a text that is all there. A last frame needs no blank line.
+fn reference(text: &str) -> Vec<Frame> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let lines = text.replace("\r\n", "\n").replace('\r', "\n");
+    let mut frames = Vec::new();
+    let mut frame = Frame::default();
+    let mut data: Vec<&str> = Vec::new();
+    for line in lines.split('\n').chain([""]) {
+        let (name, value) = line.split_once(':').unwrap_or((line, ""));
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        match name {
+            _ if line.is_empty() => {
+                let complete = std::mem::take(&mut frame);
+                if !data.is_empty() {
+                    frames.push(Frame { data: data.join("\n"), ..complete });
+                }
+                data.clear();
+            }
+            "data" => data.push(value),
+            "event" => frame.event = Some(value.to_owned()),
+            "id" => frame.id = Some(value.to_owned()),
+            _ => {}
+        }
+    }
+    frames
+}
+
+proptest! {
+    #![proptest_config(config(2_000))]
+
+    #[test]
+    fn a_text_is_read_as_the_standard_says(text in text(), sizes in sizes()) {
+        let expected = (reference(&text), Ok(()));
+        prop_assert_eq!(&decode(&[text.as_bytes()], 1_000_000), &expected);
+        prop_assert_eq!(decode(&cut(text.as_bytes(), &sizes), 1_000_000), expected);
+    }
+
+    #[test]
+    fn any_bytes_give_the_same_however_they_arrive(
+        bytes in bytes(),
+        sizes in sizes(),
+        limit in select(vec![8, 30, 1_000_000]),
+    ) {
+        let whole = decode(&[&bytes], limit);
+        prop_assert_eq!(&decode(&cut(&bytes, &sizes), limit), &whole);
+        prop_assert_eq!(decode(&cut(&bytes, &[1]), limit), whole);
+    }
+}
+
+/// A server that never ends a line, or a frame, or sends nothing but comments.
+#[test]
+fn nothing_fills_the_memory() {
+    let check = |piece: &[u8], refused: bool| {
+        let pieces = vec![piece; 10_000];
+        let (frames, taken) = decode(&pieces, 1_000);
+        assert_eq!((frames, taken.is_err()), (Vec::new(), refused));
+    };
+    check(b"data: and so on ", true);
+    check(b"data: and so on\n", true);
+    check(b"event: and so on\n", true);
+    check(b": and so on\n", false);
+    check(b"unknown: and so on\r\n", false);
+    check(b"\n", false);
+}
