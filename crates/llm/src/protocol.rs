@@ -14,6 +14,7 @@ use crate::{Endpoint, Event, EventStream, Provider, Request};
 pub(crate) mod text;
 #[cfg(test)]
 pub(crate) mod transcript;
+pub(crate) mod usage;
 
 /// Events that were decoded and not handed out yet.
 pub(crate) type Events = VecDeque<Event>;

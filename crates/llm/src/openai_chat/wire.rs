@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::Usage;
 use crate::protocol::text::{Loose, Text};
+use crate::protocol::usage::{Overlapping, count};
 
 /// One chunk of a streamed answer, or a complete one.
 #[derive(Debug, Deserialize)]
@@ -89,38 +90,17 @@ impl From<&Counts> for Usage {
         let total = counts.total_tokens.as_ref().map(|value| count(Some(value)));
         let detail =
             |details: &Option<Value>, name: &str| count(details.as_ref().and_then(|all| all.get(name)));
-        let cache_read = detail(&counts.prompt_tokens_details, "cached_tokens")
-            .max(count(counts.prompt_cache_hit_tokens.as_ref()))
-            .min(prompt);
-        let cache_write = detail(&counts.prompt_tokens_details, "cache_write_tokens")
-            .min(prompt.saturating_sub(cache_read));
-        let reasoning = detail(&counts.completion_tokens_details, "reasoning_tokens");
-        let all = prompt.saturating_add(completion).saturating_add(reasoning);
-        let apart = reasoning > completion || (reasoning > 0 && total == Some(all));
-        Self {
-            input: prompt.saturating_sub(cache_read).saturating_sub(cache_write),
-            output: if apart { completion } else { completion.saturating_sub(reasoning) },
-            reasoning,
-            cache_read,
-            cache_write,
+        let overlapping = Overlapping {
+            input: prompt,
+            output: completion,
+            cache_read: detail(&counts.prompt_tokens_details, "cached_tokens")
+                .max(count(counts.prompt_cache_hit_tokens.as_ref())),
+            cache_write: detail(&counts.prompt_tokens_details, "cache_write_tokens"),
+            reasoning: detail(&counts.completion_tokens_details, "reasoning_tokens"),
             total,
-        }
+        };
+        overlapping.split()
     }
-}
-
-/// A count that is never negative; anything else than a number is zero.
-fn count(value: Option<&Value>) -> u64 {
-    let Some(value) = value else { return 0 };
-    value.as_u64().or_else(|| whole(value.as_f64()?)).unwrap_or(0)
-}
-
-fn whole(number: f64) -> Option<u64> {
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a float cast saturates, and the range is checked"
-    )]
-    (number.is_finite() && number >= 0.0).then_some(number as u64)
 }
 
 #[cfg(test)]

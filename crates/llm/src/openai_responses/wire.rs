@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::Usage;
 use crate::protocol::text::Text;
+use crate::protocol::usage::{Overlapping, count};
 
 /// What a frame says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -170,33 +171,16 @@ impl From<&Counts> for Usage {
         let total = counts.total_tokens.as_ref().filter(|total| total.is_number());
         let total = total.map(|total| count(Some(total)));
         let detail = |all: &Option<Value>, name: &str| count(all.as_ref().and_then(|all| all.get(name)));
-        let cache_read = detail(&counts.input_tokens_details, "cached_tokens").min(input);
-        let cache_write =
-            detail(&counts.input_tokens_details, "cache_write_tokens").min(input.saturating_sub(cache_read));
-        let reasoning = detail(&counts.output_tokens_details, "reasoning_tokens");
-        let all = input.saturating_add(output).saturating_add(reasoning);
-        let apart = reasoning > output || (reasoning > 0 && total == Some(all));
-        Self {
-            input: input.saturating_sub(cache_read).saturating_sub(cache_write),
-            output: if apart { output } else { output.saturating_sub(reasoning) },
-            reasoning,
-            cache_read,
-            cache_write,
+        let overlapping = Overlapping {
+            input,
+            output,
+            cache_read: detail(&counts.input_tokens_details, "cached_tokens"),
+            cache_write: detail(&counts.input_tokens_details, "cache_write_tokens"),
+            reasoning: detail(&counts.output_tokens_details, "reasoning_tokens"),
             total,
-        }
+        };
+        overlapping.split()
     }
-}
-
-/// A count that is never negative; anything else than a number is zero.
-fn count(value: Option<&Value>) -> u64 {
-    let Some(value) = value else { return 0 };
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a float cast saturates, and a negative one becomes zero"
-    )]
-    let rounded = value.as_f64().map(|number| number as u64);
-    value.as_u64().or(rounded).unwrap_or(0)
 }
 
 #[cfg(test)]
