@@ -2,7 +2,8 @@
 //!
 //! A name is compared with each model's id and with its last part, by how many letters have to be changed and by
 //! the words they share: `gpt-56` is one letter away from `gpt-5.6`, and `opus fast` shares both words with
-//! `claude-opus-5-fast`. The provider counts little, since it is often what is wrong.
+//! `claude-opus-5-fast`. One wrong letter in a word is forgiven: `sonet` is meant for `claude-sonnet-5`. The provider
+//! counts little, since it is often what is wrong.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -27,6 +28,10 @@ const WRONG_LETTERS: usize = 300;
 const ALL_WORDS: usize = 150;
 const FURTHER_WORD: usize = 25;
 const MISSING_WORD: usize = 80;
+
+/// What a word with a wrong letter adds, and how long such a word must be.
+const SLIP: usize = 50;
+const SHORTEST: usize = 4;
 
 /// What a model of another provider than the one asked for adds to its score.
 const OTHER_PROVIDER: usize = 100;
@@ -184,14 +189,25 @@ impl<'a> Query<'a> {
     /// Most words must be shared, and one of them must be more than a number.
     fn by_words(&self, id: &str) -> Option<usize> {
         let own = words(id);
-        let shared = self.words.iter().filter(|word| own.contains(word));
-        let (count, named) = shared.fold((0, false), |(count, named), word| {
-            (count + 1, named || !word.bytes().all(|byte| byte.is_ascii_digit()))
-        });
+        let (mut count, mut slips, mut named) = (0, 0, false);
+        for word in &self.words {
+            if own.contains(word) {
+                count += 1;
+                named |= !word.bytes().all(|byte| byte.is_ascii_digit());
+            } else if own.iter().any(|known| is_slip(word, known)) {
+                (count, slips, named) = (count + 1, slips + 1, true);
+            }
+        }
         let missing = self.words.len() - count;
         let further = own.len().saturating_sub(count);
-        (named && count > missing).then_some(ALL_WORDS + further * FURTHER_WORD + missing * MISSING_WORD)
+        let score = ALL_WORDS + further * FURTHER_WORD + missing * MISSING_WORD + slips * SLIP;
+        (named && count > missing).then_some(score)
     }
+}
+
+/// Whether a word is another one with one wrong letter. In short words that is another word.
+fn is_slip(word: &str, known: &str) -> bool {
+    word.len().min(known.len()) >= SHORTEST && distance(word.as_bytes(), known.as_bytes(), 1).is_some()
 }
 
 /// How many bytes have to be put in, left out, changed or swapped with their neighbour to make one text of the

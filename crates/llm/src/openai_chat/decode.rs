@@ -95,7 +95,8 @@ impl Decoder {
     }
 
     fn choice(&mut self, choice: Choice<'_>, out: &mut Events) -> Result<(), Fault> {
-        if let Some(delta) = choice.delta {
+        // A server that sends both says the same in both.
+        if let Some(delta) = choice.delta.or(choice.message.map(|message| *message)) {
             self.delta(delta, out)?;
         }
         if let Some(reason) = choice.finish_reason.filter(|reason| !reason.is_empty()) {

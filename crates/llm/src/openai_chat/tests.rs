@@ -100,6 +100,34 @@ fn reasoning_then_text_then_several_calls() {
 }
 
 #[test]
+fn refusal() {
+    let input = transcript(&[
+        delta(json!({"role": "assistant", "content": null, "refusal": "I am "})),
+        delta(json!({"refusal": "sorry."})),
+        finish("content_filter"),
+    ]);
+    let mut expected = text(&["I am ", "sorry."]);
+    expected.push(step(FinishReason::ContentFilter, "content_filter", Usage::default()));
+    check(&input, &expected, &Outcome::Complete);
+}
+
+#[test]
+fn an_empty_answer() {
+    let input = transcript(&[delta(json!({"role": "assistant", "content": ""})), finish("stop")]);
+    check(&input, &[step(FinishReason::Stop, "stop", Usage::default())], &Outcome::Complete);
+}
+
+#[test]
+fn a_chunk_with_both_a_delta_and_a_message() {
+    // It was refused as one with a field twice.
+    let both = json!({"id": "cmpl-1", "model": "m", "choices": [{"index": 0, "delta": {"content": "hi"},
+        "message": {"content": "hi"}, "finish_reason": "stop"}]});
+    let mut expected = text(&["hi"]);
+    expected.push(step(FinishReason::Stop, "stop", Usage::default()));
+    check(&transcript(&[both]), &expected, &Outcome::Complete);
+}
+
+#[test]
 fn interleaved_calls_are_kept_apart() {
     let piece = |index: u64, arguments: &str| {
         delta(json!({"tool_calls": [{"index": index, "function": {"arguments": arguments}}]}))

@@ -32,8 +32,10 @@ pub(super) struct Groq {
 #[derive(Debug, Deserialize)]
 pub(super) struct Choice<'a> {
     pub(super) index: Option<u64>,
-    #[serde(alias = "message", borrow)]
+    #[serde(borrow)]
     pub(super) delta: Option<Delta<'a>>,
+    /// In an answer that is not streamed. Boxed, because a stream has none.
+    pub(super) message: Option<Box<Delta<'a>>>,
     pub(super) finish_reason: Option<String>,
 }
 

@@ -324,6 +324,7 @@ fn near(name: &str, expected: &[&str]) {
 #[test]
 fn near_names_are_offered() {
     near("claude-sonet-5", &["anthropic/claude-sonnet-5"]);
+    near("sonet", &["anthropic/claude-sonnet-5"]);
     near("anthropic/claude-sonet-5", &["anthropic/claude-sonnet-5"]);
     near("antropic/claude-sonnet-5", &["anthropic/claude-sonnet-5"]);
     near("openai/claude-sonnet-5", &["anthropic/claude-sonnet-5"]);
@@ -343,7 +344,7 @@ fn near_providers_are_offered() {
         assert_eq!(Catalogue::builtin().nearest_providers(name), expected, "{name}");
     };
     check("grok", &["groq", "xai"]);
-    check("antropic", &["anthropic"]);
+    check("antropic", &["anthropic", "google-vertex-anthropic"]);
     check("Claude", &["anthropic"]);
     check("open-ai", &["openai"]);
     check("gemini", &["google"]);
