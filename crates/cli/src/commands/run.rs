@@ -54,8 +54,12 @@ impl Run {
         let location = engine.location(None).await?;
         let found = self.find(engine, &location).await?;
         let folder = found.as_ref().map_or(location.directory.as_path(), |found| Path::new(&found.directory));
-        // Before the session is made: a typing error should leave none behind.
-        let model = self.model.as_deref().map(|name| engine.name_model(name, folder)).transpose()?;
+        // Before the session is made: a typing error, or no key at all, should leave none behind.
+        let model = match (&self.model, &found) {
+            (Some(name), _) => Some(engine.name_model(name, folder)?),
+            (None, None) => Some(engine.default_model(folder)?),
+            (None, Some(_)) => None,
+        };
         let session = match found {
             Some(session) => session,
             None => engine.create(&location, NewSession::default()).await?,

@@ -83,6 +83,14 @@ fn an_unknown_model_names_the_nearest_ones() {
 }
 
 #[test]
+fn without_any_key_a_prompt_is_refused_and_leaves_nothing() {
+    let home = Home::new();
+    let complaint = home.run(&["run", "hello"]).failure(1);
+    assert!(complaint.contains("no model can be used: there is no key for any provider"), "{complaint}");
+    assert_eq!(home.run(&["session", "list", "--json"]).success().trim(), "[]", "no session was made for it");
+}
+
+#[test]
 fn a_key_is_kept_in_a_private_file_and_never_shown() {
     use std::os::unix::fs::PermissionsExt as _;
     let home = Home::new();

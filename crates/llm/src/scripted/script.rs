@@ -64,8 +64,12 @@ impl Script {
     ///
     /// When the file cannot be read, or is not a script.
     pub fn read(path: &Path) -> Result<Self, ScriptError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| ScriptError::Unreadable { path: path.to_owned(), source })?;
+        let unreadable = |source| ScriptError::Unreadable { path: path.to_owned(), source };
+        // A pipe would be waited for and a device read without end, and clients may name any path.
+        if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
+            return Err(unreadable(std::io::Error::other("it is not a file")));
+        }
+        let text = std::fs::read_to_string(path).map_err(unreadable)?;
         Self::parse(&text).map_err(|source| ScriptError::Invalid { path: path.to_owned(), source })
     }
 }
