@@ -9,9 +9,8 @@ use everturn_model::request::{Ask, CallRef, Request};
 use everturn_model::tool::{Outcome, ToolResult, ToolState};
 use everturn_model::{EntryId, Event, Millis, Part, PartId, Session};
 use everturn_store::{Authority, Lease};
-use everturn_tools::{Context, Failure, Need, Output, Scope};
+use everturn_tools::{Context, Failure, Need, Offer, Output, Scope, settle, settlement};
 use serde_json::Value;
-use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::asks::Answer;
@@ -67,6 +66,8 @@ pub(crate) struct Place {
     pub(crate) session: Arc<Session>,
     /// Folders.
     pub(crate) scope: Arc<Scope>,
+    /// The tools as the model was told about them.
+    pub(crate) offer: Arc<Offer>,
     /// The rules of the turn's agent: a later switch does not change a call's policy.
     pub(crate) rules: Arc<Vec<Rule>>,
     /// The right to run the session.
@@ -102,8 +103,8 @@ impl Engine {
 
     async fn attempt(&self, place: &Place, call: &Call) -> Result<(ToolResult, bool, Vec<PathBuf>), Error> {
         let refuse = |text: &str| ToolResult::new(&call.id, &call.tool, Outcome::Error, text);
-        let Some(tool) = self.0.tools.get(&call.tool) else {
-            let input = self.0.tools.unknown(&call.tool);
+        let Some(tool) = place.offer.get(&call.tool) else {
+            let input = place.offer.unknown(&call.tool);
             let text = input.get("error").and_then(Value::as_str).unwrap_or("There is no such tool.");
             return Ok((refuse(text), false, Vec::new()));
         };
@@ -111,6 +112,7 @@ impl Engine {
             Ok(needs) => needs,
             Err(failure) => return Ok((refuse(&failure.to_string()), false, Vec::new())),
         };
+        let granted: Arc<[Need]> = needs.clone().into();
         match self.permit(place, call, needs).await? {
             Verdict::Refuse { text, declined } => return Ok((refuse(&text), declined, Vec::new())),
             Verdict::Run { asked: false } => {}
@@ -121,9 +123,9 @@ impl Engine {
                 self.append(&place.session.id, authority, vec![event]).await?;
             }
         }
-        let (progress, mut reports) = mpsc::unbounded_channel();
-        let context = Context { scope: Arc::clone(&place.scope), cancel: place.cancel.clone(), progress };
-        let running = tool.run(call.input.clone(), context);
+        let (context, mut reports) = Context::new(Arc::clone(&place.scope));
+        let context = Context { cancel: place.cancel.clone(), granted, ..context };
+        let running = settle(tool.as_ref(), call.input.clone(), context, settlement::Rules::default());
         tokio::pin!(running);
         let outcome = loop {
             tokio::select! {
@@ -141,7 +143,10 @@ impl Engine {
                 (self.completed(place, call, output), false, edited)
             }
             Err(Failure::Cancelled) => (refuse(INTERRUPTED), false, Vec::new()),
-            Err(failure) => (refuse(&failure.to_string()), false, Vec::new()),
+            Err(failure) => {
+                let declined = matches!(failure, Failure::Declined(_));
+                (refuse(&failure.to_string()), declined, Vec::new())
+            }
         })
     }
 

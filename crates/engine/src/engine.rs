@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use everturn_model::{Event, PartId, Session, SessionId};
 use everturn_store::{Appended, Authority, NewEvent, Observer, Store};
-use everturn_tools::{Registry, Snapshots};
+use everturn_tools::{Registry, Settings, Snapshots};
 use tokio::sync::RwLock;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -76,7 +76,7 @@ impl Options {
             directory: directory.to_owned(),
             config: Config::default(),
             keys: Keyring::new(&|_| None, Vec::new()),
-            tools: Registry::builtin(),
+            tools: Registry::builtin(&Settings::default()),
             world: Arc::new(System),
             database: None,
             quiet: false,
@@ -196,7 +196,7 @@ impl Engine {
     /// The names of the tools.
     #[must_use]
     pub fn tool_names(&self) -> Vec<String> {
-        self.0.tools.names().map(str::to_owned).collect()
+        self.0.tools.offer().names().map(str::to_owned).collect()
     }
 
     /// Appends events to a session.

@@ -205,6 +205,7 @@ impl Engine {
                 worktree: location.worktree,
                 output_dir: self.paths().data.join("tool-output"),
             }),
+            offer: Arc::new(self.0.tools.offer()),
             rules: Arc::new(agent.map_or_else(|| self.rules(session), |name| self.rules_of(&name, session))),
             lease: turn.lease.clone(),
             cancel: turn.cancel.child_token(),

@@ -15,11 +15,11 @@ use everturn_model::part::PartKind;
 use everturn_model::session::{FileDiff, Summary};
 use everturn_model::tree::Node;
 use everturn_model::{
-    EntryId, Event, Map, Money, Part, Record, Session, Tokens, Tree, fold, path, permission,
+    EntryId, Event, Map, Money, Part, Record, Session, Tokens, Tree, fold, path, permission, permission::Rule,
 };
 use everturn_store::{Authority, Lease, NewEvent};
 use everturn_tools::snapshot::TreeId;
-use everturn_tools::{Scope, Snapshots};
+use everturn_tools::{Offer, Scope, Snapshots};
 use futures_util::StreamExt as _;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -143,7 +143,9 @@ impl<'e> Turn<'e> {
         self.commit(events).await?;
         self.engine.name_later(self.session(), &self.tree);
 
-        let request = self.request(&chosen, &agent);
+        let rules = self.engine.rules_of(&agent.name, self.session());
+        let offer = self.offer(&chosen, &rules);
+        let request = self.request(&chosen, &agent, &offer);
         let place = Place {
             session: Arc::new(self.session().clone()),
             scope: Arc::new(Scope {
@@ -151,7 +153,8 @@ impl<'e> Turn<'e> {
                 worktree: location.worktree.clone(),
                 output_dir: self.engine.paths().data.join("tool-output"),
             }),
-            rules: Arc::new(self.engine.rules_of(&agent.name, self.session())),
+            offer: Arc::new(offer),
+            rules: Arc::new(rules),
             lease: self.lease.clone(),
             cancel: self.cancel.child_token(),
         };
@@ -234,7 +237,23 @@ impl<'e> Turn<'e> {
         id
     }
 
-    fn request(&self, chosen: &Chosen, agent: &crate::agent::Agent) -> Request {
+    /// The tools of this turn: those that the model can use, the person has not switched off and the rules do not
+    /// forbid altogether.
+    fn offer(&self, chosen: &Chosen, rules: &[Rule]) -> Offer {
+        if !chosen.model.abilities.tool_call {
+            return Offer::default();
+        }
+        let off = last_user(&self.tree).and_then(|node| match &node.entry.body {
+            Body::User(user) => user.tools.as_ref(),
+            _ => None,
+        });
+        self.engine.0.tools.offer().filter(|tool| {
+            off.and_then(|off| off.get(tool.name())?.as_bool()) != Some(false)
+                && !permission::hides(rules, tool.permission())
+        })
+    }
+
+    fn request(&self, chosen: &Chosen, agent: &crate::agent::Agent, offer: &Offer) -> Request {
         let path = path::to(&self.tree, self.session().leaf.as_ref());
         let baseline = path.iter().rev().find_map(|node| match &node.entry.body {
             Body::Epoch { baseline, .. } => Some(baseline.clone()),
@@ -247,21 +266,15 @@ impl<'e> Turn<'e> {
         let mut system = vec![agent.prompt.to_owned()];
         system.extend(baseline);
         system.extend(user.and_then(|user| user.system.clone()));
-        let rules = self.engine.rules_of(&agent.name, self.session());
-        let off = |name: &str| {
-            user.and_then(|user| user.tools.as_ref()?.get(name)?.as_bool()) == Some(false)
-                || permission::hides(&rules, action(name))
-        };
         let setting = chosen.setting();
-        let tools = if chosen.model.abilities.tool_call { self.engine.0.tools.specs() } else { Vec::new() };
         Request {
             origin: chosen.origin(),
             model: chosen.model.wire.to_string(),
             system,
             messages: history::messages(&path, chosen.takes),
-            tools: tools
+            tools: offer
+                .specs()
                 .into_iter()
-                .filter(|spec| !off(&spec.name))
                 .map(|spec| ToolSpec { name: spec.name, description: spec.description, schema: spec.schema })
                 .collect(),
             tool_choice: ToolChoice::Auto,
@@ -565,14 +578,6 @@ pub(crate) fn unfinished(call: Call, now: i64, words: &str) -> Settled {
         ..ToolResult::new(&call.id, &call.tool, Outcome::Error, words)
     };
     Settled { call, result, declined: false, edited: Vec::new() }
-}
-
-/// Tools that change files share one permission.
-fn action(tool: &str) -> &str {
-    match tool {
-        "write" | "edit" | "apply_patch" => "edit",
-        other => other,
-    }
 }
 
 pub(crate) fn last_user(tree: &Tree) -> Option<&Node> {

@@ -14,6 +14,7 @@ use std::{
     time::Duration,
 };
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio::{
@@ -26,7 +27,7 @@ use tokio::{
 use self::{capture::Capture, group::Group};
 use crate::{
     bound::Limits,
-    input::decode,
+    input::{decode, schema},
     scope::{Access, Scope},
     tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool},
 };
@@ -81,13 +82,18 @@ impl Default for Bash {
     }
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 struct Input {
+    /// The command to run
     command: String,
+    /// What the command is for, in a few words
     #[serde(default)]
     description: Option<String>,
+    /// The time limit in milliseconds
+    #[schemars(range(min = 1, max = TIMEOUT_MAX))]
     #[serde(default)]
     timeout: Option<u64>,
+    /// The folder to run it in
     #[serde(default)]
     workdir: Option<String>,
 }
@@ -122,22 +128,7 @@ impl Tool for Bash {
     }
 
     fn schema(&self) -> Value {
-        json!({
-            "type": "object",
-            "properties": {
-                "command": { "type": "string", "description": "The command to run" },
-                "description": { "type": "string", "description": "What the command is for, in a few words" },
-                "timeout": {
-                    "type": "integer",
-                    "minimum": 1,
-                    "maximum": TIMEOUT_MAX,
-                    "description": "The time limit in milliseconds",
-                },
-                "workdir": { "type": "string", "description": "The folder to run it in" },
-            },
-            "required": ["command", "description"],
-            "additionalProperties": false,
-        })
+        schema::<Input>()
     }
 
     fn effect(&self) -> Effect {

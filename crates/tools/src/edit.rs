@@ -3,11 +3,12 @@
 //! Matching is exact but for one thing: models write `\n`, so a piece is also looked for with the file's own
 //! line ends. Everything outside the piece keeps its bytes, including a byte order mark.
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    input::decode,
+    input::{decode, schema},
     patch::{Header, unified},
     regular::{self, CONTENT_MAX},
     replacement::{content, turn},
@@ -20,12 +21,16 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub struct Edit;
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Input {
+    /// The file, as an absolute path
     file_path: String,
+    /// The text to replace
     old_string: String,
+    /// The text to put in its place
     new_string: String,
+    /// Replace every occurrence (default false)
     #[serde(default)]
     replace_all: Option<bool>,
 }
@@ -41,18 +46,12 @@ impl Tool for Edit {
          Leave out the line numbers that `read` shows. An empty `oldString` creates a file that does not exist."
     }
 
+    fn permission(&self) -> &'static str {
+        "edit"
+    }
+
     fn schema(&self) -> Value {
-        json!({
-            "type": "object",
-            "properties": {
-                "filePath": { "type": "string", "description": "The file, as an absolute path" },
-                "oldString": { "type": "string", "description": "The text to replace" },
-                "newString": { "type": "string", "description": "The text to put in its place" },
-                "replaceAll": { "type": "boolean", "description": "Replace every occurrence (default false)" },
-            },
-            "required": ["filePath", "oldString", "newString"],
-            "additionalProperties": false,
-        })
+        schema::<Input>()
     }
 
     fn effect(&self) -> Effect {

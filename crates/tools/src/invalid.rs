@@ -3,11 +3,12 @@
 //! A model that names an unknown tool or sends arguments that are not JSON still needs an answer to its call,
 //! or the next request is malformed. The engine redirects such a call here; the answer is text to learn from.
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    input::decode,
+    input::{decode, schema},
     scope::Scope,
     tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool},
 };
@@ -16,7 +17,13 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub struct Invalid;
 
-#[derive(Debug, Deserialize)]
+/// The input for a call that cannot be run, with the reason in words for the model.
+#[must_use]
+pub fn input(tool: &str, error: &str) -> Value {
+    json!({ "tool": tool, "error": error })
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
 struct Input {
     tool: String,
     error: String,
@@ -32,12 +39,7 @@ impl Tool for Invalid {
     }
 
     fn schema(&self) -> Value {
-        json!({
-            "type": "object",
-            "properties": { "tool": { "type": "string" }, "error": { "type": "string" } },
-            "required": ["tool", "error"],
-            "additionalProperties": false,
-        })
+        schema::<Input>()
     }
 
     fn effect(&self) -> Effect {

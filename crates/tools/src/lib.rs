@@ -11,7 +11,10 @@
 //! # Layout
 //!
 //! - [`tool`]: the [`Tool`] trait and the values that cross it
-//! - [`registry`]: the tools by name, and what the model is told about them
+//! - [`registry`]: the tools by name in layers, and what one turn's model is told about them
+//! - [`settlement`]: the one way a call is brought to its end
+//! - [`host`]: what a tool may ask of the session that called it
+//! - [`seen`]: what a session last saw of each file
 //! - [`scope`]: where paths resolve and which of them lie outside the project
 //! - [`bound`]: the size limit of model-visible text, and the files that keep the rest
 //! - [`patch`]: unified diffs in the shape that clients already parse
@@ -19,14 +22,15 @@
 //! - [`bash`]: the command tool; `bash/` has command splitting, process groups and output capture
 //! - [`invalid`]: what a call that cannot be run becomes
 //! - [`snapshot`]: content-addressed pictures of a worktree: capture, diff, restore
-//! - `input`: tool arguments decoded with errors a model can act on
+//! - [`input`]: the schema of arguments, and decoding with errors a model can act on
 //! - `regular`: reading that never waits and never runs on
 //! - `replacement`: all-or-nothing file replacement
 
 pub mod bash;
 pub mod bound;
 pub mod edit;
-mod input;
+pub mod host;
+pub mod input;
 pub mod invalid;
 pub mod patch;
 pub mod read;
@@ -34,12 +38,17 @@ pub mod registry;
 mod regular;
 mod replacement;
 pub mod scope;
+pub mod seen;
+pub mod settlement;
 pub mod snapshot;
 pub mod tool;
 pub mod write;
 
-pub use registry::{Registry, Spec};
+pub use host::Host;
+pub use registry::{Offer, Registry, Settings, Spec};
 pub use scope::Scope;
+pub use seen::Seen;
+pub use settlement::settle;
 pub use snapshot::Snapshots;
 pub use tool::{
     Attachment, BoxFuture, Context, Effect, Failure, Forecast, Need, Output, Progress, Tool, Verdict,

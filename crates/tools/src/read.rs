@@ -11,11 +11,12 @@ use std::{
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    input::decode,
+    input::{decode, schema},
     regular::{self, Special},
     scope::{Access, Scope},
     tool::{Attachment, BoxFuture, Context, Effect, Failure, Need, Output, Tool},
@@ -41,12 +42,17 @@ const SUGGESTIONS: usize = 3;
 #[derive(Clone, Copy, Debug)]
 pub struct Read;
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Input {
+    /// The file or folder, as an absolute path
     file_path: String,
+    /// The first line to show, counted from 1
+    #[schemars(range(min = 1))]
     #[serde(default)]
     offset: Option<usize>,
+    /// How many lines to show (default 2000)
+    #[schemars(range(min = 1))]
     #[serde(default)]
     limit: Option<usize>,
 }
@@ -63,16 +69,7 @@ impl Tool for Read {
     }
 
     fn schema(&self) -> Value {
-        json!({
-            "type": "object",
-            "properties": {
-                "filePath": { "type": "string", "description": "The file or folder, as an absolute path" },
-                "offset": { "type": "integer", "minimum": 1, "description": "The first line to show, counted from 1" },
-                "limit": { "type": "integer", "minimum": 1, "description": "How many lines to show (default 2000)" },
-            },
-            "required": ["filePath"],
-            "additionalProperties": false,
-        })
+        schema::<Input>()
     }
 
     fn effect(&self) -> Effect {

@@ -1,13 +1,31 @@
-//! The tools of one host, by name.
+//! The tools by name, in layers.
+//!
+//! A registry is shared: whoever holds a clone sees what others register. A layer over a registry adds and hides
+//! names for one place (a project with MCP servers of its own) without changing what lies below. The newest
+//! registration of a name wins; when it ends, the one before is there again.
+//!
+//! A turn works with an [`Offer`]: the tools as they were when the model was told about them. A registration that
+//! changes while the model answers therefore changes nothing about its calls.
 //!
 //! Order is by name everywhere, so that the tool list sent to a provider has the same bytes on every turn
 //! and its prompt cache keeps working.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError, Weak},
+};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::{bash::Bash, edit::Edit, invalid::Invalid, read::Read, tool::Tool, write::Write};
+use crate::{
+    bash::Bash,
+    edit::Edit,
+    invalid::{self, Invalid},
+    read::Read,
+    tool::Tool,
+    write::Write,
+};
 
 /// The longest name a tool may have.
 const NAME_MAX: usize = 64;
@@ -18,6 +36,15 @@ pub enum Error {
     /// Providers accept only letters, digits, `_` and `-`, a letter first, at most 64 of them.
     #[error("tool name {0:?} is not a letter followed by at most 63 letters, digits, underscores or hyphens")]
     Name(String),
+}
+
+/// How the built-in tools are set up.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// The program that keeps a command's processes together; see [`crate::bash`].
+    pub warden: Option<PathBuf>,
+    /// Environment variables that hold keys and are kept from commands, besides our own.
+    pub secrets: Vec<String>,
 }
 
 /// What the model is told about one tool.
@@ -31,10 +58,56 @@ pub struct Spec {
     pub schema: Value,
 }
 
-/// The tools by name.
+/// The tools by name; clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct Registry {
-    tools: BTreeMap<String, Arc<dyn Tool>>,
+pub struct Registry(Arc<Layer>);
+
+#[derive(Debug, Default)]
+struct Layer {
+    below: Option<Registry>,
+    tools: Mutex<Tools>,
+}
+
+/// Every registration of a name, the newest last.
+#[derive(Debug, Default)]
+struct Tools {
+    names: BTreeMap<String, Vec<Registered>>,
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Registered {
+    id: u64,
+    tool: Arc<dyn Tool>,
+}
+
+/// A registration; it ends when this is dropped.
+#[derive(Debug)]
+#[must_use = "the tool is unregistered when this is dropped"]
+pub struct Registration {
+    layer: Weak<Layer>,
+    name: String,
+    id: u64,
+}
+
+impl Registration {
+    /// Makes the registration last as long as its registry.
+    pub fn keep(mut self) {
+        self.layer = Weak::new();
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        let Some(layer) = self.layer.upgrade() else { return };
+        let mut tools = layer.tools.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(stack) = tools.names.get_mut(&self.name) {
+            stack.retain(|registered| registered.id != self.id);
+            if stack.is_empty() {
+                tools.names.remove(&self.name);
+            }
+        }
+    }
 }
 
 impl Registry {
@@ -46,19 +119,75 @@ impl Registry {
 
     /// The registry of the tools that this crate brings.
     #[must_use]
-    pub fn builtin() -> Self {
+    pub fn builtin(_settings: &Settings) -> Self {
+        let registry = Self::new();
         let tools: [Arc<dyn Tool>; 5] =
             [Arc::new(Bash::default()), Arc::new(Edit), Arc::new(Invalid), Arc::new(Read), Arc::new(Write)];
-        Self { tools: tools.into_iter().map(|tool| (tool.name().to_owned(), tool)).collect() }
+        for tool in tools {
+            let name = tool.name().to_owned();
+            registry.put(name, tool).keep();
+        }
+        registry
     }
 
-    /// Adds a tool and returns the one it replaces, if any: the latest registration of a name wins.
-    pub fn register(&mut self, tool: Arc<dyn Tool>) -> Result<Option<Arc<dyn Tool>>, Error> {
+    /// A registry over this one: its own tools hide those below of the same name.
+    #[must_use]
+    pub fn layer(&self) -> Self {
+        Self(Arc::new(Layer { below: Some(self.clone()), tools: Mutex::default() }))
+    }
+
+    /// Adds a tool for as long as the registration lives: the newest one of a name wins.
+    pub fn register(&self, tool: Arc<dyn Tool>) -> Result<Registration, Error> {
         let name = tool.name().to_owned();
         if !valid(&name) {
             return Err(Error::Name(name));
         }
-        Ok(self.tools.insert(name, tool))
+        Ok(self.put(name, tool))
+    }
+
+    fn put(&self, name: String, tool: Arc<dyn Tool>) -> Registration {
+        let mut tools = self.0.tools.lock().unwrap_or_else(PoisonError::into_inner);
+        let id = tools.next;
+        tools.next += 1;
+        tools.names.entry(name.clone()).or_default().push(Registered { id, tool });
+        Registration { layer: Arc::downgrade(&self.0), name, id }
+    }
+
+    /// The tools as they are now.
+    #[must_use]
+    pub fn offer(&self) -> Offer {
+        let mut offer = self.0.below.as_ref().map(Self::offer).unwrap_or_default();
+        let tools = self.0.tools.lock().unwrap_or_else(PoisonError::into_inner);
+        for (name, stack) in &tools.names {
+            if let Some(newest) = stack.last() {
+                offer.tools.insert(name.clone(), Arc::clone(&newest.tool));
+            }
+        }
+        offer
+    }
+
+    /// The tool that has this name now.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<Arc<dyn Tool>> {
+        let tools = self.0.tools.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = tools.names.get(name).and_then(|stack| stack.last()).map(|newest| Arc::clone(&newest.tool));
+        drop(tools);
+        own.or_else(|| self.0.below.as_ref()?.get(name))
+    }
+}
+
+/// The tools of one turn.
+#[derive(Clone, Debug, Default)]
+pub struct Offer {
+    tools: BTreeMap<String, Arc<dyn Tool>>,
+}
+
+impl Offer {
+    /// Only those tools that `wanted` says yes to. Those that are never advertised stay: nobody chose to call them.
+    #[must_use]
+    pub fn filter(mut self, wanted: impl Fn(&dyn Tool) -> bool) -> Self {
+        self.tools.retain(|_, tool| !tool.advertised() || wanted(tool.as_ref()));
+        self
     }
 
     /// The tool of this name.
@@ -86,20 +215,14 @@ impl Registry {
             .collect()
     }
 
-    /// The input of the `invalid` tool for a call to a name that nobody registered.
+    /// The input of the `invalid` tool for a call to a name that was not offered.
     #[must_use]
     pub fn unknown(&self, name: &str) -> Value {
         let names: Vec<&str> = self.names().collect();
-        json!({
-            "tool": name,
-            "error": format!("There is no tool named '{name}'. Available tools: {}.", names.join(", ")),
-        })
-    }
-
-    /// The input of the `invalid` tool for a call whose arguments could not be used.
-    #[must_use]
-    pub fn malformed(&self, name: &str, error: &str) -> Value {
-        json!({ "tool": name, "error": error })
+        invalid::input(
+            name,
+            &format!("There is no tool named '{name}'. Available tools: {}.", names.join(", ")),
+        )
     }
 }
 

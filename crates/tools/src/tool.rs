@@ -10,7 +10,12 @@ use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::{regular::fingerprint, scope::Scope};
+use crate::{
+    host::{Host, NoHost},
+    regular::fingerprint,
+    scope::Scope,
+    seen::Seen,
+};
 
 /// A boxed future that may move between threads.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -61,6 +66,8 @@ pub struct Output {
     pub output: String,
     /// What clients draw the result from.
     pub metadata: Map<String, Value>,
+    /// Whether the tool has chosen itself what to show of a longer text; only a gross excess is then cut.
+    pub shaped: bool,
     /// Media for the model.
     pub attachments: Vec<Attachment>,
     /// Files that the call wrote, as absolute paths.
@@ -78,6 +85,9 @@ pub enum Failure {
     /// The tool could not do what was asked.
     #[error("{0}")]
     Failed(String),
+    /// The person was asked and does not want it: the session waits for them.
+    #[error("{0}")]
+    Declined(String),
     /// The call was cancelled before it had any effect.
     #[error("The call was cancelled before it did anything.")]
     Cancelled,
@@ -106,9 +116,30 @@ pub struct Context {
     pub cancel: CancellationToken,
     /// Takes live reports; a closed channel is not an error.
     pub progress: mpsc::UnboundedSender<Progress>,
+    /// What was permitted: the needs of this call as they were when somebody said yes.
+    pub granted: Arc<[Need]>,
+    /// What the session last saw of each file.
+    pub seen: Arc<Seen>,
+    /// The session.
+    pub host: Arc<dyn Host>,
 }
 
 impl Context {
+    /// A context without a session, in which nothing was permitted yet, and the reports of the call.
+    #[must_use]
+    pub fn new(scope: Arc<Scope>) -> (Self, mpsc::UnboundedReceiver<Progress>) {
+        let (progress, reports) = mpsc::unbounded_channel();
+        let context = Self {
+            scope,
+            cancel: CancellationToken::new(),
+            progress,
+            granted: Arc::new([]),
+            seen: Arc::default(),
+            host: Arc::new(NoHost),
+        };
+        (context, reports)
+    }
+
     /// Sends a live report, or drops it when nobody listens any more.
     pub fn report(&self, metadata: Map<String, Value>) {
         self.progress.send(Progress { metadata }).ok();
@@ -163,7 +194,12 @@ pub trait Tool: Send + Sync + fmt::Debug {
     /// What the model is told about it.
     fn description(&self) -> &str;
 
-    /// The JSON schema of its arguments.
+    /// The kind of permission that hides it when denied altogether; tools that change files share `edit`.
+    fn permission(&self) -> &str {
+        self.name()
+    }
+
+    /// The JSON schema of its arguments: [`crate::input::schema`] of the type that decodes them.
     fn schema(&self) -> Value;
 
     /// What recovery may assume about an unfinished call.

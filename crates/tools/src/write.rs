@@ -4,11 +4,12 @@
 
 use std::path::{Path, PathBuf};
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    input::decode,
+    input::{decode, schema},
     patch::{Header, unified},
     regular::{self, CONTENT_MAX, fingerprint},
     replacement::{self, content, replace, turn},
@@ -23,10 +24,12 @@ pub(crate) const BOM: &str = "\u{feff}";
 #[derive(Clone, Copy, Debug)]
 pub struct Write;
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Input {
+    /// The file, as an absolute path
     file_path: String,
+    /// The complete new content
     content: String,
 }
 
@@ -40,16 +43,12 @@ impl Tool for Write {
          To change part of an existing file use `edit` instead, and `read` a file before replacing it."
     }
 
+    fn permission(&self) -> &'static str {
+        "edit"
+    }
+
     fn schema(&self) -> Value {
-        json!({
-            "type": "object",
-            "properties": {
-                "filePath": { "type": "string", "description": "The file, as an absolute path" },
-                "content": { "type": "string", "description": "The complete new content" },
-            },
-            "required": ["filePath", "content"],
-            "additionalProperties": false,
-        })
+        schema::<Input>()
     }
 
     fn effect(&self) -> Effect {

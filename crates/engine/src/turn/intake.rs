@@ -106,7 +106,7 @@ impl Intake {
             }
             Delta::ToolCallMalformed { id, name, raw, reason } => {
                 let text = format!("The input of {name} is not valid JSON: {reason}");
-                let input = turn.engine.0.tools.malformed(&name, &text);
+                let input = everturn_tools::invalid::input(&name, &text);
                 if let Some(call) = self.calls.get_mut(&id) {
                     "invalid".clone_into(&mut call.tool);
                 }

@@ -10,7 +10,6 @@ use everturn_tools::{Context, Failure, Output, Progress, Scope, Tool};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::sync::mpsc;
-use tokio_util::sync::CancellationToken;
 
 /// A project folder with a place for outputs beside it.
 #[derive(Debug)]
@@ -55,12 +54,13 @@ impl Project {
     }
 
     pub(crate) fn context(&self) -> (Context, mpsc::UnboundedReceiver<Progress>) {
-        let (progress, reports) = mpsc::unbounded_channel();
-        (Context { scope: Arc::clone(&self.scope), cancel: CancellationToken::new(), progress }, reports)
+        Context::new(Arc::clone(&self.scope))
     }
 
+    /// Runs a tool as if somebody had permitted what it needs.
     pub(crate) async fn run(&self, tool: &dyn Tool, input: Value) -> Result<Output, Failure> {
-        tool.run(input, self.context().0).await
+        let granted = tool.needs(&input, &self.scope)?.into();
+        tool.run(input, Context { granted, ..self.context().0 }).await
     }
 }
 

@@ -1,0 +1,174 @@
+//! What a tool may ask of the session that called it.
+//!
+//! The crate knows nothing of sessions. The few tools that act on one (the task list, questions, subagents, plan
+//! mode, skills) do so through this trait, which the engine implements for each call; [`NoHost`] stands in where
+//! there is no session.
+
+use std::{fmt, path::PathBuf};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::tool::{BoxFuture, Failure};
+
+/// The session of a call.
+pub trait Host: Send + Sync + fmt::Debug {
+    /// The task list.
+    fn todos(&self) -> BoxFuture<'_, Result<Vec<Todo>, Failure>>;
+
+    /// Replaces the task list.
+    fn set_todos(&self, todos: Vec<Todo>) -> BoxFuture<'_, Result<(), Failure>>;
+
+    /// Asks the person and waits; the answer holds the chosen labels of each question. [`Failure::Declined`] when
+    /// the person does not want to answer.
+    fn ask(&self, questions: Vec<Question>) -> BoxFuture<'_, Result<Vec<Vec<String>>, Failure>>;
+
+    /// Has another agent do a task in a session of its own, and waits for its last message.
+    ///
+    /// `started` is called as soon as that session is there, so that clients can show it while it runs.
+    fn delegate<'a>(
+        &'a self,
+        task: Task,
+        started: &'a (dyn Fn(&Delegate) + Send + Sync),
+    ) -> BoxFuture<'a, Result<Report, Failure>>;
+
+    /// The agents that a task may be given to, with what each is for.
+    fn delegates(&self) -> Vec<(String, String)>;
+
+    /// Where the plan of this session is written.
+    fn plan_file(&self) -> PathBuf;
+
+    /// Has another agent go on from the next turn, with a note to it in the person's place.
+    fn hand_over(&self, agent: &str, note: &str) -> BoxFuture<'_, Result<(), Failure>>;
+
+    /// The skill of this name, or a failure that names those there are.
+    fn skill(&self, name: &str) -> BoxFuture<'_, Result<Skill, Failure>>;
+}
+
+/// One item of the task list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Todo {
+    /// What is to be done, in a few words
+    pub content: String,
+    /// pending, in_progress, completed or cancelled
+    pub status: String,
+    /// high, medium or low
+    pub priority: String,
+}
+
+/// One question to the person.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Question {
+    /// The whole question
+    pub question: String,
+    /// A label of at most 30 characters
+    pub header: String,
+    /// The answers to choose from
+    pub options: Vec<Choice>,
+    /// Whether several answers may be chosen
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub multiple: Option<bool>,
+}
+
+/// One answer to choose.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Choice {
+    /// One to five words
+    pub label: String,
+    /// What choosing it means
+    pub description: String,
+}
+
+/// A task for another agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Task {
+    /// Three to five words for people.
+    pub description: String,
+    /// What that agent is told.
+    pub prompt: String,
+    /// Which agent.
+    pub agent: String,
+    /// The session of an earlier task to go on with.
+    pub resume: Option<String>,
+}
+
+/// The session that works on a task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delegate {
+    /// Its id.
+    pub session: String,
+    /// Its title.
+    pub title: String,
+    /// Its model, as `provider/model`, where one was chosen.
+    pub model: Option<(String, String)>,
+}
+
+/// What came of a task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// The session that worked on it.
+    pub delegate: Delegate,
+    /// Its last message.
+    pub text: String,
+}
+
+/// A skill with its text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Skill {
+    /// Its name.
+    pub name: String,
+    /// What it is for.
+    pub description: String,
+    /// Its file, as an absolute path.
+    pub location: PathBuf,
+    /// The text behind the front matter.
+    pub content: String,
+    /// Files beside it, as absolute paths, a few at most.
+    pub files: Vec<PathBuf>,
+}
+
+/// Stands in where there is no session: whatever needs one fails and says so.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoHost;
+
+fn none<'a, T: Send + 'a>() -> BoxFuture<'a, Result<T, Failure>> {
+    Box::pin(async { Err(Failure::Failed("This tool works only in a session.".to_owned())) })
+}
+
+impl Host for NoHost {
+    fn todos(&self) -> BoxFuture<'_, Result<Vec<Todo>, Failure>> {
+        none()
+    }
+
+    fn set_todos(&self, _todos: Vec<Todo>) -> BoxFuture<'_, Result<(), Failure>> {
+        none()
+    }
+
+    fn ask(&self, _questions: Vec<Question>) -> BoxFuture<'_, Result<Vec<Vec<String>>, Failure>> {
+        none()
+    }
+
+    fn delegate<'a>(
+        &'a self,
+        _task: Task,
+        _started: &'a (dyn Fn(&Delegate) + Send + Sync),
+    ) -> BoxFuture<'a, Result<Report, Failure>> {
+        none()
+    }
+
+    fn delegates(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    fn plan_file(&self) -> PathBuf {
+        PathBuf::new()
+    }
+
+    fn hand_over(&self, _agent: &str, _note: &str) -> BoxFuture<'_, Result<(), Failure>> {
+        none()
+    }
+
+    fn skill(&self, _name: &str) -> BoxFuture<'_, Result<Skill, Failure>> {
+        none()
+    }
+}
