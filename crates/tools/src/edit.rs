@@ -1,7 +1,10 @@
-//! The `edit` tool: replaces an exact piece of a file.
+//! The `edit` tool: replaces a piece of a file.
 //!
-//! Matching is exact but for one thing: models write `\n`, so a piece is also looked for with the file's own
-//! line ends. Everything outside the piece keeps its bytes, including a byte order mark.
+//! Matching is exact first; as models write `\n`, a piece is also looked for with the file's own line ends. A piece that
+//! does not occur is looked for once more without the whitespace around its lines (`edit/tolerance.rs`). Everything
+//! outside the piece keeps its bytes, including a byte order mark.
+
+mod tolerance;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -10,12 +13,14 @@ use serde_json::{Map, Value, json};
 use crate::{
     input::{decode, schema},
     patch::{Header, unified},
-    regular::{self, CONTENT_MAX},
-    replacement::{content, turn},
-    scope::{Scope, real},
+    regular::CONTENT_MAX,
+    replacement::turn,
+    scope::{Access, Scope},
+    target::{Before, Target},
     tool::{BoxFuture, Context, Effect, Failure, Forecast, Need, Output, Tool},
-    write::{BOM, blocking, diff, edit_needs, forecast, hex, put},
+    write::{BOM, blocking, diff, edit_needs, hex, put, unchanged},
 };
+use tolerance::{Fit, fit, nearest};
 
 /// The tool that replaces pieces of files.
 #[derive(Clone, Copy, Debug)]
@@ -41,9 +46,9 @@ impl Tool for Edit {
     }
 
     fn description(&self) -> &'static str {
-        "Replaces an exact piece of text in a file. `oldString` must occur exactly once, so include enough \
-         surrounding text to single it out, or set `replaceAll` to change every occurrence. \
-         Leave out the line numbers that `read` shows. An empty `oldString` creates a file that does not exist."
+        "Replaces a piece of text in a file. `oldString` must be exactly what the file has and occur once, so include \
+         enough surrounding text to single it out, or set `replaceAll` to change every occurrence. \
+         A file that changed since you read it must be read again first. Leave out the line numbers that `read` shows. An empty `oldString` creates a file that does not exist."
     }
 
     fn permission(&self) -> &'static str {
@@ -60,27 +65,28 @@ impl Tool for Edit {
 
     fn needs(&self, input: &Value, scope: &Scope) -> Result<Vec<Need>, Failure> {
         let input: Input = parse(input.clone())?;
-        let path = scope.resolve(&input.file_path);
+        let target = scope.target(&input.file_path, Access::Write)?;
         // An edit that will not apply is asked about with an empty diff: saying why now would tell the model
         // about a file that it may not be allowed to see.
-        let shown = match content(&real(&path)) {
-            Err(regular::Error::Special(_) | regular::Error::TooLarge(_)) => String::new(),
-            before => {
-                let before = before.ok().flatten();
+        let shown = match target.before() {
+            Ok(before) => {
+                let before = before.map(|before| before.bytes);
                 let after = after(&input, before.as_deref());
                 let old = before.as_deref().unwrap_or_default();
-                after.map(|after| diff(&path, old, after.as_bytes())).unwrap_or_default()
+                after.map(|after| diff(target.path(), old, after.as_bytes())).unwrap_or_default()
             }
+            Err(_) => String::new(),
         };
-        Ok(edit_needs(scope, &path, &shown))
+        Ok(edit_needs(scope, &target, &shown))
     }
 
     fn forecast(&self, input: &Value, scope: &Scope) -> Result<Vec<Forecast>, Failure> {
         let input: Input = parse(input.clone())?;
-        let path = scope.resolve(&input.file_path);
-        let before = content(&real(&path)).map_err(|error| error.failure("read", &path))?;
-        let after = after(&input, before.as_deref())?;
-        Ok(vec![forecast(path, before.as_deref().map(hex), after.as_bytes())])
+        let target = scope.target(&input.file_path, Access::Write)?;
+        let before = read(&target)?;
+        let after = after(&input, before.as_ref().map(|before| &*before.bytes)).map_err(Misfit::failure)?;
+        let before = before.map(|before| before.fingerprint);
+        Ok(vec![Forecast { path: target.path().to_owned(), before, after: Some(hex(after.as_bytes())) }])
     }
 
     fn run(&self, input: Value, context: Context) -> BoxFuture<'_, Result<Output, Failure>> {
@@ -99,21 +105,33 @@ fn parse(input: Value) -> Result<Input, Failure> {
     Ok(input)
 }
 
+fn read(target: &Target) -> Result<Option<Before>, Failure> {
+    target.before().map_err(|error| error.failure("read", target.path()))
+}
+
 fn act(input: &Input, context: &Context) -> Result<Output, Failure> {
-    let path = context.scope.resolve(&input.file_path);
-    let real = real(&path);
-    let _turn = turn(&real);
     if context.cancel.is_cancelled() {
         return Err(Failure::Cancelled);
     }
-    if real.is_dir() {
-        return Err(Failure::Failed(format!("{} is a folder, not a file.", path.display())));
+    let target = context.target(&input.file_path, Access::Write)?;
+    let _turn = turn(target.real());
+    let before = read(&target)?;
+    if let Some(before) = &before {
+        unchanged(context, &target, &before.fingerprint)?;
     }
-    let before = content(&real).map_err(|error| error.failure("read", &path))?;
-    let after = after(input, before.as_deref())?;
-    put(&path, &real, after.as_bytes(), before.as_deref().map(hex).as_deref())?;
-    let file = path.display().to_string();
-    let before = String::from_utf8_lossy(before.as_deref().unwrap_or_default());
+    let after = after(input, before.as_ref().map(|before| &*before.bytes)).map_err(|misfit| {
+        // Quoting a file that the session was never shown would be reading it without being permitted to.
+        if context.seen.shown(target.real()) { misfit.quote() } else { misfit.failure() }
+    })?;
+    put(context, &target, before.as_ref(), after.as_bytes())?;
+    let fingerprint = hex(after.as_bytes());
+    match &before {
+        Some(_) => context.seen.renew(target.real(), fingerprint),
+        None => context.seen.record(target.real(), fingerprint),
+    }
+    let file = target.path().display().to_string();
+    let before = before.map(|before| before.bytes).unwrap_or_default();
+    let before = String::from_utf8_lossy(&before);
     let patch = unified(&file, &before, &after, Header::Bare);
     let mut metadata = Map::new();
     metadata.insert("diagnostics".to_owned(), json!({}));
@@ -129,30 +147,58 @@ fn act(input: &Input, context: &Context) -> Result<Output, Failure> {
     );
     metadata.insert("truncated".to_owned(), json!(false));
     Ok(Output {
-        title: context.scope.relative(&path),
+        title: context.scope.relative(target.path()),
         output: "Edit applied successfully.".to_owned(),
         metadata,
-        edited: vec![path],
+        edited: vec![target.path().to_owned()],
         ..Output::default()
     })
 }
 
+/// Why an edit does not apply.
+#[derive(Debug)]
+struct Misfit {
+    text: String,
+    /// What the file has instead.
+    nearest: Option<String>,
+}
+
+impl Misfit {
+    fn failure(self) -> Failure {
+        Failure::Failed(self.text)
+    }
+
+    fn quote(self) -> Failure {
+        match self.nearest {
+            Some(nearest) => {
+                Failure::Failed(format!("{}\nThe nearest text in the file is:{nearest}", self.text))
+            }
+            None => Failure::Failed(self.text),
+        }
+    }
+}
+
+impl From<String> for Misfit {
+    fn from(text: String) -> Self {
+        Self { text, nearest: None }
+    }
+}
+
 /// The file's content after the edit.
-fn after(input: &Input, before: Option<&[u8]>) -> Result<String, Failure> {
+fn after(input: &Input, before: Option<&[u8]>) -> Result<String, Misfit> {
     let Some(before) = before else {
         return if input.old_string.is_empty() {
             Ok(input.new_string.clone())
         } else {
-            Err(Failure::Failed(format!("File not found: {}", input.file_path)))
+            Err(format!("File not found: {}", input.file_path).into())
         };
     };
     if input.old_string.is_empty() {
-        return Err(Failure::Failed(
-            "The file exists already. Give the text to replace in oldString, or use `write`.".into(),
-        ));
+        let text = "The file exists already. Give the text to replace in oldString, or use `write`.";
+        return Err(text.to_owned().into());
     }
     let Ok(before) = std::str::from_utf8(before) else {
-        return Err(Failure::Failed("The file is not UTF-8 text, so it cannot be edited.".into()));
+        return Err("The file is not UTF-8 text, so it cannot be edited.".to_owned().into());
     };
     let (mark, text) = match before.strip_prefix(BOM) {
         Some(text) => (BOM, text),
@@ -162,11 +208,7 @@ fn after(input: &Input, before: Option<&[u8]>) -> Result<String, Failure> {
     let lines = input.old_string.replace("\r\n", "\n");
     let spellings = [&input.old_string, &lines, &lines.replace('\n', "\r\n")];
     let Some(old) = spellings.into_iter().find(|old| text.contains(old.as_str())) else {
-        return Err(Failure::Failed(
-            "oldString does not occur in the file. Compare it with the file again: every space, tab and \
-             line break counts."
-                .into(),
-        ));
+        return Ok(format!("{mark}{}", tolerant(input, text, ends)?));
     };
     let new = ends.spell(&input.new_string);
     let found = text.matches(old.as_str()).count();
@@ -174,20 +216,49 @@ fn after(input: &Input, before: Option<&[u8]>) -> Result<String, Failure> {
         // Counted before it is built: a few letters replaced by many everywhere may be more than the memory holds.
         let size = new.len().saturating_mul(found) as u64;
         if size > CONTENT_MAX {
-            return Err(Failure::Failed(format!(
+            return Err(format!(
                 "The new text, {found} times over, has {size} bytes; at most {CONTENT_MAX} can be put into a file \
                  at once. Use `bash` for this change."
-            )));
+            )
+            .into());
         }
         return Ok(format!("{mark}{}", text.replace(old.as_str(), &new)));
     }
     if found > 1 {
-        return Err(Failure::Failed(format!(
+        return Err(format!(
             "oldString occurs {found} times in the file. Add surrounding text to single one out, or set \
              replaceAll."
-        )));
+        )
+        .into());
     }
     Ok(format!("{mark}{}", text.replacen(old.as_str(), &new, 1)))
+}
+
+/// The text after an edit whose piece is found only without the whitespace around its lines.
+fn tolerant(input: &Input, text: &str, ends: LineEnds) -> Result<String, Misfit> {
+    let new = input.new_string.replace("\r\n", "\n");
+    let what = match fit(text, &input.old_string, &new) {
+        Fit::One(range, new) => {
+            let mut after = text.to_owned();
+            after.replace_range(range, &ends.spell(&new));
+            return Ok(after);
+        }
+        Fit::Several(found) => {
+            return Err(format!(
+                "oldString does not occur in the file as it is written, and {found} places differ from it only in the \
+                 whitespace around lines. Copy one of them exactly, with enough surrounding text to single it out."
+            )
+            .into());
+        }
+        Fit::Unclear => {
+            "oldString does not occur in the file as it is written: the indentation of its lines differs"
+        }
+        Fit::None => "oldString does not occur in the file",
+    };
+    Err(Misfit {
+        text: format!("{what}. Compare it with the file again: every space, tab and line break counts."),
+        nearest: nearest(text, &input.old_string),
+    })
 }
 
 /// The line ends that most lines of a file have.

@@ -18,17 +18,20 @@
 //! - [`scope`]: where paths resolve and which of them lie outside the project
 //! - [`bound`]: the size limit of model-visible text, and the files that keep the rest
 //! - [`patch`]: unified diffs in the shape that clients already parse
+//! - [`target`]: a path resolved once and checked against what was permitted
 //! - [`mod@read`], [`mod@write`], [`mod@edit`]: the file tools
 //! - [`bash`]: the command tool; `bash/` has command splitting, process groups and output capture
 //! - [`invalid`]: what a call that cannot be run becomes
 //! - [`snapshot`]: content-addressed pictures of a worktree: capture, diff, restore
 //! - [`input`]: the schema of arguments, and decoding with errors a model can act on
+//! - `folder`: folders as handles that no link can redirect
 //! - `regular`: reading that never waits and never runs on
-//! - `replacement`: all-or-nothing file replacement
+//! - `replacement`: all-or-nothing changes of files
 
 pub mod bash;
 pub mod bound;
 pub mod edit;
+mod folder;
 pub mod host;
 pub mod input;
 pub mod invalid;
@@ -41,6 +44,7 @@ pub mod scope;
 pub mod seen;
 pub mod settlement;
 pub mod snapshot;
+pub mod target;
 pub mod tool;
 pub mod write;
 

@@ -1,27 +1,31 @@
-//! The `read` tool: a page of a text file, a folder's entries, or an image.
+//! The `read` tool: a page of a text file, a folder's entries, an image or a document.
 //!
 //! A file is streamed, so that a page of a huge one costs little memory, and read to its end, because the
-//! page says how many lines there are. Text is shown without a byte order mark and without carriage returns:
+//! page says how many lines there are and the session remembers what the whole file was like. Text is shown without a byte order mark and without carriage returns:
 //! `edit` accepts it back in that form.
 
+mod media;
+
 use std::{
-    fs::{self, File},
+    fs::File,
     io::{self, BufRead as _, BufReader, Read as _, Seek as _},
     path::Path,
 };
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::{
+    folder::Folder,
     input::{decode, schema},
-    regular::{self, Special},
+    regular::{self, Print, Special},
     scope::{Access, Scope},
-    tool::{Attachment, BoxFuture, Context, Effect, Failure, Need, Output, Tool},
-    write::{BOM, blocking},
+    target::Target,
+    tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool},
+    write::{BOM, blocking, hex},
 };
+use media::Media;
 
 /// Lines, or folder entries, on a page unless the call asks for fewer or more.
 const LINES: usize = 2000;
@@ -31,8 +35,6 @@ const LINE_CHARS: usize = 2000;
 const PAGE_BYTES: usize = 50 * 1024;
 /// Lines in the preview that clients show.
 const PREVIEW_LINES: usize = 20;
-/// The largest image that is attached.
-const IMAGE_BYTES: u64 = 20 * 1024 * 1024;
 /// How much of a file decides whether it is text.
 const SAMPLE: u64 = 8 * 1024;
 /// Names suggested for a file that does not exist.
@@ -64,8 +66,8 @@ impl Tool for Read {
 
     fn description(&self) -> &'static str {
         "Reads a file or lists a folder. Text comes with line numbers, up to 2000 lines or 50 KiB at a time; \
-         use `offset` and `limit` for the rest of a long file. PNG, JPEG, GIF and WebP images are attached; \
-         other binary files are refused. In a folder's list, names of folders end with a slash."
+         use `offset` and `limit` for the rest of a long file. PNG, JPEG, GIF and WebP images and PDF documents are \
+         attached; other binary files are refused. In a folder's list, names of folders end with a slash."
     }
 
     fn schema(&self) -> Value {
@@ -78,14 +80,15 @@ impl Tool for Read {
 
     fn needs(&self, input: &Value, scope: &Scope) -> Result<Vec<Need>, Failure> {
         let input: Input = decode(self.name(), input.clone())?;
-        let path = scope.resolve(&input.file_path);
+        let target = scope.target(&input.file_path, Access::Read)?;
+        let (external, patterns) = scope.demands(&target, Access::Read);
         let read = Need {
             permission: "read".to_owned(),
-            patterns: scope.patterns(&path),
+            patterns,
             always: vec!["*".to_owned()],
             metadata: Map::new(),
         };
-        Ok(scope.external(&path, Access::Read).into_iter().chain([read]).collect())
+        Ok(external.into_iter().chain([read]).collect())
     }
 
     fn run(&self, input: Value, context: Context) -> BoxFuture<'_, Result<Output, Failure>> {
@@ -97,33 +100,47 @@ impl Tool for Read {
 }
 
 fn act(input: &Input, context: &Context) -> Result<Output, Failure> {
-    let path = context.scope.resolve(&input.file_path);
+    if context.cancel.is_cancelled() {
+        return Err(Failure::Cancelled);
+    }
+    let target = context.target(&input.file_path, Access::Read)?;
+    let path = target.path();
     let window =
         Window { first: input.offset.unwrap_or(1).max(1), limit: input.limit.unwrap_or(LINES).max(1) };
-    let title = context.scope.relative(&path);
-    let (mut file, meta) = match regular::open(&path) {
+    let title = context.scope.relative(path);
+    let (mut file, meta) = match target.open() {
         Ok(opened) => opened,
-        Err(regular::Error::Special(Special::Folder)) => return folder(&path, title, window),
-        Err(error) if error.is_absent() => return Err(absent(&path)),
-        Err(error) => return Err(error.failure("read", &path)),
+        Err(regular::Error::Special(Special::Folder)) => return folder(&target, title, window),
+        Err(error) if error.is_absent() => {
+            context.seen.forget(target.real());
+            return Err(absent(&target));
+        }
+        Err(error) => return Err(error.failure("read", path)),
     };
-    let fail = |error: io::Error| Failure::io("read", &path, &error);
+    let fail = |error: io::Error| Failure::io("read", path, &error);
     let mut sample = Vec::new();
     (&mut file).take(SAMPLE).read_to_end(&mut sample).and_then(|_| file.rewind()).map_err(fail)?;
-    if let Some(mime) = image(&sample) {
-        return picture(&path, file, title, mime, meta.len());
+    if let Some(media) = Media::of(&sample) {
+        let (output, bytes) = media.attach(path, file, &meta, title)?;
+        context.seen.record(target.real(), hex(&bytes));
+        return Ok(output);
     }
     if binary(&sample) {
-        return Err(Failure::Failed(format!("{} is a binary file and is not shown.", path.display())));
+        return Err(Failure::Failed(format!(
+            "{} is a binary file and is not shown. Use `bash` to look into it, for example with `file` or `xxd`.",
+            path.display()
+        )));
     }
-    let page = Page::scan(&path, file, window, context)?;
+    let mut print = Print::new(&meta);
+    let page = Page::scan(path, file, window, context, &mut print)?;
     if page.total < window.first && window.first > 1 {
         return Err(Failure::Failed(format!(
             "Line {} is past the end of the file, which has {} lines.",
             window.first, page.total
         )));
     }
-    Ok(page.output(&path, title))
+    context.seen.record(target.real(), print.finish());
+    Ok(page.output(path, title))
 }
 
 /// The part of a file or folder that was asked for.
@@ -144,7 +161,13 @@ struct Page {
 }
 
 impl Page {
-    fn scan(path: &Path, file: File, window: Window, context: &Context) -> Result<Self, Failure> {
+    fn scan(
+        path: &Path,
+        file: File,
+        window: Window,
+        context: &Context,
+        print: &mut Print,
+    ) -> Result<Self, Failure> {
         let fail = |error: io::Error| Failure::io("read", path, &error);
         let mut reader = BufReader::with_capacity(64 * 1024, file);
         let mut page = Self { first: window.first, ..Self::default() };
@@ -160,6 +183,7 @@ impl Page {
             if block.is_empty() {
                 break;
             }
+            print.update(block);
             for piece in block.split_inclusive(|byte| *byte == b'\n') {
                 let text = piece.strip_suffix(b"\n").unwrap_or(piece);
                 let room = line_bytes.saturating_sub(line.len()).min(text.len());
@@ -240,19 +264,19 @@ impl Page {
                 "truncated": self.full,
             }),
         );
-        Output { title, output, metadata, ..Output::default() }
+        Output { title, output, metadata, shaped: true, ..Output::default() }
     }
 }
 
 /// A folder's entries, sorted by name.
-fn folder(path: &Path, title: String, window: Window) -> Result<Output, Failure> {
-    let fail = |error: io::Error| Failure::io("list", path, &error);
-    let mut names = Vec::new();
-    for entry in fs::read_dir(path).map_err(fail)? {
-        let entry = entry.map_err(fail)?;
-        let slash = if entry.path().is_dir() { "/" } else { "" };
-        names.push(format!("{}{slash}", entry.file_name().to_string_lossy()));
-    }
+fn folder(target: &Target, title: String, window: Window) -> Result<Output, Failure> {
+    let path = target.path();
+    let entries = Folder::reach(target.real()).and_then(|folder| folder.entries());
+    let mut names: Vec<String> = entries
+        .map_err(|error| Failure::io("list", path, &error))?
+        .into_iter()
+        .map(|(name, folder)| format!("{}{}", name.to_string_lossy(), if folder { "/" } else { "" }))
+        .collect();
     names.sort_unstable();
     let total = names.len();
     let shown: Vec<String> = names.into_iter().skip(window.first - 1).take(window.limit).collect();
@@ -283,67 +307,29 @@ fn folder(path: &Path, title: String, window: Window) -> Result<Output, Failure>
             "truncated": truncated,
         }),
     );
-    Ok(Output { title, output, metadata, ..Output::default() })
+    Ok(Output { title, output, metadata, shaped: true, ..Output::default() })
 }
 
-/// An image as an attachment.
-fn picture(path: &Path, file: File, title: String, mime: &str, size: u64) -> Result<Output, Failure> {
-    if size > IMAGE_BYTES {
-        return Err(Failure::Failed(format!(
-            "{} is an image of {size} bytes; at most {IMAGE_BYTES} can be attached.",
-            path.display()
-        )));
-    }
-    let mut bytes = Vec::new();
-    file.take(size).read_to_end(&mut bytes).map_err(|error| Failure::io("read", path, &error))?;
-    let text = format!("Image attached ({mime}, {} bytes).", bytes.len());
-    let mut metadata = Map::new();
-    metadata.insert("preview".to_owned(), json!(text));
-    metadata.insert("truncated".to_owned(), json!(false));
-    metadata.insert("loaded".to_owned(), json!([]));
-    let attachment = Attachment {
-        mime: mime.to_owned(),
-        url: format!("data:{mime};base64,{}", STANDARD.encode(bytes)),
-        filename: path.file_name().map(|name| name.to_string_lossy().into_owned()),
-    };
-    Ok(Output { title, output: text, metadata, attachments: vec![attachment], ..Output::default() })
-}
-
-/// The media type of an image, told from its first bytes.
-fn image(sample: &[u8]) -> Option<&'static str> {
-    if sample.starts_with(b"\x89PNG\r\n\x1a\n") {
-        Some("image/png")
-    } else if sample.starts_with(b"\xff\xd8\xff") {
-        Some("image/jpeg")
-    } else if sample.starts_with(b"GIF87a") || sample.starts_with(b"GIF89a") {
-        Some("image/gif")
-    } else if sample.starts_with(b"RIFF") && sample.get(8..12) == Some(b"WEBP") {
-        Some("image/webp")
-    } else {
-        None
-    }
-}
-
-/// Whether a file is not text: a NUL, a PDF, or more than three tenths control characters.
+/// Whether a file is not text: a NUL, or more than three tenths control characters.
 fn binary(sample: &[u8]) -> bool {
     let control = sample.iter().filter(|byte| matches!(byte, 0x01..=0x08 | 0x0e..=0x1f)).count();
-    sample.contains(&0) || sample.starts_with(b"%PDF-") || control * 10 > sample.len() * 3
+    sample.contains(&0) || control * 10 > sample.len() * 3
 }
 
 /// The failure for a file that does not exist, with the names in its folder that look alike.
-fn absent(path: &Path) -> Failure {
-    let mut text = format!("File not found: {}", path.display());
-    let wanted = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+fn absent(target: &Target) -> Failure {
+    let mut text = format!("File not found: {}", target.path().display());
+    let wanted = target.real().file_name().unwrap_or_default().to_string_lossy().to_lowercase();
     let near = |name: &String| {
         let name = name.to_lowercase();
         name.contains(&wanted) || wanted.contains(&name)
     };
-    let mut names: Vec<String> = path
-        .parent()
-        .and_then(|parent| fs::read_dir(parent).ok())
+    let mut names: Vec<String> = target
+        .place()
+        .and_then(|(parent, _)| Folder::reach(parent)?.entries())
+        .unwrap_or_default()
         .into_iter()
-        .flatten()
-        .filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()))
+        .map(|(name, _)| name.to_string_lossy().into_owned())
         .filter(near)
         .collect();
     names.sort_unstable();

@@ -6,13 +6,13 @@
 
 use std::{
     fmt,
-    fs::{self, File, FileType, Metadata},
+    fs::{File, Metadata},
     io::{self, Read as _},
-    os::unix::fs::{FileTypeExt as _, MetadataExt as _},
+    os::unix::fs::MetadataExt as _,
     path::Path,
 };
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags};
 
 use crate::tool::Failure;
 
@@ -26,6 +26,8 @@ const HASH_MAX: u64 = 256 * 1024 * 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Special {
     Folder,
+    /// Links are followed before a path gets here, so this one goes in circles or has just been put there.
+    Link,
     Pipe,
     Socket,
     Device,
@@ -34,18 +36,14 @@ pub(crate) enum Special {
 
 impl Special {
     fn of(kind: FileType) -> Option<Self> {
-        if kind.is_file() {
-            None
-        } else if kind.is_dir() {
-            Some(Self::Folder)
-        } else if kind.is_fifo() {
-            Some(Self::Pipe)
-        } else if kind.is_socket() {
-            Some(Self::Socket)
-        } else if kind.is_char_device() || kind.is_block_device() {
-            Some(Self::Device)
-        } else {
-            Some(Self::Other)
+        match kind {
+            FileType::RegularFile => None,
+            FileType::Directory => Some(Self::Folder),
+            FileType::Symlink => Some(Self::Link),
+            FileType::Fifo => Some(Self::Pipe),
+            FileType::Socket => Some(Self::Socket),
+            FileType::CharacterDevice | FileType::BlockDevice => Some(Self::Device),
+            FileType::Unknown => Some(Self::Other),
         }
     }
 }
@@ -54,6 +52,7 @@ impl fmt::Display for Special {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Folder => "a folder",
+            Self::Link => "a link",
             Self::Pipe => "a named pipe",
             Self::Socket => "a socket",
             Self::Device => "a device",
@@ -89,6 +88,10 @@ impl Error {
             Self::Special(Special::Folder) => {
                 Failure::Failed(format!("{path_text} is a folder, not a file."))
             }
+            Self::Special(Special::Link) => Failure::Failed(format!(
+                "{path_text} is a link that leads in circles, or one that was put there during the call. Nothing was \
+                 done. Look at it with `bash`, or call again."
+            )),
             Self::Special(special) => Failure::Failed(format!(
                 "{path_text} is {special}, not an ordinary file. Give the path of an ordinary file, or use `bash` \
                  to work with this one."
@@ -103,24 +106,31 @@ impl Error {
 }
 
 /// Opens an ordinary file for reading, links followed, without ever waiting for anyone.
-pub(crate) fn open(path: &Path) -> Result<(File, Metadata), Error> {
+///
+/// Only for looking at a path as it stands: what a call was permitted to touch is opened by
+/// [`crate::target::Target::open`], which follows no link.
+fn open(path: &Path) -> Result<(File, Metadata), Error> {
     // Looked at before as well, because opening is an act of its own on some devices.
-    check(&fs::metadata(path)?)?;
+    check(kind(&rustix::fs::stat(path).map_err(io::Error::from)?))?;
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
     let opened = rustix::io::retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()));
     let file = File::from(opened.map_err(io::Error::from)?);
+    check(kind(&rustix::fs::fstat(&file).map_err(io::Error::from)?))?;
     let meta = file.metadata()?;
-    check(&meta)?;
     Ok((file, meta))
 }
 
-fn check(meta: &Metadata) -> Result<(), Error> {
-    Special::of(meta.file_type()).map_or(Ok(()), |special| Err(Error::Special(special)))
+fn kind(stat: &rustix::fs::Stat) -> FileType {
+    FileType::from_raw_mode(stat.st_mode)
 }
 
-/// The content of an ordinary file of at most [`CONTENT_MAX`] bytes.
-pub(crate) fn content(path: &Path) -> Result<Vec<u8>, Error> {
-    let (file, meta) = open(path)?;
+/// Refuses what is not an ordinary file.
+pub(crate) fn check(kind: FileType) -> Result<(), Error> {
+    Special::of(kind).map_or(Ok(()), |special| Err(Error::Special(special)))
+}
+
+/// The content of an open file of at most [`CONTENT_MAX`] bytes.
+pub(crate) fn content(file: File, meta: &Metadata) -> Result<Vec<u8>, Error> {
     if meta.len() > CONTENT_MAX {
         return Err(Error::TooLarge(meta.len()));
     }
@@ -131,27 +141,55 @@ pub(crate) fn content(path: &Path) -> Result<Vec<u8>, Error> {
     if size > CONTENT_MAX { Err(Error::TooLarge(size)) } else { Ok(content) }
 }
 
-/// The first bytes of an ordinary file.
-pub(crate) fn start(path: &Path, bytes: u64) -> Result<Vec<u8>, Error> {
-    let mut start = Vec::new();
-    open(path)?.0.take(bytes).read_to_end(&mut start)?;
-    Ok(start)
-}
-
 /// A text that is the same as long as the content is: its BLAKE3 in hex, or, for a file too large to hash, what
 /// the system says of its identity and last change. Nothing if there is no file.
 pub(crate) fn fingerprint(path: &Path) -> Result<Option<String>, Error> {
-    let (file, meta) = match open(path) {
-        Err(error) if error.is_absent() => return Ok(None),
-        other => other?,
-    };
-    let mut hash = blake3::Hasher::new();
-    if meta.len() <= HASH_MAX {
-        hash.update_reader(file.take(HASH_MAX + 1))?;
+    match open(path) {
+        Ok((file, meta)) => Ok(Some(Print::of(file, &meta)?)),
+        Err(error) if error.is_absent() => Ok(None),
+        Err(error) => Err(error),
     }
-    if meta.len() > HASH_MAX || hash.count() > HASH_MAX {
-        let changed = [meta.mtime(), meta.mtime_nsec(), meta.ctime(), meta.ctime_nsec()];
-        return Ok(Some(format!("{}:{}:{}:{changed:?}", meta.dev(), meta.ino(), meta.len())));
+}
+
+/// A fingerprint in the making, for those who read the content anyway.
+#[derive(Debug)]
+pub(crate) struct Print {
+    hash: blake3::Hasher,
+    size: u64,
+    identity: String,
+}
+
+impl Print {
+    /// Begins one for a file that is open and at its start.
+    pub(crate) fn new(meta: &Metadata) -> Self {
+        // Without the time of the last change of the inode, which a mere rename moves.
+        let changed = [meta.mtime(), meta.mtime_nsec()];
+        let identity = format!("{}:{}:{}:{changed:?}", meta.dev(), meta.ino(), meta.len());
+        Self { hash: blake3::Hasher::new(), size: meta.len(), identity }
     }
-    Ok(Some(hash.finalize().to_hex().to_string()))
+
+    /// The fingerprint of a whole open file.
+    pub(crate) fn of(file: File, meta: &Metadata) -> io::Result<String> {
+        let mut print = Self::new(meta);
+        if !print.is_large() {
+            print.hash.update_reader(file.take(HASH_MAX + 1))?;
+        }
+        Ok(print.finish())
+    }
+
+    /// Takes the next piece of the content.
+    pub(crate) fn update(&mut self, bytes: &[u8]) {
+        if !self.is_large() {
+            self.hash.update(bytes);
+        }
+    }
+
+    /// The fingerprint, once the whole content was taken.
+    pub(crate) fn finish(self) -> String {
+        if self.is_large() { self.identity } else { self.hash.finalize().to_hex().to_string() }
+    }
+
+    fn is_large(&self) -> bool {
+        self.size.max(self.hash.count()) > HASH_MAX
+    }
 }

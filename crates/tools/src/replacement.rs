@@ -1,18 +1,31 @@
-//! All-or-nothing file replacement.
+//! All-or-nothing changes of files.
 //!
-//! A file is written beside its target and renamed over it, so that a reader, or the disk after a crash, has
-//! either the old content or the new one. Calls on the same file take turns within the process; a change by
-//! anyone else between reading and renaming is noticed and refused.
+//! A file is written beside its target and exchanged with it, so that a reader, or the disk after a crash, has
+//! either the old content or the new one. What was there before is compared only after it was put aside: a change
+//! that anyone else made up to that moment is noticed, and put back. Several files change together: if one of them
+//! cannot, those before it are put back too.
+//!
+//! Calls on the same file take turns within the process.
 
 use std::{
+    ffi::OsString,
+    fmt::Write as _,
     fs, io,
     io::Write as _,
     os::unix::fs::PermissionsExt as _,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use crate::regular::{self, fingerprint};
+use rustix::fs::{Gid, Mode, Uid};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    folder::{Folder, Made},
+    regular::{self, Print},
+    target::{Rights, Target},
+    tool::Failure,
+};
 
 /// The locks that make calls on one file take turns; a path always falls on the same one.
 static TURNS: [Mutex<()>; 64] = [const { Mutex::new(()) }; 64];
@@ -23,59 +36,299 @@ pub(crate) const STAGED: &str = ".everturn-tmp-";
 /// The mode of a new file before the process's mask applies.
 const NEW_MODE: u32 = 0o666;
 
-/// Why a file was not replaced.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
-    /// The file is no longer what the caller read.
-    #[error("the file changed while it was being edited")]
-    Changed,
-    /// What is there now cannot be read to be compared.
-    #[error(transparent)]
-    Read(#[from] regular::Error),
-    /// The file system refused.
-    #[error(transparent)]
-    Io(#[from] io::Error),
-}
-
 /// Waits for the turn on a file, which lasts until the guard is dropped. `real` has its links followed.
 pub(crate) fn turn(real: &Path) -> MutexGuard<'static, ()> {
-    let slot = blake3::hash(real.as_os_str().as_encoded_bytes()).as_bytes().first().copied().unwrap_or(0);
+    lock(slot(real))
+}
+
+/// Waits for the turns on several files.
+pub(crate) fn turns<'a>(reals: impl IntoIterator<Item = &'a Path>) -> Vec<MutexGuard<'static, ()>> {
+    // Always in the same order, so that nobody waits for someone who waits for them.
+    let mut slots: Vec<usize> = reals.into_iter().map(slot).collect();
+    slots.sort_unstable();
+    slots.dedup();
+    slots.into_iter().map(lock).collect()
+}
+
+fn slot(real: &Path) -> usize {
+    let hash = blake3::hash(real.as_os_str().as_encoded_bytes());
+    usize::from(hash.as_bytes().first().copied().unwrap_or(0)) % TURNS.len()
+}
+
+fn lock(slot: usize) -> MutexGuard<'static, ()> {
     let [first, ..] = &TURNS;
-    TURNS.get(usize::from(slot) % TURNS.len()).unwrap_or(first).lock().unwrap_or_else(PoisonError::into_inner)
+    TURNS.get(slot).unwrap_or(first).lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The content of a file, or nothing when there is none.
-pub(crate) fn content(real: &Path) -> Result<Option<Vec<u8>>, regular::Error> {
-    match regular::content(real) {
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(error) if error.is_absent() => Ok(None),
-        Err(error) => Err(error),
+/// What one file is to become.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Change<'a> {
+    pub(crate) target: &'a Target,
+    /// The fingerprint of what is there; nothing if there must be no file.
+    pub(crate) expected: Option<&'a str>,
+    /// The new content, with the rights it keeps; nothing to remove the file.
+    pub(crate) content: Option<(&'a [u8], Option<Rights>)>,
+}
+
+/// Why no file was changed.
+#[derive(Debug)]
+pub(crate) enum Cause {
+    /// The call was cancelled before the first change.
+    Cancelled,
+    /// What is there is not what the caller read.
+    Changed,
+    /// What is there cannot be read to be compared.
+    Read(regular::Error),
+    /// The file system refused.
+    Io(io::Error),
+}
+
+impl From<io::Error> for Cause {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
     }
 }
 
-/// Puts `bytes` in place of what the file held, provided that its fingerprint is still `expected`.
-pub(crate) fn replace(real: &Path, bytes: &[u8], expected: Option<&str>) -> Result<(), Error> {
-    let parent = real.parent().unwrap_or(Path::new("/"));
-    fs::create_dir_all(parent)?;
-    let staged = stage(parent, bytes, None)?;
-    if let Ok(meta) = fs::metadata(real) {
-        fs::set_permissions(staged.path(), meta.permissions())?;
+/// A change that failed.
+#[derive(Debug)]
+pub(crate) struct Error {
+    /// The file that could not be changed, as it was written.
+    path: PathBuf,
+    cause: Cause,
+    /// What is not as it was, in words.
+    left: Vec<String>,
+}
+
+impl Error {
+    fn new(path: &Path, cause: Cause) -> Self {
+        Self { path: path.to_owned(), cause, left: Vec::new() }
     }
-    staged.as_file().sync_all()?;
-    if fingerprint(real)?.as_deref() != expected {
-        return Err(Error::Changed);
-    }
-    if expected.is_none() {
-        match staged.persist_noclobber(real) {
-            Ok(_) => {}
-            Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => return Err(Error::Changed),
-            Err(error) => return Err(Error::Io(error.error)),
+
+    /// The same in the words of a tool.
+    pub(crate) fn failure(&self) -> Failure {
+        let path = self.path.display();
+        let failure = match &self.cause {
+            Cause::Cancelled => Failure::Cancelled,
+            Cause::Changed => Failure::Failed(format!(
+                "{path} was changed by someone else meanwhile; nothing was written. Read it again and retry."
+            )),
+            Cause::Read(error) => error.failure("write", &self.path),
+            Cause::Io(error) => {
+                Failure::Failed(format!("Could not write {path}: {error}. Nothing was written."))
+            }
+        };
+        if self.left.is_empty() {
+            return failure;
         }
-    } else {
-        staged.persist(real).map_err(|error| Error::Io(error.error))?;
+        let why = match &self.cause {
+            Cause::Cancelled => "the call was cancelled".to_owned(),
+            Cause::Changed => "it was changed by someone else meanwhile".to_owned(),
+            Cause::Read(error) => error.to_string(),
+            Cause::Io(error) => error.to_string(),
+        };
+        let mut text = format!(
+            "Could not write {path}: {why}. Not everything that was done before could be put back; all files but these \
+             are as they were:"
+        );
+        for line in &self.left {
+            write!(text, "\n- {line}").ok();
+        }
+        Failure::Failed(text)
     }
-    fs::File::open(parent)?.sync_all()?;
+}
+
+/// Makes all of the changes or none of them.
+pub(crate) fn apply(changes: &[Change<'_>], cancel: &CancellationToken) -> Result<(), Error> {
+    let mut steps = Steps::default();
+    for change in changes {
+        steps.prepare(change).map_err(|cause| Error::new(change.target.path(), cause))?;
+    }
+    if let (true, Some(first)) = (cancel.is_cancelled(), changes.first()) {
+        return Err(Error::new(first.target.path(), Cause::Cancelled));
+    }
+    for at in 0..steps.0.len() {
+        let Some(step) = steps.0.get_mut(at) else { break };
+        if let Err(cause) = step.make() {
+            let path = step.path.clone();
+            let left = steps.undo();
+            return Err(Error { path, cause, left });
+        }
+    }
+    if let Err((path, error)) = steps.sync() {
+        let left = steps.undo();
+        return Err(Error { path, cause: Cause::Io(error), left });
+    }
+    steps.settle();
     Ok(())
+}
+
+/// The changes in their order. Those that are not settled leave no trace when this is dropped.
+#[derive(Debug, Default)]
+struct Steps(Vec<Step>);
+
+impl Steps {
+    fn prepare(&mut self, change: &Change<'_>) -> Result<(), Cause> {
+        let (parent, name) = change.target.place()?;
+        let (folder, made) = match change.content {
+            Some(_) => Folder::make(parent)?,
+            None => (Folder::reach(parent)?, Vec::new()),
+        };
+        let mut step = Step {
+            path: change.target.path().to_owned(),
+            folder,
+            name: name.to_owned(),
+            made,
+            act: match (change.content, change.expected) {
+                (None, _) => Act::Remove,
+                (Some(_), None) => Act::Create,
+                (Some(_), Some(_)) => Act::Replace,
+            },
+            expected: change.expected.map(str::to_owned),
+            staged: None,
+            old: None,
+            done: false,
+        };
+        let written = change.content.map_or(Ok(()), |(bytes, rights)| step.write(bytes, rights));
+        // Kept in either case: what was made on the way is taken away with it.
+        self.0.push(step);
+        written
+    }
+
+    /// Puts everything back that was done, the last first, and says what could not be.
+    fn undo(&mut self) -> Vec<String> {
+        self.0.iter_mut().rev().filter_map(|step| step.undo().err()).collect()
+    }
+
+    /// Makes the changes last.
+    fn sync(&self) -> Result<(), (PathBuf, io::Error)> {
+        for step in &self.0 {
+            let synced = step.made.iter().try_for_each(Made::sync).and_then(|()| step.folder.sync());
+            synced.map_err(|error| (step.path.clone(), error))?;
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self) {
+        for step in &mut self.0 {
+            step.made.clear();
+            step.staged = step.old.take();
+        }
+    }
+}
+
+impl Drop for Steps {
+    fn drop(&mut self) {
+        // Backwards, because a folder that one step made may hold what a later one staged.
+        while let Some(step) = self.0.pop() {
+            if let Some(staged) = &step.staged
+                && let Err(error) = step.folder.remove(staged)
+            {
+                tracing::warn!(file = %step.path.display(), %error, "a staged file was left behind");
+            }
+            step.made.iter().rev().for_each(Made::undo);
+        }
+    }
+}
+
+/// One change, prepared so that it takes a single act, and can be taken back.
+#[derive(Debug)]
+struct Step {
+    path: PathBuf,
+    folder: Folder,
+    name: OsString,
+    /// The folders that had to be made for it, outermost first.
+    made: Vec<Made>,
+    act: Act,
+    expected: Option<String>,
+    /// The name of the new content until it is in its place.
+    staged: Option<OsString>,
+    /// The name of what was there before, once it was put aside.
+    old: Option<OsString>,
+    done: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Act {
+    Create,
+    Replace,
+    Remove,
+}
+
+impl Step {
+    fn write(&mut self, bytes: &[u8], rights: Option<Rights>) -> Result<(), Cause> {
+        let mode = if rights.is_some() { Mode::from(0o600) } else { Mode::from(NEW_MODE) };
+        let (mut file, name) = self.folder.stage(mode)?;
+        self.staged = Some(name);
+        file.write_all(bytes)?;
+        if let Some(rights) = rights {
+            let (user, group) = (Uid::from_raw(rights.user), Gid::from_raw(rights.group));
+            // Only a superuser may give a file away; everyone else keeps what they write.
+            rustix::fs::fchown(&file, Some(user), Some(group)).ok();
+            file.set_permissions(fs::Permissions::from_mode(rights.mode))?;
+        }
+        Ok(file.sync_all()?)
+    }
+
+    fn make(&mut self) -> Result<(), Cause> {
+        let staged = self.staged.take().unwrap_or_default();
+        let made = match self.act {
+            Act::Create => self.folder.rename_new(&staged, &self.name).map(|()| None),
+            Act::Replace => self.folder.displace(&staged, &self.name).map(Some),
+            Act::Remove => self.folder.put_aside(&self.name).map(Some),
+        };
+        match made {
+            Ok(old) => self.old = old,
+            Err(error) => {
+                self.staged = (self.act != Act::Remove).then_some(staged);
+                return Err(match error.kind() {
+                    io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists => Cause::Changed,
+                    _ => Cause::Io(error),
+                });
+            }
+        }
+        self.done = true;
+        self.verify()
+    }
+
+    /// Compares what was put aside with what is expected to have been there.
+    fn verify(&self) -> Result<(), Cause> {
+        let (Some(old), Some(expected)) = (&self.old, &self.expected) else { return Ok(()) };
+        match self.folder.open(old) {
+            Ok((file, meta)) => {
+                if Print::of(file, &meta)? == *expected {
+                    Ok(())
+                } else {
+                    Err(Cause::Changed)
+                }
+            }
+            Err(regular::Error::Special(_)) => Err(Cause::Changed),
+            Err(error) => Err(Cause::Read(error)),
+        }
+    }
+
+    /// Puts back what was there; a failure says in words what is there instead.
+    fn undo(&mut self) -> Result<(), String> {
+        if !self.done {
+            return Ok(());
+        }
+        let old = self.old.take().unwrap_or_default();
+        let undone = match self.act {
+            Act::Create => self.folder.remove(&self.name),
+            Act::Replace => self.folder.displace(&old, &self.name).map(|staged| self.staged = Some(staged)),
+            Act::Remove => self.folder.rename_new(&old, &self.name),
+        };
+        self.done = false;
+        undone.map_err(|error| {
+            let (path, kept) = (self.path.display(), self.path.with_file_name(&old));
+            match self.act {
+                Act::Create => format!("{path} is new and could not be removed again: {error}"),
+                Act::Replace => {
+                    format!("{path} has its new content; the old one is in {}: {error}", kept.display())
+                }
+                Act::Remove => format!("{path} is gone; its content is in {}: {error}", kept.display()),
+            }
+        })
+    }
 }
 
 /// Writes a file that is ready to be renamed to its place in the same folder.

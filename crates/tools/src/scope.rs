@@ -2,6 +2,9 @@
 //!
 //! "Inside" is judged twice: on the path as written, and on the path with its links followed as far as it
 //! exists. A link in the project that points elsewhere is therefore outside, and asks first.
+//!
+//! What git keeps in `.git` is outside for whoever wants to change it: a hook or a line of configuration there is
+//! run by the next git command, so writing one is no mere edit. Reading it is.
 
 use std::{
     fs, io,
@@ -10,10 +13,16 @@ use std::{
 
 use serde_json::{Map, Value};
 
-use crate::tool::Need;
+use crate::{
+    target::Target,
+    tool::{Failure, Need},
+};
 
 /// How many dangling links are followed before a path is taken as it stands.
 const LINKS_MAX: usize = 40;
+
+/// The longest path that is looked at, in bytes: systems take no longer one.
+const PATH_MAX: usize = 4096;
 
 /// Where a call works.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +44,16 @@ pub enum Access {
     Write,
 }
 
+impl Access {
+    /// The kind of permission that a file tool needs for it.
+    pub(crate) fn permission(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "edit",
+        }
+    }
+}
+
 impl Scope {
     /// The absolute form of a path a model wrote, with `.` and `..` folded.
     #[must_use]
@@ -42,16 +61,66 @@ impl Scope {
         fold(&self.directory.join(path))
     }
 
+    /// Where a path that a model wrote leads now, links followed.
+    pub fn target(&self, path: &str, access: Access) -> Result<Target, Failure> {
+        let trouble = if path.is_empty() {
+            "The path is empty. Give the absolute path of a file."
+        } else if path.contains('\0') {
+            "The path holds a NUL, which no path can. Give the absolute path of a file."
+        } else if path.len() > PATH_MAX {
+            "The path is longer than any path can be. Give the absolute path of a file."
+        } else if path == "~" || path.starts_with("~/") {
+            "`~` does not stand for a home folder here. Give the absolute path, or `./~` for something of that name."
+        } else if access == Access::Write && path.ends_with('/') {
+            "The path ends with a slash, so it names a folder. Give the path of a file."
+        } else {
+            let path = self.resolve(path);
+            let real = real(&path);
+            return Ok(Target::new(path, real));
+        };
+        Err(Failure::InvalidInput(trouble.to_owned()))
+    }
+
+    /// What must be permitted for a target: a need beside the tool's own, and the patterns of the tool's own. It goes
+    /// by where the target leads, and not by where its path may lead meanwhile.
+    pub(crate) fn demands(&self, target: &Target, access: Access) -> (Option<Need>, Vec<String>) {
+        (self.extra(target, access), self.spellings(target))
+    }
+
     /// Whether a path belongs to the project, links followed.
     #[must_use]
     pub fn contains(&self, path: &Path) -> bool {
-        let real = real(path);
+        self.holds(path, &real(path))
+    }
+
+    fn holds(&self, path: &Path, real: &Path) -> bool {
+        self.roots().any(|root| path.starts_with(root) && real.starts_with(self::real(root)))
+    }
+
+    /// The folders whose content is the project.
+    fn roots(&self) -> impl Iterator<Item = &PathBuf> {
+        // A folder within the worktree adds nothing to it, and becomes no door if a link takes its place.
+        let within = self.worktree.parent().is_some() && self.directory.starts_with(&self.worktree);
         // A project without a root of its own is reported with the root of the file system, which must not
         // turn the whole machine into "inside".
-        [&self.directory, &self.worktree]
+        [(!within).then_some(&self.directory), Some(&self.worktree)]
             .into_iter()
+            .flatten()
             .filter(|root| root.parent().is_some())
-            .any(|root| path.starts_with(root) && real.starts_with(self::real(root)))
+    }
+
+    /// Whether a target in the project is git's own.
+    fn is_gits(&self, target: &Target) -> bool {
+        // Some file systems do not tell capitals from small letters.
+        let named = |path: &Path, root: &Path| {
+            path.strip_prefix(root)
+                .is_ok_and(|rest| rest.components().any(|name| name.as_os_str().eq_ignore_ascii_case(".git")))
+        };
+        self.roots().any(|root| {
+            named(target.path(), root)
+                || named(target.real(), &real(root))
+                || target.real().starts_with(real(&root.join(".git")))
+        })
     }
 
     /// The path as people read it: relative to the worktree, with `..` when it lies elsewhere.
@@ -71,7 +140,11 @@ impl Scope {
     /// The path as permission rules name it: relative to the worktree inside it, absolute outside.
     #[must_use]
     pub fn pattern(&self, path: &Path) -> String {
-        if self.contains(path) && path.starts_with(&self.worktree) {
+        self.name(path, &real(path))
+    }
+
+    fn name(&self, path: &Path, real: &Path) -> String {
+        if self.holds(path, real) && path.starts_with(&self.worktree) {
             self.relative(path)
         } else {
             path.display().to_string()
@@ -82,28 +155,37 @@ impl Scope {
     /// another one. A rule about a file must not be escaped through a link to it.
     #[must_use]
     pub fn patterns(&self, path: &Path) -> Vec<String> {
-        let real = real(path);
+        self.spellings(&Target::new(path.to_owned(), real(path)))
+    }
+
+    fn spellings(&self, target: &Target) -> Vec<String> {
+        let real = target.real();
         // A project that is itself reached through a link is still spelled as the caller spells it.
-        let target = [&self.directory, &self.worktree]
-            .into_iter()
-            .filter(|root| root.parent().is_some())
+        let spelled = self
+            .roots()
             .find_map(|root| Some(fold(&root.join(real.strip_prefix(self::real(root)).ok()?))))
-            .unwrap_or(real);
-        let (written, target) = (self.pattern(path), self.pattern(&target));
+            .unwrap_or_else(|| real.to_owned());
+        let (written, target) = (self.name(target.path(), real), self.name(&spelled, real));
         if written == target { vec![written] } else { vec![written, target] }
     }
 
-    /// The extra permission that a path outside the project needs, or nothing for one inside.
+    /// The extra permission that a path outside the project needs, or nothing for one inside. Changing what git keeps
+    /// in `.git` needs it too.
     #[must_use]
     pub fn external(&self, path: &Path, access: Access) -> Option<Need> {
-        if self.contains(path) {
+        self.extra(&Target::new(path.to_owned(), real(path)), access)
+    }
+
+    fn extra(&self, target: &Target, access: Access) -> Option<Need> {
+        let (path, real) = (target.path(), target.real());
+        let free = match access {
+            Access::Read => self.holds(path, real) || real.starts_with(self::real(&self.output_dir)),
+            Access::Write => self.holds(path, real) && !self.is_gits(target),
+        };
+        if free {
             return None;
         }
-        let real = real(path);
-        if access == Access::Read && real.starts_with(self::real(&self.output_dir)) {
-            return None;
-        }
-        let parent = if real.is_dir() { &*real } else { real.parent().unwrap_or(&real) };
+        let parent = if real.is_dir() { real } else { real.parent().unwrap_or(real) };
         let pattern = parent.join("*").display().to_string();
         let mut metadata = Map::new();
         metadata.insert("filepath".to_owned(), Value::String(path.display().to_string()));

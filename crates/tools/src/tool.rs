@@ -156,8 +156,8 @@ pub struct Forecast {
     /// BLAKE3 of the content before the call, in hex; nothing if the file was absent. A file too large to hash
     /// has its identity and the time of its last change here.
     pub before: Option<String>,
-    /// BLAKE3 of the content after the call, in hex.
-    pub after: String,
+    /// BLAKE3 of the content after the call, in hex; nothing if the call removes the file.
+    pub after: Option<String>,
 }
 
 /// What the disk says about a [`Forecast`].
@@ -176,7 +176,7 @@ impl Forecast {
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         let Ok(now) = fingerprint(&self.path) else { return Verdict::Conflict };
-        if now.as_ref() == Some(&self.after) {
+        if now == self.after {
             Verdict::Applied
         } else if now == self.before {
             Verdict::Untouched

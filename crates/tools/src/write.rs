@@ -1,8 +1,9 @@
 //! The `write` tool: puts a whole file in place.
 //!
-//! The file appears at once or not at all, keeps its mode, and keeps a byte order mark that it had.
+//! The file appears at once or not at all, keeps its mode, and keeps a byte order mark that it had. A file that the
+//! session has seen is replaced only if nobody has changed it since.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -11,9 +12,10 @@ use serde_json::{Map, Value, json};
 use crate::{
     input::{decode, schema},
     patch::{Header, unified},
-    regular::{self, CONTENT_MAX, fingerprint},
-    replacement::{self, content, replace, turn},
-    scope::{Access, Scope, real},
+    regular::CONTENT_MAX,
+    replacement::{Change, apply, turn},
+    scope::{Access, Scope},
+    target::{Before, Target},
     tool::{BoxFuture, Context, Effect, Failure, Forecast, Need, Output, Tool},
 };
 
@@ -57,23 +59,23 @@ impl Tool for Write {
 
     fn needs(&self, input: &Value, scope: &Scope) -> Result<Vec<Need>, Failure> {
         let input: Input = decode(self.name(), input.clone())?;
-        let path = scope.resolve(&input.file_path);
-        let shown = match content(&real(&path)) {
-            Err(regular::Error::Special(_) | regular::Error::TooLarge(_)) => String::new(),
-            before => {
-                let before = before.ok().flatten().unwrap_or_default();
-                diff(&path, &before, with_mark(&before, &input.content).as_bytes())
+        let target = scope.target(&input.file_path, Access::Write)?;
+        let shown = match target.before() {
+            Ok(before) => {
+                let before = before.map(|before| before.bytes).unwrap_or_default();
+                diff(target.path(), &before, with_mark(&before, &input.content).as_bytes())
             }
+            Err(_) => String::new(),
         };
-        Ok(edit_needs(scope, &path, &shown))
+        Ok(edit_needs(scope, &target, &shown))
     }
 
     fn forecast(&self, input: &Value, scope: &Scope) -> Result<Vec<Forecast>, Failure> {
         let input: Input = decode(self.name(), input.clone())?;
-        let path = scope.resolve(&input.file_path);
-        let before = Before::of(&real(&path)).map_err(|error| error.failure("read", &path))?;
-        let after = with_mark(&before.start, &input.content);
-        Ok(vec![forecast(path, before.fingerprint, after.as_bytes())])
+        let target = scope.target(&input.file_path, Access::Write)?;
+        let (before, after) = plan(&input, &target)?;
+        let before = before.map(|before| before.fingerprint);
+        Ok(vec![Forecast { path: target.path().to_owned(), before, after: Some(hex(after.as_bytes())) }])
     }
 
     fn run(&self, input: Value, context: Context) -> BoxFuture<'_, Result<Output, Failure>> {
@@ -85,49 +87,36 @@ impl Tool for Write {
 }
 
 fn act(input: &Input, context: &Context) -> Result<Output, Failure> {
-    let path = context.scope.resolve(&input.file_path);
-    let real = real(&path);
-    let _turn = turn(&real);
     if context.cancel.is_cancelled() {
         return Err(Failure::Cancelled);
     }
-    if real.is_dir() {
-        return Err(Failure::Failed(format!("{} is a folder, not a file.", path.display())));
+    let target = context.target(&input.file_path, Access::Write)?;
+    let _turn = turn(target.real());
+    let (before, after) = plan(input, &target)?;
+    if let Some(before) = &before {
+        unchanged(context, &target, &before.fingerprint)?;
     }
-    let before = Before::of(&real).map_err(|error| error.failure("read", &path))?;
-    let after = with_mark(&before.start, &input.content);
-    put(&path, &real, after.as_bytes(), before.fingerprint.as_deref())?;
+    put(context, &target, before.as_ref(), after.as_bytes())?;
+    context.seen.record(target.real(), hex(after.as_bytes()));
     let mut metadata = Map::new();
     metadata.insert("diagnostics".to_owned(), json!({}));
-    metadata.insert("filepath".to_owned(), json!(path.display().to_string()));
-    metadata.insert("exists".to_owned(), json!(before.fingerprint.is_some()));
+    metadata.insert("filepath".to_owned(), json!(target.path().display().to_string()));
+    metadata.insert("exists".to_owned(), json!(before.is_some()));
     metadata.insert("truncated".to_owned(), json!(false));
     Ok(Output {
-        title: context.scope.relative(&path),
+        title: context.scope.relative(target.path()),
         output: "Wrote file successfully.".to_owned(),
         metadata,
-        edited: vec![path],
+        edited: vec![target.path().to_owned()],
         ..Output::default()
     })
 }
 
-/// What has to be known of a file to replace it, whatever its size.
-#[derive(Debug, Default)]
-struct Before {
-    /// Nothing if there is no file.
-    fingerprint: Option<String>,
-    /// Enough to tell a byte order mark.
-    start: Vec<u8>,
-}
-
-impl Before {
-    fn of(real: &Path) -> Result<Self, regular::Error> {
-        match regular::start(real, BOM.len() as u64) {
-            Ok(start) => Ok(Self { fingerprint: fingerprint(real)?, start }),
-            Err(error) if error.is_absent() => Ok(Self::default()),
-            Err(error) => Err(error),
-        }
-    }
+/// What is there, whatever its size, and what the call puts in its place.
+fn plan(input: &Input, target: &Target) -> Result<(Option<Before>, String), Failure> {
+    let before = target.start(BOM.len() as u64).map_err(|error| error.failure("read", target.path()))?;
+    let after = with_mark(before.as_ref().map_or(&[], |before| &before.bytes), &input.content);
+    Ok((before, after))
 }
 
 /// The new content with exactly one byte order mark if the old or the new one has any.
@@ -138,17 +127,13 @@ fn with_mark(before: &[u8], after: &str) -> String {
 }
 
 /// The needs of a call that changes one file.
-pub(crate) fn edit_needs(scope: &Scope, path: &Path, diff: &str) -> Vec<Need> {
+pub(crate) fn edit_needs(scope: &Scope, target: &Target, diff: &str) -> Vec<Need> {
     let mut metadata = Map::new();
-    metadata.insert("filepath".to_owned(), json!(path.display().to_string()));
+    metadata.insert("filepath".to_owned(), json!(target.path().display().to_string()));
     metadata.insert("diff".to_owned(), json!(diff));
-    let edit = Need {
-        permission: "edit".to_owned(),
-        patterns: scope.patterns(path),
-        always: vec!["*".to_owned()],
-        metadata,
-    };
-    scope.external(path, Access::Write).into_iter().chain([edit]).collect()
+    let (external, patterns) = scope.demands(target, Access::Write);
+    let edit = Need { permission: "edit".to_owned(), patterns, always: vec!["*".to_owned()], metadata };
+    external.into_iter().chain([edit]).collect()
 }
 
 /// The diff of a file tool, or nothing when either side is too large or not text.
@@ -162,26 +147,32 @@ pub(crate) fn diff(path: &Path, before: &[u8], after: &[u8]) -> String {
     }
 }
 
-/// The forecast of one file, from its fingerprint and its new content.
-pub(crate) fn forecast(path: PathBuf, before: Option<String>, after: &[u8]) -> Forecast {
-    Forecast { path, before, after: hex(after) }
-}
-
 /// The fingerprint of a file with this content.
 pub(crate) fn hex(content: &[u8]) -> String {
     blake3::hash(content).to_hex().to_string()
 }
 
+/// Fails if a file is not what the session last saw of it.
+pub(crate) fn unchanged(context: &Context, target: &Target, now: &str) -> Result<(), Failure> {
+    match context.seen.last(target.real()) {
+        Some(last) if last != now => Err(Failure::Failed(format!(
+            "{} was changed since it was read: read it again. Nothing was written.",
+            target.path().display()
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// Replaces a file in the words of a tool.
-pub(crate) fn put(path: &Path, real: &Path, after: &[u8], before: Option<&str>) -> Result<(), Failure> {
-    replace(real, after, before).map_err(|error| match error {
-        replacement::Error::Changed => Failure::Failed(format!(
-            "{} was changed by someone else meanwhile; nothing was written. Read it again and retry.",
-            path.display()
-        )),
-        replacement::Error::Read(error) => error.failure("write", path),
-        replacement::Error::Io(error) => Failure::io("write", path, &error),
-    })
+pub(crate) fn put(
+    context: &Context,
+    target: &Target,
+    before: Option<&Before>,
+    after: &[u8],
+) -> Result<(), Failure> {
+    let expected = before.map(|before| &*before.fingerprint);
+    let content = Some((after, before.map(|before| before.rights)));
+    apply(&[Change { target, expected, content }], &context.cancel).map_err(|error| error.failure())
 }
 
 /// Runs file work away from the async threads.

@@ -123,11 +123,8 @@ async fn images_are_attached_by_content() {
 async fn what_cannot_be_shown_is_refused() {
     let project = Project::new();
     project.file("blob", b"ab\0cd");
-    project.file("doc", "%PDF-1.7 text");
-    for path in ["blob", "doc"] {
-        let refused = project.run(&Read, json!({ "filePath": path })).await;
-        assert!(matches!(&refused, Err(Failure::Failed(text)) if text.contains("binary")), "{refused:?}");
-    }
+    let refused = project.run(&Read, json!({ "filePath": "blob" })).await;
+    assert!(matches!(&refused, Err(Failure::Failed(text)) if text.contains("binary")), "{refused:?}");
     project.file("notes.md", "");
     let absent = project.run(&Read, json!({ "filePath": "notes" })).await.unwrap_err().to_string();
     let path = project.path("notes");

@@ -61,7 +61,7 @@ async fn what_is_no_ordinary_file_is_named_and_left_alone() {
             let text = tool.forecast(&input(&path), &project.scope).unwrap_err().to_string();
             assert!(text.contains(what), "{text}");
         }
-        let forecast = Forecast { path, before: None, after: String::new() };
+        let forecast = Forecast { path, before: None, after: Some(String::new()) };
         assert_eq!(forecast.verdict(), Verdict::Conflict);
     }
     assert!(fs::metadata(project.path("pipe")).unwrap().file_type().is_fifo());

@@ -1,0 +1,254 @@
+//! Folders as handles that no link can redirect.
+//!
+//! A path is judged first and used afterwards, and whoever can put a link into it in between decides what is used. So a
+//! judged path is walked from the root one name at a time, and each name must be a real folder: from there on
+//! everything happens by handle and by a single name. A link that appears on the way makes the walk fail.
+
+use std::{
+    ffi::{OsStr, OsString},
+    fs::{File, Metadata},
+    io,
+    os::{fd::OwnedFd, unix::ffi::OsStrExt as _},
+    path::{Component, Path},
+    process,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use rustix::{
+    fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags},
+    io::{Errno, retry_on_intr},
+};
+
+use crate::{
+    regular::{self, Special},
+    replacement::STAGED,
+};
+
+/// A handle that only names a folder needs no right to list it.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const NAMED: OFlags = OFlags::PATH;
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+const NAMED: OFlags = OFlags::RDONLY;
+
+/// The number in the name of the next staged file of this process.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// An open folder.
+#[derive(Debug)]
+pub(crate) struct Folder(OwnedFd);
+
+/// A folder that had to be made, as a name in the one above it.
+#[derive(Debug)]
+pub(crate) struct Made {
+    above: Folder,
+    name: OsString,
+}
+
+impl Made {
+    /// Takes the folder away again, unless someone has put something into it.
+    pub(crate) fn undo(&self) {
+        rustix::fs::unlinkat(&self.above.0, &self.name, AtFlags::REMOVEDIR).ok();
+    }
+
+    /// Makes the folder's name last.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        self.above.sync()
+    }
+}
+
+impl Folder {
+    /// The folder at an absolute path, which must lead there without any link.
+    pub(crate) fn reach(real: &Path) -> io::Result<Self> {
+        let mut folder = Self::root()?;
+        for name in names(real)? {
+            folder = folder.below(name)?;
+        }
+        Ok(folder)
+    }
+
+    /// The same, making those folders that are missing.
+    pub(crate) fn make(real: &Path) -> io::Result<(Self, Vec<Made>)> {
+        let mut folder = Self::root()?;
+        let mut made: Vec<Made> = Vec::new();
+        for name in names(real)? {
+            match folder.enter(name) {
+                Ok((next, fresh)) => {
+                    let above = std::mem::replace(&mut folder, next);
+                    if fresh {
+                        made.push(Made { above, name: name.to_owned() });
+                    }
+                }
+                Err(error) => {
+                    made.iter().rev().for_each(Made::undo);
+                    return Err(error);
+                }
+            }
+        }
+        Ok((folder, made))
+    }
+
+    /// The folder of this name, and whether it had to be made.
+    fn enter(&self, name: &OsStr) -> io::Result<(Self, bool)> {
+        match self.below(name) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            other => return Ok((other?, false)),
+        }
+        let fresh = match retry_on_intr(|| rustix::fs::mkdirat(&self.0, name, Mode::from(0o777))) {
+            Ok(()) => true,
+            Err(Errno::EXIST) => false,
+            Err(error) => return Err(error.into()),
+        };
+        Ok((self.below(name)?, fresh))
+    }
+
+    fn root() -> io::Result<Self> {
+        let flags = NAMED | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Self(retry_on_intr(|| rustix::fs::openat(CWD, "/", flags, Mode::empty()))?))
+    }
+
+    fn below(&self, name: &OsStr) -> io::Result<Self> {
+        let flags = NAMED | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(Self(retry_on_intr(|| rustix::fs::openat(&self.0, name, flags, Mode::empty()))?))
+    }
+
+    /// The folder open for listing and syncing.
+    fn listed(&self) -> io::Result<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(retry_on_intr(|| rustix::fs::openat(&self.0, ".", flags, Mode::empty()))?)
+    }
+
+    /// Opens an ordinary file for reading without ever waiting for anyone.
+    pub(crate) fn open(&self, name: &OsStr) -> Result<(File, Metadata), regular::Error> {
+        // Looked at before as well, because opening is an act of its own on some devices.
+        regular::check(self.kind(name)?)?;
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+        let opened = retry_on_intr(|| rustix::fs::openat(&self.0, name, flags, Mode::empty()));
+        let file = File::from(opened.map_err(|error| match error {
+            Errno::LOOP => regular::Error::Special(Special::Link),
+            other => regular::Error::Io(other.into()),
+        })?);
+        regular::check(FileType::from_raw_mode(rustix::fs::fstat(&file).map_err(io::Error::from)?.st_mode))?;
+        let meta = file.metadata()?;
+        Ok((file, meta))
+    }
+
+    fn kind(&self, name: &OsStr) -> io::Result<FileType> {
+        let stat = retry_on_intr(|| rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW))?;
+        Ok(FileType::from_raw_mode(stat.st_mode))
+    }
+
+    /// A new file under a name that nobody uses; the process's mask applies to its mode.
+    pub(crate) fn stage(&self, mode: Mode) -> io::Result<(File, OsString)> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        loop {
+            let name = unused();
+            match retry_on_intr(|| rustix::fs::openat(&self.0, &name, flags, mode)) {
+                Ok(file) => return Ok((File::from(file), name)),
+                Err(Errno::EXIST) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Gives a file a name that is free.
+    pub(crate) fn rename_new(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
+        match rustix::fs::renameat_with(&self.0, from, &self.0, to, RenameFlags::NOREPLACE) {
+            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
+                rustix::fs::linkat(&self.0, from, &self.0, to, AtFlags::empty())?;
+                Ok(rustix::fs::unlinkat(&self.0, from, AtFlags::empty())?)
+            }
+            other => Ok(other?),
+        }
+    }
+
+    /// Puts a staged file in the place of another one, and says under which name that one is kept.
+    pub(crate) fn displace(&self, staged: &OsStr, name: &OsStr) -> io::Result<OsString> {
+        match rustix::fs::renameat_with(&self.0, staged, &self.0, name, RenameFlags::EXCHANGE) {
+            // Not every file system can exchange: there, a moment without the file cannot be helped.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
+                let kept = self.put_aside(name)?;
+                match self.rename_new(staged, name) {
+                    Ok(()) => Ok(kept),
+                    Err(error) => {
+                        self.rename_new(&kept, name)?;
+                        Err(error)
+                    }
+                }
+            }
+            other => {
+                other?;
+                Ok(staged.to_owned())
+            }
+        }
+    }
+
+    /// Takes a file out of its place, and says under which name it is kept.
+    pub(crate) fn put_aside(&self, name: &OsStr) -> io::Result<OsString> {
+        loop {
+            let kept = unused();
+            match self.rename_new(name, &kept) {
+                Ok(()) => return Ok(kept),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Removes a file.
+    pub(crate) fn remove(&self, name: &OsStr) -> io::Result<()> {
+        Ok(rustix::fs::unlinkat(&self.0, name, AtFlags::empty())?)
+    }
+
+    /// Makes the names in the folder last.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        let listed = match self.listed() {
+            // Names can be given in a folder that may not be listed, and nothing better can be done there.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(()),
+            other => other?,
+        };
+        match rustix::fs::fsync(listed) {
+            // Some file systems keep names by other means.
+            Err(Errno::INVAL) => Ok(()),
+            other => Ok(other?),
+        }
+    }
+
+    /// The names in the folder, and whether each is a folder or a link to one.
+    pub(crate) fn entries(&self) -> io::Result<Vec<(OsString, bool)>> {
+        let mut entries = Vec::new();
+        for entry in Dir::new(self.listed()?)? {
+            let entry = entry?;
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            if name == "." || name == ".." {
+                continue;
+            }
+            let folder = match entry.file_type() {
+                FileType::Directory => true,
+                FileType::Symlink | FileType::Unknown => rustix::fs::statat(&self.0, name, AtFlags::empty())
+                    .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory),
+                _ => false,
+            };
+            entries.push((name.to_owned(), folder));
+        }
+        Ok(entries)
+    }
+}
+
+/// The names on the way from the root.
+fn names(real: &Path) -> io::Result<Vec<&OsStr>> {
+    let mut components = real.components();
+    let absolute = components.next() == Some(Component::RootDir);
+    let names = components.map(|component| match component {
+        Component::Normal(name) => Some(name),
+        _ => None,
+    });
+    names
+        .collect::<Option<Vec<_>>>()
+        .filter(|_| absolute)
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the path is not a plain absolute one"))
+}
+
+/// A name for a file that is not in its place.
+fn unused() -> OsString {
+    format!("{STAGED}{}-{}", process::id(), NEXT.fetch_add(1, Ordering::Relaxed)).into()
+}

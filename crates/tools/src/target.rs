@@ -1,0 +1,139 @@
+//! What a call may touch: a path resolved once, checked against what was permitted, and never resolved again.
+//!
+//! [`Scope::target`] follows the links of a path and remembers where they led. [`Context::target`] also compares that
+//! place with what the call was granted. All reading and writing then goes to that very place by a
+//! [`Folder`] handle, which follows no link: whoever swaps a link in between makes the call fail, and nothing else.
+
+use std::{
+    ffi::OsStr,
+    fs::{File, Metadata},
+    io::{self, Read as _, Seek as _},
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    folder::Folder,
+    regular::{self, Print, Special},
+    scope::Access,
+    tool::{Context, Failure, Need},
+};
+
+/// Where a path leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    path: PathBuf,
+    real: PathBuf,
+}
+
+/// Who may do what with a file: kept when its content is replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rights {
+    pub(crate) mode: u32,
+    pub(crate) user: u32,
+    pub(crate) group: u32,
+}
+
+impl Rights {
+    fn of(meta: &Metadata) -> Self {
+        Self { mode: meta.mode() & 0o7777, user: meta.uid(), group: meta.gid() }
+    }
+}
+
+/// A file before a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Before {
+    /// What its content is known by.
+    pub(crate) fingerprint: String,
+    pub(crate) rights: Rights,
+    /// The first bytes, or all of them: as many as were asked for.
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Target {
+    pub(crate) fn new(path: PathBuf, real: PathBuf) -> Self {
+        Self { path, real }
+    }
+
+    /// The absolute path as the caller wrote it.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The path with its links followed.
+    #[must_use]
+    pub fn real(&self) -> &Path {
+        &self.real
+    }
+
+    /// The folder that holds it, and its name there.
+    pub(crate) fn place(&self) -> io::Result<(&Path, &OsStr)> {
+        self.real.parent().zip(self.real.file_name()).ok_or_else(|| io::ErrorKind::IsADirectory.into())
+    }
+
+    /// Opens an ordinary file for reading.
+    pub(crate) fn open(&self) -> Result<(File, Metadata), regular::Error> {
+        let Ok((parent, name)) = self.place() else {
+            return Err(regular::Error::Special(Special::Folder));
+        };
+        Folder::reach(parent)?.open(name)
+    }
+
+    /// The whole file, or nothing if there is none.
+    pub(crate) fn before(&self) -> Result<Option<Before>, regular::Error> {
+        let Some((file, meta)) = self.found()? else { return Ok(None) };
+        let bytes = regular::content(file, &meta)?;
+        let fingerprint = blake3::hash(&bytes).to_hex().to_string();
+        Ok(Some(Before { fingerprint, rights: Rights::of(&meta), bytes }))
+    }
+
+    /// A file of any size with its first bytes, or nothing if there is none.
+    pub(crate) fn start(&self, bytes: u64) -> Result<Option<Before>, regular::Error> {
+        let Some((mut file, meta)) = self.found()? else { return Ok(None) };
+        let mut start = Vec::new();
+        (&mut file).take(bytes).read_to_end(&mut start)?;
+        file.rewind()?;
+        let fingerprint = Print::of(file, &meta)?;
+        Ok(Some(Before { fingerprint, rights: Rights::of(&meta), bytes: start }))
+    }
+
+    fn found(&self) -> Result<Option<(File, Metadata)>, regular::Error> {
+        match self.open() {
+            Ok(opened) => Ok(Some(opened)),
+            Err(error) if error.is_absent() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Context {
+    /// Where a path leads now, provided that this is what was permitted.
+    pub fn target(&self, path: &str, access: Access) -> Result<Target, Failure> {
+        let target = self.scope.target(path, access)?;
+        self.permitted(&target, access)?;
+        Ok(target)
+    }
+
+    /// Fails unless everything that a target needs was permitted.
+    pub(crate) fn permitted(&self, target: &Target, access: Access) -> Result<(), Failure> {
+        let (external, patterns) = self.scope.demands(target, access);
+        let external = external.map(|need| (need.permission, need.patterns));
+        let own = (access.permission().to_owned(), patterns);
+        let granted = |(permission, patterns): (String, Vec<String>)| {
+            patterns.iter().all(|pattern| covers(&self.granted, &permission, pattern))
+        };
+        if external.into_iter().chain([own]).all(granted) {
+            return Ok(());
+        }
+        Err(Failure::Failed(format!(
+            "{} leads elsewhere now than when it was permitted, so nothing was done. Call again to ask for it as it is \
+             now.",
+            target.path.display()
+        )))
+    }
+}
+
+fn covers(granted: &[Need], permission: &str, pattern: &String) -> bool {
+    granted.iter().any(|need| need.permission == permission && need.patterns.contains(pattern))
+}
