@@ -19,19 +19,25 @@
 //! - [`bound`]: the size limit of model-visible text, and the files that keep the rest
 //! - [`patch`]: unified diffs in the shape that clients already parse
 //! - [`mod@read`], [`mod@write`], [`mod@edit`]: the file tools
+//! - [`mod@grep`], [`mod@glob`], [`mod@list`]: the tools that look for files
 //! - [`bash`]: the command tool; `bash/` has command splitting, process groups and output capture
 //! - [`invalid`]: what a call that cannot be run becomes
 //! - [`snapshot`]: content-addressed pictures of a worktree: capture, diff, restore
 //! - [`input`]: the schema of arguments, and decoding with errors a model can act on
 //! - `regular`: reading that never waits and never runs on
+//! - `walk`: walking a folder by ignore rules, never out of it
+//! - `wildcard`: the patterns of file names
 //! - `replacement`: all-or-nothing file replacement
 
 pub mod bash;
 pub mod bound;
 pub mod edit;
+pub mod glob;
+pub mod grep;
 pub mod host;
 pub mod input;
 pub mod invalid;
+pub mod list;
 pub mod patch;
 pub mod read;
 pub mod registry;
@@ -42,6 +48,8 @@ pub mod seen;
 pub mod settlement;
 pub mod snapshot;
 pub mod tool;
+mod walk;
+mod wildcard;
 pub mod write;
 
 pub use host::Host;
