@@ -20,12 +20,14 @@
 //! - [`patch`]: unified diffs in the shape that clients already parse
 //! - [`mod@read`], [`mod@write`], [`mod@edit`]: the file tools
 //! - [`mod@grep`], [`mod@glob`], [`mod@list`]: the tools that look for files
+//! - [`webfetch`]: the tool that fetches pages of the web
 //! - [`bash`]: the command tool; `bash/` has command splitting, process groups and output capture
 //! - [`invalid`]: what a call that cannot be run becomes
 //! - [`snapshot`]: content-addressed pictures of a worktree: capture, diff, restore
 //! - [`input`]: the schema of arguments, and decoding with errors a model can act on
 //! - `regular`: reading that never waits and never runs on
 //! - `walk`: walking a folder by ignore rules, never out of it
+//! - `web`: requests within limits, to where they were meant to go
 //! - `wildcard`: the patterns of file names
 //! - `replacement`: all-or-nothing file replacement
 
@@ -49,6 +51,8 @@ pub mod settlement;
 pub mod snapshot;
 pub mod tool;
 mod walk;
+mod web;
+pub mod webfetch;
 mod wildcard;
 pub mod write;
 

@@ -27,6 +27,7 @@ use crate::{
     list::List,
     read::Read,
     tool::Tool,
+    webfetch::Webfetch,
     write::Write,
 };
 
@@ -132,6 +133,7 @@ impl Registry {
             Arc::new(Invalid),
             Arc::new(List::default()),
             Arc::new(Read),
+            Arc::new(Webfetch::default()),
             Arc::new(Write),
         ];
         for tool in tools {

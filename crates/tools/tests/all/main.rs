@@ -19,6 +19,8 @@ mod list;
 mod read;
 mod registry;
 mod scope;
+mod server;
 mod snapshot;
 mod special;
+mod webfetch;
 mod write;
