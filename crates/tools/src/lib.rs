@@ -20,6 +20,8 @@
 //! - [`patch`]: unified diffs in the shape that clients already parse
 //! - [`target`]: a path resolved once and checked against what was permitted
 //! - [`mod@read`], [`mod@write`], [`mod@edit`]: the file tools
+//! - [`mod@grep`], [`mod@glob`], [`mod@list`]: the tools that look for files
+//! - [`webfetch`]: the tool that fetches pages of the web
 //! - [`bash`]: the command tool; `bash/` has command splitting, process groups and output capture
 //! - [`invalid`]: what a call that cannot be run becomes
 //! - [`snapshot`]: content-addressed pictures of a worktree: capture, diff, restore
@@ -27,14 +29,21 @@
 //! - `folder`: folders as handles that no link can redirect
 //! - `regular`: reading that never waits and never runs on
 //! - `replacement`: all-or-nothing changes of files
+//! - `walk`: walking a folder by ignore rules, never out of it
+//! - `web`: requests within limits, to where they were meant to go
+//! - `wildcard`: the patterns of file names
+//! - `replacement`: all-or-nothing file replacement
 
 pub mod bash;
 pub mod bound;
 pub mod edit;
 mod folder;
+pub mod glob;
+pub mod grep;
 pub mod host;
 pub mod input;
 pub mod invalid;
+pub mod list;
 pub mod patch;
 pub mod read;
 pub mod registry;
@@ -46,6 +55,10 @@ pub mod settlement;
 pub mod snapshot;
 pub mod target;
 pub mod tool;
+mod walk;
+mod web;
+pub mod webfetch;
+mod wildcard;
 pub mod write;
 
 pub use host::Host;

@@ -21,9 +21,13 @@ use serde_json::Value;
 use crate::{
     bash::Bash,
     edit::Edit,
+    glob::Glob,
+    grep::Grep,
     invalid::{self, Invalid},
+    list::List,
     read::Read,
     tool::Tool,
+    webfetch::Webfetch,
     write::Write,
 };
 
@@ -121,8 +125,17 @@ impl Registry {
     #[must_use]
     pub fn builtin(_settings: &Settings) -> Self {
         let registry = Self::new();
-        let tools: [Arc<dyn Tool>; 5] =
-            [Arc::new(Bash::default()), Arc::new(Edit), Arc::new(Invalid), Arc::new(Read), Arc::new(Write)];
+        let tools: Vec<Arc<dyn Tool>> = vec![
+            Arc::new(Bash::default()),
+            Arc::new(Edit),
+            Arc::new(Glob::default()),
+            Arc::new(Grep::default()),
+            Arc::new(Invalid),
+            Arc::new(List::default()),
+            Arc::new(Read),
+            Arc::new(Webfetch::default()),
+            Arc::new(Write),
+        ];
         for tool in tools {
             let name = tool.name().to_owned();
             registry.put(name, tool).keep();

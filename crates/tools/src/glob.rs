@@ -1,0 +1,174 @@
+//! The `glob` tool: files whose path matches a pattern, the most recently changed first.
+
+use std::{
+    cmp::Reverse,
+    collections::BinaryHeap,
+    path::PathBuf,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use ignore::WalkState;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::{
+    grep::{NOTHING, limit},
+    input::{decode, schema},
+    scope::Scope,
+    tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool},
+    walk::{self, Modified, Place, Stop},
+    wildcard::{self, Wildcard},
+};
+
+/// Files shown unless the call asks for fewer or more.
+const LIMIT: usize = 100;
+/// The most files a call may ask for.
+const LIMIT_MAX: usize = 1000;
+
+/// The tool that finds files by name.
+#[derive(Clone, Copy, Debug)]
+pub struct Glob {
+    /// How long a search may take before it ends with what it has found.
+    pub patience: Duration,
+}
+
+impl Default for Glob {
+    fn default() -> Self {
+        Self { patience: walk::PATIENCE }
+    }
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Input {
+    /// The glob pattern, such as `**/*.rs` or `src/**/*.{ts,tsx}`
+    pattern: String,
+    /// The folder to look in; the project folder unless given
+    #[serde(default)]
+    path: Option<String>,
+    /// How many files to show (default 100)
+    #[schemars(range(min = 1, max = LIMIT_MAX))]
+    #[serde(default)]
+    limit: Option<usize>,
+}
+
+impl Input {
+    /// The folder that is searched, and the pattern below it: an absolute pattern names another folder.
+    fn aim(&self, scope: &Scope) -> Result<(PathBuf, String), Failure> {
+        let folder = Place::named(self.path.as_deref(), scope);
+        Ok(match wildcard::split(&self.pattern)? {
+            Some((leap, rest)) => (scope.resolve(&folder.join(leap).to_string_lossy()), rest),
+            None => (folder, self.pattern.clone()),
+        })
+    }
+}
+
+impl Tool for Glob {
+    fn name(&self) -> &'static str {
+        "glob"
+    }
+
+    fn description(&self) -> &'static str {
+        "Finds files by name. The pattern may have `*`, `**`, `?`, `{a,b}` and `[a-z]`; one without a slash means a \
+         name at any depth. Shows absolute paths, the most recently changed files first, at most 100 unless `limit` \
+         says otherwise. Files that git ignores are left out, hidden ones are not. To search in files use `grep`."
+    }
+
+    fn schema(&self) -> Value {
+        schema::<Input>()
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Pure
+    }
+
+    fn needs(&self, input: &Value, scope: &Scope) -> Result<Vec<Need>, Failure> {
+        let input: Input = decode(self.name(), input.clone())?;
+        let (folder, _) = input.aim(scope)?;
+        let mut metadata = Map::new();
+        metadata.insert("pattern".to_owned(), json!(input.pattern));
+        metadata.extend(input.path.as_ref().map(|path| ("path".to_owned(), json!(path))));
+        let own = Need {
+            permission: "glob".to_owned(),
+            patterns: vec![input.pattern],
+            always: vec!["*".to_owned()],
+            metadata,
+        };
+        Ok(walk::needs(own, &folder, scope))
+    }
+
+    fn run(&self, input: Value, context: Context) -> BoxFuture<'_, Result<Output, Failure>> {
+        Box::pin(async move {
+            let input: Input = decode(self.name(), input)?;
+            walk::within(self.patience, context.cancel.clone(), move |stop| find(&input, &context, stop))
+                .await
+        })
+    }
+}
+
+fn find(input: &Input, context: &Context, stop: &Stop) -> Result<Output, Failure> {
+    let limit = limit(input.limit, LIMIT, LIMIT_MAX)?;
+    let (folder, pattern) = input.aim(&context.scope)?;
+    let wildcard = Wildcard::parse("pattern", &pattern)?;
+    let title = context.scope.relative(&folder);
+    let tree = Place::granted(folder, context).tree()?;
+    let count = AtomicUsize::new(0);
+    // The worst of the best is on top.
+    let best: Mutex<BinaryHeap<(Reverse<Modified>, PathBuf)>> = Mutex::default();
+    tree.walk().build_parallel().run(|| {
+        let (tree, wildcard, count, best) = (&tree, &wildcard, &count, &best);
+        Box::new(move |entry| {
+            if stop.now() {
+                return WalkState::Quit;
+            }
+            let Ok(entry) = entry else {
+                tree.passed_over();
+                return WalkState::Continue;
+            };
+            let below = tree.below(entry.path());
+            match entry.file_type() {
+                Some(kind) if kind.is_dir() && !wildcard.enters(below) => return WalkState::Skip,
+                Some(kind) if kind.is_file() && wildcard.matches(below) => {}
+                _ => return WalkState::Continue,
+            }
+            let Ok(modified) = tree.modified(below) else { return WalkState::Continue };
+            count.fetch_add(1, Ordering::Relaxed);
+            let mut best = best.lock().unwrap_or_else(PoisonError::into_inner);
+            let better = |(age, path): &(Reverse<Modified>, PathBuf)| {
+                (Reverse(modified), below) < (*age, path.as_path())
+            };
+            if best.len() < limit {
+                best.push((Reverse(modified), below.to_owned()));
+            } else if best.peek().is_some_and(better) {
+                best.pop();
+                best.push((Reverse(modified), below.to_owned()));
+            }
+            WalkState::Continue
+        })
+    });
+    stop.cancelled()?;
+    let best = best.into_inner().unwrap_or_else(PoisonError::into_inner).into_sorted_vec();
+    let found = count.into_inner();
+    let truncated = found > best.len();
+    let paths: Vec<String> = best
+        .iter()
+        .filter(|(_, below)| tree.holds(below))
+        .map(|(_, below)| tree.shown(below).display().to_string())
+        .collect();
+    let mut text = if paths.is_empty() { NOTHING.to_owned() } else { paths.join("\n") };
+    if truncated {
+        text.push_str(&format!(
+            "\n\n(The {} newest of {found} files. Use a narrower pattern or path, or a higher limit.)",
+            paths.len()
+        ));
+    }
+    text.push_str(&walk::remarks(&tree, stop));
+    let mut metadata = Map::new();
+    metadata.insert("count".to_owned(), json!(paths.len()));
+    metadata.insert("truncated".to_owned(), json!(truncated));
+    Ok(Output { title, output: text, metadata, ..Output::default() })
+}

@@ -1,0 +1,277 @@
+//! Walking a folder for the tools that look for files: by gitignore rules, on all cores, and never out of the folder.
+//!
+//! Names come from a walk over paths, but a file is opened, and a name shown, only through the folder that was
+//! permitted and without following links. A folder that is swapped for a link while the walk goes on therefore leads
+//! nowhere. What is not an ordinary file is passed over, also where ignore rules are expected: opening a pipe would
+//! wait for somebody to write.
+
+use std::{
+    ffi::OsStr,
+    fs::{self, File},
+    io,
+    os::{fd::OwnedFd, unix::fs::MetadataExt as _},
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use ignore::WalkBuilder;
+use rustix::fs::{Mode, OFlags};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    scope::{self, Access, Scope},
+    tool::{Context, Failure, Need},
+    write::blocking,
+};
+
+/// The folder of a repository's own data: never searched, never shown.
+const GIT: &str = ".git";
+
+/// The files that hold ignore rules.
+const RULES: [&str; 3] = [".gitignore", ".ignore", ".git/info/exclude"];
+
+/// The largest file of ignore rules that is read.
+const RULES_MAX: u64 = 4 * 1024 * 1024;
+
+/// How long a walk may take before it ends with what it has.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How much longer a walk that does not even look at the clock is waited for.
+const STUCK: Duration = Duration::from_secs(5);
+
+/// When the file was last changed: seconds and nanoseconds.
+pub(crate) type Modified = (i64, i64);
+
+/// A place to look in: as it was written, and as it really is.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    /// What paths are shown under.
+    pub(crate) shown: PathBuf,
+    real: PathBuf,
+    managed: bool,
+}
+
+impl Place {
+    /// The path that a call names, or the project folder.
+    pub(crate) fn named(path: Option<&str>, scope: &Scope) -> PathBuf {
+        path.map_or_else(|| scope.directory.clone(), |path| scope.resolve(path))
+    }
+
+    /// Where a permitted path leads.
+    pub(crate) fn granted(shown: PathBuf, context: &Context) -> Self {
+        let real = scope::real(&shown);
+        let managed = real.starts_with(scope::real(&context.scope.output_dir));
+        Self { shown, real, managed }
+    }
+
+    /// Whether it is a folder; a failure if there is nothing.
+    pub(crate) fn is_folder(&self) -> Result<bool, Failure> {
+        match fs::metadata(&self.real) {
+            Ok(meta) => Ok(meta.is_dir()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(Failure::Failed(format!("{} does not exist.", self.shown.display())))
+            }
+            Err(error) => Err(Failure::io("look into", &self.shown, &error)),
+        }
+    }
+
+    /// The place itself, which is no folder.
+    pub(crate) fn file(&self) -> &Path {
+        &self.real
+    }
+
+    /// Opens the folder.
+    pub(crate) fn tree(self) -> Result<Tree, Failure> {
+        if !self.is_folder()? {
+            return Err(Failure::Failed(format!("{} is not a folder.", self.shown.display())));
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = rustix::io::retry_on_intr(|| rustix::fs::open(&self.real, flags, Mode::empty()));
+        match opened {
+            Ok(dir) => Ok(Tree { place: self, dir, unread: Arc::default() }),
+            Err(error) => Err(Failure::io("look into", &self.shown, &error.into())),
+        }
+    }
+}
+
+/// The permissions of a search: the tool's own, and that of a place outside the project.
+pub(crate) fn needs(own: Need, path: &Path, scope: &Scope) -> Vec<Need> {
+    scope.external(path, Access::Read).into_iter().chain([own]).collect()
+}
+
+/// A folder that is being searched.
+#[derive(Debug)]
+pub(crate) struct Tree {
+    place: Place,
+    dir: OwnedFd,
+    unread: Arc<AtomicUsize>,
+}
+
+impl Tree {
+    /// The walk through it: hidden files too, ignored ones not, no links, nothing of git's own.
+    pub(crate) fn walk(&self) -> WalkBuilder {
+        self.walk_where(|_| true)
+    }
+
+    /// The same, without what is not wanted; a folder is left out with all that is in it.
+    pub(crate) fn walk_where(&self, wanted: impl Fn(&Path) -> bool + Send + Sync + 'static) -> WalkBuilder {
+        let root = &self.place.real;
+        let mut walk = WalkBuilder::new(root);
+        walk.current_dir(root).hidden(false).threads(thread::available_parallelism().map_or(1, usize::from));
+        let above = root.ancestors().any(|folder| !readable(folder));
+        // What is in the folder of managed files was put there by us, whatever a rule above it says.
+        if self.place.managed || above {
+            walk.standard_filters(false);
+        }
+        if above {
+            self.passed_over();
+        }
+        let (unread, root) = (Arc::clone(&self.unread), root.clone());
+        walk.filter_entry(move |entry| {
+            let below = entry.path().strip_prefix(&root).unwrap_or(entry.path());
+            if entry.file_name() == OsStr::new(GIT) || !wanted(below) {
+                return false;
+            }
+            let folder = entry.file_type().is_some_and(|kind| kind.is_dir());
+            if !folder || readable(entry.path()) {
+                return true;
+            }
+            unread.fetch_add(1, Ordering::Relaxed);
+            false
+        });
+        walk
+    }
+
+    /// The path below the folder, of one that a walk has found.
+    pub(crate) fn below<'p>(&self, path: &'p Path) -> &'p Path {
+        path.strip_prefix(&self.place.real).unwrap_or(path)
+    }
+
+    /// The path as it is shown, of one below the folder.
+    pub(crate) fn shown(&self, below: &Path) -> PathBuf {
+        self.place.shown.join(below)
+    }
+
+    /// When a file below the folder was last changed.
+    pub(crate) fn modified(&self, below: &Path) -> io::Result<Modified> {
+        fs::symlink_metadata(self.place.real.join(below)).map(|meta| modified(&meta))
+    }
+
+    /// Opens a file below the folder; no link on the way is followed, and opening never waits.
+    pub(crate) fn open(&self, below: &Path) -> io::Result<File> {
+        self.beneath(below, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY).map(File::from)
+    }
+
+    /// Whether a path that was found is below the folder without any link on the way.
+    pub(crate) fn holds(&self, below: &Path) -> bool {
+        #[cfg(target_os = "linux")]
+        let flags = OFlags::PATH;
+        #[cfg(not(target_os = "linux"))]
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+        self.beneath(below, flags).is_ok()
+    }
+
+    fn beneath(&self, below: &Path, flags: OFlags) -> io::Result<OwnedFd> {
+        let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        #[cfg(target_os = "linux")]
+        {
+            use rustix::{fs::ResolveFlags, io::Errno};
+            let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+            match rustix::fs::openat2(&self.dir, below, flags, Mode::empty(), resolve) {
+                // An old kernel, or a sandbox that does not know the call.
+                Err(Errno::NOSYS | Errno::PERM) => {}
+                other => return Ok(other?),
+            }
+        }
+        let step = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut folder = rustix::io::dup(&self.dir)?;
+        for name in below.parent().unwrap_or(Path::new("")).components() {
+            folder = rustix::fs::openat(&folder, name.as_os_str(), step, Mode::empty())?;
+        }
+        let name = below.file_name().unwrap_or_default();
+        Ok(rustix::fs::openat(&folder, name, flags, Mode::empty())?)
+    }
+
+    /// Counts something that could not be read.
+    pub(crate) fn passed_over(&self) {
+        self.unread.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How much could not be read.
+    pub(crate) fn unread(&self) -> usize {
+        self.unread.load(Ordering::Relaxed)
+    }
+}
+
+/// When a file was last changed.
+pub(crate) fn modified(meta: &fs::Metadata) -> Modified {
+    (meta.mtime(), meta.mtime_nsec())
+}
+
+/// Whether what a folder has for ignore rules can be read without waiting and without end.
+fn readable(folder: &Path) -> bool {
+    RULES.iter().all(|name| {
+        fs::metadata(folder.join(name)).map_or(true, |meta| meta.is_file() && meta.len() <= RULES_MAX)
+    })
+}
+
+/// When to stop: told to, or out of time.
+#[derive(Debug)]
+pub(crate) struct Stop {
+    cancel: CancellationToken,
+    deadline: Instant,
+    late: AtomicBool,
+}
+
+impl Stop {
+    /// Whether to stop now.
+    pub(crate) fn now(&self) -> bool {
+        if Instant::now() >= self.deadline {
+            self.late.store(true, Ordering::Relaxed);
+        }
+        self.cancel.is_cancelled() || self.late.load(Ordering::Relaxed)
+    }
+
+    /// The failure of a call that was cancelled, once its walk is over.
+    pub(crate) fn cancelled(&self) -> Result<(), Failure> {
+        if self.cancel.is_cancelled() { Err(Failure::Cancelled) } else { Ok(()) }
+    }
+
+    /// Whether the walk ended because its time was over.
+    pub(crate) fn late(&self) -> bool {
+        self.late.load(Ordering::Relaxed)
+    }
+}
+
+/// Runs a walk away from the async threads, for so long at most.
+pub(crate) async fn within<T: Send + 'static>(
+    patience: Duration,
+    cancel: CancellationToken,
+    work: impl FnOnce(&Stop) -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
+    let stop = Stop { cancel, deadline: Instant::now() + patience, late: AtomicBool::new(false) };
+    tokio::time::timeout(patience + STUCK, blocking(move || work(&stop))).await.unwrap_or_else(|_| {
+        Err(Failure::Failed(
+            "The file system did not answer in time. Look in a smaller folder, or use `bash`.".to_owned(),
+        ))
+    })
+}
+
+/// What a result says about what it lacks, each remark on a line of its own.
+pub(crate) fn remarks(tree: &Tree, stop: &Stop) -> String {
+    let mut text = String::new();
+    if stop.late() {
+        text.push_str("\n\n(Time was over before everything was looked at. Use a narrower path.)");
+    }
+    match tree.unread() {
+        0 => {}
+        1 => text.push_str("\n\n(1 file or folder could not be read.)"),
+        many => text.push_str(&format!("\n\n({many} files or folders could not be read.)")),
+    }
+    text
+}

@@ -1,0 +1,223 @@
+//! The `webfetch` tool: one page of the web as Markdown, text or HTML.
+//!
+//! Permission is given for one address. A redirect is therefore followed only to the same origin, or to its encrypted
+//! twin; where else it points to is told to the model, which may ask for that address in a call of its own. Size, time
+//! and the number of redirects are limited, and what a page is made of is bounded before it is converted.
+
+use std::time::Duration;
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use url::Url;
+
+use self::{
+    journey::{Arrival, Journey},
+    page::Kind,
+};
+use crate::{
+    input::{decode, schema},
+    scope::Scope,
+    tool::{Attachment, BoxFuture, Context, Effect, Failure, Need, Output, Tool},
+    web::Web,
+    write::blocking,
+};
+
+mod journey;
+mod markup;
+mod page;
+mod rewrite;
+
+/// The time limit of a call that names none, in seconds.
+const TIMEOUT_DEFAULT: f64 = 30.0;
+/// The longest time limit a call may ask for, in seconds.
+const TIMEOUT_MAX: f64 = 120.0;
+/// The longest address.
+const URL_MAX: usize = 8 * 1024;
+
+/// The tool that fetches pages.
+#[derive(Clone, Debug, Default)]
+pub struct Webfetch {
+    web: Web,
+}
+
+/// The form in which a page is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Format {
+    #[default]
+    Markdown,
+    Text,
+    Html,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Input {
+    /// The address, beginning with http:// or https://
+    url: String,
+    /// The form of the result (default markdown)
+    #[serde(default)]
+    format: Option<Format>,
+    /// The time limit in seconds (default 30, at most 120)
+    #[schemars(range(min = 1, max = 120))]
+    #[serde(default)]
+    timeout: Option<f64>,
+}
+
+impl Input {
+    /// The address that is asked for, in its one normal form.
+    fn address(&self) -> Result<Url, Failure> {
+        let bad = |reason: &str| Failure::InvalidInput(format!("url cannot be fetched: {reason}."));
+        if self.url.len() > URL_MAX {
+            return Err(bad("it is too long"));
+        }
+        let mut url = Url::parse(self.url.trim()).map_err(|error| {
+            bad(&format!("{error}; give a whole address that begins with http:// or https://"))
+        })?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(bad("only http and https addresses are fetched"));
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(bad("an address with a user name or password in it is not fetched"));
+        }
+        url.set_fragment(None);
+        Ok(url)
+    }
+
+    fn timeout(&self) -> Result<Duration, Failure> {
+        let seconds = self.timeout.unwrap_or(TIMEOUT_DEFAULT);
+        if !(seconds > 0.0 && seconds <= TIMEOUT_MAX) {
+            return Err(Failure::InvalidInput(format!(
+                "timeout is in seconds, more than 0 and at most {TIMEOUT_MAX}."
+            )));
+        }
+        Ok(Duration::from_secs_f64(seconds))
+    }
+}
+
+impl Tool for Webfetch {
+    fn name(&self) -> &'static str {
+        "webfetch"
+    }
+
+    fn description(&self) -> &'static str {
+        "Fetches a page of the web, and shows it as Markdown, or as `text` or `html` if `format` says so. PNG, JPEG, \
+         GIF and WebP images are attached. Pages of more than 5 MiB are refused. A redirect to another site is not \
+         followed: the result names its address, which you can fetch with another call."
+    }
+
+    fn schema(&self) -> Value {
+        schema::<Input>()
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Pure
+    }
+
+    fn needs(&self, input: &Value, _: &Scope) -> Result<Vec<Need>, Failure> {
+        let input: Input = decode(self.name(), input.clone())?;
+        let url = input.address()?;
+        input.timeout()?;
+        let mut metadata = Map::new();
+        metadata.insert("url".to_owned(), json!(url.as_str()));
+        metadata.insert("format".to_owned(), json!(format_name(input.format.unwrap_or_default())));
+        metadata.extend(input.timeout.map(|timeout| ("timeout".to_owned(), json!(timeout))));
+        Ok(vec![Need {
+            permission: "webfetch".to_owned(),
+            patterns: vec![url.to_string()],
+            always: vec![format!("{}/*", url.origin().ascii_serialization())],
+            metadata,
+        }])
+    }
+
+    fn run(&self, input: Value, context: Context) -> BoxFuture<'_, Result<Output, Failure>> {
+        Box::pin(async move {
+            let input: Input = decode(self.name(), input)?;
+            let (url, timeout, format) =
+                (input.address()?, input.timeout()?, input.format.unwrap_or_default());
+            let call = async {
+                let journey = Journey { web: &self.web, accept: accept(format) };
+                match journey.travel(url.clone()).await? {
+                    Arrival::Elsewhere(text, target) => Ok(elsewhere(&url, text, &target)),
+                    Arrival::Page(page) => blocking(move || show(&page, format)).await,
+                }
+            };
+            tokio::select! {
+                biased;
+                () = context.cancel.cancelled() => Err(Failure::Cancelled),
+                ended = tokio::time::timeout(timeout, call) => ended.unwrap_or_else(|_| {
+                    Err(Failure::Failed(format!(
+                        "{url} was not there after {} s. Try again with a longer timeout (at most {TIMEOUT_MAX}), or \
+                         go on without it.",
+                        timeout.as_secs_f64()
+                    )))
+                }),
+            }
+        })
+    }
+}
+
+fn format_name(format: Format) -> &'static str {
+    match format {
+        Format::Markdown => "markdown",
+        Format::Text => "text",
+        Format::Html => "html",
+    }
+}
+
+/// What a server is asked for.
+fn accept(format: Format) -> &'static str {
+    match format {
+        Format::Markdown => "text/markdown, text/html;q=0.9, text/plain;q=0.8, */*;q=0.5",
+        Format::Text => "text/plain, text/markdown;q=0.9, text/html;q=0.8, */*;q=0.5",
+        Format::Html => "text/html, application/xhtml+xml;q=0.9, text/plain;q=0.8, */*;q=0.5",
+    }
+}
+
+fn elsewhere(url: &Url, text: String, target: &str) -> Output {
+    let mut metadata = Map::new();
+    metadata.insert("redirect".to_owned(), json!(target));
+    Output { title: url.to_string(), output: text, metadata, ..Output::default() }
+}
+
+fn show(page: &page::Page, format: Format) -> Result<Output, Failure> {
+    let mut metadata = Map::new();
+    metadata.insert("url".to_owned(), json!(page.url.as_str()));
+    metadata.insert("contentType".to_owned(), json!(page.media));
+    metadata.insert("bytes".to_owned(), json!(page.body.len()));
+    let title =
+        format!("{} ({})", page.url, if page.media.is_empty() { "unknown type" } else { &page.media });
+    let mut output = Output { title, metadata, ..Output::default() };
+    match page.kind() {
+        Kind::Image(mime) => {
+            output.output = format!("Image attached ({mime}, {} bytes).", page.body.len());
+            output.attachments.push(Attachment {
+                mime: mime.to_owned(),
+                url: format!("data:{mime};base64,{}", STANDARD.encode(&page.body)),
+                filename: page.url.path_segments().and_then(Iterator::last).map(str::to_owned),
+            });
+        }
+        Kind::Binary => {
+            return Err(Failure::Failed(format!(
+                "{} is not text: {}, {} bytes. Use `bash` to save it to a file if you need it.",
+                page.url,
+                if page.media.is_empty() { "of an unknown type" } else { &page.media },
+                page.body.len()
+            )));
+        }
+        Kind::Html => {
+            let html = page.decode(true);
+            output.output = match format {
+                Format::Html => html,
+                Format::Text => page::plain(&html),
+                Format::Markdown => page::markdown(&html, &page.url),
+            };
+        }
+        Kind::Text => output.output = page.decode(false),
+    }
+    if output.output.trim().is_empty() {
+        output.output = "(The page is empty.)".to_owned();
+    }
+    Ok(output)
+}
