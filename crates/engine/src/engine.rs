@@ -18,6 +18,7 @@ use crate::drain::Drains;
 use crate::mint::Mint;
 use crate::project::Location;
 use crate::seams::{System, World};
+use crate::sights::Sights;
 use crate::{Config, Error};
 use everturn_llm::Keyring;
 
@@ -102,6 +103,7 @@ pub(crate) struct Inner {
     pub(crate) locations: RwLock<HashMap<PathBuf, Location>>,
     pub(crate) drains: Drains,
     pub(crate) asks: Asks,
+    pub(crate) sights: Sights,
     /// Text of parts that are streaming in this process.
     pub(crate) drafts: Mutex<HashMap<PartId, String>>,
     pub(crate) snapshots: Mutex<HashMap<PathBuf, Arc<Snapshots>>>,
@@ -143,6 +145,7 @@ impl Engine {
             locations: RwLock::default(),
             drains: Drains::default(),
             asks: Asks::default(),
+            sights: Sights::default(),
             drafts: Mutex::default(),
             snapshots: Mutex::default(),
             tasks: TaskTracker::new(),

@@ -1,7 +1,8 @@
 //! Recovery: what a restart does with what was open.
 //!
-//! The log says what is certain. Streamed text that was saved is kept; a tool that changes nothing runs again; a call
-//! that still waits for a permission goes on waiting under the same request; and a call that may have had an effect
+//! The log says what is certain. Streamed text that was saved is kept; a tool that changes nothing, or
+//! the same when it runs twice, runs again; a call that still waits for a person goes on waiting under the same
+//! request; and a call that may have had an effect
 //! is never run twice: it settles as *unknown* and the model is told to look. Then the conversation goes on by itself.
 
 use std::collections::HashMap;
@@ -32,7 +33,7 @@ enum Remedy {
     Stopped(Call),
     /// Nobody knows.
     Unknown(Call),
-    /// It may run: it changes nothing, or it has not begun.
+    /// It may run: it changes nothing, comes to the same when run twice, or has not begun.
     Run(Call),
 }
 
@@ -123,7 +124,8 @@ impl Engine {
     fn remedies(&self, tree: &Tree, assistant: &EntryId, log: &[Record]) -> Vec<Remedy> {
         let open = self.open_calls(tree, assistant, |part| !part.kind.is_hosted());
         let remedy = |call: Call| {
-            let pure = self.0.tools.get(&call.tool).is_some_and(|tool| tool.effect() == Effect::Pure);
+            let effect = self.0.tools.get(&call.tool).map(|tool| tool.effect());
+            let pure = matches!(effect, Some(Effect::Pure | Effect::Repeatable));
             // Without a request the call began at once; with one it began only if the log says so.
             let begun_already = has_begun(log, &call.part);
             let waiting = if begun_already && !pure { None } else { last_request(log, assistant, &call.id) };

@@ -22,7 +22,9 @@ use crate::{
     bash::Bash,
     edit::Edit,
     invalid::{self, Invalid},
+    question::Question,
     read::Read,
+    todo::{TodoRead, TodoWrite},
     tool::Tool,
     write::Write,
 };
@@ -121,8 +123,16 @@ impl Registry {
     #[must_use]
     pub fn builtin(_settings: &Settings) -> Self {
         let registry = Self::new();
-        let tools: [Arc<dyn Tool>; 5] =
-            [Arc::new(Bash::default()), Arc::new(Edit), Arc::new(Invalid), Arc::new(Read), Arc::new(Write)];
+        let tools: [Arc<dyn Tool>; 8] = [
+            Arc::new(Bash::default()),
+            Arc::new(Edit),
+            Arc::new(Invalid),
+            Arc::new(Question),
+            Arc::new(Read),
+            Arc::new(TodoRead),
+            Arc::new(TodoWrite),
+            Arc::new(Write),
+        ];
         for tool in tools {
             let name = tool.name().to_owned();
             registry.put(name, tool).keep();

@@ -16,6 +16,7 @@ mod harness;
 mod read;
 mod registry;
 mod scope;
+mod session;
 mod snapshot;
 mod special;
 mod write;
