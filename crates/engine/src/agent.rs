@@ -30,19 +30,40 @@ When a tool's outcome is unknown, inspect the state before you act again.";
 const PLAN: &str = "You are a planning agent. Study the project and the request, change nothing, and answer with a \
 plan that another agent can carry out: the steps in order, the files each one touches, and how to check the result.";
 
+const GENERAL: &str = "You are an agent to whom another agent has given a piece of work. Do all of it yourself with your \
+tools: you cannot ask anybody, and the one who gave it sees nothing but your last message. End with that message: what \
+you found or did, the files and lines that matter, what you could not do and what is uncertain.";
+
+const EXPLORE: &str = "You are an agent that finds things in a project and changes nothing. Search broadly first, by file \
+names and by content, then read what matters. Follow names to where they are defined and used before you conclude. Your \
+last message is all that the one who asked gets to see: answer what was asked, with paths and lines, and say what you \
+looked for and did not find.";
+
 const TITLE: &str = "You are a title generator. Answer with one line of at most eight words that names what the \
 conversation is about. No quotes, no full stop, no explanation.";
 
-fn base_rules(tool_output: &Path) -> Vec<Rule> {
-    let outputs = format!("{}/*", tool_output.display());
-    vec![
+/// What an agent may never do as long as another one waits for it: ask the person, plan with them, keep the task list
+/// that is not its own, and give work on.
+pub(crate) const NOT_FOR_SUBAGENTS: [&str; 5] = ["question", "plan_enter", "plan_exit", "todowrite", "task"];
+
+fn base_rules(data: &Path) -> Vec<Rule> {
+    let mut rules = vec![
         Rule::new("*", "*", Action::Allow),
         Rule::new("doom_loop", "*", Action::Ask),
-        Rule::new("external_directory", "*", Action::Ask),
-        Rule::new("external_directory", &outputs, Action::Allow),
         Rule::new("question", "*", Action::Deny),
         Rule::new("plan_enter", "*", Action::Deny),
         Rule::new("plan_exit", "*", Action::Deny),
+    ];
+    rules.extend(looking_rules(data));
+    rules
+}
+
+/// What holds for everybody who looks at files: secrets and other folders are asked for.
+fn looking_rules(data: &Path) -> [Rule; 6] {
+    let outputs = format!("{}/*", data.join("tool-output").display());
+    [
+        Rule::new("external_directory", "*", Action::Ask),
+        Rule::new("external_directory", &outputs, Action::Allow),
         Rule::new("read", "*", Action::Allow),
         Rule::new("read", "*.env", Action::Ask),
         Rule::new("read", "*.env.*", Action::Ask),
@@ -50,11 +71,18 @@ fn base_rules(tool_output: &Path) -> Vec<Rule> {
     ]
 }
 
-/// The agents of a server: the built-in ones with the configured rules behind their own.
+/// The agents that a task may be given to, each with what it is for.
+pub(crate) fn delegates(agents: &[Agent]) -> Vec<(String, String)> {
+    let able = agents.iter().filter(|agent| agent.mode != "primary" && !agent.hidden);
+    able.map(|agent| (agent.name.clone(), agent.description.clone().unwrap_or_default())).collect()
+}
+
+/// The agents of a server: the built-in ones with the configured rules behind their own. `data` is the folder that
+/// tool output is kept in.
 #[must_use]
-pub fn agents(configured: &[Rule], tool_output: &Path) -> Vec<Agent> {
+pub fn agents(configured: &[Rule], data: &Path) -> Vec<Agent> {
     let with = |own: &[Rule]| {
-        let mut rules = base_rules(tool_output);
+        let mut rules = base_rules(data);
         rules.extend_from_slice(own);
         rules.extend_from_slice(configured);
         rules
@@ -91,6 +119,38 @@ pub fn agents(configured: &[Rule], tool_output: &Path) -> Vec<Agent> {
             ]),
             prompt: PLAN,
         },
+        Agent {
+            name: "general".to_owned(),
+            description: Some(
+                "Does work of several steps on its own, searching and changing files; several at once, if they do \
+                 not touch the same files."
+                    .to_owned(),
+            ),
+            mode: "subagent",
+            hidden: false,
+            permission: with(&NOT_FOR_SUBAGENTS.map(|name| Rule::new(name, "*", Action::Deny))),
+            prompt: GENERAL,
+        },
+        Agent {
+            name: "explore".to_owned(),
+            description: Some(
+                "Finds files, code and answers about how the project works; changes nothing. Say how thorough it \
+                 shall be."
+                    .to_owned(),
+            ),
+            mode: "subagent",
+            hidden: false,
+            permission: with(&exploring_rules(data)),
+            prompt: EXPLORE,
+        },
         hidden("title", TITLE),
     ]
+}
+
+/// Nothing but looking.
+fn exploring_rules(data: &Path) -> Vec<Rule> {
+    let mut rules = vec![Rule::new("*", "*", Action::Deny)];
+    rules.extend(["glob", "grep", "list", "webfetch"].map(|name| Rule::new(name, "*", Action::Allow)));
+    rules.extend(looking_rules(data));
+    rules
 }

@@ -45,6 +45,8 @@ pub(crate) struct Call {
     pub(crate) start: Millis,
     /// A request of an earlier process that it still waits for: a permission, or a question of the tool itself.
     pub(crate) waiting: Option<Request>,
+    /// True when an earlier process may have begun it.
+    pub(crate) again: bool,
 }
 
 /// What came of a call.

@@ -5,6 +5,7 @@
 
 use std::path::PathBuf;
 
+use everturn_model::permission::{self, Action};
 use everturn_model::request::{Ask, CallRef, Request};
 use everturn_model::{Event, Map, todo};
 use everturn_store::Authority;
@@ -12,6 +13,7 @@ use everturn_tools::host::{Delegate, Question, Report, Skill, Task, Todo};
 use everturn_tools::{BoxFuture, Failure, Host};
 use serde_json::json;
 
+use crate::agent;
 use crate::asks::Answer;
 use crate::calls::{Call, Place};
 use crate::{Engine, Error};
@@ -53,7 +55,7 @@ impl CallHost {
     }
 }
 
-fn failed(error: impl std::fmt::Display) -> Failure {
+pub(crate) fn failed(error: impl std::fmt::Display) -> Failure {
     Failure::Failed(format!("The session could not do it: {error}"))
 }
 
@@ -90,14 +92,19 @@ impl Host for CallHost {
 
     fn delegate<'a>(
         &'a self,
-        _task: Task,
-        _started: &'a (dyn Fn(&Delegate) + Send + Sync),
+        task: Task,
+        started: &'a (dyn Fn(&Delegate) + Send + Sync),
     ) -> BoxFuture<'a, Result<Report, Failure>> {
-        Box::pin(async { Err(failed("there are no subagents")) })
+        Box::pin(self.hand_out(task, started))
     }
 
     fn delegates(&self) -> Vec<(String, String)> {
-        Vec::new()
+        let mut delegates = agent::delegates(self.engine.agents());
+        let rules = &self.place.rules;
+        delegates.retain(|(name, _)| {
+            permission::decide(rules, &[], "task", std::slice::from_ref(name)) != Action::Deny
+        });
+        delegates
     }
 
     fn plan_file(&self) -> PathBuf {

@@ -16,6 +16,7 @@
 //! - [`turn`]: one provider turn, from promotion to its end
 //! - [`calls`]: the tool calls of a turn
 //! - [`asks`]: permission requests, questions and their answers
+//! - `delegation`: tasks that one session gives to another
 //! - `host`: what a tool may do to the session that called it
 //! - `sights`: what each session last saw of the files
 //! - [`history`]: from the path to what a provider is given
@@ -30,6 +31,7 @@ pub mod bus;
 mod calls;
 pub mod config;
 mod context;
+mod delegation;
 pub mod drain;
 pub mod engine;
 mod error;

@@ -15,6 +15,7 @@ use everturn_model::tool::{Outcome, ToolResult, ToolState};
 use everturn_model::{EntryId, Event, Money, Part, PartId, Record, Tokens, Tree, path};
 use everturn_store::Lease;
 use everturn_tools::{Effect, Scope};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::calls::{Call, INTERRUPTED, Place, Settled, UNKNOWN};
@@ -163,13 +164,17 @@ impl Engine {
                 input: state.input().clone(),
                 start,
                 waiting: None,
+                again: true,
             })
         };
         parts.filter(|part| wanted(part)).filter_map(open).collect()
     }
 
+    /// Settles calls; whether a person declined one of them. None when this process ends before all are settled.
     async fn apply(&self, turn: &mut Turn<'_>, remedies: Vec<Remedy>) -> Result<Option<bool>, Error> {
         let mut declined = false;
+        // As in the turn that made them, calls run beside each other: one that waits holds up no other.
+        let mut running = JoinSet::new();
         for remedy in remedies {
             let settled = match remedy {
                 Remedy::Stopped(call) => unfinished(call, self.mint().now(), INTERRUPTED),
@@ -182,13 +187,17 @@ impl Engine {
                     Settled { call, result, declined: false, edited: Vec::new() }
                 }
                 Remedy::Run(call) => {
-                    let place = self.place(turn).await?;
-                    self.clone().execute(place, call).await
+                    running.spawn(self.clone().execute(self.place(turn).await?, call));
+                    continue;
                 }
             };
+            turn.settle(settled).await?;
+        }
+        while let Some(settled) = running.join_next().await {
             if self.0.closing.is_cancelled() {
                 return Ok(None);
             }
+            let settled = settled.map_err(|error| Error::Invalid(error.to_string()))?;
             declined |= settled.declined;
             turn.settle(settled).await?;
         }

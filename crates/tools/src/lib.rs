@@ -20,7 +20,7 @@
 //! - [`patch`]: unified diffs in the shape that clients already parse
 //! - [`mod@read`], [`mod@write`], [`mod@edit`]: the file tools
 //! - [`bash`]: the command tool; `bash/` has command splitting, process groups and output capture
-//! - [`todo`], [`question`]: the task list and questions, which act on the session
+//! - [`todo`], [`question`], [`task`]: the task list, questions and subagents, which act on the session
 //! - [`invalid`]: what a call that cannot be run becomes
 //! - [`snapshot`]: content-addressed pictures of a worktree: capture, diff, restore
 //! - [`input`]: the schema of arguments, and decoding with errors a model can act on
@@ -43,6 +43,7 @@ pub mod scope;
 pub mod seen;
 pub mod settlement;
 pub mod snapshot;
+pub mod task;
 pub mod todo;
 pub mod tool;
 pub mod write;

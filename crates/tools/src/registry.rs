@@ -24,6 +24,7 @@ use crate::{
     invalid::{self, Invalid},
     question::Question,
     read::Read,
+    task::Task,
     todo::{TodoRead, TodoWrite},
     tool::Tool,
     write::Write,
@@ -123,12 +124,13 @@ impl Registry {
     #[must_use]
     pub fn builtin(_settings: &Settings) -> Self {
         let registry = Self::new();
-        let tools: [Arc<dyn Tool>; 8] = [
+        let tools: [Arc<dyn Tool>; 9] = [
             Arc::new(Bash::default()),
             Arc::new(Edit),
             Arc::new(Invalid),
             Arc::new(Question),
             Arc::new(Read),
+            Arc::new(Task::default()),
             Arc::new(TodoRead),
             Arc::new(TodoWrite),
             Arc::new(Write),

@@ -17,5 +17,6 @@ mod question;
 mod recover;
 mod replay;
 mod revert;
+mod task;
 mod todo;
 mod turn;

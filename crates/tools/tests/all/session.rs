@@ -10,6 +10,7 @@ use everturn_tools::{
     host::{Delegate, Question, Report, Skill, Task, Todo},
     question, settle,
     settlement::Rules,
+    task,
     todo::{TodoRead, TodoWrite},
 };
 use serde_json::{Value, json};
@@ -22,6 +23,8 @@ pub(crate) struct Script {
     pub(crate) todos: Mutex<Vec<Todo>>,
     pub(crate) answers: Mutex<Option<Vec<Vec<String>>>>,
     pub(crate) asked: Mutex<Vec<Question>>,
+    pub(crate) tasks: Mutex<Vec<Task>>,
+    pub(crate) report: Mutex<Option<Report>>,
 }
 
 impl Host for Script {
@@ -42,10 +45,15 @@ impl Host for Script {
 
     fn delegate<'a>(
         &'a self,
-        _: Task,
-        _: &'a (dyn Fn(&Delegate) + Send + Sync),
+        task: Task,
+        started: &'a (dyn Fn(&Delegate) + Send + Sync),
     ) -> BoxFuture<'a, Result<Report, Failure>> {
-        Box::pin(async { Err(Failure::Cancelled) })
+        self.tasks.lock().unwrap().push(task);
+        let report = self.report.lock().unwrap().clone();
+        if let Some(report) = &report {
+            started(&report.delegate);
+        }
+        Box::pin(async { report.ok_or(Failure::Cancelled) })
     }
 
     fn delegates(&self) -> Vec<(String, String)> {
@@ -161,6 +169,53 @@ async fn questions_that_nobody_can_answer_are_refused() {
         check(json!([ask("Q", &["a", "a "])])).await,
         "Question 1 has two options with the label 'a '."
     );
+}
+
+#[tokio::test]
+async fn a_task_is_shown_as_recorded() {
+    let host = Arc::new(Script::default());
+    let delegate = Delegate {
+        session: "ses_2".to_owned(),
+        parent: "ses_1".to_owned(),
+        model: Some(("fake".to_owned(), "fake-1".to_owned())),
+    };
+    let report = Report { delegate, failed: false, text: "found it".to_owned() };
+    *host.report.lock().unwrap() = Some(report.clone());
+    let tool = task::Task::new(&[("general".to_owned(), "does things".to_owned())]);
+    assert!(tool.description().ends_with("\n- general: does things"), "{}", tool.description());
+    let input = json!({
+        "description": "sub work", "prompt": "look", "subagent_type": "general", "task_id": "ses_2",
+    });
+    let project = Project::new();
+    let needs = tool.needs(&input, &project.scope).unwrap();
+    assert_eq!(
+        (needs[0].permission.as_str(), needs[0].patterns.as_slice()),
+        ("task", &["general".to_owned()][..])
+    );
+    let (context, mut reports) = project.context();
+    let context = Context { host: Arc::clone(&host) as Arc<dyn Host>, ..context };
+    let output = settle(&tool, input.clone(), context, Rules::default()).await.unwrap();
+    let text = "<task id=\"ses_2\" state=\"completed\">\n<task_result>\nfound it\n</task_result>\n</task>";
+    assert_eq!((output.title.as_str(), output.output.as_str()), ("sub work", text));
+    let mut metadata = json!({
+        "parentSessionId": "ses_1", "sessionId": "ses_2", "model": { "modelID": "fake-1", "providerID": "fake" },
+    });
+    assert_eq!(Value::Object(reports.try_recv().unwrap().metadata), metadata, "it is told while it runs");
+    metadata["truncated"] = json!(false);
+    assert_eq!(Value::Object(output.metadata), metadata);
+    let given = Task {
+        description: "sub work".to_owned(),
+        prompt: "look".to_owned(),
+        agent: "general".to_owned(),
+        resume: Some("ses_2".to_owned()),
+    };
+    assert_eq!(*host.tasks.lock().unwrap(), [given]);
+    *host.report.lock().unwrap() = Some(Report { failed: true, text: "broke".to_owned(), ..report });
+    let failure = run(&host, &tool, input).await.unwrap_err();
+    let text = "<task id=\"ses_2\" state=\"error\">\n<task_error>\nbroke\n</task_error>\n</task>";
+    assert_eq!(failure, Failure::Failed(text.to_owned()));
+    let empty = json!({ "description": "x", "prompt": " ", "subagent_type": "general" });
+    assert_eq!(refused(&tool, empty).await, "The prompt is empty.");
 }
 
 #[tokio::test]
