@@ -1,7 +1,8 @@
 //! Agents: who acts, under which rules and with which instructions.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use everturn_model::Session;
 use everturn_model::permission::{Action, Rule};
 
 /// An agent.
@@ -27,8 +28,10 @@ Check your work with the project's own tests or tools when there are any. \
 Say plainly what you did, what you could not do and what is uncertain. \
 When a tool's outcome is unknown, inspect the state before you act again.";
 
-const PLAN: &str = "You are a planning agent. Study the project and the request, change nothing, and answer with a \
-plan that another agent can carry out: the steps in order, the files each one touches, and how to check the result.";
+const PLAN: &str = "You are a planning agent. Study the project and the request, change nothing but the file of the plan, \
+and write a plan that another agent can carry out: the steps in order, the files each one touches, and how to check \
+the result. Ask the person where the choice is theirs. When the plan is complete, ask with `plan_exit` whether it shall \
+be carried out.";
 
 const GENERAL: &str = "You are an agent to whom another agent has given a piece of work. Do all of it yourself with your \
 tools: you cannot ask anybody, and the one who gave it sees nothing but your last message. End with that message: what \
@@ -58,12 +61,18 @@ fn base_rules(data: &Path) -> Vec<Rule> {
     rules
 }
 
+/// Where plans are in a project, and where those of sessions outside any repository are.
+pub(crate) const PLANS: &str = ".opencode/plans";
+pub(crate) const PLANS_ELSEWHERE: &str = "plans";
+
 /// What holds for everybody who looks at files: secrets and other folders are asked for.
-fn looking_rules(data: &Path) -> [Rule; 6] {
+fn looking_rules(data: &Path) -> [Rule; 7] {
     let outputs = format!("{}/*", data.join("tool-output").display());
+    let plans = format!("{}/*", data.join(PLANS_ELSEWHERE).display());
     [
         Rule::new("external_directory", "*", Action::Ask),
         Rule::new("external_directory", &outputs, Action::Allow),
+        Rule::new("external_directory", &plans, Action::Allow),
         Rule::new("read", "*", Action::Allow),
         Rule::new("read", "*.env", Action::Ask),
         Rule::new("read", "*.env.*", Action::Ask),
@@ -75,6 +84,27 @@ fn looking_rules(data: &Path) -> [Rule; 6] {
 pub(crate) fn delegates(agents: &[Agent]) -> Vec<(String, String)> {
     let able = agents.iter().filter(|agent| agent.mode != "primary" && !agent.hidden);
     able.map(|agent| (agent.name.clone(), agent.description.clone().unwrap_or_default())).collect()
+}
+
+/// The file of a session's plan: in the project, or in the data folder where there is no repository.
+pub(crate) fn plan_file(session: &Session, worktree: &Path, data: &Path) -> PathBuf {
+    // The slug of an imported session is somebody else's word.
+    let slug: String = session
+        .slug
+        .chars()
+        .filter(|letter| letter.is_ascii_alphanumeric() || *letter == '-')
+        .take(64)
+        .collect();
+    let name = format!("{}-{slug}.md", session.time.created);
+    // Outside a repository the root is that of the file system.
+    let folder = if worktree.parent().is_some() { worktree.join(PLANS) } else { data.join(PLANS_ELSEWHERE) };
+    folder.join(name)
+}
+
+/// What the planning agent is told about the file of its plan.
+pub(crate) fn plan_note(agent: &Agent, file: &Path) -> Option<String> {
+    (agent.name == "plan")
+        .then(|| format!("The file of the plan, the only one that you may change: {}", file.display()))
 }
 
 /// The agents of a server: the built-in ones with the configured rules behind their own. `data` is the folder that
@@ -109,13 +139,15 @@ pub fn agents(configured: &[Rule], data: &Path) -> Vec<Agent> {
         },
         Agent {
             name: "plan".to_owned(),
-            description: Some("Studies the project and makes a plan; changes nothing.".to_owned()),
+            description: Some("Studies the project and makes a plan; changes nothing else.".to_owned()),
             mode: "primary",
             hidden: false,
             permission: with(&[
                 Rule::new("question", "*", Action::Allow),
                 Rule::new("plan_exit", "*", Action::Allow),
                 Rule::new("edit", "*", Action::Deny),
+                Rule::new("edit", &format!("{PLANS}/*.md"), Action::Allow),
+                Rule::new("edit", &format!("{}/*.md", data.join(PLANS_ELSEWHERE).display()), Action::Allow),
             ]),
             prompt: PLAN,
         },
@@ -153,4 +185,18 @@ fn exploring_rules(data: &Path) -> Vec<Rule> {
     rules.extend(["glob", "grep", "list", "webfetch"].map(|name| Rule::new(name, "*", Action::Allow)));
     rules.extend(looking_rules(data));
     rules
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_stays_in_its_folder() {
+        let mut session = Session::new("ses_1".into(), "global", "/srv/demo", "t", "1", 17);
+        session.slug = "../calm/../river".to_owned();
+        let file = |worktree: &str| plan_file(&session, Path::new(worktree), Path::new("/data"));
+        assert_eq!(file("/srv/demo"), Path::new("/srv/demo/.opencode/plans/17-calmriver.md"));
+        assert_eq!(file("/"), Path::new("/data/plans/17-calmriver.md"));
+    }
 }

@@ -186,8 +186,8 @@ async fn waits_for_person(engine: &Engine, session: &SessionId) -> bool {
     requests.iter().any(|(asking, _)| asking == session)
 }
 
-/// The ids of the child session and of its prompt, from the part of the call.
-fn ids(part: &PartId) -> Option<(SessionId, EntryId)> {
+/// The ids of the session that a call makes and of the prompt that it admits, from the call's part.
+pub(crate) fn ids(part: &PartId) -> Option<(SessionId, EntryId)> {
     let (_, rest) = part.as_str().split_once('_')?;
     let chance = rest.get(12..)?;
     let session = other("ses", Stamp::of(part.as_str())?.descending(), Default::default());

@@ -5,6 +5,7 @@
 
 use std::path::PathBuf;
 
+use everturn_model::part::PartKind;
 use everturn_model::permission::{self, Action};
 use everturn_model::request::{Ask, CallRef, Request};
 use everturn_model::{Event, Map, todo};
@@ -13,10 +14,10 @@ use everturn_tools::host::{Delegate, Question, Report, Skill, Task, Todo};
 use everturn_tools::{BoxFuture, Failure, Host};
 use serde_json::json;
 
-use crate::agent;
 use crate::asks::Answer;
 use crate::calls::{Call, Place};
-use crate::{Engine, Error};
+use crate::inbox::PartInput;
+use crate::{Engine, Error, Prompt, agent, delegation};
 
 /// What the model is told when the person does not answer.
 const DISMISSED: &str = "The person dismissed the question without an answer.";
@@ -52,6 +53,18 @@ impl CallHost {
                 self.engine.ask(session, Ask::Question { questions }, caller, cancel).await
             }
         }
+    }
+
+    /// Admits a prompt to another agent in the person's place. Its id follows from the call, so that it is admitted once
+    /// however often the call is run.
+    async fn switch(&self, agent: String, text: String) -> Result<(), Error> {
+        let (_, id) = delegation::ids(&self.call.part)
+            .ok_or_else(|| Error::Invalid("the call has no id of the usual form".to_owned()))?;
+        let kind = PartKind::Text { text, synthetic: Some(true), ignored: None, time: None, metadata: None };
+        let parts = vec![PartInput { id: None, kind }];
+        let prompt = Prompt { id: Some(id), agent: Some(agent), parts, ..Prompt::text("") };
+        self.engine.prompt(&self.place.session.id, prompt).await?;
+        Ok(())
     }
 }
 
@@ -108,11 +121,13 @@ impl Host for CallHost {
     }
 
     fn plan_file(&self) -> PathBuf {
-        PathBuf::new()
+        let Place { session, scope, .. } = &self.place;
+        agent::plan_file(session, &scope.worktree, &self.engine.paths().data)
     }
 
-    fn hand_over(&self, _agent: &str, _note: &str) -> BoxFuture<'_, Result<(), Failure>> {
-        Box::pin(async { Err(failed("there is no other agent")) })
+    fn hand_over(&self, agent: &str, note: &str) -> BoxFuture<'_, Result<(), Failure>> {
+        let (agent, note) = (agent.to_owned(), note.to_owned());
+        Box::pin(async { self.switch(agent, note).await.map_err(failed) })
     }
 
     fn skill(&self, name: &str) -> BoxFuture<'_, Result<Skill, Failure>> {

@@ -20,7 +20,8 @@
 //! - [`patch`]: unified diffs in the shape that clients already parse
 //! - [`mod@read`], [`mod@write`], [`mod@edit`]: the file tools
 //! - [`bash`]: the command tool; `bash/` has command splitting, process groups and output capture
-//! - [`todo`], [`question`], [`task`]: the task list, questions and subagents, which act on the session
+//! - [`todo`], [`question`], [`task`], [`plan`]: the task list, questions, subagents and plan mode, which act on the
+//!   session
 //! - [`invalid`]: what a call that cannot be run becomes
 //! - [`snapshot`]: content-addressed pictures of a worktree: capture, diff, restore
 //! - [`input`]: the schema of arguments, and decoding with errors a model can act on
@@ -34,6 +35,7 @@ pub mod host;
 pub mod input;
 pub mod invalid;
 pub mod patch;
+pub mod plan;
 pub mod question;
 pub mod read;
 pub mod registry;

@@ -22,6 +22,7 @@ use crate::{
     bash::Bash,
     edit::Edit,
     invalid::{self, Invalid},
+    plan::{PlanEnter, PlanExit},
     question::Question,
     read::Read,
     task::Task,
@@ -124,10 +125,12 @@ impl Registry {
     #[must_use]
     pub fn builtin(_settings: &Settings) -> Self {
         let registry = Self::new();
-        let tools: [Arc<dyn Tool>; 9] = [
+        let tools: [Arc<dyn Tool>; 11] = [
             Arc::new(Bash::default()),
             Arc::new(Edit),
             Arc::new(Invalid),
+            Arc::new(PlanEnter),
+            Arc::new(PlanExit),
             Arc::new(Question),
             Arc::new(Read),
             Arc::new(Task::default()),

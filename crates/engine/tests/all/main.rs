@@ -12,6 +12,7 @@ mod bench;
 mod inbox;
 mod media;
 mod permission;
+mod plan;
 mod processes;
 mod question;
 mod recover;

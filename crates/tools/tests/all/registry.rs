@@ -38,7 +38,21 @@ impl Tool for Named {
 fn builtin_specs_are_sorted_and_leave_out_invalid() {
     let registry = Registry::builtin(&Settings::default());
     let names: Vec<String> = registry.offer().specs().into_iter().map(|spec| spec.name).collect();
-    assert_eq!(names, ["bash", "edit", "question", "read", "task", "todoread", "todowrite", "write"]);
+    assert_eq!(
+        names,
+        [
+            "bash",
+            "edit",
+            "plan_enter",
+            "plan_exit",
+            "question",
+            "read",
+            "task",
+            "todoread",
+            "todowrite",
+            "write"
+        ]
+    );
     assert!(registry.get("invalid").is_some());
     assert!(registry.get("nosuch").is_none());
     for spec in registry.offer().specs() {
@@ -187,7 +201,9 @@ async fn an_unknown_tool_is_told_what_there_is() {
     assert_eq!(output.title, "Invalid Tool");
     assert!(output.output.contains("'nosuchtool'"), "{}", output.output);
     assert!(
-        output.output.contains("bash, edit, question, read, task, todoread, todowrite, write"),
+        output
+            .output
+            .contains("bash, edit, plan_enter, plan_exit, question, read, task, todoread, todowrite, write"),
         "{}",
         output.output
     );

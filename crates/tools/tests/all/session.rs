@@ -8,6 +8,7 @@ use std::{
 use everturn_tools::{
     BoxFuture, Context, Failure, Host, Output, Tool,
     host::{Delegate, Question, Report, Skill, Task, Todo},
+    plan::{PlanEnter, PlanExit},
     question, settle,
     settlement::Rules,
     task,
@@ -25,6 +26,8 @@ pub(crate) struct Script {
     pub(crate) asked: Mutex<Vec<Question>>,
     pub(crate) tasks: Mutex<Vec<Task>>,
     pub(crate) report: Mutex<Option<Report>>,
+    pub(crate) plan: PathBuf,
+    pub(crate) handed: Mutex<Vec<(String, String)>>,
 }
 
 impl Host for Script {
@@ -61,11 +64,12 @@ impl Host for Script {
     }
 
     fn plan_file(&self) -> PathBuf {
-        PathBuf::new()
+        self.plan.clone()
     }
 
-    fn hand_over(&self, _: &str, _: &str) -> BoxFuture<'_, Result<(), Failure>> {
-        Box::pin(async { Err(Failure::Cancelled) })
+    fn hand_over(&self, agent: &str, note: &str) -> BoxFuture<'_, Result<(), Failure>> {
+        self.handed.lock().unwrap().push((agent.to_owned(), note.to_owned()));
+        Box::pin(async { Ok(()) })
     }
 
     fn skill(&self, _: &str) -> BoxFuture<'_, Result<Skill, Failure>> {
@@ -216,6 +220,44 @@ async fn a_task_is_shown_as_recorded() {
     assert_eq!(failure, Failure::Failed(text.to_owned()));
     let empty = json!({ "description": "x", "prompt": " ", "subagent_type": "general" });
     assert_eq!(refused(&tool, empty).await, "The prompt is empty.");
+}
+
+/// What a plan tool gives for an answer, and to whom the session was handed.
+async fn planned(tool: &dyn Tool, plan: PathBuf, answer: &[&str]) -> (Output, Vec<(String, String)>) {
+    let host = Arc::new(Script { plan, ..Script::default() });
+    let answer = answer.iter().map(|&text| text.to_owned()).collect();
+    *host.answers.lock().unwrap() = Some(vec![answer]);
+    let output = run(&host, tool, json!({})).await.unwrap();
+    let handed = host.handed.lock().unwrap().clone();
+    (output, handed)
+}
+
+#[tokio::test]
+async fn a_yes_hands_over_and_anything_else_does_not() {
+    let project = Project::new();
+    let plan = project.path("plan.md");
+    let (output, handed) = planned(&PlanExit, plan.clone(), &["Yes"]).await;
+    assert_eq!(output.title, "Switching to build agent");
+    assert_eq!(Value::Object(output.metadata), json!({ "truncated": false }));
+    assert_eq!(handed[0].0, "build");
+    assert!(handed[0].1.contains("the plan above"), "{handed:?}");
+    project.file("plan.md", "1. do it");
+    let (_, handed) = planned(&PlanExit, plan.clone(), &["Yes"]).await;
+    assert!(handed[0].1.contains(&format!("the plan in {}", plan.display())), "{handed:?}");
+    let (output, handed) = planned(&PlanEnter, plan.clone(), &["Yes"]).await;
+    assert_eq!((output.title.as_str(), handed[0].0.as_str()), ("Switching to plan agent", "plan"));
+    assert!(handed[0].1.contains(&plan.display().to_string()), "{handed:?}");
+    for answer in [&["No"][..], &[], &["Yes", "No"], &["yes, but smaller"]] {
+        for tool in [&PlanExit as &dyn Tool, &PlanEnter] {
+            let (output, handed) = planned(tool, plan.clone(), answer).await;
+            assert!(output.title.starts_with("Staying with "), "{output:?}");
+            assert_eq!(handed, []);
+        }
+    }
+    let (output, _) = planned(&PlanExit, plan.clone(), &["use fewer steps"]).await;
+    assert!(output.output.contains("and says: use fewer steps."), "{}", output.output);
+    let host = Arc::new(Script { plan, ..Script::default() });
+    assert_eq!(run(&host, &PlanExit, json!({})).await, Err(Failure::Declined("no".to_owned())));
 }
 
 #[tokio::test]
