@@ -75,7 +75,9 @@ impl From<everturn_engine::Error> for Error {
                 Self::NotFound(error.to_string())
             }
             Engine::NoRequest(id) => {
-                Self::NoRequest { tag: "PermissionNotFoundError", request: id.to_string() }
+                let question = id.as_str().starts_with("que");
+                let tag = if question { "QuestionNotFoundError" } else { "PermissionNotFoundError" };
+                Self::NoRequest { tag, request: id.to_string() }
             }
             Engine::Busy(ref session) => {
                 Self::Busy { session: session.to_string(), message: error.to_string() }

@@ -1,7 +1,8 @@
 //! Agents: who acts, under which rules and with which instructions.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use everturn_model::Session;
 use everturn_model::permission::{Action, Rule};
 
 /// An agent.
@@ -27,22 +28,51 @@ Check your work with the project's own tests or tools when there are any. \
 Say plainly what you did, what you could not do and what is uncertain. \
 When a tool's outcome is unknown, inspect the state before you act again.";
 
-const PLAN: &str = "You are a planning agent. Study the project and the request, change nothing, and answer with a \
-plan that another agent can carry out: the steps in order, the files each one touches, and how to check the result.";
+const PLAN: &str = "You are a planning agent. Study the project and the request, change nothing but the file of the plan, \
+and write a plan that another agent can carry out: the steps in order, the files each one touches, and how to check \
+the result. Ask the person where the choice is theirs. When the plan is complete, ask with `plan_exit` whether it shall \
+be carried out.";
+
+const GENERAL: &str = "You are an agent to whom another agent has given a piece of work. Do all of it yourself with your \
+tools: you cannot ask anybody, and the one who gave it sees nothing but your last message. End with that message: what \
+you found or did, the files and lines that matter, what you could not do and what is uncertain.";
+
+const EXPLORE: &str = "You are an agent that finds things in a project and changes nothing. Search broadly first, by file \
+names and by content, then read what matters. Follow names to where they are defined and used before you conclude. Your \
+last message is all that the one who asked gets to see: answer what was asked, with paths and lines, and say what you \
+looked for and did not find.";
 
 const TITLE: &str = "You are a title generator. Answer with one line of at most eight words that names what the \
 conversation is about. No quotes, no full stop, no explanation.";
 
-fn base_rules(tool_output: &Path) -> Vec<Rule> {
-    let outputs = format!("{}/*", tool_output.display());
-    vec![
+/// What an agent may never do as long as another one waits for it: ask the person, plan with them, keep the task list
+/// that is not its own, and give work on.
+pub(crate) const NOT_FOR_SUBAGENTS: [&str; 5] = ["question", "plan_enter", "plan_exit", "todowrite", "task"];
+
+fn base_rules(data: &Path) -> Vec<Rule> {
+    let mut rules = vec![
         Rule::new("*", "*", Action::Allow),
         Rule::new("doom_loop", "*", Action::Ask),
-        Rule::new("external_directory", "*", Action::Ask),
-        Rule::new("external_directory", &outputs, Action::Allow),
         Rule::new("question", "*", Action::Deny),
         Rule::new("plan_enter", "*", Action::Deny),
         Rule::new("plan_exit", "*", Action::Deny),
+    ];
+    rules.extend(looking_rules(data));
+    rules
+}
+
+/// Where plans are in a project, and where those of sessions outside any repository are.
+pub(crate) const PLANS: &str = ".opencode/plans";
+pub(crate) const PLANS_ELSEWHERE: &str = "plans";
+
+/// What holds for everybody who looks at files: secrets and other folders are asked for.
+fn looking_rules(data: &Path) -> [Rule; 7] {
+    let outputs = format!("{}/*", data.join("tool-output").display());
+    let plans = format!("{}/*", data.join(PLANS_ELSEWHERE).display());
+    [
+        Rule::new("external_directory", "*", Action::Ask),
+        Rule::new("external_directory", &outputs, Action::Allow),
+        Rule::new("external_directory", &plans, Action::Allow),
         Rule::new("read", "*", Action::Allow),
         Rule::new("read", "*.env", Action::Ask),
         Rule::new("read", "*.env.*", Action::Ask),
@@ -50,11 +80,39 @@ fn base_rules(tool_output: &Path) -> Vec<Rule> {
     ]
 }
 
-/// The agents of a server: the built-in ones with the configured rules behind their own.
+/// The agents that a task may be given to, each with what it is for.
+pub(crate) fn delegates(agents: &[Agent]) -> Vec<(String, String)> {
+    let able = agents.iter().filter(|agent| agent.mode != "primary" && !agent.hidden);
+    able.map(|agent| (agent.name.clone(), agent.description.clone().unwrap_or_default())).collect()
+}
+
+/// The file of a session's plan: in the project, or in the data folder where there is no repository.
+pub(crate) fn plan_file(session: &Session, worktree: &Path, data: &Path) -> PathBuf {
+    // The slug of an imported session is somebody else's word.
+    let slug: String = session
+        .slug
+        .chars()
+        .filter(|letter| letter.is_ascii_alphanumeric() || *letter == '-')
+        .take(64)
+        .collect();
+    let name = format!("{}-{slug}.md", session.time.created);
+    // Outside a repository the root is that of the file system.
+    let folder = if worktree.parent().is_some() { worktree.join(PLANS) } else { data.join(PLANS_ELSEWHERE) };
+    folder.join(name)
+}
+
+/// What the planning agent is told about the file of its plan.
+pub(crate) fn plan_note(agent: &Agent, file: &Path) -> Option<String> {
+    (agent.name == "plan")
+        .then(|| format!("The file of the plan, the only one that you may change: {}", file.display()))
+}
+
+/// The agents of a server: the built-in ones with the configured rules behind their own. `data` is the folder that
+/// tool output is kept in.
 #[must_use]
-pub fn agents(configured: &[Rule], tool_output: &Path) -> Vec<Agent> {
+pub fn agents(configured: &[Rule], data: &Path) -> Vec<Agent> {
     let with = |own: &[Rule]| {
-        let mut rules = base_rules(tool_output);
+        let mut rules = base_rules(data);
         rules.extend_from_slice(own);
         rules.extend_from_slice(configured);
         rules
@@ -81,16 +139,64 @@ pub fn agents(configured: &[Rule], tool_output: &Path) -> Vec<Agent> {
         },
         Agent {
             name: "plan".to_owned(),
-            description: Some("Studies the project and makes a plan; changes nothing.".to_owned()),
+            description: Some("Studies the project and makes a plan; changes nothing else.".to_owned()),
             mode: "primary",
             hidden: false,
             permission: with(&[
                 Rule::new("question", "*", Action::Allow),
                 Rule::new("plan_exit", "*", Action::Allow),
                 Rule::new("edit", "*", Action::Deny),
+                Rule::new("edit", &format!("{PLANS}/*.md"), Action::Allow),
+                Rule::new("edit", &format!("{}/*.md", data.join(PLANS_ELSEWHERE).display()), Action::Allow),
             ]),
             prompt: PLAN,
         },
+        Agent {
+            name: "general".to_owned(),
+            description: Some(
+                "Does work of several steps on its own, searching and changing files; several at once, if they do \
+                 not touch the same files."
+                    .to_owned(),
+            ),
+            mode: "subagent",
+            hidden: false,
+            permission: with(&NOT_FOR_SUBAGENTS.map(|name| Rule::new(name, "*", Action::Deny))),
+            prompt: GENERAL,
+        },
+        Agent {
+            name: "explore".to_owned(),
+            description: Some(
+                "Finds files, code and answers about how the project works; changes nothing. Say how thorough it \
+                 shall be."
+                    .to_owned(),
+            ),
+            mode: "subagent",
+            hidden: false,
+            permission: with(&exploring_rules(data)),
+            prompt: EXPLORE,
+        },
         hidden("title", TITLE),
     ]
+}
+
+/// Nothing but looking.
+fn exploring_rules(data: &Path) -> Vec<Rule> {
+    let mut rules = vec![Rule::new("*", "*", Action::Deny)];
+    rules.extend(["glob", "grep", "list", "webfetch"].map(|name| Rule::new(name, "*", Action::Allow)));
+    rules.extend(looking_rules(data));
+    rules
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_stays_in_its_folder() {
+        let mut session = Session::new("ses_1".into(), "global", "/srv/demo", "t", "1", 17);
+        session.slug = "../calm/../river".to_owned();
+        let file = |worktree: &str| plan_file(&session, Path::new(worktree), Path::new("/data"));
+        assert_eq!(file("/srv/demo"), Path::new("/srv/demo/.opencode/plans/17-calmriver.md"));
+        assert_eq!(file("/"), Path::new("/data/plans/17-calmriver.md"));
+    }
 }

@@ -1,4 +1,4 @@
-//! Permission requests: asked durably, answered by anybody, waited for by the call.
+//! Permission requests and questions: asked durably, answered by anybody, waited for by the call.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -7,7 +7,7 @@ use everturn_model::permission::{self, Action, Rule};
 use everturn_model::request::{Ask, CallRef, Reply, Request};
 use everturn_model::{Event, RequestId, Session, SessionId};
 use everturn_store::Authority;
-use everturn_tools::Need;
+use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -23,6 +23,8 @@ pub(crate) struct Asks(Mutex<HashMap<RequestId, oneshot::Sender<Answer>>>);
 pub(crate) enum Answer {
     /// Go on.
     Allowed,
+    /// The labels that were chosen for each question.
+    Chosen(Vec<Vec<String>>),
     /// Do not; with what the person said.
     Rejected(Option<String>),
     /// The work was interrupted while it waited.
@@ -53,21 +55,19 @@ impl Engine {
         Ok(self.0.store.requests().await?)
     }
 
-    /// Asks for a permission and waits for the answer. The request is on disk before anybody sees it.
+    /// Asks the person and waits for the answer. The request is on disk before anybody sees it.
     pub(crate) async fn ask(
         &self,
         session: &Session,
-        need: Need,
+        ask: Ask,
         call: CallRef,
         cancel: &CancellationToken,
     ) -> Result<Answer, Error> {
-        let Need { permission, patterns, always, metadata } = need;
-        let request = Request {
-            id: self.mint().request(),
-            time: self.mint().now(),
-            ask: Ask::Permission { permission, patterns, always, metadata },
-            call: Some(call),
+        let id = match &ask {
+            Ask::Permission { .. } => self.mint().request(),
+            Ask::Question { .. } => self.mint().question(),
         };
+        let request = Request { id, time: self.mint().now(), ask, call: Some(call) };
         let id = request.id.clone();
         let waiting = self.0.asks.wait(&id);
         let event = Event::RequestAsked { request: Box::new(request) };
@@ -104,14 +104,15 @@ impl Engine {
     async fn answer_in_log(&self, session: &SessionId, id: &RequestId) -> Result<Answer, Error> {
         let log = self.0.store.events(session, None, usize::MAX).await?;
         let answer = log.into_iter().rev().find_map(|record| match record.event {
-            Event::RequestAnswered { id: answered, reply, message, .. } if answered == *id => {
-                Some((reply, message))
+            Event::RequestAnswered { id: answered, reply, message, answers } if answered == *id => {
+                Some((reply, message, answers))
             }
             _ => None,
         });
         Ok(match answer {
-            Some((Some(Reply::Once | Reply::Always), _)) => Answer::Allowed,
-            Some((Some(Reply::Reject), message)) => Answer::Rejected(message),
+            Some((_, _, Some(answers))) => Answer::Chosen(labels(&answers)),
+            Some((Some(Reply::Once | Reply::Always), _, None)) => Answer::Allowed,
+            Some((Some(Reply::Reject), message, None)) => Answer::Rejected(message),
             _ => Answer::Interrupted,
         })
     }
@@ -129,13 +130,8 @@ impl Engine {
             // The process ends: the request stays for the next one.
             () = self.0.closing.cancelled() => Ok(Answer::Interrupted),
             () = cancel.cancelled() => {
-                let event = Event::RequestAnswered {
-                    id: id.clone(),
-                    reply: Some(Reply::Reject),
-                    message: None,
-                    answers: None,
-                };
                 // Somebody may have answered at the same moment.
+                let event = given(id, Reply::Reject, None);
                 self.append(session, Authority::Open, vec![event]).await.ok();
                 Ok(Answer::Interrupted)
             }
@@ -162,14 +158,15 @@ impl Engine {
             Reply::Once | Reply::Always => Answer::Allowed,
             Reply::Reject => Answer::Rejected(message.clone()),
         };
-        self.settle(&session, id, reply, message, answer).await?;
+        self.settle(&session, id, given(id, reply, message), answer).await?;
         match reply {
             Reply::Once => Ok(()),
             Reply::Always => self.release(&row).await,
             Reply::Reject => {
                 for (other, request) in self.requests().await? {
                     if other == session {
-                        self.settle(&other, &request.id, reply, None, Answer::Rejected(None)).await?;
+                        let event = given(&request.id, reply, None);
+                        self.settle(&other, &request.id, event, Answer::Rejected(None)).await?;
                     }
                 }
                 Ok(())
@@ -177,15 +174,54 @@ impl Engine {
         }
     }
 
+    /// Answers a question: the chosen labels, or words of the person's own, for each question that was asked.
+    ///
+    /// # Errors
+    /// When nobody waits for it, or the answers are not as many as the questions.
+    pub async fn answer(&self, id: &RequestId, answers: Vec<Vec<String>>) -> Result<(), Error> {
+        let (session, asked) = self.question(id).await?;
+        if answers.len() != asked {
+            let text = format!(
+                "{asked} questions were asked and {} answered: send one list of labels for each question",
+                answers.len()
+            );
+            return Err(Error::Invalid(text));
+        }
+        let event = Event::RequestAnswered {
+            id: id.clone(),
+            reply: None,
+            message: None,
+            answers: Some(json!(answers)),
+        };
+        self.settle(&session, id, event, Answer::Chosen(answers)).await
+    }
+
+    /// Says that the person does not want to answer a question.
+    ///
+    /// # Errors
+    /// When nobody waits for it.
+    pub async fn dismiss(&self, id: &RequestId) -> Result<(), Error> {
+        let (session, _) = self.question(id).await?;
+        self.settle(&session, id, given(id, Reply::Reject, None), Answer::Rejected(None)).await
+    }
+
+    /// The session that waits for a question, and how many there are in it.
+    async fn question(&self, id: &RequestId) -> Result<(SessionId, usize), Error> {
+        match self.0.store.request(id).await? {
+            Some((session, Request { ask: Ask::Question { questions }, .. })) => {
+                Ok((session, questions.as_array().map_or(0, Vec::len)))
+            }
+            _ => Err(Error::NoRequest(id.clone())),
+        }
+    }
+
     async fn settle(
         &self,
         session: &SessionId,
         id: &RequestId,
-        reply: Reply,
-        message: Option<String>,
+        event: Event,
         answer: Answer,
     ) -> Result<(), Error> {
-        let event = Event::RequestAnswered { id: id.clone(), reply: Some(reply), message, answers: None };
         match self.append(session, Authority::Open, vec![event]).await {
             Ok(_) => {}
             // Two answers at once: the first one counts.
@@ -209,7 +245,8 @@ impl Engine {
             }
             let rules = self.rules(&session);
             if permission::decide(&rules, &saved, permission, patterns) == Action::Allow {
-                self.settle(&id, &request.id, Reply::Always, None, Answer::Allowed).await?;
+                let event = given(&request.id, Reply::Always, None);
+                self.settle(&id, &request.id, event, Answer::Allowed).await?;
             }
         }
         Ok(())
@@ -230,4 +267,17 @@ impl Engine {
         rules.extend(session.permission.iter().flatten().cloned());
         rules
     }
+}
+
+/// The answer to a permission request, as an event.
+fn given(id: &RequestId, reply: Reply, message: Option<String>) -> Event {
+    Event::RequestAnswered { id: id.clone(), reply: Some(reply), message, answers: None }
+}
+
+/// The chosen labels from a log.
+fn labels(answers: &Value) -> Vec<Vec<String>> {
+    let texts = |one: &Value| {
+        one.as_array().into_iter().flatten().filter_map(|label| label.as_str().map(str::to_owned)).collect()
+    };
+    answers.as_array().into_iter().flatten().map(texts).collect()
 }

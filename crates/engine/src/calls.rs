@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::asks::Answer;
 use crate::bus::Signal;
+use crate::host::CallHost;
 use crate::{Engine, Error};
 
 /// What the model is told when the person says no. Clients look for these words.
@@ -42,8 +43,10 @@ pub(crate) struct Call {
     pub(crate) input: Value,
     /// When it was called.
     pub(crate) start: Millis,
-    /// A permission request of an earlier process that it still waits for.
+    /// A request of an earlier process that it still waits for: a permission, or a question of the tool itself.
     pub(crate) waiting: Option<Request>,
+    /// True when an earlier process may have begun it.
+    pub(crate) again: bool,
 }
 
 /// What came of a call.
@@ -124,8 +127,15 @@ impl Engine {
             }
         }
         let (context, mut reports) = Context::new(Arc::clone(&place.scope));
-        let context = Context { cancel: place.cancel.clone(), granted, ..context };
-        let running = settle(tool.as_ref(), call.input.clone(), context, settlement::Rules::default());
+        let context = Context {
+            cancel: place.cancel.clone(),
+            granted,
+            seen: self.0.sights.of(&place.session.id),
+            host: Arc::new(CallHost { engine: self.clone(), place: place.clone(), call: call.clone() }),
+            ..context
+        };
+        let rules = settlement::Rules { limits: self.config().tool_output, ..Default::default() };
+        let running = settle(tool.as_ref(), call.input.clone(), context, rules);
         tokio::pin!(running);
         let outcome = loop {
             tokio::select! {
@@ -181,8 +191,11 @@ impl Engine {
     }
 
     async fn permit(&self, place: &Place, call: &Call, needs: Vec<Need>) -> Result<Verdict, Error> {
-        let mut asked = call.waiting.is_some();
-        if let Some(request) = &call.waiting {
+        // A call asks its own questions when it runs: it was permitted before, and has begun.
+        let running = matches!(&call.waiting, Some(Request { ask: Ask::Question { .. }, .. }));
+        let waiting = call.waiting.as_ref().filter(|_| !running);
+        let mut asked = waiting.is_some();
+        if let Some(request) = waiting {
             let answer = self.ask_again(&place.session, &request.id, &place.cancel).await?;
             if let Some(refusal) = refusal(answer) {
                 return Ok(refusal);
@@ -201,12 +214,15 @@ impl Engine {
                     );
                     return Ok(Verdict::Refuse { text, declined: false });
                 }
+                Action::Ask if running => {}
                 // The request that was answered above was for this need; the others are asked as ever.
-                Action::Ask if call.waiting.as_ref().is_some_and(|request| asks_for(request, &need)) => {}
+                Action::Ask if waiting.is_some_and(|request| asks_for(request, &need)) => {}
                 Action::Ask => {
                     asked = true;
                     let caller = CallRef { entry: call.entry.clone(), call: call.id.clone() };
-                    let answer = self.ask(&place.session, need, caller, &place.cancel).await?;
+                    let Need { permission, patterns, always, metadata } = need;
+                    let ask = Ask::Permission { permission, patterns, always, metadata };
+                    let answer = self.ask(&place.session, ask, caller, &place.cancel).await?;
                     if let Some(refusal) = refusal(answer) {
                         return Ok(refusal);
                     }
@@ -225,7 +241,10 @@ fn refusal(answer: Answer) -> Option<Verdict> {
             let text = format!("{REJECTED} They said: {message}");
             Some(Verdict::Refuse { text, declined: false })
         }
-        Answer::Interrupted => Some(Verdict::Refuse { text: INTERRUPTED.to_owned(), declined: false }),
+        // Labels are no permission.
+        Answer::Interrupted | Answer::Chosen(_) => {
+            Some(Verdict::Refuse { text: INTERRUPTED.to_owned(), declined: false })
+        }
     }
 }
 

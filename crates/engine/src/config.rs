@@ -10,6 +10,7 @@ use everturn_llm::Catalogue;
 use everturn_llm::catalogue::OverlayError;
 use everturn_model::Map;
 use everturn_model::permission::{Action, Rule};
+use everturn_tools::bound::Limits;
 use serde_json::Value;
 
 /// The settings of a server.
@@ -27,6 +28,8 @@ pub struct Config {
     pub permission: Vec<Rule>,
     /// Whether the files are recorded before and after each turn.
     pub snapshot: bool,
+    /// The largest text of a tool that goes to the model whole.
+    pub tool_output: Limits,
     catalogue: OnceLock<Catalogue>,
 }
 
@@ -39,6 +42,7 @@ impl fmt::Debug for Config {
             .field("default_agent", &self.default_agent)
             .field("permission", &self.permission)
             .field("snapshot", &self.snapshot)
+            .field("tool_output", &self.tool_output)
             .finish_non_exhaustive()
     }
 }
@@ -71,6 +75,7 @@ impl Config {
             default_agent: text("default_agent"),
             permission: raw.get("permission").map(rules).unwrap_or_default(),
             snapshot: raw.get("snapshot").and_then(Value::as_bool).unwrap_or(true),
+            tool_output: raw.get("tool_output").map(limits).unwrap_or_default(),
             catalogue: OnceLock::new(),
             raw,
         }
@@ -105,6 +110,20 @@ pub fn rules(value: &Value) -> Vec<Rule> {
         }
     }
     rules
+}
+
+/// Limits from a configuration: `{"max_lines": 500, "max_bytes": 20000}`. What is left out, or no positive number, is
+/// as ever.
+fn limits(value: &Value) -> Limits {
+    let number = |key: &str| {
+        let number = value.get(key)?.as_u64().filter(|number| *number > 0)?;
+        usize::try_from(number).ok()
+    };
+    let usual = Limits::default();
+    Limits {
+        lines: number("max_lines").unwrap_or(usual.lines),
+        bytes: number("max_bytes").unwrap_or(usual.bytes),
+    }
 }
 
 fn action(value: &Value) -> Option<Action> {
@@ -148,6 +167,15 @@ mod tests {
                 Rule::new("edit", "*", Action::Deny)
             ]
         );
+    }
+
+    #[test]
+    fn limits_of_tool_output_are_read() {
+        let check = |value: Value| limits(&value);
+        let usual = Limits::default();
+        assert_eq!(check(json!({"max_lines": 5, "max_bytes": 70})), Limits { lines: 5, bytes: 70 });
+        assert_eq!(check(json!({"max_lines": 5})), Limits { lines: 5, ..usual });
+        assert_eq!(check(json!({"max_lines": 0, "max_bytes": "many"})), usual);
     }
 
     #[test]

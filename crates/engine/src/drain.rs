@@ -306,7 +306,8 @@ impl Engine {
         let session = tree.session.clone();
         self.signal(&session, Signal::Busy);
         let Some(settled) = self.settle_leftovers(tree, lease, cancel).await? else { return Ok(()) };
-        tree = settled;
+        // Prompts may have come while a call waited for a person.
+        tree = self.refresh(settled).await?;
         let end = loop {
             let Some(work) = next_work(&tree) else { break End::Done };
             let mut turn = Turn::new(self, lease, cancel, tree, work);

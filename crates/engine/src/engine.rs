@@ -3,9 +3,11 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use everturn_model::{Event, PartId, Session, SessionId};
 use everturn_store::{Appended, Authority, NewEvent, Observer, Store};
+use everturn_tools::task::Task;
 use everturn_tools::{Registry, Settings, Snapshots};
 use tokio::sync::RwLock;
 use tokio_util::sync::CancellationToken;
@@ -18,8 +20,14 @@ use crate::drain::Drains;
 use crate::mint::Mint;
 use crate::project::Location;
 use crate::seams::{System, World};
+use crate::sights::Sights;
 use crate::{Config, Error};
 use everturn_llm::Keyring;
+
+/// How long a subagent may show no progress, unless told otherwise: three times as long as the longest command may
+/// take, so that nothing which still works is given up, and short enough that a session which waits for it is not lost
+/// for the day. A person who has not answered yet does not count.
+pub const PATIENCE: Duration = Duration::from_secs(30 * 60);
 
 /// Folders that the server uses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -51,6 +59,8 @@ pub struct Options {
     pub world: Arc<dyn World>,
     /// The PostgreSQL server that keeps the sessions; none keeps them in the data folder.
     pub database: Option<String>,
+    /// How long a subagent may show no progress before its task is given up. See [`PATIENCE`].
+    pub patience: Duration,
     /// True when nobody will listen to the bus: commits are then not shown to it.
     pub quiet: bool,
 }
@@ -79,6 +89,7 @@ impl Options {
             tools: Registry::builtin(&Settings::default()),
             world: Arc::new(System),
             database: None,
+            patience: PATIENCE,
             quiet: false,
         }
     }
@@ -99,9 +110,11 @@ pub(crate) struct Inner {
     pub(crate) directory: PathBuf,
     pub(crate) tools: Registry,
     pub(crate) agents: Vec<Agent>,
+    pub(crate) patience: Duration,
     pub(crate) locations: RwLock<HashMap<PathBuf, Location>>,
     pub(crate) drains: Drains,
     pub(crate) asks: Asks,
+    pub(crate) sights: Sights,
     /// Text of parts that are streaming in this process.
     pub(crate) drafts: Mutex<HashMap<PartId, String>>,
     pub(crate) snapshots: Mutex<HashMap<PathBuf, Arc<Snapshots>>>,
@@ -129,7 +142,14 @@ impl Engine {
         };
         place.observer = observer;
         let store = Store::open(place).await?;
-        let agents = agent::agents(&options.config.permission, &options.paths.data.join("tool-output"));
+        let agents = agent::agents(&options.config.permission, &options.paths.data);
+        // The tool that gives work to other agents names them.
+        let tools = options.tools.layer();
+        if tools.get("task").is_some()
+            && let Ok(task) = tools.register(Arc::new(Task::new(&agent::delegates(&agents))))
+        {
+            task.keep();
+        }
         Ok(Self(Arc::new(Inner {
             store,
             bus,
@@ -138,11 +158,13 @@ impl Engine {
             keys: options.keys,
             paths: options.paths,
             directory: options.directory,
-            tools: options.tools,
+            tools,
             agents,
+            patience: options.patience,
             locations: RwLock::default(),
             drains: Drains::default(),
             asks: Asks::default(),
+            sights: Sights::default(),
             drafts: Mutex::default(),
             snapshots: Mutex::default(),
             tasks: TaskTracker::new(),

@@ -15,7 +15,7 @@ pub enum Error {
     #[error("part not found: {0}")]
     NoPart(String),
     /// Nobody waits for an answer to this request.
-    #[error("permission request not found: {0}")]
+    #[error("no such request is waiting for an answer: {0}")]
     NoRequest(RequestId),
     /// The session is at work: wait for it or interrupt it.
     #[error("session {0} is busy; wait until it is idle or abort it")]

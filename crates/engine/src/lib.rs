@@ -15,7 +15,10 @@
 //! - [`drain`]: one drain per session, wakes, interrupts
 //! - [`turn`]: one provider turn, from promotion to its end
 //! - [`calls`]: the tool calls of a turn
-//! - [`asks`]: permission requests and their answers
+//! - [`asks`]: permission requests, questions and their answers
+//! - `delegation`: tasks that one session gives to another
+//! - `host`: what a tool may do to the session that called it
+//! - `sights`: what each session last saw of the files
 //! - [`history`]: from the path to what a provider is given
 //! - [`context`]: the system context of an epoch
 //! - [`revert`]: undo and redo of messages and files
@@ -28,10 +31,12 @@ pub mod bus;
 mod calls;
 pub mod config;
 mod context;
+mod delegation;
 pub mod drain;
 pub mod engine;
 mod error;
 mod history;
+mod host;
 pub mod import;
 pub mod inbox;
 pub mod mint;
@@ -41,6 +46,7 @@ mod recover;
 pub mod revert;
 pub mod seams;
 pub mod sessions;
+mod sights;
 mod title;
 mod turn;
 

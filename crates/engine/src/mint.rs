@@ -90,6 +90,12 @@ impl Mint {
         RequestId::mint(self.stamp(), self.world.random())
     }
 
+    /// A question's id.
+    #[must_use]
+    pub fn question(&self) -> RequestId {
+        RequestId::from(self.other("que").as_str())
+    }
+
     /// An id of another kind.
     #[must_use]
     pub fn other(&self, prefix: &str) -> String {

@@ -1,7 +1,8 @@
 //! Recovery: what a restart does with what was open.
 //!
-//! The log says what is certain. Streamed text that was saved is kept; a tool that changes nothing runs again; a call
-//! that still waits for a permission goes on waiting under the same request; and a call that may have had an effect
+//! The log says what is certain. Streamed text that was saved is kept; a tool that changes nothing, or
+//! the same when it runs twice, runs again; a call that still waits for a person goes on waiting under the same
+//! request; and a call that may have had an effect
 //! is never run twice: it settles as *unknown* and the model is told to look. Then the conversation goes on by itself.
 
 use std::collections::HashMap;
@@ -14,6 +15,7 @@ use everturn_model::tool::{Outcome, ToolResult, ToolState};
 use everturn_model::{EntryId, Event, Money, Part, PartId, Record, Tokens, Tree, path};
 use everturn_store::Lease;
 use everturn_tools::{Effect, Scope};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::calls::{Call, INTERRUPTED, Place, Settled, UNKNOWN};
@@ -32,7 +34,7 @@ enum Remedy {
     Stopped(Call),
     /// Nobody knows.
     Unknown(Call),
-    /// It may run: it changes nothing, or it has not begun.
+    /// It may run: it changes nothing, comes to the same when run twice, or has not begun.
     Run(Call),
 }
 
@@ -123,7 +125,8 @@ impl Engine {
     fn remedies(&self, tree: &Tree, assistant: &EntryId, log: &[Record]) -> Vec<Remedy> {
         let open = self.open_calls(tree, assistant, |part| !part.kind.is_hosted());
         let remedy = |call: Call| {
-            let pure = self.0.tools.get(&call.tool).is_some_and(|tool| tool.effect() == Effect::Pure);
+            let effect = self.0.tools.get(&call.tool).map(|tool| tool.effect());
+            let pure = matches!(effect, Some(Effect::Pure | Effect::Repeatable));
             // Without a request the call began at once; with one it began only if the log says so.
             let begun_already = has_begun(log, &call.part);
             let waiting = if begun_already && !pure { None } else { last_request(log, assistant, &call.id) };
@@ -161,13 +164,17 @@ impl Engine {
                 input: state.input().clone(),
                 start,
                 waiting: None,
+                again: true,
             })
         };
         parts.filter(|part| wanted(part)).filter_map(open).collect()
     }
 
+    /// Settles calls; whether a person declined one of them. None when this process ends before all are settled.
     async fn apply(&self, turn: &mut Turn<'_>, remedies: Vec<Remedy>) -> Result<Option<bool>, Error> {
         let mut declined = false;
+        // As in the turn that made them, calls run beside each other: one that waits holds up no other.
+        let mut running = JoinSet::new();
         for remedy in remedies {
             let settled = match remedy {
                 Remedy::Stopped(call) => unfinished(call, self.mint().now(), INTERRUPTED),
@@ -180,13 +187,17 @@ impl Engine {
                     Settled { call, result, declined: false, edited: Vec::new() }
                 }
                 Remedy::Run(call) => {
-                    let place = self.place(turn).await?;
-                    self.clone().execute(place, call).await
+                    running.spawn(self.clone().execute(self.place(turn).await?, call));
+                    continue;
                 }
             };
+            turn.settle(settled).await?;
+        }
+        while let Some(settled) = running.join_next().await {
             if self.0.closing.is_cancelled() {
                 return Ok(None);
             }
+            let settled = settled.map_err(|error| Error::Invalid(error.to_string()))?;
             declined |= settled.declined;
             turn.settle(settled).await?;
         }

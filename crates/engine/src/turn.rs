@@ -145,7 +145,7 @@ impl<'e> Turn<'e> {
 
         let rules = self.engine.rules_of(&agent.name, self.session());
         let offer = self.offer(&chosen, &rules);
-        let request = self.request(&chosen, &agent, &offer);
+        let request = self.request(&chosen, &agent, &offer, &location);
         let place = Place {
             session: Arc::new(self.session().clone()),
             scope: Arc::new(Scope {
@@ -253,7 +253,13 @@ impl<'e> Turn<'e> {
         })
     }
 
-    fn request(&self, chosen: &Chosen, agent: &crate::agent::Agent, offer: &Offer) -> Request {
+    fn request(
+        &self,
+        chosen: &Chosen,
+        agent: &crate::agent::Agent,
+        offer: &Offer,
+        location: &Location,
+    ) -> Request {
         let path = path::to(&self.tree, self.session().leaf.as_ref());
         let baseline = path.iter().rev().find_map(|node| match &node.entry.body {
             Body::Epoch { baseline, .. } => Some(baseline.clone()),
@@ -263,7 +269,9 @@ impl<'e> Turn<'e> {
             Body::User(user) => Some(user),
             _ => None,
         });
+        let plan = crate::agent::plan_file(self.session(), &location.worktree, &self.engine.paths().data);
         let mut system = vec![agent.prompt.to_owned()];
+        system.extend(crate::agent::plan_note(agent, &plan));
         system.extend(baseline);
         system.extend(user.and_then(|user| user.system.clone()));
         let setting = chosen.setting();

@@ -8,6 +8,7 @@ use std::{fmt, path::PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
 
 use crate::tool::{BoxFuture, Failure};
 
@@ -97,10 +98,24 @@ pub struct Task {
 pub struct Delegate {
     /// Its id.
     pub session: String,
-    /// Its title.
-    pub title: String,
-    /// Its model, as `provider/model`, where one was chosen.
+    /// The session that gave the task.
+    pub parent: String,
+    /// Its model as provider and model, where one was chosen.
     pub model: Option<(String, String)>,
+}
+
+impl Delegate {
+    /// What clients find the session by.
+    #[must_use]
+    pub fn metadata(&self) -> Map<String, Value> {
+        let mut metadata = Map::new();
+        metadata.insert("parentSessionId".to_owned(), json!(self.parent));
+        metadata.insert("sessionId".to_owned(), json!(self.session));
+        if let Some((provider, model)) = &self.model {
+            metadata.insert("model".to_owned(), json!({ "modelID": model, "providerID": provider }));
+        }
+        metadata
+    }
 }
 
 /// What came of a task.
@@ -108,7 +123,9 @@ pub struct Delegate {
 pub struct Report {
     /// The session that worked on it.
     pub delegate: Delegate,
-    /// Its last message.
+    /// Whether it failed.
+    pub failed: bool,
+    /// Its last message, or why it failed.
     pub text: String,
 }
 

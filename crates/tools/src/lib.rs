@@ -23,6 +23,8 @@
 //! - [`mod@grep`], [`mod@glob`], [`mod@list`]: the tools that look for files
 //! - [`webfetch`]: the tool that fetches pages of the web
 //! - [`bash`]: the command tool; `bash/` has command splitting, process groups and output capture
+//! - [`todo`], [`question`], [`task`], [`plan`]: the task list, questions, subagents and plan mode, which act on the
+//!   session
 //! - [`invalid`]: what a call that cannot be run becomes
 //! - [`snapshot`]: content-addressed pictures of a worktree: capture, diff, restore
 //! - [`input`]: the schema of arguments, and decoding with errors a model can act on
@@ -45,6 +47,8 @@ pub mod input;
 pub mod invalid;
 pub mod list;
 pub mod patch;
+pub mod plan;
+pub mod question;
 pub mod read;
 pub mod registry;
 mod regular;
@@ -54,6 +58,8 @@ pub mod seen;
 pub mod settlement;
 pub mod snapshot;
 pub mod target;
+pub mod task;
+pub mod todo;
 pub mod tool;
 mod walk;
 mod web;

@@ -28,6 +28,9 @@ pub enum Effect {
     Pure,
     /// It replaces whole files: compare them with [`Tool::forecast`] before deciding.
     Edit,
+    /// Running it twice comes to the same as running it once: what it did is found again, or done again with the same
+    /// result.
+    Repeatable,
     /// Nobody can tell what happened: never run it a second time.
     Opaque,
 }

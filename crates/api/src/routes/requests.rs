@@ -4,7 +4,6 @@ use axum::Router;
 use axum::extract::{Path, State};
 use axum::routing::{get, post};
 use everturn_engine::Engine;
-use everturn_model::request::Reply;
 use everturn_model::{RequestId, SessionId};
 use serde_json::Value;
 
@@ -13,7 +12,7 @@ use crate::App;
 use crate::error::Error;
 use crate::input::{Json, permission_id, question_id, session_id};
 use crate::reply::{Result, ok};
-use crate::wire::request::{Answer, Kind, show};
+use crate::wire::request::{Answer, Answers, Kind, show};
 
 pub(super) fn routes() -> Router<App> {
     Router::new()
@@ -67,18 +66,14 @@ fn missing(id: &RequestId, tag: &'static str) -> Error {
     Error::NoRequest { tag, request: id.to_string() }
 }
 
-async fn question(engine: &Engine, id: String) -> Result<RequestId> {
+async fn reply_question(State(app): State<App>, Path(id): Path<String>, Json(body): Json<Answers>) -> Result {
     let id = question_id(id)?;
-    let waits = engine.requests().await?.iter().any(|(_, request)| request.id == id);
-    if waits { Ok(id) } else { Err(missing(&id, "QuestionNotFoundError")) }
-}
-
-async fn reply_question(State(app): State<App>, Path(id): Path<String>) -> Result {
-    question(&app.engine, id).await?;
-    Err(Error::Absent("answering questions"))
+    whole(async move { app.engine.answer(&id, body.answers).await }).await?;
+    ok(&true)
 }
 
 async fn reject_question(State(app): State<App>, Path(id): Path<String>) -> Result {
-    let id = question(&app.engine, id).await?;
-    settle(app.engine, id, Answer { reply: Reply::Reject, message: None }).await
+    let id = question_id(id)?;
+    whole(async move { app.engine.dismiss(&id).await }).await?;
+    ok(&true)
 }

@@ -45,3 +45,10 @@ pub(crate) struct Answer {
     /// Why, for the model to read.
     pub(crate) message: Option<String>,
 }
+
+/// The answers to questions.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Answers {
+    /// For each question the chosen labels, or what the person typed.
+    pub(crate) answers: Vec<Vec<String>>,
+}

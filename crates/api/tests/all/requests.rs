@@ -69,3 +69,78 @@ async fn no_questions_are_no_questions() {
         );
     }
 }
+
+const QUESTIONS: &str = r#"[{"question":"Which colour?","header":"Colour","options":[{"label":"red","description":"like fire"},{"label":"blue","description":"like water"}]}]"#;
+
+#[tokio::test]
+async fn a_question_is_asked_listed_and_answered() {
+    let face = Face::start().await;
+    let id = face.session().await;
+    let mut events = face.client.events("/event").await;
+    face.prompt_async(&id, &format!("JSONTOOL:question:{{\"questions\":{QUESTIONS}}}\nSAY:thanks")).await;
+    let asked = events.wait_for_type("question.asked").await["properties"].clone();
+    let request = asked["id"].as_str().unwrap();
+    assert!(request.starts_with("que_"), "{asked}");
+    let messages = face.messages(&id).await;
+    let call = messages[1]["parts"].as_array().unwrap().iter().find(|part| part["type"] == "tool").unwrap();
+    let questions: serde_json::Value = serde_json::from_str(QUESTIONS).unwrap();
+    let tool = json!({"messageID": messages[1]["info"]["id"], "callID": call["callID"]});
+    assert_eq!(asked, json!({"id": request, "sessionID": id, "questions": questions, "tool": tool}));
+    assert_eq!(face.client.get("/question").await.ok().json(), json!([asked]));
+    assert_eq!(face.client.get("/permission").await.ok().json(), json!([]));
+    let path = format!("/question/{request}/reply");
+    for bad in [json!({"answers": []}), json!({"answers": [["red"], ["blue"]]}), json!({"answers": "red"})] {
+        assert_eq!(face.client.post(&path, &bad).await.status, 400, "{bad}");
+    }
+    let body = json!({"answers": [["blue"]]});
+    assert_eq!(face.client.post(&path, &body).await.ok().json(), json!(true));
+    let replied = events.wait_for_type("question.replied").await["properties"].clone();
+    assert_eq!(replied, json!({"sessionID": id, "requestID": request, "answers": [["blue"]]}));
+    events.wait_for_type("session.idle").await;
+    let messages = face.messages(&id).await;
+    let call = messages[1]["parts"].as_array().unwrap().iter().find(|part| part["type"] == "tool").unwrap();
+    assert_eq!(call["state"]["output"], "The person answered:\n\"Which colour?\"=\"blue\"");
+    assert_eq!(call["state"]["metadata"], json!({"answers": [["blue"]], "truncated": false}));
+    assert_eq!(Face::text(&messages[2]), "thanks");
+    let again = face.client.post(&path, &body).await;
+    assert_eq!((again.status, again.json()["_tag"].as_str()), (404, Some("QuestionNotFoundError")));
+}
+
+#[tokio::test]
+async fn a_rejected_question_ends_the_work() {
+    let face = Face::start().await;
+    let id = face.session().await;
+    let mut events = face.client.events("/event").await;
+    face.prompt_async(&id, &format!("JSONTOOL:question:{{\"questions\":{QUESTIONS}}}\nSAY:never")).await;
+    let asked = events.wait_for_type("question.asked").await["properties"]["id"].clone();
+    let asked = asked.as_str().unwrap();
+    let reply = face.client.post(&format!("/question/{asked}/reject"), &json!({})).await;
+    assert_eq!(reply.ok().json(), json!(true));
+    let rejected = events.wait_for_type("question.rejected").await["properties"].clone();
+    assert_eq!(rejected, json!({"sessionID": id, "requestID": asked}));
+    events.wait_for_type("session.idle").await;
+    let messages = face.messages(&id).await;
+    assert_eq!(messages.len(), 2, "the model is not asked again");
+    let call = messages[1]["parts"].as_array().unwrap().iter().find(|part| part["type"] == "tool").unwrap();
+    assert_eq!(call["state"]["status"], "error");
+    assert_eq!(face.client.get("/question").await.ok().json(), json!([]));
+}
+
+#[tokio::test]
+async fn the_task_list_is_told_and_listed() {
+    let face = Face::start().await;
+    let id = face.session().await;
+    let mut events = face.client.events("/event").await;
+    face.prompt_async(&id, "TOOL:todo:one;two;three").await;
+    let todo =
+        |content: &str, status: &str| json!({"content": content, "status": status, "priority": "medium"});
+    let todos = json!([todo("one", "completed"), todo("two", "in_progress"), todo("three", "pending")]);
+    let updated = events.wait_for_type("todo.updated").await["properties"].clone();
+    assert_eq!(updated, json!({"sessionID": id, "todos": todos}));
+    events.wait_for_type("session.idle").await;
+    assert_eq!(face.client.get(&format!("/session/{id}/todo")).await.ok().json(), todos);
+    let messages = face.messages(&id).await;
+    let call = messages[1]["parts"].as_array().unwrap().iter().find(|part| part["type"] == "tool").unwrap();
+    assert_eq!(call["state"]["title"], "2 todos");
+    assert_eq!(call["state"]["metadata"], json!({"todos": todos, "truncated": false}));
+}

@@ -193,6 +193,7 @@ impl Intake {
             input: Value::Null,
             start: turn.engine.mint().now(),
             waiting: None,
+            again: false,
         };
         self.calls.insert(id, call);
         turn.commit(vec![event]).await
@@ -245,6 +246,7 @@ impl Intake {
             input: input.clone(),
             start,
             waiting: None,
+            again: false,
         };
         self.hosted.insert(id, call);
         let (text, metadata) = (input.to_string(), Some(metadata));

@@ -6,7 +6,7 @@ use everturn_model::entry::Body;
 use everturn_model::part::PartKind;
 use everturn_model::session::ModelRef;
 use everturn_model::tree::Node;
-use everturn_model::{EntryId, Session};
+use everturn_model::{EntryId, Session, SessionId};
 use everturn_testkit::{ModelServer, Repo, opencode_config, within};
 use tokio::sync::broadcast::Receiver;
 
@@ -32,6 +32,14 @@ impl Bench {
 
     /// With a configuration that is told the address of the model server.
     pub(crate) async fn at(extra: impl FnOnce(&str) -> serde_json::Value) -> Self {
+        Self::with(extra, |_| {}).await
+    }
+
+    /// With other options too.
+    pub(crate) async fn with(
+        extra: impl FnOnce(&str) -> serde_json::Value,
+        change: impl FnOnce(&mut Options),
+    ) -> Self {
         let model = ModelServer::recorded();
         let repo = Repo::new(&[("a.txt", "hello\n")]);
         let data = tempfile::tempdir().unwrap();
@@ -41,6 +49,7 @@ impl Bench {
         }
         let mut options = Options::new(data.path(), repo.path());
         options.config = Config::from_value(config.as_object().cloned().unwrap()).unwrap();
+        change(&mut options);
         let engine = Engine::open(options.clone()).await.unwrap();
         let location = engine.location(None).await.unwrap();
         let new = NewSession { title: Some("a title".into()), ..NewSession::default() };
@@ -94,13 +103,22 @@ impl Bench {
     }
 
     pub(crate) async fn nodes(&self) -> Vec<Node> {
-        self.engine.conversation(&self.session.id, None).await.unwrap().nodes
+        self.nodes_of(&self.session.id).await
+    }
+
+    async fn nodes_of(&self, session: &SessionId) -> Vec<Node> {
+        self.engine.conversation(session, None).await.unwrap().nodes
     }
 
     /// The conversation in short: who said or did what.
     pub(crate) async fn transcript(&self) -> Vec<String> {
+        self.transcript_of(&self.session.id).await
+    }
+
+    /// The same of another session.
+    pub(crate) async fn transcript_of(&self, session: &SessionId) -> Vec<String> {
         let mut lines = Vec::new();
-        for node in self.nodes().await {
+        for node in self.nodes_of(session).await {
             let texts: Vec<String> = node
                 .parts
                 .iter()

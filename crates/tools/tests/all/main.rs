@@ -20,6 +20,7 @@ mod read;
 mod registry;
 mod scope;
 mod server;
+mod session;
 mod snapshot;
 mod special;
 mod webfetch;

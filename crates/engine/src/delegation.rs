@@ -1,0 +1,297 @@
+//! Tasks that one session gives to another: a child session of its own, one prompt, and the last message back.
+//!
+//! Child and prompt have ids that follow from the call's part, so a call that runs again after a crash finds what it had
+//! begun instead of beginning twice. The child is a session like any other: it recovers by itself, and the call that
+//! waits for it is settled from what it came to.
+
+use everturn_model::entry::Body;
+use everturn_model::ids::{Stamp, other};
+use everturn_model::part::PartKind;
+use everturn_model::permission::{self, Action, Rule};
+use everturn_model::session::ModelRef;
+use everturn_model::{EntryId, Event, PartId, Session, SessionId, Tree, path};
+use everturn_store::Authority;
+use everturn_tools::Failure;
+use everturn_tools::host::{Delegate, Report, Task};
+use tokio::time::Instant;
+
+use crate::agent::NOT_FOR_SUBAGENTS;
+use crate::host::{CallHost, failed};
+use crate::sessions::NewSession;
+use crate::{Engine, Error, Prompt};
+
+/// How often the progress of a child is looked at while the patience with it lasts.
+const LOOKS: u32 = 30;
+
+impl CallHost {
+    /// Gives a task to a child session and waits until it has come to an end.
+    pub(crate) async fn hand_out(
+        &self,
+        task: Task,
+        started: &(dyn Fn(&Delegate) + Send + Sync),
+    ) -> Result<Report, Failure> {
+        let parent = &self.place.session;
+        if parent.parent.is_some() {
+            let text = "This session works on a task itself and cannot give work on. Do it yourself.";
+            return Err(Failure::Failed(text.to_owned()));
+        }
+        self.check_agent(&task.agent)?;
+        let (fresh, prompt) =
+            ids(&self.call.part).ok_or_else(|| failed("the call has no id of the usual form"))?;
+        let child = match &task.resume {
+            Some(id) => self.resumed(&SessionId::from(id.as_str())).await?,
+            None => self.child(fresh, &task).await.map_err(failed)?,
+        };
+        let model = self.model().await.map_err(failed)?;
+        let delegate = Delegate {
+            session: child.id.to_string(),
+            parent: parent.id.to_string(),
+            model: model.clone().map(|model| (model.provider, model.model)),
+        };
+        self.announce(&delegate).await.map_err(failed)?;
+        started(&delegate);
+        let admitted =
+            Prompt { id: Some(prompt.clone()), agent: Some(task.agent), model, ..Prompt::text(&task.prompt) };
+        self.engine.prompt(&child.id, admitted).await.map_err(failed)?;
+        self.wait(&child.id).await?;
+        let tree = self.engine.tree(&child.id).await.map_err(failed)?;
+        let (failed, text) = match outcome(&tree, &prompt) {
+            Ok(text) => (false, text),
+            Err(text) => (true, text),
+        };
+        Ok(Report { delegate, failed, text })
+    }
+
+    fn check_agent(&self, name: &str) -> Result<(), Failure> {
+        use everturn_tools::Host as _;
+        let known = self.delegates();
+        if known.iter().any(|(known, _)| known == name) {
+            return Ok(());
+        }
+        let known: Vec<String> =
+            known.into_iter().map(|(name, purpose)| format!("- {name}: {purpose}")).collect();
+        let known = if known.is_empty() { "(none)".to_owned() } else { known.join("\n") };
+        Err(Failure::Failed(format!(
+            "There is no agent named '{name}' that a task can be given to. There are:\n{known}"
+        )))
+    }
+
+    /// An earlier child of this session, if it rests.
+    async fn resumed(&self, id: &SessionId) -> Result<Session, Failure> {
+        let parent = &self.place.session.id;
+        let found = match self.engine.session(id).await {
+            Ok(session) => Some(session).filter(|session| session.parent.as_ref() == Some(parent)),
+            Err(Error::NoSession(_)) => None,
+            Err(error) => return Err(failed(error)),
+        };
+        // Other people's sessions are none of the model's business, not even whether they are there.
+        let child = found.ok_or_else(|| {
+            Failure::Failed(format!(
+                "This session has given no task with the id '{id}'. Leave `task_id` out to begin a new one."
+            ))
+        })?;
+        // After a restart the work may be this call's own.
+        if self.engine.is_running(id) && !self.call.again {
+            let text = format!("The task '{id}' is still at work. Wait for its answer, or begin a new one.");
+            return Err(Failure::Failed(text));
+        }
+        Ok(child)
+    }
+
+    /// The child session of this call, made unless an earlier process has made it.
+    async fn child(&self, id: SessionId, task: &Task) -> Result<Session, Error> {
+        let parent = &self.place.session;
+        if let Some(found) = self.engine.0.store.session(&id).await? {
+            let ours = found.parent.as_ref() == Some(&parent.id) && found.time.trashed.is_none();
+            return if ours { Ok(found) } else { Err(Error::Conflict(id.to_string())) };
+        }
+        let location = self.engine.location(Some(&parent.directory)).await?;
+        let own = self.engine.agents().iter().find(|agent| agent.name == task.agent);
+        let mut rules = inherited(&self.place.rules, own.map(|agent| &*agent.permission).unwrap_or_default());
+        for name in NOT_FOR_SUBAGENTS {
+            let rule = Rule::new(name, "*", Action::Deny);
+            rules.retain(|inherited| *inherited != rule);
+            rules.push(rule);
+        }
+        let new = NewSession {
+            id: Some(id),
+            parent: Some(parent.id.clone()),
+            title: Some(format!("{} (@{} subagent)", task.description, task.agent)),
+            agent: Some(task.agent.clone()),
+            permission: Some(rules),
+            ..NewSession::default()
+        };
+        self.engine.create(&location, new).await
+    }
+
+    /// The model of the turn that made the call.
+    async fn model(&self) -> Result<Option<ModelRef>, Error> {
+        let node = self.engine.0.store.node(&self.place.session.id, &self.call.entry).await?;
+        let spoke = node.and_then(|node| node.entry.body.assistant()?.model.clone());
+        Ok(spoke.or_else(|| self.place.session.model.clone()))
+    }
+
+    /// Keeps with the call which session works on it, for clients that come later.
+    async fn announce(&self, delegate: &Delegate) -> Result<(), Error> {
+        let event = Event::ToolProgress {
+            entry: self.call.entry.clone(),
+            part: self.call.part.clone(),
+            metadata: delegate.metadata(),
+        };
+        let authority = Authority::Owned(self.place.lease.clone());
+        self.engine.append(&self.place.session.id, authority, vec![event]).await?;
+        Ok(())
+    }
+
+    /// Waits until the child rests. Who stops the parent stops the child.
+    async fn wait(&self, child: &SessionId) -> Result<(), Failure> {
+        let engine = &self.engine;
+        let patience = engine.0.patience;
+        let mut looks = tokio::time::interval(patience / LOOKS);
+        let mut last: Option<Session> = None;
+        let mut since = Instant::now();
+        let settled = engine.settled(child);
+        tokio::pin!(settled);
+        loop {
+            tokio::select! {
+                biased;
+                // The process ends: the next one waits again.
+                () = engine.0.closing.cancelled() => return Err(Failure::Cancelled),
+                () = self.place.cancel.cancelled() => {
+                    engine.abort(child).await.map_err(failed)?;
+                    return Err(Failure::Cancelled);
+                }
+                () = &mut settled => return Ok(()),
+                _ = looks.tick() => {
+                    // What cannot be read now is looked at again.
+                    let now = engine.session(child).await.ok();
+                    if now != last || waits_for_person(engine, child).await {
+                        (last, since) = (now, Instant::now());
+                    } else if since.elapsed() >= patience {
+                        engine.abort(child).await.map_err(failed)?;
+                        return Err(Failure::Failed(format!(
+                            "The task was stopped: it showed no progress for {} minutes. What it did until then is in \
+                             the session {child}; pass that as `task_id` to go on with it.",
+                            patience.as_secs() / 60
+                        )));
+                    }
+                }
+            }
+        }
+    }
+}
+
+async fn waits_for_person(engine: &Engine, session: &SessionId) -> bool {
+    let requests = engine.requests().await.unwrap_or_default();
+    requests.iter().any(|(asking, _)| asking == session)
+}
+
+/// The ids of the session that a call makes and of the prompt that it admits, from the call's part.
+pub(crate) fn ids(part: &PartId) -> Option<(SessionId, EntryId)> {
+    let (_, rest) = part.as_str().split_once('_')?;
+    let chance = rest.get(12..)?;
+    let session = other("ses", Stamp::of(part.as_str())?.descending(), Default::default());
+    let session = format!("{}{chance}", session.get(..16)?);
+    Some((SessionId::from(session.as_str()), EntryId::from(format!("msg_{rest}").as_str())))
+}
+
+/// The rules of a parent that also bind its child: what forbids, and what asks where the child would just do it. An
+/// exception from either comes along only where the child's own rules allow it too.
+fn inherited(parent: &[Rule], child: &[Rule]) -> Vec<Rule> {
+    let covers = |wide: &Rule, narrow: &Rule| {
+        permission::matches(&wide.permission, &narrow.permission)
+            && permission::matches(&wide.pattern, &narrow.pattern)
+    };
+    let child_allows = |rule: &Rule| {
+        permission::decide(child, &[], &rule.permission, std::slice::from_ref(&rule.pattern)) == Action::Allow
+    };
+    let mut kept: Vec<Rule> = Vec::new();
+    for (at, rule) in parent.iter().enumerate() {
+        if parent.iter().skip(at + 1).any(|later| covers(later, rule)) {
+            continue;
+        }
+        let binds = match rule.action {
+            Action::Deny => true,
+            Action::Ask => child_allows(rule),
+            Action::Allow => child_allows(rule) && kept.iter().any(|wide| covers(wide, rule)),
+        };
+        if binds {
+            kept.push(rule.clone());
+        }
+    }
+    kept
+}
+
+/// What a child has come to: its last message after the prompt, or why there is none.
+fn outcome(tree: &Tree, prompt: &EntryId) -> Result<String, String> {
+    let fail = |text: &str| Err(text.to_owned());
+    let path = path::to(tree, tree.session.leaf.as_ref());
+    let Some(asked) = path.iter().position(|node| &node.entry.id == prompt) else {
+        return fail("It has not begun.");
+    };
+    let answers = path.iter().skip(asked + 1).rev();
+    let last = answers.clone().find_map(|node| match &node.entry.body {
+        Body::Assistant(assistant) => Some((node, assistant)),
+        _ => None,
+    });
+    let Some((node, assistant)) = last else { return fail("It has not answered.") };
+    if let Some(error) = &assistant.error {
+        return Err(error.message().unwrap_or(&error.name).to_owned());
+    }
+    if tree.session.open {
+        return fail("It stopped before it was done.");
+    }
+    if assistant.finish.as_deref() == Some("tool-calls") {
+        return fail("It stopped because the person did not permit one of its calls.");
+    }
+    let text = node.parts.iter().rev().find_map(|part| match &part.kind {
+        PartKind::Text { text, .. } if !part.hidden && !text.trim().is_empty() => Some(text.clone()),
+        _ => None,
+    });
+    Ok(text.unwrap_or_else(|| "It ended without a message.".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(words: &[(&str, &str, Action)]) -> Vec<Rule> {
+        words.iter().map(|(permission, pattern, action)| Rule::new(permission, pattern, *action)).collect()
+    }
+
+    fn check(
+        parent: &[(&str, &str, Action)],
+        child: &[(&str, &str, Action)],
+        expected: &[(&str, &str, Action)],
+    ) {
+        assert_eq!(inherited(&rules(parent), &rules(child)), rules(expected));
+    }
+
+    #[test]
+    fn a_child_may_do_no_more_than_its_parent() {
+        use Action::{Allow, Ask, Deny};
+        let all = [("*", "*", Allow)];
+        let nothing = [("*", "*", Deny), ("read", "*", Allow)];
+        check(&all, &all, &[]);
+        let edit = [("*", "*", Allow), ("edit", "*", Deny)];
+        check(&edit, &all, &edit[1..]);
+        // What was forbidden and then allowed after all is not forbidden.
+        check(&[("task", "*", Deny), ("task", "*", Allow)], &all, &[]);
+        let git = [("bash", "*", Deny), ("bash", "git *", Allow), ("bash", "git push *", Deny)];
+        check(&git, &all, &git);
+        check(&git, &nothing, &[git[0], git[2]]);
+        check(&[("bash", "*", Ask)], &all, &[("bash", "*", Ask)]);
+        // Asking is more than the child may do anyway.
+        check(&[("bash", "*", Ask)], &nothing, &[]);
+    }
+
+    #[test]
+    fn a_call_has_one_child_and_one_prompt() {
+        let part = PartId::from("prt_1dd26b678001xsgWsFmC5jmwSd");
+        let (session, prompt) = ids(&part).unwrap();
+        assert_eq!(session.as_str(), "ses_e22d94987ffexsgWsFmC5jmwSd");
+        assert_eq!(prompt.as_str(), "msg_1dd26b678001xsgWsFmC5jmwSd");
+        assert!(SessionId::is_well_formed(session.as_str()) && EntryId::is_well_formed(prompt.as_str()));
+        assert_eq!(ids(&PartId::from("prt_x")), None);
+    }
+}

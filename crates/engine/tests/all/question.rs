@@ -1,0 +1,106 @@
+//! Questions to the person: asked by a call, answered by anybody, kept across restarts.
+
+use everturn_engine::Error;
+use everturn_model::request::{Ask, Reply, Request};
+use serde_json::json;
+
+use crate::bench::Bench;
+use crate::permission::{ask, asked};
+
+/// A prompt that makes the model ask one question, then say `after`.
+pub(crate) fn prompt(after: &str) -> String {
+    let option = |label: &str| json!({"label": label, "description": "a colour"});
+    let question =
+        json!({"question": "Which colour?", "header": "Colour", "options": [option("red"), option("blue")]});
+    format!("JSONTOOL:question:{}\nSAY:{after}", json!({"questions": [question]}))
+}
+
+const ANSWERED: &str = "result: Completed The person answered:\n\"Which colour?\"=\"blue, or green\"";
+
+fn chosen() -> Vec<Vec<String>> {
+    vec![vec!["blue".to_owned(), "or green".to_owned()]]
+}
+
+#[tokio::test]
+async fn an_answer_goes_to_the_model() {
+    let mut bench = Bench::new().await;
+    let request = ask(&mut bench, &prompt("thanks")).await;
+    assert!(request.id.as_str().starts_with("que_"), "{request:?}");
+    let Ask::Question { questions } = &request.ask else { panic!("{request:?}") };
+    assert_eq!(questions[0]["header"], "Colour");
+    let few = bench.engine.answer(&request.id, Vec::new()).await;
+    assert!(matches!(few, Err(Error::Invalid(_))), "{few:?}");
+    let permission = bench.engine.reply(&request.id, Reply::Once, None).await;
+    assert!(matches!(permission, Err(Error::NoRequest(_))), "{permission:?}");
+    bench.engine.answer(&request.id, chosen()).await.unwrap();
+    bench.settled().await;
+    assert_eq!(bench.transcript().await[2..], [ANSWERED, "assistant: thanks"]);
+    let twice = bench.engine.answer(&request.id, chosen()).await;
+    assert!(matches!(twice, Err(Error::NoRequest(_))), "{twice:?}");
+}
+
+#[tokio::test]
+async fn a_dismissed_question_ends_the_work() {
+    let mut bench = Bench::new().await;
+    let request = ask(&mut bench, &prompt("never said")).await;
+    bench.engine.dismiss(&request.id).await.unwrap();
+    bench.settled().await;
+    assert_eq!(
+        bench.transcript().await[1..],
+        ["assistant: (question)", "result: Error The person dismissed the question without an answer."]
+    );
+    assert!(!bench.engine.session(&bench.session.id).await.unwrap().open);
+}
+
+#[tokio::test]
+async fn an_interrupt_withdraws_the_question() {
+    let mut bench = Bench::new().await;
+    let request = ask(&mut bench, &prompt("never said")).await;
+    bench.engine.abort(&bench.session.id).await.unwrap();
+    assert_eq!(bench.engine.requests().await.unwrap(), []);
+    assert_eq!(bench.transcript().await[2], "result: Error Tool execution aborted");
+    assert!(bench.engine.answer(&request.id, chosen()).await.is_err());
+}
+
+async fn waits(bench: &Bench, request: &Request) {
+    assert_eq!(bench.engine.requests().await.unwrap(), [(bench.session.id.clone(), request.clone())]);
+}
+
+#[tokio::test]
+async fn a_question_survives_under_its_id() {
+    let mut bench = Bench::new().await;
+    let request = ask(&mut bench, &prompt("thanks")).await;
+    for _ in 0..2 {
+        bench.restart().await;
+        waits(&bench, &request).await;
+    }
+    bench.engine.answer(&request.id, chosen()).await.unwrap();
+    bench.settled().await;
+    assert_eq!(bench.transcript().await[2..], [ANSWERED, "assistant: thanks"]);
+}
+
+#[tokio::test]
+async fn a_question_behind_a_permission_survives_without_asking_for_that_again() {
+    let mut bench = Bench::configured(json!({"permission": {"question": "ask"}})).await;
+    let permission = ask(&mut bench, &prompt("thanks")).await;
+    bench.engine.reply(&permission.id, Reply::Once, None).await.unwrap();
+    let request = asked(&mut bench).await;
+    bench.restart().await;
+    waits(&bench, &request).await;
+    bench.engine.answer(&request.id, chosen()).await.unwrap();
+    bench.settled().await;
+    assert_eq!(bench.transcript().await[2..], [ANSWERED, "assistant: thanks"]);
+}
+
+#[tokio::test]
+async fn an_answer_that_came_while_nobody_ran_is_found() {
+    let mut bench = Bench::new().await;
+    let request = ask(&mut bench, &prompt("thanks")).await;
+    let other = bench.beside().await;
+    bench.engine.close().await;
+    other.answer(&request.id, chosen()).await.unwrap();
+    other.close().await;
+    bench.restart().await;
+    bench.settled().await;
+    assert_eq!(bench.transcript().await[2..], [ANSWERED, "assistant: thanks"]);
+}
