@@ -17,7 +17,8 @@
 //! - [`calls`]: the tool calls of a turn
 //! - [`asks`]: permission requests and their answers
 //! - [`history`]: from the path to what a provider is given
-//! - [`context`]: the system context of an epoch
+//! - [`context`]: the system context of an epoch, and what changes in it
+//! - `guidance`: where instructions and skills are
 //! - [`revert`]: undo and redo of messages and files
 //! - [`recover`]: what a restart does with what was open
 //! - [`import`]: sessions of other programs
@@ -31,6 +32,7 @@ mod context;
 pub mod drain;
 pub mod engine;
 mod error;
+mod guidance;
 mod history;
 pub mod import;
 pub mod inbox;
@@ -48,6 +50,8 @@ pub use bus::{Live, Notice, Signal};
 pub use config::Config;
 pub use engine::{Engine, Options};
 pub use error::Error;
+pub use everturn_tools::host::Skill;
+pub use everturn_tools::places::ProjectFiles;
 pub use inbox::Prompt;
 
 /// The version of the program, as sessions record it.

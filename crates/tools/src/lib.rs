@@ -20,6 +20,9 @@
 //! - [`patch`]: unified diffs in the shape that clients already parse
 //! - [`mod@read`], [`mod@write`], [`mod@edit`]: the file tools
 //! - [`bash`]: the command tool; `bash/` has command splitting, process groups and output capture
+//! - [`instructions`]: what a person wants every agent to heed, from `AGENTS.md` files
+//! - [`skills`]: guides for particular work; [`skill`]: the tool that loads one
+//! - [`places`]: where both are looked for, and what may be read there without asking
 //! - [`invalid`]: what a call that cannot be run becomes
 //! - [`snapshot`]: content-addressed pictures of a worktree: capture, diff, restore
 //! - [`input`]: the schema of arguments, and decoding with errors a model can act on
@@ -31,8 +34,10 @@ pub mod bound;
 pub mod edit;
 pub mod host;
 pub mod input;
+pub mod instructions;
 pub mod invalid;
 pub mod patch;
+pub mod places;
 pub mod read;
 pub mod registry;
 mod regular;
@@ -40,11 +45,14 @@ mod replacement;
 pub mod scope;
 pub mod seen;
 pub mod settlement;
+pub mod skill;
+pub mod skills;
 pub mod snapshot;
 pub mod tool;
 pub mod write;
 
 pub use host::Host;
+pub use places::{Observed, Places};
 pub use registry::{Offer, Registry, Settings, Spec};
 pub use scope::Scope;
 pub use seen::Seen;

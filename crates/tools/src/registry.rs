@@ -23,6 +23,7 @@ use crate::{
     edit::Edit,
     invalid::{self, Invalid},
     read::Read,
+    skill::Skill,
     tool::Tool,
     write::Write,
 };
@@ -121,8 +122,14 @@ impl Registry {
     #[must_use]
     pub fn builtin(_settings: &Settings) -> Self {
         let registry = Self::new();
-        let tools: [Arc<dyn Tool>; 5] =
-            [Arc::new(Bash::default()), Arc::new(Edit), Arc::new(Invalid), Arc::new(Read), Arc::new(Write)];
+        let tools: [Arc<dyn Tool>; 6] = [
+            Arc::new(Bash::default()),
+            Arc::new(Edit),
+            Arc::new(Invalid),
+            Arc::new(Read),
+            Arc::new(Skill),
+            Arc::new(Write),
+        ];
         for tool in tools {
             let name = tool.name().to_owned();
             registry.put(name, tool).keep();

@@ -32,6 +32,14 @@ impl Bench {
 
     /// With a configuration that is told the address of the model server.
     pub(crate) async fn at(extra: impl FnOnce(&str) -> serde_json::Value) -> Self {
+        Self::tuned(extra, |_| {}).await
+    }
+
+    /// The same with options that are changed before the engine opens.
+    pub(crate) async fn tuned(
+        extra: impl FnOnce(&str) -> serde_json::Value,
+        tune: impl FnOnce(&mut Options),
+    ) -> Self {
         let model = ModelServer::recorded();
         let repo = Repo::new(&[("a.txt", "hello\n")]);
         let data = tempfile::tempdir().unwrap();
@@ -41,6 +49,7 @@ impl Bench {
         }
         let mut options = Options::new(data.path(), repo.path());
         options.config = Config::from_value(config.as_object().cloned().unwrap()).unwrap();
+        tune(&mut options);
         let engine = Engine::open(options.clone()).await.unwrap();
         let location = engine.location(None).await.unwrap();
         let new = NewSession { title: Some("a title".into()), ..NewSession::default() };

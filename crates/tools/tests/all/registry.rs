@@ -38,7 +38,7 @@ impl Tool for Named {
 fn builtin_specs_are_sorted_and_leave_out_invalid() {
     let registry = Registry::builtin(&Settings::default());
     let names: Vec<String> = registry.offer().specs().into_iter().map(|spec| spec.name).collect();
-    assert_eq!(names, ["bash", "edit", "read", "write"]);
+    assert_eq!(names, ["bash", "edit", "read", "skill", "write"]);
     assert!(registry.get("invalid").is_some());
     assert!(registry.get("nosuch").is_none());
     for spec in registry.offer().specs() {
@@ -186,6 +186,6 @@ async fn an_unknown_tool_is_told_what_there_is() {
     let output = project.run(&Invalid, input).await.unwrap();
     assert_eq!(output.title, "Invalid Tool");
     assert!(output.output.contains("'nosuchtool'"), "{}", output.output);
-    assert!(output.output.contains("bash, edit, read, write"), "{}", output.output);
+    assert!(output.output.contains("bash, edit, read, skill, write"), "{}", output.output);
     assert_eq!(Value::Object(output.metadata), json!({ "truncated": false }));
 }
