@@ -89,6 +89,7 @@ impl From<everturn_engine::Error> for Error {
             | Engine::Connect(_)
             | Engine::Script(_)
             | Engine::Keys(_)
+            | Engine::Unavailable(_)
             | Engine::Import(_) => Self::body(error.to_string()),
             other => Self::internal(&other),
         }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use etcetera::BaseStrategy as _;
 use everturn_engine::models::{AuthFile, Keyring};
-use everturn_engine::{Config, Engine, Options};
+use everturn_engine::{Config, Engine, Options, ProjectFiles};
 use serde_json::{Map, Value};
 
 use crate::table;
@@ -35,6 +35,7 @@ fn folders() -> Result<everturn_engine::engine::Paths> {
         home: base.home_dir().to_owned(),
         state: base.state_dir().unwrap_or_else(|| base.data_dir()).join("everturn"),
         config: base.config_dir().join("everturn"),
+        opencode: base.config_dir().join("opencode"),
         data,
     })
 }
@@ -54,10 +55,19 @@ pub(crate) async fn open(directory: &Path, listeners: Listeners) -> Result<Engin
     let mut options = Options::new(&paths.data, directory);
     options.paths = paths;
     options.config = config(directory)?;
+    options.project_files = project_files();
     options.keys = keys()?;
     options.database = database();
     options.quiet = listeners == Listeners::None;
     Ok(Engine::open(options).await?)
+}
+
+/// Whether configuration, instructions and skills of projects count: not with `OPENCODE_DISABLE_PROJECT_CONFIG`.
+fn project_files() -> ProjectFiles {
+    match variable("OPENCODE_DISABLE_PROJECT_CONFIG").map(|value| value.to_lowercase()).as_deref() {
+        Some("1" | "true") => ProjectFiles::Ignored,
+        _ => ProjectFiles::Read,
+    }
 }
 
 /// The settings for a folder.
@@ -112,7 +122,7 @@ fn configuration(directory: &Path) -> Result<Map<String, Value>> {
     if let Ok(base) = etcetera::base_strategy::choose_native_strategy() {
         files.extend(candidates(&base.config_dir().join("opencode")));
     }
-    for folder in project_folders(directory) {
+    for folder in project_folders(directory).into_iter().filter(|_| project_files() == ProjectFiles::Read) {
         files.extend(candidates(folder).into_iter().filter(|path| is_ours(path)));
     }
     files.retain(|path| path.is_file());

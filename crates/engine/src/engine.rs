@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use everturn_model::{Event, PartId, Session, SessionId};
 use everturn_store::{Appended, Authority, NewEvent, Observer, Store};
+use everturn_tools::places::ProjectFiles;
 use everturn_tools::task::Task;
 use everturn_tools::{Registry, Settings, Snapshots};
 use tokio::sync::RwLock;
@@ -38,6 +39,8 @@ pub struct Paths {
     pub state: PathBuf,
     /// Where configuration is kept.
     pub config: PathBuf,
+    /// Where OpenCode keeps its configuration, which counts here too.
+    pub opencode: PathBuf,
     /// Where data is kept: the database, snapshots, tool output.
     pub data: PathBuf,
 }
@@ -51,6 +54,8 @@ pub struct Options {
     pub directory: PathBuf,
     /// Settings.
     pub config: Config,
+    /// Whether instructions and skills of projects count.
+    pub project_files: ProjectFiles,
     /// The keys of providers.
     pub keys: Keyring<'static>,
     /// The tools.
@@ -85,6 +90,7 @@ impl Options {
             paths: Paths { data: data.to_owned(), ..Paths::default() },
             directory: directory.to_owned(),
             config: Config::default(),
+            project_files: ProjectFiles::default(),
             keys: Keyring::new(&|_| None, Vec::new()),
             tools: Registry::builtin(&Settings::default()),
             world: Arc::new(System),
@@ -105,6 +111,7 @@ pub(crate) struct Inner {
     pub(crate) bus: Bus,
     pub(crate) mint: Mint,
     pub(crate) config: Config,
+    pub(crate) project_files: ProjectFiles,
     pub(crate) keys: Keyring<'static>,
     pub(crate) paths: Paths,
     pub(crate) directory: PathBuf,
@@ -155,6 +162,7 @@ impl Engine {
             bus,
             mint,
             config: options.config,
+            project_files: options.project_files,
             keys: options.keys,
             paths: options.paths,
             directory: options.directory,

@@ -26,6 +26,9 @@ pub enum Error {
     /// The request makes no sense.
     #[error("{0}")]
     Invalid(String),
+    /// Something that the model has to be told cannot be read.
+    #[error("what the model has to be told cannot be read; nothing was sent, and the prompt waits: {0}")]
+    Unavailable(String),
     /// No model is chosen and none can be used.
     #[error(
         "no model can be used: there is no key for any provider. Set one such as ANTHROPIC_API_KEY, or give a provider its `baseURL` in the configuration; `everturn models --all` lists what there is"

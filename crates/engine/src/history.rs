@@ -34,8 +34,13 @@ pub(crate) fn messages(path: &[&Node], takes: Takes) -> Vec<Message> {
         }
         messages.push(user_text(text));
     }
-    for node in indices.into_iter().filter_map(|index| path.get(index)) {
-        if !node.entry.hidden {
+    // What the model was told has changed is in the baseline of the next epoch.
+    let epoch = path.iter().rposition(|node| matches!(node.entry.body, Body::Epoch { .. })).unwrap_or(0);
+    let is_past = |index: usize, node: &Node| {
+        index < epoch && matches!(node.entry.body, Body::System { snapshot: Some(_), .. })
+    };
+    for (index, node) in indices.into_iter().filter_map(|index| Some((index, path.get(index)?))) {
+        if !node.entry.hidden && !is_past(index, node) {
             lower(node, &results, takes, &mut messages);
         }
     }

@@ -20,7 +20,8 @@
 //! - `host`: what a tool may do to the session that called it
 //! - `sights`: what each session last saw of the files
 //! - [`history`]: from the path to what a provider is given
-//! - [`context`]: the system context of an epoch
+//! - [`context`]: the system context of an epoch, and what changes in it
+//! - `guidance`: where instructions and skills are
 //! - [`revert`]: undo and redo of messages and files
 //! - [`recover`]: what a restart does with what was open
 //! - [`import`]: sessions of other programs
@@ -35,6 +36,7 @@ mod delegation;
 pub mod drain;
 pub mod engine;
 mod error;
+mod guidance;
 mod history;
 mod host;
 pub mod import;
@@ -54,6 +56,8 @@ pub use bus::{Live, Notice, Signal};
 pub use config::Config;
 pub use engine::{Engine, Options};
 pub use error::Error;
+pub use everturn_tools::host::Skill;
+pub use everturn_tools::places::ProjectFiles;
 pub use inbox::Prompt;
 
 /// The version of the program, as sessions record it.

@@ -3,6 +3,7 @@
 //! Everything that must survive is in the log before it has an effect: a prompt is promoted before the model sees it,
 //! a call is recorded before its tool starts, a result before the model hears of it.
 
+mod boundary;
 mod intake;
 
 use std::sync::Arc;
@@ -26,7 +27,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::bus::Signal;
 use crate::calls::{Call, INTERRUPTED, Place, Settled};
-use crate::context;
 use crate::drain::Work;
 use crate::models::Chosen;
 use crate::project::Location;
@@ -109,12 +109,15 @@ impl<'e> Turn<'e> {
     /// Runs the turn to its end.
     pub(crate) async fn run(&mut self) -> Result<End, Error> {
         let location = self.engine.location(Some(&self.session().directory)).await?;
-        let mut events = self.open(&location)?;
+        let agent = self.agent();
+        let rules = self.engine.rules_of(&agent.name, self.session());
+        let sources = self.observe(&location, rules.clone()).await?;
+        let mut events = self.open(&sources)?;
         if !self.session().open && !self.wants_answer() {
             self.commit(events).await?;
             return Ok(End::Continue);
         }
-        let agent = self.agent();
+        events.extend(self.update(&sources, &events));
         let wanted = self.selected_model();
         let chosen = match self.engine.choose(wanted.as_ref(), &location.directory) {
             Ok(chosen) => chosen,
@@ -143,7 +146,6 @@ impl<'e> Turn<'e> {
         self.commit(events).await?;
         self.engine.name_later(self.session(), &self.tree);
 
-        let rules = self.engine.rules_of(&agent.name, self.session());
         let offer = self.offer(&chosen, &rules);
         let request = self.request(&chosen, &agent, &offer, &location);
         let place = Place {
@@ -159,24 +161,6 @@ impl<'e> Turn<'e> {
             cancel: self.cancel.child_token(),
         };
         self.converse(Stage { place, chosen, assistant, request, snapshots }, before).await
-    }
-
-    /// What comes before the model: the epoch's baseline, then promotion.
-    fn open(&self, location: &Location) -> Result<Vec<Event>, Error> {
-        let mut events = Vec::new();
-        let mut leaf = self.session().leaf.clone();
-        if self.session().epoch.is_none() {
-            let baseline = context::baseline(location, self.engine.mint().now())?;
-            let id = self.engine.mint().entry(self.session());
-            let body = Body::Epoch { baseline: baseline.text, snapshot: baseline.snapshot };
-            let entry = Entry::new(id.clone(), leaf.take(), self.engine.mint().now(), body);
-            events.push(Event::EntryAdded { entry: Box::new(entry), parts: Vec::new() });
-            leaf = Some(id);
-        }
-        for id in &self.work.promote {
-            events.push(Event::PromptPromoted { id: id.clone(), parent: leaf.replace(id.clone()) });
-        }
-        Ok(events)
     }
 
     fn wants_answer(&self) -> bool {
@@ -371,7 +355,8 @@ impl<'e> Turn<'e> {
     }
 
     /// Records a call's result; the model hears of it afterwards.
-    pub(crate) async fn settle(&mut self, settled: Settled) -> Result<(), Error> {
+    pub(crate) async fn settle(&mut self, mut settled: Settled) -> Result<(), Error> {
+        self.name_loaded(&settled.call, &mut settled.result).await?;
         for file in &settled.edited {
             self.engine.signal(self.session(), Signal::FileEdited { file: file.display().to_string() });
         }

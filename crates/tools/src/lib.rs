@@ -25,6 +25,9 @@
 //! - [`bash`]: the command tool; `bash/` has command splitting, process groups and output capture
 //! - [`todo`], [`question`], [`task`], [`plan`]: the task list, questions, subagents and plan mode, which act on the
 //!   session
+//! - [`instructions`]: what a person wants every agent to heed, from `AGENTS.md` files
+//! - [`skills`]: guides for particular work; [`skill`]: the tool that loads one
+//! - [`places`]: where both are looked for, and what may be read there without asking
 //! - [`invalid`]: what a call that cannot be run becomes
 //! - [`snapshot`]: content-addressed pictures of a worktree: capture, diff, restore
 //! - [`input`]: the schema of arguments, and decoding with errors a model can act on
@@ -44,9 +47,11 @@ pub mod glob;
 pub mod grep;
 pub mod host;
 pub mod input;
+pub mod instructions;
 pub mod invalid;
 pub mod list;
 pub mod patch;
+pub mod places;
 pub mod plan;
 pub mod question;
 pub mod read;
@@ -56,6 +61,8 @@ mod replacement;
 pub mod scope;
 pub mod seen;
 pub mod settlement;
+pub mod skill;
+pub mod skills;
 pub mod snapshot;
 pub mod target;
 pub mod task;
@@ -68,6 +75,7 @@ mod wildcard;
 pub mod write;
 
 pub use host::Host;
+pub use places::{Observed, Places};
 pub use registry::{Offer, Registry, Settings, Spec};
 pub use scope::Scope;
 pub use seen::Seen;

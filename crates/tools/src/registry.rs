@@ -28,6 +28,7 @@ use crate::{
     plan::{PlanEnter, PlanExit},
     question::Question,
     read::Read,
+    skill::Skill,
     task::Task,
     todo::{TodoRead, TodoWrite},
     tool::Tool,
@@ -144,6 +145,7 @@ impl Registry {
             Arc::new(Task::default()),
             Arc::new(TodoRead),
             Arc::new(TodoWrite),
+            Arc::new(Skill),
             Arc::new(Write),
         ];
         for tool in tools {

@@ -109,7 +109,7 @@ impl Error {
 ///
 /// Only for looking at a path as it stands: what a call was permitted to touch is opened by
 /// [`crate::target::Target::open`], which follows no link.
-fn open(path: &Path) -> Result<(File, Metadata), Error> {
+pub(crate) fn open(path: &Path) -> Result<(File, Metadata), Error> {
     // Looked at before as well, because opening is an act of its own on some devices.
     check(kind(&rustix::fs::stat(path).map_err(io::Error::from)?))?;
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;

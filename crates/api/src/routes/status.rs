@@ -5,12 +5,14 @@
 use axum::Router;
 use axum::extract::State;
 use axum::routing::{get, post};
+use everturn_engine::Skill;
 use everturn_model::Map;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::App;
 use crate::input::Json;
+use crate::place::Place;
 use crate::reply::{Result, ok};
 
 pub(super) fn routes() -> Router<App> {
@@ -19,7 +21,7 @@ pub(super) fn routes() -> Router<App> {
         .route("/lsp", get(nothing))
         .route("/formatter", get(nothing))
         .route("/mcp", get(no_map))
-        .route("/skill", get(nothing))
+        .route("/skill", get(skills))
         .route("/experimental/capabilities", get(capabilities))
         .route("/experimental/console", get(console))
         .route("/experimental/resource", get(no_map))
@@ -35,6 +37,25 @@ async fn health() -> Result {
 
 async fn nothing() -> Result {
     ok(&Vec::<Value>::new())
+}
+
+/// The skills for a folder; what is wrong with others is in the log.
+async fn skills(State(app): State<App>, Place(location): Place) -> Result {
+    let found = app.engine.skills_of(&location).await?;
+    for problem in &found.problems {
+        tracing::warn!(path = %problem.path.display(), why = problem.why, "a skill is left out");
+    }
+    let shown = |skill: &Skill| {
+        let mut map = Map::new();
+        map.insert("name".to_owned(), skill.name.as_str().into());
+        if !skill.description.is_empty() {
+            map.insert("description".to_owned(), skill.description.as_str().into());
+        }
+        map.insert("location".to_owned(), skill.location.display().to_string().into());
+        map.insert("content".to_owned(), skill.content.as_str().into());
+        map
+    };
+    ok(&found.skills.iter().map(shown).collect::<Vec<_>>())
 }
 
 async fn no_map() -> Result {

@@ -94,3 +94,13 @@ async fn what_the_terminal_asks_for_at_its_start() {
     let line = json!({"service": "test", "level": "info", "message": "hello"});
     assert_eq!(face.client.post("/log", &line).await.ok().json(), json!(true));
 }
+
+#[tokio::test]
+async fn skills_are_listed_with_their_texts() {
+    let face = Face::start().await;
+    let file = ".opencode/skill/good/SKILL.md";
+    face.repo.write(file, "---\nname: good\ndescription: for good\n---\nText.\n");
+    face.repo.write(".opencode/skill/bad/SKILL.md", "no front matter");
+    let skill = json!({"name": "good", "description": "for good", "location": face.repo.join(file), "content": "Text."});
+    assert_eq!(face.client.get("/skill").await.ok().json(), json!([skill]));
+}

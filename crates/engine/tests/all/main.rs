@@ -9,6 +9,7 @@
 )]
 
 mod bench;
+mod context;
 mod inbox;
 mod media;
 mod permission;

@@ -48,6 +48,7 @@ fn builtin_specs_are_sorted_and_leave_out_invalid() {
         "plan_exit",
         "question",
         "read",
+        "skill",
         "task",
         "todoread",
         "todowrite",

@@ -1,0 +1,136 @@
+//! Where a person keeps what agents are told: the folders that instructions and skills are looked for in.
+//!
+//! These files are read without asking, and what they hold goes to a provider. So a file of the project counts only
+//! if it lies in the project with its links followed: a repository must not be able to have a private file of the
+//! person's read by naming a link after it. The person's own folders may hold links to wherever they like.
+
+use std::{
+    fs,
+    io::{self, Read as _},
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+};
+
+use crate::regular;
+
+/// The largest file of instructions, and the largest skill.
+pub const TEXT_MAX: u64 = 1024 * 1024;
+
+/// What came of looking at something that may be there, may be gone, or may not be readable just now.
+///
+/// The last two differ: what is gone no longer applies, while what cannot be read still does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Observed<T> {
+    /// It is there.
+    Present(T),
+    /// It is not there.
+    Absent,
+    /// Nobody can tell.
+    Unavailable {
+        /// What could not be read, and why.
+        why: String,
+    },
+}
+
+impl<T> Observed<T> {
+    /// The same with another value.
+    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Observed<U> {
+        match self {
+            Self::Present(value) => Observed::Present(change(value)),
+            Self::Absent => Observed::Absent,
+            Self::Unavailable { why } => Observed::Unavailable { why },
+        }
+    }
+}
+
+/// Whether what a project brings along counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ProjectFiles {
+    /// It does.
+    #[default]
+    Read,
+    /// Only what the person has in folders of their own.
+    Ignored,
+}
+
+/// The folders of a person and of a project. One that is not absolute is not looked into.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Places {
+    /// The person's home.
+    pub home: PathBuf,
+    /// The person's folders of configuration: instructions are told in this order, and of two skills of one name the
+    /// first one's counts.
+    pub config: Vec<PathBuf>,
+    /// The folder the session works in.
+    pub directory: PathBuf,
+    /// The root of its project: nothing above it is looked at.
+    pub worktree: PathBuf,
+    /// Whether the files of the project count.
+    pub project: ProjectFiles,
+    /// Further files of instructions, as the configuration names them: patterns within the project, or within the
+    /// person's folders of configuration.
+    pub instructions: Vec<String>,
+    /// Further folders of skills, as the configuration names them.
+    pub skills: Vec<String>,
+}
+
+impl Places {
+    /// The folders of the project that apply to the working folder, the outermost first.
+    pub(crate) fn project_folders(&self) -> Vec<&Path> {
+        if self.project == ProjectFiles::Ignored || !self.worktree.is_absolute() {
+            return Vec::new();
+        }
+        let inside = |folder: &&Path| folder.starts_with(&self.worktree);
+        let mut folders: Vec<&Path> = self.directory.ancestors().take_while(inside).collect();
+        folders.reverse();
+        folders
+    }
+
+    /// A path as a configuration names it, where it begins at the root or, with `~/`, at the home.
+    pub(crate) fn anchored(&self, text: &str) -> Option<PathBuf> {
+        match text.strip_prefix("~/") {
+            Some(rest) => Some(self.home.join(rest)),
+            None => Path::new(text).is_absolute().then(|| PathBuf::from(text)),
+        }
+    }
+}
+
+/// The text of a file, nothing where there is none, or why it cannot be read. With `within`, the file must lie under
+/// that folder, links followed.
+pub(crate) fn text(path: &Path, within: Option<&Path>) -> Result<Option<String>, String> {
+    let failed = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
+    match fs::symlink_metadata(path) {
+        Err(error) if is_absent(&error) => return Ok(None),
+        Err(error) => return Err(failed(&error)),
+        Ok(_) => {}
+    }
+    let (file, meta) = match regular::open(path) {
+        Ok(opened) => opened,
+        Err(error) if error.is_absent() && fs::symlink_metadata(path).is_ok() => {
+            return Err(failed(&"it is a link that leads nowhere"));
+        }
+        Err(error) if error.is_absent() => return Ok(None),
+        Err(error) => return Err(failed(&error)),
+    };
+    if let Some(root) = within {
+        // Looked at after opening, and compared with what was opened: a link that is changed in between is noticed.
+        let real = fs::canonicalize(path).map_err(|error| failed(&error))?;
+        let root = fs::canonicalize(root).map_err(|error| failed(&error))?;
+        let same = fs::symlink_metadata(&real)
+            .is_ok_and(|found| (found.dev(), found.ino()) == (meta.dev(), meta.ino()));
+        if !real.starts_with(&root) || !same {
+            return Err(failed(&"it leads out of the project, and is therefore not read"));
+        }
+    }
+    let mut bytes = Vec::new();
+    file.take(TEXT_MAX + 1).read_to_end(&mut bytes).map_err(|error| failed(&error))?;
+    if bytes.len() as u64 > TEXT_MAX {
+        return Err(failed(&format!("it has more than {TEXT_MAX} bytes")));
+    }
+    Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+/// Whether there is nothing at a path; a file in the place of a folder on the way is no different.
+pub(crate) fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}

@@ -1,0 +1,122 @@
+//! The front matter of a skill: YAML between two lines of three hyphens, at the very beginning.
+
+use std::collections::HashMap;
+
+use serde::Deserialize;
+
+/// What the front matter says; fields without a meaning here are passed over.
+#[derive(Debug, Default, PartialEq, Eq, Deserialize)]
+pub(super) struct Fields {
+    #[serde(default)]
+    pub(super) name: Option<String>,
+    #[serde(default)]
+    pub(super) description: Option<String>,
+}
+
+/// A text and its front matter.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Read<'t> {
+    pub(super) fields: Fields,
+    pub(super) rest: &'t str,
+}
+
+/// Takes a text apart.
+pub(super) fn read(text: &str) -> Result<Read<'_>, String> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let (matter, rest) =
+        split(text).ok_or("it does not begin with front matter between two lines of `---`")?;
+    let fields = match serde_saphyr::from_str::<Option<Fields>>(matter) {
+        Ok(fields) => fields.unwrap_or_default(),
+        Err(error) => plain(matter).ok_or_else(|| {
+            let first = error.to_string().lines().next().unwrap_or_default().to_owned();
+            format!("its front matter is no YAML: {first}")
+        })?,
+    };
+    Ok(Read { fields, rest: rest.trim() })
+}
+
+fn split(text: &str) -> Option<(&str, &str)> {
+    let mut lines = text.split_inclusive('\n');
+    let first = lines.next().filter(|line| line.trim_end() == "---")?;
+    let mut end = first.len();
+    for line in lines {
+        if line.trim_end() == "---" {
+            return Some((text.get(first.len()..end)?, text.get(end + line.len()..)?));
+        }
+        end += line.len();
+    }
+    None
+}
+
+/// Many descriptions have a colon in them, which YAML allows only in quotes. Where each line is a field and its value,
+/// everybody knows what was meant.
+fn plain(matter: &str) -> Option<Fields> {
+    let mut found = HashMap::new();
+    for line in matter.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#')) {
+        let (key, value) = line.split_once(':')?;
+        if key.starts_with([' ', '\t', '-']) {
+            return None;
+        }
+        let value = value.trim();
+        // A text over several lines, or one that a quote begins, is YAML's to read.
+        if value.starts_with(['"', '\'', '|', '>', '[', '{', '&', '*', '!']) {
+            return None;
+        }
+        found.insert(key.trim(), value.to_owned());
+    }
+    Some(Fields { name: found.remove("name"), description: found.remove("description") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: Result<(Option<&str>, Option<&str>, &str), &str>) {
+        let read = read(text);
+        let read = read
+            .as_ref()
+            .map_err(String::as_str)
+            .map(|read| (read.fields.name.as_deref(), read.fields.description.as_deref(), read.rest));
+        assert_eq!(read, expected, "{text:?}");
+    }
+
+    #[test]
+    fn front_matter_and_text_are_told_apart() {
+        let missing = Err("it does not begin with front matter between two lines of `---`");
+        check(
+            "---\nname: a\ndescription: does b\n---\n\nText\n---\n",
+            Ok((Some("a"), Some("does b"), "Text\n---")),
+        );
+        check("\u{feff}---\r\nname: a\r\n---\r\nText\r\n", Ok((Some("a"), None, "Text")));
+        check("---\n---\n", Ok((None, None, "")));
+        check("---\nname: a\nlicense: MIT\nmetadata:\n  x: 1\n---\nb", Ok((Some("a"), None, "b")));
+        check(
+            "---\nname: a\ndescription: >\n  two\n  lines\n---\nb",
+            Ok((Some("a"), Some("two lines\n"), "b")),
+        );
+        check("", missing);
+        check("# Title\n---\nname: a\n---\n", missing);
+        check("---\nname: a\n", missing);
+    }
+
+    #[test]
+    fn a_colon_without_quotes_is_understood() {
+        let text = "---\nname: a\ndescription: Use this: always, when x: y\n---\nb";
+        check(text, Ok((Some("a"), Some("Use this: always, when x: y"), "b")));
+    }
+
+    #[test]
+    fn what_is_no_yaml_is_said() {
+        for text in [
+            "---\nname: [\n---\n",
+            "---\nname: {a: b\n---\n",
+            "---\n- name: a\n---\n",
+            "---\njust words\n---\n",
+        ] {
+            assert!(
+                read(text).is_err_and(|why| why.starts_with("its front matter is no YAML: ")),
+                "{text:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! Instructions: which files count, in which order, and what happens when one cannot be read.
+
+use std::{fs, os::unix::fs::symlink, path::PathBuf};
+
+use everturn_tools::{
+    Observed, Places,
+    instructions::{self, Instruction},
+    places::{ProjectFiles, TEXT_MAX},
+};
+use tempfile::TempDir;
+
+/// A person with a home and a project.
+struct Person {
+    _root: TempDir,
+    base: PathBuf,
+    places: Places,
+}
+
+impl Person {
+    fn new() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let base = root.path().canonicalize().unwrap();
+        let (home, worktree) = (base.join("home"), base.join("project"));
+        let directory = worktree.join("inner");
+        fs::create_dir_all(&home).unwrap();
+        fs::create_dir_all(&directory).unwrap();
+        let config = ["everturn", "opencode"].map(|name| home.join(".config").join(name)).into();
+        Self { _root: root, base, places: Places { home, config, directory, worktree, ..Places::default() } }
+    }
+
+    fn write(&self, name: &str, content: &str) -> PathBuf {
+        let path = self.base.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, content).unwrap();
+        path
+    }
+
+    /// The texts that count, by the names of their files.
+    fn check(&self, expected: &[(&str, &str)]) {
+        let expected: Vec<Instruction> = expected
+            .iter()
+            .map(|(name, text)| Instruction { path: self.base.join(name), text: (*text).to_owned() })
+            .collect();
+        let expected = if expected.is_empty() { Observed::Absent } else { Observed::Present(expected) };
+        assert_eq!(instructions::observe(&self.places), expected);
+    }
+
+    fn check_unavailable(&self, name: &str, reason: &str) {
+        let path = self.base.join(name);
+        match instructions::observe(&self.places) {
+            Observed::Unavailable { why } => {
+                assert!(why.starts_with(&path.display().to_string()) && why.contains(reason), "{why}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn the_persons_come_first_then_the_projects_from_the_root_down() {
+    let person = Person::new();
+    person.check(&[]);
+    person.write("AGENTS.md", "above the project");
+    person.write("project/inner/AGENTS.md", "inner");
+    person.write("project/AGENTS.md", "");
+    person.write("project/inner/deeper/AGENTS.md", "deeper");
+    person.check(&[("project/AGENTS.md", ""), ("project/inner/AGENTS.md", "inner")]);
+    person.write("home/.claude/CLAUDE.md", "of another program");
+    person.check(&[
+        ("home/.claude/CLAUDE.md", "of another program"),
+        ("project/AGENTS.md", ""),
+        ("project/inner/AGENTS.md", "inner"),
+    ]);
+    person.write("home/.config/opencode/AGENTS.md", "opencode");
+    person.write("home/.config/everturn/AGENTS.md", "ours");
+    person.check(&[
+        ("home/.config/everturn/AGENTS.md", "ours"),
+        ("home/.config/opencode/AGENTS.md", "opencode"),
+        ("project/AGENTS.md", ""),
+        ("project/inner/AGENTS.md", "inner"),
+    ]);
+}
+
+#[test]
+fn another_name_stands_in_folder_by_folder() {
+    let person = Person::new();
+    person.write("project/CLAUDE.md", "root");
+    person.write("project/inner/CLAUDE.md", "not this");
+    person.write("project/inner/AGENTS.md", "but this");
+    person.check(&[("project/CLAUDE.md", "root"), ("project/inner/AGENTS.md", "but this")]);
+}
+
+#[test]
+fn the_projects_can_be_switched_off() {
+    let mut person = Person::new();
+    person.write("project/AGENTS.md", "project");
+    person.write("project/docs/rules.md", "configured");
+    person.write("home/.config/everturn/AGENTS.md", "ours");
+    person.places.instructions = vec!["docs/*.md".into()];
+    person.places.project = ProjectFiles::Ignored;
+    person.check(&[("home/.config/everturn/AGENTS.md", "ours")]);
+    let file = person.write("project/inner/deeper/a.rs", "");
+    person.write("project/inner/deeper/AGENTS.md", "deeper");
+    assert_eq!(instructions::beside(&person.places, &file), <[PathBuf; 0]>::default());
+}
+
+/// Puts something at a path.
+type Make = fn(&PathBuf);
+
+#[test]
+fn a_file_that_is_there_and_cannot_be_read_makes_all_unavailable() {
+    let cases: [(&str, Make); 5] = [
+        ("folder", |path| fs::create_dir(path).unwrap()),
+        ("leads nowhere", |path| symlink("nothing", path).unwrap()),
+        ("symbolic links", |path| symlink(path, path).unwrap()),
+        ("named pipe", |path| {
+            rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0)
+                .unwrap();
+        }),
+        ("more than", |path| fs::write(path, vec![b'x'; usize::try_from(TEXT_MAX).unwrap() + 1]).unwrap()),
+    ];
+    for (reason, make) in cases {
+        let person = Person::new();
+        person.write("home/.config/everturn/AGENTS.md", "ours");
+        person.write("project/CLAUDE.md", "does not stand in for a file that is there");
+        make(&person.places.worktree.join("AGENTS.md"));
+        person.check_unavailable("project/AGENTS.md", reason);
+    }
+}
+
+#[test]
+fn a_file_without_permission_makes_all_unavailable() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let person = Person::new();
+    let path = person.write("project/AGENTS.md", "secret");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).unwrap();
+    // The administrator may read everything, and does.
+    if rustix::process::geteuid().is_root() {
+        person.check(&[("project/AGENTS.md", "secret")]);
+    } else {
+        person.check_unavailable("project/AGENTS.md", "ermission denied");
+    }
+}
+
+#[test]
+fn a_link_out_of_the_project_is_not_followed() {
+    let person = Person::new();
+    let secret = person.write("home/.ssh/id", "private");
+    symlink(&secret, person.places.worktree.join("AGENTS.md")).unwrap();
+    person.check_unavailable("project/AGENTS.md", "leads out of the project");
+    // A folder on the way may lead out too.
+    fs::remove_file(person.places.worktree.join("AGENTS.md")).unwrap();
+    person.write("elsewhere/AGENTS.md", "elsewhere");
+    symlink(person.base.join("elsewhere"), person.places.worktree.join("linked")).unwrap();
+    let mut person = person;
+    person.places.directory = person.places.worktree.join("linked");
+    person.check_unavailable("project/linked/AGENTS.md", "leads out of the project");
+}
+
+#[test]
+fn links_within_the_project_and_of_the_person_are_followed() {
+    let person = Person::new();
+    person.write("project/docs/rules.md", "rules");
+    symlink("docs/rules.md", person.places.worktree.join("AGENTS.md")).unwrap();
+    person.write("dotfiles/AGENTS.md", "ours");
+    fs::create_dir_all(&person.places.config[0]).unwrap();
+    symlink(person.base.join("dotfiles/AGENTS.md"), person.places.config[0].join("AGENTS.md")).unwrap();
+    person.check(&[("home/.config/everturn/AGENTS.md", "ours"), ("project/AGENTS.md", "rules")]);
+    // The same file under two names counts once.
+    symlink("../AGENTS.md", person.places.directory.join("AGENTS.md")).unwrap();
+    person.check(&[("home/.config/everturn/AGENTS.md", "ours"), ("project/AGENTS.md", "rules")]);
+}
+
+#[test]
+fn a_project_that_is_reached_through_a_link_is_no_other() {
+    let mut person = Person::new();
+    person.write("project/AGENTS.md", "rules");
+    symlink("project", person.base.join("alias")).unwrap();
+    person.places.worktree = person.base.join("alias");
+    person.places.directory = person.base.join("alias/inner");
+    person.check(&[("alias/AGENTS.md", "rules")]);
+    let nested = person.write("project/inner/deeper/AGENTS.md", "deeper");
+    let expected = person.base.join("alias/inner/deeper/AGENTS.md");
+    assert_eq!(instructions::beside(&person.places, &nested), [expected]);
+}
+
+#[test]
+fn the_configuration_names_more() {
+    let mut person = Person::new();
+    person.write("project/docs/b.md", "b");
+    person.write("project/docs/a.md", "a");
+    person.write("project/docs/a.txt", "not this");
+    person.write("project/docs/deeper/c.md", "nor this");
+    person.write("project/inner/own.md", "own");
+    person.write("home/.config/opencode/style.md", "style");
+    let absolute = person.places.worktree.join("docs/a.md").display().to_string();
+    person.places.instructions = ["docs/*.md", "own.md", "~/.config/opencode/style.md", &absolute, "gone.md"]
+        .map(str::to_owned)
+        .into();
+    person.places.instructions.push("https://example.com/rules.md".into());
+    person.check(&[
+        ("project/docs/a.md", "a"),
+        ("project/docs/b.md", "b"),
+        ("project/inner/own.md", "own"),
+        ("home/.config/opencode/style.md", "style"),
+    ]);
+}
+
+#[test]
+fn the_configuration_of_a_project_cannot_name_private_files() {
+    let mut person = Person::new();
+    person.write("home/.ssh/id", "private");
+    for pattern in ["~/.ssh/id", "/etc/passwd", "../../home/.ssh/id", "~/.config/opencode/../../.ssh/*"] {
+        person.places.instructions = vec![pattern.to_owned()];
+        let found = instructions::observe(&person.places);
+        let Observed::Unavailable { why } = &found else { panic!("{pattern}: {found:?}") };
+        assert!(why.starts_with(&format!("`{pattern}`")), "{why}");
+    }
+    symlink(person.base.join("home/.ssh"), person.places.worktree.join("docs")).unwrap();
+    for pattern in ["docs/*", "docs/id"] {
+        person.places.instructions = vec![pattern.to_owned()];
+        let found = format!("{:?}", instructions::observe(&person.places));
+        assert!(!found.contains("private"), "{found}");
+    }
+}
+
+#[test]
+fn those_beside_a_file_are_found_from_the_outside_in() {
+    let person = Person::new();
+    person.write("project/AGENTS.md", "root");
+    person.write("project/inner/AGENTS.md", "inner");
+    let file = person.write("project/inner/a/b/c/file.rs", "");
+    person.write("project/inner/a/CLAUDE.md", "a");
+    person.write("project/inner/a/b/AGENTS.md", "b");
+    person.write("project/inner/a/b/CLAUDE.md", "not this");
+    let found =
+        ["project/inner/a/CLAUDE.md", "project/inner/a/b/AGENTS.md"].map(|name| person.base.join(name));
+    assert_eq!(instructions::beside(&person.places, &file), found);
+    // A folder that is listed is in itself.
+    assert_eq!(instructions::beside(&person.places, &person.base.join("project/inner/a")), [&*found[0]]);
+    let expected = Instruction { path: found[1].clone(), text: "b".into() };
+    assert_eq!(instructions::nested(&person.places, &found[1]), Observed::Present(expected));
+    // Beside the working folder there may be some as well.
+    let other = person.write("project/other/file.rs", "");
+    let found = person.write("project/other/AGENTS.md", "other");
+    assert_eq!(instructions::beside(&person.places, &other), [found]);
+}
+
+#[test]
+fn those_beside_a_file_that_are_not_the_projects_do_not_count() {
+    let person = Person::new();
+    let none: [PathBuf; 0] = [];
+    for name in ["outside", "project/node_modules/package", "project/.git/hooks"] {
+        let file = person.write(&format!("{name}/file.rs"), "");
+        let rules = person.write(&format!("{name}/AGENTS.md"), "foreign");
+        assert_eq!(instructions::beside(&person.places, &file), none, "{name}");
+        if name == "outside" {
+            assert_eq!(instructions::nested(&person.places, &rules), Observed::Absent);
+        }
+    }
+    // A link out, a folder and a pipe in its place, and a name that is none.
+    let file = person.write("project/sub/file.rs", "");
+    let rules = person.base.join("project/sub/AGENTS.md");
+    symlink(person.base.join("outside/AGENTS.md"), &rules).unwrap();
+    assert_eq!(instructions::beside(&person.places, &file), none);
+    fs::remove_file(&rules).unwrap();
+    fs::create_dir(&rules).unwrap();
+    assert_eq!(instructions::beside(&person.places, &file), none);
+    assert_eq!(instructions::nested(&person.places, &file), Observed::Absent);
+}

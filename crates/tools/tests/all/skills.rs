@@ -1,0 +1,276 @@
+//! Skills: where they are found, what is left out, and the tool that loads one.
+
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use everturn_tools::{
+    BoxFuture, Context, Failure, Host, Need, Observed, Output, Places, Tool,
+    host::{Delegate, NoHost, Question, Report, Skill as Found, Task, Todo},
+    places::ProjectFiles,
+    skill::Skill,
+    skills,
+};
+use serde_json::{Map, json};
+
+use crate::harness::Project;
+
+fn write(path: &Path, content: &str) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, content).unwrap();
+}
+
+/// A skill file that says where it is from.
+fn put(folder: &Path, name: &str, from: &str) -> PathBuf {
+    let path = folder.join(name).join("SKILL.md");
+    write(&path, &format!("---\nname: {name}\ndescription: from {from}\n---\n\nText of {from}.\n"));
+    path
+}
+
+fn places(project: &Project) -> Places {
+    let home = project.outside().join("home");
+    let config = ["everturn", "opencode"].map(|name| home.join(".config").join(name)).into();
+    let directory = project.path("inner");
+    fs::create_dir_all(&directory).unwrap();
+    Places { home, config, directory, worktree: project.scope.worktree.clone(), ..Places::default() }
+}
+
+/// The skills by name with what they are for, and the problems.
+type Seen = (Vec<(String, String)>, Vec<(PathBuf, String)>);
+
+fn seen(places: &Places) -> Seen {
+    match skills::observe(places) {
+        Observed::Present(found) => (
+            found.skills.into_iter().map(|skill| (skill.name, skill.description)).collect(),
+            found.problems.into_iter().map(|problem| (problem.path, problem.why)).collect(),
+        ),
+        Observed::Absent => (Vec::new(), Vec::new()),
+        Observed::Unavailable { why } => panic!("{why}"),
+    }
+}
+
+#[test]
+fn every_folder_is_looked_into_and_the_nearest_one_counts() {
+    let project = Project::new();
+    let mut places = places(&project);
+    assert_eq!(skills::observe(&places), Observed::Absent);
+    places.skills = vec!["~/mine".into(), "extra".into()];
+    // From the one that counts least to the one that counts most.
+    let folders = [
+        "home/.agents/skills",
+        "home/.claude/skills",
+        "home/.config/opencode/skill",
+        "home/.config/opencode/skills/deep/er",
+        "home/.config/everturn/skills",
+        "home/mine/deep",
+        "project/inner/extra",
+        "project/.agents/skills",
+        "project/.claude/skills",
+        "project/.opencode/skill/deep/er",
+        "project/.opencode/skills",
+        "project/inner/.agents/skills",
+        "project/inner/.opencode/skill",
+    ];
+    for folder in folders {
+        put(&project.outside().join(folder), "same", folder);
+        let own = format!("own-{}", folder.replace(['/', '.'], ""));
+        put(&project.outside().join(folder), &own, folder);
+        let (found, problems) = seen(&places);
+        let same = found.iter().find(|(name, _)| name == "same").unwrap();
+        assert_eq!(same.1, format!("from {folder}"));
+        assert!(found.iter().any(|(name, _)| *name == own), "{own}");
+        assert_eq!(problems, []);
+    }
+    assert_eq!(seen(&places).0.len(), folders.len() + 1);
+    places.project = ProjectFiles::Ignored;
+    assert_eq!(seen(&places).0.last().unwrap().1, "from project/inner/extra", "it was configured");
+    assert_eq!(seen(&places).0.len(), 8);
+}
+
+#[test]
+fn what_cannot_be_used_is_a_problem_and_no_more() {
+    let project = Project::new();
+    let places = places(&project);
+    let folder = project.path(".opencode/skill");
+    put(&folder, "good", "here");
+    let check = |name: &str, content: &str, problem: &str| {
+        let path = folder.join(name).join("SKILL.md");
+        write(&path, content);
+        let (found, problems) = seen(&places);
+        assert_eq!(found, [("good".to_owned(), "from here".to_owned())], "{name}");
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert!(problems[0].0 == path && problems[0].1.contains(problem), "{problems:?}");
+        fs::remove_file(path).unwrap();
+    };
+    check("a", "no front matter", "does not begin with front matter");
+    check("a", "---\nname: [\n---\n", "no YAML");
+    for name in ["Upper", "two--hyphens", "-a", "a-", "under_score", "a b", "../up", "é", &"x".repeat(65)] {
+        check("a", &format!("---\nname: {name:?}\n---\n"), "is not made of small letters");
+    }
+    check("A folder", "---\ndescription: no name\n---\n", "\"A folder\" is not made of small letters");
+    let long = "ü".repeat(1025);
+    check("a", &format!("---\nname: a\ndescription: {long}\n---\n"), "more than 1024 characters");
+    check("a", &format!("---\nname: a\n---\n{}", "x".repeat(1024 * 1024)), "more than 1048576 bytes");
+    // The longest that is allowed, and a name from the folder.
+    write(&folder.join("b-2/SKILL.md"), &format!("---\ndescription: {}\n---\n", "ü".repeat(1024)));
+    assert_eq!(seen(&places).0[0], ("b-2".to_owned(), "ü".repeat(1024)));
+}
+
+#[test]
+fn pipes_loops_and_links_do_not_hold_it_up() {
+    let project = Project::new();
+    let places = places(&project);
+    let folder = project.path(".opencode/skill");
+    put(&folder, "good", "here");
+    symlink(&folder, folder.join("good/loop")).unwrap();
+    symlink("..", folder.join("up")).unwrap();
+    fs::create_dir(folder.join("pipe")).unwrap();
+    let pipe = folder.join("pipe/SKILL.md");
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    // A project cannot have a private file shown by a link to it.
+    let secret = put(&project.outside().join("home"), "secret", "home");
+    fs::create_dir(folder.join("leak")).unwrap();
+    symlink(&secret, folder.join("leak/SKILL.md")).unwrap();
+    symlink(project.outside().join("home"), folder.join("leaks")).unwrap();
+    let (found, problems) = seen(&places);
+    assert_eq!(found, [("good".to_owned(), "from here".to_owned())]);
+    let why: Vec<(bool, bool)> = problems
+        .iter()
+        .map(|(_, why)| (why.contains("named pipe"), why.contains("leads out of the project")))
+        .collect();
+    assert_eq!(why, [(false, true), (false, true), (true, false)], "{problems:?}");
+    // The person's own folder may hold links.
+    fs::create_dir_all(places.home.join(".claude/skills")).unwrap();
+    symlink(secret.parent().unwrap(), places.home.join(".claude/skills/linked")).unwrap();
+    assert_eq!(seen(&places).0[1], ("secret".to_owned(), "from home".to_owned()));
+}
+
+#[test]
+fn there_is_an_end_to_them() {
+    let project = Project::new();
+    let places = places(&project);
+    for number in 0..505 {
+        put(&project.path(".opencode/skill"), &format!("s{number:03}"), "here");
+    }
+    let (found, problems) = seen(&places);
+    assert_eq!((found.len(), problems.len()), (500, 5));
+    assert_eq!(problems[0].1, "there are more than 500 skills");
+}
+
+#[test]
+fn a_folder_that_cannot_be_listed_makes_them_unavailable() {
+    let project = Project::new();
+    let places = places(&project);
+    let folder = project.path(".opencode/skill");
+    put(&folder, "good", "here");
+    symlink("skills", project.path(".opencode/skills")).unwrap();
+    let found = skills::observe(&places);
+    assert!(
+        matches!(&found, Observed::Unavailable { why } if why.contains(".opencode/skills: ")),
+        "{found:?}"
+    );
+    let failure = skills::find(&places, "good").unwrap_err();
+    assert!(failure.to_string().starts_with("The skills cannot be read just now: "), "{failure}");
+}
+
+/// A session that has skills and nothing else.
+#[derive(Debug)]
+struct Session(Places);
+
+impl Host for Session {
+    fn todos(&self) -> BoxFuture<'_, Result<Vec<Todo>, Failure>> {
+        NoHost.todos()
+    }
+    fn set_todos(&self, _: Vec<Todo>) -> BoxFuture<'_, Result<(), Failure>> {
+        Box::pin(async { Ok(()) })
+    }
+    fn ask(&self, _: Vec<Question>) -> BoxFuture<'_, Result<Vec<Vec<String>>, Failure>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+    fn delegate<'a>(
+        &'a self,
+        task: Task,
+        _: &'a (dyn Fn(&Delegate) + Send + Sync),
+    ) -> BoxFuture<'a, Result<Report, Failure>> {
+        Box::pin(async { Err(Failure::Failed(task.prompt)) })
+    }
+    fn delegates(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+    fn plan_file(&self) -> PathBuf {
+        PathBuf::new()
+    }
+    fn hand_over(&self, _: &str, _: &str) -> BoxFuture<'_, Result<(), Failure>> {
+        Box::pin(async { Ok(()) })
+    }
+    fn skill(&self, name: &str) -> BoxFuture<'_, Result<Found, Failure>> {
+        let found = skills::find(&self.0, name);
+        Box::pin(async { found })
+    }
+}
+
+async fn load(project: &Project, places: &Places, name: &str) -> Result<Output, Failure> {
+    let context = Context { host: Arc::new(Session(places.clone())), ..project.context().0 };
+    Skill.run(json!({"name": name}), context).await
+}
+
+#[tokio::test]
+async fn the_tool_gives_the_text_and_names_a_few_files() {
+    let project = Project::new();
+    let places = places(&project);
+    let file = put(&project.path(".opencode/skill"), "good", "here");
+    let folder = file.parent().unwrap().display().to_string();
+    let output = load(&project, &places, "good").await.unwrap();
+    let text = format!(
+        "<skill name=\"good\">\nText of here.\n</skill>\n\nThe folder of this skill is {folder}. Paths in it that are \
+         not absolute begin there."
+    );
+    let metadata = json!({"name": "good", "dir": folder, "truncated": false});
+    let expected = Output {
+        title: "Loaded skill: good".into(),
+        output: text.clone(),
+        metadata: metadata.as_object().cloned().unwrap(),
+        ..Output::default()
+    };
+    assert_eq!(output, expected);
+    for number in 0..12 {
+        write(&file.with_file_name(format!("sub/{number:02}.md")), "");
+    }
+    symlink("/etc", file.with_file_name("a-link")).unwrap();
+    let files: String = (0..10).map(|number| format!("\n- {folder}/sub/{number:02}.md")).collect();
+    assert_eq!(
+        load(&project, &places, "good").await.unwrap().output,
+        format!("{text}\nSome of its files:{files}")
+    );
+}
+
+#[tokio::test]
+async fn the_tool_asks_by_name_and_names_what_there_is() {
+    let project = Project::new();
+    let places = places(&project);
+    let need = |name: &str| Need {
+        permission: "skill".into(),
+        patterns: vec![name.to_owned()],
+        always: vec![name.to_owned()],
+        metadata: Map::new(),
+    };
+    assert_eq!(Skill.needs(&json!({"name": "a"}), &project.scope), Ok(vec![need("a")]));
+    assert!(matches!(Skill.needs(&json!({}), &project.scope), Err(Failure::InvalidInput(_))));
+    let fail = |text: &str| Err(Failure::Failed(text.to_owned()));
+    assert_eq!(
+        load(&project, &places, "c").await,
+        fail("There is no skill named 'c'. Available skills: none.")
+    );
+    put(&project.path(".opencode/skill"), "b", "here");
+    put(&project.path(".opencode/skill"), "a", "here");
+    assert_eq!(
+        load(&project, &places, "c").await,
+        fail("There is no skill named 'c'. Available skills: a, b.")
+    );
+    let failure = Skill.run(json!({"name": "a"}), project.context().0).await.unwrap_err();
+    assert_eq!(failure.to_string(), "This tool works only in a session.");
+}
