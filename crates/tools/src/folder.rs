@@ -112,7 +112,7 @@ impl Folder {
     }
 
     /// The folder open for listing and syncing.
-    fn listed(&self) -> io::Result<OwnedFd> {
+    pub(crate) fn listed(&self) -> io::Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(retry_on_intr(|| rustix::fs::openat(&self.0, ".", flags, Mode::empty()))?)
     }

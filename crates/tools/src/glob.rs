@@ -115,7 +115,7 @@ fn find(input: &Input, context: &Context, stop: &Stop) -> Result<Output, Failure
     let (folder, pattern) = input.aim(&context.scope)?;
     let wildcard = Wildcard::parse("pattern", &pattern)?;
     let title = context.scope.relative(&folder);
-    let tree = Place::granted(folder, context).tree()?;
+    let tree = Place::granted(folder, context)?.tree()?;
     let count = AtomicUsize::new(0);
     // The worst of the best is on top.
     let best: Mutex<BinaryHeap<(Reverse<Modified>, PathBuf)>> = Mutex::default();

@@ -25,8 +25,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     input::{decode, schema},
-    regular,
-    scope::Scope,
+    scope::{Access, Scope},
     tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool},
     walk::{self, Modified, Place, Stop, Tree},
     wildcard::Wildcard,
@@ -109,7 +108,17 @@ impl Tool for Grep {
             always: vec!["*".to_owned()],
             metadata,
         };
-        Ok(walk::needs(own, &path, scope))
+        let mut needs = walk::needs(own, &path, scope);
+        // One file by its name is read as the `read` tool reads it, and asks the same.
+        if path.is_file() {
+            needs.push(Need {
+                permission: Access::Read.permission().to_owned(),
+                patterns: scope.patterns(&path),
+                always: vec!["*".to_owned()],
+                metadata: Map::new(),
+            });
+        }
+        Ok(needs)
     }
 
     fn run(&self, input: Value, context: Context) -> BoxFuture<'_, Result<Output, Failure>> {
@@ -125,13 +134,14 @@ fn search(input: Input, context: &Context, stop: &Stop) -> Result<Output, Failur
     let limit = limit(input.limit, LIMIT, LIMIT_MAX)?;
     let matcher = compile(&input.pattern)?;
     let include = input.include.as_deref().map(|text| Wildcard::parse("include", text)).transpose()?;
-    let place = Place::granted(Place::named(input.path.as_deref(), &context.scope), context);
+    let place = Place::granted(Place::named(input.path.as_deref(), &context.scope), context)?;
     let best = Mutex::new(Best { limit, ..Best::default() });
     if !place.is_folder()? {
+        context.permitted(place.target(), Access::Read)?;
         return single(input.pattern, &place, &matcher, best, stop);
     }
     let tree = place.tree()?;
-    let hunt = Hunt { tree: &tree, matcher: &matcher, include: include.as_ref(), best: &best, stop };
+    let hunt = Hunt { tree: &tree, matcher: &matcher, include: include.as_ref(), best: &best, stop, context };
     tree.walk().build_parallel().run(|| {
         let mut searcher = searcher();
         let hunt = &hunt;
@@ -199,7 +209,7 @@ fn single(
     best: Mutex<Best>,
     stop: &Stop,
 ) -> Result<Output, Failure> {
-    let (file, _) = regular::open(place.file()).map_err(|error| error.failure("search", &place.shown))?;
+    let file = place.open()?;
     let mut best = best.into_inner().unwrap_or_else(PoisonError::into_inner);
     let mut found = Found::new(best.limit);
     let result = searcher().search_reader(matcher, Watched { file: &file, stop }, &mut found);
@@ -213,7 +223,7 @@ fn single(
         _ => String::new(),
     };
     best.insert(Key::new((0, 0), Path::new("")), found);
-    Ok(best.output(pattern, &remark, |_| place.shown.clone()))
+    Ok(best.output(pattern, &remark, |_| place.shown().to_owned()))
 }
 
 /// What the threads of a search share.
@@ -224,6 +234,7 @@ struct Hunt<'a> {
     include: Option<&'a Wildcard>,
     best: &'a Mutex<Best>,
     stop: &'a Stop,
+    context: &'a Context,
 }
 
 impl Hunt<'_> {
@@ -243,6 +254,10 @@ impl Hunt<'_> {
             self.tree.passed_over();
         }
         if found.lines.is_empty() {
+            return;
+        }
+        // Without a word: to say that something was left out would tell that it matches.
+        if !self.context.readable.allows(&self.context.scope.label(&self.tree.shown(below))) {
             return;
         }
         // Only a file with a match is asked for its age.

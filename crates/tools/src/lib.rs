@@ -82,5 +82,6 @@ pub use seen::Seen;
 pub use settlement::settle;
 pub use snapshot::Snapshots;
 pub use tool::{
-    Attachment, BoxFuture, Context, Effect, Failure, Forecast, Need, Output, Progress, Tool, Verdict,
+    Attachment, BoxFuture, Context, Effect, Failure, Forecast, Need, Output, Progress, Readable, Tool,
+    Verdict,
 };

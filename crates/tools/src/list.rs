@@ -131,7 +131,7 @@ fn show(input: &Input, context: &Context, stop: &Stop) -> Result<Output, Failure
     let folder = Place::named(input.path.as_deref(), &context.scope);
     let title = context.scope.relative(&folder);
     let heading = folder.display().to_string();
-    let tree = Place::granted(folder, context).tree()?;
+    let tree = Place::granted(folder, context)?.tree()?;
     let mut top = Folder::default();
     let mut shown = Shown::default();
     for depth in 1..=DEPTH {

@@ -143,6 +143,14 @@ impl Scope {
         self.name(path, &real(path))
     }
 
+    /// The same for a path that is known to lead nowhere else, without looking at the disk.
+    pub(crate) fn label(&self, path: &Path) -> String {
+        match path.strip_prefix(&self.worktree) {
+            Ok(below) if self.worktree.parent().is_some() => below.display().to_string(),
+            _ => path.display().to_string(),
+        }
+    }
+
     fn name(&self, path: &Path, real: &Path) -> String {
         if self.holds(path, real) && path.starts_with(&self.worktree) {
             self.relative(path)

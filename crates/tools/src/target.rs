@@ -15,7 +15,7 @@ use std::{
 use crate::{
     folder::Folder,
     regular::{self, Print, Special},
-    scope::Access,
+    scope::{self, Access},
     tool::{Context, Failure, Need},
 };
 
@@ -115,6 +115,16 @@ impl Context {
         Ok(target)
     }
 
+    /// Where a place to search leads now, provided that looking there was permitted. The permission of a search is
+    /// about what is looked for, so only the place counts here.
+    pub(crate) fn searched(&self, path: PathBuf) -> Result<Target, Failure> {
+        let target = Target::new(path.clone(), scope::real(&path));
+        let (external, _) = self.scope.demands(&target, Access::Read);
+        let granted =
+            |need: Need| need.patterns.iter().all(|pattern| covers(&self.granted, &need.permission, pattern));
+        if external.is_none_or(granted) { Ok(target) } else { Err(elsewhere(&target)) }
+    }
+
     /// Fails unless everything that a target needs was permitted.
     pub(crate) fn permitted(&self, target: &Target, access: Access) -> Result<(), Failure> {
         let (external, patterns) = self.scope.demands(target, access);
@@ -126,12 +136,16 @@ impl Context {
         if external.into_iter().chain([own]).all(granted) {
             return Ok(());
         }
-        Err(Failure::Failed(format!(
-            "{} leads elsewhere now than when it was permitted, so nothing was done. Call again to ask for it as it is \
-             now.",
-            target.path.display()
-        )))
+        Err(elsewhere(target))
     }
+}
+
+fn elsewhere(target: &Target) -> Failure {
+    Failure::Failed(format!(
+        "{} leads elsewhere now than when it was permitted, so nothing was done. Call again to ask for it as it is \
+         now.",
+        target.path.display()
+    ))
 }
 
 fn covers(granted: &[Need], permission: &str, pattern: &String) -> bool {

@@ -110,6 +110,38 @@ pub struct Progress {
     pub metadata: Map<String, Value>,
 }
 
+/// Which files the rules let a call read without asking, by the name that rules know them by.
+///
+/// A search comes across files that nobody has named; those that would have to be asked about stay closed.
+#[derive(Clone)]
+pub struct Readable(Arc<dyn Fn(&str) -> bool + Send + Sync>);
+
+impl Readable {
+    /// Every file for which `allowed` says yes.
+    pub fn by(allowed: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(allowed))
+    }
+
+    /// Whether a file may be read without asking.
+    #[must_use]
+    pub fn allows(&self, pattern: &str) -> bool {
+        (self.0)(pattern)
+    }
+}
+
+impl Default for Readable {
+    /// Every file.
+    fn default() -> Self {
+        Self::by(|_| true)
+    }
+}
+
+impl fmt::Debug for Readable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Readable")
+    }
+}
+
 /// What a running call works with.
 #[derive(Clone, Debug)]
 pub struct Context {
@@ -121,6 +153,8 @@ pub struct Context {
     pub progress: mpsc::UnboundedSender<Progress>,
     /// What was permitted: the needs of this call as they were when somebody said yes.
     pub granted: Arc<[Need]>,
+    /// Which other files may be read without asking.
+    pub readable: Readable,
     /// What the session last saw of each file.
     pub seen: Arc<Seen>,
     /// The session.
@@ -137,6 +171,7 @@ impl Context {
             cancel: CancellationToken::new(),
             progress,
             granted: Arc::new([]),
+            readable: Readable::default(),
             seen: Arc::default(),
             host: Arc::new(NoHost),
         };

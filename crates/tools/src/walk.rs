@@ -24,7 +24,9 @@ use rustix::fs::{Mode, OFlags};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    folder::Folder,
     scope::{self, Access, Scope},
+    target::Target,
     tool::{Context, Failure, Need},
     write::blocking,
 };
@@ -50,9 +52,7 @@ pub(crate) type Modified = (i64, i64);
 /// A place to look in: as it was written, and as it really is.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
-    /// What paths are shown under.
-    pub(crate) shown: PathBuf,
-    real: PathBuf,
+    target: Target,
     managed: bool,
 }
 
@@ -63,38 +63,47 @@ impl Place {
     }
 
     /// Where a permitted path leads.
-    pub(crate) fn granted(shown: PathBuf, context: &Context) -> Self {
-        let real = scope::real(&shown);
-        let managed = real.starts_with(scope::real(&context.scope.output_dir));
-        Self { shown, real, managed }
+    pub(crate) fn granted(shown: PathBuf, context: &Context) -> Result<Self, Failure> {
+        let target = context.searched(shown)?;
+        let managed = target.real().starts_with(scope::real(&context.scope.output_dir));
+        Ok(Self { target, managed })
+    }
+
+    /// What paths are shown under.
+    pub(crate) fn shown(&self) -> &Path {
+        self.target.path()
     }
 
     /// Whether it is a folder; a failure if there is nothing.
     pub(crate) fn is_folder(&self) -> Result<bool, Failure> {
-        match fs::metadata(&self.real) {
+        match fs::symlink_metadata(self.target.real()) {
             Ok(meta) => Ok(meta.is_dir()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Err(Failure::Failed(format!("{} does not exist.", self.shown.display())))
+                Err(Failure::Failed(format!("{} does not exist.", self.shown().display())))
             }
-            Err(error) => Err(Failure::io("look into", &self.shown, &error)),
+            Err(error) => Err(Failure::io("look into", self.shown(), &error)),
         }
     }
 
-    /// The place itself, which is no folder.
-    pub(crate) fn file(&self) -> &Path {
-        &self.real
+    /// Where it leads.
+    pub(crate) fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// Opens the place itself, which is no folder.
+    pub(crate) fn open(&self) -> Result<File, Failure> {
+        let opened = self.target.open().map_err(|error| error.failure("search", self.shown()));
+        opened.map(|(file, _)| file)
     }
 
     /// Opens the folder.
     pub(crate) fn tree(self) -> Result<Tree, Failure> {
         if !self.is_folder()? {
-            return Err(Failure::Failed(format!("{} is not a folder.", self.shown.display())));
+            return Err(Failure::Failed(format!("{} is not a folder.", self.shown().display())));
         }
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let opened = rustix::io::retry_on_intr(|| rustix::fs::open(&self.real, flags, Mode::empty()));
-        match opened {
+        match Folder::reach(self.target.real()).and_then(|folder| folder.listed()) {
             Ok(dir) => Ok(Tree { place: self, dir, unread: Arc::default() }),
-            Err(error) => Err(Failure::io("look into", &self.shown, &error.into())),
+            Err(error) => Err(Failure::io("look into", self.shown(), &error)),
         }
     }
 }
@@ -120,7 +129,7 @@ impl Tree {
 
     /// The same, without what is not wanted; a folder is left out with all that is in it.
     pub(crate) fn walk_where(&self, wanted: impl Fn(&Path) -> bool + Send + Sync + 'static) -> WalkBuilder {
-        let root = &self.place.real;
+        let root = self.place.target.real();
         let mut walk = WalkBuilder::new(root);
         walk.current_dir(root).hidden(false).threads(thread::available_parallelism().map_or(1, usize::from));
         let above = root.ancestors().any(|folder| !readable(folder));
@@ -131,7 +140,7 @@ impl Tree {
         if above {
             self.passed_over();
         }
-        let (unread, root) = (Arc::clone(&self.unread), root.clone());
+        let (unread, root) = (Arc::clone(&self.unread), root.to_owned());
         walk.filter_entry(move |entry| {
             let below = entry.path().strip_prefix(&root).unwrap_or(entry.path());
             if entry.file_name() == OsStr::new(GIT) || !wanted(below) {
@@ -149,17 +158,17 @@ impl Tree {
 
     /// The path below the folder, of one that a walk has found.
     pub(crate) fn below<'p>(&self, path: &'p Path) -> &'p Path {
-        path.strip_prefix(&self.place.real).unwrap_or(path)
+        path.strip_prefix(self.place.target.real()).unwrap_or(path)
     }
 
     /// The path as it is shown, of one below the folder.
     pub(crate) fn shown(&self, below: &Path) -> PathBuf {
-        self.place.shown.join(below)
+        self.place.shown().join(below)
     }
 
     /// When a file below the folder was last changed.
     pub(crate) fn modified(&self, below: &Path) -> io::Result<Modified> {
-        fs::symlink_metadata(self.place.real.join(below)).map(|meta| modified(&meta))
+        fs::symlink_metadata(self.place.target.real().join(below)).map(|meta| modified(&meta))
     }
 
     /// Opens a file below the folder; no link on the way is followed, and opening never waits.

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use everturn_tools::{Failure, Output, Tool as _, glob::Glob, grep::Grep};
+use everturn_tools::{Context, Failure, Output, Readable, Tool as _, glob::Glob, grep::Grep};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -319,6 +319,28 @@ async fn a_folder_swapped_for_a_link_leads_nowhere() {
         over.store(true, Ordering::Relaxed);
         assert_eq!(leaked, None);
     });
+}
+
+/// Rules about reading a file held for `read` alone, and a search showed its lines all the same.
+#[tokio::test]
+async fn files_that_must_be_asked_about_stay_closed() {
+    let project = Project::new();
+    project.file(".env", "TOKEN=abc");
+    project.file("sub/prod.env", "TOKEN=def");
+    project.file("a.txt", "TOKEN=none");
+    let input = json!({ "pattern": "TOKEN" });
+    let readable = Readable::by(|name| !name.ends_with(".env"));
+    let context = Context { readable: readable.clone(), ..project.context().0 };
+    let found = Grep::default().run(input, context).await.unwrap().output;
+    assert_eq!(found, format!("Found 1 matches\n{}:\n  Line 1: TOKEN=none", project.path("a.txt").display()));
+    let named = json!({ "pattern": "TOKEN", "path": ".env" });
+    let needs = Grep::default().needs(&named, &project.scope).unwrap();
+    let wanted: Vec<_> = needs.iter().map(|need| (&*need.permission, &*need.patterns[0])).collect();
+    assert_eq!(wanted, [("grep", "TOKEN"), ("read", ".env")]);
+    let context = Context { readable, granted: needs.into(), ..project.context().0 };
+    assert!(Grep::default().run(named.clone(), context).await.unwrap().output.contains("TOKEN=abc"));
+    let refused = Grep::default().run(named, project.context().0).await;
+    assert!(refused.is_err(), "the file was not permitted");
 }
 
 proptest! {
