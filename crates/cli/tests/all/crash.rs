@@ -126,6 +126,64 @@ async fn in_the_middle_of_a_command() {
     assert!(told.contains("unknown"), "the model is told that nobody knows: {told}");
 }
 
+/// The requests of a kind that wait, once there are some.
+async fn pending(stage: &Stage, path: &str) -> Value {
+    let pending = async {
+        loop {
+            let pending = stage.client().get(path).await.ok().json();
+            if pending.as_array().is_some_and(|list| !list.is_empty()) {
+                return pending;
+            }
+            tokio::time::sleep(GLANCE).await;
+        }
+    };
+    within("the request to be there again", pending).await
+}
+
+#[tokio::test]
+async fn while_a_question_is_asked() {
+    let mut stage = stage().await;
+    let session = stage.session("crash").await;
+    let mut events = stage.client().events("/event").await;
+    let option = json!({"label": "red", "description": "a colour"});
+    let question = json!({"question": "Which?", "header": "Colour", "options": [option]});
+    let call = json!({"questions": [question]});
+    accept(&stage, &session, &format!("JSONTOOL:question:{call}\nSAY:was answered")).await;
+    let asked = events.wait_for_type("question.asked").await["properties"].clone();
+    stage.server.kill9().await;
+
+    stage.server.restart().await;
+    assert_eq!(pending(&stage, "/question").await, json!([asked]), "the same question under the same id");
+    let id = asked["id"].as_str().unwrap();
+    stage.client().post(&format!("/question/{id}/reply"), &json!({"answers": [["red"]]})).await.ok();
+    let messages = answered(&stage, &session).await;
+    assert_eq!(texts(&messages, "assistant"), ["was answered"]);
+    let request = stage.model.prompts().pop().unwrap()["messages"].to_string();
+    assert!(request.contains(r#"\"Which?\"=\"red\""#), "the model is told the answer: {request}");
+}
+
+#[tokio::test]
+async fn while_a_subagent_works() {
+    let mut stage = stage().await;
+    let session = stage.session("crash").await;
+    accept(&stage, &session, "TOOL:task:MUTE:child SAY:the child is done\nSAY:the parent is done").await;
+    stage.model.held("child").await;
+    let children = stage.client().get(&format!("/session/{session}/children")).await.ok().json();
+    stage.server.kill9().await;
+    stage.model.release("child");
+
+    stage.server.restart().await;
+    let messages = answered(&stage, &session).await;
+    assert_eq!(texts(&messages, "assistant"), ["the parent is done"]);
+    let after = stage.client().get(&format!("/session/{session}/children")).await.ok().json();
+    let ids = |list: &Value| list.as_array().unwrap().iter().map(|one| one["id"].clone()).collect::<Vec<_>>();
+    assert_eq!((ids(&after), ids(&after).len()), (ids(&children), 1), "the task is not begun twice");
+    let parts = messages.iter().flat_map(|message| message["parts"].as_array().unwrap());
+    let call = parts.into_iter().find(|part| part["type"] == "tool").expect("the call of the tool");
+    assert_eq!(call["state"]["status"], "completed", "{call}");
+    assert!(call["state"]["output"].as_str().unwrap().contains("\nthe child is done\n"), "{call}");
+}
+
 #[tokio::test]
 async fn while_a_permission_is_asked_for() {
     let mut stage = stage().await;
@@ -136,17 +194,7 @@ async fn while_a_permission_is_asked_for() {
     stage.server.kill9().await;
 
     stage.server.restart().await;
-    let pending = async {
-        loop {
-            let pending = stage.client().get("/permission").await.ok().json();
-            if pending.as_array().is_some_and(|list| !list.is_empty()) {
-                return pending;
-            }
-            tokio::time::sleep(GLANCE).await;
-        }
-    };
-    let pending = within("the request to be there again", pending).await;
-    assert_eq!(pending, json!([asked]), "the same request under the same id");
+    assert_eq!(pending(&stage, "/permission").await, json!([asked]), "the same request under the same id");
     let id = asked["id"].as_str().unwrap();
     stage.client().post(&format!("/permission/{id}/reply"), &json!({"reply": "once"})).await.ok();
     let messages = answered(&stage, &session).await;
