@@ -19,7 +19,8 @@
 //! - [`bound`]: the size limit of model-visible text, and the files that keep the rest
 //! - [`patch`]: unified diffs in the shape that clients already parse
 //! - [`mod@read`], [`mod@write`], [`mod@edit`]: the file tools
-//! - [`bash`]: the command tool; `bash/` has command splitting, process groups and output capture
+//! - [`bash`]: the command tool; `bash/` has command splitting, output capture and background jobs
+//! - [`process`]: programs that leave nothing behind; the warden
 //! - [`invalid`]: what a call that cannot be run becomes
 //! - [`snapshot`]: content-addressed pictures of a worktree: capture, diff, restore
 //! - [`input`]: the schema of arguments, and decoding with errors a model can act on
@@ -33,6 +34,7 @@ pub mod host;
 pub mod input;
 pub mod invalid;
 pub mod patch;
+pub mod process;
 pub mod read;
 pub mod registry;
 mod regular;

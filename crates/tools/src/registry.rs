@@ -41,7 +41,7 @@ pub enum Error {
 /// How the built-in tools are set up.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// The program that keeps a command's processes together; see [`crate::bash`].
+    /// The binary that can be a warden, which keeps a command's processes together; see [`crate::process`].
     pub warden: Option<PathBuf>,
     /// Environment variables that hold keys and are kept from commands, besides our own.
     pub secrets: Vec<String>,
@@ -119,10 +119,15 @@ impl Registry {
 
     /// The registry of the tools that this crate brings.
     #[must_use]
-    pub fn builtin(_settings: &Settings) -> Self {
+    pub fn builtin(settings: &Settings) -> Self {
         let registry = Self::new();
-        let tools: [Arc<dyn Tool>; 5] =
-            [Arc::new(Bash::default()), Arc::new(Edit), Arc::new(Invalid), Arc::new(Read), Arc::new(Write)];
+        let tools: [Arc<dyn Tool>; 5] = [
+            Arc::new(Bash::new(settings)),
+            Arc::new(Edit),
+            Arc::new(Invalid),
+            Arc::new(Read),
+            Arc::new(Write),
+        ];
         for tool in tools {
             let name = tool.name().to_owned();
             registry.put(name, tool).keep();
