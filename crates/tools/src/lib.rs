@@ -21,6 +21,7 @@
 //! - [`mod@read`], [`mod@write`], [`mod@edit`]: the file tools
 //! - [`bash`]: the command tool; `bash/` has command splitting, output capture and background jobs
 //! - [`process`]: programs that leave nothing behind; the warden
+//! - [`pty`]: terminals that clients look at and type into
 //! - [`invalid`]: what a call that cannot be run becomes
 //! - [`snapshot`]: content-addressed pictures of a worktree: capture, diff, restore
 //! - [`input`]: the schema of arguments, and decoding with errors a model can act on
@@ -35,6 +36,7 @@ pub mod input;
 pub mod invalid;
 pub mod patch;
 pub mod process;
+pub mod pty;
 pub mod read;
 pub mod registry;
 mod regular;

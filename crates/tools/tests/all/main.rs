@@ -14,6 +14,7 @@ mod edit;
 mod files;
 mod harness;
 mod jobs;
+mod pty;
 mod read;
 mod registry;
 mod scope;
