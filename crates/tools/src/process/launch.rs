@@ -77,7 +77,7 @@ impl Launcher {
                 ours.set_nonblocking(true)?;
                 sockets = Some((UnixStream::from_std(ours)?, OwnedFd::from(theirs)));
                 let mut command = Command::new(warden);
-                command.arg(warden::ARGUMENT);
+                command.arg0("everturn").arg(warden::ARGUMENT);
                 command
             }
             None => {
