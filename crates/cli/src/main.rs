@@ -53,6 +53,10 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    // First of all: every command that the agent runs waits for this.
+    if let Some(code) = everturn_tools::process::warden::dispatch() {
+        return code;
+    }
     let arguments = Arguments::parse();
     settings::start_logging();
     let result = match arguments.command {

@@ -3,12 +3,14 @@
 //! Configuration is OpenCode's, so that a person who has one needs no other: the file in the configuration folder,
 //! then the project's from the root of the repository down to the working folder, then `OPENCODE_CONFIG`, then `OPENCODE_CONFIG_CONTENT`; later ones win key by key.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use etcetera::BaseStrategy as _;
-use everturn_engine::models::{AuthFile, Keyring};
+use everturn_engine::models::{AuthFile, Keyring, catalogue::Catalogue};
 use everturn_engine::{Config, Engine, Options, ProjectFiles};
+use everturn_tools::Registry;
 use serde_json::{Map, Value};
 
 use crate::table;
@@ -56,6 +58,7 @@ pub(crate) async fn open(directory: &Path, listeners: Listeners) -> Result<Engin
     options.paths = paths;
     options.config = config(directory)?;
     options.project_files = project_files();
+    options.tools = Registry::builtin(&tools(&options.config));
     options.keys = keys()?;
     options.database = database();
     options.quiet = listeners == Listeners::None;
@@ -68,6 +71,17 @@ fn project_files() -> ProjectFiles {
         Some("1" | "true") => ProjectFiles::Ignored,
         _ => ProjectFiles::Read,
     }
+}
+
+/// How the tools are set up: this binary is its own warden, and no command sees the keys of providers, not even of those
+/// that the configuration leaves out.
+fn tools(config: &Config) -> everturn_tools::Settings {
+    let catalogues = [Catalogue::builtin(), config.catalogue()];
+    let providers = catalogues.into_iter().flat_map(Catalogue::providers);
+    let secrets: BTreeSet<&str> = providers.flat_map(|provider| provider.key_variables()).collect();
+    // The link leads to this very binary even after a newer one was put in its place.
+    let warden = if cfg!(target_os = "linux") { Some("/proc/self/exe".into()) } else { None };
+    everturn_tools::Settings { warden, secrets: secrets.into_iter().map(str::to_owned).collect() }
 }
 
 /// The settings for a folder.

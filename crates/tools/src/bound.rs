@@ -5,8 +5,9 @@
 //! best effort: a full disk makes the preview say that the rest is lost, and never fails the tool.
 
 use std::{
-    fs::{self, File},
+    fs::{self, DirBuilder, File},
     io::{self, Write as _},
+    os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
     time::SystemTime,
 };
@@ -50,8 +51,10 @@ pub(crate) struct Omission<'a> {
     pub(crate) bytes: u64,
     /// Lines of the complete text.
     pub(crate) lines: u64,
-    /// Where the complete text is, if anywhere.
+    /// Where the text is, if anywhere.
     pub(crate) path: Option<&'a Path>,
+    /// How much of the text is there, from its beginning.
+    pub(crate) kept: u64,
 }
 
 /// Makes a text fit, keeping the complete one in a new file under `dir` when it does not.
@@ -61,8 +64,8 @@ pub fn bound(text: String, limits: Limits, dir: &Path) -> Bounded {
         return Bounded { text, truncated: false, path: None };
     }
     let path = keep(text.as_bytes(), dir);
-    let omission =
-        Omission { bytes: text.len() as u64, lines: lines(text.as_bytes()), path: path.as_deref() };
+    let bytes = text.len() as u64;
+    let omission = Omission { bytes, lines: lines(text.as_bytes()), path: path.as_deref(), kept: bytes };
     Bounded { text: preview(&text, &text, limits, omission), truncated: true, path }
 }
 
@@ -91,8 +94,22 @@ pub(crate) fn fits(text: &str, limits: Limits) -> bool {
 
 /// The number of lines; a final line break does not begin another one.
 pub(crate) fn lines(text: &[u8]) -> u64 {
-    let breaks = text.iter().filter(|byte| **byte == b'\n').count() as u64;
-    breaks + u64::from(text.last().is_some_and(|last| *last != b'\n'))
+    breaks(text) + u64::from(text.last().is_some_and(|last| *last != b'\n'))
+}
+
+/// The number of line breaks, sixteen bytes at a time: much text comes this way.
+pub(crate) fn breaks(text: &[u8]) -> u64 {
+    const BREAKS: u128 = u128::from_ne_bytes([b'\n'; 16]);
+    const LOW: u128 = u128::from_ne_bytes([0x7f; 16]);
+    let (chunks, rest) = text.as_chunks::<16>();
+    let mut count = rest.iter().filter(|byte| **byte == b'\n').count() as u64;
+    for chunk in chunks {
+        // A byte that is a line break is zero now; in the end those, and only those, have their highest bit clear.
+        let other = u128::from_ne_bytes(*chunk) ^ BREAKS;
+        let high = ((other & LOW) + LOW) | other | LOW;
+        count += u64::from((!high).count_ones());
+    }
+    count
 }
 
 /// The beginning of `head` and the end of `tail`, each half of the limits, with a marker in between.
@@ -100,6 +117,9 @@ pub(crate) fn preview(head: &str, tail: &str, limits: Limits, omission: Omission
     let head = first(head, limits.lines / 2, limits.bytes / 2);
     let tail = last(tail, limits.lines / 2, limits.bytes / 2);
     let whereabouts = match omission.path {
+        Some(path) if omission.kept < omission.bytes => {
+            format!("the first {} bytes are in {}, the rest is lost", omission.kept, path.display())
+        }
         Some(path) => format!("the complete output is in {}", path.display()),
         None => "the rest could not be kept and is lost".to_owned(),
     };
@@ -113,7 +133,7 @@ pub(crate) fn preview(head: &str, tail: &str, limits: Limits, omission: Omission
 
 /// Creates a new Managed Tool Output File that only its owner can read.
 pub(crate) fn create(dir: &Path) -> io::Result<(File, PathBuf)> {
-    fs::create_dir_all(dir)?;
+    DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     // The builder opens exclusively and with mode 0600.
     let file = tempfile::Builder::new().prefix(PREFIX).rand_bytes(RANDOM).tempfile_in(dir)?;
     file.keep().map_err(|error| error.error)

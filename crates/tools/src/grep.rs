@@ -110,7 +110,7 @@ impl Tool for Grep {
         };
         let mut needs = walk::needs(own, &path, scope);
         // One file by its name is read as the `read` tool reads it, and asks the same.
-        if path.is_file() {
+        if !path.is_dir() {
             needs.push(Need {
                 permission: Access::Read.permission().to_owned(),
                 patterns: scope.patterns(&path),

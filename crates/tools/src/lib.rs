@@ -28,6 +28,9 @@
 //! - [`instructions`]: what a person wants every agent to heed, from `AGENTS.md` files
 //! - [`skills`]: guides for particular work; [`skill`]: the tool that loads one
 //! - [`places`]: where both are looked for, and what may be read there without asking
+//! - [`bash`]: the command tool; `bash/` has command splitting, output capture and background jobs
+//! - [`process`]: programs that leave nothing behind; the warden
+//! - [`pty`]: terminals that clients look at and type into
 //! - [`invalid`]: what a call that cannot be run becomes
 //! - [`snapshot`]: content-addressed pictures of a worktree: capture, diff, restore
 //! - [`input`]: the schema of arguments, and decoding with errors a model can act on
@@ -53,6 +56,8 @@ pub mod list;
 pub mod patch;
 pub mod places;
 pub mod plan;
+pub mod process;
+pub mod pty;
 pub mod question;
 pub mod read;
 pub mod registry;

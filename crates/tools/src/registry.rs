@@ -50,7 +50,7 @@ pub enum Error {
 /// How the built-in tools are set up.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// The program that keeps a command's processes together; see [`crate::bash`].
+    /// The binary that can be a warden, which keeps a command's processes together; see [`crate::process`].
     pub warden: Option<PathBuf>,
     /// Environment variables that hold keys and are kept from commands, besides our own.
     pub secrets: Vec<String>,
@@ -128,10 +128,10 @@ impl Registry {
 
     /// The registry of the tools that this crate brings.
     #[must_use]
-    pub fn builtin(_settings: &Settings) -> Self {
+    pub fn builtin(settings: &Settings) -> Self {
         let registry = Self::new();
         let tools: Vec<Arc<dyn Tool>> = vec![
-            Arc::new(Bash::default()),
+            Arc::new(Bash::new(settings)),
             Arc::new(Edit),
             Arc::new(Glob::default()),
             Arc::new(Grep::default()),

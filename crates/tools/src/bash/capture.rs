@@ -2,7 +2,7 @@
 //!
 //! The first and the last block stay in memory, which is enough for the preview and the live view. When more
 //! comes, all of it goes to a Managed Tool Output File as well. Losing that file costs the middle of the
-//! output and nothing else.
+//! output and nothing else. The file has the bytes as they came; what the model reads is text.
 
 use std::{collections::VecDeque, path::PathBuf};
 
@@ -12,6 +12,12 @@ use crate::bound::{self, Bounded, Limits, Omission};
 
 /// Bytes kept from the beginning, and as many from the end.
 const KEPT: usize = 64 * 1024;
+
+/// The most bytes of one command's output that go to a file: what a program prints must not fill the disk.
+pub(super) const LARGEST: u64 = 64 * 1024 * 1024;
+
+/// What the file of a command that printed more ends with.
+pub(super) const MORE: &str = "\n[more output came and is not kept]\n";
 
 /// Characters in the live view.
 const LIVE_CHARS: usize = 30_000;
@@ -28,6 +34,8 @@ pub(super) struct Capture {
     bytes: u64,
     breaks: u64,
     spool: Spool,
+    /// How many bytes of the output are in the file.
+    kept: u64,
 }
 
 /// Where output goes that memory does not keep.
@@ -50,7 +58,15 @@ pub(super) struct Captured {
 
 impl Capture {
     pub(super) fn new(dir: PathBuf) -> Self {
-        Self { dir, head: Vec::new(), tail: VecDeque::new(), bytes: 0, breaks: 0, spool: Spool::Unneeded }
+        Self {
+            dir,
+            head: Vec::new(),
+            tail: VecDeque::new(),
+            bytes: 0,
+            breaks: 0,
+            spool: Spool::Unneeded,
+            kept: 0,
+        }
     }
 
     /// Adds a block.
@@ -67,7 +83,7 @@ impl Capture {
         let excess = self.tail.len().saturating_sub(KEPT);
         self.tail.drain(..excess);
         self.bytes += block.len() as u64;
-        self.breaks += block.iter().filter(|byte| **byte == b'\n').count() as u64;
+        self.breaks += bound::breaks(block);
     }
 
     /// The newest part, as clients show it while the command runs.
@@ -77,9 +93,9 @@ impl Capture {
         let mut bytes = if gap { Vec::new() } else { self.head.clone() };
         bytes.extend_from_slice(old);
         bytes.extend_from_slice(new);
-        let text = String::from_utf8_lossy(whole_characters(&bytes));
+        let text = text(if gap { whole_characters(&bytes) } else { &bytes });
         match text.char_indices().rev().nth(LIVE_CHARS - 1) {
-            Some((0, _)) | None if !gap => text.into_owned(),
+            Some((0, _)) | None if !gap => text,
             None => format!("{CUT}{text}"),
             Some(_) => {
                 let room = LIVE_CHARS - CUT.len();
@@ -95,19 +111,26 @@ impl Capture {
         let mut head = std::mem::take(&mut self.head);
         let mut tail: Vec<u8> = std::mem::take(&mut self.tail).into();
         if tail.is_empty() {
-            let text = String::from_utf8_lossy(&head).into_owned();
-            return Captured { bounded: bound::bound(text, limits, &self.dir), live };
+            let text = text(&head);
+            if bound::fits(&text, limits) {
+                return Captured { bounded: Bounded { text, truncated: false, path: None }, live };
+            }
+            let path = bound::keep(&head, &self.dir);
+            let (bytes, lines) = (self.bytes, bound::lines(&head));
+            let omission = Omission { bytes, lines, path: path.as_deref(), kept: bytes };
+            let text = bound::preview(&text, &text, limits, omission);
+            return Captured { bounded: Bounded { text, truncated: true, path }, live };
         }
         let path = self.close().await;
         let lines = self.breaks + u64::from(tail.last().is_some_and(|last| *last != b'\n'));
-        let omission = Omission { bytes: self.bytes, lines, path: path.as_deref() };
+        let omission = Omission { bytes: self.bytes, lines, path: path.as_deref(), kept: self.kept };
         // The end may need more than the second block when that one has just begun.
         if self.bytes == (head.len() + tail.len()) as u64 {
             head.append(&mut tail);
             tail.clone_from(&head);
         }
-        let head = String::from_utf8_lossy(&head);
-        let tail = String::from_utf8_lossy(whole_characters(&tail));
+        let head = text(&head);
+        let tail = text(whole_characters(&tail));
         let text = bound::preview(&head, &tail, limits, omission);
         Captured { bounded: Bounded { text, truncated: true, path }, live }
     }
@@ -128,9 +151,18 @@ impl Capture {
 
     async fn append(&mut self, block: &[u8]) {
         let Spool::Open(file, path) = &mut self.spool else { return };
-        if let Err(error) = file.write_all(block).await {
-            fs::remove_file(path).await.ok();
-            self.spool = self.lost(&error);
+        let room = usize::try_from(LARGEST - self.kept).unwrap_or(usize::MAX);
+        let part = block.get(..room).unwrap_or(block);
+        let mut written = file.write_all(part).await;
+        if written.is_ok() && room > 0 && part.len() < block.len() {
+            written = file.write_all(MORE.as_bytes()).await;
+        }
+        match written {
+            Ok(()) => self.kept += part.len() as u64,
+            Err(error) => {
+                fs::remove_file(path).await.ok();
+                self.spool = self.lost(&error);
+            }
         }
     }
 
@@ -152,6 +184,22 @@ impl Capture {
         tracing::warn!(dir = %self.dir.display(), %error, "complete command output was not kept");
         Spool::Lost
     }
+}
+
+impl Drop for Capture {
+    /// A file that nobody will hear of is not left behind.
+    fn drop(&mut self) {
+        if let Spool::Open(_, path) = &self.spool {
+            std::fs::remove_file(path).ok();
+        }
+    }
+}
+
+/// Bytes as a text that every model and every store takes: what is not UTF-8 and what is no character to see shows as
+/// a sign that stands for it.
+pub(super) fn text(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    if text.contains('\0') { text.replace('\0', "\u{2400}") } else { text.into_owned() }
 }
 
 /// The bytes without the rest of a character that was cut off at the beginning.

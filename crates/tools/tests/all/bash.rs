@@ -5,28 +5,38 @@
 
 use std::{fs, path::Path, time::Duration};
 
-use everturn_tools::{
-    Failure, Tool,
-    bash::{Bash, Leftovers},
-};
+use everturn_tools::{Failure, Tool, bash::Bash, process::Launcher};
 use serde_json::{Value, json};
 use tokio::{task::JoinHandle, time::timeout};
 
 use crate::harness::{Project, names};
 
 /// Far longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-fn quick() -> Bash {
-    Bash { grace: Duration::from_millis(200), ..Bash::default() }
+/// The tool with a warden.
+pub(crate) fn tool() -> Bash {
+    let launcher =
+        Launcher { warden: Some(env!("CARGO_BIN_EXE_everturn-warden").into()), ..Launcher::default() };
+    Bash { launcher, ..Bash::default() }
 }
 
-fn command(text: &str) -> Value {
+/// The tool with a warden that soon loses patience.
+pub(crate) fn quick() -> Bash {
+    with_grace(tool(), Duration::from_millis(200))
+}
+
+fn with_grace(mut tool: Bash, grace: Duration) -> Bash {
+    tool.launcher.grace = grace;
+    tool
+}
+
+pub(crate) fn command(text: &str) -> Value {
     json!({ "command": text, "description": "a test" })
 }
 
 /// Makes a named pipe and waits for its writers to come and go; what they wrote is the result.
-fn watch(path: &Path) -> JoinHandle<String> {
+pub(crate) fn watch(path: &Path) -> JoinHandle<String> {
     let made = std::process::Command::new("mkfifo").arg(path).status().unwrap();
     assert!(made.success());
     let path = path.to_owned();
@@ -37,7 +47,7 @@ fn watch(path: &Path) -> JoinHandle<String> {
 async fn a_command_has_the_recorded_form() {
     let project = Project::new();
     let (context, mut reports) = project.context();
-    let output = Bash::default().run(command("echo hi"), context).await.unwrap();
+    let output = tool().run(command("echo hi"), context).await.unwrap();
     assert_eq!((&*output.output, &*output.title), ("hi\n", "echo hi"));
     let expected = json!({ "output": "hi\n", "exit": 0, "truncated": false });
     assert_eq!(Value::Object(output.metadata), expected);
@@ -52,11 +62,11 @@ async fn a_command_has_the_recorded_form() {
 #[tokio::test]
 async fn a_failing_command_is_a_result() {
     let project = Project::new();
-    let output = project.run(&Bash::default(), command("exit 3")).await.unwrap();
+    let output = project.run(&tool(), command("exit 3")).await.unwrap();
     assert_eq!(output.output, "(no output)");
     let expected = json!({ "output": "(no output)", "exit": 3, "truncated": false });
     assert_eq!(Value::Object(output.metadata), expected);
-    let killed = project.run(&Bash::default(), command("kill -9 $$")).await.unwrap();
+    let killed = project.run(&tool(), command("kill -9 $$")).await.unwrap();
     assert_eq!(killed.metadata["exit"], 137);
 }
 
@@ -64,7 +74,7 @@ async fn a_failing_command_is_a_result() {
 async fn both_outputs_keep_their_order() {
     let project = Project::new();
     let line = "for i in $(seq 300); do echo out $i; echo err $i >&2; done";
-    let output = project.run(&Bash::default(), command(line)).await.unwrap();
+    let output = project.run(&tool(), command(line)).await.unwrap();
     let expected: String = (1..=300).map(|n| format!("out {n}\nerr {n}\n")).collect();
     assert_eq!(output.output, expected);
 }
@@ -72,7 +82,7 @@ async fn both_outputs_keep_their_order() {
 #[tokio::test]
 async fn there_is_no_input() {
     let project = Project::new();
-    let run = project.run(&Bash::default(), command("cat; read x; echo end $?")).await.unwrap();
+    let run = project.run(&tool(), command("cat; read x; echo end $?")).await.unwrap();
     assert_eq!(run.output, "end 1\n");
 }
 
@@ -80,12 +90,12 @@ async fn there_is_no_input() {
 async fn the_folder_is_chosen() {
     let project = Project::new();
     project.file("sub/x", "");
-    let here = project.run(&Bash::default(), command("pwd")).await.unwrap();
+    let here = project.run(&tool(), command("pwd")).await.unwrap();
     assert_eq!(here.output.trim(), project.scope.directory.to_str().unwrap());
     let input = json!({ "command": "ls", "description": "list", "workdir": "sub" });
-    assert_eq!(project.run(&Bash::default(), input).await.unwrap().output, "x\n");
+    assert_eq!(project.run(&tool(), input).await.unwrap().output, "x\n");
     let input = json!({ "command": "ls", "description": "list", "workdir": "sub/x" });
-    assert!(matches!(project.run(&Bash::default(), input).await, Err(Failure::Failed(_))));
+    assert!(matches!(project.run(&tool(), input).await, Err(Failure::Failed(_))));
 }
 
 #[tokio::test]
@@ -94,7 +104,7 @@ async fn arguments_are_checked() {
     for input in
         [json!({}), json!({ "command": "x", "timeout": 0 }), json!({ "command": "x", "timeout": 600_001 })]
     {
-        assert!(matches!(project.run(&Bash::default(), input).await, Err(Failure::InvalidInput(_))));
+        assert!(matches!(project.run(&tool(), input).await, Err(Failure::InvalidInput(_))));
     }
 }
 
@@ -121,7 +131,7 @@ async fn a_cancelled_command_may_clean_up() {
     let line = "exec 9>pipe; trap 'echo cleaned >&9; echo bye; exit' TERM; echo ready; \
                 while :; do read -t 1 -u 8 x; done 8<>own; true";
     let input = command(&format!("mkfifo own; {line}"));
-    let tool = Bash { grace: PATIENCE, ..Bash::default() };
+    let tool = with_grace(tool(), PATIENCE);
     let run = tokio::spawn(async move { tool.run(input, context).await });
     while let Some(report) = reports.recv().await {
         if report.metadata["output"] == "ready\n" {
@@ -140,7 +150,7 @@ async fn a_dropped_call_leaves_nothing_running() {
     let gone = watch(&project.path("pipe"));
     let (context, mut reports) = project.context();
     let input = command("exec 9>pipe; echo ready; sleep 1000 & sleep 1000");
-    let run = tokio::spawn(async move { Bash::default().run(input, context).await });
+    let run = tokio::spawn(async move { tool().run(input, context).await });
     while reports.recv().await.unwrap().metadata["output"] != "ready\n" {}
     run.abort();
     timeout(PATIENCE, gone).await.unwrap().unwrap();
@@ -151,47 +161,66 @@ async fn a_call_cancelled_early_starts_nothing() {
     let project = Project::new();
     let (context, _reports) = project.context();
     context.cancel.cancel();
-    assert_eq!(Bash::default().run(command("touch x"), context).await, Err(Failure::Cancelled));
+    assert_eq!(tool().run(command("touch x"), context).await, Err(Failure::Cancelled));
     assert!(!project.path("x").exists());
 }
 
+/// What the model is told about programs that were left running.
+const LEFTOVERS: &str =
+    "(Programs that the command left running were stopped. To keep one running, use background: true.)";
+
 #[tokio::test]
-async fn background_processes_do_not_hold_up_the_call() {
-    let project = Project::new();
-    let gone = watch(&project.path("pipe"));
-    let line = "(exec 9>pipe; read x < go; echo still here; echo served >&9) & echo started";
-    assert!(std::process::Command::new("mkfifo").arg(project.path("go")).status().unwrap().success());
-    let output = timeout(PATIENCE, project.run(&Bash::default(), command(line))).await.unwrap().unwrap();
-    assert_eq!(output.output, "started\n");
-    let go = project.path("go");
-    tokio::task::spawn_blocking(move || fs::write(go, "now\n").unwrap()).await.unwrap();
-    assert_eq!(timeout(PATIENCE, gone).await.unwrap().unwrap(), "served\n", "it lives on and can print");
+async fn what_a_command_leaves_running_is_stopped_and_told() {
+    for tool in [quick(), with_grace(Bash::default(), Duration::from_millis(200))] {
+        let project = Project::new();
+        let gone = watch(&project.path("pipe"));
+        let line = "exec 9>pipe; sleep 1000 & echo started";
+        let output = timeout(PATIENCE, project.run(&tool, command(line))).await.unwrap().unwrap();
+        assert_eq!(output.output, format!("started\n\n{LEFTOVERS}"));
+        assert_eq!(output.metadata["exit"], 0);
+        timeout(PATIENCE, gone).await.unwrap().unwrap();
+    }
 }
 
 #[tokio::test]
 async fn a_busy_background_process_does_not_hold_up_the_call() {
+    for tool in [tool(), Bash::default()] {
+        let project = Project::new();
+        let run = project.run(&tool, command("yes & echo started"));
+        let output = timeout(PATIENCE, run).await.unwrap().unwrap();
+        assert_eq!(output.metadata["exit"], 0);
+        assert!(output.output.ends_with(LEFTOVERS));
+    }
+}
+
+/// Shells do not wait for what they substitute, and its output must not be lost.
+#[tokio::test]
+async fn a_process_that_ends_soon_after_the_shell_may_finish() {
+    let mut tool = tool();
+    tool.launcher.linger = PATIENCE;
     let project = Project::new();
-    let tool = Bash::default();
-    let run = project.run(&tool, command("yes & echo started"));
-    let output = timeout(PATIENCE, run).await.unwrap().unwrap();
-    assert_eq!(output.metadata["exit"], 0);
+    let line = "echo done > >(while read x; do echo late $x; done; sleep 0.05; echo last)";
+    let output = project.run(&tool, command(line)).await.unwrap();
+    assert_eq!(output.output, "late done\nlast\n");
 }
 
 #[tokio::test]
-async fn background_processes_can_be_stopped_instead() {
+async fn keys_are_kept_from_commands() {
     let project = Project::new();
-    let gone = watch(&project.path("pipe"));
-    let tool = Bash { leftovers: Leftovers::Stop, ..quick() };
-    let line = "exec 9>pipe; sleep 1000 & echo started";
-    let output = timeout(PATIENCE, project.run(&tool, command(line))).await.unwrap().unwrap();
-    assert_eq!((&*output.output, &output.metadata["exit"]), ("started\n", &json!(0)));
-    timeout(PATIENCE, gone).await.unwrap().unwrap();
+    // What cargo sets for tests stands for a key: the environment of this process is not ours to change.
+    for mut tool in [tool(), Bash::default()] {
+        let shown = project.run(&tool, command("echo ${CARGO_PKG_NAME-none}")).await.unwrap();
+        assert_eq!(shown.output, "everturn-tools\n");
+        tool.launcher.secrets = ["CARGO_PKG_NAME".to_owned()].into();
+        let hidden = project.run(&tool, command("echo ${CARGO_PKG_NAME-none}")).await.unwrap();
+        assert_eq!(hidden.output, "none\n");
+    }
 }
 
 #[tokio::test]
 async fn long_output_is_kept_whole_in_a_file() {
     let project = Project::new();
-    let output = project.run(&Bash::default(), command("seq 1 200000")).await.unwrap();
+    let output = project.run(&tool(), command("seq 1 200000")).await.unwrap();
     let full: String = (1..=200_000).map(|n| format!("{n}\n")).collect();
     let path = output.output_path.unwrap();
     assert_eq!(fs::read_to_string(&path).unwrap(), full);
@@ -204,10 +233,9 @@ async fn long_output_is_kept_whole_in_a_file() {
     let live = output.metadata["output"].as_str().unwrap();
     assert!(live.chars().count() <= 30_000 && live.starts_with("...\n") && live.ends_with("200000\n"));
     // Larger than the limits but not than memory: the same, without a spool.
-    let middle = project.run(&Bash::default(), command("seq 1 3000")).await.unwrap();
+    let middle = project.run(&tool(), command("seq 1 3000")).await.unwrap();
     assert_eq!(fs::read_to_string(middle.output_path.unwrap()).unwrap().lines().count(), 3000);
-    let edge =
-        project.run(&Bash::default(), command("head -c 70000 /dev/zero | tr '\\0' '#'")).await.unwrap();
+    let edge = project.run(&tool(), command("head -c 70000 /dev/zero | tr '\\0' '#'")).await.unwrap();
     assert_eq!(fs::metadata(edge.output_path.unwrap()).unwrap().len(), 70_000);
     assert_eq!(edge.output.matches('#').count(), 51_200);
     assert_eq!(names(&project.scope.output_dir).len(), 3);
@@ -217,7 +245,7 @@ async fn long_output_is_kept_whole_in_a_file() {
 async fn output_that_cannot_be_kept_does_not_fail_the_command() {
     let project = Project::new();
     fs::write(&project.scope.output_dir, "in the way").unwrap();
-    let output = project.run(&Bash::default(), command("seq 1 200000")).await.unwrap();
+    let output = project.run(&tool(), command("seq 1 200000")).await.unwrap();
     assert_eq!((output.output_path, &output.metadata["exit"]), (None, &json!(0)));
     assert!(output.output.contains("lost") && output.output.ends_with("200000\n"));
 }
@@ -225,6 +253,6 @@ async fn output_that_cannot_be_kept_does_not_fail_the_command() {
 #[tokio::test]
 async fn bytes_that_are_not_text_are_replaced() {
     let project = Project::new();
-    let output = project.run(&Bash::default(), command(r"printf 'a\377b'")).await.unwrap();
-    assert_eq!(output.output, "a\u{fffd}b");
+    let output = project.run(&tool(), command(r"printf 'a\377b\0c'")).await.unwrap();
+    assert_eq!(output.output, "a\u{fffd}b\u{2400}c");
 }

@@ -1,7 +1,8 @@
 //! The process group of one command.
 //!
-//! Signals go to the group, so they reach the shell's children and their children. A group that goes out of
-//! scope while it is still ours is killed: a dropped call leaves nothing running.
+//! Where there is no warden, signals go to the group, so they reach the shell's children and their children; a
+//! program that leaves the group is not reached. A group that goes out of scope is killed: a dropped call leaves
+//! none of its members running.
 
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use tokio::process::Child;
@@ -31,11 +32,6 @@ impl Group {
     /// Whether the group has any member, also one that has ended but was not reaped.
     pub(super) fn exists(&self) -> bool {
         self.leader.is_some_and(|leader| test_kill_process_group(leader).is_ok())
-    }
-
-    /// Lets the members live on.
-    pub(super) fn disarm(&mut self) {
-        self.leader = None;
     }
 
     fn signal(&self, signal: Signal) {

@@ -1,0 +1,278 @@
+//! Commands that go on after their call.
+//!
+//! A job's output goes to a Managed Tool Output File, through us, so that it can be cut off: what a program prints must
+//! not fill the disk. The jobs end with the value that holds them, and with this process.
+
+use std::{
+    io::SeekFrom,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use serde_json::{Map, json};
+use tokio::{
+    fs::File,
+    io::{AsyncSeekExt as _, AsyncWriteExt as _},
+    net::unix::pipe,
+    sync::{OwnedSemaphorePermit, Semaphore, oneshot},
+    task::JoinSet,
+    time::timeout,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Bash,
+    capture::{LARGEST, MORE, text},
+    running::receive,
+};
+use crate::{
+    bound,
+    process::{Exit, Gone, Program},
+    tool::{Context, Failure, Output},
+};
+
+/// The most jobs at a time.
+const MOST: usize = 16;
+/// How long a call looks whether its job fails at once.
+const LOOK: Duration = Duration::from_millis(300);
+/// How much of the output makes room for the note that the rest is lost, when the disk is full.
+const ROOM: u64 = 8 * 1024;
+
+/// The commands that run in the background; clones share them. They are stopped when the last clone is dropped.
+#[derive(Clone, Debug)]
+pub struct Jobs {
+    slots: Arc<Semaphore>,
+    tasks: Arc<Mutex<JoinSet<()>>>,
+    /// The most bytes of one job's output that are kept.
+    largest: u64,
+}
+
+impl Default for Jobs {
+    fn default() -> Self {
+        Self::with_limits(MOST, LARGEST)
+    }
+}
+
+impl Jobs {
+    /// Jobs of which at most so many run at a time, each with at most so many bytes of output.
+    #[must_use]
+    pub fn with_limits(most: usize, largest: u64) -> Self {
+        Self { slots: Arc::new(Semaphore::new(most)), tasks: Arc::default(), largest }
+    }
+
+    /// How many are running.
+    #[must_use]
+    pub fn running(&self) -> usize {
+        self.tasks().len()
+    }
+
+    /// Those that have not ended.
+    fn tasks(&self) -> MutexGuard<'_, JoinSet<()>> {
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        while tasks.try_join_next().is_some() {}
+        tasks
+    }
+
+    /// Starts a command that goes on after the call.
+    pub(super) async fn start(
+        &self,
+        bash: &Bash,
+        command: String,
+        workdir: &Path,
+        context: &Context,
+    ) -> Result<Output, Failure> {
+        let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned() else {
+            return Err(Failure::Failed(format!(
+                "{} commands are running in the background, and more are not allowed. Stop one of them first: \
+                 kill its process.",
+                self.running()
+            )));
+        };
+        let file = bound::create(&context.scope.output_dir)
+            .inspect_err(|error| tracing::warn!(%error, "the output of a background command is not kept"))
+            .ok();
+        let (program, reader) = bash.start(&command, workdir).await?;
+        let stop = match (program.pid(), program.is_watched()) {
+            (Some(pid), true) => format!("kill {pid}"),
+            (Some(pid), false) => format!("kill -- -{pid}"),
+            (None, _) => return Err(Failure::Failed("The command ended before it could be watched.".into())),
+        };
+        let pid = program.pid().map(rustix::process::Pid::as_raw_pid);
+        let path = file.as_ref().map(|(_, path)| path.clone());
+        let (ended, mut end) = oneshot::channel();
+        let cancel = CancellationToken::new();
+        let job = Job {
+            program,
+            reader: Some(reader),
+            log: Log::new(file, self.largest),
+            cancel: cancel.clone(),
+            drain: bash.drain,
+        };
+        self.tasks().spawn(job.run(slot, ended));
+
+        let early = tokio::select! {
+            early = timeout(LOOK, &mut end) => early.ok(),
+            () = context.cancel.cancelled() => {
+                cancel.cancel();
+                Some(end.await)
+            }
+        };
+        let mut metadata = Map::new();
+        let text = match early {
+            None => {
+                metadata.insert("pid".to_owned(), json!(pid));
+                let output = match &path {
+                    Some(path) => format!("Its output goes to {}; use `read` to see it.", path.display()),
+                    None => "Its output could not be kept and is lost.".to_owned(),
+                };
+                format!("The command runs in the background. {output} To stop it and all it started: {stop}")
+            }
+            Some(end) => {
+                let exit = end.ok().and_then(Exit::code);
+                metadata.insert("exit".to_owned(), json!(exit));
+                let how = exit.map_or_else(String::new, |code| format!(" with exit code {code}"));
+                let printed = printed(path.as_deref(), bash.limits.bytes as u64).await;
+                format!("The command has already ended{how}.{printed}")
+            }
+        };
+        metadata.insert("output".to_owned(), json!(text));
+        metadata.entry("exit").or_insert(json!(null));
+        metadata.insert("truncated".to_owned(), json!(false));
+        metadata.insert("background".to_owned(), json!(true));
+        if let Some(path) = &path {
+            metadata.insert("outputPath".to_owned(), json!(path.display().to_string()));
+        }
+        Ok(Output { title: command, output: text, metadata, output_path: path, ..Output::default() })
+    }
+}
+
+/// What a job that ended at once has printed, or where that is.
+async fn printed(path: Option<&Path>, most: u64) -> String {
+    let Some(path) = path else { return " Its output could not be kept and is lost.".to_owned() };
+    match tokio::fs::read(path).await {
+        Ok(bytes) if (bytes.len() as u64) < most => format!("\n\n{}", text(&bytes)),
+        _ => format!(" Its output is in {}.", path.display()),
+    }
+}
+
+/// One command in the background.
+#[derive(Debug)]
+struct Job {
+    program: Program,
+    reader: Option<pipe::Receiver>,
+    log: Log,
+    /// Fires when the call that started it is cancelled.
+    cancel: CancellationToken,
+    drain: Duration,
+}
+
+impl Job {
+    async fn run(self, slot: OwnedSemaphorePermit, ended: oneshot::Sender<Exit>) {
+        let Self { mut program, mut reader, mut log, cancel, drain } = self;
+        let mut block = Vec::new();
+        let exit = loop {
+            tokio::select! {
+                biased;
+                exit = program.ended() => break exit,
+                () = cancel.cancelled(), if !program.is_stopping() => program.stop().await,
+                () = receive(&mut reader, &mut block), if reader.is_some() => log.write(&mut block).await,
+            }
+        };
+        let gone = {
+            let mut gone = std::pin::pin!(program.gone());
+            loop {
+                tokio::select! {
+                    biased;
+                    gone = &mut gone => break gone,
+                    () = receive(&mut reader, &mut block), if reader.is_some() => log.write(&mut block).await,
+                }
+            }
+        };
+        let rest = async {
+            while reader.is_some() {
+                receive(&mut reader, &mut block).await;
+                log.write(&mut block).await;
+            }
+        };
+        timeout(drain, rest).await.ok();
+        log.close(exit, gone).await;
+        drop(slot);
+        // Only a call that still looks wants to know.
+        ended.send(exit).ok();
+    }
+}
+
+/// The file that gets the output, up to a limit.
+#[derive(Debug)]
+struct Log {
+    file: Option<(File, PathBuf)>,
+    room: u64,
+    full: bool,
+}
+
+impl Log {
+    fn new(file: Option<(std::fs::File, PathBuf)>, room: u64) -> Self {
+        Self { file: file.map(|(file, path)| (File::from_std(file), path)), room, full: false }
+    }
+
+    /// Takes what is in the block. What goes beyond the limit is dropped.
+    async fn write(&mut self, block: &mut Vec<u8>) {
+        while !block.is_empty() && !self.full {
+            let Some((file, _)) = &mut self.file else { break };
+            let length = usize::try_from(self.room).unwrap_or(usize::MAX).min(block.len());
+            let part = block.get(..length).unwrap_or_default();
+            let written = async {
+                let count = file.write(part).await?;
+                // The file tells of a full disk only when it is asked.
+                file.flush().await?;
+                Ok::<usize, std::io::Error>(count)
+            };
+            match written.await {
+                Ok(count) if count > 0 => {
+                    self.room -= count as u64;
+                    block.drain(..count);
+                    if self.room == 0 && !block.is_empty() {
+                        self.cut(MORE, 0).await;
+                    }
+                }
+                Ok(_) => self.cut(MORE, 0).await,
+                Err(error) => self.cut(&format!("\n[the rest could not be kept: {error}]\n"), ROOM).await,
+            }
+        }
+        block.clear();
+    }
+
+    /// Ends the file with a note, after taking away `shorten` bytes to have room for it.
+    async fn cut(&mut self, note: &str, shorten: u64) {
+        self.full = true;
+        let Some((file, path)) = &mut self.file else { return };
+        let noted = async {
+            if shorten > 0 {
+                let length = file.metadata().await?.len().saturating_sub(shorten);
+                file.set_len(length).await?;
+                file.seek(SeekFrom::Start(length)).await?;
+            }
+            file.write_all(note.as_bytes()).await?;
+            file.flush().await
+        };
+        if let Err(error) = noted.await {
+            tracing::warn!(%error, "the output of a background command is not kept");
+            tokio::fs::remove_file(&*path).await.ok();
+            self.file = None;
+        }
+    }
+
+    /// Says at the end of the file how the command ended.
+    async fn close(&mut self, exit: Exit, gone: Gone) {
+        let Some((file, _)) = &mut self.file else { return };
+        let how = match exit {
+            Exit::Code(code) => format!("the command ended with exit code {code}"),
+            Exit::Signal(signal) => format!("the command was ended by signal {signal}"),
+            Exit::Lost => "the command was stopped".to_owned(),
+        };
+        let left = if gone.stopped { "; programs that it left running were stopped" } else { "" };
+        file.write_all(format!("\n[{how}{left}]\n").as_bytes()).await.ok();
+        file.flush().await.ok();
+    }
+}

@@ -1,0 +1,159 @@
+//! A command between its start and its result.
+
+use std::{pin::pin, time::Duration};
+
+use serde_json::{Map, json};
+use tokio::{
+    io::AsyncReadExt as _,
+    net::unix::pipe,
+    time::{Instant, sleep_until, timeout_at},
+};
+
+use super::{
+    Ending,
+    capture::{Capture, Captured},
+};
+use crate::{
+    bound::Limits,
+    process::{Gone, Program},
+    tool::Context,
+};
+
+/// The shortest pause between two live reports.
+const REPORT_EVERY: Duration = Duration::from_millis(50);
+/// How much is read from the pipe at once.
+const BLOCK: usize = 64 * 1024;
+
+/// A command that runs, and what it has printed.
+#[derive(Debug)]
+pub(super) struct Running {
+    program: Program,
+    intake: Intake,
+}
+
+impl Running {
+    pub(super) fn new(program: Program, reader: pipe::Receiver, context: Context) -> Self {
+        let intake = Intake {
+            reader: Some(reader),
+            capture: Capture::new(context.scope.output_dir.clone()),
+            block: Vec::with_capacity(BLOCK),
+            reported: Instant::now(),
+            dirty: false,
+            context,
+        };
+        Self { program, intake }
+    }
+
+    /// Collects output until the shell ends, the time is up, or the call is cancelled.
+    pub(super) async fn follow(&mut self, timeout: Duration) -> Ending {
+        let Self { program, intake } = self;
+        let deadline = Instant::now() + timeout;
+        let cancel = intake.context.cancel.clone();
+        intake.report();
+        loop {
+            let due = intake.reported + REPORT_EVERY;
+            let stopped = tokio::select! {
+                biased;
+                () = cancel.cancelled() => Ending::Cancelled,
+                () = sleep_until(deadline) => Ending::TimedOut,
+                () = sleep_until(due), if intake.dirty => {
+                    intake.report();
+                    continue;
+                }
+                // Before the pipe, which a busy background process never leaves empty.
+                exit = program.ended() => return Ending::Exited(exit),
+                () = intake.receive(), if intake.is_open() => {
+                    intake.take().await;
+                    continue;
+                }
+            };
+            program.stop().await;
+            return stopped;
+        }
+    }
+
+    /// Collects output until nothing is running any more.
+    pub(super) async fn settle(&mut self, drain: Duration) -> Gone {
+        let Self { program, intake } = self;
+        let gone = {
+            let mut gone = pin!(program.gone());
+            loop {
+                tokio::select! {
+                    biased;
+                    gone = &mut gone => break gone,
+                    () = intake.receive(), if intake.is_open() => intake.take().await,
+                }
+            }
+        };
+        intake.drain(drain).await;
+        intake.report();
+        gone
+    }
+
+    /// The output within the limits.
+    pub(super) async fn finish(self, limits: Limits) -> Captured {
+        self.intake.capture.finish(limits).await
+    }
+}
+
+/// The way from the pipe to the capture.
+#[derive(Debug)]
+struct Intake {
+    /// Nothing once every writer has closed its end.
+    reader: Option<pipe::Receiver>,
+    capture: Capture,
+    block: Vec<u8>,
+    reported: Instant,
+    dirty: bool,
+    context: Context,
+}
+
+impl Intake {
+    fn is_open(&self) -> bool {
+        self.reader.is_some()
+    }
+
+    async fn receive(&mut self) {
+        receive(&mut self.reader, &mut self.block).await;
+    }
+
+    /// Takes what was received into the capture.
+    async fn take(&mut self) {
+        if self.block.is_empty() {
+            return;
+        }
+        self.capture.push(&self.block).await;
+        self.block.clear();
+        self.dirty = true;
+    }
+
+    /// Collects what is still in the pipe, for a while.
+    async fn drain(&mut self, patience: Duration) {
+        let deadline = Instant::now() + patience;
+        // The clock decides by itself as well: the wait never ends early while output keeps coming.
+        while self.is_open() && Instant::now() < deadline {
+            if timeout_at(deadline, self.receive()).await.is_err() {
+                return;
+            }
+            self.take().await;
+        }
+    }
+
+    fn report(&mut self) {
+        let mut metadata = Map::new();
+        metadata.insert("output".to_owned(), json!(self.capture.live()));
+        self.context.report(metadata);
+        self.reported = Instant::now();
+        self.dirty = false;
+    }
+}
+
+/// Waits for the next block; the reader goes away when there is none to come.
+pub(super) async fn receive(reader: &mut Option<pipe::Receiver>, block: &mut Vec<u8>) {
+    let Some(open) = reader else { return };
+    block.reserve(BLOCK);
+    match open.read_buf(block).await {
+        Ok(0) | Err(_) => *reader = None,
+        Ok(_) => {}
+    }
+}

@@ -1,0 +1,100 @@
+//! What we and a warden say to each other: one JSON value on each line, over one socket.
+//!
+//! The order to run comes first, by the socket and not by arguments, so that a program which looks for its own name
+//! among the processes (`pkill -f`) does not find its warden. The socket closing is the order to stop.
+
+use std::io;
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::UnixStream,
+};
+
+/// What we tell the warden.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Order {
+    /// The first order: what to run.
+    Run(Run),
+    /// Stop everything: ask, and kill what is left after the grace.
+    Stop,
+}
+
+/// A program and how it is treated.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Run {
+    /// The program's name, looked up in `PATH`, or its path.
+    pub(super) program: String,
+    /// Its arguments.
+    pub(super) args: Vec<String>,
+    /// How long processes may take to stop by themselves, in milliseconds.
+    pub(super) grace: u64,
+    /// How long processes that the program leaves behind may take to end before they are asked to, in milliseconds.
+    pub(super) linger: u64,
+    /// Whether the program has the terminal that is the warden's standard output.
+    pub(super) terminal: bool,
+}
+
+/// What the warden tells us.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Word {
+    /// The program runs.
+    Started,
+    /// The program could not be started: the number of the system's error.
+    Failed(i32),
+    /// The program ended by itself; others that it started may still run.
+    Exited(i32),
+    /// A signal ended the program.
+    Killed(i32),
+    /// Nothing runs any more.
+    Gone {
+        /// Whether there was something to stop when the program had ended.
+        stopped: bool,
+        /// How many processes could not be stopped: they belong to someone else, or the system holds them.
+        left: usize,
+    },
+}
+
+/// One side's end of the socket.
+#[derive(Debug)]
+pub(super) struct Control {
+    socket: UnixStream,
+    received: Vec<u8>,
+}
+
+impl Control {
+    pub(super) fn new(socket: UnixStream) -> Self {
+        Self { socket, received: Vec::new() }
+    }
+
+    /// What the other side says next; nothing once it is gone. It may be dropped and asked again.
+    pub(super) async fn next<T: DeserializeOwned>(&mut self) -> io::Result<Option<T>> {
+        loop {
+            if let Some(end) = self.received.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.received.drain(..=end).collect();
+                return Ok(Some(serde_json::from_slice(&line)?));
+            }
+            match self.socket.read_buf(&mut self.received).await {
+                Ok(0) => return Ok(None),
+                Ok(_) => {}
+                // The other side was killed with something unread.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Says something. A listener that is gone is not an error: reading says so.
+    pub(super) async fn say(&mut self, word: &impl Serialize) -> io::Result<()> {
+        let mut line = serde_json::to_vec(word)?;
+        line.push(b'\n');
+        match self.socket.write_all(&line).await {
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) =>
+            {
+                Ok(())
+            }
+            other => other,
+        }
+    }
+}

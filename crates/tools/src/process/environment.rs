@@ -1,0 +1,82 @@
+//! What programs may not see of our environment: keys of providers, and whatever is ours alone.
+
+use std::{
+    env,
+    ffi::{OsStr, OsString},
+};
+
+/// The variable that marks the programs of one call, so that they can be found when their warden was killed.
+pub(super) const MARK: &str = "EVERTURN_CALL";
+
+/// The variables of our environment that a program must not inherit.
+pub(super) fn hidden(secrets: &[String]) -> Vec<OsString> {
+    env::vars_os().map(|(name, _)| name).filter(|name| secret(name, secrets)).collect()
+}
+
+/// Whether a variable holds our secrets, or may.
+fn secret(name: &OsStr, secrets: &[String]) -> bool {
+    name.as_encoded_bytes().starts_with(b"EVERTURN_")
+        || name == "OPENCODE_SERVER_PASSWORD"
+        // A whole configuration, keys of providers included.
+        || name == "OPENCODE_CONFIG_CONTENT"
+        || secrets.iter().any(|secret| name == OsStr::new(secret))
+        || name.to_str().is_some_and(known)
+}
+
+/// Whether a name is that of a key which providers of models give out, also in a spelling that no catalogue lists
+/// (`OPENAI_API_KEY_2`, `ANTHROPIC_AUTH_TOKEN`).
+fn known(name: &str) -> bool {
+    const PROVIDERS: [&str; 14] = [
+        "ANTHROPIC_",
+        "CEREBRAS_",
+        "CLAUDE_CODE_",
+        "COHERE_",
+        "DEEPSEEK_",
+        "FIREWORKS_",
+        "GEMINI_",
+        "GROQ_",
+        "MISTRAL_",
+        "OPENAI_",
+        "OPENROUTER_",
+        "PERPLEXITY_",
+        "TOGETHER_",
+        "XAI_",
+    ];
+    let Some(rest) = PROVIDERS.iter().find_map(|provider| name.strip_prefix(provider)) else { return false };
+    rest.split('_').any(|word| matches!(word, "KEY" | "TOKEN" | "SECRET"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_stay_with_us() {
+        let secrets = ["SOME_PROVIDER".to_owned()];
+        for name in [
+            "EVERTURN_TOKEN",
+            "EVERTURN_",
+            "OPENCODE_SERVER_PASSWORD",
+            "OPENCODE_CONFIG_CONTENT",
+            "SOME_PROVIDER",
+            "ANTHROPIC_API_KEY",
+            "ANTHROPIC_AUTH_TOKEN",
+            "OPENAI_API_KEY_2",
+            "CLAUDE_CODE_OAUTH_TOKEN",
+        ] {
+            assert!(secret(OsStr::new(name), &secrets), "{name}");
+        }
+        for name in [
+            "PATH",
+            "MY_EVERTURN_X",
+            "OPENCODE_SERVER_PASSWORD_FILE",
+            "OPENCODE_CONFIG",
+            "HOME",
+            "SOME_PROVIDER_URL",
+            "OPENAI_BASE_URL",
+            "STRIPE_API_KEY",
+        ] {
+            assert!(!secret(OsStr::new(name), &secrets), "{name}");
+        }
+    }
+}

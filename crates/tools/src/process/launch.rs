@@ -1,0 +1,142 @@
+//! Starting a program under a warden, or in a process group where there is none.
+
+use std::{
+    hash::{BuildHasher as _, RandomState},
+    io,
+    os::{fd::OwnedFd, unix::net::UnixStream as StdUnixStream},
+    path::{Path, PathBuf},
+    process::Stdio,
+    sync::Arc,
+    time::Duration,
+};
+
+use pty_process::{Command as TerminalCommand, Pts};
+use tokio::{net::UnixStream, process::Command};
+
+use super::{
+    control::{Control, Order, Run},
+    environment::{MARK, hidden},
+    group::Group,
+    program::{Hold, Program},
+    warden,
+};
+
+/// How programs are started and stopped.
+#[derive(Clone, Debug)]
+pub struct Launcher {
+    /// The binary that can be a warden: `everturn` itself.
+    pub warden: Option<PathBuf>,
+    /// Environment variables that programs must not see, besides our own.
+    pub secrets: Arc<[String]>,
+    /// How long processes may take to stop by themselves before they are killed.
+    pub grace: Duration,
+    /// How long processes that a program leaves behind may take to end before they are asked to.
+    pub linger: Duration,
+}
+
+impl Default for Launcher {
+    fn default() -> Self {
+        Self {
+            warden: None,
+            secrets: Arc::new([]),
+            grace: Duration::from_secs(3),
+            linger: Duration::from_millis(100),
+        }
+    }
+}
+
+/// A program to start.
+#[derive(Debug)]
+pub(crate) struct Start<'a> {
+    /// Its name, looked up in `PATH`, or its path.
+    pub(crate) program: &'a str,
+    pub(crate) args: &'a [String],
+    /// Where it runs.
+    pub(crate) folder: &'a Path,
+    /// Variables that it gets besides ours.
+    pub(crate) env: &'a [(String, String)],
+}
+
+/// Where a program's output goes.
+pub(crate) enum Outlet {
+    /// Both streams to one pipe.
+    Pipe(OwnedFd),
+    /// To a terminal, which is also its input.
+    Terminal(Pts),
+}
+
+impl Launcher {
+    /// Starts a program and returns when it runs.
+    pub(crate) async fn start(&self, start: &Start<'_>, outlet: Outlet) -> io::Result<Program> {
+        let mark = mark();
+        let warden = self.warden.as_ref().filter(|_| cfg!(target_os = "linux"));
+        let mut sockets = None;
+        let mut command = match warden {
+            Some(warden) => {
+                let (ours, theirs) = StdUnixStream::pair()?;
+                ours.set_nonblocking(true)?;
+                sockets = Some((UnixStream::from_std(ours)?, OwnedFd::from(theirs)));
+                let mut command = Command::new(warden);
+                command.arg0("everturn").arg(warden::ARGUMENT);
+                command
+            }
+            None => {
+                let mut command = Command::new(start.program);
+                command.args(start.args);
+                command
+            }
+        };
+        let (ours, theirs) = sockets.unzip();
+        for name in hidden(&self.secrets) {
+            command.env_remove(name);
+        }
+        command.current_dir(start.folder).env(MARK, &mark);
+        command.envs(start.env.iter().map(|(name, value)| (name, value)));
+        let terminal = matches!(outlet, Outlet::Terminal(_));
+        let child = match outlet {
+            Outlet::Pipe(writer) => {
+                match theirs {
+                    Some(theirs) => command.stdin(theirs),
+                    None => command.stdin(Stdio::null()).process_group(0),
+                };
+                command.stdout(writer.try_clone()?).stderr(writer);
+                // The command holds ends of the pipe; it must be gone before the first read, or the end of the
+                // output would never show.
+                let child = command.spawn()?;
+                drop(command);
+                child
+            }
+            Outlet::Terminal(pts) => {
+                let mut command = TerminalCommand::from(command);
+                if let Some(theirs) = theirs {
+                    command = command.stdin(theirs);
+                }
+                command.spawn(pts).map_err(|error| match error {
+                    pty_process::Error::Io(error) => error,
+                    other => io::Error::other(other.to_string()),
+                })?
+            }
+        };
+        let hold = match ours {
+            Some(socket) => Hold::Warden(Control::new(socket)),
+            None => Hold::Group(Group::of(&child)),
+        };
+        let mut program = Program::new(child, hold, mark, self);
+        let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let run = Run {
+            program: start.program.to_owned(),
+            args: start.args.to_vec(),
+            grace: milliseconds(self.grace),
+            linger: milliseconds(self.linger),
+            terminal,
+        };
+        program.begin(&Order::Run(run)).await?;
+        Ok(program)
+    }
+}
+
+/// A name for one call that no other has.
+fn mark() -> String {
+    let random = || RandomState::new().hash_one(0);
+    format!("{:016x}{:016x}", random(), random())
+}

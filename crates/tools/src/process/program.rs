@@ -1,0 +1,241 @@
+//! A program from its start until nothing of it is left.
+//!
+//! Dropping a [`Program`] stops everything it started: its warden sees the socket close, and a group is killed.
+
+use std::{io, os::unix::process::ExitStatusExt as _, process::ExitStatus, time::Duration};
+
+use rustix::process::Pid;
+use tokio::{
+    process::Child,
+    time::{Instant, sleep, timeout},
+};
+
+use super::{
+    control::{Control, Order, Word},
+    group::Group,
+    launch::Launcher,
+};
+
+/// How often a group that was asked to stop is looked at.
+const POLL_EVERY: Duration = Duration::from_millis(10);
+/// How long a warden may take to say that the program runs, before that is taken for granted.
+const BEGINNING: Duration = Duration::from_secs(2);
+/// How much longer than agreed a warden may take to stop everything before it is taken for dead.
+const PATIENCE: Duration = Duration::from_secs(4);
+
+/// A running program.
+#[derive(Debug)]
+pub(crate) struct Program {
+    child: Child,
+    pid: Option<Pid>,
+    hold: Hold,
+    mark: String,
+    grace: Duration,
+    linger: Duration,
+    exit: Option<Exit>,
+    gone: Option<Gone>,
+    asked: bool,
+}
+
+/// How everything that belongs to the program is held together.
+#[derive(Debug)]
+pub(super) enum Hold {
+    Warden(Control),
+    Group(Group),
+}
+
+/// How a program ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    Code(i32),
+    Signal(i32),
+    /// Its warden was killed, so nobody knows.
+    Lost,
+}
+
+impl Exit {
+    /// The status as a shell gives it: 128 and the signal for a program that one ended.
+    pub(crate) fn code(self) -> Option<i32> {
+        match self {
+            Self::Code(code) => Some(code),
+            Self::Signal(signal) => Some(128 + signal),
+            Self::Lost => None,
+        }
+    }
+}
+
+impl From<ExitStatus> for Exit {
+    fn from(status: ExitStatus) -> Self {
+        match (status.code(), status.signal()) {
+            (Some(code), _) => Self::Code(code),
+            (None, Some(signal)) => Self::Signal(signal),
+            (None, None) => Self::Lost,
+        }
+    }
+}
+
+/// What it took until nothing of a program was left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Gone {
+    /// Whether the program had left others running, which were stopped.
+    pub(crate) stopped: bool,
+    /// How many processes could not be stopped.
+    pub(crate) left: usize,
+}
+
+impl Program {
+    pub(super) fn new(child: Child, hold: Hold, mark: String, launcher: &Launcher) -> Self {
+        let pid = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        Self {
+            child,
+            pid,
+            hold,
+            mark,
+            grace: launcher.grace,
+            linger: launcher.linger,
+            exit: None,
+            gone: None,
+            asked: false,
+        }
+    }
+
+    /// Tells the warden what to run, and waits until it does.
+    ///
+    /// A warden that is halted or killed at this moment may have started the program all the same. So that is not a
+    /// failure to start: waiting for the end finds out.
+    pub(super) async fn begin(&mut self, order: &Order) -> io::Result<()> {
+        let Hold::Warden(control) = &mut self.hold else { return Ok(()) };
+        control.say(order).await?;
+        match timeout(BEGINNING, control.next()).await {
+            Err(_) | Ok(Ok(Some(Word::Started))) => Ok(()),
+            Ok(Ok(Some(Word::Failed(number)))) => Err(io::Error::from_raw_os_error(number)),
+            Ok(Ok(None)) if self.child.wait().await?.signal().is_some() => Ok(()),
+            Ok(_) => Err(io::Error::other("the process that should watch over it did not start")),
+        }
+    }
+
+    /// The process that a signal must go to in order to stop everything: the warden, or the leader of the group.
+    pub(crate) fn pid(&self) -> Option<Pid> {
+        self.pid
+    }
+
+    /// Whether a warden watches over it.
+    pub(crate) fn is_watched(&self) -> bool {
+        matches!(self.hold, Hold::Warden(_))
+    }
+
+    /// Whether it was asked to stop.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.asked
+    }
+
+    /// Waits until the program itself has ended; what it started may go on. It may be dropped and asked again.
+    pub(crate) async fn ended(&mut self) -> Exit {
+        while self.exit.is_none() {
+            match &mut self.hold {
+                Hold::Warden(_) => self.listen().await,
+                Hold::Group(_) => self.exit = Some(self.child.wait().await.map_or(Exit::Lost, Exit::from)),
+            }
+        }
+        self.exit.unwrap_or(Exit::Lost)
+    }
+
+    /// Asks everything to stop; what is left after the grace is killed.
+    pub(crate) async fn stop(&mut self) {
+        if self.asked {
+            return;
+        }
+        self.asked = true;
+        match &mut self.hold {
+            // A warden that does not listen shows as one that is gone.
+            Hold::Warden(control) => drop(control.say(&Order::Stop).await),
+            Hold::Group(group) => group.terminate(),
+        }
+    }
+
+    /// Waits until nothing of the program runs any more. What it leaves behind is stopped.
+    pub(crate) async fn gone(&mut self) -> Gone {
+        match self.hold {
+            Hold::Warden(_) => self.leave().await,
+            Hold::Group(_) => self.empty().await,
+        }
+    }
+
+    /// Takes the warden's next word.
+    async fn listen(&mut self) {
+        let Hold::Warden(control) = &mut self.hold else { return };
+        match control.next().await {
+            Ok(Some(Word::Exited(code))) => self.exit = Some(Exit::Code(code)),
+            Ok(Some(Word::Killed(signal))) => self.exit = Some(Exit::Signal(signal)),
+            Ok(Some(Word::Gone { stopped, left })) => {
+                self.exit.get_or_insert(Exit::Lost);
+                self.gone = Some(Gone { stopped, left });
+            }
+            Ok(Some(Word::Started | Word::Failed(_))) => {}
+            Ok(None) | Err(_) => {
+                self.sweep().await;
+                self.exit.get_or_insert(Exit::Lost);
+            }
+        }
+    }
+
+    /// Waits for the warden to say that all is gone.
+    async fn leave(&mut self) -> Gone {
+        let patience = self.linger + self.grace + PATIENCE;
+        let words = async {
+            while self.gone.is_none() {
+                self.listen().await;
+            }
+        };
+        if timeout(patience, words).await.is_err() {
+            // Halted or stuck: what it should have done is done here.
+            self.child.start_kill().ok();
+            self.sweep().await;
+        }
+        self.gone.unwrap_or_default()
+    }
+
+    /// Does the work of a warden that is gone.
+    async fn sweep(&mut self) {
+        self.gone = Some(Gone::default());
+        #[cfg(target_os = "linux")]
+        if let Some(session) = self.pid {
+            use super::family::{kill, marked};
+            let mark = self.mark.clone();
+            let swept = tokio::task::spawn_blocking(move || kill(|| marked(session, &mark), || {}));
+            self.gone = Some(Gone { stopped: false, left: swept.await.unwrap_or_default() });
+        }
+    }
+
+    /// Waits for the group to have no member.
+    async fn empty(&mut self) -> Gone {
+        let mut stopped = false;
+        if !self.asked && self.outlives(self.linger).await {
+            stopped = true;
+            self.stop().await;
+        }
+        if self.outlives(self.grace).await {
+            if let Hold::Group(group) = &self.hold {
+                group.kill();
+            }
+            self.child.wait().await.ok();
+        }
+        Gone { stopped, left: 0 }
+    }
+
+    /// Whether the group has members for so long.
+    async fn outlives(&mut self, time: Duration) -> bool {
+        let deadline = Instant::now() + time;
+        while let Hold::Group(group) = &self.hold {
+            if !group.exists() {
+                return false;
+            }
+            if Instant::now() >= deadline {
+                return true;
+            }
+            self.child.try_wait().ok();
+            sleep(POLL_EVERY).await;
+        }
+        false
+    }
+}

@@ -1,0 +1,289 @@
+//! Terminals: a real shell on a real pseudo-terminal.
+
+use std::time::Duration;
+
+use everturn_tools::{
+    process::Launcher,
+    pty::{Attachment, Chunk, Create, Error, Event, From, Info, Ptys, Size, Status},
+};
+use tokio::time::timeout;
+
+use crate::{
+    bash::{PATIENCE, quick, watch},
+    harness::Project,
+};
+
+fn ptys() -> Ptys {
+    Ptys::new(quick().launcher)
+}
+
+/// A shell that prints nothing but what it is told to.
+fn shell(project: &Project) -> Create {
+    Create {
+        command: "bash".to_owned(),
+        args: ["--norc", "--noprofile", "-i"].map(str::to_owned).to_vec(),
+        cwd: project.scope.directory.clone(),
+        title: Some("work".to_owned()),
+        env: [("PS1", ""), ("TERM", "dumb"), ("EXTRA", "more")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .to_vec(),
+        size: Size { rows: 30, cols: 100 },
+    }
+}
+
+fn program(project: &Project, line: &str) -> Create {
+    Create { args: ["-c", line].map(str::to_owned).to_vec(), ..shell(project) }
+}
+
+/// A client: what it sees, and what of that it has not looked at yet.
+struct Client {
+    view: Attachment,
+    text: String,
+}
+
+fn attach(ptys: &Ptys, id: &str, from: From) -> Client {
+    Client { view: ptys.attach(id, from).unwrap(), text: String::new() }
+}
+
+impl Client {
+    /// Reads until the text has come, and returns everything up to its end.
+    async fn until(&mut self, wanted: &str) -> String {
+        loop {
+            if let Some(at) = self.text.find(wanted) {
+                let rest = self.text.split_off(at + wanted.len());
+                return std::mem::replace(&mut self.text, rest);
+            }
+            match timeout(PATIENCE, self.view.next()).await {
+                Ok(Some(Chunk::Output { bytes, .. })) => self.text.push_str(&String::from_utf8_lossy(&bytes)),
+                other => panic!("{wanted:?} did not come but {other:?} after {:?}", self.text),
+            }
+        }
+    }
+
+    /// Reads to the end, and returns how the program ended.
+    async fn ended(&mut self) -> Option<i32> {
+        loop {
+            match timeout(PATIENCE, self.view.next()).await.unwrap() {
+                Some(Chunk::Output { .. }) => {}
+                Some(Chunk::Ended(code)) => return code,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_shell_answers_and_ends() {
+    for launcher in [quick().launcher, Launcher::default()] {
+        let project = Project::new();
+        let ptys = Ptys::new(launcher);
+        let mut events = ptys.events();
+        let info = ptys.create("pty_1".to_owned(), shell(&project)).await.unwrap();
+        let expected = Info {
+            id: "pty_1".to_owned(),
+            title: "work".to_owned(),
+            command: "bash".to_owned(),
+            args: ["--norc", "--noprofile", "-i"].map(str::to_owned).to_vec(),
+            cwd: project.scope.directory.clone(),
+            status: Status::Running,
+            pid: info.pid,
+            exit_code: None,
+        };
+        assert_eq!((&info, &ptys.list()), (&expected, &vec![expected.clone()]));
+        let mut view = attach(&ptys, "pty_1", From::Start);
+        // It is a terminal, in front, with the environment that was asked for.
+        ptys.write("pty_1", b"tty >/dev/null && echo \"<$TERM $OPENCODE_TERMINAL $EXTRA $((6*7))>\"\n")
+            .unwrap();
+        assert!(view.until("42>").await.contains("<xterm-256color 1 more 42>"));
+        ptys.write("pty_1", b"stty size\n").unwrap();
+        view.until("30 100").await;
+        let renamed =
+            ptys.update("pty_1", Some("play".to_owned()), Some(Size { rows: 50, cols: 132 })).unwrap();
+        assert_eq!(renamed.title, "play");
+        ptys.write("pty_1", b"stty size\n").unwrap();
+        view.until("50 132").await;
+        ptys.write("pty_1", b"exit 5\n").unwrap();
+        assert_eq!(view.ended().await, Some(5));
+        assert_eq!(view.view.next().await, None);
+        let ended = Info { title: "play".to_owned(), status: Status::Exited, exit_code: Some(5), ..expected };
+        assert!(matches!(events.recv().await, Ok(Event::Created(first)) if first == info));
+        assert!(matches!(events.recv().await, Ok(Event::Updated(second)) if second == renamed));
+        assert_eq!(timeout(PATIENCE, events.recv()).await.unwrap(), Ok(Event::Exited(ended.clone())));
+        assert_eq!(ptys.get("pty_1").unwrap(), ended);
+        assert!(matches!(ptys.write("pty_1", b"x"), Err(Error::Ended(_))));
+        ptys.close("pty_1").await.unwrap();
+        assert_eq!(events.recv().await, Ok(Event::Deleted("pty_1".to_owned())));
+        assert!(matches!(ptys.get("pty_1"), Err(Error::NotFound(_))));
+    }
+}
+
+#[tokio::test]
+async fn keys_interrupt_what_runs() {
+    let project = Project::new();
+    let ptys = ptys();
+    let mut create = shell(&project);
+    create.env.push(("PS1".to_owned(), "next> ".to_owned()));
+    ptys.create("a".to_owned(), create).await.unwrap();
+    let mut view = attach(&ptys, "a", From::Start);
+    // The job itself says that it runs: only then do keys go to it. And a shell forgets what is typed before it asks.
+    let job = b"bash -c 'echo r\"\"eady; read x'\n";
+    view.until("next> ").await;
+    ptys.write("a", job).unwrap();
+    view.until("ready").await;
+    ptys.write("a", b"\x03").unwrap();
+    view.until("next> ").await;
+    ptys.write("a", b"echo sta\"\"tus $?\n").unwrap();
+    view.until("status 130").await;
+    // Halted by its key, a job can be brought back.
+    view.until("next> ").await;
+    ptys.write("a", job).unwrap();
+    view.until("ready").await;
+    ptys.write("a", b"\x1a").unwrap();
+    view.until("Stopped").await;
+    view.until("next> ").await;
+    ptys.write("a", b"fg; echo ba\"\"ck\n\n").unwrap();
+    view.until("back").await;
+    // A program that is not a shell gets the key too, and the warden in its group does not mind.
+    let line = "trap 'echo caught; exit 9' INT; echo ready; read x";
+    ptys.create("b".to_owned(), program(&project, line)).await.unwrap();
+    let mut view = attach(&ptys, "b", From::Start);
+    view.until("ready").await;
+    ptys.write("b", b"\x03").unwrap();
+    view.until("caught").await;
+    assert_eq!(view.ended().await, Some(9));
+}
+
+#[tokio::test]
+async fn a_client_that_reconnects_misses_nothing() {
+    let project = Project::new();
+    let ptys = ptys();
+    ptys.create(
+        "a".to_owned(),
+        program(&project, "stty -echo; echo one; read x; echo two; read x; echo three"),
+    )
+    .await
+    .unwrap();
+    let mut view = attach(&ptys, "a", From::Start);
+    assert_eq!(view.until("one\r\n").await, "one\r\n");
+    let cursor = view.view.cursor();
+    drop(view);
+    ptys.write("a", b"\n").unwrap();
+    let mut other = attach(&ptys, "a", From::Cursor(cursor));
+    assert_eq!(other.until("two\r\n").await, "two\r\n");
+    ptys.write("a", b"\n").unwrap();
+    assert_eq!(other.until("three\r\n").await, "three\r\n");
+    assert_eq!(other.ended().await, Some(0));
+    // All of it is still there for one who comes when the program has ended.
+    let mut late = attach(&ptys, "a", From::Start);
+    assert_eq!(late.until("three\r\n").await, "one\r\ntwo\r\nthree\r\n");
+    let mut again = attach(&ptys, "a", From::Cursor(cursor));
+    assert_eq!(again.until("three\r\n").await, "two\r\nthree\r\n");
+}
+
+#[tokio::test]
+async fn closing_stops_everything() {
+    for line in [
+        "exec 9>pipe; sleep 1000 & setsid -f sleep 1000; echo r\"\"eady; sleep 1000\n",
+        "exec 9>pipe; trap '' TERM HUP INT; (trap '' HUP; sleep 1000) & echo r\"\"eady; sleep 1000\n",
+        "exec 9>pipe; nohup setsid env -i sleep 1000 >/dev/null 2>&1 & disown; echo r\"\"eady\n",
+    ] {
+        let project = Project::new();
+        let gone = watch(&project.path("pipe"));
+        let ptys = ptys();
+        ptys.create("a".to_owned(), shell(&project)).await.unwrap();
+        let mut view = attach(&ptys, "a", From::Start);
+        ptys.write("a", line.as_bytes()).unwrap();
+        view.until("ready").await;
+        timeout(PATIENCE, ptys.close("a")).await.unwrap().unwrap();
+        timeout(PATIENCE, gone).await.unwrap().unwrap();
+        assert!(ptys.list().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn terminals_end_with_their_holder() {
+    let project = Project::new();
+    let gone = watch(&project.path("pipe"));
+    let ptys = ptys();
+    ptys.create("a".to_owned(), shell(&project)).await.unwrap();
+    let mut view = attach(&ptys, "a", From::Start);
+    ptys.write("a", b"exec 9>pipe; setsid -f sleep 1000; echo r\"\"eady; sleep 1000\n").unwrap();
+    view.until("ready").await;
+    drop(ptys);
+    timeout(PATIENCE, gone).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_flood_is_bounded_and_holds_nobody_up() {
+    let project = Project::new();
+    let ptys = ptys();
+    let line = "stty -opost -echo; echo begin; read x; head -c 8M /dev/zero | tr '\\0' x; echo; echo end";
+    ptys.create("a".to_owned(), program(&project, line)).await.unwrap();
+    let mut slow = attach(&ptys, "a", From::Start);
+    assert_eq!(slow.until("begin\n").await, "begin\n");
+    ptys.write("a", b"\n").unwrap();
+    // Nobody reads; the program comes to its end all the same.
+    let all = async {
+        while ptys.get("a").unwrap().status == Status::Running {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, all).await.unwrap();
+    assert_eq!(slow.view.next().await, Some(Chunk::TooSlow));
+    assert_eq!(slow.view.next().await, None);
+    let mut back = attach(&ptys, "a", From::Cursor(slow.view.cursor().min(6)));
+    let total = 6 + 8 * 1024 * 1024 + 5;
+    let kept = 2 * 1024 * 1024;
+    assert_eq!(back.view.next().await, Some(Chunk::Missed(total - kept - 6)));
+    let mut text = String::new();
+    while let Some(Chunk::Output { bytes, .. }) = back.view.next().await {
+        text.push_str(std::str::from_utf8(&bytes).unwrap());
+    }
+    assert_eq!(text.len() as u64, kept);
+    assert!(text.ends_with("xx\nend\n"));
+}
+
+#[tokio::test]
+async fn input_that_nobody_reads_is_refused_in_the_end() {
+    let project = Project::new();
+    let ptys = ptys();
+    ptys.create("a".to_owned(), program(&project, "stty raw -echo; echo ready; sleep 1000")).await.unwrap();
+    let mut view = attach(&ptys, "a", From::Start);
+    view.until("ready").await;
+    let much = vec![b'x'; 1024 * 1024];
+    let refused = (0..10).find_map(|_| ptys.write("a", &much).err());
+    assert!(matches!(refused, Some(Error::NotReading(_))));
+    timeout(PATIENCE, ptys.close("a")).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn what_cannot_be_started_is_told() {
+    for launcher in [quick().launcher, Launcher::default()] {
+        let project = Project::new();
+        let ptys = Ptys::new(launcher);
+        let missing = Create { command: "no-such-program".to_owned(), ..shell(&project) };
+        let error = ptys.create("a".to_owned(), missing).await.unwrap_err();
+        assert!(
+            matches!(&error, Error::Start { source, .. } if source.kind() == std::io::ErrorKind::NotFound)
+        );
+        assert!(error.to_string().starts_with("cannot start no-such-program in /"), "{error}");
+        let nowhere = Create { cwd: project.path("nowhere"), ..shell(&project) };
+        assert!(matches!(ptys.create("a".to_owned(), nowhere).await, Err(Error::Start { .. })));
+        assert!(ptys.list().is_empty());
+        ptys.create("a".to_owned(), program(&project, "true")).await.unwrap();
+        assert!(matches!(ptys.create("a".to_owned(), shell(&project)).await, Err(Error::Exists(_))));
+        assert!(matches!(ptys.update("b", None, None), Err(Error::NotFound(_))));
+        assert!(matches!(ptys.close("b").await, Err(Error::NotFound(_))));
+    }
+}
+
+#[tokio::test]
+async fn keys_are_kept_from_terminals() {
+    let project = Project::new();
+    let mut launcher = quick().launcher;
+    launcher.secrets = ["CARGO_PKG_NAME".to_owned()].into();
+    let ptys = Ptys::new(launcher);
+    ptys.create("a".to_owned(), program(&project, "echo \"<${CARGO_PKG_NAME-none}>\"")).await.unwrap();
+    let mut view = attach(&ptys, "a", From::Start);
+    assert_eq!(view.until(">\r\n").await, "<none>\r\n");
+}
