@@ -19,7 +19,8 @@
 //! - [`bound`]: the size limit of model-visible text, and the files that keep the rest
 //! - [`patch`]: unified diffs in the shape that clients already parse
 //! - [`mod@read`], [`mod@write`], [`mod@edit`]: the file tools
-//! - [`bash`]: the command tool; `bash/` has command splitting, process groups and output capture
+//! - [`bash`]: the command tool; `bash/` has process groups and output capture
+//! - [`shell`]: what a command line would run, for permission rules
 //! - [`invalid`]: what a call that cannot be run becomes
 //! - [`snapshot`]: content-addressed pictures of a worktree: capture, diff, restore
 //! - [`input`]: the schema of arguments, and decoding with errors a model can act on
@@ -40,6 +41,7 @@ mod replacement;
 pub mod scope;
 pub mod seen;
 pub mod settlement;
+pub mod shell;
 pub mod snapshot;
 pub mod tool;
 pub mod write;

@@ -16,6 +16,7 @@ mod harness;
 mod read;
 mod registry;
 mod scope;
+mod shell;
 mod snapshot;
 mod special;
 mod write;
