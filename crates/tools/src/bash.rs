@@ -24,11 +24,11 @@ use crate::{
     process::{Exit, Gone, Launcher, Outlet, Program, Start},
     registry::Settings,
     scope::{Access, Scope},
+    shell::Analysis,
     tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool},
 };
 
 mod capture;
-mod command;
 mod jobs;
 mod running;
 
@@ -124,19 +124,22 @@ impl Tool for Bash {
 
     fn needs(&self, input: &Value, scope: &Scope) -> Result<Vec<Need>, Failure> {
         let input = Input::parse(input.clone())?;
-        let parts = command::parts(&input.command);
+        let workdir = input.workdir(scope);
+        let analysis = Analysis::of(&input.command, &workdir, scope);
+        let mut needs: Vec<Need> = scope.external(&workdir, Access::Write).into_iter().collect();
+        for need in analysis.external_needs(scope) {
+            if !needs.iter().any(|known| known.patterns == need.patterns) {
+                needs.push(need);
+            }
+        }
         let mut metadata = Map::new();
         metadata.insert("command".to_owned(), json!(input.command));
         if let Some(description) = &input.description {
             metadata.insert("description".to_owned(), json!(description));
         }
-        let bash = Need {
-            permission: "bash".to_owned(),
-            always: command::always(&parts),
-            patterns: parts,
-            metadata,
-        };
-        Ok(scope.external(&input.workdir(scope), Access::Write).into_iter().chain([bash]).collect())
+        let Analysis { commands: patterns, always, .. } = analysis;
+        needs.push(Need { permission: "bash".to_owned(), patterns, always, metadata });
+        Ok(needs)
     }
 
     fn run(&self, input: Value, context: Context) -> BoxFuture<'_, Result<Output, Failure>> {

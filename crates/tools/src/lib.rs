@@ -31,6 +31,8 @@
 //! - [`bash`]: the command tool; `bash/` has command splitting, output capture and background jobs
 //! - [`process`]: programs that leave nothing behind; the warden
 //! - [`pty`]: terminals that clients look at and type into
+//! - [`bash`]: the command tool; `bash/` has process groups and output capture
+//! - [`shell`]: what a command line would run, for permission rules
 //! - [`invalid`]: what a call that cannot be run becomes
 //! - [`snapshot`]: content-addressed pictures of a worktree: capture, diff, restore
 //! - [`input`]: the schema of arguments, and decoding with errors a model can act on
@@ -68,6 +70,7 @@ pub mod seen;
 pub mod settlement;
 pub mod skill;
 pub mod skills;
+pub mod shell;
 pub mod snapshot;
 pub mod target;
 pub mod task;

@@ -36,7 +36,7 @@ pub struct Scope {
 }
 
 /// What a call wants from a path outside the project.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
     /// Only to look at it.
     Read,

@@ -25,6 +25,7 @@ mod scope;
 mod server;
 mod session;
 mod skills;
+mod shell;
 mod snapshot;
 mod special;
 mod webfetch;

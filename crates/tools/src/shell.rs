@@ -1,0 +1,77 @@
+//! What a command line would run, for permission rules.
+//!
+//! A rule such as `git *` must not let `git status; rm -rf ~` through, and a rule against `rm *` must see the `rm`
+//! behind `&&` or inside `$(…)`. So a line is taken apart into its simple commands, each of which must be allowed.
+//! The line is parsed with the shell's grammar, and read a second time by the shell's rules for words; only where
+//! both agree, and only with kinds of syntax that are on a list, does the analysis count.
+//!
+//! The patterns of a line, all of which must be allowed before it may run:
+//!
+//! - `git log -1`: a command, wherever the shell would start one. Quotes are gone where they only quote.
+//! - `A=1 git log` and `git log`: a command with variables set for it, with and without them.
+//! - `> notes.txt`: a redirection that writes, with the file as rules name files. A rule for the program does not
+//!   cover it. Reading, `/dev/null` and other descriptors need nothing.
+//! - [`RUNS`]` find . -delete`: a command whose arguments make it run other programs or write files, so that
+//!   `find *` alone is not enough. What `env`, `timeout` and `xargs` run is listed as a command as well.
+//! - [`CHANGES`]` alias ls=rm`: a command that changes what later ones do. Setting a variable with a small name, as
+//!   in `for f in *.rs`, is not one: nothing but the line itself looks at it.
+//! - [`OPAQUE`]` …`: the whole line, when something in it is not understood, or too long, or too deep.
+//!
+//! The last three match no rule that names a program, only one such as `*` or one that repeats the prefix.
+
+use std::path::{Path, PathBuf};
+
+use crate::{
+    scope::{Access, Scope},
+    tool::Need,
+};
+
+mod agreement;
+mod git;
+mod launchers;
+mod lexer;
+mod paths;
+mod programs;
+mod remember;
+mod script;
+mod syntax;
+mod walk;
+mod word;
+
+/// What stands before a line that is not understood.
+pub const OPAQUE: &str = "(not analysed) ";
+/// What stands before a command that runs other programs.
+pub const RUNS: &str = "(runs other programs) ";
+/// What stands before a command that changes what later ones do.
+pub const CHANGES: &str = "(changes the shell) ";
+
+/// What must be allowed before a line may run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Analysis {
+    /// The patterns that must all be allowed, in order and without repeats; never empty.
+    pub commands: Vec<String>,
+    /// The patterns to remember when the person answers "always".
+    pub always: Vec<String>,
+    /// Paths outside the project that the line names.
+    pub external: Vec<(PathBuf, Access)>,
+}
+
+impl Analysis {
+    /// Takes a line apart that would run in `workdir`.
+    #[must_use]
+    pub fn of(line: &str, workdir: &Path, scope: &Scope) -> Self {
+        walk::analyse(line, workdir, scope)
+    }
+
+    /// The permissions for the paths outside the project, without repeats.
+    #[must_use]
+    pub fn external_needs(&self, scope: &Scope) -> Vec<Need> {
+        let mut needs: Vec<Need> = Vec::new();
+        for need in self.external.iter().filter_map(|(path, access)| scope.external(path, *access)) {
+            if !needs.iter().any(|known| known.patterns == need.patterns) {
+                needs.push(need);
+            }
+        }
+        needs
+    }
+}

@@ -1,0 +1,167 @@
+//! Programs that run another one, named in their own arguments: `env`, `timeout`, `xargs`.
+//!
+//! What they run is a command of the line like any other, so it is listed beside them. That takes knowing which of
+//! their arguments are options: those that are not listed here make the call one that may run anything.
+
+use super::word::Word;
+
+/// What a launcher runs.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Inner {
+    /// Nothing: it was called without a command.
+    Nothing,
+    /// A command, with the variables set for it.
+    Command { assignments: Vec<Word>, words: Vec<Word> },
+    /// Something that cannot be told.
+    Unknown,
+}
+
+/// A launcher's options: flags, and those whose value is the next word.
+struct Launcher {
+    flags: &'static [&'static str],
+    valued: &'static [&'static str],
+    /// Words that are no options and come before the command.
+    operands: usize,
+    /// Whether variables may come before the command.
+    assignments: bool,
+}
+
+const PLAIN: Launcher = Launcher { flags: &[], valued: &[], operands: 0, assignments: false };
+
+fn launcher(name: &str) -> Option<Launcher> {
+    Some(match name {
+        "env" => Launcher {
+            flags: &["-i", "-", "--ignore-environment", "-0", "--null"],
+            valued: &["-u", "--unset"],
+            assignments: true,
+            ..PLAIN
+        },
+        "nohup" | "builtin" => PLAIN,
+        "time" => Launcher { flags: &["-p"], ..PLAIN },
+        "command" => Launcher { flags: &["-p"], ..PLAIN },
+        "setsid" => Launcher { flags: &["-w", "--wait", "-f", "--fork"], ..PLAIN },
+        "nice" => Launcher { valued: &["-n", "--adjustment"], ..PLAIN },
+        "ionice" => Launcher { valued: &["-c", "-n", "--class", "--classdata"], flags: &["-t"], ..PLAIN },
+        "stdbuf" => Launcher {
+            flags: &["-o0", "-oL", "-e0", "-eL", "-i0"],
+            valued: &["-o", "-e", "-i", "--output", "--error", "--input"],
+            ..PLAIN
+        },
+        "timeout" => Launcher {
+            flags: &["--foreground", "--preserve-status", "-v", "--verbose"],
+            valued: &["-k", "-s", "--kill-after", "--signal"],
+            operands: 1,
+            ..PLAIN
+        },
+        "sudo" => Launcher {
+            flags: &["-n", "-E", "-H", "-k", "-b", "--non-interactive"],
+            valued: &["-u", "-g", "--user", "--group"],
+            assignments: true,
+            ..PLAIN
+        },
+        "xargs" => Launcher {
+            flags: &["-0", "-r", "-t", "-x", "-0r", "-r0", "--null", "--no-run-if-empty", "--verbose"],
+            valued: &[
+                "-n",
+                "-P",
+                "-L",
+                "-d",
+                "-I",
+                "-E",
+                "-s",
+                "--max-args",
+                "--max-procs",
+                "--max-lines",
+                "--delimiter",
+            ],
+            ..PLAIN
+        },
+        _ => return None,
+    })
+}
+
+/// What the launcher of this name runs with these arguments; nothing if it is none.
+pub(super) fn inner(name: &str, arguments: &[Word]) -> Option<Inner> {
+    let launcher = launcher(name)?;
+    if name == "command" && matches!(arguments.first().and_then(Word::known), Some("-v" | "-V")) {
+        return Some(Inner::Nothing);
+    }
+    let mut words = arguments.iter().peekable();
+    let mut replaced: Option<String> = None;
+    while let Some(word) = words.peek() {
+        // An unknown word may be an option, or several words.
+        let Some(text) = word.known() else { return Some(Inner::Unknown) };
+        if text == "--" {
+            words.next();
+            break;
+        }
+        let numbers = text.strip_prefix('-').is_some_and(|rest| {
+            matches!(name, "nice" | "xargs") && {
+                let rest = rest.strip_prefix(['n', 'P', 'L']).unwrap_or(rest);
+                !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit())
+            }
+        });
+        if launcher.flags.contains(&text) || numbers && text != "-0" {
+            words.next();
+        } else if let Some(pattern) =
+            text.strip_prefix("-I").filter(|rest| name == "xargs" && !rest.is_empty())
+        {
+            replaced = Some(pattern.to_owned());
+            words.next();
+        } else if launcher.valued.contains(&text) {
+            words.next();
+            let Some(value) = words.next().filter(|value| !value.splits) else { return Some(Inner::Unknown) };
+            if text == "-I" {
+                let Some(value) = value.known() else { return Some(Inner::Unknown) };
+                replaced = Some(value.to_owned());
+            }
+        } else if text
+            .split_once('=')
+            .is_some_and(|(option, _)| option.starts_with("--") && launcher.valued.contains(&option))
+        {
+            words.next();
+        } else if text.starts_with('-') {
+            return Some(Inner::Unknown);
+        } else {
+            break;
+        }
+    }
+    for _ in 0..launcher.operands {
+        match words.next() {
+            Some(word) if word.known().is_some_and(|text| text.starts_with(|c: char| c.is_ascii_digit())) => {
+            }
+            None => return Some(Inner::Nothing),
+            Some(_) => return Some(Inner::Unknown),
+        }
+    }
+    let mut assignments = Vec::new();
+    while launcher.assignments && words.peek().is_some_and(|word| word.text.contains('=')) {
+        assignments.extend(words.next().cloned());
+    }
+    let mut words: Vec<Word> = words.cloned().collect();
+    if words.is_empty() {
+        return Some(Inner::Nothing);
+    }
+    if name == "xargs" {
+        words = filled(words, replaced.as_deref());
+    }
+    Some(Inner::Command { assignments, words })
+}
+
+/// The command of xargs with the words that it gets from its input.
+fn filled(words: Vec<Word>, replaced: Option<&str>) -> Vec<Word> {
+    match replaced {
+        Some(pattern) => words
+            .into_iter()
+            // One word stays one word, but may begin with anything.
+            .map(|word| {
+                if word.text.contains(pattern) {
+                    Word { splits: false, ..Word::unknown(&word.text) }
+                } else {
+                    word
+                }
+            })
+            .collect(),
+        None => words.into_iter().chain([Word::unknown("…")]).collect(),
+    }
+}

@@ -1,0 +1,356 @@
+//! Programs that do more than their name says.
+//!
+//! A rule names a program with its arguments. Some programs take another program as an argument (`find -exec`,
+//! `tar --to-command`), some are a language of their own (`bash -c`), and some commands of the shell change what the
+//! words after them mean (`alias`, `trap`). For these a rule such as `find *` is not enough. The tables err on the
+//! side of asking: an argument that is only known later counts as the most dangerous one it could be.
+
+use super::{git, script, word::Word};
+
+/// Why a rule that names the program is not enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Concern {
+    /// It runs programs that the text does not name as commands, or writes files that only an option names.
+    Runs,
+    /// It changes what later commands of the line do.
+    Changes,
+}
+
+/// Programs that run whatever they are given.
+const LAUNCHERS: &str = "\
+    sh bash dash ash zsh ksh mksh fish csh tcsh rbash pwsh eval exec source . coproc fc env sudo doas su runuser \
+    pkexec setpriv capsh chroot unshare nsenter firejail bwrap proot fakeroot faketime eatmydata systemd-run \
+    start-stop-daemon run-parts watch parallel entr flock script unbuffer rlwrap hyperfine perf strace ltrace \
+    gdb lldb valgrind taskset chrt numactl busybox toybox ssh scp sftp mosh rsh telnet nc ncat netcat socat tmux \
+    screen at batch crontab expect vi vim nvim view vimdiff ex ed emacs nano less more most man info npx bunx \
+    pnpx uvx pipx xvfb-run dbus-run-session ld.so sqlite3 psql mysql mariadb m4 dc gnuplot direnv nix-shell \
+    xdg-open open mapfile readarray complete compgen bind editor visudo vipw sensible-editor sensible-pager \
+    pager dialog ionice setsid stdbuf nohup timeout nice time command builtin xargs catchsegv cpulimit daemonize \
+    dpkg apt apt-get";
+
+/// Languages that run a script; what the script is must be named.
+const INTERPRETERS: &str = "\
+    python pypy node nodejs deno bun perl ruby php lua luajit tclsh wish Rscript R julia guile racket elixir iex \
+    erl escript ghci runghc groovy scala kotlin jshell java osascript ipython irb octave ts-node tsx";
+
+/// Commands of the shell that change what comes after them.
+const CHANGERS: &str = "\
+    alias unalias declare typeset local export readonly unset set shopt hash enable trap let getopts history \
+    compopt disown suspend";
+
+/// Options that run a program or write a file, for programs that are harmless otherwise.
+const OPTIONS: &[(&str, &str, &[&str])] = &[
+    ("fd", "xXl", &["exec", "exec-batch", "list-details"]),
+    ("fdfind", "xXl", &["exec", "exec-batch", "list-details"]),
+    ("rg", "z", &["pre", "pre-glob", "hostname-bin", "search-zip"]),
+    ("tar", "IFfP", TAR),
+    ("bsdtar", "IFf", TAR),
+    ("gtar", "IFfP", TAR),
+    ("cpio", "FIOH", &["rsh-command", "file", "to-stdout"]),
+    ("rsync", "eM", &["rsh", "rsync-path", "remote-option", "daemon", "config", "write-batch", "log-file"]),
+    ("sort", "oST", &["compress-program", "output", "temporary-directory"]),
+    ("split", "", &["filter"]),
+    ("zip", "T", &["unzip-command", "test"]),
+    ("wget", "eO", &["execute", "use-askpass", "config", "output-document", "post-file", "body-file"]),
+    ("curl", "KoO", &["config", "output", "remote-name", "output-dir", "engine"]),
+    ("install", "s", &["strip", "strip-program"]),
+    ("make", "fCIEW", MAKE),
+    ("gmake", "fCIEW", MAKE),
+    ("ninja", "Cft", &[]),
+    ("cmake", "EPC", &["build", "install", "workflow"]),
+    ("go", "", &["exec", "toolexec", "vettool", "overlay", "modfile"]),
+    ("gcc", "B", COMPILER),
+    ("g++", "B", COMPILER),
+    ("cc", "B", COMPILER),
+    ("clang", "B", COMPILER),
+    ("npm", "C", NPM),
+    ("pnpm", "C", NPM),
+    ("yarn", "", NPM),
+    ("pip", "", &["python", "config-settings", "build-option"]),
+    ("cargo", "CZ", &["config"]),
+    ("date", "s", &["set"]),
+    ("jq", "L", &[]),
+    ("diff", "", &["paginate"]),
+    ("ctags", "", &["options", "languages", "filter"]),
+    ("wait", "p", &[]),
+    ("jobs", "x", &[]),
+    ("pdflatex", "", &["shell-escape", "enable-write18", "output-directory"]),
+    ("openssl", "", &["engine", "provider"]),
+    ("pytest", "pc", &["pdbcls", "rootdir", "confcutdir", "basetemp"]),
+];
+
+const TAR: &[&str] = &[
+    "to-command",
+    "checkpoint-action",
+    "use-compress-program",
+    "info-script",
+    "new-volume-script",
+    "rsh-command",
+    "rmt-command",
+    "absolute-names",
+    "index-file",
+    "file",
+];
+const MAKE: &[&str] = &["eval", "file", "makefile", "directory", "include-dir", "environment-overrides"];
+const COMPILER: &[&str] = &["wrapper", "specs", "fplugin"];
+const NPM: &[&str] =
+    &["script-shell", "prefix", "node-options", "git", "shell", "editor", "viewer", "userconfig"];
+
+/// Sub-commands that run what they are given.
+const SUBCOMMANDS: &[(&str, &[&str])] = &[
+    (
+        "npm",
+        &["exec", "x", "explore", "init", "create", "innit", "config", "set", "c", "edit", "docs", "home"],
+    ),
+    ("pnpm", &["exec", "dlx", "create", "config", "env", "init"]),
+    ("yarn", &["exec", "dlx", "create", "config", "node", "init"]),
+    ("go", &["run", "generate", "tool", "env"]),
+    ("uv", &["run", "tool", "x"]),
+    ("poetry", &["run", "shell"]),
+    ("pipenv", &["run", "shell"]),
+    ("hatch", &["run", "shell"]),
+    ("conda", &["run"]),
+    ("bundle", &["exec", "config", "open"]),
+    ("rbenv", &["exec"]),
+    ("mise", &["exec", "x", "run"]),
+    ("asdf", &["exec"]),
+    ("rustup", &["run", "which"]),
+    ("nix", &["run", "develop", "shell", "eval", "repl", "build"]),
+    ("docker", &["run", "exec", "create"]),
+    ("podman", &["run", "exec", "create", "unshare"]),
+    ("kubectl", &["exec", "run", "debug", "edit", "plugin", "config"]),
+    ("systemctl", &["edit"]),
+    ("gh", &["alias", "extension", "codespace", "config"]),
+    ("brew", &["sh", "ruby", "irb"]),
+];
+
+/// The sub-commands of cargo that are its own; any other is a program called `cargo-…`.
+const CARGO: &str = "\
+    add b bench build c check clean d doc fetch fix fmt clippy generate-lockfile info init install \
+    locate-project metadata miri new nextest package pkgid publish r read-manifest remove report rm run search t \
+    test tree uninstall update vendor verify-project version yank";
+
+/// Whether a list of words has this one.
+pub(super) fn listed(list: &str, word: &str) -> bool {
+    list.split(' ').any(|listed| listed == word)
+}
+
+/// What a rule for the program alone would miss, if anything.
+pub(super) fn concern(name: &str, arguments: &[Word]) -> Option<Concern> {
+    let base = base(name);
+    if harmless(arguments) && !listed(CHANGERS, base) {
+        return None;
+    }
+    if listed(CHANGERS, base) || assigns(base, arguments) {
+        return Some(Concern::Changes);
+    }
+    runs(base, arguments).then_some(Concern::Runs)
+}
+
+/// Whether only the very same command may be remembered for "always".
+pub(super) fn broad(name: &str) -> bool {
+    let base = base(name);
+    let own = ["find", "fd", "awk", "gawk", "sed", "curl", "wget", "make", "tar", "rsync", "cmake", "ninja"];
+    own.contains(&base)
+        || [LAUNCHERS, INTERPRETERS, CHANGERS].iter().any(|list| listed(list, base))
+        || base.starts_with("ld-linux")
+}
+
+/// The name in the tables: without its folder and its version.
+pub(super) fn base(name: &str) -> &str {
+    let file = name.rsplit('/').next().unwrap_or(name);
+    let bare = file.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
+    let versioned =
+        ["python", "pypy", "perl", "ruby", "php", "lua", "node", "pip", "gcc", "clang", "g++", "tclsh"];
+    if file != "." && versioned.contains(&bare) { bare } else { file }
+}
+
+/// Asking a program for its version runs nothing else, whatever it is.
+fn harmless(arguments: &[Word]) -> bool {
+    matches!(arguments, [only] if matches!(only.known(), Some("--version" | "--help")))
+}
+
+/// Whether a command of the shell sets a variable that something else may depend on.
+fn assigns(base: &str, arguments: &[Word]) -> bool {
+    match base {
+        "read" => arguments.iter().any(|word| !word.known().is_some_and(|text| text == "-r" || quiet(text))),
+        // The first word decides; a format that is only known later could be the option.
+        "printf" => arguments.first().is_some_and(|word| {
+            word.option && !word.known().is_some_and(|text| text == "--" || !text.starts_with("-v"))
+        }),
+        "test" | "[" => arguments.iter().any(|word| word.splits || evaluates(word)),
+        _ => false,
+    }
+}
+
+/// Whether a test looks at a variable by name: the name may hold a command in an index.
+fn evaluates(word: &Word) -> bool {
+    word.known()
+        .is_some_and(|text| matches!(text, "-v" | "-R") || text.contains('[') && text.contains(['$', '`']))
+}
+
+/// Whether a variable of this name means nothing to the shell or to programs.
+pub(super) fn quiet(name: &str) -> bool {
+    let shaped = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
+        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+    let known = ["_", "histchars", "auto_resume"].contains(&name);
+    shaped && !known && !name.ends_with("_proxy") && !name.starts_with("npm_") && !name.starts_with("cargo_")
+}
+
+/// Whether a variable of this name in front of a command may make it run something else.
+pub(super) fn commanding(name: &str) -> bool {
+    let prefixes = [
+        "LD_", "DYLD_", "BASH", "GIT_", "PYTHON", "PERL", "RUBY", "NODE_", "NPM_", "npm_", "JAVA", "_JAVA",
+        "CARGO_", "RUST", "LESS", "GCC_", "SSH_", "PROMPT", "LUA_", "MAKE", "TAR_", "RSYNC_", "XDG_",
+        "DOCKER_",
+    ];
+    let names = [
+        "PATH",
+        "IFS",
+        "ENV",
+        "SHELL",
+        "SHELLOPTS",
+        "PS4",
+        "PS1",
+        "PS0",
+        "CDPATH",
+        "HOME",
+        "EDITOR",
+        "VISUAL",
+        "PAGER",
+        "BROWSER",
+        "CC",
+        "CXX",
+        "LINKER",
+        "MANPAGER",
+        "MANOPT",
+        "FCEDIT",
+        "GOFLAGS",
+        "TMPDIR",
+        "PWD",
+        "OLDPWD",
+        "INPUTRC",
+        "RIPGREP_CONFIG_PATH",
+        "GREP_OPTIONS",
+        "POSIXLY_CORRECT",
+        "FIGNORE",
+        "GLOBIGNORE",
+        "TERMINFO",
+        "ZDOTDIR",
+    ];
+    names.contains(&name)
+        || prefixes.iter().any(|prefix| name.starts_with(prefix))
+        || name.ends_with("PAGER")
+        || name.ends_with("EDITOR")
+        || name.ends_with("_proxy")
+        || name.ends_with("_PROXY")
+}
+
+fn runs(base: &str, arguments: &[Word]) -> bool {
+    if listed(LAUNCHERS, base) || base.starts_with("ld-linux") {
+        return true;
+    }
+    if listed(INTERPRETERS, base) {
+        return interprets(base, arguments);
+    }
+    match base {
+        "find" | "gfind" => finds(arguments),
+        "git" => git::runs(arguments),
+        "sed" | "gsed" => script::sed(arguments),
+        "awk" | "gawk" | "mawk" | "nawk" => script::awk(arguments),
+        "make" | "gmake" => arguments.iter().any(|word| word.text.contains('=')) || options(base, arguments),
+        "tar" | "bsdtar" | "gtar" => tars(arguments),
+        "rsync" => arguments.iter().any(|word| word.text.contains(':')) || options(base, arguments),
+        "cargo" => cargo(arguments),
+        "cd" | "pushd" | "popd" => false,
+        _ => options(base, arguments) || subcommands(base, arguments),
+    }
+}
+
+/// A language is harmless when the script or module is named and comes first.
+fn interprets(base: &str, arguments: &[Word]) -> bool {
+    let mut words = arguments.iter().map(Word::known);
+    match words.next() {
+        Some(Some("-m")) if base == "python" => {
+            words.next().flatten().is_none_or(|name| name.starts_with('-'))
+        }
+        Some(Some("test" | "install" | "add" | "check" | "fmt" | "lint"))
+            if matches!(base, "deno" | "bun") =>
+        {
+            false
+        }
+        Some(Some("run")) if base == "bun" => false,
+        Some(Some(file)) => {
+            file.starts_with('-') || matches!(base, "deno" | "bun" | "java" | "php" | "osascript")
+        }
+        Some(None) | None => true,
+    }
+}
+
+fn finds(arguments: &[Word]) -> bool {
+    arguments.iter().any(|word| match word.known() {
+        Some(text) => ["-exec", "-ok", "-fprint", "-fls", "-delete", "-files0"]
+            .iter()
+            .any(|action| text.starts_with(action)),
+        None => word.option,
+    })
+}
+
+fn tars(arguments: &[Word]) -> bool {
+    // Without a dash the first word is a cluster of options. An archive with a colon is on another machine.
+    let cluster = arguments.first().and_then(Word::known).is_some_and(|text| text.contains(['I', 'F', 'P']));
+    let remote = arguments.iter().any(|word| word.text.contains(':'));
+    let plain: Vec<Word> = arguments
+        .iter()
+        .filter(|word| {
+            // `-f` only names the archive.
+            !word.known().is_some_and(|text| {
+                text == "-f"
+                    || text.starts_with("--file=")
+                    || text.starts_with('-')
+                        && text.ends_with('f')
+                        && !text.starts_with("--")
+                        && !text.contains(['I', 'F', 'P'])
+            })
+        })
+        .cloned()
+        .collect();
+    cluster || remote || options("tar", &plain)
+}
+
+fn cargo(arguments: &[Word]) -> bool {
+    let own = arguments.iter().find(|word| !word.known().is_some_and(|text| text.starts_with('-')));
+    let named = own.is_none_or(|word| word.known().is_some_and(|text| listed(CARGO, text)));
+    let until = arguments.iter().position(|word| word.known() == Some("--")).unwrap_or(arguments.len());
+    !named || options("cargo", arguments.get(..until).unwrap_or(arguments))
+}
+
+/// Whether one of the options that the table names is there, or may be.
+fn options(base: &str, arguments: &[Word]) -> bool {
+    let Some((_, short, long)) = OPTIONS.iter().find(|(name, ..)| *name == base) else { return false };
+    !(short.is_empty() && long.is_empty()) && matching(arguments, short, long)
+}
+
+/// Whether an argument is, abbreviates or may turn out to be one of the options.
+pub(super) fn matching(arguments: &[Word], short: &str, long: &[&str]) -> bool {
+    arguments.iter().any(|word| {
+        let Some(text) = word.known() else { return word.option };
+        let Some(option) = text.strip_prefix('-') else { return false };
+        // Some programs take long options behind a single dash too.
+        let name = option.trim_start_matches('-').split('=').next().unwrap_or_default();
+        let named = !name.is_empty()
+            && long.iter().any(|long| {
+                long.starts_with(name) && (name.len() > 1 || option.starts_with('-')) || *long == name
+            });
+        named || !option.starts_with('-') && option.contains(|c: char| short.contains(c))
+    })
+}
+
+fn subcommands(base: &str, arguments: &[Word]) -> bool {
+    let Some((_, list)) = SUBCOMMANDS.iter().find(|(name, _)| *name == base) else { return false };
+    // Options may come first, with values of their own: the first word that is none is not always the sub-command.
+    arguments.iter().take_while(|word| word.known() != Some("--")).any(|word| match word.known() {
+        Some(text) => list.contains(&text),
+        None => false,
+    }) || arguments.first().is_none_or(|word| word.known().is_none())
+}

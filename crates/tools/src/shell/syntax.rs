@@ -1,0 +1,95 @@
+//! A line's syntax tree, made within bounds.
+//!
+//! Lines come from a model, so their shape must not cost anything. The parser is stopped after a number of steps, not
+//! after a time: the same line always gets the same answer, on a busy machine too.
+
+use std::ops::ControlFlow;
+
+use tree_sitter::{Node, ParseOptions, Parser, Tree};
+
+use super::lexer::Ends;
+
+/// The longest line that is parsed, in bytes. Linux starts no shell with a longer argument anyway.
+pub(super) const LINE_MAX: usize = 128 * 1024;
+
+/// How often the parser may report progress before it is stopped; each report stands for a hundred steps or so.
+const REPORTS_MAX: usize = 60_000;
+
+/// Deeper nesting is not looked into.
+pub(super) const DEPTH_MAX: usize = 120;
+
+/// The tree of a line, or nothing if it would take too long.
+pub(super) fn tree(line: &str) -> Option<Tree> {
+    if line.len() > LINE_MAX {
+        return None;
+    }
+    let mut parser = Parser::new();
+    parser.set_language(&tree_sitter_bash::LANGUAGE.into()).ok()?;
+    let mut reports = 0;
+    let mut progress = |_: &_| {
+        reports += 1;
+        if reports > REPORTS_MAX { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let options = ParseOptions::new().progress_callback(&mut progress);
+    let bytes = line.as_bytes();
+    parser.parse_with_options(&mut |at, _| bytes.get(at..).unwrap_or_default(), None, Some(options))
+}
+
+/// Where the text of a node begins: inside quotes the grammar adds the blanks before it.
+pub(super) fn start(node: Node<'_>, line: &str) -> usize {
+    let text = text(node, line);
+    node.start_byte() + (text.len() - text.trim_start_matches([' ', '\t', '\n']).len())
+}
+
+/// The text of a node.
+pub(super) fn text<'a>(node: Node<'_>, line: &'a str) -> &'a str {
+    line.get(node.byte_range()).unwrap_or_default()
+}
+
+/// The children of a node with the names of their fields.
+pub(super) fn children<'a>(node: Node<'a>) -> Vec<(Option<&'a str>, Node<'a>)> {
+    let mut cursor = node.walk();
+    let mut children = Vec::new();
+    if cursor.goto_first_child() {
+        loop {
+            children.push((cursor.field_name(), cursor.node()));
+            if !cursor.goto_next_sibling() {
+                break;
+            }
+        }
+    }
+    children
+}
+
+/// Every node in the order of the text, with its parent; nothing if the tree is too deep.
+pub(super) fn all(tree: &Tree) -> Option<Vec<(Node<'_>, Option<Node<'_>>)>> {
+    let mut cursor = tree.walk();
+    let mut nodes = Vec::new();
+    let mut parents: Vec<Node<'_>> = Vec::new();
+    loop {
+        let node = cursor.node();
+        nodes.push((node, parents.last().copied()));
+        if cursor.goto_first_child() {
+            if parents.len() >= DEPTH_MAX {
+                return None;
+            }
+            parents.push(node);
+            continue;
+        }
+        while !cursor.goto_next_sibling() {
+            if !cursor.goto_parent() {
+                return Some(nodes);
+            }
+            parents.pop();
+        }
+    }
+}
+
+/// Where the tree's substitutions and expansions end.
+pub(super) fn ends<'a>(nodes: impl Iterator<Item = Node<'a>>, line: &str) -> Ends {
+    let nested = ["command_substitution", "process_substitution", "expansion", "arithmetic_expansion"];
+    nodes
+        .filter(|node| nested.contains(&node.kind()))
+        .map(|node| (start(node, line), node.end_byte()))
+        .collect()
+}

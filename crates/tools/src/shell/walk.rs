@@ -1,0 +1,369 @@
+//! From a line's tree to the commands in it.
+//!
+//! The walk goes everywhere, also where something was not understood: what it finds there can still be denied by a
+//! rule. But a line with anything that is not on the list of known kinds is marked as a whole.
+
+use std::{collections::HashSet, path::Path};
+
+use tree_sitter::Node;
+
+use super::{
+    Analysis, CHANGES, OPAQUE, RUNS,
+    agreement::{self, KEYWORDS},
+    launchers::{self, Inner},
+    lexer::{Ends, Unsure},
+    paths::{Folders, device},
+    programs::{self, Concern},
+    remember,
+    syntax::{self, children, start, text},
+    word::Word,
+};
+use crate::scope::{Access, Scope};
+
+/// The kinds of syntax that are understood.
+const KINDS: &str = "\
+    program list pipeline command command_name word string string_content raw_string ansi_c_string number \
+    concatenation simple_expansion expansion variable_name special_variable_name command_substitution \
+    process_substitution arithmetic_expansion brace_expression redirected_statement file_redirect \
+    file_descriptor heredoc_redirect heredoc_start heredoc_body heredoc_content heredoc_end herestring_redirect \
+    subshell compound_statement negated_command if_statement elif_clause else_clause while_statement \
+    for_statement do_group case_statement case_item extglob_pattern test_command unary_expression \
+    binary_expression parenthesized_expression test_operator variable_assignment variable_assignments \
+    declaration_command unset_command function_definition comment regex";
+
+/// Launchers inside launchers are followed this far.
+const LAUNCHES_MAX: usize = 8;
+
+/// Takes a line apart.
+pub(super) fn analyse(line: &str, workdir: &Path, scope: &Scope) -> Analysis {
+    let mut walk = Walk {
+        line,
+        scope,
+        ends: Ends::new(),
+        folders: Folders::new(workdir, scope),
+        found: Vec::new(),
+        relative: Vec::new(),
+        always: Vec::new(),
+        external: Vec::new(),
+        opaque: false,
+        loops: false,
+    };
+    walk.run();
+    walk.finish()
+}
+
+struct Walk<'a> {
+    line: &'a str,
+    scope: &'a Scope,
+    ends: Ends,
+    folders: Folders<'a>,
+    found: Vec<String>,
+    /// Commands that are paths, which mean something else in another folder.
+    relative: Vec<String>,
+    always: Vec<String>,
+    external: Vec<(std::path::PathBuf, Access)>,
+    opaque: bool,
+    loops: bool,
+}
+
+impl Walk<'_> {
+    fn run(&mut self) {
+        // Neither the shell nor the grammar is sure of what these are.
+        let odd = |c: char| c.is_control() && c != '\n' && c != '\t';
+        if self.line.contains(odd) {
+            self.opaque = true;
+        }
+        let Some(tree) = syntax::tree(self.line) else {
+            self.opaque = true;
+            return;
+        };
+        let Some(nodes) = syntax::all(&tree) else {
+            self.opaque = true;
+            return;
+        };
+        self.ends = syntax::ends(nodes.iter().map(|(node, _)| *node), self.line);
+        let agreed = agreement::check(tree.root_node(), self.line, &self.ends).is_ok();
+        self.opaque |= tree.root_node().has_error() || !agreed;
+        for (node, parent) in nodes {
+            let known = !node.is_named() || programs::listed(KINDS, node.kind());
+            if node.is_missing() || !known || !self.visit(node, parent) {
+                self.opaque = true;
+            }
+        }
+    }
+
+    fn finish(mut self) -> Analysis {
+        self.opaque |= self.folders.lost || self.folders.climbs && self.loops;
+        if !self.folders.home() {
+            let elsewhere = std::mem::take(&mut self.relative);
+            self.found.extend(elsewhere.into_iter().map(|text| format!("{RUNS}{text}")));
+        }
+        if self.found.is_empty() || self.opaque {
+            self.found.push(if self.opaque {
+                format!("{OPAQUE}{}", self.line)
+            } else {
+                self.line.to_owned()
+            });
+        }
+        if self.opaque {
+            self.always.clear();
+        }
+        Analysis {
+            commands: distinct(self.found),
+            always: distinct(self.always),
+            external: distinct(self.external),
+        }
+    }
+
+    /// Looks at one node; false if it is not understood.
+    fn visit(&mut self, node: Node<'_>, parent: Option<Node<'_>>) -> bool {
+        let source = text(node, self.line);
+        match node.kind() {
+            "command" => self.command(node).is_ok(),
+            "declaration_command" | "unset_command" => {
+                self.found.push(source.to_owned());
+                self.found.push(format!("{CHANGES}{source}"));
+                true
+            }
+            "function_definition" => {
+                let name = node.child_by_field_name("name").map_or("", |name| text(name, self.line));
+                self.found.push(format!("{CHANGES}function {name}"));
+                true
+            }
+            "variable_assignment" => parent.is_some_and(|parent| self.assignment(node, parent)),
+            "for_statement" => {
+                self.loops = true;
+                node.child_by_field_name("variable")
+                    .is_some_and(|name| programs::quiet(text(name, self.line)))
+            }
+            "while_statement" => {
+                self.loops = true;
+                true
+            }
+            "file_redirect" => self.redirection(node).is_ok(),
+            "test_command" => self.test(node).is_ok(),
+            "expansion" => plain_expansion(source.trim_start()),
+            "arithmetic_expansion" => plain_arithmetic(source.trim_start()),
+            "extglob_pattern" => source.chars().all(|c| c.is_alphanumeric() || "_.*?/@%+,:=~-".contains(c)),
+            "regex" => !source.contains(['$', '`']),
+            "compound_statement" => source.starts_with('{'),
+            // A word that the grammar takes for one may still be a keyword to the shell.
+            "command_name" => !KEYWORDS.contains(&source) || source == "time",
+            _ => true,
+        }
+    }
+
+    fn word(&self, node: Node<'_>) -> Result<Word, Unsure> {
+        let at = start(node, self.line);
+        let source = self.line.get(at..node.end_byte()).ok_or(Unsure)?;
+        Word::read(source, at, &self.ends)
+    }
+
+    fn command(&mut self, node: Node<'_>) -> Result<(), Unsure> {
+        let mut assignments = Vec::new();
+        let mut words = Vec::new();
+        let mut sure = true;
+        for (field, child) in children(node) {
+            let list = match (child.kind(), field) {
+                ("variable_assignment", _) => &mut assignments,
+                ("command_name", _) | (_, Some("argument")) => &mut words,
+                _ => continue,
+            };
+            match self.word(child) {
+                Ok(word) => list.push(word),
+                Err(Unsure) => {
+                    sure = false;
+                    list.push(Word::unknown(text(child, self.line)));
+                }
+            }
+        }
+        self.simple(&assignments, &words, 0)?;
+        if sure { Ok(()) } else { Err(Unsure) }
+    }
+
+    /// A command with its words, as the shell or a launcher starts it.
+    fn simple(&mut self, assignments: &[Word], words: &[Word], depth: usize) -> Result<(), Unsure> {
+        let text = remember::text(words);
+        if !assignments.is_empty() {
+            let whole = format!("{} {text}", remember::text(assignments));
+            let names =
+                assignments.iter().map(|word| word.text.split(['=', '+', '[']).next().unwrap_or_default());
+            if names.clone().any(programs::commanding) {
+                self.found.push(format!("{CHANGES}{whole}"));
+            } else if assignments.iter().all(|word| word.value.is_some()) {
+                self.always.extend(remember::exact(&whole));
+            }
+            self.found.push(whole);
+        }
+        self.found.push(text.clone());
+        let Some((name, arguments)) = words.split_first() else { return Err(Unsure) };
+        let plain = |c: char| c.is_ascii_alphanumeric() || "_./+:@%,-[".contains(c);
+        let name = name.known().filter(|name| !name.is_empty() && name.chars().all(plain)).ok_or(Unsure)?;
+        if name.contains('/') && !name.starts_with('/') {
+            self.relative.push(text.clone());
+        }
+        let base = programs::base(name);
+        self.external.extend(self.folders.outside(base, arguments));
+        if matches!(base, "cd" | "pushd") {
+            self.folders.enter(arguments);
+        }
+        if base == "popd" && !arguments.is_empty() {
+            self.folders.lost = true;
+        }
+        let concern = match launchers::inner(base, arguments) {
+            Some(Inner::Command { assignments, words }) if depth < LAUNCHES_MAX => {
+                self.launched(base, &assignments, &words, depth)?;
+                None
+            }
+            Some(Inner::Nothing) => None,
+            Some(_) => Some(Concern::Runs),
+            None => programs::concern(name, arguments),
+        };
+        match concern {
+            Some(Concern::Changes) => self.found.push(format!("{CHANGES}{text}")),
+            Some(Concern::Runs) => {
+                if words.iter().all(|word| word.value.is_some()) {
+                    let marked = format!("{RUNS}{text}");
+                    self.always
+                        .extend([remember::exact(&text), remember::exact(&marked)].into_iter().flatten());
+                }
+                self.found.push(format!("{RUNS}{text}"));
+            }
+            None => self.always.extend(remember::pattern(words)),
+        }
+        Ok(())
+    }
+
+    /// The command that a launcher starts.
+    fn launched(
+        &mut self,
+        launcher: &str,
+        assignments: &[Word],
+        words: &[Word],
+        depth: usize,
+    ) -> Result<(), Unsure> {
+        // `time` is a keyword to the shell: what follows may be more than a simple command.
+        let keyword = words.first().and_then(Word::known).is_some_and(|name| KEYWORDS.contains(&name));
+        let assigns = words.first().is_some_and(|word| word.text.contains('='));
+        if launcher == "time" && (keyword || assigns) {
+            return Err(Unsure);
+        }
+        self.simple(assignments, words, depth + 1)
+    }
+
+    /// A variable that is set by itself, or in front of a command.
+    fn assignment(&mut self, node: Node<'_>, parent: Node<'_>) -> bool {
+        let alone = !matches!(parent.kind(), "command" | "declaration_command");
+        let source = text(node, self.line);
+        let name = source.split(['=', '+', '[']).next().unwrap_or_default();
+        let shaped = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        if alone && !programs::quiet(name) {
+            self.found.push(source.to_owned());
+            self.found.push(format!("{CHANGES}{source}"));
+        }
+        shaped && source.get(name.len()..).is_some_and(|rest| rest.starts_with('=') || rest.starts_with("+="))
+    }
+
+    fn redirection(&mut self, node: Node<'_>) -> Result<(), Unsure> {
+        let parts = children(node);
+        let operator =
+            parts.iter().map(|(_, part)| part.kind()).find(|kind| kind.contains(['<', '>'])).ok_or(Unsure)?;
+        let Some((_, target)) = parts.iter().find(|(field, _)| *field == Some("destination")) else {
+            return if operator.ends_with('-') { Ok(()) } else { Err(Unsure) };
+        };
+        let source = text(*target, self.line);
+        let word = self.word(*target)?;
+        let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        if operator.ends_with('&') && word.known().is_some_and(|text| number(text) || text == "-") {
+            return Ok(());
+        }
+        let writes = operator != "<" && operator != "<&";
+        let Some(path) = word.known() else {
+            // What is only known later could be a connection, which the shell opens like a file.
+            self.found.push(format!("{} {source}", if writes { '>' } else { '<' }));
+            return Err(Unsure);
+        };
+        let access = if writes { Access::Write } else { Access::Read };
+        let places = self.folders.resolve(path, word.tilde).ok_or(Unsure)?;
+        if path.contains("/dev/tcp/") || path.contains("/dev/udp/") {
+            self.found.push(format!("> {path}"));
+            return Err(Unsure);
+        }
+        for place in places.iter().filter(|place| writes && !device(place)) {
+            let names = self.scope.patterns(place).into_iter().map(|name| format!("> {name}"));
+            for name in names {
+                self.always.extend(remember::exact(&name));
+                self.found.push(name);
+            }
+        }
+        self.external.extend(self.folders.beyond(path, word.tilde, access));
+        Ok(())
+    }
+
+    /// A test runs nothing, unless it is made to evaluate a word.
+    fn test(&mut self, node: Node<'_>) -> Result<(), Unsure> {
+        let double = text(node, self.line).starts_with("[[");
+        let mut open = vec![node];
+        let mut words = Vec::new();
+        let mut evaluates = false;
+        while let Some(node) = open.pop() {
+            match node.kind() {
+                "test_operator" => {
+                    words.push(Word::literal(text(node, self.line)));
+                    evaluates |=
+                        matches!(text(node, self.line), "-eq" | "-ne" | "-lt" | "-le" | "-gt" | "-ge");
+                }
+                "test_command" | "unary_expression" | "binary_expression" | "parenthesized_expression" => {
+                    open.extend(children(node).into_iter().map(|(_, child)| child));
+                }
+                _ if !node.is_named() => {}
+                "extglob_pattern" | "regex" => {}
+                _ => words.push(self.word(node)?),
+            }
+        }
+        let number =
+            |word: &Word| word.known().is_some_and(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+        let status = |word: &Word| matches!(word.text.as_str(), "$?" | "$#" | "\"$?\"" | "\"$#\"");
+        let operator = |word: &Word| word.known().is_some_and(|text| text.starts_with('-'));
+        // `[[ ]]` evaluates the sides of a comparison of numbers as arithmetic, commands in it included.
+        if double && evaluates && !words.iter().all(|word| number(word) || status(word) || operator(word)) {
+            return Err(Unsure);
+        }
+        let splits = !double && words.iter().any(|word| word.splits);
+        let named = words.iter().any(|word| {
+            word.known().is_some_and(|text| {
+                matches!(text, "-v" | "-R") || text.contains('[') && text.contains(['$', '`'])
+            })
+        });
+        if splits || named { Err(Unsure) } else { Ok(()) }
+    }
+}
+
+/// Whether `${…}` only looks at a variable: no index, no indirection, nothing evaluated, nothing set.
+fn plain_expansion(source: &str) -> bool {
+    let Some(body) = source.strip_prefix("${").and_then(|body| body.strip_suffix('}')) else { return false };
+    let body = body.strip_prefix('#').filter(|rest| !rest.is_empty()).unwrap_or(body);
+    let length = body.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(body.len());
+    let Some((name, rest)) = body.split_at_checked(length) else { return false };
+    if name.is_empty() {
+        return matches!(rest, "@" | "*" | "#" | "?" | "$" | "!" | "-");
+    }
+    let operators = [":-", ":+", "-", "+", "##", "#", "%%", "%"];
+    rest.is_empty()
+        || operators
+            .iter()
+            .find_map(|operator| rest.strip_prefix(operator))
+            .is_some_and(|word| word.chars().all(|c| c.is_ascii_alphanumeric() || "_./,:@%*-".contains(c)))
+}
+
+/// Whether an arithmetic expansion holds numbers only: names are evaluated again, with any command in their values.
+fn plain_arithmetic(source: &str) -> bool {
+    let body = source.strip_prefix("$((").and_then(|body| body.strip_suffix("))"));
+    body.is_some_and(|body| body.chars().all(|c| c.is_ascii_digit() || "+-*/%()<>&|^~!?: \t".contains(c)))
+}
+
+/// The values without repeats, each where it first was.
+fn distinct<T: std::hash::Hash + Eq + Clone>(values: Vec<T>) -> Vec<T> {
+    let mut seen = HashSet::new();
+    values.into_iter().filter(|value| seen.insert(value.clone())).collect()
+}

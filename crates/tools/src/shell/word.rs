@@ -1,0 +1,284 @@
+//! A word of a command as rules see it: without quotes where they only quote.
+//!
+//! Rules are matched against one text for a whole command, so a word must not be able to look like two, nor one
+//! that is quoted like one that is not: what holds anything but plain characters is quoted again, always the same
+//! way. `g"i"t` and `\git` are `git`; `'git status'` stays `'git status'`.
+
+use super::lexer::{Ends, Unsure};
+
+/// A word, read as far as it can be known before the command runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Word {
+    /// What rules are matched against.
+    pub(super) text: String,
+    /// What the program gets, if that is certain. A leading `~` that the shell expands is still there.
+    pub(super) value: Option<String>,
+    /// The part before anything that is only known later.
+    pub(super) prefix: String,
+    /// Whether the shell expands the `~` at its start.
+    pub(super) tilde: bool,
+    /// Whether it may turn out as several words, or none.
+    pub(super) splits: bool,
+    /// Whether it may turn out to begin with `-`, or does.
+    pub(super) option: bool,
+}
+
+impl Word {
+    /// Reads a word's source; `at` is where it stands in the line.
+    pub(super) fn read(source: &str, at: usize, ends: &Ends) -> Result<Self, Unsure> {
+        let mut reading = Reading {
+            source,
+            at: 0,
+            base: at,
+            ends,
+            value: String::new(),
+            first: First::Nothing,
+            fixed: None,
+            open: false,
+            splits: false,
+            brace: false,
+            comma: false,
+        };
+        reading.run()?;
+        let braces = reading.brace && reading.comma;
+        let known = !reading.open && !braces;
+        let tilde = source.starts_with('~');
+        let option = match reading.first {
+            First::Nothing => false,
+            First::Certain(first) => first == '-' || first == '{' && braces,
+            First::Unknown => true,
+        };
+        let text = if known { quote(&reading.value, tilde) } else { source.to_owned() };
+        let Reading { value, splits, fixed, .. } = reading;
+        let prefix = value.get(..fixed.unwrap_or(value.len())).unwrap_or_default().to_owned();
+        Ok(Self { text, value: known.then_some(value), prefix, tilde, splits, option: option || splits })
+    }
+
+    /// A word that is certain.
+    pub(super) fn literal(value: &str) -> Self {
+        Self {
+            text: quote(value, false),
+            value: Some(value.to_owned()),
+            prefix: value.to_owned(),
+            tilde: false,
+            splits: false,
+            option: value.starts_with('-'),
+        }
+    }
+
+    /// Words that are only known when the command runs.
+    pub(super) fn unknown(text: &str) -> Self {
+        Self {
+            text: text.to_owned(),
+            value: None,
+            prefix: String::new(),
+            tilde: false,
+            splits: true,
+            option: true,
+        }
+    }
+
+    /// The value, if it is certain.
+    pub(super) fn known(&self) -> Option<&str> {
+        self.value.as_deref()
+    }
+}
+
+/// The text of a value: as it is if it is plain, in single quotes otherwise.
+fn quote(value: &str, tilde: bool) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "_@%+=:,./-^".contains(c);
+    let body = if tilde { value.strip_prefix('~').unwrap_or(value) } else { value };
+    let bare = matches!(value, "{}" | "[" | "]" | "!");
+    if bare || !value.is_empty() && body.chars().all(plain) {
+        value.to_owned()
+    } else {
+        format!("'{}'", value.replace('\'', r"'\''"))
+    }
+}
+
+/// How a word begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum First {
+    Nothing,
+    Certain(char),
+    Unknown,
+}
+
+#[derive(Debug)]
+struct Reading<'a> {
+    source: &'a str,
+    at: usize,
+    /// Where the source stands in the line, by which the ends are known.
+    base: usize,
+    ends: &'a Ends,
+    value: String,
+    first: First,
+    /// How much of the value came before anything that is only known later.
+    fixed: Option<usize>,
+    /// Something came that is only known later.
+    open: bool,
+    splits: bool,
+    brace: bool,
+    comma: bool,
+}
+
+impl<'a> Reading<'a> {
+    fn rest(&self) -> &'a str {
+        self.source.get(self.at..).unwrap_or_default()
+    }
+
+    /// Takes a character as it is.
+    fn take(&mut self, next: char) {
+        if self.first == First::Nothing {
+            self.first = First::Certain(next);
+        }
+        self.value.push(next);
+    }
+
+    /// Takes something that is only known later.
+    fn unknown(&mut self) {
+        if self.first == First::Nothing {
+            self.first = First::Unknown;
+        }
+        self.fixed.get_or_insert(self.value.len());
+        self.open = true;
+    }
+
+    fn run(&mut self) -> Result<(), Unsure> {
+        while let Some(next) = self.rest().chars().next() {
+            let rest = self.rest();
+            match next {
+                '\\' => {
+                    let escaped = rest.chars().nth(1).ok_or(Unsure)?;
+                    self.take(escaped);
+                    self.at += 1 + escaped.len_utf8();
+                }
+                '\'' => {
+                    let inner = rest.get(1..).and_then(|rest| rest.split_once('\'')).ok_or(Unsure)?.0;
+                    inner.chars().for_each(|c| self.take(c));
+                    self.at += inner.len() + 2;
+                }
+                '"' => self.double_quotes()?,
+                '$' if rest.starts_with("$'") => self.escaped_quotes()?,
+                '$' => {
+                    let before = self.open;
+                    self.open = false;
+                    self.dollar()?;
+                    self.splits |= self.open;
+                    self.open |= before;
+                }
+                '`' => {
+                    self.nested()?;
+                    self.splits = true;
+                }
+                '<' | '>' => self.nested()?,
+                '*' | '?' | '[' if !matches!(self.source, "[") => {
+                    self.unknown();
+                    self.at += 1;
+                }
+                other => {
+                    if other == '{' {
+                        self.brace = true;
+                        self.fixed.get_or_insert(self.value.len());
+                    }
+                    self.comma |= self.brace && (other == ',' || rest.starts_with(".."));
+                    self.take(other);
+                    self.at += other.len_utf8();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn double_quotes(&mut self) -> Result<(), Unsure> {
+        self.at += 1;
+        loop {
+            let rest = self.rest();
+            match rest.chars().next().ok_or(Unsure)? {
+                '"' => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                '\\' => {
+                    let escaped = rest.chars().nth(1).ok_or(Unsure)?;
+                    if !"$`\"\\\n".contains(escaped) {
+                        self.take('\\');
+                    }
+                    if escaped != '\n' {
+                        self.take(escaped);
+                    }
+                    self.at += 1 + escaped.len_utf8();
+                }
+                '$' => {
+                    // `"$@"` is as many words as there are parameters.
+                    self.splits |= rest.starts_with("$@") || rest.starts_with("${@}");
+                    self.dollar()?;
+                }
+                '`' => self.nested()?,
+                other => {
+                    self.take(other);
+                    self.at += other.len_utf8();
+                }
+            }
+        }
+    }
+
+    /// `$'…'`: the escapes that stand for one plain character are read, others are left unknown.
+    fn escaped_quotes(&mut self) -> Result<(), Unsure> {
+        self.at += 2;
+        loop {
+            let rest = self.rest();
+            match rest.chars().next().ok_or(Unsure)? {
+                '\'' => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                '\\' => {
+                    let escaped = rest.chars().nth(1).ok_or(Unsure)?;
+                    match escaped {
+                        'n' => self.take('\n'),
+                        't' => self.take('\t'),
+                        '\\' | '\'' | '"' | '?' => self.take(escaped),
+                        _ => self.unknown(),
+                    }
+                    self.at += 1 + escaped.len_utf8();
+                }
+                other => {
+                    self.take(other);
+                    self.at += other.len_utf8();
+                }
+            }
+        }
+    }
+
+    fn dollar(&mut self) -> Result<(), Unsure> {
+        let name = self.rest().get(1..).unwrap_or_default();
+        match name.chars().next() {
+            Some('(' | '{') => return self.nested(),
+            Some(c) if c.is_ascii_alphabetic() || c == '_' => {
+                let length =
+                    name.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(name.len());
+                self.unknown();
+                self.at += 1 + length;
+            }
+            Some(c) if c.is_ascii_digit() || "@*#?$!-".contains(c) => {
+                self.unknown();
+                self.at += 2;
+            }
+            _ => {
+                self.take('$');
+                self.at += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// A substitution or `${…}`.
+    fn nested(&mut self) -> Result<(), Unsure> {
+        let end = self.ends.get(&(self.base + self.at)).and_then(|end| end.checked_sub(self.base));
+        let end = end.filter(|end| *end > self.at && *end <= self.source.len()).ok_or(Unsure)?;
+        self.unknown();
+        self.at = end;
+        Ok(())
+    }
+}

@@ -1,0 +1,163 @@
+//! Permission of command lines: what rules allow is run in a real shell, where every program records that it ran.
+
+use everturn_model::permission::{Action, Rule, decide};
+use everturn_tools::{Scope, shell::Analysis};
+
+use self::{
+    arena::{Arena, Deed, Folder},
+    generator::Generator,
+};
+use crate::harness::Project;
+
+mod arena;
+mod generator;
+mod plain;
+mod tricks;
+
+/// Programs that the generous rules allow with any arguments.
+const GENEROUS: &[&str] = &[
+    "git", "ls", "echo", "cat", "grep", "find", "env", "xargs", "cd", "pushd", "true", "false", "printf",
+    "head", "tail", "wc", "sort", "sed", "awk", "tar", "bash", "sh", "nohup", "timeout", "nice", "time",
+    "command", "builtin", "python3", "perl", "node", "export", "read", "test", "[", "pwd", "sleep", "sudo",
+    "make", "rsync", "rg", "zip", "ssh", "man", "less", "vim", "watch", "parallel", "npm", "npx", "cargo",
+    "go", "busybox", "sqlite3", "script", "flock", "strace", "eval", "exec", "source", ".", "trap", "set",
+    "alias", "shopt", "hash", "enable", "declare", "unset", "mapfile", "complete", "compgen", "bind", "jobs",
+    "fc", "let", "coproc", "local", "typeset", "readonly", ":",
+];
+
+fn generous() -> Vec<Rule> {
+    let mut rules =
+        vec![Rule::new("*", "*", Action::Ask), Rule::new("external_directory", "*", Action::Allow)];
+    rules.extend(GENEROUS.iter().map(|name| Rule::new("bash", &format!("{name} *"), Action::Allow)));
+    for name in ["env", "find", "bash"] {
+        rules.push(Rule::new("bash", &format!("/usr/bin/{name} *"), Action::Allow));
+        rules.push(Rule::new("bash", &format!("/bin/{name} *"), Action::Allow));
+    }
+    rules
+}
+
+fn action(rules: &[Rule], line: &str, scope: &Scope) -> Action {
+    decide(rules, &[], "bash", &Analysis::of(line, &scope.directory, scope).commands)
+}
+
+#[test]
+fn plain_lines_are_allowed() {
+    let project = Project::new();
+    let rules = generous();
+    let lines: Vec<&str> = plain::GROUPS.iter().flat_map(|(_, lines)| lines.iter().copied()).collect();
+    assert!(lines.len() >= 40);
+    let asked: Vec<_> = lines
+        .into_iter()
+        .filter(|line| action(&rules, line, &project.scope) != Action::Allow)
+        .map(|line| (line, Analysis::of(line, &project.scope.directory, &project.scope).commands))
+        .collect();
+    assert!(asked.is_empty(), "{asked:#?}");
+}
+
+#[test]
+fn tricks_are_asked_about() {
+    let project = Project::new();
+    let rules = generous();
+    let lines: Vec<&str> = tricks::GROUPS.iter().flat_map(|(_, lines)| lines.iter().copied()).collect();
+    assert!(lines.len() >= 150);
+    let allowed: Vec<_> = lines
+        .into_iter()
+        .filter(|line| action(&rules, line, &project.scope) == Action::Allow)
+        .map(|line| (line, Analysis::of(line, &project.scope.directory, &project.scope).commands))
+        .collect();
+    assert!(allowed.is_empty(), "{allowed:#?}");
+}
+
+/// Rules that allow a few sub-commands and programs only.
+fn narrow() -> Vec<Rule> {
+    let patterns = [
+        "git status *",
+        "git log *",
+        "ls *",
+        "echo *",
+        "cat *",
+        "grep *",
+        "find *",
+        "env *",
+        "xargs *",
+        "cd *",
+        "true",
+        "false",
+        "printf *",
+        "head *",
+        "timeout *",
+        "nice *",
+        "command *",
+    ];
+    let allow = patterns.iter().map(|pattern| Rule::new("bash", pattern, Action::Allow));
+    [Rule::new("*", "*", Action::Ask)].into_iter().chain(allow).collect()
+}
+
+/// Runs the lines that the rules allow, and returns how many there were. No program may run that no rule names, and
+/// no file may be written.
+fn check(arena: &Arena, rules: &[Rule], lines: &[&str], scope: &Scope) -> usize {
+    let allowed: Vec<&str> =
+        lines.iter().copied().filter(|line| action(rules, line, scope) == Action::Allow).collect();
+    let deeds = arena.run(&allowed, Folder::Shared);
+    assert_eq!(deeds.len(), allowed.len());
+    let escapes: Vec<(&str, Vec<String>)> = allowed
+        .iter()
+        .zip(&deeds)
+        .filter_map(|(line, deed)| {
+            Some((*line, unnamed(rules, deed))).filter(|(_, unnamed)| !unnamed.is_empty())
+        })
+        .collect();
+    assert!(escapes.is_empty(), "{} lines ran what no rule names: {escapes:#?}", escapes.len());
+    allowed.len()
+}
+
+/// What a line ran that no rule names.
+fn unnamed(rules: &[Rule], deed: &Deed) -> Vec<String> {
+    let texts = deed.ran.iter().map(|ran| ran.join(" "));
+    texts.filter(|text| decide(rules, &[], "bash", std::slice::from_ref(text)) != Action::Allow).collect()
+}
+
+#[test]
+fn written_lines_that_are_allowed_run_only_what_the_rules_name() {
+    let project = Project::new();
+    let arena = Arena::new();
+    let groups = plain::GROUPS.iter().chain(tricks::GROUPS);
+    let lines: Vec<&str> = groups.flat_map(|(_, lines)| lines.iter().copied()).collect();
+    assert!(lines.len() >= 150);
+    let ran = check(&arena, &generous(), &lines, &project.scope);
+    assert!(ran >= 40, "only {ran} ran");
+    check(&arena, &narrow(), &lines, &project.scope);
+}
+
+/// If the recorders saw nothing, the other tests would show nothing: the tricks do run what no rule names.
+#[test]
+fn the_recorders_see_what_the_tricks_would_run() {
+    let arena = Arena::new();
+    let rules = generous();
+    let elsewhere = ["/bin/", "/dev/tcp", "/tmp", "\0"];
+    let lines: Vec<&str> = tricks::GROUPS
+        .iter()
+        .flat_map(|(_, lines)| lines.iter().copied())
+        .filter(|line| !elsewhere.iter().any(|place| line.contains(place)))
+        .collect();
+    let deeds = arena.run(&lines, Folder::Own);
+    let seen = deeds.iter().filter(|deed| deed.changed || !unnamed(&rules, deed).is_empty()).count();
+    assert!(seen >= 150, "only {seen} of {} lines were seen to do what no rule names", lines.len());
+}
+
+#[test]
+fn made_lines_that_are_allowed_run_only_what_the_rules_name() {
+    let project = Project::new();
+    let arena = Arena::new();
+    let number = |name: &str| std::env::var_os(name).and_then(|text| text.to_str()?.parse::<usize>().ok());
+    let seed = number("EVERTURN_TEST_SEED").unwrap_or(1);
+    let full = std::env::var_os("EVERTURN_TEST_FULL").is_some();
+    let count =
+        number("PROPTEST_CASES").map_or(5_000, |cases| cases * 20).max(if full { 100_000 } else { 5_000 });
+    let mut generator = Generator::new(seed as u64);
+    let lines: Vec<String> = (0..count).map(|_| generator.line()).collect();
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    let ran = check(&arena, &generous(), &lines, &project.scope);
+    assert!(ran * 6 >= count, "only {ran} of {count} lines were allowed");
+    check(&arena, &narrow(), &lines, &project.scope);
+}

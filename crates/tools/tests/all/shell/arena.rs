@@ -1,0 +1,218 @@
+//! A place where lines are run for real: a throw-away folder, and a `PATH` on which every program is a recorder.
+//!
+//! A recorder writes its name and arguments to descriptor 9, which the driver opens anew for each line. Recorders of
+//! launchers and of harmless programs then become the real program, so that what those start is recorded as well; all
+//! others only record. Nothing but the shell's own commands and absolute paths gets past them.
+
+use std::{
+    collections::BTreeMap,
+    env, fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+use tempfile::TempDir;
+
+/// Programs that do their work after they were recorded. The tests cannot do without the first few.
+const REAL: &[&str] = &[
+    "sh", "bash", "env", "xargs", "find", "nohup", "timeout", "nice", "git", "cat", "ls", "grep", "sed",
+    "awk", "sort", "head", "tail", "wc", "tar", "setsid", "stdbuf", "perl", "python3", "printf", "echo",
+    "true", "false", "test", "[", "pwd", "dash", "tr", "cut", "uniq",
+];
+const NEEDED: usize = 16;
+
+/// Programs that only record.
+const RECORDED: &[&str] = &[
+    "rm", "evil", "curl", "wget", "mv", "cp", "touch", "tee", "chmod", "kill", "sudo", "ssh", "scp", "make",
+    "rsync", "zip", "rg", "node", "npm", "npx", "cargo", "go", "man", "less", "vim", "watch", "parallel",
+    "busybox", "sqlite3", "script", "flock", "strace", "sleep", "dd", "ln", "mkdir", "rmdir", "id", "whoami",
+    "x", "y", "m", "r", "a", "b", "c", "hi", "run", "gitx", "time", "status", "log", "then", "fi", "done",
+    "do", "}", "esac", "lsx", "catx", "ruby", "yes", "in", "else", "-", "--", "f", "sub", "gits", "evilx",
+    "E", "EOF", "1", "2", "[[", "coproc", "select", "function",
+];
+
+/// How many drivers run side by side.
+const DRIVERS: usize = 2;
+
+/// What each line is run by. Its output goes nowhere; descriptor 8 tells when the last process it left is gone.
+const DRIVER: &str = r#"
+n=0
+while IFS= read -r -d '' line; do
+    (
+        cd work &&
+        exec "$ENV" -i PATH="$SHIMS" HOME="$PWD/../home" GIT_CONFIG_NOSYSTEM=1 LC_ALL=C.UTF-8 \
+            "$TIMEOUT" -s KILL 20 "$BASH" -c "$line"
+    ) 8>&1 9>>"logs/$n" </dev/null >/dev/null 2>&1
+    if [[ $FRESH ]] && ! "$DIFF" -rq -x .git template work >/dev/null 2>&1; then
+        : >"logs/$n.changed"
+        "$RM" -rf work && "$CP" -a template work
+    fi
+    n=$((n + 1))
+done <lines
+"#;
+
+/// A program that ran, with its arguments.
+pub(super) type Ran = Vec<String>;
+
+/// What a line did.
+#[derive(Debug, Default)]
+pub(super) struct Deed {
+    pub(super) ran: Vec<Ran>,
+    /// Whether the folder was another one afterwards; only told when each line has a folder of its own.
+    pub(super) changed: bool,
+}
+
+/// Where lines are run.
+#[derive(Debug)]
+pub(super) struct Arena {
+    root: TempDir,
+}
+
+/// Whether every line gets a folder of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Folder {
+    Own,
+    Shared,
+}
+
+fn real(name: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap();
+    env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
+}
+
+fn needed(name: &str) -> PathBuf {
+    real(name).unwrap_or_else(|| panic!("the tests need {name} on PATH"))
+}
+
+impl Arena {
+    pub(super) fn new() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let shims = root.path().join("shims");
+        fs::create_dir(&shims).unwrap();
+        for (at, name) in REAL.iter().enumerate() {
+            let real = if at < NEEDED { Some(needed(name)) } else { real(name) };
+            shim(&shims, name, real.as_deref());
+        }
+        RECORDED.iter().for_each(|name| shim(&shims, name, None));
+        Self { root }
+    }
+
+    /// A folder as lines find it.
+    fn furnish(folder: &Path) {
+        fs::create_dir_all(folder.join("sub")).unwrap();
+        for (name, text) in
+            [("f", "a\nb c\n"), ("x", "rm y\n"), ("sub/g", "x\n"), ("x.py", "pass\n"), ("a.rs", "")]
+        {
+            fs::write(folder.join(name), text).unwrap();
+        }
+        let run = folder.join("sub/run");
+        fs::write(&run, "#!/bin/sh\nrm from-run\n").unwrap();
+        fs::set_permissions(&run, fs::Permissions::from_mode(0o755)).unwrap();
+        let made = Command::new(needed("git"))
+            .args(["-c", "init.defaultBranch=main", "init", "-q"])
+            .current_dir(folder)
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .status()
+            .unwrap();
+        assert!(made.success());
+    }
+
+    /// Runs the lines and tells what each did.
+    pub(super) fn run(&self, lines: &[&str], folder: Folder) -> Vec<Deed> {
+        let share = lines.len().div_ceil(DRIVERS).max(1);
+        let drivers: Vec<(PathBuf, &[&str], Child)> = lines
+            .chunks(share)
+            .enumerate()
+            .map(|(at, lines)| {
+                let place = self.root.path().join(format!("driver{at}"));
+                let child = self.start(&place, lines, folder);
+                (place, lines, child)
+            })
+            .collect();
+        let mut deeds = Vec::new();
+        for (place, lines, child) in drivers {
+            // The pipe ends when the last process of the last line is gone.
+            let output = child.wait_with_output().unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+            for at in 0..lines.len() {
+                let record = fs::read(place.join(format!("logs/{at}"))).unwrap();
+                let changed = place.join(format!("logs/{at}.changed")).exists();
+                deeds.push(Deed { ran: records(&record), changed });
+            }
+            if folder == Folder::Shared {
+                let now = content(&place.join("work"));
+                assert!(content(&place.join("template")) == now, "a line wrote to its folder: {now:#?}");
+            }
+            fs::remove_dir_all(&place).unwrap();
+        }
+        deeds
+    }
+
+    fn start(&self, place: &Path, lines: &[&str], folder: Folder) -> Child {
+        for name in ["logs", "home"] {
+            fs::create_dir_all(place.join(name)).unwrap();
+        }
+        Self::furnish(&place.join("template"));
+        Self::furnish(&place.join("work"));
+        let text: String = lines.iter().map(|line| format!("{line}\0")).collect();
+        fs::write(place.join("lines"), text).unwrap();
+        Command::new(needed("bash"))
+            .args(["-c", DRIVER])
+            .current_dir(place)
+            .env("SHIMS", self.root.path().join("shims"))
+            .env("FRESH", if folder == Folder::Own { "1" } else { "" })
+            .env("ENV", needed("env"))
+            .env("TIMEOUT", needed("timeout"))
+            .env("RM", needed("rm"))
+            .env("CP", needed("cp"))
+            .env("DIFF", needed("diff"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    }
+}
+
+fn shim(shims: &Path, name: &str, real: Option<&Path>) {
+    let then = real.map_or_else(|| "exit 0".to_owned(), |real| format!("exec '{}' \"$@\"", real.display()));
+    let path = shims.join(name);
+    fs::write(&path, format!("#!/bin/sh\nprintf '%s\\0' $# '{name}' \"$@\" >&9 || exit 99\n{then}\n"))
+        .unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// Reads a log: the number of arguments, the name, the arguments.
+fn records(log: &[u8]) -> Vec<Ran> {
+    let mut parts = log.split(|byte| *byte == 0).map(|part| String::from_utf8_lossy(part).into_owned());
+    let mut records = Vec::new();
+    while let Some(count) = parts.next().filter(|count| !count.is_empty()) {
+        let count: usize = count.parse().unwrap();
+        records.push((&mut parts).take(count + 1).collect());
+    }
+    records
+}
+
+/// Every file below a folder with its text, except git's own.
+fn content(folder: &Path) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    let mut open = vec![folder.to_owned()];
+    while let Some(next) = open.pop() {
+        for entry in fs::read_dir(next).unwrap().map(Result::unwrap) {
+            let path = entry.path();
+            let name = path.strip_prefix(folder).unwrap().display().to_string();
+            if entry.file_type().unwrap().is_dir() {
+                if name != ".git" {
+                    found.insert(name, String::new());
+                    open.push(path);
+                }
+            } else {
+                found.insert(name, String::from_utf8_lossy(&fs::read(&path).unwrap()).into_owned());
+            }
+        }
+    }
+    found
+}
