@@ -20,7 +20,7 @@
 //! - [`patch`]: unified diffs in the shape that clients already parse
 //! - [`mod@read`], [`mod@write`], [`mod@edit`]: the file tools
 //! - [`mod@grep`], [`mod@glob`], [`mod@list`]: the tools that look for files
-//! - [`webfetch`]: the tool that fetches pages of the web
+//! - [`webfetch`], [`websearch`]: the tools that use the web
 //! - [`bash`]: the command tool; `bash/` has command splitting, process groups and output capture
 //! - [`invalid`]: what a call that cannot be run becomes
 //! - [`snapshot`]: content-addressed pictures of a worktree: capture, diff, restore
@@ -53,6 +53,7 @@ pub mod tool;
 mod walk;
 mod web;
 pub mod webfetch;
+pub mod websearch;
 mod wildcard;
 pub mod write;
 

@@ -28,6 +28,7 @@ use crate::{
     read::Read,
     tool::Tool,
     webfetch::Webfetch,
+    websearch::{self, Websearch},
     write::Write,
 };
 
@@ -49,6 +50,8 @@ pub struct Settings {
     pub warden: Option<PathBuf>,
     /// Environment variables that hold keys and are kept from commands, besides our own.
     pub secrets: Vec<String>,
+    /// The service that `websearch` asks; without one there is no such tool.
+    pub websearch: Option<websearch::Provider>,
 }
 
 /// What the model is told about one tool.
@@ -123,9 +126,9 @@ impl Registry {
 
     /// The registry of the tools that this crate brings.
     #[must_use]
-    pub fn builtin(_settings: &Settings) -> Self {
+    pub fn builtin(settings: &Settings) -> Self {
         let registry = Self::new();
-        let tools: Vec<Arc<dyn Tool>> = vec![
+        let mut tools: Vec<Arc<dyn Tool>> = vec![
             Arc::new(Bash::default()),
             Arc::new(Edit),
             Arc::new(Glob::default()),
@@ -136,6 +139,9 @@ impl Registry {
             Arc::new(Webfetch::default()),
             Arc::new(Write),
         ];
+        if let Some(provider) = &settings.websearch {
+            tools.push(Arc::new(Websearch::new(provider.clone())));
+        }
         for tool in tools {
             let name = tool.name().to_owned();
             registry.put(name, tool).keep();

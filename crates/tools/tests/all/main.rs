@@ -23,4 +23,5 @@ mod server;
 mod snapshot;
 mod special;
 mod webfetch;
+mod websearch;
 mod write;
