@@ -81,7 +81,8 @@ fn tools(config: &Config) -> everturn_tools::Settings {
     let secrets: BTreeSet<&str> = providers.flat_map(|provider| provider.key_variables()).collect();
     // The link leads to this very binary even after a newer one was put in its place.
     let warden = if cfg!(target_os = "linux") { Some("/proc/self/exe".into()) } else { None };
-    everturn_tools::Settings { warden, secrets: secrets.into_iter().map(str::to_owned).collect() }
+    let websearch = websearch::Provider::from_config(&Value::Object(config.raw.clone()), variable);
+    everturn_tools::Settings { warden, secrets: secrets.into_iter().map(str::to_owned).collect(), websearch }
 }
 
 /// The settings for a folder.

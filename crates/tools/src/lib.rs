@@ -21,7 +21,7 @@
 //! - [`target`]: a path resolved once and checked against what was permitted
 //! - [`mod@read`], [`mod@write`], [`mod@edit`]: the file tools
 //! - [`mod@grep`], [`mod@glob`], [`mod@list`]: the tools that look for files
-//! - [`webfetch`]: the tool that fetches pages of the web
+//! - [`webfetch`], [`websearch`]: the tools that use the web
 //! - [`bash`]: the command tool; `bash/` has command splitting, process groups and output capture
 //! - [`todo`], [`question`], [`task`], [`plan`]: the task list, questions, subagents and plan mode, which act on the
 //!   session
@@ -79,6 +79,7 @@ pub mod tool;
 mod walk;
 mod web;
 pub mod webfetch;
+pub mod websearch;
 mod wildcard;
 pub mod write;
 

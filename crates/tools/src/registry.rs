@@ -33,6 +33,7 @@ use crate::{
     todo::{TodoRead, TodoWrite},
     tool::Tool,
     webfetch::Webfetch,
+    websearch::{self, Websearch},
     write::Write,
 };
 
@@ -54,6 +55,8 @@ pub struct Settings {
     pub warden: Option<PathBuf>,
     /// Environment variables that hold keys and are kept from commands, besides our own.
     pub secrets: Vec<String>,
+    /// The service that `websearch` asks; without one there is no such tool.
+    pub websearch: Option<websearch::Provider>,
 }
 
 /// What the model is told about one tool.
@@ -130,7 +133,7 @@ impl Registry {
     #[must_use]
     pub fn builtin(settings: &Settings) -> Self {
         let registry = Self::new();
-        let tools: Vec<Arc<dyn Tool>> = vec![
+        let mut tools: Vec<Arc<dyn Tool>> = vec![
             Arc::new(Bash::new(settings)),
             Arc::new(Edit),
             Arc::new(Glob::default()),
@@ -148,6 +151,9 @@ impl Registry {
             Arc::new(Skill),
             Arc::new(Write),
         ];
+        if let Some(provider) = &settings.websearch {
+            tools.push(Arc::new(Websearch::new(provider.clone())));
+        }
         for tool in tools {
             let name = tool.name().to_owned();
             registry.put(name, tool).keep();

@@ -68,8 +68,18 @@ impl Web {
         Self(Arc::new(Inner { names, clients: Default::default() }))
     }
 
-    /// The client for an address, and the watch over its name; both are needed until the answer is there.
+    /// The client for an address that a model wrote, and the watch over its name; both are needed until the answer is
+    /// there.
     pub(crate) fn client(&self, url: &Url) -> Result<(Client, Option<Guard>), Failure> {
+        let guard = match url.host() {
+            Some(Host::Domain(name)) if !is_local(name) => Some(self.0.names.guard(name)),
+            _ => None,
+        };
+        Ok((self.trusted(url)?, guard))
+    }
+
+    /// The client for an address that a person has configured, which may be anywhere.
+    pub(crate) fn trusted(&self, url: &Url) -> Result<Client, Failure> {
         let (secure, local) = (url.scheme() == "https", is_loopback(url));
         let slot = match (secure, local) {
             (false, false) => 0,
@@ -77,15 +87,11 @@ impl Web {
             (true, false) => 2,
             (true, true) => 3,
         };
-        let guard = match url.host() {
-            Some(Host::Domain(name)) if !is_local(name) => Some(self.0.names.guard(name)),
-            _ => None,
-        };
         let Some(slot) = self.0.clients.get(slot) else {
             return Err(Failure::Failed("No web client fits this address.".to_owned()));
         };
         if let Some(client) = slot.get() {
-            return Ok((client.clone(), guard));
+            return Ok(client.clone());
         }
         install_tls();
         let names: Arc<Names> = Arc::clone(&self.0.names);
@@ -104,7 +110,7 @@ impl Web {
         let client = builder.build().map_err(|error| {
             Failure::Failed(format!("The web client could not be set up: {}", chain(&error)))
         })?;
-        Ok((slot.get_or_init(|| client).clone(), guard))
+        Ok(slot.get_or_init(|| client).clone())
     }
 }
 

@@ -29,5 +29,6 @@ mod shell;
 mod snapshot;
 mod special;
 mod webfetch;
+mod websearch;
 mod write;
 mod zoo;
