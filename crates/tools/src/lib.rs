@@ -17,6 +17,7 @@
 //! - [`seen`]: what a session last saw of each file
 //! - [`scope`]: where paths resolve and which of them lie outside the project
 //! - [`bound`]: the size limit of model-visible text, and the files that keep the rest
+//! - [`mcp`]: tools, resources and prompts of other programs
 //! - [`patch`]: unified diffs in the shape that clients already parse
 //! - [`mod@read`], [`mod@write`], [`mod@edit`]: the file tools
 //! - [`bash`]: the command tool; `bash/` has command splitting, process groups and output capture
@@ -32,6 +33,7 @@ pub mod edit;
 pub mod host;
 pub mod input;
 pub mod invalid;
+pub mod mcp;
 pub mod patch;
 pub mod read;
 pub mod registry;

@@ -13,6 +13,7 @@ mod bounds;
 mod edit;
 mod files;
 mod harness;
+mod mcp;
 mod read;
 mod registry;
 mod scope;
