@@ -17,6 +17,7 @@
 //! - [`seen`]: what a session last saw of each file
 //! - [`scope`]: where paths resolve and which of them lie outside the project
 //! - [`bound`]: the size limit of model-visible text, and the files that keep the rest
+//! - [`mcp`]: tools, resources and prompts of other programs
 //! - [`patch`]: unified diffs in the shape that clients already parse
 //! - [`target`]: a path resolved once and checked against what was permitted
 //! - [`mod@read`], [`mod@write`], [`mod@edit`]: the file tools
@@ -55,6 +56,7 @@ pub mod input;
 pub mod instructions;
 pub mod invalid;
 pub mod list;
+pub mod mcp;
 pub mod patch;
 pub mod places;
 pub mod plan;

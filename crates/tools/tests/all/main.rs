@@ -19,6 +19,7 @@ mod instructions;
 mod jobs;
 mod list;
 mod pty;
+mod mcp;
 mod read;
 mod registry;
 mod scope;

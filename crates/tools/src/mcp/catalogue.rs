@@ -1,0 +1,92 @@
+//! What servers list: tools, resources, templates of resources, and prompts.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::content::Content;
+
+/// A tool as its server describes it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolInfo {
+    /// The name it is called by.
+    pub name: String,
+    /// A name for people.
+    #[serde(default)]
+    pub title: Option<String>,
+    /// What it does.
+    #[serde(default)]
+    pub description: Option<String>,
+    /// The JSON schema of its arguments, as it came.
+    #[serde(default)]
+    pub input_schema: Option<Box<RawValue>>,
+}
+
+/// Something that can be read.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Resource {
+    /// Its address.
+    pub uri: String,
+    /// Its name.
+    #[serde(default)]
+    pub name: String,
+    /// What it is.
+    #[serde(default)]
+    pub description: Option<String>,
+    /// Its media type.
+    #[serde(default)]
+    pub mime_type: Option<String>,
+}
+
+/// Addresses of a kind.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Template {
+    /// The address with places to fill in, as RFC 6570 has them.
+    pub uri_template: String,
+    /// Its name.
+    #[serde(default)]
+    pub name: String,
+    /// What is there.
+    #[serde(default)]
+    pub description: Option<String>,
+    /// The media type of what is there.
+    #[serde(default)]
+    pub mime_type: Option<String>,
+}
+
+/// A prompt that a server has ready.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Prompt {
+    /// Its name.
+    pub name: String,
+    /// What it is for.
+    #[serde(default)]
+    pub description: Option<String>,
+    /// What it wants to know.
+    #[serde(default)]
+    pub arguments: Vec<PromptArgument>,
+}
+
+/// What a prompt wants to know.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct PromptArgument {
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    #[serde(default)]
+    pub description: Option<String>,
+    /// Whether it must be given.
+    #[serde(default)]
+    pub required: bool,
+}
+
+/// One message of a prompt.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct PromptMessage {
+    /// Who says it: `user` or `assistant`.
+    pub role: String,
+    /// What is said.
+    pub content: Content,
+}

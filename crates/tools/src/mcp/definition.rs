@@ -1,0 +1,154 @@
+//! What is configured of a server, in the shape of OpenCode's configuration.
+
+use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
+
+use serde::Deserialize;
+use serde_json::Value;
+
+/// A configured server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// Where it is.
+    pub endpoint: Endpoint,
+    /// Whether it is to be used.
+    pub enabled: bool,
+    /// How long connecting may take, and how long a list may. A call may be silent for at least two minutes, and for
+    /// this long if it is longer.
+    pub timeout: Option<Duration>,
+}
+
+/// Where a server is.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Endpoint {
+    /// A program to start, spoken to over its standard input and output.
+    Local {
+        /// The program and its arguments.
+        command: Vec<String>,
+        /// More of its environment.
+        environment: BTreeMap<String, String>,
+        /// Where it runs; the project's folder if nothing is said, or relative to it.
+        cwd: Option<PathBuf>,
+    },
+    /// An address, spoken to over streamable HTTP.
+    Remote {
+        /// The address.
+        url: String,
+        /// Headers of every request.
+        headers: BTreeMap<String, String>,
+    },
+}
+
+impl fmt::Debug for Endpoint {
+    /// Values of variables and headers are left out: they are where keys are.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Local { command, environment, cwd } => f
+                .debug_struct("Local")
+                .field("command", command)
+                .field("environment", &environment.keys())
+                .field("cwd", cwd)
+                .finish(),
+            Self::Remote { headers, .. } => {
+                f.debug_struct("Remote").field("headers", &headers.keys()).finish_non_exhaustive()
+            }
+        }
+    }
+}
+
+/// Why a server's configuration cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Invalid(String);
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+enum Written {
+    Local {
+        command: Vec<String>,
+        #[serde(default)]
+        environment: BTreeMap<String, String>,
+        #[serde(default)]
+        cwd: Option<PathBuf>,
+        #[serde(default)]
+        enabled: Option<bool>,
+        #[serde(default)]
+        timeout: Option<u64>,
+    },
+    Remote {
+        url: String,
+        #[serde(default)]
+        headers: BTreeMap<String, String>,
+        #[serde(default)]
+        enabled: Option<bool>,
+        #[serde(default)]
+        timeout: Option<u64>,
+    },
+}
+
+impl Server {
+    /// Reads one server.
+    ///
+    /// # Errors
+    /// When it says too little, or something of the wrong kind.
+    pub fn from_value(value: &Value) -> Result<Self, Invalid> {
+        let written = Written::deserialize(value).map_err(|error| Invalid(error.to_string()))?;
+        let (endpoint, enabled, timeout) = match written {
+            Written::Local { command, environment, cwd, enabled, timeout } => {
+                if command.first().is_none_or(String::is_empty) {
+                    return Err(Invalid("`command` names no program".to_owned()));
+                }
+                (Endpoint::Local { command, environment, cwd }, enabled, timeout)
+            }
+            Written::Remote { url, headers, enabled, timeout } => {
+                let parsed = url::Url::parse(&url).map_err(|error| Invalid(format!("`url`: {error}")))?;
+                if !matches!(parsed.scheme(), "http" | "https") || !parsed.has_host() {
+                    return Err(Invalid("`url` must begin with http:// or https://".to_owned()));
+                }
+                (Endpoint::Remote { url, headers }, enabled, timeout)
+            }
+        };
+        let timeout = timeout.filter(|timeout| *timeout > 0).map(Duration::from_millis);
+        Ok(Self { endpoint, enabled: enabled.unwrap_or(true), timeout })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn both_kinds_are_read() {
+        let local = json!({"type": "local", "command": ["npx", "x"], "environment": {"A": "b"}, "enabled": false,
+            "timeout": 5000});
+        let endpoint = Endpoint::Local {
+            command: vec!["npx".to_owned(), "x".to_owned()],
+            environment: [("A".to_owned(), "b".to_owned())].into(),
+            cwd: None,
+        };
+        let expected = Server { endpoint, enabled: false, timeout: Some(Duration::from_secs(5)) };
+        assert_eq!(Server::from_value(&local), Ok(expected));
+        let remote = json!({"type": "remote", "url": "https://example.com/mcp", "headers": {"X": "y"}, "oauth": false});
+        let endpoint = Endpoint::Remote {
+            url: "https://example.com/mcp".to_owned(),
+            headers: [("X".to_owned(), "y".to_owned())].into(),
+        };
+        assert!(!format!("{endpoint:?}").contains('y'), "{endpoint:?}");
+        assert_eq!(Server::from_value(&remote), Ok(Server { endpoint, enabled: true, timeout: None }));
+    }
+
+    #[test]
+    fn faults_are_named() {
+        let check = |value: Value, expected: &str| {
+            let error = Server::from_value(&value).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        };
+        check(json!({"type": "local", "command": []}), "names no program");
+        check(json!({"type": "local", "command": "npx x"}), "expected a sequence");
+        check(json!({"type": "remote", "url": "file:///etc/passwd"}), "must begin with http");
+        check(json!({"type": "remote"}), "missing field `url`");
+        check(json!({"type": "else"}), "unknown variant");
+        check(json!({"enabled": false}), "missing field `type`");
+    }
+}

@@ -1,0 +1,315 @@
+//! A server at an address: streamable HTTP.
+//!
+//! Every message is a POST of its own, whose answer is JSON or a stream of events. A stream that is cut is taken up
+//! again where its last event has an id. Beside them a stream for what the server says by itself is kept open, if the
+//! server has one; when it cannot be opened any more the server is taken for dead.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use reqwest::{
+    Method, Response, StatusCode,
+    header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
+};
+use tokio::{sync::Semaphore, time::timeout};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::{
+    Fault, MESSAGE_MAX,
+    inbox::Inbox,
+    route::{Route, accept, refusal},
+    sse::Reader,
+};
+
+const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+const REVISION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
+
+/// How often a cut stream is taken up again before it is given up.
+const RESUMES: usize = 5;
+
+/// The pause before that, unless the server asks for another one.
+const PAUSE: Duration = Duration::from_millis(500);
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// How many answers to the server may be under way; more are dropped.
+const ANSWERS_MAX: usize = 8;
+
+/// How long leaving may take, and a message that nobody waits for.
+const SHORT: Duration = Duration::from_secs(3);
+
+/// A session with a server.
+#[derive(Debug)]
+pub(super) struct Http {
+    shared: Arc<Shared>,
+    tasks: TaskTracker,
+}
+
+#[derive(Debug)]
+struct Shared {
+    route: Route,
+    inbox: Arc<Inbox>,
+    session: Mutex<HeaderMap>,
+    stop: CancellationToken,
+    answers: Arc<Semaphore>,
+}
+
+/// How a stream of events came to its end.
+#[derive(Debug)]
+enum Cut {
+    /// It holds no more, and can be taken up again behind this event.
+    At(Option<String>, Duration),
+    Fault(Fault),
+}
+
+impl Http {
+    pub(super) fn new(
+        url: &str,
+        headers: &BTreeMap<String, String>,
+        inbox: Arc<Inbox>,
+    ) -> Result<Self, Fault> {
+        let shared = Shared {
+            route: Route::new(url, headers)?,
+            inbox,
+            session: Mutex::default(),
+            stop: CancellationToken::new(),
+            answers: Arc::new(Semaphore::new(ANSWERS_MAX)),
+        };
+        Ok(Self { shared: Arc::new(shared), tasks: TaskTracker::new() })
+    }
+
+    /// Names the revision in every request from now on.
+    pub(super) fn agree(&self, revision: &str) {
+        if let Ok(value) = HeaderValue::from_str(revision) {
+            self.shared.lock().insert(REVISION, value);
+        }
+    }
+
+    /// Carries a message, and what comes back to the inbox. With the number of a request it returns once that is
+    /// answered, or cannot be any more.
+    pub(super) async fn carry(&self, text: String, request: Option<u64>) -> Result<(), Fault> {
+        let outcome = self.shared.clone().post(text, request.is_some()).await;
+        match &outcome {
+            // Only this message was surely not looked at: what became of others that are under way is not known.
+            Err(Fault::SessionLost) => self.shared.forget(),
+            Err(fault @ (Fault::NeedsAuth(_) | Fault::Closed(_))) => self.shared.inbox.close(fault.clone()),
+            _ => {}
+        }
+        outcome
+    }
+
+    /// Sends a message that is not worth waiting for.
+    pub(super) fn tell(&self, text: String) {
+        let shared = Arc::clone(&self.shared);
+        self.tasks.spawn(async move { timeout(SHORT, shared.post(text, false)).await.ok() });
+    }
+
+    /// Opens the stream for what the server says by itself.
+    pub(super) fn listen(&self) {
+        let shared = Arc::clone(&self.shared);
+        self.tasks.spawn(async move {
+            tokio::select! {
+                () = shared.stop.cancelled() => {}
+                fault = Arc::clone(&shared).follow() => match fault {
+                    Some(Fault::SessionLost) => shared.forget(),
+                    Some(fault) => shared.inbox.close(fault),
+                    None => {}
+                }
+            }
+        });
+    }
+
+    /// Leaves the session.
+    pub(super) async fn close(&self) {
+        self.shared.stop.cancel();
+        self.tasks.close();
+        timeout(SHORT, self.tasks.wait()).await.ok();
+        let headers = self.shared.lock().clone();
+        if headers.contains_key(SESSION) {
+            timeout(SHORT, self.shared.route.send(Method::DELETE, &headers, None)).await.ok();
+        }
+    }
+}
+
+impl Drop for Http {
+    fn drop(&mut self) {
+        self.shared.stop.cancel();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HeaderMap> {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends a session that the server does not know any more, so that there is nothing to leave either.
+    fn forget(&self) {
+        self.lock().remove(SESSION);
+        self.inbox.close(Fault::Closed(Fault::SessionLost.to_string()));
+    }
+
+    fn headers(&self, what: &'static str) -> HeaderMap {
+        let mut headers = accept(what);
+        headers.extend(self.lock().clone());
+        headers
+    }
+
+    async fn post(self: Arc<Self>, text: String, request: bool) -> Result<(), Fault> {
+        let headers = self.headers("application/json, text/event-stream");
+        let named = headers.contains_key(SESSION);
+        let response = self.route.send(Method::POST, &headers, Some(text)).await?;
+        if !response.status().is_success() {
+            return Err(refusal(response, named).await);
+        }
+        if !named && let Some(session) = response.headers().get(SESSION) {
+            self.lock().insert(SESSION, session.clone());
+        }
+        if !request || response.status() == StatusCode::ACCEPTED {
+            return if request { Err(unanswered()) } else { Ok(()) };
+        }
+        if is_stream(&response) {
+            return Err(self.stream(response).await);
+        }
+        let body = whole(response).await?;
+        self.receive(&body)?;
+        Err(unanswered())
+    }
+
+    /// Reads a stream to its end, taking it up again where it was cut. The answer, if there was one, is in the inbox by
+    /// then, and nobody looks at what is returned.
+    async fn stream(self: &Arc<Self>, response: Response) -> Fault {
+        let mut cut = self.events(response).await;
+        for _ in 0..RESUMES {
+            match cut {
+                Cut::At(Some(last), pause) => {
+                    tokio::time::sleep(pause).await;
+                    cut = self.resume(&last).await;
+                }
+                Cut::At(None, _) => return unanswered(),
+                Cut::Fault(fault) => return fault,
+            }
+        }
+        unanswered()
+    }
+
+    async fn resume(self: &Arc<Self>, last: &str) -> Cut {
+        let mut headers = self.headers("text/event-stream");
+        let again = || Cut::At(Some(last.to_owned()), PAUSE);
+        let Ok(value) = HeaderValue::from_str(last) else { return Cut::At(None, PAUSE) };
+        headers.insert(LAST_EVENT, value);
+        match self.route.send(Method::GET, &headers, None).await {
+            Ok(response) if response.status().is_success() && is_stream(&response) => {
+                match self.events(response).await {
+                    // Nothing came: go on from the same place.
+                    Cut::At(None, _) => again(),
+                    other => other,
+                }
+            }
+            Ok(response) if response.status().is_success() => Cut::At(None, PAUSE),
+            Ok(response) if response.status().is_server_error() => again(),
+            Ok(response) => Cut::Fault(refusal(response, headers.contains_key(SESSION)).await),
+            Err(_) => again(),
+        }
+    }
+
+    /// Gives the messages of a stream to the inbox.
+    async fn events(self: &Arc<Self>, mut response: Response) -> Cut {
+        let mut reader = Reader::new(MESSAGE_MAX);
+        while let Ok(Some(piece)) = response.chunk().await {
+            let Ok(events) = reader.push(&piece) else {
+                return Cut::Fault(Fault::Malformed(
+                    "the server sent an event of more than 10 MiB".to_owned(),
+                ));
+            };
+            for event in
+                events.iter().filter(|event| event.kind.as_deref().is_none_or(|kind| kind == "message"))
+            {
+                if event.data.is_empty() {
+                    continue;
+                }
+                if let Err(fault) = self.receive(&event.data) {
+                    return Cut::Fault(fault);
+                }
+            }
+        }
+        let pause = reader.retry.map_or(PAUSE, Duration::from_millis).min(PAUSE_MAX);
+        Cut::At(reader.last_id, pause)
+    }
+
+    /// Takes a text into the inbox, and answers what the server asks in it.
+    fn receive(self: &Arc<Self>, text: &str) -> Result<(), Fault> {
+        let receipt = self.inbox.receive(text);
+        for answer in receipt.answers {
+            let Ok(permit) = Arc::clone(&self.answers).try_acquire_owned() else { break };
+            let shared = Arc::clone(self);
+            tokio::spawn(async move {
+                // Boxed, because a POST may in turn bring a question. Its own answer is empty.
+                let posting: std::pin::Pin<Box<dyn Future<Output = _> + Send>> =
+                    Box::pin(shared.post(answer, false));
+                timeout(SHORT, posting).await.ok();
+                drop(permit);
+            });
+        }
+        let text = "the server's answer is not JSON-RPC";
+        if receipt.valid { Ok(()) } else { Err(Fault::Malformed(text.to_owned())) }
+    }
+
+    /// Keeps the server's own stream open. Returns why it cannot be any more, or nothing if the server has none.
+    async fn follow(self: Arc<Self>) -> Option<Fault> {
+        let mut last: Option<String> = None;
+        let mut failures: u32 = 0;
+        loop {
+            let mut headers = self.headers("text/event-stream");
+            let named = headers.contains_key(SESSION);
+            if let Some(value) = last.as_ref().and_then(|last| HeaderValue::from_str(last).ok()) {
+                headers.insert(LAST_EVENT, value);
+            }
+            let mut pause = PAUSE;
+            match self.route.send(Method::GET, &headers, None).await {
+                Ok(response) if response.status().is_success() && is_stream(&response) => {
+                    match self.events(response).await {
+                        Cut::At(id, asked) => {
+                            failures = 0;
+                            last = id.or(last);
+                            pause = asked.max(Duration::from_millis(20));
+                        }
+                        Cut::Fault(fault) => return Some(fault),
+                    }
+                }
+                Ok(response) if response.status().is_server_error() => failures += 1,
+                Ok(response) => {
+                    // There is no such stream, unless the session is what is not there.
+                    let fault = refusal(response, named).await;
+                    return Some(fault).filter(|fault| *fault == Fault::SessionLost);
+                }
+                Err(fault) if failures >= 2 => return Some(fault),
+                Err(_) => failures += 1,
+            }
+            tokio::time::sleep(pause * 2_u32.pow(failures.min(6))).await;
+        }
+    }
+}
+
+fn unanswered() -> Fault {
+    let text = "the server ended the exchange without an answer; whether it did anything is not known";
+    Fault::Malformed(text.to_owned())
+}
+
+fn is_stream(response: &Response) -> bool {
+    let kind = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    kind.is_some_and(|kind| kind.trim_start().to_ascii_lowercase().starts_with("text/event-stream"))
+}
+
+async fn whole(mut response: Response) -> Result<String, Fault> {
+    let mut body = Vec::new();
+    while let Some(piece) = response.chunk().await.map_err(|_| unanswered())? {
+        body.extend_from_slice(&piece);
+        if body.len() > MESSAGE_MAX {
+            return Err(Fault::Malformed("the server's answer is larger than 10 MiB".to_owned()));
+        }
+    }
+    Ok(String::from_utf8_lossy(&body).into_owned())
+}

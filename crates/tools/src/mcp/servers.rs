@@ -1,0 +1,189 @@
+//! A set of servers, as one project has them.
+
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
+
+use futures_util::future::join_all;
+use tokio::time::{Instant, timeout_at};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::{Connection, Server, naming::Naming, unit::Unit};
+use crate::registry::Registry;
+
+/// How long things may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// Connecting to a server whose configuration says nothing about it.
+    pub connect: Duration,
+    /// A call without progress.
+    pub silence: Duration,
+    /// A call with it.
+    pub longest: Duration,
+    /// A process between being told to end and being told more strongly.
+    pub grace: Duration,
+    /// The first pause between two attempts to connect; each one is twice the one before.
+    pub first_pause: Duration,
+    /// The longest pause.
+    pub longest_pause: Duration,
+    /// Attempts, before they are given up until the server is next used.
+    pub patience: Duration,
+    /// A connection after which pauses begin anew.
+    pub stable: Duration,
+    /// A turn's wait for servers that are still connecting, and a call's for one that is about to come back.
+    pub settle: Duration,
+    /// The pause between two looks at a server's changed tools.
+    pub relist: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        let seconds = Duration::from_secs;
+        Self {
+            connect: seconds(30),
+            silence: seconds(120),
+            longest: seconds(3600),
+            grace: seconds(1),
+            first_pause: seconds(1),
+            longest_pause: seconds(60),
+            patience: seconds(300),
+            stable: seconds(30),
+            settle: seconds(5),
+            relist: seconds(1),
+        }
+    }
+}
+
+/// Where servers run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The project's folder: where processes start, and what servers are told that it is.
+    pub directory: PathBuf,
+    /// Environment variables that hold keys and are kept from servers, besides our own.
+    pub secrets: Vec<String>,
+    /// How long things may take.
+    pub timing: Timing,
+}
+
+/// Whether a server is started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Launch {
+    /// It is.
+    Now,
+    /// It is switched off.
+    Off,
+    /// Somebody must allow it first; the text says how.
+    Held(String),
+}
+
+/// What a server is doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// It is being connected to.
+    Connecting,
+    /// Its tools can be called.
+    Connected,
+    /// It is switched off.
+    Disabled,
+    /// It is not there, for this reason.
+    Failed(String),
+    /// It wants to know who is calling.
+    NeedsAuth(String),
+}
+
+/// Servers that are kept connected until [`Servers::close`], or until this is dropped.
+#[derive(Debug)]
+pub struct Servers {
+    units: BTreeMap<String, Arc<Unit>>,
+    registry: Registry,
+    started: Instant,
+    settle: Duration,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+impl Servers {
+    /// Begins to connect, in the background. The servers' tools appear in a layer over `below`.
+    #[must_use]
+    pub fn start(servers: BTreeMap<String, (Server, Launch)>, below: &Registry, options: &Options) -> Self {
+        let registry = below.layer();
+        let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
+        let names: Vec<String> = servers.keys().cloned().collect();
+        let start = |(name, (server, launch)): (String, (Server, Launch))| {
+            let naming = Naming::new(&name, names.iter().map(String::as_str), below.clone());
+            let unit = Arc::new(Unit::new(&name, server, launch, options.clone(), naming, registry.clone()));
+            tasks.spawn(Arc::clone(&unit).run(stop.clone()));
+            (name, unit)
+        };
+        let units = servers.into_iter().map(start).collect();
+        let settle = options.timing.settle;
+        Self { units, registry, started: Instant::now(), settle, tasks, stop }
+    }
+
+    /// The tools of these servers, over those below.
+    #[must_use]
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// What each server is doing.
+    #[must_use]
+    pub fn statuses(&self) -> BTreeMap<String, Status> {
+        self.units.iter().map(|(name, unit)| (name.clone(), unit.status())).collect()
+    }
+
+    /// Waits for servers that are still connecting, but not longer than a short while after their start, and gives
+    /// those another try that were given up.
+    pub async fn settled(&self) {
+        self.units.values().filter(|unit| unit.is_resting()).for_each(|unit| unit.wake());
+        let all = join_all(self.units.values().map(|unit| unit.settled()));
+        timeout_at(self.started + self.settle, all).await.ok();
+    }
+
+    /// Whether there is a server of this name.
+    #[must_use]
+    pub fn contains(&self, name: &str) -> bool {
+        self.units.contains_key(name)
+    }
+
+    /// The reason why a server may not be started, if there is one.
+    #[must_use]
+    pub fn held(&self, name: &str) -> Option<String> {
+        match self.units.get(name)?.launch() {
+            Launch::Held(reason) => Some(reason),
+            Launch::Now | Launch::Off => None,
+        }
+    }
+
+    /// Starts or stops a server, or tries again at once. False if there is no such server.
+    pub fn set(&self, name: &str, launch: Launch) -> bool {
+        let Some(unit) = self.units.get(name) else { return false };
+        unit.set(launch);
+        unit.wake();
+        true
+    }
+
+    /// Waits until a server is not connecting any more.
+    pub async fn settled_one(&self, name: &str) {
+        if let Some(unit) = self.units.get(name) {
+            timeout_at(Instant::now() + self.settle, unit.settled()).await.ok();
+        }
+    }
+
+    /// The connection to a server, while there is one.
+    #[must_use]
+    pub fn connection(&self, name: &str) -> Option<Arc<Connection>> {
+        self.units.get(name)?.connection()
+    }
+
+    /// Ends all servers and waits until nothing of them is left.
+    pub async fn close(&self) {
+        self.stop.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}
+
+impl Drop for Servers {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}

@@ -1,0 +1,356 @@
+//! The life of one configured server: connect, register its tools, notice its end, try again.
+//!
+//! All of it happens in a task of its own. Others see the state, and wait for it only as long as they choose.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use serde_json::Value;
+use tokio::{
+    sync::{Notify, watch},
+    time::{Instant, sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Connection, Fault, Launch, Options, Progress, Server, Status, Timing, backoff::Backoff,
+    content::Answered, naming::Naming, tool::Remote,
+};
+use crate::registry::{Registration, Registry};
+
+/// How long a server has to answer a ping before it is taken for dead.
+const PING: Duration = Duration::from_secs(10);
+
+/// What a server is doing.
+#[derive(Clone, Debug)]
+pub(super) enum State {
+    Connecting,
+    Connected(Arc<Connection>),
+    /// Another attempt follows.
+    Waiting(String),
+    /// Another attempt follows when somebody wants it.
+    Resting(String),
+    NeedsAuth(String),
+    Off,
+    Held(String),
+}
+
+/// One configured server.
+#[derive(Debug)]
+pub(super) struct Unit {
+    name: String,
+    server: Server,
+    options: Options,
+    naming: Naming,
+    registry: Registry,
+    state: watch::Sender<State>,
+    launch: watch::Sender<Launch>,
+    /// Ends a pause.
+    wake: Notify,
+    tools: Mutex<Vec<Registration>>,
+}
+
+/// Why a connection that was there is none any more.
+enum Ending {
+    Stopped,
+    Lost(Fault),
+}
+
+impl Unit {
+    pub(super) fn new(
+        name: &str,
+        server: Server,
+        launch: Launch,
+        options: Options,
+        naming: Naming,
+        registry: Registry,
+    ) -> Self {
+        Self {
+            name: name.to_owned(),
+            server,
+            options,
+            naming,
+            registry,
+            // Until the task has looked at it, everything that is to start counts as starting.
+            state: watch::Sender::new(match &launch {
+                Launch::Now => State::Connecting,
+                Launch::Off => State::Off,
+                Launch::Held(reason) => State::Held(reason.clone()),
+            }),
+            launch: watch::Sender::new(launch),
+            wake: Notify::new(),
+            tools: Mutex::default(),
+        }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn launch(&self) -> Launch {
+        self.launch.borrow().clone()
+    }
+
+    /// Has the server started, stopped or held.
+    pub(super) fn set(&self, launch: Launch) {
+        self.launch.send_if_modified(|present| {
+            let other = *present != launch;
+            *present = launch;
+            other
+        });
+    }
+
+    /// Ends a pause between two attempts. A server that is at rest counts as connecting from then on.
+    pub(super) fn wake(&self) {
+        self.wake.notify_waiters();
+    }
+
+    pub(super) fn status(&self) -> Status {
+        match &*self.state.borrow() {
+            State::Connecting => Status::Connecting,
+            State::Connected(_) => Status::Connected,
+            State::Waiting(reason) | State::Resting(reason) | State::Held(reason) => {
+                Status::Failed(reason.clone())
+            }
+            State::NeedsAuth(reason) => Status::NeedsAuth(reason.clone()),
+            State::Off => Status::Disabled,
+        }
+    }
+
+    pub(super) fn is_resting(&self) -> bool {
+        matches!(&*self.state.borrow(), State::Resting(_) | State::NeedsAuth(_))
+    }
+
+    pub(super) fn connection(&self) -> Option<Arc<Connection>> {
+        match &*self.state.borrow() {
+            State::Connected(connection) if !connection.is_closed() => Some(Arc::clone(connection)),
+            _ => None,
+        }
+    }
+
+    /// Waits until the server is not connecting any more.
+    pub(super) async fn settled(&self) {
+        self.state.subscribe().wait_for(|state| !matches!(state, State::Connecting)).await.ok();
+    }
+
+    /// The connection, waiting a while for one that is about to come back.
+    async fn reach(&self, patience: Duration) -> Result<Arc<Connection>, Fault> {
+        if self.is_resting() {
+            self.wake();
+        }
+        let mut state = self.state.subscribe();
+        let there = |state: &State| match state {
+            State::Connected(connection) => !connection.is_closed(),
+            State::Off | State::Held(_) => true,
+            State::Connecting | State::Waiting(_) | State::Resting(_) | State::NeedsAuth(_) => false,
+        };
+        timeout(patience, state.wait_for(there)).await.ok();
+        self.connection().ok_or_else(|| {
+            Fault::Closed(match self.status() {
+                Status::Failed(reason) | Status::NeedsAuth(reason) => {
+                    format!("it is not connected: {reason}")
+                }
+                Status::Disabled => "it is switched off".to_owned(),
+                Status::Connecting | Status::Connected => "it is not connected yet".to_owned(),
+            })
+        })
+    }
+
+    /// Calls a tool of the server.
+    pub(super) async fn call(
+        self: &Arc<Self>,
+        tool: &str,
+        arguments: &Value,
+        cancel: &CancellationToken,
+        mut report: impl FnMut(&Progress),
+    ) -> Result<Answered, Fault> {
+        let patience = self.options.timing.settle;
+        let reach = || async {
+            tokio::select! {
+                () = cancel.cancelled() => Err(Fault::Cancelled),
+                reached = self.reach(patience) => reached,
+            }
+        };
+        let connection = reach().await?;
+        let outcome = match connection.call(tool, arguments, cancel, &mut report).await {
+            // The server did not look at it, so that it can be sent again.
+            Err(Fault::SessionLost) => reach().await?.call(tool, arguments, cancel, &mut report).await,
+            outcome => outcome,
+        };
+        if let Err(Fault::TimedOut(_)) = &outcome {
+            // Perhaps only the tool is slow. A server that does not even answer this is started anew.
+            tokio::spawn(async move {
+                if !matches!(timeout(PING, connection.ping()).await, Ok(Ok(()) | Err(Fault::Refused { .. })))
+                {
+                    connection.fail(Fault::Closed("the server does not answer any more".to_owned()));
+                }
+            });
+        }
+        outcome
+    }
+
+    /// Keeps the server connected until `stop` fires, and leaves nothing of it then.
+    pub(super) async fn run(self: Arc<Self>, stop: CancellationToken) {
+        let Timing { first_pause, longest_pause, patience, stable, .. } = self.options.timing;
+        let mut backoff = Backoff::new(first_pause, longest_pause, patience);
+        while self.wanted(&stop).await {
+            self.state.send_replace(State::Connecting);
+            let began = Instant::now();
+            let fault = match self.connect(&stop).await {
+                Some(Ok(connection)) => {
+                    let ending = self.attend(&connection, &stop).await;
+                    self.replace_tools(Vec::new());
+                    // Before the waiting, so that nobody sees a server that is about to end.
+                    self.state.send_replace(State::Connecting);
+                    connection.close().await;
+                    match ending {
+                        Ending::Stopped => continue,
+                        Ending::Lost(fault) => fault,
+                    }
+                }
+                Some(Err(fault)) => fault,
+                None => continue,
+            };
+            if began.elapsed() > stable {
+                backoff.reset();
+            }
+            tracing::debug!(server = self.name, %fault, "an MCP server is not connected");
+            let pause = match fault {
+                Fault::NeedsAuth(reason) => {
+                    self.state.send_replace(State::NeedsAuth(reason));
+                    None
+                }
+                fault => {
+                    let pause = backoff.pause();
+                    let reason = fault.to_string();
+                    if pause.is_none() {
+                        tracing::warn!(
+                            server = self.name,
+                            reason,
+                            "gave up on an MCP server until it is next used"
+                        );
+                        self.state.send_replace(State::Resting(reason));
+                        backoff.reset();
+                    } else {
+                        self.state.send_replace(State::Waiting(reason));
+                    }
+                    pause
+                }
+            };
+            self.rest(pause, &stop).await;
+        }
+        self.state.send_replace(State::Off);
+    }
+
+    /// Waits until the server is to run; false when it never will be again.
+    async fn wanted(&self, stop: &CancellationToken) -> bool {
+        let mut launch = self.launch.subscribe();
+        loop {
+            let present = launch.borrow_and_update().clone();
+            match present {
+                _ if stop.is_cancelled() => return false,
+                Launch::Now => return true,
+                Launch::Off => drop(self.state.send_replace(State::Off)),
+                Launch::Held(reason) => drop(self.state.send_replace(State::Held(reason))),
+            }
+            tokio::select! {
+                () = stop.cancelled() => return false,
+                changed = launch.changed() => if changed.is_err() { return false },
+            }
+        }
+    }
+
+    /// Waits until the server is not to run any more.
+    async fn unwanted(&self, stop: &CancellationToken) {
+        let mut launch = self.launch.subscribe();
+        tokio::select! {
+            () = stop.cancelled() => {}
+            _ = launch.wait_for(|launch| *launch != Launch::Now) => {}
+        }
+    }
+
+    /// Connects and registers the tools; nothing if that is not wanted any more.
+    async fn connect(self: &Arc<Self>, stop: &CancellationToken) -> Option<Result<Arc<Connection>, Fault>> {
+        let Options { directory, secrets, timing } = &self.options;
+        let limit = self.server.timeout.unwrap_or(timing.connect);
+        let connecting = async {
+            let connection = Connection::open(&self.server, directory, secrets, *timing).await?;
+            let listed = self.list(&connection).await;
+            if let Err(fault) = listed {
+                connection.close().await;
+                return Err(fault);
+            }
+            Ok(Arc::new(connection))
+        };
+        let outcome = tokio::select! {
+            () = self.unwanted(stop) => return None,
+            outcome = timeout(limit, connecting) => outcome.unwrap_or(Err(Fault::TimedOut(limit))),
+        };
+        if let Ok(connection) = &outcome {
+            self.state.send_replace(State::Connected(Arc::clone(connection)));
+        } else {
+            self.replace_tools(Vec::new());
+        }
+        Some(outcome)
+    }
+
+    /// Looks after an open connection.
+    async fn attend(self: &Arc<Self>, connection: &Connection, stop: &CancellationToken) -> Ending {
+        loop {
+            tokio::select! {
+                biased;
+                () = self.unwanted(stop) => return Ending::Stopped,
+                fault = connection.closed() => return Ending::Lost(fault),
+                () = connection.tools_changed() => {
+                    if let Err(fault) = self.list(connection).await {
+                        tracing::warn!(server = self.name, %fault, "an MCP server's changed tools are not listed");
+                    }
+                    // A server that says so all the time is not asked all the time.
+                    tokio::select! {
+                        () = sleep(self.options.timing.relist) => {}
+                        () = self.unwanted(stop) => {}
+                        _ = connection.closed() => {}
+                    }
+                }
+            }
+        }
+    }
+
+    async fn list(self: &Arc<Self>, connection: &Connection) -> Result<(), Fault> {
+        let tools = connection.tools().await?;
+        let theirs: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
+        let mut names = self.naming.names(&theirs);
+        let mut registrations = Vec::new();
+        for info in &tools {
+            // The first of those that are listed twice.
+            let Some(name) = names.remove(&info.name) else { continue };
+            match self.registry.register(Arc::new(Remote::new(name, info, Arc::clone(self)))) {
+                Ok(registration) => registrations.push(registration),
+                Err(error) => tracing::warn!(server = self.name, %error, "an MCP server's tool is left out"),
+            }
+        }
+        self.replace_tools(registrations);
+        Ok(())
+    }
+
+    fn replace_tools(&self, tools: Vec<Registration>) {
+        let old = std::mem::replace(&mut *self.tools.lock().unwrap_or_else(PoisonError::into_inner), tools);
+        drop(old);
+    }
+
+    async fn rest(&self, pause: Option<Duration>, stop: &CancellationToken) {
+        let pausing = async {
+            match pause {
+                Some(pause) => sleep(pause).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = self.unwanted(stop) => {}
+            () = self.wake.notified() => {}
+            () = pausing => {}
+        }
+    }
+}
