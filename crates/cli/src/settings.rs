@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, bail};
 use etcetera::BaseStrategy as _;
 use everturn_engine::models::{AuthFile, Keyring, catalogue::Catalogue};
 use everturn_engine::{Config, Engine, Options, ProjectFiles};
-use everturn_tools::Registry;
+use everturn_tools::{Registry, websearch};
 use serde_json::{Map, Value};
 
 use crate::table;
@@ -58,7 +58,7 @@ pub(crate) async fn open(directory: &Path, listeners: Listeners) -> Result<Engin
     options.paths = paths;
     options.config = config(directory)?;
     options.project_files = project_files();
-    options.tools = Registry::builtin(&tools(&options.config));
+    options.tools = Registry::builtin(&tools(&options.config)?);
     options.keys = keys()?;
     options.database = database();
     options.quiet = listeners == Listeners::None;
@@ -75,14 +75,15 @@ fn project_files() -> ProjectFiles {
 
 /// How the tools are set up: this binary is its own warden, and no command sees the keys of providers, not even of those
 /// that the configuration leaves out.
-fn tools(config: &Config) -> everturn_tools::Settings {
+fn tools(config: &Config) -> Result<everturn_tools::Settings> {
     let catalogues = [Catalogue::builtin(), config.catalogue()];
     let providers = catalogues.into_iter().flat_map(Catalogue::providers);
     let secrets: BTreeSet<&str> = providers.flat_map(|provider| provider.key_variables()).collect();
     // The link leads to this very binary even after a newer one was put in its place.
     let warden = if cfg!(target_os = "linux") { Some("/proc/self/exe".into()) } else { None };
-    let websearch = websearch::Provider::from_config(&Value::Object(config.raw.clone()), variable);
-    everturn_tools::Settings { warden, secrets: secrets.into_iter().map(str::to_owned).collect(), websearch }
+    let secrets = secrets.into_iter().chain([websearch::EXA_KEY]).map(str::to_owned).collect();
+    let websearch = websearch::Provider::from_config(&Value::Object(config.raw.clone()), variable)?;
+    Ok(everturn_tools::Settings { warden, secrets, websearch })
 }
 
 /// The settings for a folder.

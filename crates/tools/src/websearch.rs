@@ -35,9 +35,10 @@ const TEXT_CHARS: usize = 40_000;
 const SHORT_CHARS: usize = 500;
 /// The longest query, in characters.
 const QUERY_MAX: usize = 2000;
-/// Where Exa is, and the variable that holds its key.
+/// Where Exa is.
 const EXA: &str = "https://api.exa.ai";
-const EXA_KEY: &str = "EXA_API_KEY";
+/// The environment variable that holds the key of Exa.
+pub const EXA_KEY: &str = "EXA_API_KEY";
 
 /// A search service.
 #[derive(Clone, PartialEq, Eq)]
@@ -98,7 +99,10 @@ impl Provider {
         })?;
         match config.provider.as_str() {
             "exa" => {
-                let key = config.key.filter(|key| !key.trim().is_empty()).or(key);
+                // The key of the environment is for the service itself: a project's configuration that names another
+                // address must not get it.
+                let own = key.filter(|_| config.url.is_none());
+                let key = config.key.filter(|key| !key.trim().is_empty()).or(own);
                 let key = key.ok_or_else(|| Error(format!("exa needs a key: set `key` or {EXA_KEY}")))?;
                 let url = address(config.url.as_deref().unwrap_or(EXA))?;
                 Ok(Some(Self::Exa { key: key.trim().to_owned(), url }))
