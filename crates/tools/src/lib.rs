@@ -20,7 +20,7 @@
 //! - [`patch`]: unified diffs in the shape that clients already parse
 //! - [`mod@read`], [`mod@write`], [`mod@edit`]: the file tools
 //! - [`bash`]: the command tool; `bash/` has command splitting, process groups and output capture
-//! - [`todo`], [`question`], [`task`], [`plan`]: the task list, questions, subagents and plan mode, which act on the
+//! - [`mod@todo`], [`question`], [`task`], [`plan`]: the task list, questions, subagents and plan mode, which act on the
 //!   session
 //! - [`invalid`]: what a call that cannot be run becomes
 //! - [`snapshot`]: content-addressed pictures of a worktree: capture, diff, restore
