@@ -24,7 +24,7 @@
 //! - [`mod@grep`], [`mod@glob`], [`mod@list`]: the tools that look for files
 //! - [`webfetch`], [`websearch`]: the tools that use the web
 //! - [`bash`]: the command tool; `bash/` has command splitting, process groups and output capture
-//! - [`todo`], [`question`], [`task`], [`plan`]: the task list, questions, subagents and plan mode, which act on the
+//! - [`mod@todo`], [`question`], [`task`], [`plan`]: the task list, questions, subagents and plan mode, which act on the
 //!   session
 //! - [`instructions`]: what a person wants every agent to heed, from `AGENTS.md` files
 //! - [`skills`]: guides for particular work; [`skill`]: the tool that loads one
