@@ -12,6 +12,8 @@ use everturn_model::Map;
 use everturn_model::permission::{Action, Rule};
 use serde_json::Value;
 
+use crate::mcp;
+
 /// The settings of a server.
 #[derive(Clone, PartialEq)]
 pub struct Config {
@@ -27,6 +29,8 @@ pub struct Config {
     pub permission: Vec<Rule>,
     /// Whether the files are recorded before and after each turn.
     pub snapshot: bool,
+    /// MCP servers.
+    pub mcp: mcp::Configured,
     catalogue: OnceLock<Catalogue>,
 }
 
@@ -71,6 +75,7 @@ impl Config {
             default_agent: text("default_agent"),
             permission: raw.get("permission").map(rules).unwrap_or_default(),
             snapshot: raw.get("snapshot").and_then(Value::as_bool).unwrap_or(true),
+            mcp: raw.get("mcp").map(mcp::Configured::read).unwrap_or_default(),
             catalogue: OnceLock::new(),
             raw,
         }

@@ -15,6 +15,7 @@ use crate::agent::{self, Agent};
 use crate::asks::Asks;
 use crate::bus::{Bus, Live, Notice, Signal};
 use crate::drain::Drains;
+use crate::mcp;
 use crate::mint::Mint;
 use crate::project::Location;
 use crate::seams::{System, World};
@@ -98,6 +99,7 @@ pub(crate) struct Inner {
     pub(crate) paths: Paths,
     pub(crate) directory: PathBuf,
     pub(crate) tools: Registry,
+    pub(crate) mcp: mcp::Sets,
     pub(crate) agents: Vec<Agent>,
     pub(crate) locations: RwLock<HashMap<PathBuf, Location>>,
     pub(crate) drains: Drains,
@@ -139,6 +141,7 @@ impl Engine {
             paths: options.paths,
             directory: options.directory,
             tools: options.tools,
+            mcp: mcp::Sets::default(),
             agents,
             locations: RwLock::default(),
             drains: Drains::default(),
@@ -155,6 +158,7 @@ impl Engine {
         self.0.closing.cancel();
         self.0.tasks.close();
         self.0.tasks.wait().await;
+        self.close_servers().await;
     }
 
     /// Committed events and live signals.

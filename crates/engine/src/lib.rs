@@ -18,6 +18,7 @@
 //! - [`asks`]: permission requests and their answers
 //! - [`history`]: from the path to what a provider is given
 //! - [`context`]: the system context of an epoch
+//! - [`mcp`]: the MCP servers of a place, and which of them a person has allowed
 //! - [`revert`]: undo and redo of messages and files
 //! - [`recover`]: what a restart does with what was open
 //! - [`import`]: sessions of other programs
@@ -34,6 +35,7 @@ mod error;
 mod history;
 pub mod import;
 pub mod inbox;
+pub mod mcp;
 pub mod mint;
 pub mod models;
 pub mod project;

@@ -10,6 +10,7 @@
 
 mod bench;
 mod inbox;
+mod mcp;
 mod media;
 mod permission;
 mod processes;
