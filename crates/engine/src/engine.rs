@@ -18,6 +18,7 @@ use crate::agent::{self, Agent};
 use crate::asks::Asks;
 use crate::bus::{Bus, Live, Notice, Signal};
 use crate::drain::Drains;
+use crate::mcp;
 use crate::mint::Mint;
 use crate::project::Location;
 use crate::seams::{System, World};
@@ -116,6 +117,7 @@ pub(crate) struct Inner {
     pub(crate) paths: Paths,
     pub(crate) directory: PathBuf,
     pub(crate) tools: Registry,
+    pub(crate) mcp: mcp::Sets,
     pub(crate) agents: Vec<Agent>,
     pub(crate) patience: Duration,
     pub(crate) locations: RwLock<HashMap<PathBuf, Location>>,
@@ -167,6 +169,7 @@ impl Engine {
             paths: options.paths,
             directory: options.directory,
             tools,
+            mcp: mcp::Sets::default(),
             agents,
             patience: options.patience,
             locations: RwLock::default(),
@@ -185,6 +188,7 @@ impl Engine {
         self.0.closing.cancel();
         self.0.tasks.close();
         self.0.tasks.wait().await;
+        self.close_servers().await;
     }
 
     /// Committed events and live signals.

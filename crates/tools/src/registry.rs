@@ -103,6 +103,12 @@ pub struct Registration {
 }
 
 impl Registration {
+    /// The name that is registered.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Makes the registration last as long as its registry.
     pub fn keep(mut self) {
         self.layer = Weak::new();

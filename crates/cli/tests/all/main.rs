@@ -15,6 +15,7 @@ mod attach;
 mod commands;
 mod crash;
 mod demo;
+mod mcp;
 mod models;
 mod opencode;
 mod phases;

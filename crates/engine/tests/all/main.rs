@@ -11,6 +11,7 @@
 mod bench;
 mod context;
 mod inbox;
+mod mcp;
 mod media;
 mod permission;
 mod plan;

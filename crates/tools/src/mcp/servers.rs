@@ -174,6 +174,12 @@ impl Servers {
         self.units.get(name)?.connection()
     }
 
+    /// The names of a server's tools as they are called here, sorted.
+    #[must_use]
+    pub fn tools(&self, name: &str) -> Vec<String> {
+        self.units.get(name).map(|unit| unit.tools()).unwrap_or_default()
+    }
+
     /// Ends all servers and waits until nothing of them is left.
     pub async fn close(&self) {
         self.stop.cancel();

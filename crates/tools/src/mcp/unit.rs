@@ -130,6 +130,14 @@ impl Unit {
         }
     }
 
+    /// The names of its tools, sorted.
+    pub(super) fn tools(&self) -> Vec<String> {
+        let tools = self.tools.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names: Vec<String> = tools.iter().map(|tool| tool.name().to_owned()).collect();
+        names.sort();
+        names
+    }
+
     /// Waits until the server is not connecting any more.
     pub(super) async fn settled(&self) {
         self.state.subscribe().wait_for(|state| !matches!(state, State::Connecting)).await.ok();
