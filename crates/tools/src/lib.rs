@@ -19,20 +19,23 @@
 //! - [`bound`]: the size limit of model-visible text, and the files that keep the rest
 //! - [`patch`]: unified diffs in the shape that clients already parse
 //! - [`target`]: a path resolved once and checked against what was permitted
-//! - [`mod@read`], [`mod@write`], [`mod@edit`]: the file tools
+//! - [`mod@read`], [`mod@write`], [`mod@edit`], [`apply_patch`]: the file tools
 //! - [`bash`]: the command tool; `bash/` has command splitting, process groups and output capture
 //! - [`invalid`]: what a call that cannot be run becomes
 //! - [`snapshot`]: content-addressed pictures of a worktree: capture, diff, restore
 //! - [`input`]: the schema of arguments, and decoding with errors a model can act on
 //! - `folder`: folders as handles that no link can redirect
+//! - `indentation`: how the indentation of a model's text becomes that of a file
 //! - `regular`: reading that never waits and never runs on
 //! - `replacement`: all-or-nothing changes of files
 
+pub mod apply_patch;
 pub mod bash;
 pub mod bound;
 pub mod edit;
 mod folder;
 pub mod host;
+mod indentation;
 pub mod input;
 pub mod invalid;
 pub mod patch;

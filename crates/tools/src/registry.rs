@@ -19,6 +19,7 @@ use std::{
 use serde_json::Value;
 
 use crate::{
+    apply_patch::ApplyPatch,
     bash::Bash,
     edit::Edit,
     invalid::{self, Invalid},
@@ -121,8 +122,14 @@ impl Registry {
     #[must_use]
     pub fn builtin(_settings: &Settings) -> Self {
         let registry = Self::new();
-        let tools: [Arc<dyn Tool>; 5] =
-            [Arc::new(Bash::default()), Arc::new(Edit), Arc::new(Invalid), Arc::new(Read), Arc::new(Write)];
+        let tools: [Arc<dyn Tool>; 6] = [
+            Arc::new(ApplyPatch),
+            Arc::new(Bash::default()),
+            Arc::new(Edit),
+            Arc::new(Invalid),
+            Arc::new(Read),
+            Arc::new(Write),
+        ];
         for tool in tools {
             let name = tool.name().to_owned();
             registry.put(name, tool).keep();

@@ -8,11 +8,14 @@
     reason = "a test that cannot go on fails; clippy.toml covers test functions but not their helpers"
 )]
 
+mod apply_patch;
 mod bash;
 mod bounds;
+mod confinement;
 mod edit;
 mod files;
 mod harness;
+mod properties;
 mod read;
 mod registry;
 mod scope;

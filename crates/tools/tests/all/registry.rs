@@ -38,15 +38,16 @@ impl Tool for Named {
 fn builtin_specs_are_sorted_and_leave_out_invalid() {
     let registry = Registry::builtin(&Settings::default());
     let names: Vec<String> = registry.offer().specs().into_iter().map(|spec| spec.name).collect();
-    assert_eq!(names, ["bash", "edit", "read", "write"]);
+    assert_eq!(names, ["apply_patch", "bash", "edit", "read", "write"]);
     assert!(registry.get("invalid").is_some());
     assert!(registry.get("nosuch").is_none());
     for spec in registry.offer().specs() {
         assert_eq!(spec.schema["type"], "object", "{}", spec.name);
         assert!(!spec.description.is_empty());
     }
-    let effects = ["bash", "edit", "read", "write"].map(|name| registry.get(name).unwrap().effect());
-    assert_eq!(effects, [Effect::Opaque, Effect::Edit, Effect::Pure, Effect::Edit]);
+    let effects =
+        ["apply_patch", "bash", "edit", "read", "write"].map(|name| registry.get(name).unwrap().effect());
+    assert_eq!(effects, [Effect::Edit, Effect::Opaque, Effect::Edit, Effect::Pure, Effect::Edit]);
 }
 
 #[test]
