@@ -8,8 +8,10 @@
     reason = "a test that cannot go on fails; clippy.toml covers test functions but not their helpers"
 )]
 
+mod apply_patch;
 mod bash;
 mod bounds;
+mod confinement;
 mod edit;
 mod files;
 mod glob;
@@ -20,6 +22,7 @@ mod jobs;
 mod list;
 mod mcp;
 mod pty;
+mod properties;
 mod read;
 mod registry;
 mod scope;
