@@ -14,6 +14,7 @@ mod edit;
 mod files;
 mod harness;
 mod jobs;
+mod limits;
 mod pty;
 mod read;
 mod registry;
