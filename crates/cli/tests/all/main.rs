@@ -25,3 +25,4 @@ mod stage;
 mod terminal;
 mod tidy;
 mod tmux;
+mod warden;
