@@ -26,3 +26,4 @@ mod stage;
 mod terminal;
 mod tidy;
 mod tmux;
+mod warden;

@@ -21,6 +21,7 @@ mod instructions;
 mod jobs;
 mod list;
 mod mcp;
+mod limits;
 mod pty;
 mod properties;
 mod read;
