@@ -23,6 +23,7 @@
 //! - [`instructions`]: what a person wants every agent to heed, from `AGENTS.md` files
 //! - [`skills`]: guides for particular work; [`skill`]: the tool that loads one
 //! - [`places`]: where both are looked for, and what may be read there without asking
+//! - [`project`]: what repository a folder belongs to, and which one it is
 //! - [`invalid`]: what a call that cannot be run becomes
 //! - [`snapshot`]: content-addressed pictures of a worktree: capture, diff, restore
 //! - [`input`]: the schema of arguments, and decoding with errors a model can act on
@@ -38,6 +39,7 @@ pub mod instructions;
 pub mod invalid;
 pub mod patch;
 pub mod places;
+pub mod project;
 pub mod read;
 pub mod registry;
 mod regular;

@@ -14,6 +14,7 @@ mod inbox;
 mod media;
 mod permission;
 mod processes;
+mod project;
 mod recover;
 mod replay;
 mod revert;

@@ -14,6 +14,7 @@ mod edit;
 mod files;
 mod harness;
 mod instructions;
+mod project;
 mod read;
 mod registry;
 mod scope;
