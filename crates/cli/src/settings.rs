@@ -66,6 +66,13 @@ pub(crate) async fn open(directory: &Path, listeners: Listeners) -> Result<Engin
     Ok(Engine::open(options).await?)
 }
 
+/// Removes tool output that is old. Failing at it is nobody's loss.
+pub(crate) async fn remove_old_output(engine: &Engine) {
+    if let Err(error) = engine.sweep_outputs().await {
+        tracing::warn!(error = error.to_string(), "old tool output was not removed");
+    }
+}
+
 /// Whether configuration, instructions and skills of projects count: not with `OPENCODE_DISABLE_PROJECT_CONFIG`.
 fn project_files() -> ProjectFiles {
     match variable("OPENCODE_DISABLE_PROJECT_CONFIG").map(|value| value.to_lowercase()).as_deref() {

@@ -44,6 +44,8 @@ impl Engine {
     /// # Errors
     /// When the store cannot be read.
     pub async fn recover(&self) -> Result<usize, Error> {
+        // Sessions of a project that was moved here go on here.
+        self.location(None).await?;
         let unfinished = self.0.store.unfinished().await?;
         let count = unfinished.len();
         for id in unfinished {

@@ -35,6 +35,7 @@
 //! - [`pty`]: terminals that clients look at and type into
 //! - [`bash`]: the command tool; `bash/` has process groups and output capture
 //! - [`shell`]: what a command line would run, for permission rules
+//! - [`project`]: what repository a folder belongs to, and which one it is
 //! - [`invalid`]: what a call that cannot be run becomes
 //! - [`snapshot`]: content-addressed pictures of a worktree: capture, diff, restore
 //! - [`input`]: the schema of arguments, and decoding with errors a model can act on
@@ -45,7 +46,6 @@
 //! - `walk`: walking a folder by ignore rules, never out of it
 //! - `web`: requests within limits, to where they were meant to go
 //! - `wildcard`: the patterns of file names
-//! - `replacement`: all-or-nothing file replacement
 
 pub mod apply_patch;
 pub mod bash;
@@ -65,6 +65,7 @@ pub mod patch;
 pub mod places;
 pub mod plan;
 pub mod process;
+pub mod project;
 pub mod pty;
 pub mod question;
 pub mod read;

@@ -44,6 +44,7 @@ impl Run {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         runtime.block_on(async {
             let engine = settings::open(&settings::working_folder()?, Listeners::Some).await?;
+            settings::remove_old_output(&engine).await;
             let result = self.run(&engine).await;
             engine.close().await;
             result
@@ -92,13 +93,8 @@ impl Run {
         Ok(match (&self.session, self.newest) {
             (Some(id), _) => Some(engine.session(&SessionId::new(id)).await?),
             (None, true) => {
-                let filter = Filter {
-                    project: Some(location.project.id.clone()),
-                    roots: true,
-                    limit: Some(1),
-                    ..Filter::default()
-                };
-                let newest = engine.list(filter).await?.into_iter().next();
+                let filter = Filter { roots: true, limit: Some(1), ..Filter::default() };
+                let newest = engine.sessions_of(location, filter).await?.into_iter().next();
                 Some(newest.context("there is no session to go on in")?)
             }
             (None, false) => None,

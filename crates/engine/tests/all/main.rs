@@ -16,6 +16,7 @@ mod media;
 mod permission;
 mod plan;
 mod processes;
+mod project;
 mod question;
 mod recover;
 mod replay;
