@@ -58,6 +58,8 @@ pub(super) struct Stdio {
     room: Arc<Semaphore>,
     stop: CancellationToken,
     gone: watch::Receiver<bool>,
+    log: Log,
+    grace: Duration,
 }
 
 impl Stdio {
@@ -68,13 +70,14 @@ impl Stdio {
         let room = Arc::new(Semaphore::new(QUEUE_BYTES));
         let (stop, shut) = (CancellationToken::new(), CancellationToken::new());
         let (gone, wait) = watch::channel(false);
+        let log = Log::default();
         if let Some(input) = child.stdin.take() {
             tokio::spawn(write(input, lines, shut.clone(), Arc::clone(&inbox)));
         }
         let keeper = Keeper {
             group: Group::of(&child),
             child,
-            log: Log::default(),
+            log: log.clone(),
             inbox,
             shut,
             stop: stop.clone(),
@@ -85,7 +88,12 @@ impl Stdio {
             keeper.run().await;
             gone.send_replace(true);
         });
-        Ok(Self { queue, room, stop, gone: wait })
+        Ok(Self { queue, room, stop, gone: wait, log, grace: program.grace })
+    }
+
+    /// The end of what the server wrote to its log.
+    pub(super) fn log(&self) -> &Log {
+        &self.log
     }
 
     /// Queues a message, once there is room for it. If the server does not take any more the inbox says so.
@@ -106,7 +114,11 @@ impl Stdio {
     /// Ends the server, and waits until nothing of it is left.
     pub(super) async fn close(&self) {
         self.stop.cancel();
-        self.gone.clone().wait_for(|gone| *gone).await.ok();
+        // Longer than it can take, unless the system itself does not let go of the process.
+        let patience = 2 * self.grace + Duration::from_secs(5);
+        if timeout(patience, self.gone.clone().wait_for(|gone| *gone)).await.is_err() {
+            tracing::warn!("the process of an MCP server does not end, although it was killed");
+        }
     }
 }
 
