@@ -135,7 +135,11 @@ pub(super) fn inner(name: &str, arguments: &[Word]) -> Option<Inner> {
         }
     }
     let mut assignments = Vec::new();
-    while launcher.assignments && words.peek().is_some_and(|word| word.text.contains('=')) {
+    while let Some(word) = words.peek().filter(|word| launcher.assignments && word.text.contains('=')) {
+        // Without quotes a value may turn out as more words: the command would be one of them.
+        if word.splits || !word.prefix.contains('=') {
+            return Some(Inner::Unknown);
+        }
         assignments.extend(words.next().cloned());
     }
     let mut words: Vec<Word> = words.cloned().collect();

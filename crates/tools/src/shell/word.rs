@@ -88,7 +88,7 @@ impl Word {
 fn quote(value: &str, tilde: bool) -> String {
     let plain = |c: char| c.is_alphanumeric() || "_@%+=:,./-^".contains(c);
     let body = if tilde { value.strip_prefix('~').unwrap_or(value) } else { value };
-    let bare = matches!(value, "{}" | "[" | "]" | "!");
+    let bare = matches!(value, "{}" | "-I{}" | "[" | "]" | "!");
     if bare || !value.is_empty() && body.chars().all(plain) {
         value.to_owned()
     } else {
