@@ -208,8 +208,8 @@ fn the_tool_needs_the_folders_first() {
     let needs = Bash::default().needs(&json!({ "command": line }), &project.scope).unwrap();
     let named: Vec<(&str, &[String])> =
         needs.iter().map(|need| (&*need.permission, &need.patterns[..])).collect();
-    let folder = vec![project.outside().join("*").display().to_string()];
-    let commands = vec!["git status".to_owned(), format!("rm {}", outside.display())];
+    let folder = [project.outside().join("*").display().to_string()];
+    let commands = ["git status".to_owned(), format!("rm {}", outside.display())];
     assert_eq!(named, [("external_directory", &folder[..]), ("bash", &commands[..])]);
 }
 
