@@ -110,7 +110,9 @@ pub(super) fn inner(name: &str, arguments: &[Word]) -> Option<Inner> {
             words.next();
         } else if launcher.valued.contains(&text) {
             words.next();
-            let Some(value) = words.next().filter(|value| !value.splits) else { return Some(Inner::Unknown) };
+            let Some(value) = words.next().filter(|value| !value.several) else {
+                return Some(Inner::Unknown);
+            };
             if text == "-I" {
                 let Some(value) = value.known() else { return Some(Inner::Unknown) };
                 replaced = Some(value.to_owned());
@@ -160,7 +162,7 @@ fn filled(words: Vec<Word>, replaced: Option<&str>) -> Vec<Word> {
             // One word stays one word, but may begin with anything.
             .map(|word| {
                 if word.text.contains(pattern) {
-                    Word { splits: false, ..Word::unknown(&word.text) }
+                    Word { splits: false, several: false, ..Word::unknown(&word.text) }
                 } else {
                     word
                 }

@@ -182,7 +182,7 @@ fn assigns(base: &str, arguments: &[Word]) -> bool {
         "printf" => arguments.first().is_some_and(|word| {
             word.option && !word.known().is_some_and(|text| text == "--" || !text.starts_with("-v"))
         }),
-        "test" | "[" => arguments.iter().any(|word| word.splits || evaluates(word)),
+        "test" | "[" => arguments.iter().any(|word| word.several || evaluates(word)),
         _ => false,
     }
 }

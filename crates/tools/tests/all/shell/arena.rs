@@ -34,13 +34,15 @@ const RECORDED: &[&str] = &[
 
 /// How many drivers run side by side, and how many lines one of them takes at most.
 const DRIVERS: usize = 2;
-const LINES_MAX: usize = 500;
+const LINES_MAX: usize = 250;
 
 /// What each line is run by. Its output goes nowhere; descriptor 8 tells when the last process it left is gone. A line
 /// that runs on is stopped by the limit on processor time, which the driver itself stays far below.
 const DRIVER: &str = r#"
 n=0
-ulimit -t 10
+ulimit -t 3
+# The shell tells when a line was stopped, which is not an error.
+exec 2>/dev/null
 while IFS= read -r -d '' line; do
     "$BASH" -c "$line" 8>&1 9>>"../logs/$n" </dev/null >/dev/null 2>&1
     if [[ $FRESH ]] && ! "$DIFF" -rq -x .git ../template . >/dev/null 2>&1; then
@@ -136,8 +138,7 @@ impl Arena {
         for (place, count, child) in drivers {
             // The pipe ends when the last process of the last line is gone.
             let output = child.wait_with_output().unwrap();
-            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-            assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+            assert!(output.status.success(), "{}", output.status);
             for at in 0..count {
                 let record = fs::read(place.join(format!("logs/{at}"))).unwrap();
                 let changed = place.join(format!("logs/{at}.changed")).exists();
@@ -174,7 +175,6 @@ impl Arena {
             .env("DIFF", needed("diff"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
             .spawn()
             .unwrap()
     }
