@@ -53,6 +53,9 @@ while IFS= read -r -d '' line; do
 done <../lines
 "#;
 
+/// What the shell calls for a program that is not there, so that this is recorded as well.
+const MISSING: &str = r#"() { builtin printf '%s\0' $(($# - 1)) "$@" >&9; }"#;
+
 /// A program that ran, with its arguments.
 pub(super) type Ran = Vec<String>;
 
@@ -169,6 +172,7 @@ impl Arena {
             .env("HOME", place.join("home"))
             .env("GIT_CONFIG_NOSYSTEM", "1")
             .env("LC_ALL", "C.UTF-8")
+            .env("BASH_FUNC_command_not_found_handle%%", MISSING)
             .env("FRESH", if folder == Folder::Own { "1" } else { "" })
             .env("RM", needed("rm"))
             .env("CP", needed("cp"))
