@@ -9,6 +9,7 @@ use self::{
 };
 use crate::harness::Project;
 
+mod analysis;
 mod arena;
 mod generator;
 mod plain;
