@@ -188,8 +188,11 @@ fn describe(part: &Value) -> Option<String> {
     Some(match text("/type") {
         "text" => text("/text").to_owned(),
         "tool" => {
-            let title = text("/state/title");
-            format!("[{}: {}] {title}", text("/tool"), text("/state/status"))
+            let said = match text("/state/status") {
+                "error" => text("/state/error").lines().next().unwrap_or_default(),
+                _ => text("/state/title"),
+            };
+            format!("[{}: {}] {said}", text("/tool"), text("/state/status"))
         }
         "file" => format!("[file] {}", text("/filename")),
         "patch" => {

@@ -14,8 +14,8 @@ use serde_json::json;
 use crate::harness::Project;
 
 fn scope() -> Scope {
-    let project = PathBuf::from("/home/somebody/project");
-    Scope { directory: project.clone(), worktree: project, output_dir: "/home/somebody/output".into() }
+    let project = PathBuf::from("/srv/somebody/project");
+    Scope { directory: project.clone(), worktree: project, output_dir: "/srv/somebody/output".into() }
 }
 
 fn analyse(line: &str) -> Analysis {
@@ -173,12 +173,12 @@ fn always_never_covers_anything_at_all() {
 fn paths_outside_the_project_are_named() {
     use Access::{Read, Write};
     check_external("rm -rf build ./x", &[]);
-    check_external("rm -rf ../other", &[("/home/somebody/other", Write)]);
+    check_external("rm -rf ../other", &[("/srv/somebody/other", Write)]);
     check_external("cat /etc/passwd", &[("/etc/passwd", Read)]);
     check_external("cat < /etc/passwd > /dev/null", &[("/etc/passwd", Read)]);
     check_external("cd /var && ls", &[("/var", Write)]);
-    check_external("cd sub && rm ../../x", &[("/home/x", Write), ("/home/somebody/x", Write)]);
-    check_external("cd .. && rm x", &[("/home/somebody", Write), ("/home/somebody/x", Write)]);
+    check_external("cd sub && rm ../../x", &[("/srv/x", Write), ("/srv/somebody/x", Write)]);
+    check_external("cd .. && rm x", &[("/srv/somebody", Write), ("/srv/somebody/x", Write)]);
     check_external("cp a --target-directory=/opt", &[("/opt", Write)]);
     check_external("chmod 755 /opt/x", &[("/opt/x", Write)]);
     check_external("ls > /opt/x", &[("/opt/x", Write)]);
