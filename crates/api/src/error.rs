@@ -30,6 +30,8 @@ pub(crate) enum Error {
     NotFound(String),
     /// Nobody waits for an answer to this request.
     NoRequest { tag: &'static str, request: String },
+    /// No MCP server of this name is configured.
+    NoServer(String),
     /// There is no such route.
     NoRoute(String),
     /// The route has no such method.
@@ -79,6 +81,7 @@ impl From<everturn_engine::Error> for Error {
                 let tag = if question { "QuestionNotFoundError" } else { "PermissionNotFoundError" };
                 Self::NoRequest { tag, request: id.to_string() }
             }
+            Engine::NoServer(name) => Self::NoServer(name),
             Engine::Busy(ref session) => {
                 Self::Busy { session: session.to_string(), message: error.to_string() }
             }
@@ -159,6 +162,12 @@ impl Error {
             Self::NoRequest { tag, request } => {
                 let shape = plain(StatusCode::NOT_FOUND, tag, &format!("request not found: {request}"));
                 Shape { more: fields([("requestID", request.into())]), tagged: true, ..shape }
+            }
+            Self::NoServer(name) => {
+                let message = format!("there is no MCP server named {name}");
+                let shape = plain(StatusCode::NOT_FOUND, "McpServerNotFoundError", &message);
+                // OpenCode has the server's name where other errors have their own.
+                Shape { more: fields([("name", name.into())]), tagged: true, ..shape }
             }
             Self::NoRoute(path) => plain(StatusCode::NOT_FOUND, "NotFoundError", &format!("no route {path}")),
             Self::NoMethod(what) => plain(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowedError", &what),

@@ -9,6 +9,7 @@
 //! - `events`: the two event streams
 //! - `settings`: configuration, providers, agents
 //! - `places`: paths, projects, version control
+//! - `mcp`: MCP servers
 //! - `status`: health and what clients ask for at their start
 //! - `absent`: what OpenCode has and this release has not
 
@@ -20,6 +21,7 @@ use crate::error::Error;
 
 mod absent;
 mod events;
+mod mcp;
 mod messages;
 mod places;
 mod prompts;
@@ -41,6 +43,7 @@ pub(crate) fn all() -> Router<App> {
         .merge(events::routes())
         .merge(settings::routes())
         .merge(places::routes())
+        .merge(mcp::routes())
         .merge(status::routes())
         .merge(absent::routes())
         .fallback(|request: Request| async move { Error::NoRoute(name(&request)) })

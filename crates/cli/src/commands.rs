@@ -6,6 +6,7 @@ pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod import;
 pub(crate) mod inspect;
+pub(crate) mod mcp;
 pub(crate) mod models;
 pub(crate) mod run;
 pub(crate) mod scrub;

@@ -34,6 +34,9 @@ enum Command {
     /// Keep the keys of providers in a file that only you can read
     #[command(subcommand)]
     Auth(commands::auth::Auth),
+    /// List MCP servers with their tools, and allow those that a project brings
+    #[command(subcommand)]
+    Mcp(commands::mcp::Mcp),
     /// List, search, show, export and import sessions
     #[command(subcommand)]
     Session(commands::session::Session),
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
         Command::Demo(command) => command.execute(),
         Command::Models(command) => command.execute(),
         Command::Auth(command) => command.execute(),
+        Command::Mcp(command) => command.execute(),
         Command::Session(command) => command.execute(),
         Command::Import(command) => command.execute(),
         Command::Inspect(command) => command.execute(),

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use etcetera::BaseStrategy as _;
+use everturn_engine::mcp::Trust;
 use everturn_engine::models::{AuthFile, Keyring, catalogue::Catalogue};
 use everturn_engine::{Config, Engine, Options, ProjectFiles};
 use everturn_tools::{Registry, websearch};
@@ -65,6 +66,13 @@ pub(crate) async fn open(directory: &Path, listeners: Listeners) -> Result<Engin
     Ok(Engine::open(options).await?)
 }
 
+/// Removes tool output that is old. Failing at it is nobody's loss.
+pub(crate) async fn remove_old_output(engine: &Engine) {
+    if let Err(error) = engine.sweep_outputs().await {
+        tracing::warn!(error = error.to_string(), "old tool output was not removed");
+    }
+}
+
 /// Whether configuration, instructions and skills of projects count: not with `OPENCODE_DISABLE_PROJECT_CONFIG`.
 fn project_files() -> ProjectFiles {
     match variable("OPENCODE_DISABLE_PROJECT_CONFIG").map(|value| value.to_lowercase()).as_deref() {
@@ -88,7 +96,16 @@ fn tools(config: &Config) -> Result<everturn_tools::Settings> {
 
 /// The settings for a folder.
 pub(crate) fn config(directory: &Path) -> Result<Config> {
-    Ok(Config::from_value(configuration(directory)?)?)
+    let (merged, foreign) = configuration(directory)?;
+    let mut config = Config::from_value(merged)?;
+    let root = project_folders(directory).first().map_or(directory, |root| *root);
+    config.mcp = config.mcp.with_foreign(foreign, root);
+    Ok(config)
+}
+
+/// Which MCP servers of projects this person has allowed.
+pub(crate) fn trust() -> Result<Trust> {
+    Ok(Trust::new(&folders()?.state))
 }
 
 /// The file in which this person's keys are kept.
@@ -131,16 +148,20 @@ pub(crate) fn working_folder() -> Result<PathBuf> {
     Ok(folder.canonicalize().unwrap_or(folder))
 }
 
-/// The merged configuration for a folder.
-fn configuration(directory: &Path) -> Result<Map<String, Value>> {
+/// The merged configuration for a folder, and the MCP servers in it that the project's own files name: those are code
+/// that came with a repository, and nothing that this person wrote.
+fn configuration(directory: &Path) -> Result<(Map<String, Value>, BTreeSet<String>)> {
     let mut merged = Map::new();
+    let mut foreign = BTreeSet::new();
     let mut files = Vec::new();
     if let Ok(base) = etcetera::base_strategy::choose_native_strategy() {
         files.extend(candidates(&base.config_dir().join("opencode")));
     }
+    let own = files.len();
     for folder in project_folders(directory).into_iter().filter(|_| project_files() == ProjectFiles::Read) {
         files.extend(candidates(folder).into_iter().filter(|path| is_ours(path)));
     }
+    let projects: Vec<PathBuf> = files.iter().skip(own).cloned().collect();
     files.retain(|path| path.is_file());
     if let Some(path) = variable("OPENCODE_CONFIG") {
         let path = PathBuf::from(path);
@@ -156,6 +177,10 @@ fn configuration(directory: &Path) -> Result<Map<String, Value>> {
         let mut read = parse(&text).with_context(invalid)?;
         let folder = path.parent().unwrap_or(directory);
         read.values_mut().try_for_each(|value| substitute(value, folder)).with_context(invalid)?;
+        if projects.contains(&path) {
+            let servers = read.get("mcp").and_then(Value::as_object).into_iter().flatten();
+            foreign.extend(servers.map(|(name, _)| name.clone()));
+        }
         merge(&mut merged, read);
     }
     if let Some(text) = variable("OPENCODE_CONFIG_CONTENT") {
@@ -164,7 +189,7 @@ fn configuration(directory: &Path) -> Result<Map<String, Value>> {
         read.values_mut().try_for_each(|value| substitute(value, directory)).context(invalid)?;
         merge(&mut merged, read);
     }
-    Ok(merged)
+    Ok((merged, foreign))
 }
 
 /// The folders whose configuration counts, the outermost first: from the root of the repository to this one. Further up

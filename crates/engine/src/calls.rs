@@ -9,12 +9,13 @@ use everturn_model::request::{Ask, CallRef, Request};
 use everturn_model::tool::{Outcome, ToolResult, ToolState};
 use everturn_model::{EntryId, Event, Millis, Part, PartId, Session};
 use everturn_store::{Authority, Lease};
-use everturn_tools::{Context, Failure, Need, Offer, Output, Scope, settle, settlement};
+use everturn_tools::{Context, Failure, Need, Offer, Output, Readable, Scope, settle, settlement};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::asks::Answer;
 use crate::bus::Signal;
+use crate::guidance::blocking;
 use crate::host::CallHost;
 use crate::{Engine, Error};
 
@@ -111,7 +112,8 @@ impl Engine {
             let text = input.get("error").and_then(Value::as_str).unwrap_or("There is no such tool.");
             return Ok((refuse(text), false, Vec::new()));
         };
-        let needs = match tool.needs(&call.input, &place.scope) {
+        let asking = (Arc::clone(&tool), call.input.clone(), Arc::clone(&place.scope));
+        let needs = match blocking(move || asking.0.needs(&asking.1, &asking.2)).await? {
             Ok(needs) => needs,
             Err(failure) => return Ok((refuse(&failure.to_string()), false, Vec::new())),
         };
@@ -126,10 +128,16 @@ impl Engine {
                 self.append(&place.session.id, authority, vec![event]).await?;
             }
         }
+        let (rules, saved) =
+            (Arc::clone(&place.rules), self.0.store.approvals(&place.session.project).await?);
+        let readable = Readable::by(move |name| {
+            permission::decide(&rules, &saved, "read", &[name.to_owned()]) == Action::Allow
+        });
         let (context, mut reports) = Context::new(Arc::clone(&place.scope));
         let context = Context {
             cancel: place.cancel.clone(),
             granted,
+            readable,
             seen: self.0.sights.of(&place.session.id),
             host: Arc::new(CallHost { engine: self.clone(), place: place.clone(), call: call.clone() }),
             ..context
@@ -201,19 +209,18 @@ impl Engine {
                 return Ok(refusal);
             }
         }
+        // Nobody is asked about a call that another of its needs forbids.
+        let forbidden = |need: &&Need| {
+            permission::decide(&place.rules, &[], &need.permission, &need.patterns) == Action::Deny
+        };
+        if let Some(need) = needs.iter().find(forbidden) {
+            return Ok(denial(need));
+        }
         for need in needs {
             let saved = self.0.store.approvals(&place.session.project).await?;
             match permission::decide(&place.rules, &saved, &need.permission, &need.patterns) {
                 Action::Allow => {}
-                Action::Deny => {
-                    let text = format!(
-                        "Not allowed: the person has specified a rule against {} on {}. Find another way or say that \
-                         it cannot be done.",
-                        need.permission,
-                        need.patterns.join(", ")
-                    );
-                    return Ok(Verdict::Refuse { text, declined: false });
-                }
+                Action::Deny => return Ok(denial(&need)),
                 Action::Ask if running => {}
                 // The request that was answered above was for this need; the others are asked as ever.
                 Action::Ask if waiting.is_some_and(|request| asks_for(request, &need)) => {}
@@ -231,6 +238,16 @@ impl Engine {
         }
         Ok(Verdict::Run { asked })
     }
+}
+
+fn denial(need: &Need) -> Verdict {
+    let text = format!(
+        "Not allowed: the person has specified a rule against {} on {}. Find another way or say that it cannot be \
+         done.",
+        need.permission,
+        need.patterns.join(", ")
+    );
+    Verdict::Refuse { text, declined: false }
 }
 
 fn refusal(answer: Answer) -> Option<Verdict> {

@@ -13,6 +13,8 @@ use everturn_model::permission::{Action, Rule};
 use everturn_tools::bound::Limits;
 use serde_json::Value;
 
+use crate::mcp;
+
 /// The settings of a server.
 #[derive(Clone, PartialEq)]
 pub struct Config {
@@ -30,6 +32,8 @@ pub struct Config {
     pub snapshot: bool,
     /// The largest text of a tool that goes to the model whole.
     pub tool_output: Limits,
+    /// MCP servers.
+    pub mcp: mcp::Configured,
     catalogue: OnceLock<Catalogue>,
 }
 
@@ -76,6 +80,7 @@ impl Config {
             permission: raw.get("permission").map(rules).unwrap_or_default(),
             snapshot: raw.get("snapshot").and_then(Value::as_bool).unwrap_or(true),
             tool_output: raw.get("tool_output").map(limits).unwrap_or_default(),
+            mcp: raw.get("mcp").map(mcp::Configured::read).unwrap_or_default(),
             catalogue: OnceLock::new(),
             raw,
         }

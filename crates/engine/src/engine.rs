@@ -18,8 +18,10 @@ use crate::agent::{self, Agent};
 use crate::asks::Asks;
 use crate::bus::{Bus, Live, Notice, Signal};
 use crate::drain::Drains;
+use crate::guidance::blocking;
+use crate::mcp;
 use crate::mint::Mint;
-use crate::project::Location;
+use crate::project::{Known, Location};
 use crate::seams::{System, World};
 use crate::sights::Sights;
 use crate::{Config, Error};
@@ -29,6 +31,9 @@ use everturn_llm::Keyring;
 /// take, so that nothing which still works is given up, and short enough that a session which waits for it is not lost
 /// for the day. A person who has not answered yet does not count.
 pub const PATIENCE: Duration = Duration::from_secs(30 * 60);
+
+/// How long Managed Tool Output Files are kept, in milliseconds: seven days.
+const OUTPUTS_KEPT: i64 = 7 * 24 * 60 * 60 * 1000;
 
 /// Folders that the server uses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -116,9 +121,11 @@ pub(crate) struct Inner {
     pub(crate) paths: Paths,
     pub(crate) directory: PathBuf,
     pub(crate) tools: Registry,
+    pub(crate) mcp: mcp::Sets,
     pub(crate) agents: Vec<Agent>,
     pub(crate) patience: Duration,
-    pub(crate) locations: RwLock<HashMap<PathBuf, Location>>,
+    pub(crate) locations: RwLock<HashMap<PathBuf, Known>>,
+    pub(crate) resolving: tokio::sync::Mutex<()>,
     pub(crate) drains: Drains,
     pub(crate) asks: Asks,
     pub(crate) sights: Sights,
@@ -167,9 +174,11 @@ impl Engine {
             paths: options.paths,
             directory: options.directory,
             tools,
+            mcp: mcp::Sets::default(),
             agents,
             patience: options.patience,
             locations: RwLock::default(),
+            resolving: tokio::sync::Mutex::default(),
             drains: Drains::default(),
             asks: Asks::default(),
             sights: Sights::default(),
@@ -185,6 +194,7 @@ impl Engine {
         self.0.closing.cancel();
         self.0.tasks.close();
         self.0.tasks.wait().await;
+        self.close_servers().await;
     }
 
     /// Committed events and live signals.
@@ -229,6 +239,22 @@ impl Engine {
         self.0.tools.offer().names().map(str::to_owned).collect()
     }
 
+    /// Removes Managed Tool Output Files that nobody has written to for a week, and says how many.
+    ///
+    /// # Errors
+    /// When their folder cannot be read.
+    pub async fn sweep_outputs(&self) -> Result<usize, Error> {
+        let folder = self.0.paths.data.join("tool-output");
+        let cutoff = u64::try_from(self.0.mint.now().saturating_sub(OUTPUTS_KEPT)).unwrap_or_default();
+        let cutoff = std::time::UNIX_EPOCH + Duration::from_millis(cutoff);
+        let place = folder.display().to_string();
+        match blocking(move || everturn_tools::bound::sweep(&folder, cutoff)).await? {
+            Ok(removed) => Ok(removed),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(0),
+            Err(source) => Err(Error::Io { context: format!("cannot look through {place}"), source }),
+        }
+    }
+
     /// Appends events to a session.
     pub(crate) async fn append(
         &self,
@@ -263,13 +289,7 @@ impl Engine {
         if let Some(found) = open.get(&location.worktree) {
             return Some(Arc::clone(found));
         }
-        // Two clones of one project have files of their own.
-        let name = location.worktree.display().to_string();
-        let place = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
-        let folder =
-            self.0.paths.data.join("snapshot").join(&location.project.id).join(format!("{place:016x}"));
+        let folder = self.snapshot_folder(&location.project.id, &location.worktree);
         match Snapshots::open(folder, location.worktree.clone()) {
             Ok(snapshots) => {
                 let snapshots = Arc::new(snapshots);
@@ -280,6 +300,31 @@ impl Engine {
                 tracing::warn!(error = error.to_string(), "files are not recorded");
                 None
             }
+        }
+    }
+
+    fn snapshot_folder(&self, project: &str, worktree: &Path) -> PathBuf {
+        // Two clones of one project have files of their own.
+        let name = worktree.display().to_string();
+        let place = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        self.0.paths.data.join("snapshot").join(project).join(format!("{place:016x}"))
+    }
+
+    /// Takes the recorded files of a worktree along when it was moved; where there are some already, they stay.
+    pub(crate) fn move_snapshots(&self, from: (&str, &Path), to: (&str, &Path)) {
+        let (old, new) = (self.snapshot_folder(from.0, from.1), self.snapshot_folder(to.0, to.1));
+        if old == new || !old.exists() || new.exists() {
+            return;
+        }
+        self.0.snapshots.lock().unwrap_or_else(PoisonError::into_inner).remove(from.1);
+        let made = new.parent().map_or(Ok(()), std::fs::create_dir_all);
+        if let Err(error) = made.and_then(|()| std::fs::rename(&old, &new)) {
+            tracing::warn!(
+                error = error.to_string(),
+                "the recorded files of a moved project were not taken along"
+            );
         }
     }
 }

@@ -17,6 +17,9 @@ pub enum Error {
     /// Nobody waits for an answer to this request.
     #[error("no such request is waiting for an answer: {0}")]
     NoRequest(RequestId),
+    /// No MCP server of this name is configured.
+    #[error("there is no MCP server named {0}")]
+    NoServer(String),
     /// The session is at work: wait for it or interrupt it.
     #[error("session {0} is busy; wait until it is idle or abort it")]
     Busy(SessionId),

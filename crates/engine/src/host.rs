@@ -131,7 +131,10 @@ impl Host for CallHost {
     }
 
     fn skill(&self, name: &str) -> BoxFuture<'_, Result<Skill, Failure>> {
-        let text = format!("There is no skill named '{name}'.");
-        Box::pin(async { Err(Failure::Failed(text)) })
+        let name = name.to_owned();
+        Box::pin(async move {
+            let location = self.engine.location(Some(&self.place.session.directory)).await.map_err(failed)?;
+            self.engine.skill_of(&location, &name).await
+        })
     }
 }

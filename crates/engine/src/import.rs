@@ -114,7 +114,9 @@ impl Engine {
         progress: &mut (impl FnMut(usize, usize) + Send),
     ) -> Result<(), Error> {
         let mut flight = JoinSet::new();
-        let mut known: HashMap<String, ()> = HashMap::new();
+        // What is known of a project here is newer than what comes in.
+        let mut known: HashMap<String, ()> =
+            self.projects().await?.into_iter().map(|project| (project.id, ())).collect();
         let mut done = 0;
         for Incoming { id, project, events, problems } in sessions {
             report.problems.extend(problems.iter().map(|problem| format!("{id}: {problem}")));
@@ -250,6 +252,7 @@ fn as_project(value: &Value) -> Option<Project> {
         vcs: text("vcs").map(str::to_owned),
         created: time("created"),
         updated: time("updated"),
+        places: Vec::new(),
     })
 }
 

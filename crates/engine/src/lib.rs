@@ -22,6 +22,8 @@
 //! - [`history`]: from the path to what a provider is given
 //! - [`context`]: the system context of an epoch, and what changes in it
 //! - `guidance`: where instructions and skills are
+//! - [`context`]: the system context of an epoch
+//! - [`mcp`]: the MCP servers of a place, and which of them a person has allowed
 //! - [`revert`]: undo and redo of messages and files
 //! - [`recover`]: what a restart does with what was open
 //! - [`import`]: sessions of other programs
@@ -41,6 +43,7 @@ mod history;
 mod host;
 pub mod import;
 pub mod inbox;
+pub mod mcp;
 pub mod mint;
 pub mod models;
 pub mod project;

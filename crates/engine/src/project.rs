@@ -1,16 +1,32 @@
 //! Projects: what a folder belongs to.
 //!
 //! A git repository is one project wherever it is cloned: its id is its root commit. Everything else is the project
-//! `global`. The id is asked from git once for each repository and remembered.
+//! `global`. A project has places, the folders in which it was opened, and a session belongs to the folder that it works
+//! in: a clone has the project in common with its original and nothing else. When a place was moved, its sessions go
+//! along (`relocation`).
+
+mod relocation;
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use everturn_model::Session;
+use everturn_tools::project::{Identity, Mark, Repository, identity, repository};
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
+use crate::guidance::blocking;
+use crate::sessions::Filter;
 use crate::{Engine, Error};
+
+/// The project of what is in no repository.
+pub(crate) const GLOBAL: &str = "global";
 
 /// How many folders are remembered.
 const REMEMBERED: usize = 1024;
+
+/// How long: another process may have taken sessions elsewhere, and the folder may be another one by now.
+const FRESH: Duration = Duration::from_secs(30);
 
 /// A project.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,6 +42,40 @@ pub struct Project {
     pub created: i64,
     /// When it was last used.
     pub updated: i64,
+    /// Where it was opened.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub places: Vec<Place>,
+}
+
+/// A folder in which a project was opened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// The root of the repository.
+    pub root: PathBuf,
+    /// Where its history is; worktrees of one repository have it in common.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub history: Option<PathBuf>,
+    /// What it is known by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mark: Option<Mark>,
+    /// Whether its history was cut off, so that its id may yet change.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shallow: bool,
+    /// Whether it was seen to be gone while the project was elsewhere too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub left: bool,
+}
+
+impl Place {
+    fn of(repository: &Repository) -> Self {
+        Self {
+            root: repository.root.clone(),
+            history: Some(repository.history.clone()),
+            mark: Some(repository.mark),
+            shallow: repository.shallow,
+            left: false,
+        }
+    }
 }
 
 /// A folder and what it belongs to.
@@ -41,6 +91,15 @@ pub struct Location {
     pub path: String,
 }
 
+/// A location and how long it is believed.
+#[derive(Debug)]
+pub(crate) struct Known {
+    location: Location,
+    mark: Mark,
+    shallow: bool,
+    until: Instant,
+}
+
 impl Location {
     /// The branch that is checked out, where it is a repository on a branch.
     #[must_use]
@@ -49,27 +108,26 @@ impl Location {
         let head = std::fs::read_to_string(self.worktree.join(".git").join("HEAD")).ok()?;
         head.trim().strip_prefix("ref: refs/heads/").map(str::to_owned)
     }
-}
 
-/// The nearest folder upwards that holds a repository.
-fn repository(directory: &Path) -> Option<PathBuf> {
-    directory.ancestors().find(|folder| folder.join(".git").exists()).map(Path::to_path_buf)
-}
-
-async fn root_commit(worktree: &Path) -> Option<String> {
-    let output = tokio::process::Command::new("git")
-        .args(["rev-list", "--max-parents=0", "--all"])
-        .current_dir(worktree)
-        .stdin(std::process::Stdio::null())
-        .output()
-        .await
-        .ok()?;
-    let text = String::from_utf8(output.stdout).ok()?;
-    text.lines().filter(|line| !line.is_empty()).min().map(str::to_owned)
+    /// Whether a session is one of another clone of this project that is still there. Worktrees of one repository are
+    /// no clones of each other.
+    fn is_elsewhere(&self, session: &Session) -> bool {
+        let directory = Path::new(&session.directory);
+        if session.project != self.project.id || directory.starts_with(&self.worktree) {
+            return false;
+        }
+        let own = self.project.places.iter().find(|place| place.root == self.worktree);
+        let history = own.and_then(|place| place.history.as_ref());
+        let holds = |place: &&Place| !place.left && directory.starts_with(&place.root);
+        // Of folders within each other, the inner one has it.
+        let place =
+            self.project.places.iter().filter(holds).max_by_key(|place| place.root.components().count());
+        place.is_some_and(|place| place.history.is_none() || place.history.as_ref() != history)
+    }
 }
 
 impl Engine {
-    /// What a folder belongs to; none is the server's own folder.
+    /// What a folder belongs to; none is the server's own folder. Sessions of a project that was moved here come along.
     ///
     /// # Errors
     /// When the folder is not absolute or the store refuses.
@@ -82,53 +140,90 @@ impl Engine {
                 directory.display()
             )));
         }
-        if let Some(location) = self.0.locations.read().await.get(&directory) {
-            return Ok(location.clone());
+        let found = {
+            let directory = directory.clone();
+            blocking(move || repository(&directory)).await?
+        };
+        let Some(found) = found else { return self.outside(directory).await };
+        if let Some(location) = self.recall(&directory, &found).await {
+            return Ok(location);
         }
-        let location = self.resolve(directory.clone()).await?;
-        // A folder that is no repository yet, or one without a commit, is looked at again next time.
-        if location.project.id != "global" {
+        // One at a time: whoever comes second finds what the first has found.
+        let _turn = self.0.resolving.lock().await;
+        if let Some(location) = self.recall(&directory, &found).await {
+            return Ok(location);
+        }
+        let project = self.resolve(&found).await?;
+        let path =
+            directory.strip_prefix(&found.root).map(|path| path.display().to_string()).unwrap_or_default();
+        let location = Location { directory: directory.clone(), worktree: found.root, project, path };
+        // A repository without a commit is looked at again next time.
+        if location.project.id != GLOBAL {
             let mut known = self.0.locations.write().await;
             if known.len() >= REMEMBERED {
                 known.clear();
             }
-            known.insert(directory, location.clone());
+            let until = Instant::now() + FRESH;
+            known.insert(
+                directory,
+                Known { location: location.clone(), mark: found.mark, shallow: found.shallow, until },
+            );
         }
         Ok(location)
     }
 
-    async fn resolve(&self, directory: PathBuf) -> Result<Location, Error> {
-        let worktree = repository(&directory);
-        let known = self.projects().await?;
+    /// What was found out about a folder a moment ago, if the repository is still the same.
+    async fn recall(&self, directory: &Path, found: &Repository) -> Option<Location> {
+        let known = self.0.locations.read().await;
+        let known = known.get(directory)?;
+        let same = (known.mark, known.shallow) == (found.mark, found.shallow);
+        let same = same && known.location.worktree == found.root && known.until > Instant::now();
+        same.then(|| known.location.clone())
+    }
+
+    /// Forgets what was found out about the folders of a project.
+    async fn forget(&self, project: &str) {
+        self.0.locations.write().await.retain(|_, known| known.location.project.id != project);
+    }
+
+    /// A folder that is in no repository.
+    async fn outside(&self, directory: PathBuf) -> Result<Location, Error> {
+        let known = self.projects().await?.into_iter().find(|project| project.id == GLOBAL);
+        let project = known.unwrap_or_else(|| self.blank_project(GLOBAL, PathBuf::from("/"), None));
+        Ok(Location { worktree: directory.clone(), directory, project, path: String::new() })
+    }
+
+    fn blank_project(&self, id: &str, worktree: PathBuf, vcs: Option<&str>) -> Project {
         let now = self.mint().now();
-        let project = match &worktree {
-            None => known.into_iter().find(|project| project.id == "global").unwrap_or_else(|| Project {
-                id: "global".to_owned(),
-                worktree: PathBuf::from("/"),
-                vcs: None,
-                created: now,
-                updated: now,
-            }),
-            Some(root) => match known.into_iter().find(|project| &project.worktree == root) {
-                Some(project) => project,
-                None => {
-                    // A repository without a commit has no identity yet and is looked at again next time.
-                    let id = root_commit(root).await.unwrap_or_else(|| "global".to_owned());
-                    let vcs = Some("git".to_owned());
-                    let project = Project { id, worktree: root.clone(), vcs, created: now, updated: now };
-                    if project.id != "global" {
-                        let data = serde_json::to_string(&project)
-                            .map_err(|error| Error::Invalid(error.to_string()))?;
-                        self.0.store.put_project(&project.id, data).await?;
-                    }
-                    project
-                }
+        let vcs = vcs.map(str::to_owned);
+        Project { id: id.to_owned(), worktree, vcs, created: now, updated: now, places: Vec::new() }
+    }
+
+    /// Which project a repository is, with its places up to date and its sessions where they belong.
+    async fn resolve(&self, found: &Repository) -> Result<Project, Error> {
+        let known = self.projects().await?;
+        let here = |wanted: &dyn Fn(&Place, Mark) -> bool| {
+            let is = |place: &Place| {
+                place.root == found.root && place.mark.is_some_and(|mark| wanted(place, mark))
+            };
+            known.iter().find(|project| project.places.iter().any(is)).map(|project| project.id.clone())
+        };
+        // The very same as last time: its id stays, also when other roots have joined its history since.
+        let same = here(&|place, mark| mark.is_surely(&found.mark) && place.shallow == found.shallow);
+        let id = match same {
+            Some(id) => Some(id),
+            None => match identity(found).await {
+                Identity::Root(id) | Identity::Edge(id) => Some(id),
+                Identity::Unborn => None,
+                // What it was last time is the best guess.
+                Identity::Unknown => here(&|_, mark| mark.is_same(&found.mark)),
             },
         };
-        let worktree = worktree.unwrap_or_else(|| directory.clone());
-        let path =
-            directory.strip_prefix(&worktree).map(|path| path.display().to_string()).unwrap_or_default();
-        Ok(Location { directory, worktree, project, path })
+        let Some(id) = id else { return Ok(self.blank_project(GLOBAL, found.root.clone(), Some("git"))) };
+        let project = known.iter().find(|project| project.id == id).cloned();
+        let project = project.unwrap_or_else(|| self.blank_project(&id, found.root.clone(), Some("git")));
+        let project = self.settle_places(project, &known, found).await?;
+        Ok(Project { worktree: found.root.clone(), vcs: Some("git".to_owned()), ..project })
     }
 
     /// The projects that were seen.
@@ -138,5 +233,22 @@ impl Engine {
     pub async fn projects(&self) -> Result<Vec<Project>, Error> {
         let rows = self.0.store.projects().await?;
         Ok(rows.into_iter().filter_map(|(_, data)| serde_json::from_str(&data).ok()).collect())
+    }
+
+    /// The sessions of a location's project, without those of other clones of it. The filter's project is set here.
+    ///
+    /// # Errors
+    /// When the store refuses.
+    pub async fn sessions_of(&self, location: &Location, filter: Filter) -> Result<Vec<Session>, Error> {
+        let filter = Filter { project: Some(location.project.id.clone()), ..filter };
+        let limit = filter.limit;
+        let alone = location.project.places.iter().all(|place| place.left || place.root == location.worktree);
+        if alone || filter.directory.is_some() {
+            return self.list(filter).await;
+        }
+        let mut sessions = self.list(Filter { limit: None, ..filter }).await?;
+        sessions.retain(|session| !location.is_elsewhere(session));
+        sessions.truncate(limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX));
+        Ok(sessions)
     }
 }

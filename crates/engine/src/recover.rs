@@ -44,6 +44,8 @@ impl Engine {
     /// # Errors
     /// When the store cannot be read.
     pub async fn recover(&self) -> Result<usize, Error> {
+        // Sessions of a project that was moved here go on here.
+        self.location(None).await?;
         let unfinished = self.0.store.unfinished().await?;
         let count = unfinished.len();
         for id in unfinished {
@@ -209,6 +211,7 @@ impl Engine {
         let location = self.location(Some(&session.directory)).await?;
         let open = open_assistant(&turn.tree).and_then(|id| turn.tree.node(&id));
         let agent = open.and_then(|node| node.entry.body.assistant()?.agent.clone());
+        let registry = self.registry(&location, turn.cancel).await;
         Ok(Place {
             session: Arc::new(turn.session().clone()),
             scope: Arc::new(Scope {
@@ -216,7 +219,7 @@ impl Engine {
                 worktree: location.worktree,
                 output_dir: self.paths().data.join("tool-output"),
             }),
-            offer: Arc::new(self.0.tools.offer()),
+            offer: Arc::new(registry.offer()),
             rules: Arc::new(agent.map_or_else(|| self.rules(session), |name| self.rules_of(&name, session))),
             lease: turn.lease.clone(),
             cancel: turn.cancel.child_token(),

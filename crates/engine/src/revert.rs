@@ -192,6 +192,8 @@ fn undone(tree: &Tree, boundary: &EntryId, worktree: &Path) -> Vec<Step> {
     let mut steps = Vec::new();
     for node in path.into_iter().skip_while(|node| &node.entry.id != boundary) {
         let mut step = Step::default();
+        // The session may have been moved since: then so were the files.
+        let root = node.entry.body.assistant().and_then(|assistant| assistant.root.as_deref());
         for part in &node.parts {
             match &part.kind {
                 PartKind::StepStart { snapshot } => {
@@ -203,7 +205,12 @@ fn undone(tree: &Tree, boundary: &EntryId, worktree: &Path) -> Vec<Step> {
                 // What a step that was stopped left behind.
                 PartKind::Snapshot { snapshot } => step.after = parse(Some(snapshot)),
                 PartKind::Patch { files, .. } => {
-                    step.files.extend(files.iter().map(|file| worktree.join(file)));
+                    let now = |file: &String| {
+                        let file = Path::new(file);
+                        let below = root.and_then(|root| file.strip_prefix(root).ok());
+                        worktree.join(below.unwrap_or(file))
+                    };
+                    step.files.extend(files.iter().map(now));
                 }
                 _ => {}
             }

@@ -20,7 +20,7 @@ use everturn_model::{
 };
 use everturn_store::{Authority, Lease, NewEvent};
 use everturn_tools::snapshot::TreeId;
-use everturn_tools::{Offer, Scope, Snapshots};
+use everturn_tools::{Offer, Registry, Scope, Snapshots};
 use futures_util::StreamExt as _;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -146,7 +146,8 @@ impl<'e> Turn<'e> {
         self.commit(events).await?;
         self.engine.name_later(self.session(), &self.tree);
 
-        let offer = self.offer(&chosen, &rules);
+        let registry = self.engine.registry(&location, self.cancel).await;
+        let offer = self.offer(&registry, &chosen, &rules);
         let request = self.request(&chosen, &agent, &offer, &location);
         let place = Place {
             session: Arc::new(self.session().clone()),
@@ -223,7 +224,7 @@ impl<'e> Turn<'e> {
 
     /// The tools of this turn: those that the model can use, the person has not switched off and the rules do not
     /// forbid altogether.
-    fn offer(&self, chosen: &Chosen, rules: &[Rule]) -> Offer {
+    fn offer(&self, registry: &Registry, chosen: &Chosen, rules: &[Rule]) -> Offer {
         if !chosen.model.abilities.tool_call {
             return Offer::default();
         }
@@ -231,7 +232,7 @@ impl<'e> Turn<'e> {
             Body::User(user) => user.tools.as_ref(),
             _ => None,
         });
-        self.engine.0.tools.offer().filter(|tool| {
+        registry.offer().filter(|tool| {
             off.and_then(|off| off.get(tool.name())?.as_bool()) != Some(false)
                 && !permission::hides(rules, tool.permission())
         })

@@ -71,8 +71,13 @@ pub fn bound(text: String, limits: Limits, dir: &Path) -> Bounded {
 
 /// Removes the Managed Tool Output Files that were last written before `cutoff`, and says how many.
 pub fn sweep(dir: &Path, cutoff: SystemTime) -> io::Result<usize> {
+    let entries = match fs::read_dir(dir) {
+        // No output was ever kept.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        other => other?,
+    };
     let mut removed = 0;
-    for entry in fs::read_dir(dir)? {
+    for entry in entries {
         let entry = entry?;
         if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
             continue;

@@ -44,6 +44,13 @@ pub(crate) struct Made {
     name: OsString,
 }
 
+/// What the system knows a file by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    device: rustix::fs::Dev,
+    inode: u64,
+}
+
 impl Made {
     /// Takes the folder away again, unless someone has put something into it.
     pub(crate) fn undo(&self) {
@@ -135,6 +142,12 @@ impl Folder {
     fn kind(&self, name: &OsStr) -> io::Result<FileType> {
         let stat = retry_on_intr(|| rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW))?;
         Ok(FileType::from_raw_mode(stat.st_mode))
+    }
+
+    /// What the system knows a file by, whatever its name.
+    pub(crate) fn identity(&self, name: &OsStr) -> io::Result<Identity> {
+        let stat = retry_on_intr(|| rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW))?;
+        Ok(Identity { device: stat.st_dev, inode: stat.st_ino })
     }
 
     /// A new file under a name that nobody uses; the process's mask applies to its mode.

@@ -23,6 +23,7 @@
 //! - [`mod@read`], [`mod@write`], [`mod@edit`]: the file tools
 //! - [`mod@grep`], [`mod@glob`], [`mod@list`]: the tools that look for files
 //! - [`webfetch`], [`websearch`]: the tools that use the web
+//! - [`mod@read`], [`mod@write`], [`mod@edit`], [`apply_patch`]: the file tools
 //! - [`bash`]: the command tool; `bash/` has command splitting, process groups and output capture
 //! - [`mod@todo`], [`question`], [`task`], [`plan`]: the task list, questions, subagents and plan mode, which act on the
 //!   session
@@ -34,17 +35,19 @@
 //! - [`pty`]: terminals that clients look at and type into
 //! - [`bash`]: the command tool; `bash/` has process groups and output capture
 //! - [`shell`]: what a command line would run, for permission rules
+//! - [`project`]: what repository a folder belongs to, and which one it is
 //! - [`invalid`]: what a call that cannot be run becomes
 //! - [`snapshot`]: content-addressed pictures of a worktree: capture, diff, restore
 //! - [`input`]: the schema of arguments, and decoding with errors a model can act on
 //! - `folder`: folders as handles that no link can redirect
+//! - `indentation`: how the indentation of a model's text becomes that of a file
 //! - `regular`: reading that never waits and never runs on
 //! - `replacement`: all-or-nothing changes of files
 //! - `walk`: walking a folder by ignore rules, never out of it
 //! - `web`: requests within limits, to where they were meant to go
 //! - `wildcard`: the patterns of file names
-//! - `replacement`: all-or-nothing file replacement
 
+pub mod apply_patch;
 pub mod bash;
 pub mod bound;
 pub mod edit;
@@ -52,6 +55,7 @@ mod folder;
 pub mod glob;
 pub mod grep;
 pub mod host;
+mod indentation;
 pub mod input;
 pub mod instructions;
 pub mod invalid;
@@ -61,6 +65,7 @@ pub mod patch;
 pub mod places;
 pub mod plan;
 pub mod process;
+pub mod project;
 pub mod pty;
 pub mod question;
 pub mod read;

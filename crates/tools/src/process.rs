@@ -19,7 +19,7 @@
 //! - `environment`: what programs may not see of our environment
 
 mod control;
-mod environment;
+pub(crate) mod environment;
 #[cfg(target_os = "linux")]
 mod family;
 mod group;
@@ -27,6 +27,7 @@ mod launch;
 mod program;
 pub mod warden;
 
+pub(crate) use group::Group;
 pub use launch::Launcher;
 pub(crate) use launch::{Outlet, Start};
 pub(crate) use program::{Exit, Gone, Program};

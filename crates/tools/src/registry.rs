@@ -19,6 +19,7 @@ use std::{
 use serde_json::Value;
 
 use crate::{
+    apply_patch::ApplyPatch,
     bash::Bash,
     edit::Edit,
     glob::Glob,
@@ -103,6 +104,12 @@ pub struct Registration {
 }
 
 impl Registration {
+    /// The name that is registered.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Makes the registration last as long as its registry.
     pub fn keep(mut self) {
         self.layer = Weak::new();
@@ -134,6 +141,7 @@ impl Registry {
     pub fn builtin(settings: &Settings) -> Self {
         let registry = Self::new();
         let mut tools: Vec<Arc<dyn Tool>> = vec![
+            Arc::new(ApplyPatch),
             Arc::new(Bash::new(settings)),
             Arc::new(Edit),
             Arc::new(Glob::default()),

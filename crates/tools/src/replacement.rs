@@ -21,7 +21,7 @@ use rustix::fs::{Gid, Mode, Uid};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    folder::{Folder, Made},
+    folder::{Folder, Identity, Made},
     regular::{self, Print},
     target::{Rights, Target},
     tool::Failure,
@@ -175,6 +175,7 @@ impl Steps {
         };
         let mut step = Step {
             path: change.target.path().to_owned(),
+            real: change.target.real().to_owned(),
             folder,
             name: name.to_owned(),
             made,
@@ -185,6 +186,7 @@ impl Steps {
             },
             expected: change.expected.map(str::to_owned),
             staged: None,
+            own: None,
             old: None,
             done: false,
         };
@@ -234,6 +236,7 @@ impl Drop for Steps {
 #[derive(Debug)]
 struct Step {
     path: PathBuf,
+    real: PathBuf,
     folder: Folder,
     name: OsString,
     /// The folders that had to be made for it, outermost first.
@@ -242,6 +245,9 @@ struct Step {
     expected: Option<String>,
     /// The name of the new content until it is in its place.
     staged: Option<OsString>,
+    /// The new content, wherever it is: nothing else is ever deleted unseen. Held open, so that no other file can
+    /// come by its identity.
+    own: Option<(Identity, fs::File)>,
     /// The name of what was there before, once it was put aside.
     old: Option<OsString>,
     done: bool,
@@ -258,6 +264,7 @@ impl Step {
     fn write(&mut self, bytes: &[u8], rights: Option<Rights>) -> Result<(), Cause> {
         let mode = if rights.is_some() { Mode::from(0o600) } else { Mode::from(NEW_MODE) };
         let (mut file, name) = self.folder.stage(mode)?;
+        let identity = self.folder.identity(&name);
         self.staged = Some(name);
         file.write_all(bytes)?;
         if let Some(rights) = rights {
@@ -266,7 +273,9 @@ impl Step {
             rustix::fs::fchown(&file, Some(user), Some(group)).ok();
             file.set_permissions(fs::Permissions::from_mode(rights.mode))?;
         }
-        Ok(file.sync_all()?)
+        file.sync_all()?;
+        self.own = Some((identity?, file));
+        Ok(())
     }
 
     fn make(&mut self) -> Result<(), Cause> {
@@ -313,21 +322,33 @@ impl Step {
         }
         let old = self.old.take().unwrap_or_default();
         let undone = match self.act {
-            Act::Create => self.folder.remove(&self.name),
-            Act::Replace => self.folder.displace(&old, &self.name).map(|staged| self.staged = Some(staged)),
+            Act::Create => self.folder.put_aside(&self.name).and_then(|aside| self.discard(aside)),
+            Act::Replace => self.folder.displace(&old, &self.name).and_then(|aside| self.discard(aside)),
             Act::Remove => self.folder.rename_new(&old, &self.name),
         };
         self.done = false;
         undone.map_err(|error| {
-            let (path, kept) = (self.path.display(), self.path.with_file_name(&old));
+            let (path, kept) = (self.path.display(), self.real.with_file_name(&old));
             match self.act {
                 Act::Create => format!("{path} is new and could not be removed again: {error}"),
-                Act::Replace => {
+                Act::Replace if kept.exists() => {
                     format!("{path} has its new content; the old one is in {}: {error}", kept.display())
                 }
+                Act::Replace => format!("{path} was exchanged by someone else: {error}"),
                 Act::Remove => format!("{path} is gone; its content is in {}: {error}", kept.display()),
             }
         })
+    }
+
+    /// Has a file that was taken out of its place removed with the step, provided that it is the one put there.
+    fn discard(&mut self, aside: OsString) -> io::Result<()> {
+        let own = self.own.as_ref().map(|(identity, _)| *identity);
+        if own.is_some() && self.folder.identity(&aside).ok() == own {
+            self.staged = Some(aside);
+            return Ok(());
+        }
+        let kept = self.real.with_file_name(&aside);
+        Err(io::Error::other(format!("what was there instead is kept in {}", kept.display())))
     }
 }
 
@@ -344,3 +365,6 @@ pub(crate) fn stage(parent: &Path, bytes: &[u8], mode: Option<u32>) -> io::Resul
     }
     Ok(staged)
 }
+
+#[cfg(test)]
+mod tests;

@@ -118,7 +118,8 @@ impl Context {
     /// Where a place to search leads now, provided that looking there was permitted. The permission of a search is
     /// about what is looked for, so only the place counts here.
     pub(crate) fn searched(&self, path: PathBuf) -> Result<Target, Failure> {
-        let target = Target::new(path.clone(), scope::real(&path));
+        let real = scope::real(&path);
+        let target = Target::new(path, real);
         let (external, _) = self.scope.demands(&target, Access::Read);
         let granted =
             |need: Need| need.patterns.iter().all(|pattern| covers(&self.granted, &need.permission, pattern));

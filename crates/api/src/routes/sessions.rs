@@ -42,7 +42,7 @@ async fn list(State(app): State<App>, Place(location): Place, query: Query) -> R
     let directory = (!whole_project && query.word("directory").is_some())
         .then(|| location.directory.display().to_string());
     let filter = Filter {
-        project: Some(location.project.id.clone()),
+        project: None,
         directory,
         roots: query.flag("roots")?,
         search: query.word("search"),
@@ -51,7 +51,7 @@ async fn list(State(app): State<App>, Place(location): Place, query: Query) -> R
         trashed: false,
         limit: below.is_empty().then_some(limit),
     };
-    let mut sessions = app.engine.list(filter).await?;
+    let mut sessions = app.engine.sessions_of(&location, filter).await?;
     if !below.is_empty() {
         sessions.retain(|session| is_below(session, below));
         sessions.truncate(usize::try_from(limit).unwrap_or(usize::MAX));

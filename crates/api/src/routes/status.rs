@@ -1,4 +1,4 @@
-//! Health, and what clients ask for at their start and can do without: language servers, MCP, formatters, consoles.
+//! Health, and what clients ask for at their start and can do without: language servers, formatters, consoles.
 //!
 //! Where Everturn has no such thing the answer is the true one of a server without any: an empty list.
 
@@ -20,7 +20,6 @@ pub(super) fn routes() -> Router<App> {
         .route("/global/health", get(health))
         .route("/lsp", get(nothing))
         .route("/formatter", get(nothing))
-        .route("/mcp", get(no_map))
         .route("/skill", get(skills))
         .route("/experimental/capabilities", get(capabilities))
         .route("/experimental/console", get(console))

@@ -8,6 +8,7 @@
 
 mod events;
 mod gate;
+mod mcp;
 mod messages;
 mod requests;
 mod sessions;

@@ -8,7 +8,7 @@ use everturn_engine::project::Location;
 use everturn_engine::sessions::{Filter, NewSession};
 use everturn_engine::{Engine, Notice, Prompt, Signal};
 use everturn_model::part::PartKind;
-use everturn_model::request::Reply;
+use everturn_model::request::{Ask, Reply, Request};
 use everturn_model::tool::Outcome;
 use everturn_model::{Body, Event, Session, SessionId};
 use tokio::sync::broadcast::error::RecvError;
@@ -44,6 +44,7 @@ impl Run {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         runtime.block_on(async {
             let engine = settings::open(&settings::working_folder()?, Listeners::Some).await?;
+            settings::remove_old_output(&engine).await;
             let result = self.run(&engine).await;
             engine.close().await;
             result
@@ -92,13 +93,8 @@ impl Run {
         Ok(match (&self.session, self.newest) {
             (Some(id), _) => Some(engine.session(&SessionId::new(id)).await?),
             (None, true) => {
-                let filter = Filter {
-                    project: Some(location.project.id.clone()),
-                    roots: true,
-                    limit: Some(1),
-                    ..Filter::default()
-                };
-                let newest = engine.list(filter).await?.into_iter().next();
+                let filter = Filter { roots: true, limit: Some(1), ..Filter::default() };
+                let newest = engine.sessions_of(location, filter).await?.into_iter().next();
                 Some(newest.context("there is no session to go on in")?)
             }
             (None, false) => None,
@@ -127,24 +123,41 @@ impl Run {
                     Event::PartEnded { .. } => self.end_line(committed),
                     Event::ToolSettled { entry, .. } => {
                         if let Body::ToolResult { result } = &entry.body {
-                            let title = result.title.as_deref().unwrap_or_default();
-                            let sign = if result.outcome == Outcome::Completed { "✓" } else { "✗" };
-                            table::line(format!("{sign} {} {title}", result.tool));
+                            let (sign, said) = match result.outcome {
+                                Outcome::Completed => ("✓", result.title.as_deref().unwrap_or_default()),
+                                _ => ("✗", result.output.lines().next().unwrap_or_default()),
+                            };
+                            table::line(format!("{sign} {} {said}", result.tool));
                         }
                     }
-                    Event::RequestAsked { request } => {
-                        let reply = if self.yes { Reply::Once } else { Reply::Reject };
-                        if !self.yes {
-                            table::note("a permission was asked for and refused; --yes allows");
-                        }
-                        engine.reply(&request.id, reply, None).await?;
-                    }
+                    Event::RequestAsked { request } => self.answer(engine, request).await?,
                     _ => {}
+                }
+            }
+            // A subagent asks in a session of its own, and nobody else is here to answer.
+            Notice::Committed(committed) => {
+                if let Event::RequestAsked { request } = &committed.record.event
+                    && engine.session(&committed.record.session).await?.parent.as_ref() == Some(session)
+                {
+                    self.answer(engine, request).await?;
                 }
             }
             _ => {}
         }
         Ok(false)
+    }
+
+    /// Answers a request, since nobody else is here to do so.
+    async fn answer(&self, engine: &Engine, request: &Request) -> Result<()> {
+        if let Ask::Question { .. } = request.ask {
+            table::note("a question was asked, and nobody is here to answer it");
+            return Ok(engine.dismiss(&request.id).await?);
+        }
+        if !self.yes {
+            table::note("a permission was asked for and refused; --yes allows");
+        }
+        let reply = if self.yes { Reply::Once } else { Reply::Reject };
+        Ok(engine.reply(&request.id, reply, None).await?)
     }
 
     #[expect(clippy::unused_self, reason = "reads as part of showing")]

@@ -16,6 +16,9 @@ use crate::table;
 /// How often unfinished sessions are looked for.
 const SWEEP: Duration = Duration::from_secs(15);
 
+/// How often old tool output is removed.
+const TIDY: Duration = Duration::from_secs(60 * 60);
+
 /// Serve clients over HTTP
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
@@ -65,6 +68,7 @@ impl Serve {
             table::note(format!("continuing {waiting} sessions that were at work"));
         }
         let sweeping = sweep(engine.clone(), closing.clone());
+        let tidying = tokio::spawn(tidy(engine.clone()));
         let stop = async move {
             interrupted().await;
             closing.cancel();
@@ -72,6 +76,7 @@ impl Serve {
         let sweeping = tokio::spawn(sweeping);
         everturn_api::serve(listener, router, stop).await?;
         sweeping.abort();
+        tidying.abort();
         engine.close().await;
         Ok(())
     }
@@ -87,6 +92,14 @@ async fn sweep(engine: Engine, closing: CancellationToken) {
         if let Err(error) = engine.adopt().await {
             tracing::warn!(error = error.to_string(), "cannot look for unfinished sessions");
         }
+    }
+}
+
+/// Removes old tool output, now and then once an hour.
+async fn tidy(engine: Engine) {
+    loop {
+        settings::remove_old_output(&engine).await;
+        tokio::time::sleep(TIDY).await;
     }
 }
 

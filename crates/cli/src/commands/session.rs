@@ -77,9 +77,14 @@ impl Session {
     async fn perform(self, engine: &Engine) -> Result<()> {
         match self {
             Self::List { all, limit, search, json } => {
-                let project = if all { None } else { Some(engine.location(None).await?.project.id) };
-                let filter = Filter { project, roots: true, search, limit: Some(limit), ..Filter::default() };
-                list(engine, filter, json).await
+                let filter = Filter { roots: true, search, limit: Some(limit), ..Filter::default() };
+                let sessions = if all {
+                    engine.list(filter).await?
+                } else {
+                    engine.sessions_of(&engine.location(None).await?, filter).await?
+                };
+                list(&sessions, json);
+                Ok(())
             }
             Self::Search { words, limit } => search(engine, &words.join(" "), limit).await,
             Self::Show { id, json } => show(engine, &SessionId::new(id), json).await,
@@ -117,19 +122,17 @@ impl Session {
     }
 }
 
-async fn list(engine: &Engine, filter: Filter, json: bool) -> Result<()> {
-    let sessions = engine.list(filter).await?;
+fn list(sessions: &[everturn_model::Session], json: bool) {
     if json {
         table::json(&Value::Array(sessions.iter().map(v1::session_info).collect()));
     } else if sessions.is_empty() {
         table::note("no sessions here; --all lists those of every project");
     } else {
-        let rows = sessions
-            .into_iter()
-            .map(|session| vec![session.id.to_string(), table::moment(session.time.updated), session.title]);
+        let rows = sessions.iter().map(|session| {
+            vec![session.id.to_string(), table::moment(session.time.updated), session.title.clone()]
+        });
         table::rows(&["session", "updated", "title"], rows);
     }
-    Ok(())
 }
 
 async fn search(engine: &Engine, words: &str, limit: u32) -> Result<()> {
@@ -185,8 +188,11 @@ fn describe(part: &Value) -> Option<String> {
     Some(match text("/type") {
         "text" => text("/text").to_owned(),
         "tool" => {
-            let title = text("/state/title");
-            format!("[{}: {}] {title}", text("/tool"), text("/state/status"))
+            let said = match text("/state/status") {
+                "error" => text("/state/error").lines().next().unwrap_or_default(),
+                _ => text("/state/title"),
+            };
+            format!("[{}: {}] {said}", text("/tool"), text("/state/status"))
         }
         "file" => format!("[file] {}", text("/filename")),
         "patch" => {

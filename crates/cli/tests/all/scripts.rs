@@ -60,3 +60,35 @@ fn a_script_that_cannot_be_played_makes_no_session() {
     );
     assert_eq!(home.run(&["session", "list", "--json"]).success().trim(), "[]", "no session was made for it");
 }
+
+/// A question, or a permission that a subagent asked for in its own session, was answered by nobody, and the command
+/// waited for ever.
+#[test]
+fn nobody_waits_for_an_answer_that_cannot_come() {
+    let home = Home::new();
+    let script = serde_json::json!([
+        {"when": "outside", "tools": [{"name": "read", "input": {"filePath": "/etc/hostname"}}]},
+        {"when": "outside", "text": "It was not allowed."},
+        {"when": "begin", "tools": [
+            {"name": "task", "input": {"description": "look", "prompt": "look outside", "subagent_type": "general"}},
+            {"name": "read", "input": {"filePath": "nowhere.txt"}},
+        ]},
+        {"when": "begin", "tools": [{"name": "question", "input": {"questions": [
+            {"question": "Which one?", "header": "Which", "options": [{"label": "A", "description": "the first"}]},
+        ]}}]},
+        {"when": "begin", "text": "Never said."},
+    ]);
+    std::fs::write(home.work().join("play.json"), script.to_string()).unwrap();
+    let played = home.run(&["run", "--model", "scripted/./play.json", "begin"]);
+    assert_eq!(played.status, Some(0), "{}", played.stderr);
+    let mut lines: Vec<&str> = played.stdout.lines().filter(|line| !line.is_empty()).collect();
+    lines.sort_unstable();
+    let absent = home.work().canonicalize().unwrap().join("nowhere.txt");
+    let read = format!("✗ read File not found: {}", absent.display());
+    let question = "✗ question The person dismissed the question without an answer.";
+    let task = lines.pop().unwrap_or_default();
+    assert_eq!(lines, [question, read.as_str()]);
+    assert!(task.starts_with("✗ task <task id=") && task.ends_with("state=\"error\">"), "{task}");
+    assert!(played.stderr.contains("a question was asked, and nobody is here"), "{}", played.stderr);
+    assert!(played.stderr.contains("a permission was asked for and refused"), "{}", played.stderr);
+}

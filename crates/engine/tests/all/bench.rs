@@ -66,6 +66,12 @@ impl Bench {
         self.engine.recover().await.unwrap();
     }
 
+    /// Starts another engine on the same data with other options.
+    pub(crate) async fn reopen(&mut self, change: impl FnOnce(&mut Options)) {
+        change(&mut self.options);
+        self.restart().await;
+    }
+
     /// Another engine on the same data, as in another process.
     pub(crate) async fn beside(&self) -> Engine {
         Engine::open(self.options.clone()).await.unwrap()

@@ -237,3 +237,31 @@ async fn the_persons_instructions_count_where_the_projects_do_not() {
     assert!(baseline(&bench).await.ends_with("my rules"));
     assert_eq!((loaded(&bench).await, told(&bench).await), (json!([]), Vec::new()));
 }
+
+#[tokio::test]
+async fn tool_output_is_kept_for_a_week() {
+    let data = tempfile::tempdir().unwrap();
+    let kept = data.path().to_owned();
+    let bench = Bench::with(|_| json!({}), |options| options.paths.data = kept).await;
+    assert_eq!(bench.engine.sweep_outputs().await.unwrap(), 0, "without a folder there is nothing to remove");
+    bench.say("TOOL:bash:seq 1 3000\nSAY:done").await;
+    let folder = data.path().join("tool-output");
+    let files = || -> Vec<_> { fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect() };
+    let written = files();
+    assert!(!written.is_empty());
+    let now = fs::metadata(&written[0]).unwrap().modified().unwrap();
+    let age = |hours: u64| {
+        let time = now - std::time::Duration::from_secs(hours * 60 * 60);
+        for file in &written {
+            fs::File::options().append(true).open(file).unwrap().set_modified(time).unwrap();
+        }
+    };
+    fs::write(folder.join("of-somebody-else"), "").unwrap();
+    age(7 * 24 - 1);
+    assert_eq!(bench.engine.sweep_outputs().await.unwrap(), 0);
+    age(7 * 24 + 1);
+    assert_eq!(bench.engine.sweep_outputs().await.unwrap(), written.len());
+    assert_eq!(files(), [folder.join("of-somebody-else")]);
+    // What the model saw of it is in the log and stays.
+    assert!(bench.transcript().await.iter().any(|line| line.contains("output shortened: ")));
+}

@@ -11,10 +11,12 @@
 mod bench;
 mod context;
 mod inbox;
+mod mcp;
 mod media;
 mod permission;
 mod plan;
 mod processes;
+mod project;
 mod question;
 mod recover;
 mod replay;

@@ -4,7 +4,9 @@
 //! written is looked for line by line without the whitespace around each line. That is no guess: every line must be
 //! the same otherwise, there must be exactly one such place, and the new text must have one obvious indentation there.
 
-use std::{collections::HashMap, fmt::Write as _, ops::Range};
+use std::{fmt::Write as _, ops::Range};
+
+use crate::indentation::{Rule, indent};
 
 /// Lines of the file that a failure quotes.
 const QUOTED_LINES: usize = 12;
@@ -83,11 +85,6 @@ pub(crate) fn fit(text: &str, old: &str, new: &str) -> Fit {
     Fit::One(first.start..end, new)
 }
 
-/// The whitespace that a line begins with.
-fn indent(line: &str) -> &str {
-    line.get(..line.len() - line.trim_start().len()).unwrap_or_default()
-}
-
 /// The new text indented as the file is, where the pairs say how the old text's indentation is that of the file.
 fn reindent(new: &str, pairs: &[(&str, &str)]) -> Option<String> {
     let rule = Rule::of(pairs)?;
@@ -102,74 +99,6 @@ fn reindent(new: &str, pairs: &[(&str, &str)]) -> Option<String> {
         text.push_str(whole.get(own.len()..).unwrap_or_default());
     }
     Some(text)
-}
-
-/// How one indentation becomes another.
-#[derive(Debug)]
-enum Rule<'a> {
-    /// The file has this much more in front.
-    Deeper(&'a str),
-    /// The file has this much less in front.
-    Shallower(&'a str),
-    /// So many spaces are one tab in the file.
-    Tabs(usize),
-    /// One tab is so many spaces in the file.
-    Spaces(usize),
-    /// Each indentation that occurs has one in the file.
-    Table(HashMap<&'a str, &'a str>),
-}
-
-impl<'a> Rule<'a> {
-    fn of(pairs: &[(&'a str, &'a str)]) -> Option<Self> {
-        let &(old, file) = pairs.first()?;
-        if let Some(more) = file.strip_suffix(old)
-            && pairs.iter().all(|(old, file)| file.strip_prefix(more) == Some(*old))
-        {
-            return Some(Self::Deeper(more));
-        }
-        if let Some(less) = old.strip_suffix(file)
-            && pairs.iter().all(|(old, file)| old.strip_prefix(less) == Some(*file))
-        {
-            return Some(Self::Shallower(less));
-        }
-        if let Some(width) = width(pairs.iter().map(|(old, file)| (*old, *file))) {
-            return Some(Self::Tabs(width));
-        }
-        if let Some(width) = width(pairs.iter().map(|(old, file)| (*file, *old))) {
-            return Some(Self::Spaces(width));
-        }
-        let mut table = HashMap::new();
-        pairs
-            .iter()
-            .all(|(old, file)| table.insert(*old, *file).is_none_or(|other| other == *file))
-            .then_some(())?;
-        Some(Self::Table(table))
-    }
-
-    fn apply(&self, own: &str) -> Option<String> {
-        match self {
-            Self::Deeper(more) => Some(format!("{more}{own}")),
-            Self::Shallower(less) => own.strip_prefix(less).map(str::to_owned),
-            Self::Tabs(width) => {
-                let even = own.bytes().all(|byte| byte == b' ') && own.len().is_multiple_of(*width);
-                even.then(|| "\t".repeat(own.len() / width))
-            }
-            Self::Spaces(width) => {
-                own.bytes().all(|byte| byte == b'\t').then(|| " ".repeat(own.len() * width))
-            }
-            Self::Table(table) => table.get(own).map(|file| (*file).to_owned()),
-        }
-    }
-}
-
-/// How many spaces on one side are a tab on the other, if all pairs agree.
-fn width<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)> + Clone) -> Option<usize> {
-    let plain = |(spaces, tabs): (&str, &str)| {
-        spaces.bytes().all(|byte| byte == b' ') && tabs.bytes().all(|byte| byte == b'\t')
-    };
-    let (spaces, tabs) = pairs.clone().find(|(_, tabs)| !tabs.is_empty())?;
-    let width = spaces.len().checked_div(tabs.len()).filter(|width| *width > 0)?;
-    pairs.clone().all(|pair| plain(pair) && pair.0.len() == pair.1.len() * width).then_some(width)
 }
 
 /// The part of a text that is most like a piece that does not occur in it, with line numbers.

@@ -89,10 +89,16 @@ impl Connection {
             Endpoint::Remote { url, headers } => Carrier::Http(Http::new(url, headers, Arc::clone(&inbox))?),
         };
         let patience = server.timeout.unwrap_or(timing.connect);
-        let timing = Timing { silence: timing.silence.max(patience), ..timing };
+        let timing = Timing { silence: timing.silence.max(server.timeout.unwrap_or_default()), ..timing };
         let mut connection = Self { inbox, carrier, peer: Peer::default(), patience, timing };
-        connection.greet().await?;
-        Ok(connection)
+        match (connection.greet().await, &connection.carrier) {
+            (Ok(()), _) => Ok(connection),
+            // What it wrote to its log may say what it waits for.
+            (Err(fault @ Fault::TimedOut(_)), Carrier::Stdio(stdio)) => {
+                Err(Fault::Closed(format!("{fault}{}", stdio.log())))
+            }
+            (Err(fault), _) => Err(fault),
+        }
     }
 
     async fn greet(&mut self) -> Result<(), Fault> {

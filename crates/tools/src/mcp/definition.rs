@@ -110,6 +110,42 @@ impl Server {
         let timeout = timeout.filter(|timeout| *timeout > 0).map(Duration::from_millis);
         Ok(Self { endpoint, enabled: enabled.unwrap_or(true), timeout })
     }
+
+    /// A hash of what would be started or called. Two servers with the same one do the same, whatever they are named.
+    #[must_use]
+    pub fn fingerprint(&self) -> String {
+        let mut hasher = blake3::Hasher::new();
+        // Each with its length, so that no two lists look the same one behind another.
+        let mut add = |text: &[u8]| {
+            hasher.update(&(text.len() as u64).to_le_bytes());
+            hasher.update(text);
+        };
+        let pairs = match &self.endpoint {
+            Endpoint::Local { command, environment, cwd } => {
+                add(b"local");
+                add(&(command.len() as u64).to_le_bytes());
+                command.iter().for_each(|word| add(word.as_bytes()));
+                match cwd {
+                    Some(cwd) => {
+                        add(b"in");
+                        add(cwd.as_os_str().as_encoded_bytes());
+                    }
+                    None => add(b"here"),
+                }
+                environment
+            }
+            Endpoint::Remote { url, headers } => {
+                add(b"remote");
+                add(url.as_bytes());
+                headers
+            }
+        };
+        for (name, value) in pairs {
+            add(name.as_bytes());
+            add(value.as_bytes());
+        }
+        hasher.finalize().to_hex().to_string()
+    }
 }
 
 #[cfg(test)]
@@ -136,6 +172,26 @@ mod tests {
         };
         assert!(!format!("{endpoint:?}").contains('y'), "{endpoint:?}");
         assert_eq!(Server::from_value(&remote), Ok(Server { endpoint, enabled: true, timeout: None }));
+    }
+
+    #[test]
+    fn a_fingerprint_is_of_what_would_happen() {
+        let print = |value: Value| Server::from_value(&value).unwrap().fingerprint();
+        let plain = print(json!({"type": "local", "command": ["a", "b"]}));
+        assert_eq!(
+            plain,
+            print(json!({"type": "local", "command": ["a", "b"], "enabled": false, "timeout": 7}))
+        );
+        for other in [
+            json!({"type": "local", "command": ["ab"]}),
+            json!({"type": "local", "command": ["a", "b", ""]}),
+            json!({"type": "local", "command": ["a"], "environment": {"b": ""}}),
+            json!({"type": "local", "command": ["a", "b"], "environment": {"A": "b"}}),
+            json!({"type": "local", "command": ["a", "b"], "cwd": "x"}),
+            json!({"type": "remote", "url": "http://a/b"}),
+        ] {
+            assert_ne!(plain, print(other.clone()), "{other}");
+        }
     }
 
     #[test]

@@ -32,6 +32,8 @@ pub struct Timing {
     pub settle: Duration,
     /// The pause between two looks at a server's changed tools.
     pub relist: Duration,
+    /// The answer to a ping, by which a server that left a call unanswered shows that it is alive.
+    pub ping: Duration,
 }
 
 impl Default for Timing {
@@ -48,6 +50,7 @@ impl Default for Timing {
             stable: seconds(30),
             settle: seconds(5),
             relist: seconds(1),
+            ping: seconds(10),
         }
     }
 }
@@ -172,6 +175,12 @@ impl Servers {
     #[must_use]
     pub fn connection(&self, name: &str) -> Option<Arc<Connection>> {
         self.units.get(name)?.connection()
+    }
+
+    /// The names of a server's tools as they are called here, sorted.
+    #[must_use]
+    pub fn tools(&self, name: &str) -> Vec<String> {
+        self.units.get(name).map(|unit| unit.tools()).unwrap_or_default()
     }
 
     /// Ends all servers and waits until nothing of them is left.

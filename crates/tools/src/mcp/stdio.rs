@@ -5,15 +5,12 @@
 //! server that does not read makes its callers wait, each up to its own time limit, and nobody else.
 
 use std::{
-    env,
-    ffi::OsStr,
     path::Path,
     process::{ExitStatus, Stdio as Pipe},
     sync::Arc,
     time::Duration,
 };
 
-use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::{
     io::AsyncWriteExt as _,
     process::{Child, ChildStdin, Command},
@@ -27,6 +24,7 @@ use super::{
     inbox::Inbox,
     output::{self, Log},
 };
+use crate::process::{Group, environment};
 
 /// How many bytes may wait for a server that does not read.
 const QUEUE_BYTES: usize = 2 * MESSAGE_MAX;
@@ -58,6 +56,8 @@ pub(super) struct Stdio {
     room: Arc<Semaphore>,
     stop: CancellationToken,
     gone: watch::Receiver<bool>,
+    log: Log,
+    grace: Duration,
 }
 
 impl Stdio {
@@ -68,13 +68,14 @@ impl Stdio {
         let room = Arc::new(Semaphore::new(QUEUE_BYTES));
         let (stop, shut) = (CancellationToken::new(), CancellationToken::new());
         let (gone, wait) = watch::channel(false);
+        let log = Log::default();
         if let Some(input) = child.stdin.take() {
             tokio::spawn(write(input, lines, shut.clone(), Arc::clone(&inbox)));
         }
         let keeper = Keeper {
             group: Group::of(&child),
             child,
-            log: Log::default(),
+            log: log.clone(),
             inbox,
             shut,
             stop: stop.clone(),
@@ -85,7 +86,12 @@ impl Stdio {
             keeper.run().await;
             gone.send_replace(true);
         });
-        Ok(Self { queue, room, stop, gone: wait })
+        Ok(Self { queue, room, stop, gone: wait, log, grace: program.grace })
+    }
+
+    /// The end of what the server wrote to its log.
+    pub(super) fn log(&self) -> &Log {
+        &self.log
     }
 
     /// Queues a message, once there is room for it. If the server does not take any more the inbox says so.
@@ -106,7 +112,11 @@ impl Stdio {
     /// Ends the server, and waits until nothing of it is left.
     pub(super) async fn close(&self) {
         self.stop.cancel();
-        self.gone.clone().wait_for(|gone| *gone).await.ok();
+        // Longer than it can take, unless the system itself does not let go of the process.
+        let patience = 2 * self.grace + Duration::from_secs(5);
+        if timeout(patience, self.gone.clone().wait_for(|gone| *gone)).await.is_err() {
+            tracing::warn!("the process of an MCP server does not end, although it was killed");
+        }
     }
 }
 
@@ -136,23 +146,14 @@ fn spawn(program: &Program<'_>) -> Result<Child, Fault> {
         .stderr(Pipe::piped())
         .process_group(0)
         .kill_on_drop(true);
-    for (variable, _) in env::vars_os() {
-        if secret(&variable) || program.secrets.iter().any(|secret| variable == secret.as_str()) {
-            command.env_remove(variable);
-        }
+    for variable in environment::hidden(program.secrets) {
+        command.env_remove(variable);
     }
     command.envs(program.environment);
     let directory = program.directory.display();
     command
         .spawn()
         .map_err(|error| Fault::Configuration(format!("could not start {name:?} in {directory}: {error}")))
-}
-
-/// Whether an environment variable is ours to keep from servers: it holds our secrets, or may.
-fn secret(name: &OsStr) -> bool {
-    name.as_encoded_bytes().starts_with(b"EVERTURN_")
-        || name == "OPENCODE_SERVER_PASSWORD"
-        || name == "OPENCODE_CONFIG_CONTENT"
 }
 
 /// Writes what is queued until it is told to close the server's input, or the server closes it.
@@ -231,10 +232,10 @@ impl Keeper {
         }
         self.shut.cancel();
         if timeout(self.grace, self.child.wait()).await.is_err() {
-            self.group.signal(Signal::TERM);
+            self.group.terminate();
             timeout(self.grace, self.child.wait()).await.ok();
         }
-        self.group.signal(Signal::KILL);
+        self.group.kill();
         self.child.wait().await.ok();
         logging.abort();
     }
@@ -242,42 +243,4 @@ impl Keeper {
 
 fn ended(status: Option<ExitStatus>) -> String {
     status.map_or_else(|| "ended".to_owned(), |status| format!("ended ({status})"))
-}
-
-/// The process group that the server leads. It is killed when this is dropped.
-#[derive(Debug)]
-struct Group(Option<Pid>);
-
-impl Group {
-    fn of(child: &Child) -> Self {
-        Self(child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw))
-    }
-
-    fn signal(&self, signal: Signal) {
-        if let Some(leader) = self.0 {
-            // A group without members is what is wanted.
-            kill_process_group(leader, signal).ok();
-        }
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        self.signal(Signal::KILL);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn our_secrets_stay_with_us() {
-        for name in ["EVERTURN_TOKEN", "EVERTURN_", "OPENCODE_SERVER_PASSWORD", "OPENCODE_CONFIG_CONTENT"] {
-            assert!(secret(OsStr::new(name)), "{name}");
-        }
-        for name in ["PATH", "MY_EVERTURN_X", "OPENCODE_CONFIG", "HOME"] {
-            assert!(!secret(OsStr::new(name)), "{name}");
-        }
-    }
 }

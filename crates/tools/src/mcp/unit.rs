@@ -20,9 +20,6 @@ use super::{
 };
 use crate::registry::{Registration, Registry};
 
-/// How long a server has to answer a ping before it is taken for dead.
-const PING: Duration = Duration::from_secs(10);
-
 /// What a server is doing.
 #[derive(Clone, Debug)]
 pub(super) enum State {
@@ -130,6 +127,14 @@ impl Unit {
         }
     }
 
+    /// The names of its tools, sorted.
+    pub(super) fn tools(&self) -> Vec<String> {
+        let tools = self.tools.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names: Vec<String> = tools.iter().map(|tool| tool.name().to_owned()).collect();
+        names.sort();
+        names
+    }
+
     /// Waits until the server is not connecting any more.
     pub(super) async fn settled(&self) {
         self.state.subscribe().wait_for(|state| !matches!(state, State::Connecting)).await.ok();
@@ -181,9 +186,12 @@ impl Unit {
         };
         if let Err(Fault::TimedOut(_)) = &outcome {
             // Perhaps only the tool is slow. A server that does not even answer this is started anew.
+            let patience = self.options.timing.ping;
             tokio::spawn(async move {
-                if !matches!(timeout(PING, connection.ping()).await, Ok(Ok(()) | Err(Fault::Refused { .. })))
-                {
+                if !matches!(
+                    timeout(patience, connection.ping()).await,
+                    Ok(Ok(()) | Err(Fault::Refused { .. }))
+                ) {
                     connection.fail(Fault::Closed("the server does not answer any more".to_owned()));
                 }
             });
@@ -274,7 +282,8 @@ impl Unit {
     /// Connects and registers the tools; nothing if that is not wanted any more.
     async fn connect(self: &Arc<Self>, stop: &CancellationToken) -> Option<Result<Arc<Connection>, Fault>> {
         let Options { directory, secrets, timing } = &self.options;
-        let limit = self.server.timeout.unwrap_or(timing.connect);
+        // The greeting has its own limit, and each page of the list; this one is for all of it.
+        let limit = 2 * self.server.timeout.unwrap_or(timing.connect);
         let connecting = async {
             let connection = Connection::open(&self.server, directory, secrets, *timing).await?;
             let listed = self.list(&connection).await;
@@ -304,7 +313,11 @@ impl Unit {
                 () = self.unwanted(stop) => return Ending::Stopped,
                 fault = connection.closed() => return Ending::Lost(fault),
                 () = connection.tools_changed() => {
-                    if let Err(fault) = self.list(connection).await {
+                    let listed = tokio::select! {
+                        () = self.unwanted(stop) => return Ending::Stopped,
+                        listed = self.list(connection) => listed,
+                    };
+                    if let Err(fault) = listed {
                         tracing::warn!(server = self.name, %fault, "an MCP server's changed tools are not listed");
                     }
                     // A server that says so all the time is not asked all the time.

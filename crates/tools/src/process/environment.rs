@@ -9,7 +9,7 @@ use std::{
 pub(super) const MARK: &str = "EVERTURN_CALL";
 
 /// The variables of our environment that a program must not inherit.
-pub(super) fn hidden(secrets: &[String]) -> Vec<OsString> {
+pub(crate) fn hidden(secrets: &[String]) -> Vec<OsString> {
     env::vars_os().map(|(name, _)| name).filter(|name| secret(name, secrets)).collect()
 }
 

@@ -9,28 +9,28 @@ use tokio::process::Child;
 
 /// A group that the child leads.
 #[derive(Debug)]
-pub(super) struct Group {
+pub(crate) struct Group {
     leader: Option<Pid>,
 }
 
 impl Group {
     /// The group of a child that was started as its leader.
-    pub(super) fn of(child: &Child) -> Self {
+    pub(crate) fn of(child: &Child) -> Self {
         Self { leader: child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw) }
     }
 
     /// Asks every member to stop.
-    pub(super) fn terminate(&self) {
+    pub(crate) fn terminate(&self) {
         self.signal(Signal::TERM);
     }
 
     /// Stops every member.
-    pub(super) fn kill(&self) {
+    pub(crate) fn kill(&self) {
         self.signal(Signal::KILL);
     }
 
     /// Whether the group has any member, also one that has ended but was not reaped.
-    pub(super) fn exists(&self) -> bool {
+    pub(crate) fn exists(&self) -> bool {
         self.leader.is_some_and(|leader| test_kill_process_group(leader).is_ok())
     }
 

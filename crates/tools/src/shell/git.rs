@@ -80,7 +80,7 @@ fn without_messages(command: &str, arguments: &[Word]) -> Vec<Word> {
     while let Some(word) = words.next() {
         rest.push(word.clone());
         if takes && matches!(word.known(), Some("-m" | "-am" | "--message")) {
-            rest.extend(words.next().filter(|message| message.splits).cloned());
+            rest.extend(words.next().filter(|message| message.several).cloned());
         }
     }
     rest

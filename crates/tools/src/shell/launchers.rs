@@ -110,7 +110,9 @@ pub(super) fn inner(name: &str, arguments: &[Word]) -> Option<Inner> {
             words.next();
         } else if launcher.valued.contains(&text) {
             words.next();
-            let Some(value) = words.next().filter(|value| !value.splits) else { return Some(Inner::Unknown) };
+            let Some(value) = words.next().filter(|value| !value.several) else {
+                return Some(Inner::Unknown);
+            };
             if text == "-I" {
                 let Some(value) = value.known() else { return Some(Inner::Unknown) };
                 replaced = Some(value.to_owned());
@@ -135,7 +137,11 @@ pub(super) fn inner(name: &str, arguments: &[Word]) -> Option<Inner> {
         }
     }
     let mut assignments = Vec::new();
-    while launcher.assignments && words.peek().is_some_and(|word| word.text.contains('=')) {
+    while let Some(word) = words.peek().filter(|word| launcher.assignments && word.text.contains('=')) {
+        // Without quotes a value may turn out as more words: the command would be one of them.
+        if word.splits || !word.prefix.contains('=') {
+            return Some(Inner::Unknown);
+        }
         assignments.extend(words.next().cloned());
     }
     let mut words: Vec<Word> = words.cloned().collect();
@@ -156,7 +162,7 @@ fn filled(words: Vec<Word>, replaced: Option<&str>) -> Vec<Word> {
             // One word stays one word, but may begin with anything.
             .map(|word| {
                 if word.text.contains(pattern) {
-                    Word { splits: false, ..Word::unknown(&word.text) }
+                    Word { splits: false, several: false, ..Word::unknown(&word.text) }
                 } else {
                     word
                 }

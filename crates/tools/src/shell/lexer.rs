@@ -98,9 +98,12 @@ impl<'a> Lexer<'a> {
                     }
                     self.at += 2;
                 }
-                '#' => {
-                    self.at += self.rest().find('\n').unwrap_or_else(|| self.rest().len());
-                }
+                '#' => match self.rest().find('\n') {
+                    Some(length) => self.at += length,
+                    None if self.end == self.source.len() => self.at = self.end,
+                    // The comment would hide the end of the substitution that it is in.
+                    None => return Err(Unsure),
+                },
                 '\n' => {
                     self.push(Kind::Newline, 1);
                     self.documents()?;
@@ -250,6 +253,10 @@ impl<'a> Lexer<'a> {
                 let line = self.rest().split('\n').next().unwrap_or_default();
                 let bare = if document.tabs { line.trim_start_matches('\t') } else { line };
                 if bare == document.delimiter {
+                    // In a substitution its end must not stand on the same line: the shell reads whole lines.
+                    if !matches!(self.source.as_bytes().get(self.at + line.len()), Some(b'\n') | None) {
+                        return Err(Unsure);
+                    }
                     self.at += line.len() - bare.len();
                     self.push(Kind::Delimiter, bare.len());
                     break;

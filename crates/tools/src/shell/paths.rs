@@ -107,6 +107,9 @@ impl<'a> Folders<'a> {
             return Vec::new();
         };
         let mut found: Vec<(PathBuf, Access)> = Vec::new();
+        if name == "cd" && arguments.is_empty() {
+            found.extend(self.beyond("~", true, *access));
+        }
         let mut skip = *skip;
         let mut options = true;
         for word in arguments {

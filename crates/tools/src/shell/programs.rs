@@ -33,6 +33,10 @@ const INTERPRETERS: &str = "\
     python pypy node nodejs deno bun perl ruby php lua luajit tclsh wish Rscript R julia guile racket elixir iex \
     erl escript ghci runghc groovy scala kotlin jshell java osascript ipython irb octave ts-node tsx";
 
+/// Modules of Python that run no more than a script would.
+const MODULES: &str = "black build compileall flake8 http.server isort json.tool mypy pip py_compile pylint pytest ruff \
+    unittest venv";
+
 /// Commands of the shell that change what comes after them.
 const CHANGERS: &str = "\
     alias unalias declare typeset local export readonly unset set shopt hash enable trap let getopts history \
@@ -132,7 +136,7 @@ const CARGO: &str = "\
 
 /// Whether a list of words has this one.
 pub(super) fn listed(list: &str, word: &str) -> bool {
-    list.split(' ').any(|listed| listed == word)
+    list.split_ascii_whitespace().any(|listed| listed == word)
 }
 
 /// What a rule for the program alone would miss, if anything.
@@ -178,7 +182,7 @@ fn assigns(base: &str, arguments: &[Word]) -> bool {
         "printf" => arguments.first().is_some_and(|word| {
             word.option && !word.known().is_some_and(|text| text == "--" || !text.starts_with("-v"))
         }),
-        "test" | "[" => arguments.iter().any(|word| word.splits || evaluates(word)),
+        "test" | "[" => arguments.iter().any(|word| word.several || evaluates(word)),
         _ => false,
     }
 }
@@ -199,47 +203,13 @@ pub(super) fn quiet(name: &str) -> bool {
 
 /// Whether a variable of this name in front of a command may make it run something else.
 pub(super) fn commanding(name: &str) -> bool {
-    let prefixes = [
-        "LD_", "DYLD_", "BASH", "GIT_", "PYTHON", "PERL", "RUBY", "NODE_", "NPM_", "npm_", "JAVA", "_JAVA",
-        "CARGO_", "RUST", "LESS", "GCC_", "SSH_", "PROMPT", "LUA_", "MAKE", "TAR_", "RSYNC_", "XDG_",
-        "DOCKER_",
-    ];
-    let names = [
-        "PATH",
-        "IFS",
-        "ENV",
-        "SHELL",
-        "SHELLOPTS",
-        "PS4",
-        "PS1",
-        "PS0",
-        "CDPATH",
-        "HOME",
-        "EDITOR",
-        "VISUAL",
-        "PAGER",
-        "BROWSER",
-        "CC",
-        "CXX",
-        "LINKER",
-        "MANPAGER",
-        "MANOPT",
-        "FCEDIT",
-        "GOFLAGS",
-        "TMPDIR",
-        "PWD",
-        "OLDPWD",
-        "INPUTRC",
-        "RIPGREP_CONFIG_PATH",
-        "GREP_OPTIONS",
-        "POSIXLY_CORRECT",
-        "FIGNORE",
-        "GLOBIGNORE",
-        "TERMINFO",
-        "ZDOTDIR",
-    ];
-    names.contains(&name)
-        || prefixes.iter().any(|prefix| name.starts_with(prefix))
+    let prefixes = "LD_ DYLD_ BASH GIT_ PYTHON PERL RUBY NODE_OPTIONS NODE_PATH NPM_ npm_ JAVA _JAVA CARGO_ RUSTC \
+        RUSTFLAGS RUSTDOC RUSTUP LESS GCC_ SSH_ PROMPT LUA_ MAKE TAR_ RSYNC_ XDG_ DOCKER_";
+    let names = "PATH IFS ENV SHELL SHELLOPTS PS4 PS1 PS0 CDPATH HOME EDITOR VISUAL PAGER BROWSER CC CXX LINKER MANPAGER \
+        MANOPT FCEDIT GOFLAGS TMPDIR PWD OLDPWD INPUTRC RIPGREP_CONFIG_PATH GREP_OPTIONS POSIXLY_CORRECT FIGNORE \
+        GLOBIGNORE TERMINFO ZDOTDIR";
+    listed(names, name)
+        || prefixes.split_ascii_whitespace().any(|prefix| name.starts_with(prefix))
         || name.ends_with("PAGER")
         || name.ends_with("EDITOR")
         || name.ends_with("_proxy")
@@ -272,7 +242,7 @@ fn interprets(base: &str, arguments: &[Word]) -> bool {
     let mut words = arguments.iter().map(Word::known);
     match words.next() {
         Some(Some("-m")) if base == "python" => {
-            words.next().flatten().is_none_or(|name| name.starts_with('-'))
+            words.next().flatten().is_none_or(|name| !listed(MODULES, name))
         }
         Some(Some("test" | "install" | "add" | "check" | "fmt" | "lint"))
             if matches!(base, "deno" | "bun") =>

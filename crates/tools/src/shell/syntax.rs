@@ -1,9 +1,13 @@
 //! A line's syntax tree, made within bounds.
 //!
-//! Lines come from a model, so their shape must not cost anything. The parser is stopped after a number of steps, not
-//! after a time: the same line always gets the same answer, on a busy machine too.
+//! Lines come from a model, so their shape must not cost anything. The parser is stopped after a while, and lines that
+//! it takes long over without a chance to stop it are not given to it. Stopping too soon, as on a busy machine, only
+//! asks a person once more.
 
-use std::ops::ControlFlow;
+use std::{
+    ops::ControlFlow,
+    time::{Duration, Instant},
+};
 
 use tree_sitter::{Node, ParseOptions, Parser, Tree};
 
@@ -12,23 +16,28 @@ use super::lexer::Ends;
 /// The longest line that is parsed, in bytes. Linux starts no shell with a longer argument anyway.
 pub(super) const LINE_MAX: usize = 128 * 1024;
 
-/// How often the parser may report progress before it is stopped; each report stands for a hundred steps or so.
-const REPORTS_MAX: usize = 60_000;
+/// How long the parser may take. A thousand ordinary commands take a tenth of that.
+const TIME_MAX: Duration = Duration::from_millis(500);
+
+/// The most `|` in a line: the parser compares long pipelines with one another, and cannot be stopped meanwhile.
+const PIPES_MAX: usize = 1000;
+
+/// More syntax than this is not looked at: some thousand commands.
+const NODES_MAX: usize = 20_000;
 
 /// Deeper nesting is not looked into.
 pub(super) const DEPTH_MAX: usize = 120;
 
 /// The tree of a line, or nothing if it would take too long.
 pub(super) fn tree(line: &str) -> Option<Tree> {
-    if line.len() > LINE_MAX {
+    if line.len() > LINE_MAX || line.bytes().filter(|byte| *byte == b'|').count() > PIPES_MAX {
         return None;
     }
     let mut parser = Parser::new();
     parser.set_language(&tree_sitter_bash::LANGUAGE.into()).ok()?;
-    let mut reports = 0;
+    let start = Instant::now();
     let mut progress = |_: &_| {
-        reports += 1;
-        if reports > REPORTS_MAX { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if start.elapsed() > TIME_MAX { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     let options = ParseOptions::new().progress_callback(&mut progress);
     let bytes = line.as_bytes();
@@ -61,12 +70,15 @@ pub(super) fn children<'a>(node: Node<'a>) -> Vec<(Option<&'a str>, Node<'a>)> {
     children
 }
 
-/// Every node in the order of the text, with its parent; nothing if the tree is too deep.
+/// Every node in the order of the text, with its parent; nothing if they are too many or too deep.
 pub(super) fn all(tree: &Tree) -> Option<Vec<(Node<'_>, Option<Node<'_>>)>> {
     let mut cursor = tree.walk();
     let mut nodes = Vec::new();
     let mut parents: Vec<Node<'_>> = Vec::new();
     loop {
+        if nodes.len() >= NODES_MAX {
+            return None;
+        }
         let node = cursor.node();
         nodes.push((node, parents.last().copied()));
         if cursor.goto_first_child() {

@@ -329,7 +329,7 @@ impl Walk<'_> {
         if double && evaluates && !words.iter().all(|word| number(word) || status(word) || operator(word)) {
             return Err(Unsure);
         }
-        let splits = !double && words.iter().any(|word| word.splits);
+        let splits = !double && words.iter().any(|word| word.several);
         let named = words.iter().any(|word| {
             word.known().is_some_and(|text| {
                 matches!(text, "-v" | "-R") || text.contains('[') && text.contains(['$', '`'])

@@ -17,8 +17,10 @@ pub(super) struct Word {
     pub(super) prefix: String,
     /// Whether the shell expands the `~` at its start.
     pub(super) tilde: bool,
-    /// Whether it may turn out as several words, or none.
+    /// Whether its value is split, and may turn out as any words or none.
     pub(super) splits: bool,
+    /// Whether it may turn out as several words: because it is split, or as names of files, or as alternatives.
+    pub(super) several: bool,
     /// Whether it may turn out to begin with `-`, or does.
     pub(super) option: bool,
 }
@@ -36,6 +38,7 @@ impl Word {
             fixed: None,
             open: false,
             splits: false,
+            glob: false,
             brace: false,
             comma: false,
         };
@@ -49,9 +52,18 @@ impl Word {
             First::Unknown => true,
         };
         let text = if known { quote(&reading.value, tilde) } else { source.to_owned() };
+        let several = reading.splits || reading.glob || braces;
         let Reading { value, splits, fixed, .. } = reading;
         let prefix = value.get(..fixed.unwrap_or(value.len())).unwrap_or_default().to_owned();
-        Ok(Self { text, value: known.then_some(value), prefix, tilde, splits, option: option || splits })
+        Ok(Self {
+            text,
+            value: known.then_some(value),
+            prefix,
+            tilde,
+            splits,
+            several,
+            option: option || splits,
+        })
     }
 
     /// A word that is certain.
@@ -62,6 +74,7 @@ impl Word {
             prefix: value.to_owned(),
             tilde: false,
             splits: false,
+            several: false,
             option: value.starts_with('-'),
         }
     }
@@ -74,6 +87,7 @@ impl Word {
             prefix: String::new(),
             tilde: false,
             splits: true,
+            several: true,
             option: true,
         }
     }
@@ -88,7 +102,7 @@ impl Word {
 fn quote(value: &str, tilde: bool) -> String {
     let plain = |c: char| c.is_alphanumeric() || "_@%+=:,./-^".contains(c);
     let body = if tilde { value.strip_prefix('~').unwrap_or(value) } else { value };
-    let bare = matches!(value, "{}" | "[" | "]" | "!");
+    let bare = matches!(value, "{}" | "-I{}" | "[" | "]" | "!");
     if bare || !value.is_empty() && body.chars().all(plain) {
         value.to_owned()
     } else {
@@ -118,6 +132,7 @@ struct Reading<'a> {
     /// Something came that is only known later.
     open: bool,
     splits: bool,
+    glob: bool,
     brace: bool,
     comma: bool,
 }
@@ -174,6 +189,7 @@ impl<'a> Reading<'a> {
                 '<' | '>' => self.nested()?,
                 '*' | '?' | '[' if !matches!(self.source, "[") => {
                     self.unknown();
+                    self.glob = true;
                     self.at += 1;
                 }
                 other => {

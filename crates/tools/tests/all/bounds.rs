@@ -68,6 +68,37 @@ fn a_file_that_cannot_be_kept_costs_only_the_rest() {
     assert!(bounded.text.ends_with("line 5000\n"));
 }
 
+/// A week is what the server keeps outputs for.
+#[test]
+fn outputs_are_kept_for_a_week_and_nothing_else_is_touched() {
+    let dir = tempfile::tempdir().unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let now = fs::metadata(dir.path()).unwrap().modified().unwrap();
+    let day = Duration::from_secs(24 * 60 * 60);
+    let make = |path: std::path::PathBuf, modified: SystemTime| {
+        fs::File::create(path).unwrap().set_modified(modified).unwrap();
+    };
+    make(dir.path().join("tool_eight_days"), now - 8 * day);
+    make(dir.path().join("tool_seven_days"), now - 7 * day);
+    make(dir.path().join("tool_six_days"), now - 6 * day);
+    make(dir.path().join("notes_of_mine"), now - 100 * day);
+    make(dir.path().join("my_tool_output"), now - 100 * day);
+    // A folder with our prefix is not ours, nor is what a link leads to.
+    fs::create_dir(dir.path().join("tool_folder")).unwrap();
+    make(dir.path().join("tool_folder/tool_inside"), now - 100 * day);
+    make(elsewhere.path().join("tool_target"), now - 100 * day);
+    std::os::unix::fs::symlink(elsewhere.path().join("tool_target"), dir.path().join("tool_link")).unwrap();
+    assert_eq!(sweep(dir.path(), now - 7 * day).unwrap(), 1);
+    assert_eq!(
+        names(dir.path()),
+        ["my_tool_output", "notes_of_mine", "tool_folder", "tool_link", "tool_seven_days", "tool_six_days"]
+    );
+    assert_eq!(names(&dir.path().join("tool_folder")), ["tool_inside"]);
+    assert_eq!(names(elsewhere.path()), ["tool_target"]);
+    // Nothing to sweep is nothing to complain about.
+    assert_eq!(sweep(&dir.path().join("nowhere"), now).unwrap(), 0);
+}
+
 #[test]
 fn only_old_outputs_are_swept() {
     let dir = tempfile::tempdir().unwrap();

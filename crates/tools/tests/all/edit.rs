@@ -1,8 +1,8 @@
 //! Pieces of files replaced exactly.
 
-use std::sync::Arc;
+use std::{fs, os::unix::fs::PermissionsExt as _, sync::Arc};
 
-use everturn_tools::{Failure, Tool, edit::Edit};
+use everturn_tools::{Context, Failure, Seen, Tool, edit::Edit, read::Read};
 use serde_json::{Value, json};
 
 use crate::harness::Project;
@@ -128,4 +128,97 @@ async fn edits_of_one_file_take_turns() {
     }
     let expected: String = (0..40).map(|n| format!("[{n}]\n")).collect();
     assert_eq!(project.text("f"), expected);
+}
+
+#[tokio::test]
+async fn whitespace_around_lines_is_forgiven_where_one_place_fits() {
+    let code = "fn f() {\n    if a {\n        b();\n    }\n}\n";
+    assert_eq!(
+        edit(code, "if a {\n    b();\n}", "if c {\n    d();\n    e();\n}").await,
+        Ok("fn f() {\n    if c {\n        d();\n        e();\n    }\n}\n".into())
+    );
+    let dos = "\u{feff}if a  \r\n\tb\r\nend\r\n";
+    assert_eq!(
+        edit(dos, "if a\n    b\n", "if x\n    y\n").await,
+        Ok("\u{feff}if x\r\n\ty\r\nend\r\n".into())
+    );
+    let twice = edit("  a\n  b\n  a\n  b\n", "a\nb", "x").await.unwrap_err();
+    assert!(twice.contains("2 places differ from it only in the whitespace"), "{twice}");
+    let unclear = edit("  a\n    b\n", "a\nb", "a\nc\nb").await.unwrap_err();
+    assert!(unclear.contains("indentation"), "{unclear}");
+}
+
+#[tokio::test]
+async fn a_file_that_changed_since_it_was_read_is_left_alone() {
+    let project = Project::new();
+    let seen = Arc::<Seen>::default();
+    let run = |tool: &'static dyn Tool, input: Value| project.run_in(&seen, tool, input);
+    let change = |old: &str, new: &str| json!({ "filePath": "f", "oldString": old, "newString": new });
+    project.file("f", "one\ntwo\n");
+    // Whoever has the text to replace needs no reading first.
+    run(&Edit, change("one", "1")).await.unwrap();
+    run(&Edit, change("two", "2")).await.unwrap();
+    project.file("f", "1\n2\n3\n");
+    let text = run(&Edit, change("1", "one")).await.unwrap_err().to_string();
+    assert!(text.contains("changed since it was read: read it again"), "{text}");
+    assert_eq!(project.text("f"), "1\n2\n3\n");
+    run(&Read, json!({ "filePath": "f", "limit": 1 })).await.unwrap();
+    run(&Edit, change("1", "one")).await.unwrap();
+    assert_eq!(project.text("f"), "one\n2\n3\n");
+    // Another session has its own picture.
+    project.run(&Edit, change("2", "two")).await.unwrap();
+    assert!(run(&Edit, change("3", "three")).await.is_err());
+}
+
+#[tokio::test]
+async fn only_a_file_that_was_shown_is_quoted() {
+    let project = Project::new();
+    let seen = Arc::<Seen>::default();
+    let run = |tool: &'static dyn Tool, input: Value| project.run_in(&seen, tool, input);
+    let change = |old: &str, new: &str| json!({ "filePath": ".env", "oldString": old, "newString": new });
+    project.file(".env", "A=1\nTOKEN=abc\n");
+    run(&Edit, change("A=1", "A=2")).await.unwrap();
+    let text = run(&Edit, change("TOKEN=xyz", "x")).await.unwrap_err().to_string();
+    assert!(text.contains("does not occur") && !text.contains("abc"), "{text}");
+    run(&Read, json!({ "filePath": ".env" })).await.unwrap();
+    let text = run(&Edit, change("TOKEN=xyz", "x")).await.unwrap_err().to_string();
+    assert!(text.ends_with("The nearest text in the file is:\n2: TOKEN=abc"), "{text}");
+}
+
+#[tokio::test]
+async fn a_cancelled_edit_changes_nothing_and_a_mode_is_kept() {
+    let project = Project::new();
+    let path = project.file("f", "one");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+    let input = json!({ "filePath": "f", "oldString": "one", "newString": "two" });
+    let granted = Edit.needs(&input, &project.scope).unwrap().into();
+    let context = Context { granted, ..project.context().0 };
+    context.cancel.cancel();
+    assert_eq!(Edit.run(input.clone(), context).await, Err(Failure::Cancelled));
+    assert_eq!(project.text("f"), "one");
+    project.run(&Edit, input).await.unwrap();
+    assert_eq!(project.text("f"), "two");
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o640);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn parallel_edits_of_one_session_all_land() {
+    let project = Arc::new(Project::new());
+    let seen = Arc::<Seen>::default();
+    project.file("f", (0..16).map(|n| format!("<{n}>\n")).collect::<String>());
+    project.run_in(&seen, &Read, json!({ "filePath": "f" })).await.unwrap();
+    let calls: Vec<_> = (0..16)
+        .map(|n| {
+            let (project, seen) = (Arc::clone(&project), Arc::clone(&seen));
+            tokio::spawn(async move {
+                let input =
+                    json!({ "filePath": "f", "oldString": format!("<{n}>"), "newString": format!("[{n}]") });
+                project.run_in(&seen, &Edit, input).await.unwrap();
+            })
+        })
+        .collect();
+    for call in calls {
+        call.await.unwrap();
+    }
+    assert_eq!(project.text("f"), (0..16).map(|n| format!("[{n}]\n")).collect::<String>());
 }

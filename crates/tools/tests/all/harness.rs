@@ -1,12 +1,14 @@
 //! A project in a temporary folder, and a way to run one tool in it.
 
 use std::{
+    collections::BTreeMap,
     fs,
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use everturn_tools::{Context, Failure, Output, Progress, Scope, Tool};
+use everturn_tools::{Context, Failure, Need, Output, Progress, Scope, Seen, Tool};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::sync::mpsc;
@@ -59,9 +61,53 @@ impl Project {
 
     /// Runs a tool as if somebody had permitted what it needs.
     pub(crate) async fn run(&self, tool: &dyn Tool, input: Value) -> Result<Output, Failure> {
-        let granted = tool.needs(&input, &self.scope)?.into();
-        tool.run(input, Context { granted, ..self.context().0 }).await
+        self.run_in(&Arc::default(), tool, input).await
     }
+
+    /// The same in a session that has seen files.
+    pub(crate) async fn run_in(
+        &self,
+        seen: &Arc<Seen>,
+        tool: &dyn Tool,
+        input: Value,
+    ) -> Result<Output, Failure> {
+        let granted = tool.needs(&input, &self.scope)?.into();
+        tool.run(input, Context { granted, seen: Arc::clone(seen), ..self.context().0 }).await
+    }
+
+    /// Runs a tool with what was permitted earlier.
+    pub(crate) async fn run_with(
+        &self,
+        granted: Vec<Need>,
+        tool: &dyn Tool,
+        input: Value,
+    ) -> Result<Output, Failure> {
+        tool.run(input, Context { granted: granted.into(), ..self.context().0 }).await
+    }
+}
+
+/// Everything below a folder: kind, mode and content (or where a link leads) by relative path.
+pub(crate) fn tree(dir: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
+    fn walk(dir: &Path, root: &Path, tree: &mut BTreeMap<PathBuf, (u32, Vec<u8>)>) {
+        for entry in fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            let meta = fs::symlink_metadata(&path).unwrap();
+            let content = if meta.is_symlink() {
+                fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes()
+            } else if meta.is_file() {
+                fs::read(&path).unwrap()
+            } else {
+                Vec::new()
+            };
+            tree.insert(path.strip_prefix(root).unwrap().to_owned(), (meta.mode(), content));
+            if meta.is_dir() {
+                walk(&path, root, tree);
+            }
+        }
+    }
+    let mut found = BTreeMap::new();
+    walk(dir, dir, &mut found);
+    found
 }
 
 /// The names in a folder, sorted.

@@ -210,7 +210,7 @@ fn the_configuration_names_more() {
 fn the_configuration_of_a_project_cannot_name_private_files() {
     let mut person = Person::new();
     person.write("home/.ssh/id", "private");
-    for pattern in ["~/.ssh/id", "/etc/passwd", "../../home/.ssh/id", "~/.config/opencode/../../.ssh/*"] {
+    for pattern in ["~/.ssh/id", "/etc/passwd", "../../other/secret", "~/.config/opencode/../../.ssh/*"] {
         person.places.instructions = vec![pattern.to_owned()];
         let found = instructions::observe(&person.places);
         let Observed::Unavailable { why } = &found else { panic!("{pattern}: {found:?}") };

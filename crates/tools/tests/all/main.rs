@@ -8,8 +8,10 @@
     reason = "a test that cannot go on fails; clippy.toml covers test functions but not their helpers"
 )]
 
+mod apply_patch;
 mod bash;
 mod bounds;
+mod confinement;
 mod edit;
 mod files;
 mod glob;
@@ -17,8 +19,11 @@ mod grep;
 mod harness;
 mod instructions;
 mod jobs;
+mod limits;
 mod list;
 mod mcp;
+mod project;
+mod properties;
 mod pty;
 mod read;
 mod registry;

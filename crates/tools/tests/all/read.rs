@@ -1,11 +1,20 @@
 //! Pages, folders, images and refusals.
 
-use std::fmt::Write as _;
+use std::{
+    fmt::Write as _,
+    fs::{self, File},
+    io::Write as _,
+    os::unix::fs::symlink,
+    sync::Arc,
+};
 
-use everturn_tools::{Failure, read::Read};
+use everturn_tools::{Context, Failure, Seen, Tool, read::Read};
 use serde_json::{Value, json};
 
 use crate::harness::Project;
+
+const IMAGE_MAX: u64 = 3_932_160;
+const PDF_MAX: u64 = 20 * 1024 * 1024;
 
 #[tokio::test]
 async fn a_small_file_has_the_recorded_form() {
@@ -132,4 +141,73 @@ async fn what_cannot_be_shown_is_refused() {
     let plain = project.run(&Read, json!({ "filePath": "zzz" })).await.unwrap_err().to_string();
     assert_eq!(plain, format!("File not found: {}", project.path("zzz").display()));
     assert!(matches!(project.run(&Read, json!({ "path": 1 })).await, Err(Failure::InvalidInput(_))));
+}
+
+#[tokio::test]
+async fn documents_and_images_are_attached_up_to_their_limits() {
+    let project = Project::new();
+    let sized = |name: &str, start: &[u8], size: u64| {
+        let mut file = File::create(project.path(name)).unwrap();
+        file.write_all(start).unwrap();
+        file.set_len(size).unwrap();
+    };
+    for (start, mime, most) in [
+        (&b"\x89PNG\r\n\x1a\n"[..], "image/png", IMAGE_MAX),
+        (b"\xff\xd8\xff\xe0", "image/jpeg", IMAGE_MAX),
+        (b"GIF89a", "image/gif", IMAGE_MAX),
+        (b"RIFF\0\0\0\0WEBP", "image/webp", IMAGE_MAX),
+        (b"%PDF-1.7\n", "application/pdf", PDF_MAX),
+    ] {
+        sized("f", start, most);
+        let output = project.run(&Read, json!({ "filePath": "f" })).await.unwrap();
+        let [attachment] = &output.attachments[..] else { panic!("{mime}") };
+        let head = format!("data:{mime};base64,");
+        assert_eq!((&*attachment.mime, attachment.filename.as_deref()), (mime, Some("f")));
+        assert!(attachment.url.starts_with(&head), "{mime}");
+        assert_eq!((attachment.url.len() - head.len()) as u64, most.div_ceil(3) * 4);
+        assert!(output.shaped && output.output.contains(&most.to_string()), "{}", output.output);
+        sized("f", start, most + 1);
+        let text = project.run(&Read, json!({ "filePath": "f" })).await.unwrap_err().to_string();
+        assert!(text.contains(&format!("at most {most} can be attached. Use `bash`")), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_read_is_remembered_as_the_whole_file() {
+    let project = Project::new();
+    let seen = Arc::<Seen>::default();
+    let path = project.file("f", "one\ntwo\nthree\n");
+    symlink("f", project.path("link")).unwrap();
+    project.file("dir/x", "");
+    for input in [json!({ "filePath": "link", "limit": 1 }), json!({ "filePath": "dir" })] {
+        let output = project.run_in(&seen, &Read, input).await.unwrap();
+        assert!(output.shaped);
+    }
+    let print = blake3::hash(b"one\ntwo\nthree\n").to_hex().to_string();
+    assert_eq!((seen.last(&path), seen.shown(&path)), (Some(print), true));
+    assert_eq!(seen.last(&project.path("link")), None);
+    fs::remove_file(&path).unwrap();
+    project.run_in(&seen, &Read, json!({ "filePath": "f" })).await.unwrap_err();
+    assert_eq!(seen.last(&path), None, "a file that is gone is forgotten");
+}
+
+#[tokio::test]
+async fn a_cancelled_read_stops() {
+    let project = Project::new();
+    project.file("f", "x");
+    let input = json!({ "filePath": "f" });
+    let granted = Read.needs(&input, &project.scope).unwrap().into();
+    let context = Context { granted, ..project.context().0 };
+    context.cancel.cancel();
+    assert_eq!(Read.run(input, context).await, Err(Failure::Cancelled));
+}
+
+#[tokio::test]
+async fn nothing_is_read_that_was_not_permitted() {
+    let project = Project::new();
+    project.file("f", "x");
+    project.file("g", "y");
+    let needs = Read.needs(&json!({ "filePath": "f" }), &project.scope).unwrap();
+    let other = project.run_with(needs, &Read, json!({ "filePath": "g" })).await;
+    assert!(matches!(&other, Err(Failure::Failed(text)) if text.contains("permitted")), "{other:?}");
 }

@@ -39,6 +39,7 @@ fn builtin_specs_are_sorted_and_leave_out_invalid() {
     let registry = Registry::builtin(&Settings::default());
     let names: Vec<String> = registry.offer().specs().into_iter().map(|spec| spec.name).collect();
     let expected = [
+        "apply_patch",
         "bash",
         "edit",
         "glob",
@@ -62,8 +63,9 @@ fn builtin_specs_are_sorted_and_leave_out_invalid() {
         assert_eq!(spec.schema["type"], "object", "{}", spec.name);
         assert!(!spec.description.is_empty());
     }
-    let effects = ["bash", "edit", "read", "write"].map(|name| registry.get(name).unwrap().effect());
-    assert_eq!(effects, [Effect::Opaque, Effect::Edit, Effect::Pure, Effect::Edit]);
+    let effects =
+        ["apply_patch", "bash", "edit", "read", "write"].map(|name| registry.get(name).unwrap().effect());
+    assert_eq!(effects, [Effect::Edit, Effect::Opaque, Effect::Edit, Effect::Pure, Effect::Edit]);
 }
 
 #[test]
@@ -203,6 +205,6 @@ async fn an_unknown_tool_is_told_what_there_is() {
     let output = project.run(&Invalid, input).await.unwrap();
     assert_eq!(output.title, "Invalid Tool");
     assert!(output.output.contains("'nosuchtool'"), "{}", output.output);
-    assert!(output.output.contains("Available tools: bash, edit, glob, "), "{}", output.output);
+    assert!(output.output.contains("Available tools: apply_patch, bash, "), "{}", output.output);
     assert_eq!(Value::Object(output.metadata), json!({ "truncated": false }));
 }

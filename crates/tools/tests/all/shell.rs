@@ -9,6 +9,7 @@ use self::{
 };
 use crate::harness::Project;
 
+mod analysis;
 mod arena;
 mod generator;
 mod plain;
@@ -28,7 +29,8 @@ const GENEROUS: &[&str] = &[
 fn generous() -> Vec<Rule> {
     let mut rules =
         vec![Rule::new("*", "*", Action::Ask), Rule::new("external_directory", "*", Action::Allow)];
-    rules.extend(GENEROUS.iter().map(|name| Rule::new("bash", &format!("{name} *"), Action::Allow)));
+    // The last match wins, so the most frequent ones are found soonest at the end.
+    rules.extend(GENEROUS.iter().rev().map(|name| Rule::new("bash", &format!("{name} *"), Action::Allow)));
     for name in ["env", "find", "bash"] {
         rules.push(Rule::new("bash", &format!("/usr/bin/{name} *"), Action::Allow));
         rules.push(Rule::new("bash", &format!("/bin/{name} *"), Action::Allow));
@@ -93,9 +95,9 @@ fn narrow() -> Vec<Rule> {
     [Rule::new("*", "*", Action::Ask)].into_iter().chain(allow).collect()
 }
 
-/// Runs the lines that the rules allow, and returns how many there were. No program may run that no rule names, and
+/// Runs the lines that the rules allow, and returns them. No program may run that no rule names, and
 /// no file may be written.
-fn check(arena: &Arena, rules: &[Rule], lines: &[&str], scope: &Scope) -> usize {
+fn check<'a>(arena: &Arena, rules: &[Rule], lines: &[&'a str], scope: &Scope) -> Vec<&'a str> {
     let allowed: Vec<&str> =
         lines.iter().copied().filter(|line| action(rules, line, scope) == Action::Allow).collect();
     let deeds = arena.run(&allowed, Folder::Shared);
@@ -108,7 +110,7 @@ fn check(arena: &Arena, rules: &[Rule], lines: &[&str], scope: &Scope) -> usize 
         })
         .collect();
     assert!(escapes.is_empty(), "{} lines ran what no rule names: {escapes:#?}", escapes.len());
-    allowed.len()
+    allowed
 }
 
 /// What a line ran that no rule names.
@@ -125,8 +127,8 @@ fn written_lines_that_are_allowed_run_only_what_the_rules_name() {
     let lines: Vec<&str> = groups.flat_map(|(_, lines)| lines.iter().copied()).collect();
     assert!(lines.len() >= 150);
     let ran = check(&arena, &generous(), &lines, &project.scope);
-    assert!(ran >= 40, "only {ran} ran");
-    check(&arena, &narrow(), &lines, &project.scope);
+    assert!(ran.len() >= 40, "only {} ran", ran.len());
+    check(&arena, &narrow(), &ran, &project.scope);
 }
 
 /// If the recorders saw nothing, the other tests would show nothing: the tricks do run what no rule names.
@@ -158,6 +160,6 @@ fn made_lines_that_are_allowed_run_only_what_the_rules_name() {
     let lines: Vec<String> = (0..count).map(|_| generator.line()).collect();
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
     let ran = check(&arena, &generous(), &lines, &project.scope);
-    assert!(ran * 6 >= count, "only {ran} of {count} lines were allowed");
-    check(&arena, &narrow(), &lines, &project.scope);
+    assert!(ran.len() * 6 >= count, "only {} of {count} lines were allowed", ran.len());
+    check(&arena, &narrow(), &ran, &project.scope);
 }

@@ -3,12 +3,13 @@
 use std::{
     fs,
     os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink},
+    sync::Arc,
 };
 
-use everturn_tools::{Failure, Tool, Verdict, write::Write};
+use everturn_tools::{Failure, Seen, Tool, Verdict, read::Read, write::Write};
 use serde_json::{Value, json};
 
-use crate::harness::{Project, names};
+use crate::harness::{Project, names, tree};
 
 #[tokio::test]
 async fn a_new_file_has_the_recorded_form() {
@@ -100,4 +101,43 @@ async fn a_cancelled_call_writes_nothing() {
     assert!(!project.path("a").exists());
     let folder = project.run(&Write, json!({ "filePath": ".", "content": "x" })).await;
     assert!(matches!(folder, Err(Failure::Failed(_))));
+}
+
+#[tokio::test]
+async fn a_file_that_changed_since_it_was_read_is_not_replaced() {
+    let project = Project::new();
+    let seen = Arc::<Seen>::default();
+    let run = |tool: &'static dyn Tool, input: Value| project.run_in(&seen, tool, input);
+    let write = |content: &str| json!({ "filePath": "f", "content": content });
+    run(&Write, write("one")).await.unwrap();
+    run(&Write, write("two")).await.unwrap();
+    project.file("f", "theirs");
+    let text = run(&Write, write("three")).await.unwrap_err().to_string();
+    assert!(text.contains("changed since it was read: read it again"), "{text}");
+    assert_eq!(project.text("f"), "theirs");
+    run(&Read, json!({ "filePath": "f" })).await.unwrap();
+    run(&Write, write("three")).await.unwrap();
+    // A file that is gone holds nothing that could be lost.
+    fs::remove_file(project.path("f")).unwrap();
+    run(&Write, write("four")).await.unwrap();
+    assert_eq!(project.text("f"), "four");
+}
+
+#[tokio::test]
+async fn a_write_that_fails_leaves_nothing_behind() {
+    let project = Project::new();
+    project.file("file", "x");
+    let before = tree(&project.outside());
+    for path in ["file/below", "file/deep/er", "/proc/everturn/x", "new/folders/\u{0}"] {
+        let result = project.run(&Write, json!({ "filePath": path, "content": "x" })).await;
+        assert!(result.is_err(), "{path}");
+        assert_eq!(tree(&project.outside()), before, "{path}");
+    }
+    let long = format!("new/folders/{}", "x".repeat(300));
+    assert!(project.run(&Write, json!({ "filePath": long, "content": "x" })).await.is_err());
+    assert_eq!(
+        tree(&project.outside()),
+        before,
+        "folders made for a file that could not be put there are gone"
+    );
 }

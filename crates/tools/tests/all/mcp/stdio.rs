@@ -202,10 +202,13 @@ async fn a_server_that_does_not_start_says_why() {
 
 #[tokio::test]
 async fn a_server_that_never_answers_is_given_up() {
-    let timing = Timing { connect: Duration::from_millis(300), ..quick() };
-    let bench = Bench::scripted_timed("silent", timing).await;
+    // Through a shell, which says something long before the time is up.
+    let line = "echo not now >&2; exec sleep 1000";
+    let server = json!({"type": "local", "command": ["sh", "-c", line]});
+    let bench = Bench::timed([("s", server)], Timing { connect: Duration::from_secs(1), ..quick() });
+    bench.servers.settled().await;
     let Status::Failed(reason) = bench.status("s") else { panic!("{:?}", bench.status("s")) };
-    assert_eq!(reason, "there was no answer within 300 ms");
+    assert_eq!(reason, "there was no answer within 1 s; its last words were: not now");
 }
 
 /// A flood ends the connection with a reason, and costs no memory to speak of.
@@ -219,7 +222,7 @@ async fn check_flood(mode: &str, expected: &str) {
     let Status::Failed(reason) = status else { panic!("{status:?}") };
     assert!(reason.starts_with(expected), "{reason}");
     let grown = peak_memory().saturating_sub(before);
-    assert!(grown < 100 * 1024, "{mode} took {grown} KiB");
+    assert!(grown < 300 * 1024, "{mode} took {grown} KiB");
 }
 
 /// The most memory that this process ever had, in KiB.
@@ -252,13 +255,11 @@ async fn a_server_may_shout() {
 #[tokio::test]
 async fn a_server_that_does_not_read_blocks_nobody() {
     let trace = tempfile::NamedTempFile::new().unwrap();
-    let timing = Timing { silence: Duration::from_millis(500), ..quick() };
-    let mut server = scripted("deaf", Some(trace.path()));
-    server["timeout"] = json!(400);
-    let bench = Bench::timed([("s", server), ("t", scripted("plain", None))], timing);
+    let (silence, ping) = (Duration::from_millis(500), Duration::from_millis(300));
+    let server = scripted("deaf", Some(trace.path()));
+    let servers = [("s", server), ("t", scripted("plain", None))];
+    let bench = Bench::timed(servers, Timing { silence, ping, ..quick() });
     bench.servers.settled().await;
-    // The handshake may have been slower than the little time it has; then it is made again.
-    bench.until("s", |status| *status == Status::Connected).await;
     content(trace.path()).await;
     // More than any pipe holds, and then more than the queue does.
     let large = json!({"message": "x".repeat(4 * 1024 * 1024)});
@@ -309,11 +310,10 @@ async fn a_call_is_cancelled_at_the_server_too() {
 #[tokio::test]
 async fn a_silent_call_ends_and_the_server_stays() {
     let trace = tempfile::NamedTempFile::new().unwrap();
-    let mut server = scripted("plain", Some(trace.path()));
+    let server = scripted("plain", Some(trace.path()));
     let silence = Duration::from_millis(600);
-    server["timeout"] = json!(600);
     let bench = Bench::timed([("s", server)], Timing { silence, ..quick() });
-    bench.until("s", |status| *status == Status::Connected).await;
+    bench.servers.settled().await;
     let Err(Failure::Failed(text)) = bench.call("s_mute", json!({})).await else { panic!("it is mute") };
     assert!(text.contains("told to stop because there was no answer within 600 ms"), "{text}");
     assert!(content(trace.path()).await.starts_with("cancelled "));

@@ -32,25 +32,29 @@ const RECORDED: &[&str] = &[
     "E", "EOF", "1", "2", "[[", "coproc", "select", "function",
 ];
 
-/// How many drivers run side by side.
+/// How many drivers run side by side, and how many lines one of them takes at most.
 const DRIVERS: usize = 2;
+const LINES_MAX: usize = 250;
 
-/// What each line is run by. Its output goes nowhere; descriptor 8 tells when the last process it left is gone.
+/// What each line is run by. Its output goes nowhere; descriptor 8 tells when the last process it left is gone. A line
+/// that runs on is stopped by the limit on processor time, which the driver itself stays far below.
 const DRIVER: &str = r#"
 n=0
+ulimit -t 3
+# The shell tells when a line was stopped, which is not an error.
+exec 2>/dev/null
 while IFS= read -r -d '' line; do
-    (
-        cd work &&
-        exec "$ENV" -i PATH="$SHIMS" HOME="$PWD/../home" GIT_CONFIG_NOSYSTEM=1 LC_ALL=C.UTF-8 \
-            "$TIMEOUT" -s KILL 20 "$BASH" -c "$line"
-    ) 8>&1 9>>"logs/$n" </dev/null >/dev/null 2>&1
-    if [[ $FRESH ]] && ! "$DIFF" -rq -x .git template work >/dev/null 2>&1; then
-        : >"logs/$n.changed"
-        "$RM" -rf work && "$CP" -a template work
+    "$BASH" -c "$line" 8>&1 9>>"../logs/$n" </dev/null >/dev/null 2>&1
+    if [[ $FRESH ]] && ! "$DIFF" -rq -x .git ../template . >/dev/null 2>&1; then
+        : >"../logs/$n.changed"
+        "$RM" -rf -- * && "$CP" -a ../template/* .
     fi
     n=$((n + 1))
-done <lines
+done <../lines
 "#;
+
+/// What the shell calls for a program that is not there, so that this is recorded as well.
+const MISSING: &str = r#"() { builtin printf '%s\0' $(($# - 1)) "$@" >&9; }"#;
 
 /// A program that ran, with its arguments.
 pub(super) type Ran = Vec<String>;
@@ -121,23 +125,24 @@ impl Arena {
 
     /// Runs the lines and tells what each did.
     pub(super) fn run(&self, lines: &[&str], folder: Folder) -> Vec<Deed> {
-        let share = lines.len().div_ceil(DRIVERS).max(1);
-        let drivers: Vec<(PathBuf, &[&str], Child)> = lines
-            .chunks(share)
-            .enumerate()
-            .map(|(at, lines)| {
-                let place = self.root.path().join(format!("driver{at}"));
-                let child = self.start(&place, lines, folder);
-                (place, lines, child)
-            })
-            .collect();
+        let share = lines.len().div_ceil(DRIVERS).clamp(1, LINES_MAX);
+        let chunks: Vec<&[&str]> = lines.chunks(share).collect();
+        chunks.chunks(DRIVERS).flat_map(|chunks| self.run_side_by_side(chunks, folder)).collect()
+    }
+
+    fn run_side_by_side(&self, chunks: &[&[&str]], folder: Folder) -> Vec<Deed> {
+        let start = |(at, lines): (usize, &&[&str])| {
+            let place = self.root.path().join(format!("driver{at}"));
+            let child = self.start(&place, lines, folder);
+            (place, lines.len(), child)
+        };
+        let drivers: Vec<(PathBuf, usize, Child)> = chunks.iter().enumerate().map(start).collect();
         let mut deeds = Vec::new();
-        for (place, lines, child) in drivers {
+        for (place, count, child) in drivers {
             // The pipe ends when the last process of the last line is gone.
             let output = child.wait_with_output().unwrap();
-            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-            assert_eq!(String::from_utf8_lossy(&output.stderr), "");
-            for at in 0..lines.len() {
+            assert!(output.status.success(), "{}", output.status);
+            for at in 0..count {
                 let record = fs::read(place.join(format!("logs/{at}"))).unwrap();
                 let changed = place.join(format!("logs/{at}.changed")).exists();
                 deeds.push(Deed { ran: records(&record), changed });
@@ -161,17 +166,19 @@ impl Arena {
         fs::write(place.join("lines"), text).unwrap();
         Command::new(needed("bash"))
             .args(["-c", DRIVER])
-            .current_dir(place)
-            .env("SHIMS", self.root.path().join("shims"))
+            .current_dir(place.join("work"))
+            .env_clear()
+            .env("PATH", self.root.path().join("shims"))
+            .env("HOME", place.join("home"))
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .env("LC_ALL", "C.UTF-8")
+            .env("BASH_FUNC_command_not_found_handle%%", MISSING)
             .env("FRESH", if folder == Folder::Own { "1" } else { "" })
-            .env("ENV", needed("env"))
-            .env("TIMEOUT", needed("timeout"))
             .env("RM", needed("rm"))
             .env("CP", needed("cp"))
             .env("DIFF", needed("diff"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
             .spawn()
             .unwrap()
     }

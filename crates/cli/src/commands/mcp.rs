@@ -1,0 +1,133 @@
+//! `everturn mcp`: the MCP servers of a folder.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Result, bail};
+use clap::Subcommand;
+use everturn_engine::mcp::{Configured, Status};
+use everturn_tools::mcp::{Endpoint, Options, Server, Servers, Timing};
+use everturn_tools::{Registry, Settings};
+
+use crate::{settings, table};
+
+/// Lists MCP servers, and allows those that a project brings.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Mcp {
+    /// Connect to every server that may run here, and say what it has
+    List,
+    /// Allow servers of this project's configuration to run here, as they are now
+    Trust {
+        /// The servers; all of the project if none is named
+        names: Vec<String>,
+    },
+    /// Take that back
+    Untrust {
+        /// The servers; all of the project if none is named
+        names: Vec<String>,
+    },
+}
+
+impl Mcp {
+    pub(crate) fn execute(self) -> Result<()> {
+        let folder = settings::working_folder()?;
+        let configured = settings::config(&folder)?.mcp;
+        match self {
+            Self::List => {
+                let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+                runtime.block_on(list(&configured))
+            }
+            Self::Trust { names } => trust(&configured, &names),
+            Self::Untrust { names } => untrust(&configured, &names),
+        }
+    }
+}
+
+async fn list(configured: &Configured) -> Result<()> {
+    if configured.is_empty() {
+        table::note("no MCP server is configured: `mcp` in opencode.json names them");
+        return Ok(());
+    }
+    let folder = settings::working_folder()?;
+    let config = settings::config(&folder)?;
+    let variables = config.catalogue().providers().flat_map(|provider| provider.key_variables());
+    let options = Options {
+        directory: configured.root().to_owned(),
+        secrets: variables.map(str::to_owned).collect(),
+        timing: Timing { settle: Timing::default().connect, ..Timing::default() },
+    };
+    let below = Registry::builtin(&Settings::default());
+    let servers = Servers::start(configured.launches(&settings::trust()?), &below, &options);
+    servers.settled().await;
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    for (name, reason) in configured.invalid() {
+        rows.push(vec![
+            name.clone(),
+            "failed".to_owned(),
+            format!("its configuration cannot be used: {reason}"),
+        ]);
+    }
+    for (name, status) in servers.statuses() {
+        let (state, details) = match status {
+            Status::Connected => ("connected", servers.tools(&name).join(", ")),
+            Status::Disabled => ("disabled", String::new()),
+            Status::Failed(reason) if servers.held(&name).is_some() => ("not allowed", reason),
+            Status::Failed(reason) => ("failed", reason),
+            Status::NeedsAuth(reason) => ("needs a login", reason),
+            Status::Connecting => ("connecting", "it takes its time".to_owned()),
+        };
+        rows.push(vec![name, state.to_owned(), details]);
+    }
+    rows.sort();
+    table::rows(&["SERVER", "STATE", "TOOLS"], rows);
+    servers.close().await;
+    Ok(())
+}
+
+fn trust(configured: &Configured, names: &[String]) -> Result<()> {
+    let foreign: Vec<(&str, &Server)> = configured.foreign().collect();
+    let unknown = names.iter().find(|name| !foreign.iter().any(|(known, _)| known == name));
+    if let Some(name) = unknown {
+        let known: BTreeSet<&str> = foreign.iter().map(|(name, _)| *name).collect();
+        if known.is_empty() {
+            bail!("this project's configuration brings no MCP server; your own need no permission");
+        }
+        let known: Vec<&str> = known.into_iter().collect();
+        bail!("this project's configuration brings no MCP server {name}, only {}", known.join(", "));
+    }
+    let chosen: Vec<(&str, &Server)> = foreign
+        .into_iter()
+        .filter(|(name, _)| names.is_empty() || names.iter().any(|wanted| wanted == name))
+        .collect();
+    if chosen.is_empty() {
+        table::note("this project's configuration brings no MCP server; your own need no permission");
+        return Ok(());
+    }
+    settings::trust()?.allow(configured.root(), chosen.iter().copied())?;
+    for (name, server) in chosen {
+        table::line(format!("{name} may run in {}: {}", configured.root().display(), summary(server)));
+    }
+    Ok(())
+}
+
+fn untrust(configured: &Configured, names: &[String]) -> Result<()> {
+    let count = settings::trust()?.revoke(configured.root(), names)?;
+    table::line(format!("{count} servers may not run in {} any more", configured.root().display()));
+    Ok(())
+}
+
+/// What would be run or called, without the values that may be keys.
+fn summary(server: &Server) -> String {
+    match &server.endpoint {
+        Endpoint::Local { command, environment, .. } => {
+            let variables: Vec<&str> = environment.keys().map(String::as_str).collect();
+            let with =
+                if variables.is_empty() { String::new() } else { format!(" with {}", variables.join(", ")) };
+            format!("{command:?}{with}")
+        }
+        Endpoint::Remote { url, headers } => {
+            let names: Vec<&str> = headers.keys().map(String::as_str).collect();
+            let with = if names.is_empty() { String::new() } else { format!(" with {}", names.join(", ")) };
+            format!("{}{with}", url.split(['?', '#']).next().unwrap_or_default())
+        }
+    }
+}

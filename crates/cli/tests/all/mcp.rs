@@ -1,0 +1,62 @@
+//! `everturn mcp` on the real binary: what a project brings does not run before the person says so.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::shell::Home;
+
+/// A server that leaves a file where it runs.
+fn server(mode: &str) -> Value {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../tools/tests/all/mcp/scripted.py");
+    let line = format!("echo ran > ran; exec python3 {script} {mode} /dev/null");
+    json!({"type": "local", "command": ["sh", "-c", line]})
+}
+
+fn write(folder: &Path, mcp: &Value) {
+    fs::create_dir_all(folder).unwrap();
+    fs::write(folder.join("opencode.json"), json!({"mcp": mcp}).to_string()).unwrap();
+}
+
+#[test]
+fn what_a_project_brings_runs_only_when_it_is_allowed() {
+    let mut home = Home::new();
+    let configuration = tempfile::tempdir().unwrap();
+    home.set("XDG_CONFIG_HOME", configuration.path());
+    let ran = home.work().join("ran");
+    write(home.work(), &json!({"s": server("plain")}));
+    let listed = home.run(&["mcp", "list"]).success();
+    assert!(listed.contains("not allowed") && listed.contains("everturn mcp trust s"), "{listed}");
+    assert!(!ran.exists(), "it ran");
+
+    let allowed = home.run(&["mcp", "trust"]).success();
+    assert!(allowed.starts_with("s may run in ") && allowed.contains("exec python3"), "{allowed}");
+    let listed = home.run(&["mcp", "list"]).success();
+    assert!(listed.contains("connected") && listed.contains("s_echo"), "{listed}");
+    assert!(ran.exists());
+
+    // Another definition under the same name is another server.
+    fs::remove_file(&ran).unwrap();
+    write(home.work(), &json!({"s": server("names")}));
+    let listed = home.run(&["mcp", "list"]).success();
+    assert!(listed.contains("not allowed"), "{listed}");
+    home.run(&["mcp", "trust", "s"]).success();
+    let revoked = home.run(&["mcp", "untrust", "s"]).success();
+    assert!(revoked.starts_with("1 servers may not run in "), "{revoked}");
+    home.run(&["mcp", "list"]).success();
+    assert!(!ran.exists(), "it ran");
+    let unknown = home.run(&["mcp", "trust", "t"]).failure(1);
+    assert!(unknown.contains("brings no MCP server t, only s"), "{unknown}");
+
+    // A server of the person's own needs no permission, until a project changes it.
+    write(&configuration.path().join("opencode"), &json!({"mine": server("plain")}));
+    write(home.work(), &json!({}));
+    let listed = home.run(&["mcp", "list"]).success();
+    assert!(listed.contains("connected") && listed.contains("mine_echo"), "{listed}");
+    fs::remove_file(&ran).unwrap();
+    write(home.work(), &json!({"mine": {"environment": {"NODE_OPTIONS": "--require ./evil.js"}}}));
+    let listed = home.run(&["mcp", "list"]).success();
+    assert!(listed.contains("not allowed"), "{listed}");
+    assert!(!ran.exists(), "it ran");
+}

@@ -1,0 +1,42 @@
+//! The binary as the warden of the commands it runs.
+
+use std::time::{Duration, Instant};
+
+use crate::shell::Home;
+
+/// Whether a process with this in its command line is alive.
+fn alive(marker: &str) -> bool {
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    entries.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok()).any(|line| {
+        let line = String::from_utf8_lossy(&line);
+        line.contains(marker) && line.starts_with("sleep")
+    })
+}
+
+#[test]
+fn a_command_sees_no_keys_and_leaves_no_daemon() {
+    let mut home = Home::new();
+    for name in ["ANTHROPIC_API_KEY", "DEEPINFRA_API_KEY", "EVERTURN_LOG"] {
+        home.set(name, "error");
+    }
+    home.set("ORDINARY", "seen");
+    let marker = format!("8{:07}.25", std::process::id());
+    let command = format!(
+        "echo ${{ANTHROPIC_API_KEY-none}} ${{DEEPINFRA_API_KEY-none}} ${{EVERTURN_LOG-none}} $ORDINARY > seen; \
+         tr '\\0' ' ' < /proc/$PPID/cmdline > warden; setsid -f env -i sleep {marker}"
+    );
+    let input = serde_json::json!({ "command": command, "description": "look" });
+    let steps = serde_json::json!([
+        { "text": "Looking.", "tools": [{ "name": "bash", "input": input }] },
+        { "text": "Done." },
+    ]);
+    std::fs::write(home.work().join("play.json"), steps.to_string()).unwrap();
+    let started = Instant::now();
+    let played = home.run(&["run", "--model", "scripted/./play.json", "look"]);
+    assert_eq!(played.status, Some(0), "{}", played.stderr);
+    let read = |name: &str| std::fs::read_to_string(home.work().join(name)).unwrap();
+    assert_eq!(read("seen"), "none none none seen\n");
+    assert_eq!(read("warden"), "everturn __warden ");
+    assert!(!alive(&marker));
+    assert!(started.elapsed() < Duration::from_secs(30));
+}

@@ -1,0 +1,233 @@
+//! The MCP servers of the places that sessions work in.
+//!
+//! A set of servers is started when a turn, or a client that asks for them, first needs it in a worktree; where none is
+//! configured nothing happens. A server that a project's own configuration names is code from a repository: it is held
+//! until the person has said that it may run there, and held again when it becomes another one.
+
+mod trust;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use everturn_tools::Registry;
+use everturn_tools::mcp::{Launch, Options, Server, Servers, Timing};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+pub use everturn_tools::mcp::Status;
+pub use trust::Trust;
+
+use crate::project::Location;
+use crate::{Engine, Error};
+
+/// How many worktrees may have their servers running at once.
+const SETS_MAX: usize = 16;
+
+/// The servers that are configured.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Configured {
+    servers: BTreeMap<String, Server>,
+    /// Those whose configuration cannot be used, and why.
+    invalid: BTreeMap<String, String>,
+    /// Those that a project's own configuration names or changes.
+    foreign: BTreeSet<String>,
+    /// The root of that project.
+    root: PathBuf,
+}
+
+impl Configured {
+    /// Reads OpenCode's `mcp` object.
+    pub(crate) fn read(value: &Value) -> Self {
+        let mut configured = Self::default();
+        for (name, value) in value.as_object().into_iter().flatten() {
+            match Server::from_value(value) {
+                Ok(server) => drop(configured.servers.insert(name.clone(), server)),
+                // A line that only switches off what another file may define.
+                Err(_)
+                    if value.get("type").is_none() && value.get("enabled") == Some(&Value::Bool(false)) => {}
+                Err(error) => drop(configured.invalid.insert(name.clone(), error.to_string())),
+            }
+        }
+        configured
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.servers.is_empty() && self.invalid.is_empty()
+    }
+
+    /// Says which servers the configuration of the project at `root` names or changes.
+    #[must_use]
+    pub fn with_foreign(mut self, names: BTreeSet<String>, root: &Path) -> Self {
+        self.foreign = names;
+        root.clone_into(&mut self.root);
+        self
+    }
+
+    /// The servers that the project brings, with what identifies each.
+    pub fn foreign(&self) -> impl Iterator<Item = (&str, &Server)> {
+        self.servers
+            .iter()
+            .filter(|(name, _)| self.foreign.contains(*name))
+            .map(|(name, server)| (&**name, server))
+    }
+
+    /// The root of the project that brings them.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Every server with whether it is to be started.
+    #[must_use]
+    pub fn launches(&self, trust: &Trust) -> BTreeMap<String, (Server, Launch)> {
+        let launch = |(name, server): (&String, &Server)| {
+            (name.clone(), (server.clone(), self.launch(name, server, trust)))
+        };
+        self.servers.iter().map(launch).collect()
+    }
+
+    /// Servers whose configuration cannot be used, and why.
+    #[must_use]
+    pub fn invalid(&self) -> &BTreeMap<String, String> {
+        &self.invalid
+    }
+
+    fn launch(&self, name: &str, server: &Server, trust: &Trust) -> Launch {
+        if self.foreign.contains(name) && !trust.allows(&self.root, name, server) {
+            return Launch::Held(format!(
+                "this project's configuration brings the server, and nobody has allowed it to run here: look at what \
+                 it does, then run `everturn mcp trust {name}` in {}",
+                self.root.display()
+            ));
+        }
+        if server.enabled { Launch::Now } else { Launch::Off }
+    }
+}
+
+/// The running sets, by worktree.
+#[derive(Debug, Default)]
+pub(crate) struct Sets(Mutex<HashMap<PathBuf, Set>>);
+
+#[derive(Debug)]
+struct Set {
+    servers: Arc<Servers>,
+    /// Counts uses, so that the set that was not used for longest is known.
+    used: u64,
+}
+
+impl Engine {
+    /// The tools in a place: the engine's own and those of the servers there. Waits for servers that are connecting,
+    /// but not for long.
+    pub(crate) async fn registry(&self, location: &Location, cancel: &CancellationToken) -> Registry {
+        let Some(servers) = self.servers(location) else { return self.0.tools.clone() };
+        tokio::select! {
+            () = cancel.cancelled() => {}
+            () = self.0.closing.cancelled() => {}
+            () = servers.settled() => {}
+        }
+        servers.registry().clone()
+    }
+
+    /// What the servers of a place are doing.
+    pub async fn servers_in(&self, location: &Location) -> BTreeMap<String, Status> {
+        let invalid = |(name, reason): (&String, &String)| {
+            (name.clone(), Status::Failed(format!("its configuration cannot be used: {reason}")))
+        };
+        let mut statuses: BTreeMap<_, _> = self.config().mcp.invalid.iter().map(invalid).collect();
+        if let Some(servers) = self.servers(location) {
+            servers.settled().await;
+            statuses.extend(servers.statuses());
+        }
+        statuses
+    }
+
+    /// Starts a server of a place, or tries again at once.
+    ///
+    /// # Errors
+    /// When there is no such server, or nobody has allowed it.
+    pub async fn connect_server(&self, location: &Location, name: &str) -> Result<(), Error> {
+        let servers = self.servers(location).filter(|servers| servers.contains(name));
+        let servers = servers.ok_or_else(|| Error::NoServer(name.to_owned()))?;
+        if let Some(reason) = servers.held(name) {
+            return Err(Error::Invalid(reason));
+        }
+        servers.set(name, Launch::Now);
+        servers.settled_one(name).await;
+        Ok(())
+    }
+
+    /// Stops a server of a place.
+    ///
+    /// # Errors
+    /// When there is no such server.
+    pub fn disconnect_server(&self, location: &Location, name: &str) -> Result<(), Error> {
+        let servers = self.servers(location).filter(|servers| servers.contains(name));
+        let servers = servers.ok_or_else(|| Error::NoServer(name.to_owned()))?;
+        // What nobody allowed stays so.
+        if servers.held(name).is_none() {
+            servers.set(name, Launch::Off);
+        }
+        Ok(())
+    }
+
+    /// The file in which allowed servers are kept.
+    fn trust(&self) -> Trust {
+        Trust::new(&self.paths().state)
+    }
+
+    fn servers(&self, location: &Location) -> Option<Arc<Servers>> {
+        let configured = &self.config().mcp;
+        if configured.servers.is_empty() || self.0.closing.is_cancelled() {
+            return None;
+        }
+        let mut sets = self.0.mcp.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let used = sets.values().map(|set| set.used).max().unwrap_or_default() + 1;
+        if let Some(set) = sets.get_mut(&location.worktree) {
+            set.used = used;
+            let servers = Arc::clone(&set.servers);
+            drop(sets);
+            self.release_servers(&servers);
+            return Some(servers);
+        }
+        if sets.len() >= SETS_MAX
+            && let Some(oldest) = sets.iter().min_by_key(|(_, set)| set.used).map(|(place, _)| place.clone())
+            && let Some(set) = sets.remove(&oldest)
+        {
+            self.0.tasks.spawn(async move { set.servers.close().await });
+        }
+        let variables = self.config().catalogue().providers().flat_map(|provider| provider.key_variables());
+        let options = Options {
+            directory: location.worktree.clone(),
+            secrets: variables.map(str::to_owned).collect(),
+            timing: Timing::default(),
+        };
+        let servers = Arc::new(Servers::start(configured.launches(&self.trust()), &self.0.tools, &options));
+        sets.insert(location.worktree.clone(), Set { servers: Arc::clone(&servers), used });
+        Some(servers)
+    }
+
+    /// Starts servers that were held and are allowed by now.
+    fn release_servers(&self, servers: &Servers) {
+        let configured = &self.config().mcp;
+        let held: Vec<_> = configured.foreign().filter(|(name, _)| servers.held(name).is_some()).collect();
+        if held.is_empty() {
+            return;
+        }
+        let trust = self.trust();
+        for (name, server) in held {
+            match configured.launch(name, server, &trust) {
+                Launch::Held(_) => {}
+                launch @ (Launch::Now | Launch::Off) => drop(servers.set(name, launch)),
+            }
+        }
+    }
+
+    /// Ends all servers.
+    pub(crate) async fn close_servers(&self) {
+        let sets = std::mem::take(&mut *self.0.mcp.0.lock().unwrap_or_else(PoisonError::into_inner));
+        futures_util::future::join_all(sets.values().map(|set| set.servers.close())).await;
+    }
+}

@@ -1,0 +1,142 @@
+//! A session whose model uses the tools of an MCP server, and servers that nobody allowed.
+
+use everturn_engine::mcp::{Status, Trust};
+use everturn_engine::{Engine, Prompt};
+use everturn_testkit::within;
+use serde_json::{Value, json};
+
+use crate::bench::Bench;
+
+fn scripted(mode: &str) -> Value {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../tools/tests/all/mcp/scripted.py");
+    json!({"type": "local", "command": ["python3", script, mode, "/dev/null"]})
+}
+
+/// The names of the tools that the model was told about last.
+fn offered(bench: &Bench) -> Vec<String> {
+    let prompt = bench.model.prompts().pop().unwrap();
+    let tools = prompt["tools"].as_array().unwrap();
+    tools.iter().map(|tool| tool["function"]["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn the_model_calls_a_servers_tool() {
+    let config = json!({"mcp": {"my server": scripted("plain"), "off": {"type": "local", "command": ["x"], "enabled": false},
+        "odd": {"type": "local"}, "gone": {"type": "local", "command": ["/nowhere"]}, "only-off": {"enabled": false}},
+        "permission": "allow"});
+    let bench = Bench::configured(config).await;
+    bench.say("JSONTOOL:my_server_echo:{\"message\": \"through\"}\nSAY:done").await;
+    let transcript = bench.transcript().await;
+    let expected = ["assistant: (my_server_echo)", "result: Completed through", "assistant: done"];
+    assert_eq!(transcript[1..], expected);
+    let offered = offered(&bench);
+    assert!(
+        offered.contains(&"bash".to_owned()) && offered.contains(&"my_server_echo".to_owned()),
+        "{offered:?}"
+    );
+
+    let location = bench.engine.location(None).await.unwrap();
+    let mut statuses = bench.engine.servers_in(&location).await;
+    assert_eq!(statuses.remove("my server"), Some(Status::Connected));
+    assert_eq!(statuses.remove("off"), Some(Status::Disabled));
+    let reason = |status: Option<Status>| match status {
+        Some(Status::Failed(reason)) => reason,
+        other => panic!("{other:?}"),
+    };
+    assert!(
+        reason(statuses.remove("odd"))
+            .starts_with("its configuration cannot be used: missing field `command`")
+    );
+    assert!(reason(statuses.remove("gone")).starts_with("could not start \"/nowhere\""));
+    assert_eq!(statuses, [].into());
+    within("the end of the servers", bench.engine.close()).await;
+}
+
+#[tokio::test]
+async fn a_servers_tool_asks_under_its_own_name() {
+    let bench =
+        Bench::configured(json!({"mcp": {"s": scripted("plain")}, "permission": {"s_echo": "deny"}})).await;
+    bench.say("JSONTOOL:s_echo:{}\nSAY:done").await;
+    assert!(!offered(&bench).contains(&"s_echo".to_owned()));
+    assert!(offered(&bench).contains(&"s_other".to_owned()));
+}
+
+#[tokio::test]
+async fn a_dying_server_fails_its_call_and_not_the_turn() {
+    let bench = Bench::configured(json!({"mcp": {"s": scripted("plain")}, "permission": "allow"})).await;
+    bench.say("JSONTOOL:s_die:{}\nSAY:went on").await;
+    let transcript = bench.transcript().await;
+    assert!(
+        transcript[2].starts_with("result: Error The call to the MCP server 's' failed: the server ended")
+    );
+    assert_eq!(transcript[3], "assistant: went on");
+}
+
+#[tokio::test]
+async fn a_hanging_call_is_interrupted() {
+    let mut bench = Bench::configured(json!({"mcp": {"s": scripted("plain")}, "permission": "allow"})).await;
+    bench.engine.prompt(&bench.session.id, Prompt::text("JSONTOOL:s_slow:{}")).await.unwrap();
+    bench.notice(|notice| format!("{notice:?}").contains("working").then_some(())).await;
+    bench.engine.abort(&bench.session.id).await.unwrap();
+    bench.settled().await;
+}
+
+#[tokio::test]
+async fn servers_are_switched() {
+    let bench = Bench::configured(json!({"mcp": {"s": scripted("plain")}})).await;
+    let location = bench.engine.location(None).await.unwrap();
+    let status = async |engine: &Engine| engine.servers_in(&location).await.remove("s").unwrap();
+    assert_eq!(status(&bench.engine).await, Status::Connected);
+    bench.engine.disconnect_server(&location, "s").unwrap();
+    within("the server to stop", async {
+        while status(&bench.engine).await != Status::Disabled {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    bench.engine.connect_server(&location, "s").await.unwrap();
+    within("the server to start", async {
+        while status(&bench.engine).await != Status::Connected {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    let missing = bench.engine.connect_server(&location, "x").await.unwrap_err().to_string();
+    assert_eq!(missing, "there is no MCP server named x");
+}
+
+#[tokio::test]
+async fn what_a_project_brings_waits_for_the_person() {
+    let state = tempfile::tempdir().unwrap();
+    let mut bench =
+        Bench::configured(json!({"mcp": {"s": scripted("plain"), "mine": scripted("plain")}})).await;
+    let root = bench.repo.path().to_owned();
+    bench
+        .reopen(|options| {
+            options.paths.state = state.path().to_owned();
+            let configured = std::mem::take(&mut options.config.mcp);
+            options.config.mcp = configured.with_foreign(["s".to_owned()].into(), &root);
+        })
+        .await;
+    let location = bench.engine.location(None).await.unwrap();
+    let statuses = bench.engine.servers_in(&location).await;
+    let Status::Failed(reason) = &statuses["s"] else { panic!("{statuses:?}") };
+    assert!(reason.contains("run `everturn mcp trust s` in"), "{reason}");
+    assert_eq!(statuses["mine"], Status::Connected);
+    let refused = bench.engine.connect_server(&location, "s").await.unwrap_err().to_string();
+    assert_eq!(&refused, reason);
+    bench.say("SAY:nothing").await;
+    assert!(!offered(&bench).contains(&"s_echo".to_owned()));
+
+    // Allowed from outside while the engine runs.
+    let config = bench.engine.config().mcp.clone();
+    Trust::new(state.path()).allow(&root, config.foreign()).unwrap();
+    within("the server to start", async {
+        while bench.engine.servers_in(&location).await["s"] != Status::Connected {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    bench.say("SAY:something").await;
+    assert!(offered(&bench).contains(&"s_echo".to_owned()));
+}

@@ -1,0 +1,186 @@
+//! What repository a folder belongs to, and which one it is wherever it lies.
+//!
+//! A repository is known by its root commit, the one without parents, which every clone has and no move changes. Of
+//! several roots (histories that were joined, branches that share nothing) the smallest hash is taken: any rule would
+//! do that gives the same answer in every clone that has them all. The edge of a shallow clone looks like a root and is
+//! none; such a repository is known by its edge until it is complete.
+//!
+//! The folder is found by looking, as git does, and not by asking it, so that variables such as `GIT_DIR` lead nowhere.
+//! git is asked for the root commit only, without the variables of whoever started us, without anything that a
+//! repository can have it run, and not for longer than [`PATIENCE`].
+
+use std::{
+    fs,
+    io::Read as _,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+use tokio::{io::AsyncReadExt as _, process::Command, time::timeout};
+
+use crate::regular;
+
+/// How long git may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The most that is read of what git prints, and of a file of git's.
+const LISTED: u64 = 1024 * 1024;
+
+/// A repository on this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Repository {
+    /// The folder with `.git` in it.
+    pub root: PathBuf,
+    /// Where its history is: the same folder for all worktrees of one repository, another one for each clone.
+    pub history: PathBuf,
+    /// Its `.git`, to be known again.
+    pub mark: Mark,
+    /// Whether its history is cut off.
+    pub shallow: bool,
+}
+
+/// What the file system says of a repository's `.git`: it goes along when a folder is renamed, and a copy has another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mark {
+    /// The file system; it may have another number after a restart.
+    pub device: u64,
+    /// The number within it.
+    pub inode: u64,
+    /// When it was made, where the file system keeps that, in nanoseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub born: Option<u64>,
+}
+
+impl Mark {
+    fn of(path: &Path) -> Option<Self> {
+        let meta = fs::symlink_metadata(path).ok()?;
+        let born = meta.created().ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
+        let born = born.and_then(|since| u64::try_from(since.as_nanos()).ok()).filter(|born| *born > 0);
+        Some(Self { device: meta.dev(), inode: meta.ino(), born })
+    }
+
+    /// Whether both are of one `.git` that was renamed, as far as one can tell.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.inode == other.inode && self.born == other.born
+    }
+
+    /// Whether both are surely of one `.git`.
+    #[must_use]
+    pub fn is_surely(&self, other: &Self) -> bool {
+        self.born.is_some() && self.is_same(other)
+    }
+}
+
+/// Which repository it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Identity {
+    /// The one with this root commit.
+    Root(String),
+    /// One whose root is not here; this is the edge of what is.
+    Edge(String),
+    /// One without a commit: it has no identity yet.
+    Unborn,
+    /// Nobody can tell: git is missing, refuses, or takes too long.
+    Unknown,
+}
+
+/// The repository that a folder belongs to: that of the nearest folder upwards that has one.
+#[must_use]
+pub fn repository(directory: &Path) -> Option<Repository> {
+    directory.ancestors().find_map(|folder| {
+        let entry = folder.join(".git");
+        let git = match fs::metadata(&entry) {
+            Ok(meta) if meta.is_dir() => entry.clone(),
+            Ok(_) => {
+                // A worktree or a submodule: a file that says where the rest is.
+                let line = first_line(&entry)?;
+                folder.join(line.strip_prefix("gitdir:")?.trim())
+            }
+            Err(_) => return None,
+        };
+        fs::symlink_metadata(git.join("HEAD")).ok()?;
+        let history =
+            first_line(&git.join("commondir")).map_or_else(|| git.clone(), |line| git.join(line.trim()));
+        let history = fs::canonicalize(&history).unwrap_or(history);
+        let shallow = fs::metadata(history.join("shallow")).is_ok_and(|file| file.len() > 0);
+        Some(Repository { root: folder.to_owned(), history, mark: Mark::of(&entry)?, shallow })
+    })
+}
+
+fn first_line(path: &Path) -> Option<String> {
+    let mut text = String::new();
+    regular::open(path).ok()?.0.take(LISTED).read_to_string(&mut text).ok()?;
+    text.lines().next().map(str::to_owned)
+}
+
+/// Whether a place where a repository was has surely none any more: nothing is there, and the file system that it was
+/// on is. A drive that is not connected has not lost what is on it.
+#[must_use]
+pub fn is_gone(root: &Path, mark: Option<&Mark>) -> bool {
+    match fs::symlink_metadata(root.join(".git")) {
+        Err(error) if crate::places::is_absent(&error) => {}
+        _ => return false,
+    }
+    let Some(mark) = mark else { return true };
+    let above = root.ancestors().find_map(|folder| fs::symlink_metadata(folder).ok());
+    above.is_some_and(|above| above.dev() == mark.device)
+}
+
+/// Asks git which repository it is.
+pub async fn identity(repository: &Repository) -> Identity {
+    let Some(roots) = timeout(PATIENCE, parentless(&repository.root)).await.ok().flatten() else {
+        tracing::warn!(root = %repository.root.display(), "git does not say which repository this is");
+        return Identity::Unknown;
+    };
+    let edge = if repository.shallow { edge(&repository.history) } else { Vec::new() };
+    let least = |wanted: &dyn Fn(&&String) -> bool| roots.iter().filter(wanted).min().cloned();
+    match (least(&|root| !edge.contains(root)), least(&|_| true)) {
+        (Some(root), _) => Identity::Root(root),
+        (None, Some(edge)) => Identity::Edge(edge),
+        (None, None) => Identity::Unborn,
+    }
+}
+
+/// The commits at which a shallow history is cut off.
+fn edge(history: &Path) -> Vec<String> {
+    let mut text = String::new();
+    let opened = regular::open(&history.join("shallow")).ok();
+    let read = opened.and_then(|(file, _)| file.take(LISTED).read_to_string(&mut text).ok());
+    read.map(|_| text.lines().map(|line| line.trim().to_owned()).collect()).unwrap_or_default()
+}
+
+/// The commits without parents.
+async fn parentless(root: &Path) -> Option<Vec<String>> {
+    let mut git = Command::new("git");
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("GIT_")) {
+        git.env_remove(name);
+    }
+    git.args(["--no-pager", "--no-optional-locks"])
+        // A repository's own configuration names programs; these are the ones that could be run here.
+        .args(["-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"])
+        .args(["rev-list", "--max-parents=0", "--all"])
+        .env("GIT_CONFIG_NOSYSTEM", "1")
+        .env("GIT_TERMINAL_PROMPT", "0")
+        .env("GIT_NO_LAZY_FETCH", "1")
+        .env("GIT_ALLOW_PROTOCOL", "none")
+        .current_dir(root)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .kill_on_drop(true);
+    // If this is no repository to git, one further up is not meant.
+    if let Some(above) = root.parent() {
+        git.env("GIT_CEILING_DIRECTORIES", above);
+    }
+    let mut child = git.spawn().ok()?;
+    let mut text = String::new();
+    child.stdout.take()?.take(LISTED).read_to_string(&mut text).await.ok()?;
+    let complete = child.wait().await.is_ok_and(|status| status.success()) || text.len() as u64 == LISTED;
+    let hashes =
+        text.lines().filter(|line| line.len() >= 40 && line.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    complete.then(|| hashes.map(str::to_owned).collect())
+}
