@@ -95,6 +95,7 @@ fn act(input: &Input, context: &Context) -> Result<Output, Failure> {
     let (before, after) = plan(input, &target)?;
     if let Some(before) = &before {
         unchanged(context, &target, &before.fingerprint)?;
+        known(context, &target, before, &after)?;
     }
     put(context, &target, before.as_ref(), after.as_bytes())?;
     context.seen.record(target.real(), hex(after.as_bytes()));
@@ -161,6 +162,19 @@ pub(crate) fn unchanged(context: &Context, target: &Target, now: &str) -> Result
         ))),
         _ => Ok(()),
     }
+}
+
+/// Fails if a file with content was never shown to the session, which would replace it blindly.
+fn known(context: &Context, target: &Target, before: &Before, after: &str) -> Result<(), Failure> {
+    let empty = before.bytes.is_empty();
+    if empty || context.seen.shown(target.real()) || before.fingerprint == hex(after.as_bytes()) {
+        return Ok(());
+    }
+    Err(Failure::Failed(format!(
+        "{} has content that this session has not read. Read it first, so that nothing in it is lost, or change a part \
+         of it with `edit`. What cannot be read can be moved away with `bash`. Nothing was written.",
+        target.path().display()
+    )))
 }
 
 /// Replaces a file in the words of a tool.

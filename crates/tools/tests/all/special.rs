@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use everturn_tools::{Forecast, Tool, Verdict, edit::Edit, read::Read, write::Write};
+use everturn_tools::{Forecast, Seen, Tool, Verdict, edit::Edit, read::Read, write::Write};
 use serde_json::{Value, json};
 
 use crate::harness::Project;
@@ -103,7 +103,11 @@ async fn a_file_too_large_to_edit_says_so_and_can_be_replaced() {
         assert_eq!(fs::metadata(&path).unwrap().len(), size);
         let forecast = Write.forecast(&input(&path), &project.scope).unwrap().remove(0);
         assert_eq!(forecast.verdict(), Verdict::Untouched);
-        let output = project.run(&Write, input(&path)).await.unwrap();
+        let unread = project.run(&Write, input(&path)).await.unwrap_err().to_string();
+        assert!(unread.contains("has not read"), "{unread}");
+        let seen = std::sync::Arc::new(Seen::default());
+        seen.record(&path, forecast.before.clone().unwrap());
+        let output = project.run_in(&seen, &Write, input(&path)).await.unwrap();
         assert_eq!(output.metadata["exists"], true);
         assert_eq!(forecast.verdict(), Verdict::Applied);
         assert_eq!(project.text("large"), "new");
