@@ -231,7 +231,18 @@ fn after(input: &Input, before: Option<&[u8]>) -> Result<String, Misfit> {
         )
         .into());
     }
+    if overlaps(text, old) {
+        let text = "oldString occurs more than once in the file, and the occurrences overlap. Add surrounding text to \
+                    single one out.";
+        return Err(text.to_owned().into());
+    }
     Ok(format!("{mark}{}", text.replacen(old.as_str(), &new, 1)))
+}
+
+/// Whether a piece occurs again within its first occurrence or right behind.
+fn overlaps(text: &str, piece: &str) -> bool {
+    let Some((at, first)) = text.find(piece).zip(piece.chars().next()) else { return false };
+    text.get(at + first.len_utf8()..).is_some_and(|rest| rest.contains(piece))
 }
 
 /// The text after an edit whose piece is found only without the whitespace around its lines.
