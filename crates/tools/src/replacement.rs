@@ -30,7 +30,7 @@ use crate::{
 /// The locks that make calls on one file take turns; a path always falls on the same one.
 static TURNS: [Mutex<()>; 64] = [const { Mutex::new(()) }; 64];
 
-/// How the name of a file that is not in its place yet begins; snapshots pass such files over.
+/// How the name of a file that is not in its place yet begins; snapshots and searches pass such files over.
 pub(crate) const STAGED: &str = ".everturn-tmp-";
 
 /// The mode of a new file before the process's mask applies.
