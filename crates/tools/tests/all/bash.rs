@@ -256,3 +256,34 @@ async fn bytes_that_are_not_text_are_replaced() {
     let output = project.run(&tool(), command(r"printf 'a\377b\0c'")).await.unwrap();
     assert_eq!(output.output, "a\u{fffd}b\u{2400}c");
 }
+
+#[tokio::test]
+async fn a_shell_that_left_its_group_holds_nothing_up() {
+    // Without a warden, the group was killed and the shell, which was no member any more, waited for without end.
+    let project = Project::new();
+    let gone = watch(&project.path("pipe"));
+    let script = "
+import os, signal, time
+pipe = open('pipe', 'w')
+if os.fork() == 0:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    time.sleep(1000)
+os.setpgid(0, os.getpgid(os.getppid()))
+print('ready', flush=True)
+time.sleep(1000)";
+    project.file("leave.py", script);
+    let (context, mut reports) = project.context();
+    let cancel = context.cancel.clone();
+    let tool = with_grace(Bash::default(), Duration::from_millis(100));
+    let run = tool.run(command("exec python3 leave.py"), context);
+    let cancelling = async {
+        while let Some(report) = reports.recv().await {
+            if report.metadata["output"].as_str().unwrap().contains("ready") {
+                cancel.cancel();
+            }
+        }
+    };
+    let (output, ()) = timeout(PATIENCE, async { tokio::join!(run, cancelling) }).await.unwrap();
+    assert!(output.unwrap().output.starts_with("ready\n"));
+    timeout(PATIENCE, gone).await.unwrap().unwrap();
+}
