@@ -287,3 +287,29 @@ time.sleep(1000)";
     assert!(output.unwrap().output.starts_with("ready\n"));
     timeout(PATIENCE, gone).await.unwrap().unwrap();
 }
+
+#[tokio::test]
+async fn no_other_shell_takes_the_place_of_bash() {
+    // `sh` did, and a quotation that bash and `sh` read differently hid a command from those who permitted it.
+    let folder = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink("/bin/sh", folder.path().join("sh")).unwrap();
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "bash::helper_without_bash", "--ignored", "--nocapture"])
+        .env("PATH", folder.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+}
+
+#[tokio::test]
+#[ignore = "a process that another test starts where there is no bash"]
+async fn helper_without_bash() {
+    let project = Project::new();
+    for tool in [tool(), Bash::default()] {
+        let result = project.run(&tool, command(r"echo $'\'; echo > touched #'")).await;
+        let text = result.unwrap_err().to_string();
+        assert!(text.contains("commands need bash, and there is none on the PATH"), "{text}");
+        assert_eq!(names(&project.path("")), [""; 0]);
+    }
+}
