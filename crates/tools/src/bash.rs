@@ -173,14 +173,15 @@ impl Bash {
         if context.cancel.is_cancelled() {
             return Err(Failure::Cancelled);
         }
-        let workdir = input.workdir(&context.scope);
-        if !workdir.is_dir() {
-            return Err(Failure::Failed(format!("{} is not a folder.", workdir.display())));
+        let workdir = context.entered(input.workdir(&context.scope))?;
+        if !workdir.real().is_dir() {
+            return Err(Failure::Failed(format!("{} is not a folder.", workdir.path().display())));
         }
+        let workdir = workdir.real();
         if input.background == Some(true) {
-            return self.jobs.start(self, input.command, &workdir, &context).await;
+            return self.jobs.start(self, input.command, workdir, &context).await;
         }
-        let (program, reader) = self.start(&input.command, &workdir).await?;
+        let (program, reader) = self.start(&input.command, workdir).await?;
         let timeout = Duration::from_millis(input.timeout.unwrap_or(TIMEOUT_DEFAULT));
         let mut running = Running::new(program, reader, context);
         let ending = running.follow(timeout).await;

@@ -118,9 +118,18 @@ impl Context {
     /// Where a place to search leads now, provided that looking there was permitted. The permission of a search is
     /// about what is looked for, so only the place counts here.
     pub(crate) fn searched(&self, path: PathBuf) -> Result<Target, Failure> {
+        self.reached(path, Access::Read)
+    }
+
+    /// The same for a folder to run a command in: what the command does is a permission of its own.
+    pub(crate) fn entered(&self, path: PathBuf) -> Result<Target, Failure> {
+        self.reached(path, Access::Write)
+    }
+
+    fn reached(&self, path: PathBuf, access: Access) -> Result<Target, Failure> {
         let real = scope::real(&path);
         let target = Target::new(path, real);
-        let (external, _) = self.scope.demands(&target, Access::Read);
+        let (external, _) = self.scope.demands(&target, access);
         let granted =
             |need: Need| need.patterns.iter().all(|pattern| covers(&self.granted, &need.permission, pattern));
         if external.is_none_or(granted) { Ok(target) } else { Err(elsewhere(&target)) }
