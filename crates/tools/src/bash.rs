@@ -36,6 +36,10 @@ mod running;
 const TIMEOUT_DEFAULT: u64 = 120_000;
 /// The longest time limit a call may ask for, in milliseconds.
 const TIMEOUT_MAX: u64 = 600_000;
+/// The longest command in bytes: systems take no longer one, and count a NUL at its end.
+const COMMAND_MAX: usize = 128 * 1024 - 1;
+/// What to do with a command that cannot be passed on as it is.
+const SCRIPT: &str = "write it to a script file and run that.";
 /// The program that runs commands.
 const SHELL: &str = "bash";
 /// What stands for an empty output.
@@ -88,6 +92,17 @@ struct Input {
 impl Input {
     fn parse(input: Value) -> Result<Self, Failure> {
         let input: Self = decode("bash", input)?;
+        if input.command.contains('\0') {
+            return Err(Failure::InvalidInput(format!(
+                "The command holds a NUL, which no command can: {SCRIPT}"
+            )));
+        }
+        if input.command.len() > COMMAND_MAX {
+            return Err(Failure::InvalidInput(format!(
+                "The command has {} bytes, and the system takes {COMMAND_MAX} at most: {SCRIPT}",
+                input.command.len()
+            )));
+        }
         match input.timeout {
             Some(0) => Err(Failure::InvalidInput("timeout must be at least 1 millisecond.".into())),
             Some(timeout) if timeout > TIMEOUT_MAX => {

@@ -258,6 +258,24 @@ async fn bytes_that_are_not_text_are_replaced() {
 }
 
 #[tokio::test]
+async fn a_command_that_the_system_does_not_take_is_refused_in_words() {
+    // It was asked about first, and then the system's own words were all that was said.
+    let project = Project::new();
+    let long = |bytes: usize| format!("echo hi #{}", "x".repeat(bytes - 9));
+    for (line, why) in [
+        (long(128 * 1024), "The command has 131072 bytes, and the system takes 131071 at most"),
+        ("echo a\0b".to_owned(), "The command holds a NUL, which no command can"),
+    ] {
+        let expected = Failure::InvalidInput(format!("{why}: write it to a script file and run that."));
+        assert_eq!(tool().needs(&command(&line), &project.scope), Err(expected));
+    }
+    for tool in [tool(), Bash::default()] {
+        let output = project.run(&tool, command(&long(128 * 1024 - 1))).await.unwrap();
+        assert_eq!(output.output, "hi\n");
+    }
+}
+
+#[tokio::test]
 async fn a_shell_that_left_its_group_holds_nothing_up() {
     // Without a warden, the group was killed and the shell, which was no member any more, waited for without end.
     let project = Project::new();
