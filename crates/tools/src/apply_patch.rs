@@ -25,9 +25,6 @@ use crate::{
 };
 use envelope::Section;
 
-/// The largest text of a file that clients get whole beside its diff.
-const SHOWN_MAX: usize = 1024 * 1024;
-
 /// The tool that applies patches.
 #[derive(Clone, Copy, Debug)]
 pub struct ApplyPatch;
@@ -307,7 +304,7 @@ fn remember(files: &[File], plans: &[Plan], context: &Context) {
     }
 }
 
-/// The diff of the whole patch, and each file as clients show it.
+/// The diff of the whole patch, and each file as clients show it: newer ones draw `patch`, older ones `diff`.
 fn describe(files: &[File], plans: &[Plan], scope: &Scope) -> (String, Vec<Value>) {
     let mut whole = String::new();
     let mut described = Vec::new();
@@ -326,15 +323,12 @@ fn describe(files: &[File], plans: &[Plan], scope: &Scope) -> (String, Vec<Value
             whole.push('\n');
         }
         whole.push_str(&patch.text);
-        let small = before.len().max(after.len()) <= SHOWN_MAX;
-        let (before, after) = if small { (before, after) } else { Default::default() };
         let mut entry = json!({
             "filePath": path,
             "relativePath": scope.relative(last.path()),
             "type": file.kind(),
+            "patch": patch.text,
             "diff": patch.text,
-            "before": before,
-            "after": after,
             "additions": patch.additions,
             "deletions": patch.deletions,
         });
