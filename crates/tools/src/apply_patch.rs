@@ -17,7 +17,7 @@ use crate::{
     input::{decode, schema},
     patch::{Header, Patch, unified},
     regular,
-    replacement::{Change, apply, turns},
+    replacement::{Change, apply, protected, turns},
     scope::{Access, Scope},
     target::{Before, Target},
     tool::{BoxFuture, Context, Effect, Failure, Forecast, Need, Output, Tool},
@@ -202,6 +202,10 @@ impl File {
             Section::Update { hunks, .. } => {
                 let before = read(&self.target)?.ok_or_else(absent)?;
                 self.destination.as_ref().map(vacant).transpose()?;
+                // To move it is no matter of its own protection, but to change it on the way is.
+                if before.rights.is_protected() && !hunks.is_empty() {
+                    return Err(protected(self.target.path()));
+                }
                 let after = if hunks.is_empty() {
                     before.bytes.clone()
                 } else {
@@ -344,14 +348,19 @@ fn report(files: &[File], plans: &[Plan], scope: &Scope) -> Output {
     let (diff, described) = describe(files, plans, scope);
     let lines: Vec<String> = files
         .iter()
-        .map(|file| {
+        .zip(plans)
+        .map(|(file, plan)| {
             let letter = match &file.section {
                 Section::Add { .. } => 'A',
                 Section::Delete { .. } => 'D',
                 Section::Update { .. } => 'M',
             };
             let last = file.destination.as_ref().unwrap_or(&file.target);
-            format!("{letter} {}", scope.relative(last.path()))
+            let remark = match (&plan.before, &plan.after) {
+                (Some(before), Some(_)) => before.remark(),
+                _ => "",
+            };
+            format!("{letter} {}{remark}", scope.relative(last.path()))
         })
         .collect();
     let title = match files {

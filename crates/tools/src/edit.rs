@@ -130,6 +130,7 @@ fn act(input: &Input, context: &Context) -> Result<Output, Failure> {
         None => context.seen.record(target.real(), fingerprint),
     }
     let file = target.path().display().to_string();
+    let remark = before.as_ref().map_or("", Before::remark);
     let before = before.map(|before| before.bytes).unwrap_or_default();
     let before = String::from_utf8_lossy(&before);
     let patch = unified(&file, &before, &after, Header::Bare);
@@ -148,7 +149,7 @@ fn act(input: &Input, context: &Context) -> Result<Output, Failure> {
     metadata.insert("truncated".to_owned(), json!(false));
     Ok(Output {
         title: context.scope.relative(target.path()),
-        output: "Edit applied successfully.".to_owned(),
+        output: format!("Edit applied successfully.{remark}"),
         metadata,
         edited: vec![target.path().to_owned()],
         ..Output::default()
