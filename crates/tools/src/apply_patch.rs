@@ -17,16 +17,13 @@ use crate::{
     input::{decode, schema},
     patch::{Header, Patch, unified},
     regular,
-    replacement::{Change, apply, turns},
+    replacement::{Change, apply, protected, turns},
     scope::{Access, Scope},
     target::{Before, Target},
     tool::{BoxFuture, Context, Effect, Failure, Forecast, Need, Output, Tool},
     write::{blocking, hex, unchanged},
 };
 use envelope::Section;
-
-/// The largest text of a file that clients get whole beside its diff.
-const SHOWN_MAX: usize = 1024 * 1024;
 
 /// The tool that applies patches.
 #[derive(Clone, Copy, Debug)]
@@ -205,6 +202,10 @@ impl File {
             Section::Update { hunks, .. } => {
                 let before = read(&self.target)?.ok_or_else(absent)?;
                 self.destination.as_ref().map(vacant).transpose()?;
+                // To move it is no matter of its own protection, but to change it on the way is.
+                if before.rights.is_protected() && !hunks.is_empty() {
+                    return Err(protected(self.target.path()));
+                }
                 let after = if hunks.is_empty() {
                     before.bytes.clone()
                 } else {
@@ -307,7 +308,7 @@ fn remember(files: &[File], plans: &[Plan], context: &Context) {
     }
 }
 
-/// The diff of the whole patch, and each file as clients show it.
+/// The diff of the whole patch, and each file as clients show it: newer ones draw `patch`, older ones `diff`.
 fn describe(files: &[File], plans: &[Plan], scope: &Scope) -> (String, Vec<Value>) {
     let mut whole = String::new();
     let mut described = Vec::new();
@@ -326,15 +327,12 @@ fn describe(files: &[File], plans: &[Plan], scope: &Scope) -> (String, Vec<Value
             whole.push('\n');
         }
         whole.push_str(&patch.text);
-        let small = before.len().max(after.len()) <= SHOWN_MAX;
-        let (before, after) = if small { (before, after) } else { Default::default() };
         let mut entry = json!({
             "filePath": path,
             "relativePath": scope.relative(last.path()),
             "type": file.kind(),
+            "patch": patch.text,
             "diff": patch.text,
-            "before": before,
-            "after": after,
             "additions": patch.additions,
             "deletions": patch.deletions,
         });
@@ -350,14 +348,19 @@ fn report(files: &[File], plans: &[Plan], scope: &Scope) -> Output {
     let (diff, described) = describe(files, plans, scope);
     let lines: Vec<String> = files
         .iter()
-        .map(|file| {
+        .zip(plans)
+        .map(|(file, plan)| {
             let letter = match &file.section {
                 Section::Add { .. } => 'A',
                 Section::Delete { .. } => 'D',
                 Section::Update { .. } => 'M',
             };
             let last = file.destination.as_ref().unwrap_or(&file.target);
-            format!("{letter} {}", scope.relative(last.path()))
+            let remark = match (&plan.before, &plan.after) {
+                (Some(before), Some(_)) => before.remark(),
+                _ => "",
+            };
+            format!("{letter} {}{remark}", scope.relative(last.path()))
         })
         .collect();
     let title = match files {

@@ -130,6 +130,7 @@ fn act(input: &Input, context: &Context) -> Result<Output, Failure> {
         None => context.seen.record(target.real(), fingerprint),
     }
     let file = target.path().display().to_string();
+    let remark = before.as_ref().map_or("", Before::remark);
     let before = before.map(|before| before.bytes).unwrap_or_default();
     let before = String::from_utf8_lossy(&before);
     let patch = unified(&file, &before, &after, Header::Bare);
@@ -148,7 +149,7 @@ fn act(input: &Input, context: &Context) -> Result<Output, Failure> {
     metadata.insert("truncated".to_owned(), json!(false));
     Ok(Output {
         title: context.scope.relative(target.path()),
-        output: "Edit applied successfully.".to_owned(),
+        output: format!("Edit applied successfully.{remark}"),
         metadata,
         edited: vec![target.path().to_owned()],
         ..Output::default()
@@ -231,7 +232,18 @@ fn after(input: &Input, before: Option<&[u8]>) -> Result<String, Misfit> {
         )
         .into());
     }
+    if overlaps(text, old) {
+        let text = "oldString occurs more than once in the file, and the occurrences overlap. Add surrounding text to \
+                    single one out.";
+        return Err(text.to_owned().into());
+    }
     Ok(format!("{mark}{}", text.replacen(old.as_str(), &new, 1)))
+}
+
+/// Whether a piece occurs again within its first occurrence or right behind.
+fn overlaps(text: &str, piece: &str) -> bool {
+    let Some((at, first)) = text.find(piece).zip(piece.chars().next()) else { return false };
+    text.get(at + first.len_utf8()..).is_some_and(|rest| rest.contains(piece))
 }
 
 /// The text after an edit whose piece is found only without the whitespace around its lines.

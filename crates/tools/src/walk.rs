@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     folder::Folder,
+    replacement::STAGED,
     scope::{self, Access, Scope},
     target::Target,
     tool::{Context, Failure, Need},
@@ -122,7 +123,8 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// The walk through it: hidden files too, ignored ones not, no links, nothing of git's own.
+    /// The walk through it: hidden files too, ignored ones not, no links, nothing of git's own, and no file that a change
+    /// of files left beside its place.
     pub(crate) fn walk(&self) -> WalkBuilder {
         self.walk_where(|_| true)
     }
@@ -143,7 +145,9 @@ impl Tree {
         let (unread, root) = (Arc::clone(&self.unread), root.to_owned());
         walk.filter_entry(move |entry| {
             let below = entry.path().strip_prefix(&root).unwrap_or(entry.path());
-            if entry.file_name() == OsStr::new(GIT) || !wanted(below) {
+            let name = entry.file_name();
+            let staged = entry.depth() > 0 && name.as_encoded_bytes().starts_with(STAGED.as_bytes());
+            if name == OsStr::new(GIT) || staged || !wanted(below) {
                 return false;
             }
             let folder = entry.file_type().is_some_and(|kind| kind.is_dir());

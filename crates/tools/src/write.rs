@@ -106,7 +106,7 @@ fn act(input: &Input, context: &Context) -> Result<Output, Failure> {
     metadata.insert("truncated".to_owned(), json!(false));
     Ok(Output {
         title: context.scope.relative(target.path()),
-        output: "Wrote file successfully.".to_owned(),
+        output: format!("Wrote file successfully.{}", before.as_ref().map_or("", Before::remark)),
         metadata,
         edited: vec![target.path().to_owned()],
         ..Output::default()

@@ -1,9 +1,10 @@
-//! Pipes, devices, sockets and files too large: refused at once, never waited for.
+//! Pipes, devices, sockets and files too large: refused at once, never waited for. Files that are protected or have
+//! several names.
 
 use std::{
     fs::{self, File},
     os::unix::{
-        fs::{FileTypeExt as _, symlink},
+        fs::{FileTypeExt as _, PermissionsExt as _, symlink},
         net::UnixListener,
     },
     path::Path,
@@ -11,10 +12,12 @@ use std::{
     time::Duration,
 };
 
-use everturn_tools::{Forecast, Seen, Tool, Verdict, edit::Edit, read::Read, write::Write};
+use everturn_tools::{
+    Forecast, Seen, Tool, Verdict, apply_patch::ApplyPatch, edit::Edit, read::Read, write::Write,
+};
 use serde_json::{Value, json};
 
-use crate::harness::Project;
+use crate::harness::{Project, tree};
 
 const EDIT_MAX: u64 = 20 * 1024 * 1024;
 const HASH_MAX: u64 = 256 * 1024 * 1024;
@@ -133,5 +136,54 @@ async fn files_without_a_size_are_read_all_the_same() {
     if path.exists() {
         let output = project.run(&Read, json!({ "filePath": path })).await.unwrap();
         assert!(output.output.contains("1: Name:"), "{}", output.output);
+    }
+}
+
+/// A change of `f` by each tool, and a change on the way to another name.
+fn changes() -> [(&'static dyn Tool, Value); 4] {
+    let patch =
+        |head: &str| json!({ "patchText": format!("*** Begin Patch\n{head}\n-old\n+new\n*** End Patch") });
+    [
+        (&Write, json!({ "filePath": "f", "content": "new\n" })),
+        (&Edit, json!({ "filePath": "f", "oldString": "old", "newString": "new" })),
+        (&ApplyPatch, patch("*** Update File: f")),
+        (&ApplyPatch, patch("*** Update File: f\n*** Move to: g")),
+    ]
+}
+
+#[tokio::test]
+async fn what_is_write_protected_is_left_alone() {
+    // A file is replaced by another one, which the system allows without a look at its mode.
+    for (tool, input) in changes() {
+        let project = Project::new();
+        let path = project.file("f", "old\n");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
+        let before = tree(&project.path(""));
+        let text = project.run(tool, input.clone()).await.unwrap_err().to_string();
+        assert!(text.contains("f is write-protected") && text.contains("`chmod u+w`"), "{text}");
+        assert_eq!(tree(&project.path("")), before);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        project.run(tool, input).await.unwrap();
+    }
+    let project = Project::new();
+    let path = project.file("f", "old\n");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
+    let moved = json!({ "patchText": "*** Begin Patch\n*** Update File: f\n*** Move to: g\n*** End Patch" });
+    project.run(&ApplyPatch, moved).await.unwrap();
+    assert_eq!(fs::metadata(project.path("g")).unwrap().permissions().mode() & 0o777, 0o444);
+}
+
+#[tokio::test]
+async fn other_names_of_a_replaced_file_are_told_of() {
+    // They kept the old content, and nobody was told.
+    for (tool, input) in changes() {
+        let project = Project::new();
+        fs::hard_link(project.file("f", "old\n"), project.path("other")).unwrap();
+        let output = project.run(tool, input).await.unwrap().output;
+        assert!(
+            output.ends_with("(It had other names, as hard links: those keep the old content.)"),
+            "{output}"
+        );
+        assert_eq!(project.text("other"), "old\n");
     }
 }
