@@ -3,11 +3,8 @@
 use std::{
     cmp::Reverse,
     collections::BinaryHeap,
-    path::PathBuf,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
@@ -21,7 +18,7 @@ use crate::{
     input::{decode, schema},
     scope::Scope,
     tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool},
-    walk::{self, Modified, Place, Stop},
+    walk::{self, Modified, Place, Pulse, Stop},
     wildcard::{self, Wildcard},
 };
 
@@ -116,13 +113,13 @@ fn find(input: &Input, context: &Context, stop: &Stop) -> Result<Output, Failure
     let wildcard = Wildcard::parse("pattern", &pattern)?;
     let title = context.scope.relative(&folder);
     let tree = Place::granted(folder, context)?.tree()?;
-    let count = AtomicUsize::new(0);
-    // The worst of the best is on top.
-    let best: Mutex<BinaryHeap<(Reverse<Modified>, PathBuf)>> = Mutex::default();
+    let all = Mutex::new(Newest::new(limit));
     tree.walk().build_parallel().run(|| {
-        let (tree, wildcard, count, best) = (&tree, &wildcard, &count, &best);
+        let (tree, wildcard) = (&tree, &wildcard);
+        let mut own = Own { found: Newest::new(limit), all: &all };
+        let mut pulse = Pulse::default();
         Box::new(move |entry| {
-            if stop.now() {
+            if pulse.stops(stop) {
                 return WalkState::Quit;
             }
             let Ok(entry) = entry else {
@@ -131,28 +128,21 @@ fn find(input: &Input, context: &Context, stop: &Stop) -> Result<Output, Failure
             };
             let below = tree.below(entry.path());
             match entry.file_type() {
-                Some(kind) if kind.is_dir() && !wildcard.enters(below) => return WalkState::Skip,
-                Some(kind) if kind.is_file() && wildcard.matches(below) => {}
-                _ => return WalkState::Continue,
+                Some(kind) if kind.is_dir() && !wildcard.enters(below) => WalkState::Skip,
+                Some(kind) if kind.is_file() && wildcard.matches(below) => {
+                    // Only a file that matches is asked for its age.
+                    if let Ok(modified) = tree.modified(below) {
+                        own.found.offer(modified, below);
+                    }
+                    WalkState::Continue
+                }
+                _ => WalkState::Continue,
             }
-            let Ok(modified) = tree.modified(below) else { return WalkState::Continue };
-            count.fetch_add(1, Ordering::Relaxed);
-            let mut best = best.lock().unwrap_or_else(PoisonError::into_inner);
-            let better = |(age, path): &(Reverse<Modified>, PathBuf)| {
-                (Reverse(modified), below) < (*age, path.as_path())
-            };
-            if best.len() < limit {
-                best.push((Reverse(modified), below.to_owned()));
-            } else if best.peek().is_some_and(better) {
-                best.pop();
-                best.push((Reverse(modified), below.to_owned()));
-            }
-            WalkState::Continue
         })
     });
     stop.cancelled()?;
-    let best = best.into_inner().unwrap_or_else(PoisonError::into_inner).into_sorted_vec();
-    let found = count.into_inner();
+    let Newest { best, found, .. } = all.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let best = best.into_sorted_vec();
     let truncated = found > best.len();
     let paths: Vec<String> = best
         .iter()
@@ -171,4 +161,49 @@ fn find(input: &Input, context: &Context, stop: &Stop) -> Result<Output, Failure
     metadata.insert("count".to_owned(), json!(paths.len()));
     metadata.insert("truncated".to_owned(), json!(truncated));
     Ok(Output { title, output: text, metadata, ..Output::default() })
+}
+
+/// The newest files of those that were found, and how many there were.
+#[derive(Debug)]
+struct Newest {
+    limit: usize,
+    found: usize,
+    /// The one to drop first is on top.
+    best: BinaryHeap<(Reverse<Modified>, PathBuf)>,
+}
+
+impl Newest {
+    fn new(limit: usize) -> Self {
+        Self { limit, found: 0, best: BinaryHeap::new() }
+    }
+
+    fn offer(&mut self, modified: Modified, below: &Path) {
+        self.found += 1;
+        let full = self.best.len() >= self.limit;
+        if full {
+            let better = |(age, path): &(_, PathBuf)| (Reverse(modified), below) < (*age, path.as_path());
+            if !self.best.peek().is_some_and(better) {
+                return;
+            }
+            self.best.pop();
+        }
+        self.best.push((Reverse(modified), below.to_owned()));
+    }
+}
+
+/// What one thread has found; it joins what all have found when the thread ends.
+struct Own<'a> {
+    found: Newest,
+    all: &'a Mutex<Newest>,
+}
+
+impl Drop for Own<'_> {
+    fn drop(&mut self) {
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let others = self.found.found - self.found.best.len();
+        for (Reverse(modified), below) in self.found.best.drain() {
+            all.offer(modified, &below);
+        }
+        all.found += others;
+    }
 }

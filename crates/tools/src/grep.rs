@@ -12,7 +12,10 @@ use std::{
     fs::File,
     io::{self, Read},
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -27,7 +30,7 @@ use crate::{
     input::{decode, schema},
     scope::{Access, Scope},
     tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool},
-    walk::{self, Modified, Place, Stop, Tree},
+    walk::{self, Modified, Place, Pulse, Stop, Tree},
     wildcard::Wildcard,
 };
 
@@ -39,6 +42,8 @@ const LIMIT_MAX: usize = 1000;
 const LINE_CHARS: usize = 2000;
 /// Bytes of the longest line that is searched.
 const LINE_MAX: usize = 32 * 1024 * 1024;
+/// Bytes of a file that are read before it is asked again whether to go on.
+const UNWATCHED: usize = 256 * 1024;
 /// Bytes of a compiled expression, and of what a thread keeps to match it fast.
 const REGEX_MAX: usize = 16 * 1024 * 1024;
 /// The longest pattern whose mistake is shown in place.
@@ -141,12 +146,21 @@ fn search(input: Input, context: &Context, stop: &Stop) -> Result<Output, Failur
         return single(input.pattern, &place, &matcher, best, stop);
     }
     let tree = place.tree()?;
-    let hunt = Hunt { tree: &tree, matcher: &matcher, include: include.as_ref(), best: &best, stop, context };
+    let hunt = Hunt {
+        tree: &tree,
+        matcher: &matcher,
+        include: include.as_ref(),
+        limit,
+        best: &best,
+        full: AtomicBool::new(false),
+        stop,
+        context,
+    };
     tree.walk().build_parallel().run(|| {
-        let mut searcher = searcher();
+        let (mut searcher, mut pulse) = (searcher(), Pulse::default());
         let hunt = &hunt;
         Box::new(move |entry| {
-            if hunt.stop.now() {
+            if pulse.stops(hunt.stop) {
                 return WalkState::Quit;
             }
             match entry {
@@ -212,7 +226,7 @@ fn single(
     let file = place.open()?;
     let mut best = best.into_inner().unwrap_or_else(PoisonError::into_inner);
     let mut found = Found::new(best.limit);
-    let result = searcher().search_reader(matcher, Watched { file: &file, stop }, &mut found);
+    let result = searcher().search_reader(matcher, Watched::new(&file, stop), &mut found);
     stop.cancelled()?;
     let remark = match result {
         Err(error) if !stop.late() => format!("\n\n(The search ended early: {error}.)"),
@@ -232,7 +246,10 @@ struct Hunt<'a> {
     tree: &'a Tree,
     matcher: &'a RegexMatcher,
     include: Option<&'a Wildcard>,
+    limit: usize,
     best: &'a Mutex<Best>,
+    /// Whether there are as many matches as may be shown, so that the age of a file matters.
+    full: AtomicBool,
     stop: &'a Stop,
     context: &'a Context,
 }
@@ -248,7 +265,7 @@ impl Hunt<'_> {
             return;
         };
         let mut found = Found::new(max);
-        if searcher.search_reader(self.matcher, Watched { file: &file, stop: self.stop }, &mut found).is_err()
+        if searcher.search_reader(self.matcher, Watched::new(&file, self.stop), &mut found).is_err()
             && !self.stop.now()
         {
             self.tree.passed_over();
@@ -263,22 +280,20 @@ impl Hunt<'_> {
         // Only a file with a match is asked for its age.
         let Ok(meta) = file.metadata() else { return };
         let key = Key::new(walk::modified(&meta), below);
-        self.best.lock().unwrap_or_else(PoisonError::into_inner).insert(key, found);
+        let mut best = self.best.lock().unwrap_or_else(PoisonError::into_inner);
+        best.insert(key, found);
+        self.full.store(best.lines >= best.limit, Ordering::Release);
     }
 
     /// How many matches of a file are worth having; nothing if the file is not worth opening.
     fn room(&self, below: &Path) -> Option<usize> {
-        let lock = || self.best.lock().unwrap_or_else(PoisonError::into_inner);
-        {
-            let best = lock();
-            if best.lines < best.limit {
-                return Some(best.limit);
-            }
+        if !self.full.load(Ordering::Acquire) {
+            return Some(self.limit);
         }
         let key = Key::new(self.tree.modified(below).ok()?, below);
-        let best = lock();
+        let best = self.best.lock().unwrap_or_else(PoisonError::into_inner);
         if best.files.last_key_value().is_none_or(|(worst, _)| key < *worst) {
-            Some(best.limit)
+            Some(self.limit)
         } else {
             // It can only tell that there is more.
             (!best.more).then_some(1)
@@ -422,13 +437,26 @@ fn cut(line: &[u8]) -> String {
 struct Watched<'a> {
     file: &'a File,
     stop: &'a Stop,
+    unwatched: usize,
+}
+
+impl<'a> Watched<'a> {
+    fn new(file: &'a File, stop: &'a Stop) -> Self {
+        Self { file, stop, unwatched: 0 }
+    }
 }
 
 impl Read for Watched<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.stop.now() {
-            return Err(io::Error::other("the search was stopped"));
+        // Small files are over before anybody could want them to be.
+        if self.unwatched > UNWATCHED {
+            self.unwatched = 0;
+            if self.stop.now() {
+                return Err(io::Error::other("the search was stopped"));
+            }
         }
-        self.file.read(buffer)
+        let count = self.file.read(buffer)?;
+        self.unwatched += count;
+        Ok(count)
     }
 }

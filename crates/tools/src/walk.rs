@@ -9,7 +9,10 @@ use std::{
     ffi::OsStr,
     fs::{self, File},
     io,
-    os::{fd::OwnedFd, unix::fs::MetadataExt as _},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::{ffi::OsStrExt as _, fs::MetadataExt as _},
+    },
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -20,7 +23,7 @@ use std::{
 };
 
 use ignore::WalkBuilder;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -33,7 +36,7 @@ use crate::{
 };
 
 /// The folder of a repository's own data: never searched, never shown.
-const GIT: &str = ".git";
+const GIT: &[u8] = b".git";
 
 /// The files that hold ignore rules.
 const RULES: [&str; 3] = [".gitignore", ".ignore", ".git/info/exclude"];
@@ -103,7 +106,7 @@ impl Place {
             return Err(Failure::Failed(format!("{} is not a folder.", self.shown().display())));
         }
         match Folder::reach(self.target.real()).and_then(|folder| folder.listed()) {
-            Ok(dir) => Ok(Tree { place: self, dir, unread: Arc::default() }),
+            Ok(dir) => Ok(Tree { place: self, dir: Arc::new(dir), unread: Arc::default() }),
             Err(error) => Err(Failure::io("look into", self.shown(), &error)),
         }
     }
@@ -118,7 +121,7 @@ pub(crate) fn needs(own: Need, path: &Path, scope: &Scope) -> Vec<Need> {
 #[derive(Debug)]
 pub(crate) struct Tree {
     place: Place,
-    dir: OwnedFd,
+    dir: Arc<OwnedFd>,
     unread: Arc<AtomicUsize>,
 }
 
@@ -134,7 +137,7 @@ impl Tree {
         let root = self.place.target.real();
         let mut walk = WalkBuilder::new(root);
         walk.current_dir(root).hidden(false).threads(thread::available_parallelism().map_or(1, usize::from));
-        let above = root.ancestors().any(|folder| !readable(folder));
+        let above = root.ancestors().any(|folder| !readable(rustix::fs::CWD, folder));
         // What is in the folder of managed files was put there by us, whatever a rule above it says.
         if self.place.managed || above {
             walk.standard_filters(false);
@@ -142,16 +145,15 @@ impl Tree {
         if above {
             self.passed_over();
         }
-        let (unread, root) = (Arc::clone(&self.unread), root.to_owned());
+        let (unread, dir, root) = (Arc::clone(&self.unread), Arc::clone(&self.dir), root.to_owned());
         walk.filter_entry(move |entry| {
-            let below = entry.path().strip_prefix(&root).unwrap_or(entry.path());
-            let name = entry.file_name();
-            let staged = entry.depth() > 0 && name.as_encoded_bytes().starts_with(STAGED.as_bytes());
-            if name == OsStr::new(GIT) || staged || !wanted(below) {
+            let below = below(&root, entry.path());
+            let name = below.as_os_str().as_bytes().rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+            if name == GIT || name.starts_with(STAGED.as_bytes()) || !wanted(below) {
                 return false;
             }
             let folder = entry.file_type().is_some_and(|kind| kind.is_dir());
-            if !folder || readable(entry.path()) {
+            if !folder || readable(&*dir, below) {
                 return true;
             }
             unread.fetch_add(1, Ordering::Relaxed);
@@ -162,7 +164,7 @@ impl Tree {
 
     /// The path below the folder, of one that a walk has found.
     pub(crate) fn below<'p>(&self, path: &'p Path) -> &'p Path {
-        path.strip_prefix(self.place.target.real()).unwrap_or(path)
+        below(self.place.target.real(), path)
     }
 
     /// The path as it is shown, of one below the folder.
@@ -172,7 +174,8 @@ impl Tree {
 
     /// When a file below the folder was last changed.
     pub(crate) fn modified(&self, below: &Path) -> io::Result<Modified> {
-        fs::symlink_metadata(self.place.target.real().join(below)).map(|meta| modified(&meta))
+        let found = rustix::fs::statat(&*self.dir, below, AtFlags::SYMLINK_NOFOLLOW)?;
+        Ok((found.st_mtime, i64::try_from(found.st_mtime_nsec).unwrap_or_default()))
     }
 
     /// Opens a file below the folder; no link on the way is followed, and opening never waits.
@@ -195,14 +198,14 @@ impl Tree {
         {
             use rustix::{fs::ResolveFlags, io::Errno};
             let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-            match rustix::fs::openat2(&self.dir, below, flags, Mode::empty(), resolve) {
+            match rustix::fs::openat2(&*self.dir, below, flags, Mode::empty(), resolve) {
                 // An old kernel, or a sandbox that does not know the call.
                 Err(Errno::NOSYS | Errno::PERM) => {}
                 other => return Ok(other?),
             }
         }
         let step = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mut folder = rustix::io::dup(&self.dir)?;
+        let mut folder = rustix::io::dup(&*self.dir)?;
         for name in below.parent().unwrap_or(Path::new("")).components() {
             folder = rustix::fs::openat(&folder, name.as_os_str(), step, Mode::empty())?;
         }
@@ -221,15 +224,24 @@ impl Tree {
     }
 }
 
+/// The path below a folder, of one that a walk of it has found: the walk writes the folder in front of each as it is.
+fn below<'p>(root: &Path, path: &'p Path) -> &'p Path {
+    let behind = path.as_os_str().as_bytes().get(root.as_os_str().len()..).unwrap_or_default();
+    Path::new(OsStr::from_bytes(behind.strip_prefix(b"/").unwrap_or(behind)))
+}
+
 /// When a file was last changed.
 pub(crate) fn modified(meta: &fs::Metadata) -> Modified {
     (meta.mtime(), meta.mtime_nsec())
 }
 
 /// Whether what a folder has for ignore rules can be read without waiting and without end.
-fn readable(folder: &Path) -> bool {
+fn readable(dir: impl AsFd, folder: &Path) -> bool {
     RULES.iter().all(|name| {
-        fs::metadata(folder.join(name)).map_or(true, |meta| meta.is_file() && meta.len() <= RULES_MAX)
+        rustix::fs::statat(&dir, folder.join(name), AtFlags::empty()).map_or(true, |found| {
+            FileType::from_raw_mode(found.st_mode).is_file()
+                && u64::try_from(found.st_size).is_ok_and(|size| size <= RULES_MAX)
+        })
     })
 }
 
@@ -258,6 +270,18 @@ impl Stop {
     /// Whether the walk ended because its time was over.
     pub(crate) fn late(&self) -> bool {
         self.late.load(Ordering::Relaxed)
+    }
+}
+
+/// Looks up now and then whether to stop: the clock and the call are not asked at every file.
+#[derive(Debug, Default)]
+pub(crate) struct Pulse(usize);
+
+impl Pulse {
+    /// Whether to stop now.
+    pub(crate) fn stops(&mut self, stop: &Stop) -> bool {
+        self.0 = self.0.wrapping_add(1);
+        self.0 % 64 == 1 && stop.now()
     }
 }
 

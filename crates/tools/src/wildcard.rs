@@ -3,7 +3,10 @@
 //! As in an ignore file, a pattern without a slash means a name at any depth, and one with a slash means a path from
 //! the folder that is searched.
 
-use std::path::{Component, Path, PathBuf};
+use std::{
+    os::unix::ffi::OsStrExt as _,
+    path::{Component, Path, PathBuf},
+};
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
@@ -12,6 +15,9 @@ use crate::tool::Failure;
 /// The characters that make a name a pattern.
 const SPECIAL: [char; 6] = ['*', '?', '[', ']', '{', '}'];
 
+/// The same, and those that make the rest of a pattern more than an ending.
+const BEYOND_PLAIN: [char; 8] = ['*', '?', '[', ']', '{', '}', '\\', '/'];
+
 /// The longest pattern.
 const LENGTH_MAX: usize = 4096;
 
@@ -19,6 +25,8 @@ const LENGTH_MAX: usize = 4096;
 #[derive(Clone, Debug)]
 pub(crate) struct Wildcard {
     set: GlobSet,
+    /// What a name must end with, when that is all there is to the pattern: by far the most common kind.
+    ending: Option<Vec<u8>>,
     negated: bool,
     /// The folders that every match lies in.
     folders: Vec<String>,
@@ -48,12 +56,18 @@ impl Wildcard {
             .map_err(|error| bad(error.kind().to_string()))?;
         let set = GlobSetBuilder::new().add(glob).build().map_err(|error| bad(error.kind().to_string()))?;
         let folders = if negated { Vec::new() } else { folders(&pattern) };
-        Ok(Self { set, negated, folders })
+        let ending = pattern.strip_prefix("**/*").filter(|ending| !ending.contains(BEYOND_PLAIN));
+        let ending = ending.map(|ending| ending.as_bytes().to_vec());
+        Ok(Self { set, ending, negated, folders })
     }
 
     /// Whether a path below the folder matches.
     pub(crate) fn matches(&self, below: &Path) -> bool {
-        self.set.is_match(below) != self.negated
+        let matches = match &self.ending {
+            Some(ending) => below.as_os_str().as_bytes().ends_with(ending),
+            None => self.set.is_match(below),
+        };
+        matches != self.negated
     }
 
     /// Whether anything in a folder below the searched one can match.
@@ -123,6 +137,12 @@ mod tests {
             ("!*.rs", "a.rs", false),
             ("!*.rs", "a.txt", true),
             (".*", "x/.env", true),
+            ("*.rs", "x/.rs", true),
+            ("*.rs", "x.rs/a", false),
+            ("*.rs", "a.RS", false),
+            ("*rs", "x/ars", true),
+            ("*.tar.gz", "x/a.tar.gz", true),
+            ("*", "x/a", true),
         ] {
             assert_eq!(
                 Wildcard::parse("pattern", pattern).unwrap().matches(Path::new(path)),
