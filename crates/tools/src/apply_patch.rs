@@ -12,11 +12,13 @@ use std::collections::HashMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
 
 use crate::{
+    bound,
     input::{decode, schema},
-    patch::{Header, Patch, unified},
-    regular,
+    patch::{Patch, shown},
+    regular::{self, LINES_MAX},
     replacement::{Change, apply, protected, turns},
     scope::{Access, Scope},
     target::{Before, Target},
@@ -86,7 +88,7 @@ impl Tool for ApplyPatch {
         // files that it may not be allowed to see.
         let (diff, described) = files
             .iter()
-            .map(File::plan)
+            .map(|file| file.plan(&CancellationToken::new()))
             .collect::<Result<Vec<_>, _>>()
             .map(|plans| describe(&files, &plans, scope))
             .unwrap_or_default();
@@ -103,7 +105,7 @@ impl Tool for ApplyPatch {
         let files = files(input, |path| scope.target(path, Access::Write))?;
         let mut forecasts = Vec::new();
         for file in &files {
-            let plan = file.plan()?;
+            let plan = file.plan(&CancellationToken::new())?;
             let before = plan.before.as_ref().map(|before| before.fingerprint.clone());
             let after = plan.after.as_deref().map(hex);
             let path = file.target.path().to_owned();
@@ -173,7 +175,7 @@ impl File {
     }
 
     /// Reads the file and says what it becomes.
-    fn plan(&self) -> Result<Plan, Failure> {
+    fn plan(&self, cancel: &CancellationToken) -> Result<Plan, Failure> {
         let path = self.target.path().display();
         let read = |target: &Target| target.before().map_err(|error| error.failure("read", target.path()));
         let vacant = |target: &Target| match target.start(0) {
@@ -209,7 +211,7 @@ impl File {
                 let after = if hunks.is_empty() {
                     before.bytes.clone()
                 } else {
-                    patched(&before.bytes, hunks, &path)?
+                    patched(&before.bytes, hunks, &path, cancel)?
                 };
                 if self.destination.is_none() && after == before.bytes {
                     return Err(Failure::Failed(format!(
@@ -236,13 +238,24 @@ fn patched(
     before: &[u8],
     hunks: &[envelope::Hunk],
     path: &impl std::fmt::Display,
+    cancel: &CancellationToken,
 ) -> Result<Vec<u8>, Failure> {
+    let lines = bound::lines(before);
+    if lines > LINES_MAX {
+        return Err(Failure::Failed(format!(
+            "{path} has {lines} lines; at most {LINES_MAX} can be patched. Nothing was changed. Use `bash` to change \
+             it, for example with `sed -i`."
+        )));
+    }
     let Ok(text) = std::str::from_utf8(before) else {
         return Err(Failure::Failed(format!(
             "{path} is not UTF-8 text, so it cannot be patched. Nothing was changed."
         )));
     };
-    let after = hunk::apply(text, hunks).map_err(|why| {
+    let after = hunk::apply(text, hunks, cancel).map_err(|why| {
+        if cancel.is_cancelled() {
+            return Failure::Cancelled;
+        }
         Failure::Failed(format!(
             "The patch does not apply to {path}: {why}. Nothing was changed. Read the file again and write the hunk \
              from what it has."
@@ -262,7 +275,7 @@ fn act(input: &Value, context: &Context) -> Result<Output, Failure> {
         if context.cancel.is_cancelled() {
             return Err(Failure::Cancelled);
         }
-        let plan = file.plan()?;
+        let plan = file.plan(&context.cancel)?;
         if let Some(before) = &plan.before {
             unchanged(context, &file.target, &before.fingerprint)?;
         }
@@ -313,15 +326,14 @@ fn describe(files: &[File], plans: &[Plan], scope: &Scope) -> (String, Vec<Value
     let mut whole = String::new();
     let mut described = Vec::new();
     for (file, plan) in files.iter().zip(plans) {
-        let text = |bytes: Option<&[u8]>| std::str::from_utf8(bytes.unwrap_or_default()).map(str::to_owned);
         let before = text(plan.before.as_ref().map(|before| &*before.bytes));
-        let (before, after) = (before.unwrap_or_default(), text(plan.after.as_deref()).unwrap_or_default());
+        let after = text(plan.after.as_deref());
         let path = file.target.path().display().to_string();
         let last = file.destination.as_ref().unwrap_or(&file.target);
         let patch = if before == after {
             Patch::default()
         } else {
-            unified(&last.path().display().to_string(), &before, &after, Header::Bare)
+            shown(&last.path().display().to_string(), before, after)
         };
         if !whole.is_empty() && !patch.text.is_empty() {
             whole.push('\n');
@@ -342,6 +354,11 @@ fn describe(files: &[File], plans: &[Plan], scope: &Scope) -> (String, Vec<Value
         described.push(entry);
     }
     (whole, described)
+}
+
+/// What of a file can be shown.
+fn text(bytes: Option<&[u8]>) -> &str {
+    std::str::from_utf8(bytes.unwrap_or_default()).unwrap_or_default()
 }
 
 fn report(files: &[File], plans: &[Plan], scope: &Scope) -> Output {
@@ -378,5 +395,22 @@ fn report(files: &[File], plans: &[Plan], scope: &Scope) -> Output {
         metadata,
         edited: files.iter().flat_map(File::targets).map(|target| target.path().to_owned()).collect(),
         ..Output::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_patch_is_given_up_on_while_its_places_are_looked_for() {
+        // A call that was cancelled went on through all of its hunks.
+        let text = "*** Begin Patch\n*** Update File: f\n-a\n+b\n*** End Patch";
+        let sections = envelope::parse(text).unwrap();
+        let Some(Section::Update { hunks, .. }) = sections.first() else { panic!("{sections:?}") };
+        let cancel = CancellationToken::new();
+        assert_eq!(patched(b"a\n", hunks, &"f", &cancel), Ok(b"b\n".to_vec()));
+        cancel.cancel();
+        assert_eq!(patched(b"a\n", hunks, &"f", &cancel), Err(Failure::Cancelled));
     }
 }

@@ -11,9 +11,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::{
+    bound,
     input::{decode, schema},
-    patch::{Header, unified},
-    regular::CONTENT_MAX,
+    patch,
+    regular::{CONTENT_MAX, LINES_MAX},
     replacement::turn,
     scope::{Access, Scope},
     target::{Before, Target},
@@ -133,7 +134,7 @@ fn act(input: &Input, context: &Context) -> Result<Output, Failure> {
     let remark = before.as_ref().map_or("", Before::remark);
     let before = before.map(|before| before.bytes).unwrap_or_default();
     let before = String::from_utf8_lossy(&before);
-    let patch = unified(&file, &before, &after, Header::Bare);
+    let patch = patch::shown(&file, &before, &after);
     let mut metadata = Map::new();
     metadata.insert("diagnostics".to_owned(), json!({}));
     metadata.insert("diff".to_owned(), json!(patch.text));
@@ -248,6 +249,13 @@ fn overlaps(text: &str, piece: &str) -> bool {
 
 /// The text after an edit whose piece is found only without the whitespace around its lines.
 fn tolerant(input: &Input, text: &str, ends: LineEnds) -> Result<String, Misfit> {
+    if bound::lines(text.as_bytes()) > LINES_MAX {
+        return Err(format!(
+            "oldString does not occur in the file as it is written, and a file of more than {LINES_MAX} lines is not \
+             looked through for anything similar. Every space, tab and line break counts."
+        )
+        .into());
+    }
     let new = input.new_string.replace("\r\n", "\n");
     let what = match fit(text, &input.old_string, &new) {
         Fit::One(range, new) => {
@@ -282,8 +290,8 @@ enum LineEnds {
 
 impl LineEnds {
     fn of(text: &str) -> Self {
-        let all = text.matches('\n').count();
-        let windows = text.matches("\r\n").count();
+        let all = bound::breaks(text.as_bytes());
+        let windows = text.matches("\r\n").count() as u64;
         if windows * 2 > all { Self::CrLf } else { Self::Lf }
     }
 

@@ -11,8 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     input::{decode, schema},
-    patch::{Header, unified},
-    regular::CONTENT_MAX,
+    patch,
     replacement::{Change, apply, turn},
     scope::{Access, Scope},
     target::{Before, Target},
@@ -139,11 +138,8 @@ pub(crate) fn edit_needs(scope: &Scope, target: &Target, diff: &str) -> Vec<Need
 
 /// The diff of a file tool, or nothing when either side is too large or not text.
 pub(crate) fn diff(path: &Path, before: &[u8], after: &[u8]) -> String {
-    if before.len().max(after.len()) as u64 > CONTENT_MAX {
-        return String::new();
-    }
     match (std::str::from_utf8(before), std::str::from_utf8(after)) {
-        (Ok(before), Ok(after)) => unified(&path.display().to_string(), before, after, Header::Bare).text,
+        (Ok(before), Ok(after)) => patch::shown(&path.display().to_string(), before, after).text,
         _ => String::new(),
     }
 }

@@ -139,6 +139,24 @@ async fn files_without_a_size_are_read_all_the_same() {
     }
 }
 
+#[tokio::test]
+async fn a_file_of_line_breaks_costs_no_more_than_its_size() {
+    // Each line became a text of its own and the diff a table of all of them: gigabytes for twenty megabytes.
+    let project = Project::new();
+    let breaks = "\n".repeat(usize::try_from(EDIT_MAX).unwrap() - 2);
+    project.file("f", format!("{breaks}x\n"));
+    let patch = json!({ "patchText": "*** Begin Patch\n*** Update File: f\n-x\n+y\n*** End Patch" });
+    let text = project.run(&ApplyPatch, patch).await.unwrap_err().to_string();
+    assert!(text.contains("f has 20971519 lines; at most 1000000 can be patched"), "{text}");
+    let edit = |old: &str| json!({ "filePath": "f", "oldString": old, "newString": "y" });
+    let output = project.run(&Edit, edit("x")).await.unwrap();
+    let diff = &output.metadata["filediff"];
+    assert_eq!((&diff["patch"], &diff["additions"], &diff["deletions"]), (&json!(""), &json!(1), &json!(1)));
+    project.file("f", "\n".repeat(1_000_001));
+    let text = project.run(&Edit, edit(" y z")).await.unwrap_err().to_string();
+    assert!(text.contains("more than 1000000 lines is not looked through"), "{text}");
+}
+
 /// A change of `f` by each tool, and a change on the way to another name.
 fn changes() -> [(&'static dyn Tool, Value); 4] {
     let patch =
