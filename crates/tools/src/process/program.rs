@@ -207,7 +207,7 @@ impl Program {
         if let Some(session) = self.pid {
             use super::family::{kill, marked};
             let mark = self.mark.clone();
-            let swept = tokio::task::spawn_blocking(move || kill(|| marked(session, &mark), || {}));
+            let swept = tokio::task::spawn_blocking(move || kill(|| marked(session, &mark), || None));
             self.gone = Some(Gone { stopped: false, left: swept.await.unwrap_or_default() });
         }
     }

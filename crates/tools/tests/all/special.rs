@@ -177,11 +177,13 @@ async fn what_is_write_protected_is_left_alone() {
         let path = project.file("f", "old\n");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
         let before = tree(&project.path(""));
-        let text = project.run(tool, input.clone()).await.unwrap_err().to_string();
+        let seen = std::sync::Arc::default();
+        project.run_in(&seen, &Read, json!({ "filePath": "f" })).await.unwrap();
+        let text = project.run_in(&seen, tool, input.clone()).await.unwrap_err().to_string();
         assert!(text.contains("f is write-protected") && text.contains("`chmod u+w`"), "{text}");
         assert_eq!(tree(&project.path("")), before);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-        project.run(tool, input).await.unwrap();
+        project.run_in(&seen, tool, input).await.unwrap();
     }
     let project = Project::new();
     let path = project.file("f", "old\n");
@@ -197,7 +199,9 @@ async fn other_names_of_a_replaced_file_are_told_of() {
     for (tool, input) in changes() {
         let project = Project::new();
         fs::hard_link(project.file("f", "old\n"), project.path("other")).unwrap();
-        let output = project.run(tool, input).await.unwrap().output;
+        let seen = std::sync::Arc::default();
+        project.run_in(&seen, &Read, json!({ "filePath": "f" })).await.unwrap();
+        let output = project.run_in(&seen, tool, input).await.unwrap().output;
         assert!(
             output.ends_with("(It had other names, as hard links: those keep the old content.)"),
             "{output}"
