@@ -29,7 +29,7 @@ const ALLOWED: &[&str] = &[
     "sed -n 1p f",
 ];
 /// Commands that no rule names.
-const FORBIDDEN: &[&str] = &["rm x", "evil", "curl x", "touch y", "rm", "mv x y"];
+const FORBIDDEN: &[&str] = &["rm x", "evil", "kill x", "touch y", "rm", "mv x y"];
 /// Pieces of arguments that the shell takes as they are, or expands without harm.
 const PIECES: &[&str] = &[
     "a",
@@ -286,7 +286,7 @@ impl Generator {
             return self.simple();
         }
         let inner = |this: &mut Self| this.list(depth - 1);
-        match self.below(30) {
+        match self.below(36) {
             0 => format!("({})", inner(self)),
             1 => format!("{{ {}; }}", inner(self)),
             2 => format!("if {}; then {}; else {}; fi", self.simple(), inner(self), self.simple()),
@@ -427,6 +427,71 @@ impl Generator {
                 "{}{}",
                 self.pick(&["g'i't ", "\\ls ", "l\\s ", "\"ls\" ", "$'ls' ", "l\"\"s ", "r\\m ", "'rm' "]),
                 self.piece()
+            ),
+            26 => format!(
+                "echo {} | xargs {} {} {}",
+                self.pick(&["-delete", "rm", "x", "-exec", "--output=y", "'rm x'"]),
+                self.pick(&[
+                    "",
+                    "-I{}",
+                    "-I %",
+                    "-I a",
+                    "-I{} -L 1",
+                    "-n 1",
+                    "--max-lines",
+                    "--max-lines=1",
+                    "--replace",
+                    "-i",
+                    "-l",
+                    "-e",
+                    "-I{} -n1",
+                    "-I \"a'b\"",
+                    "-0",
+                    "-P2",
+                ]),
+                self.pick(&[
+                    "find ./sub",
+                    "echo",
+                    "ls",
+                    "git log",
+                    "cat",
+                    "sort",
+                    "rm",
+                    "wc -l",
+                    "touch echo"
+                ]),
+                self.pick(&["", "{}", "%", "a", "\"$x\"", "\"a'b\"", "f"])
+            ),
+            27 => format!(
+                "x={}; test {} {} {}; {}",
+                self.pick(&["-v", "a", "-n", "'='", "'!'"]),
+                self.pick(&["\"$x\"", "-f", "-v", "!", "a", "-n"]),
+                self.pick(&["'a[$(rm x)]'", "\"$x\"", "=", "-a", "-n", "f"]),
+                self.pick(&["", "\"$x\"", "'a[$(rm x)]'", "f"]),
+                self.simple()
+            ),
+            28 => format!(
+                "printf {} {}; ls",
+                self.pick(&[
+                    "xxx%n", "'%s\\n'", "%d", "-v", "\"$x\"", "xxx%ln", "'xxx%%n'", "-- xxx%n", "'%*n'"
+                ]),
+                self.pick(&["PATH", "x", "PATH 3", "'a[$(rm x)]'", "3"])
+            ),
+            29 => format!(
+                "sed {} {} {}",
+                self.pick(&["-i", "-n", "-i.bak", "--in-place", "-E", "-ni", "-s"]),
+                self.pick(&["s/a/b/", "p", "'1e rm x'", "'w y'", "1d", "-e s/a/b/"]),
+                self.pick(&["f", "\"$x\"", "*", "f -i", "sub/g", ".git/config"])
+            ),
+            30 => format!(
+                "uniq {} {}",
+                self.pick(&["", "-c", "-", "f", "-d", "--count"]),
+                self.pick(&["f", "y", "-", "\"$x\"", "f y", "*"])
+            ),
+            31 => format!(
+                "cd {} && git {}",
+                self.pick(&["sub", "bare", "bare/sub", "bare/..", "3"]),
+                self.pick(&["status", "log", "diff", "fetch evil://x", "merge -s evil x", "merge -s ort x"])
             ),
             _ => self.simple(),
         }
