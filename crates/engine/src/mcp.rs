@@ -2,7 +2,8 @@
 //!
 //! A set of servers is started when a turn, or a client that asks for them, first needs it in a worktree; where none is
 //! configured nothing happens. A server that a project's own configuration names is code from a repository: it is held
-//! until the person has said that it may run there, and held again when it becomes another one.
+//! until the person has said that it may run there, and held again when it becomes another one. It runs in that project
+//! and nowhere else, whichever folders clients name.
 
 mod trust;
 
@@ -80,11 +81,11 @@ impl Configured {
         &self.root
     }
 
-    /// Every server with whether it is to be started.
+    /// Every server with whether it is to be started in a worktree.
     #[must_use]
-    pub fn launches(&self, trust: &Trust) -> BTreeMap<String, (Server, Launch)> {
+    pub fn launches(&self, worktree: &Path, trust: &Trust) -> BTreeMap<String, (Server, Launch)> {
         let launch = |(name, server): (&String, &Server)| {
-            (name.clone(), (server.clone(), self.launch(name, server, trust)))
+            (name.clone(), (server.clone(), self.launch(name, server, worktree, trust)))
         };
         self.servers.iter().map(launch).collect()
     }
@@ -95,7 +96,15 @@ impl Configured {
         &self.invalid
     }
 
-    fn launch(&self, name: &str, server: &Server, trust: &Trust) -> Launch {
+    fn launch(&self, name: &str, server: &Server, worktree: &Path, trust: &Trust) -> Launch {
+        // The same words run other code in another folder, and nobody has looked at that.
+        if self.foreign.contains(name) && worktree != self.root {
+            return Launch::Held(format!(
+                "the configuration of {} brings the server, and it runs only there, not in {}",
+                self.root.display(),
+                worktree.display()
+            ));
+        }
         if self.foreign.contains(name) && !trust.allows(&self.root, name, server) {
             return Launch::Held(format!(
                 "this project's configuration brings the server, and nobody has allowed it to run here: look at what \
@@ -189,7 +198,7 @@ impl Engine {
             set.used = used;
             let servers = Arc::clone(&set.servers);
             drop(sets);
-            self.release_servers(&servers);
+            self.release_servers(&servers, &location.worktree);
             return Some(servers);
         }
         if sets.len() >= SETS_MAX
@@ -204,13 +213,14 @@ impl Engine {
             secrets: variables.map(str::to_owned).collect(),
             timing: Timing::default(),
         };
-        let servers = Arc::new(Servers::start(configured.launches(&self.trust()), &self.0.tools, &options));
+        let launches = configured.launches(&location.worktree, &self.trust());
+        let servers = Arc::new(Servers::start(launches, &self.0.tools, &options));
         sets.insert(location.worktree.clone(), Set { servers: Arc::clone(&servers), used });
         Some(servers)
     }
 
     /// Starts servers that were held and are allowed by now.
-    fn release_servers(&self, servers: &Servers) {
+    fn release_servers(&self, servers: &Servers, worktree: &Path) {
         let configured = &self.config().mcp;
         let held: Vec<_> = configured.foreign().filter(|(name, _)| servers.held(name).is_some()).collect();
         if held.is_empty() {
@@ -218,7 +228,7 @@ impl Engine {
         }
         let trust = self.trust();
         for (name, server) in held {
-            match configured.launch(name, server, &trust) {
+            match configured.launch(name, server, worktree, &trust) {
                 Launch::Held(_) => {}
                 launch @ (Launch::Now | Launch::Off) => drop(servers.set(name, launch)),
             }

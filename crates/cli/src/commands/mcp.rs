@@ -56,7 +56,8 @@ async fn list(configured: &Configured) -> Result<()> {
         timing: Timing { settle: Timing::default().connect, ..Timing::default() },
     };
     let below = Registry::builtin(&Settings::default());
-    let servers = Servers::start(configured.launches(&settings::trust()?), &below, &options);
+    let launches = configured.launches(configured.root(), &settings::trust()?);
+    let servers = Servers::start(launches, &below, &options);
     servers.settled().await;
     let mut rows: Vec<Vec<String>> = Vec::new();
     for (name, reason) in configured.invalid() {
