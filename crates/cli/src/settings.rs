@@ -11,7 +11,7 @@ use everturn_engine::config::Foreign;
 use everturn_engine::mcp::Trust;
 use everturn_engine::models::{AuthFile, Keyring};
 use everturn_engine::{Config, Engine, Options, ProjectFiles};
-use everturn_tools::{Registry, websearch};
+use everturn_tools::{Registry, Secrets, websearch};
 use serde_json::{Map, Value};
 
 use crate::table;
@@ -86,7 +86,9 @@ fn tools(config: &Config) -> Result<everturn_tools::Settings> {
     // The link leads to this very binary even after a newer one was put in its place.
     let warden = if cfg!(target_os = "linux") { Some("/proc/self/exe".into()) } else { None };
     let websearch = websearch::Provider::from_config(&Value::Object(config.raw.clone()), variable)?;
-    Ok(everturn_tools::Settings { warden, secrets: config.secrets(), websearch })
+    let config = config.clone();
+    let secrets = Secrets::found_by(move || config.secrets());
+    Ok(everturn_tools::Settings { warden, secrets, websearch })
 }
 
 /// The settings for a folder.

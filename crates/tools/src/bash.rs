@@ -178,7 +178,7 @@ impl Bash {
     pub fn new(settings: &Settings) -> Self {
         let launcher = Launcher {
             warden: settings.warden.clone(),
-            secrets: settings.secrets.clone().into(),
+            secrets: settings.secrets.clone(),
             ..Launcher::default()
         };
         Self { launcher, ..Self::default() }

@@ -5,7 +5,7 @@
 
 use std::{fs, path::Path, time::Duration};
 
-use everturn_tools::{Failure, Tool, bash::Bash, process::Launcher};
+use everturn_tools::{Failure, Secrets, Tool, bash::Bash, process::Launcher};
 use serde_json::{Value, json};
 use tokio::{task::JoinHandle, time::timeout};
 
@@ -211,7 +211,7 @@ async fn keys_are_kept_from_commands() {
     for mut tool in [tool(), Bash::default()] {
         let shown = project.run(&tool, command("echo ${CARGO_PKG_NAME-none}")).await.unwrap();
         assert_eq!(shown.output, "everturn-tools\n");
-        tool.launcher.secrets = ["CARGO_PKG_NAME".to_owned()].into();
+        tool.launcher.secrets = Secrets::found_by(|| vec!["CARGO_PKG_NAME".to_owned()]);
         let hidden = project.run(&tool, command("echo ${CARGO_PKG_NAME-none}")).await.unwrap();
         assert_eq!(hidden.output, "none\n");
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use everturn_tools::{
-    process::Launcher,
+    process::{Launcher, Secrets},
     pty::{Attachment, Chunk, Create, Error, Event, From, Info, Ptys, Size, Status},
 };
 use tokio::time::timeout;
@@ -283,7 +283,7 @@ async fn what_cannot_be_started_is_told() {
 async fn keys_are_kept_from_terminals() {
     let project = Project::new();
     let mut launcher = quick().launcher;
-    launcher.secrets = ["CARGO_PKG_NAME".to_owned()].into();
+    launcher.secrets = Secrets::found_by(|| vec!["CARGO_PKG_NAME".to_owned()]);
     let ptys = Ptys::new(launcher);
     ptys.create("a".to_owned(), program(&project, "echo \"<${CARGO_PKG_NAME-none}>\"")).await.unwrap();
     let mut view = attach(&ptys, "a", From::Start);
