@@ -207,10 +207,9 @@ impl Engine {
         {
             self.0.tasks.spawn(async move { set.servers.close().await });
         }
-        let variables = self.config().catalogue().providers().flat_map(|provider| provider.key_variables());
         let options = Options {
             directory: location.worktree.clone(),
-            secrets: variables.map(str::to_owned).collect(),
+            secrets: self.config().secrets(),
             timing: Timing::default(),
         };
         let launches = configured.launches(&location.worktree, &self.trust());

@@ -49,10 +49,9 @@ async fn list(configured: &Configured) -> Result<()> {
     }
     let folder = settings::working_folder()?;
     let config = settings::config(&folder)?;
-    let variables = config.catalogue().providers().flat_map(|provider| provider.key_variables());
     let options = Options {
         directory: configured.root().to_owned(),
-        secrets: variables.map(str::to_owned).collect(),
+        secrets: config.secrets(),
         timing: Timing { settle: Timing::default().connect, ..Timing::default() },
     };
     let below = Registry::builtin(&Settings::default());
