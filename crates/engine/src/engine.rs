@@ -21,7 +21,7 @@ use crate::drain::Drains;
 use crate::guidance::blocking;
 use crate::mcp;
 use crate::mint::Mint;
-use crate::project::{Known, Location};
+use crate::project::{Known, Location, Repositories};
 use crate::seams::{System, World};
 use crate::sights::Sights;
 use crate::{Config, Error};
@@ -127,6 +127,7 @@ pub(crate) struct Inner {
     pub(crate) locations: RwLock<HashMap<PathBuf, Known>>,
     pub(crate) resolving: tokio::sync::Mutex<()>,
     pub(crate) drains: Drains,
+    pub(crate) repositories: Repositories,
     pub(crate) asks: Asks,
     pub(crate) sights: Sights,
     /// Text of parts that are streaming in this process.
@@ -181,6 +182,7 @@ impl Engine {
             resolving: tokio::sync::Mutex::default(),
             drains: Drains::default(),
             asks: Asks::default(),
+            repositories: Repositories::default(),
             sights: Sights::default(),
             drafts: Mutex::default(),
             snapshots: Mutex::default(),
