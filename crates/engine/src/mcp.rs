@@ -16,7 +16,7 @@ use everturn_tools::mcp::{Launch, Options, Server, Servers, Timing};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-pub use everturn_tools::mcp::Status;
+pub use everturn_tools::mcp::{Resource, Status};
 pub use trust::Trust;
 
 use crate::project::Location;
@@ -147,10 +147,17 @@ impl Engine {
         };
         let mut statuses: BTreeMap<_, _> = self.config().mcp.invalid.iter().map(invalid).collect();
         if let Some(servers) = self.servers(location) {
-            servers.settled().await;
+            servers.settled_by_now().await;
             statuses.extend(servers.statuses());
         }
         statuses
+    }
+
+    /// What the connected servers of a place have to read, each with the name of its server.
+    pub async fn resources_in(&self, location: &Location) -> Vec<(String, Resource)> {
+        let Some(servers) = self.servers(location) else { return Vec::new() };
+        servers.settled().await;
+        servers.resources().await
     }
 
     /// Starts a server of a place, or tries again at once.
