@@ -1,6 +1,7 @@
 //! Projects that are moved, cloned, copied and made: where their sessions are afterwards.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -346,7 +347,9 @@ async fn a_slow_repository_holds_up_no_other() {
     let world = World::new().await;
     world.repository("slow");
     world.repository("quick");
-    let pipe = world.path("slow/.git/packed-refs");
+    let pipe = world.path("slow/.git/HEAD");
+    let content = fs::read(&pipe).unwrap();
+    fs::remove_file(&pipe).unwrap();
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let engine = world.engine.clone();
     let slow = world.path("slow");
@@ -354,11 +357,14 @@ async fn a_slow_repository_holds_up_no_other() {
     // Opening it waits for git, which then waits for what is written.
     let held = pipe.clone();
     let opened = tokio::task::spawn_blocking(move || fs::OpenOptions::new().write(true).open(held));
-    let held = within("git to read", opened).await.unwrap().unwrap();
+    let mut held = within("git to read", opened).await.unwrap().unwrap();
     let quick = within("the other one", world.engine.location(world.path("quick").to_str())).await.unwrap();
     assert_eq!(quick.project.worktree, world.path("quick"));
     assert!(!looking.is_finished());
-    fs::remove_file(&pipe).unwrap();
+    // Whoever opens it from now on finds a file.
+    fs::write(world.path("head"), &content).unwrap();
+    fs::rename(world.path("head"), &pipe).unwrap();
+    held.write_all(&content).unwrap();
     drop(held);
     let slow = within("the slow one", looking).await.unwrap().unwrap();
     assert_ne!(slow.project.id, "global");

@@ -13,7 +13,9 @@ pub(super) const MARK: &str = "EVERTURN_CALL";
 /// The names of variables that hold keys, found out when the first program starts: most commands of ours start none, and
 /// the names are in the table of all models.
 #[derive(Clone)]
-pub struct Secrets(Arc<LazyLock<Vec<String>, Box<dyn FnOnce() -> Vec<String> + Send>>>);
+pub struct Secrets(Arc<LazyLock<Vec<String>, Find>>);
+
+type Find = Box<dyn FnOnce() -> Vec<String> + Send>;
 
 impl Secrets {
     /// The names that `find` gives, asked once.

@@ -95,12 +95,12 @@ fn a_projects_configuration_names_no_folders_outside_of_it() {
     // It could have skills of other projects, or whatever else has such files, told to the model.
     let project = Project::new();
     let mut places = places(&project);
-    for name in ["~/mine", "../../home/mine"] {
-        put(&project.outside().join("home/mine"), "private", "mine");
+    for name in ["~/../mine", "../../mine"] {
+        put(&project.outside().join("mine"), "private", "mine");
         places.skills = vec![Named::by_project(name)];
         let (found, problems) = seen(&places);
         assert_eq!(found, [], "{name}");
-        assert_eq!(problems[0].0, project.outside().join("home/mine"));
+        assert_eq!(problems[0].0, project.outside().join("mine"));
         assert!(problems[0].1.contains("lies outside of the project"), "{problems:?}");
         places.skills = vec![Named::by_person(name)];
         assert_eq!(seen(&places).0.len(), 1, "{name}");
