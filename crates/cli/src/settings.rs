@@ -3,15 +3,15 @@
 //! Configuration is OpenCode's, so that a person who has one needs no other: the file in the configuration folder,
 //! then the project's from the root of the repository down to the working folder, then `OPENCODE_CONFIG`, then `OPENCODE_CONFIG_CONTENT`; later ones win key by key.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use etcetera::BaseStrategy as _;
+use everturn_engine::config::Foreign;
 use everturn_engine::mcp::Trust;
-use everturn_engine::models::{AuthFile, Keyring, catalogue::Catalogue};
+use everturn_engine::models::{AuthFile, Keyring};
 use everturn_engine::{Config, Engine, Options, ProjectFiles};
-use everturn_tools::{Registry, websearch};
+use everturn_tools::{Registry, Secrets, websearch};
 use serde_json::{Map, Value};
 
 use crate::table;
@@ -81,26 +81,21 @@ fn project_files() -> ProjectFiles {
     }
 }
 
-/// How the tools are set up: this binary is its own warden, and no command sees the keys of providers, not even of those
-/// that the configuration leaves out.
+/// How the tools are set up: this binary is its own warden, and no command sees keys.
 fn tools(config: &Config) -> Result<everturn_tools::Settings> {
-    let catalogues = [Catalogue::builtin(), config.catalogue()];
-    let providers = catalogues.into_iter().flat_map(Catalogue::providers);
-    let secrets: BTreeSet<&str> = providers.flat_map(|provider| provider.key_variables()).collect();
     // The link leads to this very binary even after a newer one was put in its place.
     let warden = if cfg!(target_os = "linux") { Some("/proc/self/exe".into()) } else { None };
-    let secrets = secrets.into_iter().chain([websearch::EXA_KEY]).map(str::to_owned).collect();
     let websearch = websearch::Provider::from_config(&Value::Object(config.raw.clone()), variable)?;
+    let config = config.clone();
+    let secrets = Secrets::found_by(move || config.secrets());
     Ok(everturn_tools::Settings { warden, secrets, websearch })
 }
 
 /// The settings for a folder.
 pub(crate) fn config(directory: &Path) -> Result<Config> {
     let (merged, foreign) = configuration(directory)?;
-    let mut config = Config::from_value(merged)?;
     let root = project_folders(directory).first().map_or(directory, |root| *root);
-    config.mcp = config.mcp.with_foreign(foreign, root);
-    Ok(config)
+    Ok(Config::from_value(merged)?.with_foreign(foreign, root))
 }
 
 /// Which MCP servers of projects this person has allowed.
@@ -148,11 +143,10 @@ pub(crate) fn working_folder() -> Result<PathBuf> {
     Ok(folder.canonicalize().unwrap_or(folder))
 }
 
-/// The merged configuration for a folder, and the MCP servers in it that the project's own files name: those are code
-/// that came with a repository, and nothing that this person wrote.
-fn configuration(directory: &Path) -> Result<(Map<String, Value>, BTreeSet<String>)> {
+/// The merged configuration for a folder, and what of it the project's own files have brought.
+fn configuration(directory: &Path) -> Result<(Map<String, Value>, Foreign)> {
     let mut merged = Map::new();
-    let mut foreign = BTreeSet::new();
+    let mut foreign = Foreign::default();
     let mut files = Vec::new();
     if let Ok(base) = etcetera::base_strategy::choose_native_strategy() {
         files.extend(candidates(&base.config_dir().join("opencode")));
@@ -177,19 +171,32 @@ fn configuration(directory: &Path) -> Result<(Map<String, Value>, BTreeSet<Strin
         let mut read = parse(&text).with_context(invalid)?;
         let folder = path.parent().unwrap_or(directory);
         read.values_mut().try_for_each(|value| substitute(value, folder)).with_context(invalid)?;
-        if projects.contains(&path) {
-            let servers = read.get("mcp").and_then(Value::as_object).into_iter().flatten();
-            foreign.extend(servers.map(|(name, _)| name.clone()));
-        }
+        note_origin(&mut foreign, &read, projects.contains(&path));
         merge(&mut merged, read);
     }
     if let Some(text) = variable("OPENCODE_CONFIG_CONTENT") {
         let invalid = "OPENCODE_CONFIG_CONTENT is no valid configuration";
         let mut read = parse(&text).context(invalid)?;
         read.values_mut().try_for_each(|value| substitute(value, directory)).context(invalid)?;
+        note_origin(&mut foreign, &read, false);
         merge(&mut merged, read);
     }
     Ok((merged, foreign))
+}
+
+/// Notes what a file brings. A server that a project has touched stays the project's; of a list the last one counts.
+fn note_origin(foreign: &mut Foreign, read: &Map<String, Value>, project: bool) {
+    if project {
+        let servers = read.get("mcp").and_then(Value::as_object).into_iter().flatten();
+        foreign.servers.extend(servers.map(|(name, _)| name.clone()));
+    }
+    if read.contains_key("instructions") {
+        foreign.instructions = project;
+    }
+    // What is no object is replaced as a whole.
+    if read.get("skills").is_some_and(|skills| skills.get("paths").is_some() || !skills.is_object()) {
+        foreign.skills = project;
+    }
 }
 
 /// The folders whose configuration counts, the outermost first: from the root of the repository to this one. Further up

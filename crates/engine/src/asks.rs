@@ -166,7 +166,8 @@ impl Engine {
                 for (other, request) in self.requests().await? {
                     if other == session {
                         let event = given(&request.id, reply, None);
-                        self.settle(&other, &request.id, event, Answer::Rejected(None)).await?;
+                        let settled = self.settle(&other, &request.id, event, Answer::Rejected(None)).await;
+                        unless_gone(settled)?;
                     }
                 }
                 Ok(())
@@ -238,15 +239,18 @@ impl Engine {
     async fn release(&self, approved_in: &Session) -> Result<(), Error> {
         let saved = self.0.store.approvals(&approved_in.project).await?;
         for (id, request) in self.requests().await? {
-            let session = self.session(&id).await?;
             let Ask::Permission { permission, patterns, .. } = &request.ask else { continue };
+            let session = match self.session(&id).await {
+                Err(Error::NoSession(_)) => continue,
+                session => session?,
+            };
             if session.project != approved_in.project {
                 continue;
             }
             let rules = self.rules(&session);
             if permission::decide(&rules, &saved, permission, patterns) == Action::Allow {
                 let event = given(&request.id, Reply::Always, None);
-                self.settle(&id, &request.id, event, Answer::Allowed).await?;
+                unless_gone(self.settle(&id, &request.id, event, Answer::Allowed).await)?;
             }
         }
         Ok(())
@@ -269,6 +273,15 @@ impl Engine {
     }
 }
 
+/// Whether one of the other requests could be answered. That somebody was faster, or took its session away, is no failure
+/// of the answer that was given.
+fn unless_gone(settled: Result<(), Error>) -> Result<(), Error> {
+    match settled {
+        Err(Error::NoRequest(_) | Error::NoSession(_)) => Ok(()),
+        settled => settled,
+    }
+}
+
 /// The answer to a permission request, as an event.
 fn given(id: &RequestId, reply: Reply, message: Option<String>) -> Event {
     Event::RequestAnswered { id: id.clone(), reply: Some(reply), message, answers: None }
@@ -280,4 +293,20 @@ fn labels(answers: &Value) -> Vec<Vec<String>> {
         one.as_array().into_iter().flatten().filter_map(|label| label.as_str().map(str::to_owned)).collect()
     };
     answers.as_array().into_iter().flatten().map(texts).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_answer_at_the_same_moment_is_no_failure() {
+        // A reply that had taken effect was answered with 404 when another client answered a further request of the
+        // session, or deleted a session, while the others were gone through.
+        let gone = || RequestId::from("per_1");
+        assert!(unless_gone(Err(Error::NoRequest(gone()))).is_ok());
+        assert!(unless_gone(Err(Error::NoSession(SessionId::from("ses_1")))).is_ok());
+        assert!(unless_gone(Err(Error::Conflict("x".to_owned()))).is_err());
+        assert!(unless_gone(Ok(())).is_ok());
+    }
 }

@@ -17,7 +17,7 @@ use crate::asks::Answer;
 use crate::bus::Signal;
 use crate::guidance::blocking;
 use crate::host::CallHost;
-use crate::{Engine, Error};
+use crate::{Engine, Error, sights};
 
 /// What the model is told when the person says no. Clients look for these words.
 const REJECTED: &str = "The user rejected permission to use this specific tool call.";
@@ -133,12 +133,13 @@ impl Engine {
         let readable = Readable::by(move |name| {
             permission::decide(&rules, &saved, "read", &[name.to_owned()]) == Action::Allow
         });
+        let seen = self.0.sights.of(&place.session.id);
         let (context, mut reports) = Context::new(Arc::clone(&place.scope));
         let context = Context {
             cancel: place.cancel.clone(),
             granted,
             readable,
-            seen: self.0.sights.of(&place.session.id),
+            seen: Arc::clone(&seen),
             host: Arc::new(CallHost { engine: self.clone(), place: place.clone(), call: call.clone() }),
             ..context
         };
@@ -155,7 +156,7 @@ impl Engine {
         while let Ok(report) = reports.try_recv() {
             self.report(place, call, report.metadata);
         }
-        Ok(match outcome {
+        let (mut result, declined, edited) = match outcome {
             Ok(output) => {
                 let edited = output.edited.clone();
                 (self.completed(place, call, output), false, edited)
@@ -165,7 +166,9 @@ impl Engine {
                 let declined = matches!(failure, Failure::Declined(_));
                 (refuse(&failure.to_string()), declined, Vec::new())
             }
-        })
+        };
+        sights::keep(&seen, &mut result);
+        Ok((result, declined, edited))
     }
 
     fn completed(&self, place: &Place, call: &Call, output: Output) -> ToolResult {

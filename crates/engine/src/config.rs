@@ -3,7 +3,9 @@
 //! Reading files and the environment is the binary's work; here a merged value becomes typed settings. Unknown keys
 //! are kept in `raw`, so that a client that asks for the configuration sees what the person wrote.
 
+use std::collections::BTreeSet;
 use std::fmt;
+use std::path::Path;
 use std::sync::OnceLock;
 
 use everturn_llm::Catalogue;
@@ -11,9 +13,21 @@ use everturn_llm::catalogue::OverlayError;
 use everturn_model::Map;
 use everturn_model::permission::{Action, Rule};
 use everturn_tools::bound::Limits;
+use everturn_tools::websearch;
 use serde_json::Value;
 
 use crate::mcp;
+
+/// What of a merged configuration came with a project, and is nothing that this person wrote.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Foreign {
+    /// MCP servers that it names or changes.
+    pub servers: BTreeSet<String>,
+    /// Whether the list of further `instructions` is its own.
+    pub instructions: bool,
+    /// Whether the list of further folders of skills is its own.
+    pub skills: bool,
+}
 
 /// The settings of a server.
 #[derive(Clone, PartialEq)]
@@ -34,6 +48,8 @@ pub struct Config {
     pub tool_output: Limits,
     /// MCP servers.
     pub mcp: mcp::Configured,
+    /// What of it came with the project.
+    pub foreign: Foreign,
     catalogue: OnceLock<Catalogue>,
 }
 
@@ -81,9 +97,27 @@ impl Config {
             snapshot: raw.get("snapshot").and_then(Value::as_bool).unwrap_or(true),
             tool_output: raw.get("tool_output").map(limits).unwrap_or_default(),
             mcp: raw.get("mcp").map(mcp::Configured::read).unwrap_or_default(),
+            foreign: Foreign::default(),
             catalogue: OnceLock::new(),
             raw,
         }
+    }
+
+    /// The variables of the environment that hold keys, which no program is shown that a tool or a server starts: those
+    /// of all providers, also of those that the configuration leaves out, and of the services that tools use.
+    #[must_use]
+    pub fn secrets(&self) -> Vec<String> {
+        let providers = [Catalogue::builtin(), self.catalogue()].into_iter().flat_map(Catalogue::providers);
+        let names: BTreeSet<&str> = providers.flat_map(|provider| provider.key_variables()).collect();
+        names.into_iter().chain([websearch::EXA_KEY]).map(str::to_owned).collect()
+    }
+
+    /// Says what of it the configuration of the project at `root` has brought.
+    #[must_use]
+    pub fn with_foreign(mut self, foreign: Foreign, root: &Path) -> Self {
+        self.mcp = self.mcp.with_foreign(foreign.servers.clone(), root);
+        self.foreign = foreign;
+        self
     }
 
     /// The providers and models that there are: the embedded table with the configuration laid over it.
@@ -181,6 +215,17 @@ mod tests {
         assert_eq!(check(json!({"max_lines": 5, "max_bytes": 70})), Limits { lines: 5, bytes: 70 });
         assert_eq!(check(json!({"max_lines": 5})), Limits { lines: 5, ..usual });
         assert_eq!(check(json!({"max_lines": 0, "max_bytes": "many"})), usual);
+    }
+
+    #[test]
+    fn all_programs_are_kept_from_the_same_keys() {
+        // Each place had a list of its own: MCP servers were shown the key for searching the web, and those of
+        // providers that the configuration leaves out.
+        let raw = json!({"enabled_providers": ["fake"], "provider": {"fake": {"env": ["FAKE_KEY"]}}});
+        let secrets = Config::from_value(raw.as_object().cloned().unwrap()).unwrap().secrets();
+        for name in ["FAKE_KEY", "ANTHROPIC_API_KEY", "EXA_API_KEY"] {
+            assert!(secrets.iter().any(|secret| secret == name), "{name}");
+        }
     }
 
     #[test]

@@ -4,6 +4,9 @@
 //! begun instead of beginning twice. The child is a session like any other: it recovers by itself, and the call that
 //! waits for it is settled from what it came to.
 
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
+
 use everturn_model::entry::Body;
 use everturn_model::ids::{Stamp, other};
 use everturn_model::part::PartKind;
@@ -42,6 +45,7 @@ impl CallHost {
             Some(id) => self.resumed(&SessionId::from(id.as_str())).await?,
             None => self.child(fresh, &task).await.map_err(failed)?,
         };
+        let Some(_claim) = Claim::new(&self.engine, &child.id) else { return Err(at_work(&child.id)) };
         let model = self.model().await.map_err(failed)?;
         let delegate = Delegate {
             session: child.id.to_string(),
@@ -92,8 +96,7 @@ impl CallHost {
         })?;
         // After a restart the work may be this call's own.
         if self.engine.is_running(id) && !self.call.again {
-            let text = format!("The task '{id}' is still at work. Wait for its answer, or begin a new one.");
-            return Err(Failure::Failed(text));
+            return Err(at_work(id));
         }
         Ok(child)
     }
@@ -178,6 +181,34 @@ impl CallHost {
                 }
             }
         }
+    }
+}
+
+fn at_work(id: &SessionId) -> Failure {
+    Failure::Failed(format!("The task '{id}' is still at work. Wait for its answer, or begin a new one."))
+}
+
+/// The children that calls of this process wait for.
+#[derive(Debug, Default)]
+pub(crate) struct Claims(Mutex<HashSet<SessionId>>);
+
+/// A child that one call has to itself: of two calls that go on with the same one, each would get the other's answer.
+#[derive(Debug)]
+struct Claim {
+    engine: Engine,
+    id: SessionId,
+}
+
+impl Claim {
+    fn new(engine: &Engine, id: &SessionId) -> Option<Self> {
+        let mut claims = engine.0.claims.0.lock().unwrap_or_else(PoisonError::into_inner);
+        claims.insert(id.clone()).then(|| Self { engine: engine.clone(), id: id.clone() })
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.engine.0.claims.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
     }
 }
 

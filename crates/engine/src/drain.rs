@@ -152,15 +152,15 @@ impl Engine {
                 async move { engine.drain(&id, &cancel).await }
             });
             let failure = match task.await {
-                Ok(result) => result.err().map(|error| error.to_string()),
-                Err(panic) => Some(panic.to_string()),
+                // Only a person can mend what they have written: it waits for them.
+                Ok(Err(error)) => Some((matches!(error, Error::Unavailable(_)), error.to_string())),
+                Ok(Ok(())) => None,
+                Err(panic) => Some((false, panic.to_string())),
             };
-            if let Some(failure) = &failure {
-                self.report_failure(id, failure).await;
-            }
-            // What was accepted is not forgotten because the disk was full for a moment.
-            if failure.is_some() {
-                if self.pause(&mut failures, &cancel).await {
+            if let Some((lasts, failure)) = failure {
+                self.report_failure(id, &failure).await;
+                // What was accepted is not forgotten because the disk was full for a moment.
+                if !lasts && self.pause(&mut failures, &cancel).await {
                     continue;
                 }
                 if cancel.is_cancelled() && self.drain(id, &cancel).await.is_err() {

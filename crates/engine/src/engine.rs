@@ -17,11 +17,12 @@ use tokio_util::task::TaskTracker;
 use crate::agent::{self, Agent};
 use crate::asks::Asks;
 use crate::bus::{Bus, Live, Notice, Signal};
+use crate::delegation::Claims;
 use crate::drain::Drains;
 use crate::guidance::blocking;
 use crate::mcp;
 use crate::mint::Mint;
-use crate::project::{Known, Location};
+use crate::project::{Known, Location, Repositories};
 use crate::seams::{System, World};
 use crate::sights::Sights;
 use crate::{Config, Error};
@@ -126,8 +127,10 @@ pub(crate) struct Inner {
     pub(crate) patience: Duration,
     pub(crate) locations: RwLock<HashMap<PathBuf, Known>>,
     pub(crate) resolving: tokio::sync::Mutex<()>,
+    pub(crate) repositories: Repositories,
     pub(crate) drains: Drains,
     pub(crate) asks: Asks,
+    pub(crate) claims: Claims,
     pub(crate) sights: Sights,
     /// Text of parts that are streaming in this process.
     pub(crate) drafts: Mutex<HashMap<PartId, String>>,
@@ -179,8 +182,10 @@ impl Engine {
             patience: options.patience,
             locations: RwLock::default(),
             resolving: tokio::sync::Mutex::default(),
+            repositories: Repositories::default(),
             drains: Drains::default(),
             asks: Asks::default(),
+            claims: Claims::default(),
             sights: Sights::default(),
             drafts: Mutex::default(),
             snapshots: Mutex::default(),

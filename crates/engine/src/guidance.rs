@@ -1,6 +1,7 @@
 //! What a person and a project keep for agents: where it is, and the skills among it.
 
 use everturn_tools::host::Skill;
+use everturn_tools::places::{Named, Origin};
 use everturn_tools::skills::{self, Skills};
 use everturn_tools::{Failure, Observed, Places};
 use serde_json::Value;
@@ -21,9 +22,11 @@ impl Engine {
     #[must_use]
     pub fn places(&self, location: &Location) -> Places {
         let raw = &self.config().raw;
-        let texts = |list: Option<&Value>| {
+        let foreign = &self.config().foreign;
+        let named = |list: Option<&Value>, foreign: bool| {
+            let by = if foreign { Origin::Project } else { Origin::Person };
             let list = list.and_then(Value::as_array).into_iter().flatten();
-            list.filter_map(Value::as_str).map(str::to_owned).collect()
+            list.filter_map(Value::as_str).map(|text| Named { text: text.to_owned(), by }).collect()
         };
         Places {
             home: self.paths().home.clone(),
@@ -31,8 +34,8 @@ impl Engine {
             directory: location.directory.clone(),
             worktree: location.worktree.clone(),
             project: self.0.project_files,
-            instructions: texts(raw.get("instructions")),
-            skills: texts(raw.get("skills").and_then(|skills| skills.get("paths"))),
+            instructions: named(raw.get("instructions"), foreign.instructions),
+            skills: named(raw.get("skills").and_then(|skills| skills.get("paths")), foreign.skills),
         }
     }
 

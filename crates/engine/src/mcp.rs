@@ -2,7 +2,8 @@
 //!
 //! A set of servers is started when a turn, or a client that asks for them, first needs it in a worktree; where none is
 //! configured nothing happens. A server that a project's own configuration names is code from a repository: it is held
-//! until the person has said that it may run there, and held again when it becomes another one.
+//! until the person has said that it may run there, and held again when it becomes another one. It runs in that project
+//! and nowhere else, whichever folders clients name.
 
 mod trust;
 
@@ -15,7 +16,7 @@ use everturn_tools::mcp::{Launch, Options, Server, Servers, Timing};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-pub use everturn_tools::mcp::Status;
+pub use everturn_tools::mcp::{Resource, Status};
 pub use trust::Trust;
 
 use crate::project::Location;
@@ -80,11 +81,11 @@ impl Configured {
         &self.root
     }
 
-    /// Every server with whether it is to be started.
+    /// Every server with whether it is to be started in a worktree.
     #[must_use]
-    pub fn launches(&self, trust: &Trust) -> BTreeMap<String, (Server, Launch)> {
+    pub fn launches(&self, worktree: &Path, trust: &Trust) -> BTreeMap<String, (Server, Launch)> {
         let launch = |(name, server): (&String, &Server)| {
-            (name.clone(), (server.clone(), self.launch(name, server, trust)))
+            (name.clone(), (server.clone(), self.launch(name, server, worktree, trust)))
         };
         self.servers.iter().map(launch).collect()
     }
@@ -95,7 +96,15 @@ impl Configured {
         &self.invalid
     }
 
-    fn launch(&self, name: &str, server: &Server, trust: &Trust) -> Launch {
+    fn launch(&self, name: &str, server: &Server, worktree: &Path, trust: &Trust) -> Launch {
+        // The same words run other code in another folder, and nobody has looked at that.
+        if self.foreign.contains(name) && worktree != self.root {
+            return Launch::Held(format!(
+                "the configuration of {} brings the server, and it runs only there, not in {}",
+                self.root.display(),
+                worktree.display()
+            ));
+        }
         if self.foreign.contains(name) && !trust.allows(&self.root, name, server) {
             return Launch::Held(format!(
                 "this project's configuration brings the server, and nobody has allowed it to run here: look at what \
@@ -138,10 +147,17 @@ impl Engine {
         };
         let mut statuses: BTreeMap<_, _> = self.config().mcp.invalid.iter().map(invalid).collect();
         if let Some(servers) = self.servers(location) {
-            servers.settled().await;
+            servers.settled_by_now().await;
             statuses.extend(servers.statuses());
         }
         statuses
+    }
+
+    /// What the connected servers of a place have to read, each with the name of its server.
+    pub async fn resources_in(&self, location: &Location) -> Vec<(String, Resource)> {
+        let Some(servers) = self.servers(location) else { return Vec::new() };
+        servers.settled().await;
+        servers.resources().await
     }
 
     /// Starts a server of a place, or tries again at once.
@@ -189,7 +205,7 @@ impl Engine {
             set.used = used;
             let servers = Arc::clone(&set.servers);
             drop(sets);
-            self.release_servers(&servers);
+            self.release_servers(&servers, &location.worktree);
             return Some(servers);
         }
         if sets.len() >= SETS_MAX
@@ -198,19 +214,19 @@ impl Engine {
         {
             self.0.tasks.spawn(async move { set.servers.close().await });
         }
-        let variables = self.config().catalogue().providers().flat_map(|provider| provider.key_variables());
         let options = Options {
             directory: location.worktree.clone(),
-            secrets: variables.map(str::to_owned).collect(),
+            secrets: self.config().secrets(),
             timing: Timing::default(),
         };
-        let servers = Arc::new(Servers::start(configured.launches(&self.trust()), &self.0.tools, &options));
+        let launches = configured.launches(&location.worktree, &self.trust());
+        let servers = Arc::new(Servers::start(launches, &self.0.tools, &options));
         sets.insert(location.worktree.clone(), Set { servers: Arc::clone(&servers), used });
         Some(servers)
     }
 
     /// Starts servers that were held and are allowed by now.
-    fn release_servers(&self, servers: &Servers) {
+    fn release_servers(&self, servers: &Servers, worktree: &Path) {
         let configured = &self.config().mcp;
         let held: Vec<_> = configured.foreign().filter(|(name, _)| servers.held(name).is_some()).collect();
         if held.is_empty() {
@@ -218,7 +234,7 @@ impl Engine {
         }
         let trust = self.trust();
         for (name, server) in held {
-            match configured.launch(name, server, &trust) {
+            match configured.launch(name, server, worktree, &trust) {
                 Launch::Held(_) => {}
                 launch @ (Launch::Now | Launch::Off) => drop(servers.set(name, launch)),
             }

@@ -7,7 +7,9 @@
 
 mod relocation;
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use everturn_model::Session;
@@ -100,13 +102,51 @@ pub(crate) struct Known {
     until: Instant,
 }
 
+/// The repositories that are looked at.
+#[derive(Debug, Default)]
+pub(crate) struct Repositories(std::sync::Mutex<HashMap<PathBuf, Seen>>);
+
+#[derive(Debug, Default)]
+struct Seen {
+    /// Whose turn it is to look at it.
+    turn: Arc<tokio::sync::Mutex<()>>,
+    /// What git said nothing about, and how long it is not asked again.
+    silent: Option<(Mark, Instant)>,
+}
+
+impl Repositories {
+    fn with<T>(&self, root: &Path, use_seen: impl FnOnce(&mut Seen) -> T) -> T {
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.len() >= REMEMBERED {
+            // Those that somebody is at stay.
+            seen.retain(|_, seen| Arc::strong_count(&seen.turn) > 1);
+        }
+        use_seen(seen.entry(root.to_owned()).or_default())
+    }
+
+    fn turn(&self, root: &Path) -> Arc<tokio::sync::Mutex<()>> {
+        self.with(root, |seen| Arc::clone(&seen.turn))
+    }
+
+    fn is_silent(&self, found: &Repository) -> bool {
+        let now = Instant::now();
+        self.with(&found.root, |seen| {
+            seen.silent.is_some_and(|(mark, until)| mark == found.mark && until > now)
+        })
+    }
+
+    fn note_silence(&self, found: &Repository) {
+        self.with(&found.root, |seen| seen.silent = Some((found.mark, Instant::now() + FRESH)));
+    }
+}
+
 impl Location {
     /// The branch that is checked out, where it is a repository on a branch.
     #[must_use]
     pub fn branch(&self) -> Option<String> {
         self.project.vcs.as_ref()?;
-        let head = std::fs::read_to_string(self.worktree.join(".git").join("HEAD")).ok()?;
-        head.trim().strip_prefix("ref: refs/heads/").map(str::to_owned)
+        // In worktrees and submodules `.git` is a file that leads elsewhere.
+        repository(&self.worktree).filter(|found| found.root == self.worktree)?.branch()
     }
 
     /// Whether a session is one of another clone of this project that is still there. Worktrees of one repository are
@@ -149,11 +189,17 @@ impl Engine {
             return Ok(location);
         }
         // One at a time: whoever comes second finds what the first has found.
-        let _turn = self.0.resolving.lock().await;
+        let turn = self.0.repositories.turn(&found.root);
+        let _turn = turn.lock().await;
         if let Some(location) = self.recall(&directory, &found).await {
             return Ok(location);
         }
-        let project = self.resolve(&found).await?;
+        // git may take its time, and other folders do not wait for it.
+        let id = self.identify(&found).await?;
+        let project = {
+            let _alone = self.0.resolving.lock().await;
+            self.resolve(&found, id).await?
+        };
         let path =
             directory.strip_prefix(&found.root).map(|path| path.display().to_string()).unwrap_or_default();
         let location = Location { directory: directory.clone(), worktree: found.root, project, path };
@@ -199,8 +245,8 @@ impl Engine {
         Project { id: id.to_owned(), worktree, vcs, created: now, updated: now, places: Vec::new() }
     }
 
-    /// Which project a repository is, with its places up to date and its sessions where they belong.
-    async fn resolve(&self, found: &Repository) -> Result<Project, Error> {
+    /// The id of the project that a repository is, where it has one.
+    async fn identify(&self, found: &Repository) -> Result<Option<String>, Error> {
         let known = self.projects().await?;
         let here = |wanted: &dyn Fn(&Place, Mark) -> bool| {
             let is = |place: &Place| {
@@ -210,15 +256,33 @@ impl Engine {
         };
         // The very same as last time: its id stays, also when other roots have joined its history since.
         let same = here(&|place, mark| mark.is_surely(&found.mark) && place.shallow == found.shallow);
-        let id = match same {
-            Some(id) => Some(id),
-            None => match identity(found).await {
-                Identity::Root(id) | Identity::Edge(id) => Some(id),
-                Identity::Unborn => None,
-                // What it was last time is the best guess.
-                Identity::Unknown => here(&|_, mark| mark.is_same(&found.mark)),
-            },
-        };
+        if same.is_some() {
+            return Ok(same);
+        }
+        Ok(match self.ask_git(found).await {
+            Identity::Root(id) | Identity::Edge(id) => Some(id),
+            Identity::Unborn => None,
+            // What it was last time is the best guess.
+            Identity::Unknown => here(&|_, mark| mark.is_same(&found.mark)),
+        })
+    }
+
+    /// Asks git which repository it is, unless it had no answer a moment ago: waiting for it takes long.
+    async fn ask_git(&self, found: &Repository) -> Identity {
+        let repositories = &self.0.repositories;
+        if repositories.is_silent(found) {
+            return Identity::Unknown;
+        }
+        let identity = identity(found).await;
+        if identity == Identity::Unknown {
+            repositories.note_silence(found);
+        }
+        identity
+    }
+
+    /// The project of this id as a repository is it, with its places up to date and its sessions where they belong.
+    async fn resolve(&self, found: &Repository, id: Option<String>) -> Result<Project, Error> {
+        let known = self.projects().await?;
         let Some(id) = id else { return Ok(self.blank_project(GLOBAL, found.root.clone(), Some("git"))) };
         let project = known.iter().find(|project| project.id == id).cloned();
         let project = project.unwrap_or_else(|| self.blank_project(&id, found.root.clone(), Some("git")));

@@ -211,6 +211,7 @@ impl Engine {
         let location = self.location(Some(&session.directory)).await?;
         let open = open_assistant(&turn.tree).and_then(|id| turn.tree.node(&id));
         let agent = open.and_then(|node| node.entry.body.assistant()?.agent.clone());
+        self.0.sights.recall(&session.id, &path::to(&turn.tree, session.leaf.as_ref()));
         let registry = self.registry(&location, turn.cancel).await;
         Ok(Place {
             session: Arc::new(turn.session().clone()),

@@ -1,12 +1,17 @@
-//! What each session last saw of the files, for as long as somebody works on it.
+//! What each session last saw of the files.
 //!
-//! A session that is forgotten here loses nothing that is true: its next edit asks for a fresh look first.
+//! Each result keeps what its call saw, so what is forgotten here, or was known to an earlier process, is put together
+//! again from the conversation when the session next works.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use everturn_model::SessionId;
+use everturn_model::entry::Body;
+use everturn_model::tool::ToolResult;
+use everturn_model::tree::Node;
+use everturn_model::{Map, SessionId};
 use everturn_tools::Seen;
+use everturn_tools::seen::Sight as FileSight;
 
 /// How many sessions are remembered; the one that was at work longest ago is forgotten first.
 const REMEMBERED: usize = 512;
@@ -28,7 +33,43 @@ struct Sight {
     used: u64,
 }
 
+/// Where a result keeps what its call saw.
+const DIALECT: &str = "everturn";
+
+/// Under which name it does.
+const FIELD: &str = "seen";
+
+/// Puts what a session saw since it was last asked into a result.
+pub(crate) fn keep(seen: &Seen, result: &mut ToolResult) {
+    // A path that is no text has no place in the log; nothing depends on it but a question more.
+    let news = seen
+        .news()
+        .into_iter()
+        .filter_map(|(path, sight)| Some((path.to_str()?.to_owned(), serde_json::to_value(sight).ok()?)));
+    let news: Map = news.collect();
+    if !news.is_empty() {
+        result.extra.put(DIALECT, FIELD, news.into());
+    }
+}
+
 impl Sights {
+    /// What a session saw, from the results on its path if nothing is known here.
+    pub(crate) fn recall(&self, session: &SessionId, path: &[&Node]) {
+        if self.0.lock().unwrap_or_else(PoisonError::into_inner).sessions.contains_key(session) {
+            return;
+        }
+        let seen = self.of(session);
+        let kept = path.iter().filter_map(|node| match &node.entry.body {
+            Body::ToolResult { result } => result.extra.field(DIALECT, FIELD)?.as_object(),
+            _ => None,
+        });
+        for (path, sight) in kept.flatten() {
+            if let Ok(sight) = serde_json::from_value::<Option<FileSight>>(sight.clone()) {
+                seen.recall(path.into(), sight);
+            }
+        }
+    }
+
     /// What a session saw; the same for all its calls.
     pub(crate) fn of(&self, session: &SessionId) -> Arc<Seen> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -146,6 +146,8 @@ impl<'e> Turn<'e> {
         self.commit(events).await?;
         self.engine.name_later(self.session(), &self.tree);
 
+        let path = path::to(&self.tree, self.session().leaf.as_ref());
+        self.engine.0.sights.recall(&self.session().id, &path);
         let registry = self.engine.registry(&location, self.cancel).await;
         let offer = self.offer(&registry, &chosen, &rules);
         let request = self.request(&chosen, &agent, &offer, &location);

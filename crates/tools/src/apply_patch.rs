@@ -12,21 +12,20 @@ use std::collections::HashMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
 
 use crate::{
+    bound,
     input::{decode, schema},
-    patch::{Header, Patch, unified},
-    regular,
-    replacement::{Change, apply, turns},
+    patch::{Patch, shown},
+    regular::{self, LINES_MAX},
+    replacement::{Change, apply, protected, turns},
     scope::{Access, Scope},
     target::{Before, Target},
     tool::{BoxFuture, Context, Effect, Failure, Forecast, Need, Output, Tool},
     write::{blocking, hex, unchanged},
 };
 use envelope::Section;
-
-/// The largest text of a file that clients get whole beside its diff.
-const SHOWN_MAX: usize = 1024 * 1024;
 
 /// The tool that applies patches.
 #[derive(Clone, Copy, Debug)]
@@ -89,7 +88,7 @@ impl Tool for ApplyPatch {
         // files that it may not be allowed to see.
         let (diff, described) = files
             .iter()
-            .map(File::plan)
+            .map(|file| file.plan(&CancellationToken::new()))
             .collect::<Result<Vec<_>, _>>()
             .map(|plans| describe(&files, &plans, scope))
             .unwrap_or_default();
@@ -106,7 +105,7 @@ impl Tool for ApplyPatch {
         let files = files(input, |path| scope.target(path, Access::Write))?;
         let mut forecasts = Vec::new();
         for file in &files {
-            let plan = file.plan()?;
+            let plan = file.plan(&CancellationToken::new())?;
             let before = plan.before.as_ref().map(|before| before.fingerprint.clone());
             let after = plan.after.as_deref().map(hex);
             let path = file.target.path().to_owned();
@@ -176,7 +175,7 @@ impl File {
     }
 
     /// Reads the file and says what it becomes.
-    fn plan(&self) -> Result<Plan, Failure> {
+    fn plan(&self, cancel: &CancellationToken) -> Result<Plan, Failure> {
         let path = self.target.path().display();
         let read = |target: &Target| target.before().map_err(|error| error.failure("read", target.path()));
         let vacant = |target: &Target| match target.start(0) {
@@ -205,10 +204,14 @@ impl File {
             Section::Update { hunks, .. } => {
                 let before = read(&self.target)?.ok_or_else(absent)?;
                 self.destination.as_ref().map(vacant).transpose()?;
+                // To move it is no matter of its own protection, but to change it on the way is.
+                if before.rights.is_protected() && !hunks.is_empty() {
+                    return Err(protected(self.target.path()));
+                }
                 let after = if hunks.is_empty() {
                     before.bytes.clone()
                 } else {
-                    patched(&before.bytes, hunks, &path)?
+                    patched(&before.bytes, hunks, &path, cancel)?
                 };
                 if self.destination.is_none() && after == before.bytes {
                     return Err(Failure::Failed(format!(
@@ -235,13 +238,24 @@ fn patched(
     before: &[u8],
     hunks: &[envelope::Hunk],
     path: &impl std::fmt::Display,
+    cancel: &CancellationToken,
 ) -> Result<Vec<u8>, Failure> {
+    let lines = bound::lines(before);
+    if lines > LINES_MAX {
+        return Err(Failure::Failed(format!(
+            "{path} has {lines} lines; at most {LINES_MAX} can be patched. Nothing was changed. Use `bash` to change \
+             it, for example with `sed -i`."
+        )));
+    }
     let Ok(text) = std::str::from_utf8(before) else {
         return Err(Failure::Failed(format!(
             "{path} is not UTF-8 text, so it cannot be patched. Nothing was changed."
         )));
     };
-    let after = hunk::apply(text, hunks).map_err(|why| {
+    let after = hunk::apply(text, hunks, cancel).map_err(|why| {
+        if cancel.is_cancelled() {
+            return Failure::Cancelled;
+        }
         Failure::Failed(format!(
             "The patch does not apply to {path}: {why}. Nothing was changed. Read the file again and write the hunk \
              from what it has."
@@ -261,7 +275,7 @@ fn act(input: &Value, context: &Context) -> Result<Output, Failure> {
         if context.cancel.is_cancelled() {
             return Err(Failure::Cancelled);
         }
-        let plan = file.plan()?;
+        let plan = file.plan(&context.cancel)?;
         if let Some(before) = &plan.before {
             unchanged(context, &file.target, &before.fingerprint)?;
         }
@@ -307,34 +321,30 @@ fn remember(files: &[File], plans: &[Plan], context: &Context) {
     }
 }
 
-/// The diff of the whole patch, and each file as clients show it.
+/// The diff of the whole patch, and each file as clients show it: newer ones draw `patch`, older ones `diff`.
 fn describe(files: &[File], plans: &[Plan], scope: &Scope) -> (String, Vec<Value>) {
     let mut whole = String::new();
     let mut described = Vec::new();
     for (file, plan) in files.iter().zip(plans) {
-        let text = |bytes: Option<&[u8]>| std::str::from_utf8(bytes.unwrap_or_default()).map(str::to_owned);
         let before = text(plan.before.as_ref().map(|before| &*before.bytes));
-        let (before, after) = (before.unwrap_or_default(), text(plan.after.as_deref()).unwrap_or_default());
+        let after = text(plan.after.as_deref());
         let path = file.target.path().display().to_string();
         let last = file.destination.as_ref().unwrap_or(&file.target);
         let patch = if before == after {
             Patch::default()
         } else {
-            unified(&last.path().display().to_string(), &before, &after, Header::Bare)
+            shown(&last.path().display().to_string(), before, after)
         };
         if !whole.is_empty() && !patch.text.is_empty() {
             whole.push('\n');
         }
         whole.push_str(&patch.text);
-        let small = before.len().max(after.len()) <= SHOWN_MAX;
-        let (before, after) = if small { (before, after) } else { Default::default() };
         let mut entry = json!({
             "filePath": path,
             "relativePath": scope.relative(last.path()),
             "type": file.kind(),
+            "patch": patch.text,
             "diff": patch.text,
-            "before": before,
-            "after": after,
             "additions": patch.additions,
             "deletions": patch.deletions,
         });
@@ -346,18 +356,28 @@ fn describe(files: &[File], plans: &[Plan], scope: &Scope) -> (String, Vec<Value
     (whole, described)
 }
 
+/// What of a file can be shown.
+fn text(bytes: Option<&[u8]>) -> &str {
+    std::str::from_utf8(bytes.unwrap_or_default()).unwrap_or_default()
+}
+
 fn report(files: &[File], plans: &[Plan], scope: &Scope) -> Output {
     let (diff, described) = describe(files, plans, scope);
     let lines: Vec<String> = files
         .iter()
-        .map(|file| {
+        .zip(plans)
+        .map(|(file, plan)| {
             let letter = match &file.section {
                 Section::Add { .. } => 'A',
                 Section::Delete { .. } => 'D',
                 Section::Update { .. } => 'M',
             };
             let last = file.destination.as_ref().unwrap_or(&file.target);
-            format!("{letter} {}", scope.relative(last.path()))
+            let remark = match (&plan.before, &plan.after) {
+                (Some(before), Some(_)) => before.remark(),
+                _ => "",
+            };
+            format!("{letter} {}{remark}", scope.relative(last.path()))
         })
         .collect();
     let title = match files {
@@ -375,5 +395,22 @@ fn report(files: &[File], plans: &[Plan], scope: &Scope) -> Output {
         metadata,
         edited: files.iter().flat_map(File::targets).map(|target| target.path().to_owned()).collect(),
         ..Output::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_patch_is_given_up_on_while_its_places_are_looked_for() {
+        // A call that was cancelled went on through all of its hunks.
+        let text = "*** Begin Patch\n*** Update File: f\n-a\n+b\n*** End Patch";
+        let sections = envelope::parse(text).unwrap();
+        let Some(Section::Update { hunks, .. }) = sections.first() else { panic!("{sections:?}") };
+        let cancel = CancellationToken::new();
+        assert_eq!(patched(b"a\n", hunks, &"f", &cancel), Ok(b"b\n".to_vec()));
+        cancel.cancel();
+        assert_eq!(patched(b"a\n", hunks, &"f", &cancel), Err(Failure::Cancelled));
     }
 }

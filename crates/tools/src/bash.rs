@@ -36,6 +36,12 @@ mod running;
 const TIMEOUT_DEFAULT: u64 = 120_000;
 /// The longest time limit a call may ask for, in milliseconds.
 const TIMEOUT_MAX: u64 = 600_000;
+/// The longest command in bytes: systems take no longer one, and count a NUL at its end.
+const COMMAND_MAX: usize = 128 * 1024 - 1;
+/// What to do with a command that cannot be passed on as it is.
+const SCRIPT: &str = "write it to a script file and run that.";
+/// The program that runs commands.
+const SHELL: &str = "bash";
 /// What stands for an empty output.
 const NO_OUTPUT: &str = "(no output)";
 
@@ -86,6 +92,17 @@ struct Input {
 impl Input {
     fn parse(input: Value) -> Result<Self, Failure> {
         let input: Self = decode("bash", input)?;
+        if input.command.contains('\0') {
+            return Err(Failure::InvalidInput(format!(
+                "The command holds a NUL, which no command can: {SCRIPT}"
+            )));
+        }
+        if input.command.len() > COMMAND_MAX {
+            return Err(Failure::InvalidInput(format!(
+                "The command has {} bytes, and the system takes {COMMAND_MAX} at most: {SCRIPT}",
+                input.command.len()
+            )));
+        }
         match input.timeout {
             Some(0) => Err(Failure::InvalidInput("timeout must be at least 1 millisecond.".into())),
             Some(timeout) if timeout > TIMEOUT_MAX => {
@@ -161,7 +178,7 @@ impl Bash {
     pub fn new(settings: &Settings) -> Self {
         let launcher = Launcher {
             warden: settings.warden.clone(),
-            secrets: settings.secrets.clone().into(),
+            secrets: settings.secrets.clone(),
             ..Launcher::default()
         };
         Self { launcher, ..Self::default() }
@@ -171,14 +188,15 @@ impl Bash {
         if context.cancel.is_cancelled() {
             return Err(Failure::Cancelled);
         }
-        let workdir = input.workdir(&context.scope);
-        if !workdir.is_dir() {
-            return Err(Failure::Failed(format!("{} is not a folder.", workdir.display())));
+        let workdir = context.entered(input.workdir(&context.scope))?;
+        if !workdir.real().is_dir() {
+            return Err(Failure::Failed(format!("{} is not a folder.", workdir.path().display())));
         }
+        let workdir = workdir.real();
         if input.background == Some(true) {
-            return self.jobs.start(self, input.command, &workdir, &context).await;
+            return self.jobs.start(self, input.command, workdir, &context).await;
         }
-        let (program, reader) = self.start(&input.command, &workdir).await?;
+        let (program, reader) = self.start(&input.command, workdir).await?;
         let timeout = Duration::from_millis(input.timeout.unwrap_or(TIMEOUT_DEFAULT));
         let mut running = Running::new(program, reader, context);
         let ending = running.follow(timeout).await;
@@ -191,20 +209,36 @@ impl Bash {
         Ok(output(input.command, exit, &note, running.finish(self.limits).await))
     }
 
-    /// Starts the shell, with both outputs on one pipe.
+    /// Starts the shell, with both outputs on one pipe. No other shell will do: what was permitted is what bash makes
+    /// of the command, and others make something else of it.
     async fn start(&self, command: &str, workdir: &Path) -> Result<(Program, pipe::Receiver), Failure> {
         let args = ["-c".to_owned(), command.to_owned()];
-        let start = async |program: &str| -> io::Result<(Program, pipe::Receiver)> {
+        let started = async {
             let (reader, writer) = io::pipe()?;
-            let start = Start { program, args: &args, folder: workdir, env: &[] };
+            let start = Start { program: SHELL, args: &args, folder: workdir, env: &[] };
             let program = self.launcher.start(&start, Outlet::Pipe(writer.into())).await?;
             Ok((program, pipe::Receiver::from_owned_fd(reader.into())?))
         };
-        let started = match start("bash").await {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => start("sh").await,
-            other => other,
-        };
-        started.map_err(|error| Failure::Failed(format!("Could not start the shell: {error}")))
+        started.await.map_err(|error| self.unstarted(&error, workdir))
+    }
+
+    /// Why the shell did not start. The system says of three things alike that they are not there.
+    fn unstarted(&self, error: &io::Error, workdir: &Path) -> Failure {
+        let absent = error.kind() == io::ErrorKind::NotFound;
+        Failure::Failed(match &self.launcher.warden {
+            _ if absent && !workdir.is_dir() => {
+                format!("The command was not run: the folder {} is gone.", workdir.display())
+            }
+            Some(warden) if absent && !warden.exists() => format!(
+                "The command was not run: {}, which watches over commands, is gone. Everturn must be started again.",
+                warden.display()
+            ),
+            _ if absent => format!(
+                "The command was not run: commands need {SHELL}, and there is none on the PATH. It must be installed, \
+                 or its folder added to the PATH that Everturn is started with. The tools for files work without it."
+            ),
+            _ => format!("Could not start the shell: {error}"),
+        })
     }
 }
 
@@ -253,5 +287,25 @@ fn output(command: String, exit: Option<i32>, note: &str, captured: Captured) ->
         shaped: true,
         output_path: captured.bounded.path,
         ..Output::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_missing_is_told_apart() {
+        // A folder that vanished before the start made it look as if there was no bash.
+        let folder = tempfile::tempdir().unwrap();
+        let gone = folder.path().join("gone");
+        let check = async |tool: &Bash, workdir: &Path, why: &str| {
+            let text = tool.start("true", workdir).await.unwrap_err().to_string();
+            assert!(text.contains(why), "{text}");
+        };
+        check(&Bash::default(), &gone, &format!("the folder {} is gone", gone.display())).await;
+        let mut tool = Bash::default();
+        tool.launcher.warden = Some(gone);
+        check(&tool, folder.path(), "which watches over commands, is gone").await;
     }
 }

@@ -11,9 +11,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::{
+    bound,
     input::{decode, schema},
-    patch::{Header, unified},
-    regular::CONTENT_MAX,
+    patch,
+    regular::{CONTENT_MAX, LINES_MAX},
     replacement::turn,
     scope::{Access, Scope},
     target::{Before, Target},
@@ -130,9 +131,10 @@ fn act(input: &Input, context: &Context) -> Result<Output, Failure> {
         None => context.seen.record(target.real(), fingerprint),
     }
     let file = target.path().display().to_string();
+    let remark = before.as_ref().map_or("", Before::remark);
     let before = before.map(|before| before.bytes).unwrap_or_default();
     let before = String::from_utf8_lossy(&before);
-    let patch = unified(&file, &before, &after, Header::Bare);
+    let patch = patch::shown(&file, &before, &after);
     let mut metadata = Map::new();
     metadata.insert("diagnostics".to_owned(), json!({}));
     metadata.insert("diff".to_owned(), json!(patch.text));
@@ -148,7 +150,7 @@ fn act(input: &Input, context: &Context) -> Result<Output, Failure> {
     metadata.insert("truncated".to_owned(), json!(false));
     Ok(Output {
         title: context.scope.relative(target.path()),
-        output: "Edit applied successfully.".to_owned(),
+        output: format!("Edit applied successfully.{remark}"),
         metadata,
         edited: vec![target.path().to_owned()],
         ..Output::default()
@@ -231,11 +233,29 @@ fn after(input: &Input, before: Option<&[u8]>) -> Result<String, Misfit> {
         )
         .into());
     }
+    if overlaps(text, old) {
+        let text = "oldString occurs more than once in the file, and the occurrences overlap. Add surrounding text to \
+                    single one out.";
+        return Err(text.to_owned().into());
+    }
     Ok(format!("{mark}{}", text.replacen(old.as_str(), &new, 1)))
+}
+
+/// Whether a piece occurs again within its first occurrence or right behind.
+fn overlaps(text: &str, piece: &str) -> bool {
+    let Some((at, first)) = text.find(piece).zip(piece.chars().next()) else { return false };
+    text.get(at + first.len_utf8()..).is_some_and(|rest| rest.contains(piece))
 }
 
 /// The text after an edit whose piece is found only without the whitespace around its lines.
 fn tolerant(input: &Input, text: &str, ends: LineEnds) -> Result<String, Misfit> {
+    if bound::lines(text.as_bytes()) > LINES_MAX {
+        return Err(format!(
+            "oldString does not occur in the file as it is written, and a file of more than {LINES_MAX} lines is not \
+             looked through for anything similar. Every space, tab and line break counts."
+        )
+        .into());
+    }
     let new = input.new_string.replace("\r\n", "\n");
     let what = match fit(text, &input.old_string, &new) {
         Fit::One(range, new) => {
@@ -270,8 +290,8 @@ enum LineEnds {
 
 impl LineEnds {
     fn of(text: &str) -> Self {
-        let all = text.matches('\n').count();
-        let windows = text.matches("\r\n").count();
+        let all = bound::breaks(text.as_bytes());
+        let windows = text.matches("\r\n").count() as u64;
         if windows * 2 > all { Self::CrLf } else { Self::Lf }
     }
 

@@ -69,6 +69,9 @@ pub struct Question {
     /// Whether several answers may be chosen
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub multiple: Option<bool>,
+    /// Whether the person may type an answer of their own; they may if nothing is said
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub custom: Option<bool>,
 }
 
 /// One answer to choose.

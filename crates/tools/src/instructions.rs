@@ -18,7 +18,7 @@ use globset::{GlobBuilder, GlobMatcher};
 use ignore::WalkBuilder;
 
 use crate::{
-    places::{Observed, Places, ProjectFiles, text},
+    places::{Named, Observed, Origin, Places, ProjectFiles, plain, text},
     scope::real,
 };
 
@@ -67,8 +67,8 @@ fn gather(places: &Places) -> Result<Vec<Instruction>, String> {
             add(&mut found, second, Some(&places.worktree))?;
         }
     }
-    for pattern in &places.instructions {
-        configured(places, pattern, &mut found)?;
+    for named in &places.instructions {
+        configured(places, named, &mut found)?;
     }
     Ok(found)
 }
@@ -83,49 +83,47 @@ fn add(found: &mut Vec<Instruction>, path: PathBuf, within: Option<&Path>) -> Re
 }
 
 /// Adds the files that a configured pattern names, by their paths.
-fn configured(places: &Places, pattern: &str, found: &mut Vec<Instruction>) -> Result<(), String> {
+fn configured(places: &Places, named: &Named, found: &mut Vec<Instruction>) -> Result<(), String> {
+    let pattern = named.text.as_str();
     if pattern.starts_with("https://") || pattern.starts_with("http://") {
         tracing::warn!(address = pattern, "instructions at an address are not fetched");
         return Ok(());
     }
-    let named = match places.anchored(pattern) {
+    let paths = match places.anchored(pattern) {
         Some(path) => vec![path],
         // A name without a folder may be meant from any folder of the project.
         None => places.project_folders().into_iter().map(|folder| folder.join(pattern)).collect(),
     };
-    for path in named {
-        matching(places, pattern, path, found)?;
+    for path in paths {
+        matching(places, named, &plain(&path), found)?;
     }
     Ok(())
 }
 
-fn matching(
-    places: &Places,
-    pattern: &str,
-    named: PathBuf,
-    found: &mut Vec<Instruction>,
-) -> Result<(), String> {
-    let upwards = named.components().any(|part| part == Component::ParentDir);
-    let holds = |root: &&PathBuf| root.is_absolute() && named.starts_with(root) && !upwards;
-    let Some(within) = places.config.iter().chain([&places.worktree]).find(holds) else {
+fn matching(places: &Places, named: &Named, path: &Path, found: &mut Vec<Instruction>) -> Result<(), String> {
+    let pattern = named.text.as_str();
+    let inside = places.worktree.is_absolute() && path.starts_with(&places.worktree);
+    // Whoever names it, a file of the project may be a link that the project has laid.
+    let within = inside.then_some(places.worktree.as_path());
+    if !inside && named.by == Origin::Project {
         return Err(format!(
-            "`{pattern}` among the `instructions` of the configuration lies neither in the project nor in a folder \
-             of the person's configuration, and is therefore not read: name a file there, or remove it"
+            "`{pattern}` among the `instructions` of the project's configuration lies outside of the project, and is \
+             therefore not read: remove it there, or name it in your own configuration"
         ));
-    };
-    if within == &places.worktree && places.project == ProjectFiles::Ignored {
+    }
+    if inside && places.project == ProjectFiles::Ignored {
         return Ok(());
     }
-    let (folder, glob) = split(&named, pattern)?;
+    let (folder, glob) = split(path, pattern)?;
     let Some(glob) = glob else {
-        add(found, named, Some(within))?;
+        add(found, path.to_owned(), within)?;
         return Ok(());
     };
     // Hidden and ignored files count: somebody has named them.
     let walk = WalkBuilder::new(folder).standard_filters(false).sort_by_file_name(Ord::cmp).build();
     let files = walk.take(LOOKED_AT).filter_map(Result::ok).map(ignore::DirEntry::into_path);
     for path in files.filter(|path| glob.is_match(path) && !path.is_dir()) {
-        add(found, path, Some(within))?;
+        add(found, path, within)?;
         if found.len() > CONFIGURED_MAX {
             return Err(format!(
                 "the `instructions` of the configuration name more than {CONFIGURED_MAX} files"

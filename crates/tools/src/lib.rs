@@ -92,6 +92,7 @@ pub mod write;
 
 pub use host::Host;
 pub use places::{Observed, Places};
+pub use process::Secrets;
 pub use registry::{Offer, Registry, Settings, Spec};
 pub use scope::Scope;
 pub use seen::Seen;

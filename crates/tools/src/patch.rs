@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 use sha1::{Digest as _, Sha1};
 use similar::{ChangeTag, TextDiff};
 
+use crate::bound;
+
 /// Unchanged lines around a change.
 const CONTEXT: usize = 4;
 
@@ -20,6 +22,12 @@ const RULE: &str = "============================================================
 
 /// After this long a diff may be coarser than the best one, so that no file can hold up a turn.
 const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The largest text, in bytes, that is shown as a diff to those who look at a call.
+const SHOWN_BYTES: usize = 4 * 1024 * 1024;
+
+/// The most lines of such a text.
+const SHOWN_LINES: u64 = 200_000;
 
 /// How a file's header lines end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +74,38 @@ pub fn unified(file: &str, before: &str, after: &str, header: Header) -> Patch {
     };
     hunks(&mut patch, before, after, CONTEXT, span);
     patch
+}
+
+/// The patch as those who look at a call are shown it: of a large file only how many lines changed, because the patch
+/// would cost more time and memory than the change.
+pub(crate) fn shown(file: &str, before: &str, after: &str) -> Patch {
+    let large = |text: &str| text.len() > SHOWN_BYTES || bound::lines(text.as_bytes()) > SHOWN_LINES;
+    if large(before) || large(after) {
+        let (deletions, additions) = changed(before, after);
+        return Patch { text: String::new(), additions, deletions };
+    }
+    unified(file, before, after, Header::Bare)
+}
+
+/// How many lines each of two texts has between those that both begin with and those that both end with.
+fn changed(before: &str, after: &str) -> (usize, usize) {
+    let (old, new) = (before.as_bytes(), after.as_bytes());
+    let same = old.iter().zip(new).take_while(|(a, b)| a == b).count();
+    let head = old.iter().take(same).rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
+    let (old, new) = (old.get(head..).unwrap_or_default(), new.get(head..).unwrap_or_default());
+    let same = old.iter().rev().zip(new.iter().rev()).take_while(|(a, b)| a == b).count();
+    let begins = |text: &[u8]| text.len() == same || text.iter().rev().nth(same) == Some(&b'\n');
+    let tail = if begins(old) && begins(new) {
+        same
+    } else {
+        let cut = old.iter().skip(old.len() - same).position(|byte| *byte == b'\n');
+        cut.map_or(0, |cut| same - cut - 1)
+    };
+    let lines = |text: &[u8]| {
+        let middle = text.get(..text.len() - tail).unwrap_or_default();
+        usize::try_from(bound::lines(middle)).unwrap_or(usize::MAX)
+    };
+    (lines(old), lines(new))
 }
 
 /// The same change as git prints it, for clients that parse git's form; none stands for a file that is not there.
@@ -162,6 +202,25 @@ fn span(range: &std::ops::Range<usize>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_a_large_file_only_the_counts_are_shown() {
+        // A diff of many megabytes took minutes and gigabytes.
+        let check = |before: &str, after: &str, deletions: usize, additions: usize| {
+            assert_eq!(changed(before, after), (deletions, additions), "{before:?} {after:?}");
+        };
+        check("a\nb\nc\n", "a\nx\ny\nc\n", 1, 2);
+        check("a\n", "a\na\n", 0, 1);
+        check("a", "a\n", 1, 1);
+        check("", "a\nb", 0, 2);
+        check("b\n", "ab\n", 1, 1);
+        check("a\nb\n", "a\nx\na\nb\n", 0, 2);
+        let large = "line\n".repeat(200_000);
+        assert_eq!(shown("f", &large, &large).text, unified("f", "", "", Header::Bare).text);
+        let larger = format!("{large}end\n");
+        let expected = Patch { text: String::new(), additions: 1, deletions: 0 };
+        assert_eq!(shown("f", &large, &larger), expected);
+    }
 
     #[test]
     fn git_writes_it_the_same() {

@@ -2,13 +2,14 @@
 //!
 //! These files are read without asking, and what they hold goes to a provider. So a file of the project counts only
 //! if it lies in the project with its links followed: a repository must not be able to have a private file of the
-//! person's read by naming a link after it. The person's own folders may hold links to wherever they like.
+//! person's read by naming a link after it, or in its configuration. The person's own folders may hold links to
+//! wherever they like, and the person's own configuration may name whatever it likes.
 
 use std::{
     fs,
     io::{self, Read as _},
     os::unix::fs::MetadataExt as _,
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
 };
 
 use crate::regular;
@@ -53,6 +54,38 @@ pub enum ProjectFiles {
     Ignored,
 }
 
+/// Who has written something into the configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The person.
+    Person,
+    /// Whoever wrote the project.
+    Project,
+}
+
+/// A path or pattern in the configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// As it was written.
+    pub text: String,
+    /// By whom.
+    pub by: Origin,
+}
+
+impl Named {
+    /// What the person has written.
+    #[must_use]
+    pub fn by_person(text: &str) -> Self {
+        Self { text: text.to_owned(), by: Origin::Person }
+    }
+
+    /// What came with a project.
+    #[must_use]
+    pub fn by_project(text: &str) -> Self {
+        Self { text: text.to_owned(), by: Origin::Project }
+    }
+}
+
 /// The folders of a person and of a project. One that is not absolute is not looked into.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Places {
@@ -67,11 +100,10 @@ pub struct Places {
     pub worktree: PathBuf,
     /// Whether the files of the project count.
     pub project: ProjectFiles,
-    /// Further files of instructions, as the configuration names them: patterns within the project, or within the
-    /// person's folders of configuration.
-    pub instructions: Vec<String>,
+    /// Further files of instructions, as the configuration names them.
+    pub instructions: Vec<Named>,
     /// Further folders of skills, as the configuration names them.
-    pub skills: Vec<String>,
+    pub skills: Vec<Named>,
 }
 
 impl Places {
@@ -93,6 +125,19 @@ impl Places {
             None => Path::new(text).is_absolute().then(|| PathBuf::from(text)),
         }
     }
+}
+
+/// A path without `..`, as it reads: links are not looked at.
+pub(crate) fn plain(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => drop(plain.pop()),
+            Component::CurDir => {}
+            part => plain.push(part),
+        }
+    }
+    plain
 }
 
 /// The text of a file, nothing where there is none, or why it cannot be read. With `within`, the file must lie under
@@ -119,7 +164,9 @@ pub(crate) fn text(path: &Path, within: Option<&Path>) -> Result<Option<String>,
         let same = fs::symlink_metadata(&real)
             .is_ok_and(|found| (found.dev(), found.ino()) == (meta.dev(), meta.ino()));
         if !real.starts_with(&root) || !same {
-            return Err(failed(&"it leads out of the project, and is therefore not read"));
+            return Err(failed(
+                &"it leads out of the project, and is therefore not read: replace the link by a file, or remove it",
+            ));
         }
     }
     let mut bytes = Vec::new();

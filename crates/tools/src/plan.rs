@@ -141,7 +141,7 @@ fn ask(question: String, header: &str, yes: &str, no: &str) -> Question {
         description: description.to_owned(),
     };
     let options = vec![choice(YES, yes), choice("No", no)];
-    Question { question, header: header.to_owned(), options, multiple: None }
+    Question { question, header: header.to_owned(), options, multiple: None, custom: None }
 }
 
 enum Choose {

@@ -27,6 +27,7 @@ mod launch;
 mod program;
 pub mod warden;
 
+pub use environment::Secrets;
 pub(crate) use group::Group;
 pub use launch::Launcher;
 pub(crate) use launch::{Outlet, Start};

@@ -34,6 +34,8 @@ const LISTED: u64 = 1024 * 1024;
 pub struct Repository {
     /// The folder with `.git` in it.
     pub root: PathBuf,
+    /// Where git keeps what belongs to this folder alone, such as what is checked out.
+    pub git: PathBuf,
     /// Where its history is: the same folder for all worktrees of one repository, another one for each clone.
     pub history: PathBuf,
     /// Its `.git`, to be known again.
@@ -107,8 +109,17 @@ pub fn repository(directory: &Path) -> Option<Repository> {
             first_line(&git.join("commondir")).map_or_else(|| git.clone(), |line| git.join(line.trim()));
         let history = fs::canonicalize(&history).unwrap_or(history);
         let shallow = fs::metadata(history.join("shallow")).is_ok_and(|file| file.len() > 0);
-        Some(Repository { root: folder.to_owned(), history, mark: Mark::of(&entry)?, shallow })
+        Some(Repository { root: folder.to_owned(), git, history, mark: Mark::of(&entry)?, shallow })
     })
+}
+
+impl Repository {
+    /// The branch that is checked out, if one is.
+    #[must_use]
+    pub fn branch(&self) -> Option<String> {
+        let head = first_line(&self.git.join("HEAD"))?;
+        head.trim().strip_prefix("ref: refs/heads/").map(str::to_owned)
+    }
 }
 
 fn first_line(path: &Path) -> Option<String> {
@@ -153,8 +164,9 @@ fn edge(history: &Path) -> Vec<String> {
     read.map(|_| text.lines().map(|line| line.trim().to_owned()).collect()).unwrap_or_default()
 }
 
-/// The commits without parents.
-async fn parentless(root: &Path) -> Option<Vec<String>> {
+/// git, about to list the commits without parents. The configuration of the person and of the machine counts: it says
+/// whose repositories git may look at.
+fn listing(root: &Path) -> Command {
     let mut git = Command::new("git");
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("GIT_")) {
         git.env_remove(name);
@@ -163,7 +175,6 @@ async fn parentless(root: &Path) -> Option<Vec<String>> {
         // A repository's own configuration names programs; these are the ones that could be run here.
         .args(["-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"])
         .args(["rev-list", "--max-parents=0", "--all"])
-        .env("GIT_CONFIG_NOSYSTEM", "1")
         .env("GIT_TERMINAL_PROMPT", "0")
         .env("GIT_NO_LAZY_FETCH", "1")
         .env("GIT_ALLOW_PROTOCOL", "none")
@@ -176,11 +187,33 @@ async fn parentless(root: &Path) -> Option<Vec<String>> {
     if let Some(above) = root.parent() {
         git.env("GIT_CEILING_DIRECTORIES", above);
     }
-    let mut child = git.spawn().ok()?;
+    git
+}
+
+/// The commits without parents.
+async fn parentless(root: &Path) -> Option<Vec<String>> {
+    let mut child = listing(root).spawn().ok()?;
     let mut text = String::new();
     child.stdout.take()?.take(LISTED).read_to_string(&mut text).await.ok()?;
     let complete = child.wait().await.is_ok_and(|status| status.success()) || text.len() as u64 == LISTED;
     let hashes =
         text.lines().filter(|line| line.len() >= 40 && line.bytes().all(|byte| byte.is_ascii_hexdigit()));
     complete.then(|| hashes.map(str::to_owned).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn git_heeds_the_configuration_of_the_machine() {
+        // `safe.directory` in it was ignored, so that repositories of other accounts were never known.
+        let git = listing(Path::new("/repository"));
+        let mut names: Vec<_> =
+            git.as_std().get_envs().filter(|(_, value)| value.is_some()).map(|(name, _)| name).collect();
+        names.sort();
+        let expected =
+            ["GIT_ALLOW_PROTOCOL", "GIT_CEILING_DIRECTORIES", "GIT_NO_LAZY_FETCH", "GIT_TERMINAL_PROMPT"];
+        assert_eq!(names, expected);
+    }
 }

@@ -8,7 +8,7 @@
 //! with the value that holds them.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io,
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -58,6 +58,14 @@ pub enum Error {
     /// The program takes nothing that is typed, and much is waiting already.
     #[error("the program of terminal {0} does not read its input: what was typed is dropped")]
     NotReading(String),
+    /// More at once than ever waits for a program.
+    #[error("at most {most} bytes can be typed into terminal {id} at once: send them in pieces")]
+    TooLarge {
+        /// The terminal.
+        id: String,
+        /// As many bytes may be typed at once.
+        most: usize,
+    },
 }
 
 /// The size of a terminal in characters.
@@ -138,11 +146,44 @@ pub enum Event {
     Deleted(String),
 }
 
+/// The terminals that there are, and the names of those that are being opened.
+#[derive(Debug, Default)]
+struct Table {
+    open: BTreeMap<String, Arc<Terminal>>,
+    opening: BTreeSet<String>,
+}
+
+/// The place of a terminal that is being opened; nobody else gets it, and it is free again when this is dropped.
+#[derive(Debug)]
+struct Place<'a> {
+    ptys: &'a Ptys,
+    /// Nothing once the terminal is there.
+    id: Option<String>,
+}
+
+impl Place<'_> {
+    fn fill(mut self, terminal: Terminal) {
+        let mut table = self.ptys.lock();
+        if let Some(id) = self.id.take() {
+            table.opening.remove(&id);
+            table.open.insert(id, Arc::new(terminal));
+        }
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        if let Some(id) = &self.id {
+            self.ptys.lock().opening.remove(id);
+        }
+    }
+}
+
 /// Terminals by their names; clones share them. They are closed when the last clone is dropped.
 #[derive(Clone, Debug)]
 pub struct Ptys {
     launcher: Launcher,
-    terminals: Arc<Mutex<BTreeMap<String, Arc<Terminal>>>>,
+    table: Arc<Mutex<Table>>,
     events: broadcast::Sender<Event>,
 }
 
@@ -150,7 +191,7 @@ impl Ptys {
     /// No terminals yet.
     #[must_use]
     pub fn new(launcher: Launcher) -> Self {
-        Self { launcher, terminals: Arc::default(), events: broadcast::channel(EVENTS).0 }
+        Self { launcher, table: Arc::default(), events: broadcast::channel(EVENTS).0 }
     }
 
     /// What happens from now on.
@@ -164,11 +205,11 @@ impl Ptys {
     /// # Errors
     /// When the name is taken, the program cannot be started or there are too many terminals.
     pub async fn create(&self, id: String, create: Create) -> Result<Info, Error> {
-        self.make_room(&id)?;
-        let terminal = Terminal::start(&self.launcher, id.clone(), create, self.events.clone()).await?;
+        // Taken before the start, which takes a while: two calls must not open one name, or one too many.
+        let place = self.take_place(&id)?;
+        let terminal = Terminal::start(&self.launcher, id, create, self.events.clone()).await?;
         let info = terminal.info();
-        self.make_room(&id)?;
-        self.lock().insert(id, Arc::new(terminal));
+        place.fill(terminal);
         self.events.send(Event::Created(info.clone())).ok();
         Ok(info)
     }
@@ -176,7 +217,7 @@ impl Ptys {
     /// The terminals, by name.
     #[must_use]
     pub fn list(&self) -> Vec<Info> {
-        self.lock().values().map(|terminal| terminal.info()).collect()
+        self.lock().open.values().map(|terminal| terminal.info()).collect()
     }
 
     /// One terminal.
@@ -200,7 +241,7 @@ impl Ptys {
     /// Types something.
     ///
     /// # Errors
-    /// When there is no such terminal, its program has ended, or it does not read.
+    /// When there is no such terminal, its program has ended, it does not read, or this is too much at once.
     pub fn write(&self, id: &str, input: &[u8]) -> Result<(), Error> {
         self.find(id)?.write(input)
     }
@@ -220,34 +261,33 @@ impl Ptys {
     pub async fn close(&self, id: &str) -> Result<(), Error> {
         let terminal = self.find(id)?;
         terminal.close().await;
-        if self.lock().remove(id).is_some() {
+        if self.lock().open.remove(id).is_some() {
             self.events.send(Event::Deleted(id.to_owned())).ok();
         }
         Ok(())
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Terminal>>> {
-        self.terminals.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn find(&self, id: &str) -> Result<Arc<Terminal>, Error> {
-        self.lock().get(id).map(Arc::clone).ok_or_else(|| Error::NotFound(id.to_owned()))
+        self.lock().open.get(id).map(Arc::clone).ok_or_else(|| Error::NotFound(id.to_owned()))
     }
 
-    /// Makes sure that one more terminal may be opened; one whose program has ended makes room.
-    fn make_room(&self, id: &str) -> Result<(), Error> {
-        let mut terminals = self.lock();
-        if terminals.contains_key(id) {
+    /// Takes the place of one more terminal; one whose program has ended makes room.
+    fn take_place(&self, id: &str) -> Result<Place<'_>, Error> {
+        let mut table = self.lock();
+        if table.open.contains_key(id) || table.opening.contains(id) {
             return Err(Error::Exists(id.to_owned()));
         }
-        if terminals.len() < MOST {
-            return Ok(());
+        if table.open.len() + table.opening.len() >= MOST {
+            let mut infos = table.open.values().map(|terminal| terminal.info());
+            let ended = infos.find(|info| info.status == Status::Exited).ok_or(Error::TooMany(MOST))?;
+            table.open.remove(&ended.id);
+            self.events.send(Event::Deleted(ended.id)).ok();
         }
-        let ended =
-            terminals.values().map(|terminal| terminal.info()).find(|info| info.status == Status::Exited);
-        let ended = ended.ok_or(Error::TooMany(MOST))?;
-        terminals.remove(&ended.id);
-        self.events.send(Event::Deleted(ended.id)).ok();
-        Ok(())
+        table.opening.insert(id.to_owned());
+        Ok(Place { ptys: self, id: Some(id.to_owned()) })
     }
 }

@@ -279,6 +279,13 @@ fn folder(target: &Target, title: String, window: Window) -> Result<Output, Fail
         .collect();
     names.sort_unstable();
     let total = names.len();
+    let entries = if total == 1 { "1 entry".to_owned() } else { format!("{total} entries") };
+    if total < window.first && window.first > 1 {
+        return Err(Failure::Failed(format!(
+            "Entry {} is past the end of the folder, which has {entries}.",
+            window.first
+        )));
+    }
     let shown: Vec<String> = names.into_iter().skip(window.first - 1).take(window.limit).collect();
     let last = window.first - 1 + shown.len();
     let truncated = last < total;
@@ -286,7 +293,7 @@ fn folder(target: &Target, title: String, window: Window) -> Result<Output, Fail
     let count = if truncated {
         format!("(Entries {}-{last} of {total}; go on with offset={})", window.first, last + 1)
     } else {
-        format!("({total} entries)")
+        format!("({entries})")
     };
     let list = shown.join("\n");
     let output =

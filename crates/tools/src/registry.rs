@@ -27,6 +27,7 @@ use crate::{
     invalid::{self, Invalid},
     list::List,
     plan::{PlanEnter, PlanExit},
+    process::Secrets,
     question::Question,
     read::Read,
     skill::Skill,
@@ -55,7 +56,7 @@ pub struct Settings {
     /// The binary that can be a warden, which keeps a command's processes together; see [`crate::process`].
     pub warden: Option<PathBuf>,
     /// Environment variables that hold keys and are kept from commands, besides our own.
-    pub secrets: Vec<String>,
+    pub secrets: Secrets,
     /// The service that `websearch` asks; without one there is no such tool.
     pub websearch: Option<websearch::Provider>,
 }

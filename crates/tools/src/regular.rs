@@ -19,6 +19,10 @@ use crate::tool::Failure;
 /// The largest file that is taken into memory to be edited or shown as a diff.
 pub(crate) const CONTENT_MAX: u64 = 20 * 1024 * 1024;
 
+/// The most lines of a file that is taken apart into them: a file of nothing but line breaks would cost many times its
+/// size in memory.
+pub(crate) const LINES_MAX: u64 = 1_000_000;
+
 /// The largest file whose content is hashed to notice changes.
 const HASH_MAX: u64 = 256 * 1024 * 1024;
 

@@ -30,7 +30,7 @@ use crate::{
 /// The locks that make calls on one file take turns; a path always falls on the same one.
 static TURNS: [Mutex<()>; 64] = [const { Mutex::new(()) }; 64];
 
-/// How the name of a file that is not in its place yet begins; snapshots pass such files over.
+/// How the name of a file that is not in its place yet begins; snapshots and searches pass such files over.
 pub(crate) const STAGED: &str = ".everturn-tmp-";
 
 /// The mode of a new file before the process's mask applies.
@@ -77,6 +77,8 @@ pub(crate) enum Cause {
     Cancelled,
     /// What is there is not what the caller read.
     Changed,
+    /// Its owner does not want it to be written.
+    Protected,
     /// What is there cannot be read to be compared.
     Read(regular::Error),
     /// The file system refused.
@@ -112,6 +114,7 @@ impl Error {
             Cause::Changed => Failure::Failed(format!(
                 "{path} was changed by someone else meanwhile; nothing was written. Read it again and retry."
             )),
+            Cause::Protected => protected(&self.path),
             Cause::Read(error) => error.failure("write", &self.path),
             Cause::Io(error) => {
                 Failure::Failed(format!("Could not write {path}: {error}. Nothing was written."))
@@ -123,6 +126,7 @@ impl Error {
         let why = match &self.cause {
             Cause::Cancelled => "the call was cancelled".to_owned(),
             Cause::Changed => "it was changed by someone else meanwhile".to_owned(),
+            Cause::Protected => "it is write-protected".to_owned(),
             Cause::Read(error) => error.to_string(),
             Cause::Io(error) => error.to_string(),
         };
@@ -135,6 +139,14 @@ impl Error {
         }
         Failure::Failed(text)
     }
+}
+
+/// The failure for a file that its owner does not want to be written.
+pub(crate) fn protected(path: &Path) -> Failure {
+    Failure::Failed(format!(
+        "{} is write-protected; nothing was written. If it is to be changed all the same, run `chmod u+w` on it first.",
+        path.display()
+    ))
 }
 
 /// Makes all of the changes or none of them.
@@ -169,6 +181,11 @@ struct Steps(Vec<Step>);
 impl Steps {
     fn prepare(&mut self, change: &Change<'_>) -> Result<(), Cause> {
         let (parent, name) = change.target.place()?;
+        if let (Some((_, Some(rights))), Some(_)) = (change.content, change.expected)
+            && rights.is_protected()
+        {
+            return Err(Cause::Protected);
+        }
         let (folder, made) = match change.content {
             Some(_) => Folder::make(parent)?,
             None => (Folder::reach(parent)?, Vec::new()),

@@ -7,54 +7,84 @@
 //! whether the session was ever shown a file: only then may a failure quote from it.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
+use serde::{Deserialize, Serialize};
+
 /// The files that one session has read or written, by their real path.
 #[derive(Debug, Default)]
-pub struct Seen {
-    files: Mutex<HashMap<PathBuf, Sight>>,
+pub struct Seen(Mutex<Files>);
+
+#[derive(Debug, Default)]
+struct Files {
+    sights: HashMap<PathBuf, Sight>,
+    /// What was recorded or forgotten since somebody asked for it.
+    news: BTreeSet<PathBuf>,
 }
 
-#[derive(Debug)]
-struct Sight {
-    fingerprint: String,
-    shown: bool,
+/// What a session last saw of one file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sight {
+    /// What its content is known by.
+    pub fingerprint: String,
+    /// Whether the session knows what is in it, besides its own edits.
+    pub shown: bool,
 }
 
 impl Seen {
     /// Records what a file held when the session read it or wrote the whole of it.
     pub fn record(&self, real: &Path, fingerprint: String) {
-        self.files().insert(real.to_owned(), Sight { fingerprint, shown: true });
+        self.put(real, Some(Sight { fingerprint, shown: true }));
     }
 
     /// Records what a file holds after the session changed a part of it.
     pub fn renew(&self, real: &Path, fingerprint: String) {
-        let mut files = self.files();
-        let shown = files.get(real).is_some_and(|sight| sight.shown);
-        files.insert(real.to_owned(), Sight { fingerprint, shown });
+        let shown = self.shown(real);
+        self.put(real, Some(Sight { fingerprint, shown }));
     }
 
     /// What the file held when the session last saw it.
     #[must_use]
     pub fn last(&self, real: &Path) -> Option<String> {
-        self.files().get(real).map(|sight| sight.fingerprint.clone())
+        self.files().sights.get(real).map(|sight| sight.fingerprint.clone())
     }
 
     /// Whether the session knows what is in the file besides its own edits.
     #[must_use]
     pub fn shown(&self, real: &Path) -> bool {
-        self.files().get(real).is_some_and(|sight| sight.shown)
+        self.files().sights.get(real).is_some_and(|sight| sight.shown)
     }
 
     /// Forgets a file that is gone.
     pub fn forget(&self, real: &Path) {
-        self.files().remove(real);
+        self.put(real, None);
     }
 
-    fn files(&self) -> MutexGuard<'_, HashMap<PathBuf, Sight>> {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    /// What changed here since this was last asked; nothing stands for a file that was forgotten.
+    pub fn news(&self) -> Vec<(PathBuf, Option<Sight>)> {
+        let mut files = self.files();
+        let news = std::mem::take(&mut files.news);
+        news.into_iter().map(|path| (path.clone(), files.sights.get(&path).cloned())).collect()
+    }
+
+    /// Takes back what an earlier process kept of [`Seen::news`].
+    pub fn recall(&self, real: PathBuf, sight: Option<Sight>) {
+        let mut files = self.files();
+        match sight {
+            Some(sight) => files.sights.insert(real, sight),
+            None => files.sights.remove(&real),
+        };
+    }
+
+    fn put(&self, real: &Path, sight: Option<Sight>) {
+        self.recall(real.to_owned(), sight);
+        self.files().news.insert(real.to_owned());
+    }
+
+    fn files(&self) -> MutexGuard<'_, Files> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -8,9 +8,10 @@
 //! The patterns of a line, all of which must be allowed before it may run:
 //!
 //! - `git log -1`: a command, wherever the shell would start one. Quotes are gone where they only quote.
+//! - `rm x` beside `/bin/rm x`, `git push` beside `git -P push`: the command as a rule against it would name it.
 //! - `A=1 git log` and `git log`: a command with variables set for it, with and without them.
 //! - `> notes.txt`: a redirection that writes, with the file as rules name files. A rule for the program does not
-//!   cover it. Reading, `/dev/null` and other descriptors need nothing.
+//!   cover it. A file that `sed -i` edits is named likewise. Reading, `/dev/null` and other descriptors need nothing.
 //! - [`RUNS`]` find . -delete`: a command whose arguments make it run other programs or write files, so that
 //!   `find *` alone is not enough. What `env`, `timeout` and `xargs` run is listed as a command as well.
 //! - [`CHANGES`]` alias ls=rm`: a command that changes what later ones do. Setting a variable with a small name, as
@@ -27,12 +28,15 @@ use crate::{
 };
 
 mod agreement;
+mod builtins;
 mod git;
 mod launchers;
 mod lexer;
+mod options;
 mod paths;
 mod programs;
 mod remember;
+mod repositories;
 mod script;
 mod syntax;
 mod walk;

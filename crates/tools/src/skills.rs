@@ -19,7 +19,7 @@ use std::{
 
 use crate::{
     host::Skill,
-    places::{Observed, Places, is_absent, text},
+    places::{Observed, Origin, Places, is_absent, plain, text},
     tool::Failure,
 };
 
@@ -79,7 +79,7 @@ struct Source {
 pub fn observe(places: &Places) -> Observed<Skills> {
     let mut found = BTreeMap::new();
     let mut problems = Vec::new();
-    for source in sources(places) {
+    for source in sources(places, &mut problems) {
         let files = match files(&source) {
             Ok(files) => files,
             Err(why) => return Observed::Unavailable { why },
@@ -122,7 +122,7 @@ pub fn find(places: &Places, name: &str) -> Result<Skill, Failure> {
 }
 
 /// The folders of skills, the one that counts least first.
-fn sources(places: &Places) -> Vec<Source> {
+fn sources(places: &Places, problems: &mut Vec<Problem>) -> Vec<Source> {
     let mut sources = Vec::new();
     let mut add = |folder: PathBuf, depth, within: Option<&Path>| {
         if folder.is_absolute() {
@@ -137,9 +137,16 @@ fn sources(places: &Places) -> Vec<Source> {
             add(folder.join(name), DEPTH_MAX, None);
         }
     }
-    for text in &places.skills {
-        let folder = places.anchored(text).unwrap_or_else(|| places.directory.join(text));
+    for named in &places.skills {
+        let folder = places.anchored(&named.text).unwrap_or_else(|| places.directory.join(&named.text));
+        let folder = plain(&folder);
         let within = folder.starts_with(&places.worktree).then_some(places.worktree.as_path());
+        if within.is_none() && named.by == Origin::Project {
+            let why = "the project's configuration names it as a folder of skills, and it lies outside of the \
+                       project: remove it there, or name it in your own configuration";
+            problems.push(Problem { path: folder, why: why.to_owned() });
+            continue;
+        }
         add(folder, DEPTH_MAX, within);
     }
     for folder in places.project_folders() {

@@ -38,6 +38,11 @@ impl Rights {
     fn of(meta: &Metadata) -> Self {
         Self { mode: meta.mode() & 0o7777, user: meta.uid(), group: meta.gid() }
     }
+
+    /// Whether its owner does not want it to be written. Replacing a file never asks the system about that.
+    pub(crate) fn is_protected(self) -> bool {
+        self.mode & 0o200 == 0
+    }
 }
 
 /// A file before a change.
@@ -46,8 +51,17 @@ pub(crate) struct Before {
     /// What its content is known by.
     pub(crate) fingerprint: String,
     pub(crate) rights: Rights,
+    /// Under how many names it is to be found.
+    pub(crate) links: u64,
     /// The first bytes, or all of them: as many as were asked for.
     pub(crate) bytes: Vec<u8>,
+}
+
+impl Before {
+    /// What must be said when the file was replaced: a new file takes its name, and its other names stay with the old.
+    pub(crate) fn remark(&self) -> &'static str {
+        if self.links > 1 { " (It had other names, as hard links: those keep the old content.)" } else { "" }
+    }
 }
 
 impl Target {
@@ -85,7 +99,7 @@ impl Target {
         let Some((file, meta)) = self.found()? else { return Ok(None) };
         let bytes = regular::content(file, &meta)?;
         let fingerprint = blake3::hash(&bytes).to_hex().to_string();
-        Ok(Some(Before { fingerprint, rights: Rights::of(&meta), bytes }))
+        Ok(Some(Before { fingerprint, rights: Rights::of(&meta), links: meta.nlink(), bytes }))
     }
 
     /// A file of any size with its first bytes, or nothing if there is none.
@@ -95,7 +109,7 @@ impl Target {
         (&mut file).take(bytes).read_to_end(&mut start)?;
         file.rewind()?;
         let fingerprint = Print::of(file, &meta)?;
-        Ok(Some(Before { fingerprint, rights: Rights::of(&meta), bytes: start }))
+        Ok(Some(Before { fingerprint, rights: Rights::of(&meta), links: meta.nlink(), bytes: start }))
     }
 
     fn found(&self) -> Result<Option<(File, Metadata)>, regular::Error> {
@@ -118,9 +132,18 @@ impl Context {
     /// Where a place to search leads now, provided that looking there was permitted. The permission of a search is
     /// about what is looked for, so only the place counts here.
     pub(crate) fn searched(&self, path: PathBuf) -> Result<Target, Failure> {
+        self.reached(path, Access::Read)
+    }
+
+    /// The same for a folder to run a command in: what the command does is a permission of its own.
+    pub(crate) fn entered(&self, path: PathBuf) -> Result<Target, Failure> {
+        self.reached(path, Access::Write)
+    }
+
+    fn reached(&self, path: PathBuf, access: Access) -> Result<Target, Failure> {
         let real = scope::real(&path);
         let target = Target::new(path, real);
-        let (external, _) = self.scope.demands(&target, Access::Read);
+        let (external, _) = self.scope.demands(&target, access);
         let granted =
             |need: Need| need.patterns.iter().all(|pattern| covers(&self.granted, &need.permission, pattern));
         if external.is_none_or(granted) { Ok(target) } else { Err(elsewhere(&target)) }

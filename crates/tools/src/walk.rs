@@ -28,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     folder::Folder,
+    replacement::STAGED,
     scope::{self, Access, Scope},
     target::Target,
     tool::{Context, Failure, Need},
@@ -125,7 +126,8 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// The walk through it: hidden files too, ignored ones not, no links, nothing of git's own.
+    /// The walk through it: hidden files too, ignored ones not, no links, nothing of git's own, and no file that a change
+    /// of files left beside its place.
     pub(crate) fn walk(&self) -> WalkBuilder {
         self.walk_where(|_| true)
     }
@@ -146,8 +148,8 @@ impl Tree {
         let (unread, dir, root) = (Arc::clone(&self.unread), Arc::clone(&self.dir), root.to_owned());
         walk.filter_entry(move |entry| {
             let below = below(&root, entry.path());
-            if below.as_os_str().as_bytes().rsplit(|byte| *byte == b'/').next() == Some(GIT) || !wanted(below)
-            {
+            let name = below.as_os_str().as_bytes().rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+            if name == GIT || name.starts_with(STAGED.as_bytes()) || !wanted(below) {
                 return false;
             }
             let folder = entry.file_type().is_some_and(|kind| kind.is_dir());

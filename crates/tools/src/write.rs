@@ -11,8 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     input::{decode, schema},
-    patch::{Header, unified},
-    regular::CONTENT_MAX,
+    patch,
     replacement::{Change, apply, turn},
     scope::{Access, Scope},
     target::{Before, Target},
@@ -95,6 +94,7 @@ fn act(input: &Input, context: &Context) -> Result<Output, Failure> {
     let (before, after) = plan(input, &target)?;
     if let Some(before) = &before {
         unchanged(context, &target, &before.fingerprint)?;
+        known(context, &target, before, &after)?;
     }
     put(context, &target, before.as_ref(), after.as_bytes())?;
     context.seen.record(target.real(), hex(after.as_bytes()));
@@ -105,7 +105,7 @@ fn act(input: &Input, context: &Context) -> Result<Output, Failure> {
     metadata.insert("truncated".to_owned(), json!(false));
     Ok(Output {
         title: context.scope.relative(target.path()),
-        output: "Wrote file successfully.".to_owned(),
+        output: format!("Wrote file successfully.{}", before.as_ref().map_or("", Before::remark)),
         metadata,
         edited: vec![target.path().to_owned()],
         ..Output::default()
@@ -138,11 +138,8 @@ pub(crate) fn edit_needs(scope: &Scope, target: &Target, diff: &str) -> Vec<Need
 
 /// The diff of a file tool, or nothing when either side is too large or not text.
 pub(crate) fn diff(path: &Path, before: &[u8], after: &[u8]) -> String {
-    if before.len().max(after.len()) as u64 > CONTENT_MAX {
-        return String::new();
-    }
     match (std::str::from_utf8(before), std::str::from_utf8(after)) {
-        (Ok(before), Ok(after)) => unified(&path.display().to_string(), before, after, Header::Bare).text,
+        (Ok(before), Ok(after)) => patch::shown(&path.display().to_string(), before, after).text,
         _ => String::new(),
     }
 }
@@ -161,6 +158,19 @@ pub(crate) fn unchanged(context: &Context, target: &Target, now: &str) -> Result
         ))),
         _ => Ok(()),
     }
+}
+
+/// Fails if a file with content was never shown to the session, which would replace it blindly.
+fn known(context: &Context, target: &Target, before: &Before, after: &str) -> Result<(), Failure> {
+    let empty = before.bytes.is_empty();
+    if empty || context.seen.shown(target.real()) || before.fingerprint == hex(after.as_bytes()) {
+        return Ok(());
+    }
+    Err(Failure::Failed(format!(
+        "{} has content that this session has not read. Read it first, so that nothing in it is lost, or change a part \
+         of it with `edit`. What cannot be read can be moved away with `bash`. Nothing was written.",
+        target.path().display()
+    )))
 }
 
 /// Replaces a file in the words of a tool.

@@ -23,7 +23,6 @@ pub(super) fn routes() -> Router<App> {
         .route("/skill", get(skills))
         .route("/experimental/capabilities", get(capabilities))
         .route("/experimental/console", get(console))
-        .route("/experimental/resource", get(no_map))
         .route("/experimental/workspace", get(nothing))
         .route("/experimental/workspace/status", get(nothing))
         .route("/experimental/tool/ids", get(tools))
@@ -55,10 +54,6 @@ async fn skills(State(app): State<App>, Place(location): Place) -> Result {
         map
     };
     ok(&found.skills.iter().map(shown).collect::<Vec<_>>())
-}
-
-async fn no_map() -> Result {
-    ok(&Map::new())
 }
 
 async fn capabilities() -> Result {

@@ -49,14 +49,14 @@ async fn list(configured: &Configured) -> Result<()> {
     }
     let folder = settings::working_folder()?;
     let config = settings::config(&folder)?;
-    let variables = config.catalogue().providers().flat_map(|provider| provider.key_variables());
     let options = Options {
         directory: configured.root().to_owned(),
-        secrets: variables.map(str::to_owned).collect(),
+        secrets: config.secrets(),
         timing: Timing { settle: Timing::default().connect, ..Timing::default() },
     };
     let below = Registry::builtin(&Settings::default());
-    let servers = Servers::start(configured.launches(&settings::trust()?), &below, &options);
+    let launches = configured.launches(configured.root(), &settings::trust()?);
+    let servers = Servers::start(launches, &below, &options);
     servers.settled().await;
     let mut rows: Vec<Vec<String>> = Vec::new();
     for (name, reason) in configured.invalid() {

@@ -92,3 +92,17 @@ fn nobody_waits_for_an_answer_that_cannot_come() {
     assert!(played.stderr.contains("a question was asked, and nobody is here"), "{}", played.stderr);
     assert!(played.stderr.contains("a permission was asked for and refused"), "{}", played.stderr);
 }
+
+#[test]
+fn instructions_that_cannot_be_read_end_a_run_at_once() {
+    // It was tried again for minutes, and the command waited.
+    let home = Home::new();
+    std::fs::write(home.work().join("play.json"), example()).unwrap();
+    std::fs::write(home.work().join("opencode.json"), r#"{"instructions": ["~/notes.md"]}"#).unwrap();
+    let refused = home.run(&["run", "--model", "scripted/./play.json", "write the file"]).failure(1);
+    assert!(
+        refused.contains("`~/notes.md` among the `instructions` of the project's configuration"),
+        "{refused}"
+    );
+    assert!(!home.work().join("made.txt").exists());
+}

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 use everturn_model::{Event, Session};
 use everturn_store::Authority;
-use everturn_tools::project::{Identity, Repository, identity, is_gone, repository};
+use everturn_tools::project::{Identity, Repository, is_gone, repository};
 
 use super::{GLOBAL, Place, Project};
 use crate::guidance::blocking;
@@ -112,7 +112,7 @@ impl Engine {
         Ok(match now {
             None => gone,
             Some(now) if place.mark == Some(now.mark) => false,
-            Some(now) => match identity(&now).await {
+            Some(now) => match self.ask_git(&now).await {
                 Identity::Root(other) | Identity::Edge(other) => other != id,
                 Identity::Unborn => true,
                 Identity::Unknown => false,

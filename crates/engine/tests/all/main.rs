@@ -21,6 +21,7 @@ mod question;
 mod recover;
 mod replay;
 mod revert;
+mod sights;
 mod task;
 mod todo;
 mod turn;

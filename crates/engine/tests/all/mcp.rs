@@ -2,7 +2,7 @@
 
 use everturn_engine::mcp::{Status, Trust};
 use everturn_engine::{Engine, Prompt};
-use everturn_testkit::within;
+use everturn_testkit::{Repo, within};
 use serde_json::{Value, json};
 
 use crate::bench::Bench;
@@ -139,4 +139,45 @@ async fn what_a_project_brings_waits_for_the_person() {
     .await;
     bench.say("SAY:something").await;
     assert!(offered(&bench).contains(&"s_echo".to_owned()));
+}
+
+#[tokio::test]
+async fn what_was_allowed_in_one_project_runs_in_no_other() {
+    // The approval was looked up for the project that the engine was started in, and the program started in the folder
+    // that a client named: allowing `sh ./m.sh` in one project ran the `m.sh` of every other.
+    let state = tempfile::tempdir().unwrap();
+    let line = "echo ran > ran; exec sh ./m.sh";
+    let mut bench =
+        Bench::configured(json!({"mcp": {"s": {"type": "local", "command": ["sh", "-c", line]}}})).await;
+    let (here, there) = (bench.repo.path().to_owned(), Repo::new(&[("m.sh", "exit 1\n")]));
+    bench.repo.write("m.sh", "exit 1\n");
+    bench
+        .reopen(|options| {
+            options.paths.state = state.path().to_owned();
+            let configured = std::mem::take(&mut options.config.mcp);
+            options.config.mcp = configured.with_foreign(["s".to_owned()].into(), &here);
+        })
+        .await;
+    let location = bench.engine.location(Some(there.dir())).await.unwrap();
+    let reason = async || match bench.engine.servers_in(&location).await.remove("s") {
+        Some(Status::Failed(reason)) => reason,
+        other => panic!("{other:?}"),
+    };
+    let expected = format!(
+        "the configuration of {} brings the server, and it runs only there, not in {}",
+        here.display(),
+        there.dir()
+    );
+    assert_eq!(reason().await, expected);
+    let config = bench.engine.config().mcp.clone();
+    Trust::new(state.path()).allow(&here, config.foreign()).unwrap();
+    // Neither is it let go afterwards, as one is that waits for the person.
+    assert_eq!(reason().await, expected);
+    let refused = bench.engine.connect_server(&location, "s").await.unwrap_err().to_string();
+    assert_eq!(refused, expected);
+    let own = bench.engine.location(None).await.unwrap();
+    bench.engine.servers_in(&own).await;
+    assert!(here.join("ran").exists(), "it does not run where it was allowed");
+    assert!(!there.join("ran").exists(), "it ran where nobody had allowed it");
+    bench.engine.close().await;
 }

@@ -1,6 +1,7 @@
 //! Projects that are moved, cloned, copied and made: where their sessions are afterwards.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -276,6 +277,8 @@ async fn worktrees_have_the_project_in_common() {
     world.git("a", &["worktree", "add", "-q", "../w", "-b", "work"]);
     let location = world.engine.location(world.path("w").to_str()).await.unwrap();
     assert_eq!(location.worktree, world.path("w"));
+    // It was looked for in `.git/HEAD`, and in a worktree `.git` is a file.
+    assert_eq!(location.branch().as_deref(), Some("work"));
     world.session("w").await;
     world.check("w", &["made in w"], &["made in a", "made in w"]).await;
     world.check("a", &["made in a"], &["made in a", "made in w"]).await;
@@ -336,4 +339,52 @@ async fn what_a_moved_session_did_can_be_undone_there() {
     assert!(!world.path("b/made.txt").exists());
     world.engine.unrevert(&session.id).await.unwrap();
     assert!(world.path("b/made.txt").exists());
+}
+
+#[tokio::test]
+async fn a_slow_repository_holds_up_no_other() {
+    // All lookups waited for each other, up to ten seconds for each at which git took its time.
+    let world = World::new().await;
+    world.repository("slow");
+    world.repository("quick");
+    let pipe = world.path("slow/.git/HEAD");
+    let content = fs::read(&pipe).unwrap();
+    fs::remove_file(&pipe).unwrap();
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let engine = world.engine.clone();
+    let slow = world.path("slow");
+    let looking = tokio::spawn(async move { engine.location(slow.to_str()).await });
+    // Opening it waits for git, which then waits for what is written.
+    let held = pipe.clone();
+    let opened = tokio::task::spawn_blocking(move || fs::OpenOptions::new().write(true).open(held));
+    let mut held = within("git to read", opened).await.unwrap().unwrap();
+    let quick = within("the other one", world.engine.location(world.path("quick").to_str())).await.unwrap();
+    assert_eq!(quick.project.worktree, world.path("quick"));
+    assert!(!looking.is_finished());
+    // Whoever opens it from now on finds a file.
+    fs::write(world.path("head"), &content).unwrap();
+    fs::rename(world.path("head"), &pipe).unwrap();
+    held.write_all(&content).unwrap();
+    drop(held);
+    let slow = within("the slow one", looking).await.unwrap().unwrap();
+    assert_ne!(slow.project.id, "global");
+}
+
+#[tokio::test]
+async fn git_is_not_asked_at_every_lookup_when_it_has_no_answer() {
+    // Where git takes its time, each lookup of a folder took ten seconds.
+    let world = World::new().await;
+    world.repository("a");
+    let head = world.path("a/.git/HEAD");
+    let content = fs::read(&head).unwrap();
+    fs::write(&head, "no reference").unwrap();
+    let id =
+        async |folder: &str| world.engine.location(world.path(folder).to_str()).await.unwrap().project.id;
+    assert_eq!(id("a").await, "global");
+    fs::write(&head, content).unwrap();
+    assert_eq!(id("a/sub").await, "global", "git was asked again at once");
+    let mut world = world;
+    world.restart().await;
+    let location = world.engine.location(world.path("a").to_str()).await.unwrap();
+    assert_ne!(location.project.id, "global");
 }

@@ -10,8 +10,7 @@ use crate::permission::{ask, asked};
 /// A prompt that makes the model ask one question, then say `after`.
 pub(crate) fn prompt(after: &str) -> String {
     let option = |label: &str| json!({"label": label, "description": "a colour"});
-    let question =
-        json!({"question": "Which colour?", "header": "Colour", "options": [option("red"), option("blue")]});
+    let question = json!({"question": "Which colour?", "header": "Colour", "options": [option("red"), option("blue")], "custom": false});
     format!("JSONTOOL:question:{}\nSAY:{after}", json!({"questions": [question]}))
 }
 
@@ -28,6 +27,8 @@ async fn an_answer_goes_to_the_model() {
     assert!(request.id.as_str().starts_with("que_"), "{request:?}");
     let Ask::Question { questions } = &request.ask else { panic!("{request:?}") };
     assert_eq!(questions[0]["header"], "Colour");
+    // It was dropped, and clients offered a field for words that were not wanted.
+    assert_eq!(questions[0]["custom"], false);
     let few = bench.engine.answer(&request.id, Vec::new()).await;
     assert!(matches!(few, Err(Error::Invalid(_))), "{few:?}");
     let permission = bench.engine.reply(&request.id, Reply::Once, None).await;

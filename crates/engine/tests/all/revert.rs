@@ -219,6 +219,7 @@ async fn what_the_person_wrote_between_two_prompts_stays() {
     let one = bench.say(&write_to(&bench, "1.txt", "one")).await;
     bench.repo.write("1.txt", "by the person");
     bench.repo.write("2.txt", "by the person");
+    bench.say("JSONTOOL:read:{\"filePath\":\"2.txt\"}\nSAY:ok").await;
     bench.say(&write_to(&bench, "2.txt", "two")).await;
     let reverted = revert(&bench, &one).await;
     assert_eq!(files(&bench), both(Some("by the person"), Some("by the person")));

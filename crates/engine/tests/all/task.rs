@@ -279,3 +279,20 @@ async fn a_child_without_progress_is_given_up() {
     assert!(!bench.engine.is_running(&child));
     assert_eq!(bench.transcript().await.last().unwrap(), "assistant: went on");
 }
+
+#[tokio::test]
+async fn one_task_is_gone_on_with_by_one_call_at_a_time() {
+    // Two calls of one answer both went on with it, and were told each other's results.
+    let bench = Bench::new().await;
+    bench.say(&(task("general", "SAY:first", None) + "SAY:ok")).await;
+    let child = only_child(&bench).await;
+    let again = |prompt: &str| task("general", prompt, Some(child.as_str()));
+    bench.say(&format!("TOGETHER:2\n{}{}SAY:ok", again("SAY:second"), again("SAY:third"))).await;
+    let mut results = results(&bench).await.split_off(1);
+    results.sort();
+    let refused =
+        format!("Error The task '{child}' is still at work. Wait for its answer, or begin a new one.");
+    assert_eq!(results.len(), 2, "{results:?}");
+    assert_eq!(results[1], refused);
+    assert!(["second", "third"].map(|text| completed(&child, text)).contains(&results[0]), "{results:?}");
+}

@@ -4,6 +4,10 @@
 //! belongs to the one place after the hunk before it where all its lines are, or, below its `@@` lines, to the first;
 //! if there are several, nothing is chosen. Lines that a hunk keeps stay as the file has them.
 
+use std::borrow::Cow;
+
+use tokio_util::sync::CancellationToken;
+
 use super::envelope::{Hunk, Kind, Line};
 use crate::{
     indentation::{Rule, indent},
@@ -14,10 +18,10 @@ use crate::{
 const TIERS: [fn(&str, &str) -> bool; 3] =
     [|a, b| a == b, |a, b| a.trim_end() == b.trim_end(), |a, b| a.trim() == b.trim()];
 
-/// A line of the file.
+/// A line of the file, before or after.
 #[derive(Clone, Debug)]
-struct Own {
-    text: String,
+struct Own<'a> {
+    text: Cow<'a, str>,
     /// Nothing for a last line that has no end.
     end: &'static str,
 }
@@ -31,16 +35,16 @@ struct Place<'a> {
 }
 
 /// The text with the hunks applied; an error says which hunk does not fit, in the words of the patch alone.
-pub(super) fn apply(before: &str, hunks: &[Hunk]) -> Result<String, String> {
+pub(super) fn apply(before: &str, hunks: &[Hunk], cancel: &CancellationToken) -> Result<String, String> {
     let (mark, text) = before.strip_prefix(BOM).map_or(("", before), |text| (BOM, text));
-    let file: Vec<Own> = text.split_inclusive('\n').map(Own::of).collect();
+    let file: Vec<Own<'_>> = text.split_inclusive('\n').map(Own::of).collect();
     let mut open = !text.is_empty() && !text.ends_with('\n');
     // A patch that spells line ends out is taken at its word; otherwise new lines end as those around them.
     let literal = hunks.iter().flat_map(|hunk| &hunk.lines).any(|line| line.carriage);
-    let mut after: Vec<Own> = Vec::new();
+    let mut after: Vec<Own<'_>> = Vec::new();
     let mut at = 0;
     for (number, hunk) in (1..).zip(hunks) {
-        let place = locate(&file, at, hunk, open).map_err(|why| misfit(number, hunk, &why))?;
+        let place = locate(&file, at, hunk, open, cancel).map_err(|why| misfit(number, hunk, &why))?;
         after.extend_from_slice(file.get(at..place.start).unwrap_or_default());
         at = place.start;
         let near = at.checked_sub(1).and_then(|above| file.get(above)).or_else(|| file.get(at));
@@ -67,7 +71,7 @@ pub(super) fn apply(before: &str, hunks: &[Hunk]) -> Result<String, String> {
     Ok(format!("{mark}{}", join(&after, open)))
 }
 
-fn added(line: &Line, rule: &Rule<'_>, literal: bool, near: &'static str) -> Result<Own, String> {
+fn added<'a>(line: &'a Line, rule: &Rule<'_>, literal: bool, near: &'static str) -> Result<Own<'a>, String> {
     let end = match (literal, line.carriage) {
         (true, true) => "\r\n",
         (true, false) => "\n",
@@ -75,17 +79,18 @@ fn added(line: &Line, rule: &Rule<'_>, literal: bool, near: &'static str) -> Res
         (false, _) => near,
     };
     if line.text.trim().is_empty() {
-        return Ok(Own { text: line.text.clone(), end });
+        return Ok(Own { text: Cow::Borrowed(&line.text), end });
     }
     let own = indent(&line.text);
     let there = rule
         .apply(own)
         .ok_or("the file has another indentation, and what to indent new lines with is unclear")?;
-    Ok(Own { text: format!("{there}{}", line.text.get(own.len()..).unwrap_or_default()), end })
+    let text = format!("{there}{}", line.text.get(own.len()..).unwrap_or_default());
+    Ok(Own { text: Cow::Owned(text), end })
 }
 
 /// The lines as one text, whose last line has an end or not.
-fn join(lines: &[Own], open: bool) -> String {
+fn join(lines: &[Own<'_>], open: bool) -> String {
     let mut text = String::new();
     let mut near = "\n";
     for (left, line) in (0..lines.len()).rev().zip(lines) {
@@ -98,8 +103,8 @@ fn join(lines: &[Own], open: bool) -> String {
     text
 }
 
-impl Own {
-    fn of(whole: &str) -> Self {
+impl<'a> Own<'a> {
+    fn of(whole: &'a str) -> Self {
         let end = if whole.ends_with("\r\n") {
             "\r\n"
         } else if whole.ends_with('\n') {
@@ -107,11 +112,17 @@ impl Own {
         } else {
             ""
         };
-        Self { text: whole.strip_suffix(end).unwrap_or(whole).to_owned(), end }
+        Self { text: Cow::Borrowed(whole.strip_suffix(end).unwrap_or(whole)), end }
     }
 }
 
-fn locate<'a>(file: &'a [Own], from: usize, hunk: &'a Hunk, open: bool) -> Result<Place<'a>, String> {
+fn locate<'a>(
+    file: &'a [Own<'_>],
+    from: usize,
+    hunk: &'a Hunk,
+    open: bool,
+    cancel: &CancellationToken,
+) -> Result<Place<'a>, String> {
     let old: Vec<&str> =
         hunk.lines.iter().filter(|line| line.kind != Kind::Added).map(|line| &*line.text).collect();
     if hunk.old_open && !open {
@@ -140,8 +151,14 @@ fn locate<'a>(file: &'a [Own], from: usize, hunk: &'a Hunk, open: bool) -> Resul
             window.is_some_and(|window| window.iter().zip(&old).all(|(own, old)| same(&own.text, old)))
         };
         let Some(last) = file.len().checked_sub(old.len()) else { break };
-        let all: Vec<usize> =
-            (if pinned { from.max(last) } else { from }..=last).filter(|at| fits(*at)).collect();
+        let all: Vec<usize> = (if pinned { from.max(last) } else { from }..=last)
+            .take_while(|_| !cancel.is_cancelled())
+            .filter(|at| fits(*at))
+            .collect();
+        // What was found by then may not be all, and one place may look like the only one.
+        if cancel.is_cancelled() {
+            return Err("the call was cancelled".to_owned());
+        }
         let mut starts = if hunk.anchors.is_empty() {
             all
         } else {
@@ -184,7 +201,7 @@ fn only(starts: &[usize]) -> Result<usize, String> {
 }
 
 /// The lines that the `@@` lines may mean: for each line like the first, the next ones like the others.
-fn origins(file: &[Own], from: usize, anchors: &[String]) -> Result<Vec<usize>, String> {
+fn origins(file: &[Own<'_>], from: usize, anchors: &[String]) -> Result<Vec<usize>, String> {
     for same in TIERS {
         let alike = |anchor: &String| -> Vec<usize> {
             (from..file.len()).filter(|at| file.get(*at).is_some_and(|own| same(&own.text, anchor))).collect()

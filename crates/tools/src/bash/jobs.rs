@@ -92,14 +92,27 @@ impl Jobs {
         let file = bound::create(&context.scope.output_dir)
             .inspect_err(|error| tracing::warn!(%error, "the output of a background command is not kept"))
             .ok();
-        let (program, reader) = bash.start(&command, workdir).await?;
-        let stop = match (program.pid(), program.is_watched()) {
-            (Some(pid), true) => format!("kill {pid}"),
-            (Some(pid), false) => format!("kill -- -{pid}"),
-            (None, _) => return Err(Failure::Failed("The command ended before it could be watched.".into())),
+        let path = file.as_ref().map(|(_, path)| path.clone());
+        let started = bash.start(&command, workdir).await.and_then(|(program, reader)| {
+            let stop = match (program.pid(), program.is_watched()) {
+                (Some(pid), true) => format!("kill {pid}"),
+                (Some(pid), false) => format!("kill -- -{pid}"),
+                (None, _) => {
+                    return Err(Failure::Failed("The command ended before it could be watched.".into()));
+                }
+            };
+            Ok((program, reader, stop))
+        });
+        let (program, reader, stop) = match (started, &path) {
+            (Ok(started), _) => started,
+            (Err(failure), Some(path)) => {
+                // Nobody will be told of the file.
+                tokio::fs::remove_file(path).await.ok();
+                return Err(failure);
+            }
+            (Err(failure), None) => return Err(failure),
         };
         let pid = program.pid().map(rustix::process::Pid::as_raw_pid);
-        let path = file.as_ref().map(|(_, path)| path.clone());
         let (ended, mut end) = oneshot::channel();
         let cancel = CancellationToken::new();
         let job = Job {

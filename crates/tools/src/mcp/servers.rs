@@ -3,10 +3,10 @@
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{Connection, Server, naming::Naming, unit::Unit};
+use super::{Connection, Resource, Server, naming::Naming, unit::Unit};
 use crate::registry::Registry;
 
 /// How long things may take.
@@ -139,6 +139,33 @@ impl Servers {
         self.units.values().filter(|unit| unit.is_resting()).for_each(|unit| unit.wake());
         let all = join_all(self.units.values().map(|unit| unit.settled()));
         timeout_at(self.started + self.settle, all).await.ok();
+    }
+
+    /// Waits as long for servers that are connecting now, for somebody who asks how they are.
+    pub async fn settled_by_now(&self) {
+        self.units.values().filter(|unit| unit.is_resting()).for_each(|unit| unit.wake());
+        let all = join_all(self.units.values().map(|unit| unit.settled()));
+        timeout(self.settle, all).await.ok();
+    }
+
+    /// What the connected servers have to read, by server. One that does not list it in a short while is left out.
+    pub async fn resources(&self) -> Vec<(String, Resource)> {
+        let listed = self.units.iter().filter_map(|(name, unit)| Some((name, unit.connection()?)));
+        let listed = listed.map(async |(name, connection)| {
+            let resources = match timeout(self.settle, connection.resources()).await {
+                Ok(Ok(resources)) => resources,
+                Ok(Err(fault)) => {
+                    tracing::warn!(server = name, %fault, "an MCP server's resources are not listed");
+                    Vec::new()
+                }
+                Err(_) => {
+                    tracing::warn!(server = name, "an MCP server takes too long to list its resources");
+                    Vec::new()
+                }
+            };
+            resources.into_iter().map(move |resource| (name.clone(), resource))
+        });
+        join_all(listed).await.into_iter().flatten().collect()
     }
 
     /// Whether there is a server of this name.

@@ -236,7 +236,11 @@ impl Keeper {
             timeout(self.grace, self.child.wait()).await.ok();
         }
         self.group.kill();
-        self.child.wait().await.ok();
+        // By itself too, as it may have left its group; one that is stuck in the system is not waited for.
+        self.child.start_kill().ok();
+        if timeout(self.grace, self.child.wait()).await.is_ok() {
+            self.group.forget();
+        }
         logging.abort();
     }
 }

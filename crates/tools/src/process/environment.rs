@@ -3,10 +3,45 @@
 use std::{
     env,
     ffi::{OsStr, OsString},
+    fmt,
+    sync::{Arc, LazyLock},
 };
 
 /// The variable that marks the programs of one call, so that they can be found when their warden was killed.
 pub(super) const MARK: &str = "EVERTURN_CALL";
+
+/// The names of variables that hold keys, found out when the first program starts: most commands of ours start none, and
+/// the names are in the table of all models.
+#[derive(Clone)]
+pub struct Secrets(Arc<LazyLock<Vec<String>, Find>>);
+
+type Find = Box<dyn FnOnce() -> Vec<String> + Send>;
+
+impl Secrets {
+    /// The names that `find` gives, asked once.
+    pub fn found_by(find: impl FnOnce() -> Vec<String> + Send + 'static) -> Self {
+        Self(Arc::new(LazyLock::new(Box::new(find))))
+    }
+
+    /// The names.
+    #[must_use]
+    pub fn names(&self) -> &[String] {
+        &self.0
+    }
+}
+
+impl Default for Secrets {
+    /// None but those that are known anyway.
+    fn default() -> Self {
+        Self::found_by(Vec::new)
+    }
+}
+
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secrets")
+    }
+}
 
 /// The variables of our environment that a program must not inherit.
 pub(crate) fn hidden(secrets: &[String]) -> Vec<OsString> {

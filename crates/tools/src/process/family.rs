@@ -2,6 +2,9 @@
 //!
 //! A process can start another one between the moment it is seen and the moment it is killed. So all are frozen
 //! first, again and again until no new one shows up, and only then killed; and that is repeated until none is left.
+//!
+//! A process that starts its successor and ends at once may never be there when we look. Only its parent can tell for
+//! sure that none is left, and only a parent may kill by number without a look: see [`strike`].
 
 use std::{
     collections::HashSet,
@@ -12,13 +15,15 @@ use std::{
 
 use rustix::{
     io::Errno,
-    process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal},
+    process::{Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal},
 };
 
 use super::environment::MARK;
 
 /// How long killed processes may take to vanish. Only the system itself can hold them up.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often new processes are frozen before those that are frozen are killed.
+const ROUNDS: usize = 20;
 /// The pause between two looks at processes that were killed.
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -72,14 +77,24 @@ pub(super) fn ask(processes: &[Process], signals: &[Signal]) {
     }
 }
 
-/// Kills whatever `find` finds until it finds nothing, and says how many could not be killed. `reap` is called in
-/// between.
-pub(super) fn kill(find: impl Fn() -> Vec<Process>, mut reap: impl FnMut()) -> usize {
+/// Kills our children by number, which nobody else can have before we have reaped them. Quicker than looking at all
+/// processes, so that it catches those which are never there for long.
+pub(super) fn strike() {
+    let own = getpid();
+    let listed = fs::read_to_string(format!("/proc/{own}/task/{own}/children")).unwrap_or_default();
+    for child in listed.split_ascii_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)) {
+        kill_process(child, Signal::KILL).ok();
+    }
+}
+
+/// Kills whatever `find` finds, and says how many could not be killed. `reap` is called in between: it says whether
+/// any can be left, if it knows. Otherwise the end is when nothing is found.
+pub(super) fn kill(find: impl Fn() -> Vec<Process>, mut reap: impl FnMut() -> Option<bool>) -> usize {
     let deadline = Instant::now() + PATIENCE;
     let mut refused = HashSet::new();
     loop {
         let mut frozen = HashSet::new();
-        loop {
+        for _ in 0..ROUNDS {
             let mut news = false;
             for process in find() {
                 let name = (process.pid, process.start);
@@ -90,7 +105,7 @@ pub(super) fn kill(find: impl Fn() -> Vec<Process>, mut reap: impl FnMut()) -> u
                     }
                 }
             }
-            if !news || Instant::now() > deadline {
+            if !news {
                 break;
             }
         }
@@ -98,13 +113,14 @@ pub(super) fn kill(find: impl Fn() -> Vec<Process>, mut reap: impl FnMut()) -> u
         for process in &found {
             process.send(Signal::KILL);
         }
-        reap();
         let left = found.iter().filter(|process| !refused.contains(&(process.pid, process.start))).count();
-        if left == 0 {
-            return found.len();
-        }
-        if Instant::now() > deadline {
-            return found.len();
+        match reap() {
+            Some(false) => return 0,
+            // What may not be killed is all there is.
+            None | Some(true) if left == 0 && !found.is_empty() => return found.len(),
+            None if left == 0 => return 0,
+            _ if Instant::now() > deadline => return found.len().max(1),
+            _ => {}
         }
         sleep(PAUSE);
     }

@@ -34,6 +34,18 @@ impl Group {
         self.leader.is_some_and(|leader| test_kill_process_group(leader).is_ok())
     }
 
+    /// Lets go of a group that has no member any more: the system gives its number to others, whom no signal of ours
+    /// may reach.
+    pub(crate) fn forget(&mut self) {
+        self.leader = None;
+    }
+
+    /// Whether it was let go.
+    #[cfg(test)]
+    pub(crate) fn is_forgotten(&self) -> bool {
+        self.leader.is_none()
+    }
+
     fn signal(&self, signal: Signal) {
         if let Some(leader) = self.leader {
             // A group without members is what the caller wants.

@@ -6,7 +6,6 @@ use std::{
     os::{fd::OwnedFd, unix::net::UnixStream as StdUnixStream},
     path::{Path, PathBuf},
     process::Stdio,
-    sync::Arc,
     time::Duration,
 };
 
@@ -15,7 +14,7 @@ use tokio::{net::UnixStream, process::Command};
 
 use super::{
     control::{Control, Order, Run},
-    environment::{MARK, hidden},
+    environment::{MARK, Secrets, hidden},
     group::Group,
     program::{Hold, Program},
     warden,
@@ -27,7 +26,7 @@ pub struct Launcher {
     /// The binary that can be a warden: `everturn` itself.
     pub warden: Option<PathBuf>,
     /// Environment variables that programs must not see, besides our own.
-    pub secrets: Arc<[String]>,
+    pub secrets: Secrets,
     /// How long processes may take to stop by themselves before they are killed.
     pub grace: Duration,
     /// How long processes that a program leaves behind may take to end before they are asked to.
@@ -38,7 +37,7 @@ impl Default for Launcher {
     fn default() -> Self {
         Self {
             warden: None,
-            secrets: Arc::new([]),
+            secrets: Secrets::default(),
             grace: Duration::from_secs(3),
             linger: Duration::from_millis(100),
         }
@@ -87,7 +86,7 @@ impl Launcher {
             }
         };
         let (ours, theirs) = sockets.unzip();
-        for name in hidden(&self.secrets) {
+        for name in hidden(self.secrets.names()) {
             command.env_remove(name);
         }
         command.current_dir(start.folder).env(MARK, &mark);

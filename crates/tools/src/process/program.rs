@@ -134,7 +134,12 @@ impl Program {
         while self.exit.is_none() {
             match &mut self.hold {
                 Hold::Warden(_) => self.listen().await,
-                Hold::Group(_) => self.exit = Some(self.child.wait().await.map_or(Exit::Lost, Exit::from)),
+                Hold::Group(group) => {
+                    self.exit = Some(self.child.wait().await.map_or(Exit::Lost, Exit::from));
+                    if !group.exists() {
+                        group.forget();
+                    }
+                }
             }
         }
         self.exit.unwrap_or(Exit::Lost)
@@ -202,7 +207,7 @@ impl Program {
         if let Some(session) = self.pid {
             use super::family::{kill, marked};
             let mark = self.mark.clone();
-            let swept = tokio::task::spawn_blocking(move || kill(|| marked(session, &mark), || {}));
+            let swept = tokio::task::spawn_blocking(move || kill(|| marked(session, &mark), || None));
             self.gone = Some(Gone { stopped: false, left: swept.await.unwrap_or_default() });
         }
     }
@@ -214,20 +219,28 @@ impl Program {
             stopped = true;
             self.stop().await;
         }
-        if self.outlives(self.grace).await {
-            if let Hold::Group(group) = &self.hold {
-                group.kill();
+        let mut left = 0;
+        if self.outlives(self.grace).await
+            && let Hold::Group(group) = &mut self.hold
+        {
+            group.kill();
+            // By itself too: it may have left its group.
+            self.child.start_kill().ok();
+            match timeout(PATIENCE, self.child.wait()).await {
+                Ok(_) => group.forget(),
+                // Stuck in the system, for example on a disk that does not answer.
+                Err(_) => left = 1,
             }
-            self.child.wait().await.ok();
         }
-        Gone { stopped, left: 0 }
+        Gone { stopped, left }
     }
 
     /// Whether the group has members for so long.
     async fn outlives(&mut self, time: Duration) -> bool {
         let deadline = Instant::now() + time;
-        while let Hold::Group(group) = &self.hold {
+        while let Hold::Group(group) = &mut self.hold {
             if !group.exists() {
+                group.forget();
                 return false;
             }
             if Instant::now() >= deadline {
@@ -237,5 +250,33 @@ impl Program {
             sleep(POLL_EVERY).await;
         }
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::process::{Outlet, Start};
+
+    /// What the group is known by at last.
+    async fn check(line: &str) {
+        let (_reader, writer) = io::pipe().unwrap();
+        let args = ["-c".to_owned(), line.to_owned()];
+        let start = Start { program: "sh", args: &args, folder: Path::new("/"), env: &[] };
+        let launcher = Launcher { grace: Duration::from_millis(50), ..Launcher::default() };
+        let mut program = launcher.start(&start, Outlet::Pipe(writer.into())).await.unwrap();
+        assert_eq!(program.ended().await, Exit::Code(0));
+        program.gone().await;
+        assert!(matches!(&program.hold, Hold::Group(group) if group.is_forgotten()), "{program:?}");
+    }
+
+    #[tokio::test]
+    async fn a_group_without_members_is_let_go() {
+        // Its number went on being signalled when the program was dropped, whoever had it by then.
+        check("true").await;
+        check("sleep 1000 &").await;
+        check("trap '' TERM; sleep 1000 &").await;
     }
 }

@@ -125,6 +125,10 @@ impl Terminal {
     pub(super) fn write(&self, input: &[u8]) -> Result<(), Error> {
         let id = || self.info().id;
         // All of it or nothing: half of what was typed is worse than none.
+        let most = INPUTS * INPUT_MAX;
+        if input.len() > most {
+            return Err(Error::TooLarge { id: id(), most });
+        }
         let pieces: Vec<&[u8]> = input.chunks(INPUT_MAX).collect();
         if pieces.is_empty() {
             return Ok(());

@@ -3,10 +3,7 @@
 //! Options before the sub-command can name any program (`-c core.pager=…`, `--exec-path`), sub-commands that are not
 //! git's own can be aliases for a shell line, and some options of its own name a program or a file to write.
 
-use super::{
-    programs::{listed, matching},
-    word::Word,
-};
+use super::{options::matching, programs::listed, word::Word};
 
 /// Sub-commands that do what they say; all others may be aliases, or run what they are given.
 const OWN: &str = "\
@@ -58,8 +55,9 @@ pub(super) fn runs(arguments: &[Word]) -> bool {
         _ if !listed(OWN, command) => return true,
         _ => {}
     }
-    // A transport may be a program: `ext::sh -c …`.
-    let transport = rest.iter().any(|word| word.text.contains("::"));
+    // A transport may be a program: `ext::sh -c …` is, and `evil://x` runs `git-remote-evil`.
+    let remote = listed("clone fetch ls-remote pull push remote archive", command);
+    let transport = rest.iter().any(|word| word.text.contains("::") || remote && !reachable(word));
     let short = match command {
         "grep" => "O",
         "rebase" => "xi",
@@ -69,7 +67,78 @@ pub(super) fn runs(arguments: &[Word]) -> bool {
         "fetch" | "pull" | "push" | "am" | "apply" => "i",
         _ => "",
     };
-    transport || matching(&without_messages(command, rest), short, LONG)
+    let options = before_paths(command, rest);
+    transport || strategy(command, rest) || matching(&without_messages(command, options), short, LONG)
+}
+
+/// Whether a word, taken as the address of a repository, is reached by git itself.
+fn reachable(word: &Word) -> bool {
+    let schemes = ["https", "http", "ssh", "git", "file"];
+    let text = word.known().unwrap_or(&word.prefix);
+    if text.starts_with('-') && word.value.is_some() {
+        // `--repo=evil://x`
+        return !text.contains("://") || schemes.iter().any(|scheme| text.contains(&format!("={scheme}://")));
+    }
+    match text.split_once("://") {
+        Some((scheme, _)) => schemes.contains(&scheme),
+        // Behind a slash nothing is a transport any more.
+        None => word.value.is_some() || text.split_once('/').is_some_and(|(first, _)| !first.contains(':')),
+    }
+}
+
+/// Whether a way to merge is named that is not git's own: it would be a program.
+fn strategy(command: &str, arguments: &[Word]) -> bool {
+    let short = listed("merge pull rebase", command);
+    if !short && !listed("cherry-pick revert", command) {
+        return false;
+    }
+    let own = |name: &str| listed("ours resolve recursive octopus subtree ort", name);
+    arguments.iter().enumerate().any(|(at, word)| {
+        let text = word.known().unwrap_or(&word.prefix);
+        let next = || arguments.get(at + 1).and_then(Word::known);
+        if let Some(option) = text.strip_prefix("--") {
+            let (name, value) =
+                option.split_once('=').map_or((option, None), |(name, value)| (name, Some(value)));
+            let named = name.len() > 1 && "strategy".starts_with(name);
+            return named && !(word.value.is_some() && value.or_else(next).is_some_and(own));
+        }
+        let Some((_, value)) = text.strip_prefix('-').filter(|_| short).and_then(|text| text.split_once('s'))
+        else {
+            return false;
+        };
+        let value = if value.is_empty() { next() } else { Some(value) };
+        !(word.value.is_some() && value.is_some_and(own))
+    })
+}
+
+/// The arguments up to a `--` that is certain to end the options: what follows are paths.
+fn before_paths<'a>(command: &str, arguments: &'a [Word]) -> &'a [Word] {
+    let takes =
+        listed("add log diff show status checkout restore reset rm ls-files blame commit grep", command);
+    let Some(end) = arguments.iter().position(|word| word.known() == Some("--")).filter(|_| takes) else {
+        return arguments;
+    };
+    // Behind an option that takes a value, `--` may be that value.
+    let certain = |word: &Word| {
+        word.known().is_some_and(|text| {
+            let number =
+                text.strip_prefix('-').is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()));
+            let alone = listed("--stat --oneline --name-only --name-status --cached --staged -p -q -A", text);
+            !text.starts_with('-') || text.starts_with("--") && text.contains('=') || number || alone
+        })
+    };
+    let sure = end.checked_sub(1).and_then(|at| arguments.get(at)).is_none_or(certain);
+    arguments.get(..end).filter(|_| sure).unwrap_or(arguments)
+}
+
+/// The words without the options before the sub-command, so that a rule about the sub-command sees it.
+pub(super) fn bare(arguments: &[Word]) -> Option<&[Word]> {
+    let valued = "-C -c --git-dir --work-tree --namespace --config-env --super-prefix --attr-source";
+    let mut at = 0;
+    while let Some(option) = arguments.get(at)?.known().filter(|text| text.starts_with('-')) {
+        at += if listed(valued, option) { 2 } else { 1 };
+    }
+    arguments.get(at..).filter(|rest| at > 0 && !rest.is_empty())
 }
 
 /// The arguments without messages, which are often put together when the command runs.

@@ -3,7 +3,7 @@
 //! What they run is a command of the line like any other, so it is listed beside them. That takes knowing which of
 //! their arguments are options: those that are not listed here make the call one that may run anything.
 
-use super::word::Word;
+use super::{programs, word::Word};
 
 /// What a launcher runs.
 #[derive(Debug, PartialEq, Eq)]
@@ -20,18 +20,20 @@ pub(super) enum Inner {
 struct Launcher {
     flags: &'static [&'static str],
     valued: &'static [&'static str],
+    /// Long options that take a value only behind `=`: the word after them is not theirs.
+    optional: &'static [&'static str],
     /// Words that are no options and come before the command.
     operands: usize,
     /// Whether variables may come before the command.
     assignments: bool,
 }
 
-const PLAIN: Launcher = Launcher { flags: &[], valued: &[], operands: 0, assignments: false };
+const PLAIN: Launcher = Launcher { flags: &[], valued: &[], optional: &[], operands: 0, assignments: false };
 
 fn launcher(name: &str) -> Option<Launcher> {
     Some(match name {
         "env" => Launcher {
-            flags: &["-i", "-", "--ignore-environment", "-0", "--null"],
+            flags: &["-i", "--ignore-environment", "-0", "--null"],
             valued: &["-u", "--unset"],
             assignments: true,
             ..PLAIN
@@ -61,19 +63,8 @@ fn launcher(name: &str) -> Option<Launcher> {
         },
         "xargs" => Launcher {
             flags: &["-0", "-r", "-t", "-x", "-0r", "-r0", "--null", "--no-run-if-empty", "--verbose"],
-            valued: &[
-                "-n",
-                "-P",
-                "-L",
-                "-d",
-                "-I",
-                "-E",
-                "-s",
-                "--max-args",
-                "--max-procs",
-                "--max-lines",
-                "--delimiter",
-            ],
+            valued: &["-n", "-P", "-L", "-d", "-I", "-E", "-s", "--max-args", "--max-procs", "--delimiter"],
+            optional: &["--max-lines"],
             ..PLAIN
         },
         _ => return None,
@@ -88,9 +79,11 @@ pub(super) fn inner(name: &str, arguments: &[Word]) -> Option<Inner> {
     }
     let mut words = arguments.iter().peekable();
     let mut replaced: Option<String> = None;
+    let mut counted = false;
     while let Some(word) = words.peek() {
         // An unknown word may be an option, or several words.
         let Some(text) = word.known() else { return Some(Inner::Unknown) };
+        counted |= ["-n", "-L", "--max-args", "--max-lines"].iter().any(|option| text.starts_with(option));
         if text == "--" {
             words.next();
             break;
@@ -120,6 +113,8 @@ pub(super) fn inner(name: &str, arguments: &[Word]) -> Option<Inner> {
         } else if text
             .split_once('=')
             .is_some_and(|(option, _)| option.starts_with("--") && launcher.valued.contains(&option))
+            || text.split_once('=').is_some_and(|(option, _)| launcher.optional.contains(&option))
+            || launcher.optional.contains(&text)
         {
             words.next();
         } else if text.starts_with('-') {
@@ -149,25 +144,42 @@ pub(super) fn inner(name: &str, arguments: &[Word]) -> Option<Inner> {
         return Some(Inner::Nothing);
     }
     if name == "xargs" {
+        let simple = |c: char| c.is_ascii_alphanumeric() || "{}%@_+".contains(c);
+        let plain = |pattern: &String| !pattern.is_empty() && pattern.chars().all(simple);
+        // Of `-I` and a number of lines or words the later one counts, and the other is forgotten.
+        if replaced.as_ref().is_some_and(|pattern| counted || !plain(pattern)) {
+            return Some(Inner::Unknown);
+        }
         words = filled(words, replaced.as_deref());
     }
     Some(Inner::Command { assignments, words })
 }
 
+/// Programs that do nothing but read and print, whatever words they get.
+const READERS: &str = "echo ls cat wc grep egrep fgrep head tail stat du basename dirname readlink realpath md5sum \
+    sha1sum sha256sum nl tac true false";
+
+/// Whether a program gets words from xargs that may make it do something else.
+pub(super) fn led(launcher: &str, words: &[Word]) -> bool {
+    let reads = words
+        .first()
+        .and_then(Word::known)
+        .is_some_and(|name| programs::listed(READERS, programs::base(name)));
+    launcher == "xargs" && !reads && words.iter().any(|word| word.value.is_none())
+}
+
 /// The command of xargs with the words that it gets from its input.
 fn filled(words: Vec<Word>, replaced: Option<&str>) -> Vec<Word> {
-    match replaced {
-        Some(pattern) => words
-            .into_iter()
-            // One word stays one word, but may begin with anything.
-            .map(|word| {
-                if word.text.contains(pattern) {
-                    Word { splits: false, several: false, ..Word::unknown(&word.text) }
-                } else {
-                    word
-                }
-            })
-            .collect(),
-        None => words.into_iter().chain([Word::unknown("…")]).collect(),
-    }
+    let Some(pattern) = replaced else {
+        return words.into_iter().chain([Word::unknown("…")]).collect();
+    };
+    let fill = |word: Word| match word.known() {
+        // One word stays one word, but may begin with anything.
+        Some(value) if value.contains(pattern) => {
+            Word { splits: false, several: false, ..Word::unknown(&word.text) }
+        }
+        Some(_) => word,
+        None => Word::unknown(&word.text),
+    };
+    words.into_iter().map(fill).collect()
 }

@@ -10,7 +10,7 @@ use std::{
 
 use crate::scope::{Access, Scope};
 
-use super::word::Word;
+use super::{repositories, word::Word};
 
 /// More folders than this are not followed.
 const FOLDERS_MAX: usize = 8;
@@ -37,6 +37,9 @@ const PROGRAMS: &[(&str, usize, Access)] = &[
     ("touch", 0, Access::Write),
     ("tee", 0, Access::Write),
     ("dd", 0, Access::Write),
+    ("split", 0, Access::Write),
+    ("csplit", 0, Access::Write),
+    ("patch", 0, Access::Write),
     ("chmod", 1, Access::Write),
     ("chown", 1, Access::Write),
     ("chgrp", 1, Access::Write),
@@ -61,6 +64,11 @@ impl<'a> Folders<'a> {
     /// Whether a relative path means the same as in the folder where the session works.
     pub(super) fn home(&self) -> bool {
         !self.lost && self.known == [self.scope.directory.clone()]
+    }
+
+    /// Whether git would find another repository than the project's own in one of the folders.
+    pub(super) fn foreign(&self) -> bool {
+        self.lost || self.known.iter().any(|folder| repositories::foreign(folder, self.scope))
     }
 
     /// Follows a command that changes folders.
@@ -138,6 +146,11 @@ impl<'a> Folders<'a> {
     fn beyond_prefix(&self, word: &Word, access: Access) -> Vec<(PathBuf, Access)> {
         let bare = word.text.trim_start_matches('"');
         let home = ["$HOME", "${HOME}"].iter().any(|name| bare.starts_with(name));
+        // `.gi?/hooks` may turn out as git's own.
+        let (folder, name) = word.prefix.rsplit_once('/').unwrap_or((".", &word.prefix));
+        if name.starts_with('.') && ".git".starts_with(&name.to_ascii_lowercase()) {
+            return self.beyond(&format!("{folder}/.git"), word.tilde, access);
+        }
         match word.prefix.rsplit_once('/') {
             Some((folder, _)) => self.beyond(&format!("{folder}/"), word.tilde, access),
             None if home => self.beyond("~", true, access),
@@ -145,12 +158,12 @@ impl<'a> Folders<'a> {
         }
     }
 
-    /// Where a path may be, as far as that is outside the project.
+    /// Where a path may be, as far as that is outside the project, or git's own and to be changed.
     pub(super) fn beyond(&self, path: &str, tilde: bool, access: Access) -> Vec<(PathBuf, Access)> {
         let places = self.resolve(path, tilde).unwrap_or_else(|| vec![PathBuf::from("/")]);
         places
             .into_iter()
-            .filter(|place| !device(place) && !self.scope.contains(place))
+            .filter(|place| !device(place) && self.scope.external(place, access).is_some())
             .map(|place| (place, access))
             .collect()
     }

@@ -5,7 +5,7 @@
 //! words after them mean (`alias`, `trap`). For these a rule such as `find *` is not enough. The tables err on the
 //! side of asking: an argument that is only known later counts as the most dangerous one it could be.
 
-use super::{git, script, word::Word};
+use super::{builtins, git, options, script, word::Word};
 
 /// Why a rule that names the program is not enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,64 +41,6 @@ const MODULES: &str = "black build compileall flake8 http.server isort json.tool
 const CHANGERS: &str = "\
     alias unalias declare typeset local export readonly unset set shopt hash enable trap let getopts history \
     compopt disown suspend";
-
-/// Options that run a program or write a file, for programs that are harmless otherwise.
-const OPTIONS: &[(&str, &str, &[&str])] = &[
-    ("fd", "xXl", &["exec", "exec-batch", "list-details"]),
-    ("fdfind", "xXl", &["exec", "exec-batch", "list-details"]),
-    ("rg", "z", &["pre", "pre-glob", "hostname-bin", "search-zip"]),
-    ("tar", "IFfP", TAR),
-    ("bsdtar", "IFf", TAR),
-    ("gtar", "IFfP", TAR),
-    ("cpio", "FIOH", &["rsh-command", "file", "to-stdout"]),
-    ("rsync", "eM", &["rsh", "rsync-path", "remote-option", "daemon", "config", "write-batch", "log-file"]),
-    ("sort", "oST", &["compress-program", "output", "temporary-directory"]),
-    ("split", "", &["filter"]),
-    ("zip", "T", &["unzip-command", "test"]),
-    ("wget", "eO", &["execute", "use-askpass", "config", "output-document", "post-file", "body-file"]),
-    ("curl", "KoO", &["config", "output", "remote-name", "output-dir", "engine"]),
-    ("install", "s", &["strip", "strip-program"]),
-    ("make", "fCIEW", MAKE),
-    ("gmake", "fCIEW", MAKE),
-    ("ninja", "Cft", &[]),
-    ("cmake", "EPC", &["build", "install", "workflow"]),
-    ("go", "", &["exec", "toolexec", "vettool", "overlay", "modfile"]),
-    ("gcc", "B", COMPILER),
-    ("g++", "B", COMPILER),
-    ("cc", "B", COMPILER),
-    ("clang", "B", COMPILER),
-    ("npm", "C", NPM),
-    ("pnpm", "C", NPM),
-    ("yarn", "", NPM),
-    ("pip", "", &["python", "config-settings", "build-option"]),
-    ("cargo", "CZ", &["config"]),
-    ("date", "s", &["set"]),
-    ("jq", "L", &[]),
-    ("diff", "", &["paginate"]),
-    ("ctags", "", &["options", "languages", "filter"]),
-    ("wait", "p", &[]),
-    ("jobs", "x", &[]),
-    ("pdflatex", "", &["shell-escape", "enable-write18", "output-directory"]),
-    ("openssl", "", &["engine", "provider"]),
-    ("pytest", "pc", &["pdbcls", "rootdir", "confcutdir", "basetemp"]),
-];
-
-const TAR: &[&str] = &[
-    "to-command",
-    "checkpoint-action",
-    "use-compress-program",
-    "info-script",
-    "new-volume-script",
-    "rsh-command",
-    "rmt-command",
-    "absolute-names",
-    "index-file",
-    "file",
-];
-const MAKE: &[&str] = &["eval", "file", "makefile", "directory", "include-dir", "environment-overrides"];
-const COMPILER: &[&str] = &["wrapper", "specs", "fplugin"];
-const NPM: &[&str] =
-    &["script-shell", "prefix", "node-options", "git", "shell", "editor", "viewer", "userconfig"];
 
 /// Sub-commands that run what they are given.
 const SUBCOMMANDS: &[(&str, &[&str])] = &[
@@ -178,19 +120,14 @@ fn harmless(arguments: &[Word]) -> bool {
 fn assigns(base: &str, arguments: &[Word]) -> bool {
     match base {
         "read" => arguments.iter().any(|word| !word.known().is_some_and(|text| text == "-r" || quiet(text))),
-        // The first word decides; a format that is only known later could be the option.
-        "printf" => arguments.first().is_some_and(|word| {
-            word.option && !word.known().is_some_and(|text| text == "--" || !text.starts_with("-v"))
-        }),
-        "test" | "[" => arguments.iter().any(|word| word.several || evaluates(word)),
+        "printf" => builtins::printf(arguments),
+        "test" => builtins::test(arguments),
+        "[" => match arguments.split_last() {
+            Some((last, rest)) if last.known() == Some("]") => builtins::test(rest),
+            _ => true,
+        },
         _ => false,
     }
-}
-
-/// Whether a test looks at a variable by name: the name may hold a command in an index.
-fn evaluates(word: &Word) -> bool {
-    word.known()
-        .is_some_and(|text| matches!(text, "-v" | "-R") || text.contains('[') && text.contains(['$', '`']))
 }
 
 /// Whether a variable of this name means nothing to the shell or to programs.
@@ -224,16 +161,18 @@ fn runs(base: &str, arguments: &[Word]) -> bool {
         return interprets(base, arguments);
     }
     match base {
-        "find" | "gfind" => finds(arguments),
+        "find" | "gfind" => options::finds(arguments),
         "git" => git::runs(arguments),
-        "sed" | "gsed" => script::sed(arguments),
+        "sed" | "gsed" => script::sed(arguments).doubtful,
         "awk" | "gawk" | "mawk" | "nawk" => script::awk(arguments),
-        "make" | "gmake" => arguments.iter().any(|word| word.text.contains('=')) || options(base, arguments),
+        "make" | "gmake" => {
+            arguments.iter().any(|word| word.text.contains('=')) || options::concern(base, arguments)
+        }
         "tar" | "bsdtar" | "gtar" => tars(arguments),
-        "rsync" => arguments.iter().any(|word| word.text.contains(':')) || options(base, arguments),
+        "rsync" => arguments.iter().any(|word| word.text.contains(':')) || options::concern(base, arguments),
         "cargo" => cargo(arguments),
         "cd" | "pushd" | "popd" => false,
-        _ => options(base, arguments) || subcommands(base, arguments),
+        _ => options::concern(base, arguments) || subcommands(base, arguments),
     }
 }
 
@@ -257,15 +196,6 @@ fn interprets(base: &str, arguments: &[Word]) -> bool {
     }
 }
 
-fn finds(arguments: &[Word]) -> bool {
-    arguments.iter().any(|word| match word.known() {
-        Some(text) => ["-exec", "-ok", "-fprint", "-fls", "-delete", "-files0"]
-            .iter()
-            .any(|action| text.starts_with(action)),
-        None => word.option,
-    })
-}
-
 fn tars(arguments: &[Word]) -> bool {
     // Without a dash the first word is a cluster of options. An archive with a colon is on another machine.
     let cluster = arguments.first().and_then(Word::known).is_some_and(|text| text.contains(['I', 'F', 'P']));
@@ -285,35 +215,14 @@ fn tars(arguments: &[Word]) -> bool {
         })
         .cloned()
         .collect();
-    cluster || remote || options("tar", &plain)
+    cluster || remote || options::concern("tar", &plain)
 }
 
 fn cargo(arguments: &[Word]) -> bool {
     let own = arguments.iter().find(|word| !word.known().is_some_and(|text| text.starts_with('-')));
     let named = own.is_none_or(|word| word.known().is_some_and(|text| listed(CARGO, text)));
     let until = arguments.iter().position(|word| word.known() == Some("--")).unwrap_or(arguments.len());
-    !named || options("cargo", arguments.get(..until).unwrap_or(arguments))
-}
-
-/// Whether one of the options that the table names is there, or may be.
-fn options(base: &str, arguments: &[Word]) -> bool {
-    let Some((_, short, long)) = OPTIONS.iter().find(|(name, ..)| *name == base) else { return false };
-    !(short.is_empty() && long.is_empty()) && matching(arguments, short, long)
-}
-
-/// Whether an argument is, abbreviates or may turn out to be one of the options.
-pub(super) fn matching(arguments: &[Word], short: &str, long: &[&str]) -> bool {
-    arguments.iter().any(|word| {
-        let Some(text) = word.known() else { return word.option };
-        let Some(option) = text.strip_prefix('-') else { return false };
-        // Some programs take long options behind a single dash too.
-        let name = option.trim_start_matches('-').split('=').next().unwrap_or_default();
-        let named = !name.is_empty()
-            && long.iter().any(|long| {
-                long.starts_with(name) && (name.len() > 1 || option.starts_with('-')) || *long == name
-            });
-        named || !option.starts_with('-') && option.contains(|c: char| short.contains(c))
-    })
+    !named || options::concern("cargo", arguments.get(..until).unwrap_or(arguments))
 }
 
 fn subcommands(base: &str, arguments: &[Word]) -> bool {

@@ -5,39 +5,50 @@
 
 use super::word::Word;
 
-/// Whether a call of sed may run a program or write a file other than those it edits.
-pub(super) fn sed(arguments: &[Word]) -> bool {
+/// What a call of sed does.
+#[derive(Debug, Default)]
+pub(super) struct Sed<'a> {
+    /// Whether it may run a program, or write a file other than those it edits.
+    pub(super) doubtful: bool,
+    /// The files, if it writes them instead of printing.
+    pub(super) edited: Vec<&'a Word>,
+}
+
+/// Looks at the arguments of sed.
+pub(super) fn sed(arguments: &[Word]) -> Sed<'_> {
     let mut words = arguments.iter();
     let mut scripts = 0;
-    let mut files = false;
+    let mut files = Vec::new();
+    let mut in_place = false;
+    let mut doubtful = false;
     while let Some(word) = words.next() {
         let Some(text) = word.known() else {
-            if word.option || scripts == 0 {
-                return true;
-            }
-            files = true;
+            doubtful |= word.option || scripts == 0;
+            files.push(word);
             continue;
         };
         match text {
-            "-n" | "-E" | "-r" | "-i" | "-s" | "-z" | "-u" | "--quiet" | "--silent" | "--regexp-extended"
-            | "--in-place" | "-nE" | "-En" | "-nr" | "-rn" | "-Ei" | "-i.bak" => {}
+            "-n" | "-E" | "-r" | "-s" | "-z" | "-u" | "--quiet" | "--silent" | "--regexp-extended"
+            | "-nE" | "-En" | "-nr" | "-rn" => {}
+            "-i" | "--in-place" | "-Ei" | "-i.bak" => in_place = true,
             "-e" | "-ne" | "-Ee" => {
                 scripts += 1;
-                if !words.next().and_then(Word::known).is_some_and(plain_sed) {
-                    return true;
-                }
+                doubtful |= !words.next().and_then(Word::known).is_some_and(plain_sed);
             }
-            option if option.starts_with('-') => return true,
-            script if scripts == 0 && !files => {
+            option if option.starts_with('-') => {
+                doubtful = true;
+                in_place |= option.starts_with("--i") || !option.starts_with("--") && option.contains('i');
+            }
+            script if scripts == 0 && files.is_empty() => {
                 scripts += 1;
-                if !plain_sed(script) {
-                    return true;
-                }
+                doubtful |= !plain_sed(script);
             }
-            _ => files = true,
+            _ => files.push(word),
         }
     }
-    scripts == 0
+    // A file that is only known later may be any.
+    doubtful |= scripts == 0 || in_place && files.iter().any(|word| word.value.is_none());
+    Sed { doubtful, edited: if in_place { files } else { Vec::new() } }
 }
 
 /// Whether a script only prints, deletes or replaces.

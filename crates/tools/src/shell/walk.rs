@@ -10,15 +10,16 @@ use tree_sitter::Node;
 use super::{
     Analysis, CHANGES, OPAQUE, RUNS,
     agreement::{self, KEYWORDS},
+    builtins, git,
     launchers::{self, Inner},
     lexer::{Ends, Unsure},
     paths::{Folders, device},
     programs::{self, Concern},
-    remember,
+    remember, repositories, script,
     syntax::{self, children, start, text},
     word::Word,
 };
-use crate::scope::{Access, Scope};
+use crate::scope::{Access, Scope, real};
 
 /// The kinds of syntax that are understood.
 const KINDS: &str = "\
@@ -43,6 +44,7 @@ pub(super) fn analyse(line: &str, workdir: &Path, scope: &Scope) -> Analysis {
         folders: Folders::new(workdir, scope),
         found: Vec::new(),
         relative: Vec::new(),
+        repositories: Vec::new(),
         always: Vec::new(),
         external: Vec::new(),
         opaque: false,
@@ -60,6 +62,8 @@ struct Walk<'a> {
     found: Vec<String>,
     /// Commands that are paths, which mean something else in another folder.
     relative: Vec<String>,
+    /// Commands that work in the repository which they find.
+    repositories: Vec<String>,
     always: Vec<String>,
     external: Vec<(std::path::PathBuf, Access)>,
     opaque: bool,
@@ -96,6 +100,10 @@ impl Walk<'_> {
         self.opaque |= self.folders.lost || self.folders.climbs && self.loops;
         if !self.folders.home() {
             let elsewhere = std::mem::take(&mut self.relative);
+            self.found.extend(elsewhere.into_iter().map(|text| format!("{RUNS}{text}")));
+        }
+        if !self.repositories.is_empty() && self.folders.foreign() {
+            let elsewhere = std::mem::take(&mut self.repositories);
             self.found.extend(elsewhere.into_iter().map(|text| format!("{RUNS}{text}")));
         }
         if self.found.is_empty() || self.opaque {
@@ -203,6 +211,16 @@ impl Walk<'_> {
             self.relative.push(text.clone());
         }
         let base = programs::base(name);
+        if repositories::read_by(base) {
+            self.repositories.push(text.clone());
+        }
+        let canonical = self.canonical(name, words);
+        self.found.extend(canonical.iter().map(|words| remember::text(words)));
+        if matches!(base, "sed" | "gsed") {
+            for file in script::sed(arguments).edited {
+                self.written(file);
+            }
+        }
         self.external.extend(self.folders.outside(base, arguments));
         if matches!(base, "cd" | "pushd") {
             self.folders.enter(arguments);
@@ -213,7 +231,7 @@ impl Walk<'_> {
         let concern = match launchers::inner(base, arguments) {
             Some(Inner::Command { assignments, words }) if depth < LAUNCHES_MAX => {
                 self.launched(base, &assignments, &words, depth)?;
-                None
+                launchers::led(base, &words).then_some(Concern::Runs)
             }
             Some(Inner::Nothing) => None,
             Some(_) => Some(Concern::Runs),
@@ -226,12 +244,50 @@ impl Walk<'_> {
                     let marked = format!("{RUNS}{text}");
                     self.always
                         .extend([remember::exact(&text), remember::exact(&marked)].into_iter().flatten());
+                    self.always
+                        .extend(canonical.iter().filter_map(|words| remember::exact(&remember::text(words))));
                 }
                 self.found.push(format!("{RUNS}{text}"));
             }
-            None => self.always.extend(remember::pattern(words)),
+            None => {
+                self.always.extend(remember::pattern(words));
+                self.always.extend(canonical.iter().filter_map(|words| remember::pattern(words)));
+            }
         }
         Ok(())
+    }
+
+    /// The same command as a rule against it would name it: by the program's bare name, and git without the options
+    /// before its sub-command. It must be allowed as well as what is written.
+    fn canonical(&self, name: &str, words: &[Word]) -> Option<Vec<Word>> {
+        let (_, arguments) = words.split_first()?;
+        let installed = if name.contains('/') {
+            let places = self.folders.resolve(name, false).unwrap_or_default();
+            places.iter().find_map(|place| installed(place).or_else(|| installed(&real(place))))
+        } else {
+            None
+        };
+        let bare = installed.as_deref().unwrap_or(name);
+        let subcommand = if programs::base(bare) == "git" { git::bare(arguments) } else { None };
+        if installed.is_none() && subcommand.is_none() {
+            return None;
+        }
+        let rest = subcommand.unwrap_or(arguments);
+        Some([Word::literal(bare)].into_iter().chain(rest.iter().cloned()).collect())
+    }
+
+    /// A file that a command writes.
+    fn written(&mut self, file: &Word) {
+        let Some(path) = file.known() else { return };
+        for place in
+            self.folders.resolve(path, file.tilde).into_iter().flatten().filter(|place| !device(place))
+        {
+            for name in self.scope.patterns(&place).into_iter().map(|name| format!("> {name}")) {
+                self.always.extend(remember::exact(&name));
+                self.found.push(name);
+            }
+        }
+        self.external.extend(self.folders.beyond(path, file.tilde, Access::Write));
     }
 
     /// The command that a launcher starts.
@@ -283,26 +339,27 @@ impl Walk<'_> {
             self.found.push(format!("{} {source}", if writes { '>' } else { '<' }));
             return Err(Unsure);
         };
-        let access = if writes { Access::Write } else { Access::Read };
-        let places = self.folders.resolve(path, word.tilde).ok_or(Unsure)?;
+        self.folders.resolve(path, word.tilde).ok_or(Unsure)?;
         if path.contains("/dev/tcp/") || path.contains("/dev/udp/") {
             self.found.push(format!("> {path}"));
             return Err(Unsure);
         }
-        for place in places.iter().filter(|place| writes && !device(place)) {
-            let names = self.scope.patterns(place).into_iter().map(|name| format!("> {name}"));
-            for name in names {
-                self.always.extend(remember::exact(&name));
-                self.found.push(name);
-            }
+        if writes {
+            self.written(&word);
+        } else {
+            self.external.extend(self.folders.beyond(path, word.tilde, Access::Read));
         }
-        self.external.extend(self.folders.beyond(path, word.tilde, access));
         Ok(())
     }
 
     /// A test runs nothing, unless it is made to evaluate a word.
     fn test(&mut self, node: Node<'_>) -> Result<(), Unsure> {
         let double = text(node, self.line).starts_with("[[");
+        if !double {
+            let mut words = Vec::new();
+            self.operands(node, &mut words)?;
+            return if builtins::test(&words) { Err(Unsure) } else { Ok(()) };
+        }
         let mut open = vec![node];
         let mut words = Vec::new();
         let mut evaluates = false;
@@ -326,17 +383,35 @@ impl Walk<'_> {
         let status = |word: &Word| matches!(word.text.as_str(), "$?" | "$#" | "\"$?\"" | "\"$#\"");
         let operator = |word: &Word| word.known().is_some_and(|text| text.starts_with('-'));
         // `[[ ]]` evaluates the sides of a comparison of numbers as arithmetic, commands in it included.
-        if double && evaluates && !words.iter().all(|word| number(word) || status(word) || operator(word)) {
+        if evaluates && !words.iter().all(|word| number(word) || status(word) || operator(word)) {
             return Err(Unsure);
         }
-        let splits = !double && words.iter().any(|word| word.several);
-        let named = words.iter().any(|word| {
-            word.known().is_some_and(|text| {
-                matches!(text, "-v" | "-R") || text.contains('[') && text.contains(['$', '`'])
-            })
-        });
-        if splits || named { Err(Unsure) } else { Ok(()) }
+        if words.iter().any(builtins::names) { Err(Unsure) } else { Ok(()) }
     }
+
+    /// The words between `[` and `]`, in their order.
+    fn operands(&self, node: Node<'_>, words: &mut Vec<Word>) -> Result<(), Unsure> {
+        for (_, child) in children(node) {
+            match child.kind() {
+                "test_operator" => words.push(Word::literal(text(child, self.line))),
+                "unary_expression" | "binary_expression" | "parenthesized_expression" => {
+                    self.operands(child, words)?;
+                }
+                "[" | "]" if !child.is_named() => {}
+                _ if !child.is_named() => words.push(Word::literal(text(child, self.line).trim())),
+                _ => words.push(self.word(child)?),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The name of a program that is installed where the system keeps its programs.
+fn installed(path: &Path) -> Option<String> {
+    let folders = ["/bin", "/usr/bin", "/sbin", "/usr/sbin", "/usr/local/bin", "/opt/homebrew/bin"];
+    let parent = path.parent()?;
+    let name = path.file_name()?.to_str()?;
+    folders.iter().any(|folder| parent == Path::new(folder)).then(|| name.to_owned())
 }
 
 /// Whether `${…}` only looks at a variable: no index, no indirection, nothing evaluated, nothing set.

@@ -66,17 +66,18 @@ async fn a_patch_has_the_recorded_form() {
         format!("{}@@ -1,1 +1,1 @@\n-run\n+walk\n", head(&target)),
         format!("{}@@ -1,1 +0,0 @@\n-x\n\\ No newline at end of file\n", head(&gone)),
     ];
+    // Clients of today draw `patch`, which was not there.
     let expected = json!({
         "diff": diffs.join("\n"),
         "files": [
-            { "filePath": added, "relativePath": "new/file.txt", "type": "add", "diff": diffs[0],
-              "before": "", "after": "hello\n", "additions": 1, "deletions": 0 },
-            { "filePath": changed, "relativePath": "src/a.txt", "type": "update", "diff": diffs[1],
-              "before": "one\ntwo\n", "after": "one\n2\n", "additions": 1, "deletions": 1 },
-            { "filePath": moved, "relativePath": "bin/new.sh", "type": "move", "diff": diffs[2],
-              "before": "run\n", "after": "walk\n", "additions": 1, "deletions": 1, "movePath": target },
-            { "filePath": gone, "relativePath": "gone", "type": "delete", "diff": diffs[3],
-              "before": "x", "after": "", "additions": 0, "deletions": 1 },
+            { "filePath": added, "relativePath": "new/file.txt", "type": "add", "patch": diffs[0],
+              "diff": diffs[0], "additions": 1, "deletions": 0 },
+            { "filePath": changed, "relativePath": "src/a.txt", "type": "update", "patch": diffs[1],
+              "diff": diffs[1], "additions": 1, "deletions": 1 },
+            { "filePath": moved, "relativePath": "bin/new.sh", "type": "move", "patch": diffs[2],
+              "diff": diffs[2], "additions": 1, "deletions": 1, "movePath": target },
+            { "filePath": gone, "relativePath": "gone", "type": "delete", "patch": diffs[3],
+              "diff": diffs[3], "additions": 0, "deletions": 1 },
         ],
         "diagnostics": {},
         "truncated": false,

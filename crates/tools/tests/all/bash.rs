@@ -5,7 +5,7 @@
 
 use std::{fs, path::Path, time::Duration};
 
-use everturn_tools::{Failure, Tool, bash::Bash, process::Launcher};
+use everturn_tools::{Failure, Secrets, Tool, bash::Bash, process::Launcher};
 use serde_json::{Value, json};
 use tokio::{task::JoinHandle, time::timeout};
 
@@ -211,7 +211,7 @@ async fn keys_are_kept_from_commands() {
     for mut tool in [tool(), Bash::default()] {
         let shown = project.run(&tool, command("echo ${CARGO_PKG_NAME-none}")).await.unwrap();
         assert_eq!(shown.output, "everturn-tools\n");
-        tool.launcher.secrets = ["CARGO_PKG_NAME".to_owned()].into();
+        tool.launcher.secrets = Secrets::found_by(|| vec!["CARGO_PKG_NAME".to_owned()]);
         let hidden = project.run(&tool, command("echo ${CARGO_PKG_NAME-none}")).await.unwrap();
         assert_eq!(hidden.output, "none\n");
     }
@@ -255,4 +255,79 @@ async fn bytes_that_are_not_text_are_replaced() {
     let project = Project::new();
     let output = project.run(&tool(), command(r"printf 'a\377b\0c'")).await.unwrap();
     assert_eq!(output.output, "a\u{fffd}b\u{2400}c");
+}
+
+#[tokio::test]
+async fn a_command_that_the_system_does_not_take_is_refused_in_words() {
+    // It was asked about first, and then the system's own words were all that was said.
+    let project = Project::new();
+    let long = |bytes: usize| format!("echo hi #{}", "x".repeat(bytes - 9));
+    for (line, why) in [
+        (long(128 * 1024), "The command has 131072 bytes, and the system takes 131071 at most"),
+        ("echo a\0b".to_owned(), "The command holds a NUL, which no command can"),
+    ] {
+        let expected = Failure::InvalidInput(format!("{why}: write it to a script file and run that."));
+        assert_eq!(tool().needs(&command(&line), &project.scope), Err(expected));
+    }
+    for tool in [tool(), Bash::default()] {
+        let output = project.run(&tool, command(&long(128 * 1024 - 1))).await.unwrap();
+        assert_eq!(output.output, "hi\n");
+    }
+}
+
+#[tokio::test]
+async fn a_shell_that_left_its_group_holds_nothing_up() {
+    // Without a warden, the group was killed and the shell, which was no member any more, waited for without end.
+    let project = Project::new();
+    let gone = watch(&project.path("pipe"));
+    let script = "
+import os, signal, time
+pipe = open('pipe', 'w')
+if os.fork() == 0:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    time.sleep(1000)
+os.setpgid(0, os.getpgid(os.getppid()))
+print('ready', flush=True)
+time.sleep(1000)";
+    project.file("leave.py", script);
+    let (context, mut reports) = project.context();
+    let cancel = context.cancel.clone();
+    let tool = with_grace(Bash::default(), Duration::from_millis(100));
+    let run = tool.run(command("exec python3 leave.py"), context);
+    let cancelling = async {
+        while let Some(report) = reports.recv().await {
+            if report.metadata["output"].as_str().unwrap().contains("ready") {
+                cancel.cancel();
+            }
+        }
+    };
+    let (output, ()) = timeout(PATIENCE, async { tokio::join!(run, cancelling) }).await.unwrap();
+    assert!(output.unwrap().output.starts_with("ready\n"));
+    timeout(PATIENCE, gone).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn no_other_shell_takes_the_place_of_bash() {
+    // `sh` did, and a quotation that bash and `sh` read differently hid a command from those who permitted it.
+    let folder = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink("/bin/sh", folder.path().join("sh")).unwrap();
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "bash::helper_without_bash", "--ignored", "--nocapture"])
+        .env("PATH", folder.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+}
+
+#[tokio::test]
+#[ignore = "a process that another test starts where there is no bash"]
+async fn helper_without_bash() {
+    let project = Project::new();
+    for tool in [tool(), Bash::default()] {
+        let result = project.run(&tool, command(r"echo $'\'; echo > touched #'")).await;
+        let text = result.unwrap_err().to_string();
+        assert!(text.contains("commands need bash, and there is none on the PATH"), "{text}");
+        assert_eq!(names(&project.path("")), [""; 0]);
+    }
 }

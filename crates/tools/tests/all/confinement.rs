@@ -15,7 +15,10 @@ use everturn_tools::{Failure, Need, Tool, apply_patch::ApplyPatch, edit::Edit, r
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::{Value, json};
 
-use crate::harness::{Project, tree};
+use crate::{
+    bash::tool,
+    harness::{Project, tree},
+};
 
 const SECRET: &str = "the secret";
 
@@ -200,6 +203,25 @@ async fn a_link_swapped_in_after_the_permission_leads_nowhere() {
     check_swap("d/key", "../../secret/key", "d/key").await;
     check_swap("new", "../secret/new", "new").await;
     check_swap("new", "../secret", "new/er/file").await;
+}
+
+#[tokio::test]
+async fn a_command_runs_where_it_was_permitted_to() {
+    // The folder was looked up again at the start and not compared: a link that took its place led out.
+    for background in [false, true] {
+        let project = project();
+        let run = json!({ "command": "echo x > new", "workdir": "d", "background": background });
+        let needs = tool().needs(&run, &project.scope).unwrap();
+        assert_eq!(external(&needs), [""; 0]);
+        fs::rename(project.path("d"), project.path("away")).unwrap();
+        symlink("../secret", project.path("d")).unwrap();
+        let text = project.run_with(needs, &tool(), run.clone()).await.unwrap_err().to_string();
+        assert!(text.contains("leads elsewhere now than when it was permitted"), "{text}");
+        assert!(!project.outside().join("secret/new").exists());
+        // Permitted as it is now, it runs there.
+        project.run(&tool(), run).await.unwrap();
+        assert!(project.outside().join("secret/new").exists());
+    }
 }
 
 #[tokio::test]

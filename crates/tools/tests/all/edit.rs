@@ -57,6 +57,15 @@ async fn matching_is_exact_and_unique() {
 }
 
 #[tokio::test]
+async fn occurrences_that_overlap_are_several() {
+    // Only those side by side were counted, and the first of two was replaced.
+    for (file, old) in [("}\n}\n}\n", "}\n}\n"), ("ééé", "éé"), ("}\r\n}\r\n}\r\n", "}\n}\n")] {
+        assert!(edit(file, old, "x").await.unwrap_err().contains("occurs more than once"), "{file:?}");
+    }
+    assert_eq!(edit("}\n}\n", "}\n}\n", "x").await, Ok("x".into()));
+}
+
+#[tokio::test]
 async fn line_ends_and_marks_are_kept() {
     let dos = "\u{feff}one\r\ntwo\r\nthree\r\n";
     assert_eq!(edit(dos, "one\ntwo", "1\n2").await, Ok("\u{feff}1\r\n2\r\nthree\r\n".into()));

@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::symlink};
 
-use everturn_tools::{Failure, Output, Tool as _, glob::Glob};
+use everturn_tools::{Failure, Output, Tool as _, glob::Glob, grep::Grep, list::List};
 use serde_json::{Value, json};
 
 use crate::{grep::age, harness::Project};
@@ -125,4 +125,16 @@ async fn a_cancelled_search_is_cancelled() {
     context.cancel.cancel();
     let failure = Glob::default().run(json!({ "pattern": "*" }), context).await.unwrap_err();
     assert_eq!(failure, Failure::Cancelled);
+}
+
+#[tokio::test]
+async fn what_a_change_left_beside_its_place_is_not_found() {
+    // A file that was staged when its process was killed showed up in every search.
+    let project = Project::new();
+    project.file("a/x", "needle");
+    project.file("a/.everturn-tmp-1-2", "needle");
+    check(&project, json!({ "pattern": "**/*" }), &["a/x"]).await;
+    let found = project.run(&Grep::default(), json!({ "pattern": "needle" })).await.unwrap().output;
+    let listed = project.run(&List::default(), json!({})).await.unwrap().output;
+    assert!(!found.contains("everturn-tmp") && !listed.contains("everturn-tmp"), "{found}\n{listed}");
 }

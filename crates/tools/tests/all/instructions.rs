@@ -5,7 +5,7 @@ use std::{fs, os::unix::fs::symlink, path::PathBuf};
 use everturn_tools::{
     Observed, Places,
     instructions::{self, Instruction},
-    places::{ProjectFiles, TEXT_MAX},
+    places::{Named, ProjectFiles, TEXT_MAX},
 };
 use tempfile::TempDir;
 
@@ -96,7 +96,7 @@ fn the_projects_can_be_switched_off() {
     person.write("project/AGENTS.md", "project");
     person.write("project/docs/rules.md", "configured");
     person.write("home/.config/everturn/AGENTS.md", "ours");
-    person.places.instructions = vec!["docs/*.md".into()];
+    person.places.instructions = vec![Named::by_person("docs/*.md")];
     person.places.project = ProjectFiles::Ignored;
     person.check(&[("home/.config/everturn/AGENTS.md", "ours")]);
     let file = person.write("project/inner/deeper/a.rs", "");
@@ -147,7 +147,10 @@ fn a_link_out_of_the_project_is_not_followed() {
     let person = Person::new();
     let secret = person.write("home/.ssh/id", "private");
     symlink(&secret, person.places.worktree.join("AGENTS.md")).unwrap();
-    person.check_unavailable("project/AGENTS.md", "leads out of the project");
+    person.check_unavailable(
+        "project/AGENTS.md",
+        "leads out of the project, and is therefore not read: replace the link",
+    );
     // A folder on the way may lead out too.
     fs::remove_file(person.places.worktree.join("AGENTS.md")).unwrap();
     person.write("elsewhere/AGENTS.md", "elsewhere");
@@ -195,9 +198,9 @@ fn the_configuration_names_more() {
     person.write("home/.config/opencode/style.md", "style");
     let absolute = person.places.worktree.join("docs/a.md").display().to_string();
     person.places.instructions = ["docs/*.md", "own.md", "~/.config/opencode/style.md", &absolute, "gone.md"]
-        .map(str::to_owned)
+        .map(Named::by_person)
         .into();
-    person.places.instructions.push("https://example.com/rules.md".into());
+    person.places.instructions.push(Named::by_project("https://example.com/rules.md"));
     person.check(&[
         ("project/docs/a.md", "a"),
         ("project/docs/b.md", "b"),
@@ -211,17 +214,34 @@ fn the_configuration_of_a_project_cannot_name_private_files() {
     let mut person = Person::new();
     person.write("home/.ssh/id", "private");
     for pattern in ["~/.ssh/id", "/etc/passwd", "../../other/secret", "~/.config/opencode/../../.ssh/*"] {
-        person.places.instructions = vec![pattern.to_owned()];
+        person.places.instructions = vec![Named::by_project(pattern)];
         let found = instructions::observe(&person.places);
         let Observed::Unavailable { why } = &found else { panic!("{pattern}: {found:?}") };
         assert!(why.starts_with(&format!("`{pattern}`")), "{why}");
     }
     symlink(person.base.join("home/.ssh"), person.places.worktree.join("docs")).unwrap();
-    for pattern in ["docs/*", "docs/id"] {
-        person.places.instructions = vec![pattern.to_owned()];
+    for named in
+        ["docs/*", "docs/id"].into_iter().flat_map(|text| [Named::by_project(text), Named::by_person(text)])
+    {
+        person.places.instructions = vec![named];
         let found = format!("{:?}", instructions::observe(&person.places));
         assert!(!found.contains("private"), "{found}");
     }
+}
+
+#[test]
+fn the_persons_own_configuration_names_whatever_it_likes() {
+    // Whoever had `{"instructions": ["~/notes/rules.md"]}` in their own configuration could not work at all.
+    let mut person = Person::new();
+    person.write("home/notes/rules.md", "rules");
+    person.write("dotfiles/style.md", "style");
+    fs::create_dir_all(person.places.config[1].as_path()).unwrap();
+    symlink(person.base.join("dotfiles/style.md"), person.places.config[1].join("style.md")).unwrap();
+    let names = ["~/notes/*.md", "../../dotfiles/style.md", "~/.config/opencode/style.md"];
+    person.places.instructions = names.map(Named::by_person).into();
+    person.check(&[("home/notes/rules.md", "rules"), ("dotfiles/style.md", "style")]);
+    person.places.project = ProjectFiles::Ignored;
+    person.check(&[("home/notes/rules.md", "rules"), ("home/.config/opencode/style.md", "style")]);
 }
 
 #[test]

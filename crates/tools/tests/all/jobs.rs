@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use crate::{
     bash::{PATIENCE, quick, tool, watch},
-    harness::Project,
+    harness::{Project, names},
 };
 
 fn background(line: &str) -> Value {
@@ -152,4 +152,14 @@ async fn a_job_without_a_file_still_runs() {
     let expected =
         "The command has already ended with exit code 0. Its output could not be kept and is lost.";
     assert_eq!((&*output.output, output.output_path), (expected, None));
+}
+
+#[tokio::test]
+async fn a_job_that_cannot_start_leaves_no_file() {
+    // The file for its output stayed behind, empty, and nobody knew of it.
+    let project = Project::new();
+    let mut tool = quick();
+    tool.launcher.warden = Some(project.path("no-such-program"));
+    assert!(matches!(project.run(&tool, background("true")).await, Err(Failure::Failed(_))));
+    assert_eq!(names(&project.scope.output_dir), [""; 0]);
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use everturn_tools::{
-    process::Launcher,
+    process::{Launcher, Secrets},
     pty::{Attachment, Chunk, Create, Error, Event, From, Info, Ptys, Size, Status},
 };
 use tokio::time::timeout;
@@ -283,9 +283,40 @@ async fn what_cannot_be_started_is_told() {
 async fn keys_are_kept_from_terminals() {
     let project = Project::new();
     let mut launcher = quick().launcher;
-    launcher.secrets = ["CARGO_PKG_NAME".to_owned()].into();
+    launcher.secrets = Secrets::found_by(|| vec!["CARGO_PKG_NAME".to_owned()]);
     let ptys = Ptys::new(launcher);
     ptys.create("a".to_owned(), program(&project, "echo \"<${CARGO_PKG_NAME-none}>\"")).await.unwrap();
     let mut view = attach(&ptys, "a", From::Start);
     assert_eq!(view.until(">\r\n").await, "<none>\r\n");
+}
+
+#[tokio::test]
+async fn one_name_is_opened_once_and_never_too_many() {
+    // Two calls that looked before either had started both went on: the second took the first one's name, and
+    // there could be more terminals than allowed.
+    let project = Project::new();
+    let ptys = Ptys::new(Launcher::default());
+    let open = |id: String| ptys.create(id, program(&project, "sleep 1000"));
+    let (first, second) = tokio::join!(open("a".to_owned()), open("a".to_owned()));
+    assert!(matches!((&first, &second), (Ok(_), Err(Error::Exists(_)))), "{first:?} {second:?}");
+    let results = futures_util::future::join_all((0..70).map(|number| open(format!("b{number}")))).await;
+    assert_eq!(results.iter().filter(|result| matches!(result, Err(Error::TooMany(64)))).count(), 7);
+    assert_eq!(ptys.list().len(), 64);
+    // A place that was taken for nothing is free again.
+    ptys.close("a").await.unwrap();
+    let nowhere = Create { cwd: project.path("nowhere"), ..shell(&project) };
+    assert!(matches!(ptys.create("a".to_owned(), nowhere).await, Err(Error::Start { .. })));
+    open("a".to_owned()).await.unwrap();
+}
+
+#[tokio::test]
+async fn more_than_ever_waits_is_too_large() {
+    // It was said that the program does not read, however often it was tried.
+    let project = Project::new();
+    let ptys = ptys();
+    ptys.create("a".to_owned(), program(&project, "stty raw -echo; cat > /dev/null")).await.unwrap();
+    let most = 4 * 1024 * 1024;
+    let error = ptys.write("a", &vec![b'x'; most + 1]).unwrap_err();
+    assert!(matches!(&error, Error::TooLarge { id, most: 4_194_304 } if id == "a"), "{error}");
+    ptys.write("a", &vec![b'x'; most]).unwrap();
 }

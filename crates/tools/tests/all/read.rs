@@ -118,6 +118,19 @@ async fn folders_are_listed() {
 }
 
 #[tokio::test]
+async fn a_page_past_the_end_of_a_folder_is_refused() {
+    // It was an empty list, which reads like an empty folder.
+    let project = Project::new();
+    project.file("only/x", "");
+    let page = async |offset: usize| {
+        project.run(&Read, json!({ "filePath": "only", "offset": offset })).await.map(|output| output.output)
+    };
+    assert!(page(1).await.unwrap().ends_with("<entries>\nx\n\n(1 entry)\n</entries>"));
+    let text = "Entry 2 is past the end of the folder, which has 1 entry.".to_owned();
+    assert_eq!(page(2).await, Err(Failure::Failed(text)));
+}
+
+#[tokio::test]
 async fn images_are_attached_by_content() {
     let project = Project::new();
     project.file("picture.txt", b"\x89PNG\r\n\x1a\n\0\0\0");

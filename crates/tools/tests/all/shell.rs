@@ -11,7 +11,9 @@ use crate::harness::Project;
 
 mod analysis;
 mod arena;
+mod arguments;
 mod generator;
+mod pieces;
 mod plain;
 mod tricks;
 
@@ -23,7 +25,8 @@ const GENEROUS: &[&str] = &[
     "make", "rsync", "rg", "zip", "ssh", "man", "less", "vim", "watch", "parallel", "npm", "npx", "cargo",
     "go", "busybox", "sqlite3", "script", "flock", "strace", "eval", "exec", "source", ".", "trap", "set",
     "alias", "shopt", "hash", "enable", "declare", "unset", "mapfile", "complete", "compgen", "bind", "jobs",
-    "fc", "let", "coproc", "local", "typeset", "readonly", ":",
+    "fc", "let", "coproc", "local", "typeset", "readonly", ":", "uniq", "shuf", "tree", "bat", "diff3",
+    "gcc", "curl", "wget",
 ];
 
 fn generous() -> Vec<Rule> {
@@ -38,13 +41,20 @@ fn generous() -> Vec<Rule> {
     rules
 }
 
+/// A project with what the arena has.
+fn furnished() -> Project {
+    let project = Project::new();
+    Arena::furnish(&project.scope.directory);
+    project
+}
+
 fn action(rules: &[Rule], line: &str, scope: &Scope) -> Action {
     decide(rules, &[], "bash", &Analysis::of(line, &scope.directory, scope).commands)
 }
 
 #[test]
 fn plain_lines_are_allowed() {
-    let project = Project::new();
+    let project = furnished();
     let rules = generous();
     let lines: Vec<&str> = plain::GROUPS.iter().flat_map(|(_, lines)| lines.iter().copied()).collect();
     assert!(lines.len() >= 40);
@@ -58,9 +68,9 @@ fn plain_lines_are_allowed() {
 
 #[test]
 fn tricks_are_asked_about() {
-    let project = Project::new();
+    let project = furnished();
     let rules = generous();
-    let lines: Vec<&str> = tricks::GROUPS.iter().flat_map(|(_, lines)| lines.iter().copied()).collect();
+    let lines: Vec<&str> = tricks().collect();
     assert!(lines.len() >= 150);
     let allowed: Vec<_> = lines
         .into_iter()
@@ -68,6 +78,11 @@ fn tricks_are_asked_about() {
         .map(|line| (line, Analysis::of(line, &project.scope.directory, &project.scope).commands))
         .collect();
     assert!(allowed.is_empty(), "{allowed:#?}");
+}
+
+/// The lines that must ask.
+fn tricks() -> impl Iterator<Item = &'static str> {
+    tricks::GROUPS.iter().chain(arguments::GROUPS).flat_map(|(_, lines)| lines.iter().copied())
 }
 
 /// Rules that allow a few sub-commands and programs only.
@@ -121,10 +136,10 @@ fn unnamed(rules: &[Rule], deed: &Deed) -> Vec<String> {
 
 #[test]
 fn written_lines_that_are_allowed_run_only_what_the_rules_name() {
-    let project = Project::new();
+    let project = furnished();
     let arena = Arena::new();
-    let groups = plain::GROUPS.iter().chain(tricks::GROUPS);
-    let lines: Vec<&str> = groups.flat_map(|(_, lines)| lines.iter().copied()).collect();
+    let plain = plain::GROUPS.iter().flat_map(|(_, lines)| lines.iter().copied());
+    let lines: Vec<&str> = plain.chain(tricks()).collect();
     assert!(lines.len() >= 150);
     let ran = check(&arena, &generous(), &lines, &project.scope);
     assert!(ran.len() >= 40, "only {} ran", ran.len());
@@ -137,19 +152,44 @@ fn the_recorders_see_what_the_tricks_would_run() {
     let arena = Arena::new();
     let rules = generous();
     let elsewhere = ["/bin/", "/dev/tcp", "/tmp", "\0"];
-    let lines: Vec<&str> = tricks::GROUPS
-        .iter()
-        .flat_map(|(_, lines)| lines.iter().copied())
-        .filter(|line| !elsewhere.iter().any(|place| line.contains(place)))
-        .collect();
+    let lines: Vec<&str> =
+        tricks().filter(|line| !elsewhere.iter().any(|place| line.contains(place))).collect();
     let deeds = arena.run(&lines, Folder::Own);
     let seen = deeds.iter().filter(|deed| deed.changed || !unnamed(&rules, deed).is_empty()).count();
     assert!(seen >= 150, "only {seen} of {} lines were seen to do what no rule names", lines.len());
 }
 
+/// What the arena was furnished with does run: another repository's program, git's own by name, a changed `PATH`.
+#[test]
+fn the_furniture_of_the_arena_works() {
+    let arena = Arena::new();
+    let lines = [
+        "cd bare && git status",
+        "cd bare/sub && git status",
+        "git fetch evil://x",
+        "printf 'xxx%n' PATH; ls",
+        "x=-v; y='a[$(rm z)]'; test \"$x\" \"$y\"",
+        "echo x | xargs --max-lines touch echo y",
+        "echo x > .git/hooks/pre-commit",
+        "sed -i s/a/b/ f",
+        "uniq f y",
+        "echo -delete | xargs -I{} -L 1 find ./sub",
+        "echo -delete | xargs -I \"a'b\" find ./sub \"a'b\"",
+    ];
+    let deeds = arena.run(&lines, Folder::Own);
+    let rules = generous();
+    let idle: Vec<&str> = lines
+        .into_iter()
+        .zip(&deeds)
+        .filter(|(_, deed)| !deed.changed && unnamed(&rules, deed).is_empty())
+        .map(|(line, _)| line)
+        .collect();
+    assert_eq!(idle, Vec::<&str>::new());
+}
+
 #[test]
 fn made_lines_that_are_allowed_run_only_what_the_rules_name() {
-    let project = Project::new();
+    let project = furnished();
     let arena = Arena::new();
     let number = |name: &str| std::env::var_os(name).and_then(|text| text.to_str()?.parse::<usize>().ok());
     let seed = number("EVERTURN_TEST_SEED").unwrap_or(1);

@@ -10,7 +10,7 @@ use std::{
 use everturn_tools::{
     BoxFuture, Context, Failure, Host, Need, Observed, Output, Places, Tool,
     host::{Delegate, NoHost, Question, Report, Skill as Found, Task, Todo},
-    places::ProjectFiles,
+    places::{Named, ProjectFiles},
     skill::Skill,
     skills,
 };
@@ -57,7 +57,7 @@ fn every_folder_is_looked_into_and_the_nearest_one_counts() {
     let project = Project::new();
     let mut places = places(&project);
     assert_eq!(skills::observe(&places), Observed::Absent);
-    places.skills = vec!["~/mine".into(), "extra".into()];
+    places.skills = vec![Named::by_person("~/mine"), Named::by_project("extra")];
     // From the one that counts least to the one that counts most.
     let folders = [
         "home/.agents/skills",
@@ -88,6 +88,23 @@ fn every_folder_is_looked_into_and_the_nearest_one_counts() {
     places.project = ProjectFiles::Ignored;
     assert_eq!(seen(&places).0.last().unwrap().1, "from project/inner/extra", "it was configured");
     assert_eq!(seen(&places).0.len(), 8);
+}
+
+#[test]
+fn a_projects_configuration_names_no_folders_outside_of_it() {
+    // It could have skills of other projects, or whatever else has such files, told to the model.
+    let project = Project::new();
+    let mut places = places(&project);
+    for name in ["~/../mine", "../../mine"] {
+        put(&project.outside().join("mine"), "private", "mine");
+        places.skills = vec![Named::by_project(name)];
+        let (found, problems) = seen(&places);
+        assert_eq!(found, [], "{name}");
+        assert_eq!(problems[0].0, project.outside().join("mine"));
+        assert!(problems[0].1.contains("lies outside of the project"), "{problems:?}");
+        places.skills = vec![Named::by_person(name)];
+        assert_eq!(seen(&places).0.len(), 1, "{name}");
+    }
 }
 
 #[test]

@@ -1,9 +1,10 @@
-//! Pipes, devices, sockets and files too large: refused at once, never waited for.
+//! Pipes, devices, sockets and files too large: refused at once, never waited for. Files that are protected or have
+//! several names.
 
 use std::{
     fs::{self, File},
     os::unix::{
-        fs::{FileTypeExt as _, symlink},
+        fs::{FileTypeExt as _, PermissionsExt as _, symlink},
         net::UnixListener,
     },
     path::Path,
@@ -11,10 +12,12 @@ use std::{
     time::Duration,
 };
 
-use everturn_tools::{Forecast, Tool, Verdict, edit::Edit, read::Read, write::Write};
+use everturn_tools::{
+    Forecast, Seen, Tool, Verdict, apply_patch::ApplyPatch, edit::Edit, read::Read, write::Write,
+};
 use serde_json::{Value, json};
 
-use crate::harness::Project;
+use crate::harness::{Project, tree};
 
 const EDIT_MAX: u64 = 20 * 1024 * 1024;
 const HASH_MAX: u64 = 256 * 1024 * 1024;
@@ -103,7 +106,11 @@ async fn a_file_too_large_to_edit_says_so_and_can_be_replaced() {
         assert_eq!(fs::metadata(&path).unwrap().len(), size);
         let forecast = Write.forecast(&input(&path), &project.scope).unwrap().remove(0);
         assert_eq!(forecast.verdict(), Verdict::Untouched);
-        let output = project.run(&Write, input(&path)).await.unwrap();
+        let unread = project.run(&Write, input(&path)).await.unwrap_err().to_string();
+        assert!(unread.contains("has not read"), "{unread}");
+        let seen = std::sync::Arc::new(Seen::default());
+        seen.record(&path, forecast.before.clone().unwrap());
+        let output = project.run_in(&seen, &Write, input(&path)).await.unwrap();
         assert_eq!(output.metadata["exists"], true);
         assert_eq!(forecast.verdict(), Verdict::Applied);
         assert_eq!(project.text("large"), "new");
@@ -129,5 +136,76 @@ async fn files_without_a_size_are_read_all_the_same() {
     if path.exists() {
         let output = project.run(&Read, json!({ "filePath": path })).await.unwrap();
         assert!(output.output.contains("1: Name:"), "{}", output.output);
+    }
+}
+
+#[tokio::test]
+async fn a_file_of_line_breaks_costs_no_more_than_its_size() {
+    // Each line became a text of its own and the diff a table of all of them: gigabytes for twenty megabytes.
+    let project = Project::new();
+    let breaks = "\n".repeat(usize::try_from(EDIT_MAX).unwrap() - 2);
+    project.file("f", format!("{breaks}x\n"));
+    let patch = json!({ "patchText": "*** Begin Patch\n*** Update File: f\n-x\n+y\n*** End Patch" });
+    let text = project.run(&ApplyPatch, patch).await.unwrap_err().to_string();
+    assert!(text.contains("f has 20971519 lines; at most 1000000 can be patched"), "{text}");
+    let edit = |old: &str| json!({ "filePath": "f", "oldString": old, "newString": "y" });
+    let output = project.run(&Edit, edit("x")).await.unwrap();
+    let diff = &output.metadata["filediff"];
+    assert_eq!((&diff["patch"], &diff["additions"], &diff["deletions"]), (&json!(""), &json!(1), &json!(1)));
+    project.file("f", "\n".repeat(1_000_001));
+    let text = project.run(&Edit, edit(" y z")).await.unwrap_err().to_string();
+    assert!(text.contains("more than 1000000 lines is not looked through"), "{text}");
+}
+
+/// A change of `f` by each tool, and a change on the way to another name.
+fn changes() -> [(&'static dyn Tool, Value); 4] {
+    let patch =
+        |head: &str| json!({ "patchText": format!("*** Begin Patch\n{head}\n-old\n+new\n*** End Patch") });
+    [
+        (&Write, json!({ "filePath": "f", "content": "new\n" })),
+        (&Edit, json!({ "filePath": "f", "oldString": "old", "newString": "new" })),
+        (&ApplyPatch, patch("*** Update File: f")),
+        (&ApplyPatch, patch("*** Update File: f\n*** Move to: g")),
+    ]
+}
+
+#[tokio::test]
+async fn what_is_write_protected_is_left_alone() {
+    // A file is replaced by another one, which the system allows without a look at its mode.
+    for (tool, input) in changes() {
+        let project = Project::new();
+        let path = project.file("f", "old\n");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
+        let before = tree(&project.path(""));
+        let seen = std::sync::Arc::default();
+        project.run_in(&seen, &Read, json!({ "filePath": "f" })).await.unwrap();
+        let text = project.run_in(&seen, tool, input.clone()).await.unwrap_err().to_string();
+        assert!(text.contains("f is write-protected") && text.contains("`chmod u+w`"), "{text}");
+        assert_eq!(tree(&project.path("")), before);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        project.run_in(&seen, tool, input).await.unwrap();
+    }
+    let project = Project::new();
+    let path = project.file("f", "old\n");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
+    let moved = json!({ "patchText": "*** Begin Patch\n*** Update File: f\n*** Move to: g\n*** End Patch" });
+    project.run(&ApplyPatch, moved).await.unwrap();
+    assert_eq!(fs::metadata(project.path("g")).unwrap().permissions().mode() & 0o777, 0o444);
+}
+
+#[tokio::test]
+async fn other_names_of_a_replaced_file_are_told_of() {
+    // They kept the old content, and nobody was told.
+    for (tool, input) in changes() {
+        let project = Project::new();
+        fs::hard_link(project.file("f", "old\n"), project.path("other")).unwrap();
+        let seen = std::sync::Arc::default();
+        project.run_in(&seen, &Read, json!({ "filePath": "f" })).await.unwrap();
+        let output = project.run_in(&seen, tool, input).await.unwrap().output;
+        assert!(
+            output.ends_with("(It had other names, as hard links: those keep the old content.)"),
+            "{output}"
+        );
+        assert_eq!(project.text("other"), "old\n");
     }
 }

@@ -11,18 +11,27 @@ use serde_json::{Value, json};
 
 use crate::harness::{Project, names, tree};
 
+/// A session that has read a file.
+async fn shown(project: &Project, name: &str) -> Arc<Seen> {
+    let seen = Arc::default();
+    project.run_in(&seen, &Read, json!({ "filePath": name })).await.unwrap();
+    seen
+}
+
 #[tokio::test]
 async fn a_new_file_has_the_recorded_form() {
     let project = Project::new();
     let path = project.path("deep/er/w.txt");
-    let output = project.run(&Write, json!({ "filePath": path, "content": "written" })).await.unwrap();
+    let seen = Arc::default();
+    let input = |content: &str| json!({ "filePath": path, "content": content });
+    let output = project.run_in(&seen, &Write, input("written")).await.unwrap();
     assert_eq!(project.text("deep/er/w.txt"), "written");
     assert_eq!(output.output, "Wrote file successfully.");
     assert_eq!(output.title, "deep/er/w.txt");
     assert_eq!(output.edited, std::slice::from_ref(&path));
     let expected = json!({ "diagnostics": {}, "filepath": path, "exists": false, "truncated": false });
     assert_eq!(Value::Object(output.metadata), expected);
-    let again = project.run(&Write, json!({ "filePath": path, "content": "again" })).await.unwrap();
+    let again = project.run_in(&seen, &Write, input("again")).await.unwrap();
     assert_eq!(again.metadata["exists"], true);
     assert_eq!(names(&project.path("deep/er")), ["w.txt"], "no half-written file is left");
 }
@@ -34,7 +43,8 @@ async fn the_file_is_replaced_and_not_rewritten() {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o750)).unwrap();
     fs::hard_link(&path, project.path("other")).unwrap();
     let before = fs::metadata(&path).unwrap().ino();
-    project.run(&Write, json!({ "filePath": "run.sh", "content": "new" })).await.unwrap();
+    let seen = shown(&project, "run.sh").await;
+    project.run_in(&seen, &Write, json!({ "filePath": "run.sh", "content": "new" })).await.unwrap();
     let meta = fs::metadata(&path).unwrap();
     assert_ne!(meta.ino(), before, "a reader of the old file keeps the old content");
     assert_eq!(project.text("other"), "old");
@@ -47,7 +57,8 @@ async fn links_are_followed() {
     project.file("real.txt", "old");
     symlink("real.txt", project.path("link")).unwrap();
     symlink("later.txt", project.path("dangling")).unwrap();
-    project.run(&Write, json!({ "filePath": "link", "content": "new" })).await.unwrap();
+    let seen = shown(&project, "link").await;
+    project.run_in(&seen, &Write, json!({ "filePath": "link", "content": "new" })).await.unwrap();
     project.run(&Write, json!({ "filePath": "dangling", "content": "made" })).await.unwrap();
     assert_eq!((project.text("real.txt"), project.text("later.txt")), ("new".into(), "made".into()));
     assert!(fs::symlink_metadata(project.path("link")).unwrap().is_symlink());
@@ -57,9 +68,11 @@ async fn links_are_followed() {
 async fn exactly_one_mark_is_kept() {
     let project = Project::new();
     project.file("marked", "\u{feff}old");
-    project.run(&Write, json!({ "filePath": "marked", "content": "new" })).await.unwrap();
+    let seen = shown(&project, "marked").await;
+    project.run_in(&seen, &Write, json!({ "filePath": "marked", "content": "new" })).await.unwrap();
     assert_eq!(project.text("marked"), "\u{feff}new");
-    project.run(&Write, json!({ "filePath": "marked", "content": "\u{feff}newer" })).await.unwrap();
+    let newer = json!({ "filePath": "marked", "content": "\u{feff}newer" });
+    project.run_in(&seen, &Write, newer).await.unwrap();
     assert_eq!(project.text("marked"), "\u{feff}newer");
 }
 

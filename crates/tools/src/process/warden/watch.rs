@@ -28,8 +28,11 @@ use tokio::{
 
 use super::super::{
     control::{Control, Order, Run, Word},
-    family::{ask, descendants, kill},
+    family::{ask, descendants, kill, strike},
 };
+
+/// How often children are killed and reaped in a row before all descendants are looked for again.
+const STRIKES: usize = 100;
 
 /// Runs the program that standard input names and stays until all of it is gone.
 pub(super) fn run() -> io::Result<()> {
@@ -97,7 +100,20 @@ async fn watch(mut control: Control) -> io::Result<()> {
                 }
                 Phase::Stopping(_) => {
                     let mut ended = None;
-                    left = kill(|| descendants(getpid()), || ended = ended.take().or(reap(program).0));
+                    left = kill(
+                        || descendants(getpid()),
+                        || {
+                            for _ in 0..STRIKES {
+                                let (word, alone) = reap(program);
+                                ended = ended.take().or(word);
+                                if alone {
+                                    return Some(false);
+                                }
+                                strike();
+                            }
+                            Some(true)
+                        },
+                    );
                     if let Some(word) = ended.or_else(|| reap(program).0) {
                         control.say(&word).await?;
                     }

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Instant};
 
-use everturn_model::permission::matches;
+use everturn_model::permission::{Action, Rule, decide, matches};
 use everturn_tools::{
     Scope, Tool as _,
     bash::Bash,
@@ -84,8 +84,12 @@ fn launchers_name_what_they_run() {
     check("nohup nice -n 5 rm a", &["nohup nice -n 5 rm a", "nice -n 5 rm a", "rm a"]);
     check("sudo -u root rm a", &["sudo -u root rm a", "rm a"]);
     // What comes from the input is not on the line: a rule for `rm` alone does not cover it.
-    check("ls | xargs -n 1 rm", &["ls", "xargs -n 1 rm", "rm …"]);
-    check("ls | xargs -I{} rm {}", &["ls", "xargs -I{} rm {}", "rm {}"]);
+    check("ls | xargs -n 1 cat", &["ls", "xargs -n 1 cat", "cat …"]);
+    check("ls | xargs -n 1 rm", &["ls", "xargs -n 1 rm", "rm …", &format!("{RUNS}xargs -n 1 rm")]);
+    check(
+        "ls | xargs -I{} rm {}",
+        &["ls", "xargs -I{} rm {}", "rm {}", &format!("{RUNS}xargs -I{{}} rm {{}}")],
+    );
     check("env -S 'rm a'", &["env -S 'rm a'", &format!("{RUNS}env -S 'rm a'")]);
     check("bash -c 'rm a'", &["bash -c 'rm a'", &format!("{RUNS}bash -c 'rm a'")]);
 }
@@ -141,7 +145,7 @@ fn always_covers_the_next_call_of_the_same_kind() {
     check_always("cargo test -p x && docker compose up -d", &["cargo test *", "docker compose up *"]);
     check_always("ls -l src", &["ls *"]);
     check_always("ls *.rs", &["ls *"]);
-    check_always("git --no-pager log", &["git --no-pager log"]);
+    check_always("git --no-pager log", &["git --no-pager log", "git log *"]);
     check_always("A=1 rm a && git log", &["A=1 rm a", "rm *", "git log *"]);
     check_always("echo x > y", &["echo *", "> y"]);
     check_always("timeout 5 cargo test", &["cargo test *", "timeout 5 cargo test"]);
@@ -149,9 +153,11 @@ fn always_covers_the_next_call_of_the_same_kind() {
 
 #[test]
 fn always_never_covers_anything_at_all() {
-    for line in ["bash x.sh", "find . -delete", "python3 -c 1", "sudo -s", "git -c a=b log", "npx x"] {
+    for line in ["bash x.sh", "find . -delete", "python3 -c 1", "sudo -s", "npx x"] {
         check_always(line, &[line, &format!("{RUNS}{line}")]);
     }
+    let line = "git -c a=b log";
+    check_always(line, &[line, &format!("{RUNS}{line}"), "git log"]);
     check_always("find . -name x", &["find . -name x"]);
     check_always("env", &["env"]);
     for line in [
@@ -198,6 +204,85 @@ fn a_command_by_path_means_something_else_elsewhere() {
     check("cd sub && ./run", &["cd sub", "./run", &format!("{RUNS}./run")]);
     let elsewhere = Analysis::of("./run", &scope.directory.join("sub"), &scope);
     assert_eq!(elsewhere.commands, ["./run".to_owned(), format!("{RUNS}./run")]);
+}
+
+/// A rule against a program must bite however the program is called.
+#[test]
+fn the_bare_form_is_named_beside_the_written_one() {
+    check("git -P push origin", &["git -P push origin", "git push origin"]);
+    check("/usr/bin/git push", &["/usr/bin/git push", "git push"]);
+    check("/bin/rm x", &["/bin/rm x", "rm x"]);
+    check("../../../bin/rm x", &["../../../bin/rm x", "rm x"]);
+    check("timeout 5 /bin/rm x", &["timeout 5 /bin/rm x", "/bin/rm x", "rm x"]);
+    let line = "git -C sub -c a=b push origin";
+    check(line, &[line, "git push origin", &format!("{RUNS}{line}")]);
+    check("/srv/somebody/project/tool x", &["/srv/somebody/project/tool x"]);
+    // Remembering one form alone would ask again for the other.
+    check_always("/usr/bin/git -P log -1", &["/usr/bin/git -P log -1", "git log *"]);
+    let scope = scope();
+    let denied = |line: &str| {
+        let rules = [Rule::new("*", "*", Action::Allow), Rule::new("bash", "git push *", Action::Deny)];
+        decide(&rules, &[], "bash", &Analysis::of(line, &scope.directory, &scope).commands)
+    };
+    for line in ["git push", "git -P push origin", "/usr/bin/git push", "/usr/bin/git -c a=b push x"] {
+        assert_eq!(denied(line), Action::Deny, "{line}");
+    }
+    assert_eq!(denied("git -P pull"), Action::Allow);
+}
+
+#[test]
+fn what_git_keeps_is_outside_for_writers() {
+    use Access::Write;
+    let hook = "/srv/somebody/project/.git/hooks/pre-commit";
+    check_external("cp /srv/somebody/project/x .git/hooks/pre-commit", &[(hook, Write)]);
+    check_external("ls | tee .git/hooks/pre-commit", &[(hook, Write)]);
+    check_external("echo x > .git/hooks/pre-commit", &[(hook, Write)]);
+    check_external("sed -i s/a/b/ .git/hooks/pre-commit", &[(hook, Write)]);
+    check_external("cat .git/hooks/pre-commit", &[]);
+    check_external("cp x .gi?/hooks/pre-commit", &[("/srv/somebody/project/.git", Write)]);
+    check_external("cp x \".git/$y\"", &[("/srv/somebody/project/.git", Write)]);
+}
+
+#[test]
+fn files_edited_in_place_are_written() {
+    use Access::Write;
+    check("sed -i s/a/b/ f sub/g", &["sed -i s/a/b/ f sub/g", "> f", "> sub/g"]);
+    check("sed s/a/b/ f", &["sed s/a/b/ f"]);
+    check_external("sed -i s/a/b/ /etc/hosts", &[("/etc/hosts", Write)]);
+    check_external("sed -n p /etc/hosts --in-place", &[("/etc/hosts", Write)]);
+    check_external("dd of=/opt/x", &[("/opt/x", Write)]);
+    check_external("split f /opt/x", &[("/opt/x", Write)]);
+}
+
+/// A repository within the project is not the project's own: its configuration names programs that git runs.
+#[test]
+fn another_repository_is_not_obeyed() {
+    let project = Project::new();
+    let scope = &project.scope;
+    let marked = |line: &str, folder: &str| {
+        let commands = Analysis::of(line, &scope.directory.join(folder), scope).commands;
+        commands.contains(&format!("{RUNS}git status"))
+    };
+    for name in
+        ["bare/HEAD", "bare/objects/x", "bare/refs/x", "bare/sub/x", "plain/sub/x", "nested/.git/HEAD"]
+    {
+        project.file(name, "");
+    }
+    project.file("linked/HEAD", "");
+    project.file("linked/commondir", "../x");
+    project.file("gitfile/.git", "gitdir: ../bare");
+    std::os::unix::fs::symlink("bare/sub", project.path("link")).unwrap();
+    for folder in
+        ["bare", "bare/sub", "nested", "nested/.git", "linked", "gitfile", "link", "..", "/", "absent"]
+    {
+        assert!(marked("git status", folder), "{folder}");
+        assert!(marked(&format!("cd {folder} && git status"), ""), "{folder}");
+    }
+    for folder in ["", "plain", "plain/sub"] {
+        assert!(!marked("git status", folder), "{folder}");
+        assert!(!marked(&format!("cd ./{folder} && git status"), ""), "{folder}");
+    }
+    assert!(marked("cd \"$x\" && git status", ""));
 }
 
 #[test]

@@ -29,8 +29,11 @@ const RECORDED: &[&str] = &[
     "busybox", "sqlite3", "script", "flock", "strace", "sleep", "dd", "ln", "mkdir", "rmdir", "id", "whoami",
     "x", "y", "m", "r", "a", "b", "c", "hi", "run", "gitx", "time", "status", "log", "then", "fi", "done",
     "do", "}", "esac", "lsx", "catx", "ruby", "yes", "in", "else", "-", "--", "f", "sub", "gits", "evilx",
-    "E", "EOF", "1", "2", "[[", "coproc", "select", "function",
+    "E", "EOF", "1", "2", "[[", "coproc", "select", "function", "shuf", "tree", "bat", "diff3", "gcc",
 ];
+
+/// Programs that git finds by their names; they only record.
+const GITS: &[&str] = &["git-remote-evil", "git-merge-evil"];
 
 /// How many drivers run side by side, and how many lines one of them takes at most.
 const DRIVERS: usize = 2;
@@ -45,9 +48,12 @@ ulimit -t 3
 exec 2>/dev/null
 while IFS= read -r -d '' line; do
     "$BASH" -c "$line" 8>&1 9>>"../logs/$n" </dev/null >/dev/null 2>&1
-    if [[ $FRESH ]] && ! "$DIFF" -rq -x .git ../template . >/dev/null 2>&1; then
+    if [[ $FRESH ]] && ! {
+        "$DIFF" -rq -x .git ../template . && "$DIFF" -rq ../template/.git/hooks .git/hooks &&
+            "$DIFF" -q ../template/.git/config .git/config
+    } >/dev/null 2>&1; then
         : >"../logs/$n.changed"
-        "$RM" -rf -- * && "$CP" -a ../template/* .
+        "$RM" -rf -- * .git && "$CP" -a ../template/* ../template/.git .
     fi
     n=$((n + 1))
 done <../lines
@@ -98,21 +104,33 @@ impl Arena {
             let real = if at < NEEDED { Some(needed(name)) } else { real(name) };
             shim(&shims, name, real.as_deref());
         }
-        RECORDED.iter().for_each(|name| shim(&shims, name, None));
+        RECORDED.iter().chain(GITS).for_each(|name| shim(&shims, name, None));
         Self { root }
     }
 
     /// A folder as lines find it.
-    fn furnish(folder: &Path) {
+    pub(super) fn furnish(folder: &Path) {
         fs::create_dir_all(folder.join("sub")).unwrap();
         for (name, text) in
             [("f", "a\nb c\n"), ("x", "rm y\n"), ("sub/g", "x\n"), ("x.py", "pass\n"), ("a.rs", "")]
         {
             fs::write(folder.join(name), text).unwrap();
         }
-        let run = folder.join("sub/run");
-        fs::write(&run, "#!/bin/sh\nrm from-run\n").unwrap();
-        fs::set_permissions(&run, fs::Permissions::from_mode(0o755)).unwrap();
+        // A repository that came with the project's content, and names a program to run.
+        for name in ["bare/objects", "bare/refs", "bare/sub", "3"] {
+            fs::create_dir_all(folder.join(name)).unwrap();
+        }
+        fs::write(folder.join("bare/HEAD"), "ref: refs/heads/main\n").unwrap();
+        let settings = "[core]\nrepositoryformatversion = 0\nworktree = ../sub\nfsmonitor = evil\n";
+        fs::write(folder.join("bare/config"), settings).unwrap();
+        // What `ls` is when the variable `PATH` is `3`.
+        let programs =
+            [("sub/run", "#!/bin/sh\nrm from-run\n"), ("3/ls", "#!/bin/sh\nprintf '%s\\0' 0 evil >&9\n")];
+        for (name, text) in programs {
+            let file = folder.join(name);
+            fs::write(&file, text).unwrap();
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+        }
         let made = Command::new(needed("git"))
             .args(["-c", "init.defaultBranch=main", "init", "-q"])
             .current_dir(folder)
@@ -203,7 +221,7 @@ fn records(log: &[u8]) -> Vec<Ran> {
     records
 }
 
-/// Every file below a folder with its text, except git's own.
+/// Every file below a folder with its text; of git's own only what says which programs it runs.
 fn content(folder: &Path) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let mut open = vec![folder.to_owned()];
@@ -212,11 +230,11 @@ fn content(folder: &Path) -> BTreeMap<String, String> {
             let path = entry.path();
             let name = path.strip_prefix(folder).unwrap().display().to_string();
             if entry.file_type().unwrap().is_dir() {
-                if name != ".git" {
+                if !name.starts_with(".git/") || name == ".git/hooks" {
                     found.insert(name, String::new());
                     open.push(path);
                 }
-            } else {
+            } else if !name.starts_with(".git/") || name == ".git/config" || name.starts_with(".git/hooks/") {
                 found.insert(name, String::from_utf8_lossy(&fs::read(&path).unwrap()).into_owned());
             }
         }
