@@ -55,6 +55,9 @@ pub(super) const GROUPS: &[(&str, &[&str])] = &[
             "tar -tzf a.tar",
             "true",
             "command -v git",
+            "npm run docs",
+            "node -v",
+            "python3 -V",
         ],
     ),
     (
@@ -134,6 +137,7 @@ pub(super) const GROUPS: &[(&str, &[&str])] = &[
             "ls > /dev/null 2>&1",
             "ls &> /dev/null",
             "echo error >&2",
+            "echo error > /dev/stderr",
             "ls 2>&-",
             "cat < f",
             "cat <<< 'text $(no)'",
