@@ -3,17 +3,36 @@
 use super::{git, word::Word};
 
 /// Paths that the program makes or fills.
-pub(super) fn of<'a>(base: &str, arguments: &'a [Word]) -> Vec<&'a Word> {
+pub(super) fn of(base: &str, arguments: &[Word]) -> Vec<Word> {
     match base {
         "git" => match git::subcommand(arguments) {
-            Some(("mv" | "clone" | "worktree" | "init", rest)) => rest.iter().collect(),
+            Some(("mv" | "clone" | "worktree" | "init", rest)) => rest.to_vec(),
             _ => Vec::new(),
         },
-        // Only the folder is written to; but any other word may turn out as the option.
-        "tar" | "bsdtar" | "gtar" => after(arguments, &["-C", "--directory"]),
-        "unzip" => after(arguments, &["-d"]),
+        "tar" | "bsdtar" | "gtar" => valued(arguments, 'C', "--directory"),
+        "unzip" => valued(arguments, 'd', "--"),
         _ => Vec::new(),
     }
+}
+
+/// The values of an option: the next word, or the rest of its own, also behind other letters.
+fn valued(arguments: &[Word], letter: char, long: &str) -> Vec<Word> {
+    let mut found = Vec::new();
+    for (at, word) in arguments.iter().enumerate() {
+        let Some(text) = word.known() else { continue };
+        let value = if text.starts_with("--") {
+            let (name, value) = text.split_once('=').unwrap_or((text, ""));
+            Some(value).filter(|_| name.len() > 2 && long.starts_with(name))
+        } else {
+            text.strip_prefix('-').and_then(|text| text.split_once(letter)).map(|(_, value)| value)
+        };
+        match value {
+            Some("") => found.extend(arguments.get(at + 1).cloned()),
+            Some(value) => found.push(Word::literal(value)),
+            None => {}
+        }
+    }
+    found
 }
 
 /// The words behind one of these options.

@@ -162,6 +162,10 @@ fn without_messages(command: &str, arguments: &[Word]) -> Vec<Word> {
     let mut rest = Vec::new();
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
+        // Not the beginning of `--textconv`, but an option itself.
+        if matches!(command, "diff" | "log" | "show") && word.known() == Some("--text") {
+            continue;
+        }
         rest.push(word.clone());
         if takes && matches!(word.known(), Some("-m" | "-am" | "--message")) {
             rest.extend(words.next().filter(|message| message.several).cloned());

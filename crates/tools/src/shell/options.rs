@@ -229,7 +229,8 @@ pub(super) fn concern(base: &str, arguments: &[Word]) -> bool {
 
 /// Whether a word is no option, or one of these.
 fn harmless(word: &Word, flags: &str, valued: &str, long: &[&str]) -> bool {
-    let Some(text) = word.known() else { return !word.option };
+    // `<(…)` turns out as a path below `/dev`.
+    let Some(text) = word.known() else { return !word.option || word.text.starts_with("<(") && !word.splits };
     let Some(option) = text.strip_prefix('-') else { return true };
     if let Some(option) = option.strip_prefix('-') {
         return option.is_empty() || long.contains(&option.split('=').next().unwrap_or_default());

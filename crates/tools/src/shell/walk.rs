@@ -235,9 +235,9 @@ impl Walk<'_> {
         for word in destinations::of(base, arguments) {
             let beyond = match word.known() {
                 Some(path) => self.folders.beyond(path, word.tilde, Access::Write),
-                None => self.folders.beyond_prefix(word, Access::Write),
+                None => self.folders.beyond_prefix(&word, Access::Write),
             };
-            reached |= !beyond.is_empty() || word.value.is_none() && adrift(word);
+            reached |= !beyond.is_empty() || adrift(&word);
             self.external.extend(beyond);
         }
         if base == "git" && destinations::remote(arguments).is_some_and(|remote| self.local(remote)) {
@@ -328,7 +328,7 @@ impl Walk<'_> {
                 .flatten()
                 .any(|place| place.symlink_metadata().is_ok())
         };
-        path || self.moved || there(text) || there(&format!("{text}.git"))
+        path || self.moved && text != "origin" || there(text) || there(&format!("{text}.git"))
     }
 
     /// A file that a command writes.
