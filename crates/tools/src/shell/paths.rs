@@ -80,7 +80,7 @@ impl<'a> Folders<'a> {
     /// a pattern finds do not begin with a dot.
     pub(super) fn uncertain(&self, name: &str, arguments: &[Word]) -> bool {
         let writes = PROGRAMS.iter().any(|(known, _, access)| *known == name && *access == Access::Write);
-        writes && !matches!(name, "cd" | "pushd") && arguments.iter().any(|word| adrift(word))
+        writes && !matches!(name, "cd" | "pushd") && arguments.iter().any(adrift)
     }
 
     /// Follows a command that changes folders.

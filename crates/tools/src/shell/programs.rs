@@ -208,11 +208,8 @@ fn interprets(base: &str, arguments: &[Word]) -> bool {
         {
             false
         }
-        Some(Some("-v" | "-V")) if arguments.len() == 1 && matches!(base, "node" | "python" | "ruby") => {
-            base == "python" && arguments.iter().any(|word| word.known() == Some("-v"))
-                || base == "node" && arguments.iter().any(|word| word.known() == Some("-V"))
-                || base == "ruby" && arguments.iter().any(|word| word.known() == Some("-V"))
-        }
+        Some(Some("-v")) if base == "node" && arguments.len() == 1 => false,
+        Some(Some("-V")) if base == "python" && arguments.len() == 1 => false,
         Some(Some(file)) => {
             // `/dev/stdin` and `/proc/self/fd/3` are scripts that nobody named.
             let open = file.split('/').any(|part| matches!(part, "stdin" | "fd" | "tty" | "proc"));
