@@ -29,6 +29,7 @@ use crate::{
 
 mod agreement;
 mod builtins;
+mod destinations;
 mod git;
 mod launchers;
 mod lexer;

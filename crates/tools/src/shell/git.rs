@@ -36,6 +36,8 @@ const LONG: &[&str] = &[
     "separate-git-dir",
     "git-dir",
     "work-tree",
+    "unsafe-paths",
+    "build-fake-ancestor",
 ];
 
 /// Whether this call may run another program, or write a file that only an option names.
@@ -69,6 +71,19 @@ pub(super) fn runs(arguments: &[Word]) -> bool {
     };
     let options = before_paths(command, rest);
     transport || strategy(command, rest) || matching(&without_messages(command, options), short, LONG)
+}
+
+/// The sub-command and what follows it, with any options before it skipped.
+pub(super) fn subcommand(arguments: &[Word]) -> Option<(&str, &[Word])> {
+    let (command, rest) = bare(arguments).unwrap_or(arguments).split_first()?;
+    Some((command.known()?, rest))
+}
+
+/// Whether this call may bring other files into the project: a repository among them, even.
+pub(super) fn moves(arguments: &[Word]) -> bool {
+    let movers = "checkout switch pull merge rebase stash apply am reset restore cherry-pick revert clone worktree \
+        submodule init mv";
+    subcommand(arguments).is_none_or(|(command, _)| listed(movers, command) || !listed(OWN, command))
 }
 
 /// Whether a word, taken as the address of a repository, is reached by git itself.
@@ -147,6 +162,10 @@ fn without_messages(command: &str, arguments: &[Word]) -> Vec<Word> {
     let mut rest = Vec::new();
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
+        // Not the beginning of `--textconv`, but an option itself.
+        if matches!(command, "diff" | "log" | "show") && word.known() == Some("--text") {
+            continue;
+        }
         rest.push(word.clone());
         if takes && matches!(word.known(), Some("-m" | "-am" | "--message")) {
             rest.extend(words.next().filter(|message| message.several).cloned());

@@ -17,7 +17,7 @@ const OPTIONS: &[(&str, &str, &[&str])] = &[
     ("rsync", "eM", &["rsh", "rsync-path", "remote-option", "daemon", "config", "write-batch", "log-file"]),
     ("split", "", &["filter"]),
     ("zip", "T", &["unzip-command", "test"]),
-    ("wget", "eO", &["execute", "use-askpass", "config", "output-document", "post-file", "body-file"]),
+    ("wget", "eOoaP", WGET),
     ("install", "s", &["strip", "strip-program"]),
     ("make", "fCIEW", MAKE),
     ("gmake", "fCIEW", MAKE),
@@ -41,8 +41,14 @@ const OPTIONS: &[(&str, &str, &[&str])] = &[
     ("npm", "C", NPM),
     ("pnpm", "C", NPM),
     ("yarn", "", NPM),
-    ("pip", "", &["python", "config-settings", "build-option"]),
-    ("cargo", "CZ", &["config"]),
+    ("pip", "", &["python", "config-settings", "build-option", "editor"]),
+    ("cargo", "CZ", &["config", "config-file", "manifest-path"]),
+    ("kubectl", "", &["kubeconfig"]),
+    ("just", "cf", &["command", "shell", "shell-arg", "justfile", "working-directory", "edit", "chooser"]),
+    ("helm", "", &["post-renderer", "kubeconfig"]),
+    ("gradle", "Ip", &["init-script", "project-dir", "build-file", "settings-file", "include-build"]),
+    ("gradlew", "Ip", &["init-script", "project-dir", "build-file", "settings-file", "include-build"]),
+    ("jj", "", &["config", "config-file", "config-toml", "tool", "repository"]),
     ("date", "s", &["set"]),
     ("jq", "L", &[]),
     ("ctags", "", &["options", "languages", "filter"]),
@@ -53,6 +59,17 @@ const OPTIONS: &[(&str, &str, &[&str])] = &[
     ("pytest", "pc", &["pdbcls", "rootdir", "confcutdir", "basetemp"]),
 ];
 
+const WGET: &[&str] = &[
+    "execute",
+    "use-askpass",
+    "config",
+    "output-document",
+    "output-file",
+    "append-output",
+    "directory-prefix",
+    "post-file",
+    "body-file",
+];
 const TAR: &[&str] = &[
     "to-command",
     "checkpoint-action",
@@ -86,8 +103,17 @@ const GO: &[&str] = &[
     "mutexprofile",
     "trace",
 ];
-const NPM: &[&str] =
-    &["script-shell", "prefix", "node-options", "git", "shell", "editor", "viewer", "userconfig"];
+const NPM: &[&str] = &[
+    "script-shell",
+    "prefix",
+    "node-options",
+    "git",
+    "shell",
+    "editor",
+    "viewer",
+    "userconfig",
+    "globalconfig",
+];
 
 /// Options that only change what is read and printed, for programs that have others too: single letters without and
 /// with a value, and long ones.
@@ -95,7 +121,7 @@ const HARMLESS: &[(&str, &str, &str, &[&str])] = &[
     ("sort", "bdfghinMRrVcCsuzm", "kt", SORT),
     ("uniq", "cdDuizfsw", "", &["count", "repeated", "unique", "ignore-case", "zero-terminated"]),
     ("shuf", "erz", "ni", &["echo", "head-count", "input-range", "repeat", "zero-terminated"]),
-    ("tree", "adflxqNQpugshDFvtcUrniAC", "LPI", &["dirsfirst", "noreport", "gitignore", "prune", "du", "si"]),
+    ("tree", "adflxqNQpugshDFvtcUrniACLPI", "", &["dirsfirst", "noreport", "gitignore", "prune", "du", "si"]),
     ("curl", "sSfLIkvGigN46#", "XHAumd", CURL),
     ("diff", "abBcdeiqrstuwyENT", "UCxW", DIFF),
     ("diff3", "AeExX3TaimL", "", &["text", "merge", "show-all", "easy-only", "label"]),
@@ -203,7 +229,8 @@ pub(super) fn concern(base: &str, arguments: &[Word]) -> bool {
 
 /// Whether a word is no option, or one of these.
 fn harmless(word: &Word, flags: &str, valued: &str, long: &[&str]) -> bool {
-    let Some(text) = word.known() else { return !word.option };
+    // `<(…)` turns out as a path below `/dev`.
+    let Some(text) = word.known() else { return !word.option || word.text.starts_with("<(") && !word.splits };
     let Some(option) = text.strip_prefix('-') else { return true };
     if let Some(option) = option.strip_prefix('-') {
         return option.is_empty() || long.contains(&option.split('=').next().unwrap_or_default());

@@ -71,6 +71,18 @@ impl<'a> Folders<'a> {
         self.lost || self.known.iter().any(|folder| repositories::foreign(folder, self.scope))
     }
 
+    /// Whether one of the folders is not the project's root, where `.git` is the project's own.
+    pub(super) fn deeper(&self) -> bool {
+        self.lost || self.known.iter().any(|folder| *folder != self.scope.worktree)
+    }
+
+    /// Whether a program that writes may be led to any file by a word that is only known later. Names of files that
+    /// a pattern finds do not begin with a dot.
+    pub(super) fn uncertain(&self, name: &str, arguments: &[Word]) -> bool {
+        let writes = PROGRAMS.iter().any(|(known, _, access)| *known == name && *access == Access::Write);
+        writes && !matches!(name, "cd" | "pushd") && arguments.iter().any(adrift)
+    }
+
     /// Follows a command that changes folders.
     pub(super) fn enter(&mut self, arguments: &[Word]) {
         let target: Vec<&Word> =
@@ -143,7 +155,7 @@ impl<'a> Folders<'a> {
     }
 
     /// The folder that a path begins with whose end is only known later.
-    fn beyond_prefix(&self, word: &Word, access: Access) -> Vec<(PathBuf, Access)> {
+    pub(super) fn beyond_prefix(&self, word: &Word, access: Access) -> Vec<(PathBuf, Access)> {
         let bare = word.text.trim_start_matches('"');
         let home = ["$HOME", "${HOME}"].iter().any(|name| bare.starts_with(name));
         // `.gi?/hooks` may turn out as git's own.
@@ -163,15 +175,30 @@ impl<'a> Folders<'a> {
         let places = self.resolve(path, tilde).unwrap_or_else(|| vec![PathBuf::from("/")]);
         places
             .into_iter()
-            .filter(|place| !device(place) && self.scope.external(place, access).is_some())
+            .filter(|place| !device(place, access) && self.scope.external(place, access).is_some())
             .map(|place| (place, access))
             .collect()
     }
 }
 
-/// Devices that keep nothing, and descriptors that are open already.
-pub(super) fn device(path: &Path) -> bool {
+/// Whether nothing is certain about the folder that a path is in.
+pub(super) fn adrift(word: &Word) -> bool {
+    let anywhere = word.prefix.split('/').all(|part| matches!(part, "" | "." | ".."));
+    let alternatives = word.text.contains('{') && (word.text.contains(',') || word.text.contains(".."));
+    let parent = word.prefix.split('/').any(|part| part == "..");
+    word.value.is_none() && (anywhere || parent) && (alternatives || word.text.contains(['$', '`', '<']))
+}
+
+/// Devices that keep nothing, and descriptors that are open already. Those for reading may be files, and opening them
+/// by name to write writes the file.
+pub(super) fn device(path: &Path, access: Access) -> bool {
     let text = path.to_string_lossy();
+    if access == Access::Write {
+        return matches!(
+            &*text,
+            "/dev/null" | "/dev/stdout" | "/dev/stderr" | "/dev/tty" | "/dev/zero" | "/dev/full"
+        );
+    }
     matches!(&*text, "/dev/null" | "/dev/stdin" | "/dev/stdout" | "/dev/stderr" | "/dev/zero" | "/dev/full")
         || text
             .strip_prefix("/dev/fd/")

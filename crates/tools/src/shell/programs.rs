@@ -67,6 +67,7 @@ const SUBCOMMANDS: &[(&str, &[&str])] = &[
     ("kubectl", &["exec", "run", "debug", "edit", "plugin", "config"]),
     ("systemctl", &["edit"]),
     ("gh", &["alias", "extension", "codespace", "config"]),
+    ("jj", &["util", "config"]),
     ("brew", &["sh", "ruby", "irb"]),
 ];
 
@@ -75,6 +76,14 @@ const CARGO: &str = "\
     add b bench build c check clean d doc fetch fix fmt clippy generate-lockfile info init install \
     locate-project metadata miri new nextest package pkgid publish r read-manifest remove report rm run search t \
     test tree uninstall update vendor verify-project version yank";
+
+/// Sub-commands of npm that are what they say when they come first, and those of pnpm.
+const NPM_PLAIN: &str = "\
+    run run-script test t tst start stop restart install i add ci uninstall update outdated ls list view info audit \
+    why explain ping root bin prune dedupe fund search version pack";
+const PNPM: &str = "\
+    run run-script test t start install i add remove rm update up outdated ls list why audit store prune root bin \
+    fetch import licenses";
 
 /// Whether a list of words has this one.
 pub(super) fn listed(list: &str, word: &str) -> bool {
@@ -172,6 +181,8 @@ fn runs(base: &str, arguments: &[Word]) -> bool {
         "rsync" => arguments.iter().any(|word| word.text.contains(':')) || options::concern(base, arguments),
         "cargo" => cargo(arguments),
         "cd" | "pushd" | "popd" => false,
+        // What follows is for git.
+        "gh" if arguments.iter().any(|word| word.known() == Some("--")) => true,
         _ => options::concern(base, arguments) || subcommands(base, arguments),
     }
 }
@@ -181,16 +192,28 @@ fn interprets(base: &str, arguments: &[Word]) -> bool {
     let mut words = arguments.iter().map(Word::known);
     match words.next() {
         Some(Some("-m")) if base == "python" => {
-            words.next().flatten().is_none_or(|name| !listed(MODULES, name))
+            // The second file of `json.tool` is written.
+            let files = arguments
+                .iter()
+                .skip(2)
+                .filter(|word| !word.known().is_some_and(|text| text.starts_with('-')));
+            words.next().flatten().is_none_or(|name| {
+                !listed(MODULES, name)
+                    || name == "json.tool"
+                        && (files.clone().count() > 1 || files.clone().any(|word| word.several))
+            })
         }
         Some(Some("test" | "install" | "add" | "check" | "fmt" | "lint"))
             if matches!(base, "deno" | "bun") =>
         {
             false
         }
-        Some(Some("run")) if base == "bun" => false,
+        Some(Some("-v")) if base == "node" && arguments.len() == 1 => false,
+        Some(Some("-V")) if base == "python" && arguments.len() == 1 => false,
         Some(Some(file)) => {
-            file.starts_with('-') || matches!(base, "deno" | "bun" | "java" | "php" | "osascript")
+            // `/dev/stdin` and `/proc/self/fd/3` are scripts that nobody named.
+            let open = file.split('/').any(|part| matches!(part, "stdin" | "fd" | "tty" | "proc"));
+            open || file.starts_with('-') || matches!(base, "deno" | "bun" | "java" | "php" | "osascript")
         }
         Some(None) | None => true,
     }
@@ -227,9 +250,22 @@ fn cargo(arguments: &[Word]) -> bool {
 
 fn subcommands(base: &str, arguments: &[Word]) -> bool {
     let Some((_, list)) = SUBCOMMANDS.iter().find(|(name, _)| *name == base) else { return false };
+    let first = arguments.first().and_then(Word::known).unwrap_or_default();
+    if base == "npm" && listed(NPM_PLAIN, first) || base == "pnpm" && listed(PNPM, first) {
+        return false;
+    }
+    let known = |text: &str| match base {
+        // npm takes any unambiguous beginning of a sub-command.
+        "npm" => !text.is_empty() && list.iter().any(|name| name.starts_with(text)),
+        _ => list.contains(&text),
+    };
+    // Any other first word is a script of the project's, or a program of its packages.
+    if base == "pnpm" {
+        return true;
+    }
     // Options may come first, with values of their own: the first word that is none is not always the sub-command.
     arguments.iter().take_while(|word| word.known() != Some("--")).any(|word| match word.known() {
-        Some(text) => list.contains(&text),
+        Some(text) => known(text),
         None => false,
     }) || arguments.first().is_none_or(|word| word.known().is_none())
 }

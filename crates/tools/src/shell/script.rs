@@ -12,6 +12,8 @@ pub(super) struct Sed<'a> {
     pub(super) doubtful: bool,
     /// The files, if it writes them instead of printing.
     pub(super) edited: Vec<&'a Word>,
+    /// What is appended to their names for a copy of what they were.
+    pub(super) suffix: Option<&'static str>,
 }
 
 /// Looks at the arguments of sed.
@@ -20,6 +22,7 @@ pub(super) fn sed(arguments: &[Word]) -> Sed<'_> {
     let mut scripts = 0;
     let mut files = Vec::new();
     let mut in_place = false;
+    let mut suffix = None;
     let mut doubtful = false;
     while let Some(word) = words.next() {
         let Some(text) = word.known() else {
@@ -30,7 +33,11 @@ pub(super) fn sed(arguments: &[Word]) -> Sed<'_> {
         match text {
             "-n" | "-E" | "-r" | "-s" | "-z" | "-u" | "--quiet" | "--silent" | "--regexp-extended"
             | "-nE" | "-En" | "-nr" | "-rn" => {}
-            "-i" | "--in-place" | "-Ei" | "-i.bak" => in_place = true,
+            "-i" | "--in-place" | "-Ei" => in_place = true,
+            "-i.bak" => {
+                in_place = true;
+                suffix = Some(".bak");
+            }
             "-e" | "-ne" | "-Ee" => {
                 scripts += 1;
                 doubtful |= !words.next().and_then(Word::known).is_some_and(plain_sed);
@@ -48,7 +55,7 @@ pub(super) fn sed(arguments: &[Word]) -> Sed<'_> {
     }
     // A file that is only known later may be any.
     doubtful |= scripts == 0 || in_place && files.iter().any(|word| word.value.is_none());
-    Sed { doubtful, edited: if in_place { files } else { Vec::new() } }
+    Sed { doubtful, edited: if in_place { files } else { Vec::new() }, suffix }
 }
 
 /// Whether a script only prints, deletes or replaces.

@@ -10,16 +10,18 @@ use tree_sitter::Node;
 use super::{
     Analysis, CHANGES, OPAQUE, RUNS,
     agreement::{self, KEYWORDS},
-    builtins, git,
+    destinations, git,
     launchers::{self, Inner},
     lexer::{Ends, Unsure},
-    paths::{Folders, device},
+    paths::{Folders, adrift, device},
     programs::{self, Concern},
     remember, repositories, script,
     syntax::{self, children, start, text},
     word::Word,
 };
 use crate::scope::{Access, Scope, real};
+
+mod conditions;
 
 /// The kinds of syntax that are understood.
 const KINDS: &str = "\
@@ -49,6 +51,10 @@ pub(super) fn analyse(line: &str, workdir: &Path, scope: &Scope) -> Analysis {
         external: Vec::new(),
         opaque: false,
         loops: false,
+        reopens: false,
+        crossed: false,
+        moved: false,
+        unsettled: false,
     };
     walk.run();
     walk.finish()
@@ -68,6 +74,14 @@ struct Walk<'a> {
     external: Vec<(std::path::PathBuf, Access)>,
     opaque: bool,
     loops: bool,
+    /// A device is written to that stands for an open descriptor.
+    reopens: bool,
+    /// What is written to may be a file that was opened to be read.
+    crossed: bool,
+    /// A command of git's before may have changed the files of the project.
+    moved: bool,
+    /// Git works in a repository that may have come with such a change.
+    unsettled: bool,
 }
 
 impl Walk<'_> {
@@ -97,12 +111,15 @@ impl Walk<'_> {
     }
 
     fn finish(mut self) -> Analysis {
+        self.opaque |= self.reopens && self.crossed;
+        self.unsettled |= self.moved && self.loops;
         self.opaque |= self.folders.lost || self.folders.climbs && self.loops;
         if !self.folders.home() {
             let elsewhere = std::mem::take(&mut self.relative);
             self.found.extend(elsewhere.into_iter().map(|text| format!("{RUNS}{text}")));
         }
-        if !self.repositories.is_empty() && self.folders.foreign() {
+        let elsewhere = self.folders.foreign() || self.unsettled && self.folders.deeper();
+        if !self.repositories.is_empty() && elsewhere {
             let elsewhere = std::mem::take(&mut self.repositories);
             self.found.extend(elsewhere.into_iter().map(|text| format!("{RUNS}{text}")));
         }
@@ -213,12 +230,35 @@ impl Walk<'_> {
         let base = programs::base(name);
         if repositories::read_by(base) {
             self.repositories.push(text.clone());
+            self.unsettled |= self.moved;
+            self.moved |= base == "git" && git::moves(arguments);
+        }
+        let mut reached = self.folders.uncertain(base, arguments);
+        for word in destinations::of(base, arguments) {
+            let beyond = match word.known() {
+                Some(path) => self.folders.beyond(path, word.tilde, Access::Write),
+                None => self.folders.beyond_prefix(&word, Access::Write),
+            };
+            reached |= !beyond.is_empty() || adrift(&word);
+            self.external.extend(beyond);
+        }
+        if base == "git" && destinations::remote(arguments).is_some_and(|remote| self.local(remote)) {
+            reached = true;
+        }
+        for file in destinations::outputs(base, arguments) {
+            self.written(&file);
+            reached |= file.value.is_none();
         }
         let canonical = self.canonical(name, words);
         self.found.extend(canonical.iter().map(|words| remember::text(words)));
         if matches!(base, "sed" | "gsed") {
-            for file in script::sed(arguments).edited {
+            let sed = script::sed(arguments);
+            for file in sed.edited {
                 self.written(file);
+                if let (Some(suffix), Some(path)) = (sed.suffix, file.known()) {
+                    let copy = Word { tilde: file.tilde, ..Word::literal(&format!("{path}{suffix}")) };
+                    self.written(&copy);
+                }
             }
         }
         self.external.extend(self.folders.outside(base, arguments));
@@ -237,6 +277,7 @@ impl Walk<'_> {
             Some(_) => Some(Concern::Runs),
             None => programs::concern(name, arguments),
         };
+        let concern = concern.or(reached.then_some(Concern::Runs));
         match concern {
             Some(Concern::Changes) => self.found.push(format!("{CHANGES}{text}")),
             Some(Concern::Runs) => {
@@ -276,12 +317,28 @@ impl Walk<'_> {
         Some([Word::literal(bare)].into_iter().chain(rest.iter().cloned()).collect())
     }
 
+    /// Whether the address of a repository is a folder here, whose hooks git would run.
+    fn local(&self, remote: &Word) -> bool {
+        let Some(text) = remote.known() else { return true };
+        let path = text.starts_with(['.', '/', '~', '-'])
+            || text.starts_with("file:")
+            || text.split_once('/').is_some_and(|(first, _)| !first.contains(':'));
+        let there = |path: &str| {
+            self.folders
+                .resolve(path, false)
+                .into_iter()
+                .flatten()
+                .any(|place| place.symlink_metadata().is_ok())
+        };
+        path || self.moved && text != "origin" || there(text) || there(&format!("{text}.git"))
+    }
+
     /// A file that a command writes.
     fn written(&mut self, file: &Word) {
         let Some(path) = file.known() else { return };
-        for place in
-            self.folders.resolve(path, file.tilde).into_iter().flatten().filter(|place| !device(place))
-        {
+        let places = self.folders.resolve(path, file.tilde).unwrap_or_default();
+        self.reopens |= places.iter().any(|place| place.starts_with("/dev") && !place.ends_with("null"));
+        for place in places.into_iter().filter(|place| !device(place, Access::Write)) {
             for name in self.scope.patterns(&place).into_iter().map(|name| format!("> {name}")) {
                 self.always.extend(remember::exact(&name));
                 self.found.push(name);
@@ -331,6 +388,7 @@ impl Walk<'_> {
         let word = self.word(*target)?;
         let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         if operator.ends_with('&') && word.known().is_some_and(|text| number(text) || text == "-") {
+            self.crossed |= !matches!(word.known(), Some("1" | "2" | "-"));
             return Ok(());
         }
         let writes = operator != "<" && operator != "<&";
@@ -347,60 +405,10 @@ impl Walk<'_> {
         if writes {
             self.written(&word);
         } else {
+            // `2< f` and then `> /dev/stderr` would write the file.
+            let descriptor = parts.iter().find(|(_, part)| part.kind() == "file_descriptor");
+            self.crossed |= descriptor.is_some_and(|(_, part)| text(*part, self.line) != "0");
             self.external.extend(self.folders.beyond(path, word.tilde, Access::Read));
-        }
-        Ok(())
-    }
-
-    /// A test runs nothing, unless it is made to evaluate a word.
-    fn test(&mut self, node: Node<'_>) -> Result<(), Unsure> {
-        let double = text(node, self.line).starts_with("[[");
-        if !double {
-            let mut words = Vec::new();
-            self.operands(node, &mut words)?;
-            return if builtins::test(&words) { Err(Unsure) } else { Ok(()) };
-        }
-        let mut open = vec![node];
-        let mut words = Vec::new();
-        let mut evaluates = false;
-        while let Some(node) = open.pop() {
-            match node.kind() {
-                "test_operator" => {
-                    words.push(Word::literal(text(node, self.line)));
-                    evaluates |=
-                        matches!(text(node, self.line), "-eq" | "-ne" | "-lt" | "-le" | "-gt" | "-ge");
-                }
-                "test_command" | "unary_expression" | "binary_expression" | "parenthesized_expression" => {
-                    open.extend(children(node).into_iter().map(|(_, child)| child));
-                }
-                _ if !node.is_named() => {}
-                "extglob_pattern" | "regex" => {}
-                _ => words.push(self.word(node)?),
-            }
-        }
-        let number =
-            |word: &Word| word.known().is_some_and(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-        let status = |word: &Word| matches!(word.text.as_str(), "$?" | "$#" | "\"$?\"" | "\"$#\"");
-        let operator = |word: &Word| word.known().is_some_and(|text| text.starts_with('-'));
-        // `[[ ]]` evaluates the sides of a comparison of numbers as arithmetic, commands in it included.
-        if evaluates && !words.iter().all(|word| number(word) || status(word) || operator(word)) {
-            return Err(Unsure);
-        }
-        if words.iter().any(builtins::names) { Err(Unsure) } else { Ok(()) }
-    }
-
-    /// The words between `[` and `]`, in their order.
-    fn operands(&self, node: Node<'_>, words: &mut Vec<Word>) -> Result<(), Unsure> {
-        for (_, child) in children(node) {
-            match child.kind() {
-                "test_operator" => words.push(Word::literal(text(child, self.line))),
-                "unary_expression" | "binary_expression" | "parenthesized_expression" => {
-                    self.operands(child, words)?;
-                }
-                "[" | "]" if !child.is_named() => {}
-                _ if !child.is_named() => words.push(Word::literal(text(child, self.line).trim())),
-                _ => words.push(self.word(child)?),
-            }
         }
         Ok(())
     }

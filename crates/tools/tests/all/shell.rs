@@ -26,7 +26,8 @@ const GENEROUS: &[&str] = &[
     "go", "busybox", "sqlite3", "script", "flock", "strace", "eval", "exec", "source", ".", "trap", "set",
     "alias", "shopt", "hash", "enable", "declare", "unset", "mapfile", "complete", "compgen", "bind", "jobs",
     "fc", "let", "coproc", "local", "typeset", "readonly", ":", "uniq", "shuf", "tree", "bat", "diff3",
-    "gcc", "curl", "wget",
+    "gcc", "diff", "curl", "wget", "cp", "unzip", "kubectl", "pip", "pnpm", "bun", "gh", "just", "helm",
+    "gradle", "jj",
 ];
 
 fn generous() -> Vec<Rule> {

@@ -248,6 +248,7 @@ fn files_edited_in_place_are_written() {
     use Access::Write;
     check("sed -i s/a/b/ f sub/g", &["sed -i s/a/b/ f sub/g", "> f", "> sub/g"]);
     check("sed s/a/b/ f", &["sed s/a/b/ f"]);
+    check("sed -i.bak s/a/b/ f", &["sed -i.bak s/a/b/ f", "> f", "> f.bak"]);
     check_external("sed -i s/a/b/ /etc/hosts", &[("/etc/hosts", Write)]);
     check_external("sed -n p /etc/hosts --in-place", &[("/etc/hosts", Write)]);
     check_external("dd of=/opt/x", &[("/opt/x", Write)]);
