@@ -130,7 +130,12 @@ fn text(lines: &[String], ends: Ends, mark: bool, closed: bool) -> String {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(96) })]
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        // One pair in seven is no change; the long campaigns draw thousands.
+        max_global_rejects: 65_536,
+        ..ProptestConfig::with_cases(96)
+    })]
 
     #[test]
     fn a_patch_and_its_reverse_give_the_same_bytes((before, after) in pair()) {
@@ -226,7 +231,9 @@ proptest! {
         let result = run(&project, &Edit, input);
         let now = fs::read_to_string(&path).unwrap();
         let mark = &before[..before.len() - bare.len()];
-        if bare.matches(&old).count() == 1 {
+        // Occurrences that overlap count too: in "\n \n \n" the text "\n \n" has two places.
+        let places = bare.char_indices().filter(|(at, _)| bare[*at..].starts_with(&old)).count();
+        if places == 1 {
             prop_assert!(result.is_ok(), "{:?}", result);
             prop_assert_eq!(now, format!("{mark}{}", bare.replacen(&old, &new, 1)));
         } else {
