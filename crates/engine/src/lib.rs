@@ -13,19 +13,18 @@
 //! - [`sessions`]: create, list, rename, archive, trash, fork
 //! - [`inbox`]: admission of prompts
 //! - [`drain`]: one drain per session, wakes, interrupts
-//! - [`turn`]: one provider turn, from promotion to its end
-//! - [`calls`]: the tool calls of a turn
+//! - `turn`: one provider turn, from promotion to its end
+//! - `calls`: the tool calls of a turn
 //! - [`asks`]: permission requests, questions and their answers
 //! - `delegation`: tasks that one session gives to another
 //! - `host`: what a tool may do to the session that called it
 //! - `sights`: what each session last saw of the files
-//! - [`history`]: from the path to what a provider is given
-//! - [`context`]: the system context of an epoch, and what changes in it
+//! - `history`: from the path to what a provider is given
+//! - `context`: the system context of an epoch, and what changes in it
 //! - `guidance`: where instructions and skills are
-//! - [`context`]: the system context of an epoch
 //! - [`mcp`]: the MCP servers of a place, and which of them a person has allowed
 //! - [`revert`]: undo and redo of messages and files
-//! - [`recover`]: what a restart does with what was open
+//! - `recover`: what a restart does with what was open
 //! - [`import`]: sessions of other programs
 
 pub mod agent;

@@ -20,7 +20,7 @@
 //! * [`catalogue`]: which providers and models there are, what they can do and what they cost
 //! * [`credential`]: finding and keeping the key of a provider
 //! * `http`, `exchange`: the shared HTTP clients and limits; one model call from its request to its last event
-//! * `body`, [`replay`]: the body of an answer into events, from the network or from a record
+//! * `body`, [`mod@replay`]: the body of an answer into events, from the network or from a record
 //! * `protocol`: what each wire protocol has to know; `arguments`: tool arguments as models write them
 //! * `attachment`: what was attached, as far as protocols differ in what they take of it
 //! * `call_id`, `tool_name`, `tool_schema`: ids of calls, names and schemas of tools as providers take them

@@ -9,7 +9,7 @@
 //! - [`ids`]: identifiers, their order and the wrap of their clock
 //! - [`session`]: the session row with every field that any dialect knows
 //! - [`entry`], [`part`], [`tool`]: what the tree is made of, and the tool state machine
-//! - [`inbox`], [`request`], [`todo`]: prompts waiting for promotion, questions waiting for a person, the task list
+//! - [`inbox`], [`request`], [`mod@todo`]: prompts waiting for promotion, questions waiting for a person, the task list
 //! - [`event`]: the durable event catalogue with versions
 //! - [`tree`], [`fold`]: the state and the one function that changes it
 //! - [`path`]: what a path means: its entries, its selections, its compaction cut, its results

@@ -7,7 +7,7 @@
 //!
 //! The folder is found by looking, as git does, and not by asking it, so that variables such as `GIT_DIR` lead nowhere.
 //! git is asked for the root commit only, without the variables of whoever started us, without anything that a
-//! repository can have it run, and not for longer than [`PATIENCE`].
+//! repository can have it run, and not for longer than ten seconds.
 
 use std::{
     fs,

@@ -1,8 +1,8 @@
 //! What a call may touch: a path resolved once, checked against what was permitted, and never resolved again.
 //!
-//! [`Scope::target`] follows the links of a path and remembers where they led. [`Context::target`] also compares that
+//! `Scope::target` follows the links of a path and remembers where they led. [`Context::target`] also compares that
 //! place with what the call was granted. All reading and writing then goes to that very place by a
-//! [`Folder`] handle, which follows no link: whoever swaps a link in between makes the call fail, and nothing else.
+//! `Folder` handle, which follows no link: whoever swaps a link in between makes the call fail, and nothing else.
 
 use std::{
     ffi::OsStr,

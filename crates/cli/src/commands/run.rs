@@ -22,7 +22,7 @@ pub(crate) struct Run {
     /// The prompt
     #[arg(required = true)]
     message: Vec<String>,
-    /// The model: provider/model, a part of its name, or scripted/<path of a script>
+    /// The model: provider/model, a part of its name, or scripted/ and the path of a script
     #[arg(short, long)]
     model: Option<String>,
     /// The agent

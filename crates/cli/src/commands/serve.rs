@@ -31,7 +31,7 @@ pub(crate) struct Serve {
     /// Another name under which clients may address the server, with its port
     #[arg(long = "allow-host", value_name = "HOST:PORT")]
     allow_hosts: Vec<String>,
-    /// A web page that may speak to the server, such as https://example.com
+    /// A web page that may speak to the server, by its origin: scheme, name and port
     #[arg(long = "allow-origin", value_name = "ORIGIN")]
     allow_origins: Vec<String>,
 }
