@@ -3,9 +3,12 @@
 //! One task listens to the engine's bus, turns every notice into the events that V1 clients know and hands them to
 //! all streams as ready bytes. The queue is bounded: a stream that falls behind is ended, and its client attaches
 //! again and asks for the state, rather than going on with a hole in what it knows.
+//!
+//! Streamed text is in no state that can be asked for, so the hub keeps it and gives it to each new stream: see
+//! [`drafts`](crate::drafts).
 
 use std::collections::HashSet;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
 use everturn_engine::mint::Mint;
@@ -18,6 +21,7 @@ use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::drafts::Drafts;
 use crate::wire::event::{Delta, Failed, OfSession, PartUpdated, Payload, Status};
 
 /// How many events a stream may fall behind.
@@ -100,9 +104,23 @@ fn payload_with(id: &str, kind: &str, properties: &impl Serialize) -> String {
 /// The hub. Its task ends when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Hub {
-    frames: broadcast::Sender<Item>,
+    outlet: Arc<Outlet>,
     closing: CancellationToken,
     task: AbortHandle,
+}
+
+/// Where events go out. Drafts change and events are sent under one lock, so a new stream gets each piece of text
+/// exactly once: in a draft, or as an event.
+#[derive(Debug)]
+struct Outlet {
+    frames: broadcast::Sender<Item>,
+    drafts: Mutex<Drafts>,
+}
+
+impl Outlet {
+    fn lock(&self) -> MutexGuard<'_, Drafts> {
+        self.drafts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Drop for Hub {
@@ -117,13 +135,15 @@ impl Hub {
         let (frames, _) = broadcast::channel(CAPACITY);
         let notices = engine.bus().listen();
         let encoder = Encoder { mint: engine.mint().clone(), busy: HashSet::new() };
-        let task = tokio::spawn(listen(notices, encoder, frames.clone())).abort_handle();
-        Arc::new(Self { frames, closing, task })
+        let outlet = Arc::new(Outlet { frames, drafts: Mutex::default() });
+        let task = tokio::spawn(listen(notices, encoder, Arc::clone(&outlet))).abort_handle();
+        Arc::new(Self { outlet, closing, task })
     }
 
-    /// A queue of what happens from now on.
-    pub(crate) fn subscribe(&self) -> broadcast::Receiver<Item> {
-        self.frames.subscribe()
+    /// The text that is streaming, and a queue of what happens from now on.
+    pub(crate) fn subscribe(&self, mint: &Mint) -> (Vec<Frame>, broadcast::Receiver<Item>) {
+        let drafts = self.outlet.lock();
+        (drafts.frames(mint), self.outlet.frames.subscribe())
     }
 
     /// Ends all streams when cancelled.
@@ -132,15 +152,14 @@ impl Hub {
     }
 }
 
-async fn listen(
-    mut notices: broadcast::Receiver<Notice>,
-    mut encoder: Encoder,
-    frames: broadcast::Sender<Item>,
-) {
+async fn listen(mut notices: broadcast::Receiver<Notice>, mut encoder: Encoder, outlet: Arc<Outlet>) {
+    let frames = &outlet.frames;
     loop {
         match notices.recv().await {
             Ok(notice) => {
                 let changes = encoder.follow(&notice);
+                let mut drafts = outlet.lock();
+                drafts.follow(&notice);
                 // Printing costs; nobody may be listening.
                 if changes && frames.receiver_count() > 0 {
                     encoder.encode(&notice, |frame| drop(frames.send(Item::Event(Arc::new(frame)))));
@@ -149,6 +168,8 @@ async fn listen(
             Err(RecvError::Lagged(missed)) => {
                 tracing::warn!(missed, "the event hub fell behind; clients attach again");
                 encoder.busy.clear();
+                let mut drafts = outlet.lock();
+                drafts.clear();
                 drop(frames.send(Item::Gap));
             }
             Err(RecvError::Closed) => return,

@@ -12,11 +12,13 @@
 //! - `reply`: JSON answers
 //! - `place`: the folder that a request means
 //! - `hub`: the bus as V1 events, encoded once for everybody
+//! - `drafts`: text that is streaming, for clients that come in between
 //! - `stream`: one client's event stream
 //! - `wire`: shapes of requests and answers that have no other home
 //! - `routes`: the handlers, by resource
 
 pub mod auth;
+mod drafts;
 mod error;
 mod gate;
 mod hub;

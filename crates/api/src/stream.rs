@@ -57,22 +57,31 @@ struct Stream {
     scope: Scope,
     mint: Mint,
     greeted: bool,
+    drafts: std::vec::IntoIter<Frame>,
     items: broadcast::Receiver<Item>,
     heartbeat: Interval,
     closing: CancellationToken,
 }
 
 impl Stream {
-    fn new(scope: Scope, mint: Mint, items: broadcast::Receiver<Item>, closing: CancellationToken) -> Self {
+    fn new(
+        scope: Scope,
+        mint: Mint,
+        (drafts, items): (Vec<Frame>, broadcast::Receiver<Item>),
+        closing: CancellationToken,
+    ) -> Self {
         let mut heartbeat = interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Self { scope, mint, greeted: false, items, heartbeat, closing }
+        Self { scope, mint, greeted: false, drafts: drafts.into_iter(), items, heartbeat, closing }
     }
 
     async fn next(&mut self) -> Option<Bytes> {
         if !self.greeted {
             self.greeted = true;
             return Some(self.scope.say(&self.mint, "server.connected"));
+        }
+        if let Some(bytes) = self.drafts.find_map(|frame| self.scope.show(&frame)) {
+            return Some(bytes);
         }
         loop {
             tokio::select! {
@@ -91,10 +100,11 @@ impl Stream {
     }
 }
 
-/// Opens a stream. Whatever happens after this returns is in it.
+/// Opens a stream. It begins with the text that is streaming, and whatever happens after this returns is in it.
 pub(crate) fn open(app: &App, scope: Scope) -> Response {
     let (mint, closing) = (app.engine.mint().clone(), app.hub.closing().clone());
-    let stream = Stream::new(scope, mint, app.hub.subscribe(), closing);
+    let subscription = app.hub.subscribe(&mint);
+    let stream = Stream::new(scope, mint, subscription, closing);
     let frames = stream::unfold(stream, |mut stream| async move {
         stream.next().await.map(|bytes| (Ok::<_, Infallible>(bytes), stream))
     });
@@ -118,7 +128,7 @@ mod tests {
     fn stream(scope: Scope) -> (broadcast::Sender<Item>, CancellationToken, Stream) {
         let (sender, items) = broadcast::channel(4);
         let closing = CancellationToken::new();
-        let stream = Stream::new(scope, Mint::new(Arc::new(System)), items, closing.clone());
+        let stream = Stream::new(scope, Mint::new(Arc::new(System)), (Vec::new(), items), closing.clone());
         (sender, closing, stream)
     }
 

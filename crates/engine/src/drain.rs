@@ -244,6 +244,11 @@ impl Engine {
         Ok(next_work(&tree).is_some())
     }
 
+    /// True while this process has the right to run the session, and not another one.
+    pub(crate) fn owns(&self, id: &SessionId) -> bool {
+        self.0.drains.with(|slots| slots.get(id).is_some_and(|slot| slot.owned))
+    }
+
     fn own(&self, id: &SessionId, owned: bool) {
         self.0.drains.with(|slots| {
             if let Some(slot) = slots.get_mut(id) {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use everturn_model::{Event, PartId, Session, SessionId};
+use everturn_model::{Event, Session, SessionId};
 use everturn_store::{Appended, Authority, NewEvent, Observer, Store};
 use everturn_tools::places::ProjectFiles;
 use everturn_tools::task::Task;
@@ -132,8 +132,6 @@ pub(crate) struct Inner {
     pub(crate) asks: Asks,
     pub(crate) claims: Claims,
     pub(crate) sights: Sights,
-    /// Text of parts that are streaming in this process.
-    pub(crate) drafts: Mutex<HashMap<PartId, String>>,
     pub(crate) snapshots: Mutex<HashMap<PathBuf, Arc<Snapshots>>>,
     pub(crate) tasks: TaskTracker,
     pub(crate) closing: CancellationToken,
@@ -187,7 +185,6 @@ impl Engine {
             asks: Asks::default(),
             claims: Claims::default(),
             sights: Sights::default(),
-            drafts: Mutex::default(),
             snapshots: Mutex::default(),
             tasks: TaskTracker::new(),
             closing: CancellationToken::new(),

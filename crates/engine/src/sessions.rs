@@ -165,7 +165,10 @@ impl Engine {
         Ok(self.0.store.todos(id).await?)
     }
 
-    /// The newest messages of a conversation, or all of it, with the text that is streaming just now.
+    /// The newest messages of a conversation, or all of it.
+    ///
+    /// Text that this process streams is not in it but on the bus alone: whoever reads both, in whichever order, sees
+    /// each piece once. What another process has saved of its text is in it, because it is on no bus here.
     ///
     /// # Errors
     /// When there is no such session.
@@ -194,12 +197,12 @@ impl Engine {
 
     async fn overlay(&self, conversation: &mut Conversation) -> Result<(), Error> {
         let saved = self.0.store.streams(&conversation.session.id).await?;
+        // Asked last: if this process has taken the session meanwhile, the text may be its own.
+        if self.owns(&conversation.session.id) {
+            return Ok(());
+        }
         let mut texts: HashMap<PartId, String> =
             saved.into_iter().map(|saved| (saved.part, saved.text)).collect();
-        {
-            let drafts = self.0.drafts.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            texts.extend(drafts.iter().map(|(part, text)| (part.clone(), text.clone())));
-        }
         for part in conversation.nodes.iter_mut().flat_map(|node| &mut node.parts) {
             let open = match &mut part.kind {
                 PartKind::Text { text, time, .. } | PartKind::Reasoning { text, time, .. }

@@ -478,7 +478,7 @@ impl<'e> Turn<'e> {
     ) -> Result<End, Error> {
         stage.place.cancel.cancel();
         let called = intake.called();
-        let rest = intake.abandon(self);
+        let rest = intake.abandon();
         let mut unsettled = intake.unsettled();
         while let Some(done) = calls.join_next().await {
             if let Ok(mut settled) = done {

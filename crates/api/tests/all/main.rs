@@ -13,4 +13,5 @@ mod messages;
 mod requests;
 mod sessions;
 mod settings;
+mod streaming;
 mod support;

@@ -3,8 +3,9 @@
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::lag::Lag;
 use crate::opencode;
-use crate::stage::Stage;
+use crate::stage::{self, Stage};
 use crate::tmux::{Screen, Terminal};
 
 /// The line under an answer, while it is made and when it is complete.
@@ -19,8 +20,14 @@ struct Attached {
 }
 
 fn attach(stage: Stage, arguments: &[&str]) -> Attached {
+    let address = stage.server.base_url().to_owned();
+    attach_at(&address, stage, arguments)
+}
+
+/// A terminal that finds its server at another address.
+fn attach_at(address: &str, stage: Stage, arguments: &[&str]) -> Attached {
     let home = tempfile::tempdir().unwrap();
-    let mut words = vec!["attach", stage.server.base_url()];
+    let mut words = vec!["attach", address];
     words.extend(arguments);
     let environment = opencode::environment(home.path());
     let terminal = Terminal::open(opencode::program(), &words, &environment, stage.repo.path());
@@ -82,6 +89,53 @@ async fn an_answer_is_interrupted() {
     stage.model.abandoned("long").await;
     terminal.conversation(&[prompt, "never to be", "▣  Build · Fake One · interrupted"]).await;
     terminal.until("an empty prompt", |screen| prompt_box(screen, "")).await;
+}
+
+#[tokio::test]
+async fn a_session_opened_before_its_text_arrives_shows_it_once() {
+    // The terminal knows that the text began, loads the messages, and then gets the pieces of the text. The messages
+    // once had those pieces too, and the screen showed them twice until the answer ended.
+    let stage = Stage::new().await;
+    let lag = Lag::to(stage.server.base_url()).await;
+    let Attached { terminal, stage, _home } = attach_at(&lag.base_url(), stage, &[]);
+    terminal.shows("Ask anything").await;
+    let session = stage.session("the slow one").await;
+    let prompt = "HOLD:end SAY:one two three";
+    let path = format!("/session/{session}/prompt_async");
+    stage.client().post(&path, &stage::prompt(prompt)).await.ok();
+    stage.model.held("end").await;
+    lag.held().await;
+
+    terminal.write("/sessions").await;
+    terminal.shows("Switch session").await;
+    terminal.press(&["Enter"]);
+    let listed =
+        |screen: &Screen| screen.text().contains("pin/unpin") && screen.text().contains("the slow one");
+    terminal.until("the list of sessions", listed).await;
+    terminal.write("slow").await;
+    terminal.press(&["Enter"]);
+    terminal.shows(OPEN).await;
+    lag.release();
+    terminal.conversation(&[prompt, "one two", OPEN]).await;
+    stage.model.release("end");
+    terminal.conversation(&[prompt, "one two three", DONE]).await;
+}
+
+#[tokio::test]
+async fn a_terminal_that_comes_in_the_middle_of_an_answer_shows_what_is_missing() {
+    let stage = Stage::new().await;
+    let session = stage.session("half way").await;
+    let prompt = "HOLD:end SAY:one two three";
+    let path = format!("/session/{session}/prompt_async");
+    stage.client().post(&path, &stage::prompt(prompt)).await.ok();
+    stage.model.held("end").await;
+
+    let Attached { terminal, stage, _home } = attach(stage, &["--session", &session]);
+    // The original shows only what comes from now on, until the answer ends.
+    let so_far = if stage::original().is_some() { vec![prompt, OPEN] } else { vec![prompt, "one two", OPEN] };
+    terminal.conversation(&so_far).await;
+    stage.model.release("end");
+    terminal.conversation(&[prompt, "one two three", DONE]).await;
 }
 
 #[tokio::test]

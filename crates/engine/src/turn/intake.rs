@@ -1,7 +1,6 @@
 //! Taking in a provider's stream: deltas become parts, calls become work.
 
 use std::collections::HashMap;
-use std::sync::PoisonError;
 
 use everturn_llm::Event as Delta;
 use everturn_model::part::{PROVIDER_EXECUTED, PartKind, Span};
@@ -150,9 +149,6 @@ impl Intake {
     fn add(&mut self, turn: &Turn<'_>, id: &str, text: &str) {
         let Some(open) = self.open.get_mut(id) else { return };
         open.text.push_str(text);
-        let mut drafts = turn.engine.0.drafts.lock().unwrap_or_else(PoisonError::into_inner);
-        drafts.entry(open.part.clone()).or_default().push_str(text);
-        drop(drafts);
         let (entry, part) = (self.entry.clone(), open.part.clone());
         turn.engine.signal(turn.session(), Signal::Delta { entry, part, text: text.to_owned() });
         if open.text.len() - open.saved >= SAVE_BYTES {
@@ -171,7 +167,6 @@ impl Intake {
 
     async fn end(&mut self, turn: &mut Turn<'_>, id: &str, metadata: Option<Value>) -> Result<(), Error> {
         let Some(open) = self.open.remove(id) else { return Ok(()) };
-        forget(turn, &open.part);
         let metadata = object(metadata);
         // A signature holds for a thought as it was, to its last space.
         let text = if open.reasoning { open.text } else { open.text.trim_end().to_owned() };
@@ -281,18 +276,15 @@ impl Intake {
     }
 
     /// The events that keep what was streamed when the rest will not come.
-    pub(super) fn abandon(&mut self, turn: &Turn<'_>) -> Vec<Event> {
+    pub(super) fn abandon(&mut self) -> Vec<Event> {
         let mut open: Vec<Open> = self.open.drain().map(|(_, open)| open).collect();
         open.sort_by(|a, b| a.part.cmp(&b.part));
         open.into_iter()
-            .map(|open| {
-                forget(turn, &open.part);
-                Event::PartEnded {
-                    entry: self.entry.clone(),
-                    part: open.part,
-                    text: open.text,
-                    metadata: None,
-                }
+            .map(|open| Event::PartEnded {
+                entry: self.entry.clone(),
+                part: open.part,
+                text: open.text,
+                metadata: None,
             })
             .collect()
     }
@@ -311,8 +303,4 @@ fn save(entry: &EntryId, open: &mut Open, turn: &Turn<'_>) {
     let Some(piece) = open.text.get(open.saved..) else { return };
     turn.engine.0.store.save_stream(turn.lease, entry, &open.part, open.saved, piece.to_owned());
     open.saved = open.text.len();
-}
-
-fn forget(turn: &Turn<'_>, part: &PartId) {
-    turn.engine.0.drafts.lock().unwrap_or_else(PoisonError::into_inner).remove(part);
 }

@@ -1,6 +1,7 @@
 //! Two engines on one database, as two processes have it: nobody waits forever for what the other one did.
 
-use everturn_engine::Prompt;
+use everturn_engine::{Engine, Prompt};
+use everturn_model::part::PartKind;
 use everturn_model::request::Reply;
 use everturn_testkit::within;
 
@@ -80,4 +81,36 @@ async fn an_interrupt_through_a_process_that_waits_for_the_runner_stops_the_runn
     assert!(said[1].ends_with("!MessageAbortedError"), "{said:?}");
     assert!(!bench.engine.session(&bench.session.id).await.unwrap().open);
     other.close().await;
+}
+
+#[tokio::test]
+async fn streamed_text_is_read_where_its_bus_is_not() {
+    let bench = Bench::new().await;
+    let other = bench.beside().await;
+    bench.engine.prompt(&bench.session.id, Prompt::text("HOLD:x SAY:one two three")).await.unwrap();
+    bench.model.held("x").await;
+    // It is saved a few times a second.
+    let saved = async {
+        while answer(&other, &bench).await != "one two " {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    };
+    within("the other engine to see the text", saved).await;
+    assert_eq!(answer(&bench.engine, &bench).await, "", "who is told of each piece would see it twice");
+    bench.model.release("x");
+    bench.settled().await;
+    assert_eq!(answer(&bench.engine, &bench).await, "one two three");
+    assert_eq!(answer(&other, &bench).await, "one two three");
+    other.close().await;
+}
+
+/// The text of the answer as an engine shows it.
+async fn answer(engine: &Engine, bench: &Bench) -> String {
+    let nodes = engine.conversation(&bench.session.id, None).await.unwrap().nodes;
+    let answers = nodes.iter().filter(|node| node.entry.body.assistant().is_some());
+    let texts = answers.flat_map(|node| &node.parts).filter_map(|part| match &part.kind {
+        PartKind::Text { text, .. } => Some(text.as_str()),
+        _ => None,
+    });
+    texts.collect()
 }
