@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use everturn_model::Session;
-use everturn_model::permission::{Action, Rule};
+use everturn_model::permission::{Action, Rule, bounded};
 
 /// An agent.
 #[derive(Debug, Clone, PartialEq)]
@@ -107,22 +107,23 @@ pub(crate) fn plan_note(agent: &Agent, file: &Path) -> Option<String> {
         .then(|| format!("The file of the plan, the only one that you may change: {}", file.display()))
 }
 
-/// The agents of a server: the built-in ones with the configured rules behind their own. `data` is the folder that
-/// tool output is kept in.
+/// The agents of a server: the built-in ones with the configured rules behind their own, and within the bounds of what
+/// each is for. `data` is the folder that tool output is kept in.
 #[must_use]
 pub fn agents(configured: &[Rule], data: &Path) -> Vec<Agent> {
-    let with = |own: &[Rule]| {
+    let with = |own: &[Rule], bounds: &[Rule]| {
         let mut rules = base_rules(data);
         rules.extend_from_slice(own);
         rules.extend_from_slice(configured);
-        rules
+        bounded(&rules, bounds)
     };
+    let allow = |name: &str| Rule::new(name, "*", Action::Allow);
     let hidden = |name: &str, prompt: &'static str| Agent {
         name: name.to_owned(),
         description: None,
         mode: "primary",
         hidden: true,
-        permission: with(&[Rule::new("*", "*", Action::Deny)]),
+        permission: with(&[], &[Rule::new("*", "*", Action::Deny)]),
         prompt,
     };
     vec![
@@ -131,10 +132,7 @@ pub fn agents(configured: &[Rule], data: &Path) -> Vec<Agent> {
             description: Some("Works on the project with all tools that the rules allow.".to_owned()),
             mode: "primary",
             hidden: false,
-            permission: with(&[
-                Rule::new("question", "*", Action::Allow),
-                Rule::new("plan_enter", "*", Action::Allow),
-            ]),
+            permission: with(&[allow("question"), allow("plan_enter")], &[]),
             prompt: BUILD,
         },
         Agent {
@@ -142,13 +140,7 @@ pub fn agents(configured: &[Rule], data: &Path) -> Vec<Agent> {
             description: Some("Studies the project and makes a plan; changes nothing else.".to_owned()),
             mode: "primary",
             hidden: false,
-            permission: with(&[
-                Rule::new("question", "*", Action::Allow),
-                Rule::new("plan_exit", "*", Action::Allow),
-                Rule::new("edit", "*", Action::Deny),
-                Rule::new("edit", &format!("{PLANS}/*.md"), Action::Allow),
-                Rule::new("edit", &format!("{}/*.md", data.join(PLANS_ELSEWHERE).display()), Action::Allow),
-            ]),
+            permission: with(&[allow("question"), allow("plan_exit")], &planning_bounds(data)),
             prompt: PLAN,
         },
         Agent {
@@ -160,7 +152,7 @@ pub fn agents(configured: &[Rule], data: &Path) -> Vec<Agent> {
             ),
             mode: "subagent",
             hidden: false,
-            permission: with(&NOT_FOR_SUBAGENTS.map(|name| Rule::new(name, "*", Action::Deny))),
+            permission: with(&[], &NOT_FOR_SUBAGENTS.map(|name| Rule::new(name, "*", Action::Deny))),
             prompt: GENERAL,
         },
         Agent {
@@ -172,19 +164,28 @@ pub fn agents(configured: &[Rule], data: &Path) -> Vec<Agent> {
             ),
             mode: "subagent",
             hidden: false,
-            permission: with(&exploring_rules(data)),
+            permission: with(&[], &exploring_bounds()),
             prompt: EXPLORE,
         },
         hidden("title", TITLE),
     ]
 }
 
+/// No files but those of plans.
+fn planning_bounds(data: &Path) -> [Rule; 3] {
+    let elsewhere = format!("{}/*.md", data.join(PLANS_ELSEWHERE).display());
+    [
+        Rule::new("edit", "*", Action::Deny),
+        Rule::new("edit", &format!("{PLANS}/*.md"), Action::Allow),
+        Rule::new("edit", &elsewhere, Action::Allow),
+    ]
+}
+
 /// Nothing but looking.
-fn exploring_rules(data: &Path) -> Vec<Rule> {
-    let mut rules = vec![Rule::new("*", "*", Action::Deny)];
-    rules.extend(["glob", "grep", "list", "webfetch"].map(|name| Rule::new(name, "*", Action::Allow)));
-    rules.extend(looking_rules(data));
-    rules
+fn exploring_bounds() -> Vec<Rule> {
+    let looking = ["glob", "grep", "list", "webfetch", "read", "external_directory"];
+    let looking = looking.map(|name| Rule::new(name, "*", Action::Allow));
+    [Rule::new("*", "*", Action::Deny)].into_iter().chain(looking).collect()
 }
 
 #[cfg(test)]

@@ -268,7 +268,12 @@ impl Engine {
         let agent = self.0.agents.iter().find(|agent| agent.name == name);
         let mut rules =
             agent.map_or_else(|| vec![Rule::new("*", "*", Action::Deny)], |agent| agent.permission.clone());
-        rules.extend(session.permission.iter().flatten().cloned());
+        let own = session.permission.as_deref().unwrap_or_default();
+        if session.parent.is_some() {
+            // Those of a child are what the one that it works for may do.
+            return permission::bounded(&rules, own);
+        }
+        rules.extend_from_slice(own);
         rules
     }
 }

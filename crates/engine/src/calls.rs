@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::asks::Answer;
 use crate::bus::Signal;
-use crate::guidance::blocking;
+use crate::guidance::unless_stopped;
 use crate::host::CallHost;
 use crate::{Engine, Error, sights};
 
@@ -113,8 +113,10 @@ impl Engine {
             return Ok((refuse(text), false, Vec::new()));
         };
         let asking = (Arc::clone(&tool), call.input.clone(), Arc::clone(&place.scope));
-        let needs = match blocking(move || asking.0.needs(&asking.1, &asking.2)).await? {
+        let needs = unless_stopped(&place.cancel, move || asking.0.needs(&asking.1, &asking.2)).await?;
+        let needs = match needs.unwrap_or(Err(Failure::Cancelled)) {
             Ok(needs) => needs,
+            Err(Failure::Cancelled) => return Ok((refuse(INTERRUPTED), false, Vec::new())),
             Err(failure) => return Ok((refuse(&failure.to_string()), false, Vec::new())),
         };
         let granted: Arc<[Need]> = needs.clone().into();

@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
 use everturn_model::entry::Body;
+use everturn_model::event::SessionChange;
 use everturn_model::ids::{Stamp, other};
 use everturn_model::part::PartKind;
 use everturn_model::permission::{self, Action, Rule};
@@ -42,7 +43,10 @@ impl CallHost {
         let (fresh, prompt) =
             ids(&self.call.part).ok_or_else(|| failed("the call has no id of the usual form"))?;
         let child = match &task.resume {
-            Some(id) => self.resumed(&SessionId::from(id.as_str())).await?,
+            Some(id) => {
+                let child = self.resumed(&SessionId::from(id.as_str())).await?;
+                self.bind(child).await.map_err(failed)?
+            }
             None => self.child(fresh, &task).await.map_err(failed)?,
         };
         let Some(_claim) = Claim::new(&self.engine, &child.id) else { return Err(at_work(&child.id)) };
@@ -101,6 +105,22 @@ impl CallHost {
         Ok(child)
     }
 
+    /// Holds an earlier child to what this session may do now: its agent, and what the person lets it do, may have
+    /// changed since.
+    async fn bind(&self, mut child: Session) -> Result<Session, Error> {
+        // What bounds do not mention they do not bind.
+        let earlier = child.permission.iter().flatten().cloned();
+        let earlier: Vec<Rule> = [Rule::new("*", "*", Action::Allow)].into_iter().chain(earlier).collect();
+        let rules = permission::bounded(&earlier, &self.bounds());
+        if child.permission.as_ref() != Some(&rules) {
+            let change = SessionChange::Permission { rules: Some(rules.clone()) };
+            let event = Event::SessionChanged { changes: vec![change] };
+            self.engine.append(&child.id, Authority::Open, vec![event]).await?;
+            child.permission = Some(rules);
+        }
+        Ok(child)
+    }
+
     /// The child session of this call, made unless an earlier process has made it.
     async fn child(&self, id: SessionId, task: &Task) -> Result<Session, Error> {
         let parent = &self.place.session;
@@ -109,22 +129,21 @@ impl CallHost {
             return if ours { Ok(found) } else { Err(Error::Conflict(id.to_string())) };
         }
         let location = self.engine.location(Some(&parent.directory)).await?;
-        let own = self.engine.agents().iter().find(|agent| agent.name == task.agent);
-        let mut rules = inherited(&self.place.rules, own.map(|agent| &*agent.permission).unwrap_or_default());
-        for name in NOT_FOR_SUBAGENTS {
-            let rule = Rule::new(name, "*", Action::Deny);
-            rules.retain(|inherited| *inherited != rule);
-            rules.push(rule);
-        }
         let new = NewSession {
             id: Some(id),
             parent: Some(parent.id.clone()),
             title: Some(format!("{} (@{} subagent)", task.description, task.agent)),
             agent: Some(task.agent.clone()),
-            permission: Some(rules),
+            permission: Some(self.bounds()),
             ..NewSession::default()
         };
         self.engine.create(&location, new).await
+    }
+
+    /// What a child may do at most: what this session may do now, without what is not for subagents.
+    fn bounds(&self) -> Vec<Rule> {
+        let denied = NOT_FOR_SUBAGENTS.map(|name| Rule::new(name, "*", Action::Deny));
+        permission::bounded(&self.place.rules, &denied)
     }
 
     /// The model of the turn that made the call.
@@ -226,33 +245,6 @@ pub(crate) fn ids(part: &PartId) -> Option<(SessionId, EntryId)> {
     Some((SessionId::from(session.as_str()), EntryId::from(format!("msg_{rest}").as_str())))
 }
 
-/// The rules of a parent that also bind its child: what forbids, and what asks where the child would just do it. An
-/// exception from either comes along only where the child's own rules allow it too.
-fn inherited(parent: &[Rule], child: &[Rule]) -> Vec<Rule> {
-    let covers = |wide: &Rule, narrow: &Rule| {
-        permission::matches(&wide.permission, &narrow.permission)
-            && permission::matches(&wide.pattern, &narrow.pattern)
-    };
-    let child_allows = |rule: &Rule| {
-        permission::decide(child, &[], &rule.permission, std::slice::from_ref(&rule.pattern)) == Action::Allow
-    };
-    let mut kept: Vec<Rule> = Vec::new();
-    for (at, rule) in parent.iter().enumerate() {
-        if parent.iter().skip(at + 1).any(|later| covers(later, rule)) {
-            continue;
-        }
-        let binds = match rule.action {
-            Action::Deny => true,
-            Action::Ask => child_allows(rule),
-            Action::Allow => child_allows(rule) && kept.iter().any(|wide| covers(wide, rule)),
-        };
-        if binds {
-            kept.push(rule.clone());
-        }
-    }
-    kept
-}
-
 /// What a child has come to: its last message after the prompt, or why there is none.
 fn outcome(tree: &Tree, prompt: &EntryId) -> Result<String, String> {
     let fail = |text: &str| Err(text.to_owned());
@@ -285,36 +277,6 @@ fn outcome(tree: &Tree, prompt: &EntryId) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn rules(words: &[(&str, &str, Action)]) -> Vec<Rule> {
-        words.iter().map(|(permission, pattern, action)| Rule::new(permission, pattern, *action)).collect()
-    }
-
-    fn check(
-        parent: &[(&str, &str, Action)],
-        child: &[(&str, &str, Action)],
-        expected: &[(&str, &str, Action)],
-    ) {
-        assert_eq!(inherited(&rules(parent), &rules(child)), rules(expected));
-    }
-
-    #[test]
-    fn a_child_may_do_no_more_than_its_parent() {
-        use Action::{Allow, Ask, Deny};
-        let all = [("*", "*", Allow)];
-        let nothing = [("*", "*", Deny), ("read", "*", Allow)];
-        check(&all, &all, &[]);
-        let edit = [("*", "*", Allow), ("edit", "*", Deny)];
-        check(&edit, &all, &edit[1..]);
-        // What was forbidden and then allowed after all is not forbidden.
-        check(&[("task", "*", Deny), ("task", "*", Allow)], &all, &[]);
-        let git = [("bash", "*", Deny), ("bash", "git *", Allow), ("bash", "git push *", Deny)];
-        check(&git, &all, &git);
-        check(&git, &nothing, &[git[0], git[2]]);
-        check(&[("bash", "*", Ask)], &all, &[("bash", "*", Ask)]);
-        // Asking is more than the child may do anyway.
-        check(&[("bash", "*", Ask)], &nothing, &[]);
-    }
 
     #[test]
     fn a_call_has_one_child_and_one_prompt() {

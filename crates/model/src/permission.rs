@@ -1,6 +1,10 @@
 //! Permission rules: wildcards, the last match wins, ask by default, a configured deny beats saved approvals.
 
+mod bounds;
+
 use serde::{Deserialize, Serialize};
+
+pub use bounds::bounded;
 
 /// What a rule says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -291,7 +291,7 @@ fn act(input: &Value, context: &Context) -> Result<Output, Failure> {
 impl Plan {
     fn changes<'a>(&'a self, file: &'a File) -> Vec<Change<'a>> {
         let expected = self.before.as_ref().map(|before| &*before.fingerprint);
-        let rights = self.before.as_ref().map(|before| before.rights);
+        let rights = self.before.as_ref().map(|before| &before.rights);
         let content = self.after.as_deref().map(|after| (after, rights));
         match &file.destination {
             Some(destination) => vec![

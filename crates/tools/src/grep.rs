@@ -19,6 +19,7 @@ use std::{
     time::Duration,
 };
 
+use grep_matcher::Matcher as _;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkFinish, SinkMatch};
 use ignore::WalkState;
@@ -146,8 +147,11 @@ fn search(input: Input, context: &Context, stop: &Stop) -> Result<Output, Failur
         return single(input.pattern, &place, &matcher, best, stop);
     }
     let tree = place.tree()?;
+    let shown = tree.shown(Path::new(""));
+    let spelled = context.scope.spelled(tree.real());
     let hunt = Hunt {
         tree: &tree,
+        folders: if shown == spelled { vec![shown] } else { vec![shown, spelled] },
         matcher: &matcher,
         include: include.as_ref(),
         limit,
@@ -157,7 +161,7 @@ fn search(input: Input, context: &Context, stop: &Stop) -> Result<Output, Failur
         context,
     };
     tree.walk().build_parallel().run(|| {
-        let (mut searcher, mut pulse) = (searcher(), Pulse::default());
+        let (mut searcher, mut pulse) = (searcher(&matcher), Pulse::default());
         let hunt = &hunt;
         Box::new(move |entry| {
             if pulse.stops(hunt.stop) {
@@ -189,12 +193,12 @@ pub(crate) fn limit(asked: Option<usize>, default: usize, most: usize) -> Result
 }
 
 fn compile(pattern: &str) -> Result<RegexMatcher, Failure> {
-    RegexMatcherBuilder::new()
-        .multi_line(true)
-        .line_terminator(Some(b'\n'))
-        .size_limit(REGEX_MAX)
-        .dfa_size_limit(REGEX_MAX)
-        .build(pattern)
+    let mut builder = RegexMatcherBuilder::new();
+    builder.multi_line(true).size_limit(REGEX_MAX).dfa_size_limit(REGEX_MAX);
+    // Lines are shown without the carriage return at their end, so `$` is before it; unless it is looked for itself.
+    let built = builder.clone().crlf(true).build(pattern);
+    built
+        .or_else(|_| builder.line_terminator(Some(b'\n')).build(pattern))
         .map_err(|error| {
             // The matcher wraps the pattern before it parses it, which would move the position.
             let reason = regex_syntax::parse(pattern).err().map_or_else(|| error.to_string(), |own| own.to_string());
@@ -207,8 +211,9 @@ fn compile(pattern: &str) -> Result<RegexMatcher, Failure> {
         })
 }
 
-fn searcher() -> Searcher {
+fn searcher(matcher: &RegexMatcher) -> Searcher {
     SearcherBuilder::new()
+        .line_terminator(matcher.line_terminator().unwrap_or_default())
         .binary_detection(BinaryDetection::quit(0))
         .line_number(true)
         .heap_limit(Some(LINE_MAX))
@@ -226,7 +231,7 @@ fn single(
     let file = place.open()?;
     let mut best = best.into_inner().unwrap_or_else(PoisonError::into_inner);
     let mut found = Found::new(best.limit);
-    let result = searcher().search_reader(matcher, Watched::new(&file, stop), &mut found);
+    let result = searcher(matcher).search_reader(matcher, Watched::new(&file, stop), &mut found);
     stop.cancelled()?;
     let remark = match result {
         Err(error) if !stop.late() => format!("\n\n(The search ended early: {error}.)"),
@@ -244,6 +249,8 @@ fn single(
 #[derive(Debug)]
 struct Hunt<'a> {
     tree: &'a Tree,
+    /// The folder under every name that rules may know it by.
+    folders: Vec<PathBuf>,
     matcher: &'a RegexMatcher,
     include: Option<&'a Wildcard>,
     limit: usize,
@@ -274,7 +281,8 @@ impl Hunt<'_> {
             return;
         }
         // Without a word: to say that something was left out would tell that it matches.
-        if !self.context.readable.allows(&self.context.scope.label(&self.tree.shown(below))) {
+        let Context { readable, scope, .. } = self.context;
+        if !self.folders.iter().all(|folder| readable.allows(&scope.label(&folder.join(below)))) {
             return;
         }
         // Only a file with a match is asked for its age.

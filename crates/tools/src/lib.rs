@@ -39,6 +39,7 @@
 //! - [`invalid`]: what a call that cannot be run becomes
 //! - [`snapshot`]: content-addressed pictures of a worktree: capture, diff, restore
 //! - [`input`]: the schema of arguments, and decoding with errors a model can act on
+//! - `attributes`: what a file has besides its content, kept when that is replaced
 //! - `folder`: folders as handles that no link can redirect
 //! - `indentation`: how the indentation of a model's text becomes that of a file
 //! - `regular`: reading that never waits and never runs on
@@ -48,6 +49,7 @@
 //! - `wildcard`: the patterns of file names
 
 pub mod apply_patch;
+mod attributes;
 pub mod bash;
 pub mod bound;
 pub mod edit;

@@ -27,7 +27,7 @@ use crate::{
 };
 use media::Media;
 
-/// Lines, or folder entries, on a page unless the call asks for fewer or more.
+/// Lines, or folder entries, on a page unless the call asks for fewer: a result with more would be cut in its middle.
 const LINES: usize = 2000;
 /// Characters shown of one line.
 const LINE_CHARS: usize = 2000;
@@ -53,8 +53,8 @@ struct Input {
     #[schemars(range(min = 1))]
     #[serde(default)]
     offset: Option<usize>,
-    /// How many lines to show (default 2000)
-    #[schemars(range(min = 1))]
+    /// How many lines to show (default and most: 2000)
+    #[schemars(range(min = 1, max = LINES))]
     #[serde(default)]
     limit: Option<usize>,
 }
@@ -105,8 +105,10 @@ fn act(input: &Input, context: &Context) -> Result<Output, Failure> {
     }
     let target = context.target(&input.file_path, Access::Read)?;
     let path = target.path();
-    let window =
-        Window { first: input.offset.unwrap_or(1).max(1), limit: input.limit.unwrap_or(LINES).max(1) };
+    let window = Window {
+        first: input.offset.unwrap_or(1).max(1),
+        limit: input.limit.unwrap_or(LINES).clamp(1, LINES),
+    };
     let title = context.scope.relative(path);
     let (mut file, meta) = match target.open() {
         Ok(opened) => opened,

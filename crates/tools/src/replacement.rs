@@ -67,7 +67,7 @@ pub(crate) struct Change<'a> {
     /// The fingerprint of what is there; nothing if there must be no file.
     pub(crate) expected: Option<&'a str>,
     /// The new content, with the rights it keeps; nothing to remove the file.
-    pub(crate) content: Option<(&'a [u8], Option<Rights>)>,
+    pub(crate) content: Option<(&'a [u8], Option<&'a Rights>)>,
 }
 
 /// Why no file was changed.
@@ -278,7 +278,7 @@ enum Act {
 }
 
 impl Step {
-    fn write(&mut self, bytes: &[u8], rights: Option<Rights>) -> Result<(), Cause> {
+    fn write(&mut self, bytes: &[u8], rights: Option<&Rights>) -> Result<(), Cause> {
         let mode = if rights.is_some() { Mode::from(0o600) } else { Mode::from(NEW_MODE) };
         let (mut file, name) = self.folder.stage(mode)?;
         let identity = self.folder.identity(&name);
@@ -286,9 +286,15 @@ impl Step {
         file.write_all(bytes)?;
         if let Some(rights) = rights {
             let (user, group) = (Uid::from_raw(rights.user), Gid::from_raw(rights.group));
-            // Only a superuser may give a file away; everyone else keeps what they write.
-            rustix::fs::fchown(&file, Some(user), Some(group)).ok();
-            file.set_permissions(fs::Permissions::from_mode(rights.mode))?;
+            // Only a superuser may give a file away; everyone else keeps what they write, but in its group if they can.
+            let mut mode = rights.mode;
+            if rustix::fs::fchown(&file, Some(user), Some(group)).is_err() {
+                rustix::fs::fchown(&file, None, Some(group)).ok();
+                // To be run as somebody was said of that account alone.
+                mode &= !0o6000;
+            }
+            rights.attributes.put(&file);
+            file.set_permissions(fs::Permissions::from_mode(mode))?;
         }
         file.sync_all()?;
         self.own = Some((identity?, file));

@@ -168,13 +168,16 @@ impl Scope {
 
     fn spellings(&self, target: &Target) -> Vec<String> {
         let real = target.real();
-        // A project that is itself reached through a link is still spelled as the caller spells it.
-        let spelled = self
-            .roots()
-            .find_map(|root| Some(fold(&root.join(real.strip_prefix(self::real(root)).ok()?))))
-            .unwrap_or_else(|| real.to_owned());
+        let spelled = self.spelled(real);
         let (written, target) = (self.name(target.path(), real), self.name(&spelled, real));
         if written == target { vec![written] } else { vec![written, target] }
+    }
+
+    /// A path whose links were followed, as the caller spells it: the project may itself be reached through a link.
+    pub(crate) fn spelled(&self, real: &Path) -> PathBuf {
+        self.roots()
+            .find_map(|root| Some(fold(&root.join(real.strip_prefix(self::real(root)).ok()?))))
+            .unwrap_or_else(|| real.to_owned())
     }
 
     /// The extra permission that a path outside the project needs, or nothing for one inside. Changing what git keeps

@@ -13,6 +13,7 @@ use std::{
 };
 
 use crate::{
+    attributes::Attributes,
     folder::Folder,
     regular::{self, Print, Special},
     scope::{self, Access},
@@ -27,20 +28,22 @@ pub struct Target {
 }
 
 /// Who may do what with a file: kept when its content is replaced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rights {
     pub(crate) mode: u32,
     pub(crate) user: u32,
     pub(crate) group: u32,
+    pub(crate) attributes: Attributes,
 }
 
 impl Rights {
-    fn of(meta: &Metadata) -> Self {
-        Self { mode: meta.mode() & 0o7777, user: meta.uid(), group: meta.gid() }
+    fn of(file: &File, meta: &Metadata) -> Self {
+        let attributes = Attributes::of(file);
+        Self { mode: meta.mode() & 0o7777, user: meta.uid(), group: meta.gid(), attributes }
     }
 
     /// Whether its owner does not want it to be written. Replacing a file never asks the system about that.
-    pub(crate) fn is_protected(self) -> bool {
+    pub(crate) fn is_protected(&self) -> bool {
         self.mode & 0o200 == 0
     }
 }
@@ -97,9 +100,10 @@ impl Target {
     /// The whole file, or nothing if there is none.
     pub(crate) fn before(&self) -> Result<Option<Before>, regular::Error> {
         let Some((file, meta)) = self.found()? else { return Ok(None) };
+        let rights = Rights::of(&file, &meta);
         let bytes = regular::content(file, &meta)?;
         let fingerprint = blake3::hash(&bytes).to_hex().to_string();
-        Ok(Some(Before { fingerprint, rights: Rights::of(&meta), links: meta.nlink(), bytes }))
+        Ok(Some(Before { fingerprint, rights, links: meta.nlink(), bytes }))
     }
 
     /// A file of any size with its first bytes, or nothing if there is none.
@@ -108,8 +112,9 @@ impl Target {
         let mut start = Vec::new();
         (&mut file).take(bytes).read_to_end(&mut start)?;
         file.rewind()?;
+        let rights = Rights::of(&file, &meta);
         let fingerprint = Print::of(file, &meta)?;
-        Ok(Some(Before { fingerprint, rights: Rights::of(&meta), links: meta.nlink(), bytes: start }))
+        Ok(Some(Before { fingerprint, rights, links: meta.nlink(), bytes: start }))
     }
 
     fn found(&self) -> Result<Option<(File, Metadata)>, regular::Error> {

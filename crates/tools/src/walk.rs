@@ -167,6 +167,11 @@ impl Tree {
         below(self.place.target.real(), path)
     }
 
+    /// Where the folder really is.
+    pub(crate) fn real(&self) -> &Path {
+        self.place.target.real()
+    }
+
     /// The path as it is shown, of one below the folder.
     pub(crate) fn shown(&self, below: &Path) -> PathBuf {
         self.place.shown().join(below)

@@ -181,7 +181,7 @@ pub(crate) fn put(
     after: &[u8],
 ) -> Result<(), Failure> {
     let expected = before.map(|before| &*before.fingerprint);
-    let content = Some((after, before.map(|before| before.rights)));
+    let content = Some((after, before.map(|before| &before.rights)));
     apply(&[Change { target, expected, content }], &context.cancel).map_err(|error| error.failure())
 }
 

@@ -2,7 +2,9 @@
 
 use everturn_engine::Prompt;
 use everturn_model::entry::Body;
+use everturn_model::permission::{self, Action};
 use everturn_model::request::{Ask, Request};
+use serde_json::json;
 
 use crate::bench::Bench;
 use crate::permission::asked;
@@ -116,4 +118,30 @@ async fn outside_a_repository_the_plan_is_kept_with_the_data() {
     bench.engine.settled(&session.id).await;
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "the plan");
     assert!(!folder.join("a.txt").exists());
+}
+
+#[tokio::test]
+async fn who_only_looks_changes_nothing_whatever_is_configured() {
+    // To configure that edits need no asking, or are asked about, let the planning agent make them.
+    for configured in [
+        json!("allow"),
+        json!({"edit": "allow"}),
+        json!({"edit": "ask"}),
+        json!({"edit": {"*.txt": "allow"}}),
+    ] {
+        let bench = Bench::configured(json!({"permission": configured})).await;
+        let text = "JSONTOOL:write:{\"filePath\":\"new.txt\",\"content\":\"x\"}\nSAY:ok";
+        let prompt = Prompt { agent: Some("plan".into()), ..Prompt::text(text) };
+        bench.engine.prompt(&bench.session.id, prompt).await.unwrap();
+        bench.settled().await;
+        let transcript = bench.transcript().await;
+        assert!(transcript[2].starts_with("result: Error Not allowed"), "{configured}: {transcript:?}");
+        assert!(!bench.repo.join("new.txt").exists(), "{configured}");
+        for agent in
+            bench.engine.agents().iter().filter(|agent| agent.name != "build" && agent.name != "general")
+        {
+            let verdict = permission::decide(&agent.permission, &[], "edit", &["src/a.rs".to_owned()]);
+            assert_eq!(verdict, Action::Deny, "{} with {configured}", agent.name);
+        }
+    }
 }

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use everturn_engine::sessions::NewSession;
 use everturn_engine::{Notice, Prompt, Signal};
 use everturn_model::entry::Body;
 use everturn_model::part::PartKind;
-use everturn_model::permission::{Action, Rule};
-use everturn_model::request::Reply;
+use everturn_model::permission::{self, Action, Rule};
+use everturn_model::request::{Ask, Reply};
 use everturn_model::tool::ToolState;
 use everturn_model::{Session, SessionId};
 use everturn_testkit::within;
@@ -67,13 +68,16 @@ async fn a_child_does_the_work() {
     let child = only_child(&bench).await;
     assert_eq!(results(&bench).await, [completed(&child, "child speaks")]);
     let row = bench.engine.session(&child).await.unwrap();
-    let deny = |name: &str| Rule::new(name, "*", Action::Deny);
+    let deny = ["question", "plan_enter", "plan_exit", "todowrite", "task"];
+    let deny = deny.map(|name| Rule::new(name, "*", Action::Deny));
+    let parent = &bench.engine.agents()[0];
+    assert_eq!(parent.name, "build");
     assert_eq!(
         (row.title.as_str(), row.agent.as_deref(), row.permission),
         (
             "sub work (@general subagent)",
             Some("general"),
-            Some(["question", "plan_enter", "plan_exit", "todowrite", "task"].map(deny).to_vec())
+            Some(permission::bounded(&parent.permission, &deny))
         )
     );
     assert_eq!(bench.transcript_of(&child).await, ["user: SAY:child speaks", "assistant: child speaks"]);
@@ -224,6 +228,48 @@ async fn an_exploring_child_only_looks() {
     assert!(transcript[2].starts_with("result: Error"), "{transcript:?}");
     assert!(transcript[4].starts_with("result: Completed"), "{transcript:?}");
     assert!(!bench.repo.join("made").exists());
+}
+
+#[tokio::test]
+async fn a_child_asks_where_its_parent_must() {
+    // A wide rule to ask was dropped for a child whose own rules allow only some things, which it then did unasked.
+    let mut bench = Bench::new().await;
+    let location = bench.engine.location(None).await.unwrap();
+    let ask = Some(vec![Rule::new("*", "*", Action::Ask)]);
+    let new = NewSession { permission: ask, title: Some("asks".into()), ..NewSession::default() };
+    bench.session = bench.engine.create(&location, new).await.unwrap();
+    let line = task("explore", "TOOL:read:a.txt\nTOOL:bash:touch made\nSAY:looked", None);
+    bench.engine.prompt(&bench.session.id, Prompt::text(&(line + "SAY:ok"))).await.unwrap();
+    for wanted in ["task", "read"] {
+        let request = asked(&mut bench).await;
+        let Ask::Permission { permission, .. } = &request.ask else { panic!("{request:?}") };
+        assert_eq!(permission, wanted);
+        bench.engine.reply(&request.id, Reply::Once, None).await.unwrap();
+    }
+    bench.settled().await;
+    let transcript = bench.transcript_of(&only_child(&bench).await).await;
+    assert!(transcript[2].starts_with("result: Completed"), "{transcript:?}");
+    assert!(
+        transcript[4].starts_with("result: Error"),
+        "what it may not do is not asked about: {transcript:?}"
+    );
+    assert!(!bench.repo.join("made").exists());
+}
+
+#[tokio::test]
+async fn a_child_that_is_taken_up_again_may_do_no_more_than_its_parent_now() {
+    // A planning agent, which changes nothing, went on with a child of the building one, which could.
+    let bench = Bench::new().await;
+    bench.say(&(task("general", "SAY:first", None) + "SAY:ok")).await;
+    let child = only_child(&bench).await;
+    let write = "JSONTOOL:write:{\"filePath\":\"new.txt\",\"content\":\"x\"}\nSAY:second";
+    let text = task("general", write, Some(child.as_str())) + "SAY:ok";
+    let prompt = Prompt { agent: Some("plan".into()), ..Prompt::text(&text) };
+    bench.engine.prompt(&bench.session.id, prompt).await.unwrap();
+    bench.settled().await;
+    let transcript = bench.transcript_of(&child).await;
+    assert!(transcript[4].starts_with("result: Error Not allowed"), "{transcript:?}");
+    assert!(!bench.repo.join("new.txt").exists());
 }
 
 #[tokio::test]

@@ -1,8 +1,10 @@
 //! Pieces of files replaced exactly.
 
-use std::{fs, os::unix::fs::PermissionsExt as _, sync::Arc};
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, sync::Arc};
 
-use everturn_tools::{Context, Failure, Seen, Tool, edit::Edit, read::Read};
+use everturn_tools::{
+    Context, Failure, Seen, Tool, apply_patch::ApplyPatch, edit::Edit, read::Read, write::Write,
+};
 use serde_json::{Value, json};
 
 use crate::harness::Project;
@@ -208,6 +210,45 @@ async fn a_cancelled_edit_changes_nothing_and_a_mode_is_kept() {
     project.run(&Edit, input).await.unwrap();
     assert_eq!(project.text("f"), "two");
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o640);
+}
+
+/// Access control lists and other attributes of a file were lost with its first edit.
+#[tokio::test]
+async fn attributes_are_kept_by_every_change() {
+    let project = Project::new();
+    let seen = Arc::<Seen>::default();
+    let path = project.file("f", "one");
+    // The owner, one other account, the group, the most that both may do, and everybody else.
+    let entries = [(1, 6, u32::MAX), (2, 4, 12345), (4, 0, u32::MAX), (16, 4, u32::MAX), (32, 0, u32::MAX)];
+    let mut list = 2u32.to_le_bytes().to_vec();
+    for (tag, rights, account) in entries {
+        list.extend([tag, 0, rights, 0]);
+        list.extend(u32::to_le_bytes(account));
+    }
+    let names = ["user.note", "system.posix_acl_access"];
+    for (name, value) in names.into_iter().zip([b"kept", &*list]) {
+        rustix::fs::setxattr(&path, name, value, rustix::fs::XattrFlags::empty()).unwrap();
+    }
+    let values = |path: &Path| {
+        names.map(|name| {
+            let mut value = vec![0; 256];
+            let size = rustix::fs::getxattr(path, name, &mut value[..]).unwrap_or_default();
+            value.truncate(size);
+            value
+        })
+    };
+    let before = (values(&path), fs::metadata(&path).unwrap().permissions().mode());
+    assert_eq!(before.0, [b"kept".to_vec(), list]);
+    let edit = json!({ "filePath": "f", "oldString": "one", "newString": "two" });
+    project.run_in(&seen, &Edit, edit).await.unwrap();
+    assert_eq!((values(&path), fs::metadata(&path).unwrap().permissions().mode()), before);
+    project.run_in(&seen, &Read, json!({ "filePath": "f" })).await.unwrap();
+    project.run_in(&seen, &Write, json!({ "filePath": "f", "content": "three" })).await.unwrap();
+    assert_eq!((values(&path), fs::metadata(&path).unwrap().permissions().mode()), before);
+    let patch = "*** Begin Patch\n*** Update File: f\n*** Move to: g\n*** End Patch";
+    project.run_in(&seen, &ApplyPatch, json!({ "patchText": patch })).await.unwrap();
+    let moved = project.path("g");
+    assert_eq!((values(&moved), fs::metadata(&moved).unwrap().permissions().mode()), before);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -346,6 +346,31 @@ async fn files_that_must_be_asked_about_stay_closed() {
     assert!(refused.is_err(), "the file was not permitted");
 }
 
+/// A rule about a folder held for its own name alone: through a link to it a search showed what it holds.
+#[tokio::test]
+async fn a_rule_about_files_holds_behind_a_link() {
+    let project = Project::new();
+    project.file("secrets/key", "TOKEN=abc");
+    symlink("secrets", project.path("door")).unwrap();
+    let input = json!({ "pattern": "TOKEN", "path": "door" });
+    let granted = Grep::default().needs(&input, &project.scope).unwrap().into();
+    let readable = Readable::by(|name| !name.starts_with("secrets/"));
+    let context = Context { readable, granted, ..project.context().0 };
+    assert_eq!(Grep::default().run(input.clone(), context).await.unwrap().output, "No files found");
+    check(&project, input, "Found 1 matches\nP/door/key:\n  Line 1: TOKEN=abc").await;
+}
+
+/// `read` shows lines without the carriage return at their end, but a search for the end of a line did not find it.
+#[tokio::test]
+async fn the_end_of_a_line_is_before_its_carriage_return() {
+    let project = Project::new();
+    project.file("f", "one;\r\ntwo\r\nthree;\n");
+    let pattern = |text: &str| json!({ "pattern": text });
+    check(&project, pattern(";$"), "Found 2 matches\nP/f:\n  Line 1: one;\n  Line 3: three;").await;
+    check(&project, pattern("^t.o$"), "Found 1 matches\nP/f:\n  Line 2: two").await;
+    check(&project, pattern(r"\r$"), "Found 2 matches\nP/f:\n  Line 1: one;\n  Line 2: two").await;
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 

@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use everturn_tools::{Context, Failure, Seen, Tool, read::Read};
+use everturn_tools::{Context, Failure, Seen, Tool, read::Read, settle, settlement::Rules};
 use serde_json::{Value, json};
 
 use crate::harness::Project;
@@ -223,4 +223,19 @@ async fn nothing_is_read_that_was_not_permitted() {
     let needs = Read.needs(&json!({ "filePath": "f" }), &project.scope).unwrap();
     let other = project.run_with(needs, &Read, json!({ "filePath": "g" })).await;
     assert!(matches!(&other, Err(Failure::Failed(text)) if text.contains("permitted")), "{other:?}");
+}
+
+/// A page of more lines than a result may have was cut in its middle when the call was settled.
+#[tokio::test]
+async fn a_page_is_whole_however_many_lines_are_asked_for() {
+    let project = Project::new();
+    project.file("f", (1..=9000).map(|n| format!("{n}\n")).collect::<String>());
+    let input = json!({ "filePath": "f", "offset": 3, "limit": 9000 });
+    let granted = Read.needs(&input, &project.scope).unwrap().into();
+    let context = Context { granted, ..project.context().0 };
+    let output = settle(&Read, input, context, Rules::default()).await.unwrap();
+    let lines: Vec<&str> = output.output.lines().collect();
+    assert_eq!((lines[3], lines[2002]), ("3: 3", "2002: 2002"));
+    assert_eq!(lines[2004..], ["(Lines 3-2002 of 9000; go on with offset=2003)", "</content>"]);
+    assert_eq!(output.output_path, None);
 }

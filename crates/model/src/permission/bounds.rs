@@ -1,0 +1,254 @@
+//! Rules within bounds: what two lists of rules allow together.
+//!
+//! A subagent may do what its own rules allow, but no more than the agent that it works for; a planning agent may do
+//! what a person has configured, but change no files. In a list of which the last match wins, neither can be said by
+//! putting one list behind the other: whichever is last loosens what the first forbids. So each rule is met with each
+//! bound, and the stricter word applies to what both are about.
+
+use super::{Action, Rule, matches};
+
+/// The most steps to find out what two wildcards have in common.
+const EFFORT: usize = 10_000;
+
+/// The rules that say what `rules` say, and nothing that `bounds` do not allow. What the bounds do not mention is not
+/// bound.
+#[must_use]
+pub fn bounded(rules: &[Rule], bounds: &[Rule]) -> Vec<Rule> {
+    let (open, unsaid) = (Rule::new("*", "*", Action::Allow), Rule::new("*", "*", Action::Ask));
+    let mut met: Vec<Rule> = Vec::new();
+    // The last bound that is about something counts, and within it the last rule: so their meeting is the last one, too.
+    for bound in [&open].into_iter().chain(bounds) {
+        for rule in [&unsaid].into_iter().chain(rules) {
+            let permissions = meet(&bound.permission, &rule.permission);
+            let patterns = meet(&bound.pattern, &rule.pattern);
+            match (permissions, patterns) {
+                (Some(permissions), Some(patterns)) => {
+                    let action = stricter(bound.action, rule.action);
+                    for permission in &permissions {
+                        met.extend(patterns.iter().map(|pattern| Rule::new(permission, pattern, action)));
+                    }
+                }
+                // What they have in common takes too long to say. The bound holds already, by its meeting with
+                // everything; a stricter rule holds for all that it is about, at its strictest.
+                _ if strictness(rule.action) > strictness(bound.action) => {
+                    met.push(Rule { action: Action::Deny, ..rule.clone() });
+                }
+                _ => {}
+            }
+        }
+    }
+    without_repetition(met)
+}
+
+fn strictness(action: Action) -> u8 {
+    match action {
+        Action::Allow => 0,
+        Action::Ask => 1,
+        Action::Deny => 2,
+    }
+}
+
+fn stricter(one: Action, other: Action) -> Action {
+    if strictness(one) > strictness(other) { one } else { other }
+}
+
+/// The same without rules that change nothing: those that a later one covers, and those that say what holds anyway.
+fn without_repetition(rules: Vec<Rule>) -> Vec<Rule> {
+    let mut last: Vec<Rule> = Vec::new();
+    for rule in rules.into_iter().rev() {
+        if !last.iter().any(|later| encloses(later, &rule)) {
+            last.push(rule);
+        }
+    }
+    let mut kept: Vec<Rule> = Vec::new();
+    for rule in last.into_iter().rev() {
+        let apart = |other: &&Rule| {
+            is_none(meet(&other.permission, &rule.permission)) || is_none(meet(&other.pattern, &rule.pattern))
+        };
+        let before = kept.iter().rev().find(|other| !apart(other));
+        if !before.is_some_and(|before| before.action == rule.action && encloses(before, &rule)) {
+            kept.push(rule);
+        }
+    }
+    kept
+}
+
+fn is_none(met: Option<Vec<String>>) -> bool {
+    met.is_some_and(|met| met.is_empty())
+}
+
+fn encloses(wide: &Rule, narrow: &Rule) -> bool {
+    covers(&wide.permission, &narrow.permission) && covers(&wide.pattern, &narrow.pattern)
+}
+
+/// Whether one wildcard surely matches all that another one does.
+fn covers(wide: &str, narrow: &str) -> bool {
+    // One character is not any text, although it matches the star that means it.
+    let holds = |narrow: &str| !wide.contains('?') && matches(wide, narrow);
+    wide == narrow || (holds(narrow) && narrow.strip_suffix(" *").is_none_or(holds))
+}
+
+/// The wildcards that together match what both of two match; nothing if that takes too long to find out.
+fn meet(one: &str, other: &str) -> Option<Vec<String>> {
+    if covers(one, other) {
+        return Some(vec![other.to_owned()]);
+    }
+    if covers(other, one) {
+        return Some(vec![one.to_owned()]);
+    }
+    let mut meeting = Meeting { found: Vec::new(), effort: EFFORT };
+    for one in readings(one) {
+        for other in readings(other) {
+            meeting.look(&one, &other, &mut String::new())?;
+        }
+    }
+    let mut found: Vec<String> = Vec::new();
+    for wildcard in meeting.found {
+        if !found.iter().any(|known| covers(known, &wildcard)) {
+            found.retain(|known| !covers(&wildcard, known));
+            found.push(wildcard);
+        }
+    }
+    Some(found)
+}
+
+/// A wildcard as it is matched: its last ` *` may be missing.
+fn readings(wildcard: &str) -> Vec<Vec<char>> {
+    let plain = |text: &str| text.chars().map(|letter| if letter == '\\' { '/' } else { letter }).collect();
+    [Some(wildcard), wildcard.strip_suffix(" *")].into_iter().flatten().map(plain).collect()
+}
+
+struct Meeting {
+    found: Vec<String>,
+    effort: usize,
+}
+
+impl Meeting {
+    /// Collects what two wildcards have in common, behind what they have in common so far.
+    fn look(&mut self, one: &[char], other: &[char], so_far: &mut String) -> Option<()> {
+        self.effort = self.effort.checked_sub(1)?;
+        match (one.split_first(), other.split_first()) {
+            (None, None) => self.found.push(closed(so_far)),
+            (Some(('*', rest)), Some(('*', others))) => {
+                // Both stars take the same text, and then one of them goes on taking.
+                so_far.push('*');
+                self.look(rest, other, so_far)?;
+                self.look(one, others, so_far)?;
+                so_far.pop();
+            }
+            (Some(('*', rest)), next) => {
+                self.look(rest, other, so_far)?;
+                if let Some((letter, others)) = next {
+                    self.with(*letter, one, others, so_far)?;
+                }
+            }
+            (next, Some(('*', others))) => {
+                self.look(one, others, so_far)?;
+                if let Some((letter, rest)) = next {
+                    self.with(*letter, rest, other, so_far)?;
+                }
+            }
+            (Some((a, rest)), Some((b, others))) if a == b || *b == '?' => {
+                self.with(*a, rest, others, so_far)?;
+            }
+            (Some(('?', rest)), Some((b, others))) => self.with(*b, rest, others, so_far)?,
+            _ => {}
+        }
+        Some(())
+    }
+
+    fn with(&mut self, letter: char, one: &[char], other: &[char], so_far: &mut String) -> Option<()> {
+        so_far.push(letter);
+        self.look(one, other, so_far)?;
+        so_far.pop();
+        Some(())
+    }
+}
+
+/// A wildcard whose end is not taken for one that may be missing.
+fn closed(wildcard: &str) -> String {
+    if wildcard.ends_with(" *") { format!("{wildcard}*") } else { wildcard.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::permission::{decide, hides};
+
+    fn rules(words: &[(&str, &str, Action)]) -> Vec<Rule> {
+        words.iter().map(|(permission, pattern, action)| Rule::new(permission, pattern, *action)).collect()
+    }
+
+    fn verdict(rules: &[Rule], permission: &str, resource: &str) -> Action {
+        decide(rules, &[], permission, &[resource.to_owned()])
+    }
+
+    #[test]
+    fn the_stricter_word_applies() {
+        use Action::{Allow, Ask, Deny};
+        let own = rules(&[("*", "*", Deny), ("bash", "*", Allow), ("bash", "rm *", Deny)]);
+        let bounds = rules(&[("*", "*", Ask), ("bash", "git *", Allow)]);
+        let both = bounded(&own, &bounds);
+        for (permission, resource, expected) in [
+            ("bash", "ls", Ask),
+            ("bash", "git log", Allow),
+            ("bash", "git", Allow),
+            ("bash", "rm x", Deny),
+            ("edit", "a", Deny),
+        ] {
+            assert_eq!(verdict(&both, permission, resource), expected, "{permission} {resource}: {both:?}");
+        }
+        assert!(hides(&both, "edit") && !hides(&both, "bash"), "{both:?}");
+    }
+
+    #[test]
+    fn nothing_is_said_twice() {
+        use Action::{Allow, Ask, Deny};
+        let own = rules(&[("*", "*", Allow), ("read", "*.env", Ask), ("bash", "git *", Allow)]);
+        assert_eq!(bounded(&own, &[]), own[..2]);
+        assert_eq!(bounded(&own, &own), own[..2]);
+        let none = rules(&[("*", "*", Deny)]);
+        assert_eq!(bounded(&own, &none), none);
+        assert!(hides(&bounded(&own, &none), "bash"));
+    }
+
+    #[test]
+    fn what_two_wildcards_have_in_common_is_found() {
+        let check = |one: &str, other: &str, expected: &[&str]| {
+            let mut met = meet(one, other).unwrap();
+            met.sort();
+            assert_eq!(met, expected, "{one} and {other}");
+        };
+        check("config/*", "*.env", &["config/*.env"]);
+        check("foo.e*", "*.env", &["foo.e*.env", "foo.env"]);
+        check("git *", "* --force", &["git * --force", "git --force"]);
+        check("src/*", "lib/*", &[]);
+        check("a?c", "ab*", &["abc"]);
+        assert_eq!(meet(&"*a".repeat(60), &"a*".repeat(60)), None);
+    }
+
+    fn wildcard() -> impl Strategy<Value = String> {
+        prop::collection::vec(prop::sample::select(vec!["a", "b", " ", "*", "?", " *"]), 1..5)
+            .prop_map(|pieces| pieces.concat())
+    }
+
+    fn list() -> impl Strategy<Value = Vec<Rule>> {
+        let action = prop::sample::select(vec![Action::Allow, Action::Ask, Action::Deny]);
+        let permission = prop::sample::select(vec!["*", "p", "q", "p*"]);
+        let rule = (permission, wildcard(), action).prop_map(|(p, w, a)| Rule::new(p, &w, a));
+        prop::collection::vec(rule, 0..5)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(256))]
+
+        #[test]
+        fn both_lists_are_heeded(own in list(), bounds in list(), text in "[ab ]{0,5}", p in "p|q|pq") {
+            let open: Vec<Rule> = [Rule::new("*", "*", Action::Allow)].into_iter().chain(bounds.clone()).collect();
+            let expected = stricter(verdict(&own, &p, &text), verdict(&open, &p, &text));
+            prop_assert_eq!(verdict(&bounded(&own, &bounds), &p, &text), expected);
+        }
+    }
+}
