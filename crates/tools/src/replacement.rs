@@ -14,7 +14,6 @@ use std::{
     io::Write as _,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use rustix::fs::{Gid, Mode, Uid};
@@ -27,38 +26,15 @@ use crate::{
     tool::Failure,
 };
 
-/// The locks that make calls on one file take turns; a path always falls on the same one.
-static TURNS: [Mutex<()>; 64] = [const { Mutex::new(()) }; 64];
+mod turns;
+
+pub(crate) use turns::{turn, turns};
 
 /// How the name of a file that is not in its place yet begins; snapshots and searches pass such files over.
 pub(crate) const STAGED: &str = ".everturn-tmp-";
 
 /// The mode of a new file before the process's mask applies.
 const NEW_MODE: u32 = 0o666;
-
-/// Waits for the turn on a file, which lasts until the guard is dropped. `real` has its links followed.
-pub(crate) fn turn(real: &Path) -> MutexGuard<'static, ()> {
-    lock(slot(real))
-}
-
-/// Waits for the turns on several files.
-pub(crate) fn turns<'a>(reals: impl IntoIterator<Item = &'a Path>) -> Vec<MutexGuard<'static, ()>> {
-    // Always in the same order, so that nobody waits for someone who waits for them.
-    let mut slots: Vec<usize> = reals.into_iter().map(slot).collect();
-    slots.sort_unstable();
-    slots.dedup();
-    slots.into_iter().map(lock).collect()
-}
-
-fn slot(real: &Path) -> usize {
-    let hash = blake3::hash(real.as_os_str().as_encoded_bytes());
-    usize::from(hash.as_bytes().first().copied().unwrap_or(0)) % TURNS.len()
-}
-
-fn lock(slot: usize) -> MutexGuard<'static, ()> {
-    let [first, ..] = &TURNS;
-    TURNS.get(slot).unwrap_or(first).lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// What one file is to become.
 #[derive(Clone, Copy, Debug)]
