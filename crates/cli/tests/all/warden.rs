@@ -40,3 +40,24 @@ fn a_command_sees_no_keys_and_leaves_no_daemon() {
     assert!(!alive(&marker));
     assert!(started.elapsed() < Duration::from_secs(30));
 }
+
+#[test]
+fn an_mcp_server_leaves_no_daemon() {
+    // It was held by its process group alone, which a daemon is not in.
+    let home = Home::new();
+    let marker = format!("8{:07}.75", std::process::id());
+    let line =
+        format!("tr '\\0' ' ' < /proc/$PPID/cmdline > warden; setsid -f env -i sleep {marker}; exit 3");
+    let config = serde_json::json!({"mcp": {"s": {"type": "local", "command": ["sh", "-c", line]}}});
+    std::fs::write(home.work().join("opencode.json"), config.to_string()).unwrap();
+    assert_eq!(home.run(&["mcp", "trust", "s"]).status, Some(0));
+    let listed = home.run(&["mcp", "list"]);
+    assert!(
+        listed.stdout.contains("the server ended (exit status: 3)"),
+        "{}{}",
+        listed.stdout,
+        listed.stderr
+    );
+    assert_eq!(std::fs::read_to_string(home.work().join("warden")).unwrap(), "everturn __warden ");
+    assert!(!alive(&marker));
+}
