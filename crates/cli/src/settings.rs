@@ -3,6 +3,7 @@
 //! Configuration is OpenCode's, so that a person who has one needs no other: the file in the configuration folder,
 //! then the project's from the root of the repository down to the working folder, then `OPENCODE_CONFIG`, then `OPENCODE_CONFIG_CONTENT`; later ones win key by key.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
@@ -60,6 +61,7 @@ pub(crate) async fn open(directory: &Path, listeners: Listeners) -> Result<Engin
     options.config = config(directory)?;
     options.project_files = project_files();
     options.tools = Registry::builtin(&tools(&options.config)?);
+    options.warden = warden();
     options.keys = keys()?;
     options.database = database();
     options.quiet = listeners == Listeners::None;
@@ -83,19 +85,25 @@ fn project_files() -> ProjectFiles {
 
 /// How the tools are set up: this binary is its own warden, and no command sees keys.
 fn tools(config: &Config) -> Result<everturn_tools::Settings> {
-    // The link leads to this very binary even after a newer one was put in its place.
-    let warden = if cfg!(target_os = "linux") { Some("/proc/self/exe".into()) } else { None };
     let websearch = websearch::Provider::from_config(&Value::Object(config.raw.clone()), variable)?;
     let config = config.clone();
     let secrets = Secrets::found_by(move || config.secrets());
-    Ok(everturn_tools::Settings { warden, secrets, websearch })
+    Ok(everturn_tools::Settings { warden: warden(), secrets, websearch })
+}
+
+/// This binary, which can be a warden.
+pub(crate) fn warden() -> Option<PathBuf> {
+    // The link leads to this very binary even after a newer one was put in its place.
+    if cfg!(target_os = "linux") { Some("/proc/self/exe".into()) } else { None }
 }
 
 /// The settings for a folder.
 pub(crate) fn config(directory: &Path) -> Result<Config> {
-    let (merged, foreign) = configuration(directory)?;
+    let Configuration { merged, foreign, key_variables } = configuration(directory)?;
     let root = project_folders(directory).first().map_or(directory, |root| *root);
-    Ok(Config::from_value(merged)?.with_foreign(foreign, root))
+    let mut config = Config::from_value(merged)?.with_foreign(foreign, root);
+    config.key_variables = key_variables;
+    Ok(config)
 }
 
 /// Which MCP servers of projects this person has allowed.
@@ -143,10 +151,20 @@ pub(crate) fn working_folder() -> Result<PathBuf> {
     Ok(folder.canonicalize().unwrap_or(folder))
 }
 
-/// The merged configuration for a folder, and what of it the project's own files have brought.
-fn configuration(directory: &Path) -> Result<(Map<String, Value>, Foreign)> {
+/// What configuration files say together.
+struct Configuration {
+    merged: Map<String, Value>,
+    /// What of it the project's own files have brought.
+    foreign: Foreign,
+    /// The variables that keys are taken from.
+    key_variables: BTreeSet<String>,
+}
+
+/// The merged configuration for a folder.
+fn configuration(directory: &Path) -> Result<Configuration> {
     let mut merged = Map::new();
     let mut foreign = Foreign::default();
+    let mut key_variables = BTreeSet::new();
     let mut files = Vec::new();
     if let Ok(base) = etcetera::base_strategy::choose_native_strategy() {
         files.extend(candidates(&base.config_dir().join("opencode")));
@@ -170,6 +188,7 @@ fn configuration(directory: &Path) -> Result<(Map<String, Value>, Foreign)> {
         let invalid = || format!("{} is no valid configuration", path.display());
         let mut read = parse(&text).with_context(invalid)?;
         let folder = path.parent().unwrap_or(directory);
+        note_keys(&read, &mut key_variables);
         read.values_mut().try_for_each(|value| substitute(value, folder)).with_context(invalid)?;
         note_origin(&mut foreign, &read, projects.contains(&path));
         merge(&mut merged, read);
@@ -177,11 +196,42 @@ fn configuration(directory: &Path) -> Result<(Map<String, Value>, Foreign)> {
     if let Some(text) = variable("OPENCODE_CONFIG_CONTENT") {
         let invalid = "OPENCODE_CONFIG_CONTENT is no valid configuration";
         let mut read = parse(&text).context(invalid)?;
+        note_keys(&read, &mut key_variables);
         read.values_mut().try_for_each(|value| substitute(value, directory)).context(invalid)?;
         note_origin(&mut foreign, &read, false);
         merge(&mut merged, read);
     }
-    Ok((merged, foreign))
+    Ok(Configuration { merged, foreign, key_variables })
+}
+
+/// Notes the variables that a file takes keys of providers and of the search service from: programs must not see them.
+fn note_keys(read: &Map<String, Value>, names: &mut BTreeSet<String>) {
+    fn look(value: &Value, secret: bool, names: &mut BTreeSet<String>) {
+        match value {
+            Value::String(text) if secret => {
+                let places = text.split("{env:").skip(1).filter_map(|rest| rest.split_once('}'));
+                names.extend(places.map(|(name, _)| name.to_owned()));
+            }
+            Value::Array(items) => items.iter().for_each(|item| look(item, secret, names)),
+            Value::Object(map) => {
+                for (key, value) in map {
+                    look(value, secret || holds_keys(key), names);
+                }
+            }
+            _ => {}
+        }
+    }
+    for part in ["provider", "websearch"] {
+        if let Some(value) = read.get(part) {
+            look(value, false, names);
+        }
+    }
+}
+
+/// Whether a setting of this name is a key, or has keys in it.
+fn holds_keys(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    name == "headers" || ["key", "token", "secret", "password"].iter().any(|word| name.contains(word))
 }
 
 /// Notes what a file brings. A server that a project has touched stays the project's; of a list the last one counts.

@@ -50,6 +50,8 @@ pub struct Config {
     pub mcp: mcp::Configured,
     /// What of it came with the project.
     pub foreign: Foreign,
+    /// Variables of the environment that it puts where keys are.
+    pub key_variables: BTreeSet<String>,
     catalogue: OnceLock<Catalogue>,
 }
 
@@ -98,18 +100,22 @@ impl Config {
             tool_output: raw.get("tool_output").map(limits).unwrap_or_default(),
             mcp: raw.get("mcp").map(mcp::Configured::read).unwrap_or_default(),
             foreign: Foreign::default(),
+            key_variables: BTreeSet::new(),
             catalogue: OnceLock::new(),
             raw,
         }
     }
 
     /// The variables of the environment that hold keys, which no program is shown that a tool or a server starts: those
-    /// of all providers, also of those that the configuration leaves out, and of the services that tools use.
+    /// of all providers, also of those that the configuration leaves out, of the services that tools use, and those that
+    /// the configuration itself takes keys from.
     #[must_use]
     pub fn secrets(&self) -> Vec<String> {
         let providers = [Catalogue::builtin(), self.catalogue()].into_iter().flat_map(Catalogue::providers);
-        let names: BTreeSet<&str> = providers.flat_map(|provider| provider.key_variables()).collect();
-        names.into_iter().chain([websearch::EXA_KEY]).map(str::to_owned).collect()
+        let mut names: BTreeSet<&str> = providers.flat_map(|provider| provider.key_variables()).collect();
+        names.extend(self.key_variables.iter().map(String::as_str));
+        names.insert(websearch::EXA_KEY);
+        names.into_iter().map(str::to_owned).collect()
     }
 
     /// Says what of it the configuration of the project at `root` has brought.

@@ -66,6 +66,8 @@ pub struct Options {
     pub keys: Keyring<'static>,
     /// The tools.
     pub tools: Registry,
+    /// The binary that can be a warden of MCP servers; see [`everturn_tools::process`].
+    pub warden: Option<PathBuf>,
     /// Time and chance.
     pub world: Arc<dyn World>,
     /// The PostgreSQL server that keeps the sessions; none keeps them in the data folder.
@@ -99,6 +101,7 @@ impl Options {
             project_files: ProjectFiles::default(),
             keys: Keyring::new(&|_| None, Vec::new()),
             tools: Registry::builtin(&Settings::default()),
+            warden: None,
             world: Arc::new(System),
             database: None,
             patience: PATIENCE,
@@ -122,6 +125,7 @@ pub(crate) struct Inner {
     pub(crate) paths: Paths,
     pub(crate) directory: PathBuf,
     pub(crate) tools: Registry,
+    pub(crate) warden: Option<PathBuf>,
     pub(crate) mcp: mcp::Sets,
     pub(crate) agents: Vec<Agent>,
     pub(crate) patience: Duration,
@@ -175,6 +179,7 @@ impl Engine {
             paths: options.paths,
             directory: options.directory,
             tools,
+            warden: options.warden,
             mcp: mcp::Sets::default(),
             agents,
             patience: options.patience,

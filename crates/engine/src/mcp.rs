@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use everturn_tools::Registry;
 use everturn_tools::mcp::{Launch, Options, Server, Servers, Timing};
+use everturn_tools::process::{Launcher, Secrets};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -214,11 +215,13 @@ impl Engine {
         {
             self.0.tasks.spawn(async move { set.servers.close().await });
         }
-        let options = Options {
-            directory: location.worktree.clone(),
-            secrets: self.config().secrets(),
-            timing: Timing::default(),
+        let config = self.config().clone();
+        let launcher = Launcher {
+            warden: self.0.warden.clone(),
+            secrets: Secrets::found_by(move || config.secrets()),
+            ..Launcher::default()
         };
+        let options = Options { directory: location.worktree.clone(), launcher, timing: Timing::default() };
         let launches = configured.launches(&location.worktree, &self.trust());
         let servers = Arc::new(Servers::start(launches, &self.0.tools, &options));
         sets.insert(location.worktree.clone(), Set { servers: Arc::clone(&servers), used });

@@ -19,7 +19,7 @@
 //! - `environment`: what programs may not see of our environment
 
 mod control;
-pub(crate) mod environment;
+mod environment;
 #[cfg(target_os = "linux")]
 mod family;
 mod group;
@@ -28,7 +28,6 @@ mod program;
 pub mod warden;
 
 pub use environment::Secrets;
-pub(crate) use group::Group;
 pub use launch::Launcher;
 pub(crate) use launch::{Outlet, Start};
 pub(crate) use program::{Exit, Gone, Program};

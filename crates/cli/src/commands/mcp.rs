@@ -6,6 +6,7 @@ use anyhow::{Result, bail};
 use clap::Subcommand;
 use everturn_engine::mcp::{Configured, Status};
 use everturn_tools::mcp::{Endpoint, Options, Server, Servers, Timing};
+use everturn_tools::process::{Launcher, Secrets};
 use everturn_tools::{Registry, Settings};
 
 use crate::{settings, table};
@@ -49,9 +50,14 @@ async fn list(configured: &Configured) -> Result<()> {
     }
     let folder = settings::working_folder()?;
     let config = settings::config(&folder)?;
+    let launcher = Launcher {
+        warden: settings::warden(),
+        secrets: Secrets::found_by(move || config.secrets()),
+        ..Launcher::default()
+    };
     let options = Options {
         directory: configured.root().to_owned(),
-        secrets: config.secrets(),
+        launcher,
         timing: Timing { settle: Timing::default().connect, ..Timing::default() },
     };
     let below = Registry::builtin(&Settings::default());

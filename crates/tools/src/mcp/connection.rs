@@ -20,6 +20,7 @@ use super::{
     servers::Timing,
     stdio::{Program, Stdio},
 };
+use crate::process::Launcher;
 
 /// The revisions that are spoken, the newest first.
 const REVISIONS: [&str; 3] = ["2025-06-18", "2025-03-26", "2024-11-05"];
@@ -75,20 +76,22 @@ impl Connection {
     pub async fn open(
         server: &Server,
         directory: &Path,
-        secrets: &[String],
+        launcher: &Launcher,
         timing: Timing,
     ) -> Result<Self, Fault> {
         let inbox = Arc::new(Inbox::new(roots(directory)));
+        let patience = server.timeout.unwrap_or(timing.connect);
         let carrier = match &server.endpoint {
             Endpoint::Local { command, environment, cwd } => {
                 let directory = cwd.as_ref().map_or_else(|| directory.to_owned(), |cwd| directory.join(cwd));
-                let program =
-                    Program { command, environment, directory: &directory, secrets, grace: timing.grace };
-                Carrier::Stdio(Stdio::start(&program, Arc::clone(&inbox))?)
+                let launcher = Launcher { grace: timing.grace, ..launcher.clone() };
+                let program = Program { command, environment, directory: &directory };
+                // It is up to the system, and a program may be on a disk that does not answer.
+                let starting = Stdio::start(&program, &launcher, Arc::clone(&inbox));
+                Carrier::Stdio(timeout(patience, starting).await.map_err(|_| Fault::TimedOut(patience))??)
             }
             Endpoint::Remote { url, headers } => Carrier::Http(Http::new(url, headers, Arc::clone(&inbox))?),
         };
-        let patience = server.timeout.unwrap_or(timing.connect);
         let timing = Timing { silence: timing.silence.max(server.timeout.unwrap_or_default()), ..timing };
         let mut connection = Self { inbox, carrier, peer: Peer::default(), patience, timing };
         match (connection.greet().await, &connection.carrier) {

@@ -28,11 +28,12 @@ const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const REVISION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 
-/// How often a cut stream is taken up again before it is given up.
+/// How often in a row a cut stream is taken up again without anything new before it is given up.
 const RESUMES: usize = 5;
 
 /// The pause before that, unless the server asks for another one.
 const PAUSE: Duration = Duration::from_millis(500);
+const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// How many answers to the server may be under way; more are dropped.
@@ -182,17 +183,19 @@ impl Shared {
     /// then, and nobody looks at what is returned.
     async fn stream(self: &Arc<Self>, response: Response) -> Fault {
         let mut cut = self.events(response).await;
-        for _ in 0..RESUMES {
+        let mut fruitless = 0;
+        loop {
             match cut {
-                Cut::At(Some(last), pause) => {
+                Cut::At(Some(last), pause) if fruitless < RESUMES => {
                     tokio::time::sleep(pause).await;
                     cut = self.resume(&last).await;
+                    let onward = matches!(&cut, Cut::At(Some(id), _) if *id != last);
+                    fruitless = if onward { 0 } else { fruitless + 1 };
                 }
-                Cut::At(None, _) => return unanswered(),
+                Cut::At(..) => return unanswered(),
                 Cut::Fault(fault) => return fault,
             }
         }
-        unanswered()
     }
 
     async fn resume(self: &Arc<Self>, last: &str) -> Cut {
@@ -235,7 +238,7 @@ impl Shared {
                 }
             }
         }
-        let pause = reader.retry.map_or(PAUSE, Duration::from_millis).min(PAUSE_MAX);
+        let pause = reader.retry.map_or(PAUSE, Duration::from_millis).clamp(PAUSE_MIN, PAUSE_MAX);
         Cut::At(reader.last_id, pause)
     }
 
@@ -274,7 +277,7 @@ impl Shared {
                         Cut::At(id, asked) => {
                             failures = 0;
                             last = id.or(last);
-                            pause = asked.max(Duration::from_millis(20));
+                            pause = asked;
                         }
                         Cut::Fault(fault) => return Some(fault),
                     }

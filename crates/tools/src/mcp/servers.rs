@@ -7,7 +7,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{Connection, Resource, Server, naming::Naming, unit::Unit};
-use crate::registry::Registry;
+use crate::{process::Launcher, registry::Registry};
 
 /// How long things may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,8 +60,8 @@ impl Default for Timing {
 pub struct Options {
     /// The project's folder: where processes start, and what servers are told that it is.
     pub directory: PathBuf,
-    /// Environment variables that hold keys and are kept from servers, besides our own.
-    pub secrets: Vec<String>,
+    /// How processes are started, and what they must not see; how long they may take to end is part of the times.
+    pub launcher: Launcher,
     /// How long things may take.
     pub timing: Timing,
 }

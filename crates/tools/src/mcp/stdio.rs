@@ -1,19 +1,18 @@
 //! A server as a child process: JSON, one message a line, on its standard input and output.
 //!
-//! The child leads a process group of its own, so that a launcher such as `npx` and what it started end together. It is
-//! asked to end by closing its input, then by TERM, then it is killed. Writing goes through a queue of bounded size: a
-//! server that does not read makes its callers wait, each up to its own time limit, and nobody else.
+//! It is started like the programs of [`crate::process`], so that a launcher such as `npx`, what it started, and what
+//! that detached end together, also when we are killed. It is asked to end by closing its input, then by TERM, then it
+//! is killed. Writing goes through a queue of bounded size: a server that does not read makes its callers wait, each up
+//! to its own time limit, and nobody else.
 
 use std::{
-    path::Path,
-    process::{ExitStatus, Stdio as Pipe},
-    sync::Arc,
-    time::Duration,
+    collections::BTreeMap, io, os::unix::process::ExitStatusExt as _, path::Path, process::ExitStatus,
+    sync::Arc, time::Duration,
 };
 
 use tokio::{
     io::AsyncWriteExt as _,
-    process::{Child, ChildStdin, Command},
+    net::unix::pipe,
     sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch},
     time::timeout,
 };
@@ -24,7 +23,7 @@ use super::{
     inbox::Inbox,
     output::{self, Log},
 };
-use crate::process::{Group, environment};
+use crate::process::{self, Exit, Launcher, Outlet, Start};
 
 /// How many bytes may wait for a server that does not read.
 const QUEUE_BYTES: usize = 2 * MESSAGE_MAX;
@@ -39,12 +38,15 @@ const DRAIN: Duration = Duration::from_millis(250);
 #[derive(Debug)]
 pub(super) struct Program<'a> {
     pub(super) command: &'a [String],
-    pub(super) environment: &'a std::collections::BTreeMap<String, String>,
+    pub(super) environment: &'a BTreeMap<String, String>,
     pub(super) directory: &'a Path,
-    /// Variables that hold keys, besides our own.
-    pub(super) secrets: &'a [String],
-    /// How long the process may take to end by itself, and again after it was told to.
-    pub(super) grace: Duration,
+}
+
+/// Our ends of a server's streams.
+struct Streams {
+    input: pipe::Sender,
+    output: pipe::Receiver,
+    log: pipe::Receiver,
 }
 
 type Line = (String, OwnedSemaphorePermit);
@@ -61,32 +63,37 @@ pub(super) struct Stdio {
 }
 
 impl Stdio {
-    /// Starts the server; what it writes goes to the inbox, which is closed when the server is gone.
-    pub(super) fn start(program: &Program<'_>, inbox: Arc<Inbox>) -> Result<Self, Fault> {
-        let mut child = spawn(program)?;
+    /// Starts the server; what it writes goes to the inbox, which is closed when the server is gone. The launcher's grace
+    /// is how long it may take to end by itself, and again after it was told to.
+    pub(super) async fn start(
+        program: &Program<'_>,
+        launcher: &Launcher,
+        inbox: Arc<Inbox>,
+    ) -> Result<Self, Fault> {
+        let (program, streams) = spawn(program, launcher).await?;
+        let grace = launcher.grace;
         let (queue, lines) = mpsc::channel(QUEUE_LENGTH);
         let room = Arc::new(Semaphore::new(QUEUE_BYTES));
         let (stop, shut) = (CancellationToken::new(), CancellationToken::new());
         let (gone, wait) = watch::channel(false);
         let log = Log::default();
-        if let Some(input) = child.stdin.take() {
-            tokio::spawn(write(input, lines, shut.clone(), Arc::clone(&inbox)));
-        }
+        tokio::spawn(write(streams.input, lines, shut.clone(), Arc::clone(&inbox)));
         let keeper = Keeper {
-            group: Group::of(&child),
-            child,
+            program,
+            output: streams.output,
+            errors: streams.log,
             log: log.clone(),
             inbox,
             shut,
             stop: stop.clone(),
-            grace: program.grace,
+            grace,
             answers: (queue.downgrade(), Arc::clone(&room)),
         };
         tokio::spawn(async move {
             keeper.run().await;
             gone.send_replace(true);
         });
-        Ok(Self { queue, room, stop, gone: wait, log, grace: program.grace })
+        Ok(Self { queue, room, stop, gone: wait, log, grace })
     }
 
     /// The end of what the server wrote to its log.
@@ -133,32 +140,34 @@ fn offer(queue: &mpsc::Sender<Line>, room: &Arc<Semaphore>, text: String) {
     }
 }
 
-fn spawn(program: &Program<'_>) -> Result<Child, Fault> {
+async fn spawn(program: &Program<'_>, launcher: &Launcher) -> Result<(process::Program, Streams), Fault> {
     let Some((name, arguments)) = program.command.split_first() else {
         return Err(Fault::Configuration("no program is named".to_owned()));
     };
-    let mut command = Command::new(name);
-    command
-        .args(arguments)
-        .current_dir(program.directory)
-        .stdin(Pipe::piped())
-        .stdout(Pipe::piped())
-        .stderr(Pipe::piped())
-        .process_group(0)
-        .kill_on_drop(true);
-    for variable in environment::hidden(program.secrets) {
-        command.env_remove(variable);
-    }
-    command.envs(program.environment);
+    let env: Vec<(String, String)> =
+        program.environment.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+    let start = Start { program: name, args: arguments, folder: program.directory, env: &env };
+    let started = async {
+        let ((their_input, input), (output, their_output), (log, their_log)) =
+            (io::pipe()?, io::pipe()?, io::pipe()?);
+        let outlet =
+            Outlet::Streams { input: their_input.into(), output: their_output.into(), log: their_log.into() };
+        let streams = Streams {
+            input: pipe::Sender::from_owned_fd(input.into())?,
+            output: pipe::Receiver::from_owned_fd(output.into())?,
+            log: pipe::Receiver::from_owned_fd(log.into())?,
+        };
+        Ok((launcher.start(&start, outlet).await?, streams))
+    };
     let directory = program.directory.display();
-    command
-        .spawn()
-        .map_err(|error| Fault::Configuration(format!("could not start {name:?} in {directory}: {error}")))
+    started.await.map_err(|error: io::Error| {
+        Fault::Configuration(format!("could not start {name:?} in {directory}: {error}"))
+    })
 }
 
 /// Writes what is queued until it is told to close the server's input, or the server closes it.
 async fn write(
-    mut input: ChildStdin,
+    mut input: pipe::Sender,
     mut lines: mpsc::Receiver<Line>,
     shut: CancellationToken,
     inbox: Arc<Inbox>,
@@ -184,8 +193,9 @@ async fn write(
 /// Looks after the process from its start to its end.
 #[derive(Debug)]
 struct Keeper {
-    child: Child,
-    group: Group,
+    program: process::Program,
+    output: pipe::Receiver,
+    errors: pipe::Receiver,
     log: Log,
     inbox: Arc<Inbox>,
     /// Closes the server's input.
@@ -197,54 +207,69 @@ struct Keeper {
 }
 
 impl Keeper {
-    async fn run(mut self) {
-        let (Some(output), Some(log)) = (self.child.stdout.take(), self.child.stderr.take()) else { return };
-        let mut logging = tokio::spawn(self.log.clone().follow(log));
-        let (queue, room) = self.answers.clone();
+    async fn run(self) {
+        let Self { mut program, mut output, errors, log, inbox, shut, stop, grace, answers } = self;
+        let mut logging = tokio::spawn(log.clone().follow(errors));
+        let (queue, room) = answers;
         let answer = move |text| {
             if let Some(queue) = queue.upgrade() {
                 offer(&queue, &room, text);
             }
         };
-        let inbox = Arc::clone(&self.inbox);
-        let reading = output::read(output, &inbox, answer);
-        tokio::pin!(reading);
-        let what = tokio::select! {
-            biased;
-            () = self.stop.cancelled() => None,
-            status = self.child.wait() => {
-                // The last answers may still be in the pipe, which a process that was left behind may hold open.
-                timeout(DRAIN, &mut reading).await.ok();
-                Some(ended(status.ok()))
+        let what = {
+            let reading = output::read(&mut output, &inbox, answer);
+            tokio::pin!(reading);
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => None,
+                exit = program.ended() => {
+                    // The last answers may still be in the pipe, which a process that was left behind may hold open.
+                    timeout(DRAIN, &mut reading).await.ok();
+                    Some(ended(exit))
+                }
+                what = &mut reading => match timeout(DRAIN, program.ended()).await {
+                    Ok(exit) if what == "closed its output" => Some(ended(exit)),
+                    _ => Some(what),
+                },
             }
-            what = &mut reading => match timeout(DRAIN, self.child.wait()).await {
-                Ok(status) if what == "closed its output" => Some(ended(status.ok())),
-                _ => Some(what),
-            },
         };
         if let Some(what) = what {
             if what.starts_with("ended") {
                 timeout(DRAIN, &mut logging).await.ok();
             }
-            self.inbox.close(Fault::Closed(format!("the server {what}{}", self.log)));
+            inbox.close(Fault::Closed(format!("the server {what}{log}")));
         } else {
-            self.inbox.close(Fault::Closed("the server was disconnected".to_owned()));
+            inbox.close(Fault::Closed("the server was disconnected".to_owned()));
         }
-        self.shut.cancel();
-        if timeout(self.grace, self.child.wait()).await.is_err() {
-            self.group.terminate();
-            timeout(self.grace, self.child.wait()).await.ok();
-        }
-        self.group.kill();
-        // By itself too, as it may have left its group; one that is stuck in the system is not waited for.
-        self.child.start_kill().ok();
-        if timeout(self.grace, self.child.wait()).await.is_ok() {
-            self.group.forget();
+        shut.cancel();
+        let leaving = async {
+            if timeout(grace, program.ended()).await.is_err() {
+                program.stop().await;
+            }
+            program.gone().await.left
+        };
+        // What it has to say while it ends is not waited for, and must not hold it up.
+        let silence = async {
+            tokio::io::copy(&mut output, &mut tokio::io::sink()).await.ok();
+            std::future::pending().await
+        };
+        let left = tokio::select! {
+            left = leaving => left,
+            left = silence => left,
+        };
+        if left > 0 {
+            tracing::warn!(left, "processes of an MCP server could not be stopped");
         }
         logging.abort();
     }
 }
 
-fn ended(status: Option<ExitStatus>) -> String {
-    status.map_or_else(|| "ended".to_owned(), |status| format!("ended ({status})"))
+fn ended(exit: Exit) -> String {
+    // The name of a signal is the library's to know.
+    let status = match exit {
+        Exit::Code(code) => ExitStatus::from_raw(code << 8),
+        Exit::Signal(signal) => ExitStatus::from_raw(signal),
+        Exit::Lost => return "ended".to_owned(),
+    };
+    format!("ended ({status})")
 }

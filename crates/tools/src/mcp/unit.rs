@@ -281,11 +281,11 @@ impl Unit {
 
     /// Connects and registers the tools; nothing if that is not wanted any more.
     async fn connect(self: &Arc<Self>, stop: &CancellationToken) -> Option<Result<Arc<Connection>, Fault>> {
-        let Options { directory, secrets, timing } = &self.options;
+        let Options { directory, launcher, timing } = &self.options;
         // The greeting has its own limit, and each page of the list; this one is for all of it.
         let limit = 2 * self.server.timeout.unwrap_or(timing.connect);
         let connecting = async {
-            let connection = Connection::open(&self.server, directory, secrets, *timing).await?;
+            let connection = Connection::open(&self.server, directory, launcher, *timing).await?;
             let listed = self.list(&connection).await;
             if let Err(fault) = listed {
                 connection.close().await;

@@ -2,14 +2,51 @@
 //!
 //! The order to run comes first, by the socket and not by arguments, so that a program which looks for its own name
 //! among the processes (`pkill -f`) does not find its warden. The socket closing is the order to stop.
+//!
+//! Before the first order stands one byte, which the program's input travels with where it has one: the warden's own is
+//! the socket.
 
-use std::io;
+use std::{
+    io::{self, IoSlice},
+    mem::MaybeUninit,
+    os::fd::{AsFd, BorrowedFd},
+    slice,
+};
 
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::UnixStream,
 };
+
+/// Gives the warden what is to be the program's input, or says that there is none. The socket must be a new one.
+pub(super) fn give_input(socket: impl AsFd, input: Option<BorrowedFd<'_>>) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if let Some(input) = &input
+        && !control.push(SendAncillaryMessage::ScmRights(slice::from_ref(input)))
+    {
+        return Err(io::Error::other("there is no room for a descriptor"));
+    }
+    sendmsg(socket, &[IoSlice::new(b"\n")], &mut control, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+/// What the warden was given as the program's input, if anything was.
+#[cfg(target_os = "linux")]
+pub(super) fn take_input(socket: impl AsFd) -> io::Result<Option<std::os::fd::OwnedFd>> {
+    use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    let mut room = [io::IoSliceMut::new(&mut byte)];
+    rustix::io::retry_on_intr(|| recvmsg(&socket, &mut room, &mut control, RecvFlags::CMSG_CLOEXEC))?;
+    Ok(control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut given) => given.next(),
+        _ => None,
+    }))
+}
 
 /// What we tell the warden.
 #[derive(Debug, Serialize, Deserialize)]

@@ -44,7 +44,7 @@ impl fmt::Debug for Secrets {
 }
 
 /// The variables of our environment that a program must not inherit.
-pub(crate) fn hidden(secrets: &[String]) -> Vec<OsString> {
+pub(super) fn hidden(secrets: &[String]) -> Vec<OsString> {
     env::vars_os().map(|(name, _)| name).filter(|name| secret(name, secrets)).collect()
 }
 

@@ -9,40 +9,40 @@ use tokio::process::Child;
 
 /// A group that the child leads.
 #[derive(Debug)]
-pub(crate) struct Group {
+pub(super) struct Group {
     leader: Option<Pid>,
 }
 
 impl Group {
     /// The group of a child that was started as its leader.
-    pub(crate) fn of(child: &Child) -> Self {
+    pub(super) fn of(child: &Child) -> Self {
         Self { leader: child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw) }
     }
 
     /// Asks every member to stop.
-    pub(crate) fn terminate(&self) {
+    pub(super) fn terminate(&self) {
         self.signal(Signal::TERM);
     }
 
     /// Stops every member.
-    pub(crate) fn kill(&self) {
+    pub(super) fn kill(&self) {
         self.signal(Signal::KILL);
     }
 
     /// Whether the group has any member, also one that has ended but was not reaped.
-    pub(crate) fn exists(&self) -> bool {
+    pub(super) fn exists(&self) -> bool {
         self.leader.is_some_and(|leader| test_kill_process_group(leader).is_ok())
     }
 
     /// Lets go of a group that has no member any more: the system gives its number to others, whom no signal of ours
     /// may reach.
-    pub(crate) fn forget(&mut self) {
+    pub(super) fn forget(&mut self) {
         self.leader = None;
     }
 
     /// Whether it was let go.
     #[cfg(test)]
-    pub(crate) fn is_forgotten(&self) -> bool {
+    pub(super) fn is_forgotten(&self) -> bool {
         self.leader.is_none()
     }
 

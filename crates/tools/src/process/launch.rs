@@ -3,17 +3,23 @@
 use std::{
     hash::{BuildHasher as _, RandomState},
     io,
-    os::{fd::OwnedFd, unix::net::UnixStream as StdUnixStream},
+    os::{
+        fd::{AsFd as _, OwnedFd},
+        unix::net::UnixStream as StdUnixStream,
+    },
     path::{Path, PathBuf},
     process::Stdio,
     time::Duration,
 };
 
 use pty_process::{Command as TerminalCommand, Pts};
-use tokio::{net::UnixStream, process::Command};
+use tokio::{
+    net::UnixStream,
+    process::{Child, Command},
+};
 
 use super::{
-    control::{Control, Order, Run},
+    control::{Control, Order, Run, give_input},
     environment::{MARK, Secrets, hidden},
     group::Group,
     program::{Hold, Program},
@@ -56,10 +62,12 @@ pub(crate) struct Start<'a> {
     pub(crate) env: &'a [(String, String)],
 }
 
-/// Where a program's output goes.
+/// Where a program's output goes, and where its input comes from.
 pub(crate) enum Outlet {
-    /// Both streams to one pipe.
+    /// Both streams to one pipe; there is no input.
     Pipe(OwnedFd),
+    /// Each stream has a pipe of its own, for a program that is spoken to.
+    Streams { input: OwnedFd, output: OwnedFd, log: OwnedFd },
     /// To a terminal, which is also its input.
     Terminal(Pts),
 }
@@ -73,6 +81,13 @@ impl Launcher {
         let mut command = match warden {
             Some(warden) => {
                 let (ours, theirs) = StdUnixStream::pair()?;
+                give_input(
+                    &ours,
+                    match &outlet {
+                        Outlet::Streams { input, .. } => Some(input.as_fd()),
+                        Outlet::Pipe(_) | Outlet::Terminal(_) => None,
+                    },
+                )?;
                 ours.set_nonblocking(true)?;
                 sockets = Some((UnixStream::from_std(ours)?, OwnedFd::from(theirs)));
                 let mut command = Command::new(warden);
@@ -89,22 +104,12 @@ impl Launcher {
         for name in hidden(self.secrets.names()) {
             command.env_remove(name);
         }
-        command.current_dir(start.folder).env(MARK, &mark);
         command.envs(start.env.iter().map(|(name, value)| (name, value)));
+        command.current_dir(start.folder).env(MARK, &mark);
         let terminal = matches!(outlet, Outlet::Terminal(_));
         let child = match outlet {
-            Outlet::Pipe(writer) => {
-                match theirs {
-                    Some(theirs) => command.stdin(theirs),
-                    None => command.stdin(Stdio::null()).process_group(0),
-                };
-                command.stdout(writer.try_clone()?).stderr(writer);
-                // The command holds ends of the pipe; it must be gone before the first read, or the end of the
-                // output would never show.
-                let child = command.spawn()?;
-                drop(command);
-                child
-            }
+            Outlet::Pipe(writer) => spawn(command, theirs, None, writer.try_clone()?, writer)?,
+            Outlet::Streams { input, output, log } => spawn(command, theirs, Some(input), output, log)?,
             Outlet::Terminal(pts) => {
                 let mut command = TerminalCommand::from(command);
                 if let Some(theirs) = theirs {
@@ -132,6 +137,24 @@ impl Launcher {
         program.begin(&Order::Run(run)).await?;
         Ok(program)
     }
+}
+
+/// Starts a warden, which has been given the program's input, or the program itself.
+///
+/// The command holds ends of the pipes; it is gone before the first read, or the end of the output would never show.
+fn spawn(
+    mut command: Command,
+    warden: Option<OwnedFd>,
+    input: Option<OwnedFd>,
+    output: OwnedFd,
+    log: OwnedFd,
+) -> io::Result<Child> {
+    match (warden, input) {
+        (Some(socket), _) => command.stdin(socket),
+        (None, Some(input)) => command.stdin(input).process_group(0),
+        (None, None) => command.stdin(Stdio::null()).process_group(0),
+    };
+    command.stdout(output).stderr(log).spawn()
 }
 
 /// A name for one call that no other has.

@@ -12,6 +12,7 @@ use everturn_testkit::within;
 use everturn_tools::{
     Context, Failure, Output, Registry, Scope, Settings, Tool,
     mcp::{Launch, Options, Server, Servers, Status, Timing},
+    process::{Launcher, Secrets},
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -46,7 +47,12 @@ impl Bench {
         };
         let servers: BTreeMap<_, _> = servers.into_iter().map(read).collect();
         let directory = folder.path().canonicalize().unwrap();
-        let options = Options { directory, secrets: vec!["CARGO_MANIFEST_DIR".to_owned()], timing };
+        let launcher = Launcher {
+            warden: Some(env!("CARGO_BIN_EXE_everturn-warden").into()),
+            secrets: Secrets::found_by(|| vec!["CARGO_MANIFEST_DIR".to_owned()]),
+            ..Launcher::default()
+        };
+        let options = Options { directory, launcher, timing };
         let below = Registry::builtin(&Settings::default());
         Self { servers: Servers::start(servers, &below, &options), folder }
     }

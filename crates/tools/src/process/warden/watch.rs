@@ -8,7 +8,7 @@ use std::{
     fs::File,
     io::{self, stdout},
     os::{
-        fd::AsFd as _,
+        fd::{AsFd as _, OwnedFd},
         unix::{net::UnixStream as StdUnixStream, process::CommandExt as _},
     },
     process::{Command, Stdio},
@@ -27,7 +27,7 @@ use tokio::{
 };
 
 use super::super::{
-    control::{Control, Order, Run, Word},
+    control::{Control, Order, Run, Word, take_input},
     family::{ask, descendants, kill, strike},
 };
 
@@ -37,10 +37,11 @@ const STRIKES: usize = 100;
 /// Runs the program that standard input names and stays until all of it is gone.
 pub(super) fn run() -> io::Result<()> {
     let socket = StdUnixStream::from(stdin().try_clone_to_owned()?);
+    let input = take_input(&socket)?;
     socket.set_nonblocking(true)?;
     set_child_subreaper(Some(getpid()))?;
     let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
-    runtime.block_on(async { watch(Control::new(UnixStream::from_std(socket)?)).await })
+    runtime.block_on(async { watch(Control::new(UnixStream::from_std(socket)?), input).await })
 }
 
 /// How far things have come.
@@ -54,7 +55,7 @@ enum Phase {
     Stopping(Instant),
 }
 
-async fn watch(mut control: Control) -> io::Result<()> {
+async fn watch(mut control: Control, input: Option<OwnedFd>) -> io::Result<()> {
     let Some(Order::Run(run)) = control.next().await? else { return Ok(()) };
     // Before the program starts, so that no signal is missed.
     let mut children = signal(SignalKind::child())?;
@@ -63,7 +64,7 @@ async fn watch(mut control: Control) -> io::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     // Keys of the terminal are for the program; they reach the warden as well and must not end it.
     let _keys = [signal(SignalKind::quit())?, signal(SignalKind::from_raw(Signal::TSTP.as_raw()))?];
-    let program = match start(&run) {
+    let program = match start(&run, input) {
         Ok(program) => program,
         Err(error) => return control.say(&Word::Failed(error.raw_os_error().unwrap_or_default())).await,
     };
@@ -141,7 +142,7 @@ async fn due(phase: Phase) {
 }
 
 /// Starts the program and lets go of its streams.
-fn start(run: &Run) -> io::Result<Pid> {
+fn start(run: &Run, input: Option<OwnedFd>) -> io::Result<Pid> {
     let mut command = Command::new(&run.program);
     command.args(&run.args);
     if run.terminal {
@@ -150,9 +151,11 @@ fn start(run: &Run) -> io::Result<Pid> {
     } else {
         // Without a terminal of its own a program that wants a password fails instead of waiting for one.
         setsid()?;
-        command.stdin(Stdio::null()).process_group(0);
+        command.stdin(input.map_or_else(Stdio::null, Stdio::from)).process_group(0);
     }
     let child = command.spawn()?;
+    // It holds the program's input, whose end the program would not see as long as we could read it.
+    drop(command);
     let nowhere = File::options().read(true).write(true).open("/dev/null")?;
     dup2_stdout(&nowhere)?;
     dup2_stderr(&nowhere)?;

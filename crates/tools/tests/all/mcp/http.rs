@@ -35,6 +35,8 @@ enum Mode {
     Stream,
     /// Cuts the stream of a call after its first event, which has an id.
     Cut,
+    /// Cuts it after every event, many times before the answer.
+    Choppy,
     /// Cuts it where nothing has an id.
     Lost,
     /// Wants to know who is calling.
@@ -142,6 +144,10 @@ async fn serve(
                 let rest = shared.rest.lock().unwrap().get(&id).cloned();
                 events(&format!("id: {id}-end\ndata: {}\n\n", rest.unwrap_or_default()))
             }
+            (Mode::Choppy, Some(id)) => match id.parse::<u32>().unwrap() {
+                number @ 0..20 => events(&format!("retry: 1\nid: {}\ndata:\n\n", number + 1)),
+                _ => events(&format!("id: end\ndata: {}\n\n", shared.rest.lock().unwrap()["0"])),
+            },
             (Mode::Stream, _) => spoken(&shared),
             _ => StatusCode::METHOD_NOT_ALLOWED.into_response(),
         };
@@ -179,6 +185,11 @@ fn call(shared: &Shared, message: &Value) -> Response {
             let whole = json!({"jsonrpc": "2.0", "id": message["id"], "result": result});
             shared.rest.lock().unwrap().insert("e1".to_owned(), whole);
             events("retry: 10\nid: e1\ndata:\n\n")
+        }
+        Mode::Choppy => {
+            let whole = json!({"jsonrpc": "2.0", "id": message["id"], "result": result});
+            shared.rest.lock().unwrap().insert("0".to_owned(), whole);
+            events("retry: 1\nid: 0\ndata:\n\n")
         }
         Mode::Lost => {
             events("data: {\"jsonrpc\": \"2.0\", \"method\": \"notifications/x\"}\n\ndata: {\"jsonrpc\":")
@@ -293,6 +304,14 @@ async fn a_cut_stream_is_taken_up_again() {
     let bench = connected(&remote).await;
     assert_eq!(bench.text("r_echo", json!({"message": "whole"})).await, "whole");
     assert_eq!(remote.seen("last-event-id").last().unwrap(), &("GET /mcp".to_owned(), Some("e1".to_owned())));
+}
+
+#[tokio::test]
+async fn a_stream_may_be_cut_as_often_as_it_goes_on() {
+    // A proxy that cut streams each minute made every call fail that took longer than five of them.
+    let remote = Remote::start(Mode::Choppy).await;
+    let bench = connected(&remote).await;
+    assert_eq!(bench.text("r_echo", json!({"message": "whole"})).await, "whole");
 }
 
 /// A call fails with a text, and the server is still there.

@@ -185,8 +185,17 @@ def handle(message):
 if mode == "crash":
     print("cannot start", file=sys.stderr, flush=True)
     sys.exit(7)
-if mode == "stubborn":
+if mode in ["stubborn", "detached"]:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if mode == "detached" and os.fork() == 0:
+    # As a browser that a server starts: in a session of its own, with nothing that says whose it is.
+    os.setsid()
+    note(str(os.getpid()))
+    null = os.open("/dev/null", os.O_RDWR)
+    for stream in range(3):
+        os.dup2(null, stream)
+    os.execve("/bin/sh", ["sh", "-c", "trap '' TERM HUP; while :; do sleep 1; done"], {"PATH": os.environ["PATH"]})
+if mode == "stubborn":
     note(str(os.getpid()))
 
 for line in sys.stdin:

@@ -1,6 +1,6 @@
 //! A scripted server over standard input and output, with every misbehaviour that we could think of.
 
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 
 use everturn_testkit::within;
 use everturn_tools::{
@@ -43,8 +43,9 @@ async fn our_secrets_stay_with_us() {
     // Cargo sets both for the tests; this one stands for a key.
     assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some());
     assert_eq!(environment.get("CARGO_MANIFEST_DIR"), None);
-    let ours = environment.as_object().unwrap().keys().find(|name| name.starts_with("EVERTURN_"));
-    assert_eq!(ours, None);
+    let ours = environment.as_object().unwrap().keys().filter(|name| name.starts_with("EVERTURN_"));
+    // By which its processes are found when the warden was killed.
+    assert_eq!(ours.collect::<Vec<_>>(), ["EVERTURN_CALL"]);
 }
 
 #[tokio::test]
@@ -186,6 +187,54 @@ async fn a_stubborn_server_is_killed() {
     assert!(is_alive(&process));
     within("the end of the set", bench.servers.close()).await;
     assert!(!is_alive(&process));
+}
+
+#[tokio::test]
+async fn what_a_server_detached_ends_with_it() {
+    // Only the server's process group was stopped, and a browser that it had started in a session of its own ran on.
+    let trace = tempfile::NamedTempFile::new().unwrap();
+    let bench = Bench::start([("s", scripted("detached", Some(trace.path())))]);
+    bench.servers.settled().await;
+    let detached = content(trace.path()).await;
+    assert!(is_alive(&detached));
+    within("the end of the set", bench.servers.close()).await;
+    assert!(!is_alive(&detached));
+}
+
+#[tokio::test]
+async fn a_server_ends_when_we_are_killed() {
+    // One that took no notice of the end of its input ran on for ever, and so did what it had detached.
+    for mode in ["stubborn", "detached"] {
+        let trace = tempfile::NamedTempFile::new().unwrap();
+        let mut ours = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "mcp::stdio::helper_that_runs_a_server", "--ignored", "--nocapture"])
+            .env("MCP_MODE", mode)
+            .env("MCP_TRACE", trace.path())
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        let process = content(trace.path()).await;
+        assert!(is_alive(&process));
+        ours.kill().unwrap();
+        ours.wait().unwrap();
+        within("the end of what the server was", async {
+            while is_alive(&process) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+#[ignore = "a process that another test starts and kills"]
+async fn helper_that_runs_a_server() {
+    #[expect(clippy::disallowed_methods, reason = "how the test speaks to its helper")]
+    let (mode, trace) = (std::env::var("MCP_MODE").unwrap(), std::env::var("MCP_TRACE").unwrap());
+    let bench = Bench::start([("s", scripted(&mode, Some(Path::new(&trace))))]);
+    bench.servers.settled().await;
+    std::future::pending::<()>().await;
 }
 
 #[tokio::test]
