@@ -30,6 +30,11 @@ const WRITERS: &str = "\
     csplit patch chmod chown chgrp chattr setfacl rsync zip gzip gunzip bzip2 bunzip2 xz unxz zstd unzstd 7z 7za 7zz \
     cpio strip objcopy dos2unix unix2dos rustfmt gofmt black isort prettier clang-format";
 
+/// Commands that only repeat or compare what they are given.
+const TALKERS: &str = "\
+    echo printf test [ true false : read set export exit return kill sleep seq expr basename dirname realpath readlink \
+    which type date tr cut";
+
 /// What a program does to the paths among its arguments, and whether the first word is one.
 fn access(name: &str) -> Option<(Access, bool)> {
     if listed(WRITERS, name) {
@@ -85,11 +90,18 @@ impl<'a> Folders<'a> {
         listed(WRITERS, name) && !matches!(name, "cd" | "pushd") && arguments.iter().any(adrift)
     }
 
-    /// Whether a program may put files into folders of the project, a repository among them.
-    pub(super) fn fills(name: &str) -> bool {
+    /// Whether a program may put files into folders of the project that make a repository of them.
+    pub(super) fn fills(name: &str, arguments: &[Word]) -> bool {
         let archives = "tar bsdtar gtar unzip bsdcpio unar curl wget";
-        let removes = "cd pushd rm rmdir unlink shred truncate chmod chown chgrp chattr setfacl mktemp";
-        listed(archives, name) || listed(WRITERS, name) && !listed(removes, name)
+        let others = "cd pushd rm rmdir unlink shred truncate chmod chown chgrp chattr setfacl mktemp touch";
+        // Content cannot bring empty folders, but the line can.
+        let needed = |word: &Word| {
+            word.known().is_none_or(|text| text.split('/').any(|part| matches!(part, "objects" | "refs")))
+        };
+        match name {
+            "mkdir" => arguments.iter().any(needed),
+            _ => listed(archives, name) || listed(WRITERS, name) && !listed(others, name),
+        }
     }
 
     /// Follows a command that changes folders.
@@ -140,7 +152,9 @@ impl<'a> Folders<'a> {
 
     /// The paths outside the project among a command's arguments.
     pub(super) fn outside(&self, name: &str, arguments: &[Word]) -> Vec<(PathBuf, Access)> {
-        let Some((access, first)) = access(name) else { return Vec::new() };
+        let Some((access, first)) = access(name) else {
+            return if listed(TALKERS, name) { Vec::new() } else { self.mentioned(arguments) };
+        };
         let mut found: Vec<(PathBuf, Access)> = Vec::new();
         if name == "cd" && arguments.is_empty() {
             found.extend(self.beyond("~", true, access));
@@ -173,6 +187,30 @@ impl<'a> Folders<'a> {
                     if name == "dd" { text.split_once('=').map_or(text, |(_, path)| path) } else { text };
                 found.extend(self.beyond(operand, word.tilde, access));
             }
+        }
+        found
+    }
+
+    /// What any program is given that looks like a path, leads out of the project and could be there.
+    fn mentioned(&self, arguments: &[Word]) -> Vec<(PathBuf, Access)> {
+        let mut found = Vec::new();
+        for word in arguments {
+            let text = word.known().unwrap_or(&word.prefix);
+            let option = text.starts_with('-');
+            let Some(path) = (if option { text.split_once('=').map(|(_, value)| value) } else { Some(text) })
+            else {
+                continue;
+            };
+            if !(word.tilde || path.starts_with('/') || path.split('/').next() == Some("..")) {
+                continue;
+            }
+            let places = match word.known() {
+                Some(_) => self.beyond(path, word.tilde, Access::Read),
+                None => self.beyond_prefix(word, Access::Read),
+            };
+            // Here nobody says that it is a path at all: from each folder it must be one that leads out.
+            let all = word.tilde || path.starts_with('/') || places.len() >= self.known.len();
+            found.extend(places.into_iter().filter(|(place, _)| all && plausible(place)));
         }
         found
     }
@@ -235,6 +273,12 @@ fn follow(folder: &Path, path: &str) -> Option<PathBuf> {
         }
     }
     Some(place)
+}
+
+/// Whether a text that begins with a slash is meant as a path: `/etc/x` may be one, `/api/v1` is not.
+fn plausible(place: &Path) -> bool {
+    let Some(folder) = place.parent() else { return false };
+    folder.parent().is_some() && folder.is_dir() || place.symlink_metadata().is_ok()
 }
 
 /// What an option may have as its value: behind `=`, or behind any of its letters.

@@ -241,7 +241,7 @@ impl Walk<'_> {
             self.repositories.push(text.clone());
             self.unsettled |= self.moved;
         }
-        self.moved |= Folders::fills(base) || base == "git" && git::moves(arguments);
+        self.moved |= Folders::fills(base, arguments) || base == "git" && git::moves(arguments);
         let mut reached = self.folders.uncertain(base, arguments);
         for word in destinations::of(base, arguments) {
             let beyond = match word.known() {
@@ -277,14 +277,17 @@ impl Walk<'_> {
                 }
             }
         }
-        self.external.extend(self.folders.outside(base, arguments));
+        let inner = launchers::inner(base, arguments);
+        if inner.is_none() {
+            self.external.extend(self.folders.outside(base, arguments));
+        }
         if matches!(base, "cd" | "pushd") {
             self.folders.enter(arguments);
         }
         if base == "popd" && !arguments.is_empty() {
             self.folders.lost = true;
         }
-        let concern = match launchers::inner(base, arguments) {
+        let concern = match inner {
             Some(Inner::Command { assignments, words }) if depth < LAUNCHES_MAX => {
                 self.launched(base, &assignments, &words, depth)?;
                 launchers::led(base, &words).then_some(Concern::Runs)

@@ -174,3 +174,43 @@ fn readers_are_seen_to_leave_the_project() {
         check(&project, line, &[]);
     }
 }
+
+/// What a program does with its words is not known for most; a path that leads out is one all the same.
+#[test]
+fn any_program_is_seen_to_leave_the_project() {
+    let project = project();
+    project.file("../near/x.js", "");
+    check(&project, "node ../near/x.js", &[("../near/x.js", Read)]);
+    check(&project, "cargo build --target-dir=../near/y", &[("../near/y", Read)]);
+    check(&project, "cargo new ../near/y", &[("../near/y", Read)]);
+    check(&project, "git diff --no-index ../near/x.js f", &[("../near/x.js", Read)]);
+    check(&project, "git hash-object -w /etc/passwd", &[("/etc/passwd", Read)]);
+    check(&project, "timeout 5 node ../near/x.js", &[("../near/x.js", Read)]);
+    for line in [
+        "echo /etc/passwd",
+        "gh api /repos/x/y",
+        "timeout 5 /bin/true",
+        "tr / _",
+        "curl https://example.org/etc/passwd",
+        "cd sub && git diff ../f",
+        "git log HEAD~1 main..x",
+        "npm test 2> /dev/null",
+    ] {
+        check(&project, line, &[]);
+    }
+}
+
+#[test]
+fn folders_that_the_line_completes_are_not_obeyed() {
+    let project = project();
+    for line in [
+        "mkdir -p sub/objects sub/refs && cd sub && git status",
+        "cd sub && echo x > HEAD; git status",
+        "cd sub && mkdir \"$x\"; git status",
+    ] {
+        assert!(asks(&project, line), "{line}");
+    }
+    for line in ["mkdir -p sub/x && cd sub && git status", "cd sub && touch x && git status"] {
+        assert!(!asks(&project, line), "{line}");
+    }
+}
