@@ -17,6 +17,11 @@ pub(super) fn of(base: &str, arguments: &[Word]) -> Vec<Word> {
             let following = arguments.iter().skip(1).filter(|_| clustered).cloned();
             valued(arguments, 'C', "--directory").into_iter().chain(following).collect()
         }
+        "gh" if arguments.iter().any(|word| matches!(word.known(), Some("clone" | "download"))) => {
+            let mut found = valued(arguments, 'D', "--dir");
+            found.extend(arguments.iter().filter(|word| !word.prefix.starts_with('-')).cloned());
+            found
+        }
         "unzip" => valued(arguments, 'd', "--"),
         _ => Vec::new(),
     }

@@ -191,7 +191,8 @@ impl<'a> Folders<'a> {
         found
     }
 
-    /// What any program is given that looks like a path, leads out of the project and could be there.
+    /// What any program is given that looks like a path, and leads out of the project and could be there, or to what
+    /// git keeps.
     fn mentioned(&self, arguments: &[Word]) -> Vec<(PathBuf, Access)> {
         let mut found = Vec::new();
         for word in arguments {
@@ -201,6 +202,11 @@ impl<'a> Folders<'a> {
             else {
                 continue;
             };
+            // It may be written to as well.
+            if path.split('/').any(|part| part.eq_ignore_ascii_case(".git")) {
+                found.extend(self.beyond(path, word.tilde, Access::Write));
+                continue;
+            }
             if !(word.tilde || path.starts_with('/') || path.split('/').next() == Some("..")) {
                 continue;
             }

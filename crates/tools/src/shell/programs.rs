@@ -31,7 +31,7 @@ const LAUNCHERS: &str = "\
     tini dumb-init gosu su-exec chpst envdir setlock softlimit cgexec runcon aa-exec proxychains proxychains4 torsocks \
     watchexec nodemon pm2 concurrently cross-env dotenv dotenvx foreman honcho overmind rename prename file-rename \
     fzf sk protoc ghc tcc javac rustc rustdoc ld as ftp lftp mail mailx mutt nmap mongo mongosh duckdb ansible \
-    ansible-playbook luatex lualatex context joe kak hx micro code pg zless zmore corepack gpg-agent rr heaptrack";
+    ansible-playbook luatex lualatex context joe kak hx micro code pg zless zmore corepack gpg-agent rr heaptrack cpio bsdcpio pax";
 
 /// Languages that run a script; what the script is must be named, and for some it is not enough.
 const INTERPRETERS: &str = "\

@@ -185,6 +185,8 @@ fn any_program_is_seen_to_leave_the_project() {
     check(&project, "cargo new ../near/y", &[("../near/y", Read)]);
     check(&project, "git diff --no-index ../near/x.js f", &[("../near/x.js", Read)]);
     check(&project, "git hash-object -w /etc/passwd", &[("/etc/passwd", Read)]);
+    check(&project, "convert f .git/hooks/post-merge", &[(".git/hooks/post-merge", Write)]);
+    check(&project, "convert f --output=.git/config", &[(".git/config", Write)]);
     check(&project, "timeout 5 node ../near/x.js", &[("../near/x.js", Read)]);
     for line in [
         "echo /etc/passwd",
@@ -195,6 +197,8 @@ fn any_program_is_seen_to_leave_the_project() {
         "cd sub && git diff ../f",
         "git log HEAD~1 main..x",
         "npm test 2> /dev/null",
+        "ls .git && cat .git/HEAD",
+        "git clone https://example.org/x.git",
     ] {
         check(&project, line, &[]);
     }
