@@ -16,7 +16,7 @@ pub(super) enum Concern {
     Changes,
 }
 
-/// Programs that run whatever they are given.
+/// Programs that run whatever they are given, or write wherever it says.
 const LAUNCHERS: &str = "\
     sh bash dash ash zsh ksh mksh fish csh tcsh rbash pwsh eval exec source . coproc fc env sudo doas su runuser \
     pkexec setpriv capsh chroot unshare nsenter firejail bwrap proot fakeroot faketime eatmydata systemd-run \
