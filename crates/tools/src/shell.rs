@@ -9,7 +9,8 @@
 //!
 //! - `git log -1`: a command, wherever the shell would start one. Quotes are gone where they only quote.
 //! - `rm x` beside `/bin/rm x`, `git push` beside `git -P push`: the command as a rule against it would name it.
-//! - `A=1 git log` and `git log`: a command with variables set for it, with and without them.
+//! - `A=1 git log` and `git log`: a command with variables set for it, with and without them. Variables that only say
+//!   how to print, as in `NO_COLOR=1 git log`, are left out.
 //! - `> notes.txt`: a redirection that writes, with the file as rules name files. A rule for the program does not
 //!   cover it. A file that `sed -i` edits is named likewise. Reading, `/dev/null` and other descriptors need nothing.
 //! - [`RUNS`]` find . -delete`: a command whose arguments make it run other programs or write files, so that
@@ -40,6 +41,7 @@ mod remember;
 mod repositories;
 mod script;
 mod syntax;
+mod variables;
 mod walk;
 mod word;
 

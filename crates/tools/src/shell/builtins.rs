@@ -1,6 +1,6 @@
-//! Commands of the shell that look harmless and are not with every word: `test` and `printf`.
+//! Commands of the shell that look harmless and are not with every word: `test`, `printf` and `set`.
 //!
-//! Both can be made to look at or set a variable whose name is only a word to them, and a name may hold a command in
+//! The first two can be made to look at or set a variable whose name is only a word to them, and a name may hold a command in
 //! an index: `test -v 'a[$(…)]'` runs it. So only forms are accepted whose operators are there to be seen.
 
 use super::{programs::listed, word::Word};
@@ -36,6 +36,21 @@ pub(super) fn test(words: &[Word]) -> bool {
 pub(super) fn names(word: &Word) -> bool {
     word.known()
         .is_some_and(|text| matches!(text, "-v" | "-R") || text.contains('[') && text.contains(['$', '`']))
+}
+
+/// Whether `set` does more than stop the line at a failure.
+pub(super) fn set(arguments: &[Word]) -> bool {
+    let strict = "-e -u -eu -ue -euo -ueo -eo -uo -o +e +u errexit nounset pipefail";
+    // A name belongs to the `o` before it; elsewhere it would be a parameter.
+    let mut named = false;
+    for word in arguments {
+        let Some(text) = word.known().filter(|text| listed(strict, text)) else { return true };
+        if text.starts_with(['-', '+']) == named {
+            return true;
+        }
+        named = text.ends_with('o') && text.starts_with('-');
+    }
+    named || arguments.is_empty()
 }
 
 /// Whether `printf` may set a variable: with `-v`, or with `%n` in its format.

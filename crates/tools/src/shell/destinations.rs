@@ -1,6 +1,7 @@
 //! Where programs put files that are named neither by a redirection nor as plain paths: `git clone`, `gcc -o`.
 
 use super::{git, word::Word};
+use crate::scope::Access;
 
 /// Paths that the program makes or fills.
 pub(super) fn of(base: &str, arguments: &[Word]) -> Vec<Word> {
@@ -9,7 +10,18 @@ pub(super) fn of(base: &str, arguments: &[Word]) -> Vec<Word> {
             Some(("mv" | "clone" | "worktree" | "init", rest)) => rest.to_vec(),
             _ => Vec::new(),
         },
-        "tar" | "bsdtar" | "gtar" => valued(arguments, 'C', "--directory"),
+        "tar" | "bsdtar" | "gtar" => {
+            // Without a dash the values of a cluster's letters follow one after the other.
+            let cluster = arguments.first().and_then(Word::known).unwrap_or_default();
+            let clustered = !cluster.starts_with('-') && cluster.contains('C');
+            let following = arguments.iter().skip(1).filter(|_| clustered).cloned();
+            valued(arguments, 'C', "--directory").into_iter().chain(following).collect()
+        }
+        "gh" if arguments.iter().any(|word| matches!(word.known(), Some("clone" | "download"))) => {
+            let mut found = valued(arguments, 'D', "--dir");
+            found.extend(arguments.iter().filter(|word| !word.prefix.starts_with('-')).cloned());
+            found
+        }
         "unzip" => valued(arguments, 'd', "--"),
         _ => Vec::new(),
     }
@@ -19,7 +31,10 @@ pub(super) fn of(base: &str, arguments: &[Word]) -> Vec<Word> {
 fn valued(arguments: &[Word], letter: char, long: &str) -> Vec<Word> {
     let mut found = Vec::new();
     for (at, word) in arguments.iter().enumerate() {
-        let Some(text) = word.known() else { continue };
+        let Some(text) = word.known() else {
+            found.extend(word.prefix.starts_with('-').then(|| word.clone()));
+            continue;
+        };
         let value = if text.starts_with("--") {
             let (name, value) = text.split_once('=').unwrap_or((text, ""));
             Some(value).filter(|_| name.len() > 2 && long.starts_with(name))
@@ -59,15 +74,53 @@ pub(super) fn outputs(base: &str, arguments: &[Word]) -> Vec<Word> {
     after(arguments, &["-o", "--output"]).into_iter().cloned().chain(joined).collect()
 }
 
-/// The repository that git pushes to, or the word that may be it.
-pub(super) fn remote(arguments: &[Word]) -> Option<&Word> {
-    let ("push", rest) = git::subcommand(arguments)? else { return None };
+/// Archives that are named, and what happens to them; and with them the files that go in.
+pub(super) fn archives(base: &str, arguments: &[Word]) -> Vec<(Word, Access)> {
+    if !matches!(base, "tar" | "bsdtar" | "gtar") {
+        return Vec::new();
+    }
+    let first = arguments.first().and_then(Word::known).unwrap_or_default();
+    let letters = |text: &str| !text.starts_with("--") && text.contains(['x', 't']) && !text.contains('c');
+    let reads = letters(first) || matches!(first, "--extract" | "--get" | "--list");
+    let access = if reads { Access::Read } else { Access::Write };
+    let mut named = valued(arguments, 'f', "--file");
+    if !first.starts_with('-') && first.contains('f') {
+        named.extend(arguments.get(1).cloned());
+    }
     let option = |word: &&Word| word.known().is_some_and(|text| text.starts_with('-'));
-    // An option with a value of its own would shift the words.
-    let valued = |word: &&Word| {
-        word.known().is_some_and(|text| {
-            text == "-o" || text.starts_with("--repo") || text.starts_with("--push-o") && !text.contains('=')
-        })
-    };
-    rest.iter().find(valued).or_else(|| rest.iter().find(|word| !option(word)))
+    let operands = arguments.iter().skip(1).filter(|word| !option(word)).cloned();
+    let operands: Vec<(Word, Access)> = operands.map(|word| (word, Access::Read)).collect();
+    named.into_iter().map(|word| (word, access)).chain(operands).collect()
+}
+
+/// The repositories that git sends to, now or later, or the words that may be them.
+pub(super) fn remotes(arguments: &[Word]) -> Vec<&Word> {
+    let option = |word: &&Word| word.known().is_some_and(|text| text.starts_with('-'));
+    match git::subcommand(arguments) {
+        Some(("push", rest)) => {
+            // An option with a value of its own would shift the words.
+            let valued = |word: &&Word| {
+                word.known().is_some_and(|text| {
+                    text == "-o"
+                        || text.starts_with("--repo")
+                        || text.starts_with("--push-o") && !text.contains('=')
+                })
+            };
+            let found = rest.iter().find(valued).or_else(|| rest.iter().find(|word| !option(word)));
+            found.into_iter().collect()
+        }
+        // What is written down now is pushed to later.
+        Some(("remote", [first, rest @ ..])) if !matches!(first.known(), Some("add" | "set-url")) => {
+            // Options may come before `add`.
+            let adds = rest.iter().any(|word| matches!(word.known(), None | Some("add" | "set-url")));
+            if adds && option(&first) { vec![first] } else { Vec::new() }
+        }
+        Some(("remote", [_, rest @ ..])) => rest.iter().filter(|word| !option(word)).skip(1).collect(),
+        Some(("fetch" | "pull", rest))
+            if rest.iter().any(|word| word.known().is_some_and(|text| text.starts_with("--set-u"))) =>
+        {
+            rest.iter().filter(|word| !option(word)).take(1).collect()
+        }
+        _ => Vec::new(),
+    }
 }

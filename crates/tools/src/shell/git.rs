@@ -51,7 +51,11 @@ pub(super) fn runs(arguments: &[Word]) -> bool {
     let reading = rest.first().and_then(Word::known).unwrap_or_default();
     match command {
         "--version" | "version" => return false,
-        "config" => return !matches!(reading, "--get" | "--get-all" | "--list" | "-l" | "get" | "list"),
+        "config" => {
+            // One name alone asks for its value.
+            let asks = rest.len() == 1 && reading.contains('.') && !reading.starts_with('-');
+            return !asks && !matches!(reading, "--get" | "--get-all" | "--list" | "-l" | "get" | "list");
+        }
         "submodule" => return !matches!(reading, "status" | "summary") || matching(rest, "", LONG),
         "bisect" => return !matches!(reading, "start" | "good" | "bad" | "reset" | "log" | "skip"),
         _ if !listed(OWN, command) => return true,
@@ -167,7 +171,10 @@ fn without_messages(command: &str, arguments: &[Word]) -> Vec<Word> {
             continue;
         }
         rest.push(word.clone());
-        if takes && matches!(word.known(), Some("-m" | "-am" | "--message")) {
+        // The value of another option is no option itself.
+        if takes && matches!(word.known(), Some("-F" | "-C" | "-c" | "-t" | "-u" | "--file")) {
+            rest.extend(words.next().cloned());
+        } else if takes && matches!(word.known(), Some("-m" | "-am" | "--message")) {
             rest.extend(words.next().filter(|message| message.several).cloned());
         }
     }

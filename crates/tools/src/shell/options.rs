@@ -10,25 +10,32 @@ const OPTIONS: &[(&str, &str, &[&str])] = &[
     ("fd", "xXl", &["exec", "exec-batch", "list-details"]),
     ("fdfind", "xXl", &["exec", "exec-batch", "list-details"]),
     ("rg", "z", &["pre", "pre-glob", "hostname-bin", "search-zip"]),
-    ("tar", "IFfP", TAR),
-    ("bsdtar", "IFf", TAR),
-    ("gtar", "IFfP", TAR),
-    ("cpio", "FIOH", &["rsh-command", "file", "to-stdout"]),
+    ("tar", "IFfPTg", TAR),
+    ("bsdtar", "IFfPTgs", TAR),
+    ("gtar", "IFfPTg", TAR),
+    ("unzip", ":", &[]),
     ("rsync", "eM", &["rsh", "rsync-path", "remote-option", "daemon", "config", "write-batch", "log-file"]),
     ("split", "", &["filter"]),
     ("zip", "T", &["unzip-command", "test"]),
-    ("wget", "eOoaP", WGET),
     ("install", "s", &["strip", "strip-program"]),
     ("make", "fCIEW", MAKE),
     ("gmake", "fCIEW", MAKE),
     ("ninja", "Cft", &[]),
-    ("cmake", "EPC", &["build", "install", "workflow"]),
+    ("cmake", "EPC", &["build", "install", "workflow", "toolchain", "graphviz", "trace-redirect"]),
+    ("ctest", "SDMO", &["build-and-test", "test-command", "script", "output-log", "build-makeprogram"]),
+    ("meson", "", &["wrapper", "gdb", "gdb-path", "native-file", "cross-file"]),
+    ("bazel", "", &["run_under", "workspace_status_command", "bazelrc", "java_home", "host_jvm_args"]),
+    ("ack", "", &["pager", "output", "ackrc"]),
+    ("ag", "", &["pager"]),
+    ("delta", "", &["pager"]),
+    ("gpg", "o", &["output", "photo-viewer", "exec-path", "options", "log-file"]),
+    ("eslint", "oc", &["output-file", "config", "rulesdir", "plugin", "parser", "cache-location"]),
     ("go", "C", GO),
     ("gofmt", "wr", &["cpuprofile"]),
     ("goimports", "w", &["cpuprofile", "memprofile", "trace"]),
     ("prettier", "w", &["write", "plugin", "config", "cache-location"]),
     ("sdiff", "o", &["output", "diff-program"]),
-    ("xmllint", "", &["output", "load-trace"]),
+    ("xmllint", "", &["output", "load-trace", "shell"]),
     ("pandoc", "oFL", &["output", "filter", "lua-filter", "pdf-engine", "defaults", "extract-media"]),
     ("iconv", "o", &["output"]),
     ("yq", "is", &["inplace", "in-place", "split-exp"]),
@@ -41,13 +48,13 @@ const OPTIONS: &[(&str, &str, &[&str])] = &[
     ("npm", "C", NPM),
     ("pnpm", "C", NPM),
     ("yarn", "", NPM),
-    ("pip", "", &["python", "config-settings", "build-option", "editor"]),
-    ("cargo", "CZ", &["config", "config-file", "manifest-path"]),
+    ("pip", "t", PIP),
+    ("cargo", "CZ", &["config", "config-file", "tool-config-file", "manifest-path"]),
     ("kubectl", "", &["kubeconfig"]),
     ("just", "cf", &["command", "shell", "shell-arg", "justfile", "working-directory", "edit", "chooser"]),
     ("helm", "", &["post-renderer", "kubeconfig"]),
-    ("gradle", "Ip", &["init-script", "project-dir", "build-file", "settings-file", "include-build"]),
-    ("gradlew", "Ip", &["init-script", "project-dir", "build-file", "settings-file", "include-build"]),
+    ("gradle", "IpDbc", &["init-script", "project-dir", "build-file", "settings-file", "include-build"]),
+    ("gradlew", "IpDbc", &["init-script", "project-dir", "build-file", "settings-file", "include-build"]),
     ("jj", "", &["config", "config-file", "config-toml", "tool", "repository"]),
     ("date", "s", &["set"]),
     ("jq", "L", &[]),
@@ -55,21 +62,10 @@ const OPTIONS: &[(&str, &str, &[&str])] = &[
     ("wait", "p", &[]),
     ("jobs", "x", &[]),
     ("pdflatex", "", &["shell-escape", "enable-write18", "output-directory"]),
-    ("openssl", "", &["engine", "provider"]),
-    ("pytest", "pc", &["pdbcls", "rootdir", "confcutdir", "basetemp"]),
+    ("openssl", "", &["engine", "provider", "out", "keyout", "writerand", "sess_out", "config"]),
+    ("pytest", "pco", PYTEST),
 ];
 
-const WGET: &[&str] = &[
-    "execute",
-    "use-askpass",
-    "config",
-    "output-document",
-    "output-file",
-    "append-output",
-    "directory-prefix",
-    "post-file",
-    "body-file",
-];
 const TAR: &[&str] = &[
     "to-command",
     "checkpoint-action",
@@ -81,6 +77,37 @@ const TAR: &[&str] = &[
     "absolute-names",
     "index-file",
     "file",
+    "files-from",
+    "one-top-level",
+    "transform",
+    "xform",
+    "listed-incremental",
+    "volno-file",
+];
+const PYTEST: &[&str] = &[
+    "pdbcls",
+    "rootdir",
+    "confcutdir",
+    "basetemp",
+    "junitxml",
+    "junit-xml",
+    "log-file",
+    "override-ini",
+    "debug",
+];
+const PIP: &[&str] = &[
+    "python",
+    "config-settings",
+    "build-option",
+    "editor",
+    "log",
+    "log-file",
+    "report",
+    "target",
+    "prefix",
+    "root",
+    "src",
+    "cache-dir",
 ];
 const MAKE: &[&str] = &["eval", "file", "makefile", "directory", "include-dir", "environment-overrides"];
 const GO: &[&str] = &[
@@ -122,6 +149,7 @@ const HARMLESS: &[(&str, &str, &str, &[&str])] = &[
     ("uniq", "cdDuizfsw", "", &["count", "repeated", "unique", "ignore-case", "zero-terminated"]),
     ("shuf", "erz", "ni", &["echo", "head-count", "input-range", "repeat", "zero-terminated"]),
     ("tree", "adflxqNQpugshDFvtcUrniACLPI", "", &["dirsfirst", "noreport", "gitignore", "prune", "du", "si"]),
+    ("wget", "qSNcv46", "tTU", WGET),
     ("curl", "sSfLIkvGigN46#", "XHAumd", CURL),
     ("diff", "abBcdeiqrstuwyENT", "UCxW", DIFF),
     ("diff3", "AeExX3TaimL", "", &["text", "merge", "show-all", "easy-only", "label"]),
@@ -172,6 +200,20 @@ const CURL: &[&str] = &[
     "ipv4",
     "ipv6",
     "no-progress-meter",
+];
+const WGET: &[&str] = &[
+    "quiet",
+    "spider",
+    "timeout",
+    "tries",
+    "no-verbose",
+    "server-response",
+    "header",
+    "user-agent",
+    "max-redirect",
+    "continue",
+    "timestamping",
+    "no-check-certificate",
 ];
 const DIFF: &[&str] = &[
     "brief",
@@ -224,6 +266,15 @@ pub(super) fn concern(base: &str, arguments: &[Word]) -> bool {
         return outputs(base, arguments);
     }
     let Some((_, short, long)) = OPTIONS.iter().find(|(name, ..)| *name == base) else { return false };
+    if base == "go" && !arguments.iter().any(|word| word.option && word.value.is_none()) {
+        // Go's flags are never abbreviated.
+        let named = |text: &str| {
+            let option = text.trim_start_matches('-').split('=').next().unwrap_or_default();
+            let option = option.strip_prefix("test.").unwrap_or(option);
+            text.starts_with('-') && (long.contains(&option) || short.contains(option))
+        };
+        return arguments.iter().filter_map(Word::known).any(named);
+    }
     !(short.is_empty() && long.is_empty()) && matching(arguments, short, long)
 }
 
@@ -250,9 +301,27 @@ fn outputs(base: &str, arguments: &[Word]) -> bool {
 /// Whether a compiler may be made to start another program: directly, by a plugin or by options from a file.
 fn compiles(arguments: &[Word]) -> bool {
     let parts = ["plugin", "wrapper", "specs", "-load", "ld-path", "-fuse-ld", "--config"];
+    // Words for another program, and files beside the output.
+    let starts = [
+        "@",
+        "-Wl,",
+        "-Wa,",
+        "-Wp,",
+        "-X",
+        "-MF",
+        "-MJ",
+        "-aux-info",
+        "-dump",
+        "-fdump",
+        "-save-temps",
+        "--serialize",
+    ];
     matching(arguments, "B", &[])
         || arguments.iter().any(|word| match word.known() {
-            Some(text) => text.starts_with('@') || parts.iter().any(|part| text.contains(part)),
+            Some(text) => {
+                starts.iter().any(|start| text.starts_with(start))
+                    || parts.iter().any(|part| text.contains(part))
+            }
             None => word.option || word.prefix.starts_with('@'),
         })
 }

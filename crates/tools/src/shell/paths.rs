@@ -4,46 +4,47 @@
 //! way; since loops and conditions decide whether it does, every path is then resolved from each of them.
 
 use std::{
+    cell::Cell,
     env,
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
 };
 
-use crate::scope::{Access, Scope};
+use crate::scope::{Access, Scope, real};
 
-use super::{repositories, word::Word};
+use super::{programs::listed, repositories, word::Word};
 
 /// More folders than this are not followed.
 const FOLDERS_MAX: usize = 8;
 
-/// Programs whose arguments are paths, how many arguments before the paths are not, and what they do to them.
-const PROGRAMS: &[(&str, usize, Access)] = &[
-    ("cat", 0, Access::Read),
-    ("head", 0, Access::Read),
-    ("tail", 0, Access::Read),
-    ("cd", 0, Access::Write),
-    ("pushd", 0, Access::Write),
-    ("rm", 0, Access::Write),
-    ("rmdir", 0, Access::Write),
-    ("unlink", 0, Access::Write),
-    ("shred", 0, Access::Write),
-    ("truncate", 0, Access::Write),
-    ("cp", 0, Access::Write),
-    ("mv", 0, Access::Write),
-    ("ln", 0, Access::Write),
-    ("link", 0, Access::Write),
-    ("install", 0, Access::Write),
-    ("mkdir", 0, Access::Write),
-    ("mkfifo", 0, Access::Write),
-    ("touch", 0, Access::Write),
-    ("tee", 0, Access::Write),
-    ("dd", 0, Access::Write),
-    ("split", 0, Access::Write),
-    ("csplit", 0, Access::Write),
-    ("patch", 0, Access::Write),
-    ("chmod", 1, Access::Write),
-    ("chown", 1, Access::Write),
-    ("chgrp", 1, Access::Write),
-];
+/// Programs that only look at the paths among their arguments.
+const READERS: &str = "\
+    cat head tail tac nl less more ls dir tree wc sort diff cmp comm stat du df file strings od xxd hexdump base64 md5sum \
+    sha1sum sha256sum find";
+
+/// Those whose first word is a pattern or a script, unless an option brings it.
+const SEARCHERS: &str = "grep egrep fgrep zgrep rg ag sed awk gawk mawk jq";
+
+/// Programs that make, change or remove the paths among their arguments, or work there.
+const WRITERS: &str = "\
+    cd pushd rm rmdir unlink shred truncate cp mv ln link install mkdir mkfifo mknod mktemp touch tee sponge dd split \
+    csplit patch chmod chown chgrp chattr setfacl rsync zip gzip gunzip bzip2 bunzip2 xz unxz zstd unzstd 7z 7za 7zz \
+    cpio strip objcopy dos2unix unix2dos rustfmt gofmt black isort prettier clang-format";
+
+/// Commands that only repeat or compare what they are given.
+const TALKERS: &str = "\
+    echo printf test [ true false : read set export exit return kill sleep seq expr basename dirname realpath readlink \
+    which type date tr cut";
+
+/// What a program does to the paths among its arguments, and whether the first word is one.
+fn access(name: &str) -> Option<(Access, bool)> {
+    if listed(WRITERS, name) {
+        Some((Access::Write, true))
+    } else if listed(READERS, name) {
+        Some((Access::Read, true))
+    } else {
+        listed(SEARCHERS, name).then_some((Access::Read, false))
+    }
+}
 
 /// The folders that a line may be in.
 #[derive(Debug)]
@@ -54,11 +55,19 @@ pub(super) struct Folders<'a> {
     pub(super) lost: bool,
     /// The line goes up from a folder, which a loop may repeat.
     pub(super) climbs: bool,
+    /// A path goes up from something that is no folder yet: if the line makes it a link, the path leads elsewhere.
+    pub(super) unfounded: Cell<bool>,
 }
 
 impl<'a> Folders<'a> {
     pub(super) fn new(workdir: &Path, scope: &'a Scope) -> Self {
-        Self { scope, known: vec![workdir.to_owned()], lost: false, climbs: false }
+        Self {
+            scope,
+            known: vec![workdir.to_owned()],
+            lost: false,
+            climbs: false,
+            unfounded: Cell::new(false),
+        }
     }
 
     /// Whether a relative path means the same as in the folder where the session works.
@@ -76,11 +85,23 @@ impl<'a> Folders<'a> {
         self.lost || self.known.iter().any(|folder| *folder != self.scope.worktree)
     }
 
-    /// Whether a program that writes may be led to any file by a word that is only known later. Names of files that
-    /// a pattern finds do not begin with a dot.
+    /// Whether a program that writes may be led to any file by a word that is only known later.
     pub(super) fn uncertain(&self, name: &str, arguments: &[Word]) -> bool {
-        let writes = PROGRAMS.iter().any(|(known, _, access)| *known == name && *access == Access::Write);
-        writes && !matches!(name, "cd" | "pushd") && arguments.iter().any(adrift)
+        listed(WRITERS, name) && !matches!(name, "cd" | "pushd") && arguments.iter().any(adrift)
+    }
+
+    /// Whether a program may put files into folders of the project that make a repository of them.
+    pub(super) fn fills(name: &str, arguments: &[Word]) -> bool {
+        let archives = "tar bsdtar gtar unzip bsdcpio unar curl wget";
+        let others = "cd pushd rm rmdir unlink shred truncate chmod chown chgrp chattr setfacl mktemp touch";
+        // Content cannot bring empty folders, but the line can.
+        let needed = |word: &Word| {
+            word.known().is_none_or(|text| text.split('/').any(|part| matches!(part, "objects" | "refs")))
+        };
+        match name {
+            "mkdir" => arguments.iter().any(needed),
+            _ => listed(archives, name) || listed(WRITERS, name) && !listed(others, name),
+        }
     }
 
     /// Follows a command that changes folders.
@@ -106,50 +127,96 @@ impl<'a> Folders<'a> {
         self.lost |= self.known.len() > FOLDERS_MAX;
     }
 
-    /// Where a path may be; nothing if that cannot be told.
+    /// Where a path may be; nothing if that cannot be told. `..` behind a link is the parent of where the link leads, but
+    /// `cd` takes it for the parent of the link.
     pub(super) fn resolve(&self, path: &str, tilde: bool) -> Option<Vec<PathBuf>> {
-        let from = |folder: &PathBuf, path: &str| {
-            Scope { directory: folder.clone(), ..self.scope.clone() }.resolve(path)
-        };
-        if tilde {
+        let (folders, path) = if tilde {
             let rest = path.strip_prefix('~')?;
             if !rest.is_empty() && !rest.starts_with('/') {
                 return None;
             }
-            return Some(vec![from(&env::home_dir()?, rest.trim_start_matches('/'))]);
+            (vec![env::home_dir()?], rest.trim_start_matches('/'))
+        } else {
+            (self.known.clone(), path)
+        };
+        let mut places = Vec::new();
+        for folder in folders {
+            let written = Scope { directory: folder.clone(), ..self.scope.clone() }.resolve(path);
+            let followed = climbs(path).then(|| follow(&folder, path)).flatten();
+            self.unfounded.set(self.unfounded.get() || climbs(path) && followed.is_none());
+            let other = followed.filter(|followed| real(followed) != real(&written));
+            places.extend([Some(written), other].into_iter().flatten());
         }
-        Some(self.known.iter().map(|folder| from(folder, path)).collect())
+        Some(places)
     }
 
     /// The paths outside the project among a command's arguments.
     pub(super) fn outside(&self, name: &str, arguments: &[Word]) -> Vec<(PathBuf, Access)> {
-        let Some((_, skip, access)) = PROGRAMS.iter().find(|(known, ..)| *known == name) else {
-            return Vec::new();
+        let Some((access, first)) = access(name) else {
+            return if listed(TALKERS, name) { Vec::new() } else { self.mentioned(arguments) };
         };
         let mut found: Vec<(PathBuf, Access)> = Vec::new();
         if name == "cd" && arguments.is_empty() {
-            found.extend(self.beyond("~", true, *access));
+            found.extend(self.beyond("~", true, access));
         }
-        let mut skip = *skip;
+        let scripts = ["-e", "-f", "--regexp", "--file", "--expression", "--from-file"];
+        let brought = arguments.iter().filter_map(Word::known).any(|text| {
+            scripts.iter().any(|option| text.starts_with(option)) || name == "rg" && text == "--files"
+        });
+        let mut skip = !first && !brought;
         let mut options = true;
         for word in arguments {
             let Some(text) = word.known() else {
-                found.extend(self.beyond_prefix(word, *access));
+                if !std::mem::take(&mut skip) {
+                    found.extend(self.beyond_prefix(word, access));
+                }
                 continue;
             };
             if options && text == "--" {
                 options = false;
             } else if options && text.starts_with('-') && text.len() > 1 {
-                // `--target-directory=/x`, `-t/x`
-                let value = text.split_once('=').map(|(_, value)| value).or_else(|| text.get(2..));
-                found.extend(value.into_iter().flat_map(|value| self.beyond(value, false, *access)));
-            } else if skip > 0 {
-                skip -= 1;
-            } else {
+                // What follows are tests, and no paths any more.
+                if name == "find" && !matches!(text, "-H" | "-L" | "-P") {
+                    break;
+                }
+                if access == Access::Write {
+                    found.extend(joined(text).flat_map(|value| self.beyond(value, false, access)));
+                }
+            } else if !std::mem::take(&mut skip) {
                 let operand =
                     if name == "dd" { text.split_once('=').map_or(text, |(_, path)| path) } else { text };
-                found.extend(self.beyond(operand, word.tilde, *access));
+                found.extend(self.beyond(operand, word.tilde, access));
             }
+        }
+        found
+    }
+
+    /// What any program is given that looks like a path, and leads out of the project and could be there, or to what
+    /// git keeps.
+    fn mentioned(&self, arguments: &[Word]) -> Vec<(PathBuf, Access)> {
+        let mut found = Vec::new();
+        for word in arguments {
+            let text = word.known().unwrap_or(&word.prefix);
+            let option = text.starts_with('-');
+            let Some(path) = (if option { text.split_once('=').map(|(_, value)| value) } else { Some(text) })
+            else {
+                continue;
+            };
+            // It may be written to as well.
+            if path.split('/').any(|part| part.eq_ignore_ascii_case(".git")) {
+                found.extend(self.beyond(path, word.tilde, Access::Write));
+                continue;
+            }
+            if !(word.tilde || path.starts_with('/') || path.split('/').next() == Some("..")) {
+                continue;
+            }
+            let places = match word.known() {
+                Some(_) => self.beyond(path, word.tilde, Access::Read),
+                None => self.beyond_prefix(word, Access::Read),
+            };
+            // Here nobody says that it is a path at all: from each folder it must be one that leads out.
+            let all = word.tilde || path.starts_with('/') || places.len() >= self.known.len();
+            found.extend(places.into_iter().filter(|(place, _)| all && plausible(place)));
         }
         found
     }
@@ -162,6 +229,9 @@ impl<'a> Folders<'a> {
         let (folder, name) = word.prefix.rsplit_once('/').unwrap_or((".", &word.prefix));
         if name.starts_with('.') && ".git".starts_with(&name.to_ascii_lowercase()) {
             return self.beyond(&format!("{folder}/.git"), word.tilde, access);
+        }
+        if wanders(word) {
+            return vec![(PathBuf::from("/"), access)];
         }
         match word.prefix.rsplit_once('/') {
             Some((folder, _)) => self.beyond(&format!("{folder}/"), word.tilde, access),
@@ -181,12 +251,83 @@ impl<'a> Folders<'a> {
     }
 }
 
-/// Whether nothing is certain about the folder that a path is in.
+/// Whether a path goes up from a folder that it names itself.
+fn climbs(path: &str) -> bool {
+    path.split('/').any(|part| part == "..")
+}
+
+/// Where the system finds a path, links followed before `..`; nothing if it goes up from something that is no folder
+/// yet.
+fn follow(folder: &Path, path: &str) -> Option<PathBuf> {
+    let mut place = folder.to_owned();
+    let mut named = false;
+    for component in Path::new(path).components() {
+        match component {
+            Component::ParentDir => {
+                let from = real(&place);
+                if named && !from.is_dir() {
+                    return None;
+                }
+                place = from.parent().unwrap_or(&from).to_owned();
+            }
+            Component::Normal(name) => {
+                place.push(name);
+                named = true;
+            }
+            Component::RootDir => place = PathBuf::from("/"),
+            Component::CurDir | Component::Prefix(_) => {}
+        }
+    }
+    Some(place)
+}
+
+/// Whether a text that begins with a slash is meant as a path: `/etc/x` may be one, `/api/v1` is not.
+fn plausible(place: &Path) -> bool {
+    let Some(folder) = place.parent() else { return false };
+    folder.parent().is_some() && folder.is_dir() || place.symlink_metadata().is_ok()
+}
+
+/// What an option may have as its value: behind `=`, or behind any of its letters.
+fn joined(option: &str) -> impl Iterator<Item = &str> {
+    let letters = option.strip_prefix('-').filter(|rest| !rest.starts_with('-')).unwrap_or_default();
+    let joined = letters
+        .char_indices()
+        .take_while(|(_, letter)| letter.is_ascii_alphanumeric())
+        .filter_map(|(at, _)| letters.get(at + 1..));
+    joined.chain(option.split_once('=').map(|(_, value)| value))
+}
+
+/// Whether nothing is certain about the folder that a path is in: a variable may hold `..`, and so may alternatives.
+/// Names of files that a pattern finds do not begin with a dot.
 pub(super) fn adrift(word: &Word) -> bool {
+    if word.value.is_some() {
+        return false;
+    }
     let anywhere = word.prefix.split('/').all(|part| matches!(part, "" | "." | ".."));
     let alternatives = word.text.contains('{') && (word.text.contains(',') || word.text.contains(".."));
-    let parent = word.prefix.split('/').any(|part| part == "..");
-    word.value.is_none() && (anywhere || parent) && (alternatives || word.text.contains(['$', '`', '<']))
+    let valued = word.prefix.starts_with('-') || word.prefix.contains('=');
+    valued || anywhere && alternatives || wanders(word) || word.text.contains(['$', '`', '<'])
+}
+
+/// Whether a pattern or alternatives are followed by `..` or by a folder of git's, or may be.
+fn wanders(word: &Word) -> bool {
+    if word.value.is_some() {
+        return false;
+    }
+    let bare: String = word.text.chars().filter(|c| !"'\"\\".contains(*c)).collect();
+    let Some((_, tail)) = bare.split_once(['*', '?', '[', '{']) else { return false };
+    let hidden = tail.split(['/', '{', ',']).any(|part| {
+        let end = part.find(['*', '?', '[', '}']).unwrap_or(part.len());
+        let name = part.get(..end).unwrap_or_default().to_ascii_lowercase();
+        name.starts_with('.') && (name.starts_with(".git") || ".git".starts_with(&name))
+    });
+    // `{1..3}` is no more than it says.
+    let spans = |(at, _): (usize, &str)| {
+        let plain = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
+        let (before, after) = tail.split_at_checked(at).unwrap_or((tail, ""));
+        !(plain(before.chars().next_back()) && plain(after.chars().nth(2)))
+    };
+    hidden || tail.match_indices("..").any(spans)
 }
 
 /// Devices that keep nothing, and descriptors that are open already. Those for reading may be files, and opening them

@@ -5,7 +5,7 @@
 //! words after them mean (`alias`, `trap`). For these a rule such as `find *` is not enough. The tables err on the
 //! side of asking: an argument that is only known later counts as the most dangerous one it could be.
 
-use super::{builtins, git, options, script, word::Word};
+use super::{builtins, git, options, script, variables, word::Word};
 
 /// Why a rule that names the program is not enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub(super) enum Concern {
     Changes,
 }
 
-/// Programs that run whatever they are given.
+/// Programs that run whatever they are given, or write wherever it says.
 const LAUNCHERS: &str = "\
     sh bash dash ash zsh ksh mksh fish csh tcsh rbash pwsh eval exec source . coproc fc env sudo doas su runuser \
     pkexec setpriv capsh chroot unshare nsenter firejail bwrap proot fakeroot faketime eatmydata systemd-run \
@@ -26,12 +26,21 @@ const LAUNCHERS: &str = "\
     pnpx uvx pipx xvfb-run dbus-run-session ld.so sqlite3 psql mysql mariadb m4 dc gnuplot direnv nix-shell \
     xdg-open open mapfile readarray complete compgen bind editor visudo vipw sensible-editor sensible-pager \
     pager dialog ionice setsid stdbuf nohup timeout nice time command builtin xargs catchsegv cpulimit daemonize \
-    dpkg apt apt-get";
+    dpkg apt apt-get rpm yum dnf pacman apk snap flatpak setarch linux32 linux64 i386 x86_64 prlimit choom sg newgrp \
+    ssh-agent sshpass autossh ccache distcc sccache bear scan-build mpirun mpiexec srun sbatch chronic ifne pee \
+    tini dumb-init gosu su-exec chpst envdir setlock softlimit cgexec runcon aa-exec proxychains proxychains4 torsocks \
+    watchexec nodemon pm2 concurrently cross-env dotenv dotenvx foreman honcho overmind rename prename file-rename \
+    fzf sk protoc ghc tcc javac rustc rustdoc ld as ftp lftp mail mailx mutt nmap mongo mongosh duckdb ansible \
+    ansible-playbook luatex lualatex context joe kak hx micro code pg zless zmore corepack gpg-agent rr heaptrack cpio bsdcpio pax";
 
-/// Languages that run a script; what the script is must be named.
+/// Languages that run a script; what the script is must be named, and for some it is not enough.
 const INTERPRETERS: &str = "\
     python pypy node nodejs deno bun perl ruby php lua luajit tclsh wish Rscript R julia guile racket elixir iex \
     erl escript ghci runghc groovy scala kotlin jshell java osascript ipython irb octave ts-node tsx";
+
+/// Languages that take nothing behind the script for an option of their own.
+const SCRIPTED: &str = "\
+    python pypy node nodejs perl ruby lua luajit tclsh Rscript julia racket elixir escript runghc ts-node tsx";
 
 /// Modules of Python that run no more than a script would.
 const MODULES: &str = "black build compileall flake8 http.server isort json.tool mypy pip py_compile pylint pytest ruff \
@@ -46,7 +55,23 @@ const CHANGERS: &str = "\
 const SUBCOMMANDS: &[(&str, &[&str])] = &[
     (
         "npm",
-        &["exec", "x", "explore", "init", "create", "innit", "config", "set", "c", "edit", "docs", "home"],
+        &[
+            "exec",
+            "x",
+            "explore",
+            "init",
+            "create",
+            "innit",
+            "config",
+            "set",
+            "set-script",
+            "c",
+            "edit",
+            "docs",
+            "home",
+            "repo",
+            "bugs",
+        ],
     ),
     ("pnpm", &["exec", "dlx", "create", "config", "env", "init"]),
     ("yarn", &["exec", "dlx", "create", "config", "node", "init"]),
@@ -63,12 +88,28 @@ const SUBCOMMANDS: &[(&str, &[&str])] = &[
     ("rustup", &["run", "which"]),
     ("nix", &["run", "develop", "shell", "eval", "repl", "build"]),
     ("docker", &["run", "exec", "create"]),
+    ("docker-compose", &["run", "exec", "create"]),
     ("podman", &["run", "exec", "create", "unshare"]),
     ("kubectl", &["exec", "run", "debug", "edit", "plugin", "config"]),
     ("systemctl", &["edit"]),
     ("gh", &["alias", "extension", "codespace", "config"]),
     ("jj", &["util", "config"]),
     ("brew", &["sh", "ruby", "irb"]),
+    ("pdm", &["run", "config"]),
+    ("rye", &["run", "config"]),
+    ("pixi", &["run", "exec", "shell", "config"]),
+    ("pyenv", &["exec"]),
+    ("volta", &["run"]),
+    ("fnm", &["exec"]),
+    ("composer", &["exec", "config", "global"]),
+    ("gem", &["exec", "open"]),
+    ("rails", &["runner", "r", "console", "c", "dbconsole", "db"]),
+    ("mix", &["cmd", "run", "do", "eval"]),
+    ("zig", &["run", "cc", "c++", "build-exe"]),
+    ("dotnet", &["exec", "tool", "script", "fsi"]),
+    ("bazel", &["run", "query"]),
+    ("meson", &["devenv"]),
+    ("ip", &["netns", "vrf"]),
 ];
 
 /// The sub-commands of cargo that are its own; any other is a program called `cargo-…`.
@@ -84,6 +125,11 @@ const NPM_PLAIN: &str = "\
 const PNPM: &str = "\
     run run-script test t start install i add remove rm update up outdated ls list why audit store prune root bin \
     fetch import licenses";
+const YARN: &str = "\
+    run test start install add remove upgrade up outdated list info why audit bin cache pack publish version build lint";
+
+/// Settings for Maven that only say which tests run.
+const MAVEN: &str = "-DskipTests -DskipITs -Dmaven.test.skip -Dtest -Dit.test -DfailIfNoTests";
 
 /// Whether a list of words has this one.
 pub(super) fn listed(list: &str, word: &str) -> bool {
@@ -94,6 +140,9 @@ pub(super) fn listed(list: &str, word: &str) -> bool {
 pub(super) fn concern(name: &str, arguments: &[Word]) -> Option<Concern> {
     let base = base(name);
     if harmless(arguments) && !listed(CHANGERS, base) {
+        return None;
+    }
+    if base == "set" && !builtins::set(arguments) {
         return None;
     }
     if listed(CHANGERS, base) || assigns(base, arguments) {
@@ -128,7 +177,9 @@ fn harmless(arguments: &[Word]) -> bool {
 /// Whether a command of the shell sets a variable that something else may depend on.
 fn assigns(base: &str, arguments: &[Word]) -> bool {
     match base {
-        "read" => arguments.iter().any(|word| !word.known().is_some_and(|text| text == "-r" || quiet(text))),
+        "read" => arguments
+            .iter()
+            .any(|word| !word.known().is_some_and(|text| text == "-r" || variables::small(text))),
         "printf" => builtins::printf(arguments),
         "test" => builtins::test(arguments),
         "[" => match arguments.split_last() {
@@ -137,29 +188,6 @@ fn assigns(base: &str, arguments: &[Word]) -> bool {
         },
         _ => false,
     }
-}
-
-/// Whether a variable of this name means nothing to the shell or to programs.
-pub(super) fn quiet(name: &str) -> bool {
-    let shaped = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
-        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-    let known = ["_", "histchars", "auto_resume"].contains(&name);
-    shaped && !known && !name.ends_with("_proxy") && !name.starts_with("npm_") && !name.starts_with("cargo_")
-}
-
-/// Whether a variable of this name in front of a command may make it run something else.
-pub(super) fn commanding(name: &str) -> bool {
-    let prefixes = "LD_ DYLD_ BASH GIT_ PYTHON PERL RUBY NODE_OPTIONS NODE_PATH NPM_ npm_ JAVA _JAVA CARGO_ RUSTC \
-        RUSTFLAGS RUSTDOC RUSTUP LESS GCC_ SSH_ PROMPT LUA_ MAKE TAR_ RSYNC_ XDG_ DOCKER_";
-    let names = "PATH IFS ENV SHELL SHELLOPTS PS4 PS1 PS0 CDPATH HOME EDITOR VISUAL PAGER BROWSER CC CXX LINKER MANPAGER \
-        MANOPT FCEDIT GOFLAGS TMPDIR PWD OLDPWD INPUTRC RIPGREP_CONFIG_PATH GREP_OPTIONS POSIXLY_CORRECT FIGNORE \
-        GLOBIGNORE TERMINFO ZDOTDIR";
-    listed(names, name)
-        || prefixes.split_ascii_whitespace().any(|prefix| name.starts_with(prefix))
-        || name.ends_with("PAGER")
-        || name.ends_with("EDITOR")
-        || name.ends_with("_proxy")
-        || name.ends_with("_PROXY")
 }
 
 fn runs(base: &str, arguments: &[Word]) -> bool {
@@ -174,11 +202,10 @@ fn runs(base: &str, arguments: &[Word]) -> bool {
         "git" => git::runs(arguments),
         "sed" | "gsed" => script::sed(arguments).doubtful,
         "awk" | "gawk" | "mawk" | "nawk" => script::awk(arguments),
-        "make" | "gmake" => {
-            arguments.iter().any(|word| word.text.contains('=')) || options::concern(base, arguments)
-        }
+        "make" | "gmake" => holds(arguments, '=') || options::concern(base, arguments),
         "tar" | "bsdtar" | "gtar" => tars(arguments),
-        "rsync" => arguments.iter().any(|word| word.text.contains(':')) || options::concern(base, arguments),
+        "rsync" => holds(arguments, ':') || options::concern(base, arguments),
+        "mvn" | "mvnw" => maven(arguments),
         "cargo" => cargo(arguments),
         "cd" | "pushd" | "popd" => false,
         // What follows is for git.
@@ -199,6 +226,7 @@ fn interprets(base: &str, arguments: &[Word]) -> bool {
                 .filter(|word| !word.known().is_some_and(|text| text.starts_with('-')));
             words.next().flatten().is_none_or(|name| {
                 !listed(MODULES, name)
+                    || options::concern(name, arguments.get(2..).unwrap_or_default())
                     || name == "json.tool"
                         && (files.clone().count() > 1 || files.clone().any(|word| word.several))
             })
@@ -213,16 +241,44 @@ fn interprets(base: &str, arguments: &[Word]) -> bool {
         Some(Some(file)) => {
             // `/dev/stdin` and `/proc/self/fd/3` are scripts that nobody named.
             let open = file.split('/').any(|part| matches!(part, "stdin" | "fd" | "tty" | "proc"));
-            open || file.starts_with('-') || matches!(base, "deno" | "bun" | "java" | "php" | "osascript")
+            open || file.starts_with('-') || !listed(SCRIPTED, base)
         }
         Some(None) | None => true,
     }
 }
 
+/// Whether a word holds a sign that makes it something else, or may. Names of files have a folder before it.
+fn holds(arguments: &[Word], sign: char) -> bool {
+    arguments.iter().any(|word| {
+        let later = word.value.is_none() && (!word.prefix.contains('/') || word.prefix.starts_with('-'));
+        word.text.contains(sign) || later
+    })
+}
+
+/// Maven takes goals of any plugin, and settings that name programs.
+fn maven(arguments: &[Word]) -> bool {
+    arguments.iter().any(|word| {
+        let Some(text) = word.known() else { return true };
+        let name = text.split('=').next().unwrap_or_default();
+        match name.strip_prefix('-') {
+            Some(_) if listed(MAVEN, name) => false,
+            Some(option) => {
+                let plain = "q B U o am amd pl P e T fae ff fn -quiet -batch-mode -offline -also-make -no-transfer-progress ntp";
+                !listed(plain, option)
+            }
+            None => text.contains(':') && !text.starts_with(':'),
+        }
+    })
+}
+
 fn tars(arguments: &[Word]) -> bool {
-    // Without a dash the first word is a cluster of options. An archive with a colon is on another machine.
-    let cluster = arguments.first().and_then(Word::known).is_some_and(|text| text.contains(['I', 'F', 'P']));
-    let remote = arguments.iter().any(|word| word.text.contains(':'));
+    // Without a dash the first word is a cluster of options. An archive with a colon is on another machine. A list of
+    // files may name folders to go to.
+    let cluster = arguments
+        .first()
+        .and_then(Word::known)
+        .is_some_and(|text| !text.starts_with("--") && text.contains(['I', 'F', 'P', 'T', 'g']));
+    let remote = holds(arguments, ':');
     let plain: Vec<Word> = arguments
         .iter()
         .filter(|word| {
@@ -233,7 +289,7 @@ fn tars(arguments: &[Word]) -> bool {
                     || text.starts_with('-')
                         && text.ends_with('f')
                         && !text.starts_with("--")
-                        && !text.contains(['I', 'F', 'P'])
+                        && !text.contains(['I', 'F', 'P', 'T', 'g'])
             })
         })
         .cloned()
@@ -242,6 +298,12 @@ fn tars(arguments: &[Word]) -> bool {
 }
 
 fn cargo(arguments: &[Word]) -> bool {
+    // A toolchain by one of the names that rustup gives them.
+    let toolchain = arguments.first().and_then(Word::known).and_then(|text| text.strip_prefix('+'));
+    let arguments = match toolchain {
+        Some("stable" | "beta" | "nightly") => arguments.get(1..).unwrap_or_default(),
+        _ => arguments,
+    };
     let own = arguments.iter().find(|word| !word.known().is_some_and(|text| text.starts_with('-')));
     let named = own.is_none_or(|word| word.known().is_some_and(|text| listed(CARGO, text)));
     let until = arguments.iter().position(|word| word.known() == Some("--")).unwrap_or(arguments.len());
@@ -251,7 +313,8 @@ fn cargo(arguments: &[Word]) -> bool {
 fn subcommands(base: &str, arguments: &[Word]) -> bool {
     let Some((_, list)) = SUBCOMMANDS.iter().find(|(name, _)| *name == base) else { return false };
     let first = arguments.first().and_then(Word::known).unwrap_or_default();
-    if base == "npm" && listed(NPM_PLAIN, first) || base == "pnpm" && listed(PNPM, first) {
+    let plain = [("npm", NPM_PLAIN), ("pnpm", PNPM), ("yarn", YARN)];
+    if plain.iter().any(|(name, list)| *name == base && listed(list, first)) {
         return false;
     }
     let known = |text: &str| match base {
@@ -260,8 +323,8 @@ fn subcommands(base: &str, arguments: &[Word]) -> bool {
         _ => list.contains(&text),
     };
     // Any other first word is a script of the project's, or a program of its packages.
-    if base == "pnpm" {
-        return true;
+    if matches!(base, "pnpm" | "yarn") {
+        return !(base == "yarn" && arguments.is_empty());
     }
     // Options may come first, with values of their own: the first word that is none is not always the sub-command.
     arguments.iter().take_while(|word| word.known() != Some("--")).any(|word| match word.known() {

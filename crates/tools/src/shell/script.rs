@@ -18,6 +18,8 @@ pub(super) struct Sed<'a> {
 
 /// Looks at the arguments of sed.
 pub(super) fn sed(arguments: &[Word]) -> Sed<'_> {
+    // With `-e`, wherever it stands, no other word is the script.
+    let separate = arguments.iter().any(|word| matches!(word.known(), Some("-e" | "-ne" | "-Ee")));
     let mut words = arguments.iter();
     let mut scripts = 0;
     let mut files = Vec::new();
@@ -46,7 +48,7 @@ pub(super) fn sed(arguments: &[Word]) -> Sed<'_> {
                 doubtful = true;
                 in_place |= option.starts_with("--i") || !option.starts_with("--") && option.contains('i');
             }
-            script if scripts == 0 && files.is_empty() => {
+            script if !separate && scripts == 0 && files.is_empty() => {
                 scripts += 1;
                 doubtful |= !plain_sed(script);
             }
@@ -80,11 +82,15 @@ fn replaces(command: &str) -> bool {
     !escapes && flags.chars().all(|c| "gpiI".contains(c) || c.is_ascii_digit())
 }
 
-/// `/pattern/p` or `/pattern/d`.
+/// `/pattern/p` or `/pattern/,/pattern/d`.
 fn selects(command: &str) -> bool {
+    let plain = |pattern: &str| !pattern.is_empty() && !pattern.ends_with('\\') && !pattern.contains('\n');
     let parts: Vec<&str> = command.split('/').collect();
-    matches!(parts.as_slice(), ["", pattern, "p" | "d" | "q" | "="]
-        if !pattern.is_empty() && !pattern.ends_with('\\') && !pattern.contains('\n'))
+    match parts.as_slice() {
+        ["", pattern, "p" | "d" | "q" | "="] => plain(pattern),
+        ["", from, ",", to, "p" | "d"] => plain(from) && plain(to),
+        _ => false,
+    }
 }
 
 /// Whether a call of awk may run a program or write a file.

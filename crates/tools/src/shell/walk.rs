@@ -13,15 +13,18 @@ use super::{
     destinations, git,
     launchers::{self, Inner},
     lexer::{Ends, Unsure},
-    paths::{Folders, adrift, device},
+    paths::{Folders, adrift},
     programs::{self, Concern},
     remember, repositories, script,
     syntax::{self, children, start, text},
+    variables,
     word::Word,
 };
 use crate::scope::{Access, Scope, real};
 
 mod conditions;
+mod expansions;
+mod redirections;
 
 /// The kinds of syntax that are understood.
 const KINDS: &str = "\
@@ -78,7 +81,7 @@ struct Walk<'a> {
     reopens: bool,
     /// What is written to may be a file that was opened to be read.
     crossed: bool,
-    /// A command of git's before may have changed the files of the project.
+    /// A command before may have brought files into the project.
     moved: bool,
     /// Git works in a repository that may have come with such a change.
     unsettled: bool,
@@ -113,6 +116,7 @@ impl Walk<'_> {
     fn finish(mut self) -> Analysis {
         self.opaque |= self.reopens && self.crossed;
         self.unsettled |= self.moved && self.loops;
+        self.opaque |= self.moved && self.folders.unfounded.get();
         self.opaque |= self.folders.lost || self.folders.climbs && self.loops;
         if !self.folders.home() {
             let elsewhere = std::mem::take(&mut self.relative);
@@ -133,6 +137,11 @@ impl Walk<'_> {
         if self.opaque {
             self.always.clear();
         }
+        // Who may write a file need not ask to read it.
+        let written = self.external.clone();
+        self.external.retain(|(path, access)| {
+            *access == Access::Write || !written.contains(&(path.clone(), Access::Write))
+        });
         Analysis {
             commands: distinct(self.found),
             always: distinct(self.always),
@@ -159,7 +168,7 @@ impl Walk<'_> {
             "for_statement" => {
                 self.loops = true;
                 node.child_by_field_name("variable")
-                    .is_some_and(|name| programs::quiet(text(name, self.line)))
+                    .is_some_and(|name| variables::small(text(name, self.line)))
             }
             "while_statement" => {
                 self.loops = true;
@@ -167,8 +176,8 @@ impl Walk<'_> {
             }
             "file_redirect" => self.redirection(node).is_ok(),
             "test_command" => self.test(node).is_ok(),
-            "expansion" => plain_expansion(source.trim_start()),
-            "arithmetic_expansion" => plain_arithmetic(source.trim_start()),
+            "expansion" => expansions::plain_expansion(source.trim_start()),
+            "arithmetic_expansion" => expansions::plain_arithmetic(source.trim_start()),
             "extglob_pattern" => source.chars().all(|c| c.is_alphanumeric() || "_.*?/@%+,:=~-".contains(c)),
             "regex" => !source.contains(['$', '`']),
             "compound_statement" => source.starts_with('{'),
@@ -209,11 +218,11 @@ impl Walk<'_> {
     /// A command with its words, as the shell or a launcher starts it.
     fn simple(&mut self, assignments: &[Word], words: &[Word], depth: usize) -> Result<(), Unsure> {
         let text = remember::text(words);
-        if !assignments.is_empty() {
+        if !assignments.is_empty() && !variables::quiet(assignments, words) {
             let whole = format!("{} {text}", remember::text(assignments));
             let names =
                 assignments.iter().map(|word| word.text.split(['=', '+', '[']).next().unwrap_or_default());
-            if names.clone().any(programs::commanding) {
+            if names.clone().any(variables::commanding) {
                 self.found.push(format!("{CHANGES}{whole}"));
             } else if assignments.iter().all(|word| word.value.is_some()) {
                 self.always.extend(remember::exact(&whole));
@@ -231,8 +240,8 @@ impl Walk<'_> {
         if repositories::read_by(base) {
             self.repositories.push(text.clone());
             self.unsettled |= self.moved;
-            self.moved |= base == "git" && git::moves(arguments);
         }
+        self.moved |= Folders::fills(base, arguments) || base == "git" && git::moves(arguments);
         let mut reached = self.folders.uncertain(base, arguments);
         for word in destinations::of(base, arguments) {
             let beyond = match word.known() {
@@ -242,8 +251,15 @@ impl Walk<'_> {
             reached |= !beyond.is_empty() || adrift(&word);
             self.external.extend(beyond);
         }
-        if base == "git" && destinations::remote(arguments).is_some_and(|remote| self.local(remote)) {
-            reached = true;
+        if base == "git" {
+            reached |= destinations::remotes(arguments).into_iter().any(|remote| self.local(remote));
+        }
+        for (word, access) in destinations::archives(base, arguments) {
+            self.external.extend(match word.known() {
+                Some(path) => self.folders.beyond(path, word.tilde, access),
+                None => self.folders.beyond_prefix(&word, access),
+            });
+            reached |= access == Access::Write && adrift(&word);
         }
         for file in destinations::outputs(base, arguments) {
             self.written(&file);
@@ -261,14 +277,17 @@ impl Walk<'_> {
                 }
             }
         }
-        self.external.extend(self.folders.outside(base, arguments));
+        let inner = launchers::inner(base, arguments);
+        if inner.is_none() {
+            self.external.extend(self.folders.outside(base, arguments));
+        }
         if matches!(base, "cd" | "pushd") {
             self.folders.enter(arguments);
         }
         if base == "popd" && !arguments.is_empty() {
             self.folders.lost = true;
         }
-        let concern = match launchers::inner(base, arguments) {
+        let concern = match inner {
             Some(Inner::Command { assignments, words }) if depth < LAUNCHES_MAX => {
                 self.launched(base, &assignments, &words, depth)?;
                 launchers::led(base, &words).then_some(Concern::Runs)
@@ -333,20 +352,6 @@ impl Walk<'_> {
         path || self.moved && text != "origin" || there(text) || there(&format!("{text}.git"))
     }
 
-    /// A file that a command writes.
-    fn written(&mut self, file: &Word) {
-        let Some(path) = file.known() else { return };
-        let places = self.folders.resolve(path, file.tilde).unwrap_or_default();
-        self.reopens |= places.iter().any(|place| place.starts_with("/dev") && !place.ends_with("null"));
-        for place in places.into_iter().filter(|place| !device(place, Access::Write)) {
-            for name in self.scope.patterns(&place).into_iter().map(|name| format!("> {name}")) {
-                self.always.extend(remember::exact(&name));
-                self.found.push(name);
-            }
-        }
-        self.external.extend(self.folders.beyond(path, file.tilde, Access::Write));
-    }
-
     /// The command that a launcher starts.
     fn launched(
         &mut self,
@@ -370,47 +375,11 @@ impl Walk<'_> {
         let source = text(node, self.line);
         let name = source.split(['=', '+', '[']).next().unwrap_or_default();
         let shaped = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-        if alone && !programs::quiet(name) {
+        if alone && !variables::small(name) {
             self.found.push(source.to_owned());
             self.found.push(format!("{CHANGES}{source}"));
         }
         shaped && source.get(name.len()..).is_some_and(|rest| rest.starts_with('=') || rest.starts_with("+="))
-    }
-
-    fn redirection(&mut self, node: Node<'_>) -> Result<(), Unsure> {
-        let parts = children(node);
-        let operator =
-            parts.iter().map(|(_, part)| part.kind()).find(|kind| kind.contains(['<', '>'])).ok_or(Unsure)?;
-        let Some((_, target)) = parts.iter().find(|(field, _)| *field == Some("destination")) else {
-            return if operator.ends_with('-') { Ok(()) } else { Err(Unsure) };
-        };
-        let source = text(*target, self.line);
-        let word = self.word(*target)?;
-        let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        if operator.ends_with('&') && word.known().is_some_and(|text| number(text) || text == "-") {
-            self.crossed |= !matches!(word.known(), Some("1" | "2" | "-"));
-            return Ok(());
-        }
-        let writes = operator != "<" && operator != "<&";
-        let Some(path) = word.known() else {
-            // What is only known later could be a connection, which the shell opens like a file.
-            self.found.push(format!("{} {source}", if writes { '>' } else { '<' }));
-            return Err(Unsure);
-        };
-        self.folders.resolve(path, word.tilde).ok_or(Unsure)?;
-        if path.contains("/dev/tcp/") || path.contains("/dev/udp/") {
-            self.found.push(format!("> {path}"));
-            return Err(Unsure);
-        }
-        if writes {
-            self.written(&word);
-        } else {
-            // `2< f` and then `> /dev/stderr` would write the file.
-            let descriptor = parts.iter().find(|(_, part)| part.kind() == "file_descriptor");
-            self.crossed |= descriptor.is_some_and(|(_, part)| text(*part, self.line) != "0");
-            self.external.extend(self.folders.beyond(path, word.tilde, Access::Read));
-        }
-        Ok(())
     }
 }
 
@@ -420,29 +389,6 @@ fn installed(path: &Path) -> Option<String> {
     let parent = path.parent()?;
     let name = path.file_name()?.to_str()?;
     folders.iter().any(|folder| parent == Path::new(folder)).then(|| name.to_owned())
-}
-
-/// Whether `${…}` only looks at a variable: no index, no indirection, nothing evaluated, nothing set.
-fn plain_expansion(source: &str) -> bool {
-    let Some(body) = source.strip_prefix("${").and_then(|body| body.strip_suffix('}')) else { return false };
-    let body = body.strip_prefix('#').filter(|rest| !rest.is_empty()).unwrap_or(body);
-    let length = body.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(body.len());
-    let Some((name, rest)) = body.split_at_checked(length) else { return false };
-    if name.is_empty() {
-        return matches!(rest, "@" | "*" | "#" | "?" | "$" | "!" | "-");
-    }
-    let operators = [":-", ":+", "-", "+", "##", "#", "%%", "%"];
-    rest.is_empty()
-        || operators
-            .iter()
-            .find_map(|operator| rest.strip_prefix(operator))
-            .is_some_and(|word| word.chars().all(|c| c.is_ascii_alphanumeric() || "_./,:@%*-".contains(c)))
-}
-
-/// Whether an arithmetic expansion holds numbers only: names are evaluated again, with any command in their values.
-fn plain_arithmetic(source: &str) -> bool {
-    let body = source.strip_prefix("$((").and_then(|body| body.strip_suffix("))"));
-    body.is_some_and(|body| body.chars().all(|c| c.is_ascii_digit() || "+-*/%()<>&|^~!?: \t".contains(c)))
 }
 
 /// The values without repeats, each where it first was.

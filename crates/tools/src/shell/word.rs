@@ -197,6 +197,10 @@ impl<'a> Reading<'a> {
                         self.brace = true;
                         self.fixed.get_or_insert(self.value.len());
                     }
+                    // The shell takes the word for an assignment, and puts a home folder there.
+                    if other == '~' && self.assigning() {
+                        self.unknown();
+                    }
                     self.comma |= self.brace && (other == ',' || rest.starts_with(".."));
                     self.take(other);
                     self.at += other.len_utf8();
@@ -204,6 +208,14 @@ impl<'a> Reading<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Whether a `~` that came next would stand at the start of a variable's value, or of a part of it.
+    fn assigning(&self) -> bool {
+        let named = self.value.split_once('=').is_some_and(|(name, _)| {
+            !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_+".contains(c))
+        });
+        named && self.value.ends_with(['=', ':'])
     }
 
     fn double_quotes(&mut self) -> Result<(), Unsure> {

@@ -13,6 +13,7 @@ mod analysis;
 mod arena;
 mod arguments;
 mod generator;
+mod outside;
 mod pieces;
 mod plain;
 mod tricks;
@@ -27,7 +28,8 @@ const GENEROUS: &[&str] = &[
     "alias", "shopt", "hash", "enable", "declare", "unset", "mapfile", "complete", "compgen", "bind", "jobs",
     "fc", "let", "coproc", "local", "typeset", "readonly", ":", "uniq", "shuf", "tree", "bat", "diff3",
     "gcc", "diff", "curl", "wget", "cp", "unzip", "kubectl", "pip", "pnpm", "bun", "gh", "just", "helm",
-    "gradle", "jj",
+    "gradle", "jj", "dd", "rename", "erl", "R", "mvn", "yarn", "ccache", "setarch", "protoc", "ctest", "fzf",
+    "ip", "rustc", "openssl", "pytest", "cpio",
 ];
 
 fn generous() -> Vec<Rule> {
@@ -168,6 +170,12 @@ fn the_furniture_of_the_arena_works() {
         "cd bare && git status",
         "cd bare/sub && git status",
         "git fetch evil://x",
+        "git merge -s evil main",
+        "git rebase -s evil main",
+        "tar cf - -C bare . | tar xf - -C sub; cd sub && git status",
+        "git remote add zz ./bare",
+        "tar cf a.tar f && tar xfC a.tar .git/hooks",
+        "sed -i p -e p",
         "printf 'xxx%n' PATH; ls",
         "x=-v; y='a[$(rm z)]'; test \"$x\" \"$y\"",
         "echo x | xargs --max-lines touch echo y",

@@ -76,6 +76,11 @@ fn variables_stay_in_front() {
     check("PATH=/x; ls", &["PATH=/x", &format!("{CHANGES}PATH=/x"), "ls"]);
     check("export A=1", &["export A=1", &format!("{CHANGES}export A=1")]);
     check("env A=1 rm a", &["env A=1 rm a", "A=1 rm a", "rm a"]);
+    // These make no difference to what runs.
+    check("NO_COLOR=1 LC_ALL=C rm a", &["rm a"]);
+    check("IFS= read -r x", &["read -r x"]);
+    check("RUST_LOG=$x rm a", &["RUST_LOG=$x rm a", "rm a"]);
+    check("IFS=/ rm a", &[&format!("{CHANGES}IFS=/ rm a"), "IFS=/ rm a", "rm a"]);
 }
 
 #[test]
@@ -91,6 +96,9 @@ fn launchers_name_what_they_run() {
         &["ls", "xargs -I{} rm {}", "rm {}", &format!("{RUNS}xargs -I{{}} rm {{}}")],
     );
     check("env -S 'rm a'", &["env -S 'rm a'", &format!("{RUNS}env -S 'rm a'")]);
+    for line in ["docker-compose run web rm a", "ssh-agent rm a"] {
+        check(line, &[line, &format!("{RUNS}{line}")]);
+    }
     check("bash -c 'rm a'", &["bash -c 'rm a'", &format!("{RUNS}bash -c 'rm a'")]);
 }
 

@@ -7,6 +7,7 @@
 use std::{
     collections::BTreeMap,
     env, fs,
+    io::Write as _,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -34,6 +35,24 @@ const RECORDED: &[&str] = &[
 
 /// Programs that git finds by their names; they only record.
 const GITS: &[&str] = &["git-remote-evil", "git-merge-evil"];
+
+/// What the repository of a folder begins with.
+const HISTORY: &str = "\
+commit refs/heads/main
+mark :1
+committer a <a@b> 1 +0000
+data 0
+commit refs/heads/work
+committer a <a@b> 2 +0000
+data 0
+from :1
+
+commit refs/heads/main
+committer a <a@b> 3 +0000
+data 0
+from :1
+
+";
 
 /// How many drivers run side by side, and how many lines one of them takes at most.
 const DRIVERS: usize = 2;
@@ -111,9 +130,14 @@ impl Arena {
     /// A folder as lines find it.
     pub(super) fn furnish(folder: &Path) {
         fs::create_dir_all(folder.join("sub")).unwrap();
-        for (name, text) in
-            [("f", "a\nb c\n"), ("x", "rm y\n"), ("sub/g", "x\n"), ("x.py", "pass\n"), ("a.rs", "")]
-        {
+        for (name, text) in [
+            ("f", "a\nb c\n"),
+            ("x", "rm y\n"),
+            ("sub/g", "x\n"),
+            ("x.py", "pass\n"),
+            ("a.rs", ""),
+            ("p", "a\n"),
+        ] {
             fs::write(folder.join(name), text).unwrap();
         }
         // A repository that came with the project's content, and names a program to run.
@@ -131,14 +155,20 @@ impl Arena {
             fs::write(&file, text).unwrap();
             fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
         }
-        let made = Command::new(needed("git"))
-            .args(["-c", "init.defaultBranch=main", "init", "-q"])
-            .current_dir(folder)
-            .env("GIT_CONFIG_NOSYSTEM", "1")
-            .env("GIT_CONFIG_GLOBAL", "/dev/null")
-            .status()
-            .unwrap();
-        assert!(made.success());
+        let git = |arguments: &[&str]| {
+            let mut git = Command::new(needed("git"));
+            git.args(arguments)
+                .current_dir(folder)
+                .env("GIT_CONFIG_NOSYSTEM", "1")
+                .env("GIT_CONFIG_GLOBAL", "/dev/null");
+            git
+        };
+        assert!(git(&["-c", "init.defaultBranch=work", "init", "-q"]).status().unwrap().success());
+        // Two branches that went apart, so that there is something to merge.
+        let mut import =
+            git(&["fast-import", "--quiet"]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        import.stdin.take().unwrap().write_all(HISTORY.as_bytes()).unwrap();
+        assert!(import.wait().unwrap().success());
     }
 
     /// Runs the lines and tells what each did.
@@ -189,6 +219,10 @@ impl Arena {
             .env("PATH", self.root.path().join("shims"))
             .env("HOME", place.join("home"))
             .env("GIT_CONFIG_NOSYSTEM", "1")
+            .env("GIT_AUTHOR_NAME", "a")
+            .env("GIT_AUTHOR_EMAIL", "a@b")
+            .env("GIT_COMMITTER_NAME", "a")
+            .env("GIT_COMMITTER_EMAIL", "a@b")
             .env("LC_ALL", "C.UTF-8")
             .env("BASH_FUNC_command_not_found_handle%%", MISSING)
             .env("FRESH", if folder == Folder::Own { "1" } else { "" })

@@ -1,0 +1,220 @@
+//! Which paths outside the project a line is seen to reach, in a real folder with real links.
+
+use std::os::unix::fs::symlink;
+
+use everturn_tools::{
+    scope::Access::{self, Read, Write},
+    shell::{Analysis, OPAQUE, RUNS},
+};
+
+use crate::harness::Project;
+
+/// A project with folders and with links within it.
+fn project() -> Project {
+    let project = Project::new();
+    for name in ["f", "sub/g", "sub/deep/h"] {
+        project.file(name, "");
+    }
+    // They stay in the project, but `..` behind them does not.
+    symlink(".", project.path("root")).unwrap();
+    symlink("../..", project.path("sub/deep/up")).unwrap();
+    symlink("sub/deep", project.path("down")).unwrap();
+    project
+}
+
+fn analyse(project: &Project, line: &str) -> Analysis {
+    Analysis::of(line, &project.scope.directory, &project.scope)
+}
+
+/// Checks what lies outside; a relative path is meant from the project.
+#[track_caller]
+fn check(project: &Project, line: &str, expected: &[(&str, Access)]) {
+    let root = &project.scope.directory;
+    let place = |path: &str| match path.strip_prefix("../") {
+        Some(rest) => root.parent().unwrap().join(rest),
+        None => root.join(path),
+    };
+    let expected: Vec<_> = expected.iter().map(|(path, access)| (place(path), *access)).collect();
+    assert_eq!(analyse(project, line).external, expected, "{line}");
+}
+
+/// Whether a rule for the programs of a line is not enough.
+fn asks(project: &Project, line: &str) -> bool {
+    let commands = analyse(project, line).commands;
+    commands.iter().any(|command| command.starts_with(RUNS) || command.starts_with(OPAQUE))
+}
+
+#[test]
+fn places_that_git_fills_are_named() {
+    let project = project();
+    check(&project, "git clone https://example.org/x ../y", &[("../y", Write)]);
+    check(&project, "git clone --depth 1 https://example.org/x /opt/y", &[("/opt/y", Write)]);
+    check(&project, "git worktree add ../y main", &[("../y", Write)]);
+    check(&project, "git worktree add -b x /opt/y", &[("/opt/y", Write)]);
+    check(&project, "git init /opt/y", &[("/opt/y", Write)]);
+    check(&project, "git mv f ../y", &[("../y", Write)]);
+    check(&project, "git worktree add .git/hooks x", &[(".git/hooks", Write)]);
+    check(&project, "cd sub && git worktree add /opt/y", &[("/opt/y", Write)]);
+    check(&project, "cd sub/deep && git worktree add ../y", &[("../y", Write)]);
+    check(&project, "git clone https://example.org/x sub/y", &[]);
+    // Another repository's folders are not named, but the line asks.
+    for line in ["git -C /opt status", "git --git-dir=/opt/x log", "git --work-tree /opt status"] {
+        assert!(asks(&project, line), "{line}");
+    }
+}
+
+#[test]
+fn places_that_archives_are_unpacked_to_are_named() {
+    let project = project();
+    for line in [
+        "tar xf a.tar -C /opt",
+        "tar xf a.tar -C/opt",
+        "tar xf a.tar --directory=/opt",
+        "tar xf a.tar --directory /opt",
+        "tar -xzC /opt",
+        "tar xfC a.tar /opt",
+        "tar xCf /opt a.tar",
+        "unzip a.zip -d /opt",
+        "unzip -d/opt a.zip",
+        "unzip -oqd /opt a.zip",
+        "7z x a.7z -o/opt",
+    ] {
+        check(&project, line, &[("/opt", Write)]);
+    }
+    check(&project, "tar xf a.tar -C sub", &[]);
+    check(&project, "unzip a.zip -d sub", &[]);
+    check(&project, "tar cf /opt/a.tar sub", &[("/opt/a.tar", Write)]);
+    check(&project, "tar -czf ../a.tgz sub", &[("../a.tgz", Write)]);
+    check(&project, "tar --create --file=/opt/a.tar sub", &[("/opt/a.tar", Write)]);
+    check(&project, "tar tf /opt/a.tar", &[("/opt/a.tar", Read)]);
+    check(&project, "tar cf a.tar /opt/x", &[("/opt/x", Read)]);
+    check(&project, "zip -r /opt/a.zip sub", &[("/opt/a.zip", Write)]);
+    check(&project, "rsync -a sub/ /opt/x", &[("/opt/x", Write)]);
+}
+
+#[test]
+fn values_of_options_are_paths_too() {
+    let project = project();
+    for line in [
+        "cp -t /opt f",
+        "cp -t/opt f",
+        "cp -rt/opt f",
+        "cp -rft /opt f",
+        "cp --target-directory=/opt f",
+        "cp --target /opt f",
+        "install -Dm644 -t/opt f",
+        "mktemp -p /opt",
+        "mktemp --tmpdir=/opt",
+    ] {
+        check(&project, line, &[("/opt", Write)]);
+    }
+    check(&project, "cp -rt.git/hooks f", &[(".git/hooks", Write)]);
+    // The mode looks like an option, or is not there at all.
+    check(&project, "chmod -x /opt/x", &[("/opt/x", Write)]);
+    check(&project, "chmod --reference=f /opt/x", &[("/opt/x", Write)]);
+    check(&project, "chmod -R u+x sub", &[]);
+    check(&project, "dd of=/opt/x", &[("/opt/x", Write)]);
+    check(&project, "cut -d/ -f1 f", &[]);
+}
+
+#[test]
+fn parents_of_links_are_where_the_links_lead() {
+    let project = project();
+    check(&project, "rm root/../y", &[("../y", Write)]);
+    check(&project, "rm sub/deep/up/../y", &[("../y", Write)]);
+    check(&project, "echo x > root/../y", &[("../y", Write)]);
+    check(&project, "cat root/../y", &[("../y", Read)]);
+    check(&project, "cd sub/deep/up && rm ../y", &[("../y", Write)]);
+    check(&project, "rm sub/deep/../y down/../y", &[]);
+    // `cd` goes by the names, programs go by where they are.
+    assert!(!analyse(&project, "cd down && rm ../../../y").external.is_empty());
+    // A link that the line makes is not there yet.
+    assert!(asks(&project, "ln -s . new && rm new/../y"));
+    assert!(asks(&project, "for f in a b; do rm new/../y; ln -s . new; done"));
+    assert!(!asks(&project, "rm new/../y"));
+}
+
+#[test]
+fn patterns_that_go_up_lead_anywhere() {
+    let project = project();
+    for line in ["rm */../../y", "rm sub/{../../y,z}", "rm s*/.git/config", "rm sub/{.git/x,y}"] {
+        check(&project, line, &[("/", Write)]);
+        assert!(asks(&project, line), "{line}");
+    }
+    check(&project, "cat */../../y", &[("/", Read)]);
+    for line in ["rm sub/$x", "cp f \"sub/$x\"", "dd of=\"$x\"", "dd of=~/y", "cp -t\"$x\" f"] {
+        assert!(asks(&project, line), "{line}");
+    }
+    for line in ["rm *.o sub/*.o", "touch f{1..3} sub/{a,b}.rs", "cp f{,.bak}", "rm sub/[ab]*/x"] {
+        check(&project, line, &[]);
+        assert!(!asks(&project, line), "{line}");
+    }
+}
+
+#[test]
+fn readers_are_seen_to_leave_the_project() {
+    let project = project();
+    for line in [
+        "grep -rn x /opt/y",
+        "grep -e x /opt/y",
+        "rg x /opt/y",
+        "rg --files /opt/y",
+        "ls -la /opt/y",
+        "wc -l /opt/y",
+        "find /opt/y -name x",
+        "sed -n 1p /opt/y",
+        "diff f /opt/y",
+        "du -sh /opt/y",
+    ] {
+        check(&project, line, &[("/opt/y", Read)]);
+    }
+    for line in
+        ["grep -rn /api/v1 sub", "rg '/opt/y' sub", "find . -path /opt/y", "sed -n /etc/p f", "ls sub"]
+    {
+        check(&project, line, &[]);
+    }
+}
+
+/// What a program does with its words is not known for most; a path that leads out is one all the same.
+#[test]
+fn any_program_is_seen_to_leave_the_project() {
+    let project = project();
+    project.file("../near/x.js", "");
+    check(&project, "node ../near/x.js", &[("../near/x.js", Read)]);
+    check(&project, "cargo build --target-dir=../near/y", &[("../near/y", Read)]);
+    check(&project, "cargo new ../near/y", &[("../near/y", Read)]);
+    check(&project, "git diff --no-index ../near/x.js f", &[("../near/x.js", Read)]);
+    check(&project, "git hash-object -w /etc/passwd", &[("/etc/passwd", Read)]);
+    check(&project, "convert f .git/hooks/post-merge", &[(".git/hooks/post-merge", Write)]);
+    check(&project, "convert f --output=.git/config", &[(".git/config", Write)]);
+    check(&project, "timeout 5 node ../near/x.js", &[("../near/x.js", Read)]);
+    for line in [
+        "echo /etc/passwd",
+        "gh api /repos/x/y",
+        "timeout 5 /bin/true",
+        "tr / _",
+        "curl https://example.org/etc/passwd",
+        "cd sub && git diff ../f",
+        "git log HEAD~1 main..x",
+        "npm test 2> /dev/null",
+        "ls .git && cat .git/HEAD",
+        "git clone https://example.org/x.git",
+    ] {
+        check(&project, line, &[]);
+    }
+}
+
+#[test]
+fn folders_that_the_line_completes_are_not_obeyed() {
+    let project = project();
+    for line in [
+        "mkdir -p sub/objects sub/refs && cd sub && git status",
+        "cd sub && echo x > HEAD; git status",
+        "cd sub && mkdir \"$x\"; git status",
+    ] {
+        assert!(asks(&project, line), "{line}");
+    }
+    for line in ["mkdir -p sub/x && cd sub && git status", "cd sub && touch x && git status"] {
+        assert!(!asks(&project, line), "{line}");
+    }
+}
