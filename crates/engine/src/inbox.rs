@@ -3,8 +3,6 @@
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use everturn_model::entry::User;
 use everturn_model::event::Cause;
 use everturn_model::ids::Stamp;
@@ -16,12 +14,6 @@ use everturn_store::Authority;
 use serde_json::{Value, json};
 
 use crate::{Engine, Error};
-
-/// The largest file whose content comes with a prompt.
-const LARGEST: u64 = 256 * 1024;
-
-/// The largest picture or document that is taken in, in bytes; providers refuse larger ones.
-const LARGEST_SHOWN: u64 = 5 * 1024 * 1024;
 
 /// A day in milliseconds.
 const DAY: i64 = 24 * 60 * 60 * 1000;
@@ -116,12 +108,7 @@ impl Engine {
             Some(message) => self.check_id(&session, message)?,
             None => self.mint().entry(&session),
         };
-        let directory = session.directory.clone();
-        let inputs = prompt.parts;
-        let attached = tokio::task::spawn_blocking(move || {
-            inputs.into_iter().flat_map(|part| attach(part, &directory)).collect::<Vec<_>>()
-        });
-        let attached = attached.await.map_err(|error| Error::Invalid(error.to_string()))?;
+        let attached = self.attach(prompt.parts, &session).await?;
         let part =
             |part: PartInput| Part::new(part.id.unwrap_or_else(|| self.mint().part(&session)), part.kind);
         let parts: Vec<Part> = attached.into_iter().map(part).collect();
@@ -251,73 +238,4 @@ fn write_sorted(value: &Value, out: &mut String) {
 
 fn conflict(item: &InboxItem) -> Error {
     Error::Conflict(item.id.to_string())
-}
-
-/// A file that is attached by its address comes with its content, so that the prompt means the same later: text beside
-/// it, pictures and documents in place of the address.
-fn attach(mut part: PartInput, directory: &str) -> Vec<PartInput> {
-    let PartKind::File { mime, url, .. } = &mut part.kind else { return vec![part] };
-    let Some(path) = url.strip_prefix("file://") else { return vec![part] };
-    let path = path.split_once('?').map_or(path, |(path, _)| path);
-    let path = Path::new(directory).join(decode(path));
-    let Some(file) = std::fs::metadata(&path).ok().filter(std::fs::Metadata::is_file) else {
-        return vec![part];
-    };
-    let is_text = mime.starts_with("text/");
-    let is_shown = mime.starts_with("image/") || mime == "application/pdf";
-    let said = match file.len() {
-        _ if !is_text && !is_shown => None,
-        size if is_text && size > LARGEST => {
-            Some(format!("Attached file {} has {size} bytes; read it in parts.", path.display()))
-        }
-        size if is_shown && size > LARGEST_SHOWN => {
-            Some(format!("Attached file {} has {size} bytes, too many to be shown.", path.display()))
-        }
-        _ => match std::fs::read(&path) {
-            Err(_) => None,
-            Ok(bytes) if is_text => {
-                Some(format!("Attached file {}:\n{}", path.display(), String::from_utf8_lossy(&bytes)))
-            }
-            Ok(bytes) => {
-                *url = format!("data:{mime};base64,{}", STANDARD.encode(bytes));
-                None
-            }
-        },
-    };
-    let text = |text| {
-        let kind = PartKind::Text { text, synthetic: Some(true), ignored: None, time: None, metadata: None };
-        PartInput { id: None, kind }
-    };
-    said.map(text).into_iter().chain([part]).collect()
-}
-
-/// An address's path with its `%xx` read.
-fn decode(path: &str) -> String {
-    let mut bytes = Vec::with_capacity(path.len());
-    let mut rest = path.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        let hex = after.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
-        match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
-            Some(byte) if *first == b'%' => {
-                bytes.push(byte);
-                rest = after.get(2..).unwrap_or_default();
-            }
-            _ => {
-                bytes.push(*first);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_are_decoded() {
-        assert_eq!(decode("/srv/a%20b/%C3%A9.txt"), "/srv/a b/é.txt");
-        assert_eq!(decode("/srv/100%/x%zz"), "/srv/100%/x%zz");
-    }
 }

@@ -12,6 +12,7 @@
 //! - [`models`]: from a model's name to a provider, its limits and its prices
 //! - [`sessions`]: create, list, rename, archive, trash, fork
 //! - [`inbox`]: admission of prompts
+//! - `attachment`: files and resources that come with a prompt
 //! - [`drain`]: one drain per session, wakes, interrupts
 //! - `turn`: one provider turn, from promotion to its end
 //! - `calls`: the tool calls of a turn
@@ -29,6 +30,7 @@
 
 pub mod agent;
 pub mod asks;
+mod attachment;
 pub mod bus;
 mod calls;
 pub mod config;

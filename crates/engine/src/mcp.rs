@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use everturn_tools::Registry;
-use everturn_tools::mcp::{Launch, Options, Server, Servers, Timing};
+use everturn_tools::mcp::{Launch, Options, Reading, Server, Servers, Timing};
 use everturn_tools::process::{Launcher, Secrets};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -159,6 +159,24 @@ impl Engine {
         let Some(servers) = self.servers(location) else { return Vec::new() };
         servers.settled().await;
         servers.resources().await
+    }
+
+    /// Reads a resource of a server of a place.
+    ///
+    /// # Errors
+    /// In words, when there is no such server, nobody has allowed it, or it cannot be read from.
+    pub(crate) async fn read_resource(
+        &self,
+        location: &Location,
+        server: &str,
+        uri: &str,
+    ) -> Result<Reading, String> {
+        let reading = match self.servers(location) {
+            Some(servers) => servers.resource(server, uri).await,
+            None => None,
+        };
+        let reading = reading.ok_or_else(|| "there is no MCP server of that name".to_owned())?;
+        reading.map_err(|fault| fault.to_string())
     }
 
     /// Starts a server of a place, or tries again at once.

@@ -40,7 +40,7 @@ use std::time::Duration;
 
 pub use catalogue::{Prompt, PromptArgument, PromptMessage, Resource, Template, ToolInfo};
 pub use connection::{Connection, Peer};
-pub use content::{Content, Embedded};
+pub use content::{Content, Embedded, Reading};
 pub use definition::{Endpoint, Invalid, Server};
 pub use inbox::Progress;
 pub use servers::{Launch, Options, Servers, Status, Timing};

@@ -1,7 +1,9 @@
 //! A session whose model uses the tools of an MCP server, and servers that nobody allowed.
 
+use everturn_engine::inbox::PartInput;
 use everturn_engine::mcp::{Status, Trust};
 use everturn_engine::{Engine, Prompt};
+use everturn_model::part::PartKind;
 use everturn_testkit::{Repo, within};
 use serde_json::{Value, json};
 
@@ -79,6 +81,45 @@ async fn a_hanging_call_is_interrupted() {
     bench.notice(|notice| format!("{notice:?}").contains("working").then_some(())).await;
     bench.engine.abort(&bench.session.id).await.unwrap();
     bench.settled().await;
+}
+
+#[tokio::test]
+async fn an_attached_resource_comes_with_its_content() {
+    // Clients list resources and let people attach them; the model got nothing of them.
+    let bench = Bench::configured(json!({"mcp": {"s": scripted("plain")}})).await;
+    let attached = |server: &str, uri: &str| {
+        let source = json!({"type": "resource", "clientName": server, "uri": uri,
+            "text": {"value": "@notes", "start": 0, "end": 6}});
+        let file = json!({"file": {"mime": "text/plain", "filename": "notes", "url": uri, "source": source}});
+        PartInput { id: None, kind: serde_json::from_value(file).unwrap() }
+    };
+    let mut prompt = Prompt::text("SAY:read");
+    prompt.parts.extend([attached("s", "x://notes"), attached("s", "x://gone"), attached("none", "x://a")]);
+    let item = bench.engine.prompt(&bench.session.id, prompt).await.unwrap();
+    bench.settled().await;
+    let parts: Vec<String> = item
+        .parts
+        .iter()
+        .map(|part| match &part.kind {
+            PartKind::Text { text, synthetic, .. } => format!("{synthetic:?} {text}"),
+            PartKind::File { mime, url, .. } => format!("{mime} {url}"),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let expected = [
+        "None SAY:read",
+        "Some(true) Attached resource x://notes of the MCP server s:\nthe notes",
+        "text/plain x://notes",
+        "image/png data:image/png;base64,AAEC",
+        "Some(true) [raw.bin (application/octet-stream) of that resource is not shown.]",
+        "Some(true) The resource x://gone of the MCP server s could not be read: the server answered with error -32002: no such resource",
+        "text/plain x://gone",
+        "Some(true) The resource x://a of the MCP server none could not be read: there is no MCP server of that name",
+        "text/plain x://a",
+    ];
+    assert_eq!(parts, expected);
+    let sent = bench.model.prompts().pop().unwrap().to_string();
+    assert!(sent.contains("the notes") && sent.contains("data:image/png;base64,AAEC"), "{sent}");
 }
 
 #[tokio::test]

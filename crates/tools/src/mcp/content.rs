@@ -124,6 +124,29 @@ impl Answered {
     }
 }
 
+/// What a resource holds, as a person's prompt brings it to the model: texts, and files beside them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// The texts, one after the other, with a word about what was left out.
+    pub text: String,
+    /// The files.
+    pub files: Vec<Attachment>,
+}
+
+impl Reading {
+    pub(super) fn new(contents: Vec<Embedded>) -> Self {
+        let mut gathered = Gathered::default();
+        let count = contents.len();
+        for resource in contents.into_iter().take(PARTS_MAX) {
+            gathered.take(Content::Resource { resource });
+        }
+        if count > PARTS_MAX {
+            gathered.note(&format!("{} more parts", count - PARTS_MAX));
+        }
+        Self { text: gathered.texts.join("\n\n"), files: gathered.attachments }
+    }
+}
+
 #[derive(Debug, Default)]
 struct Gathered {
     texts: Vec<String>,

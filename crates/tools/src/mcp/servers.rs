@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{Connection, Resource, Server, naming::Naming, unit::Unit};
+use super::{Connection, Fault, Reading, Resource, Server, naming::Naming, unit::Unit};
 use crate::{process::Launcher, registry::Registry};
 
 /// How long things may take.
@@ -166,6 +166,14 @@ impl Servers {
             resources.into_iter().map(move |resource| (name.clone(), resource))
         });
         join_all(listed).await.into_iter().flatten().collect()
+    }
+
+    /// Reads a resource of a server; nothing if there is no such server.
+    ///
+    /// # Errors
+    /// When the server is not connected and does not come back in a short while, and when it has no such resource.
+    pub async fn resource(&self, server: &str, uri: &str) -> Option<Result<Reading, Fault>> {
+        Some(self.units.get(server)?.resource(uri).await)
     }
 
     /// Whether there is a server of this name.

@@ -15,7 +15,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Connection, Fault, Launch, Options, Progress, Server, Status, Timing, backoff::Backoff,
+    Connection, Fault, Launch, Options, Progress, Reading, Server, Status, Timing, backoff::Backoff,
     content::Answered, naming::Naming, tool::Remote,
 };
 use crate::registry::{Registration, Registry};
@@ -161,6 +161,16 @@ impl Unit {
                 Status::Connecting | Status::Connected => "it is not connected yet".to_owned(),
             })
         })
+    }
+
+    /// Reads a resource of the server.
+    pub(super) async fn resource(&self, uri: &str) -> Result<Reading, Fault> {
+        let patience = self.options.timing.settle;
+        let contents = match self.reach(patience).await?.resource(uri).await {
+            Err(Fault::SessionLost) => self.reach(patience).await?.resource(uri).await,
+            contents => contents,
+        };
+        contents.map(Reading::new)
     }
 
     /// Calls a tool of the server.

@@ -157,6 +157,13 @@ def handle(message):
         list_tools(message)
     elif method == "tools/call":
         call(message)
+    elif method == "resources/read" and message["params"]["uri"] == "x://notes":
+        text_part = {"uri": "x://notes", "mimeType": "text/plain", "text": "the notes"}
+        picture = {"uri": "x://notes/dot.png", "mimeType": "image/png", "blob": "AAEC"}
+        other = {"uri": "x://notes/raw.bin", "blob": "AAEC"}
+        answer(message, {"contents": [text_part, picture, other]})
+    elif method == "resources/read":
+        send({"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32002, "message": "no such resource"}})
     elif method == "ping":
         answer(message, {})
     elif method == "notifications/initialized":
