@@ -53,6 +53,8 @@ pub(super) struct Folders<'a> {
     known: Vec<PathBuf>,
     /// A folder cannot be told.
     pub(super) lost: bool,
+    /// Nothing runs in the known folders any more once the line goes to another one.
+    pub(super) left: bool,
     /// The line goes up from a folder, which a loop may repeat.
     pub(super) climbs: bool,
     /// A path goes up from something that is no folder yet: if the line makes it a link, the path leads elsewhere.
@@ -65,6 +67,7 @@ impl<'a> Folders<'a> {
             scope,
             known: vec![workdir.to_owned()],
             lost: false,
+            left: false,
             climbs: false,
             unfounded: Cell::new(false),
         }
@@ -119,6 +122,9 @@ impl<'a> Folders<'a> {
             return;
         };
         self.climbs |= text.is_some_and(|text| text.split('/').any(|part| part == ".."));
+        if self.left {
+            self.known.clear();
+        }
         for place in places {
             if !self.known.contains(&place) {
                 self.known.push(place);

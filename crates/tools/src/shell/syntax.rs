@@ -97,6 +97,27 @@ pub(super) fn all(tree: &Tree) -> Option<Vec<(Node<'_>, Option<Node<'_>>)>> {
     }
 }
 
+/// The command without whose success nothing else of the line runs: the first of a line that is all `&&`.
+pub(super) fn condition<'a>(tree: &'a Tree, line: &str) -> Option<Node<'a>> {
+    let root = tree.root_node();
+    let mut node = root.named_child(0).filter(|_| root.named_child_count() == 1)?;
+    // The grammar hangs the redirections of the last command on the whole list.
+    if node.kind() == "redirected_statement" {
+        node = node.named_child(0)?;
+    }
+    if node.kind() != "list" {
+        return None;
+    }
+    while node.kind() == "list" {
+        let joints = children(node).into_iter().filter(|(_, child)| !child.is_named());
+        if !joints.map(|(_, child)| text(child, line)).eq(["&&"]) {
+            return None;
+        }
+        node = node.named_child(0)?;
+    }
+    (node.kind() == "command").then_some(node)
+}
+
 /// Where the tree's substitutions and expansions end.
 pub(super) fn ends<'a>(nodes: impl Iterator<Item = Node<'a>>, line: &str) -> Ends {
     let nested = ["command_substitution", "process_substitution", "expansion", "arithmetic_expansion"];

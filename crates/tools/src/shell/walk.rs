@@ -105,7 +105,9 @@ impl Walk<'_> {
         self.ends = syntax::ends(nodes.iter().map(|(node, _)| *node), self.line);
         let agreed = agreement::check(tree.root_node(), self.line, &self.ends).is_ok();
         self.opaque |= tree.root_node().has_error() || !agreed;
+        let condition = syntax::condition(&tree, self.line);
         for (node, parent) in nodes {
+            self.folders.left = Some(node) == condition;
             let known = !node.is_named() || programs::listed(KINDS, node.kind());
             if node.is_missing() || !known || !self.visit(node, parent) {
                 self.opaque = true;

@@ -55,7 +55,7 @@ fn places_that_git_fills_are_named() {
     check(&project, "git mv f ../y", &[("../y", Write)]);
     check(&project, "git worktree add .git/hooks x", &[(".git/hooks", Write)]);
     check(&project, "cd sub && git worktree add /opt/y", &[("/opt/y", Write)]);
-    check(&project, "cd sub/deep && git worktree add ../y", &[("../y", Write)]);
+    check(&project, "cd sub/deep; git worktree add ../y", &[("../y", Write)]);
     check(&project, "git clone https://example.org/x sub/y", &[]);
     // Another repository's folders are not named, but the line asks.
     for line in ["git -C /opt status", "git --git-dir=/opt/x log", "git --work-tree /opt status"] {
@@ -216,5 +216,36 @@ fn folders_that_the_line_completes_are_not_obeyed() {
     }
     for line in ["mkdir -p sub/x && cd sub && git status", "cd sub && touch x && git status"] {
         assert!(!asks(&project, line), "{line}");
+    }
+}
+
+#[test]
+fn nothing_runs_in_a_folder_that_was_left() {
+    let project = project();
+    for line in
+        ["cd sub && cat ../f", "cd sub && ls .. && cat ../f | head -3", "cd sub/deep && ls ../.. 2>&1"]
+    {
+        check(&project, line, &[]);
+    }
+    for line in [
+        "cd sub; cat ../f",
+        "cd sub && ls; cat ../f",
+        "cd sub && ls || cat ../f",
+        "cd sub || cat ../f",
+        "cd sub & cat ../f",
+        "(cd sub) && cat ../f",
+        "cd sub | cat && cat ../f",
+        "true && cd sub && cat ../f",
+        "! cd sub && cat ../f",
+        "{ cd sub && ls; } && cat ../f",
+        "cd .. && cat f",
+        "cd sub && ls < ../../f",
+        "cd sub && cd .. && cat ../f",
+    ] {
+        let external = analyse(&project, line).external;
+        assert!(
+            external.contains(&(project.scope.directory.parent().unwrap().join("f"), Read)),
+            "{line}: {external:?}"
+        );
     }
 }
