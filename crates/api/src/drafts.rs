@@ -69,6 +69,10 @@ impl Drafts {
                 self.0.insert(part.id.clone(), draft);
             }
             Event::PartEnded { part, .. } => drop(self.0.remove(part)),
+            // Whatever of it has not ended is not going on.
+            Event::StepFailed { .. } | Event::SessionTrashed { .. } => {
+                self.0.retain(|_, draft| draft.session != committed.tree.session.id);
+            }
             _ => {}
         }
     }

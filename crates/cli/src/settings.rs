@@ -204,13 +204,17 @@ fn configuration(directory: &Path) -> Result<Configuration> {
     Ok(Configuration { merged, foreign, key_variables })
 }
 
+/// Variables that are nobody's secret, also where a header is made of them, and that programs cannot do without.
+const ORDINARY: [&str; 9] = ["HOME", "HOSTNAME", "LANG", "LOGNAME", "PATH", "PWD", "SHELL", "TMPDIR", "USER"];
+
 /// Notes the variables that a file takes keys of providers and of the search service from: programs must not see them.
 fn note_keys(read: &Map<String, Value>, names: &mut BTreeSet<String>) {
     fn look(value: &Value, secret: bool, names: &mut BTreeSet<String>) {
         match value {
             Value::String(text) if secret => {
                 let places = text.split("{env:").skip(1).filter_map(|rest| rest.split_once('}'));
-                names.extend(places.map(|(name, _)| name.to_owned()));
+                let names_of_keys = places.map(|(name, _)| name).filter(|name| !ORDINARY.contains(name));
+                names.extend(names_of_keys.map(str::to_owned));
             }
             Value::Array(items) => items.iter().for_each(|item| look(item, secret, names)),
             Value::Object(map) => {
@@ -395,6 +399,16 @@ mod tests {
         check("{env:EVERTURN_TEST_NO_SUCH_VARIABLE}x{other:y}", "x{other:y}");
         let error = filled("{file:missing}", folder.path()).unwrap_err();
         assert!(error.to_string().contains("missing, which cannot be read"), "{error}");
+    }
+
+    #[test]
+    fn a_header_with_the_name_of_the_person_takes_it_from_nobody() {
+        let read: Map<String, Value> = serde_json::from_value(serde_json::json!({"provider": {"p": {"options":
+            {"apiKey": "{env:KEY}", "headers": {"x-by": "{env:USER} of {env:TEAM}", "x-path": "{env:PATH}"}}}}}))
+        .unwrap();
+        let mut names = BTreeSet::new();
+        note_keys(&read, &mut names);
+        assert_eq!(names, ["KEY", "TEAM"].map(str::to_owned).into());
     }
 
     #[test]

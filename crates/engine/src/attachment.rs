@@ -2,13 +2,16 @@
 //! resources of MCP servers.
 
 use std::path::Path;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use everturn_model::Session;
 use everturn_model::part::PartKind;
 use everturn_tools::mcp::Reading;
+use futures_util::future::try_join_all;
 use serde_json::Value;
+use tokio::time::timeout;
 
 use crate::inbox::PartInput;
 use crate::{Engine, Error};
@@ -19,6 +22,9 @@ const LARGEST: u64 = 256 * 1024;
 /// The largest picture or document that is taken in, in bytes; providers refuse larger ones.
 const LARGEST_SHOWN: u64 = 5 * 1024 * 1024;
 
+/// How long a prompt waits for the resources that are attached to it. The person is waiting, too.
+const PATIENCE: Duration = Duration::from_secs(20);
+
 impl Engine {
     /// The parts of a prompt, each with the content of what it attaches. What cannot be read is no reason to refuse the
     /// prompt.
@@ -27,19 +33,23 @@ impl Engine {
         inputs: Vec<PartInput>,
         session: &Session,
     ) -> Result<Vec<PartInput>, Error> {
-        let mut parts = Vec::with_capacity(inputs.len());
-        for part in inputs {
+        let parts = inputs.into_iter().map(async |part| {
             if let Some((server, uri)) = resource(&part.kind) {
-                let location = self.location(Some(&session.directory)).await?;
-                let reading = self.read_resource(&location, &server, &uri).await;
-                parts.extend(show(part, &server, &uri, reading));
-                continue;
+                let reading = self.resource_for(session, &server, &uri);
+                let late = |_| Err(format!("it took longer than {} seconds", PATIENCE.as_secs()));
+                let reading = timeout(PATIENCE, reading).await.unwrap_or_else(late);
+                return Ok(show(part, &server, &uri, reading));
             }
             let directory = session.directory.clone();
             let attached = tokio::task::spawn_blocking(move || attach_file(part, &directory)).await;
-            parts.extend(attached.map_err(|error| Error::Invalid(error.to_string()))?);
-        }
-        Ok(parts)
+            attached.map_err(|error| Error::Invalid(error.to_string()))
+        });
+        Ok(try_join_all(parts).await?.into_iter().flatten().collect())
+    }
+
+    async fn resource_for(&self, session: &Session, server: &str, uri: &str) -> Result<Reading, String> {
+        let location = self.location(Some(&session.directory)).await.map_err(|error| error.to_string())?;
+        self.read_resource(&location, server, uri).await
     }
 }
 

@@ -43,13 +43,13 @@ impl CallHost {
         let (fresh, prompt) =
             ids(&self.call.part).ok_or_else(|| failed("the call has no id of the usual form"))?;
         let child = match &task.resume {
-            Some(id) => {
-                let child = self.resumed(&SessionId::from(id.as_str())).await?;
-                self.bind(child).await.map_err(failed)?
-            }
+            Some(id) => self.resumed(&SessionId::from(id.as_str())).await?,
             None => self.child(fresh, &task).await.map_err(failed)?,
         };
         let Some(_claim) = Claim::new(&self.engine, &child.id) else { return Err(at_work(&child.id)) };
+        if task.resume.is_some() {
+            self.bind(&child).await.map_err(failed)?;
+        }
         let model = self.model().await.map_err(failed)?;
         let delegate = Delegate {
             session: child.id.to_string(),
@@ -105,20 +105,22 @@ impl CallHost {
         Ok(child)
     }
 
-    /// Holds an earlier child to what this session may do now: its agent, and what the person lets it do, may have
-    /// changed since.
-    async fn bind(&self, mut child: Session) -> Result<Session, Error> {
+    /// Holds an earlier child also to what this session may do now: its agent, and what the person lets it do, may have
+    /// changed since. What it was held to before stays, since that may be a person's word about this very child.
+    async fn bind(&self, child: &Session) -> Result<(), Error> {
+        if child.permission.as_ref() == Some(&self.bounds()) {
+            return Ok(());
+        }
         // What bounds do not mention they do not bind.
         let earlier = child.permission.iter().flatten().cloned();
         let earlier: Vec<Rule> = [Rule::new("*", "*", Action::Allow)].into_iter().chain(earlier).collect();
         let rules = permission::bounded(&earlier, &self.bounds());
         if child.permission.as_ref() != Some(&rules) {
-            let change = SessionChange::Permission { rules: Some(rules.clone()) };
+            let change = SessionChange::Permission { rules: Some(rules) };
             let event = Event::SessionChanged { changes: vec![change] };
             self.engine.append(&child.id, Authority::Open, vec![event]).await?;
-            child.permission = Some(rules);
         }
-        Ok(child)
+        Ok(())
     }
 
     /// The child session of this call, made unless an earlier process has made it.

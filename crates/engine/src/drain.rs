@@ -158,6 +158,8 @@ impl Engine {
                 Err(panic) => Some((false, panic.to_string())),
             };
             if let Some((lasts, failure)) = failure {
+                // Whoever panicked could not say so.
+                self.own(id, false);
                 self.report_failure(id, &failure).await;
                 // What was accepted is not forgotten because the disk was full for a moment.
                 if !lasts && self.pause(&mut failures, &cancel).await {

@@ -104,11 +104,10 @@ impl Engine {
             Some(model) => model,
             None => self.default_model(Path::new(&session.directory))?,
         };
-        let message = match prompt.id {
-            Some(message) => self.check_id(&session, message)?,
-            None => self.mint().entry(&session),
-        };
+        let given = prompt.id.map(|message| self.check_id(&session, message)).transpose()?;
+        // It may take a while, in which others prompt: ids are in the order of admission.
         let attached = self.attach(prompt.parts, &session).await?;
+        let message = given.unwrap_or_else(|| self.mint().entry(&session));
         let part =
             |part: PartInput| Part::new(part.id.unwrap_or_else(|| self.mint().part(&session)), part.kind);
         let parts: Vec<Part> = attached.into_iter().map(part).collect();

@@ -116,14 +116,13 @@ pub fn decide(configured: &[Rule], saved: &[Rule], permission: &str, resources: 
     }
 }
 
-/// True when a tool is not even shown to the model: the last rule for its action denies everything.
+/// True when a tool is not even shown to the model: a rule for its action denies everything, and no later one allows or
+/// asks about a part of it.
 #[must_use]
 pub fn hides(rules: &[Rule], permission: &str) -> bool {
-    rules
-        .iter()
-        .rev()
-        .find(|rule| matches(&rule.permission, permission))
-        .is_some_and(|rule| rule.pattern == "*" && rule.action == Action::Deny)
+    let mut last = rules.iter().rev().filter(|rule| matches(&rule.permission, permission));
+    last.find(|rule| rule.action != Action::Deny || rule.pattern == "*")
+        .is_some_and(|rule| rule.action == Action::Deny)
 }
 
 #[cfg(test)]

@@ -215,7 +215,9 @@ impl Bash {
         let args = ["-c".to_owned(), command.to_owned()];
         let started = async {
             let (reader, writer) = io::pipe()?;
-            let start = Start { program: SHELL, args: &args, folder: workdir, env: &[] };
+            // With a search path of its own, `cd src` goes elsewhere than what was permitted says.
+            let env = [("CDPATH".to_owned(), String::new())];
+            let start = Start { program: SHELL, args: &args, folder: workdir, env: &env };
             let program = self.launcher.start(&start, Outlet::Pipe(writer.into())).await?;
             Ok((program, pipe::Receiver::from_owned_fd(reader.into())?))
         };

@@ -1,7 +1,8 @@
 //! The paths that commands name, and which folder they are relative to.
 //!
-//! Only programs whose arguments are paths are looked at, and only what is certain. A line may change folders on the
-//! way; since loops and conditions decide whether it does, every path is then resolved from each of them.
+//! Arguments of programs that are known to take paths are looked at as paths; those of others where they can hardly be
+//! anything else. A line may change folders on the way. Since loops and conditions decide whether it does, every path is
+//! then resolved from each of them, unless nothing at all runs where the line was before.
 
 use std::{
     cell::Cell,
@@ -220,9 +221,8 @@ impl<'a> Folders<'a> {
                 Some(_) => self.beyond(path, word.tilde, Access::Read),
                 None => self.beyond_prefix(word, Access::Read),
             };
-            // Here nobody says that it is a path at all: from each folder it must be one that leads out.
-            let all = word.tilde || path.starts_with('/') || places.len() >= self.known.len();
-            found.extend(places.into_iter().filter(|(place, _)| all && plausible(place)));
+            // Here nobody says that it is a path at all.
+            found.extend(places.into_iter().filter(|(place, _)| plausible(place)));
         }
         found
     }

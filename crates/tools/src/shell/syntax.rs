@@ -97,8 +97,12 @@ pub(super) fn all(tree: &Tree) -> Option<Vec<(Node<'_>, Option<Node<'_>>)>> {
     }
 }
 
-/// The command without whose success nothing else of the line runs: the first of a line that is all `&&`.
+/// The `cd` without whose success nothing else of the line runs: the first command of a line that is all `&&`.
 pub(super) fn condition<'a>(tree: &'a Tree, line: &str) -> Option<Node<'a>> {
+    // The grammar hides what follows the beginning of a here-document in its redirection.
+    if line.contains("<<") || line.contains("||") {
+        return None;
+    }
     let root = tree.root_node();
     let mut node = root.named_child(0).filter(|_| root.named_child_count() == 1)?;
     // The grammar hangs the redirections of the last command on the whole list.
@@ -115,7 +119,13 @@ pub(super) fn condition<'a>(tree: &'a Tree, line: &str) -> Option<Node<'a>> {
         }
         node = node.named_child(0)?;
     }
-    (node.kind() == "command").then_some(node)
+    // Redirections, assignments and substitutions of the command itself are done before it.
+    let plain = !text(node, line).contains(['$', '`', '<', '>', '(']);
+    let bare = |(field, child): &(Option<&str>, Node<'_>)| match child.kind() {
+        "command_name" => text(*child, line) == "cd",
+        _ => *field == Some("argument"),
+    };
+    (node.kind() == "command" && plain && children(node).iter().all(bare)).then_some(node)
 }
 
 /// Where the tree's substitutions and expansions end.

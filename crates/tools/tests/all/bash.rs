@@ -44,6 +44,15 @@ pub(crate) fn watch(path: &Path) -> JoinHandle<String> {
 }
 
 #[tokio::test]
+async fn no_search_path_leads_elsewhere() {
+    // With the person's own, `cd src` could go to another project, and what was permitted for this one was done there.
+    let project = Project::new();
+    let (context, _reports) = project.context();
+    let output = tool().run(command("env | grep ^CDPATH="), context).await.unwrap();
+    assert_eq!(output.output, "CDPATH=\n");
+}
+
+#[tokio::test]
 async fn a_command_has_the_recorded_form() {
     let project = Project::new();
     let (context, mut reports) = project.context();

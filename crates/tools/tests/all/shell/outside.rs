@@ -240,6 +240,19 @@ fn nothing_runs_in_a_folder_that_was_left() {
         "{ cd sub && ls; } && cat ../f",
         "cd .. && cat f",
         "cd sub && ls < ../../f",
+        // Done before the folder is left, or where it never was.
+        "< ../f cd sub && ls",
+        "x=$(cat ../f) cd sub && ls",
+        "cd sub <<< \"$(cat ../f)\" && ls",
+        "cd nosuch && cat <<E || cat ../f\nE",
+        "xargs -I X cd sub && cat ../f",
+        "setsid -f cd sub && cat ../f",
+        "env cd sub && cat ../f",
+        "command cd sub && cat ../f",
+        "/usr/bin/cd sub && cat ../f",
+        "./cd sub && cat ../f",
+        "cd nosuch; node ../f",
+        "false && cd sub; node ../f",
         "cd sub && cd .. && cat ../f",
     ] {
         let external = analyse(&project, line).external;
