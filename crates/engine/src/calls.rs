@@ -247,7 +247,7 @@ impl Engine {
 
 fn denial(need: &Need) -> Verdict {
     let text = format!(
-        "Not allowed: the person has specified a rule against {} on {}. Find another way or say that it cannot be \
+        "Not allowed: a rule is against {} on {}. Find another way or say that it cannot be \
          done.",
         need.permission,
         need.patterns.join(", ")

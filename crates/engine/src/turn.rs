@@ -175,14 +175,15 @@ impl<'e> Turn<'e> {
         let name =
             last.or_else(|| self.session().agent.clone()).unwrap_or_else(|| self.engine.default_agent());
         let agents = self.engine.agents();
-        let found = agents.iter().find(|agent| agent.name == name).or_else(|| agents.first());
+        let found = agents.iter().find(|agent| agent.name == name);
+        // One that is gone since the prompt was admitted answers still, but by its name it may do nothing.
         found.cloned().unwrap_or_else(|| crate::agent::Agent {
             name,
             description: None,
             mode: "primary",
             hidden: true,
             permission: Vec::new(),
-            prompt: "",
+            prompt: agents.first().map_or("", |agent| agent.prompt),
         })
     }
 

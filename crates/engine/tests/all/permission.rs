@@ -86,7 +86,7 @@ async fn a_configured_deny_is_not_asked_about() {
     let bench = Bench::configured(serde_json::json!({"permission": {"bash": {"rm *": "deny"}}})).await;
     bench.say("TOOL:bash:rm a.txt\nSAY:sorry").await;
     let transcript = bench.transcript().await;
-    assert!(transcript[2].contains("specified a rule"), "{transcript:?}");
+    assert!(transcript[2].contains("a rule is against"), "{transcript:?}");
     assert_eq!(bench.repo.read("a.txt"), "hello\n");
 }
 
