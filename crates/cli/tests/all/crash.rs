@@ -24,7 +24,7 @@ async fn accept(stage: &Stage, session: &str, text: &str) {
 }
 
 /// Waits until the session is idle and its last message is a complete answer; returns all messages.
-async fn answered(stage: &Stage, session: &str) -> Vec<Value> {
+pub(crate) async fn answered(stage: &Stage, session: &str) -> Vec<Value> {
     let waiting = async {
         loop {
             let messages = stage.messages(session).await;
@@ -41,7 +41,7 @@ async fn answered(stage: &Stage, session: &str) -> Vec<Value> {
 }
 
 /// The texts of the person, or of the assistant, without what the server put in itself.
-fn texts(messages: &[Value], role: &str) -> Vec<String> {
+pub(crate) fn texts(messages: &[Value], role: &str) -> Vec<String> {
     let mine = messages.iter().filter(|message| message["info"]["role"] == role);
     let parts = mine.flat_map(|message| message["parts"].as_array().unwrap());
     let written = parts.filter(|part| part["type"] == "text" && part["synthetic"] != true);
@@ -127,7 +127,7 @@ async fn in_the_middle_of_a_command() {
 }
 
 /// The requests of a kind that wait, once there are some.
-async fn pending(stage: &Stage, path: &str) -> Value {
+pub(crate) async fn pending(stage: &Stage, path: &str) -> Value {
     let pending = async {
         loop {
             let pending = stage.client().get(path).await.ok().json();

@@ -15,6 +15,7 @@ mod attach;
 mod commands;
 mod crash;
 mod demo;
+mod earlier;
 mod lag;
 mod mcp;
 mod models;

@@ -2,11 +2,12 @@
 
 use std::fmt::Write;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use super::{Place, Tls, USER, programs, sql};
+use super::{Place, Tls, USER, cluster, programs, sql};
 
 /// A new, empty database. It is removed when dropped, if the server then runs.
 #[derive(Debug)]
@@ -53,6 +54,19 @@ impl Database {
             write!(url, "{mark}{name}={value}").expect("text grows");
         }
         url
+    }
+
+    /// Runs the script that `pg_dump` wrote into the file `dump`.
+    ///
+    /// # Panics
+    ///
+    /// When `psql` is not installed, or a statement fails.
+    pub fn restore(&self, dump: &Path) {
+        let folder = self.place.kept.path();
+        let mut psql = programs::command(&programs::psql(), None, folder);
+        psql.args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-U", USER, "-d", &self.name]);
+        psql.arg("-h").arg(folder).args(["-p", &self.place.port.to_string()]).arg("-f").arg(dump);
+        programs::run(psql, &format!("psql with {}", dump.display()), cluster::PATIENCE);
     }
 
     /// The settings of [`Self::url`] as the client library has them.
