@@ -241,13 +241,8 @@ impl Rooms {
         let drains = Drains::new(journal.clone(), lifecycle.clone());
         let leases = Leases::new(store.clone(), drains.clone(), lifecycle.clone());
         let snapshots = SnapshotFolders::new(&paths.data, config.snapshot);
-        let projects = Projects::new(
-            store.clone(),
-            journal.clone(),
-            leases.clone(),
-            snapshots.clone(),
-            directory.clone(),
-        );
+        let projects =
+            Projects::new(store.clone(), journal.clone(), leases.clone(), snapshots.clone(), &directory);
         let guidance = Guidance::new(Arc::clone(&config), Arc::clone(&paths), project_files);
         let models = ModelFinder::new(Arc::clone(&config), keys);
         let mcp =

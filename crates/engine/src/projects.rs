@@ -173,19 +173,16 @@ impl Location {
 
 /// The projects that folders belong to; clones share what was found out.
 #[derive(Debug, Clone)]
-pub struct Projects(Arc<ProjectsInner>);
-
-#[derive(Debug)]
-struct ProjectsInner {
+pub struct Projects {
     store: Store,
     journal: Journal,
     leases: Leases,
     snapshots: SnapshotFolders,
     /// The folder that requests without one mean.
-    directory: PathBuf,
-    locations: RwLock<HashMap<PathBuf, KnownLocation>>,
-    resolving: tokio::sync::Mutex<()>,
-    repositories: Repositories,
+    directory: Arc<Path>,
+    locations: Arc<RwLock<HashMap<PathBuf, KnownLocation>>>,
+    resolving: Arc<tokio::sync::Mutex<()>>,
+    repositories: Arc<Repositories>,
 }
 
 impl Projects {
@@ -195,18 +192,18 @@ impl Projects {
         journal: Journal,
         leases: Leases,
         snapshots: SnapshotFolders,
-        directory: PathBuf,
+        directory: &Path,
     ) -> Self {
-        Self(Arc::new(ProjectsInner {
+        Self {
             store,
             journal,
             leases,
             snapshots,
-            directory,
-            locations: RwLock::default(),
-            resolving: tokio::sync::Mutex::default(),
-            repositories: Repositories::default(),
-        }))
+            directory: directory.into(),
+            locations: Arc::default(),
+            resolving: Arc::default(),
+            repositories: Arc::default(),
+        }
     }
 
     /// What a folder belongs to; none is the server's own folder. Sessions of a project that was moved here come along.
@@ -214,8 +211,9 @@ impl Projects {
     /// # Errors
     /// When the folder is not absolute or the store refuses.
     pub async fn location(&self, directory: Option<&str>) -> Result<Location, Error> {
-        let directory =
-            directory.filter(|text| !text.is_empty()).map_or_else(|| self.0.directory.clone(), PathBuf::from);
+        let directory = directory
+            .filter(|text| !text.is_empty())
+            .map_or_else(|| self.directory.to_path_buf(), PathBuf::from);
         if !directory.is_absolute() {
             return Err(Error::Invalid(format!(
                 "directory must be an absolute path, not {}",
@@ -231,7 +229,7 @@ impl Projects {
             return Ok(location);
         }
         // One at a time: whoever comes second finds what the first has found.
-        let turn = self.0.repositories.turn(&found.root);
+        let turn = self.repositories.turn(&found.root);
         let _turn = turn.lock().await;
         if let Some(location) = self.recall(&directory, &found).await {
             return Ok(location);
@@ -239,7 +237,7 @@ impl Projects {
         // git may take its time, and other folders do not wait for it.
         let id = self.identify(&found).await?;
         let project = {
-            let _alone = self.0.resolving.lock().await;
+            let _alone = self.resolving.lock().await;
             self.resolve(&found, id).await?
         };
         let path =
@@ -247,7 +245,7 @@ impl Projects {
         let location = Location { directory: directory.clone(), worktree: found.root, project, path };
         // A repository without a commit is looked at again next time.
         if location.project.id != GLOBAL {
-            let mut known = self.0.locations.write().await;
+            let mut known = self.locations.write().await;
             if known.len() >= REMEMBERED {
                 known.clear();
             }
@@ -262,7 +260,7 @@ impl Projects {
 
     /// What was found out about a folder a moment ago, if the repository is still the same.
     async fn recall(&self, directory: &Path, found: &Repository) -> Option<Location> {
-        let known = self.0.locations.read().await;
+        let known = self.locations.read().await;
         let known = known.get(directory)?;
         let same = (known.mark, known.shallow) == (found.mark, found.shallow);
         let same = same && known.location.worktree == found.root && known.until > Instant::now();
@@ -271,7 +269,7 @@ impl Projects {
 
     /// Forgets what was found out about the folders of a project.
     async fn forget(&self, project: &str) {
-        self.0.locations.write().await.retain(|_, known| known.location.project.id != project);
+        self.locations.write().await.retain(|_, known| known.location.project.id != project);
     }
 
     /// A folder that is in no repository.
@@ -282,7 +280,7 @@ impl Projects {
     }
 
     fn blank_project(&self, id: &str, worktree: PathBuf, vcs: Option<&str>) -> Project {
-        let now = self.0.journal.mint().now();
+        let now = self.journal.mint().now();
         let vcs = vcs.map(str::to_owned);
         Project { id: id.to_owned(), worktree, vcs, created: now, updated: now, places: Vec::new() }
     }
@@ -311,7 +309,7 @@ impl Projects {
 
     /// Asks git which repository it is, unless it had no answer a moment ago: waiting for it takes long.
     async fn ask_git(&self, found: &Repository) -> Identity {
-        let repositories = &self.0.repositories;
+        let repositories = &self.repositories;
         if repositories.is_silent(found) {
             return Identity::Unknown;
         }
@@ -337,7 +335,7 @@ impl Projects {
     /// # Errors
     /// When the store refuses.
     pub async fn all(&self) -> Result<Vec<Project>, Error> {
-        let rows = self.0.store.projects().await?;
+        let rows = self.store.projects().await?;
         Ok(rows.into_iter().filter_map(|(_, data)| serde_json::from_str(&data).ok()).collect())
     }
 
@@ -350,9 +348,9 @@ impl Projects {
         let limit = filter.limit;
         let alone = location.project.places.iter().all(|place| place.left || place.root == location.worktree);
         if alone || filter.directory.is_some() {
-            return Ok(self.0.store.sessions(filter).await?);
+            return Ok(self.store.sessions(filter).await?);
         }
-        let mut sessions = self.0.store.sessions(Filter { limit: None, ..filter }).await?;
+        let mut sessions = self.store.sessions(Filter { limit: None, ..filter }).await?;
         sessions.retain(|session| !location.is_elsewhere(session));
         sessions.truncate(limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX));
         Ok(sessions)

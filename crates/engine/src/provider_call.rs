@@ -12,8 +12,8 @@ use crate::models::Chosen;
 pub(crate) struct ProviderCall {
     stream: EventStream,
     span: Span,
-    begun: Instant,
-    outcome: &'static str,
+    /// When it began; none once its end is known.
+    begun: Option<Instant>,
 }
 
 impl ProviderCall {
@@ -27,7 +27,7 @@ impl ProviderCall {
             duration_ms = field::Empty,
         );
         let stream = chosen.provider.stream(request);
-        Self { stream, span, begun: Instant::now(), outcome: "cancelled" }
+        Self { stream, span, begun: Some(Instant::now()) }
     }
 
     /// The next delta; none when the stream is over. Nothing is lost when nobody waits for it any more.
@@ -35,18 +35,22 @@ impl ProviderCall {
         let delta = self.stream.next().instrument(self.span.clone()).await;
         match &delta {
             Some(Ok(_)) => {}
-            Some(Err(_)) => self.outcome = "failed",
-            None if self.outcome == "cancelled" => self.outcome = "completed",
-            None => {}
+            Some(Err(_)) => self.end("failed"),
+            None => self.end("completed"),
         }
         delta
+    }
+
+    fn end(&mut self, outcome: &'static str) {
+        let Some(begun) = self.begun.take() else { return };
+        self.span.record("outcome", outcome);
+        let millis = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.span.record("duration_ms", millis);
     }
 }
 
 impl Drop for ProviderCall {
     fn drop(&mut self) {
-        self.span.record("outcome", self.outcome);
-        let millis = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.span.record("duration_ms", millis);
+        self.end("cancelled");
     }
 }

@@ -9,6 +9,7 @@ use everturn_model::inbox::Delivery;
 use everturn_model::{EntryId, SessionId, Tree};
 use everturn_store::Lease;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
 
 use crate::Error;
@@ -132,9 +133,11 @@ impl Worker {
     async fn drain_owned(&self, lease: Lease, cancel: &CancellationToken) -> Result<(), Error> {
         let id = &lease.session;
         self.drains.set_owned(id, true);
-        let watching = tokio::spawn(self.elsewhere.clone().watch_interrupts(id.clone(), cancel.clone()));
+        // It ends with the work, also if that panics.
+        let watching = self.elsewhere.clone().watch_interrupts(id.clone(), cancel.clone());
+        let watching = AbortOnDropHandle::new(tokio::spawn(watching));
         let result = self.work_off(&lease, cancel).await;
-        watching.abort();
+        drop(watching);
         self.drains.set_owned(id, false);
         result
     }

@@ -84,9 +84,9 @@ impl Projects {
         }
         project.worktree.clone_from(&found.root);
         if project != before {
-            project.updated = self.0.journal.mint().now();
+            project.updated = self.journal.mint().now();
             let data = serde_json::to_string(&project).map_err(|error| Error::Invalid(error.to_string()))?;
-            self.0.store.put_project(&id, data).await?;
+            self.store.put_project(&id, data).await?;
             self.forget(&id).await;
         }
         Ok(project)
@@ -141,8 +141,8 @@ impl Projects {
             trashed,
             ..Filter::default()
         };
-        let mut sessions = self.0.store.sessions(all(false)).await?;
-        sessions.extend(self.0.store.sessions(all(true)).await?);
+        let mut sessions = self.store.sessions(all(false)).await?;
+        sessions.extend(self.store.sessions(all(true)).await?);
         Ok(sessions)
     }
 
@@ -163,7 +163,7 @@ impl Projects {
             complete &= self.move_session(&session, way.id, &directory, below).await?;
         }
         if complete {
-            self.0.snapshots.move_along((way.project, way.from), (way.id, &way.to.root));
+            self.snapshots.move_along((way.project, way.from), (way.id, &way.to.root));
         }
         Ok(complete)
     }
@@ -182,8 +182,8 @@ impl Projects {
             extra: everturn_model::Map::new(),
         };
         // Neither this process nor another one may be at work on it.
-        let moved = self.0.leases.try_at_rest(&session.id, |lease| async move {
-            self.0.journal.append_owned(&lease, vec![event]).await
+        let moved = self.leases.try_at_rest(&session.id, |lease| async move {
+            self.journal.append_owned(&lease, vec![event]).await
         });
         Ok(moved.await?.is_some())
     }

@@ -23,6 +23,7 @@ mod question;
 mod recover;
 mod replay;
 mod revert;
+mod spans;
 mod task;
 mod todo;
 mod turn;
