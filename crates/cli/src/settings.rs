@@ -31,11 +31,11 @@ pub(crate) fn start_logging() {
 }
 
 /// The folders of this person.
-fn folders() -> Result<everturn_engine::engine::Paths> {
+fn folders() -> Result<everturn_engine::options::Paths> {
     let base =
         etcetera::base_strategy::choose_native_strategy().context("this account has no home folder")?;
     let data = variable("EVERTURN_DATA").map_or_else(|| base.data_dir().join("everturn"), PathBuf::from);
-    Ok(everturn_engine::engine::Paths {
+    Ok(everturn_engine::options::Paths {
         home: base.home_dir().to_owned(),
         state: base.state_dir().unwrap_or_else(|| base.data_dir()).join("everturn"),
         config: base.config_dir().join("everturn"),
@@ -70,7 +70,7 @@ pub(crate) async fn open(directory: &Path, listeners: Listeners) -> Result<Engin
 
 /// Removes tool output that is old. Failing at it is nobody's loss.
 pub(crate) async fn remove_old_output(engine: &Engine) {
-    if let Err(error) = engine.sweep_outputs().await {
+    if let Err(error) = engine.outputs().sweep().await {
         tracing::warn!(error = error.to_string(), "old tool output was not removed");
     }
 }

@@ -52,6 +52,16 @@ pub enum Error {
     /// The store refused.
     #[error(transparent)]
     Store(everturn_store::Error),
+    /// The store took an event that the turn cannot follow.
+    #[error("the store and the turn of session {session} disagree about event {seq}: {reason}")]
+    Diverged {
+        /// The session.
+        session: SessionId,
+        /// The event.
+        seq: u64,
+        /// Why it does not fit.
+        reason: String,
+    },
     /// The files could not be recorded or restored.
     #[error("snapshot: {0}")]
     Snapshot(#[from] everturn_tools::snapshot::Error),

@@ -32,7 +32,7 @@ fn absent(what: &'static str) -> Ready<Result> {
 }
 
 async fn statuses(State(app): State<App>, Place(location): Place) -> Result {
-    let statuses = app.engine.servers_in(&location).await;
+    let statuses = app.engine.mcp().statuses(&location).await;
     let shown: BTreeMap<String, Value> =
         statuses.into_iter().map(|(name, status)| (name, shape(&status))).collect();
     ok(&shown)
@@ -50,7 +50,7 @@ fn shape(status: &Status) -> Value {
 }
 
 async fn resources(State(app): State<App>, Place(location): Place) -> Result {
-    let resources = app.engine.resources_in(&location).await;
+    let resources = app.engine.mcp().resources(&location).await;
     ok(&resources.into_iter().map(|(server, resource)| resource_of(&server, resource)).collect::<Map>())
 }
 
@@ -71,12 +71,12 @@ fn resource_of(server: &str, resource: Resource) -> (String, Value) {
 }
 
 async fn connect(State(app): State<App>, Place(location): Place, Path(name): Path<String>) -> Result {
-    app.engine.connect_server(&location, &name).await?;
+    app.engine.mcp().connect(&location, &name).await?;
     ok(&true)
 }
 
 async fn disconnect(State(app): State<App>, Place(location): Place, Path(name): Path<String>) -> Result {
-    app.engine.disconnect_server(&location, &name)?;
+    app.engine.mcp().disconnect(&location, &name)?;
     ok(&true)
 }
 

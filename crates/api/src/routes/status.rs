@@ -39,7 +39,7 @@ async fn nothing() -> Result {
 
 /// The skills for a folder; what is wrong with others is in the log.
 async fn skills(State(app): State<App>, Place(location): Place) -> Result {
-    let found = app.engine.skills_of(&location).await?;
+    let found = app.engine.guidance().skills(&location).await?;
     for problem in &found.problems {
         tracing::warn!(path = %problem.path.display(), why = problem.why, "a skill is left out");
     }

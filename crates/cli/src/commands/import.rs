@@ -30,7 +30,8 @@ impl Import {
             let engine = settings::open(&settings::working_folder()?, Listeners::None).await?;
             let terminal = std::io::stderr().is_terminal();
             let report = engine
-                .import_opencode(&folder, |done, total| {
+                .imports()
+                .opencode(&folder, |done, total| {
                     if terminal && (done % 50 == 0 || done == total) {
                         let mut out = std::io::stderr().lock();
                         write!(out, "\r{done} of {total} sessions").ok();

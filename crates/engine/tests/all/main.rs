@@ -9,7 +9,9 @@
 )]
 
 mod bench;
+mod calls;
 mod context;
+mod file_views;
 mod inbox;
 mod mcp;
 mod media;
@@ -21,7 +23,7 @@ mod question;
 mod recover;
 mod replay;
 mod revert;
-mod sights;
+mod spans;
 mod task;
 mod todo;
 mod turn;

@@ -1,26 +1,40 @@
 //! Permission requests and questions: asked durably, answered by anybody, waited for by the call.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use everturn_model::permission::{self, Action, Rule};
 use everturn_model::request::{Ask, CallRef, Reply, Request};
 use everturn_model::{Event, RequestId, Session, SessionId};
-use everturn_store::Authority;
+use everturn_store::Store;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use crate::drain::LOOK_AGAIN;
-use crate::{Engine, Error};
+use crate::Error;
+use crate::agents::Agents;
+use crate::elsewhere::Elsewhere;
+use crate::journal::Journal;
+use crate::lifecycle::Lifecycle;
+
+/// Asks people, takes their answers and keeps what they approve; clones share it.
+#[derive(Debug, Clone)]
+pub struct Requests {
+    store: Store,
+    journal: Journal,
+    agents: Agents,
+    elsewhere: Elsewhere,
+    lifecycle: Lifecycle,
+    waiting: WaitingCalls,
+}
 
 /// The calls of this process that wait for an answer.
-#[derive(Debug, Default)]
-pub(crate) struct Asks(Mutex<HashMap<RequestId, oneshot::Sender<Answer>>>);
+#[derive(Debug, Clone, Default)]
+struct WaitingCalls(Arc<Mutex<HashMap<RequestId, oneshot::Sender<RequestAnswer>>>>);
 
 /// What became of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum RequestAnswer {
     /// Go on.
     Allowed,
     /// The labels that were chosen for each question.
@@ -31,14 +45,14 @@ pub(crate) enum Answer {
     Interrupted,
 }
 
-impl Asks {
-    fn wait(&self, id: &RequestId) -> oneshot::Receiver<Answer> {
+impl WaitingCalls {
+    fn wait(&self, id: &RequestId) -> oneshot::Receiver<RequestAnswer> {
         let (sender, receiver) = oneshot::channel();
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone(), sender);
         receiver
     }
 
-    fn answer(&self, id: &RequestId, answer: Answer) {
+    fn answer(&self, id: &RequestId, answer: RequestAnswer) {
         let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
         if let Some(sender) = waiting {
             sender.send(answer).ok();
@@ -46,13 +60,29 @@ impl Asks {
     }
 }
 
-impl Engine {
+impl Requests {
+    /// The requests of a store's sessions.
+    pub(crate) fn new(
+        store: Store,
+        journal: Journal,
+        agents: Agents,
+        elsewhere: Elsewhere,
+        lifecycle: Lifecycle,
+    ) -> Self {
+        Self { store, journal, agents, elsewhere, lifecycle, waiting: WaitingCalls::default() }
+    }
+
     /// Requests that wait for a person, with their sessions.
     ///
     /// # Errors
     /// When the store refuses.
-    pub async fn requests(&self) -> Result<Vec<(SessionId, Request)>, Error> {
-        Ok(self.0.store.requests().await?)
+    pub async fn waiting(&self) -> Result<Vec<(SessionId, Request)>, Error> {
+        Ok(self.store.requests().await?)
+    }
+
+    /// What people have approved for good in a project.
+    pub(crate) async fn approvals(&self, project: &str) -> Result<Vec<Rule>, Error> {
+        Ok(self.store.approvals(project).await?)
     }
 
     /// Asks the person and waits for the answer. The request is on disk before anybody sees it.
@@ -62,16 +92,16 @@ impl Engine {
         ask: Ask,
         call: CallRef,
         cancel: &CancellationToken,
-    ) -> Result<Answer, Error> {
+    ) -> Result<RequestAnswer, Error> {
         let id = match &ask {
-            Ask::Permission { .. } => self.mint().request(),
-            Ask::Question { .. } => self.mint().question(),
+            Ask::Permission { .. } => self.journal.mint().request(),
+            Ask::Question { .. } => self.journal.mint().question(),
         };
-        let request = Request { id, time: self.mint().now(), ask, call: Some(call) };
+        let request = Request { id, time: self.journal.mint().now(), ask, call: Some(call) };
         let id = request.id.clone();
-        let waiting = self.0.asks.wait(&id);
+        let waiting = self.waiting.wait(&id);
         let event = Event::RequestAsked { request: Box::new(request) };
-        self.append(&session.id, Authority::Open, vec![event]).await?;
+        self.journal.append(&session.id, vec![event]).await?;
         self.answered(&session.id, &id, waiting, cancel).await
     }
 
@@ -81,28 +111,17 @@ impl Engine {
         session: &Session,
         id: &RequestId,
         cancel: &CancellationToken,
-    ) -> Result<Answer, Error> {
-        let waiting = self.0.asks.wait(id);
+    ) -> Result<RequestAnswer, Error> {
+        let waiting = self.waiting.wait(id);
         // The answer may have come before this process waited for it: then the log has it.
-        if self.0.store.request(id).await?.is_none() {
+        if self.store.request(id).await?.is_none() {
             return self.answer_in_log(&session.id, id).await;
         }
         self.answered(&session.id, id, waiting, cancel).await
     }
 
-    /// Resolves when another process has taken the answer.
-    async fn answered_elsewhere(&self, session: &SessionId, id: &RequestId) -> Result<Answer, Error> {
-        loop {
-            tokio::time::sleep(LOOK_AGAIN).await;
-            // What cannot be read now is looked at again.
-            if let Ok(None) = self.0.store.request(id).await {
-                return self.answer_in_log(session, id).await;
-            }
-        }
-    }
-
-    async fn answer_in_log(&self, session: &SessionId, id: &RequestId) -> Result<Answer, Error> {
-        let log = self.0.store.events(session, None, usize::MAX).await?;
+    async fn answer_in_log(&self, session: &SessionId, id: &RequestId) -> Result<RequestAnswer, Error> {
+        let log = self.store.events(session, None, usize::MAX).await?;
         let answer = log.into_iter().rev().find_map(|record| match record.event {
             Event::RequestAnswered { id: answered, reply, message, answers } if answered == *id => {
                 Some((reply, message, answers))
@@ -110,10 +129,10 @@ impl Engine {
             _ => None,
         });
         Ok(match answer {
-            Some((_, _, Some(answers))) => Answer::Chosen(labels(&answers)),
-            Some((Some(Reply::Once | Reply::Always), _, None)) => Answer::Allowed,
-            Some((Some(Reply::Reject), message, None)) => Answer::Rejected(message),
-            _ => Answer::Interrupted,
+            Some((_, _, Some(answers))) => RequestAnswer::Chosen(labels(&answers)),
+            Some((Some(Reply::Once | Reply::Always), _, None)) => RequestAnswer::Allowed,
+            Some((Some(Reply::Reject), message, None)) => RequestAnswer::Rejected(message),
+            _ => RequestAnswer::Interrupted,
         })
     }
 
@@ -121,19 +140,19 @@ impl Engine {
         &self,
         session: &SessionId,
         id: &RequestId,
-        waiting: oneshot::Receiver<Answer>,
+        waiting: oneshot::Receiver<RequestAnswer>,
         cancel: &CancellationToken,
-    ) -> Result<Answer, Error> {
+    ) -> Result<RequestAnswer, Error> {
         tokio::select! {
-            answer = waiting => Ok(answer.unwrap_or(Answer::Interrupted)),
-            answer = self.answered_elsewhere(session, id) => answer,
+            answer = waiting => Ok(answer.unwrap_or(RequestAnswer::Interrupted)),
+            () = self.elsewhere.answered(id) => self.answer_in_log(session, id).await,
             // The process ends: the request stays for the next one.
-            () = self.0.closing.cancelled() => Ok(Answer::Interrupted),
+            () = self.lifecycle.closing() => Ok(RequestAnswer::Interrupted),
             () = cancel.cancelled() => {
                 // Somebody may have answered at the same moment.
                 let event = given(id, Reply::Reject, None);
-                self.append(session, Authority::Open, vec![event]).await.ok();
-                Ok(Answer::Interrupted)
+                self.journal.append(session, vec![event]).await.ok();
+                Ok(RequestAnswer::Interrupted)
             }
         }
     }
@@ -144,29 +163,30 @@ impl Engine {
     /// # Errors
     /// When nobody waits for it.
     pub async fn reply(&self, id: &RequestId, reply: Reply, message: Option<String>) -> Result<(), Error> {
-        let found = self.0.store.request(id).await?.ok_or_else(|| Error::NoRequest(id.clone()))?;
+        let found = self.store.request(id).await?.ok_or_else(|| Error::NoRequest(id.clone()))?;
         let (session, request) = found;
         let Ask::Permission { permission, always, .. } = &request.ask else {
             return Err(Error::NoRequest(id.clone()));
         };
-        let row = self.session(&session).await?;
+        let row = self.journal.session(&session).await?;
         if reply == Reply::Always {
             let rules = always.iter().map(|pattern| Rule::new(permission, pattern, Action::Allow)).collect();
-            self.0.store.approve(&row.project, rules, self.mint().now()).await?;
+            self.store.approve(&row.project, rules, self.journal.mint().now()).await?;
         }
         let answer = match reply {
-            Reply::Once | Reply::Always => Answer::Allowed,
-            Reply::Reject => Answer::Rejected(message.clone()),
+            Reply::Once | Reply::Always => RequestAnswer::Allowed,
+            Reply::Reject => RequestAnswer::Rejected(message.clone()),
         };
         self.settle(&session, id, given(id, reply, message), answer).await?;
         match reply {
             Reply::Once => Ok(()),
             Reply::Always => self.release(&row).await,
             Reply::Reject => {
-                for (other, request) in self.requests().await? {
+                for (other, request) in self.waiting().await? {
                     if other == session {
                         let event = given(&request.id, reply, None);
-                        let settled = self.settle(&other, &request.id, event, Answer::Rejected(None)).await;
+                        let settled =
+                            self.settle(&other, &request.id, event, RequestAnswer::Rejected(None)).await;
                         unless_gone(settled)?;
                     }
                 }
@@ -194,7 +214,7 @@ impl Engine {
             message: None,
             answers: Some(json!(answers)),
         };
-        self.settle(&session, id, event, Answer::Chosen(answers)).await
+        self.settle(&session, id, event, RequestAnswer::Chosen(answers)).await
     }
 
     /// Says that the person does not want to answer a question.
@@ -203,12 +223,12 @@ impl Engine {
     /// When nobody waits for it.
     pub async fn dismiss(&self, id: &RequestId) -> Result<(), Error> {
         let (session, _) = self.question(id).await?;
-        self.settle(&session, id, given(id, Reply::Reject, None), Answer::Rejected(None)).await
+        self.settle(&session, id, given(id, Reply::Reject, None), RequestAnswer::Rejected(None)).await
     }
 
     /// The session that waits for a question, and how many there are in it.
     async fn question(&self, id: &RequestId) -> Result<(SessionId, usize), Error> {
-        match self.0.store.request(id).await? {
+        match self.store.request(id).await? {
             Some((session, Request { ask: Ask::Question { questions }, .. })) => {
                 Ok((session, questions.as_array().map_or(0, Vec::len)))
             }
@@ -221,9 +241,9 @@ impl Engine {
         session: &SessionId,
         id: &RequestId,
         event: Event,
-        answer: Answer,
+        answer: RequestAnswer,
     ) -> Result<(), Error> {
-        match self.append(session, Authority::Open, vec![event]).await {
+        match self.journal.append(session, vec![event]).await {
             Ok(_) => {}
             // Two answers at once: the first one counts.
             Err(Error::Store(everturn_store::Error::Unfit { .. })) => {
@@ -231,50 +251,29 @@ impl Engine {
             }
             Err(error) => return Err(error),
         }
-        self.0.asks.answer(id, answer);
+        self.waiting.answer(id, answer);
         Ok(())
     }
 
     /// Answers what a new approval allows now.
     async fn release(&self, approved_in: &Session) -> Result<(), Error> {
-        let saved = self.0.store.approvals(&approved_in.project).await?;
-        for (id, request) in self.requests().await? {
+        let saved = self.approvals(&approved_in.project).await?;
+        for (id, request) in self.waiting().await? {
             let Ask::Permission { permission, patterns, .. } = &request.ask else { continue };
-            let session = match self.session(&id).await {
+            let session = match self.journal.session(&id).await {
                 Err(Error::NoSession(_)) => continue,
                 session => session?,
             };
             if session.project != approved_in.project {
                 continue;
             }
-            let rules = self.rules(&session);
+            let rules = self.agents.rules(&session);
             if permission::decide(&rules, &saved, permission, patterns) == Action::Allow {
                 let event = given(&request.id, Reply::Always, None);
-                unless_gone(self.settle(&id, &request.id, event, Answer::Allowed).await)?;
+                unless_gone(self.settle(&id, &request.id, event, RequestAnswer::Allowed).await)?;
             }
         }
         Ok(())
-    }
-
-    /// The rules that hold in a session: its agent's, the configuration's, its own.
-    pub(crate) fn rules(&self, session: &Session) -> Vec<Rule> {
-        let name = session.agent.clone().unwrap_or_else(|| self.default_agent());
-        self.rules_of(&name, session)
-    }
-
-    /// The same for a turn's own agent: a switch that came since does not change what the turn may do.
-    pub(crate) fn rules_of(&self, name: &str, session: &Session) -> Vec<Rule> {
-        // An agent that is not there may do nothing.
-        let agent = self.0.agents.iter().find(|agent| agent.name == name);
-        let mut rules =
-            agent.map_or_else(|| vec![Rule::new("*", "*", Action::Deny)], |agent| agent.permission.clone());
-        let own = session.permission.as_deref().unwrap_or_default();
-        if session.parent.is_some() {
-            // Those of a child are what the one that it works for may do.
-            return permission::bounded(&rules, own);
-        }
-        rules.extend_from_slice(own);
-        rules
     }
 }
 

@@ -1,4 +1,4 @@
-//! Recovery: what a restart does with what was open.
+//! Leftovers: what a restart does with a turn that was cut off.
 //!
 //! The log says what is certain. Streamed text that was saved is kept; a tool that changes nothing, or
 //! the same when it runs twice, runs again; a call that still waits for a person goes on waiting under the same
@@ -14,14 +14,14 @@ use everturn_model::request::Request;
 use everturn_model::tool::{Outcome, ToolResult, ToolState};
 use everturn_model::{EntryId, Event, Money, Part, PartId, Record, Tokens, Tree, path};
 use everturn_store::Lease;
-use everturn_tools::{Effect, Scope};
-use tokio::task::JoinSet;
+use everturn_tools::Effect;
 use tokio_util::sync::CancellationToken;
 
-use crate::calls::{Call, INTERRUPTED, Place, Settled, UNKNOWN};
-use crate::drain::Work;
-use crate::turn::{Turn, unfinished};
-use crate::{Engine, Error};
+use super::results::unfinished;
+use super::{ProviderTurns, Turn};
+use crate::Error;
+use crate::calls::{CallSetting, INTERRUPTED, RunningCalls, SettledCall, ToolCall, UNKNOWN};
+use crate::worker::NextWork;
 
 const CUT_OFF: &str = "The server ended while this answer was being written.";
 
@@ -31,42 +31,14 @@ without repeating it.";
 /// What is to be done about a call that has no result.
 enum Remedy {
     /// It never began.
-    Stopped(Call),
+    Stopped(ToolCall),
     /// Nobody knows.
-    Unknown(Call),
+    Unknown(ToolCall),
     /// It may run: it changes nothing, comes to the same when run twice, or has not begun.
-    Run(Call),
+    Run(ToolCall),
 }
 
-impl Engine {
-    /// Continues every session that a crash or a stop left with work to do.
-    ///
-    /// # Errors
-    /// When the store cannot be read.
-    pub async fn recover(&self) -> Result<usize, Error> {
-        // Sessions of a project that was moved here go on here.
-        self.location(None).await?;
-        let unfinished = self.0.store.unfinished().await?;
-        let count = unfinished.len();
-        for id in unfinished {
-            self.wake(&id);
-        }
-        Ok(count)
-    }
-
-    /// Continues sessions whose process died while they were at work.
-    ///
-    /// # Errors
-    /// When the store cannot be read.
-    pub async fn adopt(&self) -> Result<(), Error> {
-        for id in self.0.store.orphans().await? {
-            if !self.is_running(&id) {
-                self.wake(&id);
-            }
-        }
-        Ok(())
-    }
-
+impl ProviderTurns {
     /// Closes a turn that an earlier process left open. None when this process ends before that is done.
     pub(crate) async fn settle_leftovers(
         &self,
@@ -76,33 +48,35 @@ impl Engine {
     ) -> Result<Option<Tree>, Error> {
         let Some(assistant) = open_assistant(&tree) else { return Ok(Some(tree)) };
         let id = tree.session.id.clone();
-        let saved = self.0.store.streams(&id).await?;
+        let saved = self.rooms.store.streams(&id).await?;
         let saved: HashMap<PartId, String> =
             saved.into_iter().map(|saved| (saved.part, saved.text)).collect();
         let ends = end_texts(&tree, &assistant, &saved);
         let wrote = saved.values().any(|text| !text.is_empty()) || has_text(&tree, &assistant);
-        let log = self.0.store.events(&id, None, usize::MAX).await?;
+        let log = self.rooms.store.events(&id, None, usize::MAX).await?;
         let remedies = self.remedies(&tree, &assistant, &log);
         let hosted = self.open_calls(&tree, &assistant, |part| part.kind.is_hosted());
         tracing::info!(session = %id, calls = remedies.len(), "continuing a turn that was cut off");
-        let mut turn = Turn::new(self, lease, cancel, tree, Work { promote: Vec::new() });
+        let work = NextWork { promote: Vec::new() };
+        let mut turn = Turn { rooms: &self.rooms, lease, cancel, tree, work };
         if !ends.is_empty() {
             turn.commit(ends).await?;
         }
         for call in hosted {
-            turn.settle(unfinished(call, self.mint().now(), INTERRUPTED)).await?;
+            turn.settle(unfinished(call, self.rooms.journal.mint().now(), INTERRUPTED)).await?;
         }
         if remedies.is_empty() && !called(&turn.tree, &assistant) {
             let error = Fault::new("MessageAbortedError", CUT_OFF);
             let mut events = vec![Event::StepFailed { entry: assistant, error, resumes: true }];
             if wrote {
-                let entry_id = self.mint().entry(turn.session());
+                let entry_id = self.rooms.journal.mint().entry(turn.session());
                 let body = Body::Synthetic {
                     text: Some(GO_ON.to_owned()),
                     origin_type: Some("recovery".to_owned()),
                     display: Some(false),
                 };
-                let entry = Entry::new(entry_id, turn.session().leaf.clone(), self.mint().now(), body);
+                let entry =
+                    Entry::new(entry_id, turn.session().leaf.clone(), self.rooms.journal.mint().now(), body);
                 events.push(Event::EntryAdded { entry: Box::new(entry), parts: Vec::new() });
             }
             turn.commit(events).await?;
@@ -126,13 +100,13 @@ impl Engine {
     /// Calls of a turn that have no result, with what is to be done about each.
     fn remedies(&self, tree: &Tree, assistant: &EntryId, log: &[Record]) -> Vec<Remedy> {
         let open = self.open_calls(tree, assistant, |part| !part.kind.is_hosted());
-        let remedy = |call: Call| {
-            let effect = self.0.tools.get(&call.tool).map(|tool| tool.effect());
+        let remedy = |call: ToolCall| {
+            let effect = self.rooms.mcp.own_tools().get(&call.tool).map(|tool| tool.effect());
             let pure = matches!(effect, Some(Effect::Pure | Effect::Repeatable));
             // Without a request the call began at once; with one it began only if the log says so.
             let begun_already = has_begun(log, &call.part);
             let waiting = if begun_already && !pure { None } else { last_request(log, assistant, &call.id) };
-            let call = Call { waiting, ..call };
+            let call = ToolCall { waiting, ..call };
             if !is_running(tree, &call) {
                 Remedy::Stopped(call)
             } else if call.waiting.is_some() || pure {
@@ -145,7 +119,7 @@ impl Engine {
     }
 
     /// Those calls of a turn that have no result.
-    fn open_calls(&self, tree: &Tree, assistant: &EntryId, wanted: impl Fn(&Part) -> bool) -> Vec<Call> {
+    fn open_calls(&self, tree: &Tree, assistant: &EntryId, wanted: impl Fn(&Part) -> bool) -> Vec<ToolCall> {
         let path = path::to(tree, tree.session.leaf.as_ref());
         let settled = path::results(&path);
         let parts = tree.node(assistant).into_iter().flat_map(|node| &node.parts);
@@ -156,9 +130,9 @@ impl Engine {
             }
             let start = match state {
                 ToolState::Running { start, .. } => *start,
-                _ => self.mint().now(),
+                _ => self.rooms.journal.mint().now(),
             };
-            Some(Call {
+            Some(ToolCall {
                 entry: assistant.clone(),
                 part: part.id.clone(),
                 id: call.clone(),
@@ -176,52 +150,50 @@ impl Engine {
     async fn apply(&self, turn: &mut Turn<'_>, remedies: Vec<Remedy>) -> Result<Option<bool>, Error> {
         let mut declined = false;
         // As in the turn that made them, calls run beside each other: one that waits holds up no other.
-        let mut running = JoinSet::new();
+        let mut running = RunningCalls::new(self.rooms.journal.mint().clone());
         for remedy in remedies {
             let settled = match remedy {
-                Remedy::Stopped(call) => unfinished(call, self.mint().now(), INTERRUPTED),
+                Remedy::Stopped(call) => unfinished(call, self.rooms.journal.mint().now(), INTERRUPTED),
                 Remedy::Unknown(call) => {
                     let result = ToolResult {
                         start: Some(call.start),
-                        end: Some(self.mint().now()),
+                        end: Some(self.rooms.journal.mint().now()),
                         ..ToolResult::new(&call.id, &call.tool, Outcome::Unknown, UNKNOWN)
                     };
-                    Settled { call, result, declined: false, edited: Vec::new() }
+                    SettledCall { call, result, declined: false, edited: Vec::new() }
                 }
                 Remedy::Run(call) => {
-                    running.spawn(self.clone().execute(self.place(turn).await?, call));
+                    running.start(&self.rooms.calls, self.setting(turn).await?, call);
                     continue;
                 }
             };
             turn.settle(settled).await?;
         }
-        while let Some(settled) = running.join_next().await {
-            if self.0.closing.is_cancelled() {
+        while let Some(settled) = running.next().await {
+            if self.rooms.lifecycle.is_closing() {
                 return Ok(None);
             }
-            let settled = settled.map_err(|error| Error::Invalid(error.to_string()))?;
             declined |= settled.declined;
             turn.settle(settled).await?;
         }
         Ok(Some(declined))
     }
 
-    async fn place(&self, turn: &Turn<'_>) -> Result<Place, Error> {
+    async fn setting(&self, turn: &Turn<'_>) -> Result<CallSetting, Error> {
         let session = turn.session();
-        let location = self.location(Some(&session.directory)).await?;
+        let location = self.rooms.projects.location(Some(&session.directory)).await?;
         let open = open_assistant(&turn.tree).and_then(|id| turn.tree.node(&id));
         let agent = open.and_then(|node| node.entry.body.assistant()?.agent.clone());
-        self.0.sights.recall(&session.id, &path::to(&turn.tree, session.leaf.as_ref()));
-        let registry = self.registry(&location, turn.cancel).await;
-        Ok(Place {
+        self.rooms.views.recall(&session.id, &path::to(&turn.tree, session.leaf.as_ref()));
+        let registry = self.rooms.mcp.registry(&location, turn.cancel).await;
+        Ok(CallSetting {
             session: Arc::new(turn.session().clone()),
-            scope: Arc::new(Scope {
-                directory: location.directory,
-                worktree: location.worktree,
-                output_dir: self.paths().data.join("tool-output"),
-            }),
+            scope: Arc::new(turn.scope(&location)),
             offer: Arc::new(registry.offer()),
-            rules: Arc::new(agent.map_or_else(|| self.rules(session), |name| self.rules_of(&name, session))),
+            rules: Arc::new(agent.map_or_else(
+                || self.rooms.agents.rules(session),
+                |name| self.rooms.agents.rules_of(&name, session),
+            )),
             lease: turn.lease.clone(),
             cancel: turn.cancel.child_token(),
         })
@@ -280,7 +252,7 @@ fn called(tree: &Tree, assistant: &EntryId) -> bool {
     tree.node(assistant).is_some_and(|node| node.parts.iter().any(local))
 }
 
-fn is_running(tree: &Tree, call: &Call) -> bool {
+fn is_running(tree: &Tree, call: &ToolCall) -> bool {
     let part = tree.node(&call.entry).and_then(|node| node.part(&call.part));
     matches!(part.map(|part| &part.kind), Some(PartKind::Tool { state: ToolState::Running { .. }, .. }))
 }

@@ -3,27 +3,30 @@
 //! The files of the other program are only read. Ids of the import's events follow from the session, so importing
 //! twice changes nothing.
 
+mod database;
+
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use everturn_interop::opencode::{self, Imported, Problem, files, rows};
+use everturn_interop::opencode::{self, Imported, Problem, files};
 use everturn_model::event::SessionChange;
 use everturn_model::mint::Mint as Deterministic;
 use everturn_model::{Event, Record, SessionId};
-use everturn_store::foreign::{Column, Database};
-use everturn_store::{Authority, NewEvent};
+use everturn_store::foreign::Database;
+use everturn_store::{Authority, NewEvent, Store};
 use serde_json::Value;
 use tokio::task::JoinSet;
 
-use crate::project::Project;
-use crate::{Engine, Error};
+use crate::Error;
+use crate::projects::{Project, Projects};
+use database::{read_projects, read_session};
 
 /// How many sessions are on their way to the disk at once.
 const FLIGHT: usize = 128;
 
 /// What came of an import.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct ImportReport {
     /// Sessions that came in.
     pub imported: Vec<SessionId>,
     /// Sessions that were there already.
@@ -34,26 +37,38 @@ pub struct Report {
 
 /// What an import found to read.
 #[derive(Debug)]
-struct Sources {
+struct ImportSources {
     databases: Vec<PathBuf>,
     storage: Option<PathBuf>,
 }
 
-impl Engine {
+/// Brings sessions of other programs in; clones share it.
+#[derive(Debug, Clone)]
+pub struct Imports {
+    store: Store,
+    projects: Projects,
+}
+
+impl Imports {
+    /// Imports into a store.
+    pub(crate) fn new(store: Store, projects: Projects) -> Self {
+        Self { store, projects }
+    }
+
     /// Imports what OpenCode left in its data folder: its database, and its older JSON tree. `progress` hears how many
     /// sessions are done and how many there are.
     ///
     /// # Errors
     /// When there is nothing to import or the store refuses.
-    pub async fn import_opencode(
+    pub async fn opencode(
         &self,
         folder: &Path,
         mut progress: impl FnMut(usize, usize) + Send,
-    ) -> Result<Report, Error> {
+    ) -> Result<ImportReport, Error> {
         let sources = find(folder)?;
-        let mut report = Report::default();
+        let mut report = ImportReport::default();
         for path in &sources.databases {
-            self.import_database(path, &mut report, &mut progress).await?;
+            self.database(path, &mut report, &mut progress).await?;
         }
         if let Some(storage) = &sources.storage {
             let (sessions, problems) = files::read(read_tree(storage)?);
@@ -69,18 +84,18 @@ impl Engine {
     ///
     /// # Errors
     /// When the bytes are no export, or the session is there already with another history.
-    pub async fn import_export(&self, bytes: &[u8]) -> Result<Report, Error> {
+    pub async fn export(&self, bytes: &[u8]) -> Result<ImportReport, Error> {
         let imported = opencode::export::read(bytes).map_err(|problem| Error::Import(problem.to_string()))?;
-        let mut report = Report::default();
+        let mut report = ImportReport::default();
         let incoming = std::iter::once(Incoming::seeded(imported, Vec::new()));
         self.take_in(incoming, 1, &mut report, &mut |_, _| {}).await?;
         Ok(report)
     }
 
-    async fn import_database(
+    async fn database(
         &self,
         path: &Path,
-        report: &mut Report,
+        report: &mut ImportReport,
         progress: &mut (impl FnMut(usize, usize) + Send),
     ) -> Result<(), Error> {
         let database = Database::open(path)?;
@@ -110,13 +125,13 @@ impl Engine {
         &self,
         sessions: impl Iterator<Item = Incoming>,
         total: usize,
-        report: &mut Report,
+        report: &mut ImportReport,
         progress: &mut (impl FnMut(usize, usize) + Send),
     ) -> Result<(), Error> {
         let mut flight = JoinSet::new();
         // What is known of a project here is newer than what comes in.
         let mut known: HashMap<String, ()> =
-            self.projects().await?.into_iter().map(|project| (project.id, ())).collect();
+            self.projects.all().await?.into_iter().map(|project| (project.id, ())).collect();
         let mut done = 0;
         for Incoming { id, project, events, problems } in sessions {
             report.problems.extend(problems.iter().map(|problem| format!("{id}: {problem}")));
@@ -124,9 +139,9 @@ impl Engine {
                 && known.insert(project.id.clone(), ()).is_none()
                 && let Ok(data) = serde_json::to_string(&project)
             {
-                self.0.store.put_project(&project.id, data).await?;
+                self.store.put_project(&project.id, data).await?;
             }
-            let store = self.0.store.clone();
+            let store = self.store.clone();
             flight.spawn(async move {
                 let appended = store.append(&id, Authority::Open, events).await;
                 (id, appended)
@@ -148,7 +163,7 @@ impl Engine {
 
 type Landing = (SessionId, Result<everturn_store::Appended, everturn_store::Error>);
 
-async fn land(flight: &mut JoinSet<Landing>, report: &mut Report) -> Result<(), Error> {
+async fn land(flight: &mut JoinSet<Landing>, report: &mut ImportReport) -> Result<(), Error> {
     use everturn_store::Error as Store;
     let Some(Ok((id, appended))) = flight.join_next().await else { return Ok(()) };
     match appended {
@@ -199,7 +214,7 @@ impl Incoming {
 }
 
 /// What there is to import in a folder that a person named: OpenCode's data folder or its `storage`.
-fn find(folder: &Path) -> Result<Sources, Error> {
+fn find(folder: &Path) -> Result<ImportSources, Error> {
     let io = |source| Error::Io { context: format!("cannot read {}", folder.display()), source };
     let mut databases = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(io)? {
@@ -218,7 +233,7 @@ fn find(folder: &Path) -> Result<Sources, Error> {
             folder.display()
         )));
     }
-    Ok(Sources { databases, storage })
+    Ok(ImportSources { databases, storage })
 }
 
 /// The files of a JSON tree, by their path below it.
@@ -254,187 +269,4 @@ fn as_project(value: &Value) -> Option<Project> {
         updated: time("updated"),
         places: Vec::new(),
     })
-}
-
-fn read_projects(database: &Database) -> Result<HashMap<String, Value>, Error> {
-    let select = "SELECT id, worktree, vcs, name, icon_url, icon_url_override, icon_color, time_created, time_updated, \
-                  time_initialized, sandboxes, commands FROM project";
-    if !database.has("project", &["id", "worktree", "time_initialized", "sandboxes", "commands"])? {
-        return Ok(HashMap::new());
-    }
-    let mut projects = HashMap::new();
-    for row in database.select(select, &[])? {
-        let mut row = Cells(row.into_iter());
-        let row = rows::ProjectRow {
-            id: row.text(),
-            worktree: row.text(),
-            vcs: row.maybe(),
-            name: row.maybe(),
-            icon_url: row.maybe(),
-            icon_url_override: row.maybe(),
-            icon_color: row.maybe(),
-            time_created: row.integer(),
-            time_updated: row.integer(),
-            time_initialized: row.maybe_integer(),
-            sandboxes: row.text(),
-            commands: row.maybe(),
-        };
-        projects.insert(row.id.clone(), rows::project_value(row));
-    }
-    Ok(projects)
-}
-
-fn read_session(database: &Database, id: &str, projects: &HashMap<String, Value>) -> Result<Incoming, Error> {
-    let select = "SELECT id, project_id, workspace_id, parent_id, slug, directory, path, title, version, share_url, \
-                  summary_additions, summary_deletions, summary_files, summary_diffs, metadata, cost, tokens_input, \
-                  tokens_output, tokens_reasoning, tokens_cache_read, tokens_cache_write, revert, permission, agent, \
-                  model, time_created, time_updated, time_compacting, time_archived FROM session WHERE id = ?1";
-    let found = database.select(select, &[id])?.into_iter().next();
-    let mut row = Cells(found.ok_or_else(|| Error::Import(format!("session {id} is gone")))?.into_iter());
-    let session = rows::SessionRow {
-        id: row.text(),
-        project_id: row.text(),
-        workspace_id: row.maybe(),
-        parent_id: row.maybe(),
-        slug: row.text(),
-        directory: row.text(),
-        path: row.maybe(),
-        title: row.text(),
-        version: row.text(),
-        share_url: row.maybe(),
-        summary_additions: row.maybe_integer(),
-        summary_deletions: row.maybe_integer(),
-        summary_files: row.maybe_integer(),
-        summary_diffs: row.maybe(),
-        metadata: row.maybe(),
-        cost: row.next().number().unwrap_or_default(),
-        tokens_input: row.integer(),
-        tokens_output: row.integer(),
-        tokens_reasoning: row.integer(),
-        tokens_cache_read: row.integer(),
-        tokens_cache_write: row.integer(),
-        revert: row.maybe(),
-        permission: row.maybe(),
-        agent: row.maybe(),
-        model: row.maybe(),
-        time_created: row.integer(),
-        time_updated: row.integer(),
-        time_compacting: row.maybe_integer(),
-        time_archived: row.maybe_integer(),
-    };
-    let messages = database
-        .select(
-            "SELECT id, session_id, time_created, time_updated, data FROM message WHERE session_id = ?1",
-            &[id],
-        )?
-        .into_iter()
-        .map(|row| {
-            let mut row = Cells(row.into_iter());
-            rows::MessageRow {
-                id: row.text(),
-                session_id: row.text(),
-                time_created: row.integer(),
-                time_updated: row.integer(),
-                data: row.text(),
-            }
-        })
-        .collect();
-    let parts = database
-        .select(
-            "SELECT id, message_id, session_id, time_created, time_updated, data FROM part WHERE session_id = ?1",
-            &[id],
-        )?
-        .into_iter()
-        .map(|row| {
-            let mut row = Cells(row.into_iter());
-            rows::PartRow {
-                id: row.text(),
-                message_id: row.text(),
-                session_id: row.text(),
-                time_created: row.integer(),
-                time_updated: row.integer(),
-                data: row.text(),
-            }
-        })
-        .collect();
-    let todos = database
-        .select(
-            "SELECT session_id, content, status, priority, position, time_created, time_updated FROM todo \
-             WHERE session_id = ?1",
-            &[id],
-        )?
-        .into_iter()
-        .map(|row| {
-            let mut row = Cells(row.into_iter());
-            rows::TodoRow {
-                session_id: row.text(),
-                content: row.text(),
-                status: row.text(),
-                priority: row.text(),
-                position: row.integer(),
-                time_created: row.integer(),
-                time_updated: row.integer(),
-            }
-        })
-        .collect();
-    let project = projects.get(&session.project_id).cloned();
-    let messages: Vec<rows::MessageRow> = messages;
-    if messages.is_empty()
-        && let Some(records) = read_log(database, id)?
-    {
-        return Ok(Incoming::logged(SessionId::new(id), project, records));
-    }
-    let (imported, problems) = rows::read_one(rows::SessionRows { session, messages, parts, todos }, project);
-    Ok(Incoming::seeded(imported, problems))
-}
-
-/// The log of a session that OpenCode's V2 engine ran; none for the others.
-fn read_log(database: &Database, id: &str) -> Result<Option<Vec<Record>>, Error> {
-    if !database.has("event", &["id", "aggregate_id", "seq", "type", "data"])? {
-        return Ok(None);
-    }
-    let select = "SELECT id, aggregate_id, seq, type, data FROM event WHERE aggregate_id = ?1 ORDER BY seq";
-    let rows: Vec<rows::EventRow> = database
-        .select(select, &[id])?
-        .into_iter()
-        .map(|row| {
-            let mut row = Cells(row.into_iter());
-            rows::EventRow {
-                id: row.text(),
-                aggregate_id: row.text(),
-                seq: row.integer(),
-                kind: row.text(),
-                data: row.text(),
-            }
-        })
-        .collect();
-    if !rows.iter().any(|row| row.kind.starts_with("session.next.")) {
-        return Ok(None);
-    }
-    opencode::v2::read_events(rows).map(Some).map_err(|problem| Error::Import(problem.to_string()))
-}
-
-/// The cells of a row, taken in order.
-struct Cells(std::vec::IntoIter<Column>);
-
-impl Cells {
-    fn next(&mut self) -> Column {
-        self.0.next().unwrap_or(Column::Null)
-    }
-
-    fn text(&mut self) -> String {
-        self.maybe().unwrap_or_default()
-    }
-
-    fn maybe(&mut self) -> Option<String> {
-        self.next().text()
-    }
-
-    fn integer(&mut self) -> i64 {
-        self.maybe_integer().unwrap_or_default()
-    }
-
-    fn maybe_integer(&mut self) -> Option<i64> {
-        self.next().integer()
-    }
 }

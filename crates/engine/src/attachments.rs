@@ -13,8 +13,10 @@ use futures_util::future::try_join_all;
 use serde_json::Value;
 use tokio::time::timeout;
 
+use crate::Error;
 use crate::inbox::PartInput;
-use crate::{Engine, Error};
+use crate::mcp::McpServers;
+use crate::projects::Projects;
 
 /// The largest text that comes with a prompt, in bytes.
 const LARGEST: u64 = 256 * 1024;
@@ -25,10 +27,22 @@ const LARGEST_SHOWN: u64 = 5 * 1024 * 1024;
 /// How long a prompt waits for the resources that are attached to it. The person is waiting, too.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-impl Engine {
+/// Reads what is attached to prompts; clones share it.
+#[derive(Debug, Clone)]
+pub(crate) struct Attachments {
+    projects: Projects,
+    mcp: McpServers,
+}
+
+impl Attachments {
+    /// Attachments from projects and from their servers.
+    pub(crate) fn new(projects: Projects, mcp: McpServers) -> Self {
+        Self { projects, mcp }
+    }
+
     /// The parts of a prompt, each with the content of what it attaches. What cannot be read is no reason to refuse the
     /// prompt.
-    pub(crate) async fn attach(
+    pub(crate) async fn read(
         &self,
         inputs: Vec<PartInput>,
         session: &Session,
@@ -48,8 +62,9 @@ impl Engine {
     }
 
     async fn resource_for(&self, session: &Session, server: &str, uri: &str) -> Result<Reading, String> {
-        let location = self.location(Some(&session.directory)).await.map_err(|error| error.to_string())?;
-        self.read_resource(&location, server, uri).await
+        let location =
+            self.projects.location(Some(&session.directory)).await.map_err(|error| error.to_string())?;
+        self.mcp.read_resource(&location, server, uri).await
     }
 }
 

@@ -1,4 +1,4 @@
-//! Where time and chance come in, so that tests can decide both.
+//! The world outside: where time and chance come in, so that tests can decide both.
 
 use std::fmt::Debug;
 

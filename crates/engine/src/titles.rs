@@ -7,17 +7,33 @@ use everturn_model::entry::Body;
 use everturn_model::part::PartKind;
 use everturn_model::usage::Cache;
 use everturn_model::{Event, Session, Tokens, Tree};
-use everturn_store::Authority;
-use futures_util::StreamExt as _;
 
-use crate::models::Chosen;
+use crate::Error;
+use crate::agents::Agents;
+use crate::journal::Journal;
+use crate::lifecycle::Lifecycle;
+use crate::models::{Chosen, ModelFinder};
+use crate::provider_call::ProviderCall;
 use crate::sessions::is_default_title;
-use crate::{Engine, Error};
 
 /// The longest title, in characters.
 const LONGEST: usize = 100;
 
-impl Engine {
+/// Names sessions in the background; clones share it.
+#[derive(Debug, Clone)]
+pub(crate) struct Titles {
+    journal: Journal,
+    models: ModelFinder,
+    agents: Agents,
+    lifecycle: Lifecycle,
+}
+
+impl Titles {
+    /// Titles by a small model.
+    pub(crate) fn new(journal: Journal, models: ModelFinder, agents: Agents, lifecycle: Lifecycle) -> Self {
+        Self { journal, models, agents, lifecycle }
+    }
+
     /// Names a session in the background when its first prompt is there and nobody has named it.
     pub(crate) fn name_later(&self, session: &Session, tree: &Tree) {
         if session.parent.is_some() || !is_default_title(&session.title) {
@@ -38,14 +54,13 @@ impl Engine {
             return;
         }
         let folder = Path::new(&session.directory);
-        let Ok(chosen) = self.choose_small(session.model.as_ref(), folder) else { return };
-        let engine = self.clone();
+        let Ok(chosen) = self.models.choose_small(session.model.as_ref(), folder) else { return };
+        let titles = self.clone();
         let session = session.clone();
-        let closing = self.0.closing.clone();
-        self.0.tasks.spawn(async move {
+        self.lifecycle.spawn(async move {
             tokio::select! {
-                () = closing.cancelled() => {}
-                named = engine.name(&session, &chosen, text) => if let Err(error) = named {
+                () = titles.lifecycle.closing() => {}
+                named = titles.name(&session, &chosen, text) => if let Err(error) = named {
                     tracing::warn!(session = %session.id, error = error.to_string(), "no title was made");
                 },
             }
@@ -53,8 +68,7 @@ impl Engine {
     }
 
     async fn name(&self, session: &Session, chosen: &Chosen, prompt: String) -> Result<(), Error> {
-        let instructions =
-            self.agents().iter().find(|agent| agent.name == "title").map_or("", |agent| agent.prompt);
+        let instructions = self.agents.named("title").map_or("", |agent| agent.prompt);
         let request = Request {
             origin: chosen.origin(),
             model: chosen.model.wire.to_string(),
@@ -62,7 +76,7 @@ impl Engine {
             messages: vec![Message::User(vec![Content::Text(prompt)])],
             ..Request::default()
         };
-        let mut stream = chosen.provider.stream(request);
+        let mut stream = ProviderCall::new(chosen, request);
         let mut title = String::new();
         let mut used = None;
         while let Some(delta) = stream.next().await {
@@ -86,18 +100,18 @@ impl Engine {
             events.push(Event::UsageRecorded { source: "title".to_owned(), tokens, cost });
         }
         // A name that a person gave meanwhile stays.
-        let now = self.session(&session.id).await?;
+        let now = self.journal.session(&session.id).await?;
         if let Some(title) = clean(&title)
             && is_default_title(&now.title)
         {
             events.push(Event::TitleChanged {
-                entry: self.mint().entry(&now),
+                entry: self.journal.mint().entry(&now),
                 parent: now.leaf.clone(),
                 title,
             });
         }
         if !events.is_empty() {
-            self.append(&session.id, Authority::Open, events).await?;
+            self.journal.append(&session.id, events).await?;
         }
         Ok(())
     }

@@ -17,13 +17,12 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use everturn_model::{Event, Session};
-use everturn_store::Authority;
 use everturn_tools::project::{Identity, Repository, is_gone, repository};
 
-use super::{GLOBAL, Place, Project};
-use crate::guidance::blocking;
+use super::{GLOBAL, Project, ProjectFolder, Projects};
+use crate::Error;
+use crate::background::blocking;
 use crate::sessions::Filter;
-use crate::{Engine, Error};
 
 /// Sessions of a project in a folder, and where they belong.
 #[derive(Debug)]
@@ -34,7 +33,7 @@ struct Move<'a> {
     id: &'a str,
 }
 
-impl Engine {
+impl Projects {
     /// Brings the places of a project up to date and the sessions of places that were moved to where they are now.
     pub(super) async fn settle_places(
         &self,
@@ -44,14 +43,14 @@ impl Engine {
     ) -> Result<Project, Error> {
         let before = project.clone();
         let id = project.id.clone();
-        let here = |place: &Place| place.root == found.root;
+        let here = |place: &ProjectFolder| place.root == found.root;
         let new = !project.places.iter().any(here);
         let mut complete = true;
         if new {
             complete = self.adopt_sessions(known, found, &id).await?;
             project.places.extend(self.unrecorded(&project).await?);
         }
-        let is_this = |place: &Place| place.mark.is_some_and(|mark| mark.is_same(&found.mark));
+        let is_this = |place: &ProjectFolder| place.mark.is_some_and(|mark| mark.is_same(&found.mark));
         let renamed = project.places.iter().any(|place| !here(place) && is_this(place));
         let mut gone = Vec::new();
         let mut others = 0;
@@ -81,31 +80,31 @@ impl Engine {
         project.places.retain(|place| !here(place) && !taken.contains(&place.root));
         // While something is left to do, this is a new place.
         if complete {
-            project.places.push(Place::of(found));
+            project.places.push(ProjectFolder::of(found));
         }
         project.worktree.clone_from(&found.root);
         if project != before {
-            project.updated = self.mint().now();
+            project.updated = self.journal.mint().now();
             let data = serde_json::to_string(&project).map_err(|error| Error::Invalid(error.to_string()))?;
-            self.0.store.put_project(&id, data).await?;
+            self.store.put_project(&id, data).await?;
             self.forget(&id).await;
         }
         Ok(project)
     }
 
     /// Places that only sessions tell of: those of other programs, and of times when places were not kept.
-    async fn unrecorded(&self, project: &Project) -> Result<Vec<Place>, Error> {
+    async fn unrecorded(&self, project: &Project) -> Result<Vec<ProjectFolder>, Error> {
         let mut roots = BTreeSet::new();
         for session in self.all_sessions(&project.id).await? {
             roots.extend(root_of(&session));
         }
         roots.retain(|root| !project.places.iter().any(|place| root.starts_with(&place.root)));
-        let place = |root| Place { root, history: None, mark: None, shallow: false, left: false };
+        let place = |root| ProjectFolder { root, history: None, mark: None, shallow: false, left: false };
         Ok(roots.into_iter().map(place).collect())
     }
 
     /// Whether a place is surely no longer one of this project.
-    async fn is_abandoned(&self, place: &Place, id: &str) -> Result<bool, Error> {
+    async fn is_abandoned(&self, place: &ProjectFolder, id: &str) -> Result<bool, Error> {
         let (root, mark) = (place.root.clone(), place.mark);
         let (gone, now) = blocking(move || (is_gone(&root, mark.as_ref()), repository(&root))).await?;
         let now = now.filter(|now| now.root == place.root);
@@ -123,7 +122,7 @@ impl Engine {
     /// Takes sessions in the folders of a repository into its project, from the project that the folders were in before.
     async fn adopt_sessions(&self, known: &[Project], found: &Repository, id: &str) -> Result<bool, Error> {
         let was_cut_off = |project: &&Project| {
-            let here = |place: &Place| place.root == found.root && place.shallow;
+            let here = |place: &ProjectFolder| place.root == found.root && place.shallow;
             project.id != id && project.places.iter().any(here)
         };
         let mut settled = true;
@@ -142,8 +141,8 @@ impl Engine {
             trashed,
             ..Filter::default()
         };
-        let mut sessions = self.list(all(false)).await?;
-        sessions.extend(self.list(all(true)).await?);
+        let mut sessions = self.store.sessions(all(false)).await?;
+        sessions.extend(self.store.sessions(all(true)).await?);
         Ok(sessions)
     }
 
@@ -164,7 +163,7 @@ impl Engine {
             complete &= self.move_session(&session, way.id, &directory, below).await?;
         }
         if complete {
-            self.move_snapshots((way.project, way.from), (way.id, &way.to.root));
+            self.snapshots.move_along((way.project, way.from), (way.id, &way.to.root));
         }
         Ok(complete)
     }
@@ -176,22 +175,17 @@ impl Engine {
         directory: &Path,
         below: &Path,
     ) -> Result<bool, Error> {
-        // Neither this process nor another one may be at work on it.
-        let Ok(_hold) = self.hold(&session.id) else { return Ok(false) };
-        let lease = match self.0.store.acquire(&session.id).await {
-            Ok(lease) => lease,
-            Err(everturn_store::Error::Busy { .. }) => return Ok(false),
-            Err(error) => return Err(error.into()),
-        };
         let event = Event::SessionMoved {
             project: project.to_owned(),
             directory: directory.display().to_string(),
             path: Some(below.display().to_string()),
             extra: everturn_model::Map::new(),
         };
-        let moved = self.append(&session.id, Authority::Owned(lease.clone()), vec![event]).await;
-        self.0.store.release(lease).await?;
-        moved.map(|_| true)
+        // Neither this process nor another one may be at work on it.
+        let moved = self.leases.try_at_rest(&session.id, |lease| async move {
+            self.journal.append_owned(&lease, vec![event]).await
+        });
+        Ok(moved.await?.is_some())
     }
 }
 

@@ -1,4 +1,4 @@
-//! What each session last saw of the files.
+//! File views: what each session last saw of the files.
 //!
 //! Each result keeps what its call saw, so what is forgotten here, or was known to an earlier process, is put together
 //! again from the conversation when the session next works.
@@ -11,24 +11,24 @@ use everturn_model::tool::ToolResult;
 use everturn_model::tree::Node;
 use everturn_model::{Map, SessionId};
 use everturn_tools::Seen;
-use everturn_tools::seen::Sight as FileSight;
+use everturn_tools::seen::Sight;
 
 /// How many sessions are remembered; the one that was at work longest ago is forgotten first.
 const REMEMBERED: usize = 512;
 
-/// The files as the sessions of this process saw them.
-#[derive(Debug, Default)]
-pub(crate) struct Sights(Mutex<Known>);
+/// The files as the sessions of this process saw them; clones share it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct FileViews(Arc<Mutex<RememberedViews>>);
 
 #[derive(Debug, Default)]
-struct Known {
-    sessions: HashMap<SessionId, Sight>,
+struct RememberedViews {
+    sessions: HashMap<SessionId, SessionView>,
     /// Counts calls, to tell what was used when.
     calls: u64,
 }
 
 #[derive(Debug)]
-struct Sight {
+struct SessionView {
     seen: Arc<Seen>,
     used: u64,
 }
@@ -52,7 +52,7 @@ pub(crate) fn keep(seen: &Seen, result: &mut ToolResult) {
     }
 }
 
-impl Sights {
+impl FileViews {
     /// What a session saw, from the results on its path if nothing is known here.
     pub(crate) fn recall(&self, session: &SessionId, path: &[&Node]) {
         if self.0.lock().unwrap_or_else(PoisonError::into_inner).sessions.contains_key(session) {
@@ -64,7 +64,7 @@ impl Sights {
             _ => None,
         });
         for (path, sight) in kept.flatten() {
-            if let Ok(sight) = serde_json::from_value::<Option<FileSight>>(sight.clone()) {
+            if let Ok(sight) = serde_json::from_value::<Option<Sight>>(sight.clone()) {
                 seen.recall(path.into(), sight);
             }
         }
@@ -77,16 +77,16 @@ impl Sights {
         let now = known.calls;
         if known.sessions.len() >= REMEMBERED && !known.sessions.contains_key(session) {
             // What a call still holds is in use, however long ago it began.
-            let idle = known.sessions.iter().filter(|(_, sight)| Arc::strong_count(&sight.seen) == 1);
-            let oldest = idle.min_by_key(|(_, sight)| sight.used).map(|(id, _)| id.clone());
+            let idle = known.sessions.iter().filter(|(_, view)| Arc::strong_count(&view.seen) == 1);
+            let oldest = idle.min_by_key(|(_, view)| view.used).map(|(id, _)| id.clone());
             if let Some(oldest) = oldest {
                 known.sessions.remove(&oldest);
             }
         }
-        let fresh = || Sight { seen: Arc::default(), used: now };
-        let sight = known.sessions.entry(session.clone()).or_insert_with(fresh);
-        sight.used = now;
-        Arc::clone(&sight.seen)
+        let fresh = || SessionView { seen: Arc::default(), used: now };
+        let view = known.sessions.entry(session.clone()).or_insert_with(fresh);
+        view.used = now;
+        Arc::clone(&view.seen)
     }
 }
 
@@ -98,18 +98,18 @@ mod tests {
 
     #[test]
     fn the_session_that_rested_longest_is_forgotten() {
-        let sights = Sights::default();
+        let views = FileViews::default();
         let id = |number: usize| SessionId::from(format!("ses_{number}").as_str());
         let file = Path::new("/a");
-        let held = sights.of(&id(0));
+        let held = views.of(&id(0));
         for number in 1..REMEMBERED {
-            sights.of(&id(number)).record(file, number.to_string());
+            views.of(&id(number)).record(file, number.to_string());
         }
-        assert_eq!(sights.of(&id(1)).last(file), Some("1".to_owned()));
-        sights.of(&id(REMEMBERED)).record(file, "new".to_owned());
-        assert!(Arc::ptr_eq(&held, &sights.of(&id(0))), "it is in use");
-        assert_eq!(sights.of(&id(1)).last(file), Some("1".to_owned()), "it was used again");
-        assert_eq!(sights.of(&id(REMEMBERED)).last(file), Some("new".to_owned()));
-        assert_eq!(sights.of(&id(2)).last(file), None, "it rested longest");
+        assert_eq!(views.of(&id(1)).last(file), Some("1".to_owned()));
+        views.of(&id(REMEMBERED)).record(file, "new".to_owned());
+        assert!(Arc::ptr_eq(&held, &views.of(&id(0))), "it is in use");
+        assert_eq!(views.of(&id(1)).last(file), Some("1".to_owned()), "it was used again");
+        assert_eq!(views.of(&id(REMEMBERED)).last(file), Some("new".to_owned()));
+        assert_eq!(views.of(&id(2)).last(file), None, "it rested longest");
     }
 }

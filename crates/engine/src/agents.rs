@@ -1,6 +1,7 @@
 //! Agents: who acts, under which rules and with which instructions.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use everturn_model::Session;
 use everturn_model::permission::{Action, Rule, bounded};
@@ -20,6 +21,56 @@ pub struct Agent {
     pub permission: Vec<Rule>,
     /// Its instructions.
     pub prompt: &'static str,
+}
+
+/// The agents of a server, and the rules that hold for them; clones share them.
+#[derive(Debug, Clone)]
+pub struct Agents {
+    all: Arc<[Agent]>,
+    default: String,
+}
+
+impl Agents {
+    /// These agents, and the one for sessions that choose none.
+    pub(crate) fn new(all: Vec<Agent>, default: Option<&str>) -> Self {
+        Self { all: all.into(), default: default.unwrap_or("build").to_owned() }
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn all(&self) -> &[Agent] {
+        &self.all
+    }
+
+    /// The name of the agent for sessions that choose none.
+    pub(crate) fn default_name(&self) -> String {
+        self.default.clone()
+    }
+
+    /// The agent of a name.
+    pub(crate) fn named(&self, name: &str) -> Option<&Agent> {
+        self.all.iter().find(|agent| agent.name == name)
+    }
+
+    /// The rules that hold in a session: its agent's, the configuration's, its own.
+    pub(crate) fn rules(&self, session: &Session) -> Vec<Rule> {
+        self.rules_of(session.agent.as_deref().unwrap_or(&self.default), session)
+    }
+
+    /// The same for a turn's own agent: a switch that came since does not change what the turn may do.
+    pub(crate) fn rules_of(&self, name: &str, session: &Session) -> Vec<Rule> {
+        // An agent that is not there may do nothing.
+        let agent = self.named(name);
+        let mut rules =
+            agent.map_or_else(|| vec![Rule::new("*", "*", Action::Deny)], |agent| agent.permission.clone());
+        let own = session.permission.as_deref().unwrap_or_default();
+        if session.parent.is_some() {
+            // Those of a child are what the one that it works for may do.
+            return bounded(&rules, own);
+        }
+        rules.extend_from_slice(own);
+        rules
+    }
 }
 
 const BUILD: &str = "You are a coding agent working in a person's project through tools. \

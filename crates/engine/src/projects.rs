@@ -13,13 +13,18 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use everturn_model::Session;
+use everturn_store::Store;
 use everturn_tools::project::{Identity, Mark, Repository, identity, repository};
 use serde::{Deserialize, Serialize};
+use tokio::sync::RwLock;
 use tokio::time::Instant;
 
-use crate::guidance::blocking;
+use crate::Error;
+use crate::background::blocking;
+use crate::journal::Journal;
+use crate::leases::Leases;
 use crate::sessions::Filter;
-use crate::{Engine, Error};
+use crate::snapshot_folders::SnapshotFolders;
 
 /// The project of what is in no repository.
 pub(crate) const GLOBAL: &str = "global";
@@ -46,12 +51,12 @@ pub struct Project {
     pub updated: i64,
     /// Where it was opened.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub places: Vec<Place>,
+    pub places: Vec<ProjectFolder>,
 }
 
 /// A folder in which a project was opened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
+pub struct ProjectFolder {
     /// The root of the repository.
     pub root: PathBuf,
     /// Where its history is; worktrees of one repository have it in common.
@@ -68,7 +73,7 @@ pub struct Place {
     pub left: bool,
 }
 
-impl Place {
+impl ProjectFolder {
     fn of(repository: &Repository) -> Self {
         Self {
             root: repository.root.clone(),
@@ -95,7 +100,7 @@ pub struct Location {
 
 /// A location and how long it is believed.
 #[derive(Debug)]
-pub(crate) struct Known {
+struct KnownLocation {
     location: Location,
     mark: Mark,
     shallow: bool,
@@ -104,10 +109,10 @@ pub(crate) struct Known {
 
 /// The repositories that are looked at.
 #[derive(Debug, Default)]
-pub(crate) struct Repositories(std::sync::Mutex<HashMap<PathBuf, Seen>>);
+struct Repositories(std::sync::Mutex<HashMap<PathBuf, RepositoryState>>);
 
 #[derive(Debug, Default)]
-struct Seen {
+struct RepositoryState {
     /// Whose turn it is to look at it.
     turn: Arc<tokio::sync::Mutex<()>>,
     /// What git said nothing about, and how long it is not asked again.
@@ -115,28 +120,28 @@ struct Seen {
 }
 
 impl Repositories {
-    fn with<T>(&self, root: &Path, use_seen: impl FnOnce(&mut Seen) -> T) -> T {
-        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if seen.len() >= REMEMBERED {
+    fn with<T>(&self, root: &Path, use_state: impl FnOnce(&mut RepositoryState) -> T) -> T {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= REMEMBERED {
             // Those that somebody is at stay.
-            seen.retain(|_, seen| Arc::strong_count(&seen.turn) > 1);
+            known.retain(|_, state| Arc::strong_count(&state.turn) > 1);
         }
-        use_seen(seen.entry(root.to_owned()).or_default())
+        use_state(known.entry(root.to_owned()).or_default())
     }
 
     fn turn(&self, root: &Path) -> Arc<tokio::sync::Mutex<()>> {
-        self.with(root, |seen| Arc::clone(&seen.turn))
+        self.with(root, |state| Arc::clone(&state.turn))
     }
 
     fn is_silent(&self, found: &Repository) -> bool {
         let now = Instant::now();
-        self.with(&found.root, |seen| {
-            seen.silent.is_some_and(|(mark, until)| mark == found.mark && until > now)
+        self.with(&found.root, |state| {
+            state.silent.is_some_and(|(mark, until)| mark == found.mark && until > now)
         })
     }
 
     fn note_silence(&self, found: &Repository) {
-        self.with(&found.root, |seen| seen.silent = Some((found.mark, Instant::now() + FRESH)));
+        self.with(&found.root, |state| state.silent = Some((found.mark, Instant::now() + FRESH)));
     }
 }
 
@@ -158,7 +163,7 @@ impl Location {
         }
         let own = self.project.places.iter().find(|place| place.root == self.worktree);
         let history = own.and_then(|place| place.history.as_ref());
-        let holds = |place: &&Place| !place.left && directory.starts_with(&place.root);
+        let holds = |place: &&ProjectFolder| !place.left && directory.starts_with(&place.root);
         // Of folders within each other, the inner one has it.
         let place =
             self.project.places.iter().filter(holds).max_by_key(|place| place.root.components().count());
@@ -166,14 +171,49 @@ impl Location {
     }
 }
 
-impl Engine {
+/// The projects that folders belong to; clones share what was found out.
+#[derive(Debug, Clone)]
+pub struct Projects {
+    store: Store,
+    journal: Journal,
+    leases: Leases,
+    snapshots: SnapshotFolders,
+    /// The folder that requests without one mean.
+    directory: Arc<Path>,
+    locations: Arc<RwLock<HashMap<PathBuf, KnownLocation>>>,
+    resolving: Arc<tokio::sync::Mutex<()>>,
+    repositories: Arc<Repositories>,
+}
+
+impl Projects {
+    /// Projects of a store. `directory` is the folder that requests without one mean.
+    pub(crate) fn new(
+        store: Store,
+        journal: Journal,
+        leases: Leases,
+        snapshots: SnapshotFolders,
+        directory: &Path,
+    ) -> Self {
+        Self {
+            store,
+            journal,
+            leases,
+            snapshots,
+            directory: directory.into(),
+            locations: Arc::default(),
+            resolving: Arc::default(),
+            repositories: Arc::default(),
+        }
+    }
+
     /// What a folder belongs to; none is the server's own folder. Sessions of a project that was moved here come along.
     ///
     /// # Errors
     /// When the folder is not absolute or the store refuses.
     pub async fn location(&self, directory: Option<&str>) -> Result<Location, Error> {
-        let directory =
-            directory.filter(|text| !text.is_empty()).map_or_else(|| self.0.directory.clone(), PathBuf::from);
+        let directory = directory
+            .filter(|text| !text.is_empty())
+            .map_or_else(|| self.directory.to_path_buf(), PathBuf::from);
         if !directory.is_absolute() {
             return Err(Error::Invalid(format!(
                 "directory must be an absolute path, not {}",
@@ -189,7 +229,7 @@ impl Engine {
             return Ok(location);
         }
         // One at a time: whoever comes second finds what the first has found.
-        let turn = self.0.repositories.turn(&found.root);
+        let turn = self.repositories.turn(&found.root);
         let _turn = turn.lock().await;
         if let Some(location) = self.recall(&directory, &found).await {
             return Ok(location);
@@ -197,7 +237,7 @@ impl Engine {
         // git may take its time, and other folders do not wait for it.
         let id = self.identify(&found).await?;
         let project = {
-            let _alone = self.0.resolving.lock().await;
+            let _alone = self.resolving.lock().await;
             self.resolve(&found, id).await?
         };
         let path =
@@ -205,14 +245,14 @@ impl Engine {
         let location = Location { directory: directory.clone(), worktree: found.root, project, path };
         // A repository without a commit is looked at again next time.
         if location.project.id != GLOBAL {
-            let mut known = self.0.locations.write().await;
+            let mut known = self.locations.write().await;
             if known.len() >= REMEMBERED {
                 known.clear();
             }
             let until = Instant::now() + FRESH;
             known.insert(
                 directory,
-                Known { location: location.clone(), mark: found.mark, shallow: found.shallow, until },
+                KnownLocation { location: location.clone(), mark: found.mark, shallow: found.shallow, until },
             );
         }
         Ok(location)
@@ -220,7 +260,7 @@ impl Engine {
 
     /// What was found out about a folder a moment ago, if the repository is still the same.
     async fn recall(&self, directory: &Path, found: &Repository) -> Option<Location> {
-        let known = self.0.locations.read().await;
+        let known = self.locations.read().await;
         let known = known.get(directory)?;
         let same = (known.mark, known.shallow) == (found.mark, found.shallow);
         let same = same && known.location.worktree == found.root && known.until > Instant::now();
@@ -229,27 +269,27 @@ impl Engine {
 
     /// Forgets what was found out about the folders of a project.
     async fn forget(&self, project: &str) {
-        self.0.locations.write().await.retain(|_, known| known.location.project.id != project);
+        self.locations.write().await.retain(|_, known| known.location.project.id != project);
     }
 
     /// A folder that is in no repository.
     async fn outside(&self, directory: PathBuf) -> Result<Location, Error> {
-        let known = self.projects().await?.into_iter().find(|project| project.id == GLOBAL);
+        let known = self.all().await?.into_iter().find(|project| project.id == GLOBAL);
         let project = known.unwrap_or_else(|| self.blank_project(GLOBAL, PathBuf::from("/"), None));
         Ok(Location { worktree: directory.clone(), directory, project, path: String::new() })
     }
 
     fn blank_project(&self, id: &str, worktree: PathBuf, vcs: Option<&str>) -> Project {
-        let now = self.mint().now();
+        let now = self.journal.mint().now();
         let vcs = vcs.map(str::to_owned);
         Project { id: id.to_owned(), worktree, vcs, created: now, updated: now, places: Vec::new() }
     }
 
     /// The id of the project that a repository is, where it has one.
     async fn identify(&self, found: &Repository) -> Result<Option<String>, Error> {
-        let known = self.projects().await?;
-        let here = |wanted: &dyn Fn(&Place, Mark) -> bool| {
-            let is = |place: &Place| {
+        let known = self.all().await?;
+        let here = |wanted: &dyn Fn(&ProjectFolder, Mark) -> bool| {
+            let is = |place: &ProjectFolder| {
                 place.root == found.root && place.mark.is_some_and(|mark| wanted(place, mark))
             };
             known.iter().find(|project| project.places.iter().any(is)).map(|project| project.id.clone())
@@ -269,7 +309,7 @@ impl Engine {
 
     /// Asks git which repository it is, unless it had no answer a moment ago: waiting for it takes long.
     async fn ask_git(&self, found: &Repository) -> Identity {
-        let repositories = &self.0.repositories;
+        let repositories = &self.repositories;
         if repositories.is_silent(found) {
             return Identity::Unknown;
         }
@@ -282,7 +322,7 @@ impl Engine {
 
     /// The project of this id as a repository is it, with its places up to date and its sessions where they belong.
     async fn resolve(&self, found: &Repository, id: Option<String>) -> Result<Project, Error> {
-        let known = self.projects().await?;
+        let known = self.all().await?;
         let Some(id) = id else { return Ok(self.blank_project(GLOBAL, found.root.clone(), Some("git"))) };
         let project = known.iter().find(|project| project.id == id).cloned();
         let project = project.unwrap_or_else(|| self.blank_project(&id, found.root.clone(), Some("git")));
@@ -294,8 +334,8 @@ impl Engine {
     ///
     /// # Errors
     /// When the store refuses.
-    pub async fn projects(&self) -> Result<Vec<Project>, Error> {
-        let rows = self.0.store.projects().await?;
+    pub async fn all(&self) -> Result<Vec<Project>, Error> {
+        let rows = self.store.projects().await?;
         Ok(rows.into_iter().filter_map(|(_, data)| serde_json::from_str(&data).ok()).collect())
     }
 
@@ -303,14 +343,14 @@ impl Engine {
     ///
     /// # Errors
     /// When the store refuses.
-    pub async fn sessions_of(&self, location: &Location, filter: Filter) -> Result<Vec<Session>, Error> {
+    pub async fn sessions(&self, location: &Location, filter: Filter) -> Result<Vec<Session>, Error> {
         let filter = Filter { project: Some(location.project.id.clone()), ..filter };
         let limit = filter.limit;
         let alone = location.project.places.iter().all(|place| place.left || place.root == location.worktree);
         if alone || filter.directory.is_some() {
-            return self.list(filter).await;
+            return Ok(self.store.sessions(filter).await?);
         }
-        let mut sessions = self.list(Filter { limit: None, ..filter }).await?;
+        let mut sessions = self.store.sessions(Filter { limit: None, ..filter }).await?;
         sessions.retain(|session| !location.is_elsewhere(session));
         sessions.truncate(limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX));
         Ok(sessions)

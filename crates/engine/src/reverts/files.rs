@@ -1,197 +1,33 @@
-//! Undo and redo of messages and files. Nothing is destroyed: a revert is staged and can be cleared; files that the
-//! person changed since are left alone; what leaves the path stays in the tree.
-//!
-//! What a revert does to the files is in the log before it is done: the tree as it was, and each file with the tree
-//! that it is taken from. So whoever comes next knows where a file may be from, even after a crash halfway, and
-//! touches it only if it is as one of these trees has it. Staging again, further back or further on, starts from the
-//! files as they were before the first stage.
+//! What a revert does to the files: which are put back, from which tree, and which are left alone because the person
+//! changed them.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use everturn_model::entry::Body;
 use everturn_model::part::PartKind;
-use everturn_model::session::{FileDiff, Restored, Revert, Summary};
-use everturn_model::tree::Node;
-use everturn_model::{EntryId, Event, PartId, Session, SessionId, Tree, path};
-use everturn_store::{Authority, Lease};
+use everturn_model::session::{FileDiff, Restored, Revert};
+use everturn_model::{EntryId, Tree, path};
 use everturn_tools::Snapshots;
 use everturn_tools::snapshot::{Error as Trouble, Plan, TreeId};
 
-use crate::{Engine, Error};
-
-impl Engine {
-    /// Stages a revert to before a message: its files go back, and the next prompt commits it.
-    ///
-    /// # Errors
-    /// When there is no such message or the session is at work.
-    pub async fn revert(
-        &self,
-        id: &SessionId,
-        message: &EntryId,
-        part: Option<&PartId>,
-    ) -> Result<Session, Error> {
-        let _hold = self.hold(id)?;
-        let lease = self.0.store.acquire(id).await?;
-        let staged = self.stage(id, &lease, message, part).await;
-        self.give_back(lease, staged).await
-    }
-
-    /// Takes a staged revert back: the messages and the files are as they were. Without one this does nothing.
-    ///
-    /// # Errors
-    /// When the session is at work.
-    pub async fn unrevert(&self, id: &SessionId) -> Result<Session, Error> {
-        let _hold = self.hold(id)?;
-        let lease = self.0.store.acquire(id).await?;
-        let cleared = self.unstage(id, &lease).await;
-        let cleared = self.give_back(lease, cleared).await;
-        // What waited for the revert goes on once the session is let go.
-        if cleared.is_ok() && self.has_work(id).await? {
-            self.wake(id);
-        }
-        cleared
-    }
-
-    /// Ends an ownership, however the work went.
-    async fn give_back<T>(&self, lease: Lease, result: Result<T, Error>) -> Result<T, Error> {
-        let released = self.0.store.release(lease).await;
-        let value = result?;
-        released?;
-        Ok(value)
-    }
-
-    /// Stages a revert as the owner of the session. Doing it for one that is still pending completes that.
-    pub(crate) async fn stage(
-        &self,
-        id: &SessionId,
-        lease: &Lease,
-        message: &EntryId,
-        part: Option<&PartId>,
-    ) -> Result<Session, Error> {
-        let tree = self.tree(id).await?;
-        let mut revert = Revert { part: part.cloned(), ..Revert::new(boundary(&tree, message)?) };
-        let location = self.location(Some(&tree.session.directory)).await?;
-        let worktree = location.worktree.clone();
-        let earlier = tree.session.revert.clone();
-        let mut diffs = Vec::new();
-        if let Some(snapshots) = self.snapshots(&location) {
-            let steps = undone(&tree, &revert.message, &worktree);
-            let task = {
-                let (snapshots, earlier) = (snapshots.clone(), earlier.clone());
-                move || {
-                    let work = Work::plan(&snapshots, &steps, earlier.as_ref())?;
-                    Ok((work, taken_back(&snapshots, &steps)))
-                }
-            };
-            let (work, changes) = blocking(task).await?;
-            diffs = changes;
-            revert.snapshot = Some(work.original.as_str().to_owned());
-            if !work.plan.files.is_empty() {
-                revert.restored = work.possible();
-                revert.pending = true;
-                self.append_revert(id, lease, revert.clone(), None).await?;
-            }
-            let done = match blocking(move || work.carry_out(&snapshots, &worktree)).await {
-                Err(error @ Error::Snapshot(_)) if revert.pending => {
-                    // A restore that cannot be read has not begun, so all is as it was.
-                    let event = earlier.map_or(Event::RevertCleared {}, |earlier| staged(earlier, None));
-                    self.append(id, Authority::Owned(lease.clone()), vec![event]).await?;
-                    return Err(error);
-                }
-                done => done?,
-            };
-            revert.pending = false;
-            revert.restored = done.restored;
-            revert.skipped = done.skipped;
-            revert.diff = Some(done.diff);
-        } else if let Some(earlier) = earlier {
-            // Files cannot be put back now. Those that were can still be brought back later.
-            (revert.snapshot, revert.after, revert.restored) =
-                (earlier.snapshot, earlier.after, earlier.restored);
-        }
-        let summary = Summary {
-            additions: diffs.iter().map(|diff| diff.additions).sum(),
-            deletions: diffs.iter().map(|diff| diff.deletions).sum(),
-            files: u64::try_from(diffs.len()).unwrap_or_default(),
-            diffs: Some(diffs),
-        };
-        self.append_revert(id, lease, revert, Some(summary)).await
-    }
-
-    async fn append_revert(
-        &self,
-        id: &SessionId,
-        lease: &Lease,
-        revert: Revert,
-        summary: Option<Summary>,
-    ) -> Result<Session, Error> {
-        let events = vec![staged(revert, summary)];
-        let appended = self.append(id, Authority::Owned(lease.clone()), events).await?;
-        Ok((*appended.session).clone())
-    }
-
-    async fn unstage(&self, id: &SessionId, lease: &Lease) -> Result<Session, Error> {
-        let session = self.session(id).await?;
-        let Some(revert) = session.revert.clone() else { return Ok(session) };
-        let location = self.location(Some(&session.directory)).await?;
-        let touched = !revert.restored.is_empty() || revert.after.is_some();
-        if let (true, Some(snapshots)) = (touched, self.snapshots(&location)) {
-            let worktree = location.worktree.clone();
-            let task = move || Work::plan(&snapshots, &[], Some(&revert))?.carry_out(&snapshots, &worktree);
-            let done = blocking(task).await?;
-            if !done.skipped.is_empty() {
-                tracing::warn!(session = %id, files = ?done.skipped, "files changed since were not brought back");
-            }
-        }
-        let events = vec![Event::RevertCleared {}];
-        let appended = self.append(id, Authority::Owned(lease.clone()), events).await?;
-        Ok((*appended.session).clone())
-    }
-}
-
-fn staged(revert: Revert, summary: Option<Summary>) -> Event {
-    Event::RevertStaged { revert: Box::new(revert), summary }
-}
-
-async fn blocking<T: Send + 'static>(
-    task: impl FnOnce() -> Result<T, Error> + Send + 'static,
-) -> Result<T, Error> {
-    tokio::task::spawn_blocking(task).await.map_err(|error| Error::Invalid(error.to_string()))?
-}
-
-/// The entry that a message's id means: the entry itself, or the one whose pair has it.
-fn boundary(tree: &Tree, message: &EntryId) -> Result<EntryId, Error> {
-    let on_path = |node: &&Node| {
-        node.entry.id == *message
-            || match &node.entry.body {
-                Body::Shell(shell) => shell.pair.as_ref().is_some_and(|pair| pair.second == message.as_str()),
-                Body::Compaction(compaction) => {
-                    compaction.pair.as_ref().is_some_and(|pair| pair.second == message.as_str())
-                }
-                _ => false,
-            }
-    };
-    let path = path::to(tree, tree.session.leaf.as_ref());
-    let found = path.into_iter().find(on_path).ok_or_else(|| Error::NoMessage(message.clone()))?;
-    Ok(found.entry.id.clone())
-}
+use crate::Error;
+use crate::turn::diffs;
 
 /// One step that a revert takes back.
 #[derive(Debug, Default)]
-struct Step {
+pub(super) struct UndoneStep {
     before: Option<TreeId>,
     after: Option<TreeId>,
     files: Vec<PathBuf>,
 }
 
 /// The steps that a revert takes back, oldest first.
-fn undone(tree: &Tree, boundary: &EntryId, worktree: &Path) -> Vec<Step> {
+pub(super) fn undone(tree: &Tree, boundary: &EntryId, worktree: &Path) -> Vec<UndoneStep> {
     let path = path::to(tree, tree.session.leaf.as_ref());
     let mut steps = Vec::new();
     for node in path.into_iter().skip_while(|node| &node.entry.id != boundary) {
-        let mut step = Step::default();
+        let mut step = UndoneStep::default();
         // The session may have been moved since: then so were the files.
         let root = node.entry.body.assistant().and_then(|assistant| assistant.root.as_deref());
         for part in &node.parts {
@@ -226,16 +62,16 @@ fn parse(tree: Option<&str>) -> Option<TreeId> {
 }
 
 /// How much the steps changed in all, as clients are told.
-fn taken_back(snapshots: &Snapshots, steps: &[Step]) -> Vec<FileDiff> {
+pub(super) fn taken_back(snapshots: &Snapshots, steps: &[UndoneStep]) -> Vec<FileDiff> {
     let first = steps.iter().find_map(|step| step.before.as_ref());
     let last = steps.iter().rev().find_map(|step| step.after.as_ref());
     let (Some(first), Some(last)) = (first, last) else { return Vec::new() };
-    crate::turn::diffs(snapshots, first.as_str(), last.as_str()).unwrap_or_default()
+    diffs(snapshots, first.as_str(), last.as_str()).unwrap_or_default()
 }
 
 /// What is to be done to the files.
 #[derive(Debug)]
-struct Work {
+pub(super) struct RestorePlan {
     /// The files before the first stage.
     original: TreeId,
     /// What to put where. A file that the original has again is as if never touched.
@@ -248,15 +84,19 @@ struct Work {
 
 /// What was done to the files.
 #[derive(Debug)]
-struct Done {
-    restored: Vec<Restored>,
-    skipped: Vec<String>,
-    diff: String,
+pub(super) struct RestoreOutcome {
+    pub(super) restored: Vec<Restored>,
+    pub(super) skipped: Vec<String>,
+    pub(super) diff: String,
 }
 
-impl Work {
+impl RestorePlan {
     /// Plans to undo an earlier stage and some steps, as one change from the files as they are now.
-    fn plan(snapshots: &Snapshots, steps: &[Step], earlier: Option<&Revert>) -> Result<Self, Error> {
+    pub(super) fn plan(
+        snapshots: &Snapshots,
+        steps: &[UndoneStep],
+        earlier: Option<&Revert>,
+    ) -> Result<Self, Error> {
         let now = snapshots.capture()?;
         let mut trees = Trees { snapshots, differing: HashMap::new() };
         let original = earlier.and_then(|earlier| parse(earlier.snapshot.as_deref()));
@@ -316,8 +156,18 @@ impl Work {
         Ok(Self { original, plan, earlier, left })
     }
 
+    /// The name of the tree with the files as they were before the first stage.
+    pub(super) fn original(&self) -> &str {
+        self.original.as_str()
+    }
+
+    /// Whether there is anything to put back.
+    pub(super) fn changes_files(&self) -> bool {
+        !self.plan.files.is_empty()
+    }
+
     /// Every tree that a file may be from while the plan is carried out, apart from the original.
-    fn possible(&self) -> Vec<Restored> {
+    pub(super) fn possible(&self) -> Vec<Restored> {
         let mut all = self.earlier.clone();
         for (file, tree) in self.plan.files.iter().filter(|(_, tree)| *tree != self.original) {
             all.entry(file.clone()).or_default().insert(tree.clone());
@@ -325,7 +175,11 @@ impl Work {
         listed(&all)
     }
 
-    fn carry_out(mut self, snapshots: &Snapshots, worktree: &Path) -> Result<Done, Error> {
+    pub(super) fn carry_out(
+        mut self,
+        snapshots: &Snapshots,
+        worktree: &Path,
+    ) -> Result<RestoreOutcome, Error> {
         let report = snapshots.restore(&self.plan)?;
         let mut diff = String::new();
         self.left.extend(report.skipped.into_iter().map(|skipped| skipped.file));
@@ -340,7 +194,7 @@ impl Work {
             restored.entry(file).or_default().insert(tree);
         }
         let skipped = self.left.iter().map(|file| file.display().to_string()).collect();
-        Ok(Done { restored: listed(&restored), skipped, diff: diff.trim_end().to_owned() })
+        Ok(RestoreOutcome { restored: listed(&restored), skipped, diff: diff.trim_end().to_owned() })
     }
 }
 
@@ -374,7 +228,7 @@ fn put_back(
 
 /// Where each file was before the first step that changed it, and after the last one: what happened to it in between
 /// and later is not the agent's.
-fn touched(steps: &[Step]) -> BTreeMap<&Path, (Option<&TreeId>, Option<&TreeId>)> {
+fn touched(steps: &[UndoneStep]) -> BTreeMap<&Path, (Option<&TreeId>, Option<&TreeId>)> {
     let mut files = BTreeMap::new();
     for step in steps {
         for file in &step.files {
