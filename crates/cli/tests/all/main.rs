@@ -16,6 +16,7 @@ mod commands;
 mod crash;
 mod demo;
 mod lag;
+mod logging;
 mod mcp;
 mod models;
 mod opencode;
