@@ -14,6 +14,7 @@ use everturn_engine::models::{AuthFile, Keyring};
 use everturn_engine::{Config, Engine, Options, ProjectFiles};
 use everturn_tools::{Registry, Secrets, websearch};
 use serde_json::{Map, Value};
+use tracing_subscriber::fmt::format::FmtSpan;
 
 use crate::table;
 
@@ -23,11 +24,21 @@ pub(crate) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// Starts the log on standard error: warnings unless `EVERTURN_LOG` says otherwise.
+/// Starts the log on standard error: warnings unless `EVERTURN_LOG` says otherwise, as text, or as JSON if
+/// `EVERTURN_LOG_FORMAT` says so.
 pub(crate) fn start_logging() {
     let filter = variable("EVERTURN_LOG").unwrap_or_else(|| "warn".to_owned());
     let filter = tracing_subscriber::EnvFilter::try_new(filter).unwrap_or_default();
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match variable("EVERTURN_LOG_FORMAT").as_deref() {
+        // A program that reads it wants to know what became of a span and how long it took, too.
+        Some("json") => log.json().with_span_events(FmtSpan::CLOSE).init(),
+        None | Some("text") => log.init(),
+        Some(other) => {
+            log.init();
+            tracing::warn!(format = other, "EVERTURN_LOG_FORMAT is neither `text` nor `json`; this is text");
+        }
+    }
 }
 
 /// The folders of this person.

@@ -17,6 +17,7 @@ mod crash;
 mod demo;
 mod earlier;
 mod lag;
+mod logging;
 mod mcp;
 mod models;
 mod opencode;

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use everturn_model::tool::{Outcome, ToolResult};
 use tokio::task::{Id, JoinError, JoinSet};
+use tracing::Instrument as _;
 
 use super::{CallSetting, SettledCall, ToolCall, ToolCalls};
 use crate::mint::Mint;
@@ -25,7 +26,7 @@ impl RunningCalls {
 
     /// Starts a call.
     pub(crate) fn start(&mut self, room: &ToolCalls, setting: CallSetting, call: ToolCall) {
-        let task = self.tasks.spawn(room.clone().execute(setting, call.clone()));
+        let task = self.tasks.spawn(room.clone().execute(setting, call.clone()).in_current_span());
         self.calls.insert(task.id(), call);
     }
 
