@@ -10,9 +10,11 @@
 
 mod bench;
 mod context;
+mod cost;
 mod inbox;
 mod mcp;
 mod media;
+mod order;
 mod permission;
 mod plan;
 mod processes;
@@ -21,6 +23,7 @@ mod question;
 mod recover;
 mod replay;
 mod revert;
+mod saving;
 mod sights;
 mod task;
 mod todo;
