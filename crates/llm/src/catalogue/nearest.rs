@@ -189,16 +189,21 @@ impl<'a> Query<'a> {
 
     /// Most words must be shared, and one of them must be more than a number.
     fn by_words(&self, own: &[&str]) -> Option<usize> {
-        let (mut count, mut slips, mut named) = (0, 0, false);
+        let (mut count, mut missing, mut slips, mut named) = (0, 0, 0, false);
         for word in &self.words {
             if own.contains(word) {
                 count += 1;
                 named |= !word.bytes().all(|byte| byte.is_ascii_digit());
             } else if own.iter().any(|known| is_slip(word, known)) {
                 (count, slips, named) = (count + 1, slips + 1, true);
+            } else {
+                missing += 1;
+                // Most names are ruled out here, long before their last word.
+                if missing * 2 >= self.words.len() {
+                    return None;
+                }
             }
         }
-        let missing = self.words.len() - count;
         let further = own.len().saturating_sub(count);
         let score = ALL_WORDS + further * FURTHER_WORD + missing * MISSING_WORD + slips * SLIP;
         (named && count > missing).then_some(score)
