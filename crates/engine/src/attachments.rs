@@ -155,22 +155,7 @@ fn attach_file(mut part: PartInput, directory: &str) -> Vec<PartInput> {
 
 /// An address's path with its `%xx` read.
 fn decode(path: &str) -> String {
-    let mut bytes = Vec::with_capacity(path.len());
-    let mut rest = path.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        let hex = after.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
-        match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
-            Some(byte) if *first == b'%' => {
-                bytes.push(byte);
-                rest = after.get(2..).unwrap_or_default();
-            }
-            _ => {
-                bytes.push(*first);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    percent_encoding::percent_decode_str(path).decode_utf8_lossy().into_owned()
 }
 
 #[cfg(test)]
@@ -181,5 +166,7 @@ mod tests {
     fn addresses_are_decoded() {
         assert_eq!(decode("/srv/a%20b/%C3%A9.txt"), "/srv/a b/é.txt");
         assert_eq!(decode("/srv/100%/x%zz"), "/srv/100%/x%zz");
+        // A sign before a digit was once taken for a part of a number.
+        assert_eq!(decode("/srv/%+1"), "/srv/%+1");
     }
 }

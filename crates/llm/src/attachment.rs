@@ -146,7 +146,7 @@ fn locate(url: &str) -> (&str, Source<'_>) {
     let (head, data) = rest.split_once(',').unwrap_or((rest, ""));
     let base64 = head.to_ascii_lowercase().ends_with(";base64");
     let declared = head.split(';').next().unwrap_or_default();
-    let data = if base64 { plain_base64(data) } else { Some(Cow::Owned(STANDARD.encode(unescape(data)))) };
+    let data = if base64 { plain_base64(data) } else { Some(Cow::Owned(STANDARD.encode(unescaped(data)))) };
     let source = match data {
         None => Source::Lost("could not be decoded"),
         Some(data) if data.is_empty() => Source::Lost("is empty"),
@@ -161,34 +161,15 @@ fn plain_base64(data: &str) -> Option<Cow<'_, str>> {
     if data.bytes().all(is_digit) {
         return Some(Cow::Borrowed(data));
     }
-    let mut bytes = unescape(data);
+    let mut bytes = unescaped(data);
     bytes.retain(|byte| !byte.is_ascii_whitespace());
     let is_base64 = bytes.iter().all(|byte| is_digit(*byte));
     is_base64.then(|| String::from_utf8(bytes).ok().map(Cow::Owned))?
 }
 
 /// The bytes behind percent signs.
-fn unescape(text: &str) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, tail @ ..] = rest {
-        let digit = |byte: &u8| char::from(*byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-        let escaped = match (first, tail) {
-            (b'%', [high, low, after @ ..]) => digit(high).zip(digit(low)).map(|pair| (pair, after)),
-            _ => None,
-        };
-        match escaped {
-            Some(((high, low), after)) => {
-                bytes.push((high << 4) | low);
-                rest = after;
-            }
-            None => {
-                bytes.push(*first);
-                rest = tail;
-            }
-        }
-    }
-    bytes
+fn unescaped(text: &str) -> Vec<u8> {
+    percent_encoding::percent_decode_str(text).collect()
 }
 
 #[cfg(test)]

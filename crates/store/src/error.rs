@@ -185,6 +185,16 @@ pub enum Error {
         /// What it said.
         reason: String,
     },
+    /// The server has no such database.
+    #[error(
+        "the PostgreSQL server at {address} has no such database: {reason}. Create it, or correct its name in the address"
+    )]
+    NoDatabase {
+        /// Host and port.
+        address: String,
+        /// What it said.
+        reason: String,
+    },
     /// The address of the server cannot be understood.
     #[error(
         "the address of the database is not right: {0}. It looks like postgres://user:password@host:5432/database"

@@ -15,6 +15,7 @@
 //! * [`proxy`]: a network between a PostgreSQL client and its server that can be cut
 //! * [`http`]: a small JSON client and a reader of event streams
 //! * [`disk`]: a simulated disk for SQLite that loses power and fails
+//! * [`refusal`]: a store's database that takes no event of one type
 //! * [`deadline`]: bounded waiting
 
 #![expect(clippy::expect_used, clippy::panic, reason = "a test that cannot go on shall fail at once")]
@@ -28,6 +29,7 @@ pub mod model_server;
 pub mod postgres;
 pub mod process;
 pub mod proxy;
+pub mod refusal;
 pub mod repo;
 
 pub use config::opencode_config;
@@ -37,4 +39,5 @@ pub use model_server::ModelServer;
 pub use postgres::{Database, Postgres};
 pub use process::Server;
 pub use proxy::Proxy;
+pub use refusal::Refusal;
 pub use repo::Repo;

@@ -88,10 +88,12 @@ pub(super) fn refusal(error: &tokio_postgres::Error, address: &str) -> Failure {
         Some(code) if is_end(code) => Failure::Lost(reason),
         Some(code)
             if *code == SqlState::INVALID_PASSWORD
-                || *code == SqlState::INVALID_AUTHORIZATION_SPECIFICATION
-                || *code == SqlState::INVALID_CATALOG_NAME =>
+                || *code == SqlState::INVALID_AUTHORIZATION_SPECIFICATION =>
         {
             Failure::Store(Error::Refused { address, reason })
+        }
+        Some(code) if *code == SqlState::INVALID_CATALOG_NAME => {
+            Failure::Store(Error::NoDatabase { address, reason })
         }
         Some(_) => Failure::Store(Error::Server(reason)),
         // What the client says when the server wants a password and the address has none, or another way to prove it.

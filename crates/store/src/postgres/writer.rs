@@ -289,6 +289,9 @@ fn again(error: &Error) -> Error {
         Error::Refused { address, reason } => {
             Error::Refused { address: address.clone(), reason: reason.clone() }
         }
+        Error::NoDatabase { address, reason } => {
+            Error::NoDatabase { address: address.clone(), reason: reason.clone() }
+        }
         Error::Server(reason) => Error::Server(reason.clone()),
         Error::Closed => Error::Closed,
         other => Error::Server(other.to_string()),

@@ -248,3 +248,33 @@ fn a_failed_sync_is_never_taken_for_success() {
     campaign(FaultKind::FsyncFailed, true);
     campaign(FaultKind::FsyncFailed, false);
 }
+
+/// What an append says when a call of the disk fails in its commit, and whether its event is there afterwards.
+async fn append_at(fault: FaultKind) -> (Error, bool) {
+    let folder = disk::scratch();
+    let disk = Disk::register_without_trace(&format!("append-{fault:?}"));
+    let session = SessionId::new("ses_faultfaultfaultfaultfault1");
+    let store = Store::open(with_disk(folder.path(), &disk)).await.unwrap();
+    let (_, created) = Author::create(&session, 1);
+    store.append(&session, Authority::Open, vec![created]).await.unwrap();
+    let event = Author::blind(&session, 2).open().swap_remove(0);
+    disk.fail(Fault { kind: fault, at: 1, once: true });
+    let error = store.append(&session, Authority::Open, vec![event.clone()]).await.unwrap_err();
+    assert!(disk.failed(), "nothing failed: {error}");
+    drop(store);
+    let store = Store::open(Options::folder(folder.path(), "own_after")).await.unwrap();
+    (error, store.find_event(&event.id).await.unwrap().is_some())
+}
+
+#[tokio::test]
+async fn after_a_failed_sync_nobody_says_that_nothing_was_saved() {
+    // What a disk has after a failed sync is anybody's guess. A caller who hears a sure no would send the event again
+    // under another id, and could have it twice. Nothing noticed when it was called a refusal.
+    let (error, _) = append_at(FaultKind::FsyncFailed).await;
+    assert!(matches!(error, Error::Unknown { .. }), "{error:?}");
+    assert!(error.to_string().contains("look it up before trying again"), "{error}");
+    // A full disk is noticed before anything is complete: that is a sure no.
+    let (error, there) = append_at(FaultKind::Full).await;
+    assert!(matches!(error, Error::Full { .. }), "{error:?}");
+    assert!(!there, "what was surely refused is not there");
+}

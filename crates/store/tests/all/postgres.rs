@@ -1,6 +1,8 @@
 //! The engine on PostgreSQL, against a real server.
 
 mod append;
+mod durability;
+mod encryption;
 mod lease;
 mod opening;
 mod outage;

@@ -1,5 +1,6 @@
 //! Collects the events of a stream in the background and waits for the ones a test needs.
 
+use reqwest::header::HeaderMap;
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -15,6 +16,8 @@ pub struct Received {
     pub id: Option<String>,
     /// The data as JSON, or as a string where it is not.
     pub data: Value,
+    /// The data as they came.
+    pub text: String,
 }
 
 #[derive(Debug, Default)]
@@ -27,6 +30,7 @@ struct Log {
 #[derive(Debug)]
 pub struct EventReader {
     log: watch::Receiver<Log>,
+    headers: HeaderMap,
     place: usize,
     task: JoinHandle<()>,
     path: String,
@@ -44,9 +48,15 @@ impl EventReader {
         let request = request.header("accept", "text/event-stream");
         let response = within(&what, request.send()).await.unwrap_or_else(|cause| panic!("{what}: {cause}"));
         assert!(response.status().is_success(), "{what}: {}", response.status());
+        let headers = response.headers().clone();
         let (sender, log) = watch::channel(Log::default());
         let task = tokio::spawn(read(response, sender));
-        Self { log, place: 0, task, path: path.to_owned() }
+        Self { log, headers, place: 0, task, path: path.to_owned() }
+    }
+
+    /// A header of the answer.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
     }
 
     /// Everything received so far.
@@ -143,10 +153,11 @@ fn parse(frame: &str) -> Option<Received> {
     };
     let lines: Vec<String> = field("data").collect();
     let text = lines.join("\n");
-    let data = serde_json::from_str(&text).unwrap_or(Value::String(text));
+    let data = serde_json::from_str(&text).unwrap_or_else(|_| Value::String(text.clone()));
     (!lines.is_empty()).then(|| Received {
         event: field("event").next_back(),
         id: field("id").next_back(),
         data,
+        text,
     })
 }

@@ -206,3 +206,49 @@ enum Place {
 fn refused(error: io::Error) -> Why {
     Why::Refused(error.to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file as a tree has it, with its content.
+    fn recorded(folder: &Path, make: impl FnOnce(&Path)) -> (Entry, Vec<u8>) {
+        let path = folder.join("recorded");
+        make(&path);
+        let entry = walk::present(&path).unwrap().unwrap();
+        let content = fs::read_link(&path).map(|link| link.into_os_string().into_encoded_bytes());
+        (entry, content.or_else(|_| fs::read(&path)).unwrap())
+    }
+
+    fn written(text: &'static str) -> impl FnOnce(&Path) {
+        move |path| fs::write(path, text).unwrap()
+    }
+
+    #[test]
+    fn what_changes_while_a_restore_prepares_is_left_alone() {
+        // Without the second look, right before the rename, a change made since the first one was lost unnoticed.
+        let targets = [
+            recorded(tempfile::tempdir().unwrap().path(), written("restored")),
+            recorded(tempfile::tempdir().unwrap().path(), |path| symlink("restored", path).unwrap()),
+        ];
+        let expected = recorded(tempfile::tempdir().unwrap().path(), written("expected")).0;
+        for (entry, content) in targets {
+            let worktree = tempfile::tempdir().unwrap();
+            let (relative, file) = (Path::new("a.txt"), worktree.path().join("a.txt"));
+            let put = Put { worktree: worktree.path(), relative, file: &file, expected: Some(expected) };
+            // The first look is behind us; now the person saves.
+            for change in [Some("mine"), None] {
+                fs::write(&file, "expected").unwrap();
+                change.map_or_else(|| fs::remove_file(&file), |text| fs::write(&file, text)).unwrap();
+                assert_eq!(put.write(entry, &content), Err(Why::Changed), "{change:?}");
+                assert_eq!(fs::read_to_string(&file).ok().as_deref(), change);
+                let left: Vec<_> = fs::read_dir(worktree.path()).unwrap().flatten().collect();
+                assert_eq!(left.len(), usize::from(change.is_some()), "nothing else stays behind: {left:?}");
+            }
+            // Unchanged, it is replaced.
+            fs::write(&file, "expected").unwrap();
+            assert_eq!(put.write(entry, &content), Ok(()));
+            assert_eq!(walk::present(&file).unwrap(), Some(entry));
+        }
+    }
+}

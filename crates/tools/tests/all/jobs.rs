@@ -1,6 +1,12 @@
 //! Commands in the background.
 
-use std::{fs, os::unix::fs::MetadataExt as _, path::PathBuf, time::Duration};
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    os::unix::fs::MetadataExt as _,
+    path::PathBuf,
+    time::Duration,
+};
 
 use everturn_tools::{
     Failure, Output,
@@ -98,7 +104,8 @@ async fn jobs_end_with_their_tool() {
 #[tokio::test]
 async fn a_cancelled_call_stops_its_job() {
     let project = Project::new();
-    let gone = watch(&project.path("pipe"));
+    let pipe = project.path("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let (context, _reports) = project.context();
     context.cancel.cancel();
     let tool = quick();
@@ -107,16 +114,19 @@ async fn a_cancelled_call_stops_its_job() {
     let (context, _reports) = project.context();
     let cancel = context.cancel.clone();
     let line = "exec 9>pipe; echo up >&9; sleep 1000";
-    let run = everturn_tools::Tool::run(&tool, background(line), context);
-    let cancelling = async {
-        // The call looks at its job for a while; within that time it is cancelled.
-        tokio::time::sleep(Duration::from_millis(50)).await;
+    // The call looks at its job for a while, and is cancelled within that time: the clock stands still while a thread
+    // waits for the job to come and go.
+    tokio::time::pause();
+    let gone = tokio::task::spawn_blocking(move || {
+        let mut lines = BufReader::new(fs::File::open(pipe).unwrap()).lines();
+        assert_eq!(lines.next().unwrap().unwrap(), "up");
         cancel.cancel();
-    };
-    let (output, ()) = tokio::join!(run, cancelling);
+        assert!(lines.next().is_none(), "it says nothing more and is gone");
+    });
+    let output = everturn_tools::Tool::run(&tool, background(line), context).await;
+    gone.await.unwrap();
     assert_eq!(output.unwrap().metadata["exit"], 143);
     assert_eq!(tool.jobs.running(), 0);
-    timeout(PATIENCE, gone).await.unwrap().unwrap();
 }
 
 #[tokio::test]

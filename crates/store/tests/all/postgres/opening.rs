@@ -86,7 +86,15 @@ async fn a_wrong_address_says_what_is_wrong_and_keeps_the_password() {
     assert!(matches!(wrong, Error::Refused { .. }), "{wrong:?}");
     let (user, password) = (server.user(), server.password());
     let missing = open(format!("postgres://{user}:{password}@{host}/nowhere?{off}")).await;
-    assert!(matches!(&missing, Error::Refused { reason, .. } if reason.contains("nowhere")), "{missing:?}");
+    // It was once called a wrong password, which sent people to look in the wrong place.
+    assert!(
+        matches!(&missing, Error::NoDatabase { reason, .. } if reason.contains("\"nowhere\"")),
+        "{missing:?}"
+    );
+    let text = missing.to_string();
+    assert!(text.contains("Create it") && !text.contains("password"), "{text}");
+    let nobody = open(format!("postgres://nobody:{secret}@{host}/{name}?{off}")).await;
+    assert!(matches!(nobody, Error::Refused { .. }), "{nobody:?}");
     let nobody = open(format!("postgres://u:{secret}@127.0.0.1:1/{name}?{off}")).await;
     assert!(matches!(&nobody, Error::Unreachable { address, .. } if address == "127.0.0.1:1"), "{nobody:?}");
     for bad in [
