@@ -61,7 +61,7 @@ pub(crate) async fn open(directory: &Path, listeners: Listeners) -> Result<Engin
     options.config = config(directory)?;
     options.project_files = project_files();
     options.tools = Registry::builtin(&tools(&options.config)?);
-    options.warden = warden();
+    options.supervisor = supervisor();
     options.keys = keys()?;
     options.database = database();
     options.quiet = listeners == Listeners::None;
@@ -83,16 +83,16 @@ fn project_files() -> ProjectFiles {
     }
 }
 
-/// How the tools are set up: this binary is its own warden, and no command sees keys.
-fn tools(config: &Config) -> Result<everturn_tools::Settings> {
-    let websearch = websearch::Provider::from_config(&Value::Object(config.raw.clone()), variable)?;
+/// How the tools are set up: this binary is its own supervisor, and no command sees keys.
+fn tools(config: &Config) -> Result<everturn_tools::ToolSettings> {
+    let websearch = websearch::SearchService::from_config(&Value::Object(config.raw.clone()), variable)?;
     let config = config.clone();
     let secrets = Secrets::found_by(move || config.secrets());
-    Ok(everturn_tools::Settings { warden: warden(), secrets, websearch })
+    Ok(everturn_tools::ToolSettings { supervisor: supervisor(), secrets, websearch })
 }
 
-/// This binary, which can be a warden.
-pub(crate) fn warden() -> Option<PathBuf> {
+/// This binary, which can be a supervisor.
+pub(crate) fn supervisor() -> Option<PathBuf> {
     // The link leads to this very binary even after a newer one was put in its place.
     if cfg!(target_os = "linux") { Some("/proc/self/exe".into()) } else { None }
 }

@@ -17,7 +17,7 @@ mod stream;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use everturn_llm::Request;
+use everturn_llm::ModelRequest;
 use everturn_model::{EntryId, Event, Record, Session, Tree, fold, path};
 use everturn_store::{Lease, Store};
 use everturn_tools::{Scope, Snapshots};
@@ -134,7 +134,7 @@ struct Stage {
     setting: CallSetting,
     chosen: Chosen,
     assistant: EntryId,
-    request: Request,
+    request: ModelRequest,
     snapshots: Option<Arc<Snapshots>>,
 }
 

@@ -18,7 +18,7 @@ pub(crate) use classify::{classify, classify_in_stream};
 const MESSAGE_LIMIT: usize = 2_000;
 
 /// A lower-level cause.
-pub type Source = Box<dyn std::error::Error + Send + Sync>;
+pub type BoxedSource = Box<dyn std::error::Error + Send + Sync>;
 
 /// A failed model call.
 #[derive(Debug, thiserror::Error)]
@@ -82,7 +82,7 @@ pub enum Error {
         message: String,
         /// The cause.
         #[source]
-        source: Option<Source>,
+        source: Option<BoxedSource>,
     },
     /// The answer is not in the protocol.
     #[error("the provider's answer cannot be read: {reason}")]
@@ -188,7 +188,7 @@ impl HttpFailure {
     pub fn message(&self) -> String {
         let json = serde_json::from_str::<Value>(&self.body).ok();
         let found = match &json {
-            Some(value) => classify::Details::of(value).message,
+            Some(value) => classify::ErrorDetails::of(value).message,
             None => Some(self.body.trim().to_owned()).filter(|text| !text.starts_with('<')),
         };
         match found.filter(|text| !text.is_empty()) {
@@ -199,7 +199,7 @@ impl HttpFailure {
 
     /// The pause that the provider asks for, in its headers or else in the body.
     pub fn retry_after(&self) -> Option<Duration> {
-        self.in_headers().or_else(|| classify::Details::read(&self.body).pause)
+        self.in_headers().or_else(|| classify::ErrorDetails::read(&self.body).pause)
     }
 
     /// The pause the headers ask for: `retry-after-ms`, else `retry-after` in seconds or as a date.

@@ -14,11 +14,11 @@ use serde_json::Value;
 use crate::Error;
 
 /// The events of one model call, lazily connected.
-pub type EventStream = Pin<Box<dyn Stream<Item = Result<Event, Error>> + Send>>;
+pub type EventStream = Pin<Box<dyn Stream<Item = Result<StreamEvent, Error>> + Send>>;
 
 /// One thing that happened in a model call.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Event {
+pub enum StreamEvent {
     /// The provider accepted the request.
     Start,
     /// A reasoning block opens.

@@ -95,7 +95,7 @@ impl Wakes {
     /// Asks what changed elsewhere, once for all who follow, unless that was asked just now.
     async fn look(&self, store: &Store) -> Result<(), Error> {
         let mut looked = self.looked.lock().await;
-        let question = Question::put(&self.stale);
+        let question = PositionQuery::put(&self.stale);
         match looked.as_ref() {
             Some((at, _)) if !question.stale && at.elapsed() < self.look => {}
             Some((_, position)) => {
@@ -114,12 +114,12 @@ impl Wakes {
 
 /// A question to the database. If it gets no answer, because it failed or nobody waits for it any more, the next one who
 /// follows has to put it again.
-struct Question<'w> {
+struct PositionQuery<'w> {
     flag: &'w AtomicBool,
     stale: bool,
 }
 
-impl<'w> Question<'w> {
+impl<'w> PositionQuery<'w> {
     fn put(flag: &'w AtomicBool) -> Self {
         Self { flag, stale: flag.swap(false, Ordering::AcqRel) }
     }
@@ -129,7 +129,7 @@ impl<'w> Question<'w> {
     }
 }
 
-impl Drop for Question<'_> {
+impl Drop for PositionQuery<'_> {
     fn drop(&mut self) {
         if self.stale {
             self.flag.store(true, Ordering::Release);
@@ -175,7 +175,7 @@ impl Watch {
                     self.after = Some(last.seq);
                     return Ok(page);
                 }
-                if self.store.is_buried(&self.session).await? {
+                if self.store.is_purged(&self.session).await? {
                     return Err(Error::Purged(self.session.clone()));
                 }
             }

@@ -20,14 +20,14 @@ const RANDOM: usize = 20;
 
 /// The largest text that goes to the model whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct OutputLimits {
     /// Lines; a final line break does not begin another one.
     pub lines: usize,
     /// Bytes of UTF-8.
     pub bytes: usize,
 }
 
-impl Default for Limits {
+impl Default for OutputLimits {
     fn default() -> Self {
         Self { lines: 2000, bytes: 50 * 1024 }
     }
@@ -59,7 +59,7 @@ pub(crate) struct Omission<'a> {
 
 /// Makes a text fit, keeping the complete one in a new file under `dir` when it does not.
 #[must_use]
-pub fn bound(text: String, limits: Limits, dir: &Path) -> Bounded {
+pub fn bound(text: String, limits: OutputLimits, dir: &Path) -> Bounded {
     if fits(&text, limits) {
         return Bounded { text, truncated: false, path: None };
     }
@@ -93,7 +93,7 @@ pub fn sweep(dir: &Path, cutoff: SystemTime) -> io::Result<usize> {
 }
 
 /// Whether a text is within the limits.
-pub(crate) fn fits(text: &str, limits: Limits) -> bool {
+pub(crate) fn fits(text: &str, limits: OutputLimits) -> bool {
     text.len() <= limits.bytes && lines(text.as_bytes()) <= limits.lines as u64
 }
 
@@ -118,7 +118,7 @@ pub(crate) fn breaks(text: &[u8]) -> u64 {
 }
 
 /// The beginning of `head` and the end of `tail`, each half of the limits, with a marker in between.
-pub(crate) fn preview(head: &str, tail: &str, limits: Limits, omission: Omission<'_>) -> String {
+pub(crate) fn preview(head: &str, tail: &str, limits: OutputLimits, omission: Omission<'_>) -> String {
     let head = first(head, limits.lines / 2, limits.bytes / 2);
     let tail = last(tail, limits.lines / 2, limits.bytes / 2);
     let whereabouts = match omission.path {

@@ -29,9 +29,9 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     input::{decode, schema},
-    scope::{Access, Scope},
+    scope::{PathAccess, Scope},
     tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool},
-    walk::{self, Modified, Place, Pulse, Stop, Tree},
+    walk::{self, Modified, SearchRoot, SearchTree, StopCheck, StopCondition},
     wildcard::Wildcard,
 };
 
@@ -54,19 +54,19 @@ pub(crate) const NOTHING: &str = "No files found";
 
 /// The tool that searches the content of files.
 #[derive(Clone, Copy, Debug)]
-pub struct Grep {
+pub struct GrepTool {
     /// How long a search may take before it ends with what it has found.
     pub patience: Duration,
 }
 
-impl Default for Grep {
+impl Default for GrepTool {
     fn default() -> Self {
         Self { patience: walk::PATIENCE }
     }
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-struct Input {
+struct GrepInput {
     /// The regular expression (Rust's syntax) to look for in each line
     pattern: String,
     /// The folder or file to search; the project folder unless given
@@ -81,7 +81,7 @@ struct Input {
     limit: Option<usize>,
 }
 
-impl Tool for Grep {
+impl Tool for GrepTool {
     fn name(&self) -> &'static str {
         "grep"
     }
@@ -94,7 +94,7 @@ impl Tool for Grep {
     }
 
     fn schema(&self) -> Value {
-        schema::<Input>()
+        schema::<GrepInput>()
     }
 
     fn effect(&self) -> Effect {
@@ -102,12 +102,12 @@ impl Tool for Grep {
     }
 
     fn needs(&self, input: &Value, scope: &Scope) -> Result<Vec<Need>, Failure> {
-        let input: Input = decode(self.name(), input.clone())?;
+        let input: GrepInput = decode(self.name(), input.clone())?;
         let mut metadata = Map::new();
         metadata.insert("pattern".to_owned(), json!(input.pattern));
         metadata.extend(input.path.as_ref().map(|path| ("path".to_owned(), json!(path))));
         metadata.extend(input.include.as_ref().map(|include| ("include".to_owned(), json!(include))));
-        let path = Place::named(input.path.as_deref(), scope);
+        let path = SearchRoot::named(input.path.as_deref(), scope);
         let own = Need {
             permission: "grep".to_owned(),
             patterns: vec![input.pattern],
@@ -118,7 +118,7 @@ impl Tool for Grep {
         // One file by its name is read as the `read` tool reads it, and asks the same.
         if !path.is_dir() {
             needs.push(Need {
-                permission: Access::Read.permission().to_owned(),
+                permission: PathAccess::Read.permission().to_owned(),
                 patterns: scope.patterns(&path),
                 always: vec!["*".to_owned()],
                 metadata: Map::new(),
@@ -129,27 +129,27 @@ impl Tool for Grep {
 
     fn run(&self, input: Value, context: Context) -> BoxFuture<'_, Result<Output, Failure>> {
         Box::pin(async move {
-            let input: Input = decode(self.name(), input)?;
+            let input: GrepInput = decode(self.name(), input)?;
             walk::within(self.patience, context.cancel.clone(), move |stop| search(input, &context, stop))
                 .await
         })
     }
 }
 
-fn search(input: Input, context: &Context, stop: &Stop) -> Result<Output, Failure> {
+fn search(input: GrepInput, context: &Context, stop: &StopCondition) -> Result<Output, Failure> {
     let limit = limit(input.limit, LIMIT, LIMIT_MAX)?;
     let matcher = compile(&input.pattern)?;
     let include = input.include.as_deref().map(|text| Wildcard::parse("include", text)).transpose()?;
-    let place = Place::granted(Place::named(input.path.as_deref(), &context.scope), context)?;
-    let best = Mutex::new(Best { limit, ..Best::default() });
+    let place = SearchRoot::granted(SearchRoot::named(input.path.as_deref(), &context.scope), context)?;
+    let best = Mutex::new(BestMatches { limit, ..BestMatches::default() });
     if !place.is_folder()? {
-        context.permitted(place.target(), Access::Read)?;
+        context.permitted(place.target(), PathAccess::Read)?;
         return single(input.pattern, &place, &matcher, best, stop);
     }
     let tree = place.tree()?;
     let shown = tree.shown(Path::new(""));
     let spelled = context.scope.spelled(tree.real());
-    let hunt = Hunt {
+    let hunt = SharedSearch {
         tree: &tree,
         folders: if shown == spelled { vec![shown] } else { vec![shown, spelled] },
         matcher: &matcher,
@@ -161,7 +161,7 @@ fn search(input: Input, context: &Context, stop: &Stop) -> Result<Output, Failur
         context,
     };
     tree.walk().build_parallel().run(|| {
-        let (mut searcher, mut pulse) = (searcher(&matcher), Pulse::default());
+        let (mut searcher, mut pulse) = (searcher(&matcher), StopCheck::default());
         let hunt = &hunt;
         Box::new(move |entry| {
             if pulse.stops(hunt.stop) {
@@ -223,15 +223,15 @@ fn searcher(matcher: &RegexMatcher) -> Searcher {
 /// Searches one file that was named.
 fn single(
     pattern: String,
-    place: &Place,
+    place: &SearchRoot,
     matcher: &RegexMatcher,
-    best: Mutex<Best>,
-    stop: &Stop,
+    best: Mutex<BestMatches>,
+    stop: &StopCondition,
 ) -> Result<Output, Failure> {
     let file = place.open()?;
     let mut best = best.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let mut found = Found::new(best.limit);
-    let result = searcher(matcher).search_reader(matcher, Watched::new(&file, stop), &mut found);
+    let mut found = FileMatches::new(best.limit);
+    let result = searcher(matcher).search_reader(matcher, InterruptibleFile::new(&file, stop), &mut found);
     stop.cancelled()?;
     let remark = match result {
         Err(error) if !stop.late() => format!("\n\n(The search ended early: {error}.)"),
@@ -241,27 +241,27 @@ fn single(
         }
         _ => String::new(),
     };
-    best.insert(Key::new((0, 0), Path::new("")), found);
+    best.insert(MatchRank::new((0, 0), Path::new("")), found);
     Ok(best.output(pattern, &remark, |_| place.shown().to_owned()))
 }
 
 /// What the threads of a search share.
 #[derive(Debug)]
-struct Hunt<'a> {
-    tree: &'a Tree,
+struct SharedSearch<'a> {
+    tree: &'a SearchTree,
     /// The folder under every name that rules may know it by.
     folders: Vec<PathBuf>,
     matcher: &'a RegexMatcher,
     include: Option<&'a Wildcard>,
     limit: usize,
-    best: &'a Mutex<Best>,
+    best: &'a Mutex<BestMatches>,
     /// Whether there are as many matches as may be shown, so that the age of a file matters.
     full: AtomicBool,
-    stop: &'a Stop,
+    stop: &'a StopCondition,
     context: &'a Context,
 }
 
-impl Hunt<'_> {
+impl SharedSearch<'_> {
     fn look(&self, searcher: &mut Searcher, below: &Path) {
         if self.include.is_some_and(|include| !include.matches(below)) {
             return;
@@ -271,8 +271,8 @@ impl Hunt<'_> {
             self.tree.passed_over();
             return;
         };
-        let mut found = Found::new(max);
-        if searcher.search_reader(self.matcher, Watched::new(&file, self.stop), &mut found).is_err()
+        let mut found = FileMatches::new(max);
+        if searcher.search_reader(self.matcher, InterruptibleFile::new(&file, self.stop), &mut found).is_err()
             && !self.stop.now()
         {
             self.tree.passed_over();
@@ -287,7 +287,7 @@ impl Hunt<'_> {
         }
         // Only a file with a match is asked for its age.
         let Ok(meta) = file.metadata() else { return };
-        let key = Key::new(walk::modified(&meta), below);
+        let key = MatchRank::new(walk::modified(&meta), below);
         let mut best = self.best.lock().unwrap_or_else(PoisonError::into_inner);
         best.insert(key, found);
         self.full.store(best.lines >= best.limit, Ordering::Release);
@@ -298,7 +298,7 @@ impl Hunt<'_> {
         if !self.full.load(Ordering::Acquire) {
             return Some(self.limit);
         }
-        let key = Key::new(self.tree.modified(below).ok()?, below);
+        let key = MatchRank::new(self.tree.modified(below).ok()?, below);
         let best = self.best.lock().unwrap_or_else(PoisonError::into_inner);
         if best.files.last_key_value().is_none_or(|(worst, _)| key < *worst) {
             Some(self.limit)
@@ -311,12 +311,12 @@ impl Hunt<'_> {
 
 /// The place of a file in the results: newest first, then by path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Key {
+struct MatchRank {
     modified: Reverse<Modified>,
     below: PathBuf,
 }
 
-impl Key {
+impl MatchRank {
     fn new(modified: Modified, below: &Path) -> Self {
         Self { modified: Reverse(modified), below: below.to_owned() }
     }
@@ -324,16 +324,16 @@ impl Key {
 
 /// The best matches so far.
 #[derive(Debug, Default)]
-struct Best {
+struct BestMatches {
     limit: usize,
-    files: BTreeMap<Key, Vec<Line>>,
+    files: BTreeMap<MatchRank, Vec<MatchedLine>>,
     lines: usize,
     /// Whether there are matches that are not among them.
     more: bool,
 }
 
-impl Best {
-    fn insert(&mut self, key: Key, found: Found) {
+impl BestMatches {
+    fn insert(&mut self, key: MatchRank, found: FileMatches) {
         self.more |= found.more;
         if found.lines.is_empty() {
             return;
@@ -387,27 +387,27 @@ impl Best {
 
 /// A line that matched.
 #[derive(Debug)]
-struct Line {
+struct MatchedLine {
     number: u64,
     text: String,
 }
 
 /// The matches of one file, as many as are wanted.
 #[derive(Debug)]
-struct Found {
-    lines: Vec<Line>,
+struct FileMatches {
+    lines: Vec<MatchedLine>,
     max: usize,
     more: bool,
     binary: bool,
 }
 
-impl Found {
+impl FileMatches {
     fn new(max: usize) -> Self {
         Self { lines: Vec::new(), max, more: false, binary: false }
     }
 }
 
-impl Sink for &mut Found {
+impl Sink for &mut FileMatches {
     type Error = io::Error;
 
     fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> io::Result<bool> {
@@ -415,7 +415,7 @@ impl Sink for &mut Found {
             self.more = true;
             return Ok(false);
         }
-        let line = Line { number: found.line_number().unwrap_or_default(), text: cut(found.bytes()) };
+        let line = MatchedLine { number: found.line_number().unwrap_or_default(), text: cut(found.bytes()) };
         self.lines.push(line);
         Ok(true)
     }
@@ -442,19 +442,19 @@ fn cut(line: &[u8]) -> String {
 }
 
 /// A file that ends when the search must.
-struct Watched<'a> {
+struct InterruptibleFile<'a> {
     file: &'a File,
-    stop: &'a Stop,
+    stop: &'a StopCondition,
     unwatched: usize,
 }
 
-impl<'a> Watched<'a> {
-    fn new(file: &'a File, stop: &'a Stop) -> Self {
+impl<'a> InterruptibleFile<'a> {
+    fn new(file: &'a File, stop: &'a StopCondition) -> Self {
         Self { file, stop, unwatched: 0 }
     }
 }
 
-impl Read for Watched<'_> {
+impl Read for InterruptibleFile<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         // Small files are over before anybody could want them to be.
         if self.unwatched > UNWATCHED {

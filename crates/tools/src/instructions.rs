@@ -18,7 +18,7 @@ use globset::{GlobBuilder, GlobMatcher};
 use ignore::WalkBuilder;
 
 use crate::{
-    places::{Named, Observed, Origin, Places, ProjectFiles, plain, text},
+    places::{ConfigOrigin, NamedPath, Observed, Places, ProjectFiles, plain, text},
     scope::real,
 };
 
@@ -83,7 +83,7 @@ fn add(found: &mut Vec<Instruction>, path: PathBuf, within: Option<&Path>) -> Re
 }
 
 /// Adds the files that a configured pattern names, by their paths.
-fn configured(places: &Places, named: &Named, found: &mut Vec<Instruction>) -> Result<(), String> {
+fn configured(places: &Places, named: &NamedPath, found: &mut Vec<Instruction>) -> Result<(), String> {
     let pattern = named.text.as_str();
     if pattern.starts_with("https://") || pattern.starts_with("http://") {
         tracing::warn!(address = pattern, "instructions at an address are not fetched");
@@ -100,12 +100,17 @@ fn configured(places: &Places, named: &Named, found: &mut Vec<Instruction>) -> R
     Ok(())
 }
 
-fn matching(places: &Places, named: &Named, path: &Path, found: &mut Vec<Instruction>) -> Result<(), String> {
+fn matching(
+    places: &Places,
+    named: &NamedPath,
+    path: &Path,
+    found: &mut Vec<Instruction>,
+) -> Result<(), String> {
     let pattern = named.text.as_str();
     let inside = places.worktree.is_absolute() && path.starts_with(&places.worktree);
     // Whoever names it, a file of the project may be a link that the project has laid.
     let within = inside.then_some(places.worktree.as_path());
-    if !inside && named.by == Origin::Project {
+    if !inside && named.by == ConfigOrigin::Project {
         return Err(format!(
             "`{pattern}` among the `instructions` of the project's configuration lies outside of the project, and is \
              therefore not read: remove it there, or name it in your own configuration"

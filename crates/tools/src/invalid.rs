@@ -15,7 +15,7 @@ use crate::{
 
 /// The tool that answers calls nobody can run.
 #[derive(Clone, Copy, Debug)]
-pub struct Invalid;
+pub struct InvalidTool;
 
 /// The input for a call that cannot be run, with the reason in words for the model.
 #[must_use]
@@ -24,12 +24,12 @@ pub fn input(tool: &str, error: &str) -> Value {
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-struct Input {
+struct InvalidInput {
     tool: String,
     error: String,
 }
 
-impl Tool for Invalid {
+impl Tool for InvalidTool {
     fn name(&self) -> &'static str {
         "invalid"
     }
@@ -39,7 +39,7 @@ impl Tool for Invalid {
     }
 
     fn schema(&self) -> Value {
-        schema::<Input>()
+        schema::<InvalidInput>()
     }
 
     fn effect(&self) -> Effect {
@@ -56,7 +56,7 @@ impl Tool for Invalid {
 
     fn run(&self, input: Value, _context: Context) -> BoxFuture<'_, Result<Output, Failure>> {
         Box::pin(async move {
-            let input: Input = decode(self.name(), input)?;
+            let input: InvalidInput = decode(self.name(), input)?;
             let mut metadata = Map::new();
             metadata.insert("truncated".to_owned(), Value::Bool(false));
             Ok(Output {

@@ -31,7 +31,7 @@
 //! - [`skills`]: guides for particular work; [`skill`]: the tool that loads one
 //! - [`places`]: where both are looked for, and what may be read there without asking
 //! - [`bash`]: the command tool; `bash/` has command splitting, output capture and background jobs
-//! - [`process`]: programs that leave nothing behind; the warden
+//! - [`process`]: programs that leave nothing behind; the supervisor
 //! - [`pty`]: terminals that clients look at and type into
 //! - [`bash`]: the command tool; `bash/` has process groups and output capture
 //! - [`shell`]: what a command line would run, for permission rules
@@ -42,7 +42,7 @@
 //! - `attributes`: what a file has besides its content, kept when that is replaced
 //! - `folder`: folders as handles that no link can redirect
 //! - `indentation`: how the indentation of a model's text becomes that of a file
-//! - `regular`: reading that never waits and never runs on
+//! - `regular_file`: reading that never waits and never runs on
 //! - `replacement`: all-or-nothing changes of files
 //! - `walk`: walking a folder by ignore rules, never out of it
 //! - `web`: requests within limits, to where they were meant to go
@@ -72,7 +72,7 @@ pub mod pty;
 pub mod question;
 pub mod read;
 pub mod registry;
-mod regular;
+mod regular_file;
 mod replacement;
 pub mod scope;
 pub mod seen;
@@ -95,12 +95,12 @@ pub mod write;
 pub use host::Host;
 pub use places::{Observed, Places};
 pub use process::Secrets;
-pub use registry::{Offer, Registry, Settings, Spec};
+pub use registry::{Registry, Spec, ToolOffer, ToolSettings};
 pub use scope::Scope;
-pub use seen::Seen;
+pub use seen::SeenFiles;
 pub use settlement::settle;
 pub use snapshot::Snapshots;
 pub use tool::{
-    Attachment, BoxFuture, Context, Effect, Failure, Forecast, Need, Output, Progress, Readable, Tool,
-    Verdict,
+    Attachment, BoxFuture, Context, Effect, Failure, Forecast, ForecastVerdict, Need, Output, Progress,
+    Readable, Tool,
 };

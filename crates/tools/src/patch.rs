@@ -31,7 +31,7 @@ const SHOWN_LINES: u64 = 200_000;
 
 /// How a file's header lines end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Header {
+pub enum PatchHeader {
     /// The bare path, as `write` and `edit` record it.
     Bare,
     /// The path and a tab, as snapshots record it.
@@ -41,7 +41,7 @@ pub enum Header {
 /// What became of a file between two states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Status {
+pub enum FileStatus {
     /// It exists only in the later state.
     Added,
     /// It exists only in the earlier state.
@@ -63,10 +63,10 @@ pub struct Patch {
 
 /// The patch that turns `before` into `after`.
 #[must_use]
-pub fn unified(file: &str, before: &str, after: &str, header: Header) -> Patch {
+pub fn unified(file: &str, before: &str, after: &str, header: PatchHeader) -> Patch {
     let end = match header {
-        Header::Bare => "",
-        Header::Tabbed => "\t",
+        PatchHeader::Bare => "",
+        PatchHeader::Tabbed => "\t",
     };
     let mut patch = Patch {
         text: format!("Index: {file}\n{RULE}\n--- {file}{end}\n+++ {file}{end}\n"),
@@ -84,7 +84,7 @@ pub(crate) fn shown(file: &str, before: &str, after: &str) -> Patch {
         let (deletions, additions) = changed(before, after);
         return Patch { text: String::new(), additions, deletions };
     }
-    unified(file, before, after, Header::Bare)
+    unified(file, before, after, PatchHeader::Bare)
 }
 
 /// How many lines each of two texts has between those that both begin with and those that both end with.
@@ -216,7 +216,7 @@ mod tests {
         check("b\n", "ab\n", 1, 1);
         check("a\nb\n", "a\nx\na\nb\n", 0, 2);
         let large = "line\n".repeat(200_000);
-        assert_eq!(shown("f", &large, &large).text, unified("f", "", "", Header::Bare).text);
+        assert_eq!(shown("f", &large, &large).text, unified("f", "", "", PatchHeader::Bare).text);
         let larger = format!("{large}end\n");
         let expected = Patch { text: String::new(), additions: 1, deletions: 0 };
         assert_eq!(shown("f", &large, &larger), expected);

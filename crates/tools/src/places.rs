@@ -12,7 +12,7 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-use crate::regular;
+use crate::regular_file;
 
 /// The largest file of instructions, and the largest skill.
 pub const TEXT_MAX: u64 = 1024 * 1024;
@@ -56,7 +56,7 @@ pub enum ProjectFiles {
 
 /// Who has written something into the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum ConfigOrigin {
     /// The person.
     Person,
     /// Whoever wrote the project.
@@ -65,24 +65,24 @@ pub enum Origin {
 
 /// A path or pattern in the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Named {
+pub struct NamedPath {
     /// As it was written.
     pub text: String,
     /// By whom.
-    pub by: Origin,
+    pub by: ConfigOrigin,
 }
 
-impl Named {
+impl NamedPath {
     /// What the person has written.
     #[must_use]
     pub fn by_person(text: &str) -> Self {
-        Self { text: text.to_owned(), by: Origin::Person }
+        Self { text: text.to_owned(), by: ConfigOrigin::Person }
     }
 
     /// What came with a project.
     #[must_use]
     pub fn by_project(text: &str) -> Self {
-        Self { text: text.to_owned(), by: Origin::Project }
+        Self { text: text.to_owned(), by: ConfigOrigin::Project }
     }
 }
 
@@ -101,9 +101,9 @@ pub struct Places {
     /// Whether the files of the project count.
     pub project: ProjectFiles,
     /// Further files of instructions, as the configuration names them.
-    pub instructions: Vec<Named>,
+    pub instructions: Vec<NamedPath>,
     /// Further folders of skills, as the configuration names them.
-    pub skills: Vec<Named>,
+    pub skills: Vec<NamedPath>,
 }
 
 impl Places {
@@ -149,7 +149,7 @@ pub(crate) fn text(path: &Path, within: Option<&Path>) -> Result<Option<String>,
         Err(error) => return Err(failed(&error)),
         Ok(_) => {}
     }
-    let (file, meta) = match regular::open(path) {
+    let (file, meta) = match regular_file::open(path) {
         Ok(opened) => opened,
         Err(error) if error.is_absent() && fs::symlink_metadata(path).is_ok() => {
             return Err(failed(&"it is a link that leads nowhere"));

@@ -21,7 +21,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use tokio::{io::AsyncReadExt as _, process::Command, time::timeout};
 
-use crate::regular;
+use crate::regular_file;
 
 /// How long git may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -39,14 +39,14 @@ pub struct Repository {
     /// Where its history is: the same folder for all worktrees of one repository, another one for each clone.
     pub history: PathBuf,
     /// Its `.git`, to be known again.
-    pub mark: Mark,
+    pub mark: RepositoryMark,
     /// Whether its history is cut off.
     pub shallow: bool,
 }
 
 /// What the file system says of a repository's `.git`: it goes along when a folder is renamed, and a copy has another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Mark {
+pub struct RepositoryMark {
     /// The file system; it may have another number after a restart.
     pub device: u64,
     /// The number within it.
@@ -56,7 +56,7 @@ pub struct Mark {
     pub born: Option<u64>,
 }
 
-impl Mark {
+impl RepositoryMark {
     fn of(path: &Path) -> Option<Self> {
         let meta = fs::symlink_metadata(path).ok()?;
         let born = meta.created().ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
@@ -79,7 +79,7 @@ impl Mark {
 
 /// Which repository it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Identity {
+pub enum RepositoryIdentity {
     /// The one with this root commit.
     Root(String),
     /// One whose root is not here; this is the edge of what is.
@@ -109,7 +109,7 @@ pub fn repository(directory: &Path) -> Option<Repository> {
             first_line(&git.join("commondir")).map_or_else(|| git.clone(), |line| git.join(line.trim()));
         let history = fs::canonicalize(&history).unwrap_or(history);
         let shallow = fs::metadata(history.join("shallow")).is_ok_and(|file| file.len() > 0);
-        Some(Repository { root: folder.to_owned(), git, history, mark: Mark::of(&entry)?, shallow })
+        Some(Repository { root: folder.to_owned(), git, history, mark: RepositoryMark::of(&entry)?, shallow })
     })
 }
 
@@ -124,14 +124,14 @@ impl Repository {
 
 fn first_line(path: &Path) -> Option<String> {
     let mut text = String::new();
-    regular::open(path).ok()?.0.take(LISTED).read_to_string(&mut text).ok()?;
+    regular_file::open(path).ok()?.0.take(LISTED).read_to_string(&mut text).ok()?;
     text.lines().next().map(str::to_owned)
 }
 
 /// Whether a place where a repository was has surely none any more: nothing is there, and the file system that it was
 /// on is. A drive that is not connected has not lost what is on it.
 #[must_use]
-pub fn is_gone(root: &Path, mark: Option<&Mark>) -> bool {
+pub fn is_gone(root: &Path, mark: Option<&RepositoryMark>) -> bool {
     match fs::symlink_metadata(root.join(".git")) {
         Err(error) if crate::places::is_absent(&error) => {}
         _ => return false,
@@ -142,24 +142,24 @@ pub fn is_gone(root: &Path, mark: Option<&Mark>) -> bool {
 }
 
 /// Asks git which repository it is.
-pub async fn identity(repository: &Repository) -> Identity {
+pub async fn identity(repository: &Repository) -> RepositoryIdentity {
     let Some(roots) = timeout(PATIENCE, parentless(&repository.root)).await.ok().flatten() else {
         tracing::warn!(root = %repository.root.display(), "git does not say which repository this is");
-        return Identity::Unknown;
+        return RepositoryIdentity::Unknown;
     };
     let edge = if repository.shallow { edge(&repository.history) } else { Vec::new() };
     let least = |wanted: &dyn Fn(&&String) -> bool| roots.iter().filter(wanted).min().cloned();
     match (least(&|root| !edge.contains(root)), least(&|_| true)) {
-        (Some(root), _) => Identity::Root(root),
-        (None, Some(edge)) => Identity::Edge(edge),
-        (None, None) => Identity::Unborn,
+        (Some(root), _) => RepositoryIdentity::Root(root),
+        (None, Some(edge)) => RepositoryIdentity::Edge(edge),
+        (None, None) => RepositoryIdentity::Unborn,
     }
 }
 
 /// The commits at which a shallow history is cut off.
 fn edge(history: &Path) -> Vec<String> {
     let mut text = String::new();
-    let opened = regular::open(&history.join("shallow")).ok();
+    let opened = regular_file::open(&history.join("shallow")).ok();
     let read = opened.and_then(|(file, _)| file.take(LISTED).read_to_string(&mut text).ok());
     read.map(|_| text.lines().map(|line| line.trim().to_owned()).collect()).unwrap_or_default()
 }

@@ -24,7 +24,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::{
-    scope::{Access, Scope},
+    scope::{PathAccess, Scope},
     tool::Need,
 };
 
@@ -60,7 +60,7 @@ pub struct Analysis {
     /// The patterns to remember when the person answers "always".
     pub always: Vec<String>,
     /// Paths outside the project that the line names.
-    pub external: Vec<(PathBuf, Access)>,
+    pub external: Vec<(PathBuf, PathAccess)>,
 }
 
 impl Analysis {

@@ -2,7 +2,7 @@
 //! what they are for, and whose text it asks for when it needs one.
 //!
 //! They come from the person's folders, from configured ones and from the project, and the nearest one of a name
-//! counts. A skill that cannot be used is a [`Problem`] and never in the way of the others. A folder of skills that
+//! counts. A skill that cannot be used is a [`SkillProblem`] and never in the way of the others. A folder of skills that
 //! is there but cannot be listed makes the whole unavailable.
 //!
 //! A skill of the project counts only if its file lies in the project, links followed. Links in the person's own
@@ -18,8 +18,8 @@ use std::{
 };
 
 use crate::{
-    host::Skill,
-    places::{Observed, Origin, Places, is_absent, plain, text},
+    host::LoadedSkill,
+    places::{ConfigOrigin, Observed, Places, is_absent, plain, text},
     tool::Failure,
 };
 
@@ -51,14 +51,14 @@ const SIBLINGS_LOOKED_AT: usize = 1_000;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Skills {
     /// By name. Files beside a skill are named only by [`find`].
-    pub skills: Vec<Skill>,
+    pub skills: Vec<LoadedSkill>,
     /// What is left out.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<SkillProblem>,
 }
 
 /// Why a file is no skill.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct SkillProblem {
     /// The file or folder.
     pub path: PathBuf,
     /// What is wrong with it.
@@ -67,7 +67,7 @@ pub struct Problem {
 
 /// A folder of skills.
 #[derive(Debug)]
-struct Source {
+struct SkillFolder {
     folder: PathBuf,
     depth: usize,
     // What its files must lie in.
@@ -91,9 +91,10 @@ pub fn observe(places: &Places) -> Observed<Skills> {
                     found.insert(skill.name.clone(), skill);
                 }
                 Ok(_) => {
-                    problems.push(Problem { path, why: format!("there are more than {COUNT_MAX} skills") });
+                    problems
+                        .push(SkillProblem { path, why: format!("there are more than {COUNT_MAX} skills") });
                 }
-                Err(why) => problems.push(Problem { path, why }),
+                Err(why) => problems.push(SkillProblem { path, why }),
             }
         }
     }
@@ -104,7 +105,7 @@ pub fn observe(places: &Places) -> Observed<Skills> {
 }
 
 /// The skill of a name, with files beside it, or a failure that names those there are.
-pub fn find(places: &Places, name: &str) -> Result<Skill, Failure> {
+pub fn find(places: &Places, name: &str) -> Result<LoadedSkill, Failure> {
     let known = match observe(places) {
         Observed::Present(known) => known,
         Observed::Absent => Skills::default(),
@@ -114,7 +115,7 @@ pub fn find(places: &Places, name: &str) -> Result<Skill, Failure> {
     };
     if let Some(skill) = known.skills.iter().find(|skill| skill.name == name) {
         let folder = skill.location.parent().unwrap_or(&skill.location);
-        return Ok(Skill { files: siblings(folder), ..skill.clone() });
+        return Ok(LoadedSkill { files: siblings(folder), ..skill.clone() });
     }
     let names: Vec<&str> = known.skills.iter().map(|skill| skill.name.as_str()).collect();
     let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
@@ -122,11 +123,11 @@ pub fn find(places: &Places, name: &str) -> Result<Skill, Failure> {
 }
 
 /// The folders of skills, the one that counts least first.
-fn sources(places: &Places, problems: &mut Vec<Problem>) -> Vec<Source> {
+fn sources(places: &Places, problems: &mut Vec<SkillProblem>) -> Vec<SkillFolder> {
     let mut sources = Vec::new();
     let mut add = |folder: PathBuf, depth, within: Option<&Path>| {
         if folder.is_absolute() {
-            sources.push(Source { folder, depth, within: within.map(Path::to_owned) });
+            sources.push(SkillFolder { folder, depth, within: within.map(Path::to_owned) });
         }
     };
     for name in [".agents", ".claude"] {
@@ -141,10 +142,10 @@ fn sources(places: &Places, problems: &mut Vec<Problem>) -> Vec<Source> {
         let folder = places.anchored(&named.text).unwrap_or_else(|| places.directory.join(&named.text));
         let folder = plain(&folder);
         let within = folder.starts_with(&places.worktree).then_some(places.worktree.as_path());
-        if within.is_none() && named.by == Origin::Project {
+        if within.is_none() && named.by == ConfigOrigin::Project {
             let why = "the project's configuration names it as a folder of skills, and it lies outside of the \
                        project: remove it there, or name it in your own configuration";
-            problems.push(Problem { path: folder, why: why.to_owned() });
+            problems.push(SkillProblem { path: folder, why: why.to_owned() });
             continue;
         }
         add(folder, DEPTH_MAX, within);
@@ -161,7 +162,7 @@ fn sources(places: &Places, problems: &mut Vec<Problem>) -> Vec<Source> {
 }
 
 /// The `SKILL.md` files of a folder, sorted. A folder further down that cannot be listed is passed over.
-fn files(source: &Source) -> Result<Vec<PathBuf>, String> {
+fn files(source: &SkillFolder) -> Result<Vec<PathBuf>, String> {
     let mut found = Vec::new();
     let mut folders = vec![(source.folder.clone(), 1)];
     let mut entered = HashSet::new();
@@ -203,7 +204,7 @@ fn files(source: &Source) -> Result<Vec<PathBuf>, String> {
     Ok(found)
 }
 
-fn load(path: &Path, within: Option<&Path>) -> Result<Skill, String> {
+fn load(path: &Path, within: Option<&Path>) -> Result<LoadedSkill, String> {
     let text = text(path, within)?.ok_or("it is gone")?;
     let read = front_matter::read(&text)?;
     let folder = || path.parent().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
@@ -218,7 +219,7 @@ fn load(path: &Path, within: Option<&Path>) -> Result<Skill, String> {
     if description.chars().count() > DESCRIPTION_MAX {
         return Err(format!("its description has more than {DESCRIPTION_MAX} characters"));
     }
-    Ok(Skill {
+    Ok(LoadedSkill {
         name,
         description,
         location: path.to_owned(),

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    host::Todo,
+    host::TodoItem,
     input::{decode, schema},
     scope::Scope,
     tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool},
@@ -22,22 +22,22 @@ const PRIORITIES: [&str; 3] = ["high", "medium", "low"];
 
 /// The tool that replaces the task list.
 #[derive(Clone, Copy, Debug)]
-pub struct TodoWrite;
+pub struct TodoWriteTool;
 
 /// The tool that shows the task list.
 #[derive(Clone, Copy, Debug)]
-pub struct TodoRead;
+pub struct TodoReadTool;
 
 #[derive(Debug, Deserialize, JsonSchema)]
-struct Input {
+struct TodoInput {
     /// The whole list as it is to be from now on
-    todos: Vec<Todo>,
+    todos: Vec<TodoItem>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 struct Nothing {}
 
-impl Tool for TodoWrite {
+impl Tool for TodoWriteTool {
     fn name(&self) -> &'static str {
         "todowrite"
     }
@@ -50,7 +50,7 @@ impl Tool for TodoWrite {
     }
 
     fn schema(&self) -> Value {
-        schema::<Input>()
+        schema::<TodoInput>()
     }
 
     fn effect(&self) -> Effect {
@@ -71,7 +71,7 @@ impl Tool for TodoWrite {
     }
 }
 
-impl Tool for TodoRead {
+impl Tool for TodoReadTool {
     fn name(&self) -> &'static str {
         "todoread"
     }
@@ -108,7 +108,7 @@ pub(crate) fn anything(permission: &str) -> Need {
 }
 
 /// The list, if its words are among those that clients know.
-fn check(input: Input) -> Result<Vec<Todo>, Failure> {
+fn check(input: TodoInput) -> Result<Vec<TodoItem>, Failure> {
     for (number, todo) in (1..).zip(&input.todos) {
         let complain = |text: String| Err(Failure::InvalidInput(format!("Item {number} of `todos`: {text}")));
         if todo.content.trim().is_empty() {
@@ -125,7 +125,7 @@ fn check(input: Input) -> Result<Vec<Todo>, Failure> {
     Ok(input.todos)
 }
 
-fn show(todos: &[Todo]) -> Result<Output, Failure> {
+fn show(todos: &[TodoItem]) -> Result<Output, Failure> {
     let left = todos.iter().filter(|todo| todo.status != "completed").count();
     let output = serde_json::to_string_pretty(todos)
         .map_err(|error| Failure::Failed(format!("The list could not be shown: {error}")))?;

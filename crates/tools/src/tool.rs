@@ -12,9 +12,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     host::{Host, NoHost},
-    regular::fingerprint,
+    regular_file::fingerprint,
     scope::Scope,
-    seen::Seen,
+    seen::SeenFiles,
 };
 
 /// A boxed future that may move between threads.
@@ -156,7 +156,7 @@ pub struct Context {
     /// Which other files may be read without asking.
     pub readable: Readable,
     /// What the session last saw of each file.
-    pub seen: Arc<Seen>,
+    pub seen: Arc<SeenFiles>,
     /// The session.
     pub host: Arc<dyn Host>,
 }
@@ -200,7 +200,7 @@ pub struct Forecast {
 
 /// What the disk says about a [`Forecast`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ForecastVerdict {
     /// The file is as the call leaves it.
     Applied,
     /// The file is as it was before the call.
@@ -212,14 +212,14 @@ pub enum Verdict {
 impl Forecast {
     /// Compares the file with the forecast. A file that cannot be read is a conflict.
     #[must_use]
-    pub fn verdict(&self) -> Verdict {
-        let Ok(now) = fingerprint(&self.path) else { return Verdict::Conflict };
+    pub fn verdict(&self) -> ForecastVerdict {
+        let Ok(now) = fingerprint(&self.path) else { return ForecastVerdict::Conflict };
         if now == self.after {
-            Verdict::Applied
+            ForecastVerdict::Applied
         } else if now == self.before {
-            Verdict::Untouched
+            ForecastVerdict::Untouched
         } else {
-            Verdict::Conflict
+            ForecastVerdict::Conflict
         }
     }
 }

@@ -27,9 +27,9 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    folder::Folder,
+    folder::OpenFolder,
     replacement::STAGED,
-    scope::{self, Access, Scope},
+    scope::{self, PathAccess, Scope},
     target::Target,
     tool::{Context, Failure, Need},
     write::blocking,
@@ -55,12 +55,12 @@ pub(crate) type Modified = (i64, i64);
 
 /// A place to look in: as it was written, and as it really is.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct SearchRoot {
     target: Target,
     managed: bool,
 }
 
-impl Place {
+impl SearchRoot {
     /// The path that a call names, or the project folder.
     pub(crate) fn named(path: Option<&str>, scope: &Scope) -> PathBuf {
         path.map_or_else(|| scope.directory.clone(), |path| scope.resolve(path))
@@ -101,12 +101,12 @@ impl Place {
     }
 
     /// Opens the folder.
-    pub(crate) fn tree(self) -> Result<Tree, Failure> {
+    pub(crate) fn tree(self) -> Result<SearchTree, Failure> {
         if !self.is_folder()? {
             return Err(Failure::Failed(format!("{} is not a folder.", self.shown().display())));
         }
-        match Folder::reach(self.target.real()).and_then(|folder| folder.listed()) {
-            Ok(dir) => Ok(Tree { place: self, dir: Arc::new(dir), unread: Arc::default() }),
+        match OpenFolder::reach(self.target.real()).and_then(|folder| folder.listed()) {
+            Ok(dir) => Ok(SearchTree { place: self, dir: Arc::new(dir), unread: Arc::default() }),
             Err(error) => Err(Failure::io("look into", self.shown(), &error)),
         }
     }
@@ -114,18 +114,18 @@ impl Place {
 
 /// The permissions of a search: the tool's own, and that of a place outside the project.
 pub(crate) fn needs(own: Need, path: &Path, scope: &Scope) -> Vec<Need> {
-    scope.external(path, Access::Read).into_iter().chain([own]).collect()
+    scope.external(path, PathAccess::Read).into_iter().chain([own]).collect()
 }
 
 /// A folder that is being searched.
 #[derive(Debug)]
-pub(crate) struct Tree {
-    place: Place,
+pub(crate) struct SearchTree {
+    place: SearchRoot,
     dir: Arc<OwnedFd>,
     unread: Arc<AtomicUsize>,
 }
 
-impl Tree {
+impl SearchTree {
     /// The walk through it: hidden files too, ignored ones not, no links, nothing of git's own, and no file that a change
     /// of files left beside its place.
     pub(crate) fn walk(&self) -> WalkBuilder {
@@ -252,13 +252,13 @@ fn readable(dir: impl AsFd, folder: &Path) -> bool {
 
 /// When to stop: told to, or out of time.
 #[derive(Debug)]
-pub(crate) struct Stop {
+pub(crate) struct StopCondition {
     cancel: CancellationToken,
     deadline: Instant,
     late: AtomicBool,
 }
 
-impl Stop {
+impl StopCondition {
     /// Whether to stop now.
     pub(crate) fn now(&self) -> bool {
         if Instant::now() >= self.deadline {
@@ -280,11 +280,11 @@ impl Stop {
 
 /// Looks up now and then whether to stop: the clock and the call are not asked at every file.
 #[derive(Debug, Default)]
-pub(crate) struct Pulse(usize);
+pub(crate) struct StopCheck(usize);
 
-impl Pulse {
+impl StopCheck {
     /// Whether to stop now.
-    pub(crate) fn stops(&mut self, stop: &Stop) -> bool {
+    pub(crate) fn stops(&mut self, stop: &StopCondition) -> bool {
         self.0 = self.0.wrapping_add(1);
         self.0 % 64 == 1 && stop.now()
     }
@@ -294,9 +294,9 @@ impl Pulse {
 pub(crate) async fn within<T: Send + 'static>(
     patience: Duration,
     cancel: CancellationToken,
-    work: impl FnOnce(&Stop) -> Result<T, Failure> + Send + 'static,
+    work: impl FnOnce(&StopCondition) -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
-    let stop = Stop { cancel, deadline: Instant::now() + patience, late: AtomicBool::new(false) };
+    let stop = StopCondition { cancel, deadline: Instant::now() + patience, late: AtomicBool::new(false) };
     tokio::time::timeout(patience + STUCK, blocking(move || work(&stop))).await.unwrap_or_else(|_| {
         Err(Failure::Failed(
             "The file system did not answer in time. Look in a smaller folder, or use `bash`.".to_owned(),
@@ -305,7 +305,7 @@ pub(crate) async fn within<T: Send + 'static>(
 }
 
 /// What a result says about what it lacks, each remark on a line of its own.
-pub(crate) fn remarks(tree: &Tree, stop: &Stop) -> String {
+pub(crate) fn remarks(tree: &SearchTree, stop: &StopCondition) -> String {
     let mut text = String::new();
     if stop.late() {
         text.push_str("\n\n(Time was over before everything was looked at. Use a narrower path.)");

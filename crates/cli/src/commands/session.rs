@@ -15,7 +15,7 @@ use crate::table;
 
 /// List, search, show, export and import sessions
 #[derive(Debug, Subcommand)]
-pub(crate) enum Session {
+pub(crate) enum SessionCommand {
     /// The newest sessions of this project
     List {
         /// Of all projects
@@ -63,7 +63,7 @@ pub(crate) enum Session {
     },
 }
 
-impl Session {
+impl SessionCommand {
     pub(crate) fn execute(self) -> Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {

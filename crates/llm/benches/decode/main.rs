@@ -22,7 +22,7 @@ mod shape;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use everturn_llm::{Event, Protocol, replay};
+use everturn_llm::{Protocol, StreamEvent, replay};
 use script::Script;
 
 /// How many bytes the network delivers at once: a full segment on an Ethernet.
@@ -95,10 +95,11 @@ fn decode<'p>(protocol: Protocol, pieces: impl IntoIterator<Item = &'p [u8], Int
     let mut last = None;
     for event in replay(protocol, pieces).unwrap() {
         let event = black_box(event).unwrap();
-        seen += usize::from(matches!(event, Event::TextDelta { .. } | Event::ToolInputDelta { .. }));
+        seen +=
+            usize::from(matches!(event, StreamEvent::TextDelta { .. } | StreamEvent::ToolInputDelta { .. }));
         last = Some(event);
     }
-    assert_eq!((seen, last), (deltas, Some(Event::Finish)), "{protocol}");
+    assert_eq!((seen, last), (deltas, Some(StreamEvent::Finish)), "{protocol}");
 }
 
 fn parse<T: serde::de::DeserializeOwned>(text: &str) {

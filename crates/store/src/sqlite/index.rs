@@ -45,7 +45,7 @@ fn refill(connection: &Connection) -> Result<(), Error> {
 /// Makes the texts of a session findable, of which none is in the index yet.
 pub(super) fn fill(connection: &Connection, key: i64, session: Session) -> Result<(), Error> {
     let tree = reader::rows(connection, key, session)?;
-    let mut touched = plan::Touched::default();
+    let mut touched = plan::TouchedRows::default();
     touched.all(&tree);
     let mut rows = row::Rows::of(&tree, &touched)?;
     rows.name(&tree.session.title);

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use everturn_model::SessionId;
 use everturn_store::{Appended, Authority, Error, Lease, NewEvent, Options, Search, Store};
-use everturn_testkit::disk::{self, Disk, Fault, FaultKind};
+use everturn_testkit::disk::{self, Disk, DiskFault, FaultKind};
 
 use crate::author::Author;
 use crate::campaign::{Deed, Ledger, cases, check_integrity, ids, runtime};
@@ -207,7 +207,7 @@ fn campaign(kind: FaultKind, once: bool) {
         for at in (1..=calls).step_by(usize::try_from(step).unwrap()) {
             let (folder, disk) = (folder(start), disk());
             let ledger = Ledger::default();
-            disk.fail(Fault { kind, at, once });
+            disk.fail(DiskFault { kind, at, once });
             let outcome = runtime.block_on(run(folder.path(), &disk, &ledger));
             fired += u64::from(disk.failed());
             errors += u64::from(outcome.errors > 0);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use everturn_model::SessionId;
 use everturn_store::{Options, Store, Timing};
-use everturn_testkit::postgres::{Database, Postgres};
+use everturn_testkit::postgres::{Postgres, TestDatabase};
 use tempfile::TempDir;
 
 /// Which engine.
@@ -24,7 +24,7 @@ pub(crate) struct Place {
     kind: Kind,
     /// The data on SQLite; on a server only what the processes of one host tell each other.
     folder: TempDir,
-    database: Option<Database>,
+    database: Option<TestDatabase>,
 }
 
 impl Place {
@@ -83,7 +83,7 @@ impl Place {
 
     /// What nobody may be shown.
     pub(crate) fn password(&self) -> Option<String> {
-        let password = |database: &Database| {
+        let password = |database: &TestDatabase| {
             let config = database.config();
             String::from_utf8(config.get_password().unwrap().to_vec()).unwrap()
         };

@@ -24,7 +24,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use everturn_tools::{Context, Output, Scope, Tool, glob::Glob, grep::Grep};
+use everturn_tools::{Context, Output, Scope, Tool, glob::GlobTool, grep::GrepTool};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
@@ -119,8 +119,8 @@ fn ours(hunt: &Hunt, limit: usize, root: &Path, runtime: &Runtime) -> Output {
     let context = Context::new(Arc::new(scope)).0;
     let call = |tool: &dyn Tool, input: Value| runtime.block_on(tool.run(input, context)).unwrap();
     match hunt {
-        Hunt::Grep(pattern) => call(&Grep::default(), json!({ "pattern": pattern, "limit": limit })),
-        Hunt::Glob(pattern) => call(&Glob::default(), json!({ "pattern": pattern, "limit": limit })),
+        Hunt::Grep(pattern) => call(&GrepTool::default(), json!({ "pattern": pattern, "limit": limit })),
+        Hunt::Glob(pattern) => call(&GlobTool::default(), json!({ "pattern": pattern, "limit": limit })),
     }
 }
 

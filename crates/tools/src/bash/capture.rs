@@ -8,7 +8,7 @@ use std::{collections::VecDeque, path::PathBuf};
 
 use tokio::{fs, io::AsyncWriteExt as _};
 
-use crate::bound::{self, Bounded, Limits, Omission};
+use crate::bound::{self, Bounded, Omission, OutputLimits};
 
 /// Bytes kept from the beginning, and as many from the end.
 const KEPT: usize = 64 * 1024;
@@ -106,7 +106,7 @@ impl Capture {
     }
 
     /// The output within the limits.
-    pub(super) async fn finish(mut self, limits: Limits) -> Captured {
+    pub(super) async fn finish(mut self, limits: OutputLimits) -> Captured {
         let live = self.live();
         let mut head = std::mem::take(&mut self.head);
         let mut tail: Vec<u8> = std::mem::take(&mut self.tail).into();

@@ -22,13 +22,13 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Bash,
+    BashTool,
     capture::{LARGEST, MORE, text},
     running::receive,
 };
 use crate::{
     bound,
-    process::{Exit, Gone, Program},
+    process::{Cleanup, Exit, RunningProgram},
     tool::{Context, Failure, Output},
 };
 
@@ -77,7 +77,7 @@ impl Jobs {
     /// Starts a command that goes on after the call.
     pub(super) async fn start(
         &self,
-        bash: &Bash,
+        bash: &BashTool,
         command: String,
         workdir: &Path,
         context: &Context,
@@ -115,10 +115,10 @@ impl Jobs {
         let pid = program.pid().map(rustix::process::Pid::as_raw_pid);
         let (ended, mut end) = oneshot::channel();
         let cancel = CancellationToken::new();
-        let job = Job {
+        let job = BackgroundJob {
             program,
             reader: Some(reader),
-            log: Log::new(file, self.largest),
+            log: JobLog::new(file, self.largest),
             cancel: cancel.clone(),
             drain: bash.drain,
         };
@@ -171,16 +171,16 @@ async fn printed(path: Option<&Path>, most: u64) -> String {
 
 /// One command in the background.
 #[derive(Debug)]
-struct Job {
-    program: Program,
+struct BackgroundJob {
+    program: RunningProgram,
     reader: Option<pipe::Receiver>,
-    log: Log,
+    log: JobLog,
     /// Fires when the call that started it is cancelled.
     cancel: CancellationToken,
     drain: Duration,
 }
 
-impl Job {
+impl BackgroundJob {
     async fn run(self, slot: OwnedSemaphorePermit, ended: oneshot::Sender<Exit>) {
         let Self { mut program, mut reader, mut log, cancel, drain } = self;
         let mut block = Vec::new();
@@ -218,13 +218,13 @@ impl Job {
 
 /// The file that gets the output, up to a limit.
 #[derive(Debug)]
-struct Log {
+struct JobLog {
     file: Option<(File, PathBuf)>,
     room: u64,
     full: bool,
 }
 
-impl Log {
+impl JobLog {
     fn new(file: Option<(std::fs::File, PathBuf)>, room: u64) -> Self {
         Self { file: file.map(|(file, path)| (File::from_std(file), path)), room, full: false }
     }
@@ -277,7 +277,7 @@ impl Log {
     }
 
     /// Says at the end of the file how the command ended.
-    async fn close(&mut self, exit: Exit, gone: Gone) {
+    async fn close(&mut self, exit: Exit, gone: Cleanup) {
         let Some((file, _)) = &mut self.file else { return };
         let how = match exit {
             Exit::Code(code) => format!("the command ended with exit code {code}"),

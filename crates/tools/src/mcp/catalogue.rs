@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::content::Content;
+use super::content::McpContent;
 
 /// A tool as its server describes it.
 #[derive(Clone, Debug, Deserialize)]
@@ -58,7 +58,7 @@ pub struct Template {
 
 /// A prompt that a server has ready.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct Prompt {
+pub struct McpPrompt {
     /// Its name.
     pub name: String,
     /// What it is for.
@@ -88,5 +88,5 @@ pub struct PromptMessage {
     /// Who says it: `user` or `assistant`.
     pub role: String,
     /// What is said.
-    pub content: Content,
+    pub content: McpContent,
 }

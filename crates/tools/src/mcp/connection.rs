@@ -12,13 +12,14 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::{
-    Embedded, Endpoint, Fault, Progress, Prompt, PromptMessage, Resource, Server, Template, ToolInfo,
-    content::Answered,
-    http::Http,
+    CallProgress, EmbeddedResource, McpError, McpPrompt, PromptMessage, Resource, ServerAddress,
+    ServerDefinition, Template, ToolInfo,
+    content::CallResult,
+    http::HttpSession,
     inbox::Inbox,
     message, readable,
-    servers::Timing,
-    stdio::{Program, Stdio},
+    servers::McpTiming,
+    stdio::{ServerProgram, Stdio},
 };
 use crate::process::Launcher;
 
@@ -54,7 +55,7 @@ pub struct Peer {
 #[derive(Debug)]
 enum Carrier {
     Stdio(Stdio),
-    Http(Http),
+    Http(HttpSession),
 }
 
 /// An open connection. The server is stopped, or the session left, when this is dropped; [`Connection::close`] waits for it.
@@ -65,7 +66,7 @@ pub struct Connection {
     peer: Peer,
     /// How long a list may take.
     patience: Duration,
-    timing: Timing,
+    timing: McpTiming,
 }
 
 impl Connection {
@@ -74,37 +75,39 @@ impl Connection {
     /// # Errors
     /// When there is no connection within the time that the server is given.
     pub async fn open(
-        server: &Server,
+        server: &ServerDefinition,
         directory: &Path,
         launcher: &Launcher,
-        timing: Timing,
-    ) -> Result<Self, Fault> {
+        timing: McpTiming,
+    ) -> Result<Self, McpError> {
         let inbox = Arc::new(Inbox::new(roots(directory)));
         let patience = server.timeout.unwrap_or(timing.connect);
         let carrier = match &server.endpoint {
-            Endpoint::Local { command, environment, cwd } => {
+            ServerAddress::Local { command, environment, cwd } => {
                 let directory = cwd.as_ref().map_or_else(|| directory.to_owned(), |cwd| directory.join(cwd));
                 let launcher = Launcher { grace: timing.grace, ..launcher.clone() };
-                let program = Program { command, environment, directory: &directory };
+                let program = ServerProgram { command, environment, directory: &directory };
                 // It is up to the system, and a program may be on a disk that does not answer.
                 let starting = Stdio::start(&program, &launcher, Arc::clone(&inbox));
-                Carrier::Stdio(timeout(patience, starting).await.map_err(|_| Fault::TimedOut(patience))??)
+                Carrier::Stdio(timeout(patience, starting).await.map_err(|_| McpError::TimedOut(patience))??)
             }
-            Endpoint::Remote { url, headers } => Carrier::Http(Http::new(url, headers, Arc::clone(&inbox))?),
+            ServerAddress::Remote { url, headers } => {
+                Carrier::Http(HttpSession::new(url, headers, Arc::clone(&inbox))?)
+            }
         };
-        let timing = Timing { silence: timing.silence.max(server.timeout.unwrap_or_default()), ..timing };
+        let timing = McpTiming { silence: timing.silence.max(server.timeout.unwrap_or_default()), ..timing };
         let mut connection = Self { inbox, carrier, peer: Peer::default(), patience, timing };
         match (connection.greet().await, &connection.carrier) {
             (Ok(()), _) => Ok(connection),
             // What it wrote to its log may say what it waits for.
-            (Err(fault @ Fault::TimedOut(_)), Carrier::Stdio(stdio)) => {
-                Err(Fault::Closed(format!("{fault}{}", stdio.log())))
+            (Err(fault @ McpError::TimedOut(_)), Carrier::Stdio(stdio)) => {
+                Err(McpError::Closed(format!("{fault}{}", stdio.log())))
             }
             (Err(fault), _) => Err(fault),
         }
     }
 
-    async fn greet(&mut self) -> Result<(), Fault> {
+    async fn greet(&mut self) -> Result<(), McpError> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Greeting {
@@ -131,7 +134,7 @@ impl Connection {
         let Greeting { protocol_version: revision, capabilities, server_info, instructions } =
             self.ask("initialize", params).await?;
         if !REVISIONS.contains(&revision.as_str()) {
-            return Err(Fault::Configuration(format!(
+            return Err(McpError::Configuration(format!(
                 "the server speaks revision {:?} of the protocol, and we only {}",
                 readable(&revision, 64),
                 REVISIONS.join(", ")
@@ -170,7 +173,7 @@ impl Connection {
     ///
     /// # Errors
     /// When the server does not answer, or not as the protocol says.
-    pub async fn tools(&self) -> Result<Vec<ToolInfo>, Fault> {
+    pub async fn tools(&self) -> Result<Vec<ToolInfo>, McpError> {
         self.list(self.peer.tools, "tools/list", "tools").await
     }
 
@@ -178,7 +181,7 @@ impl Connection {
     ///
     /// # Errors
     /// As [`Connection::tools`].
-    pub async fn resources(&self) -> Result<Vec<Resource>, Fault> {
+    pub async fn resources(&self) -> Result<Vec<Resource>, McpError> {
         self.list(self.peer.resources, "resources/list", "resources").await
     }
 
@@ -186,7 +189,7 @@ impl Connection {
     ///
     /// # Errors
     /// As [`Connection::tools`].
-    pub async fn templates(&self) -> Result<Vec<Template>, Fault> {
+    pub async fn templates(&self) -> Result<Vec<Template>, McpError> {
         self.list(self.peer.resources, "resources/templates/list", "resourceTemplates").await
     }
 
@@ -194,10 +197,10 @@ impl Connection {
     ///
     /// # Errors
     /// As [`Connection::tools`], and when there is no such resource.
-    pub async fn resource(&self, uri: &str) -> Result<Vec<Embedded>, Fault> {
+    pub async fn resource(&self, uri: &str) -> Result<Vec<EmbeddedResource>, McpError> {
         #[derive(Deserialize)]
         struct Read {
-            contents: Vec<Embedded>,
+            contents: Vec<EmbeddedResource>,
         }
         Ok(self.ask::<Read>("resources/read", json!({"uri": uri})).await?.contents)
     }
@@ -206,7 +209,7 @@ impl Connection {
     ///
     /// # Errors
     /// As [`Connection::tools`].
-    pub async fn prompts(&self) -> Result<Vec<Prompt>, Fault> {
+    pub async fn prompts(&self) -> Result<Vec<McpPrompt>, McpError> {
         self.list(self.peer.prompts, "prompts/list", "prompts").await
     }
 
@@ -218,7 +221,7 @@ impl Connection {
         &self,
         name: &str,
         arguments: Map<String, Value>,
-    ) -> Result<Vec<PromptMessage>, Fault> {
+    ) -> Result<Vec<PromptMessage>, McpError> {
         #[derive(Deserialize)]
         struct Got {
             messages: Vec<PromptMessage>,
@@ -230,7 +233,7 @@ impl Connection {
     ///
     /// # Errors
     /// When it does not.
-    pub async fn ping(&self) -> Result<(), Fault> {
+    pub async fn ping(&self) -> Result<(), McpError> {
         self.ask::<Value>("ping", json!({})).await.map(drop)
     }
 
@@ -240,8 +243,8 @@ impl Connection {
         tool: &str,
         arguments: &Value,
         cancel: &CancellationToken,
-        mut report: impl FnMut(&Progress),
-    ) -> Result<Answered, Fault> {
+        mut report: impl FnMut(&CallProgress),
+    ) -> Result<CallResult, McpError> {
         let mut booking = self.inbox.book()?;
         let id = booking.id;
         let params = json!({"name": tool, "arguments": arguments, "_meta": {"progressToken": id}});
@@ -256,10 +259,10 @@ impl Connection {
             loop {
                 tokio::select! {
                     biased;
-                    () = cancel.cancelled() => break Err(Fault::Cancelled),
+                    () = cancel.cancelled() => break Err(McpError::Cancelled),
                     outcome = &mut working => break outcome,
-                    () = sleep_until(begun + self.timing.longest) => break Err(Fault::TimedOut(self.timing.longest)),
-                    () = sleep_until(deadline) => break Err(Fault::TimedOut(self.timing.silence)),
+                    () = sleep_until(begun + self.timing.longest) => break Err(McpError::TimedOut(self.timing.longest)),
+                    () = sleep_until(deadline) => break Err(McpError::TimedOut(self.timing.silence)),
                     Ok(()) = progress.changed() => {
                         deadline = Instant::now() + self.timing.silence;
                         let newest = progress.borrow_and_update().clone();
@@ -271,7 +274,7 @@ impl Connection {
                 }
             }
         };
-        if let Err(fault @ (Fault::Cancelled | Fault::TimedOut(_))) = &outcome {
+        if let Err(fault @ (McpError::Cancelled | McpError::TimedOut(_))) = &outcome {
             let params = json!({"requestId": id, "reason": fault.to_string()});
             self.tell(message::notice("notifications/cancelled", Some(&params)));
         }
@@ -284,7 +287,7 @@ impl Connection {
     }
 
     /// Waits for the end of the connection, and says why it ended.
-    pub async fn closed(&self) -> Fault {
+    pub async fn closed(&self) -> McpError {
         self.inbox.closed().await
     }
 
@@ -295,13 +298,13 @@ impl Connection {
     }
 
     /// Ends the connection for a reason: what waits for an answer fails with it.
-    pub(super) fn fail(&self, fault: Fault) {
+    pub(super) fn fail(&self, fault: McpError) {
         self.inbox.close(fault);
     }
 
     /// Ends the connection and waits until nothing of it is left.
     pub async fn close(&self) {
-        self.inbox.close(Fault::Closed("the server was disconnected".to_owned()));
+        self.inbox.close(McpError::Closed("the server was disconnected".to_owned()));
         match &self.carrier {
             Carrier::Stdio(stdio) => stdio.close().await,
             Carrier::Http(http) => http.close().await,
@@ -320,8 +323,8 @@ impl Connection {
     async fn exchange(
         &self,
         text: String,
-        booking: &mut super::inbox::Booking<'_>,
-    ) -> Result<Box<RawValue>, Fault> {
+        booking: &mut super::inbox::ReplySlot<'_>,
+    ) -> Result<Box<RawValue>, McpError> {
         let id = booking.id;
         let carrying = async {
             match &self.carrier {
@@ -339,11 +342,11 @@ impl Connection {
     }
 
     /// A short request.
-    async fn ask<T: DeserializeOwned>(&self, method: &str, params: Value) -> Result<T, Fault> {
+    async fn ask<T: DeserializeOwned>(&self, method: &str, params: Value) -> Result<T, McpError> {
         let mut booking = self.inbox.book()?;
         let text = message::request(booking.id, method, &params);
         let answer = timeout(self.patience, self.exchange(text, &mut booking));
-        let answer = answer.await.map_err(|_| Fault::TimedOut(self.patience))??;
+        let answer = answer.await.map_err(|_| McpError::TimedOut(self.patience))??;
         decode(&answer)
     }
 
@@ -353,7 +356,7 @@ impl Connection {
         offered: bool,
         method: &str,
         key: &str,
-    ) -> Result<Vec<T>, Fault> {
+    ) -> Result<Vec<T>, McpError> {
         let mut entries = Vec::new();
         let mut cursor: Option<String> = None;
         if !offered {
@@ -396,9 +399,9 @@ impl Connection {
     }
 }
 
-fn decode<T: DeserializeOwned>(raw: &RawValue) -> Result<T, Fault> {
+fn decode<T: DeserializeOwned>(raw: &RawValue) -> Result<T, McpError> {
     serde_json::from_str(raw.get()).map_err(|error| {
-        Fault::Malformed(format!("the server's answer is not as the protocol says: {error}"))
+        McpError::Malformed(format!("the server's answer is not as the protocol says: {error}"))
     })
 }
 

@@ -109,10 +109,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::registry::Settings;
+    use crate::registry::ToolSettings;
 
     fn check(servers: &[&str], server: &str, tools: &[&str], expected: &[(&str, &str)]) {
-        let below = Registry::builtin(&Settings::default());
+        let below = Registry::builtin(&ToolSettings::default());
         let names = Naming::new(server, servers.iter().copied(), below).names(tools);
         let names: Vec<(&str, &str)> =
             names.iter().map(|(tool, name)| (tool.as_str(), name.as_str())).collect();
@@ -148,7 +148,7 @@ mod tests {
             servers in proptest::collection::btree_set("[a-c_./1]{1,4}", 1..5),
             tools in proptest::collection::btree_set("[a-c_. é]{1,70}|[ab_.]{0,3}", 0..12),
         ) {
-            let below = Registry::builtin(&Settings::default());
+            let below = Registry::builtin(&ToolSettings::default());
             let tools: Vec<&str> = tools.iter().map(String::as_str).collect();
             let all = || servers.iter().map(String::as_str);
             let mut seen = BTreeSet::new();

@@ -71,9 +71,9 @@ pub(super) async fn read(
 
 /// The end of what a server wrote to its log; clones share it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Log(Arc<Mutex<VecDeque<u8>>>);
+pub(super) struct ServerLog(Arc<Mutex<VecDeque<u8>>>);
 
-impl Log {
+impl ServerLog {
     /// Keeps the end of a stream until it closes.
     pub(super) async fn follow(self, mut stream: impl AsyncRead + Unpin) {
         let mut block = vec![0; BLOCK];
@@ -91,7 +91,7 @@ impl Log {
     }
 }
 
-impl fmt::Display for Log {
+impl fmt::Display for ServerLog {
     /// The last words for a person, behind a comma; nothing if there were none.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bytes: Vec<u8> = self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();

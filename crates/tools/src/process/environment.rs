@@ -7,15 +7,15 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-/// The variable that marks the programs of one call, so that they can be found when their warden was killed.
+/// The variable that marks the programs of one call, so that they can be found when their supervisor was killed.
 pub(super) const MARK: &str = "EVERTURN_CALL";
 
 /// The names of variables that hold keys, found out when the first program starts: most commands of ours start none, and
 /// the names are in the table of all models.
 #[derive(Clone)]
-pub struct Secrets(Arc<LazyLock<Vec<String>, Find>>);
+pub struct Secrets(Arc<LazyLock<Vec<String>, FindNames>>);
 
-type Find = Box<dyn FnOnce() -> Vec<String> + Send>;
+type FindNames = Box<dyn FnOnce() -> Vec<String> + Send>;
 
 impl Secrets {
     /// The names that `find` gives, asked once.

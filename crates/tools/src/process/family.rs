@@ -40,7 +40,7 @@ pub(super) struct Process {
 
 /// What became of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sent {
+enum SignalResult {
     Delivered,
     Gone,
     Refused,
@@ -51,7 +51,7 @@ pub(super) fn descendants(ancestor: Pid) -> Vec<Process> {
     with_descendants(Vec::new(), &[ancestor.as_raw_pid()], all())
 }
 
-/// The processes of one call whose warden is gone: those of its session, those that carry its mark, and the
+/// The processes of one call whose supervisor is gone: those of its session, those that carry its mark, and the
 /// descendants of both.
 pub(super) fn marked(session: Pid, mark: &str) -> Vec<Process> {
     let entry = format!("{MARK}={mark}").into_bytes();
@@ -100,7 +100,7 @@ pub(super) fn kill(find: impl Fn() -> Vec<Process>, mut reap: impl FnMut() -> Op
                 let name = (process.pid, process.start);
                 if !refused.contains(&name) && frozen.insert(name) {
                     news = true;
-                    if process.send(Signal::STOP) == Sent::Refused {
+                    if process.send(Signal::STOP) == SignalResult::Refused {
                         refused.insert(name);
                     }
                 }
@@ -150,20 +150,20 @@ impl Process {
     }
 
     /// Sends a signal to this process and to no later one that got its number.
-    fn send(self, signal: Signal) -> Sent {
+    fn send(self, signal: Signal) -> SignalResult {
         let sent = match pidfd_open(self.pid, PidfdFlags::empty()) {
             Ok(handle) => match Self::read(self.pid) {
                 Some(now) if now.start == self.start => pidfd_send_signal(handle, signal),
-                _ => return Sent::Gone,
+                _ => return SignalResult::Gone,
             },
             // A kernel without such handles.
             Err(Errno::NOSYS) => kill_process(self.pid, signal),
             Err(error) => Err(error),
         };
         match sent {
-            Ok(()) => Sent::Delivered,
-            Err(Errno::PERM) => Sent::Refused,
-            Err(_) => Sent::Gone,
+            Ok(()) => SignalResult::Delivered,
+            Err(Errno::PERM) => SignalResult::Refused,
+            Err(_) => SignalResult::Gone,
         }
     }
 }

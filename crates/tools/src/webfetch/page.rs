@@ -10,7 +10,7 @@ use htmd::{
 use url::Url;
 
 use super::{
-    markup::{Token, Tokens, decode},
+    markup::{MarkupToken, MarkupTokens, decode},
     rewrite::rewrite,
 };
 
@@ -39,7 +39,7 @@ const TEXTUAL: [&str; 12] = [
 
 /// A page as it came.
 #[derive(Debug)]
-pub(super) struct Page {
+pub(super) struct FetchedPage {
     pub(super) url: Url,
     /// The media type, in lower case and without parameters; empty if none was given.
     pub(super) media: String,
@@ -50,7 +50,7 @@ pub(super) struct Page {
 
 /// What a page is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum PageKind {
     Html,
     Text,
     Image(&'static str),
@@ -68,18 +68,18 @@ pub(super) fn media(header: &str) -> (String, Option<String>) {
     (media, charset)
 }
 
-impl Page {
-    pub(super) fn kind(&self) -> Kind {
+impl FetchedPage {
+    pub(super) fn kind(&self) -> PageKind {
         let is_image = |magic: &[u8]| self.body.starts_with(magic);
         let vague = matches!(self.media.as_str(), "" | "application/octet-stream" | "binary/octet-stream");
         match self.media.as_str() {
-            "image/png" if is_image(b"\x89PNG\r\n\x1a\n") => return Kind::Image("image/png"),
-            "image/jpeg" | "image/jpg" if is_image(b"\xff\xd8\xff") => return Kind::Image("image/jpeg"),
-            "image/gif" if is_image(b"GIF8") => return Kind::Image("image/gif"),
+            "image/png" if is_image(b"\x89PNG\r\n\x1a\n") => return PageKind::Image("image/png"),
+            "image/jpeg" | "image/jpg" if is_image(b"\xff\xd8\xff") => return PageKind::Image("image/jpeg"),
+            "image/gif" if is_image(b"GIF8") => return PageKind::Image("image/gif"),
             "image/webp" if is_image(b"RIFF") && self.body.get(8..12) == Some(b"WEBP") => {
-                return Kind::Image("image/webp");
+                return PageKind::Image("image/webp");
             }
-            "text/html" | "application/xhtml+xml" => return Kind::Html,
+            "text/html" | "application/xhtml+xml" => return PageKind::Html,
             _ => {}
         }
         let textual = self.media.starts_with("text/")
@@ -87,19 +87,19 @@ impl Page {
             || self.media.ends_with("+xml")
             || TEXTUAL.contains(&self.media.as_str());
         if textual || self.body.is_empty() {
-            return Kind::Text;
+            return PageKind::Text;
         }
         match str::from_utf8(&self.body) {
             Ok(text) if vague && !text.contains('\0') => {
                 let start = text.trim_start().as_bytes();
                 let says = |tag: &[u8]| start.get(..tag.len()).is_some_and(|at| at.eq_ignore_ascii_case(tag));
                 if self.media.is_empty() && (says(b"<!doctype html") || says(b"<html")) {
-                    Kind::Html
+                    PageKind::Html
                 } else {
-                    Kind::Text
+                    PageKind::Text
                 }
             }
-            _ => Kind::Binary,
+            _ => PageKind::Binary,
         }
     }
 
@@ -168,14 +168,14 @@ fn plain_text(html: &str) -> (String, Option<String>) {
     let mut text = String::new();
     let mut title = None;
     let mut pre = 0_usize;
-    for token in Tokens::new(html) {
+    for token in MarkupTokens::new(html) {
         match token {
-            Token::Title(words) => {
+            MarkupToken::Title(words) => {
                 title.get_or_insert_with(|| words.to_owned());
             }
-            Token::Text(words) if pre > 0 => text.push_str(&decode(words)),
-            Token::Text(words) => flow(&decode(words), &mut text),
-            Token::Start(name, _) => {
+            MarkupToken::Text(words) if pre > 0 => text.push_str(&decode(words)),
+            MarkupToken::Text(words) => flow(&decode(words), &mut text),
+            MarkupToken::Start(name, _) => {
                 pre += usize::from(name == "pre");
                 match name.as_str() {
                     "br" => text.push('\n'),
@@ -187,7 +187,7 @@ fn plain_text(html: &str) -> (String, Option<String>) {
                     name => lines(&mut text, gap(name)),
                 }
             }
-            Token::End(name) => {
+            MarkupToken::End(name) => {
                 pre = pre.saturating_sub(usize::from(name == "pre"));
                 lines(&mut text, gap(&name));
             }

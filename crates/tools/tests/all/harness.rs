@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use everturn_tools::{Context, Failure, Need, Output, Progress, Scope, Seen, Tool};
+use everturn_tools::{Context, Failure, Need, Output, Progress, Scope, SeenFiles, Tool};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::sync::mpsc;
@@ -67,7 +67,7 @@ impl Project {
     /// The same in a session that has seen files.
     pub(crate) async fn run_in(
         &self,
-        seen: &Arc<Seen>,
+        seen: &Arc<SeenFiles>,
         tool: &dyn Tool,
         input: Value,
     ) -> Result<Output, Failure> {

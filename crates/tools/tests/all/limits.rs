@@ -105,7 +105,7 @@ async fn helper_in_little_room() {
     assert!(output.metadata.get("outputPath").is_none());
     // More than the limit, as the text of any tool.
     let text = "line\n".repeat(200_000);
-    let bounded = bound::bound(text, bound::Limits::default(), &scope.output_dir);
+    let bounded = bound::bound(text, bound::OutputLimits::default(), &scope.output_dir);
     assert!(bounded.truncated && bounded.path.is_none() && bounded.text.contains("is lost"));
     assert_eq!(names(&scope.output_dir), Vec::<String>::new(), "no part of a file is left");
     // A job goes on; its file ends with what happened.
@@ -163,7 +163,7 @@ proptest! {
     ) {
         let dir = tempfile::tempdir().unwrap();
         let text = pieces.concat();
-        let bounded = bound::bound(text.clone(), bound::Limits { lines, bytes }, dir.path());
+        let bounded = bound::bound(text.clone(), bound::OutputLimits { lines, bytes }, dir.path());
         let count = |text: &str| text.split_inclusive('\n').count();
         prop_assert_eq!(bounded.truncated, text.len() > bytes || count(&text) > lines);
         match bounded.path {

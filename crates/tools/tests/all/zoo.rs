@@ -1,4 +1,4 @@
-//! Programs that behave badly, under a real warden: each call settles in time and nothing lives on.
+//! Programs that behave badly, under a real supervisor: each call settles in time and nothing lives on.
 //!
 //! Every program of a test carries a marker in its command line (an argument of `sleep` that no other test has), so the
 //! processes of the machine tell whether one is left, whatever it did to its environment, its descriptors and its
@@ -162,7 +162,7 @@ async fn killed_from_outside() {
 }
 
 #[tokio::test]
-async fn the_warden_killed_from_outside() {
+async fn the_supervisor_killed_from_outside() {
     for line in [
         "sleep @ & kill -9 $PPID; sleep @",
         "setsid -f sleep @; sleep 0.05; kill -9 $PPID; sleep @",
@@ -177,7 +177,7 @@ async fn the_warden_killed_from_outside() {
 }
 
 #[tokio::test]
-async fn a_warden_asked_to_end_stops_everything() {
+async fn a_supervisor_asked_to_end_stops_everything() {
     let output = check("setsid -f sleep @; sleep 0.05; kill $PPID; sleep @", 60_000).await;
     assert_eq!(output.metadata["exit"], 143);
 }
@@ -232,7 +232,7 @@ async fn a_fork_bomb() {
     assert!(stopped_by_time(&check(bomb, 300).await));
 }
 
-/// Each process starts its successor and ends, so none was there when somebody looked, and the warden left them running.
+/// Each process starts its successor and ends, so none was there when somebody looked, and the supervisor left them running.
 #[tokio::test]
 async fn a_relay_that_never_stands_still() {
     for start in ["relay &", "(exec setsid bash -c \"$code\") &"] {

@@ -5,8 +5,8 @@ use std::{path::PathBuf, time::Instant};
 use everturn_model::permission::{Action, Rule, decide, matches};
 use everturn_tools::{
     Scope, Tool as _,
-    bash::Bash,
-    scope::Access,
+    bash::BashTool,
+    scope::PathAccess,
     shell::{Analysis, CHANGES, OPAQUE, RUNS},
 };
 use serde_json::json;
@@ -34,8 +34,8 @@ fn check_always(line: &str, expected: &[&str]) {
 }
 
 #[track_caller]
-fn check_external(line: &str, expected: &[(&str, Access)]) {
-    let expected: Vec<(PathBuf, Access)> =
+fn check_external(line: &str, expected: &[(&str, PathAccess)]) {
+    let expected: Vec<(PathBuf, PathAccess)> =
         expected.iter().map(|(path, access)| (PathBuf::from(path), *access)).collect();
     assert_eq!(analyse(line).external, expected, "{line}");
 }
@@ -186,7 +186,7 @@ fn always_never_covers_anything_at_all() {
 
 #[test]
 fn paths_outside_the_project_are_named() {
-    use Access::{Read, Write};
+    use PathAccess::{Read, Write};
     check_external("rm -rf build ./x", &[]);
     check_external("rm -rf ../other", &[("/srv/somebody/other", Write)]);
     check_external("cat /etc/passwd", &[("/etc/passwd", Read)]);
@@ -242,7 +242,7 @@ fn the_bare_form_is_named_beside_the_written_one() {
 
 #[test]
 fn what_git_keeps_is_outside_for_writers() {
-    use Access::Write;
+    use PathAccess::Write;
     let hook = "/srv/somebody/project/.git/hooks/pre-commit";
     check_external("cp /srv/somebody/project/x .git/hooks/pre-commit", &[(hook, Write)]);
     check_external("ls | tee .git/hooks/pre-commit", &[(hook, Write)]);
@@ -255,7 +255,7 @@ fn what_git_keeps_is_outside_for_writers() {
 
 #[test]
 fn files_edited_in_place_are_written() {
-    use Access::Write;
+    use PathAccess::Write;
     check("sed -i s/a/b/ f sub/g", &["sed -i s/a/b/ f sub/g", "> f", "> sub/g"]);
     check("sed s/a/b/ f", &["sed s/a/b/ f"]);
     check("sed -i.bak s/a/b/ f", &["sed -i.bak s/a/b/ f", "> f", "> f.bak"]);
@@ -301,7 +301,7 @@ fn the_tool_needs_the_folders_first() {
     let project = Project::new();
     let outside = project.outside().join("there");
     let line = format!("git status && rm {}", outside.display());
-    let needs = Bash::default().needs(&json!({ "command": line }), &project.scope).unwrap();
+    let needs = BashTool::default().needs(&json!({ "command": line }), &project.scope).unwrap();
     let named: Vec<(&str, &[String])> =
         needs.iter().map(|need| (&*need.permission, &need.patterns[..])).collect();
     let folder = [project.outside().join("*").display().to_string()];

@@ -3,7 +3,7 @@
 use std::os::unix::fs::symlink;
 
 use everturn_tools::{
-    scope::Access::{self, Read, Write},
+    scope::PathAccess::{self, Read, Write},
     shell::{Analysis, OPAQUE, RUNS},
 };
 
@@ -28,7 +28,7 @@ fn analyse(project: &Project, line: &str) -> Analysis {
 
 /// Checks what lies outside; a relative path is meant from the project.
 #[track_caller]
-fn check(project: &Project, line: &str, expected: &[(&str, Access)]) {
+fn check(project: &Project, line: &str, expected: &[(&str, PathAccess)]) {
     let root = &project.scope.directory;
     let place = |path: &str| match path.strip_prefix("../") {
         Some(rest) => root.parent().unwrap().join(rest),
