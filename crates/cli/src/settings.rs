@@ -1,7 +1,8 @@
 //! Folders, the environment and configuration files. Everything else is told what it needs from here.
 //!
 //! Configuration is OpenCode's, so that a person who has one needs no other: the file in the configuration folder,
-//! then the project's from the root of the repository down to the working folder, then `OPENCODE_CONFIG`, then `OPENCODE_CONFIG_CONTENT`; later ones win key by key.
+//! then the project's from the root of the repository down to the working folder, then `OPENCODE_CONFIG`, then
+//! `OPENCODE_CONFIG_CONTENT`; later ones win key by key.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use everturn_engine::config::Foreign;
 use everturn_engine::mcp::Trust;
 use everturn_engine::models::{AuthFile, Keyring};
 use everturn_engine::{Config, Engine, Options, ProjectFiles};
+use everturn_tools::process::is_secret;
 use everturn_tools::{Registry, Secrets, websearch};
 use serde_json::{Map, Value};
 
@@ -21,6 +23,11 @@ use crate::table;
 #[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
 pub(crate) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// The names of all variables of the environment, except those that are not text.
+fn variable_names() -> impl Iterator<Item = String> {
+    std::env::vars_os().filter_map(|(name, _)| name.into_string().ok())
 }
 
 /// Starts the log on standard error: warnings unless `EVERTURN_LOG` says otherwise.
@@ -103,6 +110,7 @@ pub(crate) fn config(directory: &Path) -> Result<Config> {
     let root = project_folders(directory).first().map_or(directory, |root| *root);
     let mut config = Config::from_value(merged)?.with_foreign(foreign, root);
     config.key_variables = key_variables;
+    config.key_variables.extend(variable_names().filter(|name| is_secret(name)));
     Ok(config)
 }
 
@@ -247,7 +255,7 @@ fn note_origin(foreign: &mut Foreign, read: &Map<String, Value>, project: bool) 
     if read.contains_key("instructions") {
         foreign.instructions = project;
     }
-    // What is no object is replaced as a whole.
+    // What is not an object is replaced as a whole.
     if read.get("skills").is_some_and(|skills| skills.get("paths").is_some() || !skills.is_object()) {
         foreign.skills = project;
     }

@@ -27,6 +27,11 @@ impl Guidance {
         Self { config, paths, project_files }
     }
 
+    /// The person's home.
+    pub(crate) fn home(&self) -> &Path {
+        &self.paths.home
+    }
+
     /// Where instructions and skills for a folder are looked for.
     #[must_use]
     pub fn places(&self, location: &Location) -> Places {

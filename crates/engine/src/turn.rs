@@ -209,6 +209,7 @@ impl Turn<'_> {
             directory: location.directory.clone(),
             worktree: location.worktree.clone(),
             output_dir: self.rooms.outputs.folder().to_owned(),
+            home: self.rooms.guidance.home().to_owned(),
         }
     }
 }

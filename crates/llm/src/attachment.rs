@@ -1,8 +1,8 @@
-//! What a person or a tool attached: of what kind it is, and how it can be sent.
+//! What a person or a tool attached: what kind of content it is, and how it can be sent.
 //!
 //! One attachment that a provider does not take makes it refuse the whole conversation, and with it the session. So
-//! each protocol sends the kinds that it knows and says all others in words: text as it is, and of anything else a line
-//! that names it.
+//! each protocol sends the kinds that it knows and puts all others into words: text as it is, and for anything else a
+//! line that names it.
 
 use std::borrow::Cow;
 
@@ -224,7 +224,7 @@ mod tests {
         let inline = |data: &'static str| AttachmentSource::Inline(Cow::Borrowed(data));
         check("data:image/png;base64,AA==", "image/png", inline("AA=="));
         check("data:image/jpg;x=y;BASE64,AA", "image/jpeg", inline("AA"));
-        // An escaped or folded text is no base64 to a provider.
+        // A provider does not take escaped or wrapped text for base64.
         check("data:image/png;base64,AA%3D%3D", "image/png", inline("AA=="));
         check("data:image/png;base64,AA\n==", "image/png", inline("AA=="));
         check("data:text/plain,a%20b%", "text/plain", inline("YSBiJQ=="));

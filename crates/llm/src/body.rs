@@ -1,7 +1,7 @@
-//! The body of an answer into events, whichever way its bytes arrive.
+//! Turns the body of an answer into events, in whatever pieces its bytes arrive.
 //!
 //! Bytes go through the SSE decoder, each frame through the protocol's decoder, and one frame is read only when the
-//! events of the one before were taken: what waits here is never more than a piece of the network's and the events of
+//! events of the one before were taken: what waits here is never more than one piece from the network and the events of
 //! one frame. A server that answers a streaming request with one JSON object is understood as well.
 
 use crate::protocol::{Decode, DecodeProgress, Events, FrameFault};
@@ -24,7 +24,7 @@ pub(crate) struct AnswerBody<D> {
 /// How the body is to be understood.
 #[derive(Debug)]
 enum BodyShape {
-    /// Not known yet: nothing but white space so far. The server called it this.
+    /// Not known yet: only white space so far. This is what the server calls it.
     Unknown(String),
     Events(Box<sse::SseDecoder>),
     Json(Vec<u8>),

@@ -1,8 +1,8 @@
 //! The ids of tool calls, as they are known in a conversation and as they are sent.
 //!
 //! Providers differ in what they take as an id, and some count from zero in every answer. An id that fits and is new
-//! stays as it is; any other gives way to one that is made of it. What is sent for a call depends only on what stands
-//! before it, so that a conversation that grows keeps its ids and the provider's cache its worth.
+//! stays as it is; any other is replaced by one made from it. What is sent for a call depends only on what stands
+//! before it, so that a conversation keeps its ids as it grows, and the provider's cache stays useful.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -17,7 +17,7 @@ pub(crate) enum CallIdRule {
     Exactly(usize),
 }
 
-/// What an id is made of that is counted in letters and digits.
+/// The characters of an id that may have letters and digits only.
 const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
 impl CallIdRule {

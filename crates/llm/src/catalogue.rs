@@ -6,17 +6,17 @@
 //! said ([`Catalogue::default_model`], [`Catalogue::small_model`]), what was meant by a name that is unknown
 //! ([`Catalogue::nearest`]).
 //!
-//! Nothing here reads files or the environment: which providers can be used is a question to the caller, who asks
+//! Nothing here reads files or the environment: the caller says which providers can be used, and asks
 //! [`credential`](crate::credential).
 //!
 //! # Layout
 //!
 //! * [`table`]: the embedded table and its reader
-//! * [`ability`], [`price`], [`protocol`], [`variant`]: what is known of a model; `effort`: how hard it can be told
+//! * [`ability`], [`price`], [`protocol`], [`variant`]: what is known of a model; `effort`: how hard it can be asked
 //!   to think
 //! * [`overlay`]: the configuration laid over the table; [`option`]: options in it, in the words of the wire
-//! * [`lookup`]: from a name to a model; [`nearest`]: names that were perhaps meant
-//! * [`preference`]: the models to take when nobody chose; [`connect`]: where the one that was taken is
+//! * [`lookup`]: from a name to a model; [`nearest`]: names that may have been meant
+//! * [`preference`]: the models to take when nobody chose; [`connect`]: how to reach the one that was chosen
 //! * `debug`: what logs may show of all this
 
 pub mod ability;
@@ -118,7 +118,7 @@ pub struct ModelInfo {
     pub status: ModelStatus,
     /// The day or month it came out; empty when nobody said. As a text it sorts by time.
     pub released: CatalogueText,
-    /// Its variants, where the configuration has a say in them.
+    /// Its variants, where the configuration changes them.
     pub own_variants: Option<Vec<Variant>>,
     /// Headers for each request, from the configuration.
     pub headers: Vec<(String, Secret)>,
@@ -177,8 +177,8 @@ impl Catalogue {
     }
 }
 
-/// Ends of variable names that hold no key but say where to go and as whom. Services behind them are let in by more
-/// than one value, and none of these must be sent as a key.
+/// Ends of variable names that hold no key but say where to go and as whom. Such services take more
+/// than one value to sign in, and none of these must be sent as a key.
 const SETTINGS: [&str; 12] = [
     "_ACCESS_KEY_ID",
     "_ACCOUNT_ID",

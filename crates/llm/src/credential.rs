@@ -149,7 +149,8 @@ impl<'a> Keyring<'a> {
         }
         for name in provider.key_variables() {
             let value = (self.variables)(name).unwrap_or_default();
-            // A variable that is set to nothing counts as not set; a line break often comes along from a file.
+            // A variable that is set to nothing counts as not set; a value that was read from a file often ends with
+            // a line break.
             if !value.trim().is_empty() {
                 return Ok(Some(FoundKey {
                     key: value.trim().into(),
@@ -198,7 +199,7 @@ impl<'a> Keyring<'a> {
     }
 }
 
-/// Nothing instead of an error, if the file at this place is another program's.
+/// Nothing instead of an error, if the file belongs to another program.
 fn pass_over<T>(place: usize, read: Result<T, CredentialError>) -> Result<Option<T>, CredentialError> {
     match read {
         Ok(value) => Ok(Some(value)),

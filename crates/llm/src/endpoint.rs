@@ -9,7 +9,7 @@ use crate::secret::Redactor;
 /// The longest silence allowed unless configured otherwise: slow reasoning models think for minutes.
 pub const DEFAULT_INACTIVITY: Duration = Duration::from_secs(300);
 
-/// Where a provider is and how to be let in.
+/// Where a provider is, and how to authenticate.
 #[derive(Debug, Clone)]
 pub struct Endpoint {
     /// The address up to and including the version, such as `https://api.openai.com/v1`.

@@ -89,7 +89,7 @@ pub enum Error {
     Malformed {
         /// What is wrong with it.
         reason: String,
-        /// The answer's head and the part that could not be read.
+        /// The head of the answer, and the part that could not be read.
         http: Box<HttpFailure>,
     },
     /// The answer ended without its terminal event.
@@ -205,7 +205,7 @@ impl HttpFailure {
     /// The pause the headers ask for: `retry-after-ms`, else `retry-after` in seconds or as a date.
     ///
     /// A date is read against the answer's own `date`, so that a wrong local clock does no harm. What the headers say
-    /// about windows of requests and tokens (`x-ratelimit-reset-…`) is no advice: it tells when all of a window is
+    /// about windows of requests and tokens (`x-ratelimit-reset-…`) is not advice: it tells when all of a window is
     /// free again, and not when the next request gets through.
     fn in_headers(&self) -> Option<Duration> {
         let header = |name: &str| self.headers.get(name).map(|value| value.trim());

@@ -1,4 +1,4 @@
-//! Repair of a conversation before it leaves.
+//! Repairs a conversation before it is sent.
 //!
 //! A session that crashed, was interrupted or was edited may hold a call nobody answered or an answer to a call
 //! that is gone. Providers refuse such histories outright, which would lock the user out of the session. The
@@ -11,7 +11,7 @@ use crate::{AnswerOrigin, Block, Content, Message};
 /// What the model reads where a tool's answer is missing.
 pub const INTERRUPTED: &str = "Tool execution was interrupted";
 
-/// A conversation that the model `asked` accepts, whoever answered in it before.
+/// A conversation that the model `asked` accepts, no matter who answered in it before.
 ///
 /// Each assistant message is followed at once by one result for each of its calls, in the order of the calls: a
 /// missing one becomes an error result saying [`INTERRUPTED`], one that stands elsewhere is moved, and one
@@ -66,7 +66,7 @@ pub fn repair(messages: Vec<Message>, asked: &AnswerOrigin) -> Vec<Message> {
     slots.into_iter().filter(MessageSlot::says_something).flat_map(MessageSlot::lower).collect()
 }
 
-/// The conversation without instructions in its midst, for providers that take them at the front only: each one is
+/// The conversation without instructions in the middle, for providers that take them at the front only: each one is
 /// wrapped, and joins what the person said just before it, or stands as a message of the person's.
 pub(crate) fn wrap_system(messages: &[Message]) -> Vec<Message> {
     let mut wrapped: Vec<Message> = Vec::with_capacity(messages.len());

@@ -123,7 +123,7 @@ impl HttpAnswer {
     }
 
     fn failure(&self, body: &str) -> HttpFailure {
-        // Cleaned before it is cut: half a key is no longer found.
+        // Cleaned before it is cut: half a key would not be found.
         let mut body = self.redactor.clean(body);
         body.truncate(body.floor_char_boundary(BODY_LIMIT));
         HttpFailure { status: self.status, headers: self.headers.clone(), body, url: self.place.clone() }
@@ -140,7 +140,7 @@ impl HttpAnswer {
         ))
     }
 
-    /// Reads the body of an error answer. A body that does not come is no reason to lose the status.
+    /// Reads the body of an error answer. If no body comes, the status is still reported.
     async fn into_error(mut self) -> Error {
         let mut body = Vec::new();
         let read = async {
@@ -245,7 +245,7 @@ fn transport(cause: reqwest::Error, before_first_byte: bool, redactor: &Redactor
     Error::Transport { before_first_byte, message, source: Some(BoxedSource::from(cause)) }
 }
 
-/// An error and its causes on one line: reqwest keeps the telling part at the bottom.
+/// An error and its causes on one line: reqwest keeps the useful part at the bottom.
 fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))

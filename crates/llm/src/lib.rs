@@ -22,7 +22,7 @@
 //! * `http`, `exchange`: the shared HTTP clients and limits; one model call from its request to its last event
 //! * `body`, [`mod@replay`]: the body of an answer into events, from the network or from a record
 //! * `protocol`: what each wire protocol has to know; `arguments`: tool arguments as models write them
-//! * `attachment`: what was attached, as far as protocols differ in what they take of it
+//! * `attachment`: attachments, as far as protocols differ in what they accept
 //! * `call_id`, `tool_name`, `tool_schema`: ids of calls, names and schemas of tools as providers take them
 //! * `option`: the caller's own fields, put into a body
 //! * `model_id`: what the id of a model says about it

@@ -43,7 +43,7 @@ pub(crate) trait Decode {
     ///
     /// # Errors
     ///
-    /// What is missing, if the answer did not come to its end. Open blocks are then left open.
+    /// What is missing, if the answer is incomplete. Open blocks are then left open.
     fn end(&mut self, out: &mut Events) -> Result<(), String>;
 
     /// Whether a frame is complete in itself: the last one of a body that broke off may not be.

@@ -11,6 +11,6 @@ pub trait Provider: Send + Sync + Debug {
     /// Prepares one model call.
     ///
     /// Nothing is sent until the stream is polled, and dropping the stream closes the call. After an error or
-    /// [`Event::Finish`](crate::StreamEvent::Finish) the stream is over.
+    /// [`StreamEvent::Finish`](crate::StreamEvent::Finish) the stream is over.
     fn stream(&self, request: ModelRequest) -> EventStream;
 }

@@ -1,4 +1,4 @@
-//! The answer of a model from its bytes alone: one that was recorded, or one that is measured.
+//! Decodes an answer from its bytes alone, for recorded answers and for benchmarks.
 
 use crate::body::{AnswerBody, BodyError};
 use crate::protocol::{Decode, WireProtocol as _};

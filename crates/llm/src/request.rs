@@ -1,4 +1,4 @@
-//! What a model call asks for, in terms no provider owns.
+//! What a model call asks for, in terms of no particular provider.
 //!
 //! `metadata` on a block is whatever a protocol attached to it when the block was streamed; it is opaque to the
 //! caller and only has to come back unchanged.
@@ -72,7 +72,7 @@ impl fmt::Debug for ModelRequest {
     }
 }
 
-/// Who answered: what a model signed or encrypted is only worth something to itself.
+/// Who answered: what a model signed or encrypted is of use to that model only.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AnswerOrigin {
     /// The provider.
@@ -160,7 +160,7 @@ pub enum Content {
 }
 
 impl Content {
-    /// All texts of a list, one below the other.
+    /// All texts of a list, each on its own line.
     pub fn text_of(contents: &[Self]) -> String {
         let texts = contents.iter().filter_map(|content| match content {
             Self::Text(text) => Some(text.as_str()),

@@ -37,7 +37,7 @@ enum ScriptSource {
     Demo,
 }
 
-/// What two tries of one request have in common and two requests have not: whose it is, and how far that has come.
+/// What identifies a request over its tries: whose conversation it is, and how far that has come.
 type ConversationKey = (Option<String>, usize);
 
 impl Scripted {
@@ -88,7 +88,7 @@ impl Provider for Scripted {
 /// The step of a script that a request asks for.
 fn step(script: &Script, request: &ModelRequest) -> ScriptStep {
     let prompt = request.messages.iter().rev().find_map(prompt_text).unwrap_or_default();
-    // Whoever asks without tools wants a title.
+    // A request without tools is for a title.
     if request.tools.is_empty() {
         return say(script.title.clone().unwrap_or(prompt));
     }

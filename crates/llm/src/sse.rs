@@ -140,7 +140,7 @@ impl SseDecoder {
     }
 
     fn end_line(&mut self, bytes: &[u8]) {
-        // The lossy way is far slower, and hardly ever needed.
+        // Decoding with replacement is far slower, and hardly ever needed.
         let text = std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed);
         let mut line: &str = &text;
         if std::mem::take(&mut self.at_start) {

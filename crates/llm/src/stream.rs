@@ -1,10 +1,10 @@
 //! What a model call yields: typed events, the reason it ended and what it cost.
 //!
 //! Order within a stream: `Start`, then blocks, then `StepFinish`, then `Finish`. Text and reasoning blocks are
-//! opened, filled and closed; a tool call is `ToolInputStart`, deltas, `ToolInputEnd` and then either `ToolCall`
-//! or `ToolCallMalformed` with the same id. A tool that the provider runs itself is a `HostedCall` and, unless the answer
-//! pauses for it, a `HostedResult`; nobody else has to do anything about them. A stream that fails ends in `Err` instead, and blocks still open at
-//! that point stay open: only the caller knows what it wants to keep of them.
+//! opened, filled and closed; a tool call is `ToolInputStart`, deltas, `ToolInputEnd` and then either `ToolCall` or
+//! `ToolCallMalformed` with the same id. A tool that the provider runs itself is a `HostedCall` and, unless the
+//! answer pauses for it, a `HostedResult`; nobody else has to do anything about them. A stream that fails ends in
+//! `Err` instead, and blocks still open at that point stay open: only the caller knows what it wants to keep of them.
 
 use std::pin::Pin;
 

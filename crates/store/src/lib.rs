@@ -12,7 +12,7 @@
 //! - [`fork`]: sessions made of other sessions' entries
 //! - [`watch`]: following one log or all of them, whoever writes
 //! - [`error`]: what can go wrong, by what the caller can do
-//! - `plan`, `row`: what an append means in rows, without a database; `shape`: what rows mean again
+//! - `plan`, `row`: what an append means in rows, without a database; `shape`: from rows back to values
 //! - `parallel`: work on long lists, spread over the cores
 //! - `payload`: how large payloads are kept; `cursor`, `page`: pages; `words`, `text`, `search`: full-text search
 //! - [`upkeep`]: blobs, trash and retention, disk use, verification and rebuilding, scrubs, backups

@@ -59,7 +59,7 @@ pub struct Timing {
     pub patience: Duration,
     /// How often an owner says that it lives.
     pub beat: Duration,
-    /// How often other processes' commits are looked for where nothing tells of them.
+    /// How often to look for commits of other processes where nothing announces them.
     pub look: Duration,
 }
 
@@ -101,7 +101,7 @@ impl Options {
     #[must_use]
     pub fn server(url: &str, folder: impl Into<PathBuf>, owner: &str) -> Self {
         let server = PostgresServer { url: url.to_owned(), authorities: None, folder: folder.into() };
-        // The server tells of other processes' commits; looking is only for the case that it cannot.
+        // The server announces commits of other processes; looking is only for when it cannot.
         let timing = Timing { look: Duration::from_secs(1), ..Timing::default() };
         Self { timing, ..Self::new(StorePlace::Server(server), owner) }
     }

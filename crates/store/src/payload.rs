@@ -38,7 +38,7 @@ const LEVEL: i32 = 1;
 const WINDOW: u32 = 23;
 
 /// The name of a blob: BLAKE3 of its bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Hash([u8; 32]);
 
 impl Hash {

@@ -63,11 +63,11 @@ pub(crate) struct PostgresEngine {
     pool: Pool,
     /// None when the database may only be read.
     writer: Option<writer::WriterHandle>,
-    // Held so that the courier goes on.
+    // Held so that the notifier goes on.
     _pokes: watch::Sender<u64>,
 }
 
-/// Asks over a lent connection; what fails because the connection is gone is asked again over another.
+/// Asks over a connection of the pool; what fails because the connection is gone is asked again over another.
 macro_rules! ask {
     ($engine:expr, $lend:ident, $client:ident => $work:expr) => {{
         let mut tries = $crate::postgres::pool::ReconnectTries::default();

@@ -142,7 +142,7 @@ impl Store {
         ask!(self, engine => engine.acquire(session).await)
     }
 
-    /// Makes sure that a lease still holds.
+    /// Ensures that a lease still holds.
     ///
     /// # Errors
     /// `Fenced` when somebody else has it now.

@@ -1,13 +1,13 @@
 //! Upkeep: what a store needs over the years, beside appending and reading.
 //!
 //! The log is the truth, so most of this is one movement: read a session's log, fold it, and compare the rows with it
-//! ([`verify`]) or write them anew ([`rebuild`]). What is here asks an engine only for a few primitives and knows
+//! ([`verify`]) or replace them ([`rebuild`]). What is here asks an engine only for a few primitives and knows
 //! nothing of its database.
 //!
 //! - [`blob`]: bytes that a session uses, and collecting those that none uses
 //! - [`trash`]: deleting for good, retention
 //! - [`disk`]: what takes how much space
-//! - [`verify`], [`rebuild`]: checking rows against the log, and making them anew
+//! - [`verify`], [`rebuild`]: checking rows against the log, and rebuilding them
 //! - [`set_aside`]: damaged sessions that are set aside
 //! - [`scrub`]: removing a secret that got into a log; `secret`: how it is found in texts
 //! - [`backup`]: backups and restoring them, from one engine to another too

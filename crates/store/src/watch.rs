@@ -18,7 +18,7 @@ use crate::{Error, Store};
 /// How many events are read at once.
 const PAGE: usize = 256;
 
-/// A moment in the life of the database, in the engine's own words.
+/// A moment in the history of the database, in the engine's own words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Position(pub(crate) String);
 
@@ -112,8 +112,8 @@ impl Wakes {
     }
 }
 
-/// A question to the database. If it gets no answer, because it failed or nobody waits for it any more, the next one who
-/// follows has to put it again.
+/// A question to the database. If it gets no answer, because it failed or nobody waits for it any more, the next one
+/// who follows has to put it again.
 struct PositionQuery<'w> {
     flag: &'w AtomicBool,
     stale: bool,
@@ -164,12 +164,12 @@ impl Watch {
         loop {
             // Marked as seen before reading: a commit during the read wakes the wait below.
             self.seen.borrow_and_update();
-            // Before the log is read, so that nothing falls between. Each time, and not only after a wait: a caller with less
-            // patience than a wait is long would never get there.
+            // Before the log is read, so that nothing falls between. Each time, and not only after a wait: a caller
+            // with less patience than a wait is long would never get there.
             self.wakes.look(&self.store).await?;
             if self.fresh || self.wakes.head(&self.session) > self.after {
                 let page = self.store.events(&self.session, self.after, PAGE).await?;
-                // A full page may have more behind it that nobody tells of again.
+                // After a full page there may be more that nothing announces again.
                 self.fresh = page.len() == PAGE;
                 if let Some(last) = page.last() {
                     self.after = Some(last.seq);
@@ -212,7 +212,7 @@ impl Feed {
         Ok(Self { store, wakes, now: start.clone(), start, seen, cursors, waiting })
     }
 
-    /// A session that cannot be read is told of once and must not keep the others waiting.
+    /// A session that cannot be read is reported once, and must not hold up the others.
     fn skip(&mut self, error: Error) -> Error {
         if matches!(error, Error::Corrupt { .. } | Error::Damaged { .. } | Error::Purged(_)) {
             self.waiting.pop_front();

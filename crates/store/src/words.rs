@@ -2,8 +2,8 @@
 //!
 //! SQLite and PostgreSQL each cut texts into words in their own way, by locale, dictionary and version. The same
 //! search would then find different sessions on each. So texts are cut here, and the engines are given finished words:
-//! - SQLite: [`words`] as [`joined`] gives them, in an FTS5 table with `tokenize = "ascii tokenchars '_'"`. That tokenizer cuts
-//!   at ASCII that is neither letter nor digit and leaves everything else alone.
+//! - SQLite: [`words`] as [`joined`] gives them, in an FTS5 table with `tokenize = "ascii tokenchars '_'"`. That
+//!   tokenizer cuts at ASCII that is neither letter nor digit and leaves everything else alone.
 //! - PostgreSQL: `array_to_tsvector` of [`words`] as [`spaced`] gives them, which does not parse them.
 
 use std::borrow::Cow;

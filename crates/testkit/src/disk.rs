@@ -24,7 +24,7 @@
 //! ```
 //!
 //! A trace sees only what goes through its VFS: not what other processes do to the files, and not the `-shm` file,
-//! which SQLite makes anew after a power loss. All files of one trace are in one folder.
+//! which SQLite makes again after a power loss. All files of one trace are in one folder.
 //!
 //! # Layout
 //!

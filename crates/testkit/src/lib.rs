@@ -11,7 +11,7 @@
 //! * [`fixtures`]: paths into the workspace folder `fixtures/`
 //! * [`config`]: the `opencode.json` that points at a model server
 //! * [`process`]: the real `everturn` binary as a child that can be killed and restarted
-//! * [`postgres`]: a real PostgreSQL server, of one's own or shared by all tests
+//! * [`postgres`]: a real PostgreSQL server, private or shared by all tests
 //! * [`proxy`]: a network between a PostgreSQL client and its server that can be cut
 //! * [`http`]: a small JSON client and a reader of event streams
 //! * [`disk`]: a simulated disk for SQLite that loses power and fails

@@ -28,7 +28,7 @@
 //! | `CUT:<n>`, `CUT:<n>x<times>` | the next step in the text breaks the connection after `n` bytes |
 //! | `SHORT:<n>`, `SHORT:<n>x<times>` | the next step in the text ends after `n` pieces, without the protocol's end |
 //! | `GARBLE` | a frame of the next step is no JSON |
-//! | `FAIL:<kind>` | the next step has an error in its midst, with the text of `ERRTEXT` |
+//! | `FAIL:<kind>` | the next step has an error in the middle, with the text of `ERRTEXT` |
 //! | `REFUSE`, `LENGTH` | the next step ends because it was refused or too long |
 //! | `TOGETHER:<n>` | the next `n` tool lines are called in one step |
 //!

@@ -1,9 +1,9 @@
-//! A real PostgreSQL server for tests, of one's own or shared by all tests of a run.
+//! A real PostgreSQL server for tests: a private one, or one that all tests of a run share.
 //!
-//! A server of one's own ([`Postgres::start`]) can be stopped, killed and started again on its data; that costs about
-//! half a second. The shared one ([`Postgres::shared`]) is there for tests that only need a database: whoever comes first
-//! starts it, and it ends by itself when it is not used any more. Nothing is left behind even if tests are killed; see
-//! `shared_folder`. All calls wait without an executor, so they work inside and outside of one.
+//! A private server ([`Postgres::start`]) can be stopped, killed and started again on its data; that costs about half
+//! a second. The shared one ([`Postgres::shared`]) is there for tests that only need a database: whoever comes first
+//! starts it, and it ends by itself when it is not used any more. Nothing is left behind even if tests are killed;
+//! see `shared_folder`. All calls wait without an executor, so they work inside and outside of one.
 //!
 //! A server listens on loopback only and asks for a password, which differs from run to run.
 

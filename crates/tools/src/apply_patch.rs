@@ -14,21 +14,19 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    bound,
-    input::{decode, schema},
-    patch::{Patch, shown},
-    regular_file::{self, LINES_MAX},
-    replacement::{FileChange, apply, lock_all, protected},
-    scope::{PathAccess, Scope},
-    target::{FileBefore, Target},
-    tool::{BoxFuture, Context, Effect, Failure, Forecast, Need, Output, Tool},
-    write::{blocking, hex, unchanged},
-};
+use crate::input::{decode, schema};
+use crate::patch::{Patch, shown};
+use crate::regular_file::LINES_MAX;
+use crate::replacement::{FileChange, apply, lock_all, protected};
+use crate::scope::{PathAccess, Scope};
+use crate::target::{FileBefore, Target};
+use crate::tool::{BoxFuture, Context, Effect, Failure, Forecast, Need, Output, Tool};
+use crate::write::{blocking, hex, unchanged};
+use crate::{bound, regular_file};
 use envelope::PatchSection;
 
 /// The tool that applies patches.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct ApplyPatchTool;
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -207,7 +205,7 @@ impl PatchedFile {
             PatchSection::Update { hunks, .. } => {
                 let before = read(&self.target)?.ok_or_else(absent)?;
                 self.destination.as_ref().map(vacant).transpose()?;
-                // To move it is no matter of its own protection, but to change it on the way is.
+                // Its write protection does not keep it from being moved, only from being changed on the way.
                 if before.rights.is_protected() && !hunks.is_empty() {
                     return Err(protected(self.target.path()));
                 }

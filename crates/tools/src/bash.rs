@@ -1,32 +1,29 @@
 //! The `bash` tool: runs a command and reports what it prints while it prints.
 //!
-//! Standard output and error share one pipe, which keeps their order. When the shell has ended, or was stopped, the call
-//! ends once nothing that the command started is running any more: what is left is stopped, and the result says so. See
-//! [`crate::process`] for how. A command that should go on is run with `background`: then it belongs to the tool's
-//! [`Jobs`] and ends with them.
+//! Standard output and error share one pipe, which keeps their order. When the shell has ended, or was stopped, the
+//! call ends once nothing that the command started is running any more: what is left is stopped, and the result says
+//! so. See [`crate::process`] for how. A command that should go on is run with `background`: then it belongs to the
+//! tool's [`Jobs`] and ends with them.
 
-use std::{
-    io,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio::net::unix::pipe;
 
+use self::capture::Captured;
 pub use self::jobs::Jobs;
-use self::{capture::Captured, running::RunningCommand};
-use crate::{
-    bound::OutputLimits,
-    input::{decode, schema},
-    process::{Cleanup, Exit, Launcher, ProgramStart, ProgramStreams, RunningProgram},
-    registry::ToolSettings,
-    scope::{PathAccess, Scope},
-    shell::Analysis,
-    tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool},
-};
+use self::running::RunningCommand;
+use crate::bound::OutputLimits;
+use crate::input::{decode, schema};
+use crate::process::{Cleanup, Exit, Launcher, ProgramStart, ProgramStreams, RunningProgram};
+use crate::registry::ToolSettings;
+use crate::scope::{PathAccess, Scope};
+use crate::shell::Analysis;
+use crate::tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool};
 
 mod capture;
 mod jobs;
@@ -36,17 +33,17 @@ mod running;
 const TIMEOUT_DEFAULT: u64 = 120_000;
 /// The longest time limit a call may ask for, in milliseconds.
 const TIMEOUT_MAX: u64 = 600_000;
-/// The longest command in bytes: systems take no longer one, and count a NUL at its end.
+/// The longest command in bytes: the system refuses longer ones, and counts a NUL at the end.
 const COMMAND_MAX: usize = 128 * 1024 - 1;
 /// What to do with a command that cannot be passed on as it is.
 const SCRIPT: &str = "write it to a script file and run that.";
 /// The program that runs commands.
 const SHELL: &str = "bash";
-/// What stands for an empty output.
+/// What is shown for an empty output.
 const NO_OUTPUT: &str = "(no output)";
 
 /// The tool that runs commands.
-#[derive(Clone, Debug)]
+#[derive(Debug, Clone)]
 pub struct BashTool {
     /// How programs are started and stopped.
     pub launcher: Launcher,
@@ -164,8 +161,8 @@ impl Tool for BashTool {
     }
 }
 
-/// How a command came to its end.
-#[derive(Clone, Copy, Debug)]
+/// How a command ended.
+#[derive(Debug, Clone, Copy)]
 enum CommandEnding {
     Exited(Exit),
     TimedOut,
@@ -228,7 +225,7 @@ impl BashTool {
         started.await.map_err(|error| self.unstarted(&error, workdir))
     }
 
-    /// Why the shell did not start. The system says of three things alike that they are not there.
+    /// Why the shell did not start. The system gives the same error for three different things that may be missing.
     fn unstarted(&self, error: &io::Error, workdir: &Path) -> Failure {
         let absent = error.kind() == io::ErrorKind::NotFound;
         Failure::Failed(match &self.launcher.supervisor {

@@ -1,16 +1,15 @@
-//! The size limit of model-visible text, and the files that keep the complete text.
+//! The size limit of text for the model, and the files that keep the complete text.
 //!
 //! A preview keeps the beginning and the end, because errors gather at the end and context at the beginning.
 //! The complete text goes to a Managed Tool Output File that ordinary tools can read. Keeping that file is
 //! best effort: a full disk makes the preview say that the rest is lost, and never fails the tool.
 
-use std::{
-    fs::{self, DirBuilder, File},
-    io::{self, Write as _},
-    os::unix::fs::DirBuilderExt as _,
-    path::{Path, PathBuf},
-    time::SystemTime,
-};
+use std::fs::{DirBuilder, File};
+use std::io::Write as _;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+use std::{fs, io};
 
 /// How a Managed Tool Output File's name begins.
 const PREFIX: &str = "tool_";
@@ -19,7 +18,7 @@ const PREFIX: &str = "tool_";
 const RANDOM: usize = 20;
 
 /// The largest text that goes to the model whole.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OutputLimits {
     /// Lines; a final line break does not begin another one.
     pub lines: usize,
@@ -34,7 +33,7 @@ impl Default for OutputLimits {
 }
 
 /// A text that fits the limits.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bounded {
     /// The whole text, or a preview of it.
     pub text: String,
@@ -45,7 +44,7 @@ pub struct Bounded {
 }
 
 /// What the preview leaves out.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Omission<'a> {
     /// Bytes of the complete text.
     pub(crate) bytes: u64,

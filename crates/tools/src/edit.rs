@@ -1,8 +1,8 @@
 //! The `edit` tool: replaces a piece of a file.
 //!
-//! Matching is exact first; as models write `\n`, a piece is also looked for with the file's own line ends. A piece that
-//! does not occur is looked for once more without the whitespace around its lines (`edit/tolerance.rs`). Everything
-//! outside the piece keeps its bytes, including a byte order mark.
+//! Matching is exact first; as models write `\n`, a piece is also looked for with the file's own line ends. A piece
+//! that does not occur is looked for once more without the whitespace around its lines (`edit/tolerance.rs`).
+//! Everything outside the piece keeps its bytes, including a byte order mark.
 
 mod tolerance;
 
@@ -10,21 +10,18 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::{
-    bound,
-    input::{decode, schema},
-    patch,
-    regular_file::{CONTENT_MAX, LINES_MAX},
-    replacement::lock,
-    scope::{PathAccess, Scope},
-    target::{FileBefore, Target},
-    tool::{BoxFuture, Context, Effect, Failure, Forecast, Need, Output, Tool},
-    write::{BOM, blocking, diff, edit_needs, hex, put, unchanged},
-};
+use crate::input::{decode, schema};
+use crate::regular_file::{CONTENT_MAX, LINES_MAX};
+use crate::replacement::lock;
+use crate::scope::{PathAccess, Scope};
+use crate::target::{FileBefore, Target};
+use crate::tool::{BoxFuture, Context, Effect, Failure, Forecast, Need, Output, Tool};
+use crate::write::{BOM, blocking, diff, edit_needs, hex, put, unchanged};
+use crate::{bound, patch};
 use tolerance::{PieceMatch, fit, nearest};
 
 /// The tool that replaces pieces of files.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct EditTool;
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -283,7 +280,7 @@ fn tolerant(input: &EditInput, text: &str, ends: LineEnds) -> Result<String, Edi
 }
 
 /// The line ends that most lines of a file have.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug, Clone, Copy)]
 enum LineEnds {
     Lf,
     CrLf,

@@ -4,25 +4,19 @@
 //! judged path is walked from the root one name at a time, and each name must be a real folder: from there on
 //! everything happens by handle and by a single name. A link that appears on the way makes the walk fail.
 
-use std::{
-    ffi::{OsStr, OsString},
-    fs::{File, Metadata},
-    io,
-    os::{fd::OwnedFd, unix::ffi::OsStrExt as _},
-    path::{Component, Path},
-    process,
-    sync::atomic::{AtomicU64, Ordering},
-};
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, Metadata};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Component, Path};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::{io, process};
 
-use rustix::{
-    fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags},
-    io::{Errno, retry_on_intr},
-};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags};
+use rustix::io::{Errno, retry_on_intr};
 
-use crate::{
-    regular_file::{self, SpecialFile},
-    replacement::STAGED,
-};
+use crate::regular_file::{self, SpecialFile};
+use crate::replacement::STAGED;
 
 /// A handle that only names a folder needs no right to list it.
 #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -45,7 +39,7 @@ pub(crate) struct CreatedFolder {
 }
 
 /// What the system knows a file by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileIdentity {
     device: rustix::fs::Dev,
     inode: u64,
@@ -57,7 +51,7 @@ impl CreatedFolder {
         rustix::fs::unlinkat(&self.above.0, &self.name, AtFlags::REMOVEDIR).ok();
     }
 
-    /// Makes the folder's name last.
+    /// Syncs the folder's name to disk.
     pub(crate) fn sync(&self) -> io::Result<()> {
         self.above.sync()
     }
@@ -214,7 +208,7 @@ impl OpenFolder {
         Ok(rustix::fs::unlinkat(&self.0, name, AtFlags::empty())?)
     }
 
-    /// Makes the names in the folder last.
+    /// Syncs the names in the folder to disk.
     pub(crate) fn sync(&self) -> io::Result<()> {
         let listed = match self.listed() {
             // Names can be given in a folder that may not be listed, and nothing better can be done there.

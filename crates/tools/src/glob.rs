@@ -1,26 +1,23 @@
 //! The `glob` tool: files whose path matches a pattern, the most recently changed first.
 
-use std::{
-    cmp::Reverse,
-    collections::BinaryHeap,
-    path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use ignore::WalkState;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::{
-    grep::{NOTHING, limit},
-    input::{decode, schema},
-    scope::Scope,
-    tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool},
-    walk::{self, Modified, SearchRoot, StopCheck, StopCondition},
-    wildcard::{self, Wildcard},
-};
+use crate::grep::{NOTHING, limit};
+use crate::input::{decode, schema};
+use crate::scope::Scope;
+use crate::tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool};
+use crate::walk::{Modified, SearchRoot, StopCheck, StopCondition};
+use crate::wildcard::Wildcard;
+use crate::{walk, wildcard};
 
 /// Files shown unless the call asks for fewer or more.
 const LIMIT: usize = 100;
@@ -28,7 +25,7 @@ const LIMIT: usize = 100;
 const LIMIT_MAX: usize = 1000;
 
 /// The tool that finds files by name.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct GlobTool {
     /// How long a search may take before it ends with what it has found.
     pub patience: Duration,

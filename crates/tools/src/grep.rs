@@ -5,19 +5,15 @@
 //! older than all of them is not opened any more: it could change nothing. What is shown is therefore the same
 //! whatever the order in which the threads find it.
 
-use std::{
-    cmp::Reverse,
-    collections::BTreeMap,
-    fmt::Write as _,
-    fs::File,
-    io::{self, Read},
-    path::{Path, PathBuf},
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use grep_matcher::Matcher as _;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
@@ -27,13 +23,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::{
-    input::{decode, schema},
-    scope::{PathAccess, Scope},
-    tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool},
-    walk::{self, Modified, SearchRoot, SearchTree, StopCheck, StopCondition},
-    wildcard::Wildcard,
-};
+use crate::input::{decode, schema};
+use crate::scope::{PathAccess, Scope};
+use crate::tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool};
+use crate::walk::{self, Modified, SearchRoot, SearchTree, StopCheck, StopCondition};
+use crate::wildcard::Wildcard;
 
 /// Matches shown unless the call asks for fewer or more.
 const LIMIT: usize = 100;
@@ -53,7 +47,7 @@ const PATTERN_SHOWN: usize = 500;
 pub(crate) const NOTHING: &str = "No files found";
 
 /// The tool that searches the content of files.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct GrepTool {
     /// How long a search may take before it ends with what it has found.
     pub patience: Duration,
@@ -310,7 +304,7 @@ impl SharedSearch<'_> {
 }
 
 /// The place of a file in the results: newest first, then by path.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct MatchRank {
     modified: Reverse<Modified>,
     below: PathBuf,

@@ -4,7 +4,8 @@
 //! mode, skills) do so through this trait, which the engine implements for each call; [`NoHost`] stands in where
 //! there is no session.
 
-use std::{fmt, path::PathBuf};
+use std::fmt;
+use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -47,7 +48,7 @@ pub trait Host: Send + Sync + fmt::Debug {
 }
 
 /// One item of the task list.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TodoItem {
     /// What is to be done, in a few words
     pub content: String,
@@ -58,7 +59,7 @@ pub struct TodoItem {
 }
 
 /// One question to the person.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AskedQuestion {
     /// The whole question
     pub question: String,
@@ -75,7 +76,7 @@ pub struct AskedQuestion {
 }
 
 /// One answer to choose.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct QuestionChoice {
     /// One to five words
     pub label: String,
@@ -84,7 +85,7 @@ pub struct QuestionChoice {
 }
 
 /// A task for another agent.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DelegatedTask {
     /// Three to five words for people.
     pub description: String,
@@ -97,7 +98,7 @@ pub struct DelegatedTask {
 }
 
 /// The session that works on a task.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delegate {
     /// Its id.
     pub session: String,
@@ -122,7 +123,7 @@ impl Delegate {
 }
 
 /// What came of a task.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskReport {
     /// The session that worked on it.
     pub delegate: Delegate,
@@ -133,7 +134,7 @@ pub struct TaskReport {
 }
 
 /// A skill with its text.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoadedSkill {
     /// Its name.
     pub name: String,
@@ -148,7 +149,7 @@ pub struct LoadedSkill {
 }
 
 /// Stands in where there is no session: whatever needs one fails and says so.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct NoHost;
 
 fn none<'a, T: Send + 'a>() -> BoxFuture<'a, Result<T, Failure>> {

@@ -1,4 +1,4 @@
-//! Instructions: what a person wants agents to know and to heed, in `AGENTS.md` files.
+//! Instructions: what a person wants agents to know and to follow, in `AGENTS.md` files.
 //!
 //! Those of the person come first, then those of the project from its root down to the working folder, and they are
 //! one value: when a file of them is there and cannot be read, the whole is unavailable, because working by half of a
@@ -9,18 +9,14 @@
 //!
 //! Addresses among the configured instructions are not fetched.
 
-use std::{
-    fs,
-    path::{Component, Path, PathBuf},
-};
+use std::fs;
+use std::path::{Component, Path, PathBuf};
 
 use globset::{GlobBuilder, GlobMatcher};
 use ignore::WalkBuilder;
 
-use crate::{
-    places::{ConfigOrigin, NamedPath, Observed, Places, ProjectFiles, plain, text},
-    scope::real,
-};
+use crate::places::{ConfigOrigin, NamedPath, Observed, Places, ProjectFiles, plain, text};
+use crate::scope::real;
 
 /// The names that instructions have, the one that counts first.
 const NAMES: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
@@ -35,7 +31,7 @@ const CONFIGURED_MAX: usize = 100;
 const LOOKED_AT: usize = 20_000;
 
 /// A file of instructions.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Instruction {
     /// The file.
     pub path: PathBuf,

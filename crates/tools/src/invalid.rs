@@ -1,4 +1,4 @@
-//! What a call that cannot be run becomes.
+//! The answer to a call that cannot be run.
 //!
 //! A model that names an unknown tool or sends arguments that are not JSON still needs an answer to its call,
 //! or the next request is malformed. The engine redirects such a call here; the answer is text to learn from.
@@ -7,14 +7,12 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::{
-    input::{decode, schema},
-    scope::Scope,
-    tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool},
-};
+use crate::input::{decode, schema};
+use crate::scope::Scope;
+use crate::tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool};
 
 /// The tool that answers calls nobody can run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct InvalidTool;
 
 /// The input for a call that cannot be run, with the reason in words for the model.

@@ -3,19 +3,20 @@
 //! Whole levels are shown before deeper ones, so that a large first folder does not hide its neighbours. Where the
 //! tree ends early, the folders that were not opened are still named.
 
-use std::{collections::BTreeMap, ffi::OsString, path::Path, time::Duration};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::Path;
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::{
-    input::{decode, schema},
-    scope::Scope,
-    tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool},
-    walk::{self, SearchRoot, SearchTree, StopCondition},
-    wildcard::Wildcard,
-};
+use crate::input::{decode, schema};
+use crate::scope::Scope;
+use crate::tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool};
+use crate::walk::{self, SearchRoot, SearchTree, StopCondition};
+use crate::wildcard::Wildcard;
 
 /// The most files shown.
 const FILES: usize = 100;
@@ -57,7 +58,7 @@ const JUNK: [&str; 28] = [
 ];
 
 /// The tool that shows what is in a folder.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct ListTool {
     /// How long it may take before it ends with what it has found.
     pub patience: Duration,

@@ -3,7 +3,8 @@
 //! Two spellings of the file header exist in recorded sessions: file tools write the bare path, snapshots end
 //! it with a tab. Hunk headers always carry both counts, and an empty side starts at line 0.
 
-use std::{fmt::Write as _, time::Duration};
+use std::fmt::Write as _;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use sha1::{Digest as _, Sha1};
@@ -30,7 +31,7 @@ const SHOWN_BYTES: usize = 4 * 1024 * 1024;
 const SHOWN_LINES: u64 = 200_000;
 
 /// How a file's header lines end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PatchHeader {
     /// The bare path, as `write` and `edit` record it.
     Bare,
@@ -39,7 +40,7 @@ pub enum PatchHeader {
 }
 
 /// What became of a file between two states.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FileStatus {
     /// It exists only in the later state.
@@ -51,7 +52,7 @@ pub enum FileStatus {
 }
 
 /// A patch and its size.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Patch {
     /// The patch text.
     pub text: String,

@@ -1,35 +1,28 @@
-//! `plan_enter` and `plan_exit`: the way between thinking a change through and making it.
+//! `plan_enter` and `plan_exit`: switching between planning a change and making it.
 //!
 //! The person decides, by a question. With a yes another agent goes on from the next turn; the plan itself is in a file
 //! of the session, so that it outlives the conversation that made it.
 
 use std::path::Path;
 
-use schemars::JsonSchema;
-use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::{
-    host::{AskedQuestion, QuestionChoice},
-    input::schema,
-    scope::Scope,
-    todo::anything,
-    tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool},
-};
+use crate::host::{AskedQuestion, QuestionChoice};
+use crate::input::{NoArguments, schema};
+use crate::scope::Scope;
+use crate::todo::anything;
+use crate::tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool};
 
 /// The answer that lets the other agent go on.
 const YES: &str = "Yes";
 
 /// The tool that asks whether to make a plan first.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct PlanEnterTool;
 
 /// The tool that asks whether to carry out the plan.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct PlanExitTool;
-
-#[derive(Debug, Deserialize, JsonSchema)]
-struct Nothing {}
 
 impl Tool for PlanEnterTool {
     fn name(&self) -> &'static str {
@@ -43,7 +36,7 @@ impl Tool for PlanEnterTool {
     }
 
     fn schema(&self) -> Value {
-        schema::<Nothing>()
+        schema::<NoArguments>()
     }
 
     fn effect(&self) -> Effect {
@@ -88,7 +81,7 @@ impl Tool for PlanExitTool {
     }
 
     fn schema(&self) -> Value {
-        schema::<Nothing>()
+        schema::<NoArguments>()
     }
 
     fn effect(&self) -> Effect {
@@ -157,7 +150,7 @@ async fn choose(context: &Context, question: AskedQuestion) -> Result<PlanDecisi
         [only] if only == YES => PlanDecision::Yes,
         [only] if only == "No" => PlanDecision::No(".".to_owned()),
         [] => PlanDecision::No(".".to_owned()),
-        // Whatever is no plain yes is no yes.
+        // Only a plain yes counts as a yes.
         words => PlanDecision::No(format!(", and says: {}.", words.join(", "))),
     })
 }

@@ -9,17 +9,17 @@
 //! git is asked for the root commit only, without the variables of whoever started us, without anything that a
 //! repository can have it run, and not for longer than ten seconds.
 
-use std::{
-    fs,
-    io::Read as _,
-    os::unix::fs::MetadataExt as _,
-    path::{Path, PathBuf},
-    process::Stdio,
-    time::Duration,
-};
+use std::fs;
+use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tokio::{io::AsyncReadExt as _, process::Command, time::timeout};
+use tokio::io::AsyncReadExt as _;
+use tokio::process::Command;
+use tokio::time::timeout;
 
 use crate::regular_file;
 
@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const LISTED: u64 = 1024 * 1024;
 
 /// A repository on this machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Repository {
     /// The folder with `.git` in it.
     pub root: PathBuf,
@@ -45,7 +45,7 @@ pub struct Repository {
 }
 
 /// What the file system says of a repository's `.git`: it goes along when a folder is renamed, and a copy has another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepositoryMark {
     /// The file system; it may have another number after a restart.
     pub device: u64,
@@ -78,7 +78,7 @@ impl RepositoryMark {
 }
 
 /// Which repository it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RepositoryIdentity {
     /// The one with this root commit.
     Root(String),
@@ -164,11 +164,51 @@ fn edge(history: &Path) -> Vec<String> {
     read.map(|_| text.lines().map(|line| line.trim().to_owned()).collect()).unwrap_or_default()
 }
 
+/// The variables by which git is told of another repository than that of its folder.
+const REPOSITORY_VARIABLES: [&str; 16] = [
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_COMMON_DIR",
+    "GIT_CONFIG",
+    "GIT_CONFIG_COUNT",
+    "GIT_CONFIG_PARAMETERS",
+    "GIT_DIR",
+    "GIT_GRAFT_FILE",
+    "GIT_IMPLICIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_INTERNAL_SUPER_PREFIX",
+    "GIT_NO_REPLACE_OBJECTS",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_PREFIX",
+    "GIT_REPLACE_REF_BASE",
+    "GIT_SHALLOW_FILE",
+    "GIT_WORK_TREE",
+];
+
+/// Further variables that would change what git looks at or where it writes.
+const OTHER_VARIABLES: [&str; 16] = [
+    "GIT_CONFIG_GLOBAL",
+    "GIT_CONFIG_NOSYSTEM",
+    "GIT_CONFIG_SYSTEM",
+    "GIT_DISCOVERY_ACROSS_FILESYSTEM",
+    "GIT_EXEC_PATH",
+    "GIT_NAMESPACE",
+    "GIT_QUARANTINE_PATH",
+    "GIT_REDIRECT_STDERR",
+    "GIT_REDIRECT_STDOUT",
+    "GIT_REF_PARANOIA",
+    "GIT_TRACE",
+    "GIT_TRACE2",
+    "GIT_TRACE2_EVENT",
+    "GIT_TRACE2_PERF",
+    "GIT_TRACE_SETUP",
+    "GIT_USE_NSEC",
+];
+
 /// git, about to list the commits without parents. The configuration of the person and of the machine counts: it says
 /// whose repositories git may look at.
 fn listing(root: &Path) -> Command {
     let mut git = Command::new("git");
-    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("GIT_")) {
+    for name in REPOSITORY_VARIABLES.iter().chain(&OTHER_VARIABLES) {
         git.env_remove(name);
     }
     git.args(["--no-pager", "--no-optional-locks"])
@@ -183,7 +223,7 @@ fn listing(root: &Path) -> Command {
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .kill_on_drop(true);
-    // If this is no repository to git, one further up is not meant.
+    // If git does not see a repository here, it must not take one further up.
     if let Some(above) = root.parent() {
         git.env("GIT_CEILING_DIRECTORIES", above);
     }
@@ -215,5 +255,15 @@ mod tests {
         let expected =
             ["GIT_ALLOW_PROTOCOL", "GIT_CEILING_DIRECTORIES", "GIT_NO_LAZY_FETCH", "GIT_TERMINAL_PROMPT"];
         assert_eq!(names, expected);
+    }
+
+    #[test]
+    fn git_is_told_of_no_other_repository() {
+        let listed =
+            std::process::Command::new("git").args(["rev-parse", "--local-env-vars"]).output().unwrap();
+        let listed = String::from_utf8(listed.stdout).unwrap();
+        assert!(listed.lines().count() > 10, "git lists them: {listed}");
+        let missing: Vec<_> = listed.lines().filter(|name| !REPOSITORY_VARIABLES.contains(name)).collect();
+        assert_eq!(missing, Vec::<&str>::new());
     }
 }

@@ -4,15 +4,13 @@
 //! reads at its own pace, from any place that is still there: one that lost its connection goes on where it was, and
 //! one that is too slow is told so and let go. No client can hold up the program.
 //!
-//! Programs are started like those of [`crate::process`]: a supervisor stays until all of them have ended, and terminals end
-//! with the value that holds them.
+//! Programs are started like those of [`crate::process`]: a supervisor stays until all of them have ended, and
+//! terminals end with the value that holds them.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    io,
-    path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast;
@@ -69,7 +67,7 @@ pub enum PtyError {
 }
 
 /// The size of a terminal in characters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PtySize {
     /// Lines.
     pub rows: u16,
@@ -84,7 +82,7 @@ impl Default for PtySize {
 }
 
 /// A terminal to open.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NewPty {
     /// The program.
     pub command: String,
@@ -101,7 +99,7 @@ pub struct NewPty {
 }
 
 /// Whether the program of a terminal runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PtyStatus {
     /// It runs.
@@ -111,7 +109,7 @@ pub enum PtyStatus {
 }
 
 /// What is known of a terminal.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PtyInfo {
     /// Its name.
@@ -134,7 +132,7 @@ pub struct PtyInfo {
 }
 
 /// What happened to a terminal.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PtyEvent {
     /// It was opened.
     Created(PtyInfo),
@@ -180,7 +178,7 @@ impl Drop for PtyReservation<'_> {
 }
 
 /// Terminals by their names; clones share them. They are closed when the last clone is dropped.
-#[derive(Clone, Debug)]
+#[derive(Debug, Clone)]
 pub struct Ptys {
     launcher: Launcher,
     table: Arc<Mutex<PtyTable>>,

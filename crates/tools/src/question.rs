@@ -9,19 +9,17 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::{
-    host,
-    input::{decode, schema},
-    scope::Scope,
-    todo::anything,
-    tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool},
-};
+use crate::host;
+use crate::input::{decode, schema};
+use crate::scope::Scope;
+use crate::todo::anything;
+use crate::tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool};
 
 /// The most questions that are asked at once: a person has to read them all.
 const QUESTIONS_MAX: usize = 8;
 
 /// The tool that asks the person.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct QuestionTool;
 
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -1,30 +1,26 @@
 //! The `read` tool: a page of a text file, a folder's entries, an image or a document.
 //!
-//! A file is streamed, so that a page of a huge one costs little memory, and read to its end, because the
-//! page says how many lines there are and the session remembers what the whole file was like. Text is shown without a byte order mark and without carriage returns:
-//! `edit` accepts it back in that form.
+//! A file is streamed, so that a page of a huge one costs little memory, and read to its end, because the page says
+//! how many lines there are and the session remembers what the whole file was like. Text is shown without a byte
+//! order mark and without carriage returns: `edit` accepts it back in that form.
 
 mod media;
 
-use std::{
-    fs::File,
-    io::{self, BufRead as _, BufReader, Read as _, Seek as _},
-    path::Path,
-};
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _};
+use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::{
-    folder::OpenFolder,
-    input::{decode, schema},
-    regular_file::{self, Fingerprint, SpecialFile},
-    scope::{PathAccess, Scope},
-    target::Target,
-    tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool},
-    write::{BOM, blocking, hex},
-};
+use crate::folder::OpenFolder;
+use crate::input::{decode, schema};
+use crate::regular_file::{self, Fingerprint, SpecialFile};
+use crate::scope::{PathAccess, Scope};
+use crate::target::Target;
+use crate::tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool};
+use crate::write::{BOM, blocking, hex};
 use media::Media;
 
 /// Lines, or folder entries, on a page unless the call asks for fewer: a result with more would be cut in its middle.
@@ -41,7 +37,7 @@ const SAMPLE: u64 = 8 * 1024;
 const SUGGESTIONS: usize = 3;
 
 /// The tool that reads files and folders.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct ReadTool;
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -146,7 +142,7 @@ fn act(input: &ReadInput, context: &Context) -> Result<Output, Failure> {
 }
 
 /// The part of a file or folder that was asked for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug, Clone, Copy)]
 struct ReadWindow {
     first: usize,
     limit: usize,

@@ -10,40 +10,37 @@
 //! Order is by name everywhere, so that the tool list sent to a provider has the same bytes on every turn
 //! and its prompt cache keeps working.
 
-use std::{
-    collections::BTreeMap,
-    path::PathBuf,
-    sync::{Arc, Mutex, PoisonError, Weak},
-};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use serde_json::Value;
 
-use crate::{
-    apply_patch::ApplyPatchTool,
-    bash::BashTool,
-    edit::EditTool,
-    glob::GlobTool,
-    grep::GrepTool,
-    invalid::{self, InvalidTool},
-    list::ListTool,
-    plan::{PlanEnterTool, PlanExitTool},
-    process::Secrets,
-    question::QuestionTool,
-    read::ReadTool,
-    skill::SkillTool,
-    task::TaskTool,
-    todo::{TodoReadTool, TodoWriteTool},
-    tool::Tool,
-    webfetch::WebfetchTool,
-    websearch::{self, WebsearchTool},
-    write::WriteTool,
-};
+use crate::apply_patch::ApplyPatchTool;
+use crate::bash::BashTool;
+use crate::edit::EditTool;
+use crate::glob::GlobTool;
+use crate::grep::GrepTool;
+use crate::invalid::InvalidTool;
+use crate::list::ListTool;
+use crate::plan::{PlanEnterTool, PlanExitTool};
+use crate::process::Secrets;
+use crate::question::QuestionTool;
+use crate::read::ReadTool;
+use crate::skill::SkillTool;
+use crate::task::TaskTool;
+use crate::todo::{TodoReadTool, TodoWriteTool};
+use crate::tool::Tool;
+use crate::webfetch::WebfetchTool;
+use crate::websearch::WebsearchTool;
+use crate::write::WriteTool;
+use crate::{invalid, websearch};
 
 /// The longest name a tool may have.
 const NAME_MAX: usize = 64;
 
 /// Why a tool was not registered.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RegistryError {
     /// Providers accept only letters, digits, `_` and `-`, a letter first, at most 64 of them.
     #[error("tool name {0:?} is not a letter followed by at most 63 letters, digits, underscores or hyphens")]
@@ -51,7 +48,7 @@ pub enum RegistryError {
 }
 
 /// How the built-in tools are set up.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct ToolSettings {
     /// The binary that can be a supervisor, which keeps a command's processes together; see [`crate::process`].
     pub supervisor: Option<PathBuf>,
@@ -62,7 +59,7 @@ pub struct ToolSettings {
 }
 
 /// What the model is told about one tool.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Spec {
     /// The name to call.
     pub name: String,
@@ -73,7 +70,7 @@ pub struct Spec {
 }
 
 /// The tools by name; clones share them.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Registry(Arc<ToolLayer>);
 
 #[derive(Debug, Default)]
@@ -217,7 +214,7 @@ impl Registry {
 }
 
 /// The tools of one turn.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct ToolOffer {
     tools: BTreeMap<String, Arc<dyn Tool>>,
 }

@@ -4,13 +4,11 @@
 //! size. The file tools therefore open files only through here: what is not an ordinary file is refused before a
 //! byte is read, opening never waits, and a file is taken into memory only up to [`CONTENT_MAX`].
 
-use std::{
-    fmt,
-    fs::{File, Metadata},
-    io::{self, Read as _},
-    os::unix::fs::MetadataExt as _,
-    path::Path,
-};
+use std::fs::{File, Metadata};
+use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::{fmt, io};
 
 use rustix::fs::{FileType, Mode, OFlags};
 
@@ -27,7 +25,7 @@ pub(crate) const LINES_MAX: u64 = 1_000_000;
 const HASH_MAX: u64 = 256 * 1024 * 1024;
 
 /// What a path leads to when it is not an ordinary file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SpecialFile {
     Folder,
     /// Links are followed before a path gets here, so this one goes in circles or has just been put there.

@@ -7,24 +7,20 @@
 //!
 //! Calls on the same file take turns within the process.
 
-use std::{
-    ffi::OsString,
-    fmt::Write as _,
-    fs, io,
-    io::Write as _,
-    os::unix::fs::PermissionsExt as _,
-    path::{Path, PathBuf},
-};
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use rustix::fs::{Gid, Mode, Uid};
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    folder::{CreatedFolder, FileIdentity, OpenFolder},
-    regular_file::{self, Fingerprint},
-    target::{FileRights, Target},
-    tool::Failure,
-};
+use crate::folder::{CreatedFolder, FileIdentity, OpenFolder};
+use crate::regular_file::{self, Fingerprint};
+use crate::target::{FileRights, Target};
+use crate::tool::Failure;
 
 mod locks;
 
@@ -37,7 +33,7 @@ pub(crate) const STAGED: &str = ".everturn-tmp-";
 const NEW_MODE: u32 = 0o666;
 
 /// What one file is to become.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct FileChange<'a> {
     pub(crate) target: &'a Target,
     /// The fingerprint of what is there; nothing if there must be no file.
@@ -246,7 +242,7 @@ struct ReplacementStep {
     done: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ReplacementAct {
     Create,
     Replace,

@@ -4,28 +4,24 @@
 //! exists. A link in the project that points elsewhere is therefore outside, and asks first.
 //!
 //! What git keeps in `.git` is outside for whoever wants to change it: a hook or a line of configuration there is
-//! run by the next git command, so writing one is no mere edit. Reading it is.
+//! run by the next git command, so writing one is more than an edit. Reading one is harmless.
 
-use std::{
-    fs, io,
-    path::{Component, Path, PathBuf},
-};
+use std::path::{Component, Path, PathBuf};
+use std::{fs, io};
 
 use serde_json::{Map, Value};
 
-use crate::{
-    target::Target,
-    tool::{Failure, Need},
-};
+use crate::target::Target;
+use crate::tool::{Failure, Need};
 
 /// How many dangling links are followed before a path is taken as it stands.
 const LINKS_MAX: usize = 40;
 
-/// The longest path that is looked at, in bytes: systems take no longer one.
+/// The longest path that is looked at, in bytes: the system refuses longer ones.
 const PATH_MAX: usize = 4096;
 
 /// Where a call works.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scope {
     /// Where relative paths resolve and commands start.
     pub directory: PathBuf,
@@ -33,10 +29,12 @@ pub struct Scope {
     pub worktree: PathBuf,
     /// Where Managed Tool Output Files go; they may be read without extra permission.
     pub output_dir: PathBuf,
+    /// The home folder of the person, which `~` stands for in commands. It is not known if this is not absolute.
+    pub home: PathBuf,
 }
 
 /// What a call wants from a path outside the project.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PathAccess {
     /// Only to look at it.
     Read,

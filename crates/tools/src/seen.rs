@@ -1,4 +1,4 @@
-//! What a session last saw of each file, so that no edit is made on a picture that is out of date.
+//! What a session last saw of each file, so that no edit is based on an outdated view.
 //!
 //! Reading a file records its fingerprint, and so does writing one. A file that differs from its record was changed
 //! by someone else since: whoever wants to edit it must read it again first.
@@ -6,11 +6,9 @@
 //! An edit is possible without reading, and then tells the session nothing of the rest of the file. So it is also kept
 //! whether the session was ever shown a file: only then may a failure quote from it.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
@@ -26,9 +24,9 @@ struct SeenRecords {
 }
 
 /// What a session last saw of one file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileView {
-    /// What its content is known by.
+    /// The fingerprint of its content.
     pub fingerprint: String,
     /// Whether the session knows what is in it, besides its own edits.
     pub shown: bool,

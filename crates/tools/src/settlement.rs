@@ -1,21 +1,20 @@
-//! The one way a call is brought to its end: in time, within bounds, whatever the tool does.
+//! The one way in which every call ends: in time, within bounds, whatever the tool does.
 //!
 //! A tool that panics fails its own call and nothing else. A tool that goes on after it was told to stop is left
-//! behind after [`SettlementRules::grace`]. The text of a result, and that of a failure, fits the limits before anyone sees it,
-//! and so do the files that travel with it.
+//! behind after [`SettlementRules::grace`]. The text of a result, and that of a failure, fits the limits before
+//! anyone sees it, and so do the files that travel with it.
 
-use std::{panic::AssertUnwindSafe, time::Duration};
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 
-use crate::{
-    bound::{OutputLimits, bound, fits},
-    tool::{Context, Failure, Output, Tool},
-};
+use crate::bound::{OutputLimits, bound, fits};
+use crate::tool::{Context, Failure, Output, Tool};
 
 /// How calls are settled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SettlementRules {
     /// The largest text that goes to the model whole.
     pub limits: OutputLimits,

@@ -23,10 +23,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::{
-    scope::{PathAccess, Scope},
-    tool::Need,
-};
+use crate::scope::{PathAccess, Scope};
+use crate::tool::Need;
 
 mod agreement;
 mod builtins;
@@ -53,7 +51,7 @@ pub const RUNS: &str = "(runs other programs) ";
 pub const CHANGES: &str = "(changes the shell) ";
 
 /// What must be allowed before a line may run.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Analysis {
     /// The patterns that must all be allowed, in order and without repeats; never empty.
     pub commands: Vec<String>,

@@ -2,26 +2,22 @@
 //! what they are for, and whose text it asks for when it needs one.
 //!
 //! They come from the person's folders, from configured ones and from the project, and the nearest one of a name
-//! counts. A skill that cannot be used is a [`SkillProblem`] and never in the way of the others. A folder of skills that
-//! is there but cannot be listed makes the whole unavailable.
+//! counts. A skill that cannot be used is a [`SkillProblem`] and never in the way of the others. A folder of skills
+//! that is there but cannot be listed makes the whole unavailable.
 //!
 //! A skill of the project counts only if its file lies in the project, links followed. Links in the person's own
 //! folders are followed; however they are tied, a walk ends.
 
 mod front_matter;
 
-use std::{
-    collections::{BTreeMap, HashSet},
-    fs,
-    os::unix::fs::MetadataExt as _,
-    path::{Path, PathBuf},
-};
+use std::collections::{BTreeMap, HashSet};
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 
-use crate::{
-    host::LoadedSkill,
-    places::{ConfigOrigin, Observed, Places, is_absent, plain, text},
-    tool::Failure,
-};
+use crate::host::LoadedSkill;
+use crate::places::{ConfigOrigin, Observed, Places, is_absent, plain, text};
+use crate::tool::Failure;
 
 /// The file that makes a folder a skill.
 const FILE: &str = "SKILL.md";
@@ -48,7 +44,7 @@ const SIBLINGS: usize = 10;
 const SIBLINGS_LOOKED_AT: usize = 1_000;
 
 /// The skills there are.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Skills {
     /// By name. Files beside a skill are named only by [`find`].
     pub skills: Vec<LoadedSkill>,
@@ -56,8 +52,8 @@ pub struct Skills {
     pub problems: Vec<SkillProblem>,
 }
 
-/// Why a file is no skill.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Why a file is not a skill.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SkillProblem {
     /// The file or folder.
     pub path: PathBuf,

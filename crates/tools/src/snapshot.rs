@@ -1,6 +1,6 @@
 //! Content-addressed pictures of a worktree: capture, diff, restore.
 //!
-//! Own and native: no git process, and folders without git work as well. Every write is a new file renamed to
+//! It is our own code: no git process, and folders without git work as well. Every write is a new file renamed to
 //! its place, blobs before the manifest that names them, so a process killed at any moment leaves a store
 //! that is complete up to its last tree, and two processes may capture at the same time.
 //!
@@ -13,20 +13,20 @@
 //!
 //! All of it blocks; async callers use a blocking thread.
 
-use std::{
-    collections::BTreeMap,
-    ffi::OsStr,
-    fmt,
-    os::unix::ffi::OsStrExt as _,
-    path::{Path, PathBuf},
-    str::FromStr,
-    sync::{Mutex, PoisonError},
-};
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fmt;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-pub use self::restore::{RestoreReport, SkipReason, SkippedFile, SnapshotPlan};
-use self::{index::FileIndex, manifest::ManifestEntry, store::SnapshotStore};
+use self::index::FileIndex;
+use self::manifest::ManifestEntry;
+pub use self::restore::{SnapshotPlan, RestoreReport, SkipReason, SkippedFile};
+use self::store::SnapshotStore;
 use crate::patch::{FileStatus, PatchHeader, unified};
 
 mod index;
@@ -76,7 +76,7 @@ impl SnapshotError {
 }
 
 /// The name of one tree: 40 hex digits made from its content, so equal trees have equal names.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct TreeId(String);
 
@@ -122,7 +122,7 @@ impl From<TreeId> for String {
 }
 
 /// One file's difference between two trees.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TreeDiff {
     /// The file, relative to the worktree.
     pub file: String,
@@ -137,7 +137,7 @@ pub struct TreeDiff {
 }
 
 /// What a capture leaves out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CaptureLimits {
     /// A file larger than this is passed over, unless an earlier capture has it.
     pub file_bytes: u64,
@@ -222,7 +222,7 @@ impl Snapshots {
         tree.get(file.as_os_str().as_bytes()).map(|entry| self.store.blob(entry.hash)).transpose()
     }
 
-    /// Puts files back as a plan says, and tells what it did.
+    /// Puts files back as a plan says, and reports what it did.
     ///
     /// Only files that are still as the plan expects are touched: what a person changed since stays. Doing
     /// the same plan again after a crash completes it.

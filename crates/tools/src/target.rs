@@ -4,31 +4,28 @@
 //! place with what the call was granted. All reading and writing then goes to that very place by a
 //! `OpenFolder` handle, which follows no link: whoever swaps a link in between makes the call fail, and nothing else.
 
-use std::{
-    ffi::OsStr,
-    fs::{File, Metadata},
-    io::{self, Read as _, Seek as _},
-    os::unix::fs::MetadataExt as _,
-    path::{Path, PathBuf},
-};
+use std::ffi::OsStr;
+use std::fs::{File, Metadata};
+use std::io::{self, Read as _, Seek as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 
-use crate::{
-    attributes::Attributes,
-    folder::OpenFolder,
-    regular_file::{self, Fingerprint, SpecialFile},
-    scope::{self, PathAccess},
-    tool::{Context, Failure, Need},
-};
+use crate::attributes::Attributes;
+use crate::folder::OpenFolder;
+use crate::regular_file::{Fingerprint, SpecialFile};
+use crate::scope::PathAccess;
+use crate::tool::{Context, Failure, Need};
+use crate::{regular_file, scope};
 
 /// Where a path leads.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     path: PathBuf,
     real: PathBuf,
 }
 
 /// Who may do what with a file: kept when its content is replaced.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FileRights {
     pub(crate) mode: u32,
     pub(crate) user: u32,
@@ -49,12 +46,12 @@ impl FileRights {
 }
 
 /// A file before a change.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FileBefore {
-    /// What its content is known by.
+    /// The fingerprint of its content.
     pub(crate) fingerprint: String,
     pub(crate) rights: FileRights,
-    /// Under how many names it is to be found.
+    /// How many names it has.
     pub(crate) links: u64,
     /// The first bytes, or all of them: as many as were asked for.
     pub(crate) bytes: Vec<u8>,

@@ -7,12 +7,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::{
-    host,
-    input::{decode, schema},
-    scope::Scope,
-    tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool},
-};
+use crate::host;
+use crate::input::{decode, schema};
+use crate::scope::Scope;
+use crate::tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool};
 
 /// What the model is told, before the agents that there are.
 const DESCRIPTION: &str = "Gives a piece of work to another agent, which does it in a session of its own and answers \
@@ -23,7 +21,7 @@ name or a text that one search finds, use the other tools yourself. The person d
 matters of it. To go on with the same agent where it stopped, pass the `task_id` of its answer.";
 
 /// The tool that gives work to other agents.
-#[derive(Clone, Debug)]
+#[derive(Debug, Clone)]
 pub struct TaskTool {
     description: String,
 }

@@ -7,12 +7,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::{
-    host::TodoItem,
-    input::{decode, schema},
-    scope::Scope,
-    tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool},
-};
+use crate::host::TodoItem;
+use crate::input::{NoArguments, decode, schema};
+use crate::scope::Scope;
+use crate::tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool};
 
 /// The words for how far a task is.
 const STATUSES: [&str; 4] = ["pending", "in_progress", "completed", "cancelled"];
@@ -21,11 +19,11 @@ const STATUSES: [&str; 4] = ["pending", "in_progress", "completed", "cancelled"]
 const PRIORITIES: [&str; 3] = ["high", "medium", "low"];
 
 /// The tool that replaces the task list.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct TodoWriteTool;
 
 /// The tool that shows the task list.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct TodoReadTool;
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -33,9 +31,6 @@ struct TodoInput {
     /// The whole list as it is to be from now on
     todos: Vec<TodoItem>,
 }
-
-#[derive(Debug, Deserialize, JsonSchema)]
-struct Nothing {}
 
 impl Tool for TodoWriteTool {
     fn name(&self) -> &'static str {
@@ -81,7 +76,7 @@ impl Tool for TodoReadTool {
     }
 
     fn schema(&self) -> Value {
-        schema::<Nothing>()
+        schema::<NoArguments>()
     }
 
     fn effect(&self) -> Effect {
@@ -97,7 +92,7 @@ impl Tool for TodoReadTool {
     }
 }
 
-/// The need of a tool that touches nothing which rules could tell apart.
+/// The need of a tool that touches nothing that rules could distinguish.
 pub(crate) fn anything(permission: &str) -> Need {
     Need {
         permission: permission.to_owned(),

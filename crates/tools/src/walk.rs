@@ -5,35 +5,27 @@
 //! nowhere. What is not an ordinary file is passed over, also where ignore rules are expected: opening a pipe would
 //! wait for somebody to write.
 
-use std::{
-    ffi::OsStr,
-    fs::{self, File},
-    io,
-    os::{
-        fd::{AsFd, OwnedFd},
-        unix::{ffi::OsStrExt as _, fs::MetadataExt as _},
-    },
-    path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
-    thread,
-    time::{Duration, Instant},
-};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use std::{fs, io, thread};
 
 use ignore::WalkBuilder;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    folder::OpenFolder,
-    replacement::STAGED,
-    scope::{self, PathAccess, Scope},
-    target::Target,
-    tool::{Context, Failure, Need},
-    write::blocking,
-};
+use crate::folder::OpenFolder;
+use crate::replacement::STAGED;
+use crate::scope::{self, PathAccess, Scope};
+use crate::target::Target;
+use crate::tool::{Context, Failure, Need};
+use crate::write::blocking;
 
 /// The folder of a repository's own data: never searched, never shown.
 const GIT: &[u8] = b".git";
@@ -47,14 +39,14 @@ const RULES_MAX: u64 = 4 * 1024 * 1024;
 /// How long a walk may take before it ends with what it has.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How much longer a walk that does not even look at the clock is waited for.
+/// How much longer to wait for a walk that does not even look at the clock.
 const STUCK: Duration = Duration::from_secs(5);
 
 /// When the file was last changed: seconds and nanoseconds.
 pub(crate) type Modified = (i64, i64);
 
 /// A place to look in: as it was written, and as it really is.
-#[derive(Clone, Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct SearchRoot {
     target: Target,
     managed: bool,
@@ -94,7 +86,7 @@ impl SearchRoot {
         &self.target
     }
 
-    /// Opens the place itself, which is no folder.
+    /// Opens the place itself, which is not a folder.
     pub(crate) fn open(&self) -> Result<File, Failure> {
         let opened = self.target.open().map_err(|error| error.failure("search", self.shown()));
         opened.map(|(file, _)| file)
@@ -126,8 +118,8 @@ pub(crate) struct SearchTree {
 }
 
 impl SearchTree {
-    /// The walk through it: hidden files too, ignored ones not, no links, nothing of git's own, and no file that a change
-    /// of files left beside its place.
+    /// The walk through it: hidden files too, ignored ones not, no links, nothing of git's own, and no file that a
+    /// change of files left beside its place.
     pub(crate) fn walk(&self) -> WalkBuilder {
         self.walk_where(|_| true)
     }
@@ -201,7 +193,8 @@ impl SearchTree {
         let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         #[cfg(target_os = "linux")]
         {
-            use rustix::{fs::ResolveFlags, io::Errno};
+            use rustix::fs::ResolveFlags;
+            use rustix::io::Errno;
             let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
             match rustix::fs::openat2(&*self.dir, below, flags, Mode::empty(), resolve) {
                 // An old kernel, or a sandbox that does not know the call.

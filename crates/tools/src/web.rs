@@ -7,21 +7,17 @@
 //!
 //! Nothing carries over between requests: no cookies, no credentials, no connections.
 
-use std::{
-    collections::HashMap,
-    error::Error,
-    fmt,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    sync::{Arc, Mutex, OnceLock, PoisonError},
-    time::Duration,
-};
+use std::collections::HashMap;
+use std::error::Error;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
-use reqwest::{
-    Client, Response,
-    dns::{Addrs, Name, Resolve, Resolving},
-    header::{CONTENT_ENCODING, HeaderValue},
-    redirect::Policy,
-};
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::header::{CONTENT_ENCODING, HeaderValue};
+use reqwest::redirect::Policy;
+use reqwest::{Client, Response};
 use url::{Host, Url};
 
 use crate::tool::{BoxFuture, Failure};
@@ -275,7 +271,7 @@ pub(crate) enum BodyRefusal {
 }
 
 /// What is done with a body that is larger than the limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Excess {
     Refuse,
     Cut,

@@ -6,23 +6,20 @@
 
 use std::time::Duration;
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use url::Url;
 
-use self::{
-    page::PageKind,
-    redirects::{FetchEnd, Redirects},
-};
-use crate::{
-    input::{decode, schema},
-    scope::Scope,
-    tool::{Attachment, BoxFuture, Context, Effect, Failure, Need, Output, Tool},
-    web::WebAccess,
-    write::blocking,
-};
+use self::page::PageKind;
+use self::redirects::{FetchEnd, Redirects};
+use crate::input::{decode, schema};
+use crate::scope::Scope;
+use crate::tool::{Attachment, BoxFuture, Context, Effect, Failure, Need, Output, Tool};
+use crate::web::WebAccess;
+use crate::write::blocking;
 
 mod markup;
 mod page;
@@ -37,13 +34,13 @@ const TIMEOUT_MAX: f64 = 120.0;
 const URL_MAX: usize = 8 * 1024;
 
 /// The tool that fetches pages.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct WebfetchTool {
     web: WebAccess,
 }
 
 /// The form in which a page is shown.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum PageFormat {
     #[default]

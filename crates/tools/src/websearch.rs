@@ -3,23 +3,20 @@
 //! There is no service that works for everybody, so the tool exists only where one is configured: Exa with a key, or
 //! an instance of SearXNG by its address. The key is kept out of every text.
 
-use std::{fmt, time::Duration};
+use std::fmt;
+use std::time::Duration;
 
-use reqwest::{
-    RequestBuilder, StatusCode,
-    header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderValue, USER_AGENT},
-};
+use reqwest::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderValue, USER_AGENT};
+use reqwest::{RequestBuilder, StatusCode};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use url::Url;
 
-use crate::{
-    input::{decode, schema},
-    scope::Scope,
-    tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool},
-    web::{self, BodyRefusal, Excess, WebAccess},
-};
+use crate::input::{decode, schema};
+use crate::scope::Scope;
+use crate::tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool};
+use crate::web::{self, BodyRefusal, Excess, WebAccess};
 
 /// Results shown unless the call asks for fewer or more.
 const RESULTS: usize = 8;
@@ -67,7 +64,7 @@ impl fmt::Debug for SearchService {
 }
 
 /// What is wrong with the configuration of a search service.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("websearch: {0}")]
 pub struct SearchConfigError(String);
 
@@ -194,7 +191,7 @@ fn address(text: &str) -> Result<Url, SearchConfigError> {
 }
 
 /// The tool that searches the web.
-#[derive(Clone, Debug)]
+#[derive(Debug, Clone)]
 pub struct WebsearchTool {
     provider: SearchService,
     web: WebAccess,
@@ -339,7 +336,7 @@ impl WebsearchTool {
     }
 
     fn refusal(&self, status: StatusCode, body: &[u8]) -> String {
-        // Cleaned before it is cut: half a key is no longer found.
+        // Cleaned before it is cut: half a key would not be found.
         let said = self.provider.redact(&String::from_utf8_lossy(body));
         let said: String = said.trim().chars().take(SHORT_CHARS).collect();
         let advice = match (&self.provider, status.as_u16()) {

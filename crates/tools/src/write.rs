@@ -9,20 +9,18 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::{
-    input::{decode, schema},
-    patch,
-    replacement::{FileChange, apply, lock},
-    scope::{PathAccess, Scope},
-    target::{FileBefore, Target},
-    tool::{BoxFuture, Context, Effect, Failure, Forecast, Need, Output, Tool},
-};
+use crate::input::{decode, schema};
+use crate::patch;
+use crate::replacement::{FileChange, apply, lock};
+use crate::scope::{PathAccess, Scope};
+use crate::target::{FileBefore, Target};
+use crate::tool::{BoxFuture, Context, Effect, Failure, Forecast, Need, Output, Tool};
 
 /// The UTF-8 byte order mark.
 pub(crate) const BOM: &str = "\u{feff}";
 
 /// The tool that writes whole files.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct WriteTool;
 
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -12,7 +12,7 @@ use crate::{settings, table};
 /// Check every session against its log, and show what takes how much space
 #[derive(Debug, Args)]
 pub(crate) struct DoctorCommand {
-    /// Make the rows of these sessions anew from their logs
+    /// Rebuild the rows of these sessions from their logs
     #[arg(long, value_name = "SESSION", num_args = 1..)]
     rebuild: Vec<String>,
     /// Set damaged sessions aside, so that nothing is written to them

@@ -12,7 +12,7 @@ use crate::{settings, table};
 pub(crate) struct ModelsCommand {
     /// A name to explain (`sonnet`, `openai/gpt-5`), or a provider to list
     name: Option<String>,
-    /// List also what there is no key for
+    /// Also list models that there is no key for
     #[arg(long)]
     all: bool,
     /// Print JSON

@@ -7,7 +7,8 @@ use clap::Subcommand;
 use everturn_engine::Engine;
 use everturn_engine::sessions::Filter;
 use everturn_interop::opencode::{export, v1};
-use everturn_model::{SessionId, tree::Node};
+use everturn_model::SessionId;
+use everturn_model::tree::Node;
 use serde_json::Value;
 
 use crate::settings::{self, Listeners};

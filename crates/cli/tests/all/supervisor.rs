@@ -16,7 +16,7 @@ fn alive(marker: &str) -> bool {
 #[test]
 fn a_command_sees_no_keys_and_leaves_no_daemon() {
     let mut home = Home::new();
-    for name in ["ANTHROPIC_API_KEY", "DEEPINFRA_API_KEY", "EVERTURN_LOG"] {
+    for name in ["ANTHROPIC_API_KEY", "DEEPINFRA_API_KEY", "EVERTURN_LOG", "OPENAI_API_KEY_2"] {
         home.set(name, "error");
     }
     home.set("ORDINARY", "seen");
@@ -31,7 +31,7 @@ fn a_command_sees_no_keys_and_leaves_no_daemon() {
     std::fs::write(home.work().join("opencode.json"), config.to_string()).unwrap();
     let marker = format!("8{:07}.25", std::process::id());
     let command = format!(
-        "echo ${{ANTHROPIC_API_KEY-none}} ${{DEEPINFRA_API_KEY-none}} ${{EVERTURN_LOG-none}} \
+        "echo ${{ANTHROPIC_API_KEY-none}} ${{DEEPINFRA_API_KEY-none}} ${{EVERTURN_LOG-none}} ${{OPENAI_API_KEY_2-none}} \
          ${{MY_OWN-none}} ${{MY_HEADER-none}} ${{MY_SEARCH-none}} $ORDINARY > seen; \
          tr '\\0' ' ' < /proc/$PPID/cmdline > supervisor; setsid -f env -i sleep {marker}"
     );
@@ -45,7 +45,7 @@ fn a_command_sees_no_keys_and_leaves_no_daemon() {
     let played = home.run(&["run", "--model", "scripted/./play.json", "look"]);
     assert_eq!(played.status, Some(0), "{}", played.stderr);
     let read = |name: &str| std::fs::read_to_string(home.work().join(name)).unwrap();
-    assert_eq!(read("seen"), "none none none none none none seen\n");
+    assert_eq!(read("seen"), "none none none none none none none seen\n");
     assert_eq!(read("supervisor"), "everturn __supervisor ");
     assert!(!alive(&marker));
     assert!(started.elapsed() < Duration::from_secs(30));

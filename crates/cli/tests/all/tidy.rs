@@ -1,18 +1,22 @@
 //! The order of the house, checked.
 //!
 //! - `dependencies`: which crate may use which
+//! - `dialect`: the log, the engine and the store speak no dialect
 //! - `environment`: where variables and home folders are read
 //! - `files`: no file is forgotten, too long or silent about itself
 //! - `layout`: the Layout lists name the modules that there are
 //! - `names`: one type name, one meaning
 //! - `pages`: what the pages name exists
+//! - `style`: imports and derives look alike
 
 mod dependencies;
+mod dialect;
 mod environment;
 mod files;
 mod layout;
 mod names;
 mod pages;
+mod style;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

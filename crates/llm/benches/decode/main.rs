@@ -1,9 +1,11 @@
-//! Measures the decoding of streamed answers beside serde_json parsing the same JSON in the same run, and prints ratios.
+//! Measures the decoding of streamed answers beside serde_json parsing the same JSON in the same run, and prints
+//! ratios.
 //!
-//! `cargo bench -p everturn-llm` runs everything, a name such as `-- gemini` one protocol, `-- --quick` shorter streams. Ours is all that happens to an
-//! answer between the socket and the caller: bytes in pieces of a network segment, lines, frames, JSON, events. The
-//! other side gets the payloads cut out already and parses each of them, into a `Value` and into a type made for it.
-//! Times depend on the machine; the ratios are what `docs/benchmarks.md` records.
+//! `cargo bench -p everturn-llm` runs everything, a name such as `-- gemini` one protocol, `-- --quick` shorter
+//! streams. Ours is all that happens to an answer between the socket and the caller: bytes in pieces of a network
+//! segment, lines, frames, JSON, events. The other side gets the payloads cut out already and parses each of them,
+//! into a `Value` and into a type made for it. Times depend on the machine; the ratios are what `docs/benchmarks.md`
+//! records.
 
 #![allow(
     unsafe_code,

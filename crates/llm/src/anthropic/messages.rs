@@ -1,7 +1,7 @@
 //! The conversation as Anthropic takes it.
 //!
 //! It knows two sides that take turns, beginning with the person's. What tools gave back is said on the person's side,
-//! at the front of the turn that follows the calls. An instruction in the midst is a turn of its own where the model
+//! at the front of the turn that follows the calls. An instruction in the middle is a turn of its own where the model
 //! takes that, and else is wrapped and said on the person's side as well.
 
 mod replay;
@@ -71,7 +71,7 @@ pub(super) fn lower(messages: &[Message], model: ClaudeModel) -> Vec<SpeakerTurn
     turns
 }
 
-/// Gives the word back to the model after its own last words, unless it is in the midst of one of its own tools.
+/// Gives the word back to the model after its own last words, unless it is in the middle of using its own tools.
 pub(super) fn give_the_word(turns: &mut Vec<SpeakerTurn>) {
     let last = turns.last().filter(|last| last.role == Speaker::Assistant);
     if last.and_then(|last| last.content.last()).is_some_and(|block| kind(block) == "text") {
@@ -84,7 +84,7 @@ pub(super) fn mention_tools(turns: &[SpeakerTurn]) -> bool {
     turns.iter().any(|turn| turn.has(&["tool_use", "tool_result"]))
 }
 
-/// Whether the model is in the midst of its tools, and got there without a thought.
+/// Whether the model is in the middle of using tools, and got there without a thought.
 ///
 /// It cannot begin to think on a budget there. A turn of the person's that has any result in it goes on with the tools,
 /// whatever the person says beside it.

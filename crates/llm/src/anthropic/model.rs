@@ -66,7 +66,7 @@ impl ClaudeModel {
         !self.since((4, 7), (5, 0))
     }
 
-    /// Whether it takes instructions in the midst of a conversation.
+    /// Whether it takes instructions in the middle of a conversation.
     pub(super) fn takes_system(self) -> bool {
         self.since((4, 8), (5, 0))
     }

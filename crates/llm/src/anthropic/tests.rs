@@ -23,7 +23,7 @@ fn transcript(events: &[Value]) -> String {
         .collect()
 }
 
-/// A whole answer with these events in its midst, and how it stops.
+/// A whole answer with these events in the middle, and how it stops.
 fn answer(events: Vec<Value>, stop_reason: &str) -> Vec<Value> {
     let mut all = vec![opening(&json!({"input_tokens": 12, "output_tokens": 1}))];
     all.extend(events);

@@ -104,7 +104,7 @@ impl Modalities {
     ///
     /// # Errors
     ///
-    /// The word that is no modality.
+    /// The word that is not a modality.
     pub fn from_words<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<Self, &'a str> {
         let mut set = Self::default();
         for word in words {
@@ -164,7 +164,7 @@ impl ModelStatus {
     }
 }
 
-/// Why a word is no status.
+/// Why a word is not a status.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no status: write active, beta, alpha or deprecated")]
 pub struct ModelStatusError(String);

@@ -7,7 +7,7 @@
 //! 2. `provider/alias`: a family of that provider (`anthropic/claude-sonnet`), the last words of a family
 //!    (`anthropic/sonnet`), or either with `-latest`. It means the newest model of the family that is active and
 //!    calls tools. With `-latest` it may also be the beginning of ids (`openai/gpt-5.6-latest`).
-//! 3. A name whose first part is no provider: the id of a model, or the end of one behind a slash
+//! 3. A name whose first part is not a provider: the id of a model, or the end of one behind a slash
 //!    (`kimi-k3` for `moonshotai/kimi-k3`), at the providers that can be used; then an alias there.
 //! 4. Any of these with `:variant` at the end.
 //! 5. `provider/anything` where the configuration says where the provider is: local servers have models that nobody
@@ -427,8 +427,8 @@ fn newest<'a>(models: impl Iterator<Item = &'a ModelInfo>) -> Option<&'a ModelIn
     models.max_by_key(|&model| age_key(model))
 }
 
-/// Sorts models of a family, the one to take last: its id has the words of the family, so that it is no special
-/// edition filed under it; it is the newest; and its id is the shortest, so that it is no faster or dearer edition.
+/// Sorts models of a family, the one to take last: its id has the words of the family, so that it is not a special
+/// edition filed under it; it is the newest; and its id is the shortest, so that it is not a faster or dearer edition.
 pub(super) fn age_key(model: &ModelInfo) -> (bool, &str, Reverse<usize>, Reverse<&str>) {
     let id = model.id.to_ascii_lowercase();
     let plain = model.family.as_deref().unwrap_or("").split('-').all(|word| id.contains(word));

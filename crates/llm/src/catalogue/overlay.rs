@@ -5,7 +5,8 @@
 //! not mention stays as the table says. Fields that are unknown here are left alone, since they are other programs'
 //! business; a field of the wrong kind is refused, since a limit that is silently ignored is found out too late.
 //!
-//! A model that is given another one's id on the wire starts from what is known of that one, and is named by its own id.
+//! A model that is given another one's id on the wire starts from what is known of that one, and is named by its own
+//! id.
 //!
 //! Two things are replaced as a whole. A price for input or output replaces the tiers too, which belong to the old
 //! price. An address of a provider replaces the addresses of its models.

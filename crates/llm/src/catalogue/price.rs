@@ -49,7 +49,7 @@ impl fmt::Display for Rate {
     }
 }
 
-/// Why a text is no rate.
+/// Why a text is not a rate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no price: write dollars for a million tokens, such as 0.25")]
 pub struct RateError(String);

@@ -213,7 +213,7 @@ impl ErrorDetails {
         }
     }
 
-    /// What a text says that is no object.
+    /// What a text says that is not an object.
     fn in_words(text: &str) -> Self {
         Self { pause: advice::in_words(text), words: text.to_lowercase(), ..Self::default() }
     }

@@ -265,7 +265,7 @@ impl Decode for Decoder {
     }
 }
 
-/// A frame that is no chunk is a listed error from some servers, and else nonsense.
+/// A frame that is not a chunk is an error in the form of some servers, or nonsense.
 fn unreadable(data: &str, cause: &serde_json::Error) -> FrameFault {
     let value = serde_json::from_str::<Value>(data).unwrap_or_default();
     let object = value.get(0).unwrap_or(&value);

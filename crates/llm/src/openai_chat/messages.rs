@@ -39,7 +39,7 @@ pub(super) fn lower(request: &ModelRequest, demands: &ServerDemands) -> Vec<Valu
     lowered
 }
 
-/// The conversation without instructions in its midst and without neighbours of one side.
+/// The conversation without instructions in the middle and without neighbours of one side.
 fn turns(messages: &[Message]) -> Vec<Message> {
     let mut turns: Vec<Message> = Vec::with_capacity(messages.len());
     let mut shown: Vec<Content> = Vec::new();

@@ -1,8 +1,8 @@
 //! The conversation as a list of items.
 //!
 //! OpenAI is strict about what belongs together. A call and its output share an id that nothing else in the list may
-//! have; no item id may stand twice; and reasoning goes with the item that it led to, neither without the other. What an
-//! item followed is kept in its metadata (`after`), so that a gap in the history is noticed.
+//! have; no item id may stand twice; and reasoning goes with the item that it led to, neither without the other. What
+//! an item followed is kept in its metadata (`after`), so that a gap in the history is noticed.
 
 use std::collections::HashSet;
 

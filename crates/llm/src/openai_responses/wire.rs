@@ -1,8 +1,8 @@
 //! The shapes of an answer, as loosely as servers send them.
 //!
 //! Each frame says in `type` what it is, and each kind has a few of the fields that are known here. Frames of a kind
-//! that nobody here needs are passed over: the protocol grows by new kinds. Items stay JSON values, because most of them
-//! have to go back as they came.
+//! that nobody here needs are passed over: the protocol grows by new kinds. Items stay JSON values, because most of
+//! them have to go back as they came.
 
 use serde::Deserialize;
 use serde_json::Value;

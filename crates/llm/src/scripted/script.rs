@@ -303,7 +303,7 @@ impl<'de> Deserialize<'de> for Script {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
-        struct Whole {
+        struct ScriptObject {
             title: Option<String>,
             #[serde(default)]
             pace: u64,
@@ -311,9 +311,9 @@ impl<'de> Deserialize<'de> for Script {
         }
 
         // Not an untagged enum: that forgets the line of a mistake.
-        struct Either;
+        struct ScriptVisitor;
 
-        impl<'de> Visitor<'de> for Either {
+        impl<'de> Visitor<'de> for ScriptVisitor {
             type Value = Script;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -326,12 +326,13 @@ impl<'de> Deserialize<'de> for Script {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Script, A::Error> {
-                let Whole { title, pace, steps } = Whole::deserialize(MapAccessDeserializer::new(map))?;
+                let ScriptObject { title, pace, steps } =
+                    ScriptObject::deserialize(MapAccessDeserializer::new(map))?;
                 Ok(Script { title, pace, steps })
             }
         }
 
-        deserializer.deserialize_any(Either)
+        deserializer.deserialize_any(ScriptVisitor)
     }
 }
 
@@ -339,14 +340,14 @@ impl<'de> Deserialize<'de> for ScriptText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
-        struct Whole {
+        struct TextObject {
             text: String,
             metadata: Option<Map<String, Value>>,
         }
 
-        struct Either;
+        struct TextVisitor;
 
-        impl<'de> Visitor<'de> for Either {
+        impl<'de> Visitor<'de> for TextVisitor {
             type Value = ScriptText;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -358,7 +359,7 @@ impl<'de> Deserialize<'de> for ScriptText {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ScriptText, A::Error> {
-                let Whole { text, metadata } = Whole::deserialize(MapAccessDeserializer::new(map))?;
+                let TextObject { text, metadata } = TextObject::deserialize(MapAccessDeserializer::new(map))?;
                 if text.is_empty() && metadata.is_none() {
                     return Err(A::Error::custom("there is neither text nor metadata"));
                 }
@@ -366,6 +367,6 @@ impl<'de> Deserialize<'de> for ScriptText {
             }
         }
 
-        deserializer.deserialize_any(Either)
+        deserializer.deserialize_any(TextVisitor)
     }
 }

@@ -1,8 +1,8 @@
 //! The table of errors: every way a model call fails, over HTTP, in all protocols, and what its caller is told.
 //!
-//! A line of the table is a prompt to the scripted server and what becomes of it: the kind of the error, the status, and
-//! how long the policy says to wait after the first try (`again at once`, `again after …`) or that asking again does
-//! not help (`give up`). A pause that the provider asked for is marked as `advised`.
+//! A line of the table is a prompt to the scripted server and what becomes of it: the kind of the error, the status,
+//! and how long the policy says to wait after the first try (`again at once`, `again after …`) or that asking again
+//! does not help (`give up`). A pause that the provider asked for is marked as `advised`.
 
 mod overflow;
 mod pauses;

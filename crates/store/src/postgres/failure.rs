@@ -9,7 +9,7 @@ use crate::Error;
 /// A failure on the way to the server or in it.
 #[derive(Debug)]
 pub(super) enum ServerFailure {
-    /// The connection is gone, or there was none to be had.
+    /// The connection is gone, or none could be made.
     Lost(String),
     /// The server refused a statement and rolled its transaction back.
     Statement { code: SqlState, text: String },

@@ -1,4 +1,4 @@
-//! Facts that belong to no session, all at once.
+//! Rows that belong to no session, all at once.
 
 use deadpool_postgres::ClientWrapper;
 use everturn_model::SessionId;
@@ -63,7 +63,7 @@ pub(super) async fn audits(client: &ClientWrapper, limit: i64) -> Result<Vec<Aud
     rows.iter().map(of).collect()
 }
 
-/// Replaces all facts, if they are still those.
+/// Replaces all of them, if they are still the same.
 pub(super) async fn swap(
     link: &WriterConnection,
     before: &InstanceRows,

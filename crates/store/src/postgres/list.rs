@@ -93,8 +93,8 @@ pub(super) async fn sessions(
         condition.sql.push_str(" ORDER BY updated DESC, key DESC");
         let left = filter.limit.map(|limit| limit.saturating_sub(found));
         if let Some(left) = left {
-            // Written out, so that the server plans for a few rows and reads the index instead of sorting all of them; and
-            // rounded up, because each text is a prepared statement that is kept.
+            // Written out, so that the server plans for a few rows and reads the index instead of sorting all of
+            // them; and rounded up, because each text is a prepared statement that is kept.
             condition.sql.push_str(&format!(" LIMIT {}", u64::from(left).next_power_of_two()));
         }
         let mut rows = condition.query(client, LISTED, "").await?;

@@ -1,4 +1,4 @@
-//! What this process tells the others and hears of them, over one connection that nothing else uses.
+//! Notifies other processes and listens to them, over one connection that nothing else uses.
 //!
 //! - It lives: its row is kept up to date, by the server's clock.
 //! - It has committed: a notice, at most a few times a second and never in the transaction of an append, because
@@ -31,7 +31,7 @@ const ANSWER: Duration = Duration::from_secs(10);
 /// How long the last word of a process may take.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// What the courier works with.
+/// What the notifier works with.
 pub(super) struct Notifier {
     address: Address,
     wakes: Arc<Wakes>,

@@ -11,7 +11,7 @@ use crate::payload::Hash;
 use crate::row::{EntryRow, InboxRow, LogRow, PartRow, RequestRow, Rows, SessionRow, SpentSums};
 use crate::upkeep::stored_session::{StoredSession, StreamRow, TextPlace};
 
-/// The text in a column of bytes; of what is no text, something that cannot be read as what it should be.
+/// The text in a column of bytes; if it is not text, something that nobody can take for the value.
 fn text(row: &Row, column: usize) -> Result<String, ServerFailure> {
     Ok(String::from_utf8_lossy(row.try_get(column)?).into_owned())
 }

@@ -1,4 +1,4 @@
-//! A session as a whole: its rows written anew, brought in from elsewhere, or all of it deleted.
+//! A whole session: replacing its rows, bringing it in from elsewhere, or deleting all of it.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ use crate::upkeep::rebuild::RebuiltRows;
 use crate::upkeep::stored_session::digest;
 use crate::upkeep::trash::Purge;
 
-/// Writes a session's rows anew, if its log still ends where it did.
+/// Replaces a session's rows, if its log still ends where it did.
 pub(super) async fn replace_rows(
     link: &WriterConnection,
     rebuilt: RebuiltRows,

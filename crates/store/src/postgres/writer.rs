@@ -154,8 +154,8 @@ impl WriterTask {
         }
     }
 
-    /// Tries a group again whose connection broke before its commit. One that breaks every connection is taken apart, and
-    /// what still does so alone is given up: it must not keep all others waiting.
+    /// Tries a group again whose connection broke before its commit. One that breaks every connection is taken apart,
+    /// and what still does so alone is given up: it must not keep all others waiting.
     fn repeat(&self, mut group: JobGroup, reason: String, others: &mut VecDeque<JobGroup>) {
         group.broken += 1;
         if group.broken < BREAKS {

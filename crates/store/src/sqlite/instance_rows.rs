@@ -1,4 +1,4 @@
-//! Facts that belong to no session, all at once.
+//! Rows that belong to no session, all at once.
 
 use rusqlite::{Connection, params};
 
@@ -25,7 +25,7 @@ pub(super) fn instance_rows(connection: &Connection) -> Result<InstanceRows, Err
     })
 }
 
-/// Replaces all facts, if they are still those.
+/// Replaces all of them, if they are still the same.
 pub(super) fn swap(
     connection: &Connection,
     before: &InstanceRows,
@@ -41,7 +41,7 @@ pub(super) fn swap(
     Ok(true)
 }
 
-/// Writes facts into tables that have none.
+/// Writes them into empty tables.
 pub(super) fn put(connection: &Connection, instance_rows: &InstanceRows) -> Result<(), Error> {
     for (id, data) in &instance_rows.projects {
         connection.prepare_cached("INSERT INTO project VALUES (?1, ?2)")?.execute(params![id, data])?;

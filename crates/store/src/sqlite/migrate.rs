@@ -86,7 +86,7 @@ fn look(connection: &Connection) -> rusqlite::Result<FoundSchema> {
         connection.execute_batch("BEGIN")?;
     }
     let found = read(connection);
-    // A failure may have ended it already, and is what has to be told.
+    // A failure may have ended it already, and is what has to be reported.
     if alone && !connection.is_autocommit() {
         let ended = connection.execute_batch("COMMIT");
         return found.and_then(|found| ended.map(|()| found));
@@ -102,7 +102,7 @@ fn read(connection: &Connection) -> rusqlite::Result<FoundSchema> {
     })
 }
 
-/// Makes sure that a file is a whole database of ours that this version knows, without changing it.
+/// Ensures that a file is a whole database of ours that this version knows, without changing it.
 pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), Error> {
     let failure = |source: rusqlite::Error| super::failure(path, &source);
     let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);

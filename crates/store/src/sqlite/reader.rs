@@ -318,8 +318,8 @@ pub(super) fn events(
 }
 
 pub(super) fn find_event(connection: &Connection, id: &EventId) -> Result<Option<(SessionId, u64)>, Error> {
-    // Not in one query: SQLite plans a join of these two anew each time that its value is bound, and nearly always there
-    // is no such event.
+    // Not in one query: SQLite plans a join of these two again each time that its value is bound, and nearly always
+    // there is no such event.
     let found = connection
         .prepare_cached("SELECT session, seq FROM event WHERE id = ?1")?
         .query_row([id.as_str()], |row| Ok((row.get::<_, i64>(0)?, row.get(1)?)))

@@ -76,8 +76,8 @@ pub(super) fn open(settings: &ConnectionSettings) -> Result<Connection, Error> {
     let readable = |source| Error::Io { path: path.clone(), source };
     let found = std::fs::exists(path).map_err(readable)?;
     if found {
-        // SQLite would only say that it cannot open the file, not why. The file must not be opened here: closing it again
-        // would drop the locks that other stores of this process hold on it.
+        // SQLite would only say that it cannot open the file, not why. The file must not be opened here: closing it
+        // again would drop the locks that other stores of this process hold on it.
         use rustix::fs::{Access, access};
         access(path, Access::READ_OK | Access::WRITE_OK).map_err(|error| readable(error.into()))?;
     } else {

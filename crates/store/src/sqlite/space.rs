@@ -18,10 +18,10 @@ pub(super) fn shrink(connection: &Connection) -> Result<FreeSpace, Error> {
 }
 
 /// Makes sure that what was deleted or overwritten is in no file any more: the index is merged, the file is written
-/// anew, and the write-ahead log is emptied. False when somebody was reading all the while, so that the log could not
+/// again, and the write-ahead log is emptied. False when somebody was reading all the while, so that the log could not
 /// be emptied.
 pub(super) fn erase(connection: &Connection) -> Result<bool, Error> {
-    // The file is written anew in a temporary one first, and that may be larger than memory.
+    // The file is first written to a temporary one, and that may be larger than memory.
     connection.execute_batch("PRAGMA secure_delete = ON; PRAGMA temp_store = FILE")?;
     let erased =
         connection.execute_batch("INSERT INTO search (search) VALUES ('optimize'); VACUUM").and_then(|()| {

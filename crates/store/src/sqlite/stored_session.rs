@@ -9,7 +9,7 @@ use crate::payload::Hash;
 use crate::row::{EntryRow, InboxRow, LogRow, PartRow, RequestRow, Rows, SessionRow, SpentSums};
 use crate::upkeep::stored_session::{StoredSession, StreamRow, TextPlace};
 
-/// The text of a column; of what is no text, something that cannot be read as what it should be.
+/// The text of a column; if it is not text, something that nobody can take for the value.
 pub(super) fn text(row: &Row<'_>, column: usize) -> rusqlite::Result<String> {
     Ok(match row.get_ref(column)? {
         ValueRef::Text(bytes) | ValueRef::Blob(bytes) => match std::str::from_utf8(bytes) {
@@ -29,7 +29,7 @@ fn maybe_text(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<String>> 
     }
 }
 
-/// The number of a column; of what is no number, one that never is right.
+/// The number of a column; if it is not a number, one that is never right.
 fn number(row: &Row<'_>, column: usize) -> rusqlite::Result<i64> {
     Ok(match row.get_ref(column)? {
         ValueRef::Integer(number) => number,

@@ -1,4 +1,4 @@
-//! A session as a whole: its rows written anew, or all of it deleted.
+//! A whole session: replacing its rows, or deleting all of it.
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 use serde_json::json;
@@ -12,7 +12,7 @@ use crate::upkeep::rebuild::RebuiltRows;
 use crate::upkeep::stored_session::digest;
 use crate::upkeep::trash::Purge;
 
-/// Writes a session's rows anew, if its log still ends where it did.
+/// Replaces a session's rows, if its log still ends where it did.
 pub(super) fn replace_rows(connection: &Connection, rebuilt: &RebuiltRows) -> Result<bool, Error> {
     let Some(key) = stored_session::key(connection, &rebuilt.id)? else { return Ok(false) };
     let last: Option<u64> = connection

@@ -20,8 +20,8 @@ pub(super) struct WrittenAppend {
     pub(super) fresh: Option<Box<UnwrittenRows>>,
 }
 
-/// What an append was planned with. It is kept until the answer is given: taking a fork's thousands of rows apart takes a
-/// while, and nobody should wait for it.
+/// What an append was planned with. It is kept until the answer is given: taking a fork's thousands of rows apart
+/// takes a while, and nobody should wait for it.
 pub(super) struct UnwrittenRows {
     key: i64,
     /// The session is new, so none of its texts has a place yet.
@@ -40,8 +40,8 @@ impl UnwrittenRows {
 /// Appends events to a session and writes the rows that they change. `observed` says whether anybody wants to see each
 /// event with its rows; `stamp` is the number of the commit.
 ///
-/// The texts are left to the caller: the index writes a segment at each savepoint that follows, so they come once, after
-/// all appends of a group.
+/// The texts are left to the caller: the index writes a segment at each savepoint that follows, so they come once,
+/// after all appends of a group.
 pub(super) fn append(
     connection: &Connection,
     asked: AppendRequest,

@@ -254,7 +254,7 @@ impl WriterThread {
         Vec::new()
     }
 
-    /// Makes the index anew, if it was the index that an error is about: what comes next must not fail for it again.
+    /// Rebuilds the index, if the error is about the index: what comes next must not fail for it again.
     fn heal(&self, error: &rusqlite::Error) {
         if !index::is_damaged(error) {
             return;

@@ -2,7 +2,7 @@
 //!
 //! A backup is always one SQLite file, whichever engine it comes from. On SQLite it is a copy of the database. From and
 //! to other engines it goes by the log: a private store is opened on the file, and one store is poured into the other,
-//! session by session: log, blobs, then rows made anew from the log. So a backup of a server can be read on a laptop,
+//! session by session: log, blobs, then rows rebuilt from the log. So a backup of a server can be read on a laptop,
 //! and the other way round.
 
 use std::path::Path;
@@ -70,8 +70,8 @@ impl Store {
         Ok(store)
     }
 
-    /// Writes a backup from the logs, whichever engine this is. Sessions that are written to meanwhile are in it as they
-    /// were when their turn came.
+    /// Writes a backup from the logs, whichever engine this is. Sessions that are written to meanwhile are in it as
+    /// they were when their turn came.
     ///
     /// # Errors
     /// As [`backup`](Self::backup).

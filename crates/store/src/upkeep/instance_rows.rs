@@ -1,4 +1,4 @@
-//! Facts that belong to no session: projects, approvals, tombstones, what is set aside, the audit.
+//! Rows that belong to no session: projects, approvals, tombstones, sessions that are set aside, the audit.
 
 use everturn_model::Millis;
 
@@ -34,7 +34,7 @@ impl Store {
         ask!(self, engine => engine.instance_rows().await)
     }
 
-    /// Replaces all facts, if they are still those.
+    /// Replaces all of them, if they are still the same.
     pub(crate) async fn swap_instance_rows(
         &self,
         before: InstanceRows,

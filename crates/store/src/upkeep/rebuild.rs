@@ -1,4 +1,4 @@
-//! Making rows anew from the log.
+//! Rebuilding rows from the log.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::row::{LogRow, Rows, SessionRow};
 use crate::store::ask;
 use crate::{Error, Store};
 
-/// The version of the fold. A change to what events mean in rows raises it, and every store makes its rows anew when it
+/// The version of the fold. A change to what events mean in rows raises it, and every store rebuilds its rows when it
 /// is opened the next time. It rises together with the schema, so that older versions only read what it made.
 pub const FOLD_VERSION: i64 = 1;
 
@@ -39,7 +39,7 @@ pub struct Rebuilt {
 /// What a rebuild of all sessions came to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RebuiltAll {
-    /// How many sessions were made anew.
+    /// How many sessions were rebuilt.
     pub sessions: u64,
     /// The ones that could not be, and why. They are set aside.
     pub refused: Vec<(SessionId, String)>,
@@ -108,7 +108,7 @@ pub(crate) fn fold(id: &SessionId, log: &StoredLog) -> Result<ReplayedLog, Error
 }
 
 impl Store {
-    /// Makes a session's rows anew from its log, and takes the session back if it was set aside.
+    /// Rebuilds a session's rows from its log, and takes the session back if it was set aside.
     ///
     /// # Errors
     /// `Broken` when the log itself is damaged: nothing is changed then. Or when there is no such session, or the disk
@@ -118,7 +118,7 @@ impl Store {
         self.rebuild_session_with(id, Some(audit)).await
     }
 
-    /// Makes the rows of all sessions anew, one at a time, and notes that they are of this version's fold. Those whose
+    /// Rebuilds the rows of all sessions, one at a time, and notes that they are of this version's fold. Those whose
     /// log is damaged are set aside.
     ///
     /// # Errors

@@ -1,8 +1,8 @@
 //! Removing a secret that got into a log.
 //!
 //! The log is never changed but for this: a password that a command printed must not stay readable for years. Seqs,
-//! ids and times stay as they are; only the text of the secret goes, from events, blobs, rows, saved streams and facts,
-//! and then from the files themselves. It is noted in the audit, without the secret.
+//! ids and times stay as they are; only the text of the secret goes, from events, blobs, rows, saved streams and the
+//! other tables, and then from the files themselves. It is noted in the audit, without the secret.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -294,7 +294,7 @@ async fn named(store: &Store, stored: &StoredSession, log: &StoredLog) -> Result
     let rows = stored.rows.entries.iter().map(|row| &row.data);
     let rows = rows.chain(stored.rows.parts.iter().map(|row| &row.data));
     for data in rows.chain(stored.rows.inbox.iter().filter_map(|row| row.data.as_ref())) {
-        // What cannot be read is made anew anyway.
+        // What cannot be read is rebuilt anyway.
         drop(stored_session::json(store, data, &mut named).await?);
     }
     Ok(named)

@@ -17,8 +17,8 @@ pub struct SetAside {
 }
 
 impl Store {
-    /// Sets a session aside: appends to it are refused with the reason until it is rebuilt or taken back. Reads go on as
-    /// far as they can.
+    /// Sets a session aside: appends to it are refused with the reason until it is rebuilt or taken back. Reads go on
+    /// as far as they can.
     ///
     /// # Errors
     /// When the session is missing, or the disk refuses.

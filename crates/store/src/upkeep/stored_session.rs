@@ -47,7 +47,7 @@ pub(crate) struct StreamRow {
     pub(crate) text: String,
 }
 
-/// Why kept data is not to be had.
+/// Why stored data cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub(crate) struct StoredFlaw {

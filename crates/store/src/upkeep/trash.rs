@@ -23,7 +23,7 @@ pub struct Tombstone {
 /// What is kept for how long.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Retention {
-    /// How long a session stays in the trash; none means for ever.
+    /// How long a session stays in the trash; none means forever.
     pub trash: Option<Duration>,
 }
 

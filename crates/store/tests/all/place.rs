@@ -1,7 +1,7 @@
 //! Where a contract test keeps its data: a fresh place of either engine.
 //!
-//! A test of the contract is one function over a [`Place`]; [`contract!`] makes two tests of it, one for each engine. So
-//! what is promised is written once, and an engine that is not there fails instead of being left out.
+//! A test of the contract is one function over a [`Place`]; [`contract!`] makes two tests of it, one for each engine.
+//! So what is promised is written once, and an engine that is not there fails instead of being left out.
 
 use std::path::Path;
 use std::time::Duration;

@@ -80,7 +80,7 @@ impl VfsRegistration {
             xNextSystemCall: None,
         }));
         let vfs = ptr::from_mut(vfs);
-        // SAFETY: the struct is complete and lives for ever.
+        // SAFETY: the struct is complete and lives forever.
         let code = unsafe { ffi::sqlite3_vfs_register(vfs, 0) };
         assert_eq!(code, ffi::SQLITE_OK, "SQLite takes the VFS {name:?}");
         Self { name, vfs, shared }
@@ -97,7 +97,7 @@ impl VfsRegistration {
 
 impl Drop for VfsRegistration {
     fn drop(&mut self) {
-        // SAFETY: it was registered in `new` and lives for ever. Connections that are open keep their own pointer.
+        // SAFETY: it was registered in `new` and lives forever. Connections that are open keep their own pointer.
         unsafe { ffi::sqlite3_vfs_unregister(self.vfs) };
         self.shared.recording.store(false, Ordering::Release);
         *lock(&self.shared.trace) = super::Trace::default();

@@ -29,9 +29,9 @@ pub(super) struct AnswerPlan {
     pub(super) short: Option<LimitedNumber>,
     /// After how many bytes the connection breaks in this step.
     pub(super) cut: Option<LimitedNumber>,
-    /// Whether a frame in the midst of the answer is no JSON.
+    /// Whether a frame in the middle of the answer is not JSON.
     pub(super) garble: bool,
-    /// An error in the midst of the answer.
+    /// An error in the middle of the answer.
     pub(super) fail: Option<Complaint>,
     /// How the answer ends, if not as its content says.
     pub(super) finish: Option<AnswerFinish>,

@@ -1,7 +1,7 @@
 //! The protocols that the server speaks.
 //!
-//! A script is made of neutral [`AnswerPiece`]s. A voice says them in its protocol, as a stream of frames or as one object,
-//! and knows how a request of that protocol tells what was said before.
+//! A script is made of neutral [`AnswerPiece`]s. A voice says them in its protocol, as a stream of frames or as one
+//! object, and knows how a request of that protocol tells what was said before.
 
 mod anthropic;
 mod chat;
@@ -82,7 +82,7 @@ pub(super) trait EncodeAnswer {
     /// The frames of a piece.
     fn piece(&mut self, piece: &AnswerPiece) -> Vec<String>;
 
-    /// An error in the midst of the stream.
+    /// An error in the middle of the stream.
     fn fail(&mut self, complaint: &Complaint) -> Vec<String>;
 
     /// How the stream ends.

@@ -1,7 +1,7 @@
 //! SQL for the needs of the kit itself, as the superuser through the server's Unix socket.
 //!
-//! It waits without an executor, because it is also used when values are dropped. Tests are often inside one, which does
-//! not let another begin on the same thread; so each use has a thread of its own.
+//! It waits without an executor, because it is also used when values are dropped. Tests are often inside one, which
+//! does not let another begin on the same thread; so each use has a thread of its own.
 
 use std::path::Path;
 use std::time::Duration;

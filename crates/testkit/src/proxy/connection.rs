@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
 use super::rules::{MessageVerdict, ProxyRules};
-use super::wire::{Statements, WireMessage};
+use super::wire::{ClientStatements, WireMessage};
 
 /// How long both sides may take to notice a cut before their sockets are closed for good.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -36,7 +36,7 @@ impl ConnectionSide {
     }
 }
 
-/// How a direction of the traffic, or all of it, came to its end.
+/// How one direction of the traffic, or all of it, ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TrafficEnd {
     /// By the peers.
@@ -148,7 +148,7 @@ async fn pass_requests(
     rules: &ProxyRules,
     answers: &Mutex<AnswerCounts>,
 ) -> Result<TrafficEnd> {
-    let mut statements = Statements::default();
+    let mut statements = ClientStatements::default();
     while let Some(message) = WireMessage::read(from).await? {
         rules.passage().await;
         let verdict = rules.judge(statements.note(&message).as_ref());

@@ -82,13 +82,13 @@ pub(super) struct SqlUse<'a> {
 
 /// The statements and portals a client has made on one connection. The one without a name has the empty name.
 #[derive(Debug, Default)]
-pub(super) struct Statements {
+pub(super) struct ClientStatements {
     statements: HashMap<String, String>,
     portals: HashMap<String, String>,
     simple: String,
 }
 
-impl Statements {
+impl ClientStatements {
     /// Takes note of a client's message and says which SQL it is about.
     pub(super) fn note(&mut self, message: &WireMessage) -> Option<SqlUse<'_>> {
         let mut texts = message.body().split(|byte| *byte == 0).map(String::from_utf8_lossy);

@@ -41,7 +41,7 @@ pub(super) struct PatchLine {
 }
 
 /// What becomes of a line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PatchLineKind {
     Kept,
     Removed,

@@ -9,17 +9,15 @@ use std::borrow::Cow;
 use tokio_util::sync::CancellationToken;
 
 use super::envelope::{Hunk, PatchLine, PatchLineKind};
-use crate::{
-    indentation::{IndentationRule, indent},
-    write::BOM,
-};
+use crate::indentation::{IndentationRule, indent};
+use crate::write::BOM;
 
 /// How lines are compared, the strictest first.
 const TIERS: [fn(&str, &str) -> bool; 3] =
     [|a, b| a == b, |a, b| a.trim_end() == b.trim_end(), |a, b| a.trim() == b.trim()];
 
 /// A line of the file, before or after.
-#[derive(Clone, Debug)]
+#[derive(Debug, Clone)]
 struct FileLine<'a> {
     text: Cow<'a, str>,
     /// Nothing for a last line that has no end.

@@ -3,34 +3,26 @@
 //! A job's output goes to a Managed Tool Output File, through us, so that it can be cut off: what a program prints must
 //! not fill the disk. The jobs end with the value that holds them, and with this process.
 
-use std::{
-    io::SeekFrom,
-    path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::io::SeekFrom;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use serde_json::{Map, json};
-use tokio::{
-    fs::File,
-    io::{AsyncSeekExt as _, AsyncWriteExt as _},
-    net::unix::pipe,
-    sync::{OwnedSemaphorePermit, Semaphore, oneshot},
-    task::JoinSet,
-    time::timeout,
-};
+use tokio::fs::File;
+use tokio::io::{AsyncSeekExt as _, AsyncWriteExt as _};
+use tokio::net::unix::pipe;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    BashTool,
-    capture::{LARGEST, MORE, text},
-    running::receive,
-};
-use crate::{
-    bound,
-    process::{Cleanup, Exit, RunningProgram},
-    tool::{Context, Failure, Output},
-};
+use super::BashTool;
+use super::capture::{LARGEST, MORE, text};
+use super::running::receive;
+use crate::bound;
+use crate::process::{Cleanup, Exit, RunningProgram};
+use crate::tool::{Context, Failure, Output};
 
 /// The most jobs at a time.
 const MOST: usize = 16;
@@ -40,7 +32,7 @@ const LOOK: Duration = Duration::from_millis(300);
 const ROOM: u64 = 8 * 1024;
 
 /// The commands that run in the background; clones share them. They are stopped when the last clone is dropped.
-#[derive(Clone, Debug)]
+#[derive(Debug, Clone)]
 pub struct Jobs {
     slots: Arc<Semaphore>,
     tasks: Arc<Mutex<JoinSet<()>>>,
@@ -106,7 +98,7 @@ impl Jobs {
         let (program, reader, stop) = match (started, &path) {
             (Ok(started), _) => started,
             (Err(failure), Some(path)) => {
-                // Nobody will be told of the file.
+                // Nobody will learn about the file.
                 tokio::fs::remove_file(path).await.ok();
                 return Err(failure);
             }

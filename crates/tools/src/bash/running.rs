@@ -1,23 +1,18 @@
 //! A command between its start and its result.
 
-use std::{pin::pin, time::Duration};
+use std::pin::pin;
+use std::time::Duration;
 
 use serde_json::{Map, json};
-use tokio::{
-    io::AsyncReadExt as _,
-    net::unix::pipe,
-    time::{Instant, sleep_until, timeout_at},
-};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::unix::pipe;
+use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::{
-    CommandEnding,
-    capture::{Capture, Captured},
-};
-use crate::{
-    bound::OutputLimits,
-    process::{Cleanup, RunningProgram},
-    tool::Context,
-};
+use super::CommandEnding;
+use super::capture::{Capture, Captured};
+use crate::bound::OutputLimits;
+use crate::process::{Cleanup, RunningProgram};
+use crate::tool::Context;
 
 /// The shortest pause between two live reports.
 const REPORT_EVERY: Duration = Duration::from_millis(50);
@@ -96,7 +91,7 @@ impl RunningCommand {
     }
 }
 
-/// The way from the pipe to the capture.
+/// Reads the pipe into the capture.
 #[derive(Debug)]
 struct PipeReader {
     /// Nothing once every writer has closed its end.

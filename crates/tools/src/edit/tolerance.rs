@@ -1,10 +1,11 @@
 //! Finding a piece of text whose whitespace is not quite that of the file.
 //!
 //! Models get indentation and ends of lines wrong more often than words. So a piece that does not occur as it is
-//! written is looked for line by line without the whitespace around each line. That is no guess: every line must be
+//! written is looked for line by line without the whitespace around each line. That is not a guess: every line must be
 //! the same otherwise, there must be exactly one such place, and the new text must have one obvious indentation there.
 
-use std::{fmt::Write as _, ops::Range};
+use std::fmt::Write as _;
+use std::ops::Range;
 
 use crate::indentation::{IndentationRule, indent};
 
@@ -29,7 +30,7 @@ pub(crate) enum PieceMatch {
 }
 
 /// A line of a text, without its end.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug, Clone, Copy)]
 struct TextLine<'a> {
     text: &'a str,
     start: usize,

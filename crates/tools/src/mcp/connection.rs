@@ -3,23 +3,26 @@
 //! Every list is bounded in pages and entries, every request in time. A call may take long as long as the server shows
 //! progress; it can be cancelled, and the server is told.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
-use serde::{Deserialize, de::DeserializeOwned};
-use serde_json::{Map, Value, json, value::RawValue};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
+use super::content::CallResult;
+use super::http::HttpSession;
+use super::inbox::Inbox;
+use super::servers::McpTiming;
+use super::stdio::{ServerProgram, Stdio};
 use super::{
     CallProgress, EmbeddedResource, McpError, McpPrompt, PromptMessage, Resource, ServerAddress,
-    ServerDefinition, Template, ToolInfo,
-    content::CallResult,
-    http::HttpSession,
-    inbox::Inbox,
-    message, readable,
-    servers::McpTiming,
-    stdio::{ServerProgram, Stdio},
+    ServerDefinition, Template, ToolInfo, message, readable,
 };
 use crate::process::Launcher;
 
@@ -37,7 +40,7 @@ const REPORT_EVERY: Duration = Duration::from_millis(50);
 const INSTRUCTIONS_MAX: usize = 16 * 1024;
 
 /// What a server says about itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Peer {
     /// Its name.
     pub name: String,
@@ -58,7 +61,8 @@ enum Carrier {
     Http(HttpSession),
 }
 
-/// An open connection. The server is stopped, or the session left, when this is dropped; [`Connection::close`] waits for it.
+/// An open connection. The server is stopped, or the session left, when this is dropped; [`Connection::close`] waits
+/// for it.
 #[derive(Debug)]
 pub struct Connection {
     inbox: Arc<Inbox>,
@@ -115,12 +119,12 @@ impl Connection {
             #[serde(default)]
             capabilities: Map<String, Value>,
             #[serde(default)]
-            server_info: Info,
+            server_info: ServerInfo,
             #[serde(default)]
             instructions: Option<String>,
         }
         #[derive(Default, Deserialize)]
-        struct Info {
+        struct ServerInfo {
             #[serde(default)]
             name: String,
             #[serde(default)]
@@ -199,10 +203,10 @@ impl Connection {
     /// As [`Connection::tools`], and when there is no such resource.
     pub async fn resource(&self, uri: &str) -> Result<Vec<EmbeddedResource>, McpError> {
         #[derive(Deserialize)]
-        struct Read {
+        struct ResourceAnswer {
             contents: Vec<EmbeddedResource>,
         }
-        Ok(self.ask::<Read>("resources/read", json!({"uri": uri})).await?.contents)
+        Ok(self.ask::<ResourceAnswer>("resources/read", json!({"uri": uri})).await?.contents)
     }
 
     /// The prompts.

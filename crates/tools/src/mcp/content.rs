@@ -1,8 +1,10 @@
 //! What servers give back: texts, media and resources, and what a call's result becomes for the model.
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
-use serde_json::{Map, Value, json, value::RawValue};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
 
 use crate::tool::{Attachment, Failure, Output};
 
@@ -16,7 +18,7 @@ const PARTS_MAX: usize = 1000;
 const NOTHING: &str = "(The tool gave nothing back.)";
 
 /// One part of a result or a message.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum McpContent {
     /// A text.
@@ -63,7 +65,7 @@ pub enum McpContent {
 }
 
 /// A resource with what is in it.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EmbeddedResource {
     /// Its address.
@@ -125,7 +127,7 @@ impl CallResult {
 }
 
 /// What a resource holds, as a person's prompt brings it to the model: texts, and files beside them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ResourceContent {
     /// The texts, one after the other, with a word about what was left out.
     pub text: String,

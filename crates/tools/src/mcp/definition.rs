@@ -1,12 +1,15 @@
 //! What is configured of a server, in the shape of OpenCode's configuration.
 
-use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::Value;
 
 /// A configured server.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerDefinition {
     /// Where it is.
     pub endpoint: ServerAddress,
@@ -56,7 +59,7 @@ impl fmt::Debug for ServerAddress {
 }
 
 /// Why a server's configuration cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidServer(String);
 

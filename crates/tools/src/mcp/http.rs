@@ -4,25 +4,21 @@
 //! again where its last event has an id. Beside them a stream for what the server says by itself is kept open, if the
 //! server has one; when it cannot be opened any more the server is taken for dead.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use reqwest::{
-    Method, Response, StatusCode,
-    header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
-};
-use tokio::{sync::Semaphore, time::timeout};
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Method, Response, StatusCode};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
-use super::{
-    MESSAGE_MAX, McpError,
-    inbox::Inbox,
-    route::{Route, accept, refusal},
-    sse::SseReader,
-};
+use super::inbox::Inbox;
+use super::route::{Route, accept, refusal};
+use super::sse::SseReader;
+use super::{MESSAGE_MAX, McpError};
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const REVISION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -58,7 +54,7 @@ struct SharedSession {
     answers: Arc<Semaphore>,
 }
 
-/// How a stream of events came to its end.
+/// How a stream of events ended.
 #[derive(Debug)]
 enum StreamEnd {
     /// It holds no more, and can be taken up again behind this event.

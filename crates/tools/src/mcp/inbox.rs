@@ -3,29 +3,23 @@
 //! An answer that nobody waits for (given twice, too late, with a wrong id) is dropped. Progress keeps only its newest
 //! state and a changed list only the fact, so that a server that floods us with either costs time but no memory.
 
-use std::{
-    collections::HashMap,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use serde::Deserialize;
-use serde_json::{Value, json, value::RawValue};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
 use tokio::sync::{Notify, oneshot, watch};
 
-use super::{
-    McpError,
-    message::{self, METHOD_NOT_FOUND, RpcError, RpcMessage},
-    readable,
-};
+use super::message::{METHOD_NOT_FOUND, RpcError, RpcMessage};
+use super::{McpError, message, readable};
 
 /// The most bytes of a text within a notification that are kept.
 const TEXT_MAX: usize = 1024;
 
 /// How far a call has come.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 pub struct CallProgress {
     /// How much is done.
     #[serde(default)]

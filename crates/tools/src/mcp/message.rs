@@ -4,7 +4,8 @@
 //! large message does not become a much larger tree of values.
 
 use serde::Deserialize;
-use serde_json::{Value, json, value::RawValue};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 use super::readable;
 
@@ -18,7 +19,7 @@ const ERROR_MAX: usize = 4096;
 pub(super) const METHOD_NOT_FOUND: i64 = -32601;
 
 /// An error answer.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(super) struct RpcError {
     #[serde(default)]
     pub(super) code: i64,

@@ -1,9 +1,9 @@
 //! The names of servers' tools among all others.
 //!
-//! A name is the server's and the tool's own, joined, in the letters that providers accept. Where that would be the name
-//! of something else, or is too long, a short hash of both is added. It depends on the configuration, on the built-in
-//! tools and on the server's own list, never on which server happened to connect first: the same tool has the same name
-//! tomorrow, and so do the rules that a person made about it.
+//! A name is the server's and the tool's own, joined, in the letters that providers accept. Where that would be the
+//! name of something else, or is too long, a short hash of both is added. It depends on the configuration, on the
+//! built-in tools and on the server's own list, never on which server happened to connect first: the same tool has
+//! the same name tomorrow, and so do the rules that a person made about it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,11 +15,12 @@ const NAME_MAX: usize = 64;
 /// Hexadecimal digits of the hash.
 const HASH: usize = 8;
 
-/// Kinds of permission that are no tool's name; a tool of that name would be allowed by rules that mean something else.
+/// Kinds of permission that are not names of tools; a tool of that name would be allowed by rules that mean something
+/// else.
 const RESERVED: [&str; 2] = ["external_directory", "doom_loop"];
 
 /// The names of one server's tools.
-#[derive(Clone, Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Naming {
     server: String,
     prefix: String,

@@ -1,15 +1,15 @@
-//! Requests to an address: clients, headers, redirects and answers that are no success.
+//! Requests to an address: clients, headers, redirects and answers that are not a success.
 //!
 //! As for models, a loopback address is never reached through a proxy and a plain `http` one needs no certificates. A
 //! redirect is followed only to the same origin: headers and arguments were meant for the configured one.
 
-use std::{collections::BTreeMap, sync::OnceLock, time::Duration};
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+use std::time::Duration;
 
-use reqwest::{
-    Client, Method, Response, StatusCode, Url,
-    header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, WWW_AUTHENTICATE},
-    redirect::Policy,
-};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, WWW_AUTHENTICATE};
+use reqwest::redirect::Policy;
+use reqwest::{Client, Method, Response, StatusCode, Url};
 use tokio::time::timeout;
 
 use super::{McpError, readable};
@@ -87,7 +87,7 @@ impl Route {
     }
 }
 
-/// What an answer that is no success means. `session` says whether the request named one.
+/// What an answer that is not a success means. `session` says whether the request named one.
 pub(super) async fn refusal(mut response: Response, session: bool) -> McpError {
     let status = response.status();
     let challenge = response.headers().get(WWW_AUTHENTICATE).is_some();

@@ -1,27 +1,27 @@
-//! The life of one configured server: connect, register its tools, notice its end, try again.
+//! One configured server: connect, register its tools, notice its end, try again.
 //!
 //! All of it happens in a task of its own. Others see the state, and wait for it only as long as they choose.
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use serde_json::Value;
-use tokio::{
-    sync::{Notify, watch},
-    time::{Instant, sleep, timeout},
-};
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::backoff::Backoff;
+use super::content::CallResult;
+use super::naming::Naming;
+use super::tool::McpTool;
 use super::{
     CallProgress, Connection, Launch, McpError, McpOptions, McpTiming, ResourceContent, ServerDefinition,
-    ServerStatus, backoff::Backoff, content::CallResult, naming::Naming, tool::McpTool,
+    ServerStatus,
 };
 use crate::registry::{Registry, ToolRegistration};
 
 /// What a server is doing.
-#[derive(Clone, Debug)]
+#[derive(Debug, Clone)]
 pub(super) enum ServerState {
     Connecting,
     Connected(Arc<Connection>),
@@ -198,7 +198,7 @@ impl McpServer {
             outcome => outcome,
         };
         if let Err(McpError::TimedOut(_)) = &outcome {
-            // Perhaps only the tool is slow. A server that does not even answer this is started anew.
+            // Perhaps only the tool is slow. A server that does not even answer this is started again.
             let patience = self.options.timing.ping;
             tokio::spawn(async move {
                 if !matches!(

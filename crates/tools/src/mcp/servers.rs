@@ -1,18 +1,23 @@
 //! A set of servers, as one project has them.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::time::{Instant, timeout, timeout_at};
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
-use super::{
-    Connection, McpError, Resource, ResourceContent, ServerDefinition, naming::Naming, server::McpServer,
-};
-use crate::{process::Launcher, registry::Registry};
+use super::naming::Naming;
+use super::server::McpServer;
+use super::{Connection, McpError, Resource, ResourceContent, ServerDefinition};
+use crate::process::Launcher;
+use crate::registry::Registry;
 
 /// How long things may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct McpTiming {
     /// Connecting to a server whose configuration says nothing about it.
     pub connect: Duration,
@@ -28,7 +33,7 @@ pub struct McpTiming {
     pub longest_pause: Duration,
     /// Attempts, before they are given up until the server is next used.
     pub patience: Duration,
-    /// A connection after which pauses begin anew.
+    /// How long a connection must hold before pauses start over.
     pub stable: Duration,
     /// A turn's wait for servers that are still connecting, and a call's for one that is about to come back.
     pub settle: Duration,
@@ -58,7 +63,7 @@ impl Default for McpTiming {
 }
 
 /// Where servers run.
-#[derive(Clone, Debug)]
+#[derive(Debug, Clone)]
 pub struct McpOptions {
     /// The project's folder: where processes start, and what servers are told that it is.
     pub directory: PathBuf,
@@ -69,7 +74,7 @@ pub struct McpOptions {
 }
 
 /// Whether a server is started.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Launch {
     /// It is.
     Now,
@@ -80,7 +85,7 @@ pub enum Launch {
 }
 
 /// What a server is doing.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ServerStatus {
     /// It is being connected to.
     Connecting,

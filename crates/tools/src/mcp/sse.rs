@@ -4,7 +4,7 @@
 //! again, also from events without data. One event may not grow beyond a limit.
 
 /// One event with data.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SseEvent {
     /// Its kind; a message if nothing is said.
     pub(super) kind: Option<String>,
@@ -13,7 +13,7 @@ pub(super) struct SseEvent {
 }
 
 /// An event is larger than it may be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct EventTooLarge;
 
 /// A reader of one stream.

@@ -5,24 +5,23 @@
 //! is killed. Writing goes through a queue of bounded size: a server that does not read makes its callers wait, each up
 //! to its own time limit, and nobody else.
 
-use std::{
-    collections::BTreeMap, io, os::unix::process::ExitStatusExt as _, path::Path, process::ExitStatus,
-    sync::Arc, time::Duration,
-};
+use std::collections::BTreeMap;
+use std::io;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::time::Duration;
 
-use tokio::{
-    io::AsyncWriteExt as _,
-    net::unix::pipe,
-    sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch},
-    time::timeout,
-};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::unix::pipe;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    MESSAGE_MAX, McpError,
-    inbox::Inbox,
-    output::{self, ServerLog},
-};
+use super::inbox::Inbox;
+use super::output::ServerLog;
+use super::{MESSAGE_MAX, McpError, output};
 use crate::process::{self, Exit, Launcher, ProgramStart, ProgramStreams};
 
 /// How many bytes may wait for a server that does not read.
@@ -63,8 +62,8 @@ pub(super) struct Stdio {
 }
 
 impl Stdio {
-    /// Starts the server; what it writes goes to the inbox, which is closed when the server is gone. The launcher's grace
-    /// is how long it may take to end by itself, and again after it was told to.
+    /// Starts the server; what it writes goes to the inbox, which is closed when the server is gone. The launcher's
+    /// grace is how long it may take to end by itself, and again after it was told to.
     pub(super) async fn start(
         program: &ServerProgram<'_>,
         launcher: &Launcher,

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::{CallProgress, McpError, ToolInfo, content::open_schema, readable, server::McpServer};
-use crate::{
-    scope::Scope,
-    tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool},
-};
+use super::content::open_schema;
+use super::server::McpServer;
+use super::{CallProgress, McpError, ToolInfo, readable};
+use crate::scope::Scope;
+use crate::tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool};
 
 /// The most bytes of a description that the model is told.
 const DESCRIPTION_MAX: usize = 8 * 1024;

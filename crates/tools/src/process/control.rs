@@ -3,22 +3,19 @@
 //! The order to run comes first, by the socket and not by arguments, so that a program which looks for its own name
 //! among the processes (`pkill -f`) does not find its supervisor. The socket closing is the order to stop.
 //!
-//! Before the first order stands one byte, which the program's input travels with where it has one: the supervisor's own is
-//! the socket.
+//! Before the first order stands one byte, which the program's input travels with where it has one: the supervisor's
+//! own is the socket.
 
-use std::{
-    io::{self, IoSlice},
-    mem::MaybeUninit,
-    os::fd::{AsFd, BorrowedFd},
-    slice,
-};
+use std::io::IoSlice;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::{io, slice};
 
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::UnixStream,
-};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
 
 /// Gives the supervisor what is to be the program's input, or says that there is none. The socket must be a new one.
 pub(super) fn give_input(socket: impl AsFd, input: Option<BorrowedFd<'_>>) -> io::Result<()> {
@@ -58,7 +55,7 @@ pub(super) enum SupervisorOrder {
 }
 
 /// A program and how it is treated.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct RunOrder {
     /// The program's name, looked up in `PATH`, or its path.
     pub(super) program: String,

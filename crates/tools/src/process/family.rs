@@ -1,4 +1,4 @@
-//! Finding processes by way of `/proc`, and stopping them so that none slips away.
+//! Finding processes through `/proc`, and stopping them so that none slips away.
 //!
 //! A process can start another one between the moment it is seen and the moment it is killed. So all are frozen
 //! first, again and again until no new one shows up, and only then killed; and that is repeated until none is left.
@@ -6,17 +6,13 @@
 //! A process that starts its successor and ends at once may never be there when we look. Only its parent can tell for
 //! sure that none is left, and only a parent may kill by number without a look: see [`strike`].
 
-use std::{
-    collections::HashSet,
-    fs,
-    thread::sleep,
-    time::{Duration, Instant},
-};
+use std::collections::HashSet;
+use std::fs;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
-use rustix::{
-    io::Errno,
-    process::{Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal},
-};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal};
 
 use super::environment::MARK;
 
@@ -28,7 +24,7 @@ const ROUNDS: usize = 20;
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// One living process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Process {
     pid: Pid,
     parent: i32,
@@ -39,7 +35,7 @@ pub(super) struct Process {
 }
 
 /// What became of a signal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SignalResult {
     Delivered,
     Gone,

@@ -1,33 +1,25 @@
 //! Starting a program under a supervisor, or in a process group where there is none.
 
-use std::{
-    hash::{BuildHasher as _, RandomState},
-    io,
-    os::{
-        fd::{AsFd as _, OwnedFd},
-        unix::net::UnixStream as StdUnixStream,
-    },
-    path::{Path, PathBuf},
-    process::Stdio,
-    time::Duration,
-};
+use std::hash::{BuildHasher as _, RandomState};
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
 
 use pty_process::{Command as TerminalCommand, Pts};
-use tokio::{
-    net::UnixStream,
-    process::{Child, Command},
-};
+use tokio::net::UnixStream;
+use tokio::process::{Child, Command};
 
-use super::{
-    control::{ControlSocket, RunOrder, SupervisorOrder, give_input},
-    environment::{MARK, Secrets, hidden},
-    group::ProcessGroup,
-    program::{Containment, RunningProgram},
-    supervisor,
-};
+use super::control::{ControlSocket, RunOrder, SupervisorOrder, give_input};
+use super::environment::{MARK, Secrets, hidden};
+use super::group::ProcessGroup;
+use super::program::{Containment, RunningProgram};
+use super::supervisor;
 
 /// How programs are started and stopped.
-#[derive(Clone, Debug)]
+#[derive(Debug, Clone)]
 pub struct Launcher {
     /// The binary that can be a supervisor: `everturn` itself.
     pub supervisor: Option<PathBuf>,

@@ -1,20 +1,20 @@
 //! A program from its start until nothing of it is left.
 //!
-//! Dropping a [`RunningProgram`] stops everything it started: its supervisor sees the socket close, and a group is killed.
+//! Dropping a [`RunningProgram`] stops everything it started: its supervisor sees the socket close, and a group is
+//! killed.
 
-use std::{io, os::unix::process::ExitStatusExt as _, process::ExitStatus, time::Duration};
+use std::io;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::ExitStatus;
+use std::time::Duration;
 
 use rustix::process::Pid;
-use tokio::{
-    process::Child,
-    time::{Instant, sleep, timeout},
-};
+use tokio::process::Child;
+use tokio::time::{Instant, sleep, timeout};
 
-use super::{
-    control::{ControlSocket, SupervisorOrder, SupervisorReport},
-    group::ProcessGroup,
-    launch::Launcher,
-};
+use super::control::{ControlSocket, SupervisorOrder, SupervisorReport};
+use super::group::ProcessGroup;
+use super::launch::Launcher;
 
 /// How often a group that was asked to stop is looked at.
 const POLL_EVERY: Duration = Duration::from_millis(10);
@@ -45,7 +45,7 @@ pub(super) enum Containment {
 }
 
 /// How a program ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
     Code(i32),
     Signal(i32),
@@ -74,8 +74,8 @@ impl From<ExitStatus> for Exit {
     }
 }
 
-/// What it took until nothing of a program was left.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What it took to stop everything that a program had started.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Cleanup {
     /// Whether the program had left others running, which were stopped.
     pub(crate) stopped: bool,
@@ -260,7 +260,7 @@ mod tests {
     use super::*;
     use crate::process::{ProgramStart, ProgramStreams};
 
-    /// What the group is known by at last.
+    /// The id by which the group is known.
     async fn check(line: &str) {
         let (_reader, writer) = io::pipe().unwrap();
         let args = ["-c".to_owned(), line.to_owned()];

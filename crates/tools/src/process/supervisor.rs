@@ -3,7 +3,8 @@
 //! It is our own binary with a hidden first argument; [`dispatch`] must be the first thing that `main` does, because
 //! every command waits for it. Its standard input is the socket to us, its other streams are the program's.
 
-use std::{env, process::ExitCode};
+use std::env;
+use std::process::ExitCode;
 
 #[cfg(target_os = "linux")]
 mod watch;

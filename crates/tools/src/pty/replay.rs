@@ -1,12 +1,11 @@
 //! What a terminal has printed, for clients that come, go and come back.
 //!
-//! Bytes are counted from the terminal's beginning. A client's place in them is its cursor; the newest bytes stay in the
-//! buffer and older ones are forgotten. There is no queue for each client, so a client that does not read costs nothing.
+//! Bytes are counted from the terminal's beginning. A client's place in them is its cursor; the newest bytes stay in
+//! the buffer and older ones are forgotten. There is no queue for each client, so a client that does not read costs
+//! nothing.
 
-use std::{
-    collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
@@ -16,7 +15,7 @@ const KEPT: usize = 2 * 1024 * 1024;
 const CHUNK: usize = 64 * 1024;
 
 /// Where a client begins to read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplayFrom {
     /// With the oldest byte that is still there.
     Start,
@@ -27,7 +26,7 @@ pub enum ReplayFrom {
 }
 
 /// What a client gets.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PtyChunk {
     /// What the program printed, and the cursor behind it.
     Output {

@@ -1,25 +1,20 @@
 //! One terminal: the task that carries bytes between the program and those who look at it.
 
-use std::{
-    io,
-    pin::pin,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::io;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use pty_process::{OwnedReadPty, OwnedWritePty};
 use rustix::process::Pid;
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    sync::{broadcast, mpsc, watch},
-    task::JoinSet,
-    time::{Instant, sleep_until, timeout},
-};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::sync::{broadcast, mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    NewPty, PtyAttachment, PtyError, PtyEvent, PtyInfo, PtySize, PtyStatus, ReplayFrom, replay::Replay,
-};
+use super::replay::Replay;
+use super::{NewPty, PtyAttachment, PtyError, PtyEvent, PtyInfo, PtySize, PtyStatus, ReplayFrom};
 use crate::process::{Launcher, ProgramStart, ProgramStreams, RunningProgram};
 
 /// How much is read at once.

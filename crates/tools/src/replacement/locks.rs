@@ -3,11 +3,9 @@
 //! A lock holds exactly its own paths. A call that hangs, on a file system that no longer answers, keeps nobody from
 //! other files.
 
-use std::{
-    collections::BTreeSet,
-    path::{Path, PathBuf},
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
-};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 static HELD: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 static GIVEN_BACK: Condvar = Condvar::new();
@@ -45,7 +43,8 @@ fn held() -> MutexGuard<'static, BTreeSet<PathBuf>> {
 
 #[cfg(test)]
 mod tests {
-    use std::{sync::mpsc, thread};
+    use std::sync::mpsc;
+    use std::thread;
 
     use super::*;
 

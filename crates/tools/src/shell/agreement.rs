@@ -8,13 +8,11 @@ use std::ops::Range;
 
 use tree_sitter::Node;
 
-use super::{
-    lexer::{LexemeKind, SubstitutionEnds, Unsure, lexemes},
-    syntax::{children, start, text},
-};
+use super::lexer::{LexemeKind, SubstitutionEnds, Unsure, lexemes};
+use super::syntax::{children, start, text};
 
 /// What the tree takes a word or an operator for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WordRole {
     /// The first word of a command.
     Name,

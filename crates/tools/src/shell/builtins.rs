@@ -1,9 +1,10 @@
 //! Commands of the shell that look harmless and are not with every word: `test`, `printf` and `set`.
 //!
-//! The first two can be made to look at or set a variable whose name is only a word to them, and a name may hold a command in
-//! an index: `test -v 'a[$(…)]'` runs it. So only forms are accepted whose operators are there to be seen.
+//! The first two can be made to look at or set a variable whose name is only a word to them, and a name may hold a
+//! command in an index: `test -v 'a[$(…)]'` runs it. So only forms are accepted whose operators are there to be seen.
 
-use super::{programs::listed, word::CommandWord};
+use super::programs::listed;
+use super::word::CommandWord;
 
 /// Operators of `test` with one operand. Not `-v` and `-R`, which look at a variable by name.
 const UNARY: &str = "! -a -b -c -d -e -f -g -h -k -n -o -p -r -s -t -u -w -x -z -G -L -N -O -S";

@@ -1,6 +1,7 @@
 //! Where programs put files that are named neither by a redirection nor as plain paths: `git clone`, `gcc -o`.
 
-use super::{git, word::CommandWord};
+use super::git;
+use super::word::CommandWord;
 use crate::scope::PathAccess;
 
 /// Paths that the program makes or fills.

@@ -3,7 +3,9 @@
 //! Options before the sub-command can name any program (`-c core.pager=…`, `--exec-path`), sub-commands that are not
 //! git's own can be aliases for a shell line, and some options of its own name a program or a file to write.
 
-use super::{options::matching, programs::listed, word::CommandWord};
+use super::options::matching;
+use super::programs::listed;
+use super::word::CommandWord;
 
 /// Sub-commands that do what they say; all others may be aliases, or run what they are given.
 const OWN: &str = "\
@@ -173,7 +175,7 @@ fn without_messages(command: &str, arguments: &[CommandWord]) -> Vec<CommandWord
             continue;
         }
         rest.push(word.clone());
-        // The value of another option is no option itself.
+        // The value of another option is not an option itself.
         if takes && matches!(word.known(), Some("-F" | "-C" | "-c" | "-t" | "-u" | "--file")) {
             rest.extend(words.next().cloned());
         } else if takes && matches!(word.known(), Some("-m" | "-am" | "--message")) {

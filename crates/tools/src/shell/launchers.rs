@@ -3,7 +3,8 @@
 //! What they run is a command of the line like any other, so it is listed beside them. That takes knowing which of
 //! their arguments are options: those that are not listed here make the call one that may run anything.
 
-use super::{programs, word::CommandWord};
+use super::programs;
+use super::word::CommandWord;
 
 /// What a launcher runs.
 #[derive(Debug, PartialEq, Eq)]
@@ -22,7 +23,7 @@ struct LauncherOptions {
     valued: &'static [&'static str],
     /// Long options that take a value only behind `=`: the word after them is not theirs.
     optional: &'static [&'static str],
-    /// Words that are no options and come before the command.
+    /// Words before the command that are not options.
     operands: usize,
     /// Whether variables may come before the command.
     assignments: bool,

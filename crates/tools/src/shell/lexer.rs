@@ -7,17 +7,18 @@
 //!
 //! Only the end of a substitution is taken from the tree; its inside is read again as a line of its own.
 
-use std::{collections::HashMap, ops::Range};
+use std::collections::HashMap;
+use std::ops::Range;
 
 /// Nothing certain can be said about the line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Unsure;
 
 /// Where the tree says that substitutions and `${…}` end, by the place of their first character.
 pub(super) type SubstitutionEnds = HashMap<usize, usize>;
 
 /// What a lexeme is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LexemeKind {
     /// A word, with its quotes.
     Word,
@@ -32,7 +33,7 @@ pub(super) enum LexemeKind {
 }
 
 /// A word or an operator and its place.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Lexeme {
     pub(super) kind: LexemeKind,
     pub(super) range: Range<usize>,

@@ -278,7 +278,7 @@ pub(super) fn concern(base: &str, arguments: &[CommandWord]) -> bool {
     !(short.is_empty() && long.is_empty()) && matching(arguments, short, long)
 }
 
-/// Whether a word is no option, or one of these.
+/// Whether a word is not an option, or is one of these.
 fn harmless(word: &CommandWord, flags: &str, valued: &str, long: &[&str]) -> bool {
     // `<(…)` turns out as a path below `/dev`.
     let Some(text) = word.known() else { return !word.option || word.text.starts_with("<(") && !word.splits };

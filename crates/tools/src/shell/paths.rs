@@ -1,18 +1,17 @@
 //! The paths that commands name, and which folder they are relative to.
 //!
-//! Arguments of programs that are known to take paths are looked at as paths; those of others where they can hardly be
-//! anything else. A line may change folders on the way. Since loops and conditions decide whether it does, every path is
-//! then resolved from each of them, unless nothing at all runs where the line was before.
+//! Arguments of programs that are known to take paths are looked at as paths; those of others where they can hardly
+//! be anything else. A line may change folders on the way. Since loops and conditions decide whether it does, every
+//! path is then resolved from each of them, unless nothing at all runs where the line was before.
 
-use std::{
-    cell::Cell,
-    env,
-    path::{Component, Path, PathBuf},
-};
+use std::cell::Cell;
+use std::path::{Component, Path, PathBuf};
 
 use crate::scope::{PathAccess, Scope, real};
 
-use super::{programs::listed, repositories, word::CommandWord};
+use super::programs::listed;
+use super::repositories;
+use super::word::CommandWord;
 
 /// More folders than this are not followed.
 const FOLDERS_MAX: usize = 8;
@@ -58,7 +57,7 @@ pub(super) struct PossibleFolders<'a> {
     pub(super) left: bool,
     /// The line goes up from a folder, which a loop may repeat.
     pub(super) climbs: bool,
-    /// A path goes up from something that is no folder yet: if the line makes it a link, the path leads elsewhere.
+    /// A path goes up from something that is not a folder yet: if the line makes it a link, the path leads elsewhere.
     pub(super) unfounded: Cell<bool>,
 }
 
@@ -134,15 +133,16 @@ impl<'a> PossibleFolders<'a> {
         self.lost |= self.known.len() > FOLDERS_MAX;
     }
 
-    /// Where a path may be; nothing if that cannot be told. `..` behind a link is the parent of where the link leads, but
-    /// `cd` takes it for the parent of the link.
+    /// Where a path may be; nothing if that cannot be told. `..` behind a link is the parent of where the link leads,
+    /// but `cd` takes it for the parent of the link.
     pub(super) fn resolve(&self, path: &str, tilde: bool) -> Option<Vec<PathBuf>> {
         let (folders, path) = if tilde {
             let rest = path.strip_prefix('~')?;
             if !rest.is_empty() && !rest.starts_with('/') {
                 return None;
             }
-            (vec![env::home_dir()?], rest.trim_start_matches('/'))
+            let home = Some(&self.scope.home).filter(|home| home.is_absolute())?;
+            (vec![home.clone()], rest.trim_start_matches('/'))
         } else {
             (self.known.clone(), path)
         };
@@ -262,7 +262,7 @@ fn climbs(path: &str) -> bool {
     path.split('/').any(|part| part == "..")
 }
 
-/// Where the system finds a path, links followed before `..`; nothing if it goes up from something that is no folder
+/// Where the system finds a path, links followed before `..`; nothing if it goes up from something that is not a folder
 /// yet.
 fn follow(folder: &Path, path: &str) -> Option<PathBuf> {
     let mut place = folder.to_owned();
@@ -327,7 +327,7 @@ fn wanders(word: &CommandWord) -> bool {
         let name = part.get(..end).unwrap_or_default().to_ascii_lowercase();
         name.starts_with('.') && (name.starts_with(".git") || ".git".starts_with(&name))
     });
-    // `{1..3}` is no more than it says.
+    // `{1..3}` gives just these numbers.
     let spans = |(at, _): (usize, &str)| {
         let plain = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
         let (before, after) = tail.split_at_checked(at).unwrap_or((tail, ""));

@@ -5,10 +5,11 @@
 //! words after them mean (`alias`, `trap`). For these a rule such as `find *` is not enough. The tables err on the
 //! side of asking: an argument that is only known later counts as the most dangerous one it could be.
 
-use super::{builtins, git, options, script, variables, word::CommandWord};
+use super::word::CommandWord;
+use super::{builtins, git, options, script, variables};
 
 /// Why a rule that names the program is not enough.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Concern {
     /// It runs programs that the text does not name as commands, or writes files that only an option names.
     Runs,

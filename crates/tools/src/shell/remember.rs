@@ -4,7 +4,8 @@
 //! `git log *`, since git is many programs in one, and `ls src` as `ls *`. Where such a pattern would cover anything
 //! at all (`bash *`, `find *`), only the very same text is remembered.
 
-use super::{programs, word::CommandWord};
+use super::programs;
+use super::word::CommandWord;
 
 /// Programs whose second word says what they do, or whose third does.
 const ARITY: &[(&str, usize)] = &[

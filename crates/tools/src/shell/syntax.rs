@@ -4,10 +4,8 @@
 //! it takes long over without a chance to stop it are not given to it. Stopping too soon, as on a busy machine, only
 //! asks a person once more.
 
-use std::{
-    ops::ControlFlow,
-    time::{Duration, Instant},
-};
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
 
 use tree_sitter::{Node, ParseOptions, Parser, Tree};
 

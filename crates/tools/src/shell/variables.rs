@@ -3,7 +3,8 @@
 //! Programs obey variables, and some name programs to run. So a command with variables set for it is another command
 //! to a rule, except for a few that say how to print, and for the one that `read` itself uses.
 
-use super::{programs::listed, word::CommandWord};
+use super::programs::listed;
+use super::word::CommandWord;
 
 /// Variables that only say how much to print, and how.
 const PRINTING: &str = "\

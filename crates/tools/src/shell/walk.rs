@@ -3,22 +3,21 @@
 //! The walk goes everywhere, also where something was not understood: what it finds there can still be denied by a
 //! rule. But a line with anything that is not on the list of known kinds is marked as a whole.
 
-use std::{collections::HashSet, path::Path};
+use std::collections::HashSet;
+use std::path::Path;
 
 use tree_sitter::Node;
 
+use super::agreement::KEYWORDS;
+use super::launchers::LaunchedCommand;
+use super::lexer::{SubstitutionEnds, Unsure};
+use super::paths::{PossibleFolders, adrift};
+use super::programs::Concern;
+use super::syntax::{children, start, text};
+use super::word::CommandWord;
 use super::{
-    Analysis, CHANGES, OPAQUE, RUNS,
-    agreement::{self, KEYWORDS},
-    destinations, git,
-    launchers::{self, LaunchedCommand},
-    lexer::{SubstitutionEnds, Unsure},
-    paths::{PossibleFolders, adrift},
-    programs::{self, Concern},
-    remember, repositories, script,
-    syntax::{self, children, start, text},
-    variables,
-    word::CommandWord,
+    Analysis, CHANGES, OPAQUE, RUNS, agreement, destinations, git, launchers, programs, remember,
+    repositories, script, syntax, variables,
 };
 use crate::scope::{PathAccess, Scope, real};
 

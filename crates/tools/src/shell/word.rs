@@ -7,7 +7,7 @@
 use super::lexer::{SubstitutionEnds, Unsure};
 
 /// A word, read as far as it can be known before the command runs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CommandWord {
     /// What rules are matched against.
     pub(super) text: String,
@@ -111,7 +111,7 @@ fn quote(value: &str, tilde: bool) -> String {
 }
 
 /// How a word begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WordStart {
     Nothing,
     Certain(char),

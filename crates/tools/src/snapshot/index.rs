@@ -3,18 +3,19 @@
 //! The index is a cache: a missing, old or damaged one costs time and nothing else. It is stored beside the
 //! blobs as one compressed file, replaced as a whole.
 
-use std::{collections::HashMap, fs, io::Write as _, os::unix::fs::MetadataExt as _};
+use std::collections::HashMap;
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::MetadataExt as _;
 
-use super::{
-    manifest::ManifestEntry,
-    store::{SnapshotStore, nanoseconds},
-};
+use super::manifest::ManifestEntry;
+use super::store::{SnapshotStore, nanoseconds};
 
 /// The first line, which names the format.
 const HEADER: &[u8] = b"everturn-index 1 ";
 
 /// What `stat` says of a file; a change of content changes at least one of these.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FileStat {
     pub(super) mode: u32,
     size: u64,

@@ -21,7 +21,7 @@ const FILE: u32 = 0o100_000;
 const PERMISSIONS: u32 = 0o777;
 
 /// What a tree knows of one file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ManifestEntry {
     /// Kind and permissions.
     pub(super) mode: u32,

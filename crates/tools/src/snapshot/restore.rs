@@ -4,21 +4,22 @@
 //! right before it is touched, and left alone, with the reason, when it differs. A file that is already as it
 //! should be counts as restored, which makes a restore safe to repeat.
 
-use std::{
-    collections::HashMap,
-    ffi::OsStr,
-    fs, io,
-    os::unix::{ffi::OsStrExt as _, fs::symlink},
-    path::{Component, Path, PathBuf},
-};
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::symlink;
+use std::path::{Component, Path, PathBuf};
+use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
 
-use super::{FileTree, SnapshotError, TreeId, manifest::ManifestEntry, store::SnapshotStore, walk};
+use super::manifest::ManifestEntry;
+use super::store::SnapshotStore;
+use super::{FileTree, SnapshotError, TreeId, walk};
 use crate::replacement::{STAGED, lock, stage};
 
 /// What to put back.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SnapshotPlan {
     /// The tree that the files are expected to be as in now.
     pub expected: TreeId,
@@ -36,7 +37,7 @@ impl SnapshotPlan {
 }
 
 /// What became of a plan.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RestoreReport {
     /// Files that are now as planned, as absolute paths.
     pub restored: Vec<PathBuf>,
@@ -45,7 +46,7 @@ pub struct RestoreReport {
 }
 
 /// A file that was left alone.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SkippedFile {
     /// The file, as an absolute path.
     pub file: PathBuf,
@@ -54,7 +55,7 @@ pub struct SkippedFile {
 }
 
 /// Why a file was left alone.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SkipReason {
     /// It is not as the plan expects.
     #[error("it was changed since")]
@@ -114,7 +115,7 @@ pub(super) fn restore(
 }
 
 /// One file to put in place.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug, Clone, Copy)]
 struct RestoredFile<'a> {
     worktree: &'a Path,
     relative: &'a Path,
@@ -198,7 +199,7 @@ impl RestoredFile<'_> {
 }
 
 /// Whether a file can be where it should.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Placement {
     /// It is there, or could be.
     Free,

@@ -3,11 +3,9 @@
 //! `blobs/<2 hex>/<62 hex>` and `trees/<40 hex>` hold zstd frames. A file appears under its name complete or
 //! not at all, and is never written again.
 
-use std::{
-    fs, io,
-    os::unix::fs::MetadataExt as _,
-    path::{Path, PathBuf},
-};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use super::{FileTree, SnapshotError, TreeId, manifest};
 

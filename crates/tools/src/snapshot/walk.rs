@@ -4,22 +4,20 @@
 //! files and a store inside the worktree are never part of a tree. Files come and go while the walk goes on:
 //! one that vanishes was not there, one that changes under the reader is read again.
 
-use std::{
-    ffi::OsStr,
-    fs::{self, File},
-    io::{self, Read as _},
-    os::unix::ffi::{OsStrExt as _, OsStringExt as _},
-    path::Path,
-};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Read as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::Path;
+use std::{fs, io};
 
-use ignore::{DirEntry, WalkBuilder, gitignore::GitignoreBuilder};
+use ignore::gitignore::GitignoreBuilder;
+use ignore::{DirEntry, WalkBuilder};
 
-use super::{
-    CaptureLimits, FileTree, SnapshotError,
-    index::{FileIndex, FileStat},
-    manifest::{self, ManifestEntry},
-    store::SnapshotStore,
-};
+use super::index::{FileIndex, FileStat};
+use super::manifest::ManifestEntry;
+use super::store::SnapshotStore;
+use super::{CaptureLimits, FileTree, SnapshotError, manifest};
 use crate::replacement::STAGED;
 
 /// How often a file that changes while it is read is tried.

@@ -1,4 +1,4 @@
-//! The pieces of an HTML text: tags and what stands between them, read once from beginning to end.
+//! Splits an HTML text into tags and what stands between them, in one pass.
 //!
 //! Comments, scripts, styles, drawings and the like never show. Reading takes time in proportion to the text, whatever
 //! is in it.
@@ -52,7 +52,7 @@ const NAMED: [(&str, &str); 32] = [
 ];
 
 /// One piece.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum MarkupToken<'a> {
     /// Text in which characters may still be written by name.
     Text(&'a str),
@@ -230,7 +230,7 @@ pub(super) fn attribute<'a>(attributes: &'a str, wanted: &str) -> Option<Cow<'a,
         if name.eq_ignore_ascii_case(wanted) {
             return Some(decode(value));
         }
-        // Something is always taken, or a stray sign would stop us here for ever.
+        // Something is always taken, or a stray character would stop us here forever.
         let after = if after.len() == rest.len() { after.get(1..).unwrap_or_default() } else { after };
         rest = after.trim_start_matches(|c: char| c.is_ascii_whitespace() || c == '/');
     }

@@ -1,18 +1,14 @@
-//! What came back: its kind, its characters, and its text.
+//! A page that was fetched: its kind, its encoding, and its text.
 
 use std::thread;
 
 use encoding_rs::{Encoding, UTF_8, WINDOWS_1252};
-use htmd::{
-    HtmlToMarkdown,
-    options::{BulletListMarker, HrStyle, Options},
-};
+use htmd::HtmlToMarkdown;
+use htmd::options::{BulletListMarker, HrStyle, Options};
 use url::Url;
 
-use super::{
-    markup::{MarkupToken, MarkupTokens, decode},
-    rewrite::rewrite,
-};
+use super::markup::{MarkupToken, MarkupTokens, decode};
+use super::rewrite::rewrite;
 
 /// How far into a page its character set may be named.
 const META: usize = 2048;
@@ -49,7 +45,7 @@ pub(super) struct FetchedPage {
 }
 
 /// What a page is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PageKind {
     Html,
     Text,

@@ -1,16 +1,12 @@
-//! The way to a page: requests, and redirects as far as they were permitted.
+//! Fetches a page, following redirects as far as they were permitted.
 
-use reqwest::{
-    Response, StatusCode,
-    header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, LOCATION, USER_AGENT},
-};
+use reqwest::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, LOCATION, USER_AGENT};
+use reqwest::{Response, StatusCode};
 use url::Url;
 
 use super::page::{self, FetchedPage};
-use crate::{
-    tool::Failure,
-    web::{self, BodyRefusal, Excess, WebAccess},
-};
+use crate::tool::Failure;
+use crate::web::{self, BodyRefusal, Excess, WebAccess};
 
 /// How many redirects are followed.
 const REDIRECTS: usize = 5;

@@ -1,4 +1,4 @@
-//! A page's markup written anew, so that converting it is safe.
+//! Rewrites the markup of a page, so that converting it is safe.
 //!
 //! The HTML standard says what a parser must make of any text, and some texts make it do a lot: elements nested a
 //! million deep, or formatting that is opened again in every paragraph. Here the few elements that Markdown knows are

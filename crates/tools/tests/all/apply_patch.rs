@@ -1,14 +1,12 @@
 //! Patches: what they do, what they refuse, and that they do all of it or nothing.
 
-use std::{
-    fs,
-    os::unix::fs::{PermissionsExt as _, symlink},
-    sync::Arc,
-};
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::sync::Arc;
 
-use everturn_tools::{
-    Context, Failure, ForecastVerdict, SeenFiles, Tool, apply_patch::ApplyPatchTool, read::ReadTool,
-};
+use everturn_tools::apply_patch::ApplyPatchTool;
+use everturn_tools::read::ReadTool;
+use everturn_tools::{Context, Failure, ForecastVerdict, SeenFiles, Tool};
 use serde_json::{Value, json};
 
 use crate::harness::{Project, tree};

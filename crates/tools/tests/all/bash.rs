@@ -3,11 +3,16 @@
 //! Whether a process has died is told by a named pipe: its reader gets to the end when the last process that
 //! holds it open for writing is gone.
 
-use std::{fs, path::Path, time::Duration};
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
 
-use everturn_tools::{Failure, Secrets, Tool, bash::BashTool, process::Launcher};
+use everturn_tools::bash::BashTool;
+use everturn_tools::process::Launcher;
+use everturn_tools::{Failure, Secrets, Tool};
 use serde_json::{Value, json};
-use tokio::{task::JoinHandle, time::timeout};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 use crate::harness::{Project, names};
 

@@ -1,10 +1,8 @@
 //! The size limit of outputs, and the files that keep the rest.
 
-use std::{
-    fs,
-    os::unix::fs::MetadataExt as _,
-    time::{Duration, SystemTime},
-};
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::time::{Duration, SystemTime};
 
 use everturn_tools::bound::{Bounded, OutputLimits, bound, sweep};
 

@@ -1,26 +1,21 @@
 //! Paths that try to get out of the project, by words and by races.
 
-use std::{
-    fs,
-    os::unix::fs::symlink,
-    path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    thread,
-};
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::{fs, thread};
 
-use everturn_tools::{
-    Failure, Need, Tool, apply_patch::ApplyPatchTool, edit::EditTool, read::ReadTool, write::WriteTool,
-};
+use everturn_tools::apply_patch::ApplyPatchTool;
+use everturn_tools::edit::EditTool;
+use everturn_tools::read::ReadTool;
+use everturn_tools::write::WriteTool;
+use everturn_tools::{Failure, Need, Tool};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::{Value, json};
 
-use crate::{
-    bash::tool,
-    harness::{Project, tree},
-};
+use crate::bash::tool;
+use crate::harness::{Project, tree};
 
 const SECRET: &str = "the secret";
 

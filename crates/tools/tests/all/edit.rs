@@ -1,11 +1,15 @@
 //! Pieces of files replaced exactly.
 
-use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, sync::Arc};
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::sync::Arc;
 
-use everturn_tools::{
-    Context, Failure, SeenFiles, Tool, apply_patch::ApplyPatchTool, edit::EditTool, read::ReadTool,
-    write::WriteTool,
-};
+use everturn_tools::apply_patch::ApplyPatchTool;
+use everturn_tools::edit::EditTool;
+use everturn_tools::read::ReadTool;
+use everturn_tools::write::WriteTool;
+use everturn_tools::{Context, Failure, SeenFiles, Tool};
 use serde_json::{Value, json};
 
 use crate::harness::Project;

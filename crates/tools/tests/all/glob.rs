@@ -1,11 +1,16 @@
 //! Finding files by name.
 
-use std::{fs, os::unix::fs::symlink};
+use std::fs;
+use std::os::unix::fs::symlink;
 
-use everturn_tools::{Failure, Output, Tool as _, glob::GlobTool, grep::GrepTool, list::ListTool};
+use everturn_tools::glob::GlobTool;
+use everturn_tools::grep::GrepTool;
+use everturn_tools::list::ListTool;
+use everturn_tools::{Failure, Output, Tool as _};
 use serde_json::{Value, json};
 
-use crate::{grep::age, harness::Project};
+use crate::grep::age;
+use crate::harness::Project;
 
 /// Runs a search and compares the names that are shown, relative to the project.
 async fn check(project: &Project, input: Value, expected: &[&str]) {

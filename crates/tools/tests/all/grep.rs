@@ -1,15 +1,16 @@
 //! Searching the content of files: what is found, in which order, and what is never opened.
 
-use std::{
-    fs::{self, File},
-    os::unix::{fs::symlink, net::UnixListener},
-    path::Path,
-    process::Command,
-    sync::atomic::{AtomicBool, Ordering},
-    time::{Duration, SystemTime},
-};
+use std::fs::{self, File};
+use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
 
-use everturn_tools::{Context, Failure, Output, Readable, Tool as _, glob::GlobTool, grep::GrepTool};
+use everturn_tools::glob::GlobTool;
+use everturn_tools::grep::GrepTool;
+use everturn_tools::{Context, Failure, Output, Readable, Tool as _};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

@@ -1,12 +1,12 @@
 //! Instructions: which files count, in which order, and what happens when one cannot be read.
 
-use std::{fs, os::unix::fs::symlink, path::PathBuf};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
 
-use everturn_tools::{
-    Observed, Places,
-    instructions::{self, Instruction},
-    places::{NamedPath, ProjectFiles, TEXT_MAX},
-};
+use everturn_tools::instructions::Instruction;
+use everturn_tools::places::{NamedPath, ProjectFiles, TEXT_MAX};
+use everturn_tools::{Observed, Places, instructions};
 use tempfile::TempDir;
 
 /// A person with a home and a project.

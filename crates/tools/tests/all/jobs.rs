@@ -1,18 +1,17 @@
 //! Commands in the background.
 
-use std::{fs, os::unix::fs::MetadataExt as _, path::PathBuf, time::Duration};
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
+use std::time::Duration;
 
-use everturn_tools::{
-    Failure, Output,
-    bash::{BashTool, Jobs},
-};
+use everturn_tools::bash::{BashTool, Jobs};
+use everturn_tools::{Failure, Output};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::{
-    bash::{PATIENCE, quick, tool, watch},
-    harness::{Project, names},
-};
+use crate::bash::{PATIENCE, quick, tool, watch};
+use crate::harness::{Project, names};
 
 fn background(line: &str) -> Value {
     json!({ "command": line, "description": "a job", "background": true })

@@ -1,8 +1,10 @@
 //! A folder as a tree.
 
-use std::{fs, os::unix::fs::symlink};
+use std::fs;
+use std::os::unix::fs::symlink;
 
-use everturn_tools::{Failure, Output, Tool as _, list::ListTool};
+use everturn_tools::list::ListTool;
+use everturn_tools::{Failure, Output, Tool as _};
 use serde_json::{Value, json};
 
 use crate::harness::Project;

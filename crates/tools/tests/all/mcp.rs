@@ -1,19 +1,20 @@
-//! MCP servers of all kinds: a scripted one that misbehaves, one over HTTP that loses sessions and cuts streams, and the
-//! real reference server from npm.
+//! MCP servers of all kinds: a scripted one that misbehaves, one over HTTP that loses sessions and cuts streams, and
+//! the real reference server from npm.
 
 mod everything;
 mod http;
 mod set;
 mod stdio;
 
-use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
 use everturn_testkit::within;
-use everturn_tools::{
-    Context, Failure, Output, Registry, Scope, Tool, ToolSettings,
-    mcp::{Launch, McpOptions, McpTiming, ServerDefinition, ServerStatus, Servers},
-    process::{Launcher, Secrets},
-};
+use everturn_tools::mcp::{Launch, McpOptions, McpTiming, ServerDefinition, ServerStatus, Servers};
+use everturn_tools::process::{Launcher, Secrets};
+use everturn_tools::{Context, Failure, Output, Registry, Scope, Tool, ToolSettings};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -86,7 +87,8 @@ impl Bench {
     fn context(&self) -> Context {
         let directory = self.directory();
         let output_dir = directory.join("output");
-        Context::new(Arc::new(Scope { worktree: directory.clone(), directory, output_dir })).0
+        Context::new(Arc::new(Scope { worktree: directory.clone(), directory, output_dir, home: "".into() }))
+            .0
     }
 
     async fn call(&self, name: &str, input: Value) -> Result<Output, Failure> {

@@ -1,9 +1,7 @@
 //! Which repository a folder belongs to, with real repositories of the real git.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use everturn_testkit::Repo;
 use everturn_tools::project::{RepositoryIdentity, identity, is_gone, repository};

@@ -1,8 +1,12 @@
 //! Edits and patches by properties: what they make of any text, and that a failed one makes nothing of it.
 
-use std::{fs, ops::Range, sync::LazyLock};
+use std::fs;
+use std::ops::Range;
+use std::sync::LazyLock;
 
-use everturn_tools::{Failure, Output, Tool, apply_patch::ApplyPatchTool, edit::EditTool};
+use everturn_tools::apply_patch::ApplyPatchTool;
+use everturn_tools::edit::EditTool;
+use everturn_tools::{Failure, Output, Tool};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use similar::{ChangeTag, TextDiff};
@@ -84,7 +88,7 @@ fn patch(sections: &str) -> Value {
 }
 
 /// How the lines of a text end.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug, Clone, Copy)]
 enum Ends {
     Lf,
     CrLf,

@@ -2,18 +2,14 @@
 
 use std::time::Duration;
 
-use everturn_tools::{
-    process::{Launcher, Secrets},
-    pty::{
-        NewPty, PtyAttachment, PtyChunk, PtyError, PtyEvent, PtyInfo, PtySize, PtyStatus, Ptys, ReplayFrom,
-    },
+use everturn_tools::process::{Launcher, Secrets};
+use everturn_tools::pty::{
+    NewPty, PtyAttachment, PtyChunk, PtyError, PtyEvent, PtyInfo, PtySize, PtyStatus, Ptys, ReplayFrom,
 };
 use tokio::time::timeout;
 
-use crate::{
-    bash::{PATIENCE, quick, watch},
-    harness::Project,
-};
+use crate::bash::{PATIENCE, quick, watch};
+use crate::harness::Project;
 
 fn ptys() -> Ptys {
     Ptys::new(quick().launcher)

@@ -1,16 +1,14 @@
 //! Pages, folders, images and refusals.
 
-use std::{
-    fmt::Write as _,
-    fs::{self, File},
-    io::Write as _,
-    os::unix::fs::symlink,
-    sync::Arc,
-};
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::os::unix::fs::symlink;
+use std::sync::Arc;
 
-use everturn_tools::{
-    Context, Failure, SeenFiles, Tool, read::ReadTool, settle, settlement::SettlementRules,
-};
+use everturn_tools::read::ReadTool;
+use everturn_tools::settlement::SettlementRules;
+use everturn_tools::{Context, Failure, SeenFiles, Tool, settle};
 use serde_json::{Value, json};
 
 use crate::harness::Project;

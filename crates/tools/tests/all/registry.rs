@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use everturn_tools::bound::OutputLimits;
+use everturn_tools::invalid::InvalidTool;
+use everturn_tools::settlement::SettlementRules;
 use everturn_tools::{
-    BoxFuture, Context, Effect, Failure, Need, Output, Registry, Scope, Tool, ToolSettings,
-    bound::OutputLimits, invalid::InvalidTool, settle, settlement::SettlementRules,
+    BoxFuture, Context, Effect, Failure, Need, Output, Registry, Scope, Tool, ToolSettings, settle,
 };
 use serde_json::{Value, json};
 

@@ -1,8 +1,14 @@
 //! What is inside a project and what is not.
 
-use std::{fs, os::unix::fs::symlink, path::Path};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
 
-use everturn_tools::{Scope, Tool, bash::BashTool, edit::EditTool, read::ReadTool, write::WriteTool};
+use everturn_tools::bash::BashTool;
+use everturn_tools::edit::EditTool;
+use everturn_tools::read::ReadTool;
+use everturn_tools::write::WriteTool;
+use everturn_tools::{Scope, Tool};
 use serde_json::{Value, json};
 
 use crate::harness::Project;
@@ -102,7 +108,8 @@ fn a_project_behind_a_link_keeps_its_spelling() {
     let door = project.outside().join("door");
     symlink(&project.scope.worktree, &door).unwrap();
     for worktree in [door.clone(), door.join("src"), "/".into()] {
-        let scope = Scope { directory: door.join("src"), worktree, output_dir: "/nowhere".into() };
+        let scope =
+            Scope { directory: door.join("src"), worktree, output_dir: "/nowhere".into(), home: "".into() };
         for path in ["a", "new", ".", "deep/new"] {
             let path = scope.resolve(path);
             assert_eq!(scope.patterns(&path), [scope.pattern(&path)]);
@@ -151,6 +158,7 @@ fn titles_are_relative_to_the_worktree() {
         directory: "/srv/demo/project".into(),
         worktree: "/srv/demo/project".into(),
         output_dir: "/tmp/out".into(),
+        home: "".into(),
     };
     assert_eq!(scope.relative(Path::new("/etc/hostname")), "../../../etc/hostname");
     assert_eq!(scope.relative(Path::new("/srv/demo/project/w.txt")), "w.txt");

@@ -1,19 +1,13 @@
 //! The tools that act on a session, on a session of the test's own.
 
-use std::{
-    path::PathBuf,
-    sync::{Arc, Mutex},
-};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 
-use everturn_tools::{
-    BoxFuture, Context, Failure, Host, Output, Tool,
-    host::{AskedQuestion, Delegate, DelegatedTask, LoadedSkill, TaskReport, TodoItem},
-    plan::{PlanEnterTool, PlanExitTool},
-    question, settle,
-    settlement::SettlementRules,
-    task,
-    todo::{TodoReadTool, TodoWriteTool},
-};
+use everturn_tools::host::{AskedQuestion, Delegate, DelegatedTask, LoadedSkill, TaskReport, TodoItem};
+use everturn_tools::plan::{PlanEnterTool, PlanExitTool};
+use everturn_tools::settlement::SettlementRules;
+use everturn_tools::todo::{TodoReadTool, TodoWriteTool};
+use everturn_tools::{BoxFuture, Context, Failure, Host, Output, Tool, question, settle, task};
 use serde_json::{Value, json};
 
 use crate::harness::Project;

@@ -1,19 +1,16 @@
 //! Skills: where they are found, what is left out, and the tool that loads one.
 
-use std::{
-    fs,
-    os::unix::fs::symlink,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use everturn_tools::{
-    BoxFuture, Context, Failure, Host, Need, Observed, Output, Places, Tool,
-    host::{AskedQuestion, Delegate, DelegatedTask, LoadedSkill as Found, NoHost, TaskReport, TodoItem},
-    places::{NamedPath, ProjectFiles},
-    skill::SkillTool,
-    skills,
+use everturn_tools::host::{
+    AskedQuestion, Delegate, DelegatedTask, LoadedSkill as Found, NoHost, TaskReport, TodoItem,
 };
+use everturn_tools::places::{NamedPath, ProjectFiles};
+use everturn_tools::skill::SkillTool;
+use everturn_tools::{BoxFuture, Context, Failure, Host, Need, Observed, Output, Places, Tool, skills};
 use serde_json::{Map, json};
 
 use crate::harness::Project;

@@ -1,19 +1,15 @@
 //! Capture, diff and restore of real folders.
 
-use std::{
-    ffi::OsStr,
-    fs,
-    os::unix::{
-        ffi::OsStrExt as _,
-        fs::{MetadataExt as _, PermissionsExt as _, symlink},
-    },
-    path::{Path, PathBuf},
-    sync::Barrier,
-};
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::Barrier;
 
-use everturn_tools::{
-    patch::FileStatus,
-    snapshot::{CaptureLimits, SkipReason, SnapshotError, SnapshotPlan, Snapshots, TreeDiff, TreeId},
+use everturn_tools::patch::FileStatus;
+use everturn_tools::snapshot::{
+    CaptureLimits, SnapshotPlan, SkipReason, SnapshotError, Snapshots, TreeDiff, TreeId,
 };
 
 use crate::harness::{Project, names};

@@ -1,21 +1,18 @@
 //! Pipes, devices, sockets and files too large: refused at once, never waited for. Files that are protected or have
 //! several names.
 
-use std::{
-    fs::{self, File},
-    os::unix::{
-        fs::{FileTypeExt as _, PermissionsExt as _, symlink},
-        net::UnixListener,
-    },
-    path::Path,
-    process::Command,
-    time::Duration,
-};
+use std::fs::{self, File};
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _, symlink};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
 
-use everturn_tools::{
-    Forecast, ForecastVerdict, SeenFiles, Tool, apply_patch::ApplyPatchTool, edit::EditTool, read::ReadTool,
-    write::WriteTool,
-};
+use everturn_tools::apply_patch::ApplyPatchTool;
+use everturn_tools::edit::EditTool;
+use everturn_tools::read::ReadTool;
+use everturn_tools::write::WriteTool;
+use everturn_tools::{Forecast, ForecastVerdict, SeenFiles, Tool};
 use serde_json::{Value, json};
 
 use crate::harness::{Project, tree};

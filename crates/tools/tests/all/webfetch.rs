@@ -2,13 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use everturn_tools::{Attachment, Failure, Output, Tool as _, webfetch::WebfetchTool};
+use everturn_tools::webfetch::WebfetchTool;
+use everturn_tools::{Attachment, Failure, Output, Tool as _};
 use serde_json::{Value, json};
 
-use crate::{
-    harness::Project,
-    server::{Answer, Server, Tail},
-};
+use crate::harness::Project;
+use crate::server::{Answer, Server, Tail};
 
 const HTML: [(&str, &str); 1] = [("content-type", "text/html")];
 

@@ -2,16 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use everturn_tools::{
-    Failure, Output, Registry, Tool as _, ToolSettings,
-    websearch::{SearchService, WebsearchTool},
-};
+use everturn_tools::websearch::{SearchService, WebsearchTool};
+use everturn_tools::{Failure, Output, Registry, Tool as _, ToolSettings};
 use serde_json::{Value, json};
 
-use crate::{
-    harness::Project,
-    server::{Answer, Server, Tail},
-};
+use crate::harness::Project;
+use crate::server::{Answer, Server, Tail};
 
 const KEY: &str = "exa-secret-4711";
 const JSON: [(&str, &str); 1] = [("content-type", "application/json")];

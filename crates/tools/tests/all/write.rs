@@ -1,12 +1,12 @@
 //! Whole files put in place.
 
-use std::{
-    fs,
-    os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink},
-    sync::Arc,
-};
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::sync::Arc;
 
-use everturn_tools::{Failure, ForecastVerdict, SeenFiles, Tool, read::ReadTool, write::WriteTool};
+use everturn_tools::read::ReadTool;
+use everturn_tools::write::WriteTool;
+use everturn_tools::{Failure, ForecastVerdict, SeenFiles, Tool};
 use serde_json::{Value, json};
 
 use crate::harness::{Project, names, tree};

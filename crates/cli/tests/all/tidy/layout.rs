@@ -28,8 +28,8 @@ fn layout(text: &str) -> Option<String> {
     let header = text.lines().take_while(|line| line.starts_with("//!"));
     let header: Vec<&str> = header.map(|line| line.trim_start_matches("//!").trim()).collect();
     let at = header.iter().position(|line| *line == "# Layout")?;
-    let list = header.iter().skip(at + 1).skip_while(|line| line.is_empty());
-    Some(list.take_while(|line| !line.is_empty()).copied().collect::<Vec<_>>().join(" "))
+    let list = header.iter().skip(at + 1).take_while(|line| !line.starts_with("# "));
+    Some(list.copied().collect::<Vec<_>>().join(" "))
 }
 
 #[test]

@@ -8,10 +8,15 @@ use super::{check, files, read, root};
 const PAGES: [&str; 2] = ["ARCHITECTURE.md", "CONTRIBUTING.md"];
 
 /// Words in backticks that are not in our code, with what they are instead.
-const FOREIGN: [(&str, &str); 0] = [];
+const FOREIGN: [(&str, &str); 2] =
+    [("SystemTime::now", "of the standard library"), ("utils", "a name that is not wanted")];
 
 /// Paths in backticks that are not in the repository, with what they are instead.
-const ELSEWHERE: [(&str, &str); 0] = [];
+const ELSEWHERE: [(&str, &str); 3] =
+    [("foo.rs", "an example"), ("foo/", "an example"), ("mod.rs", "a name that is not wanted")];
+
+/// Names, each with the files that have it.
+type Index = BTreeMap<String, BTreeSet<String>>;
 
 /// The pieces of a page in backticks, each with the line it is in. Blocks of code are left out.
 fn quoted(text: &str) -> Vec<(usize, String)> {
@@ -53,8 +58,8 @@ fn names(piece: &str) -> Option<Vec<&str>> {
 }
 
 /// The words of our code, each with the files that have it. Comments do not count.
-fn words() -> BTreeMap<String, BTreeSet<String>> {
-    let mut words: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+fn words() -> Index {
+    let mut words: Index = BTreeMap::new();
     let source = |file: &String| {
         let ends = [".rs", ".sql", ".toml", ".sh", ".txt"].iter().any(|end| file.ends_with(end));
         ends && !file.contains("/tests/all/tidy") || file == "test"
@@ -69,18 +74,33 @@ fn words() -> BTreeMap<String, BTreeSet<String>> {
     words
 }
 
-/// Whether a path is in the repository: from its root, from `crates/`, or as the end of a file's path.
+/// The names that our code defines, each with the files that do.
+fn definitions() -> Index {
+    let keywords = ["fn", "struct", "enum", "trait", "type", "const", "static", "mod", "macro_rules!"];
+    let mut definitions: Index = BTreeMap::new();
+    for file in files().into_iter().filter(|file| file.starts_with("crates/") && file.ends_with(".rs")) {
+        for line in read(&file).lines().filter(|line| !line.trim_start().starts_with("//")) {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            for pair in words.windows(2).filter(|pair| keywords.contains(&pair[0])) {
+                let name = pair[1].split(|character: char| !character.is_alphanumeric() && character != '_');
+                let name = name.into_iter().next().unwrap_or_default().to_owned();
+                definitions.entry(name).or_default().insert(file.clone());
+            }
+        }
+    }
+    definitions
+}
+
+/// Whether a path is in the repository: from its root, from `crates/`, or as the end of the path of a file or folder.
 fn exists(path: &str, files: &[String]) -> bool {
     let bare = path.trim_end_matches('/');
-    let below = root().join("crates").join(bare);
-    below.exists()
-        || root().join(bare).exists()
-        || !bare.contains('/') && files.iter().any(|file| file.ends_with(&format!("/{bare}")))
+    let inside = |file: &String| format!("/{file}/").contains(&format!("/{bare}/"));
+    root().join("crates").join(bare).exists() || root().join(bare).exists() || files.iter().any(inside)
 }
 
 #[test]
 fn what_the_pages_name_exists() {
-    let (all, words) = (files(), words());
+    let (all, words, definitions) = (files(), words(), definitions());
     let design = all.iter().filter(|file| file.starts_with("docs/design/") && file.ends_with(".md"));
     let pages: Vec<&str> = PAGES.into_iter().chain(design.map(String::as_str)).collect();
     assert!(pages.len() > 4, "the pages are found");
@@ -104,20 +124,11 @@ fn what_the_pages_name_exists() {
                 continue;
             }
             let Some(names) = names(&piece) else { continue };
-            // All parts of a name are in one file, or the first says which file it is.
-            let (last, first) = names.split_last().unwrap();
-            let known = words.get(*last).cloned().unwrap_or_default();
-            let together = |file: &String| {
-                first.iter().all(|name| {
-                    words.get(*name).is_some_and(|files| files.contains(file))
-                        || file.contains(&format!("/{name}"))
-                })
-            };
-            if !known.iter().any(together) {
+            if !is_known(&names, &words, &definitions) {
                 complaints.push(format!("{page}:{line}: nothing is called {piece}"));
             }
         }
-        complaints.extend(misplaced(page, &words));
+        complaints.extend(misplaced(page, &definitions));
     }
     assert!(paths > 100, "the paths are found");
     let listed = FOREIGN.iter().chain(&ELSEWHERE).map(|(name, _)| *name);
@@ -126,15 +137,32 @@ fn what_the_pages_name_exists() {
     check(&complaints);
 }
 
+/// Whether something has this name. A word alone must be one of our code. What a module or crate is said to have must
+/// be defined there, and what a type is said to have must be named where the type is defined.
+fn is_known(names: &[&str], words: &Index, definitions: &Index) -> bool {
+    let files = |index: &Index, name: &str| index.get(name).cloned().unwrap_or_default();
+    match names {
+        [.., owner, name] if owner.starts_with(|first: char| first.is_ascii_uppercase()) => {
+            files(definitions, owner).intersection(&files(words, name)).next().is_some()
+        }
+        [.., owner, name] => {
+            let below = [format!("/{owner}/"), format!("/{owner}.rs")];
+            files(definitions, name).iter().any(|file| below.iter().any(|path| file.contains(path)))
+        }
+        [name] => words.contains_key(*name),
+        [] => false,
+    }
+}
+
 /// Names that are not in the file that the page gives for them: `name` in `path`, and `path` (`name`, `name`).
-fn misplaced(page: &str, words: &BTreeMap<String, BTreeSet<String>>) -> Vec<String> {
+fn misplaced(page: &str, definitions: &Index) -> Vec<String> {
     let text = read(page).replace('\n', " ");
     let pieces: Vec<&str> = text.split('`').collect();
     let mut complaints = Vec::new();
     let mut check = |name: &str, path: &str| {
         let inside = |file: &&String| file.ends_with(&format!("/{path}"));
         let Some(last) = names(name).and_then(|names| names.last().copied()) else { return };
-        if !words.get(last).is_some_and(|files| files.iter().any(|file| inside(&file))) {
+        if !definitions.get(last).is_some_and(|files| files.iter().any(|file| inside(&file))) {
             complaints.push(format!("{page}: {name} is not in {path}"));
         }
     };

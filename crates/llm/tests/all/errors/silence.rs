@@ -1,4 +1,5 @@
-//! Nothing arrives for too long. The clock is stopped once the server stands still, so that the limit is reached at once.
+//! Nothing arrives for too long. The clock is stopped once the server stands still, so that the limit is reached at
+//! once.
 
 use everturn_llm::StreamEvent;
 use everturn_testkit::ModelServer;

@@ -118,7 +118,7 @@ impl EncodeAnswer for AnswerEncoder {
     }
 
     fn fail(&mut self, complaint: &Complaint) -> Vec<String> {
-        // Only Google's services say in the midst of a stream which status it would have had.
+        // Only Google's services say in the middle of a stream which status it would have had.
         vec![plain(&WireFormat::Gemini.error(google_status(&complaint.kind), complaint))]
     }
 

@@ -1,35 +1,26 @@
 //! A supervisor at work.
 //!
-//! It makes itself the one that orphans among its descendants are given to (a child subreaper). So every process
-//! that the program started is its child, or descends from one, whatever it did to detach itself; and when the supervisor
+//! It makes itself the one that orphans among its descendants are given to (a child subreaper). So every process that
+//! the program started is its child, or descends from one, whatever it did to detach itself; and when the supervisor
 //! has no child left, nothing of the program runs any more. An event loop on one thread is all it needs.
 
-use std::{
-    fs::File,
-    io::{self, stdout},
-    os::{
-        fd::{AsFd as _, OwnedFd},
-        unix::{net::UnixStream as StdUnixStream, process::CommandExt as _},
-    },
-    process::{Command, Stdio},
-    time::Duration,
-};
+use std::fs::File;
+use std::io::{self, stdout};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use rustix::{
-    process::{Pid, Signal, WaitOptions, getpid, set_child_subreaper, setsid, wait},
-    stdio::{dup2_stderr, dup2_stdout, stdin},
-};
-use tokio::{
-    net::UnixStream,
-    runtime::Builder,
-    signal::unix::{SignalKind, signal},
-    time::{Instant, sleep_until},
-};
+use rustix::process::{Pid, Signal, WaitOptions, getpid, set_child_subreaper, setsid, wait};
+use rustix::stdio::{dup2_stderr, dup2_stdout, stdin};
+use tokio::net::UnixStream;
+use tokio::runtime::Builder;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::{Instant, sleep_until};
 
-use super::super::{
-    control::{ControlSocket, RunOrder, SupervisorOrder, SupervisorReport, take_input},
-    family::{ask, descendants, kill, strike},
-};
+use super::super::control::{ControlSocket, RunOrder, SupervisorOrder, SupervisorReport, take_input};
+use super::super::family::{ask, descendants, kill, strike};
 
 /// How often children are killed and reaped in a row before all descendants are looked for again.
 const STRIKES: usize = 100;
@@ -45,7 +36,7 @@ pub(super) fn run() -> io::Result<()> {
 }
 
 /// How far things have come.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug, Clone, Copy)]
 enum WatchPhase {
     /// The program runs.
     Running,

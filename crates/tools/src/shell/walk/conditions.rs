@@ -2,15 +2,11 @@
 
 use tree_sitter::Node;
 
-use super::{
-    super::{
-        builtins,
-        lexer::Unsure,
-        syntax::{children, text},
-        word::CommandWord,
-    },
-    TreeWalk,
-};
+use super::super::builtins;
+use super::super::lexer::Unsure;
+use super::super::syntax::{children, text};
+use super::super::word::CommandWord;
+use super::TreeWalk;
 
 impl TreeWalk<'_> {
     /// A test runs nothing, unless it is made to evaluate a word.

@@ -2,16 +2,12 @@
 
 use tree_sitter::Node;
 
-use super::{
-    super::{
-        lexer::Unsure,
-        paths::device,
-        remember,
-        syntax::{children, text},
-        word::CommandWord,
-    },
-    TreeWalk,
-};
+use super::super::lexer::Unsure;
+use super::super::paths::device;
+use super::super::remember;
+use super::super::syntax::{children, text};
+use super::super::word::CommandWord;
+use super::TreeWalk;
 use crate::scope::PathAccess;
 
 impl TreeWalk<'_> {

@@ -1,23 +1,18 @@
 //! The reference server from npm, over both transports: everything that MCP has, from somebody else's hand.
 
-use std::{
-    collections::BTreeSet,
-    net::TcpListener,
-    path::{Path, PathBuf},
-    process::Stdio,
-};
+use std::collections::BTreeSet;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use everturn_testkit::within;
-use everturn_tools::{
-    Context, Failure,
-    mcp::{McpContent, ServerStatus},
-};
+use everturn_tools::mcp::{McpContent, ServerStatus};
+use everturn_tools::{Context, Failure};
 use serde_json::{Map, Value, json};
-use tokio::{
-    io::{AsyncBufReadExt as _, BufReader},
-    process::{Child, Command},
-};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::{Child, Command};
 
 use super::{Bench, content};
 

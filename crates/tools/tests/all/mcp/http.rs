@@ -1,32 +1,28 @@
 //! A server over HTTP that loses sessions, cuts streams, redirects and refuses.
 
-use std::{
-    collections::HashMap,
-    convert::Infallible,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use axum::{
-    Router,
-    body::{Body, Bytes},
-    extract::State,
-    http::{HeaderMap, Method, StatusCode, Uri, header},
-    response::{IntoResponse as _, Response},
-};
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
+use axum::response::{IntoResponse as _, Response};
 use everturn_testkit::within;
-use everturn_tools::{
-    Failure,
-    mcp::{McpTiming, ServerStatus},
-};
+use everturn_tools::Failure;
+use everturn_tools::mcp::{McpTiming, ServerStatus};
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
-use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 use super::{Bench, quick};
 
 /// What the server shall do besides being one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Mode {
     /// Answers in JSON, has no stream of its own.
     #[default]

@@ -1,12 +1,11 @@
 //! A scripted server over standard input and output, with every misbehaviour that we could think of.
 
-use std::{path::Path, time::Duration};
+use std::path::Path;
+use std::time::Duration;
 
 use everturn_testkit::within;
-use everturn_tools::{
-    Context, Failure,
-    mcp::{Launch, McpTiming, ServerStatus},
-};
+use everturn_tools::mcp::{Launch, McpTiming, ServerStatus};
+use everturn_tools::{Context, Failure};
 use serde_json::{Value, json};
 
 use super::{Bench, content, is_alive, quick, scripted};
@@ -323,7 +322,7 @@ async fn a_server_that_does_not_read_blocks_nobody() {
             "{text}"
         );
     }
-    // It does not answer a ping either, and is started anew.
+    // It does not answer a ping either, and is started again.
     within("another process", async {
         while content(trace.path()).await.lines().count() < 2 {
             tokio::time::sleep(Duration::from_millis(5)).await;

@@ -1,21 +1,25 @@
 //! What the analysis says about single lines: the patterns, what is remembered, and which paths lie outside.
 
-use std::{path::PathBuf, time::Instant};
+use std::path::PathBuf;
+use std::time::Instant;
 
 use everturn_model::permission::{Action, Rule, decide, matches};
-use everturn_tools::{
-    Scope, Tool as _,
-    bash::BashTool,
-    scope::PathAccess,
-    shell::{Analysis, CHANGES, OPAQUE, RUNS},
-};
+use everturn_tools::bash::BashTool;
+use everturn_tools::scope::PathAccess;
+use everturn_tools::shell::{Analysis, CHANGES, OPAQUE, RUNS};
+use everturn_tools::{Scope, Tool as _};
 use serde_json::json;
 
 use crate::harness::Project;
 
 fn scope() -> Scope {
     let project = PathBuf::from("/srv/somebody/project");
-    Scope { directory: project.clone(), worktree: project, output_dir: "/srv/somebody/output".into() }
+    Scope {
+        directory: project.clone(),
+        worktree: project,
+        output_dir: "/srv/somebody/output".into(),
+        home: "/srv/somebody".into(),
+    }
 }
 
 fn analyse(line: &str) -> Analysis {

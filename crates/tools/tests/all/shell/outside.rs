@@ -2,10 +2,9 @@
 
 use std::os::unix::fs::symlink;
 
-use everturn_tools::{
-    scope::PathAccess::{self, Read, Write},
-    shell::{Analysis, OPAQUE, RUNS},
-};
+use everturn_tools::scope::PathAccess;
+use everturn_tools::scope::PathAccess::{Read, Write};
+use everturn_tools::shell::{Analysis, OPAQUE, RUNS};
 
 use crate::harness::Project;
 
