@@ -14,16 +14,16 @@
 //! - `control`: what the two sides say to each other
 //! - `launch`: starting a program; [`Launcher`]
 //! - `program`: a program from its start until nothing of it is left
-//! - `family`: finding and stopping processes, through `/proc`
+//! - `process_tree`: finding and stopping processes, through `/proc`
 //! - `group`: process groups
 //! - `environment`: variables that programs must not see
 
 mod control;
 mod environment;
-#[cfg(target_os = "linux")]
-mod family;
 mod group;
 mod launch;
+#[cfg(target_os = "linux")]
+mod process_tree;
 mod program;
 pub mod supervisor;
 

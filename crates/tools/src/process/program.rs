@@ -205,7 +205,7 @@ impl RunningProgram {
         self.gone = Some(Cleanup::default());
         #[cfg(target_os = "linux")]
         if let Some(session) = self.pid {
-            use super::family::{kill, marked};
+            use super::process_tree::{kill, marked};
             let mark = self.mark.clone();
             let swept = tokio::task::spawn_blocking(move || kill(|| marked(session, &mark), || None));
             self.gone = Some(Cleanup { stopped: false, left: swept.await.unwrap_or_default() });

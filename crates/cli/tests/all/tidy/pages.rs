@@ -5,15 +5,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{check, files, read, root};
 
 /// The pages that say how things are, beside those of `docs/design`.
-const PAGES: [&str; 2] = ["ARCHITECTURE.md", "CONTRIBUTING.md"];
+const PAGES: [&str; 4] = ["ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "docs/glossary.md"];
 
 /// Words in backticks that are not in our code, with what they are instead.
 const FOREIGN: [(&str, &str); 2] =
     [("SystemTime::now", "of the standard library"), ("utils", "a name that is not wanted")];
 
 /// Paths in backticks that are not in the repository, with what they are instead.
-const ELSEWHERE: [(&str, &str); 3] =
-    [("foo.rs", "an example"), ("foo/", "an example"), ("mod.rs", "a name that is not wanted")];
+const ELSEWHERE: [(&str, &str); 8] = [
+    ("AGENTS.md", "a file of a person's project"),
+    ("SKILL.md", "a file of a person's project"),
+    ("auth.json", "in the data folder"),
+    ("owners/", "in the data folder"),
+    ("tool-output/", "in the data folder"),
+    ("foo.rs", "an example"),
+    ("foo/", "an example"),
+    ("mod.rs", "a name that is not wanted"),
+];
 
 /// Names, each with the files that have it.
 type Index = BTreeMap<String, BTreeSet<String>>;
