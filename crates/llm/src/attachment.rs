@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn kinds() {
         let check = |mime: &str, expected: AttachmentKind| {
-            assert_eq!(AttachmentKind::of(&essence(mime)), expected, "{mime}")
+            assert_eq!(AttachmentKind::of(&essence(mime)), expected, "{mime}");
         };
         check("image/png", AttachmentKind::Image);
         check("IMAGE/WebP", AttachmentKind::Image);

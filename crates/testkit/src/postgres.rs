@@ -127,7 +127,7 @@ impl Postgres {
         let make = |folder: &Path| {
             let password = cluster::prepare(root, folder, Tls::Off);
             let (child, port) = cluster::launch_somewhere(folder);
-            shared_folder::let_go(child);
+            shared_folder::detach(child);
             std::fs::write(access_file(folder), format!("{port} {password}")).expect("port and password");
         };
         let folder = SharedFolder::shared(root, "server", idle, sound, make);

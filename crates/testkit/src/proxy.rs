@@ -127,7 +127,7 @@ async fn accept_all(listener: &TcpListener, target: SocketAddr, rules: &Arc<Prox
         }
         let rules = Arc::clone(rules);
         tokio::spawn(async move {
-            rules.passage().await;
+            rules.wait_while_stopped().await;
             // Dropping the client tells it that the server cannot be reached.
             if let Ok(server) = TcpStream::connect(target).await {
                 connection::carry(client, server, &rules).await;

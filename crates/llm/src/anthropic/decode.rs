@@ -210,7 +210,7 @@ impl Decoder {
             (OpenBlock::Text { citations, .. }, DeltaContent::Citation(citation)) => citations.push(citation),
             (open @ OpenBlock::Thinking { .. }, DeltaContent::Thinking(text)) => open.think(text, out),
             (OpenBlock::Thinking { signature, .. }, DeltaContent::Signature(more)) => {
-                signature.push_str(&more)
+                signature.push_str(&more);
             }
             (OpenBlock::Call { id, raw, .. }, DeltaContent::Input(more)) => {
                 raw.push_str(&more);

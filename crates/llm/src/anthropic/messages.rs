@@ -72,7 +72,7 @@ pub(super) fn lower(messages: &[Message], model: ClaudeModel) -> Vec<SpeakerTurn
 }
 
 /// Gives the word back to the model after its own last words, unless it is in the middle of using its own tools.
-pub(super) fn give_the_word(turns: &mut Vec<SpeakerTurn>) {
+pub(super) fn return_the_turn(turns: &mut Vec<SpeakerTurn>) {
     let last = turns.last().filter(|last| last.role == Speaker::Assistant);
     if last.and_then(|last| last.content.last()).is_some_and(|block| kind(block) == "text") {
         turns.push(SpeakerTurn { role: Speaker::User, content: vec![content::text(GO_ON)] });
@@ -338,7 +338,7 @@ mod tests {
     #[test]
     fn the_word_is_given_back_after_text_only() {
         let mut turns = lower(&[user("a"), answer(vec![says("b")])], ClaudeModel::of(NEW));
-        give_the_word(&mut turns);
+        return_the_turn(&mut turns);
         assert_eq!(turns.last().map(|turn| turn.content.clone()), Some(vec![content::text(GO_ON)]));
 
         let raw = json!({"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}});
@@ -350,7 +350,7 @@ mod tests {
         };
         let turns = lower(&[user("a"), answer(vec![search])], ClaudeModel::of(NEW));
         let mut same = turns.clone();
-        give_the_word(&mut same);
+        return_the_turn(&mut same);
         assert_eq!(same, turns);
     }
 

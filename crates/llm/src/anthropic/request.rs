@@ -15,7 +15,7 @@ pub(super) fn body(request: &ModelRequest) -> Value {
     let budget_fits = !messages::acts_without_a_thought(&turns);
     let thinking = thinking::plan(model, request.reasoning, request.max_output, budget_fits);
     if thinking.on || !model.takes_prefill() {
-        messages::give_the_word(&mut turns);
+        messages::return_the_turn(&mut turns);
     }
     let (mut tools, choice) = tools(request, &turns, thinking.on);
     let mut system: Vec<Value> = request

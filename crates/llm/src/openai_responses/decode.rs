@@ -97,10 +97,10 @@ impl Decoder {
                 items.whole_part(piece.place(), piece.content(), part, out);
             }
             FrameKind::Annotation => {
-                items.annotate(piece.place(), piece.content(), piece.annotation.as_deref())
+                items.annotate(piece.place(), piece.content(), piece.annotation.as_deref());
             }
             FrameKind::SummaryDelta => {
-                items.thought(piece.place(), Section::Summary(piece.summary()), delta, out)
+                items.thought(piece.place(), Section::Summary(piece.summary()), delta, out);
             }
             FrameKind::SummaryDone => {
                 items.whole_thought(piece.place(), Section::Summary(piece.summary()), &whole, out);
@@ -110,7 +110,7 @@ impl Decoder {
                 items.whole_thought(piece.place(), Section::Summary(piece.summary()), whole, out);
             }
             FrameKind::ThoughtDelta => {
-                items.thought(piece.place(), Section::Content(piece.content()), delta, out)
+                items.thought(piece.place(), Section::Content(piece.content()), delta, out);
             }
             FrameKind::ThoughtDone => {
                 items.whole_thought(piece.place(), Section::Content(piece.content()), &whole, out);

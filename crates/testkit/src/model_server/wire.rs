@@ -195,7 +195,7 @@ fn gather(pieces: &[AnswerPiece]) -> Vec<AnswerStretch> {
             (AnswerPiece::Thought(more), Some(AnswerStretch::Thought(text)))
             | (AnswerPiece::Text(more), Some(AnswerStretch::Text(text)))
             | (AnswerPiece::Input(more), Some(AnswerStretch::Call { input: text, .. })) => {
-                text.push_str(more)
+                text.push_str(more);
             }
             (AnswerPiece::Thought(text), _) => stretches.push(AnswerStretch::Thought(text.clone())),
             (AnswerPiece::Hosted(ids), _) => stretches.push(AnswerStretch::Hosted(ids.clone())),

@@ -61,14 +61,14 @@ impl SharedFolder {
             users.lock_shared().expect("a shared lock");
             // A guard that was killed would let the server run forever.
             if File::open(path.join("guard")).is_ok_and(|guard| guard.try_lock().is_ok()) {
-                let_go(spawn_guard(&path, &lock_path, idle));
+                detach(spawn_guard(&path, &lock_path, idle));
             }
             return Self { path, users: Some(users), guard: None };
         }
 
         sweep(root, kind);
         let folder = Self::create(root, kind);
-        let_go(spawn_guard(&folder.path, &lock_path, idle));
+        detach(spawn_guard(&folder.path, &lock_path, idle));
         make(&folder.path);
         let name = folder.path.file_name().expect("the name of a folder").as_encoded_bytes();
         std::fs::write(&current, name).expect("the name of what is shared");
@@ -125,7 +125,7 @@ fn guard(folder: &Path) -> Command {
 }
 
 /// Leaves a child to itself: it may outlive this process, and if not it shall not stay in the list of processes.
-pub(super) fn let_go(mut child: Child) {
+pub(super) fn detach(mut child: Child) {
     std::thread::spawn(move || child.wait());
 }
 

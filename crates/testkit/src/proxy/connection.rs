@@ -123,7 +123,7 @@ async fn open(
         let Some(message) = WireMessage::read_first(&mut client.read).await? else {
             return Ok(ConnectionOpening::Ended(TrafficEnd::Closed));
         };
-        rules.passage().await;
+        rules.wait_while_stopped().await;
         if rules.judge(None) == MessageVerdict::Cut {
             return Ok(ConnectionOpening::Ended(TrafficEnd::Cut));
         }
@@ -133,7 +133,7 @@ async fn open(
             return Ok(ConnectionOpening::Plain);
         }
         let answer = server.read.read_u8().await?;
-        rules.passage().await;
+        rules.wait_while_stopped().await;
         client.write.write_u8(answer).await?;
         client.write.flush().await?;
         if matches!(answer, b'S' | b'G') {
@@ -150,7 +150,7 @@ async fn pass_requests(
 ) -> Result<TrafficEnd> {
     let mut statements = ClientStatements::default();
     while let Some(message) = WireMessage::read(from).await? {
-        rules.passage().await;
+        rules.wait_while_stopped().await;
         let verdict = rules.judge(statements.note(&message).as_ref());
         if verdict == MessageVerdict::Cut {
             to.flush().await?;
@@ -188,7 +188,7 @@ async fn pass_answers(
     answers: &Mutex<AnswerCounts>,
 ) -> Result<TrafficEnd> {
     while let Some(message) = WireMessage::read(from).await? {
-        rules.passage().await;
+        rules.wait_while_stopped().await;
         let (is_secret, is_last) = {
             let mut answers = answers.lock().unwrap_or_else(PoisonError::into_inner);
             let is_secret = answers.last == Some(answers.given + 1);
@@ -219,7 +219,7 @@ async fn pass_blindly(
     let mut buffer = vec![0; 16 << 10];
     loop {
         let length = from.read(&mut buffer).await?;
-        rules.passage().await;
+        rules.wait_while_stopped().await;
         if length == 0 {
             return to.shutdown().await;
         }

@@ -62,7 +62,7 @@ impl ProxyRules {
     }
 
     /// Waits while the traffic is stopped.
-    pub(super) async fn passage(&self) {
+    pub(super) async fn wait_while_stopped(&self) {
         // The sender is our own, so this cannot fail.
         let _ = self.paused.subscribe().wait_for(|paused| !paused).await;
     }

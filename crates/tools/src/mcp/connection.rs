@@ -249,16 +249,16 @@ impl Connection {
         cancel: &CancellationToken,
         mut report: impl FnMut(&CallProgress),
     ) -> Result<CallResult, McpError> {
-        let mut booking = self.inbox.book()?;
-        let id = booking.id;
+        let mut slot = self.inbox.reserve()?;
+        let id = slot.id;
         let params = json!({"name": tool, "arguments": arguments, "_meta": {"progressToken": id}});
         let text = message::request(id, "tools/call", &params);
-        let mut progress = booking.progress();
+        let mut progress = slot.progress();
         let begun = Instant::now();
         let mut deadline = begun + self.timing.silence;
         let mut reported = None;
         let outcome = {
-            let working = self.exchange(text, &mut booking);
+            let working = self.exchange(text, &mut slot);
             tokio::pin!(working);
             loop {
                 tokio::select! {
@@ -327,9 +327,9 @@ impl Connection {
     async fn exchange(
         &self,
         text: String,
-        booking: &mut super::inbox::ReplySlot<'_>,
+        slot: &mut super::inbox::ReplySlot<'_>,
     ) -> Result<Box<RawValue>, McpError> {
-        let id = booking.id;
+        let id = slot.id;
         let carrying = async {
             match &self.carrier {
                 Carrier::Stdio(stdio) => stdio.send(text).await,
@@ -338,18 +338,18 @@ impl Connection {
         };
         tokio::select! {
             biased;
-            answer = booking.answer() => return answer,
+            answer = slot.answer() => return answer,
             Err(fault) = carrying => Err(fault),
         }
         // The answer may have come in the very moment in which the way it came by ended.
-        .or_else(|fault| booking.ready().unwrap_or(Err(fault)))
+        .or_else(|fault| slot.ready().unwrap_or(Err(fault)))
     }
 
     /// A short request.
     async fn ask<T: DeserializeOwned>(&self, method: &str, params: Value) -> Result<T, McpError> {
-        let mut booking = self.inbox.book()?;
-        let text = message::request(booking.id, method, &params);
-        let answer = timeout(self.patience, self.exchange(text, &mut booking));
+        let mut slot = self.inbox.reserve()?;
+        let text = message::request(slot.id, method, &params);
+        let answer = timeout(self.patience, self.exchange(text, &mut slot));
         let answer = answer.await.map_err(|_| McpError::TimedOut(self.patience))??;
         decode(&answer)
     }

@@ -163,7 +163,7 @@ impl GatheredContent {
                 self.attach(&data, &mime_type, None);
             }
             McpContent::Resource { resource: EmbeddedResource { text: Some(text), .. } } => {
-                self.texts.push(text)
+                self.texts.push(text);
             }
             McpContent::Resource { resource } => {
                 let mime = resource.mime_type.as_deref().unwrap_or("application/octet-stream");

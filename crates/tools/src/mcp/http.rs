@@ -93,7 +93,7 @@ impl HttpSession {
             // Only this message was surely not looked at: what became of others that are under way is not known.
             Err(McpError::SessionLost) => self.shared.forget(),
             Err(fault @ (McpError::NeedsAuth(_) | McpError::Closed(_))) => {
-                self.shared.inbox.close(fault.clone())
+                self.shared.inbox.close(fault.clone());
             }
             _ => {}
         }

@@ -72,16 +72,16 @@ impl Inbox {
     }
 
     /// Makes room for an answer.
-    pub(super) fn book(&self) -> Result<ReplySlot<'_>, McpError> {
+    pub(super) fn reserve(&self) -> Result<ReplySlot<'_>, McpError> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (answer, answered) = oneshot::channel();
         let (progress, progressed) = watch::channel(CallProgress::default());
         self.lock().insert(id, PendingReply { answer, progress });
-        let booking = ReplySlot { inbox: self, id, answered, progressed };
+        let slot = ReplySlot { inbox: self, id, answered, progressed };
         // Looked at after the insertion: whoever closes in between finds the entry and drops it.
         match &*self.closed.borrow() {
             Some(fault) => Err(fault.clone()),
-            None => Ok(booking),
+            None => Ok(slot),
         }
     }
 

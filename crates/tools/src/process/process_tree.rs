@@ -4,7 +4,7 @@
 //! first, again and again until no new one shows up, and only then killed; and that is repeated until none is left.
 //!
 //! A process that starts its successor and ends at once may never be there when we look. Only its parent can tell for
-//! sure that none is left, and only a parent may kill by number without a look: see [`strike`].
+//! sure that none is left, and only a parent may kill by number without a look: see [`kill_children`].
 
 use std::collections::HashSet;
 use std::fs;
@@ -75,7 +75,7 @@ pub(super) fn ask(processes: &[Process], signals: &[Signal]) {
 
 /// Kills our children by number, which nobody else can have before we have reaped them. Quicker than looking at all
 /// processes, so that it catches those which are never there for long.
-pub(super) fn strike() {
+pub(super) fn kill_children() {
     let own = getpid();
     let listed = fs::read_to_string(format!("/proc/{own}/task/{own}/children")).unwrap_or_default();
     for child in listed.split_ascii_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)) {

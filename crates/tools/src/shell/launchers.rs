@@ -164,7 +164,7 @@ const READERS: &str = "echo ls cat wc grep egrep fgrep head tail stat du basenam
     sha1sum sha256sum nl tac true false";
 
 /// Whether a program gets words from xargs that may make it do something else.
-pub(super) fn led(launcher: &str, words: &[CommandWord]) -> bool {
+pub(super) fn is_fed_by_xargs(launcher: &str, words: &[CommandWord]) -> bool {
     let reads = words
         .first()
         .and_then(CommandWord::known)

@@ -90,7 +90,7 @@ impl<'a> PossibleFolders<'a> {
 
     /// Whether a program that writes may be led to any file by a word that is only known later.
     pub(super) fn uncertain(&self, name: &str, arguments: &[CommandWord]) -> bool {
-        listed(WRITERS, name) && !matches!(name, "cd" | "pushd") && arguments.iter().any(adrift)
+        listed(WRITERS, name) && !matches!(name, "cd" | "pushd") && arguments.iter().any(may_be_anywhere)
     }
 
     /// Whether a program may put files into folders of the project that make a repository of them.
@@ -305,7 +305,7 @@ fn joined(option: &str) -> impl Iterator<Item = &str> {
 
 /// Whether nothing is certain about the folder that a path is in: a variable may hold `..`, and so may alternatives.
 /// Names of files that a pattern finds do not begin with a dot.
-pub(super) fn adrift(word: &CommandWord) -> bool {
+pub(super) fn may_be_anywhere(word: &CommandWord) -> bool {
     if word.value.is_some() {
         return false;
     }

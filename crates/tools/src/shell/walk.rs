@@ -11,7 +11,7 @@ use tree_sitter::Node;
 use super::agreement::KEYWORDS;
 use super::launchers::LaunchedCommand;
 use super::lexer::{SubstitutionEnds, Unsure};
-use super::paths::{PossibleFolders, adrift};
+use super::paths::{PossibleFolders, may_be_anywhere};
 use super::programs::Concern;
 use super::syntax::{children, start, text};
 use super::word::CommandWord;
@@ -254,7 +254,7 @@ impl TreeWalk<'_> {
                 Some(path) => self.folders.beyond(path, word.tilde, PathAccess::Write),
                 None => self.folders.beyond_prefix(&word, PathAccess::Write),
             };
-            reached |= !beyond.is_empty() || adrift(&word);
+            reached |= !beyond.is_empty() || may_be_anywhere(&word);
             self.external.extend(beyond);
         }
         if base == "git" {
@@ -265,7 +265,7 @@ impl TreeWalk<'_> {
                 Some(path) => self.folders.beyond(path, word.tilde, access),
                 None => self.folders.beyond_prefix(&word, access),
             });
-            reached |= access == PathAccess::Write && adrift(&word);
+            reached |= access == PathAccess::Write && may_be_anywhere(&word);
         }
         for file in destinations::outputs(base, arguments) {
             self.written(&file);
@@ -297,7 +297,7 @@ impl TreeWalk<'_> {
         let concern = match inner {
             Some(LaunchedCommand::Command { assignments, words }) if depth < LAUNCHES_MAX => {
                 self.launched(base, &assignments, &words, depth)?;
-                launchers::led(base, &words).then_some(Concern::Runs)
+                launchers::is_fed_by_xargs(base, &words).then_some(Concern::Runs)
             }
             Some(LaunchedCommand::Nothing) => None,
             Some(_) => Some(Concern::Runs),

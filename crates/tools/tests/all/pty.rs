@@ -53,7 +53,7 @@ impl Client {
             }
             match timeout(PATIENCE, self.view.next()).await {
                 Ok(Some(PtyChunk::Output { bytes, .. })) => {
-                    self.text.push_str(&String::from_utf8_lossy(&bytes))
+                    self.text.push_str(&String::from_utf8_lossy(&bytes));
                 }
                 other => panic!("{wanted:?} did not come but {other:?} after {:?}", self.text),
             }

@@ -83,7 +83,7 @@ impl EncodeAnswer for AnswerEncoder {
             let Some(fields) = message.as_object_mut() else { continue };
             match stretch {
                 AnswerStretch::Thought(text) => {
-                    drop(fields.insert("reasoning_content".to_owned(), json!(text)))
+                    drop(fields.insert("reasoning_content".to_owned(), json!(text)));
                 }
                 AnswerStretch::Hosted(_) => {}
                 AnswerStretch::Text(text) => drop(fields.insert("content".to_owned(), json!(text))),

@@ -20,7 +20,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep_until};
 
 use super::super::control::{ControlSocket, RunOrder, SupervisorOrder, SupervisorReport, take_input};
-use super::super::process_tree::{ask, descendants, kill, strike};
+use super::super::process_tree::{ask, descendants, kill, kill_children};
 
 /// How often children are killed and reaped in a row before all descendants are looked for again.
 const STRIKES: usize = 100;
@@ -103,7 +103,7 @@ async fn watch(mut control: ControlSocket, input: Option<OwnedFd>) -> io::Result
                                 if alone {
                                     return Some(false);
                                 }
-                                strike();
+                                kill_children();
                             }
                             Some(true)
                         },
