@@ -1,5 +1,6 @@
 //! What a person and a project keep for agents: where it is, and the skills among it.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use everturn_tools::host::LoadedSkill;

@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use self::index::FileIndex;
 use self::manifest::ManifestEntry;
-pub use self::restore::{SnapshotPlan, RestoreReport, SkipReason, SkippedFile};
+pub use self::restore::{RestoreReport, SkipReason, SkippedFile, SnapshotPlan};
 use self::store::SnapshotStore;
 use crate::patch::{FileStatus, PatchHeader, unified};
 

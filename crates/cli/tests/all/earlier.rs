@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use everturn_testkit::postgres::TestDatabase;
 use everturn_testkit::process::ServerOptions;
-use everturn_testkit::{ModelServer, Postgres, Repo, EverturnServer, fixtures};
+use everturn_testkit::{EverturnServer, ModelServer, Postgres, Repo, fixtures};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use serde_json::{Value, json};
 
 use super::decode::METADATA;
-use super::wire::ToolCall;
+use super::wire::ChatToolCall;
 use crate::protocol::text::{LooseText, WireText};
 use crate::protocol::{Events, FrameFault};
 use crate::{StreamEvent, arguments};
@@ -44,7 +44,7 @@ impl ChatCalls {
     }
 
     /// Takes one piece.
-    pub(super) fn accept(&mut self, piece: ToolCall<'_>, out: &mut Events) -> Result<(), FrameFault> {
+    pub(super) fn accept(&mut self, piece: ChatToolCall<'_>, out: &mut Events) -> Result<(), FrameFault> {
         let function = piece.function;
         let (name, arguments) = function.map_or((None, None), |function| (function.name, function.arguments));
         let id = piece.id.filter(|id| !id.is_empty());

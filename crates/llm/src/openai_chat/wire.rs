@@ -48,11 +48,11 @@ pub(super) struct ChatDelta<'a> {
     pub(super) reasoning_content: Option<WireText<'a>>,
     pub(super) reasoning: Option<LooseText<'a>>,
     pub(super) reasoning_details: Option<Vec<Value>>,
-    pub(super) tool_calls: Option<Vec<ToolCall<'a>>>,
+    pub(super) tool_calls: Option<Vec<ChatToolCall<'a>>>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct ToolCall<'a> {
+pub(super) struct ChatToolCall<'a> {
     pub(super) index: Option<u64>,
     #[serde(borrow)]
     pub(super) id: Option<WireText<'a>>,

@@ -9,7 +9,7 @@ use std::sync::Barrier;
 
 use everturn_tools::patch::FileStatus;
 use everturn_tools::snapshot::{
-    CaptureLimits, SnapshotPlan, SkipReason, SnapshotError, Snapshots, TreeDiff, TreeId,
+    CaptureLimits, SkipReason, SnapshotError, SnapshotPlan, Snapshots, TreeDiff, TreeId,
 };
 
 use crate::harness::{Project, names};

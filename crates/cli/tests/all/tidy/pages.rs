@@ -168,7 +168,7 @@ fn misplaced(page: &str, definitions: &Index) -> Vec<String> {
     let pieces: Vec<&str> = text.split('`').collect();
     let mut complaints = Vec::new();
     let mut check = |name: &str, path: &str| {
-        let inside = |file: &&String| file.ends_with(&format!("/{path}"));
+        let inside = |file: &&String| format!("/{file}").ends_with(&format!("/{path}"));
         let Some(last) = names(name).and_then(|names| names.last().copied()) else { return };
         if !definitions.get(last).is_some_and(|files| files.iter().any(|file| inside(&file))) {
             complaints.push(format!("{page}: {name} is not in {path}"));
