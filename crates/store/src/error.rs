@@ -62,7 +62,7 @@ pub enum Error {
         /// What is wrong.
         reason: String,
     },
-    /// The log itself is damaged, so nothing can be made of it anew.
+    /// The log itself is damaged, so nothing can be rebuilt from it.
     #[error(
         "the log of session {session} cannot be followed past event {seq}: {reason}; restore the session from a backup, or delete it for good"
     )]

@@ -11,7 +11,7 @@
 //! * [`fixtures`]: paths into the workspace folder `fixtures/`
 //! * [`config`]: the `opencode.json` that points at a model server
 //! * [`process`]: the real `everturn` binary as a child that can be killed and restarted
-//! * [`postgres`]: a real PostgreSQL server, of one's own or shared by all tests
+//! * [`postgres`]: a real PostgreSQL server, private or shared by all tests
 //! * [`proxy`]: a network between a PostgreSQL client and its server that can be cut
 //! * [`http`]: a small JSON client and a reader of event streams
 //! * [`disk`]: a simulated disk for SQLite that loses power and fails
@@ -36,8 +36,8 @@ pub use config::opencode_config;
 pub use deadline::within;
 pub use http::{Client, EventReader};
 pub use model_server::ModelServer;
-pub use postgres::{Database, Postgres};
-pub use process::Server;
+pub use postgres::{Postgres, TestDatabase};
+pub use process::EverturnServer;
 pub use proxy::Proxy;
 pub use refusal::Refusal;
 pub use repo::Repo;

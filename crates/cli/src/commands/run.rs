@@ -18,7 +18,7 @@ use crate::table;
 
 /// Answer one prompt here and now
 #[derive(Debug, Args)]
-pub(crate) struct Run {
+pub(crate) struct RunCommand {
     /// The prompt
     #[arg(required = true)]
     message: Vec<String>,
@@ -39,7 +39,7 @@ pub(crate) struct Run {
     yes: bool,
 }
 
-impl Run {
+impl RunCommand {
     pub(crate) fn execute(self) -> Result<()> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         runtime.block_on(async {

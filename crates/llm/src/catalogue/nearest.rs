@@ -8,9 +8,9 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use super::lookup::{Rank, is_maker};
+use super::lookup::{ProviderRank, is_maker};
 use super::preference::is_resold;
-use super::{Catalogue, ModelInfo, ProviderInfo, Status};
+use super::{Catalogue, ModelInfo, ModelStatus, ProviderInfo};
 
 /// Names given back, at most.
 const MOST: usize = 5;
@@ -49,7 +49,7 @@ impl Catalogue {
             None => (None, name.split_once('/').map_or(name, |(_, model)| model)),
         };
         let queries: BTreeSet<String> = [model, name].into_iter().map(letters).collect();
-        let queries: Vec<Query<'_>> = queries.iter().map(|text| Query::new(text)).collect();
+        let queries: Vec<WantedName<'_>> = queries.iter().map(|text| WantedName::new(text)).collect();
         let mut close: Vec<(usize, &ProviderInfo, &ModelInfo)> = Vec::new();
         for (provider, model) in self.models() {
             let other = asked.is_some_and(|asked| asked.id != provider.id);
@@ -63,9 +63,9 @@ impl Catalogue {
             }
         }
         close.sort_by_key(|&(score, provider, model)| {
-            let gone = model.status == Status::Deprecated;
+            let gone = model.status == ModelStatus::Deprecated;
             let spoken = model.protocol().is_spoken();
-            let rank = Rank::of(provider);
+            let rank = ProviderRank::of(provider);
             (
                 score,
                 gone,
@@ -95,13 +95,13 @@ impl Catalogue {
         if text.is_empty() {
             return Vec::new();
         }
-        let query = Query::new(&text);
-        let mut close: Vec<(usize, Rank, &str)> = Vec::new();
+        let query = WantedName::new(&text);
+        let mut close: Vec<(usize, ProviderRank, &str)> = Vec::new();
         for provider in self.providers() {
             let known = [letters(&provider.id), letters(&provider.name)];
             let written = known.iter().filter_map(|known| query.by_spelling(known));
             let score = written.chain(makes(provider, &text).then_some(MAKES_SUCH)).min();
-            close.extend(score.map(|score| (score, Rank::of(provider), provider.id.as_ref())));
+            close.extend(score.map(|score| (score, ProviderRank::of(provider), provider.id.as_ref())));
         }
         close.sort_unstable();
         close.into_iter().take(MOST).map(|(_, _, id)| id.to_owned()).collect()
@@ -144,13 +144,13 @@ fn marks(text: &str) -> u64 {
 }
 
 /// A name that is asked for.
-struct Query<'a> {
+struct WantedName<'a> {
     text: &'a str,
     marks: u64,
     words: Vec<&'a str>,
 }
 
-impl<'a> Query<'a> {
+impl<'a> WantedName<'a> {
     fn new(text: &'a str) -> Self {
         Self { text, marks: marks(text), words: words(text) }
     }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use everturn_model::SessionId;
 use everturn_store::{Appended, Authority, Error, Lease, NewEvent, Options, Search, Store};
-use everturn_testkit::disk::{self, Disk, Fault, FaultKind};
+use everturn_testkit::disk::{self, Disk, DiskFault, FaultKind};
 
 use crate::author::Author;
 use crate::campaign::{Deed, Ledger, cases, check_integrity, ids, runtime};
@@ -207,7 +207,7 @@ fn campaign(kind: FaultKind, once: bool) {
         for at in (1..=calls).step_by(usize::try_from(step).unwrap()) {
             let (folder, disk) = (folder(start), disk());
             let ledger = Ledger::default();
-            disk.fail(Fault { kind, at, once });
+            disk.fail(DiskFault { kind, at, once });
             let outcome = runtime.block_on(run(folder.path(), &disk, &ledger));
             fired += u64::from(disk.failed());
             errors += u64::from(outcome.errors > 0);
@@ -258,7 +258,7 @@ async fn append_at(fault: FaultKind) -> (Error, bool) {
     let (_, created) = Author::create(&session, 1);
     store.append(&session, Authority::Open, vec![created]).await.unwrap();
     let event = Author::blind(&session, 2).open().swap_remove(0);
-    disk.fail(Fault { kind: fault, at: 1, once: true });
+    disk.fail(DiskFault { kind: fault, at: 1, once: true });
     let error = store.append(&session, Authority::Open, vec![event.clone()]).await.unwrap_err();
     assert!(disk.failed(), "nothing failed: {error}");
     drop(store);

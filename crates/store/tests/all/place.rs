@@ -1,14 +1,14 @@
 //! Where a contract test keeps its data: a fresh place of either engine.
 //!
-//! A test of the contract is one function over a [`Place`]; [`contract!`] makes two tests of it, one for each engine. So
-//! what is promised is written once, and an engine that is not there fails instead of being left out.
+//! A test of the contract is one function over a [`Place`]; [`contract!`] makes two tests of it, one for each engine.
+//! So what is promised is written once, and an engine that is not there fails instead of being left out.
 
 use std::path::Path;
 use std::time::Duration;
 
 use everturn_model::SessionId;
 use everturn_store::{Options, Store, Timing};
-use everturn_testkit::postgres::{Database, Postgres};
+use everturn_testkit::postgres::{Postgres, TestDatabase};
 use tempfile::TempDir;
 
 /// How often those speak who have to.
@@ -30,7 +30,7 @@ pub(crate) struct Place {
     kind: Kind,
     /// The data on SQLite; on a server only what the processes of one host tell each other.
     folder: TempDir,
-    database: Option<Database>,
+    database: Option<TestDatabase>,
 }
 
 impl Place {
@@ -101,7 +101,7 @@ impl Place {
 
     /// What nobody may be shown.
     pub(crate) fn password(&self) -> Option<String> {
-        let password = |database: &Database| {
+        let password = |database: &TestDatabase| {
             let config = database.config();
             String::from_utf8(config.get_password().unwrap().to_vec()).unwrap()
         };

@@ -21,7 +21,7 @@ pub struct Received {
 }
 
 #[derive(Debug, Default)]
-struct Log {
+struct EventLog {
     events: Vec<Received>,
     ended: bool,
 }
@@ -29,7 +29,7 @@ struct Log {
 /// A reader that has a place in the stream: each wait goes on behind the event the last one found.
 #[derive(Debug)]
 pub struct EventReader {
-    log: watch::Receiver<Log>,
+    log: watch::Receiver<EventLog>,
     headers: HeaderMap,
     place: usize,
     task: JoinHandle<()>,
@@ -49,7 +49,7 @@ impl EventReader {
         let response = within(&what, request.send()).await.unwrap_or_else(|cause| panic!("{what}: {cause}"));
         assert!(response.status().is_success(), "{what}: {}", response.status());
         let headers = response.headers().clone();
-        let (sender, log) = watch::channel(Log::default());
+        let (sender, log) = watch::channel(EventLog::default());
         let task = tokio::spawn(read(response, sender));
         Self { log, headers, place: 0, task, path: path.to_owned() }
     }
@@ -89,7 +89,7 @@ impl EventReader {
     /// When it does not come or the stream ends before.
     pub async fn wait_for_event(&mut self, wanted: impl Fn(&Received) -> bool) -> Received {
         let place = self.place;
-        let find = |log: &Log| {
+        let find = |log: &EventLog| {
             let fresh = log.events.iter().enumerate().skip(place);
             fresh
                 .into_iter()
@@ -130,7 +130,7 @@ impl EventReader {
     }
 }
 
-async fn read(mut response: reqwest::Response, sender: watch::Sender<Log>) {
+async fn read(mut response: reqwest::Response, sender: watch::Sender<EventLog>) {
     let mut pending: Vec<u8> = Vec::new();
     while let Ok(Some(piece)) = response.chunk().await {
         pending.extend(piece.iter().filter(|byte| **byte != b'\r'));

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use everturn_llm::catalogue::{Catalogue, Found, LookupError};
+use everturn_llm::catalogue::{Catalogue, FoundModel, LookupError};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -198,7 +198,7 @@ fn undescribed_models_of_configured_servers_are_taken_as_they_are() {
 fn default(variables: &[&str]) -> Option<(String, Option<String>)> {
     let catalogue = Catalogue::builtin();
     let main = catalogue.default_model(&set(variables))?;
-    let small = catalogue.small_model(&main).as_ref().map(Found::name);
+    let small = catalogue.small_model(&main).as_ref().map(FoundModel::name);
     Some((main.name(), small))
 }
 

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use everturn_model::SessionId;
-use everturn_store::{Authority, Error, Options, Place as Where, Store};
+use everturn_store::{Authority, Error, Options, Store, StorePlace};
 use everturn_testkit::{Postgres, within};
 
 use super::Place;
@@ -14,8 +14,8 @@ use crate::postgres::{ID, created, event, titled};
 fn options(url: &str, folder: &Path, owner: &str, authorities: Option<PathBuf>) -> Options {
     let mut options = Options::server(url, folder, owner);
     match &mut options.place {
-        Where::Server(server) => server.authorities = authorities,
-        Where::Folder(_) => panic!("a server"),
+        StorePlace::Server(server) => server.authorities = authorities,
+        StorePlace::Folder(_) => panic!("a server"),
     }
     options
 }

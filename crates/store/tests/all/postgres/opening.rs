@@ -1,7 +1,7 @@
 //! Opening: new, again, by two at once, foreign, newer, and what a wrong address says.
 
 use everturn_model::SessionId;
-use everturn_store::{Ask, Authority, Error, Filter, Options, Store};
+use everturn_store::{Authority, Error, Filter, Options, PageRequest, Store};
 use everturn_testkit::Postgres;
 
 use super::Place;
@@ -25,8 +25,9 @@ async fn several_may_open_a_new_database_at_once() {
         .append(&SessionId::new("ses_2"), Authority::Open, vec![event(2, created("ses_2"))])
         .await
         .unwrap();
-    let first = opened[1].page(Ask::First(Filter { limit: Some(1), ..Filter::default() })).await.unwrap();
-    let next = opened[2].page(Ask::After(first.next.unwrap())).await.unwrap();
+    let first =
+        opened[1].page(PageRequest::First(Filter { limit: Some(1), ..Filter::default() })).await.unwrap();
+    let next = opened[2].page(PageRequest::After(first.next.unwrap())).await.unwrap();
     assert_eq!(next.items.len(), 1, "all of them seal cursors with the same key");
 }
 
