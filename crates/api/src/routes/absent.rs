@@ -44,6 +44,6 @@ fn of_session(verb: Verb, id: &'static str, path: &'static str, what: &'static s
 }
 
 async fn missing(app: App, at: InSession, what: &'static str) -> Result<Infallible> {
-    app.engine.session(&at.session.0).await?;
+    app.engine.sessions().get(&at.session.0).await?;
     Err(Error::Absent(what))
 }

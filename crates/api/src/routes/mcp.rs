@@ -25,7 +25,7 @@ async fn statuses(
     State(app): State<App>,
     Workdir(location): Workdir,
 ) -> Result<JsonAnswer<BTreeMap<String, McpState>>> {
-    let statuses = app.engine.servers_in(&location).await;
+    let statuses = app.engine.mcp().statuses(&location).await;
     let shown: BTreeMap<String, McpState> =
         statuses.into_iter().map(|(name, status)| (name, status.into())).collect();
     answer(&shown)
@@ -35,7 +35,7 @@ async fn resources(
     State(app): State<App>,
     Workdir(location): Workdir,
 ) -> Result<JsonAnswer<BTreeMap<String, McpResource>>> {
-    let resources = app.engine.resources_in(&location).await;
+    let resources = app.engine.mcp().resources(&location).await;
     let shown: BTreeMap<String, McpResource> =
         resources.into_iter().map(|(server, resource)| McpResource::of(&server, resource)).collect();
     answer(&shown)
@@ -46,7 +46,7 @@ async fn connect(
     Workdir(location): Workdir,
     Path(server): Path<ByName>,
 ) -> Result<JsonAnswer<bool>> {
-    app.engine.connect_server(&location, &server.name).await?;
+    app.engine.mcp().connect(&location, &server.name).await?;
     answer(&true)
 }
 
@@ -55,6 +55,6 @@ async fn disconnect(
     Workdir(location): Workdir,
     Path(server): Path<ByName>,
 ) -> Result<JsonAnswer<bool>> {
-    app.engine.disconnect_server(&location, &server.name)?;
+    app.engine.mcp().disconnect(&location, &server.name)?;
     answer(&true)
 }

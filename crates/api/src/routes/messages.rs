@@ -77,7 +77,7 @@ async fn list(
     }
     // A page from the middle is cut out of the whole. One more than asked for shows whether there is more.
     let read = if before.is_some() { None } else { limit.map(|limit| limit.saturating_add(1)) };
-    let conversation = app.engine.conversation(&id, read).await?;
+    let conversation = app.engine.sessions().conversation(&id, read).await?;
     let path: Vec<&Node> = conversation.nodes.iter().collect();
     let mut messages = v1::conversation(&conversation.session.id, &path, &conversation.inbox);
     let mut end = messages.len();
@@ -104,7 +104,7 @@ fn read_cursor(cursor: &str) -> Result<String> {
 
 async fn read(State(app): State<App>, Path(at): Path<InMessage>) -> Result<JsonAnswer<WithParts>> {
     let (id, message) = (at.session.0, at.message.0);
-    let messages = shown(&app.engine.conversation(&id, None).await?);
+    let messages = shown(&app.engine.sessions().conversation(&id, None).await?);
     match messages.iter().find(|found| id_of(found) == message.as_str()) {
         Some(found) => answer(found),
         None => Err(everturn_engine::Error::NoMessage(message).into()),
@@ -114,11 +114,11 @@ async fn read(State(app): State<App>, Path(at): Path<InMessage>) -> Result<JsonA
 async fn remove(State(app): State<App>, Path(at): Path<InMessage>) -> Result<JsonAnswer<bool>> {
     let (id, message) = (at.session.0, at.message.0);
     let engine = app.engine;
-    engine.session(&id).await?;
+    engine.sessions().get(&id).await?;
     whole(async move {
         on_entry(&engine, &id, message, |id, message| {
             let engine = engine.clone();
-            async move { engine.hide_message(&id, &message).await }
+            async move { engine.sessions().hide_message(&id, &message).await }
         })
         .await
     })
@@ -129,11 +129,11 @@ async fn remove(State(app): State<App>, Path(at): Path<InMessage>) -> Result<Jso
 async fn remove_part(State(app): State<App>, Path(at): Path<InPart>) -> Result<JsonAnswer<bool>> {
     let (id, message, part) = (at.session.0, at.message.0, at.part.0);
     let engine = app.engine;
-    engine.session(&id).await?;
+    engine.sessions().get(&id).await?;
     whole(async move {
         on_entry(&engine, &id, message, |id, message| {
             let (engine, part) = (engine.clone(), part.clone());
-            async move { engine.hide_part(&id, &message, &part).await }
+            async move { engine.sessions().hide_part(&id, &message, &part).await }
         })
         .await
     })
@@ -152,7 +152,7 @@ async fn replace_part(
             return Err(Error::Body(format!("{key} must be {own}, as in the path")));
         }
     }
-    app.engine.session(&id).await?;
+    app.engine.sessions().get(&id).await?;
     let mut mint = Mint::new(part.as_str());
     let new = v1::read_part(&id, message.as_str(), body, app.engine.mint().now(), &mut mint);
     let shown = answer(&PartInfo::of(&id, message.as_str(), &new));
@@ -160,7 +160,7 @@ async fn replace_part(
     whole(async move {
         on_entry(&engine, &id, message, |id, message| {
             let (engine, part) = (engine.clone(), new.clone());
-            async move { engine.replace_part(&id, &message, part).await }
+            async move { engine.sessions().replace_part(&id, &message, part).await }
         })
         .await
     })
@@ -181,7 +181,7 @@ where
 {
     match act(session.clone(), message.clone()).await {
         Err(everturn_engine::Error::NoMessage(_)) => {
-            let conversation = engine.conversation(session, None).await?;
+            let conversation = engine.sessions().conversation(session, None).await?;
             let found = conversation.nodes.iter().find(|node| is_known_as(node, message.as_str()));
             let Some(node) = found else { return Err(everturn_engine::Error::NoMessage(message)) };
             act(session.clone(), node.entry.id.clone()).await

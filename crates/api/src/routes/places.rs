@@ -35,7 +35,7 @@ async fn paths(State(app): State<App>, Workdir(location): Workdir) -> Result<Jso
 }
 
 async fn projects(State(app): State<App>) -> Result<JsonAnswer<Vec<ProjectInfo<'static>>>> {
-    let projects = app.engine.projects().await?;
+    let projects = app.engine.projects().all().await?;
     answer(&projects.iter().map(ProjectInfo::of).collect::<Vec<_>>())
 }
 
@@ -58,7 +58,7 @@ async fn directories(
     let worktree = if location.project.id == id {
         Some(location.worktree)
     } else {
-        let mut projects = app.engine.projects().await?.into_iter();
+        let mut projects = app.engine.projects().all().await?.into_iter();
         projects.find(|project| project.id == id).map(|project| project.worktree)
     };
     match worktree {

@@ -33,7 +33,7 @@ pub(super) fn operations() -> Vec<Operation> {
 async fn admit(engine: &Engine, id: &SessionId, body: PromptBody) -> Result<InboxItem> {
     let prompt = body.into_prompt()?;
     let (engine, id) = (engine.clone(), id.clone());
-    whole(async move { engine.prompt(&id, prompt).await }).await
+    whole(async move { engine.inbox().admit(&id, prompt).await }).await
 }
 
 /// Prompts and answers with the message that the session ends with. A client that goes away leaves the session
@@ -48,7 +48,7 @@ async fn prompt(
     if !item.reply {
         return answer(&v1::inbox_message(&id, &item, Selected::default()));
     }
-    app.engine.settled(&id).await;
+    app.engine.drains().settled(&id).await;
     answer(&last_answer(&app.engine, &id, &item.id).await?)
 }
 
@@ -64,7 +64,7 @@ async fn prompt_async(
 /// The last answer of a session, given after a prompt.
 async fn last_answer(engine: &Engine, id: &SessionId, prompt: &EntryId) -> Result<Message> {
     for limit in [Some(NEWEST), None] {
-        for message in shown(&engine.conversation(id, limit).await?).into_iter().rev() {
+        for message in shown(&engine.sessions().conversation(id, limit).await?).into_iter().rev() {
             if message.info.get("role").and_then(Value::as_str) == Some("assistant") {
                 return Ok(message);
             }

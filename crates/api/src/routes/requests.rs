@@ -33,12 +33,12 @@ pub(super) fn operations() -> Vec<Operation> {
 }
 
 async fn permissions(State(app): State<App>) -> Result<JsonAnswer<Vec<PermissionRequest<'static>>>> {
-    let requests = app.engine.requests().await?;
+    let requests = app.engine.requests().waiting().await?;
     answer(&requests.iter().filter_map(PermissionRequest::of).collect::<Vec<_>>())
 }
 
 async fn questions(State(app): State<App>) -> Result<JsonAnswer<Vec<QuestionRequest<'static>>>> {
-    let requests = app.engine.requests().await?;
+    let requests = app.engine.requests().waiting().await?;
     answer(&requests.iter().filter_map(QuestionRequest::of).collect::<Vec<_>>())
 }
 
@@ -56,8 +56,8 @@ async fn respond(
     Json(decision): Json<OldDecision>,
 ) -> Result<JsonAnswer<bool>> {
     let (session, id) = (at.session.0, at.request.0);
-    app.engine.session(&session).await?;
-    let requests = app.engine.requests().await?;
+    app.engine.sessions().get(&session).await?;
+    let requests = app.engine.requests().waiting().await?;
     if !requests.iter().any(|(owner, request)| *owner == session && request.id == id) {
         return Err(Error::NoPermission(id.to_string()));
     }
@@ -65,7 +65,7 @@ async fn respond(
 }
 
 async fn settle(engine: Engine, id: RequestId, decision: Decision) -> Result<JsonAnswer<bool>> {
-    whole(async move { engine.reply(&id, decision.reply, decision.message).await }).await?;
+    whole(async move { engine.requests().reply(&id, decision.reply, decision.message).await }).await?;
     answer(&true)
 }
 
@@ -75,12 +75,12 @@ async fn reply_question(
     Json(body): Json<QuestionAnswers>,
 ) -> Result<JsonAnswer<bool>> {
     let id = at.request.0.0;
-    whole(async move { app.engine.answer(&id, body.answers).await }).await?;
+    whole(async move { app.engine.requests().answer(&id, body.answers).await }).await?;
     answer(&true)
 }
 
 async fn reject_question(State(app): State<App>, Path(at): Path<OfQuestion>) -> Result<JsonAnswer<bool>> {
     let id = at.request.0.0;
-    whole(async move { app.engine.dismiss(&id).await }).await?;
+    whole(async move { app.engine.requests().dismiss(&id).await }).await?;
     answer(&true)
 }

@@ -81,7 +81,7 @@ async fn list(
         trashed: false,
         limit: below.is_empty().then_some(limit),
     };
-    let mut sessions = app.engine.sessions_of(&location, filter).await?;
+    let mut sessions = app.engine.projects().sessions(&location, filter).await?;
     if !below.is_empty() {
         sessions.retain(|session| is_below(session, below));
         sessions.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
@@ -105,21 +105,21 @@ async fn create(
 ) -> Result<JsonAnswer<SessionShape>> {
     let new = body.into_new();
     if let Some(parent) = &new.parent {
-        app.engine.session(parent).await?;
+        app.engine.sessions().get(parent).await?;
     }
-    let session = whole(async move { app.engine.create(&location, new).await }).await?;
+    let session = whole(async move { app.engine.sessions().create(&location, new).await }).await?;
     answer(&SessionInfo::of(&session))
 }
 
 async fn statuses(State(app): State<App>) -> Result<JsonAnswer<BTreeMap<String, SessionStatus>>> {
-    let statuses = app.engine.statuses();
+    let statuses = app.engine.drains().statuses();
     let shown: BTreeMap<String, SessionStatus> =
         statuses.iter().map(|(id, signal)| (id.to_string(), signal.into())).collect();
     answer(&shown)
 }
 
 async fn read(State(app): State<App>, Path(at): Path<InSession>) -> Result<JsonAnswer<SessionShape>> {
-    let session = app.engine.session(&at.session.0).await?;
+    let session = app.engine.sessions().get(&at.session.0).await?;
     answer(&SessionInfo::of(&session))
 }
 
@@ -131,7 +131,7 @@ async fn update(
     let id = at.session.0;
     let title = body.title.clone();
     let mut changes = body.changes()?;
-    let mut session = app.engine.session(&id).await?;
+    let mut session = app.engine.sessions().get(&id).await?;
     for change in &mut changes {
         // Rules are added behind those that are there, and the last one counts.
         if let SessionChange::Permission { rules: Some(rules) } = change {
@@ -142,17 +142,17 @@ async fn update(
     }
     if let Some(title) = title {
         let (engine, id) = (app.engine.clone(), id.clone());
-        session = whole(async move { engine.rename(&id, &title).await }).await?;
+        session = whole(async move { engine.sessions().rename(&id, &title).await }).await?;
     }
     if !changes.is_empty() {
-        session = whole(async move { app.engine.change(&id, changes).await }).await?;
+        session = whole(async move { app.engine.sessions().change(&id, changes).await }).await?;
     }
     answer(&SessionInfo::of(&session))
 }
 
 async fn remove(State(app): State<App>, Path(at): Path<InSession>) -> Result<JsonAnswer<bool>> {
     let id = at.session.0;
-    whole(async move { app.engine.trash(&id).await }).await?;
+    whole(async move { app.engine.sessions().trash(&id).await }).await?;
     answer(&true)
 }
 
@@ -161,13 +161,13 @@ async fn children(
     Path(at): Path<InSession>,
 ) -> Result<JsonAnswer<Vec<SessionShape>>> {
     let id = at.session.0;
-    app.engine.session(&id).await?;
-    let children = app.engine.children(&id).await?;
+    app.engine.sessions().get(&id).await?;
+    let children = app.engine.sessions().children(&id).await?;
     answer(&shown(&children))
 }
 
 async fn todo(State(app): State<App>, Path(at): Path<InSession>) -> Result<JsonAnswer<Vec<TodoShape>>> {
-    answer(&app.engine.todos(&at.session.0).await?)
+    answer(&app.engine.sessions().todos(&at.session.0).await?)
 }
 
 /// Which changes a client wants to see.
@@ -184,13 +184,13 @@ async fn diff(
     Query(asked): Query<DiffAsked>,
 ) -> Result<JsonAnswer<Vec<FileDiffShape>>> {
     let id = at.session.0;
-    app.engine.session(&id).await?;
+    app.engine.sessions().get(&id).await?;
     let diffs = match asked.message {
-        None => app.engine.diff(&id, None).await?,
+        None => app.engine.sessions().diff(&id, None).await?,
         Some(message) => {
             on_entry(&app.engine, &id, message.0, |id, message| {
                 let engine = app.engine.clone();
-                async move { engine.diff(&id, Some(&message)).await }
+                async move { engine.sessions().diff(&id, Some(&message)).await }
             })
             .await?
         }
@@ -204,15 +204,15 @@ async fn fork(
     MaybeJson(body): MaybeJson<ForkBody>,
 ) -> Result<JsonAnswer<SessionShape>> {
     let id = at.session.0;
-    app.engine.session(&id).await?;
+    app.engine.sessions().get(&id).await?;
     let session = match body.message {
-        None => whole(async move { app.engine.fork(&id, None).await }).await?,
+        None => whole(async move { app.engine.sessions().fork(&id, None).await }).await?,
         Some(message) => {
             let engine = app.engine;
             whole(async move {
                 on_entry(&engine, &id, message.0, |id, message| {
                     let engine = engine.clone();
-                    async move { engine.fork(&id, Some(&message)).await }
+                    async move { engine.sessions().fork(&id, Some(&message)).await }
                 })
                 .await
             })

@@ -61,7 +61,7 @@ async fn auth_methods() -> Result<JsonAnswer<EmptyMap>> {
 }
 
 async fn agents(State(app): State<App>) -> Result<JsonAnswer<Vec<AgentInfo<'static>>>> {
-    answer(&app.engine.agents().iter().map(AgentInfo::of).collect::<Vec<_>>())
+    answer(&app.engine.agents().all().iter().map(AgentInfo::of).collect::<Vec<_>>())
 }
 
 /// None: commands cannot be run in this release, so none is offered.

@@ -65,7 +65,7 @@ async fn skills(
     State(app): State<App>,
     Workdir(location): Workdir,
 ) -> Result<JsonAnswer<Vec<SkillInfo<'static>>>> {
-    let found = app.engine.skills_of(&location).await?;
+    let found = app.engine.guidance().skills(&location).await?;
     for problem in &found.problems {
         tracing::warn!(path = %problem.path.display(), why = problem.why, "a skill is left out");
     }

@@ -23,7 +23,7 @@ pub(super) fn operations() -> Vec<Operation> {
 
 async fn abort(State(app): State<App>, Path(at): Path<InSession>) -> Result<JsonAnswer<bool>> {
     let id = at.session.0;
-    whole(async move { app.engine.abort(&id).await }).await?;
+    whole(async move { app.engine.drains().abort(&id).await }).await?;
     answer(&true)
 }
 
@@ -37,7 +37,7 @@ async fn revert(
     let session = whole(async move {
         on_entry(&engine, &id, message, |id, message| {
             let (engine, part) = (engine.clone(), part.clone());
-            async move { engine.revert(&id, &message, part.as_ref()).await }
+            async move { engine.reverts().revert(&id, &message, part.as_ref()).await }
         })
         .await
     })
@@ -47,6 +47,6 @@ async fn revert(
 
 async fn unrevert(State(app): State<App>, Path(at): Path<InSession>) -> Result<JsonAnswer<SessionShape>> {
     let id = at.session.0;
-    let session = whole(async move { app.engine.unrevert(&id).await }).await?;
+    let session = whole(async move { app.engine.reverts().unrevert(&id).await }).await?;
     answer(&SessionInfo::of(&session))
 }

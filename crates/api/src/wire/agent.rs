@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use everturn_engine::{Skill, agent};
+use everturn_engine::LoadedSkill;
+use everturn_engine::agents::Agent;
 use everturn_model::permission::Rule;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -41,7 +42,7 @@ enum AgentMode {
 
 impl<'a> AgentInfo<'a> {
     /// An agent as clients see it.
-    pub(crate) fn of(agent: &'a agent::Agent) -> Self {
+    pub(crate) fn of(agent: &'a Agent) -> Self {
         Self {
             name: &agent.name,
             description: agent.description.as_deref(),
@@ -68,7 +69,7 @@ pub(crate) struct SkillInfo<'a> {
 
 impl<'a> SkillInfo<'a> {
     /// A skill as clients see it.
-    pub(crate) fn of(skill: &'a Skill) -> Self {
+    pub(crate) fn of(skill: &'a LoadedSkill) -> Self {
         Self {
             name: &skill.name,
             description: &skill.description,

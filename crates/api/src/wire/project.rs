@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use everturn_engine::project;
+use everturn_engine::projects::Project;
 use everturn_model::Millis;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -50,7 +50,7 @@ struct ProjectTime {
 
 impl<'a> ProjectInfo<'a> {
     /// A project as clients see it.
-    pub(crate) fn of(project: &'a project::Project) -> Self {
+    pub(crate) fn of(project: &'a Project) -> Self {
         Self {
             id: &project.id,
             worktree: &project.worktree,

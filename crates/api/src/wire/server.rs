@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use everturn_engine::mcp::{Resource, Status};
+use everturn_engine::mcp::{Resource, ServerStatus};
 use everturn_model::Map;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize, Serializer};
@@ -21,14 +21,14 @@ pub(crate) enum McpState {
     NeedsAuth,
 }
 
-impl From<Status> for McpState {
-    fn from(status: Status) -> Self {
+impl From<ServerStatus> for McpState {
+    fn from(status: ServerStatus) -> Self {
         match status {
-            Status::Connected => Self::Connected,
-            Status::Disabled => Self::Disabled,
-            Status::Failed(error) => Self::Failed { error },
-            Status::NeedsAuth(_) => Self::NeedsAuth,
-            Status::Connecting => Self::Failed { error: "it is still connecting".to_owned() },
+            ServerStatus::Connected => Self::Connected,
+            ServerStatus::Disabled => Self::Disabled,
+            ServerStatus::Failed(error) => Self::Failed { error },
+            ServerStatus::NeedsAuth(_) => Self::NeedsAuth,
+            ServerStatus::Connecting => Self::Failed { error: "it is still connecting".to_owned() },
         }
     }
 }
@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn states_and_resources_have_the_shapes_of_the_protocol() {
         // A login that is missing carried a field more than clients' schemas allow.
-        let missing = McpState::from(Status::NeedsAuth("401".to_owned()));
+        let missing = McpState::from(ServerStatus::NeedsAuth("401".to_owned()));
         assert_eq!(to_value(missing).unwrap(), json!({"status": "needs_auth"}));
         let resource = Resource {
             uri: "demo://a".to_owned(),

@@ -155,7 +155,7 @@ async fn answers_have_the_declared_shapes() {
         read += 1;
     }
     assert!(read > 20, "{read}");
-    within("the session to settle", face.engine.settled(&id.as_str().into())).await;
+    within("the session to settle", face.engine.drains().settled(&id.as_str().into())).await;
     let schema = json!({"$ref": "#/components/schemas/GlobalEvent"});
     let seen = events.seen();
     assert!(seen.len() > 20, "{}", seen.len());
