@@ -9,7 +9,7 @@ use axum::http::request::Parts;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 
-use crate::input::query_value;
+use crate::input::value_in;
 
 /// The user name that OpenCode's clients send.
 pub const USER: &str = "opencode";
@@ -51,7 +51,7 @@ impl Auth {
         }
         // Some clients leave the `+` of base64 as it is, which a query reads as a space.
         let query = parts.uri.query().unwrap_or_default();
-        query_value(query, "auth_token").is_some_and(|text| self.admits_pair(&text.replace(' ', "+")))
+        value_in(query, "auth_token").is_some_and(|text| self.admits_pair(&text.replace(' ', "+")))
     }
 
     fn admits_header(&self, header: &str) -> bool {

@@ -1,35 +1,43 @@
-//! Errors in the shape that V1 clients read: `{"name": …, "data": {"message": …}}`.
+//! What can go wrong with a request, in nobody's words.
 //!
 //! What the caller can act on is said; what only the operator can act on goes to the log under a reference, and the
-//! caller gets the reference. Errors that OpenCode tags (`_tag`) carry both shapes, because its clients read either.
+//! caller gets the reference. How an error looks to a client is the business of the protocol that the client speaks:
+//! an [`Error`] travels inside its response until the protocol puts it into words, which is `v1` for all there is now.
+//!
+//! # Layout
+//! - `v1`: in the words of OpenCode's V1 protocol
+
+pub(crate) mod v1;
 
 use std::fmt::Display;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use everturn_model::Map;
-use serde_json::Value;
 
-use crate::reply;
-
-/// What a request is answered with when it cannot be done.
+/// Why a request cannot be done.
 #[derive(Debug)]
 pub(crate) enum Error {
     /// No token, or a wrong one.
     Unauthorized,
     /// A host or a page that may not speak to the server.
     Forbidden(String),
-    /// The request cannot be understood; `kind` says which piece.
-    Bad { kind: &'static str, message: String },
+    /// The path cannot be understood.
+    Path(String),
+    /// The query cannot be understood.
+    Query(String),
+    /// The body cannot be understood.
+    Body(String),
     /// The body is too large.
     TooLarge,
     /// The body is not JSON.
     NotJson(String),
-    /// There is no such thing.
+    /// There is no such session, message, part or project.
     NotFound(String),
-    /// Nobody waits for an answer to this request.
-    NoRequest { tag: &'static str, request: String },
+    /// Nobody waits for an answer to this permission request.
+    NoPermission(String),
+    /// Nobody waits for an answer to this question.
+    NoQuestion(String),
     /// No MCP server of this name is configured.
     NoServer(String),
     /// There is no such route.
@@ -48,24 +56,74 @@ pub(crate) enum Error {
     Internal(String),
 }
 
+/// The same without the particulars: what an operation declares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum ErrorKind {
+    /// See [`Error::Path`].
+    Path,
+    /// See [`Error::Query`].
+    Query,
+    /// See [`Error::Body`].
+    Body,
+    /// See [`Error::Unauthorized`].
+    Unauthorized,
+    /// See [`Error::Forbidden`].
+    Forbidden,
+    /// See [`Error::NotFound`].
+    NotFound,
+    /// See [`Error::NoPermission`].
+    NoPermission,
+    /// See [`Error::NoQuestion`].
+    NoQuestion,
+    /// See [`Error::NoServer`].
+    NoServer,
+    /// See [`Error::NoRoute`].
+    NoRoute,
+    /// See [`Error::NoMethod`].
+    NoMethod,
+    /// See [`Error::Busy`].
+    Busy,
+    /// See [`Error::Conflict`].
+    Conflict,
+    /// See [`Error::TooLarge`].
+    TooLarge,
+    /// See [`Error::NotJson`].
+    NotJson,
+    /// See [`Error::Internal`].
+    Internal,
+    /// See [`Error::Unanswered`].
+    Unanswered,
+    /// See [`Error::Absent`].
+    Absent,
+}
+
 impl Error {
-    /// A query that cannot be understood.
-    pub(crate) fn query(message: impl Into<String>) -> Self {
-        Self::Bad { kind: "Query", message: message.into() }
-    }
-
-    /// A path that cannot be understood.
-    pub(crate) fn path(message: impl Into<String>) -> Self {
-        Self::Bad { kind: "Params", message: message.into() }
-    }
-
-    /// A body that cannot be understood.
-    pub(crate) fn body(message: impl Into<String>) -> Self {
-        Self::Bad { kind: "Body", message: message.into() }
-    }
-
     fn internal(error: &impl Display) -> Self {
         Self::Internal(error.to_string())
+    }
+
+    /// What it is, without the particulars.
+    pub(crate) fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Unauthorized => ErrorKind::Unauthorized,
+            Self::Forbidden(_) => ErrorKind::Forbidden,
+            Self::Path(_) => ErrorKind::Path,
+            Self::Query(_) => ErrorKind::Query,
+            Self::Body(_) => ErrorKind::Body,
+            Self::TooLarge => ErrorKind::TooLarge,
+            Self::NotJson(_) => ErrorKind::NotJson,
+            Self::NotFound(_) => ErrorKind::NotFound,
+            Self::NoPermission(_) => ErrorKind::NoPermission,
+            Self::NoQuestion(_) => ErrorKind::NoQuestion,
+            Self::NoServer(_) => ErrorKind::NoServer,
+            Self::NoRoute(_) => ErrorKind::NoRoute,
+            Self::NoMethod(_) => ErrorKind::NoMethod,
+            Self::Busy { .. } => ErrorKind::Busy,
+            Self::Conflict(_) => ErrorKind::Conflict,
+            Self::Absent(_) => ErrorKind::Absent,
+            Self::Unanswered => ErrorKind::Unanswered,
+            Self::Internal(_) => ErrorKind::Internal,
+        }
     }
 }
 
@@ -76,11 +134,8 @@ impl From<everturn_engine::Error> for Error {
             Engine::NoSession(_) | Engine::NoMessage(_) | Engine::NoPart(_) => {
                 Self::NotFound(error.to_string())
             }
-            Engine::NoRequest(id) => {
-                let question = id.as_str().starts_with("que");
-                let tag = if question { "QuestionNotFoundError" } else { "PermissionNotFoundError" };
-                Self::NoRequest { tag, request: id.to_string() }
-            }
+            Engine::NoRequest(id) if id.as_str().starts_with("que") => Self::NoQuestion(id.to_string()),
+            Engine::NoRequest(id) => Self::NoPermission(id.to_string()),
             Engine::NoServer(name) => Self::NoServer(name),
             Engine::Busy(ref session) => {
                 Self::Busy { session: session.to_string(), message: error.to_string() }
@@ -93,7 +148,7 @@ impl From<everturn_engine::Error> for Error {
             | Engine::Script(_)
             | Engine::Keys(_)
             | Engine::Unavailable(_)
-            | Engine::Import(_) => Self::body(error.to_string()),
+            | Engine::Import(_) => Self::Body(error.to_string()),
             other => Self::internal(&other),
         }
     }
@@ -105,103 +160,21 @@ impl From<tokio::task::JoinError> for Error {
     }
 }
 
+/// An error on its way to the words of a protocol.
+#[derive(Debug, Clone)]
+pub(crate) struct Unworded(Arc<Error>);
+
+impl Unworded {
+    /// What went wrong, where something did.
+    pub(crate) fn of(response: &Response) -> Option<ErrorKind> {
+        response.extensions().get::<Self>().map(|word| word.0.kind())
+    }
+}
+
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
-        let Shape { status, name, message, more, tagged } = self.shape();
-        let mut body = Map::new();
-        body.insert("name".to_owned(), name.into());
-        if tagged {
-            body.insert("_tag".to_owned(), name.into());
-            body.insert("message".to_owned(), message.as_str().into());
-            body.extend(more.clone());
-        }
-        let mut data = Map::new();
-        data.insert("message".to_owned(), message.into());
-        data.extend(more);
-        body.insert("data".to_owned(), data.into());
-        reply::json(status, &body)
+        let mut response = StatusCode::INTERNAL_SERVER_ERROR.into_response();
+        response.extensions_mut().insert(Unworded(Arc::new(self)));
+        response
     }
-}
-
-struct Shape {
-    status: StatusCode,
-    name: &'static str,
-    message: String,
-    more: Map,
-    tagged: bool,
-}
-
-impl Error {
-    fn shape(self) -> Shape {
-        let plain = |status, name, message: &str| Shape {
-            status,
-            name,
-            message: message.to_owned(),
-            more: Map::new(),
-            tagged: false,
-        };
-        match self {
-            Self::Unauthorized => {
-                let message = "a token is needed: HTTP Basic with the server's password, or Bearer";
-                plain(StatusCode::UNAUTHORIZED, "UnauthorizedError", message)
-            }
-            Self::Forbidden(message) => plain(StatusCode::FORBIDDEN, "ForbiddenError", &message),
-            Self::Bad { kind, message } => Shape {
-                more: fields([("kind", kind.into())]),
-                ..plain(StatusCode::BAD_REQUEST, "BadRequest", &message)
-            },
-            Self::TooLarge => {
-                let message = format!("the body is larger than {} MiB", crate::BODY_LIMIT / (1024 * 1024));
-                plain(StatusCode::PAYLOAD_TOO_LARGE, "PayloadTooLargeError", &message)
-            }
-            Self::NotJson(found) => {
-                let message = format!("the body must be application/json, not {found}");
-                plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaTypeError", &message)
-            }
-            Self::NotFound(message) => plain(StatusCode::NOT_FOUND, "NotFoundError", &message),
-            Self::NoRequest { tag, request } => {
-                let shape = plain(StatusCode::NOT_FOUND, tag, &format!("request not found: {request}"));
-                Shape { more: fields([("requestID", request.into())]), tagged: true, ..shape }
-            }
-            Self::NoServer(name) => {
-                let message = format!("there is no MCP server named {name}");
-                let shape = plain(StatusCode::NOT_FOUND, "McpServerNotFoundError", &message);
-                // OpenCode has the server's name where other errors have their own.
-                Shape { more: fields([("name", name.into())]), tagged: true, ..shape }
-            }
-            Self::NoRoute(path) => plain(StatusCode::NOT_FOUND, "NotFoundError", &format!("no route {path}")),
-            Self::NoMethod(what) => plain(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowedError", &what),
-            Self::Busy { session, message } => {
-                let shape = plain(StatusCode::CONFLICT, "SessionBusyError", &message);
-                Shape { more: fields([("sessionID", session.into())]), tagged: true, ..shape }
-            }
-            Self::Conflict(message) => {
-                Shape { tagged: true, ..plain(StatusCode::CONFLICT, "ConflictError", &message) }
-            }
-            Self::Absent(what) => {
-                let message = format!("{what} is not in this release of Everturn");
-                plain(StatusCode::NOT_IMPLEMENTED, "NotImplementedError", &message)
-            }
-            Self::Unanswered => {
-                let message = "the session stopped before it answered; its session.error event says why";
-                plain(StatusCode::INTERNAL_SERVER_ERROR, "UnknownError", message)
-            }
-            Self::Internal(cause) => {
-                let reference = reference();
-                tracing::error!(reference, cause, "a request failed");
-                let message = "something failed in the server; its log says more under this reference";
-                let shape = plain(StatusCode::INTERNAL_SERVER_ERROR, "UnknownError", message);
-                Shape { more: fields([("ref", reference.into())]), ..shape }
-            }
-        }
-    }
-}
-
-fn fields<const N: usize>(list: [(&str, Value); N]) -> Map {
-    list.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
-}
-
-fn reference() -> String {
-    static COUNT: AtomicU64 = AtomicU64::new(1);
-    format!("err_{:08x}", COUNT.fetch_add(1, Ordering::Relaxed))
 }

@@ -1,135 +1,106 @@
-//! Paths, queries and bodies of requests, with errors that say what is wrong.
+//! Paths and bodies of requests, with errors that say what is wrong.
+//!
+//! # Layout
+//! - `id`: ids in paths, queries and bodies
+//! - `query`: queries
+
+mod id;
+mod query;
 
 use axum::body::Bytes;
-use axum::extract::rejection::BytesRejection;
+use axum::extract::path::ErrorKind as PathErrorKind;
+use axum::extract::rejection::{BytesRejection, PathRejection};
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
-use everturn_model::{EntryId, Millis, PartId, RequestId, SessionId};
+use everturn_model::{EntryId, PartId, RequestId, SessionId};
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use crate::error::Error;
+pub(crate) use id::{Id, QuestionId};
+pub(crate) use query::{AtMost, Flag, Given, Moment, Query, value_in};
 
-/// The session that the path names.
-pub(crate) fn session_id(text: String) -> Result<SessionId, Error> {
-    id(SessionId::is_well_formed, SessionId::PREFIX, text).map(SessionId::new)
-}
+use crate::describe::{Describe, Description, Within};
+use crate::error::{Error, ErrorKind};
 
-/// The message that the path or the body names.
-pub(crate) fn entry_id(text: String) -> Result<EntryId, Error> {
-    id(EntryId::is_well_formed, EntryId::PREFIX, text).map(EntryId::new)
-}
-
-/// The part that the path names.
-pub(crate) fn part_id(text: String) -> Result<PartId, Error> {
-    id(PartId::is_well_formed, PartId::PREFIX, text).map(PartId::new)
-}
-
-/// The permission request that the path names.
-pub(crate) fn permission_id(text: String) -> Result<RequestId, Error> {
-    id(RequestId::is_well_formed, RequestId::PREFIX, text).map(RequestId::new)
-}
-
-/// The question that the path names.
-pub(crate) fn question_id(text: String) -> Result<RequestId, Error> {
-    id(|text| text.starts_with("que_"), "que", text).map(RequestId::new)
-}
-
-fn id(well_formed: impl Fn(&str) -> bool, prefix: &str, text: String) -> Result<String, Error> {
-    if well_formed(&text) {
-        Ok(text)
-    } else {
-        Err(Error::path(format!("{text:?} is not an id that begins with {prefix}_")))
-    }
-}
-
-/// The query of a request.
+/// The parameters of a path.
 #[derive(Debug)]
-pub(crate) struct Query(String);
+pub(crate) struct Path<T>(pub(crate) T);
 
-impl<S: Sync> FromRequestParts<S> for Query {
+impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Path<T> {
     type Rejection = Error;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Error> {
-        Ok(Self(parts.uri.query().unwrap_or_default().to_owned()))
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Error> {
+        let found = axum::extract::Path::<T>::from_request_parts(parts, state).await;
+        found.map(|path| Self(path.0)).map_err(|rejection| Error::Path(unfit(rejection)))
     }
 }
 
-impl Query {
-    /// A value; an empty one counts as present.
-    pub(crate) fn text(&self, name: &str) -> Option<String> {
-        query_value(&self.0, name)
-    }
-
-    /// A value that is not empty.
-    pub(crate) fn word(&self, name: &str) -> Option<String> {
-        self.text(name).filter(|text| !text.is_empty())
-    }
-
-    /// A flag.
-    pub(crate) fn flag(&self, name: &str) -> Result<bool, Error> {
-        match self.word(name).as_deref() {
-            None | Some("false") => Ok(false),
-            Some("true") => Ok(true),
-            Some(other) => Err(Error::query(format!("{name} must be true or false, not {other:?}"))),
-        }
-    }
-
-    /// A count; zero and nothing both mean all.
-    pub(crate) fn count(&self, name: &str) -> Result<Option<u32>, Error> {
-        let Some(text) = self.word(name) else { return Ok(None) };
-        let count: u32 =
-            text.parse().map_err(|_| Error::query(format!("{name} must be a whole number, not {text:?}")))?;
-        Ok((count > 0).then_some(count))
-    }
-
-    /// A moment in milliseconds.
-    pub(crate) fn moment(&self, name: &str) -> Result<Option<Millis>, Error> {
-        let Some(text) = self.word(name) else { return Ok(None) };
-        let whole = text.split('.').next().unwrap_or_default();
-        let moment =
-            whole.parse().map_err(|_| Error::query(format!("{name} must be milliseconds, not {text:?}")))?;
-        Ok(Some(moment))
+fn unfit(rejection: PathRejection) -> String {
+    let PathRejection::FailedToDeserializePathParams(error) = rejection else { return rejection.to_string() };
+    match error.into_kind() {
+        PathErrorKind::DeserializeError { message, .. } | PathErrorKind::Message(message) => message,
+        other => other.to_string(),
     }
 }
 
-/// A value of a query, decoded; the first where there are several.
-pub(crate) fn query_value(query: &str, name: &str) -> Option<String> {
-    query.split('&').find_map(|pair| {
-        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        (decode(key, Plus::Space) == name).then(|| decode(value, Plus::Space))
-    })
-}
-
-/// What a plus sign means.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Plus {
-    /// A space, as in queries.
-    Space,
-    /// Itself, as in headers.
-    Plus,
-}
-
-/// Decodes `%41`; what is not such a code stays.
-pub(crate) fn decode(text: &str, plus: Plus) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        rest = after;
-        let code = after.first_chunk::<2>().and_then(|pair| std::str::from_utf8(pair).ok());
-        let code =
-            code.filter(|pair| !pair.starts_with('+')).and_then(|pair| u8::from_str_radix(pair, 16).ok());
-        match (first, code) {
-            (b'%', Some(byte)) => {
-                bytes.push(byte);
-                rest = after.get(2..).unwrap_or_default();
-            }
-            (b'+', _) if plus == Plus::Space => bytes.push(b' '),
-            _ => bytes.push(*first),
-        }
+impl<T: JsonSchema> Describe for Path<T> {
+    fn describe(description: &mut Description<'_>) {
+        description.parameters::<T>(Within::Path);
+        description.errors.insert(ErrorKind::Path);
     }
-    String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+}
+
+/// A session in the path.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct InSession {
+    #[serde(rename = "sessionID")]
+    pub(crate) session: Id<SessionId>,
+}
+
+/// A message in the path.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct InMessage {
+    #[serde(rename = "sessionID")]
+    pub(crate) session: Id<SessionId>,
+    #[serde(rename = "messageID")]
+    pub(crate) message: Id<EntryId>,
+}
+
+/// A part in the path.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct InPart {
+    #[serde(rename = "sessionID")]
+    pub(crate) session: Id<SessionId>,
+    #[serde(rename = "messageID")]
+    pub(crate) message: Id<EntryId>,
+    #[serde(rename = "partID")]
+    pub(crate) part: Id<PartId>,
+}
+
+/// A permission request in the path.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct OfPermission {
+    #[serde(rename = "requestID")]
+    pub(crate) request: Id<RequestId>,
+}
+
+/// A permission request in the path, below its session.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct OfSessionPermission {
+    #[serde(rename = "sessionID")]
+    pub(crate) session: Id<SessionId>,
+    #[serde(rename = "permissionID")]
+    pub(crate) request: Id<RequestId>,
+}
+
+/// A question in the path.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct OfQuestion {
+    #[serde(rename = "requestID")]
+    pub(crate) request: Id<QuestionId>,
 }
 
 /// A JSON body.
@@ -142,9 +113,16 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
     async fn from_request(request: Request, state: &S) -> Result<Self, Error> {
         let bytes = read(request, state).await?;
         if bytes.is_empty() {
-            return Err(Error::body("the body is missing"));
+            return Err(Error::Body("the body is missing".to_owned()));
         }
         parse(&bytes).map(Self)
+    }
+}
+
+impl<T: JsonSchema> Describe for Json<T> {
+    fn describe(description: &mut Description<'_>) {
+        description.body::<T>(true);
+        description.errors.extend([ErrorKind::Body, ErrorKind::TooLarge, ErrorKind::NotJson]);
     }
 }
 
@@ -158,6 +136,13 @@ impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for MaybeJson
     async fn from_request(request: Request, state: &S) -> Result<Self, Error> {
         let bytes = read(request, state).await?;
         if bytes.is_empty() { Ok(Self(T::default())) } else { parse(&bytes).map(Self) }
+    }
+}
+
+impl<T: JsonSchema> Describe for MaybeJson<T> {
+    fn describe(description: &mut Description<'_>) {
+        description.body::<T>(false);
+        description.errors.extend([ErrorKind::Body, ErrorKind::TooLarge, ErrorKind::NotJson]);
     }
 }
 
@@ -178,51 +163,11 @@ fn refused(error: &BytesRejection) -> Error {
     if error.status() == StatusCode::PAYLOAD_TOO_LARGE {
         Error::TooLarge
     } else {
-        Error::body(format!("the body cannot be read: {error}"))
+        Error::Body(format!("the body cannot be read: {error}"))
     }
 }
 
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
     serde_json::from_slice(bytes)
-        .map_err(|error| Error::body(format!("the body cannot be understood: {error}")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn decodes_what_is_encoded() {
-        for (text, expected) in [
-            ("%2Ftmp%2Fdemo", "/tmp/demo"),
-            ("a+b", "a b"),
-            ("100%", "100%"),
-            ("%zz%4", "%zz%4"),
-            ("%+1", "% 1"),
-            ("%C3%A9", "é"),
-        ] {
-            assert_eq!(decode(text, Plus::Space), expected, "{text}");
-        }
-        assert_eq!(decode("a+b", Plus::Plus), "a+b");
-    }
-
-    #[test]
-    fn finds_values() {
-        let query = "directory=%2Fx&limit=3&path=&location%5Bdirectory%5D=y";
-        assert_eq!(query_value(query, "directory").as_deref(), Some("/x"));
-        assert_eq!(query_value(query, "path").as_deref(), Some(""));
-        assert_eq!(query_value(query, "location[directory]").as_deref(), Some("y"));
-        assert_eq!(query_value(query, "search"), None);
-    }
-
-    #[test]
-    fn counts_and_moments() {
-        let query = Query("limit=100&none=0&start=1792119654347&odd=1.5&bad=x".to_owned());
-        assert_eq!(query.count("limit").unwrap(), Some(100));
-        assert_eq!(query.count("none").unwrap(), None);
-        assert_eq!(query.moment("start").unwrap(), Some(1_792_119_654_347));
-        assert_eq!(query.moment("odd").unwrap(), Some(1));
-        assert!(query.count("bad").is_err());
-        assert!(query.flag("bad").is_err());
-    }
+        .map_err(|error| Error::Body(format!("the body cannot be understood: {error}")))
 }

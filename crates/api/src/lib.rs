@@ -4,40 +4,50 @@
 //! event streams. It holds no state of its own beside the event hub; every answer is a view of what the engine knows.
 //! Nothing is answered before the gate has let a request in: exact `Host`, matching `Origin`, and a token.
 //!
+//! Each operation is declared once, in `routes`: the router and the [document](openapi) are made from that table.
+//!
 //! # Layout
 //! - [`auth`]: who may speak to the server
 //! - `gate`: the checks before every route
-//! - `error`: errors in the shape that V1 clients read
+//! - `serve`: a router on a listener
+//! - `operation`: what a declared operation is, and how it becomes a route
+//! - `describe`: what the types of a handler say about its operation
+//! - `document`: the table as OpenAPI
+//! - `error`: what can go wrong, and how V1 clients are told
 //! - `input`: paths, queries and bodies of requests
-//! - `reply`: JSON answers
-//! - `place`: the folder that a request means
+//! - `answer`: what handlers answer with
+//! - `workdir`: the folder that a request means
 //! - `hub`: the bus as V1 events, encoded once for everybody
 //! - `drafts`: text that is streaming, for clients that come in between
 //! - `stream`: one client's event stream
-//! - `serve`: a router on a listener
-//! - `wire`: shapes of requests and answers that have no other home
-//! - `routes`: the handlers, by resource
+//! - `wire`: shapes of requests and answers
+//! - `routes`: the operations and their handlers, by resource
 
+mod answer;
 pub mod auth;
+mod describe;
+mod document;
 mod drafts;
 mod error;
 mod gate;
 mod hub;
 mod input;
-mod place;
-mod reply;
+mod operation;
 mod routes;
 mod serve;
 mod stream;
 mod wire;
+mod workdir;
 
 use std::sync::Arc;
 
 use axum::Router;
+use axum::middleware::map_response;
 use everturn_engine::Engine;
 use tokio_util::sync::CancellationToken;
 
 pub use auth::Auth;
+pub use document::openapi;
 pub use gate::Hosts;
 pub use serve::serve;
 
@@ -75,5 +85,7 @@ pub(crate) struct App {
 /// The routes of an engine behind the gate. Call it inside a Tokio runtime; its event hub ends with the last clone.
 pub fn router(engine: Engine, options: Options) -> Router {
     let hub = Hub::start(&engine, options.closing.clone());
-    gate::guard(routes::all().with_state(App { engine, hub }), options)
+    let guarded = gate::guard(routes::all().with_state(App { engine, hub }), options);
+    // Outermost, so that whoever refuses a request is put into words.
+    guarded.layer(map_response(error::v1::word))
 }

@@ -18,6 +18,7 @@ use axum::extract::Request;
 
 use crate::App;
 use crate::error::Error;
+use crate::operation::Operation;
 
 mod absent;
 mod events;
@@ -31,25 +32,33 @@ mod settings;
 mod status;
 mod turns;
 
-/// All routes. What is under `/api` (OpenCode's V2 protocol) is not there yet: the terminal asks for some of it at
+/// All operations. What is under `/api` (OpenCode's V2 protocol) is not there yet: the terminal asks for some of it at
 /// its start and does without when it gets a 404.
+pub(crate) fn table() -> Vec<Operation> {
+    [
+        sessions::operations(),
+        turns::operations(),
+        messages::operations(),
+        prompts::operations(),
+        requests::operations(),
+        events::operations(),
+        settings::operations(),
+        places::operations(),
+        mcp::operations(),
+        status::operations(),
+        absent::operations(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// A route for each operation of the table, and nothing else.
 pub(crate) fn all() -> Router<App> {
-    Router::new()
-        .merge(sessions::routes())
-        .merge(turns::routes())
-        .merge(messages::routes())
-        .merge(prompts::routes())
-        .merge(requests::routes())
-        .merge(events::routes())
-        .merge(settings::routes())
-        .merge(places::routes())
-        .merge(mcp::routes())
-        .merge(status::routes())
-        .merge(absent::routes())
+    let router = table().into_iter().fold(Router::new(), |router, operation| operation.mount(router));
+    router
         .fallback(|request: Request| async move { Error::NoRoute(name(&request)) })
-        .method_not_allowed_fallback(|request: Request| async move {
-            Error::NoMethod(format!("no route {}", name(&request)))
-        })
+        .method_not_allowed_fallback(|request: Request| async move { Error::NoMethod(name(&request)) })
 }
 
 fn name(request: &Request) -> String {

@@ -1,16 +1,31 @@
-//! Shapes of requests and answers that have no other home.
+//! Shapes of requests and answers, as OpenCode's V1 protocol has them.
+//!
+//! Most are what is read or printed. Sessions, messages, parts and events are printed by `interop`; the types here that
+//! describe them are read by the [document](crate::document) alone, and tests compare them with what is printed.
 //!
 //! # Layout
-//! - `event`: events of the moment
-//! - `session`: new sessions and changes of sessions
+//! - `session`: sessions, new ones and changes of them
+//! - `message`: messages
+//! - `part`: parts of messages, and the states of tool calls
+//! - `happening`: what the event streams tell
+//! - `event`: events of the moment, and the envelope of all events
 //! - `prompt`: prompts
 //! - `request`: permission requests, questions and their answers
+//! - `agent`: agents and skills
 //! - `provider`: providers and models
+//! - `project`: projects and paths
+//! - `server`: MCP servers, and what is known of the server itself
 //! - `secret`: what is never shown
 
+pub(crate) mod agent;
 pub(crate) mod event;
+pub(crate) mod happening;
+pub(crate) mod message;
+pub(crate) mod part;
+pub(crate) mod project;
 pub(crate) mod prompt;
 pub(crate) mod provider;
 pub(crate) mod request;
 pub(crate) mod secret;
+pub(crate) mod server;
 pub(crate) mod session;

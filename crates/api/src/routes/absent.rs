@@ -1,40 +1,49 @@
 //! What OpenCode has and this release has not. A client is told so; nothing pretends to have been done.
 
-use axum::Router;
-use axum::extract::{Path, State};
-use axum::routing::{MethodRouter, patch, post};
+use std::convert::Infallible;
+use std::future::ready;
+
+use axum::extract::State;
 
 use crate::App;
-use crate::error::Error;
-use crate::input::session_id;
-use crate::reply::Result;
+use crate::answer::Result;
+use crate::error::{Error, ErrorKind};
+use crate::input::{InSession, Path};
+use crate::operation::{Operation, Verb};
 
-pub(super) fn routes() -> Router<App> {
-    Router::new()
-        .route("/session/{session}/summarize", of_session("compacting a session on request"))
-        .route("/session/{session}/shell", of_session("running a command in a session"))
-        .route("/session/{session}/command", of_session("running a slash command"))
-        .route("/session/{session}/init", of_session("writing AGENTS.md"))
-        .route("/session/{session}/share", share())
-        .route("/config", patch(settings))
-        .route("/global/config", patch(settings))
+pub(super) fn operations() -> Vec<Operation> {
+    let (compacting, running) = ("compacting a session on request", "running a command in a session");
+    let (command, init, share) = ("running a slash command", "writing AGENTS.md", "sharing a session");
+    let settings = "changing the configuration over HTTP";
+    let (add, login) = ("adding an MCP server over HTTP", "logging in to an MCP server");
+    vec![
+        of_session(Verb::Post, "session.summarize", "/session/{sessionID}/summarize", compacting),
+        of_session(Verb::Post, "session.shell", "/session/{sessionID}/shell", running),
+        of_session(Verb::Post, "session.command", "/session/{sessionID}/command", command),
+        of_session(Verb::Post, "session.init", "/session/{sessionID}/init", init),
+        of_session(Verb::Post, "session.share", "/session/{sessionID}/share", share),
+        of_session(Verb::Delete, "session.unshare", "/session/{sessionID}/share", share),
+        of_server(Verb::Patch, "config.update", "/config", settings),
+        of_server(Verb::Patch, "global.config.update", "/global/config", settings),
+        of_server(Verb::Post, "mcp.add", "/mcp", add),
+        of_server(Verb::Post, "mcp.auth.start", "/mcp/{name}/auth", login),
+        of_server(Verb::Delete, "mcp.auth.remove", "/mcp/{name}/auth", login),
+        of_server(Verb::Post, "mcp.auth.callback", "/mcp/{name}/auth/callback", login),
+        of_server(Verb::Post, "mcp.auth.authenticate", "/mcp/{name}/auth/authenticate", login),
+    ]
 }
 
-fn of_session(what: &'static str) -> MethodRouter<App> {
-    post(move |state, path| missing(state, path, what))
-}
-
-fn share() -> MethodRouter<App> {
-    let what = "sharing a session";
-    of_session(what).delete(move |state, path| missing(state, path, what))
+fn of_server(verb: Verb, id: &'static str, path: &'static str, what: &'static str) -> Operation {
+    Operation::on(verb, id, path, move || ready(Err::<Infallible, _>(Error::Absent(what)))).absent(what)
 }
 
 // A session that is not there is said first, as everywhere.
-async fn missing(State(app): State<App>, Path(id): Path<String>, what: &'static str) -> Result {
-    app.engine.sessions().get(&session_id(id)?).await?;
-    Err(Error::Absent(what))
+fn of_session(verb: Verb, id: &'static str, path: &'static str, what: &'static str) -> Operation {
+    let handler = move |State(app): State<App>, Path(at): Path<InSession>| missing(app, at, what);
+    Operation::on(verb, id, path, handler).absent(what).fails([ErrorKind::NotFound])
 }
 
-async fn settings() -> Result {
-    Err(Error::Absent("changing the configuration over HTTP"))
+async fn missing(app: App, at: InSession, what: &'static str) -> Result<Infallible> {
+    app.engine.sessions().get(&at.session.0).await?;
+    Err(Error::Absent(what))
 }

@@ -1,22 +1,25 @@
 //! The two event streams: what happens in one place, and what happens anywhere.
 
-use axum::Router;
 use axum::extract::State;
-use axum::response::Response;
-use axum::routing::get;
 
 use crate::App;
-use crate::place::Place;
+use crate::answer::{Result, SseAnswer};
+use crate::operation::Operation;
 use crate::stream::{Scope, open};
+use crate::wire::happening::{EventShape, GlobalEvent};
+use crate::workdir::Workdir;
 
-pub(super) fn routes() -> Router<App> {
-    Router::new().route("/event", get(here)).route("/global/event", get(anywhere))
+pub(super) fn operations() -> Vec<Operation> {
+    vec![
+        Operation::get("event.subscribe", "/event", here),
+        Operation::get("global.event", "/global/event", anywhere),
+    ]
 }
 
-async fn here(State(app): State<App>, Place(location): Place) -> Response {
-    open(&app, Scope::of(&location))
+async fn here(State(app): State<App>, Workdir(location): Workdir) -> Result<SseAnswer<EventShape>> {
+    Ok(SseAnswer::new(open(&app, Scope::of(&location))))
 }
 
-async fn anywhere(State(app): State<App>) -> Response {
-    open(&app, Scope::Global)
+async fn anywhere(State(app): State<App>) -> Result<SseAnswer<GlobalEvent>> {
+    Ok(SseAnswer::new(open(&app, Scope::Global)))
 }

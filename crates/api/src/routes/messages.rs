@@ -1,38 +1,46 @@
 //! Reading messages, and changing them afterwards.
 
-use axum::Router;
-use axum::extract::{Path, State};
+use axum::extract::State;
+use axum::http::HeaderName;
 use axum::http::header::LINK;
-use axum::http::{HeaderName, HeaderValue, Uri};
-use axum::routing::get;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use everturn_engine::Engine;
 use everturn_engine::sessions::Conversation;
-use everturn_interop::opencode::v1::{self, Message};
+use everturn_interop::opencode::v1::{self, Message, PartInfo};
 use everturn_model::entry::{Body, Compaction, Shell};
 use everturn_model::mint::Mint;
 use everturn_model::tree::Node;
 use everturn_model::{EntryId, SessionId};
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::whole;
 use crate::App;
+use crate::answer::{JsonAnswer, Result, answer};
 use crate::error::Error;
-use crate::input::{Json, Query, entry_id, part_id, session_id};
-use crate::reply::{Result, ok};
+use crate::error::ErrorKind::{Busy, NotFound};
+use crate::input::{AtMost, InMessage, InPart, InSession, Json, Path, Query};
+use crate::operation::Operation;
+use crate::wire::message::WithParts;
+use crate::wire::part::{NewPart, PartShape};
 
 /// Where a client goes on reading, towards the past.
 const NEXT: HeaderName = HeaderName::from_static("x-next-cursor");
 
-pub(super) fn routes() -> Router<App> {
-    Router::new()
-        .route("/session/{session}/message", get(list).post(super::prompts::prompt))
-        .route("/session/{session}/message/{message}", get(read).delete(remove))
-        .route(
-            "/session/{session}/message/{message}/part/{part}",
-            axum::routing::delete(remove_part).patch(replace_part),
-        )
+pub(super) fn operations() -> Vec<Operation> {
+    let (one, part) = (
+        "/session/{sessionID}/message/{messageID}",
+        "/session/{sessionID}/message/{messageID}/part/{partID}",
+    );
+    vec![
+        Operation::get("session.messages", "/session/{sessionID}/message", list).fails([NotFound]),
+        Operation::get("session.message", one, read).fails([NotFound]),
+        Operation::delete("session.deleteMessage", one, remove).fails([NotFound, Busy]),
+        Operation::delete("part.delete", part, remove_part).fails([NotFound, Busy]),
+        Operation::patch("part.update", part, replace_part).fails([NotFound, Busy]),
+    ]
 }
 
 /// The messages of a conversation.
@@ -46,12 +54,26 @@ pub(super) fn id_of(message: &Message) -> &str {
     message.info.get("id").and_then(Value::as_str).unwrap_or_default()
 }
 
-async fn list(State(app): State<App>, Path(id): Path<String>, uri: Uri, query: Query) -> Result {
-    let id = session_id(id)?;
-    let limit = query.count("limit")?.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
-    let before = query.word("before").map(|cursor| read_cursor(&cursor)).transpose()?;
+/// Which messages a client wants to see.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default)]
+struct MessagesAsked {
+    /// The newest so many; all where none is said.
+    limit: AtMost,
+    /// Those before a cursor that an earlier answer gave.
+    before: Option<String>,
+}
+
+async fn list(
+    State(app): State<App>,
+    Path(at): Path<InSession>,
+    Query(asked): Query<MessagesAsked>,
+) -> Result<JsonAnswer<Vec<WithParts>>> {
+    let id = at.session.0;
+    let limit = asked.limit.0.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
+    let before = asked.before.as_deref().map(read_cursor).transpose()?;
     if before.is_some() && limit.is_none() {
-        return Err(Error::query("before needs a limit"));
+        return Err(Error::Query("before needs a limit".to_owned()));
     }
     // A page from the middle is cut out of the whole. One more than asked for shows whether there is more.
     let read = if before.is_some() { None } else { limit.map(|limit| limit.saturating_add(1)) };
@@ -61,38 +83,36 @@ async fn list(State(app): State<App>, Path(id): Path<String>, uri: Uri, query: Q
     let mut end = messages.len();
     if let Some(before) = before {
         let found = messages.ids().position(|id| id == before);
-        end = found.ok_or_else(|| Error::query("before names no message of this session"))?;
+        end = found.ok_or_else(|| Error::Query("before names no message of this session".to_owned()))?;
     }
     let surplus = end.saturating_sub(limit.unwrap_or(usize::MAX));
     messages.keep(surplus..end);
-    let mut response = ok(&messages)?;
-    if let (true, Some(limit), Some(first)) = (surplus > 0, limit, messages.ids().next()) {
-        let cursor = URL_SAFE_NO_PAD.encode(first);
-        let link = format!("<{}?limit={limit}&before={cursor}>; rel=\"next\"", uri.path());
-        let headers = response.headers_mut();
-        headers.extend(HeaderValue::try_from(cursor).ok().map(|cursor| (NEXT, cursor)));
-        headers.extend(HeaderValue::try_from(link).ok().map(|link| (LINK, link)));
-    }
-    Ok(response)
+    let answer = answer(&messages)?;
+    let (true, Some(limit), Some(first)) = (surplus > 0, limit, messages.ids().next()) else {
+        return Ok(answer);
+    };
+    let cursor = URL_SAFE_NO_PAD.encode(first);
+    let link = format!("</session/{id}/message?limit={limit}&before={cursor}>; rel=\"next\"");
+    Ok(answer.with_header(NEXT, cursor).with_header(LINK, link))
 }
 
 fn read_cursor(cursor: &str) -> Result<String> {
     let bytes = URL_SAFE_NO_PAD.decode(cursor).ok();
     let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
-    text.ok_or_else(|| Error::query("before is not a cursor of this server"))
+    text.ok_or_else(|| Error::Query("before is not a cursor of this server".to_owned()))
 }
 
-async fn read(State(app): State<App>, Path((id, message)): Path<(String, String)>) -> Result {
-    let (id, message) = (session_id(id)?, entry_id(message)?);
+async fn read(State(app): State<App>, Path(at): Path<InMessage>) -> Result<JsonAnswer<WithParts>> {
+    let (id, message) = (at.session.0, at.message.0);
     let messages = shown(&app.engine.sessions().conversation(&id, None).await?);
     match messages.iter().find(|found| id_of(found) == message.as_str()) {
-        Some(found) => ok(found),
+        Some(found) => answer(found),
         None => Err(everturn_engine::Error::NoMessage(message).into()),
     }
 }
 
-async fn remove(State(app): State<App>, Path((id, message)): Path<(String, String)>) -> Result {
-    let (id, message) = (session_id(id)?, entry_id(message)?);
+async fn remove(State(app): State<App>, Path(at): Path<InMessage>) -> Result<JsonAnswer<bool>> {
+    let (id, message) = (at.session.0, at.message.0);
     let engine = app.engine;
     engine.sessions().get(&id).await?;
     whole(async move {
@@ -103,14 +123,11 @@ async fn remove(State(app): State<App>, Path((id, message)): Path<(String, Strin
         .await
     })
     .await?;
-    ok(&true)
+    answer(&true)
 }
 
-async fn remove_part(
-    State(app): State<App>,
-    Path((id, message, part)): Path<(String, String, String)>,
-) -> Result {
-    let (id, message, part) = (session_id(id)?, entry_id(message)?, part_id(part)?);
+async fn remove_part(State(app): State<App>, Path(at): Path<InPart>) -> Result<JsonAnswer<bool>> {
+    let (id, message, part) = (at.session.0, at.message.0, at.part.0);
     let engine = app.engine;
     engine.sessions().get(&id).await?;
     whole(async move {
@@ -121,34 +138,34 @@ async fn remove_part(
         .await
     })
     .await?;
-    ok(&true)
+    answer(&true)
 }
 
 async fn replace_part(
     State(app): State<App>,
-    Path((id, message, part)): Path<(String, String, String)>,
-    Json(body): Json<Value>,
-) -> Result {
-    let (id, message, part) = (session_id(id)?, entry_id(message)?, part_id(part)?);
+    Path(at): Path<InPart>,
+    Json(NewPart(body)): Json<NewPart>,
+) -> Result<JsonAnswer<PartShape>> {
+    let (id, message, part) = (at.session.0, at.message.0, at.part.0);
     for (key, own) in [("id", part.as_str()), ("messageID", message.as_str()), ("sessionID", id.as_str())] {
         if body.get(key).and_then(Value::as_str) != Some(own) {
-            return Err(Error::body(format!("{key} must be {own}, as in the path")));
+            return Err(Error::Body(format!("{key} must be {own}, as in the path")));
         }
     }
     app.engine.sessions().get(&id).await?;
     let mut mint = Mint::new(part.as_str());
-    let read = v1::read_part(&id, message.as_str(), body, app.engine.mint().now(), &mut mint);
-    let shown = v1::part(&id, message.as_str(), &read, None);
+    let new = v1::read_part(&id, message.as_str(), body, app.engine.mint().now(), &mut mint);
+    let shown = answer(&PartInfo::of(&id, message.as_str(), &new));
     let engine = app.engine;
     whole(async move {
         on_entry(&engine, &id, message, |id, message| {
-            let (engine, part) = (engine.clone(), read.clone());
+            let (engine, part) = (engine.clone(), new.clone());
             async move { engine.sessions().replace_part(&id, &message, part).await }
         })
         .await
     })
     .await?;
-    ok(&shown)
+    shown
 }
 
 /// Does something to the entry that clients know by a message's id. That is its own id nearly always; the second

@@ -1,74 +1,72 @@
 //! Paths, projects, version control.
 
-use axum::Router;
-use axum::extract::{Path, State};
-use axum::routing::get;
-use everturn_engine::projects::Project;
-use everturn_model::Map;
-use serde_json::{Value, json};
+use axum::extract::State;
+use schemars::JsonSchema;
+use serde::Deserialize;
 
 use crate::App;
-use crate::error::Error;
-use crate::place::Place;
-use crate::reply::{Result, ok};
+use crate::answer::{JsonAnswer, Result, answer};
+use crate::error::{Error, ErrorKind};
+use crate::input::Path;
+use crate::operation::Operation;
+use crate::wire::project::{PathInfo, ProjectDirectory, ProjectInfo, VcsInfo};
+use crate::workdir::Workdir;
 
-pub(super) fn routes() -> Router<App> {
-    Router::new()
-        .route("/path", get(paths))
-        .route("/project", get(projects))
-        .route("/project/current", get(current))
-        .route("/project/{project}/directories", get(directories))
-        .route("/vcs", get(vcs))
+pub(super) fn operations() -> Vec<Operation> {
+    vec![
+        Operation::get("path.get", "/path", paths),
+        Operation::get("project.list", "/project", projects),
+        Operation::get("project.current", "/project/current", current),
+        Operation::get("project.directories", "/project/{projectID}/directories", directories)
+            .fails([ErrorKind::NotFound]),
+        Operation::get("vcs.get", "/vcs", vcs),
+    ]
 }
 
-async fn paths(State(app): State<App>, Place(location): Place) -> Result {
+async fn paths(State(app): State<App>, Workdir(location): Workdir) -> Result<JsonAnswer<PathInfo<'static>>> {
     let paths = app.engine.paths();
-    ok(&json!({
-        "home": paths.home,
-        "state": paths.state,
-        "config": paths.config,
-        "worktree": location.worktree,
-        "directory": location.directory,
-    }))
+    answer(&PathInfo {
+        home: &paths.home,
+        state: &paths.state,
+        config: &paths.config,
+        worktree: &location.worktree,
+        directory: &location.directory,
+    })
 }
 
-fn shown(project: &Project) -> Value {
-    let mut value = json!({"id": project.id, "worktree": project.worktree});
-    if let Some(map) = value.as_object_mut() {
-        map.extend(project.vcs.as_ref().map(|vcs| ("vcs".to_owned(), vcs.as_str().into())));
-        map.insert("time".to_owned(), json!({"created": project.created, "updated": project.updated}));
-        map.insert("sandboxes".to_owned(), Value::Array(Vec::new()));
-    }
-    value
+async fn projects(State(app): State<App>) -> Result<JsonAnswer<Vec<ProjectInfo<'static>>>> {
+    let projects = app.engine.projects().all().await?;
+    answer(&projects.iter().map(ProjectInfo::of).collect::<Vec<_>>())
 }
 
-async fn projects(State(app): State<App>) -> Result {
-    ok(&app.engine.projects().all().await?.iter().map(shown).collect::<Vec<_>>())
+async fn current(Workdir(location): Workdir) -> Result<JsonAnswer<ProjectInfo<'static>>> {
+    answer(&ProjectInfo::of(&location.project))
 }
 
-async fn current(Place(location): Place) -> Result {
-    ok(&shown(&location.project))
+/// A project in the path.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct InProject {
+    #[serde(rename = "projectID")]
+    project: String,
 }
 
-async fn directories(State(app): State<App>, Place(location): Place, Path(id): Path<String>) -> Result {
+async fn directories(
+    State(app): State<App>,
+    Workdir(location): Workdir,
+    Path(InProject { project: id }): Path<InProject>,
+) -> Result<JsonAnswer<Vec<ProjectDirectory>>> {
     let worktree = if location.project.id == id {
         Some(location.worktree)
     } else {
-        app.engine
-            .projects()
-            .all()
-            .await?
-            .into_iter()
-            .find(|project| project.id == id)
-            .map(|project| project.worktree)
+        let mut projects = app.engine.projects().all().await?.into_iter();
+        projects.find(|project| project.id == id).map(|project| project.worktree)
     };
     match worktree {
-        Some(worktree) => ok(&json!([{"directory": worktree}])),
+        Some(directory) => answer(&vec![ProjectDirectory { directory }]),
         None => Err(Error::NotFound(format!("project not found: {id}"))),
     }
 }
 
-async fn vcs(Place(location): Place) -> Result {
-    let branch = location.branch().map(|branch| ("branch".to_owned(), Value::from(branch)));
-    ok(&branch.into_iter().collect::<Map>())
+async fn vcs(Workdir(location): Workdir) -> Result<JsonAnswer<VcsInfo>> {
+    answer(&VcsInfo { branch: location.branch() })
 }

@@ -1,10 +1,6 @@
 //! Prompting: waiting for the answer, or not.
 
-use axum::Router;
-use axum::extract::{Path, State};
-use axum::http::StatusCode;
-use axum::response::IntoResponse;
-use axum::routing::post;
+use axum::extract::State;
 use everturn_engine::Engine;
 use everturn_interop::opencode::v1::{self, Message, Selected};
 use everturn_model::inbox::InboxItem;
@@ -14,16 +10,24 @@ use serde_json::Value;
 use super::messages::{id_of, shown};
 use super::whole;
 use crate::App;
+use crate::answer::{JsonAnswer, NoContent, Result, answer};
 use crate::error::Error;
-use crate::input::{Json, session_id};
-use crate::reply::{Result, ok};
+use crate::error::ErrorKind::{Absent, Busy, Conflict, NotFound, Unanswered};
+use crate::input::{InSession, Json, Path};
+use crate::operation::Operation;
+use crate::wire::message::WithParts;
 use crate::wire::prompt::PromptBody;
 
 /// The last answer is nearly always among so many messages.
 const NEWEST: usize = 2;
 
-pub(super) fn routes() -> Router<App> {
-    Router::new().route("/session/{session}/prompt_async", post(prompt_async))
+pub(super) fn operations() -> Vec<Operation> {
+    vec![
+        Operation::post("session.prompt", "/session/{sessionID}/message", prompt)
+            .fails([NotFound, Busy, Conflict, Absent, Unanswered]),
+        Operation::post("session.prompt_async", "/session/{sessionID}/prompt_async", prompt_async)
+            .fails([NotFound, Busy, Conflict, Absent]),
+    ]
 }
 
 async fn admit(engine: &Engine, id: &SessionId, body: PromptBody) -> Result<InboxItem> {
@@ -34,31 +38,31 @@ async fn admit(engine: &Engine, id: &SessionId, body: PromptBody) -> Result<Inbo
 
 /// Prompts and answers with the message that the session ends with. A client that goes away leaves the session
 /// working.
-pub(super) async fn prompt(
+async fn prompt(
     State(app): State<App>,
-    Path(id): Path<String>,
+    Path(at): Path<InSession>,
     Json(body): Json<PromptBody>,
-) -> Result {
-    let id = session_id(id)?;
+) -> Result<JsonAnswer<WithParts>> {
+    let id = at.session.0;
     let item = admit(&app.engine, &id, body).await?;
     if !item.reply {
-        return ok(&v1::inbox_message(&id, &item, Selected::default()));
+        return answer(&v1::inbox_message(&id, &item, Selected::default()));
     }
     app.engine.drains().settled(&id).await;
-    ok(&answer(&app.engine, &id, &item.id).await?)
+    answer(&last_answer(&app.engine, &id, &item.id).await?)
 }
 
 async fn prompt_async(
     State(app): State<App>,
-    Path(id): Path<String>,
+    Path(at): Path<InSession>,
     Json(body): Json<PromptBody>,
-) -> Result {
-    admit(&app.engine, &session_id(id)?, body).await?;
-    Ok(StatusCode::NO_CONTENT.into_response())
+) -> Result<NoContent> {
+    admit(&app.engine, &at.session.0, body).await?;
+    Ok(NoContent)
 }
 
 /// The last answer of a session, given after a prompt.
-async fn answer(engine: &Engine, id: &SessionId, prompt: &EntryId) -> Result<Message> {
+async fn last_answer(engine: &Engine, id: &SessionId, prompt: &EntryId) -> Result<Message> {
     for limit in [Some(NEWEST), None] {
         for message in shown(&engine.sessions().conversation(id, limit).await?).into_iter().rev() {
             if message.info.get("role").and_then(Value::as_str) == Some("assistant") {

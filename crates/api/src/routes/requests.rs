@@ -1,79 +1,86 @@
 //! Permission requests and questions.
 
-use axum::Router;
-use axum::extract::{Path, State};
-use axum::routing::{get, post};
+use axum::extract::State;
 use everturn_engine::Engine;
-use everturn_model::{RequestId, SessionId};
-use serde_json::Value;
+use everturn_model::RequestId;
 
 use super::whole;
 use crate::App;
+use crate::answer::{JsonAnswer, Result, answer};
 use crate::error::Error;
-use crate::input::{Json, permission_id, question_id, session_id};
-use crate::reply::{Result, ok};
-use crate::wire::request::{Answer, Answers, Kind, show};
+use crate::error::ErrorKind::{NoPermission, NoQuestion, NotFound};
+use crate::input::{Json, OfPermission, OfQuestion, OfSessionPermission, Path};
+use crate::operation::Operation;
+use crate::wire::request::{Decision, OldDecision, PermissionRequest, QuestionAnswers, QuestionRequest};
 
-pub(super) fn routes() -> Router<App> {
-    Router::new()
-        .route("/permission", get(permissions))
-        .route("/permission/{request}/reply", post(answer))
-        .route("/session/{session}/permissions/{request}", post(answer_in_session))
-        .route("/question", get(questions))
-        .route("/question/{request}/reply", post(reply_question))
-        .route("/question/{request}/reject", post(reject_question))
+pub(super) fn operations() -> Vec<Operation> {
+    vec![
+        Operation::get("permission.list", "/permission", permissions),
+        Operation::post("permission.reply", "/permission/{requestID}/reply", reply)
+            .decides()
+            .fails([NoPermission]),
+        Operation::post("permission.respond", "/session/{sessionID}/permissions/{permissionID}", respond)
+            .decides()
+            .fails([NotFound, NoPermission]),
+        Operation::get("question.list", "/question", questions),
+        Operation::post("question.reply", "/question/{requestID}/reply", reply_question)
+            .decides()
+            .fails([NoQuestion]),
+        Operation::post("question.reject", "/question/{requestID}/reject", reject_question)
+            .decides()
+            .fails([NoQuestion]),
+    ]
 }
 
-async fn waiting(engine: &Engine, kind: Kind) -> Result<Vec<Value>> {
-    let requests = engine.requests().waiting().await?;
-    Ok(requests.iter().filter_map(|(session, request)| show(session, request, kind)).collect())
+async fn permissions(State(app): State<App>) -> Result<JsonAnswer<Vec<PermissionRequest<'static>>>> {
+    let requests = app.engine.requests().waiting().await?;
+    answer(&requests.iter().filter_map(PermissionRequest::of).collect::<Vec<_>>())
 }
 
-async fn permissions(State(app): State<App>) -> Result {
-    ok(&waiting(&app.engine, Kind::Permission).await?)
+async fn questions(State(app): State<App>) -> Result<JsonAnswer<Vec<QuestionRequest<'static>>>> {
+    let requests = app.engine.requests().waiting().await?;
+    answer(&requests.iter().filter_map(QuestionRequest::of).collect::<Vec<_>>())
 }
 
-async fn questions(State(app): State<App>) -> Result {
-    ok(&waiting(&app.engine, Kind::Question).await?)
-}
-
-async fn answer(State(app): State<App>, Path(id): Path<String>, Json(body): Json<Answer>) -> Result {
-    settle(app.engine, permission_id(id)?, body).await
-}
-
-async fn answer_in_session(
+async fn reply(
     State(app): State<App>,
-    Path((session, id)): Path<(String, String)>,
-    Json(body): Json<Answer>,
-) -> Result {
-    let (session, id) = (session_id(session)?, permission_id(id)?);
+    Path(at): Path<OfPermission>,
+    Json(decision): Json<Decision>,
+) -> Result<JsonAnswer<bool>> {
+    settle(app.engine, at.request.0, decision).await
+}
+
+async fn respond(
+    State(app): State<App>,
+    Path(at): Path<OfSessionPermission>,
+    Json(decision): Json<OldDecision>,
+) -> Result<JsonAnswer<bool>> {
+    let (session, id) = (at.session.0, at.request.0);
     app.engine.sessions().get(&session).await?;
-    let asked = |(owner, request): &(SessionId, everturn_model::request::Request)| {
-        *owner == session && request.id == id
-    };
-    if !app.engine.requests().waiting().await?.iter().any(asked) {
-        return Err(missing(&id, "PermissionNotFoundError"));
+    let requests = app.engine.requests().waiting().await?;
+    if !requests.iter().any(|(owner, request)| *owner == session && request.id == id) {
+        return Err(Error::NoPermission(id.to_string()));
     }
-    settle(app.engine, id, body).await
+    settle(app.engine, id, decision.into()).await
 }
 
-async fn settle(engine: Engine, id: RequestId, body: Answer) -> Result {
-    whole(async move { engine.requests().reply(&id, body.reply, body.message).await }).await?;
-    ok(&true)
+async fn settle(engine: Engine, id: RequestId, decision: Decision) -> Result<JsonAnswer<bool>> {
+    whole(async move { engine.requests().reply(&id, decision.reply, decision.message).await }).await?;
+    answer(&true)
 }
 
-fn missing(id: &RequestId, tag: &'static str) -> Error {
-    Error::NoRequest { tag, request: id.to_string() }
-}
-
-async fn reply_question(State(app): State<App>, Path(id): Path<String>, Json(body): Json<Answers>) -> Result {
-    let id = question_id(id)?;
+async fn reply_question(
+    State(app): State<App>,
+    Path(at): Path<OfQuestion>,
+    Json(body): Json<QuestionAnswers>,
+) -> Result<JsonAnswer<bool>> {
+    let id = at.request.0.0;
     whole(async move { app.engine.requests().answer(&id, body.answers).await }).await?;
-    ok(&true)
+    answer(&true)
 }
 
-async fn reject_question(State(app): State<App>, Path(id): Path<String>) -> Result {
-    let id = question_id(id)?;
+async fn reject_question(State(app): State<App>, Path(at): Path<OfQuestion>) -> Result<JsonAnswer<bool>> {
+    let id = at.request.0.0;
     whole(async move { app.engine.requests().dismiss(&id).await }).await?;
-    ok(&true)
+    answer(&true)
 }

@@ -1,52 +1,82 @@
 //! Sessions as a whole: list, create, read, change, delete, fork.
 
-use axum::Router;
-use axum::extract::{Path, State};
-use axum::routing::{get, post};
+use std::collections::BTreeMap;
+
+use axum::extract::State;
 use everturn_engine::sessions::Filter;
-use everturn_interop::opencode::v1;
-use everturn_model::Session;
+use everturn_interop::opencode::v1::SessionInfo;
 use everturn_model::event::SessionChange;
+use everturn_model::{EntryId, Session};
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Map, Value};
 
 use super::messages::on_entry;
 use super::whole;
 use crate::App;
-use crate::hub;
-use crate::input::{Json, MaybeJson, Query, entry_id, session_id};
-use crate::place::Place;
-use crate::reply::{Result, ok};
-use crate::wire::session::{Create, Update};
+use crate::answer::{JsonAnswer, Result, answer};
+use crate::error::ErrorKind::NotFound;
+use crate::input::{AtMost, Flag, Given, Id, InSession, Json, MaybeJson, Moment, Path, Query};
+use crate::operation::Operation;
+use crate::wire::session::{
+    FileDiffShape, ForkBody, SessionCreate, SessionShape, SessionStatus, SessionUpdate, TodoShape,
+};
+use crate::workdir::Workdir;
 
 /// How many sessions a list has when nobody says.
 const LISTED: u32 = 100;
 
-pub(super) fn routes() -> Router<App> {
-    Router::new()
-        .route("/session", get(list).post(create))
-        .route("/session/status", get(statuses))
-        .route("/session/{session}", get(read).patch(update).delete(remove))
-        .route("/session/{session}/children", get(children))
-        .route("/session/{session}/todo", get(todo))
-        .route("/session/{session}/diff", get(diff))
-        .route("/session/{session}/fork", post(fork))
+pub(super) fn operations() -> Vec<Operation> {
+    vec![
+        Operation::get("session.list", "/session", list),
+        Operation::post("session.create", "/session", create).fails([NotFound]),
+        Operation::get("session.status", "/session/status", statuses),
+        Operation::get("session.get", "/session/{sessionID}", read).fails([NotFound]),
+        Operation::patch("session.update", "/session/{sessionID}", update).fails([NotFound]),
+        Operation::delete("session.delete", "/session/{sessionID}", remove).fails([NotFound]),
+        Operation::get("session.children", "/session/{sessionID}/children", children).fails([NotFound]),
+        Operation::get("session.todo", "/session/{sessionID}/todo", todo).fails([NotFound]),
+        Operation::get("session.diff", "/session/{sessionID}/diff", diff).fails([NotFound]),
+        Operation::post("session.fork", "/session/{sessionID}/fork", fork).fails([NotFound]),
+    ]
 }
 
-async fn list(State(app): State<App>, Place(location): Place, query: Query) -> Result {
-    let limit = query.count("limit")?.unwrap_or(LISTED);
-    let path = query.text("path");
-    let below = path.as_deref().unwrap_or_default().trim_matches('/');
+/// Which sessions a client wants to see.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default)]
+struct SessionsAsked {
+    /// `project`: those of the whole project, wherever in it.
+    #[schemars(extend("enum" = ["project"]))]
+    scope: Option<String>,
+    /// Those below this path of the project.
+    path: Given,
+    /// Without those that belong to another session.
+    roots: Flag,
+    /// Active at or after this moment.
+    start: Moment,
+    /// Whose title contains this.
+    search: Option<String>,
+    limit: AtMost,
+    #[schemars(skip)]
+    directory: Option<String>,
+}
+
+async fn list(
+    State(app): State<App>,
+    Workdir(location): Workdir,
+    Query(asked): Query<SessionsAsked>,
+) -> Result<JsonAnswer<Vec<SessionShape>>> {
+    let limit = asked.limit.0.unwrap_or(LISTED);
+    let below = asked.path.0.as_deref().unwrap_or_default().trim_matches('/');
     // A path is asked for inside the project; a folder only where the client names it.
-    let whole_project = path.is_some() || query.text("scope").as_deref() == Some("project");
-    let directory = (!whole_project && query.word("directory").is_some())
-        .then(|| location.directory.display().to_string());
+    let whole_project = asked.path.0.is_some() || asked.scope.as_deref() == Some("project");
+    let directory =
+        (!whole_project && asked.directory.is_some()).then(|| location.directory.display().to_string());
     let filter = Filter {
         project: None,
         directory,
-        roots: query.flag("roots")?,
-        search: query.word("search"),
-        since: query.moment("start")?,
+        roots: asked.roots.0,
+        search: asked.search,
+        since: asked.start.0,
         archived: true,
         trashed: false,
         limit: below.is_empty().then_some(limit),
@@ -56,7 +86,7 @@ async fn list(State(app): State<App>, Place(location): Place, query: Query) -> R
         sessions.retain(|session| is_below(session, below));
         sessions.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
     }
-    ok(&shown(&sessions))
+    answer(&shown(&sessions))
 }
 
 fn is_below(session: &Session, path: &str) -> bool {
@@ -64,36 +94,41 @@ fn is_below(session: &Session, path: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-fn shown(sessions: &[Session]) -> Vec<Value> {
-    sessions.iter().map(v1::session_info).collect()
+fn shown(sessions: &[Session]) -> Vec<SessionInfo<'_>> {
+    sessions.iter().map(SessionInfo::of).collect()
 }
 
 async fn create(
     State(app): State<App>,
-    Place(location): Place,
-    MaybeJson(body): MaybeJson<Create>,
-) -> Result {
-    let new = body.into_new()?;
+    Workdir(location): Workdir,
+    MaybeJson(body): MaybeJson<SessionCreate>,
+) -> Result<JsonAnswer<SessionShape>> {
+    let new = body.into_new();
     if let Some(parent) = &new.parent {
         app.engine.sessions().get(parent).await?;
     }
     let session = whole(async move { app.engine.sessions().create(&location, new).await }).await?;
-    ok(&v1::session_info(&session))
+    answer(&SessionInfo::of(&session))
 }
 
-async fn statuses(State(app): State<App>) -> Result {
-    let statuses = app.engine.drains().statuses().into_iter();
-    let map: Map<String, Value> =
-        statuses.map(|(id, signal)| (id.to_string(), hub::status(&signal))).collect();
-    ok(&map)
+async fn statuses(State(app): State<App>) -> Result<JsonAnswer<BTreeMap<String, SessionStatus>>> {
+    let statuses = app.engine.drains().statuses();
+    let shown: BTreeMap<String, SessionStatus> =
+        statuses.iter().map(|(id, signal)| (id.to_string(), signal.into())).collect();
+    answer(&shown)
 }
 
-async fn read(State(app): State<App>, Path(id): Path<String>) -> Result {
-    ok(&v1::session_info(&app.engine.sessions().get(&session_id(id)?).await?))
+async fn read(State(app): State<App>, Path(at): Path<InSession>) -> Result<JsonAnswer<SessionShape>> {
+    let session = app.engine.sessions().get(&at.session.0).await?;
+    answer(&SessionInfo::of(&session))
 }
 
-async fn update(State(app): State<App>, Path(id): Path<String>, Json(body): Json<Update>) -> Result {
-    let id = session_id(id)?;
+async fn update(
+    State(app): State<App>,
+    Path(at): Path<InSession>,
+    Json(body): Json<SessionUpdate>,
+) -> Result<JsonAnswer<SessionShape>> {
+    let id = at.session.0;
     let title = body.title.clone();
     let mut changes = body.changes()?;
     let mut session = app.engine.sessions().get(&id).await?;
@@ -112,59 +147,70 @@ async fn update(State(app): State<App>, Path(id): Path<String>, Json(body): Json
     if !changes.is_empty() {
         session = whole(async move { app.engine.sessions().change(&id, changes).await }).await?;
     }
-    ok(&v1::session_info(&session))
+    answer(&SessionInfo::of(&session))
 }
 
-async fn remove(State(app): State<App>, Path(id): Path<String>) -> Result {
-    let id = session_id(id)?;
+async fn remove(State(app): State<App>, Path(at): Path<InSession>) -> Result<JsonAnswer<bool>> {
+    let id = at.session.0;
     whole(async move { app.engine.sessions().trash(&id).await }).await?;
-    ok(&true)
+    answer(&true)
 }
 
-async fn children(State(app): State<App>, Path(id): Path<String>) -> Result {
-    let id = session_id(id)?;
+async fn children(
+    State(app): State<App>,
+    Path(at): Path<InSession>,
+) -> Result<JsonAnswer<Vec<SessionShape>>> {
+    let id = at.session.0;
     app.engine.sessions().get(&id).await?;
-    ok(&shown(&app.engine.sessions().children(&id).await?))
+    let children = app.engine.sessions().children(&id).await?;
+    answer(&shown(&children))
 }
 
-async fn todo(State(app): State<App>, Path(id): Path<String>) -> Result {
-    let id = session_id(id)?;
-    app.engine.sessions().get(&id).await?;
-    ok(&app.engine.sessions().todos(&id).await?)
+async fn todo(State(app): State<App>, Path(at): Path<InSession>) -> Result<JsonAnswer<Vec<TodoShape>>> {
+    answer(&app.engine.sessions().todos(&at.session.0).await?)
 }
 
-async fn diff(State(app): State<App>, Path(id): Path<String>, query: Query) -> Result {
-    let id = session_id(id)?;
+/// Which changes a client wants to see.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default)]
+struct DiffAsked {
+    #[serde(rename = "messageID")]
+    message: Option<Id<EntryId>>,
+}
+
+async fn diff(
+    State(app): State<App>,
+    Path(at): Path<InSession>,
+    Query(asked): Query<DiffAsked>,
+) -> Result<JsonAnswer<Vec<FileDiffShape>>> {
+    let id = at.session.0;
     app.engine.sessions().get(&id).await?;
-    let diffs = match query.word("messageID").map(entry_id).transpose()? {
+    let diffs = match asked.message {
         None => app.engine.sessions().diff(&id, None).await?,
         Some(message) => {
-            on_entry(&app.engine, &id, message, |id, message| {
+            on_entry(&app.engine, &id, message.0, |id, message| {
                 let engine = app.engine.clone();
                 async move { engine.sessions().diff(&id, Some(&message)).await }
             })
             .await?
         }
     };
-    ok(&diffs)
+    answer(&diffs)
 }
 
-#[derive(Debug, Default, Deserialize)]
-struct Fork {
-    #[serde(rename = "messageID")]
-    message: Option<String>,
-}
-
-async fn fork(State(app): State<App>, Path(id): Path<String>, MaybeJson(body): MaybeJson<Fork>) -> Result {
-    let id = session_id(id)?;
-    let message = body.message.map(entry_id).transpose()?;
+async fn fork(
+    State(app): State<App>,
+    Path(at): Path<InSession>,
+    MaybeJson(body): MaybeJson<ForkBody>,
+) -> Result<JsonAnswer<SessionShape>> {
+    let id = at.session.0;
     app.engine.sessions().get(&id).await?;
-    let session = match message {
+    let session = match body.message {
         None => whole(async move { app.engine.sessions().fork(&id, None).await }).await?,
         Some(message) => {
             let engine = app.engine;
             whole(async move {
-                on_entry(&engine, &id, message, |id, message| {
+                on_entry(&engine, &id, message.0, |id, message| {
                     let engine = engine.clone();
                     async move { engine.sessions().fork(&id, Some(&message)).await }
                 })
@@ -173,5 +219,5 @@ async fn fork(State(app): State<App>, Path(id): Path<String>, MaybeJson(body): M
             .await?
         }
     };
-    ok(&v1::session_info(&session))
+    answer(&SessionInfo::of(&session))
 }

@@ -1,83 +1,70 @@
 //! Configuration, providers, agents: read only.
 
-use axum::Router;
 use axum::extract::State;
-use axum::routing::get;
-use everturn_engine::agents::Agent;
 use everturn_model::Map;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::App;
-use crate::reply::{Result, ok};
-use crate::wire::{provider, secret};
+use crate::answer::{JsonAnswer, Result, answer};
+use crate::error::ErrorKind::Body;
+use crate::operation::Operation;
+use crate::wire::agent::AgentInfo;
+use crate::wire::provider::{self, KnownProviders, ProviderShape, UsableProviders};
+use crate::wire::secret;
+use crate::wire::server::{ConfigShape, EmptyList, EmptyMap};
 
-pub(super) fn routes() -> Router<App> {
-    Router::new()
-        .route("/config", get(config))
-        .route("/global/config", get(config))
-        .route("/config/providers", get(configured))
-        .route("/provider", get(providers))
-        .route("/provider/auth", get(auth_methods))
-        .route("/agent", get(agents))
-        .route("/command", get(commands))
+pub(super) fn operations() -> Vec<Operation> {
+    vec![
+        Operation::get("config.get", "/config", config),
+        Operation::get("global.config.get", "/global/config", config),
+        Operation::get("config.providers", "/config/providers", configured).fails([Body]),
+        Operation::get("provider.list", "/provider", providers).fails([Body]),
+        Operation::get("provider.auth", "/provider/auth", auth_methods),
+        Operation::get("app.agents", "/agent", agents),
+        Operation::get("command.list", "/command", commands),
+    ]
 }
 
 /// The merged configuration without its secrets; clients read some of its maps without looking whether they are
 /// there.
-async fn config(State(app): State<App>) -> Result {
+async fn config(State(app): State<App>) -> Result<JsonAnswer<ConfigShape>> {
     let mut config = secret::without(&app.engine.config().raw);
     for key in ["agent", "command", "mode", "provider"] {
         config.entry(key).or_insert_with(|| Map::new().into());
     }
     config.entry("plugin").or_insert_with(|| Value::Array(Vec::new()));
-    ok(&config)
+    answer(&config)
 }
 
 /// The providers that can be used.
-async fn configured(State(app): State<App>) -> Result {
+async fn configured(State(app): State<App>) -> Result<JsonAnswer<UsableProviders<'static>>> {
     let usable = provider::usable(&app.engine)?;
     let default = provider::defaults(&app.engine, usable.iter().map(|(known, _)| *known));
-    let providers = usable.iter().map(|known| provider::provider(app.engine.config(), known));
-    ok(&json!({"providers": providers.collect::<Vec<_>>(), "default": default}))
+    let providers = usable.iter().map(|known| ProviderShape::of(app.engine.config(), known));
+    answer(&UsableProviders { providers: providers.collect(), default })
 }
 
 /// All providers, and which of them can be used.
-async fn providers(State(app): State<App>) -> Result {
+async fn providers(State(app): State<App>) -> Result<JsonAnswer<KnownProviders<'static>>> {
     let config = app.engine.config();
     let usable = provider::usable(&app.engine)?;
-    let connected: Vec<&str> = usable.iter().map(|(known, _)| known.id.as_ref()).collect();
+    let connected = usable.iter().map(|(known, _)| known.id.as_ref()).collect();
     let all = config.catalogue().offered(&|_| true);
     let default = provider::defaults(&app.engine, all.iter().map(|(known, _)| *known));
-    let all = all.iter().map(|known| provider::provider(config, known));
-    ok(&json!({"all": all.collect::<Vec<_>>(), "default": default, "connected": connected}))
+    let all = all.iter().map(|known| ProviderShape::of(config, known)).collect();
+    answer(&KnownProviders { all, default, connected })
 }
 
 /// Keys come from the configuration; there is no way to sign in through the server.
-async fn auth_methods() -> Result {
-    ok(&Map::new())
+async fn auth_methods() -> Result<JsonAnswer<EmptyMap>> {
+    answer(&EmptyMap)
 }
 
-async fn agents(State(app): State<App>) -> Result {
-    ok(&app.engine.agents().all().iter().map(agent).collect::<Vec<_>>())
-}
-
-fn agent(agent: &Agent) -> Value {
-    let mut map = Map::new();
-    map.insert("name".to_owned(), agent.name.as_str().into());
-    if let Some(description) = &agent.description {
-        map.insert("description".to_owned(), description.as_str().into());
-    }
-    map.insert("mode".to_owned(), agent.mode.into());
-    map.insert("native".to_owned(), true.into());
-    if agent.hidden {
-        map.insert("hidden".to_owned(), true.into());
-    }
-    map.insert("permission".to_owned(), json!(agent.permission));
-    map.insert("options".to_owned(), Map::new().into());
-    map.into()
+async fn agents(State(app): State<App>) -> Result<JsonAnswer<Vec<AgentInfo<'static>>>> {
+    answer(&app.engine.agents().all().iter().map(AgentInfo::of).collect::<Vec<_>>())
 }
 
 /// None: commands cannot be run in this release, so none is offered.
-async fn commands() -> Result {
-    ok(&Vec::<Value>::new())
+async fn commands() -> Result<JsonAnswer<EmptyList>> {
+    answer(&EmptyList)
 }

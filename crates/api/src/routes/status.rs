@@ -2,96 +2,96 @@
 //!
 //! Where Everturn has no such thing the answer is the true one of a server without any: an empty list.
 
-use axum::Router;
 use axum::extract::State;
-use axum::routing::{get, post};
-use everturn_engine::LoadedSkill;
-use everturn_model::Map;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
 
 use crate::App;
+use crate::answer::{JsonAnswer, Result, answer, printed};
+use crate::describe::{Describe, Description};
+use crate::document;
+use crate::error::ErrorKind;
 use crate::input::Json;
-use crate::place::Place;
-use crate::reply::{Result, ok};
+use crate::operation::Operation;
+use crate::wire::agent::SkillInfo;
+use crate::wire::server::{ConsoleState, EmptyList, ExperimentalCapabilities, Health, LogLevel, LogLine};
+use crate::workdir::Workdir;
 
-pub(super) fn routes() -> Router<App> {
-    Router::new()
-        .route("/global/health", get(health))
-        .route("/lsp", get(nothing))
-        .route("/formatter", get(nothing))
-        .route("/skill", get(skills))
-        .route("/experimental/capabilities", get(capabilities))
-        .route("/experimental/console", get(console))
-        .route("/experimental/workspace", get(nothing))
-        .route("/experimental/workspace/status", get(nothing))
-        .route("/experimental/tool/ids", get(tools))
-        .route("/log", post(log))
+pub(super) fn operations() -> Vec<Operation> {
+    vec![
+        Operation::get("doc.get", "/doc", document),
+        Operation::get("global.health", "/global/health", health),
+        Operation::get("lsp.status", "/lsp", nothing),
+        Operation::get("formatter.status", "/formatter", nothing),
+        Operation::get("app.skills", "/skill", skills).fails([ErrorKind::Body]),
+        Operation::get("experimental.capabilities.get", "/experimental/capabilities", capabilities),
+        Operation::get("experimental.console.get", "/experimental/console", console),
+        Operation::get("experimental.workspace.list", "/experimental/workspace", nothing),
+        Operation::get("experimental.workspace.status", "/experimental/workspace/status", nothing),
+        Operation::get("tool.ids", "/experimental/tool/ids", tools),
+        Operation::post("app.log", "/log", log),
+    ]
 }
 
-async fn health() -> Result {
-    ok(&json!({"healthy": true, "version": everturn_engine::VERSION}))
+/// The document of this server.
+struct Document;
+
+impl IntoResponse for Document {
+    fn into_response(self) -> Response {
+        printed(StatusCode::OK, document::printed())
+    }
 }
 
-async fn nothing() -> Result {
-    ok(&Vec::<Value>::new())
+impl Describe for Document {
+    fn describe(description: &mut Description<'_>) {
+        description.gives::<everturn_model::Map>("application/json", "OpenAPI 3.1.");
+    }
+}
+
+async fn document() -> Result<Document> {
+    Ok(Document)
+}
+
+async fn health() -> Result<JsonAnswer<Health>> {
+    answer(&Health { healthy: true, version: everturn_engine::VERSION })
+}
+
+async fn nothing() -> Result<JsonAnswer<EmptyList>> {
+    answer(&EmptyList)
 }
 
 /// The skills for a folder; what is wrong with others is in the log.
-async fn skills(State(app): State<App>, Place(location): Place) -> Result {
+async fn skills(
+    State(app): State<App>,
+    Workdir(location): Workdir,
+) -> Result<JsonAnswer<Vec<SkillInfo<'static>>>> {
     let found = app.engine.guidance().skills(&location).await?;
     for problem in &found.problems {
         tracing::warn!(path = %problem.path.display(), why = problem.why, "a skill is left out");
     }
-    let shown = |skill: &LoadedSkill| {
-        let mut map = Map::new();
-        map.insert("name".to_owned(), skill.name.as_str().into());
-        if !skill.description.is_empty() {
-            map.insert("description".to_owned(), skill.description.as_str().into());
-        }
-        map.insert("location".to_owned(), skill.location.display().to_string().into());
-        map.insert("content".to_owned(), skill.content.as_str().into());
-        map
-    };
-    ok(&found.skills.iter().map(shown).collect::<Vec<_>>())
+    answer(&found.skills.iter().map(SkillInfo::of).collect::<Vec<_>>())
 }
 
-async fn capabilities() -> Result {
-    ok(&json!({"backgroundSubagents": false}))
+async fn capabilities() -> Result<JsonAnswer<ExperimentalCapabilities>> {
+    answer(&ExperimentalCapabilities { background_subagents: false })
 }
 
-async fn console() -> Result {
-    ok(&json!({"consoleManagedProviders": [], "switchableOrgCount": 0}))
+async fn console() -> Result<JsonAnswer<ConsoleState>> {
+    answer(&ConsoleState { console_managed_providers: Vec::new(), switchable_org_count: 0 })
 }
 
-async fn tools(State(app): State<App>) -> Result {
-    ok(&app.engine.tool_names())
-}
-
-#[derive(Debug, Deserialize)]
-struct Line {
-    service: String,
-    level: Level,
-    message: String,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Level {
-    Debug,
-    Info,
-    Warn,
-    Error,
+async fn tools(State(app): State<App>) -> Result<JsonAnswer<Vec<String>>> {
+    answer(&app.engine.tool_names())
 }
 
 /// A line of a client for the server's log.
-async fn log(Json(line): Json<Line>) -> Result {
-    let Line { service, level, message } = line;
+async fn log(Json(line): Json<LogLine>) -> Result<JsonAnswer<bool>> {
+    let LogLine { service, level, message } = line;
     match level {
-        Level::Debug => tracing::debug!(service, message, "a client says"),
-        Level::Info => tracing::info!(service, message, "a client says"),
-        Level::Warn => tracing::warn!(service, message, "a client says"),
-        Level::Error => tracing::error!(service, message, "a client says"),
+        LogLevel::Debug => tracing::debug!(service, message, "a client says"),
+        LogLevel::Info => tracing::info!(service, message, "a client says"),
+        LogLevel::Warn => tracing::warn!(service, message, "a client says"),
+        LogLevel::Error => tracing::error!(service, message, "a client says"),
     }
-    ok(&true)
+    answer(&true)
 }

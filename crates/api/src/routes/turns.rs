@@ -1,42 +1,38 @@
 //! What interrupts or takes back turns: abort, revert, unrevert.
 
-use axum::Router;
-use axum::extract::{Path, State};
-use axum::routing::post;
-use everturn_interop::opencode::v1;
-use serde::Deserialize;
+use axum::extract::State;
+use everturn_interop::opencode::v1::SessionInfo;
 
 use super::messages::on_entry;
 use super::whole;
 use crate::App;
-use crate::input::{Json, entry_id, part_id, session_id};
-use crate::reply::{Result, ok};
+use crate::answer::{JsonAnswer, Result, answer};
+use crate::error::ErrorKind::{Body, Busy, NotFound};
+use crate::input::{InSession, Json, Path};
+use crate::operation::Operation;
+use crate::wire::session::{RevertBody, SessionShape};
 
-pub(super) fn routes() -> Router<App> {
-    Router::new()
-        .route("/session/{session}/abort", post(abort))
-        .route("/session/{session}/revert", post(revert))
-        .route("/session/{session}/unrevert", post(unrevert))
+pub(super) fn operations() -> Vec<Operation> {
+    vec![
+        Operation::post("session.abort", "/session/{sessionID}/abort", abort).fails([NotFound]),
+        Operation::post("session.revert", "/session/{sessionID}/revert", revert).fails([NotFound, Busy]),
+        Operation::post("session.unrevert", "/session/{sessionID}/unrevert", unrevert)
+            .fails([NotFound, Busy, Body]),
+    ]
 }
 
-async fn abort(State(app): State<App>, Path(id): Path<String>) -> Result {
-    let id = session_id(id)?;
+async fn abort(State(app): State<App>, Path(at): Path<InSession>) -> Result<JsonAnswer<bool>> {
+    let id = at.session.0;
     whole(async move { app.engine.drains().abort(&id).await }).await?;
-    ok(&true)
+    answer(&true)
 }
 
-#[derive(Debug, Deserialize)]
-struct Revert {
-    #[serde(rename = "messageID")]
-    message: String,
-    #[serde(rename = "partID")]
-    part: Option<String>,
-}
-
-async fn revert(State(app): State<App>, Path(id): Path<String>, Json(body): Json<Revert>) -> Result {
-    let id = session_id(id)?;
-    let message = entry_id(body.message)?;
-    let part = body.part.map(part_id).transpose()?;
+async fn revert(
+    State(app): State<App>,
+    Path(at): Path<InSession>,
+    Json(body): Json<RevertBody>,
+) -> Result<JsonAnswer<SessionShape>> {
+    let (id, message, part) = (at.session.0, body.message.0, body.part.map(|part| part.0));
     let engine = app.engine;
     let session = whole(async move {
         on_entry(&engine, &id, message, |id, message| {
@@ -46,11 +42,11 @@ async fn revert(State(app): State<App>, Path(id): Path<String>, Json(body): Json
         .await
     })
     .await?;
-    ok(&v1::session_info(&session))
+    answer(&SessionInfo::of(&session))
 }
 
-async fn unrevert(State(app): State<App>, Path(id): Path<String>) -> Result {
-    let id = session_id(id)?;
+async fn unrevert(State(app): State<App>, Path(at): Path<InSession>) -> Result<JsonAnswer<SessionShape>> {
+    let id = at.session.0;
     let session = whole(async move { app.engine.reverts().unrevert(&id).await }).await?;
-    ok(&v1::session_info(&session))
+    answer(&SessionInfo::of(&session))
 }

@@ -5,75 +5,88 @@ use everturn_engine::inbox::PartInput;
 use everturn_model::inbox::Delivery;
 use everturn_model::part::{PartKind, Span};
 use everturn_model::session::ModelRef;
-use everturn_model::{Map, Millis};
+use everturn_model::{EntryId, Map, Millis, PartId};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::session::Model;
+use super::message::OutputFormat;
+use super::part::{FilePartSource, MentionSource};
+use super::session::NamedModel;
 use crate::error::Error;
-use crate::input::{entry_id, part_id};
+use crate::input::Id;
 
 /// A prompt.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PromptBody {
+    /// The id that the message is to have. The same prompt under the same id again is the same prompt.
     #[serde(rename = "messageID")]
-    message: Option<String>,
-    model: Option<Model>,
+    message: Option<Id<EntryId>>,
+    model: Option<NamedModel>,
     variant: Option<String>,
     agent: Option<String>,
+    /// Only to be kept: nobody answers.
     #[serde(default)]
     no_reply: bool,
     system: Option<String>,
+    #[schemars(with = "Option<std::collections::BTreeMap<String, bool>>")]
     tools: Option<Map>,
-    format: Option<Format>,
-    parts: Vec<PartBody>,
+    #[schemars(with = "Option<OutputFormat>")]
+    format: Option<AnswerFormat>,
+    parts: Vec<PromptPart>,
 }
 
+/// How the answer is to look: `text`.
 #[derive(Debug, Deserialize)]
-struct Format {
+struct AnswerFormat {
     #[serde(rename = "type")]
     kind: String,
 }
 
-#[derive(Debug, Deserialize)]
-struct PartBody {
-    id: Option<String>,
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(inline)]
+struct PromptPart {
+    id: Option<Id<PartId>>,
     #[serde(flatten)]
-    kind: Kind,
+    said: PartSaid,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(inline)]
 #[serde(tag = "type", rename_all = "lowercase")]
-enum Kind {
+enum PartSaid {
     Text {
         text: String,
         synthetic: Option<bool>,
         ignored: Option<bool>,
-        time: Option<Time>,
+        time: Option<PartSaidAt>,
         metadata: Option<Map>,
     },
     File {
         mime: String,
         filename: Option<String>,
         url: String,
+        #[schemars(with = "Option<FilePartSource>")]
         source: Option<Value>,
     },
     Agent {
         name: String,
+        #[schemars(with = "Option<MentionSource>")]
         source: Option<Value>,
     },
     Subtask {
         prompt: String,
         description: String,
         agent: String,
-        model: Option<Model>,
+        model: Option<NamedModel>,
         command: Option<String>,
     },
 }
 
-#[derive(Debug, Deserialize)]
-struct Time {
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(inline)]
+struct PartSaidAt {
     start: Millis,
     end: Option<Millis>,
 }
@@ -85,38 +98,38 @@ impl PromptBody {
             return Err(Error::Absent("an answer in a given JSON schema"));
         }
         if self.parts.is_empty() {
-            return Err(Error::body("a prompt needs at least one part"));
+            return Err(Error::Body("a prompt needs at least one part".to_owned()));
         }
         let variant = self.variant;
         Ok(Prompt {
-            id: self.message.map(entry_id).transpose()?,
+            id: self.message.map(|id| id.0),
             agent: self.agent,
             model: self.model.map(|model| model.with_variant(variant)),
             system: self.system,
             tools: self.tools,
-            parts: self.parts.into_iter().map(PartBody::into_part).collect::<Result<_, _>>()?,
+            parts: self.parts.into_iter().map(PartInput::from).collect(),
             delivery: Delivery::Steer,
             reply: !self.no_reply,
         })
     }
 }
 
-impl PartBody {
-    fn into_part(self) -> Result<PartInput, Error> {
-        Ok(PartInput { id: self.id.map(part_id).transpose()?, kind: self.kind.into() })
+impl From<PromptPart> for PartInput {
+    fn from(part: PromptPart) -> Self {
+        Self { id: part.id.map(|id| id.0), kind: part.said.into() }
     }
 }
 
-impl From<Kind> for PartKind {
-    fn from(kind: Kind) -> Self {
-        match kind {
-            Kind::Text { text, synthetic, ignored, time, metadata } => {
+impl From<PartSaid> for PartKind {
+    fn from(said: PartSaid) -> Self {
+        match said {
+            PartSaid::Text { text, synthetic, ignored, time, metadata } => {
                 let time = time.map(|time| Span { start: time.start, end: time.end });
                 Self::Text { text, synthetic, ignored, time, metadata }
             }
-            Kind::File { mime, filename, url, source } => Self::File { mime, filename, url, source },
-            Kind::Agent { name, source } => Self::Agent { name, source },
-            Kind::Subtask { prompt, description, agent, model, command } => {
+            PartSaid::File { mime, filename, url, source } => Self::File { mime, filename, url, source },
+            PartSaid::Agent { name, source } => Self::Agent { name, source },
+            PartSaid::Subtask { prompt, description, agent, model, command } => {
                 Self::Subtask { prompt, description, agent, model: model.map(ModelRef::from), command }
             }
         }

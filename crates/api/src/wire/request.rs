@@ -1,54 +1,150 @@
 //! Permission requests, questions and their answers.
 
-use everturn_model::SessionId;
 use everturn_model::request::{Ask, Reply, Request};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use everturn_model::{EntryId, Map, RequestId, SessionId};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-/// Which requests are meant.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// Permission requests.
-    Permission,
-    /// Questions.
-    Question,
+use super::happening::PermissionWord;
+use crate::answer::shows;
+use crate::input::{Id, QuestionId};
+
+/// A permission request that waits.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct PermissionRequest<'a> {
+    #[schemars(with = "Id<RequestId>")]
+    id: &'a RequestId,
+    #[serde(rename = "sessionID")]
+    #[schemars(with = "Id<SessionId>")]
+    session: &'a SessionId,
+    permission: &'a str,
+    patterns: &'a [String],
+    metadata: &'a Map,
+    /// What `always` would allow from now on.
+    always: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool: Option<WaitingCall<'a>>,
 }
 
-/// A request as clients see it, when it is of this kind.
-pub(crate) fn show(session: &SessionId, request: &Request, wanted: Kind) -> Option<Value> {
-    let mut value = match (&request.ask, wanted) {
-        (Ask::Permission { permission, patterns, always, metadata }, Kind::Permission) => json!({
-            "id": request.id,
-            "sessionID": session,
-            "permission": permission,
-            "patterns": patterns,
-            "metadata": metadata,
-            "always": always,
-        }),
-        (Ask::Question { questions }, Kind::Question) => {
-            json!({"id": request.id, "sessionID": session, "questions": questions})
-        }
-        _ => return None,
-    };
-    if let (Some(call), Some(map)) = (&request.call, value.as_object_mut()) {
-        map.insert("tool".to_owned(), json!({"messageID": call.entry, "callID": call.call}));
+/// The call that waits for a request.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(inline)]
+struct WaitingCall<'a> {
+    #[serde(rename = "messageID")]
+    #[schemars(with = "Id<EntryId>")]
+    message: &'a EntryId,
+    #[serde(rename = "callID")]
+    call: &'a str,
+}
+
+impl<'a> WaitingCall<'a> {
+    fn of(request: &'a Request) -> Option<Self> {
+        request.call.as_ref().map(|call| Self { message: &call.entry, call: &call.call })
     }
-    Some(value)
+}
+
+impl<'a> PermissionRequest<'a> {
+    /// A request as clients see it, when it is one for a permission.
+    pub(crate) fn of((session, request): &'a (SessionId, Request)) -> Option<Self> {
+        match &request.ask {
+            Ask::Permission { permission, patterns, always, metadata } => Some(Self {
+                id: &request.id,
+                session,
+                permission,
+                patterns,
+                metadata,
+                always,
+                tool: WaitingCall::of(request),
+            }),
+            Ask::Question { .. } => None,
+        }
+    }
+}
+
+/// Questions that wait.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct QuestionRequest<'a> {
+    #[schemars(with = "Id<QuestionId>")]
+    id: &'a RequestId,
+    #[serde(rename = "sessionID")]
+    #[schemars(with = "Id<SessionId>")]
+    session: &'a SessionId,
+    #[schemars(with = "Vec<QuestionInfo>")]
+    questions: &'a Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool: Option<WaitingCall<'a>>,
+}
+
+/// A question.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "it describes what the tool was given")]
+struct QuestionInfo {
+    question: String,
+    header: String,
+    options: Vec<QuestionOption>,
+    multiple: Option<bool>,
+    custom: Option<bool>,
+}
+
+/// One of the answers to choose from.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "it describes what the tool was given")]
+struct QuestionOption {
+    label: String,
+    description: String,
+}
+
+impl<'a> QuestionRequest<'a> {
+    /// A request as clients see it, when it asks questions.
+    pub(crate) fn of((session, request): &'a (SessionId, Request)) -> Option<Self> {
+        match &request.ask {
+            Ask::Question { questions } => {
+                Some(Self { id: &request.id, session, questions, tool: WaitingCall::of(request) })
+            }
+            Ask::Permission { .. } => None,
+        }
+    }
+}
+
+shows! {
+    PermissionRequest<'_> as PermissionRequest<'static>,
+    QuestionRequest<'_> as QuestionRequest<'static>,
 }
 
 /// An answer to a permission request.
-#[derive(Debug, Deserialize)]
-pub(crate) struct Answer {
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub(crate) struct Decision {
     /// The answer; older clients say `response`.
     #[serde(alias = "response")]
+    #[schemars(with = "PermissionWord")]
     pub(crate) reply: Reply,
     /// Why, for the model to read.
     pub(crate) message: Option<String>,
 }
 
+/// An answer to a permission request, as older clients give it.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub(crate) struct OldDecision {
+    /// The answer; newer clients say `reply`.
+    #[serde(alias = "reply")]
+    #[schemars(with = "PermissionWord")]
+    response: Reply,
+    message: Option<String>,
+}
+
+impl From<OldDecision> for Decision {
+    fn from(old: OldDecision) -> Self {
+        Self { reply: old.response, message: old.message }
+    }
+}
+
 /// The answers to questions.
-#[derive(Debug, Deserialize)]
-pub(crate) struct Answers {
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub(crate) struct QuestionAnswers {
     /// For each question the chosen labels, or what the person typed.
     pub(crate) answers: Vec<Vec<String>>,
 }

@@ -1,46 +1,269 @@
-//! New sessions and changes of sessions, as clients ask for them.
+//! Sessions as clients see them, new ones and changes of them.
 
+use everturn_engine::Signal;
 use everturn_engine::sessions::NewSession;
+use everturn_interop::opencode::v1;
 use everturn_model::event::SessionChange;
 use everturn_model::permission::Rule;
 use everturn_model::session::ModelRef;
-use everturn_model::{Map, Millis};
-use serde::Deserialize;
+use everturn_model::{EntryId, Map, Millis, PartId, SessionId};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::answer::shows;
 use crate::error::Error;
-use crate::input::session_id;
+use crate::input::Id;
+
+/// A session.
+#[derive(JsonSchema)]
+#[schemars(rename = "Session")]
+#[serde(rename_all = "camelCase")]
+#[expect(dead_code, reason = "it describes what interop prints")]
+pub(crate) struct SessionShape {
+    id: Id<SessionId>,
+    slug: String,
+    #[serde(rename = "projectID")]
+    project: String,
+    #[schemars(rename = "workspaceID", extend("pattern" = "^wrk"))]
+    workspace: Option<String>,
+    directory: String,
+    /// Where the folder is inside its project.
+    path: Option<String>,
+    #[serde(rename = "parentID")]
+    parent: Option<Id<SessionId>>,
+    /// What it has changed in files.
+    summary: Option<ChangesShape>,
+    /// What its conversation cost, in dollars.
+    cost: Option<f64>,
+    tokens: Option<TokensShape>,
+    share: Option<ShareShape>,
+    title: String,
+    agent: Option<String>,
+    model: Option<SessionModel>,
+    version: String,
+    metadata: Option<Map>,
+    time: SessionTime,
+    permission: Option<Vec<PermissionRule>>,
+    /// What is taken back, until a new prompt makes it final.
+    revert: Option<SessionRevert>,
+}
+
+#[derive(JsonSchema)]
+#[schemars(inline)]
+#[expect(dead_code, reason = "it describes what interop prints")]
+struct ChangesShape {
+    additions: u64,
+    deletions: u64,
+    files: u64,
+    diffs: Option<Vec<FileDiffShape>>,
+}
+
+#[derive(JsonSchema)]
+#[schemars(inline)]
+#[expect(dead_code, reason = "it describes what interop prints")]
+struct ShareShape {
+    url: String,
+}
+
+#[derive(JsonSchema)]
+#[schemars(inline)]
+#[expect(dead_code, reason = "it describes what interop prints")]
+struct SessionModel {
+    id: String,
+    #[serde(rename = "providerID")]
+    provider: String,
+    variant: Option<String>,
+}
+
+#[derive(JsonSchema)]
+#[schemars(inline)]
+#[expect(dead_code, reason = "it describes what interop prints")]
+struct SessionTime {
+    created: Millis,
+    updated: Millis,
+    compacting: Option<Millis>,
+    archived: Option<Millis>,
+}
+
+#[derive(JsonSchema)]
+#[schemars(inline)]
+#[expect(dead_code, reason = "it describes what interop prints")]
+struct SessionRevert {
+    #[serde(rename = "messageID")]
+    message: Id<EntryId>,
+    #[serde(rename = "partID")]
+    part: Option<Id<PartId>>,
+    snapshot: Option<String>,
+    diff: Option<String>,
+}
+
+/// What a conversation or a message used.
+#[derive(JsonSchema)]
+#[schemars(inline)]
+#[expect(dead_code, reason = "it describes what interop prints")]
+pub(crate) struct TokensShape {
+    input: u64,
+    output: u64,
+    reasoning: u64,
+    cache: CacheTokens,
+}
+
+/// What a message used.
+#[derive(JsonSchema)]
+#[schemars(inline)]
+#[expect(dead_code, reason = "it describes what interop prints")]
+pub(crate) struct MessageTokens {
+    total: Option<u64>,
+    input: u64,
+    output: u64,
+    reasoning: u64,
+    cache: CacheTokens,
+}
+
+#[derive(JsonSchema)]
+#[schemars(inline)]
+#[expect(dead_code, reason = "it describes what interop prints")]
+struct CacheTokens {
+    read: u64,
+    write: u64,
+}
+
+/// What changed in a file.
+#[derive(JsonSchema)]
+#[schemars(rename = "SnapshotFileDiff")]
+#[expect(dead_code, reason = "it describes what the model prints")]
+pub(crate) struct FileDiffShape {
+    file: Option<String>,
+    patch: Option<String>,
+    additions: u64,
+    deletions: u64,
+    #[schemars(with = "Option<FileChange>")]
+    status: Option<String>,
+}
+
+#[derive(JsonSchema)]
+#[schemars(inline)]
+#[serde(rename_all = "lowercase")]
+#[expect(dead_code, reason = "it describes what the model prints")]
+enum FileChange {
+    Added,
+    Deleted,
+    Modified,
+}
+
+/// One rule of what an agent may do.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "it describes what the model prints and reads")]
+pub(crate) struct PermissionRule {
+    permission: String,
+    pattern: String,
+    action: PermissionAction,
+}
+
+#[derive(JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[expect(dead_code, reason = "it describes what the model prints and reads")]
+enum PermissionAction {
+    Allow,
+    Deny,
+    Ask,
+}
+
+/// One item of a task list.
+#[derive(JsonSchema)]
+#[schemars(rename = "Todo")]
+#[expect(dead_code, reason = "it describes what the model prints")]
+pub(crate) struct TodoShape {
+    content: String,
+    status: String,
+    priority: String,
+}
+
+shows! {
+    v1::SessionInfo<'_> as SessionShape,
+    everturn_model::todo::Todo as TodoShape,
+    everturn_model::session::FileDiff as FileDiffShape,
+    SessionStatus as SessionStatus,
+}
+
+/// What a session is doing.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "lowercase")]
+pub(crate) enum SessionStatus {
+    /// Nothing.
+    Idle,
+    /// It waits to try again.
+    Retry { attempt: u32, message: String, next: Millis },
+    /// It is at work.
+    Busy,
+}
+
+impl From<&Signal> for SessionStatus {
+    fn from(signal: &Signal) -> Self {
+        match signal {
+            Signal::Retry { attempt, message, next } => {
+                Self::Retry { attempt: *attempt, message: message.clone(), next: *next }
+            }
+            Signal::Idle => Self::Idle,
+            Signal::Busy
+            | Signal::Delta { .. }
+            | Signal::Progress { .. }
+            | Signal::Failed { .. }
+            | Signal::FileEdited { .. } => Self::Busy,
+        }
+    }
+}
 
 /// A new session.
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Create {
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub(crate) struct SessionCreate {
     #[serde(rename = "parentID")]
-    parent: Option<String>,
+    parent: Option<Id<SessionId>>,
     title: Option<String>,
     agent: Option<String>,
-    model: Option<Model>,
+    model: Option<OwnModel>,
+    #[schemars(with = "Option<Vec<PermissionRule>>")]
     permission: Option<Vec<Rule>>,
     metadata: Option<Map>,
 }
 
-/// A model as sessions name it: `id`, or as messages name it: `modelID`.
-#[derive(Debug, Deserialize)]
-pub(crate) struct Model {
+/// A model as sessions name it: `id`; `modelID`, as messages do, is understood too.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(inline)]
+struct OwnModel {
+    #[serde(rename = "id", alias = "modelID")]
+    model: String,
     #[serde(rename = "providerID")]
     provider: String,
-    #[serde(rename = "id", alias = "modelID")]
+    variant: Option<String>,
+}
+
+/// A model as messages name it: `modelID`; `id`, as sessions do, is understood too.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub(crate) struct NamedModel {
+    #[serde(rename = "providerID")]
+    provider: String,
+    #[serde(rename = "modelID", alias = "id")]
     model: String,
     variant: Option<String>,
 }
 
-impl From<Model> for ModelRef {
-    fn from(model: Model) -> Self {
+impl From<OwnModel> for ModelRef {
+    fn from(model: OwnModel) -> Self {
         Self { provider: model.provider, model: model.model, variant: model.variant }
     }
 }
 
-impl Model {
+impl From<NamedModel> for ModelRef {
+    fn from(model: NamedModel) -> Self {
+        Self { provider: model.provider, model: model.model, variant: model.variant }
+    }
+}
+
+impl NamedModel {
     /// The same model in another variant, where one is given.
     pub(crate) fn with_variant(self, variant: Option<String>) -> ModelRef {
         let variant = variant.or_else(|| self.variant.clone());
@@ -48,40 +271,44 @@ impl Model {
     }
 }
 
-impl Create {
+impl SessionCreate {
     /// What the engine is asked for.
-    pub(crate) fn into_new(self) -> Result<NewSession, Error> {
-        Ok(NewSession {
-            parent: self.parent.map(session_id).transpose()?,
+    pub(crate) fn into_new(self) -> NewSession {
+        NewSession {
+            parent: self.parent.map(|id| id.0),
             title: self.title,
             agent: self.agent,
             model: self.model.map(ModelRef::from),
             permission: self.permission,
             metadata: self.metadata,
             ..NewSession::default()
-        })
+        }
     }
 }
 
 /// Changes of a session.
-#[derive(Debug, Default, Deserialize)]
-pub(crate) struct Update {
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub(crate) struct SessionUpdate {
     /// A new name.
     pub(crate) title: Option<String>,
     #[serde(default, deserialize_with = "present")]
+    #[schemars(with = "Option<Vec<PermissionRule>>")]
     permission: Option<Option<Vec<Rule>>>,
     #[serde(default, deserialize_with = "present")]
     metadata: Option<Option<Map>>,
-    time: Option<Times>,
+    time: Option<NewTimes>,
 }
 
-#[derive(Debug, Deserialize)]
-struct Times {
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(inline)]
+struct NewTimes {
     #[serde(default, deserialize_with = "present")]
+    #[schemars(with = "Option<f64>")]
     archived: Option<Option<Value>>,
 }
 
-impl Update {
+impl SessionUpdate {
     /// What changes beside the name.
     pub(crate) fn changes(self) -> Result<Vec<SessionChange>, Error> {
         let mut changes = Vec::new();
@@ -103,10 +330,29 @@ fn moment(value: &Value) -> Result<Millis, Error> {
         let number = value.as_f64().filter(|number| number.is_finite())?;
         format!("{:.0}", number.trunc()).parse().ok()
     });
-    whole.ok_or_else(|| Error::body(format!("time.archived must be milliseconds, not {value}")))
+    whole.ok_or_else(|| Error::Body(format!("time.archived must be milliseconds, not {value}")))
 }
 
 // Tells a field that is null from one that is left out.
 fn present<'de, D: serde::Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
     T::deserialize(from).map(Some)
+}
+
+/// Where a copy ends.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub(crate) struct ForkBody {
+    /// The copy has what comes before this message; all of it where none is named.
+    #[serde(rename = "messageID")]
+    pub(crate) message: Option<Id<EntryId>>,
+}
+
+/// What to take back.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub(crate) struct RevertBody {
+    #[serde(rename = "messageID")]
+    pub(crate) message: Id<EntryId>,
+    #[serde(rename = "partID")]
+    pub(crate) part: Option<Id<PartId>>,
 }

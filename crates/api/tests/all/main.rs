@@ -6,6 +6,8 @@
     reason = "a test that cannot go on shall fail at once"
 )]
 
+mod contract;
+mod document;
 mod events;
 mod gate;
 mod mcp;
@@ -13,5 +15,6 @@ mod messages;
 mod requests;
 mod sessions;
 mod settings;
+mod shapes;
 mod streaming;
 mod support;

@@ -257,16 +257,6 @@ pub(super) fn read_user_summary(value: Value) -> Result<UserSummary, Value> {
     Ok(summary)
 }
 
-pub(super) fn summary(summary: &Summary) -> Value {
-    let mut map = object([
-        ("additions", summary.additions.into()),
-        ("deletions", summary.deletions.into()),
-        ("files", summary.files.into()),
-    ]);
-    put_some(&mut map, "diffs", summary.diffs.as_deref().map(diffs));
-    map.into()
-}
-
 pub(super) fn read_summary(value: &Value) -> Option<Summary> {
     let map = value.as_object()?;
     let count = |key: &str| map.get(key).and_then(Value::as_u64);
@@ -276,10 +266,6 @@ pub(super) fn read_summary(value: &Value) -> Option<Summary> {
         files: count("files")?,
         diffs: map.get("diffs").cloned().and_then(|diffs| read_diffs(diffs).ok()),
     })
-}
-
-pub(super) fn rules(rules: &[Rule]) -> Value {
-    rules.iter().map(|rule| serde_json::to_value(rule).unwrap_or_default()).collect()
 }
 
 /// The rules in a list; one that cannot be read is left out here.

@@ -25,10 +25,10 @@ use serde_json::Value;
 
 pub use events::{Event, events};
 pub use info::Selected;
-pub use part::{part, read_part};
+pub use part::{PartInfo, part, read_part};
 pub use seed::read_messages;
 pub(super) use seed::{Draft, assemble};
-pub use session::{read_session, session_info};
+pub use session::{SessionInfo, read_session, session_info};
 pub use view::{Conversation, Results, conversation, entry_messages, holder, inbox_message, messages};
 
 /// A message as clients see it.

@@ -24,6 +24,25 @@ pub fn part(session: &SessionId, message: &str, part: &Part, result: Option<&Too
     kept::value(&Shown { session: session.as_str(), message, part, call, ids: Ids::Inside })
 }
 
+/// A part as clients see it, to be written.
+#[derive(Debug, Clone, Copy)]
+pub struct PartInfo<'a>(Shown<'a>);
+
+impl<'a> PartInfo<'a> {
+    /// A part of the message with the id `message`, in its own state.
+    #[must_use]
+    pub fn of(session: &'a SessionId, message: &'a str, part: &'a Part) -> Self {
+        let call = Call::open(None);
+        Self(Shown { session: session.as_str(), message, part, call, ids: Ids::Inside })
+    }
+}
+
+impl Serialize for PartInfo<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
 /// A part from what a client or a file says of it; an id is minted where it has none. An ended tool call keeps its
 /// result inline.
 #[must_use]

@@ -5,14 +5,38 @@
 
 use everturn_model::event::Seed;
 use everturn_model::path::{self, State};
-use everturn_model::session::{ModelRef, Revert, Spent, Times};
-use everturn_model::{EntryId, Extra, Map, PartId, Session, SessionId};
+use everturn_model::permission::Rule;
+use everturn_model::session::{ModelRef, Revert, Spent, Summary, Times};
+use everturn_model::{EntryId, Extra, Map, Millis, Money, PartId, Session, SessionId, Tokens};
+use serde::{Serialize, Serializer};
 use serde_json::Value;
 
+use crate::opencode::kept;
 use crate::opencode::shape::{self, ModelKey, millis, object, put, put_some, text};
 
 /// Fields whose source differs from what would be printed here.
 const PAIRS: &str = "v1-pairs";
+
+/// The session as clients see it, to be written.
+#[derive(Debug, Clone, Copy)]
+pub struct SessionInfo<'a>(&'a Session);
+
+impl<'a> SessionInfo<'a> {
+    /// A session to be written.
+    #[must_use]
+    pub fn of(session: &'a Session) -> Self {
+        Self(session)
+    }
+}
+
+impl Serialize for SessionInfo<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0.extra.get(PAIRS) {
+            Some(pairs) if !pairs.is_empty() => session_info(self.0).serialize(serializer),
+            _ => Plain::of(self.0).serialize(serializer),
+        }
+    }
+}
 
 /// The session as clients see it.
 #[must_use]
@@ -110,46 +134,110 @@ fn keep_pairs(session: &mut Session, source: Map) {
 }
 
 fn plain(session: &Session) -> Map {
-    let mut map = object([("id", session.id.as_str().into())]);
-    if !session.slug.is_empty() {
-        put(&mut map, "slug", session.slug.as_str());
+    match kept::value(&Plain::of(session)) {
+        Value::Object(map) => map,
+        _ => Map::new(),
     }
-    put(&mut map, "projectID", session.project.as_str());
-    put_some(&mut map, "workspaceID", session.workspace.as_deref());
-    put(&mut map, "directory", session.directory.as_str());
-    put_some(&mut map, "path", session.path.as_deref());
-    put_some(&mut map, "parentID", session.parent.as_ref().map(SessionId::as_str));
-    put_some(&mut map, "summary", session.summary.as_ref().map(shape::summary));
-    put(&mut map, "cost", shape::money(session.cost));
-    put(&mut map, "tokens", shape::tokens(&session.tokens));
-    put_some(&mut map, "share", session.share.as_deref().map(|url| object([("url", url.into())])));
-    put(&mut map, "title", session.title.as_str());
-    put_some(&mut map, "agent", session.agent.as_deref());
-    put_some(&mut map, "model", session.model.as_ref().map(model));
-    put(&mut map, "version", session.version.as_str());
-    put_some(&mut map, "metadata", session.metadata.clone());
-    put(&mut map, "time", time(&session.time));
-    put_some(&mut map, "permission", session.permission.as_deref().map(shape::rules));
-    put_some(&mut map, "revert", session.revert.as_ref().map(revert));
-    map
 }
 
-// Clients are told of a variant even when nobody chose one.
-fn model(model: &ModelRef) -> Value {
-    let variant = model.variant.as_deref().unwrap_or("default");
-    object([
-        ("id", model.model.as_str().into()),
-        ("providerID", model.provider.as_str().into()),
-        ("variant", variant.into()),
-    ])
-    .into()
+/// A session, without what its source had otherwise.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Plain<'a> {
+    id: &'a SessionId,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    slug: &'a str,
+    #[serde(rename = "projectID")]
+    project: &'a str,
+    #[serde(rename = "workspaceID", skip_serializing_if = "Option::is_none")]
+    workspace: Option<&'a str>,
+    directory: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<&'a str>,
+    #[serde(rename = "parentID", skip_serializing_if = "Option::is_none")]
+    parent: Option<&'a SessionId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    summary: Option<&'a Summary>,
+    cost: Money,
+    tokens: &'a Tokens,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    share: Option<SharedAt<'a>>,
+    title: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<Chosen<'a>>,
+    version: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metadata: Option<&'a Map>,
+    time: Moments,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    permission: Option<&'a [Rule]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    revert: Option<Value>,
 }
 
-fn time(times: &Times) -> Value {
-    let mut map = object([("created", times.created.into()), ("updated", times.updated.into())]);
-    put_some(&mut map, "compacting", times.compacting);
-    put_some(&mut map, "archived", times.archived);
-    map.into()
+#[derive(Serialize)]
+struct SharedAt<'a> {
+    url: &'a str,
+}
+
+#[derive(Serialize)]
+struct Chosen<'a> {
+    id: &'a str,
+    #[serde(rename = "providerID")]
+    provider: &'a str,
+    variant: &'a str,
+}
+
+#[derive(Serialize)]
+struct Moments {
+    created: Millis,
+    updated: Millis,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    compacting: Option<Millis>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    archived: Option<Millis>,
+}
+
+impl<'a> Plain<'a> {
+    fn of(session: &'a Session) -> Self {
+        let time = &session.time;
+        Self {
+            id: &session.id,
+            slug: &session.slug,
+            project: &session.project,
+            workspace: session.workspace.as_deref(),
+            directory: &session.directory,
+            path: session.path.as_deref(),
+            parent: session.parent.as_ref(),
+            summary: session.summary.as_ref(),
+            cost: session.cost,
+            tokens: &session.tokens,
+            share: session.share.as_deref().map(|url| SharedAt { url }),
+            title: &session.title,
+            agent: session.agent.as_deref(),
+            model: session.model.as_ref().map(Chosen::of),
+            version: &session.version,
+            metadata: session.metadata.as_ref(),
+            time: Moments {
+                created: time.created,
+                updated: time.updated,
+                compacting: time.compacting,
+                archived: time.archived,
+            },
+            permission: session.permission.as_deref(),
+            revert: session.revert.as_ref().map(revert),
+        }
+    }
+}
+
+impl<'a> Chosen<'a> {
+    // Clients are told of a variant even when nobody chose one.
+    fn of(model: &'a ModelRef) -> Self {
+        let variant = model.variant.as_deref().unwrap_or("default");
+        Self { id: &model.model, provider: &model.provider, variant }
+    }
 }
 
 /// A staged revert as clients see it.

@@ -1,0 +1,142 @@
+//! What handlers answer with. The type of an answer says its shape to the [document](crate::document).
+
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+
+use axum::body::Body;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::describe::{Describe, Description};
+use crate::error::Error;
+
+/// What a handler gives.
+pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// A value that prints in a known shape: its own, or that of a type which describes it.
+pub(crate) trait Shows: Serialize {
+    /// The shape.
+    type Shape: JsonSchema;
+}
+
+/// Says which types print in which shapes; `T as T` is a type that prints in its own.
+macro_rules! shows {
+    ($($type:ty as $shape:ty),* $(,)?) => {
+        $(impl $crate::answer::Shows for $type {
+            type Shape = $shape;
+        })*
+    };
+}
+pub(crate) use shows;
+
+shows! { bool as bool, String as String, Value as Value }
+
+impl<T: Shows> Shows for Vec<T> {
+    type Shape = Vec<T::Shape>;
+}
+
+impl<T: Shows> Shows for BTreeMap<String, T> {
+    type Shape = BTreeMap<String, T::Shape>;
+}
+
+/// JSON in the shape `S`.
+#[derive(Debug)]
+pub(crate) struct JsonAnswer<S> {
+    response: Response,
+    shape: PhantomData<fn() -> S>,
+}
+
+/// A value as a success.
+#[expect(clippy::unnecessary_wraps, reason = "handlers end with it")]
+pub(crate) fn answer<T: Shows>(value: &T) -> Result<JsonAnswer<T::Shape>> {
+    Ok(JsonAnswer { response: json(StatusCode::OK, value), shape: PhantomData })
+}
+
+impl<S> JsonAnswer<S> {
+    /// The same with a header, unless its value cannot be one.
+    pub(crate) fn with_header(mut self, name: HeaderName, value: String) -> Self {
+        let value = HeaderValue::try_from(value).ok();
+        self.response.headers_mut().extend(value.map(|value| (name, value)));
+        self
+    }
+}
+
+impl<S> IntoResponse for JsonAnswer<S> {
+    fn into_response(self) -> Response {
+        self.response
+    }
+}
+
+impl<S: JsonSchema> Describe for JsonAnswer<S> {
+    fn describe(description: &mut Description<'_>) {
+        description.gives::<S>("application/json", "Done.");
+    }
+}
+
+/// Done, and nothing to say.
+#[derive(Debug)]
+pub(crate) struct NoContent;
+
+impl IntoResponse for NoContent {
+    fn into_response(self) -> Response {
+        StatusCode::NO_CONTENT.into_response()
+    }
+}
+
+impl Describe for NoContent {
+    fn describe(description: &mut Description<'_>) {
+        description.gives_nothing(204, "Done.");
+    }
+}
+
+/// A stream of server-sent events, each of the shape `S`.
+#[derive(Debug)]
+pub(crate) struct SseAnswer<S> {
+    response: Response,
+    shape: PhantomData<fn() -> S>,
+}
+
+impl<S> SseAnswer<S> {
+    /// A stream that was opened.
+    pub(crate) fn new(response: Response) -> Self {
+        Self { response, shape: PhantomData }
+    }
+}
+
+impl<S> IntoResponse for SseAnswer<S> {
+    fn into_response(self) -> Response {
+        self.response
+    }
+}
+
+impl<S: JsonSchema> Describe for SseAnswer<S> {
+    fn describe(description: &mut Description<'_>) {
+        description.gives::<S>("text/event-stream", "Events, until the server or the client closes.");
+    }
+}
+
+/// A value as JSON.
+pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> Response {
+    match serde_json::to_vec(value) {
+        Ok(bytes) => printed(status, bytes),
+        Err(error) => {
+            tracing::error!(error = error.to_string(), "an answer cannot be printed");
+            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+        }
+    }
+}
+
+/// JSON that is printed already.
+pub(crate) fn printed(status: StatusCode, bytes: impl Into<Body>) -> Response {
+    let mut response = Response::new(bytes.into());
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    // Answers hold people's conversations; no cache on the way may keep them.
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}

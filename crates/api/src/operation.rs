@@ -1,0 +1,199 @@
+//! Operations: each one is declared once, with everything that is known of it.
+//!
+//! A declaration names the operation, its method and path, and its handler. What the operation takes and gives is read
+//! from the handler's own types, so the two cannot disagree; beside that it says only what no type can say: which
+//! errors of the engine come through, and what a caller must be allowed to do. The [router](crate::routes::all) and
+//! the [document](crate::document) are both made from the list of all declarations.
+
+use axum::Router;
+use axum::handler::Handler;
+use axum::response::Response;
+use axum::routing::{MethodFilter, MethodRouter, on};
+
+use crate::App;
+use crate::answer::Result;
+use crate::describe::{Describe, Description};
+use crate::error::{ErrorKind, Unworded};
+
+/// The method of an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verb {
+    Get,
+    Post,
+    Patch,
+    Delete,
+}
+
+impl Verb {
+    /// Its name in the document.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::Post => "post",
+            Self::Patch => "patch",
+            Self::Delete => "delete",
+        }
+    }
+
+    fn filter(self) -> MethodFilter {
+        match self {
+            Self::Get => MethodFilter::GET,
+            Self::Post => MethodFilter::POST,
+            Self::Patch => MethodFilter::PATCH,
+            Self::Delete => MethodFilter::DELETE,
+        }
+    }
+}
+
+/// What a caller must be allowed to do. The server's one token allows all of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Right {
+    /// To read.
+    Read,
+    /// To change something.
+    Change,
+    /// To decide for the person: to grant what an agent asks for, or to answer its questions.
+    Decide,
+}
+
+impl Right {
+    /// Its name in the document.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Change => "change",
+            Self::Decide => "decide",
+        }
+    }
+}
+
+/// One operation.
+#[derive(Debug)]
+pub(crate) struct Operation {
+    /// Its name, as OpenCode's clients know it.
+    pub(crate) id: &'static str,
+    /// Its method.
+    pub(crate) verb: Verb,
+    /// Its path, with `{name}` for each parameter.
+    pub(crate) path: &'static str,
+    /// What its caller must be allowed to do.
+    pub(crate) right: Right,
+    /// What of OpenCode's it stands for without doing it.
+    pub(crate) absent: Option<&'static str>,
+    errors: Vec<ErrorKind>,
+    describe: fn(&mut Description<'_>),
+    route: MethodRouter<App>,
+}
+
+impl Operation {
+    /// Something that is read.
+    pub(crate) fn get<T: 'static>(id: &'static str, path: &'static str, handler: impl Handled<T>) -> Self {
+        Self::on(Verb::Get, id, path, handler)
+    }
+
+    /// Something that is done.
+    pub(crate) fn post<T: 'static>(id: &'static str, path: &'static str, handler: impl Handled<T>) -> Self {
+        Self::on(Verb::Post, id, path, handler)
+    }
+
+    /// Something that is changed.
+    pub(crate) fn patch<T: 'static>(id: &'static str, path: &'static str, handler: impl Handled<T>) -> Self {
+        Self::on(Verb::Patch, id, path, handler)
+    }
+
+    /// Something that is taken away.
+    pub(crate) fn delete<T: 'static>(id: &'static str, path: &'static str, handler: impl Handled<T>) -> Self {
+        Self::on(Verb::Delete, id, path, handler)
+    }
+
+    /// An operation of any method.
+    pub(crate) fn on<T: 'static, H: Handled<T>>(
+        verb: Verb,
+        id: &'static str,
+        path: &'static str,
+        handler: H,
+    ) -> Self {
+        let right = if verb == Verb::Get { Right::Read } else { Right::Change };
+        let route = on(verb.filter(), handler);
+        Self { id, verb, path, right, absent: None, errors: Vec::new(), describe: H::describe, route }
+    }
+
+    /// The same, failing in these ways too. What its inputs can be refused for is known from their types.
+    pub(crate) fn fails(mut self, errors: impl IntoIterator<Item = ErrorKind>) -> Self {
+        self.errors.extend(errors);
+        self
+    }
+
+    /// The same, for callers who may decide for the person.
+    pub(crate) fn decides(self) -> Self {
+        Self { right: Right::Decide, ..self }
+    }
+
+    /// The same, as one that is known and not done.
+    pub(crate) fn absent(self, what: &'static str) -> Self {
+        Self { absent: Some(what), ..self.fails([ErrorKind::Absent]) }
+    }
+
+    /// Everything that its types and its declaration say of it.
+    pub(crate) fn describe(&self, description: &mut Description<'_>) {
+        description.errors.extend([ErrorKind::Unauthorized, ErrorKind::Forbidden, ErrorKind::Internal]);
+        description.errors.extend(&self.errors);
+        (self.describe)(description);
+    }
+
+    /// Adds it to a router.
+    pub(crate) fn mount(self, router: Router<App>) -> Router<App> {
+        let (id, errors) = (self.id, self.declared());
+        let check = move |response: Response| {
+            let undeclared = Unworded::of(&response).filter(|kind| !errors.contains(kind));
+            if let Some(kind) = undeclared {
+                tracing::error!(
+                    operation = id,
+                    ?kind,
+                    "an operation fails in a way that it does not declare"
+                );
+            }
+            debug_assert!(
+                undeclared.is_none(),
+                "{id} fails in a way that it does not declare: {undeclared:?}"
+            );
+            std::future::ready(response)
+        };
+        router.route(self.path, self.route.layer(axum::middleware::map_response(check)))
+    }
+
+    fn declared(&self) -> Vec<ErrorKind> {
+        let mut description = Description::without_shapes();
+        self.describe(&mut description);
+        description.errors.into_iter().collect()
+    }
+}
+
+/// A handler whose types say what it takes and gives.
+pub(crate) trait Handled<T>: Handler<T, App> {
+    /// Tells what the types say.
+    fn describe(description: &mut Description<'_>);
+}
+
+macro_rules! handled {
+    ($($input:ident)*) => {
+        impl<F, Given, A, M, $($input,)*> Handled<(M, $($input,)*)> for F
+        where
+            F: Handler<(M, $($input,)*), App> + Fn($($input,)*) -> Given,
+            Given: Future<Output = Result<A>>,
+            A: Describe,
+            $($input: Describe,)*
+        {
+            fn describe(description: &mut Description<'_>) {
+                $($input::describe(description);)*
+                A::describe(description);
+            }
+        }
+    };
+}
+
+handled!();
+handled!(A1);
+handled!(A1 A2);
+handled!(A1 A2 A3);
+handled!(A1 A2 A3 A4);
