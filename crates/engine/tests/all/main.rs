@@ -12,6 +12,7 @@ mod bench;
 mod calls;
 mod context;
 mod cost;
+mod edits;
 mod file_views;
 mod inbox;
 mod mcp;
