@@ -28,6 +28,8 @@ mod replay;
 mod revert;
 mod saving;
 mod spans;
+mod spending;
 mod task;
 mod todo;
+mod trash;
 mod turn;
