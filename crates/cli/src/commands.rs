@@ -12,3 +12,5 @@ pub(crate) mod run;
 pub(crate) mod scrub;
 pub(crate) mod serve;
 pub(crate) mod session;
+pub(crate) mod trash;
+pub(crate) mod usage;

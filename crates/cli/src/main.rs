@@ -2,10 +2,12 @@
 //!
 //! # Layout
 //! - `settings`: folders, the environment and configuration files; nothing else reads them
+//! - `retention`: how long the trash is kept
 //! - `table`: how lists look
 //! - `commands`: one file per command
 
 mod commands;
+mod retention;
 mod settings;
 mod table;
 
@@ -13,9 +15,16 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+/// The variables that a person may need at any command; the README has them all.
+const ENVIRONMENT: &str = "Environment:
+  EVERTURN_DATA        the data folder
+  EVERTURN_DATABASE    a PostgreSQL server for the sessions
+  EVERTURN_LOG         what is logged: warn, info, everturn_engine=debug
+  EVERTURN_LOG_FORMAT  how: text or json";
+
 /// A durable session runtime for coding agents.
 #[derive(Debug, Parser)]
-#[command(version, about, propagate_version = true)]
+#[command(version, about, propagate_version = true, after_help = ENVIRONMENT)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -37,9 +46,14 @@ enum Command {
     /// List MCP servers with their tools, and allow those that a project brings
     #[command(subcommand)]
     Mcp(commands::mcp::McpCommand),
-    /// List, search, show, export and import sessions
+    /// List, search, show, export, import, archive and delete sessions
     #[command(subcommand)]
     Session(commands::session::SessionCommand),
+    /// List what is in the trash, and empty it
+    #[command(subcommand)]
+    Trash(commands::trash::TrashCommand),
+    /// Show tokens and cost of all sessions, by project or by model
+    Usage(commands::usage::UsageCommand),
     /// Bring in the sessions of another program
     #[command(subcommand)]
     Import(commands::import::ImportCommand),
@@ -70,6 +84,8 @@ fn main() -> ExitCode {
         Command::Auth(command) => command.execute(),
         Command::Mcp(command) => command.execute(),
         Command::Session(command) => command.execute(),
+        Command::Trash(command) => command.execute(),
+        Command::Usage(command) => command.execute(),
         Command::Import(command) => command.execute(),
         Command::Inspect(command) => command.execute(),
         Command::Doctor(command) => command.execute(),

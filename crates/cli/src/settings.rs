@@ -18,7 +18,7 @@ use everturn_tools::{Registry, Secrets, websearch};
 use serde_json::{Map, Value};
 use tracing_subscriber::fmt::format::FmtSpan;
 
-use crate::table;
+use crate::{retention, table};
 
 /// A variable of the environment, unless it is empty.
 #[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
@@ -208,6 +208,10 @@ fn configuration(directory: &Path) -> Result<Configuration> {
         let mut read = parse(&text).with_context(invalid)?;
         let folder = path.parent().unwrap_or(directory);
         note_keys(&read, &mut key_variables);
+        if projects.contains(&path) && read.shift_remove(retention::SETTING).is_some() {
+            // Whoever opens a repository must not lose sessions of other projects by it.
+            tracing::warn!(file = %path.display(), "a project does not decide how long the trash is kept");
+        }
         read.values_mut().try_for_each(|value| substitute(value, folder)).with_context(invalid)?;
         note_origin(&mut foreign, &read, projects.contains(&path));
         merge(&mut merged, read);

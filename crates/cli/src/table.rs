@@ -1,7 +1,8 @@
 //! What a person sees: lines, tables and errors.
 
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 
+use anyhow::{Result, bail};
 use comfy_table::{ContentArrangement, Table};
 
 /// Prints a line. A reader that went away (`| head`) is not an error.
@@ -67,6 +68,43 @@ pub(crate) fn moment(millis: i64) -> String {
 /// The time.
 pub(crate) fn now() -> i64 {
     jiff::Timestamp::now().as_millisecond()
+}
+
+/// Asks a person, who has to agree. Where nobody can be asked, `--yes` says it.
+pub(crate) fn confirm(question: &str) -> Result<()> {
+    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        bail!("this cannot be undone, and nobody can be asked here: add --yes to do it all the same");
+    }
+    let mut out = std::io::stderr().lock();
+    write!(out, "{question} [y/N] ").ok();
+    out.flush().ok();
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer)?;
+    match answer.trim().to_lowercase().as_str() {
+        "y" | "yes" => Ok(()),
+        _ => bail!("nothing was deleted"),
+    }
+}
+
+/// A number as people read it.
+pub(crate) fn count(number: u64) -> String {
+    let units = ["", "k", "M", "G"];
+    let mut unit = 0;
+    let mut scaled = number;
+    while scaled >= 100_000 && unit + 1 < units.len() {
+        scaled /= 1000;
+        unit += 1;
+    }
+    format!("{scaled}{}", units.get(unit).copied().unwrap_or_default())
+}
+
+/// The end of a text that is longer than `most` characters; of a path that is what tells it from others.
+pub(crate) fn ending(text: &str, most: usize) -> String {
+    let length = text.chars().count();
+    if length <= most {
+        return text.to_owned();
+    }
+    std::iter::once('…').chain(text.chars().skip(length + 1 - most)).collect()
 }
 
 /// A size as people read it.

@@ -1,5 +1,6 @@
 //! One tool call: what it needs, whether that is allowed, and what came of it.
 
+mod forecast;
 mod permission;
 mod running;
 
@@ -26,6 +27,7 @@ use crate::host::{CallHost, HostRooms};
 use crate::journal::Journal;
 use crate::requests::Requests;
 use crate::{Error, file_views};
+pub(crate) use forecast::EditVerdict;
 use permission::Permit;
 pub(crate) use running::RunningCalls;
 
@@ -153,14 +155,15 @@ impl ToolCalls {
             Err(failure) => return Ok((refuse(&failure.to_string()), false, Vec::new())),
         };
         let granted: Arc<[Need]> = needs.clone().into();
-        match self.permit(setting, call, needs).await? {
+        let asked = match self.permit(setting, call, needs).await? {
             Permit::Refuse { text, declined } => return Ok((refuse(&text), declined, Vec::new())),
-            Permit::Run { asked: false } => {}
-            Permit::Run { asked: true } => {
-                // From here on the call may have had an effect, and recovery has to know.
-                let event = Event::ToolBegun { entry: call.entry.clone(), part: call.part.clone() };
-                self.journal.append_owned(&setting.lease, vec![event]).await?;
-            }
+            Permit::Run { asked } => asked,
+        };
+        let forecast = forecast::of(&tool, setting, call).await?;
+        if asked || !forecast.is_empty() {
+            // From here on the call may have had an effect, and recovery has to know.
+            let event = Event::ToolBegun { entry: call.entry.clone(), part: call.part.clone(), forecast };
+            self.journal.append_owned(&setting.lease, vec![event]).await?;
         }
         let (rules, saved) =
             (Arc::clone(&setting.rules), self.requests.approvals(&setting.session.project).await?);

@@ -36,7 +36,9 @@ use crate::requests::Requests;
 use crate::reverts::Reverts;
 use crate::sessions::Sessions;
 use crate::snapshot_folders::SnapshotFolders;
+use crate::spending::Spending;
 use crate::titles::Titles;
+use crate::trash::Trash;
 use crate::turn::{ProviderTurns, TurnRooms};
 use crate::worker::Worker;
 use crate::{Config, Error};
@@ -65,6 +67,8 @@ struct Rooms {
     mcp: McpServers,
     reverts: Reverts,
     imports: Imports,
+    trash: Trash,
+    spending: Spending,
     outputs: ToolOutputs,
     recovery: Recovery,
     /// Held for the drains, which know it only as long as it is here.
@@ -218,6 +222,18 @@ impl Engine {
         &self.0.imports
     }
 
+    /// The trash.
+    #[must_use]
+    pub fn trash(&self) -> &Trash {
+        &self.0.trash
+    }
+
+    /// What the sessions have used.
+    #[must_use]
+    pub fn spending(&self) -> &Spending {
+        &self.0.spending
+    }
+
     /// Long output of tools.
     #[must_use]
     pub fn outputs(&self) -> &ToolOutputs {
@@ -323,6 +339,8 @@ impl Rooms {
         drains.employ(&worker);
         Self {
             imports: Imports::new(store.clone(), projects.clone()),
+            trash: Trash::new(store.clone(), journal.clone(), drains.clone()),
+            spending: Spending::new(store.clone(), projects.clone()),
             recovery: Recovery::new(store, projects.clone(), drains.clone()),
             lifecycle,
             journal,

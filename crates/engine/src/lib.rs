@@ -46,6 +46,8 @@
 //!
 //! What else happens to sessions:
 //! - [`sessions`]: create, list, rename, archive, trash, fork
+//! - [`trash`]: what is in the trash, taking it out, deleting it for good
+//! - [`spending`]: what all sessions have used
 //! - [`reverts`]: undo and redo of messages and files
 //! - `recovery`: which sessions go on by themselves
 //! - [`imports`]: sessions of other programs
@@ -83,7 +85,9 @@ pub mod requests;
 pub mod reverts;
 pub mod sessions;
 mod snapshot_folders;
+pub mod spending;
 mod titles;
+pub mod trash;
 mod turn;
 mod worker;
 pub mod world;

@@ -5,6 +5,7 @@
 //! a call is recorded before its tool starts, a result before the model hears of it.
 
 mod close;
+mod edits;
 mod fault;
 mod files;
 mod intake;

@@ -14,6 +14,7 @@ use crate::permission::Rule;
 use crate::request::{Reply, Request};
 use crate::session::{Origin, Revert, Session, Summary};
 use crate::todo::Todo;
+use crate::tool::FileForecast;
 use crate::tree::Node;
 use crate::{EntryId, EventId, Map, Millis, Money, Part, PartId, RequestId, SessionId, Tokens};
 
@@ -349,12 +350,16 @@ catalogue! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         progress: Option<Map>,
     }
-    /// A call whose permission had to be asked for is about to act. Without this event such a call has not begun.
+    /// A call whose permission had to be asked for, or one that says beforehand what it will make of which files, is
+    /// about to act. Without this event a call that had to ask has not begun.
     ToolBegun = "tool.begun" v 1 {
         /// The assistant entry.
         entry: EntryId,
         /// The tool part.
         part: PartId,
+        /// What it will make of the files that it changes, where that is known.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        forecast: Vec<FileForecast>,
     }
     /// A running tool shows something.
     ToolProgress = "tool.progress" v 1 {

@@ -12,6 +12,19 @@ use serde_json::Value;
 
 use crate::{Extra, Map, Millis, Part};
 
+/// What a call will make of one file, recorded before it acts: a restart can tell from the disk whether it did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileForecast {
+    /// The file, as an absolute path.
+    pub path: String,
+    /// What its content is known by before the call; none when it is not there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<String>,
+    /// What its content is known by after the call; none when the call removes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+}
+
 /// The state of a tool call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -31,12 +31,6 @@ impl Node {
     pub fn part(&self, id: &PartId) -> Option<&Part> {
         self.parts.iter().find(|part| &part.id == id)
     }
-
-    /// True when one of its tool parts has this call id.
-    #[must_use]
-    pub fn holds_call(&self, call: &str) -> bool {
-        self.parts.iter().any(|part| part.kind.call() == Some(call))
-    }
 }
 
 /// The state of one session: a whole one after folding its log, or the few rows that one event touches.

@@ -18,6 +18,12 @@ pub(crate) struct DoctorCommand {
     /// Set damaged sessions aside, so that nothing is written to them
     #[arg(long)]
     set_aside: bool,
+    /// Write to these sessions again, which were set aside
+    #[arg(long, value_name = "SESSION", num_args = 1..)]
+    take_back: Vec<String>,
+    /// Show what was done to the logs themselves: rebuilds, scrubs, what was deleted for good
+    #[arg(long)]
+    audit: bool,
 }
 
 impl DoctorCommand {
@@ -32,11 +38,36 @@ impl DoctorCommand {
                     rebuilt.entries, rebuilt.parts, rebuilt.events
                 ));
             }
+            for id in &self.take_back {
+                if !store.take_back(&SessionId::new(id.clone())).await? {
+                    bail!("{id} is not set aside; `everturn doctor` lists those that are");
+                }
+                table::line(format!("{id}: is written to again"));
+            }
+            if self.audit {
+                return audit(&store).await;
+            }
             let report = store.verify_all(self.set_aside.then(table::now)).await?;
             show(&store, &report, &store.disk_use().await?).await?;
             if report.is_sound() { Ok(()) } else { bail!("not everything is in order: see above") }
         })
     }
+}
+
+/// How many lines of the audit are shown.
+const AUDITED: usize = 100;
+
+async fn audit(store: &Store) -> Result<()> {
+    let audits = store.audits(AUDITED).await?;
+    if audits.is_empty() {
+        table::note("nothing was ever done to a log but appending to it");
+        return Ok(());
+    }
+    let rows = audits
+        .into_iter()
+        .map(|audit| vec![table::moment(audit.time), audit.action, audit.detail.to_string()]);
+    table::rows(&["when", "what", "detail"], rows);
+    Ok(())
 }
 
 async fn show(store: &Store, report: &CheckReport, used: &DiskUse) -> Result<()> {

@@ -11,13 +11,16 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::settings::{self, Listeners};
-use crate::table;
+use crate::{retention, table};
 
 /// How often unfinished sessions are looked for.
 const SWEEP: Duration = Duration::from_secs(15);
 
 /// How often old tool output is removed.
 const TIDY: Duration = Duration::from_secs(60 * 60);
+
+/// How often the trash is looked through, where the configuration says how long it is kept.
+const EMPTY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Serve clients over HTTP
 #[derive(Debug, Args)]
@@ -44,6 +47,7 @@ impl ServeCommand {
 
     async fn serve(self) -> Result<()> {
         let engine = settings::open(&settings::working_folder()?, Listeners::Some).await?;
+        let kept = retention::kept(engine.config())?;
         let name = if self.hostname == "localhost" { "127.0.0.1" } else { &self.hostname };
         let address: IpAddr = name.parse().with_context(|| format!("{name} is no address to listen on"))?;
         let listener = TcpListener::bind(SocketAddr::new(address, self.port))
@@ -69,6 +73,7 @@ impl ServeCommand {
         }
         let sweeping = sweep(engine.clone(), closing.clone());
         let tidying = tokio::spawn(tidy(engine.clone()));
+        let emptying = kept.map(|kept| tokio::spawn(empty_trash(engine.clone(), kept)));
         let stop = async move {
             interrupted().await;
             closing.cancel();
@@ -77,6 +82,9 @@ impl ServeCommand {
         everturn_api::serve(listener, router, stop).await?;
         sweeping.abort();
         tidying.abort();
+        if let Some(emptying) = emptying {
+            emptying.abort();
+        }
         engine.close().await;
         Ok(())
     }
@@ -100,6 +108,18 @@ async fn tidy(engine: Engine) {
     loop {
         settings::remove_old_output(&engine).await;
         tokio::time::sleep(TIDY).await;
+    }
+}
+
+/// Deletes for good what was in the trash for as long as it is kept, now and once a day.
+async fn empty_trash(engine: Engine, kept: Duration) {
+    loop {
+        match engine.trash().sweep(kept).await {
+            Ok(swept) if swept.purged.is_empty() => {}
+            Ok(swept) => tracing::info!(sessions = swept.purged.len(), "old sessions in the trash are gone"),
+            Err(error) => tracing::warn!(error = error.to_string(), "the trash was not emptied"),
+        }
+        tokio::time::sleep(EMPTY).await;
     }
 }
 

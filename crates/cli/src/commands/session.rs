@@ -1,20 +1,28 @@
-//! `everturn session`: list, search, show, export and import.
+//! `everturn session`: list, search, show, export and import, archive, delete and restore.
+//!
+//! - `lookup`: from what a person typed to a session, or to what they may have meant
+//! - `show`: a conversation as a person reads it
+//! - `shelf`: the archive and the trash
+
+mod lookup;
+mod shelf;
+mod show;
 
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail};
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use everturn_engine::Engine;
 use everturn_engine::sessions::Filter;
 use everturn_interop::opencode::{export, v1};
-use everturn_model::SessionId;
 use everturn_model::tree::Node;
 use serde_json::Value;
 
 use crate::settings::{self, Listeners};
 use crate::table;
+use shelf::Shelf;
 
-/// List, search, show, export and import sessions
+/// List, search, show, export, import, archive and delete sessions
 #[derive(Debug, Subcommand)]
 pub(crate) enum SessionCommand {
     /// The newest sessions of this project
@@ -22,6 +30,9 @@ pub(crate) enum SessionCommand {
         /// Of all projects
         #[arg(short, long)]
         all: bool,
+        /// The archived ones, which are not listed otherwise
+        #[arg(long)]
+        archived: bool,
         /// At most so many
         #[arg(short = 'n', long, default_value_t = 50)]
         limit: u32,
@@ -62,6 +73,33 @@ pub(crate) enum SessionCommand {
         /// The file; - is standard input
         file: PathBuf,
     },
+    /// Take sessions out of the list; they can still be used
+    Archive(SessionIds),
+    /// Put archived sessions back into the list
+    Unarchive(SessionIds),
+    /// Put sessions into the trash, with those of their subagents
+    Delete(SessionIds),
+    /// Take sessions out of the trash
+    Restore(SessionIds),
+    /// Delete sessions for good, which cannot be undone
+    Purge {
+        #[command(flatten)]
+        sessions: SessionIds,
+        /// Without asking, and also those that are not in the trash
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+/// The sessions that a command is about.
+#[derive(Debug, Args)]
+pub(crate) struct SessionIds {
+    /// The sessions
+    #[arg(required = true, value_name = "SESSION")]
+    ids: Vec<String>,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
 }
 
 impl SessionCommand {
@@ -77,20 +115,30 @@ impl SessionCommand {
 
     async fn perform(self, engine: &Engine) -> Result<()> {
         match self {
-            Self::List { all, limit, search, json } => {
-                let filter = Filter { roots: true, search, limit: Some(limit), ..Filter::default() };
-                let sessions = if all {
+            Self::List { all, archived, limit, search, json } => {
+                // The store lists archived sessions beside the others only, so the limit applies afterwards.
+                let limited = (!archived).then_some(limit);
+                let filter = Filter { roots: true, search, archived, limit: limited, ..Filter::default() };
+                let mut sessions = if all {
                     engine.sessions().list(filter).await?
                 } else {
                     engine.projects().sessions(&engine.projects().location(None).await?, filter).await?
                 };
-                list(&sessions, json);
+                if archived {
+                    sessions.retain(|session| session.time.archived.is_some());
+                    sessions.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+                }
+                list(&sessions, archived, json);
                 Ok(())
             }
             Self::Search { words, limit } => search(engine, &words.join(" "), limit).await,
-            Self::Show { id, json } => show(engine, &SessionId::new(id), json).await,
+            Self::Show { id, json } => {
+                let session = lookup::listed(engine, &id).await?;
+                show::show(engine, &session.id, json).await
+            }
             Self::Export { id, output } => {
-                let conversation = engine.sessions().conversation(&SessionId::new(id), None).await?;
+                let session = lookup::listed(engine, &id).await?;
+                let conversation = engine.sessions().conversation(&session.id, None).await?;
                 let path: Vec<&Node> = conversation.nodes.iter().collect();
                 let value = export::write(&conversation.session, &path, &conversation.inbox);
                 match output {
@@ -119,15 +167,23 @@ impl SessionCommand {
                 }
                 Ok(())
             }
+            Self::Archive(SessionIds { ids, json }) => Shelf { engine, json }.archive(&ids).await,
+            Self::Unarchive(SessionIds { ids, json }) => Shelf { engine, json }.unarchive(&ids).await,
+            Self::Delete(SessionIds { ids, json }) => Shelf { engine, json }.delete(&ids).await,
+            Self::Restore(SessionIds { ids, json }) => Shelf { engine, json }.restore(&ids).await,
+            Self::Purge { sessions: SessionIds { ids, json }, yes } => {
+                Shelf { engine, json }.purge(&ids, yes).await
+            }
         }
     }
 }
 
-fn list(sessions: &[everturn_model::Session], json: bool) {
+fn list(sessions: &[everturn_model::Session], archived: bool, json: bool) {
     if json {
         table::json(&Value::Array(sessions.iter().map(v1::session_info).collect()));
     } else if sessions.is_empty() {
-        table::note("no sessions here; --all lists those of every project");
+        let which = if archived { "no archived sessions here" } else { "no sessions here" };
+        table::note(format!("{which}; --all lists those of every project"));
     } else {
         let rows = sessions.iter().map(|session| {
             vec![session.id.to_string(), table::moment(session.time.updated), session.title.clone()]
@@ -145,61 +201,4 @@ async fn search(engine: &Engine, words: &str, limit: u32) -> Result<()> {
         table::rows(&["session", "title", "text"], rows);
     }
     Ok(())
-}
-
-async fn show(engine: &Engine, id: &SessionId, json: bool) -> Result<()> {
-    let conversation = engine.sessions().conversation(id, None).await?;
-    let path: Vec<&Node> = conversation.nodes.iter().collect();
-    let messages = v1::messages(id, &path, &conversation.inbox);
-    if json {
-        table::json(&export::write(&conversation.session, &path, &conversation.inbox));
-        return Ok(());
-    }
-    let session = &conversation.session;
-    table::line(format!("{}  {}", session.id, session.title));
-    table::line(format!("{}  {}", table::moment(session.time.updated), session.directory));
-    if session.tokens.sum() > 0 {
-        table::line(format!("{} tokens, {}", session.tokens.sum(), session.cost));
-    }
-    if let Some(revert) = &session.revert {
-        table::line(format!("a revert to before {} is staged", revert.message));
-        for file in &revert.skipped {
-            table::line(format!("  left alone, because it was changed since: {file}"));
-        }
-    }
-    for message in &messages {
-        let role = message.info.get("role").and_then(Value::as_str).unwrap_or("?");
-        table::line(format!("\n{role}"));
-        for part in &message.parts {
-            if let Some(text) = describe(part) {
-                for printed in text.lines() {
-                    table::line(format!("  {printed}"));
-                }
-            }
-        }
-        if let Some(error) = message.info.pointer("/error/data/message").and_then(Value::as_str) {
-            table::line(format!("  error: {error}"));
-        }
-    }
-    Ok(())
-}
-
-fn describe(part: &Value) -> Option<String> {
-    let text = |pointer: &str| part.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-    Some(match text("/type") {
-        "text" => text("/text").to_owned(),
-        "tool" => {
-            let said = match text("/state/status") {
-                "error" => text("/state/error").lines().next().unwrap_or_default(),
-                _ => text("/state/title"),
-            };
-            format!("[{}: {}] {said}", text("/tool"), text("/state/status"))
-        }
-        "file" => format!("[file] {}", text("/filename")),
-        "patch" => {
-            let files = part.get("files").and_then(Value::as_array).map_or(0, Vec::len);
-            format!("[{files} files changed]")
-        }
-        _ => return None,
-    })
 }

@@ -40,8 +40,8 @@ fn help_names_the_commands() {
         help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
     let names: Vec<&str> = commands.filter_map(|line| line.split_whitespace().next()).collect();
     let expected = [
-        "serve", "run", "demo", "models", "auth", "mcp", "session", "import", "inspect", "doctor", "backup",
-        "restore", "scrub",
+        "serve", "run", "demo", "models", "auth", "mcp", "session", "trash", "usage", "import", "inspect",
+        "doctor", "backup", "restore", "scrub",
     ];
     assert_eq!(names, expected.into_iter().chain(["help"]).collect::<Vec<_>>());
     for name in expected {
@@ -147,7 +147,9 @@ fn sessions_are_listed_and_shown() {
         assert!(rest.any(|shown| shown == line), "{line:?} in this order in\n{shown}");
     }
     let missing = home.run(&["session", "show", "ses_none"]).failure(1);
-    assert_eq!(missing, "everturn: session not found: ses_none\n");
+    let expected =
+        "everturn: session not found: ses_none; `everturn session list --all` lists what there is\n";
+    assert_eq!(missing, expected);
 }
 
 #[test]

@@ -24,6 +24,7 @@ mod opencode;
 mod phases;
 mod scripts;
 mod sdk;
+mod shelf;
 mod shell;
 mod stage;
 mod supervisor;

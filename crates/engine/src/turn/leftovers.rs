@@ -2,7 +2,7 @@
 //!
 //! The log says what is certain. Streamed text that was saved is kept; a tool that changes nothing, or
 //! the same when it runs twice, runs again; a call that still waits for a person goes on waiting under the same
-//! request; and a call that may have had an effect
+//! request; an edit is judged by its files (`edits`); and any other call that may have had an effect
 //! is never run twice: it settles as *unknown* and the model is told to look. Then the conversation goes on by itself.
 
 use std::collections::HashMap;
@@ -17,10 +17,11 @@ use everturn_store::Lease;
 use everturn_tools::Effect;
 use tokio_util::sync::CancellationToken;
 
+use super::edits::CutOffEdits;
 use super::results::unfinished;
 use super::{ProviderTurns, Turn};
 use crate::Error;
-use crate::calls::{CallSetting, INTERRUPTED, RunningCalls, SettledCall, ToolCall, UNKNOWN};
+use crate::calls::{CallSetting, EditVerdict, INTERRUPTED, RunningCalls, SettledCall, ToolCall, UNKNOWN};
 use crate::worker::NextWork;
 
 const CUT_OFF: &str = "The server ended while this answer was being written.";
@@ -34,7 +35,10 @@ enum Remedy {
     Stopped(ToolCall),
     /// Nobody knows.
     Unknown(ToolCall),
-    /// It may run: it changes nothing, comes to the same when run twice, or has not begun.
+    /// It edited its files, and only its result is missing.
+    Applied(ToolCall),
+    /// It may run: it changes nothing, comes to the same when run twice, or has not begun,
+    /// or its files are as they were before.
     Run(ToolCall),
 }
 
@@ -54,7 +58,10 @@ impl ProviderTurns {
         let ends = end_texts(&tree, &assistant, &saved);
         let wrote = saved.values().any(|text| !text.is_empty()) || has_text(&tree, &assistant);
         let log = self.rooms.store.events(&id, None, usize::MAX).await?;
-        let remedies = self.remedies(&tree, &assistant, &log);
+        let edits = CutOffEdits::found(&log, &assistant);
+        let open = self.open_calls(&tree, &assistant, |part| !part.kind.is_hosted());
+        let verdicts = edits.clone().verdicts(open.iter().map(|call| call.part.clone()).collect()).await?;
+        let remedies = self.remedies(&tree, &assistant, &log, open, &verdicts);
         let hosted = self.open_calls(&tree, &assistant, |part| part.kind.is_hosted());
         tracing::info!(session = %id, calls = remedies.len(), "continuing a turn that was cut off");
         let work = NextWork { promote: Vec::new() };
@@ -82,7 +89,7 @@ impl ProviderTurns {
             turn.commit(events).await?;
             return Ok(Some(turn.tree));
         }
-        let Some(declined) = self.apply(&mut turn, remedies).await? else { return Ok(None) };
+        let Some(declined) = self.apply(&mut turn, remedies, &edits).await? else { return Ok(None) };
         turn.commit(vec![Event::StepEnded {
             entry: assistant,
             finish: "tool-calls".to_owned(),
@@ -98,19 +105,30 @@ impl ProviderTurns {
     }
 
     /// Calls of a turn that have no result, with what is to be done about each.
-    fn remedies(&self, tree: &Tree, assistant: &EntryId, log: &[Record]) -> Vec<Remedy> {
-        let open = self.open_calls(tree, assistant, |part| !part.kind.is_hosted());
+    fn remedies(
+        &self,
+        tree: &Tree,
+        assistant: &EntryId,
+        log: &[Record],
+        open: Vec<ToolCall>,
+        verdicts: &HashMap<PartId, EditVerdict>,
+    ) -> Vec<Remedy> {
         let remedy = |call: ToolCall| {
             let effect = self.rooms.mcp.own_tools().get(&call.tool).map(|tool| tool.effect());
             let pure = matches!(effect, Some(Effect::Pure | Effect::Repeatable));
+            let verdict = verdicts.get(&call.part).copied().unwrap_or(EditVerdict::Unknown);
+            let may_run = pure || verdict == EditVerdict::Untouched;
             // Without a request the call began at once; with one it began only if the log says so.
             let begun_already = has_begun(log, &call.part);
-            let waiting = if begun_already && !pure { None } else { last_request(log, assistant, &call.id) };
+            let waiting =
+                if begun_already && !may_run { None } else { last_request(log, assistant, &call.id) };
             let call = ToolCall { waiting, ..call };
             if !is_running(tree, &call) {
                 Remedy::Stopped(call)
-            } else if call.waiting.is_some() || pure {
+            } else if call.waiting.is_some() || may_run {
                 Remedy::Run(call)
+            } else if verdict == EditVerdict::Applied {
+                Remedy::Applied(call)
             } else {
                 Remedy::Unknown(call)
             }
@@ -147,7 +165,12 @@ impl ProviderTurns {
     }
 
     /// Settles calls; whether a person declined one of them. None when this process ends before all are settled.
-    async fn apply(&self, turn: &mut Turn<'_>, remedies: Vec<Remedy>) -> Result<Option<bool>, Error> {
+    async fn apply(
+        &self,
+        turn: &mut Turn<'_>,
+        remedies: Vec<Remedy>,
+        edits: &CutOffEdits,
+    ) -> Result<Option<bool>, Error> {
         let mut declined = false;
         // As in the turn that made them, calls run beside each other: one that waits holds up no other.
         let mut running = RunningCalls::new(self.rooms.journal.mint().clone());
@@ -162,6 +185,7 @@ impl ProviderTurns {
                     };
                     SettledCall { call, result, declined: false, edited: Vec::new() }
                 }
+                Remedy::Applied(call) => edits.settled(turn, call),
                 Remedy::Run(call) => {
                     running.start(&self.rooms.calls, self.setting(turn).await?, call);
                     continue;

@@ -22,8 +22,8 @@ pub use log::read_events;
 pub use message::{input, messages};
 pub use prompt::{prompt, read_prompt};
 
+use everturn_model::Map;
 use everturn_model::entry::{Body, Fault};
-use everturn_model::{Entry, Map};
 use serde_json::Value;
 
 use super::rows::EpochRow;
@@ -41,18 +41,6 @@ const FOREIGN: &str = "opencode.v2";
 pub fn epoch(row: &EpochRow) -> Body {
     let snapshot = serde_json::from_str(&row.snapshot).unwrap_or_else(|_| row.snapshot.as_str().into());
     Body::Epoch { baseline: row.baseline.clone(), snapshot }
-}
-
-/// The row of a Context Epoch; where it begins is the caller's to know.
-#[must_use]
-pub fn epoch_row(session: &str, entry: &Entry, seq: i64) -> Option<EpochRow> {
-    let Body::Epoch { baseline, snapshot } = &entry.body else { return None };
-    Some(EpochRow {
-        session_id: session.to_owned(),
-        baseline: baseline.clone(),
-        snapshot: snapshot.to_string(),
-        baseline_seq: seq,
-    })
 }
 
 // V2 knows an error by its message only; a later version's dotted types are names here.

@@ -1,0 +1,68 @@
+//! `everturn session show`: a conversation as a person reads it.
+
+use anyhow::Result;
+use everturn_engine::Engine;
+use everturn_interop::opencode::{export, v1};
+use everturn_model::SessionId;
+use everturn_model::tree::Node;
+use serde_json::Value;
+
+use crate::table;
+
+/// Prints a session.
+pub(super) async fn show(engine: &Engine, id: &SessionId, json: bool) -> Result<()> {
+    let conversation = engine.sessions().conversation(id, None).await?;
+    let path: Vec<&Node> = conversation.nodes.iter().collect();
+    let messages = v1::messages(id, &path, &conversation.inbox);
+    if json {
+        table::json(&export::write(&conversation.session, &path, &conversation.inbox));
+        return Ok(());
+    }
+    let session = &conversation.session;
+    table::line(format!("{}  {}", session.id, session.title));
+    table::line(format!("{}  {}", table::moment(session.time.updated), session.directory));
+    if session.tokens.sum() > 0 {
+        table::line(format!("{} tokens, {}", session.tokens.sum(), session.cost));
+    }
+    if let Some(revert) = &session.revert {
+        table::line(format!("a revert to before {} is staged", revert.message));
+        for file in &revert.skipped {
+            table::line(format!("  left alone, because it was changed since: {file}"));
+        }
+    }
+    for message in &messages {
+        let role = message.info.get("role").and_then(Value::as_str).unwrap_or("?");
+        table::line(format!("\n{role}"));
+        for part in &message.parts {
+            if let Some(text) = describe(part) {
+                for printed in text.lines() {
+                    table::line(format!("  {printed}"));
+                }
+            }
+        }
+        if let Some(error) = message.info.pointer("/error/data/message").and_then(Value::as_str) {
+            table::line(format!("  error: {error}"));
+        }
+    }
+    Ok(())
+}
+
+fn describe(part: &Value) -> Option<String> {
+    let text = |pointer: &str| part.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    Some(match text("/type") {
+        "text" => text("/text").to_owned(),
+        "tool" => {
+            let said = match text("/state/status") {
+                "error" => text("/state/error").lines().next().unwrap_or_default(),
+                _ => text("/state/title"),
+            };
+            format!("[{}: {}] {said}", text("/tool"), text("/state/status"))
+        }
+        "file" => format!("[file] {}", text("/filename")),
+        "patch" => {
+            let files = part.get("files").and_then(Value::as_array).map_or(0, Vec::len);
+            format!("[{files} files changed]")
+        }
+        _ => return None,
+    })
+}

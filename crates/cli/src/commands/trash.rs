@@ -1,0 +1,106 @@
+//! `everturn trash`: what is in the trash, and emptying it.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Subcommand;
+use everturn_engine::Engine;
+use everturn_interop::opencode::v1;
+use everturn_model::Session;
+use serde_json::{Value, json};
+
+use crate::settings::{self, Listeners};
+use crate::{retention, table};
+
+/// List what is in the trash, and empty it
+#[derive(Debug, Subcommand)]
+pub(crate) enum TrashCommand {
+    /// The sessions in the trash, of every project
+    List {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Delete what is in the trash for good, which cannot be undone
+    Empty {
+        /// Only what has been there for so long: 12h, 30d, 8w
+        #[arg(long, value_name = "TIME", value_parser = retention::span)]
+        older_than: Option<Duration>,
+        /// Without asking
+        #[arg(long)]
+        yes: bool,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+impl TrashCommand {
+    pub(crate) fn execute(self) -> Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            let engine = settings::open(&settings::working_folder()?, Listeners::None).await?;
+            let result = match self {
+                Self::List { json } => list(&engine, json).await,
+                Self::Empty { older_than, yes, json } => {
+                    empty(&engine, older_than.unwrap_or_default(), yes, json).await
+                }
+            };
+            engine.close().await;
+            result
+        })
+    }
+}
+
+async fn list(engine: &Engine, json: bool) -> Result<()> {
+    let sessions = engine.trash().list().await?;
+    if json {
+        table::json(&Value::Array(sessions.iter().map(described).collect()));
+    } else if sessions.is_empty() {
+        table::note("the trash is empty");
+    } else {
+        let rows = sessions.iter().map(|session| {
+            let deleted = session.time.trashed.map(table::moment).unwrap_or_default();
+            vec![session.id.to_string(), deleted, session.title.clone()]
+        });
+        table::rows(&["session", "deleted", "title"], rows);
+    }
+    Ok(())
+}
+
+/// A session as clients know it, and since when it has been in the trash.
+fn described(session: &Session) -> Value {
+    let mut value = v1::session_info(session);
+    if let Some(time) = value.get_mut("time").and_then(Value::as_object_mut) {
+        time.insert("trashed".to_owned(), json!(session.time.trashed));
+    }
+    value
+}
+
+async fn empty(engine: &Engine, kept: Duration, yes: bool, json: bool) -> Result<()> {
+    if !yes {
+        let limit = table::now().saturating_sub(i64::try_from(kept.as_millis()).unwrap_or(i64::MAX));
+        let due = |session: &&Session| session.time.trashed.is_some_and(|trashed| trashed <= limit);
+        let sessions = engine.trash().list().await?;
+        match sessions.iter().filter(due).count() {
+            0 => {}
+            1 => table::confirm("Delete 1 session for good? It cannot be undone.")?,
+            due => table::confirm(&format!("Delete {due} sessions for good? It cannot be undone."))?,
+        }
+    }
+    let swept = engine.trash().sweep(kept).await?;
+    if json {
+        table::json(&json!({
+            "purged": swept.purged,
+            "busy": swept.busy,
+            "bytes": {"returned": swept.space.returned, "free": swept.space.free},
+        }));
+        return Ok(());
+    }
+    let sessions = if swept.purged.len() == 1 { "session" } else { "sessions" };
+    table::line(format!("{} {sessions} deleted for good", swept.purged.len()));
+    for id in &swept.busy {
+        table::note(format!("{id} stays: a process is at work on it"));
+    }
+    Ok(())
+}

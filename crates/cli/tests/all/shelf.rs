@@ -1,0 +1,220 @@
+//! The archive, the trash and what was used, from the command line.
+
+use std::path::Path;
+use std::process::Command;
+
+use everturn_testkit::process::ServerOptions;
+use everturn_testkit::{EverturnServer, ModelServer, fixtures, within};
+use serde_json::{Value, json};
+
+use crate::shell::Home;
+
+/// A home with the sessions of an archive of OpenCode's, and how many there are.
+fn stocked() -> (Home, usize) {
+    let home = Home::new();
+    let mut tar = Command::new("tar");
+    tar.arg("xzf").arg(fixtures::path("opencode/opencode-sqlite-1.18.33.tar.gz")).arg("-C").arg(home.work());
+    assert!(tar.status().expect("tar is installed").success());
+    let folder = home.work().join("opencode");
+    home.run(&["import", "opencode", folder.to_str().unwrap()]).success();
+    let count = ids(&home, &["session", "list", "--all"]).len();
+    assert!(count > 5, "{count} sessions");
+    (home, count)
+}
+
+fn json(home: &Home, arguments: &[&str]) -> Value {
+    let printed = home.run(&[arguments, &["--json"]].concat()).success();
+    serde_json::from_str(&printed).unwrap_or_else(|cause| panic!("{cause}: {printed}"))
+}
+
+/// The ids that a list has.
+fn ids(home: &Home, arguments: &[&str]) -> Vec<String> {
+    let listed = json(home, arguments);
+    let sessions = listed.as_array().expect("a list").iter();
+    sessions.map(|session| session["id"].as_str().expect("an id").to_owned()).collect()
+}
+
+const LIST: [&str; 3] = ["session", "list", "--all"];
+const ARCHIVED: [&str; 4] = ["session", "list", "--all", "--archived"];
+const TRASH: [&str; 2] = ["trash", "list"];
+
+#[test]
+fn archived_sessions_are_listed_apart() {
+    let (home, count) = stocked();
+    let before = ids(&home, &ARCHIVED).len();
+    let id = ids(&home, &LIST).remove(0);
+    assert_eq!(home.run(&["session", "archive", &id]).success(), format!("{id} is archived\n"));
+    assert_eq!(json(&home, &["session", "archive", &id]), json!({"archived": [id]}), "twice is once");
+    assert!(!ids(&home, &LIST).contains(&id));
+    assert_eq!(ids(&home, &LIST).len(), count - 1);
+    let archived = ids(&home, &ARCHIVED);
+    assert_eq!((archived.len(), archived.contains(&id)), (before + 1, true));
+    assert_eq!(ids(&home, &[&ARCHIVED[..], &["--limit", "1"]].concat()).len(), 1);
+    home.run(&["session", "show", &id]).success();
+    let back = home.run(&["session", "unarchive", &id]).success();
+    assert_eq!(back, format!("{id} is in the list again\n"));
+    assert_eq!((ids(&home, &LIST).len(), ids(&home, &ARCHIVED).len()), (count, before));
+}
+
+#[test]
+fn a_deleted_session_is_in_the_trash_until_it_is_restored() {
+    let (home, count) = stocked();
+    assert_eq!(home.run(&TRASH).stderr, "the trash is empty\n");
+    let [one, two] = [0, 1].map(|place| ids(&home, &LIST).remove(place));
+    let exported = home.run(&["session", "export", &one]).success();
+    assert_eq!(json(&home, &["session", "delete", &one, &two]), json!({"trashed": [one, two]}));
+    assert_eq!(ids(&home, &LIST).len(), count - 2);
+    let trash = json(&home, &TRASH);
+    assert_eq!(trash.as_array().unwrap().len(), 2, "{trash}");
+    assert!(trash[0]["time"]["trashed"].is_i64(), "{trash}");
+    let table = home.run(&TRASH).success();
+    assert!(table.contains(&one) && table.contains("deleted"), "{table}");
+
+    let error = home.run(&["session", "show", &one]).failure(1);
+    let advice =
+        format!("everturn: {one} is in the trash; `everturn session restore {one}` takes it out again\n");
+    assert_eq!(error, advice);
+    assert_eq!(home.run(&["session", "restore", &one]).success(), format!("{one} is out of the trash\n"));
+    assert_eq!(home.run(&["session", "export", &one]).success(), exported, "it is what it was");
+    let again = home.run(&["session", "restore", &one]).failure(1);
+    assert_eq!(again, format!("everturn: {one} is not in the trash; nothing was changed\n"));
+    assert_eq!(ids(&home, &TRASH), [two]);
+}
+
+#[test]
+fn nothing_is_deleted_for_good_unless_it_is_said() {
+    let (home, count) = stocked();
+    let [one, two] = [0, 1].map(|place| ids(&home, &LIST).remove(place));
+    let error = home.run(&["session", "purge", &one]).failure(1);
+    assert!(error.contains("is not in the trash") && error.contains("--yes"), "{error}");
+    home.run(&["session", "delete", &one]).success();
+    let refused = home.run(&["session", "purge", &one]);
+    assert_eq!((refused.status, refused.stdout.as_str()), (Some(1), ""), "nobody can be asked here");
+    assert!(refused.stderr.contains("nobody can be asked here: add --yes"), "{}", refused.stderr);
+    let refused = home.run(&["trash", "empty"]);
+    assert!(refused.stderr.contains("nobody can be asked here: add --yes"), "{}", refused.stderr);
+    assert_eq!(ids(&home, &TRASH), [one.as_str()], "it is still there");
+
+    assert_eq!(json(&home, &["session", "purge", "--yes", &one]), json!({"purged": [one]}));
+    let gone = home.run(&["session", "restore", &one]).failure(1);
+    assert!(gone.starts_with(&format!("everturn: {one} was deleted for good at 20")), "{gone}");
+    // One that is not in the trash goes too if that is said.
+    let purged = home.run(&["session", "purge", "--yes", &two]).success();
+    assert!(purged.contains(&format!("{two} is deleted for good\n")), "{purged}");
+    assert!(ids(&home, &LIST).len() <= count - 2);
+    assert!(home.run(&["doctor"]).success().contains("every session is what its log says"));
+    let audit = home.run(&["doctor", "--audit"]).success();
+    assert_eq!(audit.lines().filter(|line| line.contains(" purge ")).count(), 2, "{audit}");
+    let error = home.run(&["doctor", "--take-back", &one]).failure(1);
+    assert_eq!(error, format!("everturn: {one} is not set aside; `everturn doctor` lists those that are\n"));
+}
+
+#[test]
+fn the_trash_is_emptied_by_age() {
+    let (home, _) = stocked();
+    let id = ids(&home, &LIST).remove(0);
+    home.run(&["session", "delete", &id]).success();
+    let wrong = home.run(&["trash", "empty", "--older-than", "soon"]).failure(2);
+    assert!(wrong.contains("\"soon\" is no time such as 12h, 30d or 8w"), "{wrong}");
+    let kept = home.run(&["trash", "empty", "--older-than", "30d", "--yes"]).success();
+    assert_eq!(kept, "0 sessions deleted for good\n");
+    assert_eq!(ids(&home, &TRASH), [id.as_str()]);
+    let emptied = json(&home, &["trash", "empty", "--yes"]);
+    assert!(emptied["purged"].as_array().unwrap().contains(&json!(id)), "{emptied}");
+    assert_eq!(home.run(&TRASH).stderr, "the trash is empty\n");
+}
+
+#[test]
+fn a_mistyped_id_changes_nothing_and_is_helped() {
+    let (home, count) = stocked();
+    let id = ids(&home, &LIST).remove(0);
+    let short = id.get(..id.len() - 3).unwrap();
+    for command in ["archive", "delete", "show"] {
+        let error = home.run(&["session", command, short]).failure(1);
+        assert!(
+            error.starts_with(&format!("everturn: session not found: {short}, did you mean ")),
+            "{error}"
+        );
+        assert!(error.contains(&id), "{error}");
+    }
+    let error = home.run(&["session", "delete", &id, "ses_none"]).failure(1);
+    let expected =
+        "everturn: session not found: ses_none; `everturn session list --all` lists what there is\n";
+    assert_eq!(error, expected);
+    assert_eq!(ids(&home, &LIST).len(), count, "the first one was not deleted either");
+}
+
+#[test]
+fn usage_adds_up() {
+    let home = Home::new();
+    assert_eq!(home.run(&["usage"]).stderr, "there are no sessions yet\n");
+    let (home, count) = stocked();
+    for by in ["project", "model"] {
+        let usage = json(&home, &["usage", "--by", by]);
+        let total = usage["tokens"]["input"].as_u64().unwrap();
+        let rows = usage[format!("{by}s")].as_array().unwrap();
+        let sum: u64 = rows.iter().map(|row| row["tokens"]["input"].as_u64().unwrap()).sum();
+        assert_eq!(sum, total, "{usage}");
+        assert!(usage["sessions"].as_u64().unwrap() >= u64::try_from(count).unwrap(), "{usage}");
+        let table = home.run(&["usage", "--by", by]).success();
+        assert!(table.starts_with(&format!(" {by}")) && table.contains("total"), "{table}");
+        assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+    }
+}
+
+/// A server on the data of a home, with a configuration.
+async fn serve(home: &Home, data: &Path, config: Value) -> EverturnServer {
+    let model = ModelServer::start();
+    let mut options = ServerOptions::with_model(&model.base_url());
+    for (key, value) in config.as_object().unwrap() {
+        options.config[key] = value.clone();
+    }
+    options.directory = Some(home.work().to_owned());
+    options.environment = vec![("EVERTURN_DATA".to_owned(), data.display().to_string())];
+    EverturnServer::start(Path::new(env!("CARGO_BIN_EXE_everturn")), options).await
+}
+
+#[tokio::test]
+async fn a_server_empties_the_trash_only_if_it_is_told_when() {
+    let data = tempfile::tempdir().unwrap();
+    let mut home = Home::new();
+    home.set("EVERTURN_DATA", data.path());
+    let location = home.work().join("export.json");
+    let (from, _) = stocked();
+    let id = ids(&from, &LIST).remove(0);
+    std::fs::write(&location, from.run(&["session", "export", &id]).success()).unwrap();
+    home.run(&["session", "import", location.to_str().unwrap()]).success();
+    home.run(&["session", "delete", &id]).success();
+
+    for config in [json!({}), json!({"trash": {"keep": "forever"}}), json!({"trash": {"keep": "1d"}})] {
+        let mut server = serve(&home, data.path(), config).await;
+        server.client().get("/session").await.ok();
+        assert!(server.stop().await.success());
+        assert_eq!(ids(&home, &TRASH), [id.as_str()]);
+    }
+    // A repository that somebody opens does not decide about other people's sessions.
+    let project = home.work().join("opencode.json");
+    std::fs::write(&project, json!({"trash": {"keep": "0h"}}).to_string()).unwrap();
+    let mut server = serve(&home, data.path(), json!({})).await;
+    server.client().get("/session").await.ok();
+    assert!(server.stop().await.success());
+    std::fs::remove_file(&project).unwrap();
+    assert_eq!(ids(&home, &TRASH), [id.as_str()]);
+
+    let mut server = serve(&home, data.path(), json!({"trash": {"keep": "0h"}})).await;
+    within("the trash to be emptied", async {
+        while home.run(&TRASH).stderr != "the trash is empty\n" {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert!(server.stop().await.success());
+}
+
+#[test]
+fn a_retention_that_means_nothing_is_refused() {
+    let mut home = Home::new();
+    home.set("OPENCODE_CONFIG_CONTENT", r#"{"trash": {"keep": "soon"}}"#);
+    let error = home.run(&["serve", "--port", "0"]).failure(1);
+    assert!(error.starts_with("everturn: `trash.keep` in the configuration must be"), "{error}");
+}

@@ -1,0 +1,134 @@
+//! The trash: what is in it, taking sessions out again, and deleting them for good.
+//!
+//! [`Sessions::trash`](crate::sessions::Sessions::trash) puts a session into it together with those that belong to it, and
+//! they come out or go for good together too. Nothing is deleted for good unless somebody asks for it, or has said how
+//! long the trash is kept.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use everturn_model::{Event, Millis, Session, SessionId};
+use everturn_store::{Filter, Retention, Store};
+pub use everturn_store::{Swept, Tombstone};
+
+use crate::Error;
+use crate::drains::Drains;
+use crate::journal::Journal;
+
+/// The sessions in the trash; clones share it.
+#[derive(Debug, Clone)]
+pub struct Trash {
+    store: Store,
+    journal: Journal,
+    drains: Drains,
+}
+
+impl Trash {
+    /// The trash of a store.
+    pub(crate) fn new(store: Store, journal: Journal, drains: Drains) -> Self {
+        Self { store, journal, drains }
+    }
+
+    /// What is in it, the newest sessions first, without those that went there because they belong to another one.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn list(&self) -> Result<Vec<Session>, Error> {
+        let all = self.all().await?;
+        let ids: BTreeSet<SessionId> = all.iter().map(|session| session.id.clone()).collect();
+        let alone = |session: &Session| session.parent.as_ref().is_none_or(|parent| !ids.contains(parent));
+        Ok(all.into_iter().filter(alone).collect())
+    }
+
+    /// A session in it; none when it is not there.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn find(&self, id: &SessionId) -> Result<Option<Session>, Error> {
+        let session = self.store.session(id).await?;
+        Ok(session.filter(|session| session.time.trashed.is_some()))
+    }
+
+    /// Takes a session out of it, with those that belong to it, and says which.
+    ///
+    /// # Errors
+    /// When it is not in the trash.
+    pub async fn restore(&self, id: &SessionId) -> Result<Vec<SessionId>, Error> {
+        if self.find(id).await?.is_none() {
+            return Err(Error::NoSession(id.clone()));
+        }
+        let family = family(id, &self.all().await?);
+        for id in &family {
+            self.journal.append(id, vec![Event::SessionRestored {}]).await?;
+        }
+        Ok(family)
+    }
+
+    /// Deletes a session for good, wherever it is, with those that belong to it, and says which. It cannot be undone.
+    ///
+    /// # Errors
+    /// When there is no such session, or another process runs it.
+    pub async fn purge(&self, id: &SessionId) -> Result<Vec<SessionId>, Error> {
+        if self.store.session(id).await?.is_none() {
+            return Err(Error::NoSession(id.clone()));
+        }
+        let mut all = self.all().await?;
+        all.extend(self.store.sessions(Filter { archived: true, ..Filter::default() }).await?);
+        let family = family(id, &all);
+        let mut purged = Vec::new();
+        // Those that belong to others first: what fails leaves none behind whose owner is gone.
+        for id in family.into_iter().rev() {
+            // Work here is stopped; the store refuses while another process is at it.
+            if self.drains.is_running(&id) {
+                self.drains.abort(&id).await?;
+            }
+            if self.store.purge(&id, self.journal.mint().now()).await? {
+                purged.push(id);
+            }
+        }
+        Ok(purged)
+    }
+
+    /// Deletes for good what has been in the trash for `kept` or longer, and gives the space back.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub async fn sweep(&self, kept: Duration) -> Result<Swept, Error> {
+        Ok(self.store.sweep(Retention { trash: Some(kept) }, self.journal.mint().now()).await?)
+    }
+
+    /// Gives back the space of what was deleted for good, and deletes nothing itself.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub async fn reclaim(&self) -> Result<Swept, Error> {
+        Ok(self.store.sweep(Retention::default(), self.journal.mint().now()).await?)
+    }
+
+    /// When a session was deleted for good; none if it was not.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn purged(&self, id: &SessionId) -> Result<Option<Millis>, Error> {
+        let graves = self.store.tombstones().await?;
+        Ok(graves.into_iter().find(|grave| grave.session == *id).map(|grave| grave.time))
+    }
+
+    async fn all(&self) -> Result<Vec<Session>, Error> {
+        Ok(self.store.sessions(Filter { trashed: true, ..Filter::default() }).await?)
+    }
+}
+
+/// A session and those among `all` that belong to it, each behind the one it belongs to.
+fn family(id: &SessionId, all: &[Session]) -> Vec<SessionId> {
+    let mut family = vec![id.clone()];
+    let mut next = 0;
+    while let Some(parent) = family.get(next).cloned() {
+        let children = all.iter().filter(|session| session.parent.as_ref() == Some(&parent));
+        let new: Vec<SessionId> =
+            children.map(|child| child.id.clone()).filter(|child| !family.contains(child)).collect();
+        family.extend(new);
+        next += 1;
+    }
+    family
+}

@@ -1,0 +1,66 @@
+//! The trash: families go in, come out and go for good together.
+
+use std::time::Duration;
+
+use everturn_engine::Error;
+use everturn_engine::sessions::NewSession;
+use everturn_model::{Session, SessionId};
+
+use crate::bench::Bench;
+
+async fn child(bench: &Bench, parent: &SessionId) -> Session {
+    let location = bench.engine.projects().location(None).await.unwrap();
+    let new = NewSession { parent: Some(parent.clone()), ..NewSession::default() };
+    bench.engine.sessions().create(&location, new).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_session_comes_out_with_those_that_belong_to_it() {
+    let bench = Bench::new().await;
+    let parent = bench.session.id.clone();
+    let child = child(&bench, &parent).await.id;
+    let grandchild = self::child(&bench, &child).await.id;
+    let other = bench.say("SAY:hello").await;
+    bench.engine.sessions().trash(&parent).await.unwrap();
+    let listed = bench.engine.trash().list().await.unwrap();
+    assert_eq!(listed.iter().map(|session| &session.id).collect::<Vec<_>>(), [&parent], "the head alone");
+    assert!(matches!(bench.engine.sessions().get(&child).await, Err(Error::NoSession(_))));
+
+    let restored = bench.engine.trash().restore(&parent).await.unwrap();
+    assert_eq!(restored, [parent.clone(), child.clone(), grandchild]);
+    assert!(bench.engine.trash().list().await.unwrap().is_empty());
+    assert_eq!(bench.nodes().await.iter().filter(|node| node.entry.id == other).count(), 1);
+    let again = bench.engine.trash().restore(&parent).await.unwrap_err();
+    assert!(matches!(again, Error::NoSession(_)), "{again}");
+}
+
+#[tokio::test]
+async fn what_is_purged_is_gone_with_those_that_belong_to_it() {
+    let bench = Bench::new().await;
+    let parent = bench.session.id.clone();
+    let child = child(&bench, &parent).await.id;
+    let location = bench.engine.projects().location(None).await.unwrap();
+    let other = bench.engine.sessions().create(&location, NewSession::default()).await.unwrap().id;
+    assert_eq!(bench.engine.trash().purged(&parent).await.unwrap(), None);
+    // One that is not in the trash, too.
+    assert_eq!(bench.engine.trash().purge(&parent).await.unwrap(), [child.clone(), parent.clone()]);
+    for id in [&parent, &child] {
+        assert!(bench.engine.trash().purged(id).await.unwrap().is_some(), "{id}");
+        assert!(bench.engine.trash().find(id).await.unwrap().is_none(), "{id}");
+    }
+    assert_eq!(bench.engine.sessions().get(&other).await.unwrap().id, other);
+}
+
+#[tokio::test]
+async fn a_sweep_takes_only_what_was_there_long_enough() {
+    let bench = Bench::new().await;
+    let id = bench.session.id.clone();
+    let day = Duration::from_secs(24 * 60 * 60);
+    bench.engine.trash().sweep(Duration::ZERO).await.unwrap();
+    assert_eq!(bench.engine.sessions().get(&id).await.unwrap().id, id, "it is not in the trash");
+    bench.engine.sessions().trash(&id).await.unwrap();
+    assert!(bench.engine.trash().sweep(day).await.unwrap().purged.is_empty(), "it is there since today");
+    assert!(bench.engine.trash().reclaim().await.unwrap().purged.is_empty(), "reclaiming deletes nothing");
+    assert!(bench.engine.trash().find(&id).await.unwrap().is_some());
+    assert_eq!(bench.engine.trash().sweep(Duration::ZERO).await.unwrap().purged, [id]);
+}
