@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use everturn_store::{Observer, Store};
+use everturn_store::{FeedItem, Observer, Store};
 use everturn_tools::Registry;
 use everturn_tools::task::Task;
 
@@ -81,7 +81,11 @@ impl Engine {
         let bus = Bus::default();
         let observer: Option<Observer> = (!options.quiet).then(|| {
             let bus = bus.clone();
-            Arc::new(move |committed| bus.send(Notice::Committed(committed))) as Observer
+            Arc::new(move |item| {
+                if let FeedItem::Committed(committed) = item {
+                    bus.send(Notice::Committed(committed));
+                }
+            }) as Observer
         });
         let owner = mint.other("own");
         let data = &options.paths.data;

@@ -10,7 +10,7 @@
 //! - [`append`]: what goes in: new events, who may write them, what comes back
 //! - [`query`]: what can be asked: filters, pages, search
 //! - [`fork`]: sessions made of other sessions' entries
-//! - [`watch`]: following one log or all of them, whoever writes
+//! - [`feed`]: everything that happens, told once for the process, whoever writes
 //! - [`error`]: what can go wrong, by what the caller can do
 //! - `plan`, `row`: what an append means in rows, without a database; `shape`: what rows mean again
 //! - `spread`: work on long lists, spread over the cores
@@ -25,6 +25,7 @@ mod access;
 pub mod append;
 mod cursor;
 pub mod error;
+pub mod feed;
 pub mod foreign;
 pub mod fork;
 pub mod options;
@@ -42,12 +43,12 @@ mod sqlite;
 pub mod store;
 mod text;
 pub mod upkeep;
-pub mod watch;
 mod words;
 
-pub use append::{Appended, Authority, Committed, Lease, NewEvent, Observer};
+pub use append::{Appended, Authority, Committed, Lease, NewEvent, WrittenBy};
 pub use cursor::{BadCursor, Cursor};
 pub use error::Error;
+pub use feed::{FeedItem, ForeignText, Observer, OpenText};
 pub use fork::{Cut, Fork};
 pub use options::{Durability, Options, Place, Server, Timing};
 pub use payload::{BadHash, Hash};
@@ -57,5 +58,4 @@ pub use upkeep::{
     Audit, BlobUse, Collected, DiskUse, FOLD_VERSION, Large, Problem, Rebuilt, RebuiltAll, Report, Retention,
     Scrub, Scrubbed, SetAside, Space, Swept, Table, Tombstone, TrashUse, Verdict,
 };
-pub use watch::{Feed, Watch};
 pub use words::Snippet;

@@ -39,13 +39,13 @@ use tokio::sync::{oneshot, watch};
 use crate::Error;
 use crate::access::Access;
 use crate::append::{Appended, Lease, Piece};
+use crate::feed::sequencer::Sequencer;
 use crate::options::{Options, Server};
 use crate::owner::Owner;
 use crate::payload::Hash;
 use crate::plan::Asked;
 use crate::query::{Filter, Search, StreamText, Tail, Totals};
 use crate::search::Place;
-use crate::watch::{Position, Wakes};
 use crate::words::Query;
 use address::Address;
 use courier::Courier;
@@ -60,7 +60,7 @@ pub(crate) struct Engine {
     address: Address,
     me: Me,
     access: Access,
-    pool: Pool,
+    pool: Arc<Pool>,
     /// None when the database may only be read.
     writer: Option<writer::Handle>,
     // Held so that the courier goes on.
@@ -102,12 +102,17 @@ macro_rules! write {
     }};
 }
 
-// Behind the macros that it uses.
+// Behind the macros that they use.
+pub(crate) mod feed;
 mod upkeep;
 
 impl Engine {
     /// Opens the database on a server, creating or upgrading it.
-    pub(crate) async fn open(server: &Server, options: &Options, wakes: &Arc<Wakes>) -> Result<Self, Error> {
+    pub(crate) async fn open(
+        server: &Server,
+        options: &Options,
+        sequencer: Option<&Arc<Sequencer>>,
+    ) -> Result<Self, Error> {
         let address = Address::new(server, options)?;
         let named = |failure: failure::Failure| failure.into_error(address.name());
         let client = address.client().await.map_err(named)?;
@@ -116,16 +121,17 @@ impl Engine {
         let me = claim(server, options).await?;
         let writes = access == Access::Write;
         let (pokes, poked) = watch::channel(0);
-        let courier = Courier::new(address.clone(), Arc::clone(wakes), writes.then_some(&me), options.timing);
+        let sequencer = sequencer.map(Arc::clone);
+        let me_writing = writes.then_some(&me);
+        let courier = Courier::new(address.clone(), sequencer.clone(), me_writing, options.timing);
         courier.start(poked).await.map_err(named)?;
         let writer = if writes {
             let link = Link::make(&address).await.map_err(named)?;
-            let (observer, wakes) = (options.observer.clone(), Arc::clone(wakes));
-            Some(writer::Handle::start(address.clone(), link, observer, wakes, pokes.clone()))
+            Some(writer::Handle::start(address.clone(), link, sequencer, pokes.clone()))
         } else {
             None
         };
-        let pool = Pool::new(address.clone())?;
+        let pool = Arc::new(Pool::new(address.clone())?);
         Ok(Self { address, me, access, pool, writer, _pokes: pokes })
     }
 
@@ -307,17 +313,14 @@ impl Engine {
         read!(self, client => reader::secret(&client))
     }
 
-    pub(crate) async fn position(&self) -> Result<Position, Error> {
-        read!(self, client => list::position(&client))
+    /// What the feed reads with.
+    pub(crate) fn feed_reader(&self) -> feed::Reader {
+        feed::Reader { pool: Arc::clone(&self.pool), address: self.address.clone() }
     }
 
-    /// Sessions that changed since a position, and the position of that answer.
-    pub(crate) async fn changed(&self, since: &Position) -> Result<(Vec<(SessionId, u64)>, Position), Error> {
-        read!(self, client => list::changed(&client, since))
-    }
-
-    pub(crate) async fn first_since(&self, id: &SessionId, since: &Position) -> Result<Option<u64>, Error> {
-        read!(self, client => list::first_since(&client, id, since))
+    /// Sessions with an open turn that another living process has the right to run.
+    pub(crate) async fn run_elsewhere(&self) -> Result<Vec<SessionId>, Error> {
+        read!(self, client => lease::open_elsewhere(&client, &self.me))
     }
 }
 

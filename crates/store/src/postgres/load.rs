@@ -176,7 +176,8 @@ impl Sight {
                 let session: Session = session;
                 let tree = shape::tree(session, Vec::new(), shape::Parts::default());
                 let (seq, epoch) = (count(row, 2)?, count(row, 4)?);
-                let state = State { seq, tree, owner: row.try_get(3)?, epoch };
+                let changed = row.try_get::<_, &str>(6)?.parse().unwrap_or_default();
+                let state = State { seq, tree, owner: row.try_get(3)?, epoch, changed };
                 (Some(state), None)
             }
             Err(error) => (None, Some(Refusal::of(error))),
@@ -285,7 +286,8 @@ impl Wanted {
             let Some(room) = rooms.get(&asked.session).filter(|room| room.refusal.is_none()) else {
                 continue;
             };
-            let Needs { whole, entries, parts, inbox, requests } = Needs::of(&asked.events);
+            let Needs { whole, entries, parts, inbox, requests } =
+                Needs::of(asked.events.iter().map(|new| &new.event));
             let key = room.key;
             if whole {
                 wanted.whole.insert(key);

@@ -100,12 +100,7 @@ impl Store {
     }
 
     async fn bury(&self, burial: Burial) -> Result<bool, Error> {
-        let id = burial.session.clone();
-        let buried = ask!(self, engine => engine.bury(burial).await)?;
-        if buried {
-            self.note_gone(&id);
-        }
-        Ok(buried)
+        ask!(self, engine => engine.bury(burial).await)
     }
 
     pub(crate) async fn is_buried(&self, id: &SessionId) -> Result<bool, Error> {

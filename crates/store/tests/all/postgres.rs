@@ -1,10 +1,10 @@
 //! The engine on PostgreSQL, against a real server.
 
 mod append;
+mod feed;
 mod lease;
 mod opening;
 mod outage;
-mod watch;
 
 use everturn_model::ids::{RANDOM, Stamp};
 use everturn_model::{EntryId, Event, EventId, SessionId};
