@@ -55,7 +55,7 @@ pub struct ForeignText {
 
 /// A part that another process is streaming.
 #[derive(Debug, Clone, PartialEq)]
-pub struct OpenText {
+pub struct StreamingPart {
     /// Its session.
     pub session: Session,
     /// Its entry.

@@ -314,8 +314,8 @@ impl Engine {
     }
 
     /// What the feed reads with.
-    pub(crate) fn feed_reader(&self) -> feed::Reader {
-        feed::Reader { pool: Arc::clone(&self.pool), address: self.address.clone() }
+    pub(crate) fn feed_reader(&self) -> feed::ServerReader {
+        feed::ServerReader { pool: Arc::clone(&self.pool), address: self.address.clone() }
     }
 
     /// Sessions with an open turn that another living process has the right to run.

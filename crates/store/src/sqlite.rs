@@ -311,8 +311,8 @@ impl Engine {
     }
 
     /// What the feed reads with.
-    pub(crate) fn feed_reader(&self) -> feed::Reader {
-        feed::Reader::new(&self.readers)
+    pub(crate) fn feed_reader(&self) -> feed::FileReader {
+        feed::FileReader::new(&self.readers)
     }
 
     /// Sessions with an open turn that another living process has the right to run.

@@ -18,8 +18,8 @@ use everturn_model::{EntryId, EventId, PartId, Record, RequestId, Session, Sessi
 use tokio::task::AbortHandle;
 
 use crate::append::{Appended, Authority, Lease, NewEvent, Piece};
-use crate::feed::OpenText;
-use crate::feed::looker::{self, Reader};
+use crate::feed::StreamingPart;
+use crate::feed::looker::{self, FeedReader};
 use crate::feed::sequencer::{OpenPart, Sequencer, streams};
 use crate::fork::{self, Fork};
 use crate::options::{Options, Place};
@@ -130,11 +130,11 @@ impl Store {
     async fn start_feed(&self, look: Duration) -> Result<(), Error> {
         let Some(feed) = &self.0.feed else { return Ok(()) };
         let reader = match self.engine() {
-            Engine::Sqlite(engine) => Reader::Sqlite(engine.feed_reader()),
-            Engine::Postgres(engine) => Reader::Postgres(Box::new(engine.feed_reader())),
+            Engine::Sqlite(engine) => FeedReader::Sqlite(engine.feed_reader()),
+            Engine::Postgres(engine) => FeedReader::Postgres(Box::new(engine.feed_reader())),
         };
         let now = reader.position().await?;
-        let open = self.open_texts().await?;
+        let open = self.streaming_parts().await?;
         let open = open.into_iter().map(|open| OpenPart::new(&open.session, open.entry, open.part.id));
         feed.sequencer.begin(now, open.collect());
         let looker = tokio::spawn(looker::run(Arc::clone(&feed.sequencer), reader, look));
@@ -164,10 +164,10 @@ impl Store {
     ///
     /// # Errors
     /// When they cannot be read.
-    pub async fn open_texts(&self) -> Result<Vec<OpenText>, Error> {
+    pub async fn streaming_parts(&self) -> Result<Vec<StreamingPart>, Error> {
         let mut open = Vec::new();
         for id in self.run_elsewhere().await? {
-            match self.open_texts_of(&id).await {
+            match self.streaming_parts_of(&id).await {
                 Ok(found) => open.extend(found),
                 // One session that cannot be read must not hide the others.
                 Err(error @ (Error::Corrupt { .. } | Error::Damaged { .. })) => {
@@ -179,7 +179,7 @@ impl Store {
         Ok(open)
     }
 
-    async fn open_texts_of(&self, id: &SessionId) -> Result<Vec<OpenText>, Error> {
+    async fn streaming_parts_of(&self, id: &SessionId) -> Result<Vec<StreamingPart>, Error> {
         // The turn that is open is the newest message.
         let Some(tail) = self.tail(id, 1).await? else { return Ok(Vec::new()) };
         let saved = self.streams(id).await?;
@@ -194,7 +194,7 @@ impl Store {
                         text.clone_from(&saved.text);
                     }
                     let (session, entry) = (tail.session.clone(), node.entry.id.clone());
-                    open.push(OpenText { session, entry, part });
+                    open.push(StreamingPart { session, entry, part });
                 }
             }
         }

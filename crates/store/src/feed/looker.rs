@@ -25,22 +25,22 @@ const TEXT: Duration = Duration::from_millis(100);
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// What the feed reads a database with.
-pub(crate) enum Reader {
-    Sqlite(sqlite::feed::Reader),
-    Postgres(Box<postgres::feed::Reader>),
+pub(crate) enum FeedReader {
+    Sqlite(sqlite::feed::FileReader),
+    Postgres(Box<postgres::feed::ServerReader>),
 }
 
 /// Asks whichever engine it is.
 macro_rules! read {
     ($reader:expr, $engine:ident => $call:expr) => {
         match $reader {
-            Reader::Sqlite($engine) => $call,
-            Reader::Postgres($engine) => $call,
+            FeedReader::Sqlite($engine) => $call,
+            FeedReader::Postgres($engine) => $call,
         }
     };
 }
 
-impl Reader {
+impl FeedReader {
     /// Whether anything may have changed since this was last asked.
     async fn has_changed(&self) -> Result<bool, Error> {
         read!(self, engine => engine.has_changed().await)
@@ -73,7 +73,7 @@ impl Reader {
 }
 
 /// Looks until it is stopped. `look` is how often where nothing tells of changes.
-pub(crate) async fn run(sequencer: Arc<Sequencer>, reader: Reader, look: Duration) {
+pub(crate) async fn run(sequencer: Arc<Sequencer>, reader: FeedReader, look: Duration) {
     let mut failed = false;
     loop {
         let pause = if sequencer.is_streaming() { look.min(TEXT) } else { look };
@@ -95,7 +95,7 @@ pub(crate) async fn run(sequencer: Arc<Sequencer>, reader: Reader, look: Duratio
     }
 }
 
-async fn make_look(sequencer: &Sequencer, reader: &Reader) -> Result<(), Error> {
+async fn make_look(sequencer: &Sequencer, reader: &FeedReader) -> Result<(), Error> {
     let Some(since) = sequencer.begin_look() else { return Ok(()) };
     let (changed, now) = reader.changed(&since).await?;
     for (id, head) in changed {
@@ -120,7 +120,7 @@ async fn make_look(sequencer: &Sequencer, reader: &Reader) -> Result<(), Error> 
 /// Reads what was not told of a session whose last event is `head`.
 async fn catch_up(
     sequencer: &Sequencer,
-    reader: &Reader,
+    reader: &FeedReader,
     id: &SessionId,
     head: u64,
     since: &Position,

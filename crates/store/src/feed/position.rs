@@ -6,7 +6,7 @@ pub(crate) enum Position {
     /// Changes are committed one after the other: this is the newest.
     Newest(u64),
     /// Changes are committed in any order.
-    Snapshot(Snapshot),
+    Snapshot(TransactionSnapshot),
 }
 
 impl Position {
@@ -21,7 +21,7 @@ impl Position {
 
 /// A snapshot of PostgreSQL, as it writes it: `least:end:running,running`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Snapshot {
+pub(crate) struct TransactionSnapshot {
     text: String,
     /// All transactions before this one are over.
     least: u64,
@@ -31,7 +31,7 @@ pub(crate) struct Snapshot {
     running: Vec<u64>,
 }
 
-impl Snapshot {
+impl TransactionSnapshot {
     /// None when it is written in another way.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut fields = text.split(':');
@@ -57,13 +57,13 @@ mod tests {
 
     #[test]
     fn a_snapshot_covers_what_was_over() {
-        let snapshot = Position::Snapshot(Snapshot::parse("10:20:10,14,15").unwrap());
+        let snapshot = Position::Snapshot(TransactionSnapshot::parse("10:20:10,14,15").unwrap());
         let covered: Vec<u64> = (8..22).filter(|stamp| snapshot.covers(*stamp)).collect();
         assert_eq!(covered, [8, 9, 11, 12, 13, 16, 17, 18, 19]);
-        let quiet = Position::Snapshot(Snapshot::parse("7:7:").unwrap());
+        let quiet = Position::Snapshot(TransactionSnapshot::parse("7:7:").unwrap());
         assert!(quiet.covers(6) && !quiet.covers(7));
-        assert_eq!(Snapshot::parse("7:7"), None);
-        assert_eq!(Snapshot::parse("a:7:"), None);
+        assert_eq!(TransactionSnapshot::parse("7:7"), None);
+        assert_eq!(TransactionSnapshot::parse("a:7:"), None);
     }
 
     #[test]

@@ -73,7 +73,7 @@ pub(crate) struct SavedPiece {
 }
 
 #[derive(Default)]
-struct State {
+struct SequencerState {
     /// Everything before this moment was told.
     told: Option<Position>,
     /// How many looks have begun.
@@ -85,7 +85,7 @@ struct State {
 /// The one order of a process.
 pub(crate) struct Sequencer {
     observer: Observer,
-    state: Mutex<State>,
+    state: Mutex<SequencerState>,
     wake: Notify,
 }
 
@@ -101,7 +101,7 @@ impl Sequencer {
     }
 
     // Telling happens under the lock: what is told by two threads is told in one order.
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, SequencerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -224,7 +224,7 @@ impl Sequencer {
     }
 }
 
-impl State {
+impl SequencerState {
     fn touch(&mut self, session: &SessionId) -> &mut Track {
         let look = self.looks;
         let track = self.tracks.entry(session.clone()).or_default();

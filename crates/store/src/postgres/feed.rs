@@ -13,19 +13,19 @@ use super::reader::{self, count};
 use super::{blob, path};
 use crate::Error;
 use crate::feed::excerpt::Excerpt;
-use crate::feed::position::{Position, Snapshot};
+use crate::feed::position::{Position, TransactionSnapshot};
 use crate::feed::sequencer::{OpenPart, SavedPiece};
 use crate::plan::Needs;
 use crate::shape::damaged;
 
 /// Reads for the feed. It shares the connections for reading and keeps nothing else of the store alive.
 #[derive(Debug)]
-pub(crate) struct Reader {
+pub(crate) struct ServerReader {
     pub(super) pool: Arc<Pool>,
     pub(super) address: Address,
 }
 
-impl Reader {
+impl ServerReader {
     /// The server tells by its notices; where they are missing, only a look can.
     #[expect(clippy::unused_async, reason = "the other engine has to wait for its answer")]
     pub(crate) async fn has_changed(&self) -> Result<bool, Error> {
@@ -59,7 +59,7 @@ impl Reader {
 }
 
 fn parse(text: &str) -> Result<Position, Failure> {
-    let snapshot = Snapshot::parse(text)
+    let snapshot = TransactionSnapshot::parse(text)
         .ok_or_else(|| damaged("", "snapshot", &format!("{text:?} is not understood")))?;
     Ok(Position::Snapshot(snapshot))
 }

@@ -253,7 +253,7 @@ impl Writer {
 
     /// The observer hears of events before their appender does, in the order of the log.
     fn acknowledge(&self, group: Group, outcomes: Outcomes, xid: &str) {
-        // Without a number an event would be told again by the next look.
+        // One that cannot be read counts as later than every look.
         let stamp = xid.parse().unwrap_or(u64::MAX);
         let mut fresh = false;
         let mut answers = Vec::with_capacity(group.appends.len());

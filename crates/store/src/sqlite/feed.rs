@@ -14,13 +14,13 @@ use crate::plan::Needs;
 
 /// Reads for the feed. It holds the file open but keeps nothing else of the store alive.
 #[derive(Debug)]
-pub(crate) struct Reader {
+pub(crate) struct FileReader {
     readers: Arc<reader::Pool>,
     /// A connection of its own, because what SQLite says of changes it says for each connection, and the last answer.
     version: Arc<Mutex<Option<(Connection, i64)>>>,
 }
 
-impl Reader {
+impl FileReader {
     pub(super) fn new(readers: &Arc<reader::Pool>) -> Self {
         Self { readers: Arc::clone(readers), version: Arc::default() }
     }

@@ -4,7 +4,7 @@ use everturn_model::{EventId, Record, Tree};
 use proptest::prelude::*;
 
 use super::*;
-use crate::feed::position::Snapshot;
+use crate::feed::position::TransactionSnapshot;
 
 /// What an observer or a telling left behind.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -131,7 +131,7 @@ impl World {
         };
         let least = self.running.values().map(|(stamp, _)| *stamp).min().unwrap_or(self.next);
         let text = format!("{least}:{}:{}", self.next, running.join(","));
-        Position::Snapshot(Snapshot::parse(&text).unwrap())
+        Position::Snapshot(TransactionSnapshot::parse(&text).unwrap())
     }
 
     fn take_stamp(&mut self) -> u64 {

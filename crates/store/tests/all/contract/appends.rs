@@ -1,5 +1,7 @@
 //! Appending: whole or not at all, in order, by the right that was named, and as the observer hears it.
 
+use std::sync::Arc;
+
 use everturn_model::fold::{self, Changes};
 use everturn_model::{Event, Record, Session, SessionId, Tree};
 use everturn_store::{Appended, Authority, Error, Filter, Lease, NewEvent, Search, Store};

@@ -1,7 +1,7 @@
 //! The feed: each event once and in order, whoever writes it, and the text that others stream.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_model::{EntryId, Event, PartId, Record, SessionId};
@@ -142,28 +142,25 @@ enum Told {
 async fn what_is_told_after_a_commit_never_comes_before_it(place: &Place) {
     let other = place.open("own_b").await;
     let id = begin(&other).await;
-    let told: Arc<Mutex<Vec<Told>>> = Arc::default();
-    let hears = Arc::clone(&told);
+    let (tell, mut hears) = tokio::sync::mpsc::unbounded_channel();
+    let signs = tell.clone();
     let observer = Arc::new(move |item| {
         if let FeedItem::Committed(committed) = item {
-            hears.lock().unwrap().push(Told::Event(committed.record.seq));
+            tell.send(Told::Event(committed.record.seq)).unwrap();
         }
     });
     let store = place.open_with("own_a", |options| options.observer = Some(observer)).await;
     let disturbing = tokio::spawn(write(other.clone(), id.clone(), 60));
     for _ in 0..60 {
         let seq = append(&store, &id, vec![titled("own")]).await.seq;
-        let told = Arc::clone(&told);
-        store.tell_after(&id, move || told.lock().unwrap().push(Told::Sign(seq)));
+        let signs = signs.clone();
+        store.tell_after(&id, move || signs.send(Told::Sign(seq)).unwrap());
     }
     disturbing.await.unwrap();
-    within("all of it", async {
-        while told.lock().unwrap().len() < 180 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
-    let told = told.lock().unwrap().clone();
+    let mut told = Vec::new();
+    while told.len() < 180 {
+        told.push(within("all of it", hears.recv()).await.unwrap());
+    }
     let events: Vec<u64> =
         told.iter().filter_map(|told| if let Told::Event(seq) = told { Some(*seq) } else { None }).collect();
     assert_eq!(events, (1..=120).collect::<Vec<u64>>());
@@ -277,7 +274,7 @@ async fn streamed_text_of_another_comes_piece_by_piece_with_its_place(place: &Pl
         let expected = told.clone() + piece;
         hear_until(&mut here, &mut told, &expected).await;
     }
-    assert_eq!(one.open_texts().await.unwrap().len(), 1);
+    assert_eq!(one.streaming_parts().await.unwrap().len(), 1);
     // What was saved right before the end need not be told: the end has it all.
     other.save_stream(&lease, &step.id, &part.id, start, "!".to_owned());
     let end = part_ended(&step.id, &part, &(told.clone() + "!"));
@@ -293,7 +290,7 @@ async fn streamed_text_of_another_comes_piece_by_piece_with_its_place(place: &Pl
         }
     }
     here.check_quiet(&other).await;
-    assert_eq!(one.open_texts().await.unwrap(), []);
+    assert_eq!(one.streaming_parts().await.unwrap(), []);
 }
 
 async fn text_that_was_streaming_already_is_told_from_its_beginning(place: &Place) {
@@ -311,7 +308,7 @@ async fn text_that_was_streaming_already_is_told_from_its_beginning(place: &Plac
     })
     .await;
     let (one, mut here) = Listener::open(place, "own_a").await;
-    let open = one.open_texts().await.unwrap();
+    let open = one.streaming_parts().await.unwrap();
     let texts: Vec<String> = open.iter().map(|open| format!("{:?}", open.part.kind)).collect();
     assert_eq!(open.iter().map(|open| &open.part.id).collect::<Vec<_>>(), [&first.id, &second.id]);
     assert!(texts[0].contains("\"before \""), "{texts:?}");
