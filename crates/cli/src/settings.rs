@@ -1,7 +1,8 @@
 //! Folders, the environment and configuration files. Everything else is told what it needs from here.
 //!
 //! Configuration is OpenCode's, so that a person who has one needs no other: the file in the configuration folder,
-//! then the project's from the root of the repository down to the working folder, then `OPENCODE_CONFIG`, then `OPENCODE_CONFIG_CONTENT`; later ones win key by key.
+//! then the project's from the root of the repository down to the working folder, then `OPENCODE_CONFIG`, then
+//! `OPENCODE_CONFIG_CONTENT`; later ones win key by key.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use everturn_engine::config::Foreign;
 use everturn_engine::mcp::Trust;
 use everturn_engine::models::{AuthFile, Keyring};
 use everturn_engine::{Config, Engine, Options, ProjectFiles};
+use everturn_tools::process::is_secret;
 use everturn_tools::{Registry, Secrets, websearch};
 use serde_json::{Map, Value};
 use tracing_subscriber::fmt::format::FmtSpan;
@@ -22,6 +24,11 @@ use crate::table;
 #[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
 pub(crate) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// The names of all variables of the environment, except those that are not text.
+fn variable_names() -> impl Iterator<Item = String> {
+    std::env::vars_os().filter_map(|(name, _)| name.into_string().ok())
 }
 
 /// Starts the log on standard error: warnings unless `EVERTURN_LOG` says otherwise, as text, or as JSON if
@@ -72,7 +79,7 @@ pub(crate) async fn open(directory: &Path, listeners: Listeners) -> Result<Engin
     options.config = config(directory)?;
     options.project_files = project_files();
     options.tools = Registry::builtin(&tools(&options.config)?);
-    options.warden = warden();
+    options.supervisor = supervisor();
     options.keys = keys()?;
     options.database = database();
     options.quiet = listeners == Listeners::None;
@@ -94,16 +101,16 @@ fn project_files() -> ProjectFiles {
     }
 }
 
-/// How the tools are set up: this binary is its own warden, and no command sees keys.
-fn tools(config: &Config) -> Result<everturn_tools::Settings> {
-    let websearch = websearch::Provider::from_config(&Value::Object(config.raw.clone()), variable)?;
+/// How the tools are set up: this binary is its own supervisor, and no command sees keys.
+fn tools(config: &Config) -> Result<everturn_tools::ToolSettings> {
+    let websearch = websearch::SearchService::from_config(&Value::Object(config.raw.clone()), variable)?;
     let config = config.clone();
     let secrets = Secrets::found_by(move || config.secrets());
-    Ok(everturn_tools::Settings { warden: warden(), secrets, websearch })
+    Ok(everturn_tools::ToolSettings { supervisor: supervisor(), secrets, websearch })
 }
 
-/// This binary, which can be a warden.
-pub(crate) fn warden() -> Option<PathBuf> {
+/// This binary, which can be a supervisor.
+pub(crate) fn supervisor() -> Option<PathBuf> {
     // The link leads to this very binary even after a newer one was put in its place.
     if cfg!(target_os = "linux") { Some("/proc/self/exe".into()) } else { None }
 }
@@ -114,6 +121,7 @@ pub(crate) fn config(directory: &Path) -> Result<Config> {
     let root = project_folders(directory).first().map_or(directory, |root| *root);
     let mut config = Config::from_value(merged)?.with_foreign(foreign, root);
     config.key_variables = key_variables;
+    config.key_variables.extend(variable_names().filter(|name| is_secret(name)));
     Ok(config)
 }
 
@@ -258,7 +266,7 @@ fn note_origin(foreign: &mut Foreign, read: &Map<String, Value>, project: bool) 
     if read.contains_key("instructions") {
         foreign.instructions = project;
     }
-    // What is no object is replaced as a whole.
+    // What is not an object is replaced as a whole.
     if read.get("skills").is_some_and(|skills| skills.get("paths").is_some() || !skills.is_object()) {
         foreign.skills = project;
     }

@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use everturn_model::Session;
 use everturn_model::part::PartKind;
-use everturn_tools::mcp::Reading;
+use everturn_tools::mcp::ResourceContent;
 use futures_util::future::try_join_all;
 use serde_json::Value;
 use tokio::time::timeout;
@@ -61,7 +61,12 @@ impl Attachments {
         Ok(try_join_all(parts).await?.into_iter().flatten().collect())
     }
 
-    async fn resource_for(&self, session: &Session, server: &str, uri: &str) -> Result<Reading, String> {
+    async fn resource_for(
+        &self,
+        session: &Session,
+        server: &str,
+        uri: &str,
+    ) -> Result<ResourceContent, String> {
         let location =
             self.projects.location(Some(&session.directory)).await.map_err(|error| error.to_string())?;
         self.mcp.read_resource(&location, server, uri).await
@@ -77,13 +82,18 @@ fn resource(kind: &PartKind) -> Option<(String, String)> {
 }
 
 /// A resource's texts before the part that attaches it, and its pictures and documents behind.
-fn show(part: PartInput, server: &str, uri: &str, reading: Result<Reading, String>) -> Vec<PartInput> {
+fn show(
+    part: PartInput,
+    server: &str,
+    uri: &str,
+    reading: Result<ResourceContent, String>,
+) -> Vec<PartInput> {
     let (said, files) = match reading {
         Err(reason) => {
             (format!("The resource {uri} of the MCP server {server} could not be read: {reason}"), Vec::new())
         }
         // Without a text, too: the model would not know what the files are.
-        Ok(Reading { text, files }) => {
+        Ok(ResourceContent { text, files }) => {
             (format!("Attached resource {uri} of the MCP server {server}:\n{}", cut(text)), files)
         }
     };
@@ -155,22 +165,7 @@ fn attach_file(mut part: PartInput, directory: &str) -> Vec<PartInput> {
 
 /// An address's path with its `%xx` read.
 fn decode(path: &str) -> String {
-    let mut bytes = Vec::with_capacity(path.len());
-    let mut rest = path.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        let hex = after.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
-        match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
-            Some(byte) if *first == b'%' => {
-                bytes.push(byte);
-                rest = after.get(2..).unwrap_or_default();
-            }
-            _ => {
-                bytes.push(*first);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    percent_encoding::percent_decode_str(path).decode_utf8_lossy().into_owned()
 }
 
 #[cfg(test)]
@@ -181,5 +176,7 @@ mod tests {
     fn addresses_are_decoded() {
         assert_eq!(decode("/srv/a%20b/%C3%A9.txt"), "/srv/a b/é.txt");
         assert_eq!(decode("/srv/100%/x%zz"), "/srv/100%/x%zz");
+        // A sign before a digit was once taken for a part of a number.
+        assert_eq!(decode("/srv/%+1"), "/srv/%+1");
     }
 }

@@ -13,8 +13,8 @@ use everturn_model::request::Request;
 use everturn_model::tool::{Outcome, ToolResult, ToolState};
 use everturn_model::{EntryId, Event, Millis, Part, PartId, Session};
 use everturn_store::Lease;
-use everturn_tools::bound::Limits;
-use everturn_tools::{Context, Failure, Need, Offer, Output, Readable, Scope, settle, settlement};
+use everturn_tools::bound::OutputLimits;
+use everturn_tools::{Context, Failure, Need, Output, Readable, Scope, ToolOffer, settle, settlement};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, field};
@@ -78,7 +78,7 @@ pub(crate) struct CallSetting {
     /// Folders.
     pub(crate) scope: Arc<Scope>,
     /// The tools as the model was told about them.
-    pub(crate) offer: Arc<Offer>,
+    pub(crate) offer: Arc<ToolOffer>,
     /// The rules of the turn's agent: a later switch does not change a call's policy.
     pub(crate) rules: Arc<Vec<Rule>>,
     /// The right to run the session.
@@ -93,7 +93,7 @@ pub(crate) struct ToolCalls {
     journal: Journal,
     requests: Requests,
     views: FileViews,
-    limits: Limits,
+    limits: OutputLimits,
     host: Arc<HostRooms>,
 }
 
@@ -103,7 +103,7 @@ impl ToolCalls {
         journal: Journal,
         requests: Requests,
         views: FileViews,
-        limits: Limits,
+        limits: OutputLimits,
         host: HostRooms,
     ) -> Self {
         Self { journal, requests, views, limits, host: Arc::new(host) }
@@ -176,7 +176,7 @@ impl ToolCalls {
             host: Arc::new(CallHost::new(Arc::clone(&self.host), setting.clone(), call.clone())),
             ..context
         };
-        let rules = settlement::Rules { limits: self.limits, ..Default::default() };
+        let rules = settlement::SettlementRules { limits: self.limits, ..Default::default() };
         let running = settle(tool.as_ref(), call.input.clone(), context, rules);
         tokio::pin!(running);
         let outcome = loop {

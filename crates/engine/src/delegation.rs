@@ -17,7 +17,7 @@ use everturn_model::session::ModelRef;
 use everturn_model::{EntryId, Event, PartId, Session, SessionId, Tree, path};
 use everturn_store::Store;
 use everturn_tools::Failure;
-use everturn_tools::host::{Delegate, Report, Task};
+use everturn_tools::host::{Delegate, DelegatedTask, TaskReport};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 
@@ -69,9 +69,9 @@ impl Delegation {
         setting: &CallSetting,
         call: &ToolCall,
         delegates: &[(String, String)],
-        task: Task,
+        task: DelegatedTask,
         started: &(dyn Fn(&Delegate) + Send + Sync),
-    ) -> Result<Report, Failure> {
+    ) -> Result<TaskReport, Failure> {
         let Self { rooms, claims, patience } = self;
         Handover { rooms, claims, patience: *patience, setting, call }
             .hand_out(delegates, task, started)
@@ -92,9 +92,9 @@ impl Handover<'_> {
     async fn hand_out(
         &self,
         delegates: &[(String, String)],
-        task: Task,
+        task: DelegatedTask,
         started: &(dyn Fn(&Delegate) + Send + Sync),
-    ) -> Result<Report, Failure> {
+    ) -> Result<TaskReport, Failure> {
         let parent = &self.setting.session;
         if parent.parent.is_some() {
             let text = "This session works on a task itself and cannot give work on. Do it yourself.";
@@ -128,7 +128,7 @@ impl Handover<'_> {
             Ok(text) => (false, text),
             Err(text) => (true, text),
         };
-        Ok(Report { delegate, failed, text })
+        Ok(TaskReport { delegate, failed, text })
     }
 
     /// An earlier child of this session, if it rests.
@@ -171,7 +171,7 @@ impl Handover<'_> {
     }
 
     /// The child session of this call, made unless an earlier process has made it.
-    async fn child(&self, id: SessionId, task: &Task) -> Result<Session, Error> {
+    async fn child(&self, id: SessionId, task: &DelegatedTask) -> Result<Session, Error> {
         let parent = &self.setting.session;
         if let Some(found) = self.rooms.store.session(&id).await? {
             let ours = found.parent.as_ref() == Some(&parent.id) && found.time.trashed.is_none();

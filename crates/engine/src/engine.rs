@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use everturn_store::{Observer, Store};
 use everturn_tools::Registry;
-use everturn_tools::task::Task;
+use everturn_tools::task::TaskTool;
 
 use crate::agents::{self, Agents};
 use crate::attachments::Attachments;
@@ -243,7 +243,8 @@ impl Rooms {
     /// Puts the rooms together, from those that need no other to those that need most.
     fn compose(store: Store, mint: Mint, base: FeedRooms, missed: MissedUpdates, options: Options) -> Self {
         let FeedRooms { bus, slots, waiting, busy } = base;
-        let Options { paths, directory, config, project_files, keys, tools, warden, patience, .. } = options;
+        let Options { paths, directory, config, project_files, keys, tools, supervisor, patience, .. } =
+            options;
         let (config, paths) = (Arc::new(config), Arc::new(paths));
         let lifecycle = Lifecycle::default();
         let journal = Journal::new(store.clone(), mint.clone(), bus);
@@ -260,7 +261,7 @@ impl Rooms {
         let guidance = Guidance::new(Arc::clone(&config), Arc::clone(&paths), project_files);
         let models = ModelFinder::new(Arc::clone(&config), keys);
         let mcp =
-            McpServers::new(Arc::clone(&config), &paths.state, tools.clone(), warden, lifecycle.clone());
+            McpServers::new(Arc::clone(&config), &paths.state, tools.clone(), supervisor, lifecycle.clone());
         let sessions = Sessions::new(store.clone(), journal.clone(), drains.clone(), projects.clone());
         let reverts = Reverts::new(
             journal.clone(),
@@ -364,7 +365,7 @@ impl Rooms {
 fn with_delegates(tools: &Registry, agents: &Agents) -> Registry {
     let tools = tools.layer();
     if tools.get("task").is_some()
-        && let Ok(task) = tools.register(Arc::new(Task::new(&agents::delegates(agents.all()))))
+        && let Ok(task) = tools.register(Arc::new(TaskTool::new(&agents::delegates(agents.all()))))
     {
         task.keep();
     }

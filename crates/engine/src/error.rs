@@ -48,7 +48,7 @@ pub enum Error {
     Script(#[from] everturn_llm::scripted::ScriptError),
     /// The keys of providers cannot be read.
     #[error(transparent)]
-    Keys(#[from] everturn_llm::credential::Error),
+    Keys(#[from] everturn_llm::credential::CredentialError),
     /// The store refused.
     #[error(transparent)]
     Store(everturn_store::Error),
@@ -64,7 +64,7 @@ pub enum Error {
     },
     /// The files could not be recorded or restored.
     #[error("snapshot: {0}")]
-    Snapshot(#[from] everturn_tools::snapshot::Error),
+    Snapshot(#[from] everturn_tools::snapshot::SnapshotError),
     /// A foreign session cannot be understood.
     #[error("{0}")]
     Import(String),

@@ -10,8 +10,8 @@ use everturn_model::entry::Body;
 use everturn_model::tool::ToolResult;
 use everturn_model::tree::Node;
 use everturn_model::{Map, SessionId};
-use everturn_tools::Seen;
-use everturn_tools::seen::Sight;
+use everturn_tools::SeenFiles;
+use everturn_tools::seen::FileView;
 
 /// How many sessions are remembered; the one that was at work longest ago is forgotten first.
 const REMEMBERED: usize = 512;
@@ -29,7 +29,7 @@ struct RememberedViews {
 
 #[derive(Debug)]
 struct SessionView {
-    seen: Arc<Seen>,
+    seen: Arc<SeenFiles>,
     used: u64,
 }
 
@@ -40,7 +40,7 @@ const DIALECT: &str = "everturn";
 const FIELD: &str = "seen";
 
 /// Puts what a session saw since it was last asked into a result.
-pub(crate) fn keep(seen: &Seen, result: &mut ToolResult) {
+pub(crate) fn keep(seen: &SeenFiles, result: &mut ToolResult) {
     // A path that is no text has no place in the log; nothing depends on it but a question more.
     let news = seen
         .news()
@@ -64,14 +64,14 @@ impl FileViews {
             _ => None,
         });
         for (path, sight) in kept.flatten() {
-            if let Ok(sight) = serde_json::from_value::<Option<Sight>>(sight.clone()) {
+            if let Ok(sight) = serde_json::from_value::<Option<FileView>>(sight.clone()) {
                 seen.recall(path.into(), sight);
             }
         }
     }
 
     /// What a session saw; the same for all its calls.
-    pub(crate) fn of(&self, session: &SessionId) -> Arc<Seen> {
+    pub(crate) fn of(&self, session: &SessionId) -> Arc<SeenFiles> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.calls += 1;
         let now = known.calls;

@@ -1,9 +1,10 @@
 //! What a person and a project keep for agents: where it is, and the skills among it.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use everturn_tools::host::Skill;
-use everturn_tools::places::{Named, Origin, ProjectFiles};
+use everturn_tools::host::LoadedSkill;
+use everturn_tools::places::{ConfigOrigin, NamedPath, ProjectFiles};
 use everturn_tools::skills::{self, Skills};
 use everturn_tools::{Failure, Observed, Places};
 use serde_json::Value;
@@ -27,15 +28,20 @@ impl Guidance {
         Self { config, paths, project_files }
     }
 
+    /// The person's home.
+    pub(crate) fn home(&self) -> &Path {
+        &self.paths.home
+    }
+
     /// Where instructions and skills for a folder are looked for.
     #[must_use]
     pub fn places(&self, location: &Location) -> Places {
         let raw = &self.config.raw;
         let foreign = &self.config.foreign;
         let named = |list: Option<&Value>, foreign: bool| {
-            let by = if foreign { Origin::Project } else { Origin::Person };
+            let by = if foreign { ConfigOrigin::Project } else { ConfigOrigin::Person };
             let list = list.and_then(Value::as_array).into_iter().flatten();
-            list.filter_map(Value::as_str).map(|text| Named { text: text.to_owned(), by }).collect()
+            list.filter_map(Value::as_str).map(|text| NamedPath { text: text.to_owned(), by }).collect()
         };
         Places {
             home: self.paths.home.clone(),
@@ -65,7 +71,7 @@ impl Guidance {
     ///
     /// # Errors
     /// When there is none of that name; the words are for the model.
-    pub async fn skill(&self, location: &Location, name: &str) -> Result<Skill, Failure> {
+    pub async fn skill(&self, location: &Location, name: &str) -> Result<LoadedSkill, Failure> {
         let (places, name) = (self.places(location), name.to_owned());
         let found = blocking(move || skills::find(&places, &name)).await;
         found.unwrap_or_else(|error| Err(Failure::Failed(error.to_string())))

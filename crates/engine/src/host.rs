@@ -10,7 +10,7 @@ use everturn_model::part::PartKind;
 use everturn_model::permission::{self, Action};
 use everturn_model::request::{Ask, CallRef, Request};
 use everturn_model::{Event, Map, todo};
-use everturn_tools::host::{Delegate, Question, Report, Skill, Task, Todo};
+use everturn_tools::host::{AskedQuestion, Delegate, DelegatedTask, LoadedSkill, TaskReport, TodoItem};
 use everturn_tools::{BoxFuture, Failure, Host};
 use serde_json::json;
 
@@ -57,15 +57,19 @@ impl CallHost {
         Self { rooms, setting, call }
     }
 
-    async fn write_todos(&self, todos: Vec<Todo>) -> Result<(), Error> {
-        let keep =
-            |Todo { content, status, priority }| todo::Todo { content, status, priority, extra: Map::new() };
+    async fn write_todos(&self, todos: Vec<TodoItem>) -> Result<(), Error> {
+        let keep = |TodoItem { content, status, priority }| todo::Todo {
+            content,
+            status,
+            priority,
+            extra: Map::new(),
+        };
         let event = Event::TodoUpdated { todos: todos.into_iter().map(keep).collect() };
         self.rooms.journal.append_owned(&self.setting.lease, vec![event]).await?;
         Ok(())
     }
 
-    async fn question(&self, questions: Vec<Question>) -> Result<RequestAnswer, Error> {
+    async fn question(&self, questions: Vec<AskedQuestion>) -> Result<RequestAnswer, Error> {
         let (session, cancel) = (&self.setting.session, &self.setting.cancel);
         let questions = json!(questions);
         match &self.call.waiting {
@@ -98,10 +102,10 @@ pub(crate) fn failed(error: impl std::fmt::Display) -> Failure {
 }
 
 impl Host for CallHost {
-    fn todos(&self) -> BoxFuture<'_, Result<Vec<Todo>, Failure>> {
+    fn todos(&self) -> BoxFuture<'_, Result<Vec<TodoItem>, Failure>> {
         Box::pin(async {
             let todos = self.rooms.sessions.todos(&self.setting.session.id).await.map_err(failed)?;
-            let show = |todo: todo::Todo| Todo {
+            let show = |todo: todo::Todo| TodoItem {
                 content: todo.content,
                 status: todo.status,
                 priority: todo.priority,
@@ -110,11 +114,11 @@ impl Host for CallHost {
         })
     }
 
-    fn set_todos(&self, todos: Vec<Todo>) -> BoxFuture<'_, Result<(), Failure>> {
+    fn set_todos(&self, todos: Vec<TodoItem>) -> BoxFuture<'_, Result<(), Failure>> {
         Box::pin(async { self.write_todos(todos).await.map_err(failed) })
     }
 
-    fn ask(&self, questions: Vec<Question>) -> BoxFuture<'_, Result<Vec<Vec<String>>, Failure>> {
+    fn ask(&self, questions: Vec<AskedQuestion>) -> BoxFuture<'_, Result<Vec<Vec<String>>, Failure>> {
         Box::pin(async {
             match self.question(questions).await.map_err(failed)? {
                 RequestAnswer::Chosen(labels) => Ok(labels),
@@ -130,9 +134,9 @@ impl Host for CallHost {
 
     fn delegate<'a>(
         &'a self,
-        task: Task,
+        task: DelegatedTask,
         started: &'a (dyn Fn(&Delegate) + Send + Sync),
-    ) -> BoxFuture<'a, Result<Report, Failure>> {
+    ) -> BoxFuture<'a, Result<TaskReport, Failure>> {
         Box::pin(async {
             let delegates = self.delegates();
             self.rooms.delegation.hand_out(&self.setting, &self.call, &delegates, task, started).await
@@ -158,7 +162,7 @@ impl Host for CallHost {
         Box::pin(async { self.switch(agent, note).await.map_err(failed) })
     }
 
-    fn skill(&self, name: &str) -> BoxFuture<'_, Result<Skill, Failure>> {
+    fn skill(&self, name: &str) -> BoxFuture<'_, Result<LoadedSkill, Failure>> {
         let name = name.to_owned();
         Box::pin(async move {
             let location =

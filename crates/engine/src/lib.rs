@@ -92,7 +92,7 @@ pub use bus::{Live, SessionUpdate, Signal};
 pub use config::Config;
 pub use engine::Engine;
 pub use error::Error;
-pub use everturn_tools::host::Skill;
+pub use everturn_tools::host::LoadedSkill;
 pub use everturn_tools::places::ProjectFiles;
 pub use inbox::Prompt;
 pub use options::Options;

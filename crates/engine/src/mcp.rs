@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use everturn_tools::Registry;
-use everturn_tools::mcp::{Launch, Options, Reading, Server, Servers, Timing};
+use everturn_tools::mcp::{Launch, McpOptions, McpTiming, ResourceContent, ServerDefinition, Servers};
 use everturn_tools::process::{Launcher, Secrets};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-pub use everturn_tools::mcp::{Resource, Status};
+pub use everturn_tools::mcp::{Resource, ServerStatus};
 pub use trust::Trust;
 
 use crate::lifecycle::Lifecycle;
@@ -30,7 +30,7 @@ const SETS_MAX: usize = 16;
 /// The servers that are configured.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Configured {
-    servers: BTreeMap<String, Server>,
+    servers: BTreeMap<String, ServerDefinition>,
     /// Those whose configuration cannot be used, and why.
     invalid: BTreeMap<String, String>,
     /// Those that a project's own configuration names or changes.
@@ -44,7 +44,7 @@ impl Configured {
     pub(crate) fn read(value: &Value) -> Self {
         let mut configured = Self::default();
         for (name, value) in value.as_object().into_iter().flatten() {
-            match Server::from_value(value) {
+            match ServerDefinition::from_value(value) {
                 Ok(server) => drop(configured.servers.insert(name.clone(), server)),
                 // A line that only switches off what another file may define.
                 Err(_)
@@ -70,7 +70,7 @@ impl Configured {
     }
 
     /// The servers that the project brings, with what identifies each.
-    pub fn foreign(&self) -> impl Iterator<Item = (&str, &Server)> {
+    pub fn foreign(&self) -> impl Iterator<Item = (&str, &ServerDefinition)> {
         self.servers
             .iter()
             .filter(|(name, _)| self.foreign.contains(*name))
@@ -85,8 +85,8 @@ impl Configured {
 
     /// Every server with whether it is to be started in a worktree.
     #[must_use]
-    pub fn launches(&self, worktree: &Path, trust: &Trust) -> BTreeMap<String, (Server, Launch)> {
-        let launch = |(name, server): (&String, &Server)| {
+    pub fn launches(&self, worktree: &Path, trust: &Trust) -> BTreeMap<String, (ServerDefinition, Launch)> {
+        let launch = |(name, server): (&String, &ServerDefinition)| {
             (name.clone(), (server.clone(), self.launch(name, server, worktree, trust)))
         };
         self.servers.iter().map(launch).collect()
@@ -98,7 +98,7 @@ impl Configured {
         &self.invalid
     }
 
-    fn launch(&self, name: &str, server: &Server, worktree: &Path, trust: &Trust) -> Launch {
+    fn launch(&self, name: &str, server: &ServerDefinition, worktree: &Path, trust: &Trust) -> Launch {
         // The same words run other code in another folder, and nobody has looked at that.
         if self.foreign.contains(name) && worktree != self.root {
             return Launch::Held(format!(
@@ -127,7 +127,7 @@ pub struct McpServers {
     /// The engine's own tools.
     tools: Registry,
     /// The binary that watches over local servers.
-    warden: Option<PathBuf>,
+    supervisor: Option<PathBuf>,
     lifecycle: Lifecycle,
     /// The running sets, by worktree.
     sets: Arc<Mutex<HashMap<PathBuf, ServerSet>>>,
@@ -146,10 +146,10 @@ impl McpServers {
         config: Arc<Config>,
         state: &Path,
         tools: Registry,
-        warden: Option<PathBuf>,
+        supervisor: Option<PathBuf>,
         lifecycle: Lifecycle,
     ) -> Self {
-        Self { config, trust: Trust::new(state), tools, warden, lifecycle, sets: Arc::default() }
+        Self { config, trust: Trust::new(state), tools, supervisor, lifecycle, sets: Arc::default() }
     }
 
     /// The engine's own tools, without those of servers.
@@ -170,9 +170,9 @@ impl McpServers {
     }
 
     /// What the servers of a place are doing.
-    pub async fn statuses(&self, location: &Location) -> BTreeMap<String, Status> {
+    pub async fn statuses(&self, location: &Location) -> BTreeMap<String, ServerStatus> {
         let invalid = |(name, reason): (&String, &String)| {
-            (name.clone(), Status::Failed(format!("its configuration cannot be used: {reason}")))
+            (name.clone(), ServerStatus::Failed(format!("its configuration cannot be used: {reason}")))
         };
         let mut statuses: BTreeMap<_, _> = self.config.mcp.invalid.iter().map(invalid).collect();
         if let Some(servers) = self.set(location) {
@@ -198,7 +198,7 @@ impl McpServers {
         location: &Location,
         server: &str,
         uri: &str,
-    ) -> Result<Reading, String> {
+    ) -> Result<ResourceContent, String> {
         let reading = match self.set(location) {
             Some(servers) => servers.resource(server, uri).await,
             None => None,
@@ -258,11 +258,12 @@ impl McpServers {
         }
         let config = Arc::clone(&self.config);
         let launcher = Launcher {
-            warden: self.warden.clone(),
+            supervisor: self.supervisor.clone(),
             secrets: Secrets::found_by(move || config.secrets()),
             ..Launcher::default()
         };
-        let options = Options { directory: location.worktree.clone(), launcher, timing: Timing::default() };
+        let options =
+            McpOptions { directory: location.worktree.clone(), launcher, timing: McpTiming::default() };
         let launches = configured.launches(&location.worktree, &self.trust);
         let servers = Arc::new(Servers::start(launches, &self.tools, &options));
         sets.insert(location.worktree.clone(), ServerSet { servers: Arc::clone(&servers), used });

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use everturn_llm::catalogue::{Found, Setting, Variant};
-use everturn_llm::{ModelInfo, Origin, Provider, ProviderInfo, Scripted};
+use everturn_llm::catalogue::{FoundModel, ModelSetting, Variant};
+use everturn_llm::{AnswerOrigin, ModelInfo, Provider, ProviderInfo, Scripted};
 use everturn_model::Money;
 use everturn_model::session::ModelRef;
 use everturn_model::usage::{Price, Pricing, Tier};
@@ -38,8 +38,8 @@ pub struct Chosen {
 
 impl Chosen {
     /// The model as the conversation names it.
-    pub(crate) fn origin(&self) -> Origin {
-        Origin { provider: self.reference.provider.clone(), model: self.reference.model.clone() }
+    pub(crate) fn origin(&self) -> AnswerOrigin {
+        AnswerOrigin { provider: self.reference.provider.clone(), model: self.reference.model.clone() }
     }
 
     /// What it costs.
@@ -48,7 +48,7 @@ impl Chosen {
     }
 
     /// How it is asked.
-    pub(crate) fn setting(&self) -> Setting {
+    pub(crate) fn setting(&self) -> ModelSetting {
         self.model.setting(self.variant.as_ref())
     }
 }
@@ -135,7 +135,7 @@ impl ModelFinder {
         Ok(self.keys.usable()?)
     }
 
-    fn find(&self, wanted: &ModelRef) -> Result<Found<'_>, Error> {
+    fn find(&self, wanted: &ModelRef) -> Result<FoundModel<'_>, Error> {
         let found = self.config.catalogue().exact(&wanted.provider, &wanted.model)?;
         Ok(match &wanted.variant {
             Some(variant) => found.with_variant(variant)?,
@@ -143,7 +143,7 @@ impl ModelFinder {
         })
     }
 
-    fn reach(&self, found: &Found<'_>) -> Result<Chosen, Error> {
+    fn reach(&self, found: &FoundModel<'_>) -> Result<Chosen, Error> {
         let provider = found.connect(&self.keys)?;
         let takes = match &found.model {
             Cow::Borrowed(model) => Some(model.abilities.input),
@@ -166,7 +166,7 @@ fn scripted(wanted: &ModelRef, folder: &Path) -> Result<Chosen, Error> {
     Ok(Chosen { reference, model, variant: None, takes: None, provider })
 }
 
-fn reference(found: &Found<'_>) -> ModelRef {
+fn reference(found: &FoundModel<'_>) -> ModelRef {
     ModelRef {
         provider: found.provider.id.to_string(),
         model: found.model.id.to_string(),
@@ -177,11 +177,11 @@ fn reference(found: &Found<'_>) -> ModelRef {
 /// Prices as sessions count them.
 #[must_use]
 pub fn pricing(prices: &catalogue::Prices) -> Pricing {
-    let tier = |tier: &catalogue::Tier| Tier { above: tier.above, price: price(&tier.price) };
+    let tier = |tier: &catalogue::TokenPriceTier| Tier { above: tier.above, price: price(&tier.price) };
     Pricing { base: price(&prices.base), tiers: prices.tiers.iter().map(tier).collect() }
 }
 
-fn price(price: &catalogue::Price) -> Price {
+fn price(price: &catalogue::TokenPrice) -> Price {
     let money = |rate: catalogue::Rate| Money::from_nanos(i64::try_from(rate.nanos()).unwrap_or(i64::MAX));
     Price {
         input: money(price.input),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use everturn_llm::Keyring;
 use everturn_tools::places::ProjectFiles;
-use everturn_tools::{Registry, Settings};
+use everturn_tools::{Registry, ToolSettings};
 
 use crate::Config;
 use crate::world::{System, World};
@@ -46,8 +46,8 @@ pub struct Options {
     pub keys: Keyring<'static>,
     /// The tools.
     pub tools: Registry,
-    /// The binary that can be a warden of MCP servers; see [`everturn_tools::process`].
-    pub warden: Option<PathBuf>,
+    /// The binary that can be a supervisor of MCP servers; see [`everturn_tools::process`].
+    pub supervisor: Option<PathBuf>,
     /// Time and chance.
     pub world: Arc<dyn World>,
     /// The PostgreSQL server that keeps the sessions; none keeps them in the data folder.
@@ -80,8 +80,8 @@ impl Options {
             config: Config::default(),
             project_files: ProjectFiles::default(),
             keys: Keyring::new(&|_| None, Vec::new()),
-            tools: Registry::builtin(&Settings::default()),
-            warden: None,
+            tools: Registry::builtin(&ToolSettings::default()),
+            supervisor: None,
             world: Arc::new(System),
             database: None,
             patience: PATIENCE,

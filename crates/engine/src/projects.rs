@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use everturn_model::Session;
 use everturn_store::Store;
-use everturn_tools::project::{Identity, Mark, Repository, identity, repository};
+use everturn_tools::project::{Repository, RepositoryIdentity, RepositoryMark, identity, repository};
 use serde::{Deserialize, Serialize};
 use tokio::sync::RwLock;
 use tokio::time::Instant;
@@ -64,7 +64,7 @@ pub struct ProjectFolder {
     pub history: Option<PathBuf>,
     /// What it is known by.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mark: Option<Mark>,
+    pub mark: Option<RepositoryMark>,
     /// Whether its history was cut off, so that its id may yet change.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shallow: bool,
@@ -102,7 +102,7 @@ pub struct Location {
 #[derive(Debug)]
 struct KnownLocation {
     location: Location,
-    mark: Mark,
+    mark: RepositoryMark,
     shallow: bool,
     until: Instant,
 }
@@ -116,7 +116,7 @@ struct RepositoryState {
     /// Whose turn it is to look at it.
     turn: Arc<tokio::sync::Mutex<()>>,
     /// What git said nothing about, and how long it is not asked again.
-    silent: Option<(Mark, Instant)>,
+    silent: Option<(RepositoryMark, Instant)>,
 }
 
 impl Repositories {
@@ -288,7 +288,7 @@ impl Projects {
     /// The id of the project that a repository is, where it has one.
     async fn identify(&self, found: &Repository) -> Result<Option<String>, Error> {
         let known = self.all().await?;
-        let here = |wanted: &dyn Fn(&ProjectFolder, Mark) -> bool| {
+        let here = |wanted: &dyn Fn(&ProjectFolder, RepositoryMark) -> bool| {
             let is = |place: &ProjectFolder| {
                 place.root == found.root && place.mark.is_some_and(|mark| wanted(place, mark))
             };
@@ -300,21 +300,21 @@ impl Projects {
             return Ok(same);
         }
         Ok(match self.ask_git(found).await {
-            Identity::Root(id) | Identity::Edge(id) => Some(id),
-            Identity::Unborn => None,
+            RepositoryIdentity::Root(id) | RepositoryIdentity::Edge(id) => Some(id),
+            RepositoryIdentity::Unborn => None,
             // What it was last time is the best guess.
-            Identity::Unknown => here(&|_, mark| mark.is_same(&found.mark)),
+            RepositoryIdentity::Unknown => here(&|_, mark| mark.is_same(&found.mark)),
         })
     }
 
     /// Asks git which repository it is, unless it had no answer a moment ago: waiting for it takes long.
-    async fn ask_git(&self, found: &Repository) -> Identity {
+    async fn ask_git(&self, found: &Repository) -> RepositoryIdentity {
         let repositories = &self.repositories;
         if repositories.is_silent(found) {
-            return Identity::Unknown;
+            return RepositoryIdentity::Unknown;
         }
         let identity = identity(found).await;
-        if identity == Identity::Unknown {
+        if identity == RepositoryIdentity::Unknown {
             repositories.note_silence(found);
         }
         identity

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use everturn_llm::{Error, Event, EventStream, Request};
+use everturn_llm::{Error, EventStream, ModelRequest, StreamEvent};
 use futures_util::StreamExt as _;
 use tracing::{Instrument as _, Span, field};
 
@@ -18,7 +18,7 @@ pub(crate) struct ProviderCall {
 
 impl ProviderCall {
     /// A call to a model. Nothing is sent before the first delta is asked for.
-    pub(crate) fn new(chosen: &Chosen, request: Request) -> Self {
+    pub(crate) fn new(chosen: &Chosen, request: ModelRequest) -> Self {
         let span = tracing::info_span!(
             "provider_call",
             provider = chosen.reference.provider,
@@ -31,7 +31,7 @@ impl ProviderCall {
     }
 
     /// The next delta; none when the stream is over. Nothing is lost when nobody waits for it any more.
-    pub(crate) async fn next(&mut self) -> Option<Result<Event, Error>> {
+    pub(crate) async fn next(&mut self) -> Option<Result<StreamEvent, Error>> {
         let delta = self.stream.next().instrument(self.span.clone()).await;
         match &delta {
             Some(Ok(_)) => {}

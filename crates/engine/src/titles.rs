@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use everturn_llm::{Content, Event as Delta, Message, Request};
+use everturn_llm::{Content, Message, ModelRequest, StreamEvent as Delta};
 use everturn_model::entry::Body;
 use everturn_model::part::PartKind;
 use everturn_model::usage::Cache;
@@ -69,12 +69,12 @@ impl Titles {
 
     async fn name(&self, session: &Session, chosen: &Chosen, prompt: String) -> Result<(), Error> {
         let instructions = self.agents.named("title").map_or("", |agent| agent.prompt);
-        let request = Request {
+        let request = ModelRequest {
             origin: chosen.origin(),
             model: chosen.model.wire.to_string(),
             system: vec![instructions.to_owned()],
             messages: vec![Message::User(vec![Content::Text(prompt)])],
-            ..Request::default()
+            ..ModelRequest::default()
         };
         let mut stream = ProviderCall::new(chosen, request);
         let mut title = String::new();

@@ -17,7 +17,7 @@ mod stream;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use everturn_llm::Request;
+use everturn_llm::ModelRequest;
 use everturn_model::{EntryId, Event, Record, Session, Tree, fold, path};
 use everturn_store::{Lease, Store};
 use everturn_tools::{Scope, Snapshots};
@@ -134,7 +134,7 @@ struct Stage {
     setting: CallSetting,
     chosen: Chosen,
     assistant: EntryId,
-    request: Request,
+    request: ModelRequest,
     snapshots: Option<Arc<Snapshots>>,
 }
 
@@ -209,6 +209,7 @@ impl Turn<'_> {
             directory: location.directory.clone(),
             worktree: location.worktree.clone(),
             output_dir: self.rooms.outputs.folder().to_owned(),
+            home: self.rooms.guidance.home().to_owned(),
         }
     }
 }

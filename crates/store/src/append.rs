@@ -83,7 +83,7 @@ pub struct Committed {
 
 /// A piece of streamed text of a part that is still open.
 #[derive(Debug, Clone)]
-pub(crate) struct Piece {
+pub(crate) struct StreamPiece {
     pub(crate) lease: Lease,
     pub(crate) entry: EntryId,
     pub(crate) part: PartId,

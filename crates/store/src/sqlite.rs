@@ -4,12 +4,10 @@
 //! waiting). Readers have connections of their own. Several processes may share one file: every write transaction is
 //! `BEGIN IMMEDIATE`, and the lease of a session decides who may run it.
 
-mod anew;
 pub(crate) mod copy;
-mod fact;
 pub(crate) mod feed;
 mod index;
-mod kept;
+mod instance_rows;
 mod lease;
 mod list;
 mod migrate;
@@ -17,7 +15,9 @@ mod path;
 mod reader;
 mod schema;
 mod space;
+mod stored_session;
 mod upkeep;
+mod whole_session;
 mod write;
 mod writer;
 
@@ -34,30 +34,30 @@ use tokio::sync::oneshot;
 
 use crate::Error;
 use crate::access::Access;
-use crate::append::{Appended, Lease, Piece};
+use crate::append::{Appended, Lease, StreamPiece};
 use crate::feed::sequencer::Sequencer;
 use crate::options::Options;
 use crate::owner::Owner;
 use crate::payload::Hash;
-use crate::plan::Asked;
+use crate::plan::AppendRequest;
 use crate::query::{Filter, Search, StreamText, Tail, Totals};
-use crate::search::Place;
-use crate::words::Query;
-use schema::Settings;
+use crate::search::IndexedPlace;
+use crate::words::WordQuery;
+use schema::ConnectionSettings;
 use writer::Job;
 
 /// The engine on SQLite.
 #[derive(Debug)]
-pub(crate) struct Engine {
+pub(crate) struct SqliteEngine {
     path: PathBuf,
     owner: Owner,
     /// None when the file may only be read.
-    writer: Option<writer::Handle>,
+    writer: Option<writer::WriterHandle>,
     access: Access,
     readers: Arc<reader::Pool>,
 }
 
-impl Engine {
+impl SqliteEngine {
     /// Opens the database in a folder, creating or upgrading it.
     pub(crate) fn open(
         folder: &Path,
@@ -74,8 +74,11 @@ impl Engine {
         options: &Options,
         sequencer: Option<&Arc<Sequencer>>,
     ) -> Result<Self, Error> {
-        let settings =
-            Settings { path: path.clone(), durability: options.durability, vfs: options.vfs.clone() };
+        let settings = ConnectionSettings {
+            path: path.clone(),
+            durability: options.durability,
+            vfs: options.vfs.clone(),
+        };
         let mut connection = schema::open(&settings)?;
         let access = migrate::migrate(&mut connection, &path)?;
         let owner = Owner::claim(folder, &options.owner, options.timing)?;
@@ -83,7 +86,7 @@ impl Engine {
             Access::Read { .. } => None,
             Access::Write => {
                 schema::configure(&connection, &settings)?;
-                Some(writer::Handle::start(connection, path.clone(), sequencer.map(Arc::clone))?)
+                Some(writer::WriterHandle::start(connection, path.clone(), sequencer.map(Arc::clone))?)
             }
         };
         let readers = Arc::new(reader::Pool::new(settings));
@@ -113,13 +116,13 @@ impl Engine {
         }
     }
 
-    pub(crate) async fn append(&self, asked: Asked) -> Result<Appended, Error> {
+    pub(crate) async fn append(&self, asked: AppendRequest) -> Result<Appended, Error> {
         let (answer, result) = oneshot::channel();
         self.send(Job::Append(Box::new(asked), answer))?;
         result.await.map_err(|_| Error::Closed)?
     }
 
-    pub(crate) fn save_stream(&self, piece: Piece) {
+    pub(crate) fn save_stream(&self, piece: StreamPiece) {
         // A closed store saves nothing, and the append that follows will say so.
         drop(self.send(Job::Stream(Box::new(piece))));
     }
@@ -206,9 +209,9 @@ impl Engine {
     pub(crate) async fn find(
         &self,
         search: &Search,
-        query: &Query,
+        query: &WordQuery,
         skip: usize,
-    ) -> Result<Vec<Place>, Error> {
+    ) -> Result<Vec<IndexedPlace>, Error> {
         let (search, query) = (search.clone(), query.clone());
         self.read(move |connection| list::find(connection, &search, &query, skip)).await
     }

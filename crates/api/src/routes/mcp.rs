@@ -6,7 +6,7 @@ use std::future::{Ready, ready};
 use axum::Router;
 use axum::extract::{Path, State};
 use axum::routing::{get, post};
-use everturn_engine::mcp::{Resource, Status};
+use everturn_engine::mcp::{Resource, ServerStatus};
 use everturn_model::Map;
 use serde_json::{Value, json};
 
@@ -39,13 +39,13 @@ async fn statuses(State(app): State<App>, Place(location): Place) -> Result {
 }
 
 /// A state as OpenCode's clients read it; they know of none in between.
-fn shape(status: &Status) -> Value {
+fn shape(status: &ServerStatus) -> Value {
     match status {
-        Status::Connected => json!({"status": "connected"}),
-        Status::Disabled => json!({"status": "disabled"}),
-        Status::Failed(error) => json!({"status": "failed", "error": error}),
-        Status::NeedsAuth(_) => json!({"status": "needs_auth"}),
-        Status::Connecting => json!({"status": "failed", "error": "it is still connecting"}),
+        ServerStatus::Connected => json!({"status": "connected"}),
+        ServerStatus::Disabled => json!({"status": "disabled"}),
+        ServerStatus::Failed(error) => json!({"status": "failed", "error": error}),
+        ServerStatus::NeedsAuth(_) => json!({"status": "needs_auth"}),
+        ServerStatus::Connecting => json!({"status": "failed", "error": "it is still connecting"}),
     }
 }
 
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn states_and_resources_have_the_shapes_of_the_protocol() {
         // A login that is missing carried a field more than clients' schemas allow.
-        assert_eq!(shape(&Status::NeedsAuth("401".to_owned())), json!({"status": "needs_auth"}));
+        assert_eq!(shape(&ServerStatus::NeedsAuth("401".to_owned())), json!({"status": "needs_auth"}));
         let resource = Resource {
             uri: "demo://a".to_owned(),
             name: "A note.md".to_owned(),

@@ -5,7 +5,7 @@
 use axum::Router;
 use axum::extract::State;
 use axum::routing::{get, post};
-use everturn_engine::Skill;
+use everturn_engine::LoadedSkill;
 use everturn_model::Map;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -43,7 +43,7 @@ async fn skills(State(app): State<App>, Place(location): Place) -> Result {
     for problem in &found.problems {
         tracing::warn!(path = %problem.path.display(), why = problem.why, "a skill is left out");
     }
-    let shown = |skill: &Skill| {
+    let shown = |skill: &LoadedSkill| {
         let mut map = Map::new();
         map.insert("name".to_owned(), skill.name.as_str().into());
         if !skill.description.is_empty() {

@@ -16,9 +16,9 @@ const BEFORE: &str = "Hello, world\n";
 
 /// See a prompt change a file
 #[derive(Debug, Args)]
-pub(crate) struct Demo {}
+pub(crate) struct DemoCommand {}
 
-impl Demo {
+impl DemoCommand {
     #[expect(clippy::unused_self, reason = "commands are alike")]
     pub(crate) fn execute(self) -> Result<()> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;

@@ -20,7 +20,7 @@ use crate::table;
 
 /// Answer one prompt here and now
 #[derive(Debug, Args)]
-pub(crate) struct Run {
+pub(crate) struct RunCommand {
     /// The prompt
     #[arg(required = true)]
     message: Vec<String>,
@@ -60,7 +60,7 @@ impl RunOutput {
     }
 }
 
-impl Run {
+impl RunCommand {
     pub(crate) fn execute(self) -> Result<()> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         runtime.block_on(async {

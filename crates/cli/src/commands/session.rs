@@ -7,7 +7,8 @@ use clap::Subcommand;
 use everturn_engine::Engine;
 use everturn_engine::sessions::Filter;
 use everturn_interop::opencode::{export, v1};
-use everturn_model::{SessionId, tree::Node};
+use everturn_model::SessionId;
+use everturn_model::tree::Node;
 use serde_json::Value;
 
 use crate::settings::{self, Listeners};
@@ -15,7 +16,7 @@ use crate::table;
 
 /// List, search, show, export and import sessions
 #[derive(Debug, Subcommand)]
-pub(crate) enum Session {
+pub(crate) enum SessionCommand {
     /// The newest sessions of this project
     List {
         /// Of all projects
@@ -63,7 +64,7 @@ pub(crate) enum Session {
     },
 }
 
-impl Session {
+impl SessionCommand {
     pub(crate) fn execute(self) -> Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {

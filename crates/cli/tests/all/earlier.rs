@@ -7,9 +7,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use everturn_testkit::postgres::Database;
-use everturn_testkit::process::Options;
-use everturn_testkit::{ModelServer, Postgres, Repo, Server, fixtures};
+use everturn_testkit::postgres::TestDatabase;
+use everturn_testkit::process::ServerOptions;
+use everturn_testkit::{EverturnServer, ModelServer, Postgres, Repo, fixtures};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -43,7 +43,7 @@ impl Kind {
 #[derive(Debug)]
 struct Earlier {
     data: TempDir,
-    database: Option<Database>,
+    database: Option<TestDatabase>,
     expected: TempDir,
     sessions: Sessions,
 }
@@ -111,10 +111,10 @@ impl Earlier {
     /// A server on this store, which begins to work on what is open.
     async fn serve(&self, model: ModelServer) -> Stage {
         let repo = Repo::new(&[("answer.json", r#"[{"text": "still here"}]"#)]);
-        let mut options = Options::with_model(&model.base_url());
+        let mut options = ServerOptions::with_model(&model.base_url());
         options.directory = Some(repo.path().to_owned());
         options.environment = self.environment();
-        let server = Server::start(Path::new(env!("CARGO_BIN_EXE_everturn")), options).await;
+        let server = EverturnServer::start(Path::new(env!("CARGO_BIN_EXE_everturn")), options).await;
         Stage { server, model, repo }
     }
 

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use everturn_model::SessionId;
 use everturn_store::Store;
 use everturn_testkit::http::EventReader;
-use everturn_testkit::postgres::{Database, Postgres};
-use everturn_testkit::process::Options;
-use everturn_testkit::{Client, ModelServer, Repo, Server};
+use everturn_testkit::postgres::{Postgres, TestDatabase};
+use everturn_testkit::process::ServerOptions;
+use everturn_testkit::{Client, EverturnServer, ModelServer, Repo};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -27,13 +27,13 @@ const DONE: &str = "▣  Build · Fake One · done";
 /// Two servers that share their data. Fields are dropped in this order: the servers go first.
 struct Pair {
     /// The one that is listened to and spoken to.
-    near: Server,
+    near: EverturnServer,
     /// The one that runs the sessions.
-    far: Server,
+    far: EverturnServer,
     model: ModelServer,
     repo: Repo,
     data: TempDir,
-    database: Option<Database>,
+    database: Option<TestDatabase>,
 }
 
 impl Pair {
@@ -45,11 +45,11 @@ impl Pair {
         Self::on(Some(Postgres::shared().database())).await
     }
 
-    async fn on(database: Option<Database>) -> Self {
+    async fn on(database: Option<TestDatabase>) -> Self {
         let (model, data) = (ModelServer::recorded(), tempfile::tempdir().unwrap());
         let repo = Repo::new(&[("a.txt", "hello\n")]);
         let options = || {
-            let mut options = Options::with_model(&model.base_url());
+            let mut options = ServerOptions::with_model(&model.base_url());
             options.password = Some(PASSWORD.to_owned());
             options.directory = Some(repo.path().to_owned());
             options.environment = offline();
@@ -61,8 +61,8 @@ impl Pair {
             options
         };
         let binary = Path::new(env!("CARGO_BIN_EXE_everturn"));
-        let far = Server::start(binary, options()).await;
-        let near = Server::start(binary, options()).await;
+        let far = EverturnServer::start(binary, options()).await;
+        let near = EverturnServer::start(binary, options()).await;
         Self { near, far, model, repo, data, database }
     }
 

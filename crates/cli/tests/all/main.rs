@@ -27,7 +27,7 @@ mod scripts;
 mod sdk;
 mod shell;
 mod stage;
+mod supervisor;
 mod terminal;
 mod tidy;
 mod tmux;
-mod warden;

@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use everturn_model::{Event, Session};
-use everturn_tools::project::{Identity, Repository, is_gone, repository};
+use everturn_tools::project::{Repository, RepositoryIdentity, is_gone, repository};
 
 use super::{GLOBAL, Project, ProjectFolder, Projects};
 use crate::Error;
@@ -112,9 +112,9 @@ impl Projects {
             None => gone,
             Some(now) if place.mark == Some(now.mark) => false,
             Some(now) => match self.ask_git(&now).await {
-                Identity::Root(other) | Identity::Edge(other) => other != id,
-                Identity::Unborn => true,
-                Identity::Unknown => false,
+                RepositoryIdentity::Root(other) | RepositoryIdentity::Edge(other) => other != id,
+                RepositoryIdentity::Unborn => true,
+                RepositoryIdentity::Unknown => false,
             },
         })
     }

@@ -9,7 +9,7 @@ use everturn_model::part::PartKind;
 use everturn_model::session::{FileDiff, Restored, Revert};
 use everturn_model::{EntryId, Tree, path};
 use everturn_tools::Snapshots;
-use everturn_tools::snapshot::{Error as Trouble, Plan, TreeId};
+use everturn_tools::snapshot::{SnapshotError as Trouble, SnapshotPlan, TreeId};
 
 use crate::Error;
 use crate::turn::diffs;
@@ -75,7 +75,7 @@ pub(super) struct RestorePlan {
     /// The files before the first stage.
     original: TreeId,
     /// What to put where. A file that the original has again is as if never touched.
-    plan: Plan,
+    plan: SnapshotPlan,
     /// The files that the earlier stage put back, each with the trees that it may be from.
     earlier: BTreeMap<PathBuf, BTreeSet<TreeId>>,
     /// Files that are left alone: the person changed them, or there is nothing to take them from.
@@ -152,7 +152,7 @@ impl RestorePlan {
                 left.insert(file.to_owned());
             }
         }
-        let plan = Plan { expected: now, files: goals.into_iter().collect() };
+        let plan = SnapshotPlan { expected: now, files: goals.into_iter().collect() };
         Ok(Self { original, plan, earlier, left })
     }
 

@@ -109,7 +109,7 @@ pub(super) fn capture(snapshots: Option<Arc<Snapshots>>) -> JoinHandle<Option<Tr
 pub(crate) fn diffs(snapshots: &Snapshots, from: &str, to: &str) -> Option<Vec<FileDiff>> {
     let diffs = snapshots.diff(&from.parse().ok()?, &to.parse().ok()?).ok()?;
     let status = |status| serde_json::to_value(status).ok()?.as_str().map(str::to_owned);
-    let convert = |diff: everturn_tools::snapshot::FileDiff| FileDiff {
+    let convert = |diff: everturn_tools::snapshot::TreeDiff| FileDiff {
         file: diff.file,
         patch: Some(diff.patch),
         additions: u64::try_from(diff.additions).unwrap_or_default(),

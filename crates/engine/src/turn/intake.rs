@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use everturn_llm::Event as Delta;
+use everturn_llm::StreamEvent as Delta;
 use everturn_model::part::{PROVIDER_EXECUTED, PartKind, Span};
 use everturn_model::tool::{Hosted, Outcome, ToolResult, ToolState};
 use everturn_model::usage::Cache;

@@ -1,11 +1,11 @@
 //! The request of a turn: which agent and model answer, with which tools, and what the provider is given.
 
-use everturn_llm::{Request, ToolChoice, ToolSpec};
+use everturn_llm::{ModelRequest, ToolChoice, ToolSpec};
 use everturn_model::entry::Body;
 use everturn_model::session::ModelRef;
 use everturn_model::tree::Node;
 use everturn_model::{Tree, path, permission, permission::Rule};
-use everturn_tools::{Offer, Registry};
+use everturn_tools::{Registry, ToolOffer};
 
 use super::Turn;
 use crate::agents::{self, Agent};
@@ -40,9 +40,9 @@ impl Turn<'_> {
 
     /// The tools of this turn: those that the model can use, the person has not switched off and the rules do not
     /// forbid altogether.
-    pub(super) fn offer(&self, registry: &Registry, chosen: &Chosen, rules: &[Rule]) -> Offer {
+    pub(super) fn offer(&self, registry: &Registry, chosen: &Chosen, rules: &[Rule]) -> ToolOffer {
         if !chosen.model.abilities.tool_call {
-            return Offer::default();
+            return ToolOffer::default();
         }
         let off = last_user(&self.tree).and_then(|node| match &node.entry.body {
             Body::User(user) => user.tools.as_ref(),
@@ -58,9 +58,9 @@ impl Turn<'_> {
         &self,
         chosen: &Chosen,
         agent: &Agent,
-        offer: &Offer,
+        offer: &ToolOffer,
         location: &Location,
-    ) -> Request {
+    ) -> ModelRequest {
         let path = path::to(&self.tree, self.session().leaf.as_ref());
         let baseline = path.iter().rev().find_map(|node| match &node.entry.body {
             Body::Epoch { baseline, .. } => Some(baseline.clone()),
@@ -76,7 +76,7 @@ impl Turn<'_> {
         system.extend(baseline);
         system.extend(user.and_then(|user| user.system.clone()));
         let setting = chosen.setting();
-        Request {
+        ModelRequest {
             origin: chosen.origin(),
             model: chosen.model.wire.to_string(),
             system,
@@ -93,7 +93,7 @@ impl Turn<'_> {
             cache_key: Some(self.session().id.to_string()),
             reasoning: setting.reasoning,
             options: setting.options,
-            ..Request::default()
+            ..ModelRequest::default()
         }
     }
 }

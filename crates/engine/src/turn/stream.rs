@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use everturn_llm::Event as Delta;
+use everturn_llm::StreamEvent as Delta;
 use everturn_model::entry::Fault;
 use everturn_model::part::PartKind;
 use everturn_model::{EntryId, Event, Part};
@@ -98,7 +98,7 @@ impl Turn<'_> {
     }
 
     fn retry_delay(&self, tries: u32, error: &everturn_llm::Error) -> Option<Duration> {
-        everturn_llm::retry::Policy::default().delay(tries, error, self.rooms.journal.mint().chance())
+        everturn_llm::retry::RetryPolicy::default().delay(tries, error, self.rooms.journal.mint().chance())
     }
 
     async fn wait(&self, attempt: u32, error: &everturn_llm::Error, wait: Duration) {

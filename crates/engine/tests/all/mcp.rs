@@ -1,7 +1,7 @@
 //! A session whose model uses the tools of an MCP server, and servers that nobody allowed.
 
 use everturn_engine::inbox::PartInput;
-use everturn_engine::mcp::{Status, Trust};
+use everturn_engine::mcp::{ServerStatus, Trust};
 use everturn_engine::{Engine, Prompt};
 use everturn_model::part::PartKind;
 use everturn_testkit::{Repo, within};
@@ -39,10 +39,10 @@ async fn the_model_calls_a_servers_tool() {
 
     let location = bench.engine.projects().location(None).await.unwrap();
     let mut statuses = bench.engine.mcp().statuses(&location).await;
-    assert_eq!(statuses.remove("my server"), Some(Status::Connected));
-    assert_eq!(statuses.remove("off"), Some(Status::Disabled));
-    let reason = |status: Option<Status>| match status {
-        Some(Status::Failed(reason)) => reason,
+    assert_eq!(statuses.remove("my server"), Some(ServerStatus::Connected));
+    assert_eq!(statuses.remove("off"), Some(ServerStatus::Disabled));
+    let reason = |status: Option<ServerStatus>| match status {
+        Some(ServerStatus::Failed(reason)) => reason,
         other => panic!("{other:?}"),
     };
     assert!(
@@ -127,17 +127,17 @@ async fn servers_are_switched() {
     let bench = Bench::configured(json!({"mcp": {"s": scripted("plain")}})).await;
     let location = bench.engine.projects().location(None).await.unwrap();
     let status = async |engine: &Engine| engine.mcp().statuses(&location).await.remove("s").unwrap();
-    assert_eq!(status(&bench.engine).await, Status::Connected);
+    assert_eq!(status(&bench.engine).await, ServerStatus::Connected);
     bench.engine.mcp().disconnect(&location, "s").unwrap();
     within("the server to stop", async {
-        while status(&bench.engine).await != Status::Disabled {
+        while status(&bench.engine).await != ServerStatus::Disabled {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
     })
     .await;
     bench.engine.mcp().connect(&location, "s").await.unwrap();
     within("the server to start", async {
-        while status(&bench.engine).await != Status::Connected {
+        while status(&bench.engine).await != ServerStatus::Connected {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
     })
@@ -161,9 +161,9 @@ async fn what_a_project_brings_waits_for_the_person() {
         .await;
     let location = bench.engine.projects().location(None).await.unwrap();
     let statuses = bench.engine.mcp().statuses(&location).await;
-    let Status::Failed(reason) = &statuses["s"] else { panic!("{statuses:?}") };
+    let ServerStatus::Failed(reason) = &statuses["s"] else { panic!("{statuses:?}") };
     assert!(reason.contains("run `everturn mcp trust s` in"), "{reason}");
-    assert_eq!(statuses["mine"], Status::Connected);
+    assert_eq!(statuses["mine"], ServerStatus::Connected);
     let refused = bench.engine.mcp().connect(&location, "s").await.unwrap_err().to_string();
     assert_eq!(&refused, reason);
     bench.say("SAY:nothing").await;
@@ -173,7 +173,7 @@ async fn what_a_project_brings_waits_for_the_person() {
     let config = bench.engine.config().mcp.clone();
     Trust::new(state.path()).allow(&root, config.foreign()).unwrap();
     within("the server to start", async {
-        while bench.engine.mcp().statuses(&location).await["s"] != Status::Connected {
+        while bench.engine.mcp().statuses(&location).await["s"] != ServerStatus::Connected {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
     })
@@ -201,7 +201,7 @@ async fn what_was_allowed_in_one_project_runs_in_no_other() {
         .await;
     let location = bench.engine.projects().location(Some(there.dir())).await.unwrap();
     let reason = async || match bench.engine.mcp().statuses(&location).await.remove("s") {
-        Some(Status::Failed(reason)) => reason,
+        Some(ServerStatus::Failed(reason)) => reason,
         other => panic!("{other:?}"),
     };
     let expected = format!(

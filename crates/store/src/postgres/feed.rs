@@ -7,7 +7,7 @@ use deadpool_postgres::ClientWrapper;
 use everturn_model::{EntryId, PartId, SessionId, Tree};
 
 use super::address::Address;
-use super::failure::Failure;
+use super::failure::ServerFailure;
 use super::pool::{Pool, query};
 use super::reader::{self, count};
 use super::{blob, path};
@@ -15,7 +15,7 @@ use crate::Error;
 use crate::feed::excerpt::Excerpt;
 use crate::feed::position::{Position, TransactionSnapshot};
 use crate::feed::sequencer::{OpenPart, SavedPiece};
-use crate::plan::Needs;
+use crate::plan::NeededRows;
 use crate::shape::damaged;
 
 /// Reads for the feed. It shares the connections for reading and keeps nothing else of the store alive.
@@ -58,7 +58,7 @@ impl ServerReader {
     }
 }
 
-fn parse(text: &str) -> Result<Position, Failure> {
+fn parse(text: &str) -> Result<Position, ServerFailure> {
     let snapshot = TransactionSnapshot::parse(text)
         .ok_or_else(|| damaged("", "snapshot", &format!("{text:?} is not understood")))?;
     Ok(Position::Snapshot(snapshot))
@@ -73,7 +73,7 @@ fn written(position: &Position) -> &str {
 }
 
 /// This moment: which transactions are over.
-async fn position(client: &ClientWrapper) -> Result<Position, Failure> {
+async fn position(client: &ClientWrapper) -> Result<Position, ServerFailure> {
     let rows = query(client, "SELECT pg_current_snapshot()::text", &[]).await?;
     parse(rows.first().map(|row| row.try_get(0)).transpose()?.unwrap_or_default())
 }
@@ -82,7 +82,7 @@ async fn position(client: &ClientWrapper) -> Result<Position, Failure> {
 async fn changed(
     client: &ClientWrapper,
     since: &Position,
-) -> Result<(Vec<(SessionId, u64)>, Position), Failure> {
+) -> Result<(Vec<(SessionId, u64)>, Position), ServerFailure> {
     // One statement sees one moment: nothing falls between the answer and the position.
     let sql = "SELECT now.position, s.id, s.seq FROM (SELECT pg_current_snapshot()::text AS position) now
                LEFT JOIN session s ON s.changed >= pg_snapshot_xmin($1::text::pg_snapshot)
@@ -103,7 +103,7 @@ async fn first_since(
     client: &ClientWrapper,
     id: &SessionId,
     since: &Position,
-) -> Result<Option<u64>, Failure> {
+) -> Result<Option<u64>, ServerFailure> {
     // A session's events are committed in their order, so those after a moment are the end of its log: walking back
     // from there stops at the first one that was visible.
     let sql = "WITH own AS (SELECT key, seq FROM session WHERE id = $1)
@@ -122,12 +122,12 @@ async fn excerpt(
     id: &SessionId,
     after: Option<u64>,
     limit: usize,
-) -> Result<Option<Excerpt>, Failure> {
+) -> Result<Option<Excerpt>, ServerFailure> {
     let Some((key, session)) = reader::key_and_session(client, id).await? else { return Ok(None) };
     let rows = query(client, "SELECT seq FROM session WHERE key = $1", &[&key]).await?;
     let head = rows.first().map(|row| count(row, 0)).transpose()?.unwrap_or_default();
     let records = reader::events(client, id, after, limit).await?;
-    let needs = Needs::of(records.iter().map(|record| &record.event));
+    let needs = NeededRows::of(records.iter().map(|record| &record.event));
     if needs.whole {
         let rows = reader::tree(client, id).await?.unwrap_or_else(|| Tree::new(session));
         return Ok(Some(Excerpt { head, records, rows }));
@@ -147,7 +147,7 @@ async fn excerpt(
 }
 
 /// What was saved of parts behind what is known of them.
-async fn pieces(client: &ClientWrapper, open: &[OpenPart]) -> Result<Vec<SavedPiece>, Failure> {
+async fn pieces(client: &ClientWrapper, open: &[OpenPart]) -> Result<Vec<SavedPiece>, ServerFailure> {
     let sql = "SELECT s.id, t.part, t.start, t.text
                FROM unnest($1::text[], $2::text[], $3::bigint[]) u (session, part, start)
                JOIN session s ON s.id = u.session

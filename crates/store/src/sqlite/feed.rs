@@ -10,7 +10,7 @@ use crate::Error;
 use crate::feed::excerpt::Excerpt;
 use crate::feed::position::Position;
 use crate::feed::sequencer::{OpenPart, SavedPiece};
-use crate::plan::Needs;
+use crate::plan::NeededRows;
 
 /// Reads for the feed. It holds the file open but keeps nothing else of the store alive.
 #[derive(Debug)]
@@ -138,7 +138,7 @@ fn excerpt(
         .prepare_cached("SELECT max(CAST(seq AS INTEGER), 0) FROM session WHERE key = ?1")?
         .query_row([key], |row| row.get(0))?;
     let records = reader::events(connection, id, after, limit)?;
-    let needs = Needs::of(records.iter().map(|record| &record.event));
+    let needs = NeededRows::of(records.iter().map(|record| &record.event));
     let rows = if needs.whole {
         reader::rows(connection, key, session)?
     } else {
