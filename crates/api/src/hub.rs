@@ -1,6 +1,6 @@
 //! The bus as V1 events, encoded once for everybody.
 //!
-//! One task listens to the engine's bus, turns every notice into the events that V1 clients know and hands them to
+//! One task listens to the engine's bus, turns every update into the events that V1 clients know and hands them to
 //! all streams as ready bytes. The queue is bounded: a stream that falls behind is ended, and its client attaches
 //! again and asks for the state, rather than going on with a hole in what it knows.
 //!
@@ -11,17 +11,19 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
+use everturn_engine::bus::Committed;
 use everturn_engine::mint::Mint;
-use everturn_engine::{Engine, Live, Notice, Signal};
+use everturn_engine::sessions::Sessions;
+use everturn_engine::{Engine, Live, SessionUpdate, Signal};
 use everturn_interop::opencode::v1;
-use everturn_model::SessionId;
+use everturn_model::{EntryId, PartId, SessionId};
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::drafts::Drafts;
+use crate::drafts::{Drafts, NewText};
 use crate::wire::event::{Delta, Failed, OfSession, PartUpdated, Payload, Status};
 
 /// How many events a stream may fall behind.
@@ -133,10 +135,11 @@ impl Hub {
     /// Listens to an engine from now on.
     pub(crate) fn start(engine: &Engine, closing: CancellationToken) -> Arc<Self> {
         let (frames, _) = broadcast::channel(CAPACITY);
-        let notices = engine.bus().listen();
+        let updates = engine.bus().listen();
         let encoder = Encoder { mint: engine.mint().clone(), busy: HashSet::new() };
         let outlet = Arc::new(Outlet { frames, drafts: Mutex::default() });
-        let task = tokio::spawn(listen(notices, encoder, Arc::clone(&outlet))).abort_handle();
+        let sessions = engine.sessions().clone();
+        let task = tokio::spawn(listen(updates, sessions, encoder, Arc::clone(&outlet))).abort_handle();
         Arc::new(Self { outlet, closing, task })
     }
 
@@ -152,29 +155,73 @@ impl Hub {
     }
 }
 
-async fn listen(mut notices: broadcast::Receiver<Notice>, mut encoder: Encoder, outlet: Arc<Outlet>) {
-    let frames = &outlet.frames;
+async fn listen(
+    mut updates: broadcast::Receiver<SessionUpdate>,
+    sessions: Sessions,
+    mut encoder: Encoder,
+    outlet: Arc<Outlet>,
+) {
+    begin(&sessions, &outlet).await;
     loop {
-        match notices.recv().await {
-            Ok(notice) => {
-                let changes = encoder.follow(&notice);
-                let mut drafts = outlet.lock();
-                drafts.follow(&notice);
-                // Printing costs; nobody may be listening.
-                if changes && frames.receiver_count() > 0 {
-                    encoder.encode(&notice, |frame| drop(frames.send(Item::Event(Arc::new(frame)))));
-                }
-            }
+        let whole = match updates.recv().await {
+            Ok(update) => take(&update, &mut encoder, &outlet),
             Err(RecvError::Lagged(missed)) => {
                 tracing::warn!(missed, "the event hub fell behind; clients attach again");
-                encoder.busy.clear();
-                let mut drafts = outlet.lock();
-                drafts.clear();
-                drop(frames.send(Item::Gap));
+                false
             }
             Err(RecvError::Closed) => return,
+        };
+        if !whole {
+            encoder.busy.clear();
+            drop(outlet.frames.send(Item::Gap));
+            begin(&sessions, &outlet).await;
         }
     }
+}
+
+/// Begins anew with the text that other processes stream.
+async fn begin(sessions: &Sessions, outlet: &Outlet) {
+    // What began before somebody listened is told of only by the store.
+    let open = sessions.streaming_parts().await.unwrap_or_else(|error| {
+        tracing::warn!(error = error.to_string(), "text that other processes stream lacks its beginning");
+        Vec::new()
+    });
+    outlet.lock().begin(open);
+}
+
+/// Takes in an update; false when something is missing before it.
+fn take(update: &SessionUpdate, encoder: &mut Encoder, outlet: &Outlet) -> bool {
+    let frames = &outlet.frames;
+    let changes = encoder.follow(update);
+    let mut drafts = outlet.lock();
+    let send = |frame| drop(frames.send(Item::Event(Arc::new(frame))));
+    // Printing costs; nobody may be listening.
+    let shown = changes && frames.receiver_count() > 0;
+    match update {
+        SessionUpdate::Committed(committed) => match drafts.commit(committed, &encoder.mint) {
+            Some(frame) => send(frame),
+            None if shown => encoder.committed(committed, send),
+            None => {}
+        },
+        SessionUpdate::Live(live) => {
+            if let Signal::Delta { entry, part, offset, text } = &live.signal {
+                match drafts.add(part, *offset, text) {
+                    NewText::Hole => return false,
+                    NewText::Text(fresh) if shown && !fresh.is_empty() => {
+                        send(encoder.delta(live, entry, part, fresh));
+                    }
+                    NewText::Text(_) => {}
+                }
+                return true;
+            }
+            drafts.signal(live);
+            if shown {
+                encoder.signal(live, send);
+            }
+        }
+        SessionUpdate::Gap => return false,
+    }
+    true
 }
 
 struct Encoder {
@@ -183,9 +230,9 @@ struct Encoder {
 }
 
 impl Encoder {
-    /// Whether a notice says something new: a session that is busy may say so again.
-    fn follow(&mut self, notice: &Notice) -> bool {
-        let Notice::Live(live) = notice else { return true };
+    /// Whether an update says something new: a session that is busy may say so again.
+    fn follow(&mut self, update: &SessionUpdate) -> bool {
+        let SessionUpdate::Live(live) = update else { return true };
         match live.signal {
             Signal::Busy => self.busy.insert(live.session.clone()),
             Signal::Retry { .. } | Signal::Idle => {
@@ -196,30 +243,30 @@ impl Encoder {
         }
     }
 
-    fn encode(&self, notice: &Notice, mut send: impl FnMut(Frame)) {
-        match notice {
-            Notice::Committed(committed) => {
-                let session = &committed.tree.session;
-                let events = v1::events(committed.before.as_ref(), &committed.record, &committed.tree);
-                for (index, event) in events.iter().enumerate() {
-                    // The first goes by the id in the log.
-                    let payload = if index == 0 {
-                        payload_with(committed.record.id.as_str(), event.kind, &event.properties)
-                    } else {
-                        payload(&self.mint, event.kind, &event.properties)
-                    };
-                    send(Frame::new(&session.directory, &session.project, payload));
-                }
-            }
-            Notice::Live(live) => {
-                self.signal(live, |payload| send(Frame::new(&live.directory, &live.project, payload)));
-            }
+    fn committed(&self, committed: &Committed, send: impl Fn(Frame)) {
+        let session = &committed.tree.session;
+        let events = v1::events(committed.before.as_ref(), &committed.record, &committed.tree);
+        for (index, event) in events.iter().enumerate() {
+            // The first goes by the id in the log.
+            let payload = if index == 0 {
+                payload_with(committed.record.id.as_str(), event.kind, &event.properties)
+            } else {
+                payload(&self.mint, event.kind, &event.properties)
+            };
+            send(Frame::new(&session.directory, &session.project, payload));
         }
     }
 
-    fn signal(&self, live: &Live, mut send: impl FnMut(String)) {
+    fn delta(&self, live: &Live, entry: &EntryId, part: &PartId, text: &str) -> Frame {
+        let (session, message, part) = (live.session.as_str(), entry.as_str(), part.as_str());
+        let delta = Delta { session, message, part, field: "text", delta: text };
+        Frame::new(&live.directory, &live.project, payload(&self.mint, "message.part.delta", &delta))
+    }
+
+    fn signal(&self, live: &Live, send: impl Fn(Frame)) {
         let session = live.session.as_str();
         let mint = &self.mint;
+        let send = |payload| send(Frame::new(&live.directory, &live.project, payload));
         match &live.signal {
             Signal::Busy | Signal::Retry { .. } => {
                 send(payload(mint, "session.status", &Status { session, status: status(&live.signal) }));
@@ -228,14 +275,8 @@ impl Encoder {
                 send(payload(mint, "session.status", &Status { session, status: status(&live.signal) }));
                 send(payload(mint, "session.idle", &OfSession { session }));
             }
-            Signal::Delta { entry, part, text } => {
-                let (message, part) = (entry.as_str(), part.as_str());
-                send(payload(
-                    mint,
-                    "message.part.delta",
-                    &Delta { session, message, part, field: "text", delta: text },
-                ));
-            }
+            // Only what is new of it is shown, which the drafts know.
+            Signal::Delta { .. } => {}
             Signal::Progress { entry, part } => {
                 let part = v1::part(&live.session, entry.as_str(), part, None);
                 send(payload(mint, "message.part.updated", &PartUpdated { session, part, time: mint.now() }));

@@ -1,25 +1,28 @@
-//! The bus: what happened and what is happening, in order.
+//! The bus: what happened and what is happening, in order, as one kind of update that every face translates.
 //!
-//! Committed events come from the store's writer before their appender is answered, so the order of a session on the
-//! bus is the order of its log. Live signals are only of the moment: whoever was not listening asks for the state.
+//! Committed events come from the store's feed: those of this process before their appender is answered, those of other
+//! processes as soon as they are seen, each once and in the order of its session. Live signals are only of the moment:
+//! whoever was not listening asks for the state.
 
 use std::sync::Arc;
 
 use everturn_model::entry::Fault;
 use everturn_model::{EntryId, Part, PartId, SessionId};
-pub use everturn_store::Committed;
+pub use everturn_store::{Committed, WrittenBy};
 use tokio::sync::broadcast;
 
-/// How far a listener may fall behind before it loses signals and has to ask for the state again.
+/// How far a listener may fall behind before it loses updates and has to ask for the state again.
 const CAPACITY: usize = 16_384;
 
 /// Something on the bus.
 #[derive(Debug, Clone)]
-pub enum Notice {
-    /// An event that is in the log.
+pub enum SessionUpdate {
+    /// An event that is in the log, with what it touched.
     Committed(Arc<Committed>),
     /// A signal of the moment.
     Live(Arc<Live>),
+    /// Something may be missing here: whoever shows the state has to get it again.
+    Gap,
 }
 
 /// A signal of the moment, with its place.
@@ -57,6 +60,8 @@ pub enum Signal {
         entry: EntryId,
         /// The part.
         part: PartId,
+        /// Where in the part's text it begins, in bytes. See [`continuation`].
+        offset: usize,
         /// The text.
         text: String,
     },
@@ -79,9 +84,17 @@ pub enum Signal {
     },
 }
 
+/// What of a piece of text is new to somebody who has `shown` bytes of it; none when something is missing before it. A
+/// piece may come again in another cut: by the process that streams it, and by the one that takes the session over.
+#[must_use]
+pub fn continuation(shown: usize, offset: usize, text: &str) -> Option<&str> {
+    let known = shown.checked_sub(offset)?;
+    Some(text.get(known.min(text.len())..).unwrap_or_default())
+}
+
 /// The bus.
 #[derive(Debug, Clone)]
-pub struct Bus(broadcast::Sender<Notice>);
+pub struct Bus(broadcast::Sender<SessionUpdate>);
 
 impl Default for Bus {
     fn default() -> Self {
@@ -91,13 +104,27 @@ impl Default for Bus {
 
 impl Bus {
     /// Puts something on the bus; nobody need be listening.
-    pub fn send(&self, notice: Notice) {
-        self.0.send(notice).ok();
+    pub fn send(&self, update: SessionUpdate) {
+        self.0.send(update).ok();
     }
 
     /// Listens from now on.
     #[must_use]
-    pub fn listen(&self) -> broadcast::Receiver<Notice> {
+    pub fn listen(&self) -> broadcast::Receiver<SessionUpdate> {
         self.0.subscribe()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_piece_goes_on_where_the_text_ends() {
+        assert_eq!(continuation(0, 0, "one"), Some("one"));
+        assert_eq!(continuation(3, 3, " two"), Some(" two"));
+        assert_eq!(continuation(5, 3, " two"), Some("wo"), "the beginning is known");
+        assert_eq!(continuation(9, 3, " two"), Some(""), "all of it is known");
+        assert_eq!(continuation(2, 3, " two"), None, "something is missing");
     }
 }

@@ -18,9 +18,11 @@ use everturn_model::{EntryId, Event, PartId, Session, SessionId, Tree, path};
 use everturn_store::Store;
 use everturn_tools::Failure;
 use everturn_tools::host::{Delegate, DelegatedTask, TaskReport};
+use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 
 use crate::agents::NOT_FOR_SUBAGENTS;
+use crate::bus::SessionUpdate;
 use crate::calls::{CallSetting, ToolCall};
 use crate::drains::Drains;
 use crate::host::failed;
@@ -31,9 +33,6 @@ use crate::projects::Projects;
 use crate::requests::Requests;
 use crate::sessions::{NewSession, Sessions};
 use crate::{Error, Prompt};
-
-/// How often the progress of a child is looked at while the patience with it lasts.
-const LOOKS: u32 = 30;
 
 /// The rooms that delegation works with.
 #[derive(Debug)]
@@ -218,11 +217,10 @@ impl Handover<'_> {
     async fn wait(&self, child: &SessionId) -> Result<(), Failure> {
         let DelegationRooms { journal, drains, lifecycle, .. } = self.rooms;
         let patience = self.patience;
-        let mut looks = tokio::time::interval(patience / LOOKS);
-        let mut last: Option<Session> = None;
-        let mut since = Instant::now();
+        let mut updates = journal.bus().listen();
         let settled = drains.settled(child);
-        tokio::pin!(settled);
+        let over = tokio::time::sleep(patience);
+        tokio::pin!(settled, over);
         loop {
             tokio::select! {
                 biased;
@@ -233,19 +231,22 @@ impl Handover<'_> {
                     return Err(Failure::Cancelled);
                 }
                 () = &mut settled => return Ok(()),
-                _ = looks.tick() => {
-                    // What cannot be read now is looked at again.
-                    let now = journal.session(child).await.ok();
-                    if now != last || self.waits_for_person(child).await {
-                        (last, since) = (now, Instant::now());
-                    } else if since.elapsed() >= patience {
-                        drains.abort(child).await.map_err(failed)?;
-                        return Err(Failure::Failed(format!(
-                            "The task was stopped: it showed no progress for {} minutes. What it did until then is in \
-                             the session {child}; pass that as `task_id` to go on with it.",
-                            patience.as_secs() / 60
-                        )));
+                update = updates.recv() => {
+                    if shows_progress(update, child) {
+                        over.as_mut().reset(Instant::now() + patience);
                     }
+                }
+                () = &mut over => {
+                    if self.waits_for_person(child).await {
+                        over.as_mut().reset(Instant::now() + patience);
+                        continue;
+                    }
+                    drains.abort(child).await.map_err(failed)?;
+                    return Err(Failure::Failed(format!(
+                        "The task was stopped: it showed no progress for {} minutes. What it did until then is in \
+                         the session {child}; pass that as `task_id` to go on with it.",
+                        patience.as_secs() / 60
+                    )));
                 }
             }
         }
@@ -254,6 +255,15 @@ impl Handover<'_> {
     async fn waits_for_person(&self, session: &SessionId) -> bool {
         let requests = self.rooms.requests.waiting().await.unwrap_or_default();
         requests.iter().any(|(asking, _)| asking == session)
+    }
+}
+
+/// Whether an update is of this session; what was missed may have been.
+fn shows_progress(update: Result<SessionUpdate, RecvError>, session: &SessionId) -> bool {
+    match update {
+        Ok(SessionUpdate::Committed(committed)) => committed.record.session == *session,
+        Ok(SessionUpdate::Live(live)) => live.session == *session,
+        Ok(SessionUpdate::Gap) | Err(_) => true,
     }
 }
 

@@ -9,19 +9,72 @@ use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use everturn_model::{Event, SessionId};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::Error;
 use crate::bus::Signal;
+use crate::elsewhere::BusyElsewhere;
 use crate::journal::Journal;
 use crate::lifecycle::Lifecycle;
 use crate::worker::Worker;
 
+/// What is known of each drain of this process; clones share it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct DrainSlots(Arc<Mutex<HashMap<SessionId, DrainSlot>>>);
+
+impl DrainSlots {
+    fn with<T>(&self, use_slots: impl FnOnce(&mut HashMap<SessionId, DrainSlot>) -> T) -> T {
+        use_slots(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// A session got a prompt by another process. If it works here, it looks again before it rests.
+    pub(crate) fn nudge(&self, id: &SessionId) {
+        self.with(|slots| {
+            if let Some(slot) = slots.get_mut(id) {
+                slot.again = true;
+            }
+        });
+    }
+
+    /// Another process asked for an interrupt, the so many-th of the session. It stops what works here, unless that began
+    /// after it.
+    pub(crate) fn interrupt(&self, id: &SessionId, interrupts: u64) {
+        self.with(|slots| {
+            if let Some(slot) = slots.get_mut(id) {
+                slot.interrupts = slot.interrupts.max(interrupts);
+                slot.obey();
+            }
+        });
+    }
+
+    /// Something happened in a session elsewhere. True when a drain waits there for its turn.
+    pub(crate) fn stir(&self, id: &SessionId) -> bool {
+        self.with(|slots| match slots.get(id) {
+            Some(slot) if !slot.owned => {
+                slot.stirred.notify_one();
+                true
+            }
+            _ => false,
+        })
+    }
+
+    /// Something may have happened anywhere.
+    pub(crate) fn stir_all(&self) {
+        self.with(|slots| {
+            for slot in slots.values_mut() {
+                slot.again |= slot.owned;
+                slot.stirred.notify_one();
+            }
+        });
+    }
+}
+
 /// The drains of this process; clones share them.
 #[derive(Debug, Clone)]
 pub struct Drains {
-    slots: Arc<Mutex<HashMap<SessionId, DrainSlot>>>,
+    slots: DrainSlots,
+    elsewhere: BusyElsewhere,
     /// Who works when a session is woken. It needs this room itself and outlives none of its clones.
     worker: Arc<OnceLock<Weak<Worker>>>,
     journal: Journal,
@@ -34,6 +87,12 @@ struct DrainSlot {
     again: bool,
     // Whether this process has the lease, or waits for another one that has it.
     owned: bool,
+    // How many interrupts others had asked for when the work began; none before that is known.
+    begun: Option<u64>,
+    // How many the feed told of.
+    interrupts: u64,
+    // Something happened in the session while another process has it.
+    stirred: Arc<Notify>,
     // Fires when the drain that runs now has ended; the next one has another.
     done: CancellationToken,
     status: Signal,
@@ -43,8 +102,13 @@ struct DrainSlot {
 
 impl Drains {
     /// No drains yet. Nothing is woken before somebody [works](Self::employ).
-    pub(crate) fn new(journal: Journal, lifecycle: Lifecycle) -> Self {
-        Self { slots: Arc::default(), worker: Arc::default(), journal, lifecycle }
+    pub(crate) fn new(
+        slots: DrainSlots,
+        elsewhere: BusyElsewhere,
+        journal: Journal,
+        lifecycle: Lifecycle,
+    ) -> Self {
+        Self { slots, elsewhere, worker: Arc::default(), journal, lifecycle }
     }
 
     /// Says who works when a session is woken.
@@ -53,7 +117,7 @@ impl Drains {
     }
 
     fn with<T>(&self, use_slots: impl FnOnce(&mut HashMap<SessionId, DrainSlot>) -> T) -> T {
-        use_slots(&mut self.slots.lock().unwrap_or_else(PoisonError::into_inner))
+        self.slots.with(use_slots)
     }
 
     /// True while the session works in this process.
@@ -62,10 +126,33 @@ impl Drains {
         self.with(|slots| slots.contains_key(id))
     }
 
-    /// What the sessions at work are doing.
+    /// What the sessions at work are doing, here or in another process.
     #[must_use]
     pub fn statuses(&self) -> Vec<(SessionId, Signal)> {
-        self.with(|slots| slots.iter().map(|(id, slot)| (id.clone(), slot.status.clone())).collect())
+        let mut statuses: HashMap<SessionId, Signal> =
+            self.elsewhere.all().into_iter().map(|id| (id, Signal::Busy)).collect();
+        self.with(|slots| {
+            statuses.extend(slots.iter().map(|(id, slot)| (id.clone(), slot.status.clone())));
+        });
+        statuses.into_iter().collect()
+    }
+
+    /// Resolves when something happened in a session that another process has.
+    pub(crate) async fn stirred(&self, id: &SessionId) {
+        match self.with(|slots| slots.get(id).map(|slot| Arc::clone(&slot.stirred))) {
+            Some(stirred) => stirred.notified().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Says with how many interrupts the work began. Those that came since stop it.
+    pub(crate) fn begin(&self, id: &SessionId, interrupts: u64) {
+        self.with(|slots| {
+            if let Some(slot) = slots.get_mut(id) {
+                slot.begun = Some(interrupts);
+                slot.obey();
+            }
+        });
     }
 
     /// Says what a session at work is doing.
@@ -147,6 +234,7 @@ impl Drains {
                 slot.done.cancel();
                 slot.done = CancellationToken::new();
                 slot.cancel = CancellationToken::new();
+                slot.begun = None;
                 Some(slot.cancel.clone())
             }
             _ => {
@@ -173,9 +261,9 @@ impl Drains {
         })
     }
 
-    /// True while this process has the right to run the session, and not another one.
-    pub(crate) fn owns(&self, id: &SessionId) -> bool {
-        self.with(|slots| slots.get(id).is_some_and(|slot| slot.owned))
+    /// True while text of the session goes out over the bus as it grows, whichever process streams it.
+    pub(crate) fn tells_live(&self, id: &SessionId) -> bool {
+        self.with(|slots| slots.get(id).is_some_and(|slot| slot.owned)) || self.elsewhere.has(id)
     }
 
     /// Says whether this process has the right to run the session.
@@ -192,7 +280,26 @@ impl DrainSlot {
     fn new(owned: bool) -> (watch::Sender<()>, Self) {
         let (end, ended) = watch::channel(());
         let (cancel, done) = (CancellationToken::new(), CancellationToken::new());
-        (end, Self { cancel, again: false, owned, done, status: Signal::Busy, ended })
+        let slot = Self {
+            cancel,
+            again: false,
+            owned,
+            begun: None,
+            interrupts: 0,
+            stirred: Arc::default(),
+            done,
+            status: Signal::Busy,
+            ended,
+        };
+        (end, slot)
+    }
+
+    /// Stops the work if somebody asked for that after it began. What woke the session before is stopped with it.
+    fn obey(&mut self) {
+        if self.owned && self.begun.is_some_and(|begun| self.interrupts > begun) {
+            self.again = false;
+            self.cancel.cancel();
+        }
     }
 }
 
@@ -213,5 +320,59 @@ impl Drop for SessionPause {
                 self.drains.wake(&self.id);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slots(owned: bool) -> (DrainSlots, SessionId, CancellationToken) {
+        let (slots, id) = (DrainSlots::default(), SessionId::new("ses_1"));
+        let (_, slot) = DrainSlot::new(owned);
+        let cancel = slot.cancel.clone();
+        slots.with(|all| all.insert(id.clone(), slot));
+        (slots, id, cancel)
+    }
+
+    fn begin(slots: &DrainSlots, id: &SessionId, interrupts: u64) {
+        slots.with(|all| {
+            let slot = all.get_mut(id).unwrap();
+            slot.begun = Some(interrupts);
+            slot.obey();
+        });
+    }
+
+    #[test]
+    fn an_interrupt_from_elsewhere_stops_the_work_that_it_was_meant_for() {
+        let (slots, id, cancel) = slots(true);
+        begin(&slots, &id, 2);
+        slots.nudge(&id);
+        slots.interrupt(&id, 2);
+        assert!(!cancel.is_cancelled(), "it was asked for before the work began");
+        slots.interrupt(&id, 3);
+        assert!(cancel.is_cancelled());
+        assert!(!slots.with(|all| all.get(&id).unwrap().again), "what woke it before is stopped too");
+    }
+
+    #[test]
+    fn an_interrupt_that_is_told_before_the_work_knows_where_it_began_is_not_lost() {
+        let (slots, id, cancel) = slots(true);
+        slots.interrupt(&id, 1);
+        assert!(!cancel.is_cancelled());
+        begin(&slots, &id, 0);
+        assert!(cancel.is_cancelled());
+    }
+
+    #[tokio::test]
+    async fn a_drain_that_waits_for_another_process_is_woken_and_not_stopped() {
+        let (slots, id, cancel) = slots(false);
+        begin(&slots, &id, 0);
+        slots.interrupt(&id, 1);
+        assert!(!cancel.is_cancelled(), "the other process has the work");
+        assert!(slots.stir(&id));
+        let stirred = slots.with(|all| Arc::clone(&all.get(&id).unwrap().stirred));
+        stirred.notified().await;
+        assert!(!slots.stir(&SessionId::new("ses_2")), "nobody waits there");
     }
 }

@@ -12,11 +12,11 @@ use everturn_tools::task::TaskTool;
 
 use crate::agents::{self, Agents};
 use crate::attachments::Attachments;
-use crate::bus::{Bus, Notice};
+use crate::bus::Bus;
 use crate::calls::ToolCalls;
 use crate::delegation::{Delegation, DelegationRooms};
-use crate::drains::Drains;
-use crate::elsewhere::Elsewhere;
+use crate::drains::{DrainSlots, Drains};
+use crate::elsewhere::{BusyElsewhere, FeedFollower, MissedUpdates};
 use crate::file_views::FileViews;
 use crate::guidance::Guidance;
 use crate::host::HostRooms;
@@ -32,7 +32,7 @@ use crate::options::{Options, Paths};
 use crate::outputs::ToolOutputs;
 use crate::projects::Projects;
 use crate::recovery::Recovery;
-use crate::requests::Requests;
+use crate::requests::{Requests, WaitingCalls};
 use crate::reverts::Reverts;
 use crate::sessions::Sessions;
 use crate::snapshot_folders::SnapshotFolders;
@@ -82,11 +82,12 @@ impl Engine {
     /// When the store cannot be opened.
     pub async fn open(options: Options) -> Result<Self, Error> {
         let mint = Mint::new(Arc::clone(&options.world));
-        let bus = Bus::default();
-        let observer: Option<Observer> = (!options.quiet).then(|| {
-            let bus = bus.clone();
-            Arc::new(move |committed| bus.send(Notice::Committed(committed))) as Observer
-        });
+        let base = FeedRooms::default();
+        let follower =
+            FeedFollower::new(base.bus.clone(), base.slots.clone(), base.waiting.clone(), base.busy.clone());
+        let gaps = follower.gaps();
+        let observer: Option<Observer> =
+            (!options.quiet).then(|| Arc::new(move |item| follower.hear(item)) as Observer);
         let owner = mint.other("own");
         let data = &options.paths.data;
         let mut store_options = match &options.database {
@@ -95,7 +96,11 @@ impl Engine {
         };
         store_options.observer = observer;
         let store = Store::open(store_options).await?;
-        Ok(Self(Arc::new(Rooms::compose(store, mint, bus, options))))
+        if !options.quiet {
+            base.busy.begin(store.run_elsewhere().await?);
+        }
+        let missed = MissedUpdates::new(store.clone(), gaps);
+        Ok(Self(Arc::new(Rooms::compose(store, mint, base, missed, options))))
     }
 
     /// Stops accepting work, leaves running turns as they are for the next start, and waits for what must end.
@@ -241,21 +246,30 @@ impl Engine {
     }
 }
 
+/// What the store's feed reaches: made before the store, which tells from its first moment on.
+#[derive(Debug, Default)]
+struct FeedRooms {
+    bus: Bus,
+    slots: DrainSlots,
+    waiting: WaitingCalls,
+    busy: BusyElsewhere,
+}
+
 impl Rooms {
     /// Puts the rooms together, from those that need no other to those that need most.
-    fn compose(store: Store, mint: Mint, bus: Bus, options: Options) -> Self {
+    fn compose(store: Store, mint: Mint, base: FeedRooms, missed: MissedUpdates, options: Options) -> Self {
+        let FeedRooms { bus, slots, waiting, busy } = base;
         let Options { paths, directory, config, project_files, keys, tools, supervisor, patience, .. } =
             options;
         let (config, paths) = (Arc::new(config), Arc::new(paths));
         let lifecycle = Lifecycle::default();
         let journal = Journal::new(store.clone(), mint.clone(), bus);
-        let elsewhere = Elsewhere::new(store.clone());
         let outputs = ToolOutputs::new(&paths.data, mint);
         let views = FileViews::default();
         let agents =
             Agents::new(agents::agents(&config.permission, &paths.data), config.default_agent.as_deref());
         let tools = with_delegates(&tools, &agents);
-        let drains = Drains::new(journal.clone(), lifecycle.clone());
+        let drains = Drains::new(slots, busy, journal.clone(), lifecycle.clone());
         let leases = Leases::new(store.clone(), drains.clone(), lifecycle.clone());
         let snapshots = SnapshotFolders::new(&paths.data, config.snapshot);
         let projects =
@@ -285,7 +299,8 @@ impl Rooms {
             store.clone(),
             journal.clone(),
             agents.clone(),
-            elsewhere.clone(),
+            waiting,
+            missed.clone(),
             lifecycle.clone(),
         );
         let delegation = DelegationRooms {
@@ -333,7 +348,7 @@ impl Rooms {
             drains.clone(),
             leases,
             ProviderTurns::new(turns),
-            elsewhere,
+            missed,
             lifecycle.clone(),
         ));
         drains.employ(&worker);

@@ -10,7 +10,7 @@ use everturn_model::{EntryId, Event, Record, Session, SessionId, Tree};
 use everturn_store::{Appended, Authority, Lease, NewEvent, Store};
 
 use crate::Error;
-use crate::bus::{Bus, Live, Notice, Signal};
+use crate::bus::{Bus, Live, SessionUpdate, Signal};
 use crate::mint::Mint;
 
 /// Records events and sends signals; clones share it.
@@ -82,14 +82,16 @@ impl Journal {
         events.into_iter().map(|event| NewEvent { id: self.mint.event(), time, event }).collect()
     }
 
-    /// Sends a signal of the moment.
+    /// Sends a signal of the moment. It never overtakes what was committed to the session before.
     pub(crate) fn signal(&self, session: &Session, signal: Signal) {
-        self.bus.send(Notice::Live(Arc::new(Live {
+        let live = Live {
             session: session.id.clone(),
             project: session.project.clone(),
             directory: session.directory.clone(),
             signal,
-        })));
+        };
+        let bus = self.bus.clone();
+        self.store.tell_after(&session.id, move || bus.send(SessionUpdate::Live(Arc::new(live))));
     }
 
     /// A session that is not in the trash.

@@ -150,6 +150,8 @@ mod tests {
 
     use super::*;
     use crate::bus::Bus;
+    use crate::drains::DrainSlots;
+    use crate::elsewhere::BusyElsewhere;
     use crate::journal::Journal;
     use crate::mint::Mint;
     use crate::world::System;
@@ -174,7 +176,8 @@ mod tests {
             let session = Session::new(id.clone(), "global", "/srv/demo", "t", "1", mint.now());
             journal.append(&id, vec![Event::SessionCreated { session: Box::new(session) }]).await.unwrap();
             let lifecycle = Lifecycle::default();
-            let drains = Drains::new(journal, lifecycle.clone());
+            let drains =
+                Drains::new(DrainSlots::default(), BusyElsewhere::default(), journal, lifecycle.clone());
             Self { leases: Leases::new(store, drains, lifecycle), id, other, _data: data }
         }
 

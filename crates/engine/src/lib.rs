@@ -2,7 +2,7 @@
 //!
 //! An [`Engine`] accepts prompts into a session's inbox, promotes them, drives provider turns, runs tools with the
 //! permissions they need, and recovers what a crash left open. Everything that happens is an event in the log before
-//! anybody hears of it; what is only of the moment (streamed text, busy and idle) goes over the [`bus`].
+//! anybody hears of it; the [`bus`] carries it, with what is only of the moment (streamed text, busy and idle).
 //!
 //! # Layout
 //! The handle, and what everything stands on:
@@ -11,13 +11,13 @@
 //! - `error`: what can go wrong
 //! - [`world`]: the clock and the source of chance
 //! - [`mint`]: ids above the floor of their session
-//! - [`bus`]: committed events and live signals, in order
+//! - [`bus`]: committed events and live signals of all processes, in order
 //! - [`config`]: what is configured
 //! - `lifecycle`: what goes on in the background, and that the engine is closing
 //! - `background`: work that waits for the disk
 //! - `journal`: the recording of events
 //! - `leases`: the one way to work under a lease
-//! - `elsewhere`: what other processes do
+//! - `elsewhere`: what other processes do, as the store's feed tells it
 //!
 //! Where and by whom:
 //! - [`projects`]: what a folder belongs to, and sessions that follow their folder
@@ -92,7 +92,7 @@ mod turn;
 mod worker;
 pub mod world;
 
-pub use bus::{Live, Notice, Signal};
+pub use bus::{Live, SessionUpdate, Signal};
 pub use config::Config;
 pub use engine::Engine;
 pub use error::Error;

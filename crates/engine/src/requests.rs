@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Error;
 use crate::agents::Agents;
-use crate::elsewhere::Elsewhere;
+use crate::elsewhere::MissedUpdates;
 use crate::journal::Journal;
 use crate::lifecycle::Lifecycle;
 
@@ -23,14 +23,14 @@ pub struct Requests {
     store: Store,
     journal: Journal,
     agents: Agents,
-    elsewhere: Elsewhere,
+    missed: MissedUpdates,
     lifecycle: Lifecycle,
     waiting: WaitingCalls,
 }
 
 /// The calls of this process that wait for an answer.
 #[derive(Debug, Clone, Default)]
-struct WaitingCalls(Arc<Mutex<HashMap<RequestId, oneshot::Sender<RequestAnswer>>>>);
+pub(crate) struct WaitingCalls(Arc<Mutex<HashMap<RequestId, oneshot::Sender<RequestAnswer>>>>);
 
 /// What became of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,6 +45,18 @@ pub(crate) enum RequestAnswer {
     Interrupted,
 }
 
+impl RequestAnswer {
+    /// What an answer in the log says.
+    pub(crate) fn of(reply: Option<Reply>, message: Option<&str>, answers: Option<&Value>) -> Self {
+        match (answers, reply) {
+            (Some(answers), _) => Self::Chosen(labels(answers)),
+            (None, Some(Reply::Once | Reply::Always)) => Self::Allowed,
+            (None, Some(Reply::Reject)) => Self::Rejected(message.map(str::to_owned)),
+            (None, None) => Self::Interrupted,
+        }
+    }
+}
+
 impl WaitingCalls {
     fn wait(&self, id: &RequestId) -> oneshot::Receiver<RequestAnswer> {
         let (sender, receiver) = oneshot::channel();
@@ -52,7 +64,8 @@ impl WaitingCalls {
         receiver
     }
 
-    fn answer(&self, id: &RequestId, answer: RequestAnswer) {
+    /// Gives an answer to the call that waits for it, if one does here.
+    pub(crate) fn answer(&self, id: &RequestId, answer: RequestAnswer) {
         let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
         if let Some(sender) = waiting {
             sender.send(answer).ok();
@@ -66,10 +79,11 @@ impl Requests {
         store: Store,
         journal: Journal,
         agents: Agents,
-        elsewhere: Elsewhere,
+        waiting: WaitingCalls,
+        missed: MissedUpdates,
         lifecycle: Lifecycle,
     ) -> Self {
-        Self { store, journal, agents, elsewhere, lifecycle, waiting: WaitingCalls::default() }
+        Self { store, journal, agents, missed, lifecycle, waiting }
     }
 
     /// Requests that wait for a person, with their sessions.
@@ -128,12 +142,9 @@ impl Requests {
             }
             _ => None,
         });
-        Ok(match answer {
-            Some((_, _, Some(answers))) => RequestAnswer::Chosen(labels(&answers)),
-            Some((Some(Reply::Once | Reply::Always), _, None)) => RequestAnswer::Allowed,
-            Some((Some(Reply::Reject), message, None)) => RequestAnswer::Rejected(message),
-            _ => RequestAnswer::Interrupted,
-        })
+        let answer = answer
+            .map(|(reply, message, answers)| RequestAnswer::of(reply, message.as_deref(), answers.as_ref()));
+        Ok(answer.unwrap_or(RequestAnswer::Interrupted))
     }
 
     async fn answered(
@@ -145,7 +156,7 @@ impl Requests {
     ) -> Result<RequestAnswer, Error> {
         tokio::select! {
             answer = waiting => Ok(answer.unwrap_or(RequestAnswer::Interrupted)),
-            () = self.elsewhere.answered(id) => self.answer_in_log(session, id).await,
+            () = self.missed.answered(id) => self.answer_in_log(session, id).await,
             // The process ends: the request stays for the next one.
             () = self.lifecycle.closing() => Ok(RequestAnswer::Interrupted),
             () = cancel.cancelled() => {
@@ -173,11 +184,7 @@ impl Requests {
             let rules = always.iter().map(|pattern| Rule::new(permission, pattern, Action::Allow)).collect();
             self.store.approve(&row.project, rules, self.journal.mint().now()).await?;
         }
-        let answer = match reply {
-            Reply::Once | Reply::Always => RequestAnswer::Allowed,
-            Reply::Reject => RequestAnswer::Rejected(message.clone()),
-        };
-        self.settle(&session, id, given(id, reply, message), answer).await?;
+        self.settle(&session, id, given(id, reply, message)).await?;
         match reply {
             Reply::Once => Ok(()),
             Reply::Always => self.release(&row).await,
@@ -185,9 +192,7 @@ impl Requests {
                 for (other, request) in self.waiting().await? {
                     if other == session {
                         let event = given(&request.id, reply, None);
-                        let settled =
-                            self.settle(&other, &request.id, event, RequestAnswer::Rejected(None)).await;
-                        unless_gone(settled)?;
+                        unless_gone(self.settle(&other, &request.id, event).await)?;
                     }
                 }
                 Ok(())
@@ -214,7 +219,7 @@ impl Requests {
             message: None,
             answers: Some(json!(answers)),
         };
-        self.settle(&session, id, event, RequestAnswer::Chosen(answers)).await
+        self.settle(&session, id, event).await
     }
 
     /// Says that the person does not want to answer a question.
@@ -223,7 +228,7 @@ impl Requests {
     /// When nobody waits for it.
     pub async fn dismiss(&self, id: &RequestId) -> Result<(), Error> {
         let (session, _) = self.question(id).await?;
-        self.settle(&session, id, given(id, Reply::Reject, None), RequestAnswer::Rejected(None)).await
+        self.settle(&session, id, given(id, Reply::Reject, None)).await
     }
 
     /// The session that waits for a question, and how many there are in it.
@@ -236,23 +241,14 @@ impl Requests {
         }
     }
 
-    async fn settle(
-        &self,
-        session: &SessionId,
-        id: &RequestId,
-        event: Event,
-        answer: RequestAnswer,
-    ) -> Result<(), Error> {
+    /// Records an answer. The call that waits for it, here or in another process, is given it by the feed.
+    async fn settle(&self, session: &SessionId, id: &RequestId, event: Event) -> Result<(), Error> {
         match self.journal.append(session, vec![event]).await {
-            Ok(_) => {}
+            Ok(_) => Ok(()),
             // Two answers at once: the first one counts.
-            Err(Error::Store(everturn_store::Error::Unfit { .. })) => {
-                return Err(Error::NoRequest(id.clone()));
-            }
-            Err(error) => return Err(error),
+            Err(Error::Store(everturn_store::Error::Unfit { .. })) => Err(Error::NoRequest(id.clone())),
+            Err(error) => Err(error),
         }
-        self.waiting.answer(id, answer);
-        Ok(())
     }
 
     /// Answers what a new approval allows now.
@@ -270,7 +266,7 @@ impl Requests {
             let rules = self.agents.rules(&session);
             if permission::decide(&rules, &saved, permission, patterns) == Action::Allow {
                 let event = given(&request.id, Reply::Always, None);
-                unless_gone(self.settle(&id, &request.id, event, RequestAnswer::Allowed).await)?;
+                unless_gone(self.settle(&id, &request.id, event).await)?;
             }
         }
         Ok(())

@@ -11,6 +11,7 @@ use everturn_model::session::{FileDiff, ModelRef};
 use everturn_model::todo::Todo;
 use everturn_model::tree::Node;
 use everturn_model::{EntryId, Event, Map, Part, PartId, Session, SessionId, Tree};
+pub use everturn_store::StreamingPart;
 use everturn_store::{Cut, Fork, Search, Store};
 pub use everturn_store::{Filter, Hit};
 
@@ -88,6 +89,14 @@ impl Sessions {
     /// The sessions of a store.
     pub(crate) fn new(store: Store, journal: Journal, drains: Drains, projects: Projects) -> Self {
         Self { store, journal, drains, projects }
+    }
+
+    /// The parts that other processes are streaming now, with what was saved of their text.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn streaming_parts(&self) -> Result<Vec<StreamingPart>, Error> {
+        Ok(self.store.streaming_parts().await?)
     }
 
     /// Makes a session in a place.
@@ -211,8 +220,9 @@ impl Sessions {
 
     async fn overlay(&self, conversation: &mut Conversation) -> Result<(), Error> {
         let saved = self.store.streams(&conversation.session.id).await?;
-        // Asked last: if this process has taken the session meanwhile, the text may be its own.
-        if self.drains.owns(&conversation.session.id) {
+        // Asked last: if this process has taken the session meanwhile, the text may be its own. What the feed tells of
+        // another process is told as it grows, too.
+        if self.drains.tells_live(&conversation.session.id) {
             return Ok(());
         }
         let mut texts: HashMap<PartId, String> =

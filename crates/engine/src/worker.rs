@@ -9,13 +9,12 @@ use everturn_model::inbox::Delivery;
 use everturn_model::{EntryId, SessionId, Tree};
 use everturn_store::Lease;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
 
 use crate::Error;
 use crate::bus::Signal;
 use crate::drains::Drains;
-use crate::elsewhere::Elsewhere;
+use crate::elsewhere::MissedUpdates;
 use crate::journal::Journal;
 use crate::leases::Leases;
 use crate::lifecycle::Lifecycle;
@@ -23,6 +22,10 @@ use crate::turn::{ProviderTurns, TurnEnd};
 
 /// How often failed work is tried again before it waits for the next prompt or start.
 const MOST_FAILURES: u32 = 10;
+
+/// How often a session that another process has is tried to be taken: that a lease was given back, or that its owner died,
+/// is in no log.
+const TRY_LEASE: Duration = Duration::from_millis(250);
 
 /// The longest pause between two tries, in seconds.
 const LONGEST_PAUSE: u64 = 60;
@@ -34,7 +37,7 @@ pub(crate) struct Worker {
     drains: Drains,
     leases: Leases,
     turns: ProviderTurns,
-    elsewhere: Elsewhere,
+    missed: MissedUpdates,
     lifecycle: Lifecycle,
 }
 
@@ -45,10 +48,10 @@ impl Worker {
         drains: Drains,
         leases: Leases,
         turns: ProviderTurns,
-        elsewhere: Elsewhere,
+        missed: MissedUpdates,
         lifecycle: Lifecycle,
     ) -> Self {
-        Self { journal, drains, leases, turns, elsewhere, lifecycle }
+        Self { journal, drains, leases, turns, missed, lifecycle }
     }
 
     /// Runs the drain of a session, and the next one for as long as it is woken.
@@ -115,17 +118,41 @@ impl Worker {
             if owned.await?.is_some() {
                 return Ok(());
             }
-            if next_work(&self.journal.outline(id).await?).is_none() {
-                if waited {
-                    self.journal.signal(&self.journal.session(id).await?, Signal::Idle);
-                }
+            if !self.wait_for_lease(id, cancel, &mut waited).await? {
                 return Ok(());
             }
-            waited = true;
+        }
+    }
+
+    /// Waits until a session that another process has may be free; false when nothing is left to do there, or nobody
+    /// wants it any more.
+    async fn wait_for_lease(
+        &self,
+        id: &SessionId,
+        cancel: &CancellationToken,
+        waited: &mut bool,
+    ) -> Result<bool, Error> {
+        let lease = tokio::time::sleep(TRY_LEASE);
+        tokio::pin!(lease);
+        let mut stirred = false;
+        loop {
+            let now = self.journal.outline(id).await?;
+            if next_work(&now).is_none() {
+                if *waited {
+                    self.journal.signal(&self.journal.session(id).await?, Signal::Idle);
+                }
+                return Ok(false);
+            }
+            // While a turn is open its owner is at work, and what it does is no reason to try.
+            if stirred && !now.session.open {
+                return Ok(true);
+            }
+            *waited = true;
             tokio::select! {
-                () = self.elsewhere.may_be_free() => {}
-                () = cancel.cancelled() => return Ok(()),
-                () = self.lifecycle.closing() => return Ok(()),
+                () = self.drains.stirred(id) => stirred = true,
+                () = &mut lease => return Ok(true),
+                () = cancel.cancelled() => return Ok(false),
+                () = self.lifecycle.closing() => return Ok(false),
             }
         }
     }
@@ -133,20 +160,31 @@ impl Worker {
     async fn drain_owned(&self, lease: Lease, cancel: &CancellationToken) -> Result<(), Error> {
         let id = &lease.session;
         self.drains.set_owned(id, true);
-        // It ends with the work, also if that panics.
-        let watching = self.elsewhere.clone().watch_interrupts(id.clone(), cancel.clone());
-        let watching = AbortOnDropHandle::new(tokio::spawn(watching));
         let result = self.work_off(&lease, cancel).await;
-        drop(watching);
         self.drains.set_owned(id, false);
         result
     }
 
     async fn work_off(&self, lease: &Lease, cancel: &CancellationToken) -> Result<(), Error> {
-        let mut tree = self.journal.tree(&lease.session).await?;
+        let tree = self.journal.tree(&lease.session).await?;
         if next_work(&tree).is_none() {
             return Ok(());
         }
+        let (id, interrupts) = (lease.session.clone(), tree.session.interrupts);
+        self.drains.begin(&id, interrupts);
+        tokio::select! {
+            biased;
+            result = self.work_off_tree(tree, lease, cancel) => result,
+            never = self.missed.interrupted(&id, interrupts, cancel) => match never {},
+        }
+    }
+
+    async fn work_off_tree(
+        &self,
+        mut tree: Tree,
+        lease: &Lease,
+        cancel: &CancellationToken,
+    ) -> Result<(), Error> {
         let session = tree.session.clone();
         self.journal.signal(&session, Signal::Busy);
         let Some(settled) = self.turns.settle_leftovers(tree, lease, cancel).await? else { return Ok(()) };

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use everturn_model::{Changes, EntryId, Event, EventId, Millis, PartId, Record, Session, SessionId, Tree};
+use everturn_model::{EntryId, Event, EventId, Millis, PartId, Record, Session, SessionId, Tree};
 
 /// An event that wants into the log.
 #[derive(Debug, Clone, PartialEq)]
@@ -54,21 +54,32 @@ pub struct Appended {
     pub fresh: bool,
 }
 
+/// Who wrote an event, and with that, of which moment the rows beside it are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WrittenBy {
+    /// This process. The rows are as they are right after the event.
+    Us,
+    /// Another process. The rows were read later.
+    Others {
+        /// Nothing had come after the event when they were read, so that they are as they are right after it.
+        newest: bool,
+    },
+}
+
 /// One event that was committed, with what is needed to show it: the rows it touched, as they are after it.
 #[derive(Debug)]
 pub struct Committed {
     /// The event in its place.
     pub record: Arc<Record>,
-    /// The session row before it; none for a session's first event.
+    /// The session row before it; none for a session's first event, and for what others wrote.
     pub before: Option<Session>,
-    /// What changed.
-    pub changes: Changes,
     /// The session row and the touched rows after it.
     pub tree: Tree,
+    /// Who wrote it.
+    pub by: WrittenBy,
+    /// The stamp of the last change of the session before the append; 0 for a new one.
+    pub(crate) follows: u64,
 }
-
-/// Called for every commit of this process, in order, before the append is acknowledged.
-pub type Observer = Arc<dyn Fn(Arc<Committed>) + Send + Sync>;
 
 /// A piece of streamed text of a part that is still open.
 #[derive(Debug, Clone)]

@@ -10,7 +10,7 @@
 //! - [`append`]: what goes in: new events, who may write them, what comes back
 //! - [`query`]: what can be asked: filters, pages, search
 //! - [`fork`]: sessions made of other sessions' entries
-//! - [`watch`]: following one log or all of them, whoever writes
+//! - [`feed`]: everything that happens, told once for the process, whoever writes
 //! - [`error`]: what can go wrong, by what the caller can do
 //! - `plan`, `row`: what an append means in rows, without a database; `shape`: from rows back to values
 //! - `parallel`: work on long lists, spread over the cores
@@ -25,6 +25,7 @@ mod access;
 pub mod append;
 mod cursor;
 pub mod error;
+pub mod feed;
 pub mod foreign;
 pub mod fork;
 pub mod options;
@@ -42,12 +43,12 @@ mod sqlite;
 pub mod store;
 mod text;
 pub mod upkeep;
-pub mod watch;
 mod words;
 
-pub use append::{Appended, Authority, Committed, Lease, NewEvent, Observer};
+pub use append::{Appended, Authority, Committed, Lease, NewEvent, WrittenBy};
 pub use cursor::{BadCursor, Cursor};
 pub use error::Error;
+pub use feed::{FeedItem, ForeignText, Observer, StreamingPart};
 pub use fork::{Cut, Fork};
 pub use options::{Durability, Options, PostgresServer, StorePlace, Timing};
 pub use payload::{BadHash, Hash};
@@ -58,5 +59,4 @@ pub use upkeep::{
     RebuiltAll, Retention, RowTable, Scrub, Scrubbed, SessionCheck, SessionProblem, SetAside, Swept,
     Tombstone, TrashUse,
 };
-pub use watch::{Feed, Watch};
 pub use words::Snippet;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::append::Observer;
+use crate::feed::Observer;
 
 /// Where the data is.
 #[derive(Clone, PartialEq, Eq)]
@@ -80,7 +80,7 @@ pub struct Options {
     pub place: StorePlace,
     /// The name of this process in leases; unique.
     pub owner: String,
-    /// Told of every commit of this process.
+    /// Told of everything that is committed, by this process or another; without one nothing is looked for.
     pub observer: Option<Observer>,
     /// What a commit survives.
     pub durability: Durability,

@@ -12,7 +12,7 @@ use everturn_model::fold::{self, Changes};
 use everturn_model::{EntryId, Event, EventId, Millis, PartId, Record, RequestId, SessionId, Tree};
 
 use crate::Error;
-use crate::append::{Appended, Authority, Committed, NewEvent};
+use crate::append::{Appended, Authority, Committed, NewEvent, WrittenBy};
 use crate::row::{self, LogRow, Packing, Rows, SessionRow};
 
 /// A session as far as an append needs it.
@@ -26,6 +26,8 @@ pub(crate) struct SessionState {
     pub(crate) owner: Option<String>,
     /// Which ownership that is.
     pub(crate) epoch: u64,
+    /// The stamp of its last change.
+    pub(crate) changed: u64,
 }
 
 /// An append as it was asked for.
@@ -54,11 +56,11 @@ pub(crate) struct NeededRows {
 }
 
 impl NeededRows {
-    /// What a list of events needs, each row once.
-    pub(crate) fn of(events: &[NewEvent]) -> Self {
+    /// What events need, each row once.
+    pub(crate) fn of<'e>(events: impl IntoIterator<Item = &'e Event>) -> Self {
         let mut needs = Self::default();
-        for new in events {
-            let Touches { whole, entries, parts, inbox, requests } = new.event.touches();
+        for event in events {
+            let Touches { whole, entries, parts, inbox, requests } = event.touches();
             needs.whole |= whole;
             for entry in entries {
                 push(&mut needs.entries, entry);
@@ -328,9 +330,9 @@ impl AppendProgress {
         self.log(&record)?;
         if self.observed {
             let tree = tree.clone();
-            self.committed.push(Committed { record, before: None, changes: Changes::default(), tree });
+            self.committed.push(Committed { record, before: None, tree, by: WrittenBy::Us, follows: 0 });
         }
-        Ok(SessionState { seq: 0, tree, owner: None, epoch: 0 })
+        Ok(SessionState { seq: 0, tree, owner: None, epoch: 0, changed: 0 })
     }
 
     fn append(&mut self, state: &mut SessionState, id: &SessionId, new: NewEvent) -> Result<(), Error> {
@@ -342,7 +344,8 @@ impl AppendProgress {
         state.seq = seq;
         self.touched.note(&record, &changes);
         if self.observed {
-            self.committed.push(Committed { record, before, changes, tree: state.tree.clone() });
+            let (tree, follows) = (state.tree.clone(), state.changed);
+            self.committed.push(Committed { record, before, tree, by: WrittenBy::Us, follows });
         }
         Ok(())
     }

@@ -39,13 +39,13 @@ use tokio::sync::{oneshot, watch};
 use crate::Error;
 use crate::access::Access;
 use crate::append::{Appended, Lease, StreamPiece};
+use crate::feed::sequencer::Sequencer;
 use crate::options::{Options, PostgresServer};
 use crate::owner::Owner;
 use crate::payload::Hash;
 use crate::plan::AppendRequest;
 use crate::query::{Filter, Search, StreamText, Tail, Totals};
 use crate::search::IndexedPlace;
-use crate::watch::{Position, Wakes};
 use crate::words::WordQuery;
 use address::Address;
 use lease::ThisProcess;
@@ -60,7 +60,7 @@ pub(crate) struct PostgresEngine {
     address: Address,
     me: ThisProcess,
     access: Access,
-    pool: Pool,
+    pool: Arc<Pool>,
     /// None when the database may only be read.
     writer: Option<writer::WriterHandle>,
     // Held so that the notifier goes on.
@@ -102,7 +102,8 @@ macro_rules! write {
     }};
 }
 
-// Behind the macros that it uses.
+// Behind the macros that they use.
+pub(crate) mod feed;
 mod upkeep;
 
 impl PostgresEngine {
@@ -110,7 +111,7 @@ impl PostgresEngine {
     pub(crate) async fn open(
         server: &PostgresServer,
         options: &Options,
-        wakes: &Arc<Wakes>,
+        sequencer: Option<&Arc<Sequencer>>,
     ) -> Result<Self, Error> {
         let address = Address::new(server, options)?;
         let named = |failure: failure::ServerFailure| failure.into_error(address.name());
@@ -120,17 +121,17 @@ impl PostgresEngine {
         let me = claim(server, options).await?;
         let writes = access == Access::Write;
         let (pokes, poked) = watch::channel(0);
-        let notifier =
-            Notifier::new(address.clone(), Arc::clone(wakes), writes.then_some(&me), options.timing);
+        let sequencer = sequencer.map(Arc::clone);
+        let me_writing = writes.then_some(&me);
+        let notifier = Notifier::new(address.clone(), sequencer.clone(), me_writing, options.timing);
         notifier.start(poked).await.map_err(named)?;
         let writer = if writes {
             let link = WriterConnection::make(&address).await.map_err(named)?;
-            let (observer, wakes) = (options.observer.clone(), Arc::clone(wakes));
-            Some(writer::WriterHandle::start(address.clone(), link, observer, wakes, pokes.clone()))
+            Some(writer::WriterHandle::start(address.clone(), link, sequencer, pokes.clone()))
         } else {
             None
         };
-        let pool = Pool::new(address.clone())?;
+        let pool = Arc::new(Pool::new(address.clone())?);
         Ok(Self { address, me, access, pool, writer, _pokes: pokes })
     }
 
@@ -312,17 +313,14 @@ impl PostgresEngine {
         read!(self, client => reader::secret(&client))
     }
 
-    pub(crate) async fn position(&self) -> Result<Position, Error> {
-        read!(self, client => list::position(&client))
+    /// What the feed reads with.
+    pub(crate) fn feed_reader(&self) -> feed::ServerReader {
+        feed::ServerReader { pool: Arc::clone(&self.pool), address: self.address.clone() }
     }
 
-    /// Sessions that changed since a position, and the position of that answer.
-    pub(crate) async fn changed(&self, since: &Position) -> Result<(Vec<(SessionId, u64)>, Position), Error> {
-        read!(self, client => list::changed(&client, since))
-    }
-
-    pub(crate) async fn first_since(&self, id: &SessionId, since: &Position) -> Result<Option<u64>, Error> {
-        read!(self, client => list::first_since(&client, id, since))
+    /// Sessions with an open turn that another living process has the right to run.
+    pub(crate) async fn run_elsewhere(&self) -> Result<Vec<SessionId>, Error> {
+        read!(self, client => lease::open_elsewhere(&client, &self.me))
     }
 }
 

@@ -5,6 +5,7 @@
 //! `BEGIN IMMEDIATE`, and the lease of a session decides who may run it.
 
 pub(crate) mod copy;
+pub(crate) mod feed;
 mod index;
 mod instance_rows;
 mod lease;
@@ -34,13 +35,13 @@ use tokio::sync::oneshot;
 use crate::Error;
 use crate::access::Access;
 use crate::append::{Appended, Lease, StreamPiece};
+use crate::feed::sequencer::Sequencer;
 use crate::options::Options;
 use crate::owner::Owner;
 use crate::payload::Hash;
 use crate::plan::AppendRequest;
 use crate::query::{Filter, Search, StreamText, Tail, Totals};
 use crate::search::IndexedPlace;
-use crate::watch::{Position, Wakes};
 use crate::words::WordQuery;
 use schema::ConnectionSettings;
 use writer::Job;
@@ -58,12 +59,21 @@ pub(crate) struct SqliteEngine {
 
 impl SqliteEngine {
     /// Opens the database in a folder, creating or upgrading it.
-    pub(crate) fn open(folder: &Path, options: &Options, wakes: &Arc<Wakes>) -> Result<Self, Error> {
+    pub(crate) fn open(
+        folder: &Path,
+        options: &Options,
+        sequencer: Option<&Arc<Sequencer>>,
+    ) -> Result<Self, Error> {
         let path = schema::prepare(folder)?;
-        Self::open_file(folder, path.clone(), options, wakes).map_err(|error| named(&path, error))
+        Self::open_file(folder, path.clone(), options, sequencer).map_err(|error| named(&path, error))
     }
 
-    fn open_file(folder: &Path, path: PathBuf, options: &Options, wakes: &Arc<Wakes>) -> Result<Self, Error> {
+    fn open_file(
+        folder: &Path,
+        path: PathBuf,
+        options: &Options,
+        sequencer: Option<&Arc<Sequencer>>,
+    ) -> Result<Self, Error> {
         let settings = ConnectionSettings {
             path: path.clone(),
             durability: options.durability,
@@ -76,8 +86,7 @@ impl SqliteEngine {
             Access::Read { .. } => None,
             Access::Write => {
                 schema::configure(&connection, &settings)?;
-                let observer = options.observer.clone();
-                Some(writer::WriterHandle::start(connection, path.clone(), observer, Arc::clone(wakes))?)
+                Some(writer::WriterHandle::start(connection, path.clone(), sequencer.map(Arc::clone))?)
             }
         };
         let readers = Arc::new(reader::Pool::new(settings));
@@ -304,24 +313,17 @@ impl SqliteEngine {
         Ok(self.read(list::secret).await?.unwrap_or_default())
     }
 
-    pub(crate) async fn position(&self) -> Result<Position, Error> {
-        Ok(Position(self.read(list::position).await?.to_string()))
+    /// What the feed reads with.
+    pub(crate) fn feed_reader(&self) -> feed::FileReader {
+        feed::FileReader::new(&self.readers)
     }
 
-    /// Sessions that changed since a position, and the position of that answer.
-    pub(crate) async fn changed(&self, since: &Position) -> Result<(Vec<(SessionId, u64)>, Position), Error> {
-        let since: i64 = since.0.parse().unwrap_or(0);
-        let changed = move |connection: &Connection| {
-            let now = list::position(connection)?;
-            let changed = if now == since { Vec::new() } else { list::changed(connection, since)? };
-            Ok((changed, Position(now.to_string())))
-        };
-        self.read(changed).await
-    }
-
-    pub(crate) async fn first_since(&self, id: &SessionId, since: &Position) -> Result<Option<u64>, Error> {
-        let (id, since) = (id.clone(), since.0.parse().unwrap_or(0));
-        self.read(move |connection| list::first_since(connection, &id, since)).await
+    /// Sessions with an open turn that another living process has the right to run.
+    pub(crate) async fn run_elsewhere(&self) -> Result<Vec<SessionId>, Error> {
+        let owned = self.read(feed::open_and_owned).await?;
+        let me = &self.owner;
+        let elsewhere = |owner: &str| owner != me.name() && !me.has_lost(owner);
+        Ok(owned.into_iter().filter(|(_, owner)| elsewhere(owner)).map(|(id, _)| id).collect())
     }
 }
 

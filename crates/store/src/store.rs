@@ -6,21 +6,26 @@
 //! - **Fenced**: an owned append is refused as soon as the lease has passed on, however late it comes.
 //! - **Honest**: an answer is yes, no, or [`Error::Unknown`]; never a yes that is not on disk.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
+use everturn_model::part::PartKind;
 use everturn_model::permission::Rule;
 use everturn_model::request::Request;
 use everturn_model::todo::Todo;
 use everturn_model::tree::Node;
 use everturn_model::{EntryId, EventId, PartId, Record, RequestId, Session, SessionId, Tree};
+use tokio::task::AbortHandle;
 
 use crate::append::{Appended, Authority, Lease, NewEvent, StreamPiece};
+use crate::feed::StreamingPart;
+use crate::feed::looker::{self, FeedReader};
+use crate::feed::sequencer::{OpenPart, Sequencer, streams};
 use crate::fork::{self, Fork};
 use crate::options::{Options, StorePlace};
 use crate::payload::Hash;
 use crate::plan::AppendRequest;
 use crate::query::{Filter, Hit, Page, PageRequest, PathQuery, Search, StreamText, Tail, Totals};
-use crate::watch::{Feed, Position, Wakes, Watch};
 use crate::words::WordQuery;
 use crate::{Error, page, postgres, search, sqlite};
 
@@ -31,8 +36,24 @@ pub struct Store(Arc<StoreInner>);
 #[derive(Debug)]
 struct StoreInner {
     engine: StoreEngine,
-    wakes: Arc<Wakes>,
+    /// None when nobody wants to be told of anything.
+    feed: Option<Feeding>,
     secret: [u8; 32],
+}
+
+/// The feed of this process.
+#[derive(Debug)]
+struct Feeding {
+    sequencer: Arc<Sequencer>,
+    looker: OnceLock<AbortHandle>,
+}
+
+impl Drop for Feeding {
+    fn drop(&mut self) {
+        if let Some(looker) = self.looker.get() {
+            looker.abort();
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -58,15 +79,16 @@ impl Store {
     /// # Errors
     /// When the folder or the server cannot be used, or holds something else.
     pub async fn open(options: Options) -> Result<Self, Error> {
-        let wakes = Arc::new(Wakes::new(options.timing.look));
+        let look = options.timing.look;
+        let sequencer = options.observer.clone().map(|observer| Arc::new(Sequencer::new(observer)));
         let engine = match options.place.clone() {
             StorePlace::Folder(folder) => {
-                let wakes = Arc::clone(&wakes);
-                let open = move || sqlite::SqliteEngine::open(&folder, &options, &wakes);
+                let sequencer = sequencer.clone();
+                let open = move || sqlite::SqliteEngine::open(&folder, &options, sequencer.as_ref());
                 StoreEngine::Sqlite(tokio::task::spawn_blocking(open).await.map_err(|_| Error::Closed)??)
             }
             StorePlace::Server(server) => StoreEngine::Postgres(Box::new(
-                postgres::PostgresEngine::open(&server, &options, &wakes).await?,
+                postgres::PostgresEngine::open(&server, &options, sequencer.as_ref()).await?,
             )),
         };
         let secret = match &engine {
@@ -75,8 +97,10 @@ impl Store {
         };
         // A database that may only be read can lack one; its cursors then hold for this process.
         let secret = secret.try_into().unwrap_or_else(|_| fresh_secret());
-        let store = Self(Arc::new(StoreInner { engine, wakes, secret }));
+        let feed = sequencer.map(|sequencer| Feeding { sequencer, looker: OnceLock::new() });
+        let store = Self(Arc::new(StoreInner { engine, feed, secret }));
         store.follow_fold().await?;
+        store.start_feed(look).await?;
         Ok(store)
     }
 
@@ -102,10 +126,79 @@ impl Store {
         &self.0.engine
     }
 
-    /// Tells those who follow a session that it is gone.
-    pub(crate) fn note_gone(&self, id: &SessionId) {
-        // Past every seq, so that they look and find nothing there.
-        self.0.wakes.note(&[(id.clone(), u64::MAX)]);
+    /// Begins to look for what other processes do, if anybody wants to know.
+    async fn start_feed(&self, look: Duration) -> Result<(), Error> {
+        let Some(feed) = &self.0.feed else { return Ok(()) };
+        let reader = match self.engine() {
+            StoreEngine::Sqlite(engine) => FeedReader::Sqlite(engine.feed_reader()),
+            StoreEngine::Postgres(engine) => FeedReader::Postgres(Box::new(engine.feed_reader())),
+        };
+        let now = reader.position().await?;
+        let open = self.streaming_parts().await?;
+        let open = open.into_iter().map(|open| OpenPart::new(&open.session, open.entry, open.part.id));
+        feed.sequencer.begin(now, open.collect());
+        let looker = tokio::spawn(looker::run(Arc::clone(&feed.sequencer), reader, look));
+        // Only here, once.
+        drop(feed.looker.set(looker.abort_handle()));
+        Ok(())
+    }
+
+    /// Tells something of the moment after everything that was committed to a session before: at once, unless the feed
+    /// waits for events of that session that others wrote. It must be quick, and must not call this again.
+    pub fn tell_after(&self, session: &SessionId, telling: impl FnOnce() + Send + 'static) {
+        match &self.0.feed {
+            Some(feed) => feed.sequencer.tell_after(session, Box::new(telling)),
+            None => telling(),
+        }
+    }
+
+    /// Sessions with an open turn that another living process has the right to run.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub async fn run_elsewhere(&self) -> Result<Vec<SessionId>, Error> {
+        ask!(self, engine => engine.run_elsewhere().await)
+    }
+
+    /// The parts that other processes are streaming now, with what was saved of their text.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub async fn streaming_parts(&self) -> Result<Vec<StreamingPart>, Error> {
+        let mut open = Vec::new();
+        for id in self.run_elsewhere().await? {
+            match self.streaming_parts_of(&id).await {
+                Ok(found) => open.extend(found),
+                // One session that cannot be read must not hide the others.
+                Err(error @ (Error::Corrupt { .. } | Error::Damaged { .. })) => {
+                    tracing::error!(session = %id, error = error.to_string(), "a session cannot be read");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(open)
+    }
+
+    async fn streaming_parts_of(&self, id: &SessionId) -> Result<Vec<StreamingPart>, Error> {
+        // The turn that is open is the newest message.
+        let Some(tail) = self.tail(id, 1).await? else { return Ok(Vec::new()) };
+        let saved = self.streams(id).await?;
+        let mut open = Vec::new();
+        for node in tail.nodes {
+            for mut part in node.parts.into_iter().filter(streams) {
+                if let PartKind::Text { text, time, .. } | PartKind::Reasoning { text, time, .. } =
+                    &mut part.kind
+                    && time.is_some_and(|time| time.end.is_none())
+                {
+                    if let Some(saved) = saved.iter().find(|saved| saved.part == part.id) {
+                        text.clone_from(&saved.text);
+                    }
+                    let (session, entry) = (tail.session.clone(), node.entry.id.clone());
+                    open.push(StreamingPart { session, entry, part });
+                }
+            }
+        }
+        Ok(open)
     }
 
     pub(crate) fn secret(&self) -> &[u8; 32] {
@@ -361,20 +454,6 @@ impl Store {
         fork::fork(self, fork).await
     }
 
-    /// Follows a session's log from behind a seq (none: from the beginning), whoever writes it.
-    #[must_use]
-    pub fn watch(&self, id: &SessionId, after: Option<u64>) -> Watch {
-        Watch::new(self.clone(), Arc::clone(&self.0.wakes), id.clone(), after)
-    }
-
-    /// Follows everything that happens from now on, whoever does it.
-    ///
-    /// # Errors
-    /// When the database cannot be read.
-    pub async fn feed(&self) -> Result<Feed, Error> {
-        Feed::new(self.clone(), Arc::clone(&self.0.wakes)).await
-    }
-
     pub(crate) async fn listed(
         &self,
         filter: Filter,
@@ -407,18 +486,6 @@ impl Store {
 
     pub(crate) async fn nodes(&self, id: &SessionId, wanted: Vec<EntryId>) -> Result<Vec<Node>, Error> {
         ask!(self, engine => engine.nodes(id, wanted).await)
-    }
-
-    pub(crate) async fn position(&self) -> Result<Position, Error> {
-        ask!(self, engine => engine.position().await)
-    }
-
-    pub(crate) async fn changed(&self, since: &Position) -> Result<(Vec<(SessionId, u64)>, Position), Error> {
-        ask!(self, engine => engine.changed(since).await)
-    }
-
-    pub(crate) async fn first_since(&self, id: &SessionId, since: &Position) -> Result<Option<u64>, Error> {
-        ask!(self, engine => engine.first_since(id, since).await)
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use everturn_engine::sessions::NewSession;
-use everturn_engine::{Engine, Notice, Options, Prompt, Signal};
+use everturn_engine::{Engine, Options, Prompt, SessionUpdate, Signal};
 use everturn_model::Event;
 use everturn_model::entry::Body;
 use everturn_model::session::FileDiff;
@@ -42,17 +42,17 @@ async fn play(folder: &Path, project: &Path) -> Result<()> {
     table::line("");
     table::line(format!("> {}", prompt.replace(&format!("{}/", project.display()), "")));
     table::line("");
-    let mut notices = engine.bus().listen();
+    let mut updates = engine.bus().listen();
     engine.inbox().admit(&session.id, Prompt::text(&prompt)).await?;
-    while let Ok(notice) = notices.recv().await {
-        match notice {
-            Notice::Live(live) => match &live.signal {
+    while let Ok(update) = updates.recv().await {
+        match update {
+            SessionUpdate::Live(live) => match &live.signal {
                 Signal::Delta { text, .. } => table::text(text),
                 Signal::Idle => break,
                 Signal::Failed { error } => anyhow::bail!("{}", error.message().unwrap_or(&error.name)),
                 _ => {}
             },
-            Notice::Committed(committed) => match &committed.record.event {
+            SessionUpdate::Committed(committed) => match &committed.record.event {
                 Event::ToolSettled { entry, .. } => {
                     if let Body::ToolResult { result } = &entry.body {
                         let title = result.title.as_deref().unwrap_or_default();
@@ -62,6 +62,7 @@ async fn play(folder: &Path, project: &Path) -> Result<()> {
                 Event::PartEnded { text, .. } if !text.starts_with('{') => table::line("\n"),
                 _ => {}
             },
+            SessionUpdate::Gap => {}
         }
     }
     engine.drains().settled(&session.id).await;

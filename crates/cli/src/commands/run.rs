@@ -1,16 +1,18 @@
 //! `everturn run`: one prompt, answered in this terminal by an engine in this process.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
+use everturn_engine::bus::{WrittenBy, continuation};
 use everturn_engine::projects::Location;
 use everturn_engine::sessions::{Filter, NewSession};
-use everturn_engine::{Engine, Notice, Prompt, Signal};
+use everturn_engine::{Engine, Prompt, SessionUpdate, Signal};
 use everturn_model::part::PartKind;
 use everturn_model::request::{Ask, Reply, Request};
 use everturn_model::tool::Outcome;
-use everturn_model::{Body, Event, Session, SessionId};
+use everturn_model::{Body, Event, PartId, Session, SessionId};
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::settings::{self, Listeners};
@@ -37,6 +39,25 @@ pub(crate) struct RunCommand {
     /// Say yes to every permission request instead of no
     #[arg(long)]
     yes: bool,
+}
+
+/// What was shown so far.
+#[derive(Debug, Default)]
+struct RunOutput {
+    /// How much of each text.
+    texts: HashMap<PartId, usize>,
+    /// Why it failed.
+    failure: Option<String>,
+}
+
+impl RunOutput {
+    /// Shows what is new of a text.
+    fn add(&mut self, part: &PartId, offset: usize, text: &str) {
+        let shown = self.texts.entry(part.clone()).or_default();
+        // After a gap it goes on with what comes next.
+        table::text(continuation(*shown, offset, text).unwrap_or(text));
+        *shown = (*shown).max(offset + text.len());
+    }
 }
 
 impl RunCommand {
@@ -66,23 +87,25 @@ impl RunCommand {
             None => engine.sessions().create(&location, NewSession::default()).await?,
         };
         let prompt = Prompt { model, agent: self.agent.clone(), ..Prompt::text(&self.message.join(" ")) };
-        let mut notices = engine.bus().listen();
+        let mut updates = engine.bus().listen();
         engine.inbox().admit(&session.id, prompt).await?;
-        let mut failure = None;
+        let mut shown = RunOutput::default();
         loop {
-            match notices.recv().await {
-                Ok(notice) => {
-                    if self.show(engine, &session.id, &notice, &mut failure).await? {
+            match updates.recv().await {
+                Ok(SessionUpdate::Gap) | Err(RecvError::Lagged(_)) => {
+                    table::note("(some of the output was not shown)");
+                }
+                Ok(update) => {
+                    if self.show(engine, &session.id, &update, &mut shown).await? {
                         break;
                     }
                 }
-                Err(RecvError::Lagged(_)) => table::note("(some of the output was not shown)"),
                 Err(RecvError::Closed) => break,
             }
         }
         engine.drains().settled(&session.id).await;
         table::note(format!("session {}", session.id));
-        match failure {
+        match shown.failure {
             Some(message) => bail!(message),
             None => Ok(()),
         }
@@ -101,24 +124,24 @@ impl RunCommand {
         })
     }
 
-    /// Shows a notice; true when the session is idle.
+    /// Shows an update; true when the session is idle.
     async fn show(
         &self,
         engine: &Engine,
         session: &SessionId,
-        notice: &Notice,
-        failure: &mut Option<String>,
+        update: &SessionUpdate,
+        shown: &mut RunOutput,
     ) -> Result<bool> {
-        match notice {
-            Notice::Live(live) if &live.session == session => match &live.signal {
-                Signal::Delta { text, .. } => table::text(text),
+        match update {
+            SessionUpdate::Live(live) if &live.session == session => match &live.signal {
+                Signal::Delta { part, offset, text, .. } => shown.add(part, *offset, text),
                 Signal::Failed { error } => {
-                    *failure = Some(error.message().unwrap_or(&error.name).to_owned());
+                    shown.failure = Some(error.message().unwrap_or(&error.name).to_owned());
                 }
                 Signal::Idle => return Ok(true),
                 _ => {}
             },
-            Notice::Committed(committed) if &committed.record.session == session => {
+            SessionUpdate::Committed(committed) if &committed.record.session == session => {
                 match &committed.record.event {
                     Event::PartEnded { .. } => self.end_line(committed),
                     Event::ToolSettled { entry, .. } => {
@@ -130,15 +153,18 @@ impl RunCommand {
                             table::line(format!("{sign} {} {said}", result.tool));
                         }
                     }
-                    Event::RequestAsked { request } => self.answer(engine, request).await?,
+                    // What a turn of another process asks, its own clients answer.
+                    Event::RequestAsked { request } if committed.by == WrittenBy::Us => {
+                        self.answer(engine, request).await?;
+                    }
                     _ => {}
                 }
             }
             // A subagent asks in a session of its own, and nobody else is here to answer.
-            Notice::Committed(committed) => {
+            SessionUpdate::Committed(committed) => {
                 if let Event::RequestAsked { request } = &committed.record.event
-                    && engine.sessions().get(&committed.record.session).await?.parent.as_ref()
-                        == Some(session)
+                    && committed.by == WrittenBy::Us
+                    && committed.tree.session.parent.as_ref() == Some(session)
                 {
                     self.answer(engine, request).await?;
                 }

@@ -16,6 +16,7 @@ mod commands;
 mod crash;
 mod demo;
 mod earlier;
+mod feed;
 mod lag;
 mod logging;
 mod mcp;

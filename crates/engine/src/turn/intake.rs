@@ -148,9 +148,10 @@ impl StreamIntake {
 
     fn add(&mut self, turn: &Turn<'_>, id: &str, text: &str) {
         let Some(open) = self.open.get_mut(id) else { return };
+        let (entry, part, offset) = (self.entry.clone(), open.part.clone(), open.text.len());
         open.text.push_str(text);
-        let (entry, part) = (self.entry.clone(), open.part.clone());
-        turn.rooms.journal.signal(turn.session(), Signal::Delta { entry, part, text: text.to_owned() });
+        let delta = Signal::Delta { entry, part, offset, text: text.to_owned() };
+        turn.rooms.journal.signal(turn.session(), delta);
         if open.text.len() - open.saved >= SAVE_BYTES {
             save(&self.entry, open, turn);
         }

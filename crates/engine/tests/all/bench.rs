@@ -1,7 +1,7 @@
 //! A session to try things on.
 
 use everturn_engine::sessions::NewSession;
-use everturn_engine::{Config, Engine, Notice, Options, Prompt};
+use everturn_engine::{Config, Engine, Options, Prompt, SessionUpdate};
 use everturn_model::entry::Body;
 use everturn_model::part::PartKind;
 use everturn_model::session::ModelRef;
@@ -16,7 +16,7 @@ pub(crate) struct Bench {
     pub(crate) repo: Repo,
     pub(crate) engine: Engine,
     pub(crate) session: Session,
-    pub(crate) notices: Receiver<Notice>,
+    pub(crate) notices: Receiver<SessionUpdate>,
     options: Options,
     _data: tempfile::TempDir,
 }
@@ -77,6 +77,11 @@ impl Bench {
         Engine::open(self.options.clone()).await.unwrap()
     }
 
+    /// The same without a bus, as a command has it.
+    pub(crate) async fn beside_quietly(&self) -> Engine {
+        Engine::open(Options { quiet: true, ..self.options.clone() }).await.unwrap()
+    }
+
     /// Sends a prompt to a model and waits until the session is idle.
     pub(crate) async fn say_to(&self, provider: &str, model: &str, text: &str) {
         let model = ModelRef { provider: provider.into(), model: model.into(), variant: None };
@@ -97,7 +102,7 @@ impl Bench {
     }
 
     /// Waits for a notice that matches.
-    pub(crate) async fn notice<T>(&mut self, mut wanted: impl FnMut(&Notice) -> Option<T>) -> T {
+    pub(crate) async fn notice<T>(&mut self, mut wanted: impl FnMut(&SessionUpdate) -> Option<T>) -> T {
         within("a notice", async {
             loop {
                 if let Some(found) = wanted(&self.notices.recv().await.unwrap()) {

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use everturn_engine::{Notice, ProjectFiles, Prompt, Signal};
+use everturn_engine::{ProjectFiles, Prompt, SessionUpdate, Signal};
 use everturn_model::entry::Body;
 use serde_json::{Value, json};
 
@@ -94,11 +94,11 @@ async fn a_first_turn_waits_for_instructions_that_cannot_be_read() {
     bench.engine.inbox().admit(&bench.session.id, Prompt::text("SAY:hello")).await.unwrap();
     let failure = bench
         .notice(|notice| match notice {
-            Notice::Live(live) => match &live.signal {
+            SessionUpdate::Live(live) => match &live.signal {
                 Signal::Failed { error } => error.message().map(str::to_owned),
                 _ => None,
             },
-            Notice::Committed(_) => None,
+            SessionUpdate::Committed(_) | SessionUpdate::Gap => None,
         })
         .await;
     assert_eq!(

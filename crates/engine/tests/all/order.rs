@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use everturn_engine::{Notice, Prompt, Signal};
+use everturn_engine::{Prompt, SessionUpdate, Signal};
 use everturn_testkit::{Refusal, within};
 use everturn_tools::{BoxFuture, Context, Effect, Failure, Need, Output, Scope, Tool};
 use serde_json::{Value, json};
@@ -67,11 +67,11 @@ async fn a_tool_does_not_start_before_its_call_is_in_the_log() {
     bench.engine.inbox().admit(&bench.session.id, Prompt::text("JSONTOOL:probe:{}\nSAY:done")).await.unwrap();
     let failure = bench
         .notice(|notice| match notice {
-            Notice::Live(live) => match &live.signal {
+            SessionUpdate::Live(live) => match &live.signal {
                 Signal::Failed { error } => Some(format!("{error:?}")),
                 _ => None,
             },
-            Notice::Committed(_) => None,
+            SessionUpdate::Committed(_) | SessionUpdate::Gap => None,
         })
         .await;
     assert!(failure.contains("the test takes no tool.called"), "{failure}");

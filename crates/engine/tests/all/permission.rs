@@ -1,6 +1,6 @@
 //! Permissions: asked before the tool runs, answered by anybody, remembered when told so.
 
-use everturn_engine::{Notice, Prompt};
+use everturn_engine::{Prompt, SessionUpdate};
 use everturn_model::Event;
 use everturn_model::request::{Ask, Reply, Request};
 
@@ -14,11 +14,11 @@ pub(crate) async fn ask(bench: &mut Bench, prompt: &str) -> Request {
 pub(crate) async fn asked(bench: &mut Bench) -> Request {
     bench
         .notice(|notice| match notice {
-            Notice::Committed(committed) => match &committed.record.event {
+            SessionUpdate::Committed(committed) => match &committed.record.event {
                 Event::RequestAsked { request } => Some((**request).clone()),
                 _ => None,
             },
-            Notice::Live(_) => None,
+            SessionUpdate::Live(_) | SessionUpdate::Gap => None,
         })
         .await
 }

@@ -1,9 +1,10 @@
 //! Two engines on one database, as two processes have it: nobody waits forever for what the other one did.
 
-use everturn_engine::{Engine, Prompt};
+use everturn_engine::{Engine, Prompt, SessionUpdate, Signal};
 use everturn_model::part::PartKind;
 use everturn_model::request::Reply;
 use everturn_testkit::within;
+use tokio::sync::broadcast::Receiver;
 
 use crate::bench::Bench;
 use crate::permission::ask;
@@ -84,23 +85,110 @@ async fn an_interrupt_through_a_process_that_waits_for_the_runner_stops_the_runn
 }
 
 #[tokio::test]
-async fn streamed_text_is_read_where_its_bus_is_not() {
+async fn streamed_text_is_read_where_no_bus_brings_it() {
     let bench = Bench::new().await;
-    let other = bench.beside().await;
+    let (told, untold) = (bench.beside().await, bench.beside_quietly().await);
     bench.engine.inbox().admit(&bench.session.id, Prompt::text("HOLD:x SAY:one two three")).await.unwrap();
     bench.model.held("x").await;
     // It is saved a few times a second.
     let saved = async {
-        while answer(&other, &bench).await != "one two " {
+        while answer(&untold, &bench).await != "one two " {
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
     };
-    within("the other engine to see the text", saved).await;
-    assert_eq!(answer(&bench.engine, &bench).await, "", "who is told of each piece would see it twice");
+    within("the engine without a bus to see the text", saved).await;
+    for engine in [&bench.engine, &told] {
+        assert_eq!(answer(engine, &bench).await, "", "who is told of each piece would see it twice");
+    }
     bench.model.release("x");
     bench.settled().await;
-    assert_eq!(answer(&bench.engine, &bench).await, "one two three");
-    assert_eq!(answer(&other, &bench).await, "one two three");
+    for engine in [&bench.engine, &told, &untold] {
+        assert_eq!(answer(engine, &bench).await, "one two three");
+    }
+    told.close().await;
+}
+
+/// What an engine's bus said of a session: the events, the text, and what it is doing.
+#[derive(Debug, Default)]
+struct Overheard {
+    seqs: Vec<u64>,
+    text: String,
+    statuses: Vec<&'static str>,
+}
+
+impl Overheard {
+    /// Listens until this is so.
+    async fn until(
+        &mut self,
+        updates: &mut Receiver<SessionUpdate>,
+        bench: &Bench,
+        so: impl Fn(&Self) -> bool,
+    ) {
+        within("what the bus says", async {
+            while !so(self) {
+                match updates.recv().await.unwrap() {
+                    SessionUpdate::Committed(committed) if committed.record.session == bench.session.id => {
+                        self.seqs.push(committed.record.seq);
+                    }
+                    SessionUpdate::Live(live) if live.session == bench.session.id => match &live.signal {
+                        Signal::Busy => self.statuses.push("busy"),
+                        Signal::Idle => self.statuses.push("idle"),
+                        Signal::Delta { offset, text, .. } => {
+                            assert_eq!(*offset, self.text.len());
+                            assert_eq!(live.directory, bench.session.directory);
+                            self.text.push_str(text);
+                        }
+                        _ => {}
+                    },
+                    SessionUpdate::Committed(_) | SessionUpdate::Live(_) => {}
+                    SessionUpdate::Gap => panic!("nothing was missed"),
+                }
+            }
+        })
+        .await;
+    }
+}
+
+async fn check_bus(bench: &Bench) {
+    let other = bench.beside().await;
+    let (mut updates, mut heard) = (other.bus().listen(), Overheard::default());
+    bench.engine.inbox().admit(&bench.session.id, Prompt::text("HOLD:x SAY:one two three")).await.unwrap();
+    bench.model.held("x").await;
+    heard.until(&mut updates, bench, |heard| heard.text == "one two ").await;
+    assert_eq!(other.drains().statuses(), [(bench.session.id.clone(), Signal::Busy)]);
+    bench.model.release("x");
+    heard.until(&mut updates, bench, |heard| heard.statuses.last() == Some(&"idle")).await;
+    assert_eq!(heard.statuses, ["busy", "idle"]);
+    assert_eq!(other.drains().statuses(), []);
+    bench.settled().await;
+    let log = bench.engine.sessions().log(&bench.session.id).await.unwrap();
+    let last = log.last().unwrap().seq;
+    heard.until(&mut updates, bench, |heard| heard.seqs.last() == Some(&last)).await;
+    assert_eq!(heard.seqs, (1..=last).collect::<Vec<u64>>(), "each event once and in order");
+    other.close().await;
+}
+
+#[tokio::test]
+async fn the_turn_of_another_process_comes_by_the_bus() {
+    check_bus(&Bench::new().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_turn_of_another_host_comes_by_the_bus() {
+    let database = everturn_testkit::Postgres::shared().database();
+    let bench =
+        Bench::with(|_| serde_json::json!({}), |options| options.database = Some(database.url())).await;
+    check_bus(&bench).await;
+}
+
+#[tokio::test]
+async fn a_prompt_for_a_session_that_rests_elsewhere_runs_where_it_was_given() {
+    let bench = Bench::new().await;
+    let other = bench.beside().await;
+    bench.say("SAY:first").await;
+    other.inbox().admit(&bench.session.id, Prompt::text("SAY:second")).await.unwrap();
+    within("the other engine to answer", other.drains().settled(&bench.session.id)).await;
+    assert_eq!(bench.transcript().await.last().unwrap(), "assistant: second");
     other.close().await;
 }
 

@@ -1,6 +1,6 @@
 //! Restarts: what was open goes on by itself, and nothing that may have had an effect happens twice.
 
-use everturn_engine::{Notice, Prompt, Signal};
+use everturn_engine::{Prompt, SessionUpdate, Signal};
 use everturn_model::request::Reply;
 
 use crate::bench::Bench;
@@ -43,10 +43,10 @@ async fn a_half_streamed_answer_is_kept_and_continued() {
     bench.engine.inbox().admit(&bench.session.id, Prompt::text("HOLD:x SAY:one two three")).await.unwrap();
     bench
         .notice(|notice| match notice {
-            Notice::Live(live) => {
+            SessionUpdate::Live(live) => {
                 matches!(&live.signal, Signal::Delta { text, .. } if text == "two ").then_some(())
             }
-            Notice::Committed(_) => None,
+            SessionUpdate::Committed(_) | SessionUpdate::Gap => None,
         })
         .await;
     bench.model.release("x");
@@ -68,11 +68,11 @@ async fn a_command_that_was_running_is_not_run_again() {
     bench.engine.inbox().admit(&bench.session.id, Prompt::text(&prompt)).await.unwrap();
     bench
         .notice(|notice| match notice {
-            Notice::Live(live) => match &live.signal {
+            SessionUpdate::Live(live) => match &live.signal {
                 Signal::Progress { part, .. } => format!("{part:?}").contains("begun\\n").then_some(()),
                 _ => None,
             },
-            Notice::Committed(_) => None,
+            SessionUpdate::Committed(_) | SessionUpdate::Gap => None,
         })
         .await;
     bench.restart().await;

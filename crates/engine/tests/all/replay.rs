@@ -1,6 +1,6 @@
 //! What a provider attached to its answers goes back to the same model as it came, and to nobody else.
 
-use everturn_engine::{Notice, Prompt};
+use everturn_engine::{Prompt, SessionUpdate};
 use everturn_model::Event;
 use everturn_model::entry::Body;
 use everturn_model::part::PartKind;
@@ -255,11 +255,11 @@ async fn a_restart_does_not_run_a_hosted_call() {
     bench
         .notice(|notice| match notice {
             // The text begins when the call is recorded, and then nothing more comes.
-            Notice::Committed(committed) => match &committed.record.event {
+            SessionUpdate::Committed(committed) => match &committed.record.event {
                 Event::PartStarted { part, .. } => matches!(part.kind, PartKind::Text { .. }).then_some(()),
                 _ => None,
             },
-            Notice::Live(_) => None,
+            SessionUpdate::Live(_) | SessionUpdate::Gap => None,
         })
         .await;
     bench.repo.write("play.json", r#"[{"text": "back"}]"#);

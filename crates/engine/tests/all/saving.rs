@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use everturn_engine::{Notice, Prompt, Signal};
+use everturn_engine::{Prompt, SessionUpdate, Signal};
 use everturn_store::{Options, Store};
 use everturn_testkit::deadline::PATIENCE;
 use serde_json::json;
@@ -49,11 +49,11 @@ async fn saved(store: &Store, bench: &Bench, wanted: impl Fn(&str) -> bool) -> R
 
 /// Waits until the model has said a word.
 async fn said(bench: &mut Bench, word: &str) {
-    let is_word = |notice: &Notice| match notice {
-        Notice::Live(live) => {
+    let is_word = |notice: &SessionUpdate| match notice {
+        SessionUpdate::Live(live) => {
             matches!(&live.signal, Signal::Delta { text, .. } if text == word).then_some(())
         }
-        Notice::Committed(_) => None,
+        SessionUpdate::Committed(_) | SessionUpdate::Gap => None,
     };
     bench.notice(is_word).await;
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use everturn_engine::sessions::NewSession;
-use everturn_engine::{Notice, Prompt, Signal};
+use everturn_engine::{Prompt, SessionUpdate, Signal};
 use everturn_model::entry::Body;
 use everturn_model::part::PartKind;
 use everturn_model::permission::{self, Action, Rule};
@@ -113,11 +113,11 @@ async fn who_looks_later_finds_the_child_of_a_running_call() {
     let prompt = task("general", "HOLD:x SAY:done", None);
     bench.engine.inbox().admit(&bench.session.id, Prompt::text(&prompt)).await.unwrap();
     let live = bench.notice(|notice| match notice {
-        Notice::Live(live) => match &live.signal {
+        SessionUpdate::Live(live) => match &live.signal {
             Signal::Progress { part, .. } => Some(part.clone()),
             _ => None,
         },
-        Notice::Committed(_) => None,
+        SessionUpdate::Committed(_) | SessionUpdate::Gap => None,
     });
     let live = live.await;
     bench.model.held("x").await;

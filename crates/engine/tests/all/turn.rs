@@ -1,6 +1,6 @@
 //! Turns: text, tools, errors, interrupts, retries.
 
-use everturn_engine::{Notice, Prompt, Signal};
+use everturn_engine::{Prompt, SessionUpdate, Signal};
 use everturn_model::Event;
 use everturn_model::session::ModelRef;
 use everturn_testkit::within;
@@ -66,13 +66,13 @@ async fn each_call_is_in_the_log_before_its_tool_starts() {
 }
 
 /// The command has printed its first line.
-pub(crate) fn begun(notice: &Notice) -> Option<()> {
+pub(crate) fn begun(notice: &SessionUpdate) -> Option<()> {
     match notice {
-        Notice::Live(live) => match &live.signal {
+        SessionUpdate::Live(live) => match &live.signal {
             Signal::Progress { part, .. } => format!("{part:?}").contains("begun\\n").then_some(()),
             _ => None,
         },
-        Notice::Committed(_) => None,
+        SessionUpdate::Committed(_) | SessionUpdate::Gap => None,
     }
 }
 
@@ -99,11 +99,11 @@ async fn a_failing_provider_is_an_answer_that_says_why() {
     assert_eq!(bench.transcript().await, ["user: ERR:400 please", "assistant:  !APIError"]);
     let error = bench
         .notice(|notice| match notice {
-            Notice::Live(live) => match &live.signal {
+            SessionUpdate::Live(live) => match &live.signal {
                 Signal::Failed { error } => Some(error.clone()),
                 _ => None,
             },
-            Notice::Committed(_) => None,
+            SessionUpdate::Committed(_) | SessionUpdate::Gap => None,
         })
         .await;
     assert_eq!(error.data["statusCode"], json!(400));
@@ -125,10 +125,10 @@ async fn an_interrupt_keeps_what_was_said() {
     bench.engine.inbox().admit(&bench.session.id, Prompt::text("HOLD:x SAY:one two three")).await.unwrap();
     bench
         .notice(|notice| match notice {
-            Notice::Live(live) => {
+            SessionUpdate::Live(live) => {
                 matches!(&live.signal, Signal::Delta { text, .. } if text == "two ").then_some(())
             }
-            Notice::Committed(_) => None,
+            SessionUpdate::Committed(_) | SessionUpdate::Gap => None,
         })
         .await;
     within("the abort", bench.engine.drains().abort(&bench.session.id)).await.unwrap();
@@ -148,8 +148,8 @@ async fn an_interrupt_in_a_tool_settles_the_call() {
     bench.engine.inbox().admit(&bench.session.id, Prompt::text("TOOL:bash:sleep 600")).await.unwrap();
     bench
         .notice(|notice| match notice {
-            Notice::Live(live) => matches!(live.signal, Signal::Progress { .. }).then_some(()),
-            Notice::Committed(_) => None,
+            SessionUpdate::Live(live) => matches!(live.signal, Signal::Progress { .. }).then_some(()),
+            SessionUpdate::Committed(_) | SessionUpdate::Gap => None,
         })
         .await;
     within("the abort", bench.engine.drains().abort(&bench.session.id)).await.unwrap();
@@ -182,11 +182,11 @@ async fn a_session_without_a_name_gets_one() {
     bench.say("SAY:hi").await;
     let title = bench
         .notice(|notice| match notice {
-            Notice::Committed(committed) => match &committed.record.event {
+            SessionUpdate::Committed(committed) => match &committed.record.event {
                 Event::TitleChanged { title, .. } => Some(title.clone()),
                 _ => None,
             },
-            Notice::Live(_) => None,
+            SessionUpdate::Live(_) | SessionUpdate::Gap => None,
         })
         .await;
     assert_eq!(title, "Fake title: SAY:hi");

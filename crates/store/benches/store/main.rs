@@ -13,6 +13,7 @@
     reason = "a benchmark prints, and fails at once when something is wrong"
 )]
 
+mod feed;
 mod fold;
 mod fork;
 mod length;
@@ -20,7 +21,6 @@ mod list;
 mod place;
 mod raw;
 mod throughput;
-mod watch;
 mod work;
 
 use place::Place;
@@ -57,7 +57,7 @@ fn main() {
 }
 
 async fn measure(place: fn() -> Place, size: Size, arguments: &[String]) {
-    const NAMES: [&str; 5] = ["throughput", "length", "list", "fork", "watch"];
+    const NAMES: [&str; 5] = ["throughput", "length", "list", "fork", "feed"];
     let all = !arguments.iter().any(|argument| NAMES.contains(&argument.as_str()));
     let wanted = |name: &str| all || arguments.iter().any(|argument| argument == name);
     if wanted("throughput") {
@@ -72,8 +72,8 @@ async fn measure(place: fn() -> Place, size: Size, arguments: &[String]) {
     if wanted("fork") {
         fork::measure(place, size).await;
     }
-    if wanted("watch") {
-        watch::measure(place, size).await;
+    if wanted("feed") {
+        feed::measure(place, size).await;
     }
 }
 

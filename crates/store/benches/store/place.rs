@@ -1,6 +1,6 @@
 //! Where a measurement runs: a fresh folder or a fresh database, always on the disk.
 
-use everturn_store::{Options, Store};
+use everturn_store::{Observer, Options, Store};
 use everturn_testkit::postgres::{Postgres, TestDatabase};
 
 pub(crate) struct Place {
@@ -28,5 +28,9 @@ impl Place {
 
     pub(crate) async fn open(&self, owner: &str) -> Store {
         Store::open(self.options(owner)).await.unwrap()
+    }
+
+    pub(crate) async fn open_with(&self, owner: &str, observer: Observer) -> Store {
+        Store::open(Options { observer: Some(observer), ..self.options(owner) }).await.unwrap()
     }
 }

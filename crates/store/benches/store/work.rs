@@ -56,6 +56,10 @@ pub(crate) fn created(ids: &mut Ids, number: usize) -> NewEvent {
     }
 }
 
+pub(crate) fn event(ids: &mut Ids, event: Event) -> NewEvent {
+    NewEvent { id: ids.event(), time: NOW, event }
+}
+
 /// About a thousand bytes of text of a few thousand words, different each time.
 pub(crate) fn text(number: u64) -> String {
     (0..140u64).fold(String::with_capacity(1100), |mut text, at| {

@@ -27,20 +27,21 @@ pub(super) enum GroupFailure {
     Doubt { outcomes: Outcomes, xid: String, reason: String },
 }
 
-/// Commits a group of appends and pieces of streamed text. An append that is refused fails alone.
+/// Commits a group of appends and pieces of streamed text, and says under which number. An append that is refused fails
+/// alone.
 pub(super) async fn commit(
     link: &WriterConnection,
     appends: &[&AppendRequest],
     pieces: &[StreamPiece],
     observed: bool,
-) -> Result<Outcomes, GroupFailure> {
+) -> Result<(Outcomes, String), GroupFailure> {
     let prepared = limited(prepare(link, appends, pieces, observed)).await;
     let (outcomes, xid, wrote) = match prepared {
         Ok(prepared) => prepared,
         Err(failure) => return Err(GroupFailure::Before(undo(link, failure).await)),
     };
     match limited(link.run("COMMIT")).await {
-        Ok(()) => Ok(outcomes),
+        Ok(()) => Ok((outcomes, xid)),
         Err(ServerFailure::Lost(reason)) if wrote => Err(GroupFailure::Doubt { outcomes, xid, reason }),
         // What the server says while it fails itself does not tell what its disk has.
         Err(ServerFailure::Statement { code, text }) if wrote && !is_refusal(&code) => {

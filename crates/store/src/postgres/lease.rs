@@ -113,6 +113,23 @@ pub(super) async fn release(client: &ClientWrapper, lease: &Lease) -> Result<(),
     Ok(())
 }
 
+/// Sessions with an open turn whose owner is another process that is alive.
+pub(super) async fn open_elsewhere(
+    client: &ClientWrapper,
+    me: &ThisProcess,
+) -> Result<Vec<SessionId>, ServerFailure> {
+    let sql = format!(
+        "SELECT s.id, {HOLDER} WHERE s.trashed IS NULL AND s.owner IS NOT NULL AND s.owner <> $1 AND s.open"
+    );
+    let mut running = Vec::new();
+    for row in query(client, &sql, &[&me.owner.name()]).await? {
+        if !LeaseHolder::of(&row, 1)?.is_lost(me) {
+            running.push(SessionId::new(row.try_get::<_, String>(0)?));
+        }
+    }
+    Ok(running)
+}
+
 /// Unfinished sessions whose owner is another process that is gone or silent for too long.
 pub(super) async fn orphans(
     client: &ClientWrapper,

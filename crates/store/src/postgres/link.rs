@@ -26,7 +26,8 @@ macro_rules! statements {
 }
 
 statements! {
-    lock = "SELECT key, id, seq, owner, epoch, data FROM session WHERE id = ANY($1) ORDER BY id FOR UPDATE";
+    lock = "SELECT key, id, seq, owner, epoch, data, changed::text FROM session WHERE id = ANY($1)
+            ORDER BY id FOR UPDATE";
     xid = "SELECT pg_current_xact_id()::text";
     purged = "SELECT session FROM tombstone WHERE session = ANY($1)";
     quarantined = "SELECT session, reason FROM quarantine WHERE session = ANY($1)";

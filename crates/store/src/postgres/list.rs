@@ -14,7 +14,6 @@ use crate::query::{Filter, Search, Totals};
 use crate::row::SpentSums;
 use crate::search::IndexedPlace;
 use crate::shape::decode;
-use crate::watch::Position;
 use crate::words::WordQuery;
 
 /// A session in a list, with its place in it.
@@ -174,50 +173,4 @@ pub(super) async fn find(
         Ok(IndexedPlace { session, title: row.try_get(1)?, entry: row.try_get(2)?, part: row.try_get(3)? })
     };
     rows.iter().map(place).collect()
-}
-
-/// This moment: which transactions are over.
-pub(super) async fn position(client: &ClientWrapper) -> Result<Position, ServerFailure> {
-    let rows = query(client, "SELECT pg_current_snapshot()::text", &[]).await?;
-    Ok(Position(rows.first().map(|row| row.try_get(0)).transpose()?.unwrap_or_default()))
-}
-
-/// Sessions that changed after a moment, with the seq of their last event, and the moment of this answer.
-pub(super) async fn changed(
-    client: &ClientWrapper,
-    since: &Position,
-) -> Result<(Vec<(SessionId, u64)>, Position), ServerFailure> {
-    // One statement sees one moment: nothing falls between the answer and the position.
-    let sql = "SELECT now.position, s.id, s.seq FROM (SELECT pg_current_snapshot()::text AS position) now
-               LEFT JOIN session s ON s.changed >= pg_snapshot_xmin($1::text::pg_snapshot)
-               AND NOT pg_visible_in_snapshot(s.changed, $1::text::pg_snapshot) ORDER BY s.changed";
-    let rows = query(client, sql, &[&since.0]).await?;
-    let mut changed = Vec::new();
-    let mut now = since.clone();
-    for row in &rows {
-        now.0 = row.try_get(0)?;
-        if let Some(id) = row.try_get::<_, Option<String>>(1)? {
-            changed.push((SessionId::new(id), count(row, 2)?));
-        }
-    }
-    Ok((changed, now))
-}
-
-/// The first event of a session that was written after a moment.
-pub(super) async fn first_since(
-    client: &ClientWrapper,
-    id: &SessionId,
-    since: &Position,
-) -> Result<Option<u64>, ServerFailure> {
-    // A session's events are committed in their order, so those after a moment are the end of its log: walking back
-    // from there stops at the first one that was visible.
-    let sql = "WITH own AS (SELECT key, seq FROM session WHERE id = $1)
-               SELECT coalesce((
-                 SELECT e.seq + 1 FROM event e, own WHERE e.session = own.key
-                 AND pg_visible_in_snapshot(e.stamp, $2::text::pg_snapshot) ORDER BY e.seq DESC LIMIT 1
-               ), 0), own.seq FROM own";
-    let rows = query(client, sql, &[&id.as_str(), &since.0]).await?;
-    let Some(row) = rows.first() else { return Ok(None) };
-    let (first, last) = (count(row, 0)?, count(row, 1)?);
-    Ok((first <= last).then_some(first))
 }

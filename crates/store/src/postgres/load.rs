@@ -180,7 +180,8 @@ impl LoadedGroup {
                 let session: Session = session;
                 let tree = shape::tree(session, Vec::new(), shape::Parts::default());
                 let (seq, epoch) = (count(row, 2)?, count(row, 4)?);
-                let state = SessionState { seq, tree, owner: row.try_get(3)?, epoch };
+                let changed = row.try_get::<_, &str>(6)?.parse().unwrap_or_default();
+                let state = SessionState { seq, tree, owner: row.try_get(3)?, epoch, changed };
                 (Some(state), None)
             }
             Err(error) => (None, Some(SessionRefusal::of(error))),
@@ -295,7 +296,8 @@ impl WantedRows {
             else {
                 continue;
             };
-            let NeededRows { whole, entries, parts, inbox, requests } = NeededRows::of(&asked.events);
+            let NeededRows { whole, entries, parts, inbox, requests } =
+                NeededRows::of(asked.events.iter().map(|new| &new.event));
             let key = session.key;
             if whole {
                 wanted.whole.insert(key);

@@ -19,8 +19,8 @@ use super::address::{Address, Wire};
 use super::failure::ServerFailure;
 use super::lease::ThisProcess;
 use super::pause::Pause;
+use crate::feed::sequencer::Sequencer;
 use crate::options::Timing;
-use crate::watch::Wakes;
 
 /// The least time between two notices.
 const NOTICES: Duration = Duration::from_millis(20);
@@ -34,7 +34,8 @@ const FAREWELL: Duration = Duration::from_secs(2);
 /// What the notifier works with.
 pub(super) struct Notifier {
     address: Address,
-    wakes: Arc<Wakes>,
+    /// Who is to look; none when nobody wants to know.
+    sequencer: Option<Arc<Sequencer>>,
     /// The name of this process and where it runs; none when it may only read.
     me: Option<(String, String)>,
     timing: Timing,
@@ -54,9 +55,14 @@ impl Drop for ListeningConnection {
 }
 
 impl Notifier {
-    pub(super) fn new(address: Address, wakes: Arc<Wakes>, me: Option<&ThisProcess>, timing: Timing) -> Self {
+    pub(super) fn new(
+        address: Address,
+        sequencer: Option<Arc<Sequencer>>,
+        me: Option<&ThisProcess>,
+        timing: Timing,
+    ) -> Self {
         let me = me.map(|me| (me.owner.name().to_owned(), me.boot.clone()));
-        Self { address, wakes, me, timing }
+        Self { address, sequencer, me, timing }
     }
 
     /// Makes this process known, and goes on until all senders of pokes are gone.
@@ -84,7 +90,7 @@ impl Notifier {
             match self.connect().await {
                 Ok(line) => {
                     // Something may have been missed.
-                    self.wakes.note_outside();
+                    call(self.sequencer.as_deref());
                     next = Some(line);
                 }
                 Err(failure) => {
@@ -99,7 +105,7 @@ impl Notifier {
         let make = async {
             let (client, wire) = self.address.wire().await?;
             let number = Arc::new(AtomicI32::new(0));
-            let driver = tokio::spawn(drive(wire, Arc::clone(&self.wakes), Arc::clone(&number)));
+            let driver = tokio::spawn(drive(wire, self.sequencer.clone(), Arc::clone(&number)));
             let line = ListeningConnection { client, driver };
             line.client.batch_execute(self.address.settings()).await?;
             let own = line.client.query_one("SELECT pg_backend_pid()", &[]).await?;
@@ -180,12 +186,19 @@ async fn gone(pokes: &mut watch::Receiver<u64>) {
 }
 
 /// Drives a connection and passes on what others than itself say; `own` is its number in the server.
-async fn drive(mut wire: Wire, wakes: Arc<Wakes>, own: Arc<AtomicI32>) {
+async fn drive(mut wire: Wire, sequencer: Option<Arc<Sequencer>>, own: Arc<AtomicI32>) {
     while let Some(Ok(message)) = poll_fn(|context| wire.poll_message(context)).await {
         if let AsyncMessage::Notification(notice) = message
             && notice.process_id() != own.load(Ordering::Relaxed)
         {
-            wakes.note_outside();
+            call(sequencer.as_deref());
         }
+    }
+}
+
+/// Asks for a look at what others did.
+fn call(sequencer: Option<&Sequencer>) {
+    if let Some(sequencer) = sequencer {
+        sequencer.call();
     }
 }

@@ -16,9 +16,9 @@ use super::group::{self, GroupFailure, Outcomes};
 use super::link::WriterConnection;
 use super::pause::Pause;
 use crate::Error;
-use crate::append::{Appended, Observer, StreamPiece};
+use crate::append::{Appended, StreamPiece};
+use crate::feed::sequencer::Sequencer;
 use crate::plan::AppendRequest;
-use crate::watch::Wakes;
 
 /// How many jobs one transaction takes at most.
 const GROUP: usize = 256;
@@ -45,12 +45,11 @@ impl WriterHandle {
     pub(super) fn start(
         address: Address,
         link: WriterConnection,
-        observer: Option<Observer>,
-        wakes: Arc<Wakes>,
+        sequencer: Option<Arc<Sequencer>>,
         pokes: watch::Sender<u64>,
     ) -> Self {
         let (jobs, queue) = mpsc::unbounded_channel();
-        let writer = WriterTask { address, link: Some(link), lost: None, observer, wakes, pokes };
+        let writer = WriterTask { address, link: Some(link), lost: None, sequencer, pokes };
         tokio::spawn(writer.run(queue));
         Self(jobs)
     }
@@ -108,8 +107,7 @@ struct WriterTask {
     link: Option<WriterConnection>,
     /// Since when there is no connection.
     lost: Option<Instant>,
-    observer: Option<Observer>,
-    wakes: Arc<Wakes>,
+    sequencer: Option<Arc<Sequencer>>,
     pokes: watch::Sender<u64>,
 }
 
@@ -132,11 +130,11 @@ impl WriterTask {
             Ok(link) => link,
             Err(failure) => return self.give_up(group, failure),
         };
-        let observed = self.observer.is_some();
+        let observed = self.sequencer.is_some();
         match group::commit(&link, &group.asked(), &group.pieces, observed).await {
-            Ok(outcomes) => {
+            Ok((outcomes, xid)) => {
                 self.link = Some(link);
-                self.acknowledge(group, outcomes);
+                self.acknowledge(group, outcomes, &xid);
             }
             Err(GroupFailure::Before(ServerFailure::Lost(reason))) => {
                 tracing::warn!(reason, "the connection to the database server broke; it is made again");
@@ -233,7 +231,7 @@ impl WriterTask {
                 Ok(Ok(took_place)) => {
                     self.link = Some(link);
                     if took_place {
-                        self.acknowledge(group, outcomes);
+                        self.acknowledge(group, outcomes, xid);
                     } else {
                         others.push_front(group);
                     }
@@ -254,17 +252,17 @@ impl WriterTask {
     }
 
     /// The observer hears of events before their appender does, in the order of the log.
-    fn acknowledge(&self, group: JobGroup, outcomes: Outcomes) {
-        let mut heads = Vec::new();
+    fn acknowledge(&self, group: JobGroup, outcomes: Outcomes, xid: &str) {
+        // One that cannot be read counts as later than every look.
+        let stamp = xid.parse().unwrap_or(u64::MAX);
+        let mut fresh = false;
         let mut answers = Vec::with_capacity(group.appends.len());
         for (pending, outcome) in group.appends.into_iter().zip(outcomes) {
             let answer = outcome.map(|(appended, committed)| {
-                if let Some(observer) = &self.observer {
-                    committed.into_iter().for_each(|committed| observer(Arc::new(committed)));
+                if let Some(sequencer) = &self.sequencer {
+                    sequencer.commit(stamp, committed);
                 }
-                if appended.fresh {
-                    heads.push((appended.session.id.clone(), appended.seq));
-                }
+                fresh |= appended.fresh;
                 appended
             });
             answers.push((pending.answer, answer));
@@ -273,8 +271,7 @@ impl WriterTask {
             // A caller that went away wants no answer.
             drop(way.send(answer));
         }
-        if !heads.is_empty() {
-            self.wakes.note(&heads);
+        if fresh {
             self.pokes.send_modify(|count| *count += 1);
         }
     }

@@ -155,41 +155,6 @@ pub(super) fn find(
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// The number of the newest commit.
-pub(super) fn position(connection: &Connection) -> Result<i64, Error> {
-    let sql = "SELECT value FROM meta WHERE name = 'commits'";
-    Ok(connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?)
-}
-
-/// Sessions that changed after a commit, with the seq of their last event.
-pub(super) fn changed(connection: &Connection, since: i64) -> Result<Vec<(SessionId, u64)>, Error> {
-    let mut statement = connection.prepare_cached(
-        // A damaged number must not end what follows all sessions.
-        "SELECT id, max(CAST(seq AS INTEGER), 0) FROM session WHERE changed > ?1 ORDER BY changed",
-    )?;
-    let rows =
-        statement.query_map([since], |row| Ok((SessionId::new(row.get::<_, String>(0)?), row.get(1)?)))?;
-    Ok(rows.collect::<Result<_, _>>()?)
-}
-
-/// The first event of a session that was written after a commit.
-pub(super) fn first_since(connection: &Connection, id: &SessionId, since: i64) -> Result<Option<u64>, Error> {
-    // Stamps grow with the seq, so walking back from the end stops early.
-    let mut statement = connection.prepare_cached(
-        "SELECT e.seq, e.stamp FROM session s JOIN event e ON e.session = s.key WHERE s.id = ?1
-         ORDER BY e.seq DESC",
-    )?;
-    let mut rows = statement.query([id.as_str()])?;
-    let mut first = None;
-    while let Some(row) = rows.next()? {
-        if row.get::<_, i64>(1)? <= since {
-            break;
-        }
-        first = Some(row.get(0)?);
-    }
-    Ok(first)
-}
-
 /// The key that cursors are sealed with.
 pub(super) fn secret(connection: &Connection) -> Result<Option<Vec<u8>>, Error> {
     let sql = "SELECT value FROM meta WHERE name = 'secret'";

@@ -98,16 +98,16 @@ fn load(connection: &Connection, asked: &AppendRequest) -> Result<Option<(i64, S
     let id = &asked.session;
     let found = connection
         .prepare_cached(
-            "SELECT key, seq, owner, epoch, data, (SELECT reason FROM quarantine WHERE session = ?1) FROM session
-             WHERE id = ?1",
+            "SELECT key, seq, owner, epoch, data, (SELECT reason FROM quarantine WHERE session = ?1), changed
+             FROM session WHERE id = ?1",
         )?
         .query_row([id.as_str()], |row| {
-            let head = (row.get::<_, i64>(0)?, row.get::<_, u64>(1)?);
+            let head = (row.get::<_, i64>(0)?, row.get::<_, u64>(1)?, row.get::<_, u64>(6)?);
             let reason = row.get::<_, Option<String>>(5)?;
             Ok((head, row.get::<_, Option<String>>(2)?, row.get::<_, u64>(3)?, text(row, 4)?, reason))
         })
         .optional()?;
-    let Some(((key, seq), owner, epoch, data, reason)) = found else {
+    let Some(((key, seq, changed), owner, epoch, data, reason)) = found else {
         refuse_purged(connection, id)?;
         return Ok(None);
     };
@@ -115,13 +115,13 @@ fn load(connection: &Connection, asked: &AppendRequest) -> Result<Option<(i64, S
         return Err(Error::Quarantined { session: id.clone(), reason });
     }
     let session: Session = shape::decode(id.as_str(), "session", &data)?;
-    let needs = NeededRows::of(&asked.events);
+    let needs = NeededRows::of(asked.events.iter().map(|new| &new.event));
     let tree = if needs.whole {
         reader::rows(connection, key, session)?
     } else {
         touched(connection, key, session, &needs)?
     };
-    Ok(Some((key, SessionState { seq, tree, owner, epoch })))
+    Ok(Some((key, SessionState { seq, tree, owner, epoch, changed })))
 }
 
 pub(super) fn refuse_purged(connection: &Connection, id: &SessionId) -> Result<(), Error> {
@@ -138,7 +138,13 @@ pub(super) fn refuse_quarantined(connection: &Connection, id: &SessionId) -> Res
     reason.map_or(Ok(()), |reason| Err(Error::Quarantined { session: id.clone(), reason }))
 }
 
-fn touched(connection: &Connection, key: i64, session: Session, needs: &NeededRows) -> Result<Tree, Error> {
+/// The session row and the rows that events need.
+pub(super) fn touched(
+    connection: &Connection,
+    key: i64,
+    session: Session,
+    needs: &NeededRows,
+) -> Result<Tree, Error> {
     let mut tree = Tree::new(session);
     for id in &needs.entries {
         if let Some(found) = reader::entry(connection, key, id)? {

@@ -18,9 +18,9 @@ use tokio::sync::oneshot;
 use super::write::WrittenAppend;
 use super::{index, reader, write};
 use crate::Error;
-use crate::append::{Appended, Observer, StreamPiece};
+use crate::append::{Appended, StreamPiece};
+use crate::feed::sequencer::Sequencer;
 use crate::plan::AppendRequest;
-use crate::watch::Wakes;
 
 /// How many jobs one transaction takes at most.
 const GROUP: usize = 256;
@@ -82,11 +82,10 @@ impl WriterHandle {
     pub(super) fn start(
         connection: Connection,
         path: PathBuf,
-        observer: Option<Observer>,
-        wakes: Arc<Wakes>,
+        sequencer: Option<Arc<Sequencer>>,
     ) -> Result<Self, Error> {
         let (jobs, queue) = channel();
-        let mut writer = WriterThread { connection, path, observer, wakes, pages: Arc::default() };
+        let mut writer = WriterThread { connection, path, sequencer, pages: Arc::default() };
         writer.count_pages()?;
         let thread = std::thread::Builder::new()
             .name("store-writer".to_owned())
@@ -136,8 +135,7 @@ struct CommitFailure {
 struct WriterThread {
     connection: Connection,
     path: PathBuf,
-    observer: Option<Observer>,
-    wakes: Arc<Wakes>,
+    sequencer: Option<Arc<Sequencer>>,
     /// How many pages the write-ahead log has, as of the last commit.
     pages: Arc<AtomicI32>,
 }
@@ -234,11 +232,11 @@ impl WriterThread {
         if self.connection.is_autocommit() {
             // SQLite gave the whole transaction up: nothing of this group is in the file.
             let failure = CommitFailure { error: given_up(&done, written.as_ref().err()), certain: true };
-            done.into_iter().for_each(|done| self.settle(done, &failure));
+            done.into_iter().for_each(|done| self.settle(done, stamp, &failure));
             return jobs.collect();
         }
         match self.connection.execute_batch("COMMIT") {
-            Ok(()) => self.acknowledge_all(done),
+            Ok(()) => done.into_iter().for_each(|done| self.acknowledge(done, stamp)),
             Err(error) => {
                 tracing::error!(error = error.to_string(), "cannot commit");
                 if !self.connection.is_autocommit() {
@@ -248,7 +246,7 @@ impl WriterThread {
                 // A failed sync does not tell what the disk has. Everything else happened before the disk had it.
                 let certain = error.sqlite_error_code() != Some(ErrorCode::SystemIoFailure);
                 let failure = CommitFailure { error, certain };
-                done.into_iter().for_each(|done| self.settle(done, &failure));
+                done.into_iter().for_each(|done| self.settle(done, stamp, &failure));
             }
         }
         Vec::new()
@@ -301,7 +299,7 @@ impl WriterThread {
         match job {
             Job::Append(asked, answer) => {
                 let (session, ids) = (asked.session.clone(), asked.ids());
-                let observed = self.observer.is_some();
+                let observed = self.sequencer.is_some();
                 let result =
                     guarded(&self.connection, || write::append(&self.connection, *asked, observed, stamp));
                 JobDone::Append(PendingAppend { answer, session, ids, result })
@@ -320,20 +318,7 @@ impl WriterThread {
         }
     }
 
-    fn acknowledge_all(&self, done: Vec<JobDone>) {
-        let mut heads = Vec::new();
-        for done in done {
-            if let JobDone::Append(PendingAppend { result: Ok(WrittenAppend { appended, .. }), .. }) = &done
-                && appended.fresh
-            {
-                heads.push((appended.session.id.clone(), appended.seq));
-            }
-            self.acknowledge(done);
-        }
-        self.wakes.note(&heads);
-    }
-
-    fn acknowledge(&self, done: JobDone) {
+    fn acknowledge(&self, done: JobDone, stamp: i64) {
         // A caller that went away wants no answer.
         match done {
             JobDone::Append(PendingAppend {
@@ -341,8 +326,8 @@ impl WriterThread {
                 result: Ok(WrittenAppend { appended, committed, .. }),
                 ..
             }) => {
-                if let Some(observer) = &self.observer {
-                    committed.into_iter().for_each(|committed| observer(Arc::new(committed)));
+                if let Some(sequencer) = &self.sequencer {
+                    sequencer.commit(u64::try_from(stamp).unwrap_or_default(), committed);
                 }
                 drop(answer.send(Ok(appended)));
             }
@@ -354,7 +339,7 @@ impl WriterThread {
         }
     }
 
-    fn settle(&self, done: JobDone, failure: &CommitFailure) {
+    fn settle(&self, done: JobDone, stamp: i64, failure: &CommitFailure) {
         match done {
             JobDone::Append(pending) if pending.result.is_ok() => {
                 // The commit may have reached the disk although it reported a failure: the log itself tells.
@@ -362,7 +347,7 @@ impl WriterThread {
                     |id: &EventId| reader::find_event(&self.connection, id).map(|found| found.is_some());
                 match pending.ids.iter().map(there).collect::<Result<Vec<_>, _>>() {
                     Ok(found) if !found.is_empty() && found.iter().all(|found| *found) => {
-                        self.acknowledge_all(vec![JobDone::Append(pending)]);
+                        self.acknowledge(JobDone::Append(pending), stamp);
                     }
                     Ok(_) if failure.certain => drop(pending.answer.send(Err(self.failure(&failure.error)))),
                     _ => {

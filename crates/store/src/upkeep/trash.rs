@@ -101,12 +101,7 @@ impl Store {
     }
 
     async fn purge_session(&self, purge: Purge) -> Result<bool, Error> {
-        let id = purge.session.clone();
-        let purged = ask!(self, engine => engine.purge_session(purge).await)?;
-        if purged {
-            self.note_gone(&id);
-        }
-        Ok(purged)
+        ask!(self, engine => engine.purge_session(purge).await)
     }
 
     pub(crate) async fn is_purged(&self, id: &SessionId) -> Result<bool, Error> {

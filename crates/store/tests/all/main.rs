@@ -14,6 +14,7 @@ mod crash;
 mod events;
 mod faults;
 mod history;
+mod listener;
 mod migration;
 mod model;
 mod opening;

@@ -3,10 +3,10 @@
 mod append;
 mod durability;
 mod encryption;
+mod feed;
 mod lease;
 mod opening;
 mod outage;
-mod watch;
 
 use everturn_model::ids::{RANDOM, Stamp};
 use everturn_model::{EntryId, Event, EventId, SessionId};

@@ -3,17 +3,19 @@
 //! The processes are children of this test. Ten of them write to sessions of their own and to sessions that they
 //! share. For the fence one is stopped while it holds a lease, so that it neither writes nor says that it lives.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use everturn_model::SessionId;
-use everturn_store::{Authority, Error, Options, Store, Timing};
+use everturn_store::{Authority, Error, Filter, Options, Store, Timing};
 use everturn_testkit::postgres::Postgres;
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
 use crate::author::Author;
 use crate::campaign::{Child, Deed, Ledger, Where, append, cases, runtime, say, say_deed, task, write};
+use crate::listener::Listener;
 
 const PROCESSES: u64 = 10;
 const SHARED: u64 = 3;
@@ -71,7 +73,9 @@ async fn write_all(place: Where, number: u64, appends: u64) {
 fn write_together(place: &Where) {
     let runtime = runtime();
     let ledger = Ledger::default();
-    let store = runtime.block_on(place.open("own_parent"));
+    let (observer, mut listener) = Listener::new();
+    let options = Options { observer: Some(observer), ..place.options("own_parent") };
+    let store = runtime.block_on(Store::open(options)).unwrap();
     for number in 0..SHARED {
         let session = shared(number);
         let created = Author::create(&session, 500 + number).1;
@@ -96,7 +100,20 @@ fn write_together(place: &Where) {
         }
     });
     runtime.block_on(ledger.check(&store));
+    runtime.block_on(check_feed(&store, &mut listener));
     place.check_file();
+}
+
+/// The parent was told of everything that its children wrote, once and in order.
+async fn check_feed(store: &Store, listener: &mut Listener) {
+    let everything = Filter { archived: true, ..Filter::default() };
+    let mut logs = BTreeMap::new();
+    for session in store.sessions(everything).await.unwrap() {
+        let log = store.events(&session.id, None, usize::MAX).await.unwrap();
+        logs.insert(session.id, log);
+    }
+    let count = logs.values().map(Vec::len).sum();
+    assert_eq!(listener.gather(count).await, logs);
 }
 
 #[test]

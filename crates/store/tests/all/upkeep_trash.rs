@@ -5,10 +5,11 @@ use std::time::Duration;
 use everturn_model::{Event, SessionId};
 use everturn_store::{
     Authority, BlobUse, Collected, Error, Filter, FreeSpace, Hash, Options, Retention, Search, Store, Swept,
-    Tombstone, TrashUse,
+    Timing, Tombstone, TrashUse,
 };
 use serde_json::json;
 
+use crate::listener::Listener;
 use crate::upkeep::{Rich, count, file, open};
 
 const TABLES: [&str; 10] =
@@ -103,27 +104,24 @@ async fn a_session_that_a_living_process_runs_is_not_deleted() {
 }
 
 #[tokio::test]
-async fn those_who_follow_a_deleted_session_are_told() {
+async fn the_feed_goes_on_past_a_deleted_session() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&folder).await;
+    let (observer, mut listener) = Listener::new();
+    // It looks only when an own commit finds a gap.
+    let timing = Timing { look: Duration::from_secs(600), ..Timing::default() };
+    let options =
+        Options { observer: Some(observer), timing, ..Options::folder(folder.path(), "own_listener") };
+    let listening = Store::open(options).await.unwrap();
     let (rich, other) = (Rich::new(0x1000), Rich::new(0x2000));
-    let mut feed = store.feed().await.unwrap();
     rich.put(&store, "parser").await;
-    let mut watch = store.watch(&rich.id, None);
-    assert_eq!(watch.next().await.unwrap().len(), 12);
-    let waiting = tokio::spawn(async move { watch.next().await });
-    tokio::task::yield_now().await;
     store.purge(&rich.id, 5).await.unwrap();
-    let ended = tokio::time::timeout(Duration::from_secs(30), waiting).await.unwrap().unwrap();
-    assert!(matches!(ended, Err(Error::Purged(_))), "{ended:?}");
-    let late = store.watch(&rich.id, Some(3)).next().await;
-    assert!(matches!(late, Err(Error::Purged(_))), "{late:?}");
     other.put(&store, "lexer").await;
-    let next = tokio::time::timeout(Duration::from_secs(30), feed.next()).await.unwrap().unwrap();
-    assert_eq!(
-        next.iter().map(|record| &record.session).collect::<std::collections::BTreeSet<_>>(),
-        [&other.id].into()
-    );
+    let event = other.event(0x300, Event::SessionTrashed {});
+    listening.append(&other.id, Authority::Open, vec![event]).await.unwrap();
+    let heard = listener.gather(13).await;
+    assert_eq!(heard.keys().collect::<Vec<_>>(), [&other.id]);
+    assert_eq!(heard[&other.id], store.events(&other.id, None, usize::MAX).await.unwrap());
 }
 
 async fn trash(store: &Store, rich: &Rich, time: i64) {

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
 use everturn_model::{EventId, SessionId, fold};
-use everturn_store::{Authority, Error, Lease, Store};
+use everturn_store::{Authority, Error, FeedItem, Lease, Store};
 use tokio::task::JoinSet;
 
 use crate::events::{append, begin, created, log, session_id, titled, unfit};
@@ -150,8 +150,11 @@ async fn observers_hear_of_concurrent_events_in_the_order_of_the_log_and_before_
     let heard: Arc<Mutex<Vec<(SessionId, u64)>>> = Arc::default();
     let observer = {
         let heard = Arc::clone(&heard);
-        Arc::new(move |committed: Arc<everturn_store::Committed>| {
-            heard.lock().unwrap().push((committed.record.session.clone(), committed.record.seq));
+        Arc::new(move |item| match item {
+            FeedItem::Committed(committed) => {
+                heard.lock().unwrap().push((committed.record.session.clone(), committed.record.seq));
+            }
+            other => panic!("{other:?}"),
         })
     };
     let store = place.open_with("own_a", |options| options.observer = Some(observer)).await;

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use everturn_model::{EntryId, Event, SessionId};
-use everturn_store::{Authority, Error, Options, Store};
+use everturn_store::{Authority, Error, FeedItem, Options, Store};
 use tokio::task::JoinSet;
 
 use super::Place;
@@ -116,8 +116,12 @@ async fn the_observer_hears_of_events_in_order_before_their_appender() {
     let heard = Arc::new(Mutex::new(Vec::new()));
     let observer = {
         let heard = Arc::clone(&heard);
-        Arc::new(move |committed: Arc<everturn_store::Committed>| {
-            heard.lock().unwrap().push((committed.record.seq, committed.tree.session.title.clone()));
+        Arc::new(move |item| match item {
+            FeedItem::Committed(committed) => {
+                let title = committed.tree.session.title.clone();
+                heard.lock().unwrap().push((committed.record.seq, title));
+            }
+            other => panic!("{other:?}"),
         })
     };
     let options = Options { observer: Some(observer), ..place.options("own_test") };

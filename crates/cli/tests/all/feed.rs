@@ -1,0 +1,324 @@
+//! Two servers on one database: whoever is attached to one of them follows what the other one runs, and what is said to
+//! one of them takes effect in the other.
+//!
+//! Each test prints how long what it waited for took; `docs/benchmarks.md` says how to see that.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use everturn_model::SessionId;
+use everturn_store::Store;
+use everturn_testkit::http::EventReader;
+use everturn_testkit::postgres::{Postgres, TestDatabase};
+use everturn_testkit::process::ServerOptions;
+use everturn_testkit::{Client, EverturnServer, ModelServer, Repo};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::stage::{PASSWORD, offline, prompt};
+use crate::tmux::Terminal;
+use crate::{opencode, stage};
+
+/// The line under an answer, while it is made and when it is complete.
+const OPEN: &str = "▣  Build · Fake One";
+const DONE: &str = "▣  Build · Fake One · done";
+
+/// Two servers that share their data. Fields are dropped in this order: the servers go first.
+struct Pair {
+    /// The one that is listened to and spoken to.
+    near: EverturnServer,
+    /// The one that runs the sessions.
+    far: EverturnServer,
+    model: ModelServer,
+    repo: Repo,
+    data: TempDir,
+    database: Option<TestDatabase>,
+}
+
+impl Pair {
+    async fn on_a_file() -> Self {
+        Self::on(None).await
+    }
+
+    async fn on_a_server() -> Self {
+        Self::on(Some(Postgres::shared().database())).await
+    }
+
+    async fn on(database: Option<TestDatabase>) -> Self {
+        let (model, data) = (ModelServer::recorded(), tempfile::tempdir().unwrap());
+        let repo = Repo::new(&[("a.txt", "hello\n")]);
+        let options = || {
+            let mut options = ServerOptions::with_model(&model.base_url());
+            options.password = Some(PASSWORD.to_owned());
+            options.directory = Some(repo.path().to_owned());
+            options.environment = offline();
+            let mut say = |name: &str, value: String| options.environment.push((name.to_owned(), value));
+            say("EVERTURN_DATA", data.path().display().to_string());
+            if let Some(database) = &database {
+                say("EVERTURN_DATABASE", database.url());
+            }
+            options
+        };
+        let binary = Path::new(env!("CARGO_BIN_EXE_everturn"));
+        let far = EverturnServer::start(binary, options()).await;
+        let near = EverturnServer::start(binary, options()).await;
+        Self { near, far, model, repo, data, database }
+    }
+
+    /// Makes a session at the far server and returns its id.
+    async fn session(&self, title: &str) -> String {
+        let made = self.far.client().post("/session", &json!({"title": title})).await.ok().json();
+        made["id"].as_str().unwrap().to_owned()
+    }
+
+    /// The ids of the events in a session's log.
+    async fn log(&self, session: &str) -> Vec<String> {
+        let options = match &self.database {
+            None => everturn_store::Options::folder(self.data.path(), "own_test"),
+            Some(database) => everturn_store::Options::server(&database.url(), self.data.path(), "own_test"),
+        };
+        let store = Store::open(options).await.unwrap();
+        let log = store.events(&SessionId::new(session), None, usize::MAX).await.unwrap();
+        log.into_iter().map(|record| record.id.to_string()).collect()
+    }
+
+    /// What a measurement is of.
+    fn name(&self) -> &'static str {
+        if self.database.is_some() { "PostgreSQL" } else { "SQLite" }
+    }
+}
+
+async fn say(client: &Client, session: &str, text: &str) {
+    client.post(&format!("/session/{session}/prompt_async"), &prompt(text)).await.ok();
+}
+
+fn is_of(event: &Value, kind: &str, session: &str) -> bool {
+    event["type"] == kind && event["properties"]["sessionID"] == session
+}
+
+/// Waits for an event of a session.
+async fn heard(events: &mut EventReader, kind: &str, session: &str) -> Value {
+    events.wait_for(|event| is_of(event, kind, session)).await
+}
+
+/// The text that came piece by piece.
+fn streamed(events: &EventReader, session: &str) -> String {
+    let pieces = events.seen().into_iter().filter(|event| is_of(&event.data, "message.part.delta", session));
+    pieces.map(|event| event.data["properties"]["delta"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Waits until so much text came.
+async fn hears_text(events: &mut EventReader, session: &str, text: &str) {
+    while streamed(events, session) != text {
+        heard(events, "message.part.delta", session).await;
+    }
+}
+
+/// The events that are in the log, as a client was told of them.
+fn durable(events: &EventReader, log: &[String]) -> Vec<String> {
+    let known: HashSet<&str> = log.iter().map(String::as_str).collect();
+    let ids = events.seen().into_iter().filter_map(|event| event.data["id"].as_str().map(str::to_owned));
+    ids.filter(|id| known.contains(id.as_str())).collect()
+}
+
+fn print_time(pair: &Pair, what: &str, began: Instant) {
+    print_duration(pair, what, began.elapsed());
+}
+
+#[expect(clippy::print_stdout, reason = "a figure for the benchmarks")]
+fn print_duration(pair: &Pair, what: &str, took: Duration) {
+    println!("{}: {what}: {:.0} ms", pair.name(), took.as_secs_f64() * 1000.0);
+}
+
+/// A client at the near server sees a turn that the far one runs as a client of the far one does.
+async fn check_follows(pair: &Pair) {
+    let mut near = pair.near.client().events("/event").await;
+    let mut far = pair.far.client().events("/event").await;
+    let session = pair.session("followed").await;
+    for events in [&mut near, &mut far] {
+        heard(events, "session.created", &session).await;
+    }
+    say(&pair.far.client(), &session, "HOLD:middle SAY:one two three").await;
+    pair.model.held("middle").await;
+    hears_text(&mut far, &session, "one two ").await;
+    let began = Instant::now();
+    hears_text(&mut near, &session, "one two ").await;
+    print_time(pair, "text, from the client of the server that streams it to that of the other", began);
+    let statuses = pair.near.client().get("/session/status").await.ok().json();
+    assert_eq!(statuses[&session]["type"], "busy", "{statuses}");
+    // What streams is brought by the events alone: who loads the messages would have it twice.
+    let messages = pair.near.client().get(&format!("/session/{session}/message")).await.ok().json();
+    assert!(!messages.to_string().contains("\"text\":\"one two "), "{messages}");
+
+    // Who attaches now gets the text so far, and then what comes after it.
+    let mut late = pair.near.client().events("/event").await;
+    let so_far = late
+        .wait_for(|event| {
+            is_of(event, "message.part.updated", &session)
+                && event["properties"]["part"]["text"] == "one two "
+        })
+        .await;
+    assert_eq!(so_far["properties"]["part"]["type"], "text");
+
+    pair.model.release("middle");
+    for events in [&mut near, &mut far, &mut late] {
+        heard(events, "session.idle", &session).await;
+    }
+    assert!(streamed(&late, &session) == "three" || streamed(&late, &session).is_empty());
+    // A title and what the prompt changed may still come to both.
+    say(&pair.far.client(), &session, "SAY:the end").await;
+    for events in [&mut near, &mut far] {
+        heard(events, "session.idle", &session).await;
+    }
+    let log = pair.log(&session).await;
+    let (mut seen_near, mut seen_far) = (durable(&near, &log), durable(&far, &log));
+    let common = seen_near.len().min(seen_far.len());
+    assert!(common >= 15, "both turns, from the prompt to the end: {seen_near:?}");
+    seen_near.truncate(common);
+    seen_far.truncate(common);
+    assert_eq!(seen_near, seen_far, "each event once, in the same order");
+    let unique: HashSet<&String> = seen_near.iter().collect();
+    assert_eq!(unique.len(), seen_near.len());
+    let mut places = seen_near.iter().map(|id| log.iter().position(|known| known == id).unwrap());
+    assert!(places.by_ref().is_sorted(), "in the order of the log");
+    let statuses = pair.near.client().get("/session/status").await.ok().json();
+    assert_eq!(statuses.get(&session), None, "{statuses}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_follows_a_turn_of_the_other_server_on_one_file() {
+    check_follows(&Pair::on_a_file().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_follows_a_turn_of_the_other_server_on_one_postgres() {
+    check_follows(&Pair::on_a_server().await).await;
+}
+
+/// Prompts, answers and interrupts given to the near server for a session that the far one runs.
+async fn check_takes_effect(pair: &Pair) {
+    let mut near = pair.near.client().events("/event").await;
+    let mut far = pair.far.client().events("/event").await;
+    let session = pair.session("worked on").await;
+    heard(&mut near, "session.created", &session).await;
+
+    say(&pair.far.client(), &session, "HOLD:first SAY:one two").await;
+    pair.model.held("first").await;
+    say(&pair.near.client(), &session, "SAY:second").await;
+    let began = Instant::now();
+    let prompted = |event: &Value| {
+        is_of(event, "message.part.updated", &session) && event["properties"]["part"]["text"] == "SAY:second"
+    };
+    far.wait_for(prompted).await;
+    print_time(pair, "a prompt is seen by the server that runs the session", began);
+    pair.model.release("first");
+    let answered = |event: &Value| {
+        is_of(event, "message.part.updated", &session) && event["properties"]["part"]["text"] == "second"
+    };
+    near.wait_for(answered).await;
+    heard(&mut near, "session.idle", &session).await;
+
+    say(&pair.far.client(), &session, "TOOL:read:/etc/hostname\nSAY:read it").await;
+    let asked = heard(&mut near, "permission.asked", &session).await;
+    let id = asked["properties"]["id"].as_str().unwrap().to_owned();
+    pair.near.client().post(&format!("/permission/{id}/reply"), &json!({"reply": "once"})).await.ok();
+    let began = Instant::now();
+    let completed = |event: &Value| {
+        is_of(event, "message.part.updated", &session)
+            && event["properties"]["part"]["state"]["status"] == "completed"
+    };
+    far.wait_for(completed).await;
+    print_time(pair, "a call goes on after its answer", began);
+    heard(&mut near, "session.idle", &session).await;
+
+    say(&pair.far.client(), &session, "HOLD:last SAY:never to be finished").await;
+    pair.model.held("last").await;
+    let stop = async {
+        let began = Instant::now();
+        pair.near.client().post(&format!("/session/{session}/abort"), &json!({})).await.ok();
+        pair.model.abandoned("last").await;
+        began.elapsed()
+    };
+    print_duration(pair, "an interrupt has stopped the call to the model", stop.await);
+    let aborted = |event: &Value| {
+        is_of(event, "message.updated", &session)
+            && event["properties"]["info"]["error"]["name"] == "MessageAbortedError"
+    };
+    near.wait_for(aborted).await;
+    heard(&mut near, "session.idle", &session).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_said_to_one_server_takes_effect_in_the_other_on_one_file() {
+    check_takes_effect(&Pair::on_a_file().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_said_to_one_server_takes_effect_in_the_other_on_one_postgres() {
+    check_takes_effect(&Pair::on_a_server().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_goes_on_in_the_other_server_and_its_clients_see_it_whole() {
+    let mut pair = Pair::on_a_file().await;
+    let mut near = pair.near.client().events("/event").await;
+    let session = pair.session("taken over").await;
+    say(&pair.far.client(), &session, "HOLD:half SAY:alpha beta gamma delta").await;
+    pair.model.held("half").await;
+    hears_text(&mut near, &session, "alpha beta gamma ").await;
+    pair.far.kill9().await;
+    pair.model.release("half");
+    // The near server takes it on, ends what was begun, and goes on by itself.
+    heard(&mut near, "session.idle", &session).await;
+    let log = pair.log(&session).await;
+    let seen = durable(&near, &log);
+    let unique: HashSet<&String> = seen.iter().collect();
+    assert_eq!(unique.len(), seen.len());
+    assert!(seen.iter().map(|id| log.iter().position(|known| known == id).unwrap()).is_sorted());
+    let messages = pair.near.client().get(&format!("/session/{session}/message")).await.ok().json();
+    let texts: Vec<&str> = messages
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|message| message["info"]["role"] == "assistant")
+        .flat_map(|message| message["parts"].as_array().unwrap())
+        .filter_map(|part| part["text"].as_str())
+        .collect();
+    assert_eq!(texts.first(), Some(&"alpha beta gamma "), "{texts:?}");
+    assert_eq!(texts.len(), 2, "what was saved, then the rest");
+}
+
+#[tokio::test]
+async fn the_terminal_follows_a_turn_of_the_other_server() {
+    if stage::original().is_some() {
+        return;
+    }
+    let pair = Pair::on_a_file().await;
+    let session = pair.session("seen from afar").await;
+    let home = tempfile::tempdir().unwrap();
+    let words = ["attach", pair.near.base_url(), "--session", &session];
+    let environment = opencode::environment(home.path());
+    let terminal = Terminal::open(opencode::program(), &words, &environment, pair.repo.path());
+    terminal.shows("Build · Fake One Fake").await;
+
+    let first = "HOLD:middle SAY:one two three";
+    say(&pair.far.client(), &session, first).await;
+    pair.model.held("middle").await;
+    terminal.conversation(&[first, "one two", OPEN]).await;
+    terminal.shows("esc interrupt").await;
+    pair.model.release("middle");
+    terminal.conversation(&[first, "one two three", DONE]).await;
+
+    // And it is stopped from here.
+    let second = "HOLD:again SAY:four five six";
+    say(&pair.far.client(), &session, second).await;
+    pair.model.held("again").await;
+    terminal.conversation(&[first, "one two three", DONE, second, "four five", OPEN]).await;
+    terminal.press(&["Escape"]);
+    terminal.shows("again to interrupt").await;
+    terminal.press(&["Escape"]);
+    pair.model.abandoned("again").await;
+    let interrupted = "▣  Build · Fake One · interrupted";
+    terminal.conversation(&[first, "one two three", DONE, second, "four five", interrupted]).await;
+}

@@ -1,0 +1,330 @@
+//! The order of the feed, with a log that two processes write, a writer that comes late and looks that take their time.
+
+use everturn_model::{EventId, Record, Tree};
+use proptest::prelude::*;
+
+use super::*;
+use crate::feed::position::TransactionSnapshot;
+
+/// What an observer or a telling left behind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Told {
+    Event(usize, u64),
+    /// Something that was to be told after this event of this session.
+    Sign(usize, u64),
+    Gap,
+}
+
+/// One thing that happens.
+#[derive(Debug, Clone)]
+enum Step {
+    /// This process commits so many events to a session; its writer tells of them later.
+    Own(usize, u64),
+    /// The writer tells of the oldest commit that it has not told of.
+    Tell,
+    /// Another process begins an append: it has a number, and the session, but nobody sees it yet.
+    Begin(usize, u64),
+    /// It commits.
+    Commit(usize),
+    /// A look begins, or reads its next session, or ends.
+    Look,
+    /// Something is told after what this process committed to a session.
+    Sign(usize),
+}
+
+const SESSIONS: usize = 3;
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let session = 0..SESSIONS;
+    let step = prop_oneof![
+        3 => (session.clone(), 1..3_u64).prop_map(|(session, count)| Step::Own(session, count)),
+        3 => Just(Step::Tell),
+        2 => (session.clone(), 1..3_u64).prop_map(|(session, count)| Step::Begin(session, count)),
+        2 => session.clone().prop_map(Step::Commit),
+        4 => Just(Step::Look),
+        2 => session.prop_map(Step::Sign),
+    ];
+    proptest::collection::vec(step, 0..80)
+}
+
+/// A look that has begun.
+struct Glance {
+    since: Position,
+    now: Position,
+    left: VecDeque<(usize, u64)>,
+}
+
+/// A database with its log, and the process whose feed it is.
+struct World {
+    sequencer: Sequencer,
+    told: Arc<Mutex<Vec<Told>>>,
+    /// The stamp of each event, by session.
+    logs: [Vec<u64>; SESSIONS],
+    next: u64,
+    /// Appends of the other process that are not committed, by session: stamp and how many events.
+    running: BTreeMap<usize, (u64, u64)>,
+    /// Own commits that the writer has not told of: session, first seq, how many, own stamp, the stamp before.
+    untold: VecDeque<(usize, u64, u64, u64, u64)>,
+    /// The last own event of each session that the writer has told of.
+    own: [Option<u64>; SESSIONS],
+    glance: Option<Glance>,
+    page: usize,
+}
+
+fn name(session: usize) -> SessionId {
+    SessionId::new(format!("ses_{session}"))
+}
+
+fn committed(session: usize, seq: u64, by: WrittenBy, follows: u64) -> Committed {
+    let id = name(session);
+    let record = Record {
+        id: EventId::new(format!("evt_{session}_{seq}")),
+        session: id.clone(),
+        seq,
+        time: 0,
+        event: Event::InterruptRequested {},
+    };
+    let tree = Tree::new(Session::new(id, "global", "/srv", "t", "1", 0));
+    Committed { record: Arc::new(record), before: None, tree, by, follows }
+}
+
+fn number(session: &SessionId) -> usize {
+    session.as_str().trim_start_matches("ses_").parse().unwrap()
+}
+
+impl World {
+    fn new(page: usize) -> Self {
+        let told: Arc<Mutex<Vec<Told>>> = Arc::default();
+        let hears = Arc::clone(&told);
+        let sequencer = Sequencer::new(Arc::new(move |item| {
+            let told = match item {
+                FeedItem::Committed(committed) => {
+                    Told::Event(number(&committed.record.session), committed.record.seq)
+                }
+                FeedItem::Text(_) => return,
+                FeedItem::Gap => Told::Gap,
+            };
+            hears.lock().unwrap().push(told);
+        }));
+        // Two events of each session are from before.
+        let logs = [vec![1, 2], vec![3, 3], vec![4, 5]];
+        let world = Self {
+            sequencer,
+            told,
+            logs,
+            next: 6,
+            running: BTreeMap::new(),
+            untold: VecDeque::new(),
+            own: [None; SESSIONS],
+            glance: None,
+            page,
+        };
+        world.sequencer.begin(world.position(), Vec::new());
+        world
+    }
+
+    fn position(&self) -> Position {
+        let running: Vec<String> = {
+            let mut running: Vec<u64> = self.running.values().map(|(stamp, _)| *stamp).collect();
+            running.sort_unstable();
+            running.iter().map(u64::to_string).collect()
+        };
+        let least = self.running.values().map(|(stamp, _)| *stamp).min().unwrap_or(self.next);
+        let text = format!("{least}:{}:{}", self.next, running.join(","));
+        Position::Snapshot(TransactionSnapshot::parse(&text).unwrap())
+    }
+
+    fn take_stamp(&mut self) -> u64 {
+        self.next += 1;
+        self.next - 1
+    }
+
+    fn put(&mut self, session: usize, stamp: u64, count: u64) {
+        for _ in 0..count {
+            self.logs[session].push(stamp);
+        }
+    }
+
+    fn step(&mut self, step: &Step) {
+        match *step {
+            // The session's row is locked by whoever appends to it.
+            Step::Own(session, count) if !self.running.contains_key(&session) => {
+                let (first, before) = (self.logs[session].len() as u64, *self.logs[session].last().unwrap());
+                let stamp = self.take_stamp();
+                self.put(session, stamp, count);
+                self.untold.push_back((session, first, count, stamp, before));
+            }
+            Step::Begin(session, count) if !self.running.contains_key(&session) => {
+                let stamp = self.take_stamp();
+                self.running.insert(session, (stamp, count));
+            }
+            Step::Commit(session) => {
+                if let Some((stamp, count)) = self.running.remove(&session) {
+                    self.put(session, stamp, count);
+                }
+            }
+            Step::Own(..) | Step::Begin(..) => {}
+            Step::Tell => self.tell(),
+            Step::Look => self.look(),
+            Step::Sign(session) => {
+                if let Some(seq) = self.own[session] {
+                    let told = Arc::clone(&self.told);
+                    let sign = Box::new(move || told.lock().unwrap().push(Told::Sign(session, seq)));
+                    self.sequencer.tell_after(&name(session), sign);
+                }
+            }
+        }
+    }
+
+    fn tell(&mut self) {
+        let Some((session, first, count, stamp, before)) = self.untold.pop_front() else { return };
+        let page = (first..first + count).map(|seq| committed(session, seq, WrittenBy::Us, before));
+        self.sequencer.commit(stamp, page.collect());
+        self.own[session] = Some(first + count - 1);
+    }
+
+    fn look(&mut self) {
+        let Some(glance) = &mut self.glance else {
+            let since = self.sequencer.begin_look().unwrap();
+            let changed = (0..SESSIONS).filter(|session| !since.covers(*self.logs[*session].last().unwrap()));
+            let left = changed.map(|session| (session, self.logs[session].len() as u64 - 1)).collect();
+            self.glance = Some(Glance { since, now: self.position(), left });
+            return;
+        };
+        match glance.left.pop_front() {
+            None => {
+                let now = glance.now.clone();
+                self.glance = None;
+                self.sequencer.end_look(now);
+            }
+            Some((session, head)) => {
+                let since = glance.since.clone();
+                self.catch_up(session, head, &since);
+            }
+        }
+    }
+
+    fn catch_up(&self, session: usize, head: u64, since: &Position) {
+        let (id, log) = (name(session), &self.logs[session]);
+        let mut after = self.sequencer.last(&id);
+        if after.is_some_and(|last| last >= head) {
+            return;
+        }
+        if after.is_none() {
+            let first = log.iter().position(|stamp| !since.covers(*stamp)).unwrap();
+            after = (first as u64).checked_sub(1);
+        }
+        while after.is_none_or(|after| after < head) {
+            let from = after.map_or(0, |after| after + 1);
+            let page: Vec<Committed> = (from..log.len() as u64)
+                .take(self.page)
+                .map(|seq| committed(session, seq, WrittenBy::Others { newest: false }, 0))
+                .collect();
+            after = page.last().map(|last| last.record.seq);
+            self.sequencer.deliver(&id, page);
+        }
+    }
+
+    /// Lets everything come to rest.
+    fn rest(&mut self) {
+        for session in 0..SESSIONS {
+            self.step(&Step::Commit(session));
+        }
+        while !self.untold.is_empty() {
+            self.tell();
+        }
+        for _ in 0..3 {
+            self.look();
+            while self.glance.is_some() {
+                self.look();
+            }
+        }
+    }
+
+    fn check(&self) {
+        let told = self.told.lock().unwrap();
+        assert!(!told.contains(&Told::Gap), "nothing was missing: {told:?}");
+        for (session, log) in self.logs.iter().enumerate() {
+            let seqs: Vec<u64> = told
+                .iter()
+                .filter_map(|told| match told {
+                    Told::Event(of, seq) if *of == session => Some(*seq),
+                    _ => None,
+                })
+                .collect();
+            assert_eq!(seqs, (2..log.len() as u64).collect::<Vec<u64>>(), "session {session}: {told:?}");
+        }
+        for (place, sign) in told.iter().enumerate() {
+            if let Told::Sign(session, seq) = sign {
+                let event = told.iter().position(|told| *told == Told::Event(*session, *seq)).unwrap();
+                assert!(event < place, "{sign:?} came before its event: {told:?}");
+            }
+        }
+        assert!(self.sequencer.lock().tracks.is_empty(), "sessions that rest cost nothing");
+    }
+}
+
+proptest! {
+    #[test]
+    fn each_event_is_told_once_and_in_order(steps in steps(), page in 1..4_usize) {
+        let mut world = World::new(page);
+        for step in &steps {
+            world.step(step);
+        }
+        world.rest();
+        world.check();
+    }
+}
+
+#[test]
+fn an_own_commit_that_a_look_has_told_is_not_told_again_however_late_the_writer_comes() {
+    // Two looks passed before the writer told of its commit: nothing was remembered of the session any more, and the
+    // event before it had been told, so that it seemed to follow directly.
+    let mut world = World::new(8);
+    world.step(&Step::Own(0, 1));
+    for _ in 0..3 {
+        world.look();
+        while world.glance.is_some() {
+            world.look();
+        }
+    }
+    assert!(world.sequencer.lock().tracks.is_empty());
+    world.tell();
+    assert_eq!(*world.told.lock().unwrap(), [Told::Event(0, 2)]);
+}
+
+#[test]
+fn what_waits_is_bounded_and_let_go_with_the_gap() {
+    let mut world = World::new(8);
+    world.step(&Step::Begin(0, 1));
+    world.step(&Step::Commit(0));
+    world.step(&Step::Own(0, 1));
+    world.tell();
+    assert_eq!(*world.told.lock().unwrap(), [], "the event before it is missing");
+    for _ in 0..MOST_HELD {
+        world.step(&Step::Sign(0));
+    }
+    let told = world.told.lock().unwrap().clone();
+    assert_eq!(told[..3], [Told::Gap, Told::Event(0, 3), Told::Sign(0, 3)]);
+    assert_eq!(told.len(), MOST_HELD + 2);
+    // What could not be told in its place is not told out of place.
+    world.rest();
+    assert_eq!(world.told.lock().unwrap().len(), told.len());
+}
+
+#[test]
+fn an_own_part_that_a_look_saw_first_is_not_read_as_that_of_another() {
+    let world = World::new(8);
+    let part = Part::new(PartId::new("prt_1"), PartKind::text(""));
+    let event = Event::PartStarted { entry: EntryId::new("msg_1"), part: Box::new(part) };
+    let with = |by| {
+        let mut committed = committed(0, 2, by, 2);
+        let record = Record { event: event.clone(), ..Record::clone(&committed.record) };
+        committed.record = Arc::new(record);
+        committed
+    };
+    world.sequencer.deliver(&name(0), vec![with(WrittenBy::Others { newest: true })]);
+    assert!(world.sequencer.is_streaming());
+    world.sequencer.commit(6, vec![with(WrittenBy::Us)]);
+    assert!(!world.sequencer.is_streaming());
+}

@@ -1,0 +1,168 @@
+//! What the feed reads from the server: what changed, and the text that is being streamed.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use deadpool_postgres::ClientWrapper;
+use everturn_model::{EntryId, PartId, SessionId, Tree};
+
+use super::address::Address;
+use super::failure::ServerFailure;
+use super::pool::{Pool, query};
+use super::reader::{self, count};
+use super::{blob, path};
+use crate::Error;
+use crate::feed::excerpt::Excerpt;
+use crate::feed::position::{Position, TransactionSnapshot};
+use crate::feed::sequencer::{OpenPart, SavedPiece};
+use crate::plan::NeededRows;
+use crate::shape::damaged;
+
+/// Reads for the feed. It shares the connections for reading and keeps nothing else of the store alive.
+#[derive(Debug)]
+pub(crate) struct ServerReader {
+    pub(super) pool: Arc<Pool>,
+    pub(super) address: Address,
+}
+
+impl ServerReader {
+    /// The server tells by its notices; where they are missing, only a look can.
+    #[expect(clippy::unused_async, reason = "the other engine has to wait for its answer")]
+    pub(crate) async fn has_changed(&self) -> Result<bool, Error> {
+        Ok(true)
+    }
+
+    pub(crate) async fn position(&self) -> Result<Position, Error> {
+        read!(self, client => position(&client))
+    }
+
+    pub(crate) async fn changed(&self, since: &Position) -> Result<(Vec<(SessionId, u64)>, Position), Error> {
+        read!(self, client => changed(&client, since))
+    }
+
+    pub(crate) async fn first_since(&self, id: &SessionId, since: &Position) -> Result<Option<u64>, Error> {
+        read!(self, client => first_since(&client, id, since))
+    }
+
+    pub(crate) async fn excerpt(
+        &self,
+        id: &SessionId,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Option<Excerpt>, Error> {
+        read!(self, client => excerpt(&client, id, after, limit))
+    }
+
+    pub(crate) async fn pieces(&self, open: Vec<OpenPart>) -> Result<Vec<SavedPiece>, Error> {
+        read!(self, client => pieces(&client, &open))
+    }
+}
+
+fn parse(text: &str) -> Result<Position, ServerFailure> {
+    let snapshot = TransactionSnapshot::parse(text)
+        .ok_or_else(|| damaged("", "snapshot", &format!("{text:?} is not understood")))?;
+    Ok(Position::Snapshot(snapshot))
+}
+
+/// As the server writes it; the other engine's moments never come here.
+fn written(position: &Position) -> &str {
+    match position {
+        Position::Snapshot(snapshot) => snapshot.text(),
+        Position::Newest(_) => "1:1:",
+    }
+}
+
+/// This moment: which transactions are over.
+async fn position(client: &ClientWrapper) -> Result<Position, ServerFailure> {
+    let rows = query(client, "SELECT pg_current_snapshot()::text", &[]).await?;
+    parse(rows.first().map(|row| row.try_get(0)).transpose()?.unwrap_or_default())
+}
+
+/// Sessions that changed after a moment, with the seq of their last event, and the moment of this answer.
+async fn changed(
+    client: &ClientWrapper,
+    since: &Position,
+) -> Result<(Vec<(SessionId, u64)>, Position), ServerFailure> {
+    // One statement sees one moment: nothing falls between the answer and the position.
+    let sql = "SELECT now.position, s.id, s.seq FROM (SELECT pg_current_snapshot()::text AS position) now
+               LEFT JOIN session s ON s.changed >= pg_snapshot_xmin($1::text::pg_snapshot)
+               AND NOT pg_visible_in_snapshot(s.changed, $1::text::pg_snapshot) ORDER BY s.changed";
+    let rows = query(client, sql, &[&written(since)]).await?;
+    let mut changed = Vec::new();
+    for row in &rows {
+        if let Some(id) = row.try_get::<_, Option<String>>(1)? {
+            changed.push((SessionId::new(id), count(row, 2)?));
+        }
+    }
+    let now = rows.first().map(|row| row.try_get(0)).transpose()?;
+    Ok((changed, now.map_or_else(|| Ok(since.clone()), parse)?))
+}
+
+/// The first event of a session that was written after a moment.
+async fn first_since(
+    client: &ClientWrapper,
+    id: &SessionId,
+    since: &Position,
+) -> Result<Option<u64>, ServerFailure> {
+    // A session's events are committed in their order, so those after a moment are the end of its log: walking back
+    // from there stops at the first one that was visible.
+    let sql = "WITH own AS (SELECT key, seq FROM session WHERE id = $1)
+               SELECT coalesce((
+                 SELECT e.seq + 1 FROM event e, own WHERE e.session = own.key
+                 AND pg_visible_in_snapshot(e.stamp, $2::text::pg_snapshot) ORDER BY e.seq DESC LIMIT 1
+               ), 0), own.seq FROM own";
+    let rows = query(client, sql, &[&id.as_str(), &written(since)]).await?;
+    let Some(row) = rows.first() else { return Ok(None) };
+    let (first, last) = (count(row, 0)?, count(row, 1)?);
+    Ok((first <= last).then_some(first))
+}
+
+async fn excerpt(
+    client: &ClientWrapper,
+    id: &SessionId,
+    after: Option<u64>,
+    limit: usize,
+) -> Result<Option<Excerpt>, ServerFailure> {
+    let Some((key, session)) = reader::key_and_session(client, id).await? else { return Ok(None) };
+    let rows = query(client, "SELECT seq FROM session WHERE key = $1", &[&key]).await?;
+    let head = rows.first().map(|row| count(row, 0)).transpose()?.unwrap_or_default();
+    let records = reader::events(client, id, after, limit).await?;
+    let needs = NeededRows::of(records.iter().map(|record| &record.event));
+    if needs.whole {
+        let rows = reader::tree(client, id).await?.unwrap_or_else(|| Tree::new(session));
+        return Ok(Some(Excerpt { head, records, rows }));
+    }
+    let mut rows = Tree::new(session);
+    if !needs.entries.is_empty() {
+        let wanted: HashSet<EntryId> = needs.entries.into_iter().collect();
+        let wanted: Vec<EntryId> = wanted.into_iter().collect();
+        for node in path::nodes(client, id, &wanted).await? {
+            rows.insert(node);
+        }
+    }
+    if !needs.inbox.is_empty() {
+        rows.inbox = reader::inbox(client, key, id.as_str()).await?;
+    }
+    Ok(Some(Excerpt { head, records, rows }))
+}
+
+/// What was saved of parts behind what is known of them.
+async fn pieces(client: &ClientWrapper, open: &[OpenPart]) -> Result<Vec<SavedPiece>, ServerFailure> {
+    let sql = "SELECT s.id, t.part, t.start, t.text
+               FROM unnest($1::text[], $2::text[], $3::bigint[]) u (session, part, start)
+               JOIN session s ON s.id = u.session
+               JOIN stream t ON t.session = s.key AND t.part = u.part AND t.start >= u.start
+               ORDER BY s.id, t.part, t.start";
+    let sessions: Vec<&str> = open.iter().map(|open| open.session.as_str()).collect();
+    let parts: Vec<&str> = open.iter().map(|open| open.part.as_str()).collect();
+    let starts: Vec<i64> = open.iter().map(|open| i64::try_from(open.offset).unwrap_or(i64::MAX)).collect();
+    let mut pieces = Vec::new();
+    for row in query(client, sql, &[&sessions, &parts, &starts]).await? {
+        let session: String = row.try_get(0)?;
+        let text = blob::text(&session, "stream", row.try_get(3)?)?.to_owned();
+        let start = usize::try_from(row.try_get::<_, i64>(2)?).unwrap_or(usize::MAX);
+        let part = PartId::new(row.try_get::<_, String>(1)?);
+        pieces.push(SavedPiece { session: SessionId::new(session), part, start, text });
+    }
+    Ok(pieces)
+}

@@ -1,0 +1,177 @@
+//! What the feed reads from the file: whether anything changed, what did, and the text that is being streamed.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use everturn_model::SessionId;
+use rusqlite::{Connection, OptionalExtension as _, params};
+
+use super::{reader, schema, write};
+use crate::Error;
+use crate::feed::excerpt::Excerpt;
+use crate::feed::position::Position;
+use crate::feed::sequencer::{OpenPart, SavedPiece};
+use crate::plan::NeededRows;
+
+/// Reads for the feed. It holds the file open but keeps nothing else of the store alive.
+#[derive(Debug)]
+pub(crate) struct FileReader {
+    readers: Arc<reader::Pool>,
+    /// A connection of its own, because what SQLite says of changes it says for each connection, and the last answer.
+    version: Arc<Mutex<Option<(Connection, i64)>>>,
+}
+
+impl FileReader {
+    pub(super) fn new(readers: &Arc<reader::Pool>) -> Self {
+        Self { readers: Arc::clone(readers), version: Arc::default() }
+    }
+
+    async fn read<T: Send + 'static>(
+        &self,
+        query: impl FnOnce(&Connection) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let readers = Arc::clone(&self.readers);
+        tokio::task::spawn_blocking(move || readers.with(query)).await.map_err(|_| Error::Closed)?
+    }
+
+    /// Whether anybody has committed anything since this was last asked. It reads no page of the file.
+    pub(crate) async fn has_changed(&self) -> Result<bool, Error> {
+        let (readers, version) = (Arc::clone(&self.readers), Arc::clone(&self.version));
+        let ask = move || {
+            let mut version = version.lock().unwrap_or_else(PoisonError::into_inner);
+            let (connection, before) = match version.take() {
+                Some((connection, before)) => (connection, Some(before)),
+                None => (schema::open_reader(readers.settings())?, None),
+            };
+            let now = connection.query_row("PRAGMA data_version", [], |row| row.get::<_, i64>(0));
+            let now = now.map_err(|error| super::failure(&readers.settings().path, &error))?;
+            *version = Some((connection, now));
+            Ok(before != Some(now))
+        };
+        tokio::task::spawn_blocking(ask).await.map_err(|_| Error::Closed)?
+    }
+
+    pub(crate) async fn position(&self) -> Result<Position, Error> {
+        Ok(Position::Newest(self.read(position).await?))
+    }
+
+    pub(crate) async fn changed(&self, since: &Position) -> Result<(Vec<(SessionId, u64)>, Position), Error> {
+        let since = newest(since);
+        let changed = move |connection: &Connection| {
+            let now = position(connection)?;
+            let changed = if now == since { Vec::new() } else { changed(connection, since)? };
+            Ok((changed, Position::Newest(now)))
+        };
+        self.read(changed).await
+    }
+
+    pub(crate) async fn first_since(&self, id: &SessionId, since: &Position) -> Result<Option<u64>, Error> {
+        let (id, since) = (id.clone(), newest(since));
+        self.read(move |connection| first_since(connection, &id, since)).await
+    }
+
+    pub(crate) async fn excerpt(
+        &self,
+        id: &SessionId,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Option<Excerpt>, Error> {
+        let id = id.clone();
+        self.read(move |connection| excerpt(connection, &id, after, limit)).await
+    }
+
+    pub(crate) async fn pieces(&self, open: Vec<OpenPart>) -> Result<Vec<SavedPiece>, Error> {
+        self.read(move |connection| pieces(connection, open)).await
+    }
+}
+
+/// The other engine's moments never come here.
+fn newest(position: &Position) -> u64 {
+    match position {
+        Position::Newest(newest) => *newest,
+        Position::Snapshot(_) => 0,
+    }
+}
+
+/// The number of the newest commit.
+fn position(connection: &Connection) -> Result<u64, Error> {
+    let sql = "SELECT value FROM meta WHERE name = 'commits'";
+    Ok(connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?)
+}
+
+/// Sessions that changed after a commit, with the seq of their last event.
+fn changed(connection: &Connection, since: u64) -> Result<Vec<(SessionId, u64)>, Error> {
+    let mut statement = connection.prepare_cached(
+        // A damaged number must not end what follows all sessions.
+        "SELECT id, max(CAST(seq AS INTEGER), 0) FROM session WHERE changed > ?1 ORDER BY changed",
+    )?;
+    let rows =
+        statement.query_map([since], |row| Ok((SessionId::new(row.get::<_, String>(0)?), row.get(1)?)))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// The first event of a session that was written after a commit.
+fn first_since(connection: &Connection, id: &SessionId, since: u64) -> Result<Option<u64>, Error> {
+    // Stamps grow with the seq, so walking back from the end stops early.
+    let mut statement = connection.prepare_cached(
+        "SELECT e.seq, e.stamp FROM session s JOIN event e ON e.session = s.key WHERE s.id = ?1
+         ORDER BY e.seq DESC",
+    )?;
+    let mut rows = statement.query([id.as_str()])?;
+    let mut first = None;
+    while let Some(row) = rows.next()? {
+        if row.get::<_, u64>(1)? <= since {
+            break;
+        }
+        first = Some(row.get(0)?);
+    }
+    Ok(first)
+}
+
+fn excerpt(
+    connection: &Connection,
+    id: &SessionId,
+    after: Option<u64>,
+    limit: usize,
+) -> Result<Option<Excerpt>, Error> {
+    let Some((key, session)) = reader::key_and_session(connection, id)? else { return Ok(None) };
+    let head = connection
+        .prepare_cached("SELECT max(CAST(seq AS INTEGER), 0) FROM session WHERE key = ?1")?
+        .query_row([key], |row| row.get(0))?;
+    let records = reader::events(connection, id, after, limit)?;
+    let needs = NeededRows::of(records.iter().map(|record| &record.event));
+    let rows = if needs.whole {
+        reader::rows(connection, key, session)?
+    } else {
+        write::touched(connection, key, session, &needs)?
+    };
+    Ok(Some(Excerpt { head, records, rows }))
+}
+
+/// What was saved of parts behind what is known of them.
+fn pieces(connection: &Connection, open: Vec<OpenPart>) -> Result<Vec<SavedPiece>, Error> {
+    let mut key = connection.prepare_cached("SELECT key FROM session WHERE id = ?1")?;
+    let mut saved = connection.prepare_cached(
+        "SELECT start, text FROM stream WHERE session = ?1 AND part = ?2 AND start >= ?3 ORDER BY start",
+    )?;
+    let mut pieces = Vec::new();
+    for OpenPart { session, part, offset, .. } in open {
+        let Some(key) = key.query_row([session.as_str()], |row| row.get::<_, i64>(0)).optional()? else {
+            continue;
+        };
+        let mut rows = saved.query(params![key, part.as_str(), offset])?;
+        while let Some(row) = rows.next()? {
+            let (session, part) = (session.clone(), part.clone());
+            pieces.push(SavedPiece { session, part, start: row.get(0)?, text: row.get(1)? });
+        }
+    }
+    Ok(pieces)
+}
+
+/// Sessions with an open turn that a process has the right to run, with its name.
+pub(super) fn open_and_owned(connection: &Connection) -> Result<Vec<(SessionId, String)>, Error> {
+    let mut statement = connection.prepare_cached(
+        "SELECT id, owner FROM session WHERE owner IS NOT NULL AND open = 1 AND trashed IS NULL",
+    )?;
+    let rows = statement.query_map([], |row| Ok((SessionId::new(row.get::<_, String>(0)?), row.get(1)?)))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
