@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use everturn_model::permission::{self, Action, Rule};
-use everturn_model::request::{Ask, CallRef, Reply, Request};
+use everturn_model::request::{Ask, CallRef, GivenAnswer, Reply, Request};
 use everturn_model::{Event, RequestId, Session, SessionId};
 use everturn_store::Authority;
 use serde_json::{Value, json};
@@ -68,70 +68,68 @@ impl Engine {
             Ask::Question { .. } => self.mint().question(),
         };
         let request = Request { id, time: self.mint().now(), ask, call: Some(call) };
-        let id = request.id.clone();
-        let waiting = self.0.asks.wait(&id);
-        let event = Event::RequestAsked { request: Box::new(request) };
+        let waiting = self.0.asks.wait(&request.id);
+        let event = Event::RequestAsked { request: Box::new(request.clone()) };
         self.append(&session.id, Authority::Open, vec![event]).await?;
-        self.answered(&session.id, &id, waiting, cancel).await
+        self.answered(&session.id, &request, waiting, cancel).await
     }
 
     /// Waits again for a request that an earlier process asked.
     pub(crate) async fn ask_again(
         &self,
         session: &Session,
-        id: &RequestId,
+        request: &Request,
         cancel: &CancellationToken,
     ) -> Result<Answer, Error> {
-        let waiting = self.0.asks.wait(id);
-        // The answer may have come before this process waited for it: then the log has it.
-        if self.0.store.request(id).await?.is_none() {
-            return self.answer_in_log(&session.id, id).await;
+        let waiting = self.0.asks.wait(&request.id);
+        // The answer may have come before this process waited for it: then the call has it.
+        if self.0.store.request(&request.id).await?.is_none() {
+            return self.given_answer(&session.id, request).await;
         }
-        self.answered(&session.id, id, waiting, cancel).await
+        self.answered(&session.id, request, waiting, cancel).await
     }
 
     /// Resolves when another process has taken the answer.
-    async fn answered_elsewhere(&self, session: &SessionId, id: &RequestId) -> Result<Answer, Error> {
+    async fn answered_elsewhere(&self, session: &SessionId, request: &Request) -> Result<Answer, Error> {
         loop {
             tokio::time::sleep(LOOK_AGAIN).await;
             // What cannot be read now is looked at again.
-            if let Ok(None) = self.0.store.request(id).await {
-                return self.answer_in_log(session, id).await;
+            if let Ok(None) = self.0.store.request(&request.id).await {
+                return self.given_answer(session, request).await;
             }
         }
     }
 
-    async fn answer_in_log(&self, session: &SessionId, id: &RequestId) -> Result<Answer, Error> {
-        let log = self.0.store.events(session, None, usize::MAX).await?;
-        let answer = log.into_iter().rev().find_map(|record| match record.event {
-            Event::RequestAnswered { id: answered, reply, message, answers } if answered == *id => {
-                Some((reply, message, answers))
-            }
-            _ => None,
-        });
+    /// The answer that a request got, from the call that made it. A call that has settled needs none.
+    async fn given_answer(&self, session: &SessionId, request: &Request) -> Result<Answer, Error> {
+        let Some(call) = &request.call else { return Ok(Answer::Interrupted) };
+        let node = self.0.store.node(session, &call.entry).await?;
+        let open = node.into_iter().flat_map(|node| node.parts).filter_map(|part| part.open);
+        let mut last = open.filter_map(|open| open.request);
+        let answer = last.find(|last| last.request.id == request.id).and_then(|last| last.answer);
         Ok(match answer {
-            Some((_, _, Some(answers))) => Answer::Chosen(labels(&answers)),
-            Some((Some(Reply::Once | Reply::Always), _, None)) => Answer::Allowed,
-            Some((Some(Reply::Reject), message, None)) => Answer::Rejected(message),
-            _ => Answer::Interrupted,
+            Some(GivenAnswer { answers: Some(answers), .. }) => Answer::Chosen(labels(&answers)),
+            Some(GivenAnswer { reply: Some(Reply::Once | Reply::Always), .. }) => Answer::Allowed,
+            Some(GivenAnswer { reply: Some(Reply::Reject), message, .. }) => Answer::Rejected(message),
+            Some(GivenAnswer { reply: None, .. }) | None => Answer::Interrupted,
         })
     }
 
     async fn answered(
         &self,
         session: &SessionId,
-        id: &RequestId,
+        request: &Request,
         waiting: oneshot::Receiver<Answer>,
         cancel: &CancellationToken,
     ) -> Result<Answer, Error> {
         tokio::select! {
             answer = waiting => Ok(answer.unwrap_or(Answer::Interrupted)),
-            answer = self.answered_elsewhere(session, id) => answer,
+            answer = self.answered_elsewhere(session, request) => answer,
             // The process ends: the request stays for the next one.
             () = self.0.closing.cancelled() => Ok(Answer::Interrupted),
             () = cancel.cancelled() => {
                 // Somebody may have answered at the same moment.
-                let event = given(id, Reply::Reject, None);
+                let event = given(request, Reply::Reject, None);
                 self.append(session, Authority::Open, vec![event]).await.ok();
                 Ok(Answer::Interrupted)
             }
@@ -158,14 +156,14 @@ impl Engine {
             Reply::Once | Reply::Always => Answer::Allowed,
             Reply::Reject => Answer::Rejected(message.clone()),
         };
-        self.settle(&session, id, given(id, reply, message), answer).await?;
+        self.settle(&session, id, given(&request, reply, message), answer).await?;
         match reply {
             Reply::Once => Ok(()),
             Reply::Always => self.release(&row).await,
             Reply::Reject => {
                 for (other, request) in self.requests().await? {
                     if other == session {
-                        let event = given(&request.id, reply, None);
+                        let event = given(&request, reply, None);
                         let settled = self.settle(&other, &request.id, event, Answer::Rejected(None)).await;
                         unless_gone(settled)?;
                     }
@@ -180,7 +178,7 @@ impl Engine {
     /// # Errors
     /// When nobody waits for it, or the answers are not as many as the questions.
     pub async fn answer(&self, id: &RequestId, answers: Vec<Vec<String>>) -> Result<(), Error> {
-        let (session, asked) = self.question(id).await?;
+        let (session, request, asked) = self.question(id).await?;
         if answers.len() != asked {
             let text = format!(
                 "{asked} questions were asked and {} answered: send one list of labels for each question",
@@ -190,6 +188,7 @@ impl Engine {
         }
         let event = Event::RequestAnswered {
             id: id.clone(),
+            call: request.call,
             reply: None,
             message: None,
             answers: Some(json!(answers)),
@@ -202,18 +201,22 @@ impl Engine {
     /// # Errors
     /// When nobody waits for it.
     pub async fn dismiss(&self, id: &RequestId) -> Result<(), Error> {
-        let (session, _) = self.question(id).await?;
-        self.settle(&session, id, given(id, Reply::Reject, None), Answer::Rejected(None)).await
+        let (session, request, _) = self.question(id).await?;
+        self.settle(&session, id, given(&request, Reply::Reject, None), Answer::Rejected(None)).await
     }
 
-    /// The session that waits for a question, and how many there are in it.
-    async fn question(&self, id: &RequestId) -> Result<(SessionId, usize), Error> {
-        match self.0.store.request(id).await? {
-            Some((session, Request { ask: Ask::Question { questions }, .. })) => {
-                Ok((session, questions.as_array().map_or(0, Vec::len)))
-            }
-            _ => Err(Error::NoRequest(id.clone())),
-        }
+    /// The session that waits for a question, the request, and how many questions there are in it.
+    async fn question(&self, id: &RequestId) -> Result<(SessionId, Request, usize), Error> {
+        let found = self.0.store.request(id).await?;
+        let count = |request: &Request| match &request.ask {
+            Ask::Question { questions } => Some(questions.as_array().map_or(0, Vec::len)),
+            Ask::Permission { .. } => None,
+        };
+        let found = found.and_then(|(session, request)| {
+            let count = count(&request)?;
+            Some((session, request, count))
+        });
+        found.ok_or_else(|| Error::NoRequest(id.clone()))
     }
 
     async fn settle(
@@ -249,7 +252,7 @@ impl Engine {
             }
             let rules = self.rules(&session);
             if permission::decide(&rules, &saved, permission, patterns) == Action::Allow {
-                let event = given(&request.id, Reply::Always, None);
+                let event = given(&request, Reply::Always, None);
                 unless_gone(self.settle(&id, &request.id, event, Answer::Allowed).await)?;
             }
         }
@@ -288,8 +291,9 @@ fn unless_gone(settled: Result<(), Error>) -> Result<(), Error> {
 }
 
 /// The answer to a permission request, as an event.
-fn given(id: &RequestId, reply: Reply, message: Option<String>) -> Event {
-    Event::RequestAnswered { id: id.clone(), reply: Some(reply), message, answers: None }
+fn given(request: &Request, reply: Reply, message: Option<String>) -> Event {
+    let (id, call) = (request.id.clone(), request.call.clone());
+    Event::RequestAnswered { id, call, reply: Some(reply), message, answers: None }
 }
 
 /// The chosen labels from a log.

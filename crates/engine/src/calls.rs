@@ -50,6 +50,13 @@ pub(crate) struct Call {
     pub(crate) again: bool,
 }
 
+impl Call {
+    /// The call, as its requests name it.
+    pub(crate) fn caller(&self) -> CallRef {
+        CallRef { entry: self.entry.clone(), call: self.id.clone(), part: Some(self.part.clone()) }
+    }
+}
+
 /// What came of a call.
 #[derive(Debug)]
 pub(crate) struct Settled {
@@ -198,7 +205,8 @@ impl Engine {
             metadata: Some(metadata),
             start: call.start,
         };
-        let kind = PartKind::Tool { call: call.id.clone(), tool: call.tool.clone(), state, metadata: None };
+        let (id, tool) = (call.id.clone(), call.tool.clone());
+        let kind = PartKind::Tool { call: id, tool, state, hosted: false, metadata: None };
         let part = Box::new(Part::new(call.part.clone(), kind));
         self.signal(&place.session, Signal::Progress { entry: call.entry.clone(), part });
     }
@@ -209,7 +217,7 @@ impl Engine {
         let waiting = call.waiting.as_ref().filter(|_| !running);
         let mut asked = waiting.is_some();
         if let Some(request) = waiting {
-            let answer = self.ask_again(&place.session, &request.id, &place.cancel).await?;
+            let answer = self.ask_again(&place.session, request, &place.cancel).await?;
             if let Some(refusal) = refusal(answer) {
                 return Ok(refusal);
             }
@@ -231,7 +239,7 @@ impl Engine {
                 Action::Ask if waiting.is_some_and(|request| asks_for(request, &need)) => {}
                 Action::Ask => {
                     asked = true;
-                    let caller = CallRef { entry: call.entry.clone(), call: call.id.clone() };
+                    let caller = call.caller();
                     let Need { permission, patterns, always, metadata } = need;
                     let ask = Ask::Permission { permission, patterns, always, metadata };
                     let answer = self.ask(&place.session, ask, caller, &place.cancel).await?;

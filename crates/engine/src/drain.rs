@@ -8,7 +8,7 @@ use std::collections::hash_map::Entry;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use everturn_model::entry::Fault;
+use everturn_model::fault::Fault;
 use everturn_model::inbox::Delivery;
 use everturn_model::{Event, SessionId, Tree};
 use everturn_store::{Authority, Lease};
@@ -206,7 +206,7 @@ impl Engine {
     async fn report_failure(&self, id: &SessionId, failure: &str) {
         tracing::error!(session = %id, error = failure, "the work on a session failed");
         if let Ok(session) = self.session(id).await {
-            self.signal(&session, Signal::Failed { error: Fault::new("UnknownError", failure) });
+            self.signal(&session, Signal::Failed { error: Fault::internal(failure) });
             self.signal(&session, Signal::Idle);
         }
     }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use everturn_model::part::PartKind;
 use everturn_model::permission::{self, Action};
-use everturn_model::request::{Ask, CallRef, Request};
+use everturn_model::request::{Ask, Request};
 use everturn_model::{Event, Map, todo};
 use everturn_store::Authority;
 use everturn_tools::host::{Delegate, Question, Report, Skill, Task, Todo};
@@ -45,11 +45,13 @@ impl CallHost {
         let questions = json!(questions);
         match &self.call.waiting {
             // An earlier process asked, and may have got the answer already.
-            Some(Request { id, ask: Ask::Question { questions: asked }, .. }) if *asked == questions => {
-                self.engine.ask_again(session, id, cancel).await
+            Some(request @ Request { ask: Ask::Question { questions: asked }, .. })
+                if *asked == questions =>
+            {
+                self.engine.ask_again(session, request, cancel).await
             }
             _ => {
-                let caller = CallRef { entry: self.call.entry.clone(), call: self.call.id.clone() };
+                let caller = self.call.caller();
                 self.engine.ask(session, Ask::Question { questions }, caller, cancel).await
             }
         }

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_llm::{Event as Delta, Request, ToolChoice, ToolSpec};
-use everturn_model::entry::{Assistant, Body, Entry, Fault, UserSummary};
+use everturn_model::entry::{Assistant, Body, Entry, UserSummary};
+use everturn_model::fault::{ApiFault, Fault, FaultKind};
+use everturn_model::finish::Finish;
 use everturn_model::inbox::Delivery;
 use everturn_model::part::PartKind;
 use everturn_model::session::{FileDiff, Summary};
@@ -94,7 +96,7 @@ impl<'e> Turn<'e> {
         let authority = Authority::Owned(self.lease.clone());
         let appended = self.engine.0.store.append(&id, authority, new.clone()).await?;
         for (seq, NewEvent { id: event_id, time, event }) in (appended.first..).zip(new) {
-            let record = Record { id: event_id, session: id.clone(), seq, time, event };
+            let record = Record { id: event_id, session: id.clone(), seq, time, event, subject: None };
             let folded = fold::apply(&mut self.tree, &record);
             debug_assert!(folded.is_ok(), "the store folded it: {folded:?}");
         }
@@ -303,7 +305,7 @@ impl<'e> Turn<'e> {
                 () = self.cancel.cancelled() => {
                     stage.place.cancel.cancel();
                     drop(stream);
-                    let fault = Fault::new("MessageAbortedError", "Aborted");
+                    let fault = Fault::new(FaultKind::Aborted, "Aborted");
                     return self.fail(&stage, intake, calls, fault, start).await;
                 }
                 () = closing.cancelled() => {
@@ -385,7 +387,7 @@ impl<'e> Turn<'e> {
     ) -> Result<End, Error> {
         let called = intake.called();
         let Some(finish) = intake.finish() else {
-            let fault = Fault::new("UnknownError", "The provider's answer ended before it was complete.");
+            let fault = Fault::internal("The provider's answer ended before it was complete.");
             return self.fail(&stage, intake, JoinSet::new(), fault, start).await;
         };
         for call in intake.unsaid() {
@@ -393,12 +395,12 @@ impl<'e> Turn<'e> {
             self.settle(settled).await?;
         }
         let (reason, usage) = finish;
-        if let Some(words) = given_up(reason).filter(|_| !called) {
-            return self.fail(&stage, intake, JoinSet::new(), Fault::new("UnknownError", words), start).await;
+        if let Some(words) = given_up(&reason).filter(|_| !called) {
+            return self.fail(&stage, intake, JoinSet::new(), Fault::internal(words), start).await;
         }
         let reason = match (called, reason) {
-            (true, _) => "tool-calls",
-            (false, "tool-calls") => "unknown",
+            (true, _) => Finish::ToolCalls,
+            (false, Finish::ToolCalls) => Finish::Unknown,
             (false, reason) => reason,
         };
         let end = if called { capture(stage.snapshots.clone()).await.ok().flatten() } else { start.clone() };
@@ -408,12 +410,8 @@ impl<'e> Turn<'e> {
         };
         let cost = stage.chosen.pricing().cost(&usage);
         let snapshot = end.map(|tree| tree.as_str().to_owned());
-        let finish_part = PartKind::StepFinish {
-            reason: reason.to_owned(),
-            snapshot: snapshot.clone(),
-            tokens: usage,
-            cost,
-        };
+        let finish_part =
+            PartKind::StepFinish { reason: reason.clone(), snapshot: snapshot.clone(), tokens: usage, cost };
         let mut parts = vec![Part::new(self.engine.mint().part(self.session()), finish_part)];
         if let (false, Some(from)) = (files.is_empty(), &start) {
             let kind = PartKind::Patch { hash: from.as_str().to_owned(), files: files.clone() };
@@ -465,7 +463,7 @@ impl<'e> Turn<'e> {
             Body::Assistant(assistant),
         );
         self.commit(vec![Event::StepStarted { entry: Box::new(entry) }]).await?;
-        self.give_up(&id, Fault::new("UnknownError", &error.to_string()), Vec::new()).await
+        self.give_up(&id, Fault::internal(error.to_string()), Vec::new()).await
     }
 
     /// Ends a turn that failed or was interrupted: what was streamed is kept, what ran is settled.
@@ -546,7 +544,7 @@ impl<'e> Turn<'e> {
 #[expect(clippy::too_many_arguments, reason = "the fields of one event")]
 fn step_ended(
     entry: &EntryId,
-    finish: &str,
+    finish: Finish,
     tokens: Tokens,
     cost: Money,
     snapshot: Option<String>,
@@ -556,7 +554,7 @@ fn step_ended(
 ) -> Event {
     Event::StepEnded {
         entry: entry.clone(),
-        finish: finish.to_owned(),
+        finish,
         tokens,
         cost,
         snapshot,
@@ -644,7 +642,7 @@ pub(crate) async fn summarize(engine: &Engine, tree: &Tree) -> Result<Option<Eve
 
 pub(crate) fn diffs(snapshots: &Snapshots, from: &str, to: &str) -> Option<Vec<FileDiff>> {
     let diffs = snapshots.diff(&from.parse().ok()?, &to.parse().ok()?).ok()?;
-    let status = |status| serde_json::to_value(status).ok()?.as_str().map(str::to_owned);
+    let status = |status| Some(serde_json::to_value(status).ok()?.as_str()?.into());
     let convert = |diff: everturn_tools::snapshot::FileDiff| FileDiff {
         file: diff.file,
         patch: Some(diff.patch),
@@ -657,32 +655,30 @@ pub(crate) fn diffs(snapshots: &Snapshots, from: &str, to: &str) -> Option<Vec<F
 }
 
 /// What to tell when an answer ended in a way that is no end. Nobody should take it for a finished one.
-fn given_up(reason: &str) -> Option<&'static str> {
+fn given_up(reason: &Finish) -> Option<&'static str> {
     match reason {
-        "error" => Some("The provider gave up in the midst of its answer. Asking again may help."),
-        "content-filter" => Some(
+        Finish::Error => Some("The provider gave up in the midst of its answer. Asking again may help."),
+        Finish::ContentFilter => Some(
             "The provider's filter ended the answer. Another wording, or another model, may get further.",
         ),
         _ => None,
     }
 }
 
-/// A provider's failure as clients see it.
+/// A provider's failure.
 fn fault(chosen: &Chosen, error: &everturn_llm::Error) -> Fault {
     let message = error.provider_message();
-    let Some(http) = error.http() else { return Fault::new("UnknownError", &message) };
+    let Some(http) = error.http() else { return Fault::internal(message) };
     if matches!(error, everturn_llm::Error::Authentication { .. }) {
-        let mut fault = Fault::new("ProviderAuthError", &message);
-        fault.data.insert("providerID".to_owned(), chosen.reference.provider.clone().into());
-        return fault;
+        let provider = chosen.reference.provider.clone();
+        return Fault::new(FaultKind::Authentication { provider }, message);
     }
-    let mut fault = Fault::new("APIError", &message);
-    fault.data.insert("statusCode".to_owned(), http.status.into());
-    fault.data.insert("isRetryable".to_owned(), error.retryable().into());
-    let headers: Map =
-        http.headers.iter().map(|(name, value)| (name.clone(), value.clone().into())).collect();
-    fault.data.insert("responseHeaders".to_owned(), headers.into());
-    fault.data.insert("responseBody".to_owned(), http.body.clone().into());
-    fault.data.insert("metadata".to_owned(), serde_json::json!({"url": http.url}));
-    fault
+    let api = ApiFault {
+        status: Some(http.status.into()),
+        retryable: Some(error.retryable()),
+        headers: Some(http.headers.clone()),
+        body: Some(http.body.clone()),
+        url: Some(http.url.clone()),
+    };
+    Fault::new(FaultKind::Api(Box::new(api)), message)
 }

@@ -10,12 +10,14 @@
 //! - [`export`]: the file that `opencode export` prints
 //! - [`files`]: the JSON file tree of OpenCode 1.1
 //! - [`rows`]: the tables of OpenCode's database
+//! - `fault`: what OpenCode calls a fault
 
 use everturn_model::Session;
 use everturn_model::event::Seed;
 use serde_json::Value;
 
 pub mod export;
+mod fault;
 pub mod files;
 mod kept;
 pub mod rows;

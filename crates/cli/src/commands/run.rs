@@ -113,7 +113,7 @@ impl Run {
             Notice::Live(live) if &live.session == session => match &live.signal {
                 Signal::Delta { text, .. } => table::text(text),
                 Signal::Failed { error } => {
-                    *failure = Some(error.message().unwrap_or(&error.name).to_owned());
+                    *failure = Some(error.text().to_owned());
                 }
                 Signal::Idle => return Ok(true),
                 _ => {}

@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 
-use everturn_llm::Event as Delta;
-use everturn_model::part::{PROVIDER_EXECUTED, PartKind, Span};
+use everturn_llm::{Event as Delta, FinishReason};
+use everturn_model::finish::Finish;
+use everturn_model::part::{PartKind, Span};
 use everturn_model::tool::{Hosted, Outcome, ToolResult, ToolState};
 use everturn_model::usage::Cache;
 use everturn_model::{EntryId, Event, Map, Part, PartId, Tokens};
@@ -28,7 +29,7 @@ pub(super) struct Intake {
     hosted: HashMap<String, Call>,
     called: bool,
     fresh: bool,
-    finish: Option<(&'static str, Tokens)>,
+    finish: Option<(Finish, Tokens)>,
 }
 
 struct Open {
@@ -67,8 +68,8 @@ impl Intake {
     }
 
     /// Why the model stopped and what it used, once it said so.
-    pub(super) fn finish(&self) -> Option<(&'static str, Tokens)> {
-        self.finish
+    pub(super) fn finish(&self) -> Option<(Finish, Tokens)> {
+        self.finish.clone()
     }
 
     /// A call has its result.
@@ -125,7 +126,7 @@ impl Intake {
                     reasoning: usage.reasoning,
                     cache: Cache { read: usage.cache_read, write: usage.cache_write },
                 };
-                self.finish = Some((reason.as_str(), tokens));
+                self.finish = Some((reason_of(reason), tokens));
             }
         }
         Ok(Vec::new())
@@ -177,7 +178,8 @@ impl Intake {
     async fn start_call(&mut self, turn: &mut Turn<'_>, id: String, tool: String) -> Result<(), Error> {
         let part = turn.engine.mint().part(turn.session());
         let state = ToolState::Pending { input: Value::Object(Map::new()), raw: String::new() };
-        let kind = PartKind::Tool { call: id.clone(), tool: tool.clone(), state, metadata: None };
+        let (call, name) = (id.clone(), tool.clone());
+        let kind = PartKind::Tool { call, tool: name, state, hosted: false, metadata: None };
         let event =
             Event::PartStarted { entry: self.entry.clone(), part: Box::new(Part::new(part.clone(), kind)) };
         let call = Call {
@@ -211,7 +213,7 @@ impl Intake {
         let (entry, part) = (self.entry.clone(), call.part.clone());
         turn.commit(vec![
             Event::PartEnded { entry: entry.clone(), part: part.clone(), text: raw, metadata: None },
-            Event::ToolCalled { entry, part, input, metadata, progress: None },
+            Event::ToolCalled { entry, part, input, hosted: false, metadata, progress: None },
         ])
         .await?;
         Ok(vec![call])
@@ -228,11 +230,10 @@ impl Intake {
     ) -> Result<(), Error> {
         let (entry, part) = (self.entry.clone(), turn.engine.mint().part(turn.session()));
         let start = turn.engine.mint().now();
-        let mut metadata = object(metadata).unwrap_or_default();
-        metadata.insert(PROVIDER_EXECUTED.to_owned(), true.into());
+        let metadata = object(metadata);
         let state = ToolState::Pending { input: Value::Object(Map::new()), raw: String::new() };
-        let kind =
-            PartKind::Tool { call: id.clone(), tool: tool.clone(), state, metadata: Some(metadata.clone()) };
+        let (own, name) = (id.clone(), tool.clone());
+        let kind = PartKind::Tool { call: own, tool: name, state, hosted: true, metadata: metadata.clone() };
         let call = Call {
             entry: entry.clone(),
             part: part.clone(),
@@ -244,11 +245,11 @@ impl Intake {
             again: false,
         };
         self.hosted.insert(id, call);
-        let (text, metadata) = (input.to_string(), Some(metadata));
+        let text = input.to_string();
         turn.commit(vec![
             Event::PartStarted { entry: entry.clone(), part: Box::new(Part::new(part.clone(), kind)) },
             Event::PartEnded { entry: entry.clone(), part: part.clone(), text, metadata: None },
-            Event::ToolCalled { entry, part, input, metadata, progress: None },
+            Event::ToolCalled { entry, part, input, hosted: true, metadata, progress: None },
         ])
         .await
     }
@@ -287,6 +288,18 @@ impl Intake {
                 metadata: None,
             })
             .collect()
+    }
+}
+
+/// Why a model stopped.
+fn reason_of(reason: FinishReason) -> Finish {
+    match reason {
+        FinishReason::Stop => Finish::Stop,
+        FinishReason::Length => Finish::Length,
+        FinishReason::ToolCalls => Finish::ToolCalls,
+        FinishReason::ContentFilter => Finish::ContentFilter,
+        FinishReason::Error => Finish::Error,
+        FinishReason::Unknown => Finish::Unknown,
     }
 }
 

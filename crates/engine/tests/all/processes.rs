@@ -42,7 +42,7 @@ async fn an_interrupt_from_elsewhere_stops_the_turn() {
     bench.model.held("x").await;
     other.abort(&bench.session.id).await.unwrap();
     bench.settled().await;
-    assert!(bench.transcript().await[1].ends_with("!MessageAbortedError"));
+    assert!(bench.transcript().await[1].ends_with("!aborted"));
     other.close().await;
 }
 
@@ -78,7 +78,7 @@ async fn an_interrupt_through_a_process_that_waits_for_the_runner_stops_the_runn
     other.abort(&bench.session.id).await.unwrap();
     bench.settled().await;
     let said = bench.transcript().await;
-    assert!(said[1].ends_with("!MessageAbortedError"), "{said:?}");
+    assert!(said[1].ends_with("!aborted"), "{said:?}");
     assert!(!bench.engine.session(&bench.session.id).await.unwrap().open);
     other.close().await;
 }

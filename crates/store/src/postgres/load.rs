@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use everturn_model::request::Request;
+use everturn_model::subject::EventPayload;
 use everturn_model::{Event, EventId, Session, SessionId, fold};
 use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
@@ -205,8 +206,8 @@ impl Sight {
         }
         let blobs = Blobs::of(&link.client, payloads.into_iter()).await?;
         for (id, session, seq, data) in events {
-            match blobs.decode::<Event>(session.as_str(), &format!("event {seq}"), data) {
-                Ok(event) => {
+            match blobs.decode::<EventPayload>(session.as_str(), &format!("event {seq}"), data) {
+                Ok(EventPayload { event, .. }) => {
                     self.known.insert(id.clone(), Known { id, session, seq, event });
                 }
                 Err(error) => drop(self.unknown.insert(id, Refusal::of(error))),

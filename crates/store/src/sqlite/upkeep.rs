@@ -41,6 +41,17 @@ impl Engine {
         self.read(move |connection| ids(connection, after.as_ref(), limit)).await
     }
 
+    /// Sessions with work left, or with somebody to be asked, wherever they are.
+    pub(crate) async fn left_open(&self) -> Result<Vec<SessionId>, Error> {
+        self.read(|connection| {
+            let sql = "SELECT id FROM session WHERE open = 1 OR key IN (SELECT session FROM request)";
+            let mut statement = connection.prepare_cached(sql)?;
+            let rows = statement.query_map([], |row| kept::text(row, 0))?;
+            Ok(rows.collect::<Result<Vec<_>, _>>()?.into_iter().map(SessionId::new).collect())
+        })
+        .await
+    }
+
     pub(crate) async fn put_anew(&self, anew: Anew) -> Result<bool, Error> {
         self.write(move |connection| anew::put_anew(connection, &anew)).await
     }

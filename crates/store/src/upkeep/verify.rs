@@ -287,8 +287,8 @@ async fn verify(store: &Store, id: &SessionId, kept: &Kept) -> Result<Verdict, E
     let log = kept::read(store, id, &kept.log).await?;
     let Log { records, named, mut problems, .. } = log;
     for (row, record) in kept.log.iter().zip(&records) {
-        let expected = record.event.stored_name();
-        if row.name != expected {
+        if !record.event.is_stored_as(&row.name) {
+            let expected = record.event.stored_name();
             problems.push(Problem::Misnamed { seq: row.seq, found: row.name.clone(), expected });
         }
     }
