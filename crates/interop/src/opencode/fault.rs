@@ -112,7 +112,8 @@ pub(super) fn imported(name: &str, message: &str) -> Fault {
 
 /// Whether every byte of a value comes back, in its order.
 fn gives(fault: &Fault, value: &Value) -> bool {
-    serde_json::to_string(&ShownFault(fault)).is_ok_and(|shown| shown == value.to_string())
+    let bytes = serde_json::to_string(value);
+    bytes.is_ok_and(|bytes| serde_json::to_string(&ShownFault(fault)).is_ok_and(|shown| shown == bytes))
 }
 
 fn read_kind(name: &str, data: &Map) -> Option<FaultKind> {

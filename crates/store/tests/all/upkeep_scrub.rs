@@ -75,8 +75,8 @@ async fn nothing_of_a_secret_is_left_in_any_file() {
     let blobs = scrubbed.blobs;
     let expected = Scrubbed {
         sessions: vec![rich.id.clone(), child.id.clone()],
-        // Of the first: title, prompt, the same promoted, answer, long text, task, request, waiting prompt, name of the blob. Of the copy:
-        // its seed.
+        // Of the first: title, prompt, the same promoted, answer, long text, task, request, waiting prompt, name of the
+        // blob. Of the copy: its seed.
         events: 9 + 1,
         blobs,
         left: Vec::new(),
@@ -116,7 +116,7 @@ async fn nothing_of_a_secret_is_left_in_any_file() {
     assert_eq!(detail["sessions"], json!([rich.id, child.id]));
     assert_eq!(
         (&detail["events"], &detail["blobs"], &detail["left"]),
-        (&json!(9), &json!(blobs), &json!([]))
+        (&json!(10), &json!(blobs), &json!([]))
     );
     store.append(&rich.id, Authority::Owned(lease), vec![rich.title(0x201, "goes on")]).await.unwrap();
 
