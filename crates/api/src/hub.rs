@@ -241,7 +241,7 @@ impl Encoder {
                 send(payload(mint, "message.part.updated", &PartUpdated { session, part, time: mint.now() }));
             }
             Signal::Failed { error } => {
-                send(payload(mint, "session.error", &Failed { session, error: v1::ShownFault(error) }))
+                send(payload(mint, "session.error", &Failed { session, error: v1::ShownFault(error) }));
             }
             Signal::FileEdited { file } => send(payload(mint, "file.edited", &json!({"file": file}))),
         }
