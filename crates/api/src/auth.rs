@@ -125,6 +125,34 @@ mod tests {
     }
 
     #[test]
+    fn an_empty_token_admits_nobody() {
+        // With an empty token, whoever sends an empty one would have it.
+        let admits = |auth: &Auth, uri: &str, header: Option<&str>| {
+            let mut request = axum::http::Request::builder().uri(uri);
+            if let Some(header) = header {
+                request = request.header(AUTHORIZATION, header);
+            }
+            auth.admits(&request.body(()).unwrap().into_parts().0)
+        };
+        let nothing = STANDARD.encode("opencode:");
+        let query = format!("/session?auth_token={nothing}");
+        let headers = ["Basic Og==", "Basic ", "Bearer ", "Bearer", &format!("Basic {nothing}")];
+        for auth in [Auth::new(""), Auth::new("").with_user("")] {
+            for header in headers {
+                assert!(!admits(&auth, "/session", Some(header)), "{header:?}");
+            }
+            for uri in ["/session", "/session?auth_token=", "/session?auth_token=Og==", &query] {
+                assert!(!admits(&auth, uri, None), "{uri}");
+            }
+        }
+        // The same requests with a token are let in.
+        let auth = Auth::new("secret");
+        let pair = STANDARD.encode("opencode:secret");
+        assert!(admits(&auth, "/session", Some(&format!("Basic {pair}"))));
+        assert!(admits(&auth, &format!("/session?auth_token={pair}"), None));
+    }
+
+    #[test]
     fn the_token_is_not_printed() {
         assert!(!format!("{:?}", Auth::new("hidden-token")).contains("hidden-token"));
     }

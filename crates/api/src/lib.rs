@@ -14,6 +14,7 @@
 //! - `hub`: the bus as V1 events, encoded once for everybody
 //! - `drafts`: text that is streaming, for clients that come in between
 //! - `stream`: one client's event stream
+//! - `serve`: a router on a listener
 //! - `wire`: shapes of requests and answers that have no other home
 //! - `routes`: the handlers, by resource
 

@@ -2,7 +2,7 @@
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use everturn_engine::project::Location;
+use everturn_engine::projects::Location;
 
 use crate::App;
 use crate::error::Error;
@@ -19,7 +19,7 @@ impl FromRequestParts<App> for Place {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Error> {
-        let location = app.engine.location(directory(parts).as_deref()).await;
+        let location = app.engine.projects().location(directory(parts).as_deref()).await;
         location.map(Self).map_err(|error| match error {
             everturn_engine::Error::Invalid(message) => Error::query(message),
             other => other.into(),

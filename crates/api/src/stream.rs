@@ -8,7 +8,7 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, X_CONTENT_TYPE
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use everturn_engine::mint::Mint;
-use everturn_engine::project::Location;
+use everturn_engine::projects::Location;
 use futures_util::stream;
 use serde_json::json;
 use tokio::sync::broadcast;
@@ -121,7 +121,7 @@ pub(crate) fn open(app: &App, scope: Scope) -> Response {
 mod tests {
     use std::sync::Arc;
 
-    use everturn_engine::seams::System;
+    use everturn_engine::world::System;
 
     use super::*;
 

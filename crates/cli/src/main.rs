@@ -24,40 +24,40 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Serve clients over HTTP: OpenCode's terminal and SDK attach to it
-    Serve(commands::serve::Serve),
+    Serve(commands::serve::ServeCommand),
     /// Answer one prompt here and now, without a server
-    Run(commands::run::Run),
+    Run(commands::run::RunCommand),
     /// See a prompt change a file, with a built-in model and no network
-    Demo(commands::demo::Demo),
+    Demo(commands::demo::DemoCommand),
     /// List models with their prices and limits, or say what a name means
-    Models(commands::models::Models),
+    Models(commands::models::ModelsCommand),
     /// Keep the keys of providers in a file that only you can read
     #[command(subcommand)]
-    Auth(commands::auth::Auth),
+    Auth(commands::auth::AuthCommand),
     /// List MCP servers with their tools, and allow those that a project brings
     #[command(subcommand)]
-    Mcp(commands::mcp::Mcp),
+    Mcp(commands::mcp::McpCommand),
     /// List, search, show, export and import sessions
     #[command(subcommand)]
-    Session(commands::session::Session),
+    Session(commands::session::SessionCommand),
     /// Bring in the sessions of another program
     #[command(subcommand)]
-    Import(commands::import::Import),
+    Import(commands::import::ImportCommand),
     /// Look into a session file of pi or omp without importing it
-    Inspect(commands::inspect::Inspect),
+    Inspect(commands::inspect::InspectCommand),
     /// Check every session against its log, and show what takes how much space
-    Doctor(commands::doctor::Doctor),
+    Doctor(commands::doctor::DoctorCommand),
     /// Write all sessions into one new file, while others go on working
-    Backup(commands::backup::Backup),
+    Backup(commands::backup::BackupCommand),
     /// Make a store of a backup, where there is none yet
-    Restore(commands::backup::Restore),
+    Restore(commands::backup::RestoreCommand),
     /// Remove a leaked secret from everything that is stored; it is read from standard input
-    Scrub(commands::scrub::Scrub),
+    Scrub(commands::scrub::ScrubCommand),
 }
 
 fn main() -> ExitCode {
     // First of all: every command that the agent runs waits for this.
-    if let Some(code) = everturn_tools::process::warden::dispatch() {
+    if let Some(code) = everturn_tools::process::supervisor::dispatch() {
         return code;
     }
     let arguments = Arguments::parse();

@@ -1,7 +1,8 @@
 //! Folders, the environment and configuration files. Everything else is told what it needs from here.
 //!
 //! Configuration is OpenCode's, so that a person who has one needs no other: the file in the configuration folder,
-//! then the project's from the root of the repository down to the working folder, then `OPENCODE_CONFIG`, then `OPENCODE_CONFIG_CONTENT`; later ones win key by key.
+//! then the project's from the root of the repository down to the working folder, then `OPENCODE_CONFIG`, then
+//! `OPENCODE_CONFIG_CONTENT`; later ones win key by key.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -12,8 +13,10 @@ use everturn_engine::config::Foreign;
 use everturn_engine::mcp::Trust;
 use everturn_engine::models::{AuthFile, Keyring};
 use everturn_engine::{Config, Engine, Options, ProjectFiles};
+use everturn_tools::process::is_secret;
 use everturn_tools::{Registry, Secrets, websearch};
 use serde_json::{Map, Value};
+use tracing_subscriber::fmt::format::FmtSpan;
 
 use crate::table;
 
@@ -23,19 +26,34 @@ pub(crate) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// Starts the log on standard error: warnings unless `EVERTURN_LOG` says otherwise.
+/// The names of all variables of the environment, except those that are not text.
+fn variable_names() -> impl Iterator<Item = String> {
+    std::env::vars_os().filter_map(|(name, _)| name.into_string().ok())
+}
+
+/// Starts the log on standard error: warnings unless `EVERTURN_LOG` says otherwise, as text, or as JSON if
+/// `EVERTURN_LOG_FORMAT` says so.
 pub(crate) fn start_logging() {
     let filter = variable("EVERTURN_LOG").unwrap_or_else(|| "warn".to_owned());
     let filter = tracing_subscriber::EnvFilter::try_new(filter).unwrap_or_default();
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match variable("EVERTURN_LOG_FORMAT").as_deref() {
+        // A program that reads it wants to know what became of a span and how long it took, too.
+        Some("json") => log.json().with_span_events(FmtSpan::CLOSE).init(),
+        None | Some("text") => log.init(),
+        Some(other) => {
+            log.init();
+            tracing::warn!(format = other, "EVERTURN_LOG_FORMAT is neither `text` nor `json`; this is text");
+        }
+    }
 }
 
 /// The folders of this person.
-fn folders() -> Result<everturn_engine::engine::Paths> {
+fn folders() -> Result<everturn_engine::options::Paths> {
     let base =
         etcetera::base_strategy::choose_native_strategy().context("this account has no home folder")?;
     let data = variable("EVERTURN_DATA").map_or_else(|| base.data_dir().join("everturn"), PathBuf::from);
-    Ok(everturn_engine::engine::Paths {
+    Ok(everturn_engine::options::Paths {
         home: base.home_dir().to_owned(),
         state: base.state_dir().unwrap_or_else(|| base.data_dir()).join("everturn"),
         config: base.config_dir().join("everturn"),
@@ -61,7 +79,7 @@ pub(crate) async fn open(directory: &Path, listeners: Listeners) -> Result<Engin
     options.config = config(directory)?;
     options.project_files = project_files();
     options.tools = Registry::builtin(&tools(&options.config)?);
-    options.warden = warden();
+    options.supervisor = supervisor();
     options.keys = keys()?;
     options.database = database();
     options.quiet = listeners == Listeners::None;
@@ -70,7 +88,7 @@ pub(crate) async fn open(directory: &Path, listeners: Listeners) -> Result<Engin
 
 /// Removes tool output that is old. Failing at it is nobody's loss.
 pub(crate) async fn remove_old_output(engine: &Engine) {
-    if let Err(error) = engine.sweep_outputs().await {
+    if let Err(error) = engine.outputs().sweep().await {
         tracing::warn!(error = error.to_string(), "old tool output was not removed");
     }
 }
@@ -83,16 +101,16 @@ fn project_files() -> ProjectFiles {
     }
 }
 
-/// How the tools are set up: this binary is its own warden, and no command sees keys.
-fn tools(config: &Config) -> Result<everturn_tools::Settings> {
-    let websearch = websearch::Provider::from_config(&Value::Object(config.raw.clone()), variable)?;
+/// How the tools are set up: this binary is its own supervisor, and no command sees keys.
+fn tools(config: &Config) -> Result<everturn_tools::ToolSettings> {
+    let websearch = websearch::SearchService::from_config(&Value::Object(config.raw.clone()), variable)?;
     let config = config.clone();
     let secrets = Secrets::found_by(move || config.secrets());
-    Ok(everturn_tools::Settings { warden: warden(), secrets, websearch })
+    Ok(everturn_tools::ToolSettings { supervisor: supervisor(), secrets, websearch })
 }
 
-/// This binary, which can be a warden.
-pub(crate) fn warden() -> Option<PathBuf> {
+/// This binary, which can be a supervisor.
+pub(crate) fn supervisor() -> Option<PathBuf> {
     // The link leads to this very binary even after a newer one was put in its place.
     if cfg!(target_os = "linux") { Some("/proc/self/exe".into()) } else { None }
 }
@@ -103,6 +121,7 @@ pub(crate) fn config(directory: &Path) -> Result<Config> {
     let root = project_folders(directory).first().map_or(directory, |root| *root);
     let mut config = Config::from_value(merged)?.with_foreign(foreign, root);
     config.key_variables = key_variables;
+    config.key_variables.extend(variable_names().filter(|name| is_secret(name)));
     Ok(config)
 }
 
@@ -247,7 +266,7 @@ fn note_origin(foreign: &mut Foreign, read: &Map<String, Value>, project: bool) 
     if read.contains_key("instructions") {
         foreign.instructions = project;
     }
-    // What is no object is replaced as a whole.
+    // What is not an object is replaced as a whole.
     if read.get("skills").is_some_and(|skills| skills.get("paths").is_some() || !skills.is_object()) {
         foreign.skills = project;
     }

@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use comfy_table::{ContentArrangement, Table};
 
-/// Prints a line. A reader that went away (`| head`) is no error.
+/// Prints a line. A reader that went away (`| head`) is not an error.
 pub(crate) fn line(text: impl std::fmt::Display) {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{text}").ok();

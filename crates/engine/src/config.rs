@@ -12,7 +12,7 @@ use everturn_llm::Catalogue;
 use everturn_llm::catalogue::OverlayError;
 use everturn_model::Map;
 use everturn_model::permission::{Action, Rule};
-use everturn_tools::bound::Limits;
+use everturn_tools::bound::OutputLimits;
 use everturn_tools::websearch;
 use serde_json::Value;
 
@@ -45,7 +45,7 @@ pub struct Config {
     /// Whether the files are recorded before and after each turn.
     pub snapshot: bool,
     /// The largest text of a tool that goes to the model whole.
-    pub tool_output: Limits,
+    pub tool_output: OutputLimits,
     /// MCP servers.
     pub mcp: mcp::Configured,
     /// What of it came with the project.
@@ -159,13 +159,13 @@ pub fn rules(value: &Value) -> Vec<Rule> {
 
 /// Limits from a configuration: `{"max_lines": 500, "max_bytes": 20000}`. What is left out, or no positive number, is
 /// as ever.
-fn limits(value: &Value) -> Limits {
+fn limits(value: &Value) -> OutputLimits {
     let number = |key: &str| {
         let number = value.get(key)?.as_u64().filter(|number| *number > 0)?;
         usize::try_from(number).ok()
     };
-    let usual = Limits::default();
-    Limits {
+    let usual = OutputLimits::default();
+    OutputLimits {
         lines: number("max_lines").unwrap_or(usual.lines),
         bytes: number("max_bytes").unwrap_or(usual.bytes),
     }
@@ -217,9 +217,9 @@ mod tests {
     #[test]
     fn limits_of_tool_output_are_read() {
         let check = |value: Value| limits(&value);
-        let usual = Limits::default();
-        assert_eq!(check(json!({"max_lines": 5, "max_bytes": 70})), Limits { lines: 5, bytes: 70 });
-        assert_eq!(check(json!({"max_lines": 5})), Limits { lines: 5, ..usual });
+        let usual = OutputLimits::default();
+        assert_eq!(check(json!({"max_lines": 5, "max_bytes": 70})), OutputLimits { lines: 5, bytes: 70 });
+        assert_eq!(check(json!({"max_lines": 5})), OutputLimits { lines: 5, ..usual });
         assert_eq!(check(json!({"max_lines": 0, "max_bytes": "many"})), usual);
     }
 

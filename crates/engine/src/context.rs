@@ -21,7 +21,7 @@ use everturn_tools::{Observed, Places};
 use serde_json::{Map, Value, json};
 
 use crate::Error;
-use crate::project::Location;
+use crate::projects::Location;
 
 /// How the keys of instructions begin that were found beside a file.
 const NESTED: &str = "core/nested-instructions";
@@ -31,7 +31,7 @@ const NESTED_MAX: usize = 1024 * 1024;
 
 /// One value of the System Context, and the words for it.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Source {
+pub(crate) struct ContextSource {
     /// Its name in the snapshot.
     pub(crate) key: String,
     /// What it is now.
@@ -46,7 +46,7 @@ pub(crate) struct Source {
 
 /// A text for the model and the Context Snapshot after it.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Admitted {
+pub(crate) struct AdmittedContext {
     /// The text, word for word.
     pub(crate) text: String,
     /// One value for each Context Source that the model knows of.
@@ -55,7 +55,7 @@ pub(crate) struct Admitted {
 
 /// What is looked at.
 #[derive(Debug, Clone)]
-pub(crate) struct View {
+pub(crate) struct ContextView {
     /// Where the session works.
     pub(crate) location: Location,
     /// Where instructions and skills are.
@@ -69,7 +69,7 @@ pub(crate) struct View {
 }
 
 /// Looks at every source, in the order in which the model is told of them.
-pub(crate) fn observe(view: &View) -> Vec<Source> {
+pub(crate) fn observe(view: &ContextView) -> Vec<ContextSource> {
     let mut sources = vec![
         environment(&view.location),
         date(view.now),
@@ -90,7 +90,7 @@ pub(crate) fn observe(view: &View) -> Vec<Source> {
     sources
 }
 
-fn environment(location: &Location) -> Source {
+fn environment(location: &Location) -> ContextSource {
     let directory = location.directory.display().to_string();
     let worktree = location.worktree.display().to_string();
     let git = location.project.vcs.is_some();
@@ -99,7 +99,7 @@ fn environment(location: &Location) -> Source {
         if git { "yes" } else { "no" },
         std::env::consts::OS
     );
-    Source {
+    ContextSource {
         key: "core/environment".to_owned(),
         value: Observed::Present(json!({"directory": directory, "worktree": worktree, "git": git})),
         baseline: text.clone(),
@@ -108,11 +108,11 @@ fn environment(location: &Location) -> Source {
     }
 }
 
-fn date(now: i64) -> Source {
+fn date(now: i64) -> ContextSource {
     let date = jiff::Timestamp::from_millisecond(now)
         .map(|time| time.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d").to_string())
         .unwrap_or_default();
-    Source {
+    ContextSource {
         key: "core/date".to_owned(),
         value: Observed::Present(date.clone().into()),
         baseline: format!("Today is {date}."),
@@ -121,7 +121,7 @@ fn date(now: i64) -> Source {
     }
 }
 
-fn ambient(found: Observed<Vec<Instruction>>) -> Source {
+fn ambient(found: Observed<Vec<Instruction>>) -> ContextSource {
     let texts = |found: &Vec<Instruction>| {
         let texts =
             found.iter().map(|file| format!("Instructions from {}:\n{}", file.path.display(), file.text));
@@ -129,7 +129,7 @@ fn ambient(found: Observed<Vec<Instruction>>) -> Source {
     };
     let text = if let Observed::Present(found) = &found { texts(found) } else { String::new() };
     let values = |found: Vec<Instruction>| found.iter().map(value).collect();
-    Source {
+    ContextSource {
         key: "core/instructions".to_owned(),
         value: found.map(values),
         update: format!(
@@ -140,11 +140,11 @@ fn ambient(found: Observed<Vec<Instruction>>) -> Source {
     }
 }
 
-fn nested(path: &Path, found: Observed<Instruction>) -> Source {
+fn nested(path: &Path, found: Observed<Instruction>) -> ContextSource {
     let name = path.display();
     let folder = path.parent().unwrap_or(path).display();
     let text = if let Observed::Present(found) = &found { found.text.as_str() } else { "" };
-    Source {
+    ContextSource {
         key: format!("{NESTED}{name}"),
         baseline: format!("Instructions from {name}, for what is in {folder}:\n{text}"),
         update: format!(
@@ -160,7 +160,7 @@ fn value(instruction: &Instruction) -> Value {
 }
 
 /// The skills that the agent may load; only their names and what they are for.
-fn guidance(found: Observed<skills::Skills>, rules: &[Rule]) -> Source {
+fn guidance(found: Observed<skills::Skills>, rules: &[Rule]) -> ContextSource {
     let allowed = |name: &str| {
         permission::decide(rules, &[], "skill", std::slice::from_ref(&name.to_owned())) != Action::Deny
     };
@@ -179,7 +179,7 @@ fn guidance(found: Observed<skills::Skills>, rules: &[Rule]) -> Source {
     } else {
         String::new()
     };
-    Source {
+    ContextSource {
         key: "core/skill-guidance".to_owned(),
         value: found.map(|list| {
             list.iter().map(|(name, about)| json!({"name": name, "description": about})).collect()
@@ -197,7 +197,7 @@ fn guidance(found: Observed<skills::Skills>, rules: &[Rule]) -> Source {
 ///
 /// # Errors
 /// When a source is unavailable: a conversation must not begin without something that the person wants it to know.
-pub(crate) fn initialize(sources: &[Source]) -> Result<Admitted, Error> {
+pub(crate) fn initialize(sources: &[ContextSource]) -> Result<AdmittedContext, Error> {
     let mut texts = Vec::new();
     let mut snapshot = Map::new();
     for source in sources {
@@ -210,11 +210,11 @@ pub(crate) fn initialize(sources: &[Source]) -> Result<Admitted, Error> {
             Observed::Unavailable { why } => return Err(Error::Unavailable(why.clone())),
         }
     }
-    Ok(Admitted { text: texts.join("\n\n"), snapshot: snapshot.into() })
+    Ok(AdmittedContext { text: texts.join("\n\n"), snapshot: snapshot.into() })
 }
 
 /// What the model has to be told, given what it was told last. None when nothing has changed.
-pub(crate) fn reconcile(previous: &Value, sources: &[Source]) -> Option<Admitted> {
+pub(crate) fn reconcile(previous: &Value, sources: &[ContextSource]) -> Option<AdmittedContext> {
     let mut snapshot = previous.as_object().cloned().unwrap_or_default();
     let mut texts = Vec::new();
     for source in sources {
@@ -234,7 +234,7 @@ pub(crate) fn reconcile(previous: &Value, sources: &[Source]) -> Option<Admitted
             _ => drop(snapshot.remove(&source.key)),
         }
     }
-    (!texts.is_empty()).then(|| Admitted { text: texts.join("\n\n"), snapshot: snapshot.into() })
+    (!texts.is_empty()).then(|| AdmittedContext { text: texts.join("\n\n"), snapshot: snapshot.into() })
 }
 
 /// The part of a path that belongs to its newest epoch.
@@ -275,9 +275,9 @@ fn loaded(result: &ToolResult) -> Vec<PathBuf> {
 mod tests {
     use super::*;
 
-    fn source(key: &str, value: Observed<Value>) -> Source {
+    fn source(key: &str, value: Observed<Value>) -> ContextSource {
         let say = |word: &str| format!("{key} {word}");
-        Source {
+        ContextSource {
             key: key.to_owned(),
             value,
             baseline: say("is"),
@@ -297,7 +297,7 @@ mod tests {
     #[test]
     fn an_epoch_begins_with_everything_or_not_at_all() {
         let sources = [source("a", there(1)), source("b", Observed::Absent), source("c", there(2))];
-        let expected = Admitted { text: "a is\n\nc is".to_owned(), snapshot: json!({"a": 1, "c": 2}) };
+        let expected = AdmittedContext { text: "a is\n\nc is".to_owned(), snapshot: json!({"a": 1, "c": 2}) };
         assert_eq!(initialize(&sources).unwrap(), expected);
         let error = initialize(&[source("a", there(1)), source("b", unknown())]).unwrap_err();
         assert!(error.to_string().ends_with("a reason"), "{error}");
@@ -307,7 +307,8 @@ mod tests {
     fn only_what_differs_is_said() {
         let check = |previous: Value, value: Observed<Value>, expected: Option<(&str, Value)>| {
             let found = reconcile(&previous, &[source("a", value.clone())]);
-            let expected = expected.map(|(text, snapshot)| Admitted { text: text.to_owned(), snapshot });
+            let expected =
+                expected.map(|(text, snapshot)| AdmittedContext { text: text.to_owned(), snapshot });
             assert_eq!(found, expected, "{previous} {value:?}");
         };
         check(json!({"a": 1, "x": 3}), there(1), None);
@@ -331,7 +332,7 @@ mod tests {
         let found = reconcile(&json!({"a": 1, "b": 2, "c": 3}), &sources).unwrap();
         assert_eq!(
             found,
-            Admitted { text: "a changed\n\nc went".to_owned(), snapshot: json!({"a": 2, "b": 2}) }
+            AdmittedContext { text: "a changed\n\nc went".to_owned(), snapshot: json!({"a": 2, "b": 2}) }
         );
     }
 }

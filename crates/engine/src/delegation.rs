@@ -5,7 +5,8 @@
 //! waits for it is settled from what it came to.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use everturn_model::entry::Body;
 use everturn_model::event::SessionChange;
@@ -15,39 +16,100 @@ use everturn_model::part::PartKind;
 use everturn_model::permission::{self, Action, Rule};
 use everturn_model::session::ModelRef;
 use everturn_model::{EntryId, Event, PartId, Session, SessionId, Tree, path};
-use everturn_store::Authority;
+use everturn_store::Store;
 use everturn_tools::Failure;
-use everturn_tools::host::{Delegate, Report, Task};
+use everturn_tools::host::{Delegate, DelegatedTask, TaskReport};
 use tokio::time::Instant;
 
-use crate::agent::NOT_FOR_SUBAGENTS;
-use crate::host::{CallHost, failed};
-use crate::sessions::NewSession;
-use crate::{Engine, Error, Prompt};
+use crate::agents::NOT_FOR_SUBAGENTS;
+use crate::calls::{CallSetting, ToolCall};
+use crate::drains::Drains;
+use crate::host::failed;
+use crate::inbox::PromptInbox;
+use crate::journal::Journal;
+use crate::lifecycle::Lifecycle;
+use crate::projects::Projects;
+use crate::requests::Requests;
+use crate::sessions::{NewSession, Sessions};
+use crate::{Error, Prompt};
 
 /// How often the progress of a child is looked at while the patience with it lasts.
 const LOOKS: u32 = 30;
 
-impl CallHost {
-    /// Gives a task to a child session and waits until it has come to an end.
+/// The rooms that delegation works with.
+#[derive(Debug)]
+pub(crate) struct DelegationRooms {
+    pub(crate) store: Store,
+    pub(crate) journal: Journal,
+    pub(crate) sessions: Sessions,
+    pub(crate) projects: Projects,
+    pub(crate) inbox: PromptInbox,
+    pub(crate) requests: Requests,
+    pub(crate) drains: Drains,
+    pub(crate) lifecycle: Lifecycle,
+}
+
+/// Gives tasks to child sessions.
+#[derive(Debug)]
+pub(crate) struct Delegation {
+    rooms: DelegationRooms,
+    claims: ChildClaims,
+    /// How long a child may show no progress.
+    patience: Duration,
+}
+
+impl Delegation {
+    /// Delegation that gives a child up when it shows no progress for as long as `patience`.
+    pub(crate) fn new(rooms: DelegationRooms, patience: Duration) -> Self {
+        Self { rooms, claims: ChildClaims::default(), patience }
+    }
+
+    /// Gives a task of a call to a child session and waits until it has come to an end. `delegates` are the agents that
+    /// it may be given to.
     pub(crate) async fn hand_out(
         &self,
-        task: Task,
+        setting: &CallSetting,
+        call: &ToolCall,
+        delegates: &[(String, String)],
+        task: DelegatedTask,
         started: &(dyn Fn(&Delegate) + Send + Sync),
-    ) -> Result<Report, Failure> {
-        let parent = &self.place.session;
+    ) -> Result<TaskReport, Failure> {
+        let Self { rooms, claims, patience } = self;
+        Handover { rooms, claims, patience: *patience, setting, call }
+            .hand_out(delegates, task, started)
+            .await
+    }
+}
+
+/// One task of one call.
+struct Handover<'a> {
+    rooms: &'a DelegationRooms,
+    claims: &'a ChildClaims,
+    patience: Duration,
+    setting: &'a CallSetting,
+    call: &'a ToolCall,
+}
+
+impl Handover<'_> {
+    async fn hand_out(
+        &self,
+        delegates: &[(String, String)],
+        task: DelegatedTask,
+        started: &(dyn Fn(&Delegate) + Send + Sync),
+    ) -> Result<TaskReport, Failure> {
+        let parent = &self.setting.session;
         if parent.parent.is_some() {
             let text = "This session works on a task itself and cannot give work on. Do it yourself.";
             return Err(Failure::Failed(text.to_owned()));
         }
-        self.check_agent(&task.agent)?;
+        check_agent(&task.agent, delegates)?;
         let (fresh, prompt) =
             ids(&self.call.part).ok_or_else(|| failed("the call has no id of the usual form"))?;
         let child = match &task.resume {
             Some(id) => self.resumed(&SessionId::from(id.as_str())).await?,
             None => self.child(fresh, &task).await.map_err(failed)?,
         };
-        let Some(_claim) = Claim::new(&self.engine, &child.id) else { return Err(at_work(&child.id)) };
+        let Some(_claim) = self.claims.take(&child.id) else { return Err(at_work(&child.id)) };
         if task.resume.is_some() {
             self.bind(&child).await.map_err(failed)?;
         }
@@ -61,34 +123,20 @@ impl CallHost {
         started(&delegate);
         let admitted =
             Prompt { id: Some(prompt.clone()), agent: Some(task.agent), model, ..Prompt::text(&task.prompt) };
-        self.engine.prompt(&child.id, admitted).await.map_err(failed)?;
+        self.rooms.inbox.admit(&child.id, admitted).await.map_err(failed)?;
         self.wait(&child.id).await?;
-        let tree = self.engine.tree(&child.id).await.map_err(failed)?;
+        let tree = self.rooms.journal.tree(&child.id).await.map_err(failed)?;
         let (failed, text) = match outcome(&tree, &prompt) {
             Ok(text) => (false, text),
             Err(text) => (true, text),
         };
-        Ok(Report { delegate, failed, text })
-    }
-
-    fn check_agent(&self, name: &str) -> Result<(), Failure> {
-        use everturn_tools::Host as _;
-        let known = self.delegates();
-        if known.iter().any(|(known, _)| known == name) {
-            return Ok(());
-        }
-        let known: Vec<String> =
-            known.into_iter().map(|(name, purpose)| format!("- {name}: {purpose}")).collect();
-        let known = if known.is_empty() { "(none)".to_owned() } else { known.join("\n") };
-        Err(Failure::Failed(format!(
-            "There is no agent named '{name}' that a task can be given to. There are:\n{known}"
-        )))
+        Ok(TaskReport { delegate, failed, text })
     }
 
     /// An earlier child of this session, if it rests.
     async fn resumed(&self, id: &SessionId) -> Result<Session, Failure> {
-        let parent = &self.place.session.id;
-        let found = match self.engine.session(id).await {
+        let parent = &self.setting.session.id;
+        let found = match self.rooms.journal.session(id).await {
             Ok(session) => Some(session).filter(|session| session.parent.as_ref() == Some(parent)),
             Err(Error::NoSession(_)) => None,
             Err(error) => return Err(failed(error)),
@@ -100,7 +148,7 @@ impl CallHost {
             ))
         })?;
         // After a restart the work may be this call's own.
-        if self.engine.is_running(id) && !self.call.again {
+        if self.rooms.drains.is_running(id) && !self.call.again {
             return Err(at_work(id));
         }
         Ok(child)
@@ -119,19 +167,19 @@ impl CallHost {
         if child.permission.as_ref() != Some(&rules) {
             let change = SessionChange::Permission { rules: Some(rules) };
             let event = Event::SessionChanged { changes: vec![change] };
-            self.engine.append(&child.id, Authority::Open, vec![event]).await?;
+            self.rooms.journal.append(&child.id, vec![event]).await?;
         }
         Ok(())
     }
 
     /// The child session of this call, made unless an earlier process has made it.
-    async fn child(&self, id: SessionId, task: &Task) -> Result<Session, Error> {
-        let parent = &self.place.session;
-        if let Some(found) = self.engine.0.store.session(&id).await? {
+    async fn child(&self, id: SessionId, task: &DelegatedTask) -> Result<Session, Error> {
+        let parent = &self.setting.session;
+        if let Some(found) = self.rooms.store.session(&id).await? {
             let ours = found.parent.as_ref() == Some(&parent.id) && found.time.trashed.is_none();
             return if ours { Ok(found) } else { Err(Error::Conflict(id.to_string())) };
         }
-        let location = self.engine.location(Some(&parent.directory)).await?;
+        let location = self.rooms.projects.location(Some(&parent.directory)).await?;
         let new = NewSession {
             id: Some(id),
             parent: Some(parent.id.clone()),
@@ -140,20 +188,20 @@ impl CallHost {
             permission: Some(self.bounds()),
             ..NewSession::default()
         };
-        self.engine.create(&location, new).await
+        self.rooms.sessions.create(&location, new).await
     }
 
     /// What a child may do at most: what this session may do now, without what is not for subagents.
     fn bounds(&self) -> Vec<Rule> {
         let denied = NOT_FOR_SUBAGENTS.map(|name| Rule::new(name, "*", Action::Deny));
-        permission::bounded(&self.place.rules, &denied)
+        permission::bounded(&self.setting.rules, &denied)
     }
 
     /// The model of the turn that made the call.
     async fn model(&self) -> Result<Option<ModelRef>, Error> {
-        let node = self.engine.0.store.node(&self.place.session.id, &self.call.entry).await?;
+        let node = self.rooms.journal.node(&self.setting.session.id, &self.call.entry).await?;
         let spoke = node.and_then(|node| node.entry.body.assistant()?.model.clone());
-        Ok(spoke.or_else(|| self.place.session.model.clone()))
+        Ok(spoke.or_else(|| self.setting.session.model.clone()))
     }
 
     /// Keeps with the call which session works on it, for clients that come later.
@@ -163,37 +211,36 @@ impl CallHost {
             part: self.call.part.clone(),
             metadata: delegate.metadata(),
         };
-        let authority = Authority::Owned(self.place.lease.clone());
-        self.engine.append(&self.place.session.id, authority, vec![event]).await?;
+        self.rooms.journal.append_owned(&self.setting.lease, vec![event]).await?;
         Ok(())
     }
 
     /// Waits until the child rests. Who stops the parent stops the child.
     async fn wait(&self, child: &SessionId) -> Result<(), Failure> {
-        let engine = &self.engine;
-        let patience = engine.0.patience;
+        let DelegationRooms { journal, drains, lifecycle, .. } = self.rooms;
+        let patience = self.patience;
         let mut looks = tokio::time::interval(patience / LOOKS);
         let mut last: Option<Session> = None;
         let mut since = Instant::now();
-        let settled = engine.settled(child);
+        let settled = drains.settled(child);
         tokio::pin!(settled);
         loop {
             tokio::select! {
                 biased;
                 // The process ends: the next one waits again.
-                () = engine.0.closing.cancelled() => return Err(Failure::Cancelled),
-                () = self.place.cancel.cancelled() => {
-                    engine.abort(child).await.map_err(failed)?;
+                () = lifecycle.closing() => return Err(Failure::Cancelled),
+                () = self.setting.cancel.cancelled() => {
+                    drains.abort(child).await.map_err(failed)?;
                     return Err(Failure::Cancelled);
                 }
                 () = &mut settled => return Ok(()),
                 _ = looks.tick() => {
                     // What cannot be read now is looked at again.
-                    let now = engine.session(child).await.ok();
-                    if now != last || waits_for_person(engine, child).await {
+                    let now = journal.session(child).await.ok();
+                    if now != last || self.waits_for_person(child).await {
                         (last, since) = (now, Instant::now());
                     } else if since.elapsed() >= patience {
-                        engine.abort(child).await.map_err(failed)?;
+                        drains.abort(child).await.map_err(failed)?;
                         return Err(Failure::Failed(format!(
                             "The task was stopped: it showed no progress for {} minutes. What it did until then is in \
                              the session {child}; pass that as `task_id` to go on with it.",
@@ -204,39 +251,50 @@ impl CallHost {
             }
         }
     }
+
+    async fn waits_for_person(&self, session: &SessionId) -> bool {
+        let requests = self.rooms.requests.waiting().await.unwrap_or_default();
+        requests.iter().any(|(asking, _)| asking == session)
+    }
+}
+
+fn check_agent(name: &str, known: &[(String, String)]) -> Result<(), Failure> {
+    if known.iter().any(|(known, _)| known == name) {
+        return Ok(());
+    }
+    let known: Vec<String> = known.iter().map(|(name, purpose)| format!("- {name}: {purpose}")).collect();
+    let known = if known.is_empty() { "(none)".to_owned() } else { known.join("\n") };
+    Err(Failure::Failed(format!(
+        "There is no agent named '{name}' that a task can be given to. There are:\n{known}"
+    )))
 }
 
 fn at_work(id: &SessionId) -> Failure {
     Failure::Failed(format!("The task '{id}' is still at work. Wait for its answer, or begin a new one."))
 }
 
-/// The children that calls of this process wait for.
-#[derive(Debug, Default)]
-pub(crate) struct Claims(Mutex<HashSet<SessionId>>);
+/// The children that calls of this process wait for; clones share them.
+#[derive(Debug, Clone, Default)]
+struct ChildClaims(Arc<Mutex<HashSet<SessionId>>>);
 
 /// A child that one call has to itself: of two calls that go on with the same one, each would get the other's answer.
 #[derive(Debug)]
-struct Claim {
-    engine: Engine,
+struct ChildClaim {
+    claims: ChildClaims,
     id: SessionId,
 }
 
-impl Claim {
-    fn new(engine: &Engine, id: &SessionId) -> Option<Self> {
-        let mut claims = engine.0.claims.0.lock().unwrap_or_else(PoisonError::into_inner);
-        claims.insert(id.clone()).then(|| Self { engine: engine.clone(), id: id.clone() })
+impl ChildClaims {
+    fn take(&self, id: &SessionId) -> Option<ChildClaim> {
+        let mut claimed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        claimed.insert(id.clone()).then(|| ChildClaim { claims: self.clone(), id: id.clone() })
     }
 }
 
-impl Drop for Claim {
+impl Drop for ChildClaim {
     fn drop(&mut self) {
-        self.engine.0.claims.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
+        self.claims.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
     }
-}
-
-async fn waits_for_person(engine: &Engine, session: &SessionId) -> bool {
-    let requests = engine.requests().await.unwrap_or_default();
-    requests.iter().any(|(asking, _)| asking == session)
 }
 
 /// The ids of the session that a call makes and of the prompt that it admits, from the call's part.

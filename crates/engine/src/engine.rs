@@ -1,144 +1,74 @@
-//! The engine's handle and what it holds.
+//! The engine's handle, and the one place that puts its rooms together.
+//!
+//! A room is one subject: a type with its own state and methods, which is given the rooms that it works with and knows
+//! no others. The handle only leads to them.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
-use everturn_model::{Event, Session, SessionId};
-use everturn_store::{Appended, Authority, NewEvent, Observer, Store};
-use everturn_tools::places::ProjectFiles;
-use everturn_tools::task::Task;
-use everturn_tools::{Registry, Settings, Snapshots};
-use tokio::sync::RwLock;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
+use everturn_store::{Observer, Store};
+use everturn_tools::Registry;
+use everturn_tools::task::TaskTool;
 
-use crate::agent::{self, Agent};
-use crate::asks::Asks;
-use crate::bus::{Bus, Live, Notice, Signal};
-use crate::delegation::Claims;
-use crate::drain::Drains;
-use crate::guidance::blocking;
-use crate::mcp;
+use crate::agents::{self, Agents};
+use crate::attachments::Attachments;
+use crate::bus::{Bus, Notice};
+use crate::calls::ToolCalls;
+use crate::delegation::{Delegation, DelegationRooms};
+use crate::drains::Drains;
+use crate::elsewhere::Elsewhere;
+use crate::file_views::FileViews;
+use crate::guidance::Guidance;
+use crate::host::HostRooms;
+use crate::imports::Imports;
+use crate::inbox::PromptInbox;
+use crate::journal::Journal;
+use crate::leases::Leases;
+use crate::lifecycle::Lifecycle;
+use crate::mcp::McpServers;
 use crate::mint::Mint;
-use crate::project::{Known, Location, Repositories};
-use crate::seams::{System, World};
-use crate::sights::Sights;
+use crate::models::ModelFinder;
+use crate::options::{Options, Paths};
+use crate::outputs::ToolOutputs;
+use crate::projects::Projects;
+use crate::recovery::Recovery;
+use crate::requests::Requests;
+use crate::reverts::Reverts;
+use crate::sessions::Sessions;
+use crate::snapshot_folders::SnapshotFolders;
+use crate::titles::Titles;
+use crate::turn::{ProviderTurns, TurnRooms};
+use crate::worker::Worker;
 use crate::{Config, Error};
-use everturn_llm::Keyring;
-
-/// How long a subagent may show no progress, unless told otherwise: three times as long as the longest command may
-/// take, so that nothing which still works is given up, and short enough that a session which waits for it is not lost
-/// for the day. A person who has not answered yet does not count.
-pub const PATIENCE: Duration = Duration::from_secs(30 * 60);
-
-/// How long Managed Tool Output Files are kept, in milliseconds: seven days.
-const OUTPUTS_KEPT: i64 = 7 * 24 * 60 * 60 * 1000;
-
-/// Folders that the server uses.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Paths {
-    /// The person's home.
-    pub home: PathBuf,
-    /// Where state is kept.
-    pub state: PathBuf,
-    /// Where configuration is kept.
-    pub config: PathBuf,
-    /// Where OpenCode keeps its configuration, which counts here too.
-    pub opencode: PathBuf,
-    /// Where data is kept: the database, snapshots, tool output.
-    pub data: PathBuf,
-}
-
-/// How to open an engine.
-#[derive(Clone)]
-pub struct Options {
-    /// Folders.
-    pub paths: Paths,
-    /// The folder that requests without one mean.
-    pub directory: PathBuf,
-    /// Settings.
-    pub config: Config,
-    /// Whether instructions and skills of projects count.
-    pub project_files: ProjectFiles,
-    /// The keys of providers.
-    pub keys: Keyring<'static>,
-    /// The tools.
-    pub tools: Registry,
-    /// The binary that can be a warden of MCP servers; see [`everturn_tools::process`].
-    pub warden: Option<PathBuf>,
-    /// Time and chance.
-    pub world: Arc<dyn World>,
-    /// The PostgreSQL server that keeps the sessions; none keeps them in the data folder.
-    pub database: Option<String>,
-    /// How long a subagent may show no progress before its task is given up. See [`PATIENCE`].
-    pub patience: Duration,
-    /// True when nobody will listen to the bus: commits are then not shown to it.
-    pub quiet: bool,
-}
-
-impl std::fmt::Debug for Options {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // The address of the database holds its password.
-        formatter
-            .debug_struct("Options")
-            .field("paths", &self.paths)
-            .field("directory", &self.directory)
-            .field("quiet", &self.quiet)
-            .finish_non_exhaustive()
-    }
-}
-
-impl Options {
-    /// Options for a data folder and a working folder, with nothing configured.
-    #[must_use]
-    pub fn new(data: &Path, directory: &Path) -> Self {
-        Self {
-            paths: Paths { data: data.to_owned(), ..Paths::default() },
-            directory: directory.to_owned(),
-            config: Config::default(),
-            project_files: ProjectFiles::default(),
-            keys: Keyring::new(&|_| None, Vec::new()),
-            tools: Registry::builtin(&Settings::default()),
-            warden: None,
-            world: Arc::new(System),
-            database: None,
-            patience: PATIENCE,
-            quiet: false,
-        }
-    }
-}
 
 /// A running engine; clones share it.
 #[derive(Debug, Clone)]
-pub struct Engine(pub(crate) Arc<Inner>);
+pub struct Engine(Arc<Rooms>);
 
+/// The rooms that the handle leads to.
 #[derive(Debug)]
-pub(crate) struct Inner {
-    pub(crate) store: Store,
-    pub(crate) bus: Bus,
-    pub(crate) mint: Mint,
-    pub(crate) config: Config,
-    pub(crate) project_files: ProjectFiles,
-    pub(crate) keys: Keyring<'static>,
-    pub(crate) paths: Paths,
-    pub(crate) directory: PathBuf,
-    pub(crate) tools: Registry,
-    pub(crate) warden: Option<PathBuf>,
-    pub(crate) mcp: mcp::Sets,
-    pub(crate) agents: Vec<Agent>,
-    pub(crate) patience: Duration,
-    pub(crate) locations: RwLock<HashMap<PathBuf, Known>>,
-    pub(crate) resolving: tokio::sync::Mutex<()>,
-    pub(crate) repositories: Repositories,
-    pub(crate) drains: Drains,
-    pub(crate) asks: Asks,
-    pub(crate) claims: Claims,
-    pub(crate) sights: Sights,
-    pub(crate) snapshots: Mutex<HashMap<PathBuf, Arc<Snapshots>>>,
-    pub(crate) tasks: TaskTracker,
-    pub(crate) closing: CancellationToken,
+struct Rooms {
+    lifecycle: Lifecycle,
+    journal: Journal,
+    config: Arc<Config>,
+    paths: Arc<Paths>,
+    directory: PathBuf,
+    tools: Registry,
+    sessions: Sessions,
+    inbox: PromptInbox,
+    drains: Drains,
+    requests: Requests,
+    projects: Projects,
+    guidance: Guidance,
+    agents: Agents,
+    models: ModelFinder,
+    mcp: McpServers,
+    reverts: Reverts,
+    imports: Imports,
+    outputs: ToolOutputs,
+    recovery: Recovery,
+    /// Held for the drains, which know it only as long as it is here.
+    _worker: Arc<Worker>,
 }
 
 impl Engine {
@@ -147,7 +77,7 @@ impl Engine {
     /// # Errors
     /// When the store cannot be opened.
     pub async fn open(options: Options) -> Result<Self, Error> {
-        let mint = Mint::new(options.world);
+        let mint = Mint::new(Arc::clone(&options.world));
         let bus = Bus::default();
         let observer: Option<Observer> = (!options.quiet).then(|| {
             let bus = bus.clone();
@@ -155,65 +85,47 @@ impl Engine {
         });
         let owner = mint.other("own");
         let data = &options.paths.data;
-        let mut place = match &options.database {
+        let mut store_options = match &options.database {
             Some(url) => everturn_store::Options::server(url, data, &owner),
             None => everturn_store::Options::folder(data, &owner),
         };
-        place.observer = observer;
-        let store = Store::open(place).await?;
-        let agents = agent::agents(&options.config.permission, &options.paths.data);
-        // The tool that gives work to other agents names them.
-        let tools = options.tools.layer();
-        if tools.get("task").is_some()
-            && let Ok(task) = tools.register(Arc::new(Task::new(&agent::delegates(&agents))))
-        {
-            task.keep();
-        }
-        Ok(Self(Arc::new(Inner {
-            store,
-            bus,
-            mint,
-            config: options.config,
-            project_files: options.project_files,
-            keys: options.keys,
-            paths: options.paths,
-            directory: options.directory,
-            tools,
-            warden: options.warden,
-            mcp: mcp::Sets::default(),
-            agents,
-            patience: options.patience,
-            locations: RwLock::default(),
-            resolving: tokio::sync::Mutex::default(),
-            repositories: Repositories::default(),
-            drains: Drains::default(),
-            asks: Asks::default(),
-            claims: Claims::default(),
-            sights: Sights::default(),
-            snapshots: Mutex::default(),
-            tasks: TaskTracker::new(),
-            closing: CancellationToken::new(),
-        })))
+        store_options.observer = observer;
+        let store = Store::open(store_options).await?;
+        Ok(Self(Arc::new(Rooms::compose(store, mint, bus, options))))
     }
 
     /// Stops accepting work, leaves running turns as they are for the next start, and waits for what must end.
     pub async fn close(&self) {
-        self.0.closing.cancel();
-        self.0.tasks.close();
-        self.0.tasks.wait().await;
-        self.close_servers().await;
+        self.0.lifecycle.close().await;
+        self.0.mcp.close().await;
+    }
+
+    /// Continues every session that a crash or a stop left with work to do, and says how many.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn recover(&self) -> Result<usize, Error> {
+        self.0.recovery.recover().await
+    }
+
+    /// Continues sessions whose process died while they were at work.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn adopt(&self) -> Result<(), Error> {
+        self.0.recovery.adopt().await
     }
 
     /// Committed events and live signals.
     #[must_use]
     pub fn bus(&self) -> &Bus {
-        &self.0.bus
+        self.0.journal.bus()
     }
 
     /// New ids and the time.
     #[must_use]
     pub fn mint(&self) -> &Mint {
-        &self.0.mint
+        self.0.journal.mint()
     }
 
     /// The settings.
@@ -234,104 +146,213 @@ impl Engine {
         &self.0.directory
     }
 
-    /// The agents.
-    #[must_use]
-    pub fn agents(&self) -> &[Agent] {
-        &self.0.agents
-    }
-
     /// The names of the tools.
     #[must_use]
     pub fn tool_names(&self) -> Vec<String> {
         self.0.tools.offer().names().map(str::to_owned).collect()
     }
 
-    /// Removes Managed Tool Output Files that nobody has written to for a week, and says how many.
-    ///
-    /// # Errors
-    /// When their folder cannot be read.
-    pub async fn sweep_outputs(&self) -> Result<usize, Error> {
-        let folder = self.0.paths.data.join("tool-output");
-        let cutoff = u64::try_from(self.0.mint.now().saturating_sub(OUTPUTS_KEPT)).unwrap_or_default();
-        let cutoff = std::time::UNIX_EPOCH + Duration::from_millis(cutoff);
-        let place = folder.display().to_string();
-        match blocking(move || everturn_tools::bound::sweep(&folder, cutoff)).await? {
-            Ok(removed) => Ok(removed),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(0),
-            Err(source) => Err(Error::Io { context: format!("cannot look through {place}"), source }),
-        }
+    /// Sessions as a whole: create, read, change, fork.
+    #[must_use]
+    pub fn sessions(&self) -> &Sessions {
+        &self.0.sessions
     }
 
-    /// Appends events to a session.
-    pub(crate) async fn append(
-        &self,
-        session: &SessionId,
-        authority: Authority,
-        events: Vec<Event>,
-    ) -> Result<Appended, Error> {
-        let time = self.0.mint.now();
-        let events = events
-            .into_iter()
-            .map(|event| NewEvent { id: self.0.mint.event(), time, event })
-            .collect::<Vec<_>>();
-        Ok(self.0.store.append(session, authority, events).await?)
+    /// Where prompts are accepted.
+    #[must_use]
+    pub fn inbox(&self) -> &PromptInbox {
+        &self.0.inbox
     }
 
-    /// Sends a signal of the moment.
-    pub(crate) fn signal(&self, session: &Session, signal: Signal) {
-        self.0.bus.send(Notice::Live(Arc::new(Live {
-            session: session.id.clone(),
-            project: session.project.clone(),
-            directory: session.directory.clone(),
-            signal,
-        })));
+    /// The sessions at work.
+    #[must_use]
+    pub fn drains(&self) -> &Drains {
+        &self.0.drains
     }
 
-    /// The recorder of a worktree's files; none where recording is off or impossible.
-    pub(crate) fn snapshots(&self, location: &Location) -> Option<Arc<Snapshots>> {
-        if !self.0.config.snapshot {
-            return None;
-        }
-        let mut open = self.0.snapshots.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = open.get(&location.worktree) {
-            return Some(Arc::clone(found));
-        }
-        let folder = self.snapshot_folder(&location.project.id, &location.worktree);
-        match Snapshots::open(folder, location.worktree.clone()) {
-            Ok(snapshots) => {
-                let snapshots = Arc::new(snapshots);
-                open.insert(location.worktree.clone(), Arc::clone(&snapshots));
-                Some(snapshots)
-            }
-            Err(error) => {
-                tracing::warn!(error = error.to_string(), "files are not recorded");
-                None
-            }
-        }
+    /// Permission requests and questions, and their answers.
+    #[must_use]
+    pub fn requests(&self) -> &Requests {
+        &self.0.requests
     }
 
-    fn snapshot_folder(&self, project: &str, worktree: &Path) -> PathBuf {
-        // Two clones of one project have files of their own.
-        let name = worktree.display().to_string();
-        let place = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
-        self.0.paths.data.join("snapshot").join(project).join(format!("{place:016x}"))
+    /// What folders belong to.
+    #[must_use]
+    pub fn projects(&self) -> &Projects {
+        &self.0.projects
     }
 
-    /// Takes the recorded files of a worktree along when it was moved; where there are some already, they stay.
-    pub(crate) fn move_snapshots(&self, from: (&str, &Path), to: (&str, &Path)) {
-        let (old, new) = (self.snapshot_folder(from.0, from.1), self.snapshot_folder(to.0, to.1));
-        if old == new || !old.exists() || new.exists() {
-            return;
-        }
-        self.0.snapshots.lock().unwrap_or_else(PoisonError::into_inner).remove(from.1);
-        let made = new.parent().map_or(Ok(()), std::fs::create_dir_all);
-        if let Err(error) = made.and_then(|()| std::fs::rename(&old, &new)) {
-            tracing::warn!(
-                error = error.to_string(),
-                "the recorded files of a moved project were not taken along"
-            );
+    /// Instructions and skills.
+    #[must_use]
+    pub fn guidance(&self) -> &Guidance {
+        &self.0.guidance
+    }
+
+    /// Who acts, under which rules.
+    #[must_use]
+    pub fn agents(&self) -> &Agents {
+        &self.0.agents
+    }
+
+    /// The models and the way to them.
+    #[must_use]
+    pub fn models(&self) -> &ModelFinder {
+        &self.0.models
+    }
+
+    /// The MCP servers.
+    #[must_use]
+    pub fn mcp(&self) -> &McpServers {
+        &self.0.mcp
+    }
+
+    /// Undo and redo.
+    #[must_use]
+    pub fn reverts(&self) -> &Reverts {
+        &self.0.reverts
+    }
+
+    /// Sessions of other programs.
+    #[must_use]
+    pub fn imports(&self) -> &Imports {
+        &self.0.imports
+    }
+
+    /// Long output of tools.
+    #[must_use]
+    pub fn outputs(&self) -> &ToolOutputs {
+        &self.0.outputs
+    }
+}
+
+impl Rooms {
+    /// Puts the rooms together, from those that need no other to those that need most.
+    fn compose(store: Store, mint: Mint, bus: Bus, options: Options) -> Self {
+        let Options { paths, directory, config, project_files, keys, tools, supervisor, patience, .. } =
+            options;
+        let (config, paths) = (Arc::new(config), Arc::new(paths));
+        let lifecycle = Lifecycle::default();
+        let journal = Journal::new(store.clone(), mint.clone(), bus);
+        let elsewhere = Elsewhere::new(store.clone());
+        let outputs = ToolOutputs::new(&paths.data, mint);
+        let views = FileViews::default();
+        let agents =
+            Agents::new(agents::agents(&config.permission, &paths.data), config.default_agent.as_deref());
+        let tools = with_delegates(&tools, &agents);
+        let drains = Drains::new(journal.clone(), lifecycle.clone());
+        let leases = Leases::new(store.clone(), drains.clone(), lifecycle.clone());
+        let snapshots = SnapshotFolders::new(&paths.data, config.snapshot);
+        let projects =
+            Projects::new(store.clone(), journal.clone(), leases.clone(), snapshots.clone(), &directory);
+        let guidance = Guidance::new(Arc::clone(&config), Arc::clone(&paths), project_files);
+        let models = ModelFinder::new(Arc::clone(&config), keys);
+        let mcp =
+            McpServers::new(Arc::clone(&config), &paths.state, tools.clone(), supervisor, lifecycle.clone());
+        let sessions = Sessions::new(store.clone(), journal.clone(), drains.clone(), projects.clone());
+        let reverts = Reverts::new(
+            journal.clone(),
+            projects.clone(),
+            snapshots.clone(),
+            leases.clone(),
+            drains.clone(),
+        );
+        let inbox = PromptInbox::new(
+            journal.clone(),
+            agents.clone(),
+            models.clone(),
+            Attachments::new(projects.clone(), mcp.clone()),
+            drains.clone(),
+            leases.clone(),
+            reverts.clone(),
+        );
+        let requests = Requests::new(
+            store.clone(),
+            journal.clone(),
+            agents.clone(),
+            elsewhere.clone(),
+            lifecycle.clone(),
+        );
+        let delegation = DelegationRooms {
+            store: store.clone(),
+            journal: journal.clone(),
+            sessions: sessions.clone(),
+            projects: projects.clone(),
+            inbox: inbox.clone(),
+            requests: requests.clone(),
+            drains: drains.clone(),
+            lifecycle: lifecycle.clone(),
+        };
+        let host = HostRooms {
+            journal: journal.clone(),
+            sessions: sessions.clone(),
+            inbox: inbox.clone(),
+            requests: requests.clone(),
+            agents: agents.clone(),
+            projects: projects.clone(),
+            guidance: guidance.clone(),
+            delegation: Delegation::new(delegation, patience),
+            data: paths.data.clone(),
+        };
+        let calls =
+            ToolCalls::new(journal.clone(), requests.clone(), views.clone(), config.tool_output, host);
+        let turns = TurnRooms {
+            store: store.clone(),
+            journal: journal.clone(),
+            drains: drains.clone(),
+            lifecycle: lifecycle.clone(),
+            projects: projects.clone(),
+            snapshots,
+            agents: agents.clone(),
+            guidance: guidance.clone(),
+            models: models.clone(),
+            mcp: mcp.clone(),
+            calls,
+            views,
+            titles: Titles::new(journal.clone(), models.clone(), agents.clone(), lifecycle.clone()),
+            outputs: outputs.clone(),
+            data: paths.data.clone(),
+        };
+        let worker = Arc::new(Worker::new(
+            journal.clone(),
+            drains.clone(),
+            leases,
+            ProviderTurns::new(turns),
+            elsewhere,
+            lifecycle.clone(),
+        ));
+        drains.employ(&worker);
+        Self {
+            imports: Imports::new(store.clone(), projects.clone()),
+            recovery: Recovery::new(store, projects.clone(), drains.clone()),
+            lifecycle,
+            journal,
+            config,
+            paths,
+            directory,
+            tools,
+            sessions,
+            inbox,
+            drains,
+            requests,
+            projects,
+            guidance,
+            agents,
+            models,
+            mcp,
+            reverts,
+            outputs,
+            _worker: worker,
         }
     }
+}
+
+/// The tools, of which the one that gives work to other agents names them.
+fn with_delegates(tools: &Registry, agents: &Agents) -> Registry {
+    let tools = tools.layer();
+    if tools.get("task").is_some()
+        && let Ok(task) = tools.register(Arc::new(TaskTool::new(&agents::delegates(agents.all()))))
+    {
+        task.keep();
+    }
+    tools
 }

@@ -48,13 +48,23 @@ pub enum Error {
     Script(#[from] everturn_llm::scripted::ScriptError),
     /// The keys of providers cannot be read.
     #[error(transparent)]
-    Keys(#[from] everturn_llm::credential::Error),
+    Keys(#[from] everturn_llm::credential::CredentialError),
     /// The store refused.
     #[error(transparent)]
     Store(everturn_store::Error),
+    /// The store took an event that the turn cannot follow.
+    #[error("the store and the turn of session {session} disagree about event {seq}: {reason}")]
+    Diverged {
+        /// The session.
+        session: SessionId,
+        /// The event.
+        seq: u64,
+        /// Why it does not fit.
+        reason: String,
+    },
     /// The files could not be recorded or restored.
     #[error("snapshot: {0}")]
-    Snapshot(#[from] everturn_tools::snapshot::Error),
+    Snapshot(#[from] everturn_tools::snapshot::SnapshotError),
     /// A foreign session cannot be understood.
     #[error("{0}")]
     Import(String),

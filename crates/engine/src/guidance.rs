@@ -1,53 +1,54 @@
 //! What a person and a project keep for agents: where it is, and the skills among it.
 
-use everturn_tools::host::Skill;
-use everturn_tools::places::{Named, Origin};
+use std::path::Path;
+use std::sync::Arc;
+
+use everturn_tools::host::LoadedSkill;
+use everturn_tools::places::{ConfigOrigin, NamedPath, ProjectFiles};
 use everturn_tools::skills::{self, Skills};
 use everturn_tools::{Failure, Observed, Places};
 use serde_json::Value;
-use tokio_util::sync::CancellationToken;
 
-use crate::project::Location;
-use crate::{Engine, Error};
+use crate::background::blocking;
+use crate::options::Paths;
+use crate::projects::Location;
+use crate::{Config, Error};
 
-/// Work that waits for the disk, away from the threads that carry the streams.
-pub(crate) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, Error> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|error| Error::Io { context: "cannot look at files".to_owned(), source: error.into() })
+/// Instructions and skills; clones share it.
+#[derive(Debug, Clone)]
+pub struct Guidance {
+    config: Arc<Config>,
+    paths: Arc<Paths>,
+    project_files: ProjectFiles,
 }
 
-/// The same, given up when `cancel` fires: a file system that does not answer must not keep a session from being
-/// stopped. None when it was given up.
-pub(crate) async fn unless_stopped<T: Send + 'static>(
-    cancel: &CancellationToken,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<Option<T>, Error> {
-    tokio::select! {
-        biased;
-        done = blocking(work) => done.map(Some),
-        () = cancel.cancelled() => Ok(None),
+impl Guidance {
+    /// Guidance as it is configured.
+    pub(crate) fn new(config: Arc<Config>, paths: Arc<Paths>, project_files: ProjectFiles) -> Self {
+        Self { config, paths, project_files }
     }
-}
 
-impl Engine {
+    /// The person's home.
+    pub(crate) fn home(&self) -> &Path {
+        &self.paths.home
+    }
+
     /// Where instructions and skills for a folder are looked for.
     #[must_use]
     pub fn places(&self, location: &Location) -> Places {
-        let raw = &self.config().raw;
-        let foreign = &self.config().foreign;
+        let raw = &self.config.raw;
+        let foreign = &self.config.foreign;
         let named = |list: Option<&Value>, foreign: bool| {
-            let by = if foreign { Origin::Project } else { Origin::Person };
+            let by = if foreign { ConfigOrigin::Project } else { ConfigOrigin::Person };
             let list = list.and_then(Value::as_array).into_iter().flatten();
-            list.filter_map(Value::as_str).map(|text| Named { text: text.to_owned(), by }).collect()
+            list.filter_map(Value::as_str).map(|text| NamedPath { text: text.to_owned(), by }).collect()
         };
         Places {
-            home: self.paths().home.clone(),
-            config: vec![self.paths().config.clone(), self.paths().opencode.clone()],
+            home: self.paths.home.clone(),
+            config: vec![self.paths.config.clone(), self.paths.opencode.clone()],
             directory: location.directory.clone(),
             worktree: location.worktree.clone(),
-            project: self.0.project_files,
+            project: self.project_files,
             instructions: named(raw.get("instructions"), foreign.instructions),
             skills: named(raw.get("skills").and_then(|skills| skills.get("paths")), foreign.skills),
         }
@@ -57,7 +58,7 @@ impl Engine {
     ///
     /// # Errors
     /// When a folder of skills is there and cannot be read.
-    pub async fn skills_of(&self, location: &Location) -> Result<Skills, Error> {
+    pub async fn skills(&self, location: &Location) -> Result<Skills, Error> {
         let places = self.places(location);
         match blocking(move || skills::observe(&places)).await? {
             Observed::Present(found) => Ok(found),
@@ -70,27 +71,9 @@ impl Engine {
     ///
     /// # Errors
     /// When there is none of that name; the words are for the model.
-    pub async fn skill_of(&self, location: &Location, name: &str) -> Result<Skill, Failure> {
+    pub async fn skill(&self, location: &Location, name: &str) -> Result<LoadedSkill, Failure> {
         let (places, name) = (self.places(location), name.to_owned());
         let found = blocking(move || skills::find(&places, &name)).await;
         found.unwrap_or_else(|error| Err(Failure::Failed(error.to_string())))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::mpsc;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn work_that_does_not_end_is_given_up() {
-        // A call that was looked at on a file system that had stopped answering kept its session busy for good.
-        let (cancel, (answer, silence)) = (CancellationToken::new(), mpsc::channel::<u8>());
-        let stuck = unless_stopped(&cancel, move || silence.recv());
-        cancel.cancel();
-        assert_eq!(stuck.await.unwrap(), None);
-        drop(answer);
-        assert_eq!(unless_stopped(&CancellationToken::new(), || 1).await.unwrap(), Some(1));
     }
 }

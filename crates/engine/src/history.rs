@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use base64::Engine as _;
 use everturn_llm::catalogue::{Modalities, Modality};
-use everturn_llm::{Block, Content, Message, Origin};
+use everturn_llm::{AnswerOrigin, Block, Content, Message};
 use everturn_model::entry::{Assistant, Body, Compaction, Shell};
 use everturn_model::part::PartKind;
 use everturn_model::tool::{Hosted, Outcome, ToolResult, ToolState};
@@ -146,7 +146,7 @@ fn lower_assistant(
     let origin = assistant
         .model
         .as_ref()
-        .map(|model| Origin { provider: model.provider.clone(), model: model.model.clone() });
+        .map(|model| AnswerOrigin { provider: model.provider.clone(), model: model.model.clone() });
     // Metadata of a failed turn is not replayed: providers refuse signatures of answers they did not finish.
     let replay = assistant.error.is_none();
     let metadata = |map: &Option<Map>| if replay { map.clone().map(Value::Object) } else { None };

@@ -4,55 +4,84 @@
 //! that asked it, and a restart finds it again.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use everturn_model::part::PartKind;
 use everturn_model::permission::{self, Action};
 use everturn_model::request::{Ask, Request};
 use everturn_model::{Event, Map, todo};
-use everturn_store::Authority;
-use everturn_tools::host::{Delegate, Question, Report, Skill, Task, Todo};
+use everturn_tools::host::{AskedQuestion, Delegate, DelegatedTask, LoadedSkill, TaskReport, TodoItem};
 use everturn_tools::{BoxFuture, Failure, Host};
 use serde_json::json;
 
-use crate::asks::Answer;
-use crate::calls::{Call, Place};
-use crate::inbox::PartInput;
-use crate::{Engine, Error, Prompt, agent, delegation};
+use crate::agents::{self, Agents};
+use crate::calls::{CallSetting, ToolCall};
+use crate::delegation::{self, Delegation};
+use crate::guidance::Guidance;
+use crate::inbox::{PartInput, PromptInbox};
+use crate::journal::Journal;
+use crate::projects::Projects;
+use crate::requests::{RequestAnswer, Requests};
+use crate::sessions::Sessions;
+use crate::{Error, Prompt};
 
 /// What the model is told when the person does not answer.
 const DISMISSED: &str = "The person dismissed the question without an answer.";
 
+/// The rooms that tools reach.
+#[derive(Debug)]
+pub(crate) struct HostRooms {
+    pub(crate) journal: Journal,
+    pub(crate) sessions: Sessions,
+    pub(crate) inbox: PromptInbox,
+    pub(crate) requests: Requests,
+    pub(crate) agents: Agents,
+    pub(crate) projects: Projects,
+    pub(crate) guidance: Guidance,
+    pub(crate) delegation: Delegation,
+    /// The data folder, for plans of sessions outside any repository.
+    pub(crate) data: PathBuf,
+}
+
 /// The session of one call.
 #[derive(Debug)]
 pub(crate) struct CallHost {
-    pub(crate) engine: Engine,
-    pub(crate) place: Place,
-    pub(crate) call: Call,
+    rooms: Arc<HostRooms>,
+    setting: CallSetting,
+    call: ToolCall,
 }
 
 impl CallHost {
-    async fn write_todos(&self, todos: Vec<Todo>) -> Result<(), Error> {
-        let keep =
-            |Todo { content, status, priority }| todo::Todo { content, status, priority, extra: Map::new() };
+    /// The session of a call, as its tool sees it.
+    pub(crate) fn new(rooms: Arc<HostRooms>, setting: CallSetting, call: ToolCall) -> Self {
+        Self { rooms, setting, call }
+    }
+
+    async fn write_todos(&self, todos: Vec<TodoItem>) -> Result<(), Error> {
+        let keep = |TodoItem { content, status, priority }| todo::Todo {
+            content,
+            status,
+            priority,
+            extra: Map::new(),
+        };
         let event = Event::TodoUpdated { todos: todos.into_iter().map(keep).collect() };
-        let authority = Authority::Owned(self.place.lease.clone());
-        self.engine.append(&self.place.session.id, authority, vec![event]).await?;
+        self.rooms.journal.append_owned(&self.setting.lease, vec![event]).await?;
         Ok(())
     }
 
-    async fn question(&self, questions: Vec<Question>) -> Result<Answer, Error> {
-        let (session, cancel) = (&self.place.session, &self.place.cancel);
+    async fn question(&self, questions: Vec<AskedQuestion>) -> Result<RequestAnswer, Error> {
+        let (session, cancel) = (&self.setting.session, &self.setting.cancel);
         let questions = json!(questions);
         match &self.call.waiting {
             // An earlier process asked, and may have got the answer already.
             Some(request @ Request { ask: Ask::Question { questions: asked }, .. })
                 if *asked == questions =>
             {
-                self.engine.ask_again(session, request, cancel).await
+                self.rooms.requests.ask_again(session, request, cancel).await
             }
             _ => {
                 let caller = self.call.caller();
-                self.engine.ask(session, Ask::Question { questions }, caller, cancel).await
+                self.rooms.requests.ask(session, Ask::Question { questions }, caller, cancel).await
             }
         }
     }
@@ -65,7 +94,7 @@ impl CallHost {
         let kind = PartKind::Text { text, synthetic: Some(true), ignored: None, time: None, metadata: None };
         let parts = vec![PartInput { id: None, kind }];
         let prompt = Prompt { id: Some(id), agent: Some(agent), parts, ..Prompt::text("") };
-        self.engine.prompt(&self.place.session.id, prompt).await?;
+        self.rooms.inbox.admit(&self.setting.session.id, prompt).await?;
         Ok(())
     }
 }
@@ -75,10 +104,10 @@ pub(crate) fn failed(error: impl std::fmt::Display) -> Failure {
 }
 
 impl Host for CallHost {
-    fn todos(&self) -> BoxFuture<'_, Result<Vec<Todo>, Failure>> {
+    fn todos(&self) -> BoxFuture<'_, Result<Vec<TodoItem>, Failure>> {
         Box::pin(async {
-            let todos = self.engine.todos(&self.place.session.id).await.map_err(failed)?;
-            let show = |todo: todo::Todo| Todo {
+            let todos = self.rooms.sessions.todos(&self.setting.session.id).await.map_err(failed)?;
+            let show = |todo: todo::Todo| TodoItem {
                 content: todo.content,
                 status: todo.status,
                 priority: todo.priority,
@@ -87,35 +116,38 @@ impl Host for CallHost {
         })
     }
 
-    fn set_todos(&self, todos: Vec<Todo>) -> BoxFuture<'_, Result<(), Failure>> {
+    fn set_todos(&self, todos: Vec<TodoItem>) -> BoxFuture<'_, Result<(), Failure>> {
         Box::pin(async { self.write_todos(todos).await.map_err(failed) })
     }
 
-    fn ask(&self, questions: Vec<Question>) -> BoxFuture<'_, Result<Vec<Vec<String>>, Failure>> {
+    fn ask(&self, questions: Vec<AskedQuestion>) -> BoxFuture<'_, Result<Vec<Vec<String>>, Failure>> {
         Box::pin(async {
             match self.question(questions).await.map_err(failed)? {
-                Answer::Chosen(labels) => Ok(labels),
-                Answer::Rejected(None) => Err(Failure::Declined(DISMISSED.to_owned())),
-                Answer::Rejected(Some(message)) => {
+                RequestAnswer::Chosen(labels) => Ok(labels),
+                RequestAnswer::Rejected(None) => Err(Failure::Declined(DISMISSED.to_owned())),
+                RequestAnswer::Rejected(Some(message)) => {
                     Err(Failure::Failed(format!("{DISMISSED} They said: {message}")))
                 }
                 // A permission answers no question.
-                Answer::Interrupted | Answer::Allowed => Err(Failure::Cancelled),
+                RequestAnswer::Interrupted | RequestAnswer::Allowed => Err(Failure::Cancelled),
             }
         })
     }
 
     fn delegate<'a>(
         &'a self,
-        task: Task,
+        task: DelegatedTask,
         started: &'a (dyn Fn(&Delegate) + Send + Sync),
-    ) -> BoxFuture<'a, Result<Report, Failure>> {
-        Box::pin(self.hand_out(task, started))
+    ) -> BoxFuture<'a, Result<TaskReport, Failure>> {
+        Box::pin(async {
+            let delegates = self.delegates();
+            self.rooms.delegation.hand_out(&self.setting, &self.call, &delegates, task, started).await
+        })
     }
 
     fn delegates(&self) -> Vec<(String, String)> {
-        let mut delegates = agent::delegates(self.engine.agents());
-        let rules = &self.place.rules;
+        let mut delegates = agents::delegates(self.rooms.agents.all());
+        let rules = &self.setting.rules;
         delegates.retain(|(name, _)| {
             permission::decide(rules, &[], "task", std::slice::from_ref(name)) != Action::Deny
         });
@@ -123,8 +155,8 @@ impl Host for CallHost {
     }
 
     fn plan_file(&self) -> PathBuf {
-        let Place { session, scope, .. } = &self.place;
-        agent::plan_file(session, &scope.worktree, &self.engine.paths().data)
+        let CallSetting { session, scope, .. } = &self.setting;
+        agents::plan_file(session, &scope.worktree, &self.rooms.data)
     }
 
     fn hand_over(&self, agent: &str, note: &str) -> BoxFuture<'_, Result<(), Failure>> {
@@ -132,11 +164,12 @@ impl Host for CallHost {
         Box::pin(async { self.switch(agent, note).await.map_err(failed) })
     }
 
-    fn skill(&self, name: &str) -> BoxFuture<'_, Result<Skill, Failure>> {
+    fn skill(&self, name: &str) -> BoxFuture<'_, Result<LoadedSkill, Failure>> {
         let name = name.to_owned();
         Box::pin(async move {
-            let location = self.engine.location(Some(&self.place.session.directory)).await.map_err(failed)?;
-            self.engine.skill_of(&location, &name).await
+            let location =
+                self.rooms.projects.location(Some(&self.setting.session.directory)).await.map_err(failed)?;
+            self.rooms.guidance.skill(&location, &name).await
         })
     }
 }

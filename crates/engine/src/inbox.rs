@@ -1,4 +1,4 @@
-//! Admission: a prompt is durable when it is accepted, and accepted once however often it is sent.
+//! The inbox, and admission to it: a prompt is durable when it is accepted, and accepted once however often it is sent.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
@@ -10,10 +10,17 @@ use everturn_model::inbox::{Delivery, InboxItem};
 use everturn_model::part::PartKind;
 use everturn_model::session::ModelRef;
 use everturn_model::{EntryId, Event, Extra, Map, Part, PartId, Session, SessionId};
-use everturn_store::Authority;
+use everturn_store::Lease;
 use serde_json::{Value, json};
 
-use crate::{Engine, Error};
+use crate::Error;
+use crate::agents::Agents;
+use crate::attachments::Attachments;
+use crate::drains::Drains;
+use crate::journal::Journal;
+use crate::leases::Leases;
+use crate::models::ModelFinder;
+use crate::reverts::Reverts;
 
 /// A day in milliseconds.
 const DAY: i64 = 24 * 60 * 60 * 1000;
@@ -65,20 +72,45 @@ impl Prompt {
     }
 }
 
-impl Engine {
+/// Accepts prompts; clones share it.
+#[derive(Debug, Clone)]
+pub struct PromptInbox {
+    journal: Journal,
+    agents: Agents,
+    models: ModelFinder,
+    attachments: Attachments,
+    drains: Drains,
+    leases: Leases,
+    reverts: Reverts,
+}
+
+impl PromptInbox {
+    /// The inbox of each session of a journal.
+    pub(crate) fn new(
+        journal: Journal,
+        agents: Agents,
+        models: ModelFinder,
+        attachments: Attachments,
+        drains: Drains,
+        leases: Leases,
+        reverts: Reverts,
+    ) -> Self {
+        Self { journal, agents, models, attachments, drains, leases, reverts }
+    }
+
     /// Accepts a prompt. When this returns, the prompt is on disk and will be answered, whatever happens to this
     /// process.
     ///
     /// # Errors
     /// When there is no such session, the id is used for something else, or a staged revert cannot be committed
     /// because the session is at work.
-    pub async fn prompt(&self, id: &SessionId, prompt: Prompt) -> Result<InboxItem, Error> {
+    pub async fn admit(&self, id: &SessionId, prompt: Prompt) -> Result<InboxItem, Error> {
         let item = self.draft(id, prompt).await?;
         if let Some(seen) = self.admitted(id, &item).await? {
-            self.wake(id);
+            self.drains.wake(id);
             return Ok(seen);
         }
-        match self.admit(id, &item).await {
+        match self.record(id, &item).await {
             Ok(()) => {}
             // The same prompt came twice at once: the other one won.
             Err(Error::Store(everturn_store::Error::Unfit { .. })) => {
@@ -87,29 +119,31 @@ impl Engine {
             }
             Err(error) => return Err(error),
         }
-        self.wake(id);
+        self.drains.wake(id);
         Ok(item)
     }
 
     /// The prompt as it would be kept: everything that it leaves open is decided here, once.
     async fn draft(&self, id: &SessionId, prompt: Prompt) -> Result<InboxItem, Error> {
-        let session = self.session(id).await?;
+        let session = self.journal.session(id).await?;
         let request = digest(&prompt);
-        let agent = prompt.agent.or_else(|| session.agent.clone()).unwrap_or_else(|| self.default_agent());
-        if !self.0.agents.iter().any(|known| known.name == agent) {
-            let names: Vec<&str> = self.0.agents.iter().map(|agent| agent.name.as_str()).collect();
+        let agent =
+            prompt.agent.or_else(|| session.agent.clone()).unwrap_or_else(|| self.agents.default_name());
+        if self.agents.named(&agent).is_none() {
+            let names: Vec<&str> = self.agents.all().iter().map(|agent| agent.name.as_str()).collect();
             return Err(Error::Invalid(format!("there is no agent {agent}; known: {}", names.join(", "))));
         }
         let model = match prompt.model.or_else(|| session.model.clone()) {
             Some(model) => model,
-            None => self.default_model(Path::new(&session.directory))?,
+            None => self.models.default_model(Path::new(&session.directory))?,
         };
         let given = prompt.id.map(|message| self.check_id(&session, message)).transpose()?;
         // It may take a while, in which others prompt: ids are in the order of admission.
-        let attached = self.attach(prompt.parts, &session).await?;
-        let message = given.unwrap_or_else(|| self.mint().entry(&session));
-        let part =
-            |part: PartInput| Part::new(part.id.unwrap_or_else(|| self.mint().part(&session)), part.kind);
+        let attached = self.attachments.read(prompt.parts, &session).await?;
+        let message = given.unwrap_or_else(|| self.journal.mint().entry(&session));
+        let part = |part: PartInput| {
+            Part::new(part.id.unwrap_or_else(|| self.journal.mint().part(&session)), part.kind)
+        };
         let parts: Vec<Part> = attached.into_iter().map(part).collect();
         let mut seen = HashSet::new();
         if let Some(twice) = parts.iter().find(|part| !seen.insert(&part.id)) {
@@ -126,7 +160,7 @@ impl Engine {
         extra.put("everturn", "request", request.into());
         Ok(InboxItem {
             id: message,
-            time: self.mint().now(),
+            time: self.journal.mint().now(),
             delivery: prompt.delivery,
             reply: prompt.reply,
             user,
@@ -140,8 +174,8 @@ impl Engine {
         if !EntryId::is_well_formed(message.as_str()) {
             return Err(Error::Invalid(format!("a message id begins with msg_, not {message}")));
         }
-        let latest = Stamp::at(self.mint().now() + DAY, 0).max(session.floor);
-        let wrapped = Stamp::at(self.mint().now(), 0) > Stamp::at(self.mint().now() + DAY, 0);
+        let latest = Stamp::at(self.journal.mint().now() + DAY, 0).max(session.floor);
+        let wrapped = Stamp::at(self.journal.mint().now(), 0) > Stamp::at(self.journal.mint().now() + DAY, 0);
         match Stamp::of(message.as_str()) {
             Some(stamp) if stamp > latest && !wrapped => {
                 Err(Error::Invalid(format!("the message id {message} is of a day to come")))
@@ -152,47 +186,41 @@ impl Engine {
 
     /// Puts a prompt into the log. On a staged revert it commits that first: both in one transaction, by the right of
     /// the owner.
-    async fn admit(&self, id: &SessionId, item: &InboxItem) -> Result<(), Error> {
+    async fn record(&self, id: &SessionId, item: &InboxItem) -> Result<(), Error> {
         let admitted = Event::PromptAdmitted { item: Box::new(item.clone()) };
-        match self.append(id, Authority::Admission, vec![admitted.clone()]).await {
+        match self.journal.append_admission(id, admitted.clone()).await {
             Err(Error::Store(everturn_store::Error::Staged(_))) => {}
             other => return other.map(drop),
         }
-        let _hold = self.hold(id)?;
-        let lease = self.0.store.acquire(id).await?;
-        let committed = async {
-            let mut tree = self.tree(id).await?;
-            // A revert that a crash cut off is carried through before it is committed.
-            if let Some(revert) = tree.session.revert.clone().filter(|revert| revert.pending) {
-                self.stage(id, &lease, &revert.message, revert.part.as_ref()).await?;
-                tree = self.tree(id).await?;
-            }
-            let mut events = Vec::new();
-            if let Some(revert) = &tree.session.revert {
-                let to = tree.node(&revert.message).and_then(|node| node.entry.parent.clone());
-                let cause = Cause::Revert { message: revert.message.clone() };
-                events.push(Event::LeafMoved { from: tree.session.leaf.clone(), to, cause });
-            }
-            events.push(admitted);
-            self.append(id, Authority::Owned(lease.clone()), events).await
-        };
-        let committed = committed.await;
-        let released = self.0.store.release(lease).await;
-        committed?;
-        Ok(released?)
+        self.leases.at_rest(id, |lease| self.admit_on_revert(lease, admitted)).await
     }
 
-    pub(crate) fn default_agent(&self) -> String {
-        self.config().default_agent.clone().unwrap_or_else(|| "build".to_owned())
+    async fn admit_on_revert(&self, lease: Lease, admitted: Event) -> Result<(), Error> {
+        let id = &lease.session;
+        let mut tree = self.journal.tree(id).await?;
+        // A revert that a crash cut off is carried through before it is committed.
+        if let Some(revert) = tree.session.revert.clone().filter(|revert| revert.pending) {
+            self.reverts.stage(&lease, &revert.message, revert.part.as_ref()).await?;
+            tree = self.journal.tree(id).await?;
+        }
+        let mut events = Vec::new();
+        if let Some(revert) = &tree.session.revert {
+            let to = tree.node(&revert.message).and_then(|node| node.entry.parent.clone());
+            let cause = Cause::Revert { message: revert.message.clone() };
+            events.push(Event::LeafMoved { from: tree.session.leaf.clone(), to, cause });
+        }
+        events.push(admitted);
+        self.journal.append_owned(&lease, events).await?;
+        Ok(())
     }
 
     /// What was admitted under this id before, if it asked for the same.
     async fn admitted(&self, id: &SessionId, item: &InboxItem) -> Result<Option<InboxItem>, Error> {
-        let tail = self.0.store.tail(id, 0).await?.ok_or_else(|| Error::NoSession(id.clone()))?;
-        if let Some(waiting) = tail.inbox.into_iter().find(|waiting| waiting.id == item.id) {
+        let now = self.journal.outline(id).await?;
+        if let Some(waiting) = now.inbox.into_iter().find(|waiting| waiting.id == item.id) {
             return if waiting.same_request(item) { Ok(Some(waiting)) } else { Err(conflict(item)) };
         }
-        let Some(node) = self.0.store.node(id, &item.id).await? else { return Ok(None) };
+        let Some(node) = self.journal.node(id, &item.id).await? else { return Ok(None) };
         let everturn_model::Body::User(mut user) = node.entry.body else { return Err(conflict(item)) };
         user.summary = None;
         let promoted = InboxItem { user, parts: node.parts, extra: node.entry.extra, ..item.clone() };

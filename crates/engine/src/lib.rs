@@ -5,64 +5,97 @@
 //! anybody hears of it; what is only of the moment (streamed text, busy and idle) goes over the [`bus`].
 //!
 //! # Layout
-//! - [`seams`]: the clock and the source of chance
+//! The handle, and what everything stands on:
+//! - [`engine`]: the handle, and where its rooms are put together
+//! - [`options`]: how an engine is opened
+//! - `error`: what can go wrong
+//! - [`world`]: the clock and the source of chance
 //! - [`mint`]: ids above the floor of their session
 //! - [`bus`]: committed events and live signals, in order
-//! - [`config`], [`agent`], [`project`]: what is configured, who acts, where
+//! - [`config`]: what is configured
+//! - `lifecycle`: what goes on in the background, and that the engine is closing
+//! - `background`: work that waits for the disk
+//! - `journal`: the recording of events
+//! - `leases`: the one way to work under a lease
+//! - `elsewhere`: what other processes do
+//!
+//! Where and by whom:
+//! - [`projects`]: what a folder belongs to, and sessions that follow their folder
+//! - `snapshot_folders`: where the files of each worktree are recorded
+//! - [`guidance`]: where instructions and skills are
+//! - [`agents`]: who acts, under which rules
 //! - [`models`]: from a model's name to a provider, its limits and its prices
-//! - [`sessions`]: create, list, rename, archive, trash, fork
+//! - [`mcp`]: the MCP servers of a worktree, and which of them a person has allowed
+//! - [`outputs`]: long output of tools
+//!
+//! The way of a prompt:
 //! - [`inbox`]: admission of prompts
-//! - `attachment`: files and resources that come with a prompt
-//! - [`drain`]: one drain per session, wakes, interrupts
-//! - `turn`: one provider turn, from promotion to its end
-//! - `calls`: the tool calls of a turn
-//! - [`asks`]: permission requests, questions and their answers
-//! - `delegation`: tasks that one session gives to another
-//! - `host`: what a tool may do to the session that called it
-//! - `sights`: what each session last saw of the files
-//! - `history`: from the path to what a provider is given
+//! - `attachments`: files and resources that come with a prompt
+//! - [`drains`]: one drain for each session, wakes, interrupts
+//! - `worker`: what a drain does
+//! - `turn`: one provider turn, from promotion to its end, and what a restart does with one that was cut off
 //! - `context`: the system context of an epoch, and what changes in it
-//! - `guidance`: where instructions and skills are
-//! - [`mcp`]: the MCP servers of a place, and which of them a person has allowed
-//! - [`revert`]: undo and redo of messages and files
-//! - `recover`: what a restart does with what was open
-//! - [`import`]: sessions of other programs
+//! - `history`: from the path to what a provider is given
+//! - `provider_call`: one call to a provider
+//! - `calls`: the tool calls of a turn
+//! - [`requests`]: permission requests, questions and their answers
+//! - `host`: what a tool may do to the session that called it
+//! - `delegation`: tasks that one session gives to another
+//! - `file_views`: what each session last saw of the files
+//! - `titles`: names for sessions that nobody named
+//!
+//! What else happens to sessions:
+//! - [`sessions`]: create, list, rename, archive, trash, fork
+//! - [`reverts`]: undo and redo of messages and files
+//! - `recovery`: which sessions go on by themselves
+//! - [`imports`]: sessions of other programs
 
-pub mod agent;
-pub mod asks;
-mod attachment;
+pub mod agents;
+mod attachments;
+mod background;
 pub mod bus;
 mod calls;
 pub mod config;
 mod context;
 mod delegation;
-pub mod drain;
+pub mod drains;
+mod elsewhere;
 pub mod engine;
 mod error;
-mod guidance;
+mod file_views;
+pub mod guidance;
 mod history;
 mod host;
-pub mod import;
+pub mod imports;
 pub mod inbox;
+mod journal;
+mod leases;
+mod lifecycle;
 pub mod mcp;
 pub mod mint;
 pub mod models;
-pub mod project;
-mod recover;
-pub mod revert;
-pub mod seams;
+pub mod options;
+pub mod outputs;
+pub mod projects;
+mod provider_call;
+mod recovery;
+pub mod requests;
+pub mod reverts;
 pub mod sessions;
-mod sights;
-mod title;
+mod snapshot_folders;
+mod titles;
 mod turn;
+mod worker;
+pub mod world;
 
 pub use bus::{Live, Notice, Signal};
 pub use config::Config;
-pub use engine::{Engine, Options};
+pub use engine::Engine;
 pub use error::Error;
-pub use everturn_tools::host::Skill;
+pub use everturn_tools::host::LoadedSkill;
 pub use everturn_tools::places::ProjectFiles;
 pub use inbox::Prompt;
+pub use options::Options;
 
 /// The version of the program, as sessions record it.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

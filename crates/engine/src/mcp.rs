@@ -12,16 +12,17 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use everturn_tools::Registry;
-use everturn_tools::mcp::{Launch, Options, Reading, Server, Servers, Timing};
+use everturn_tools::mcp::{Launch, McpOptions, McpTiming, ResourceContent, ServerDefinition, Servers};
 use everturn_tools::process::{Launcher, Secrets};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-pub use everturn_tools::mcp::{Resource, Status};
+pub use everturn_tools::mcp::{Resource, ServerStatus};
 pub use trust::Trust;
 
-use crate::project::Location;
-use crate::{Engine, Error};
+use crate::lifecycle::Lifecycle;
+use crate::projects::Location;
+use crate::{Config, Error};
 
 /// How many worktrees may have their servers running at once.
 const SETS_MAX: usize = 16;
@@ -29,7 +30,7 @@ const SETS_MAX: usize = 16;
 /// The servers that are configured.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Configured {
-    servers: BTreeMap<String, Server>,
+    servers: BTreeMap<String, ServerDefinition>,
     /// Those whose configuration cannot be used, and why.
     invalid: BTreeMap<String, String>,
     /// Those that a project's own configuration names or changes.
@@ -43,7 +44,7 @@ impl Configured {
     pub(crate) fn read(value: &Value) -> Self {
         let mut configured = Self::default();
         for (name, value) in value.as_object().into_iter().flatten() {
-            match Server::from_value(value) {
+            match ServerDefinition::from_value(value) {
                 Ok(server) => drop(configured.servers.insert(name.clone(), server)),
                 // A line that only switches off what another file may define.
                 Err(_)
@@ -69,7 +70,7 @@ impl Configured {
     }
 
     /// The servers that the project brings, with what identifies each.
-    pub fn foreign(&self) -> impl Iterator<Item = (&str, &Server)> {
+    pub fn foreign(&self) -> impl Iterator<Item = (&str, &ServerDefinition)> {
         self.servers
             .iter()
             .filter(|(name, _)| self.foreign.contains(*name))
@@ -84,8 +85,8 @@ impl Configured {
 
     /// Every server with whether it is to be started in a worktree.
     #[must_use]
-    pub fn launches(&self, worktree: &Path, trust: &Trust) -> BTreeMap<String, (Server, Launch)> {
-        let launch = |(name, server): (&String, &Server)| {
+    pub fn launches(&self, worktree: &Path, trust: &Trust) -> BTreeMap<String, (ServerDefinition, Launch)> {
+        let launch = |(name, server): (&String, &ServerDefinition)| {
             (name.clone(), (server.clone(), self.launch(name, server, worktree, trust)))
         };
         self.servers.iter().map(launch).collect()
@@ -97,7 +98,7 @@ impl Configured {
         &self.invalid
     }
 
-    fn launch(&self, name: &str, server: &Server, worktree: &Path, trust: &Trust) -> Launch {
+    fn launch(&self, name: &str, server: &ServerDefinition, worktree: &Path, trust: &Trust) -> Launch {
         // The same words run other code in another folder, and nobody has looked at that.
         if self.foreign.contains(name) && worktree != self.root {
             return Launch::Held(format!(
@@ -117,37 +118,64 @@ impl Configured {
     }
 }
 
-/// The running sets, by worktree.
-#[derive(Debug, Default)]
-pub(crate) struct Sets(Mutex<HashMap<PathBuf, Set>>);
+/// The servers of the worktrees that sessions work in; clones share them.
+#[derive(Debug, Clone)]
+pub struct McpServers {
+    config: Arc<Config>,
+    /// Which of a project's own servers are allowed.
+    trust: Trust,
+    /// The engine's own tools.
+    tools: Registry,
+    /// The binary that watches over local servers.
+    supervisor: Option<PathBuf>,
+    lifecycle: Lifecycle,
+    /// The running sets, by worktree.
+    sets: Arc<Mutex<HashMap<PathBuf, ServerSet>>>,
+}
 
 #[derive(Debug)]
-struct Set {
+struct ServerSet {
     servers: Arc<Servers>,
     /// Counts uses, so that the set that was not used for longest is known.
     used: u64,
 }
 
-impl Engine {
+impl McpServers {
+    /// The servers that are configured; none is started yet. `state` is where approvals are kept.
+    pub(crate) fn new(
+        config: Arc<Config>,
+        state: &Path,
+        tools: Registry,
+        supervisor: Option<PathBuf>,
+        lifecycle: Lifecycle,
+    ) -> Self {
+        Self { config, trust: Trust::new(state), tools, supervisor, lifecycle, sets: Arc::default() }
+    }
+
+    /// The engine's own tools, without those of servers.
+    pub(crate) fn own_tools(&self) -> &Registry {
+        &self.tools
+    }
+
     /// The tools in a place: the engine's own and those of the servers there. Waits for servers that are connecting,
     /// but not for long.
     pub(crate) async fn registry(&self, location: &Location, cancel: &CancellationToken) -> Registry {
-        let Some(servers) = self.servers(location) else { return self.0.tools.clone() };
+        let Some(servers) = self.set(location) else { return self.tools.clone() };
         tokio::select! {
             () = cancel.cancelled() => {}
-            () = self.0.closing.cancelled() => {}
+            () = self.lifecycle.closing() => {}
             () = servers.settled() => {}
         }
         servers.registry().clone()
     }
 
     /// What the servers of a place are doing.
-    pub async fn servers_in(&self, location: &Location) -> BTreeMap<String, Status> {
+    pub async fn statuses(&self, location: &Location) -> BTreeMap<String, ServerStatus> {
         let invalid = |(name, reason): (&String, &String)| {
-            (name.clone(), Status::Failed(format!("its configuration cannot be used: {reason}")))
+            (name.clone(), ServerStatus::Failed(format!("its configuration cannot be used: {reason}")))
         };
-        let mut statuses: BTreeMap<_, _> = self.config().mcp.invalid.iter().map(invalid).collect();
-        if let Some(servers) = self.servers(location) {
+        let mut statuses: BTreeMap<_, _> = self.config.mcp.invalid.iter().map(invalid).collect();
+        if let Some(servers) = self.set(location) {
             servers.settled_by_now().await;
             statuses.extend(servers.statuses());
         }
@@ -155,8 +183,8 @@ impl Engine {
     }
 
     /// What the connected servers of a place have to read, each with the name of its server.
-    pub async fn resources_in(&self, location: &Location) -> Vec<(String, Resource)> {
-        let Some(servers) = self.servers(location) else { return Vec::new() };
+    pub async fn resources(&self, location: &Location) -> Vec<(String, Resource)> {
+        let Some(servers) = self.set(location) else { return Vec::new() };
         servers.settled().await;
         servers.resources().await
     }
@@ -170,8 +198,8 @@ impl Engine {
         location: &Location,
         server: &str,
         uri: &str,
-    ) -> Result<Reading, String> {
-        let reading = match self.servers(location) {
+    ) -> Result<ResourceContent, String> {
+        let reading = match self.set(location) {
             Some(servers) => servers.resource(server, uri).await,
             None => None,
         };
@@ -183,8 +211,8 @@ impl Engine {
     ///
     /// # Errors
     /// When there is no such server, or nobody has allowed it.
-    pub async fn connect_server(&self, location: &Location, name: &str) -> Result<(), Error> {
-        let servers = self.servers(location).filter(|servers| servers.contains(name));
+    pub async fn connect(&self, location: &Location, name: &str) -> Result<(), Error> {
+        let servers = self.set(location).filter(|servers| servers.contains(name));
         let servers = servers.ok_or_else(|| Error::NoServer(name.to_owned()))?;
         if let Some(reason) = servers.held(name) {
             return Err(Error::Invalid(reason));
@@ -198,8 +226,8 @@ impl Engine {
     ///
     /// # Errors
     /// When there is no such server.
-    pub fn disconnect_server(&self, location: &Location, name: &str) -> Result<(), Error> {
-        let servers = self.servers(location).filter(|servers| servers.contains(name));
+    pub fn disconnect(&self, location: &Location, name: &str) -> Result<(), Error> {
+        let servers = self.set(location).filter(|servers| servers.contains(name));
         let servers = servers.ok_or_else(|| Error::NoServer(name.to_owned()))?;
         // What nobody allowed stays so.
         if servers.held(name).is_none() {
@@ -208,17 +236,12 @@ impl Engine {
         Ok(())
     }
 
-    /// The file in which allowed servers are kept.
-    fn trust(&self) -> Trust {
-        Trust::new(&self.paths().state)
-    }
-
-    fn servers(&self, location: &Location) -> Option<Arc<Servers>> {
-        let configured = &self.config().mcp;
-        if configured.servers.is_empty() || self.0.closing.is_cancelled() {
+    fn set(&self, location: &Location) -> Option<Arc<Servers>> {
+        let configured = &self.config.mcp;
+        if configured.servers.is_empty() || self.lifecycle.is_closing() {
             return None;
         }
-        let mut sets = self.0.mcp.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
         let used = sets.values().map(|set| set.used).max().unwrap_or_default() + 1;
         if let Some(set) = sets.get_mut(&location.worktree) {
             set.used = used;
@@ -231,31 +254,31 @@ impl Engine {
             && let Some(oldest) = sets.iter().min_by_key(|(_, set)| set.used).map(|(place, _)| place.clone())
             && let Some(set) = sets.remove(&oldest)
         {
-            self.0.tasks.spawn(async move { set.servers.close().await });
+            self.lifecycle.spawn(async move { set.servers.close().await });
         }
-        let config = self.config().clone();
+        let config = Arc::clone(&self.config);
         let launcher = Launcher {
-            warden: self.0.warden.clone(),
+            supervisor: self.supervisor.clone(),
             secrets: Secrets::found_by(move || config.secrets()),
             ..Launcher::default()
         };
-        let options = Options { directory: location.worktree.clone(), launcher, timing: Timing::default() };
-        let launches = configured.launches(&location.worktree, &self.trust());
-        let servers = Arc::new(Servers::start(launches, &self.0.tools, &options));
-        sets.insert(location.worktree.clone(), Set { servers: Arc::clone(&servers), used });
+        let options =
+            McpOptions { directory: location.worktree.clone(), launcher, timing: McpTiming::default() };
+        let launches = configured.launches(&location.worktree, &self.trust);
+        let servers = Arc::new(Servers::start(launches, &self.tools, &options));
+        sets.insert(location.worktree.clone(), ServerSet { servers: Arc::clone(&servers), used });
         Some(servers)
     }
 
     /// Starts servers that were held and are allowed by now.
     fn release_servers(&self, servers: &Servers, worktree: &Path) {
-        let configured = &self.config().mcp;
+        let configured = &self.config.mcp;
         let held: Vec<_> = configured.foreign().filter(|(name, _)| servers.held(name).is_some()).collect();
         if held.is_empty() {
             return;
         }
-        let trust = self.trust();
         for (name, server) in held {
-            match configured.launch(name, server, worktree, &trust) {
+            match configured.launch(name, server, worktree, &self.trust) {
                 Launch::Held(_) => {}
                 launch @ (Launch::Now | Launch::Off) => drop(servers.set(name, launch)),
             }
@@ -263,8 +286,8 @@ impl Engine {
     }
 
     /// Ends all servers.
-    pub(crate) async fn close_servers(&self) {
-        let sets = std::mem::take(&mut *self.0.mcp.0.lock().unwrap_or_else(PoisonError::into_inner));
+    pub(crate) async fn close(&self) {
+        let sets = std::mem::take(&mut *self.sets.lock().unwrap_or_else(PoisonError::into_inner));
         futures_util::future::join_all(sets.values().map(|set| set.servers.close())).await;
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use everturn_model::ids::{Stamp, other};
 use everturn_model::{EntryId, EventId, Millis, PartId, RequestId, Session, SessionId};
 
-use crate::seams::World;
+use crate::world::World;
 
 /// How many sessions' floors are remembered between their commits.
 const REMEMBERED: usize = 4096;

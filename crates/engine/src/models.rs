@@ -4,14 +4,14 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use everturn_llm::catalogue::{Found, Setting, Variant};
-use everturn_llm::{ModelInfo, Origin, Provider, ProviderInfo, Scripted};
+use everturn_llm::catalogue::{FoundModel, ModelSetting, Variant};
+use everturn_llm::{AnswerOrigin, ModelInfo, Provider, ProviderInfo, Scripted};
 use everturn_model::Money;
 use everturn_model::session::ModelRef;
 use everturn_model::usage::{Price, Pricing, Tier};
 
 use crate::history::Takes;
-use crate::{Engine, Error};
+use crate::{Config, Error};
 
 pub use everturn_llm::{AuthFile, Keyring, Secret, catalogue, credential};
 
@@ -38,8 +38,8 @@ pub struct Chosen {
 
 impl Chosen {
     /// The model as the conversation names it.
-    pub(crate) fn origin(&self) -> Origin {
-        Origin { provider: self.reference.provider.clone(), model: self.reference.model.clone() }
+    pub(crate) fn origin(&self) -> AnswerOrigin {
+        AnswerOrigin { provider: self.reference.provider.clone(), model: self.reference.model.clone() }
     }
 
     /// What it costs.
@@ -48,12 +48,24 @@ impl Chosen {
     }
 
     /// How it is asked.
-    pub(crate) fn setting(&self) -> Setting {
+    pub(crate) fn setting(&self) -> ModelSetting {
         self.model.setting(self.variant.as_ref())
     }
 }
 
-impl Engine {
+/// Finds models and the way to them; clones share it.
+#[derive(Debug, Clone)]
+pub struct ModelFinder {
+    config: Arc<Config>,
+    keys: Arc<Keyring<'static>>,
+}
+
+impl ModelFinder {
+    /// Models as they are configured, with these keys.
+    pub(crate) fn new(config: Arc<Config>, keys: Keyring<'static>) -> Self {
+        Self { config, keys: Arc::new(keys) }
+    }
+
     /// The model that a selection means in `folder`; without one, the configured model or the best that can be used.
     ///
     /// # Errors
@@ -71,8 +83,8 @@ impl Engine {
     /// # Errors
     /// When there is none or it cannot be reached.
     pub(crate) fn choose_small(&self, main: Option<&ModelRef>, folder: &Path) -> Result<Chosen, Error> {
-        if let Some(name) = &self.config().small_model {
-            return self.choose(Some(&self.name_model(name, folder)?), folder);
+        if let Some(name) = &self.config.small_model {
+            return self.choose(Some(&self.named(name, folder)?), folder);
         }
         let main = match main {
             Some(main) => main.clone(),
@@ -82,7 +94,7 @@ impl Engine {
             return self.choose(Some(&main), folder);
         }
         let found = self.find(&main)?;
-        match self.config().catalogue().small_model(&found) {
+        match self.config.catalogue().small_model(&found) {
             Some(small) => self.reach(&small),
             None => self.reach(&found),
         }
@@ -93,13 +105,13 @@ impl Engine {
     ///
     /// # Errors
     /// When it means none, or several, or a script that cannot be played.
-    pub fn name_model(&self, name: &str, folder: &Path) -> Result<ModelRef, Error> {
+    pub fn named(&self, name: &str, folder: &Path) -> Result<ModelRef, Error> {
         if let Some((SCRIPTED, model)) = name.split_once('/') {
             let (provider, model) = (SCRIPTED.to_owned(), model.to_owned());
             return Ok(scripted(&ModelRef { provider, model, variant: None }, folder)?.reference);
         }
-        let usable = self.0.keys.usable()?;
-        Ok(reference(&self.config().catalogue().resolve(name, &usable)?))
+        let usable = self.keys.usable()?;
+        Ok(reference(&self.config.catalogue().resolve(name, &usable)?))
     }
 
     /// The model for sessions in `folder` that choose none.
@@ -107,11 +119,11 @@ impl Engine {
     /// # Errors
     /// When the configured one is unknown, or none is configured and none can be used.
     pub fn default_model(&self, folder: &Path) -> Result<ModelRef, Error> {
-        if let Some(name) = &self.config().model {
-            return self.name_model(name, folder);
+        if let Some(name) = &self.config.model {
+            return self.named(name, folder);
         }
-        let usable = self.0.keys.usable()?;
-        let found = self.config().catalogue().default_model(&usable).ok_or(Error::NoModel)?;
+        let usable = self.keys.usable()?;
+        let found = self.config.catalogue().default_model(&usable).ok_or(Error::NoModel)?;
         Ok(reference(&found))
     }
 
@@ -120,19 +132,19 @@ impl Engine {
     /// # Errors
     /// When the file of keys cannot be read.
     pub fn usable(&self) -> Result<impl Fn(&ProviderInfo) -> bool, Error> {
-        Ok(self.0.keys.usable()?)
+        Ok(self.keys.usable()?)
     }
 
-    fn find(&self, wanted: &ModelRef) -> Result<Found<'_>, Error> {
-        let found = self.config().catalogue().exact(&wanted.provider, &wanted.model)?;
+    fn find(&self, wanted: &ModelRef) -> Result<FoundModel<'_>, Error> {
+        let found = self.config.catalogue().exact(&wanted.provider, &wanted.model)?;
         Ok(match &wanted.variant {
             Some(variant) => found.with_variant(variant)?,
             None => found,
         })
     }
 
-    fn reach(&self, found: &Found<'_>) -> Result<Chosen, Error> {
-        let provider = found.connect(&self.0.keys)?;
+    fn reach(&self, found: &FoundModel<'_>) -> Result<Chosen, Error> {
+        let provider = found.connect(&self.keys)?;
         let takes = match &found.model {
             Cow::Borrowed(model) => Some(model.abilities.input),
             Cow::Owned(_) => None,
@@ -142,7 +154,7 @@ impl Engine {
     }
 }
 
-/// A script is read anew each time: what was changed in the file holds from the next turn on.
+/// A script is read again each time: what was changed in the file holds from the next turn on.
 fn scripted(wanted: &ModelRef, folder: &Path) -> Result<Chosen, Error> {
     let provider = match wanted.model.as_str() {
         DEMO => Scripted::demo(),
@@ -154,7 +166,7 @@ fn scripted(wanted: &ModelRef, folder: &Path) -> Result<Chosen, Error> {
     Ok(Chosen { reference, model, variant: None, takes: None, provider })
 }
 
-fn reference(found: &Found<'_>) -> ModelRef {
+fn reference(found: &FoundModel<'_>) -> ModelRef {
     ModelRef {
         provider: found.provider.id.to_string(),
         model: found.model.id.to_string(),
@@ -165,11 +177,11 @@ fn reference(found: &Found<'_>) -> ModelRef {
 /// Prices as sessions count them.
 #[must_use]
 pub fn pricing(prices: &catalogue::Prices) -> Pricing {
-    let tier = |tier: &catalogue::Tier| Tier { above: tier.above, price: price(&tier.price) };
+    let tier = |tier: &catalogue::TokenPriceTier| Tier { above: tier.above, price: price(&tier.price) };
     Pricing { base: price(&prices.base), tiers: prices.tiers.iter().map(tier).collect() }
 }
 
-fn price(price: &catalogue::Price) -> Price {
+fn price(price: &catalogue::TokenPrice) -> Price {
     let money = |rate: catalogue::Rate| Money::from_nanos(i64::try_from(rate.nanos()).unwrap_or(i64::MAX));
     Price {
         input: money(price.input),

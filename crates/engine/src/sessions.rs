@@ -11,11 +11,13 @@ use everturn_model::session::{FileDiff, ModelRef};
 use everturn_model::todo::Todo;
 use everturn_model::tree::Node;
 use everturn_model::{EntryId, Event, Map, Part, PartId, Session, SessionId, Tree};
-use everturn_store::{Authority, Cut, Fork, Search};
+use everturn_store::{Cut, Fork, Search, Store};
 pub use everturn_store::{Filter, Hit};
 
-use crate::project::Location;
-use crate::{Engine, Error, VERSION};
+use crate::drains::Drains;
+use crate::journal::Journal;
+use crate::projects::{Location, Projects};
+use crate::{Error, VERSION};
 
 /// What a new session begins with.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -73,22 +75,36 @@ const NOUNS: [&str; 16] = [
     "otter", "pebble", "river", "sparrow", "willow",
 ];
 
-impl Engine {
+/// The sessions of a store; clones share it.
+#[derive(Debug, Clone)]
+pub struct Sessions {
+    store: Store,
+    journal: Journal,
+    drains: Drains,
+    projects: Projects,
+}
+
+impl Sessions {
+    /// The sessions of a store.
+    pub(crate) fn new(store: Store, journal: Journal, drains: Drains, projects: Projects) -> Self {
+        Self { store, journal, drains, projects }
+    }
+
     /// Makes a session in a place.
     ///
     /// # Errors
     /// When the id is taken or the store refuses.
     pub async fn create(&self, location: &Location, new: NewSession) -> Result<Session, Error> {
-        let id = new.id.clone().unwrap_or_else(|| self.mint().session());
+        let id = new.id.clone().unwrap_or_else(|| self.journal.mint().session());
         let session = self.blank(location, id, new);
         let id = session.id.clone();
         let event = Event::SessionCreated { session: Box::new(session) };
-        let appended = self.append(&id, Authority::Open, vec![event]).await?;
+        let appended = self.journal.append(&id, vec![event]).await?;
         Ok((*appended.session).clone())
     }
 
     fn blank(&self, location: &Location, id: SessionId, new: NewSession) -> Session {
-        let now = self.mint().now();
+        let now = self.journal.mint().now();
         let prefix = if new.parent.is_some() { CHILD_TITLE } else { DEFAULT_TITLE };
         let title =
             new.title.filter(|title| !title.is_empty()).unwrap_or_else(|| format!("{prefix}{}", iso(now)));
@@ -105,8 +121,8 @@ impl Engine {
     }
 
     fn slug(&self) -> String {
-        let chance = self.mint().chance();
-        let other = self.mint().chance();
+        let chance = self.journal.mint().chance();
+        let other = self.journal.mint().chance();
         let pick = |list: &[&'static str; 16], chance: f64| {
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to 15")]
             list.get((chance * 15.99) as usize).copied().unwrap_or("calm")
@@ -118,9 +134,8 @@ impl Engine {
     ///
     /// # Errors
     /// When there is none.
-    pub async fn session(&self, id: &SessionId) -> Result<Session, Error> {
-        let session = self.0.store.session(id).await?;
-        session.filter(|session| session.time.trashed.is_none()).ok_or_else(|| Error::NoSession(id.clone()))
+    pub async fn get(&self, id: &SessionId) -> Result<Session, Error> {
+        self.journal.session(id).await
     }
 
     /// Sessions by a filter.
@@ -128,7 +143,7 @@ impl Engine {
     /// # Errors
     /// When the store refuses.
     pub async fn list(&self, filter: Filter) -> Result<Vec<Session>, Error> {
-        Ok(self.0.store.sessions(filter).await?)
+        Ok(self.store.sessions(filter).await?)
     }
 
     /// The sessions that belong to one.
@@ -136,7 +151,7 @@ impl Engine {
     /// # Errors
     /// When the store refuses.
     pub async fn children(&self, id: &SessionId) -> Result<Vec<Session>, Error> {
-        Ok(self.0.store.children(id).await?)
+        Ok(self.store.children(id).await?)
     }
 
     /// A whole session.
@@ -144,8 +159,7 @@ impl Engine {
     /// # Errors
     /// When there is none.
     pub async fn tree(&self, id: &SessionId) -> Result<Tree, Error> {
-        let tree = self.0.store.tree(id).await?;
-        tree.filter(|tree| tree.session.time.trashed.is_none()).ok_or_else(|| Error::NoSession(id.clone()))
+        self.journal.tree(id).await
     }
 
     /// A session's log, whole.
@@ -153,7 +167,7 @@ impl Engine {
     /// # Errors
     /// When it cannot be read.
     pub async fn log(&self, id: &SessionId) -> Result<Vec<everturn_model::Record>, Error> {
-        Ok(self.0.store.events(id, None, usize::MAX).await?)
+        Ok(self.store.events(id, None, usize::MAX).await?)
     }
 
     /// The task list.
@@ -161,8 +175,8 @@ impl Engine {
     /// # Errors
     /// When there is no such session.
     pub async fn todos(&self, id: &SessionId) -> Result<Vec<Todo>, Error> {
-        self.session(id).await?;
-        Ok(self.0.store.todos(id).await?)
+        self.get(id).await?;
+        Ok(self.store.todos(id).await?)
     }
 
     /// The newest messages of a conversation, or all of it.
@@ -176,11 +190,11 @@ impl Engine {
         let missing = || Error::NoSession(id.clone());
         let mut conversation = match limit {
             Some(limit) => {
-                let tail = self.0.store.tail(id, limit).await?.ok_or_else(missing)?;
+                let tail = self.store.tail(id, limit).await?.ok_or_else(missing)?;
                 Conversation { session: tail.session, nodes: tail.nodes, inbox: tail.inbox, more: tail.more }
             }
             None => {
-                let mut tree = self.0.store.tree(id).await?.ok_or_else(missing)?;
+                let mut tree = self.store.tree(id).await?.ok_or_else(missing)?;
                 let inbox = std::mem::take(&mut tree.inbox);
                 let session = tree.session.clone();
                 Conversation { nodes: tree.into_path(session.leaf.as_ref()), session, inbox, more: false }
@@ -196,9 +210,9 @@ impl Engine {
     }
 
     async fn overlay(&self, conversation: &mut Conversation) -> Result<(), Error> {
-        let saved = self.0.store.streams(&conversation.session.id).await?;
+        let saved = self.store.streams(&conversation.session.id).await?;
         // Asked last: if this process has taken the session meanwhile, the text may be its own.
-        if self.owns(&conversation.session.id) {
+        if self.drains.owns(&conversation.session.id) {
             return Ok(());
         }
         let mut texts: HashMap<PartId, String> =
@@ -224,9 +238,9 @@ impl Engine {
     /// # Errors
     /// When there is no such session.
     pub async fn diff(&self, id: &SessionId, message: Option<&EntryId>) -> Result<Vec<FileDiff>, Error> {
-        self.session(id).await?;
+        self.get(id).await?;
         let Some(message) = message else { return Ok(Vec::new()) };
-        let node = self.0.store.node(id, message).await?.ok_or_else(|| Error::NoMessage(message.clone()))?;
+        let node = self.store.node(id, message).await?.ok_or_else(|| Error::NoMessage(message.clone()))?;
         Ok(match node.entry.body {
             Body::User(user) => user.summary.unwrap_or_default().diffs,
             _ => Vec::new(),
@@ -238,10 +252,10 @@ impl Engine {
     /// # Errors
     /// When there is no such session.
     pub async fn rename(&self, id: &SessionId, title: &str) -> Result<Session, Error> {
-        let session = self.session(id).await?;
-        let entry = self.mint().entry(&session);
+        let session = self.get(id).await?;
+        let entry = self.journal.mint().entry(&session);
         let event = Event::TitleChanged { entry, parent: session.leaf, title: title.to_owned() };
-        Ok((*self.append(id, Authority::Open, vec![event]).await?.session).clone())
+        Ok((*self.journal.append(id, vec![event]).await?.session).clone())
     }
 
     /// Changes fields of a session.
@@ -249,9 +263,9 @@ impl Engine {
     /// # Errors
     /// When there is no such session.
     pub async fn change(&self, id: &SessionId, changes: Vec<SessionChange>) -> Result<Session, Error> {
-        self.session(id).await?;
+        self.get(id).await?;
         let event = Event::SessionChanged { changes };
-        Ok((*self.append(id, Authority::Open, vec![event]).await?.session).clone())
+        Ok((*self.journal.append(id, vec![event]).await?.session).clone())
     }
 
     /// Puts a session and those that belong to it into the trash.
@@ -259,7 +273,7 @@ impl Engine {
     /// # Errors
     /// When there is no such session.
     pub async fn trash(&self, id: &SessionId) -> Result<(), Error> {
-        self.session(id).await?;
+        self.get(id).await?;
         let mut order = vec![id.clone()];
         let mut next = 0;
         while let Some(parent) = order.get(next).cloned() {
@@ -267,8 +281,8 @@ impl Engine {
             next += 1;
         }
         for id in order.iter().rev() {
-            self.abort(id).await?;
-            self.append(id, Authority::Open, vec![Event::SessionTrashed {}]).await?;
+            self.drains.abort(id).await?;
+            self.journal.append(id, vec![Event::SessionTrashed {}]).await?;
         }
         Ok(())
     }
@@ -305,16 +319,16 @@ impl Engine {
         part: Option<&PartId>,
         change: Amendment,
     ) -> Result<(), Error> {
-        let tree = self.tree(id).await?;
+        let tree = self.journal.tree(id).await?;
         let node = tree.node(message).ok_or_else(|| Error::NoMessage(message.clone()))?;
         if let Some(part) = part
             && node.part(part).is_none()
         {
             return Err(Error::NoPart(part.to_string()));
         }
-        let _hold = self.hold(id)?;
+        let _pause = self.drains.pause(id)?;
         let event = Event::EntryAmended { entry: message.clone(), part: part.cloned(), change };
-        self.append(id, Authority::Open, vec![event]).await?;
+        self.journal.append(id, vec![event]).await?;
         Ok(())
     }
 
@@ -324,7 +338,7 @@ impl Engine {
     /// When they cannot be read.
     pub async fn search(&self, words: &str, limit: u32) -> Result<Vec<Hit>, Error> {
         let search = Search { text: words.to_owned(), limit, ..Search::default() };
-        Ok(self.0.store.search(search).await?)
+        Ok(self.store.search(search).await?)
     }
 
     /// Copies a conversation into a session of its own: all of it, or what comes before a message.
@@ -333,22 +347,22 @@ impl Engine {
     /// When there is no such session or message.
     pub async fn fork(&self, id: &SessionId, before: Option<&EntryId>) -> Result<Session, Error> {
         let missing = || Error::NoSession(id.clone());
-        let source = self.0.store.session(id).await?.ok_or_else(missing)?;
+        let source = self.store.session(id).await?.ok_or_else(missing)?;
         if let Some(message) = before
-            && self.0.store.node(id, message).await?.is_none()
+            && self.store.node(id, message).await?.is_none()
         {
             return Err(Error::NoMessage(message.clone()));
         }
         let new = NewSession { title: Some(fork_title(&source.title)), ..NewSession::default() };
-        let location = self.location(Some(&source.directory)).await?;
+        let location = self.projects.location(Some(&source.directory)).await?;
         let fork = Fork {
             source: id.clone(),
             cut: before.map_or(Cut::Leaf, |message| Cut::Before(message.clone())),
-            session: self.blank(&location, self.mint().session(), new),
-            events: [self.mint().event(), self.mint().event()],
-            time: self.mint().now(),
+            session: self.blank(&location, self.journal.mint().session(), new),
+            events: [self.journal.mint().event(), self.journal.mint().event()],
+            time: self.journal.mint().now(),
         };
-        Ok((*self.0.store.fork(fork).await?.session).clone())
+        Ok((*self.store.fork(fork).await?.session).clone())
     }
 }
 

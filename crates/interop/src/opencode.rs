@@ -11,6 +11,7 @@
 //! - [`files`]: the JSON file tree of OpenCode 1.1
 //! - [`rows`]: the tables of OpenCode's database
 //! - `fault`: what OpenCode calls a fault
+//! - `shape`: values that several shapes share; `kept`: what a reader does not understand, so that it leaves as it came
 
 use everturn_model::Session;
 use everturn_model::event::Seed;

@@ -11,13 +11,13 @@ mod thinking;
 mod wire;
 
 #[cfg(test)]
-mod rules;
+mod rule_tests;
 #[cfg(test)]
 mod tests;
 
-use crate::endpoint::Call;
-use crate::protocol::{self, Protocol, Server};
-use crate::{Endpoint, EventStream, Provider, Request};
+use crate::endpoint::OutgoingCall;
+use crate::protocol::{self, ProtocolServer, WireProtocol};
+use crate::{Endpoint, EventStream, ModelRequest, Provider};
 use decode::Decoder;
 
 /// The key under which this protocol keeps its own data in `metadata`.
@@ -31,17 +31,17 @@ const VERSION: &str = "2023-06-01";
 
 /// A server that speaks Anthropic Messages.
 #[derive(Debug, Clone)]
-pub struct Anthropic(Server<Messages>);
+pub struct Anthropic(ProtocolServer<Messages>);
 
 impl Anthropic {
     /// The server at `endpoint`, such as `https://api.anthropic.com/v1`. Nothing is checked or connected yet.
     pub fn new(endpoint: Endpoint) -> Self {
-        Self(Server { endpoint, protocol: Messages })
+        Self(ProtocolServer { endpoint, protocol: Messages })
     }
 }
 
 impl Provider for Anthropic {
-    fn stream(&self, request: Request) -> EventStream {
+    fn stream(&self, request: ModelRequest) -> EventStream {
         self.0.stream(request)
     }
 }
@@ -49,12 +49,12 @@ impl Provider for Anthropic {
 #[derive(Debug, Clone)]
 pub(crate) struct Messages;
 
-impl Protocol for Messages {
+impl WireProtocol for Messages {
     type Decoder = Decoder;
 
-    fn call(&self, endpoint: &Endpoint, request: &Request) -> Call {
+    fn call(&self, endpoint: &Endpoint, request: &ModelRequest) -> OutgoingCall {
         let key = endpoint.api_key.iter().map(|key| ("x-api-key", key.reveal().to_owned()));
-        Call {
+        OutgoingCall {
             path: "messages".to_owned(),
             headers: key.chain([("anthropic-version", VERSION.to_owned())]).collect(),
             body: request::body(request),

@@ -1,8 +1,8 @@
-//! What a person or a tool attached: of what kind it is, and how it can be sent.
+//! What a person or a tool attached: what kind of content it is, and how it can be sent.
 //!
 //! One attachment that a provider does not take makes it refuse the whole conversation, and with it the session. So
-//! each protocol sends the kinds that it knows and says all others in words: text as it is, and of anything else a line
-//! that names it.
+//! each protocol sends the kinds that it knows and puts all others into words: text as it is, and for anything else a
+//! line that names it.
 
 use std::borrow::Cow;
 
@@ -38,7 +38,7 @@ const TEXTS: &[&str] = &[
 
 /// What kind of a thing it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum AttachmentKind {
     /// It can be read as it is.
     Text,
     /// A picture of a kind that most models see: PNG, JPEG, GIF or WebP.
@@ -55,7 +55,7 @@ pub(crate) enum Kind {
 
 /// Where it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Source<'a> {
+pub(crate) enum AttachmentSource<'a> {
     /// Here, in base64.
     Inline(Cow<'a, str>),
     /// At an address on the web.
@@ -68,18 +68,18 @@ pub(crate) enum Source<'a> {
 
 /// One attachment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Attachment<'a> {
+pub(crate) struct AttachedFile<'a> {
     /// Its kind.
-    pub(crate) kind: Kind,
+    pub(crate) kind: AttachmentKind,
     /// Its media type in small letters and without parameters.
     pub(crate) mime: String,
     /// Its name, if it has one.
     pub(crate) filename: Option<&'a str>,
     /// Where it is.
-    pub(crate) source: Source<'a>,
+    pub(crate) source: AttachmentSource<'a>,
 }
 
-impl<'a> Attachment<'a> {
+impl<'a> AttachedFile<'a> {
     /// The attachment of this type at this address.
     pub(crate) fn of(mime: &str, url: &'a str, filename: Option<&'a str>) -> Self {
         let (declared, source) = locate(url);
@@ -87,7 +87,7 @@ impl<'a> Attachment<'a> {
             [mime, declared].into_iter().map(essence).find(|mime| !mime.is_empty()).unwrap_or_default();
         // A name that many programs use, and most providers refuse.
         let mime = if mime == "image/jpg" { "image/jpeg".to_owned() } else { mime };
-        Self { kind: Kind::of(&mime), mime, filename, source }
+        Self { kind: AttachmentKind::of(&mime), mime, filename, source }
     }
 
     /// The same as a `data:` address.
@@ -97,7 +97,7 @@ impl<'a> Attachment<'a> {
 
     /// The name to speak of it.
     pub(crate) fn name(&self) -> &str {
-        let otherwise = if self.kind == Kind::Pdf { "attachment.pdf" } else { "attachment" };
+        let otherwise = if self.kind == AttachmentKind::Pdf { "attachment.pdf" } else { "attachment" };
         self.filename.unwrap_or(otherwise)
     }
 
@@ -106,19 +106,19 @@ impl<'a> Attachment<'a> {
         let name = self.name();
         let which = if self.mime.is_empty() { name.to_owned() } else { format!("{name} ({})", self.mime) };
         match (&self.source, self.kind) {
-            (Source::Inline(data), Kind::Text) => match LENIENT.decode(data.as_bytes()) {
+            (AttachmentSource::Inline(data), AttachmentKind::Text) => match LENIENT.decode(data.as_bytes()) {
                 Ok(bytes) => format!("[attachment {name}]\n{}", String::from_utf8_lossy(&bytes)),
                 Err(_) => format!("[attachment {name} could not be decoded]"),
             },
-            (Source::Inline(_), _) => format!("[attachment {which} cannot be shown]"),
-            (Source::Remote(url), _) => format!("[attachment {which}: {url}]"),
-            (Source::Elsewhere(_), _) => format!("[attachment {which} cannot be reached]"),
-            (Source::Lost(why), _) => format!("[attachment {name} {why}]"),
+            (AttachmentSource::Inline(_), _) => format!("[attachment {which} cannot be shown]"),
+            (AttachmentSource::Remote(url), _) => format!("[attachment {which}: {url}]"),
+            (AttachmentSource::Elsewhere(_), _) => format!("[attachment {which} cannot be reached]"),
+            (AttachmentSource::Lost(why), _) => format!("[attachment {name} {why}]"),
         }
     }
 }
 
-impl Kind {
+impl AttachmentKind {
     fn of(mime: &str) -> Self {
         match mime {
             "image/png" | "image/jpeg" | "image/gif" | "image/webp" => Self::Image,
@@ -138,19 +138,19 @@ fn essence(mime: &str) -> String {
 }
 
 /// The media type that an address declares, and what it leads to.
-fn locate(url: &str) -> (&str, Source<'_>) {
+fn locate(url: &str) -> (&str, AttachmentSource<'_>) {
     let Some(rest) = url.strip_prefix("data:") else {
         let remote = url.starts_with("https://") || url.starts_with("http://");
-        return ("", if remote { Source::Remote(url) } else { Source::Elsewhere(url) });
+        return ("", if remote { AttachmentSource::Remote(url) } else { AttachmentSource::Elsewhere(url) });
     };
     let (head, data) = rest.split_once(',').unwrap_or((rest, ""));
     let base64 = head.to_ascii_lowercase().ends_with(";base64");
     let declared = head.split(';').next().unwrap_or_default();
-    let data = if base64 { plain_base64(data) } else { Some(Cow::Owned(STANDARD.encode(unescape(data)))) };
+    let data = if base64 { plain_base64(data) } else { Some(Cow::Owned(STANDARD.encode(unescaped(data)))) };
     let source = match data {
-        None => Source::Lost("could not be decoded"),
-        Some(data) if data.is_empty() => Source::Lost("is empty"),
-        Some(data) => Source::Inline(data),
+        None => AttachmentSource::Lost("could not be decoded"),
+        Some(data) if data.is_empty() => AttachmentSource::Lost("is empty"),
+        Some(data) => AttachmentSource::Inline(data),
     };
     (declared, source)
 }
@@ -161,34 +161,15 @@ fn plain_base64(data: &str) -> Option<Cow<'_, str>> {
     if data.bytes().all(is_digit) {
         return Some(Cow::Borrowed(data));
     }
-    let mut bytes = unescape(data);
+    let mut bytes = unescaped(data);
     bytes.retain(|byte| !byte.is_ascii_whitespace());
     let is_base64 = bytes.iter().all(|byte| is_digit(*byte));
     is_base64.then(|| String::from_utf8(bytes).ok().map(Cow::Owned))?
 }
 
 /// The bytes behind percent signs.
-fn unescape(text: &str) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, tail @ ..] = rest {
-        let digit = |byte: &u8| char::from(*byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-        let escaped = match (first, tail) {
-            (b'%', [high, low, after @ ..]) => digit(high).zip(digit(low)).map(|pair| (pair, after)),
-            _ => None,
-        };
-        match escaped {
-            Some(((high, low), after)) => {
-                bytes.push((high << 4) | low);
-                rest = after;
-            }
-            None => {
-                bytes.push(*first);
-                rest = tail;
-            }
-        }
-    }
-    bytes
+fn unescaped(text: &str) -> Vec<u8> {
+    percent_encoding::percent_decode_str(text).collect()
 }
 
 #[cfg(test)]
@@ -197,47 +178,49 @@ mod tests {
 
     #[test]
     fn kinds() {
-        let check = |mime: &str, expected: Kind| assert_eq!(Kind::of(&essence(mime)), expected, "{mime}");
-        check("image/png", Kind::Image);
-        check("IMAGE/WebP", Kind::Image);
-        check("image/svg+xml", Kind::Text);
-        check("image/bmp", Kind::Other);
-        check("image/heic", Kind::Other);
-        check("application/pdf", Kind::Pdf);
-        check("text/x-rust; charset=utf-8", Kind::Text);
-        check("application/toml", Kind::Text);
-        check("application/javascript", Kind::Text);
-        check("audio/mpeg", Kind::Audio);
-        check("video/mp4", Kind::Video);
-        check("application/zip", Kind::Other);
-        check("", Kind::Other);
+        let check = |mime: &str, expected: AttachmentKind| {
+            assert_eq!(AttachmentKind::of(&essence(mime)), expected, "{mime}");
+        };
+        check("image/png", AttachmentKind::Image);
+        check("IMAGE/WebP", AttachmentKind::Image);
+        check("image/svg+xml", AttachmentKind::Text);
+        check("image/bmp", AttachmentKind::Other);
+        check("image/heic", AttachmentKind::Other);
+        check("application/pdf", AttachmentKind::Pdf);
+        check("text/x-rust; charset=utf-8", AttachmentKind::Text);
+        check("application/toml", AttachmentKind::Text);
+        check("application/javascript", AttachmentKind::Text);
+        check("audio/mpeg", AttachmentKind::Audio);
+        check("video/mp4", AttachmentKind::Video);
+        check("application/zip", AttachmentKind::Other);
+        check("", AttachmentKind::Other);
     }
 
     #[test]
     fn sources() {
-        let check = |url: &str, mime: &str, expected: Source<'_>| {
-            let attachment = Attachment::of("", url, None);
+        let check = |url: &str, mime: &str, expected: AttachmentSource<'_>| {
+            let attachment = AttachedFile::of("", url, None);
             assert_eq!((attachment.mime.as_str(), attachment.source), (mime, expected), "{url}");
         };
-        let inline = |data: &'static str| Source::Inline(Cow::Borrowed(data));
+        let inline = |data: &'static str| AttachmentSource::Inline(Cow::Borrowed(data));
         check("data:image/png;base64,AA==", "image/png", inline("AA=="));
         check("data:image/jpg;x=y;BASE64,AA", "image/jpeg", inline("AA"));
-        // An escaped or folded text is no base64 to a provider.
+        // A provider does not take escaped or wrapped text for base64.
         check("data:image/png;base64,AA%3D%3D", "image/png", inline("AA=="));
         check("data:image/png;base64,AA\n==", "image/png", inline("AA=="));
         check("data:text/plain,a%20b%", "text/plain", inline("YSBiJQ=="));
         check("data:,hi", "", inline("aGk="));
-        check("data:image/png;base64,?", "image/png", Source::Lost("could not be decoded"));
-        check("data:image/png;base64,", "image/png", Source::Lost("is empty"));
-        check("data:", "", Source::Lost("is empty"));
-        check("https://x/y", "", Source::Remote("https://x/y"));
-        check("gs://x/y", "", Source::Elsewhere("gs://x/y"));
+        check("data:image/png;base64,?", "image/png", AttachmentSource::Lost("could not be decoded"));
+        check("data:image/png;base64,", "image/png", AttachmentSource::Lost("is empty"));
+        check("data:", "", AttachmentSource::Lost("is empty"));
+        check("https://x/y", "", AttachmentSource::Remote("https://x/y"));
+        check("gs://x/y", "", AttachmentSource::Elsewhere("gs://x/y"));
     }
 
     #[test]
     fn words() {
         let check = |mime: &str, url: &str, expected: &str| {
-            assert_eq!(Attachment::of(mime, url, Some("f")).in_words(), expected, "{mime} {url}");
+            assert_eq!(AttachedFile::of(mime, url, Some("f")).in_words(), expected, "{mime} {url}");
         };
         check("text/plain", "data:text/plain;base64,aGk=", "[attachment f]\nhi");
         check("text/plain", "data:text/plain;base64,aGk", "[attachment f]\nhi");
@@ -250,7 +233,7 @@ mod tests {
         check("image/png", "data:image/png;base64,", "[attachment f is empty]");
         check("text/plain", "https://x/y", "[attachment f (text/plain): https://x/y]");
         check("image/png", "file:///x", "[attachment f (image/png) cannot be reached]");
-        let nameless = Attachment::of("application/pdf", "https://x/y", None);
+        let nameless = AttachedFile::of("application/pdf", "https://x/y", None);
         assert_eq!(nameless.in_words(), "[attachment attachment.pdf (application/pdf): https://x/y]");
     }
 }

@@ -1,38 +1,38 @@
-//! The body of an answer into events, whichever way its bytes arrive.
+//! Turns the body of an answer into events, in whatever pieces its bytes arrive.
 //!
 //! Bytes go through the SSE decoder, each frame through the protocol's decoder, and one frame is read only when the
-//! events of the one before were taken: what waits here is never more than a piece of the network's and the events of
+//! events of the one before were taken: what waits here is never more than one piece from the network and the events of
 //! one frame. A server that answers a streaming request with one JSON object is understood as well.
 
-use crate::protocol::{Decode, Events, Fault, Progress};
-use crate::{Event, sse};
+use crate::protocol::{Decode, DecodeProgress, Events, FrameFault};
+use crate::{StreamEvent, sse};
 
 /// The largest answer taken as one JSON object.
 const JSON_LIMIT: usize = 32 * 1024 * 1024;
 
 /// A body that is being read.
 #[derive(Debug)]
-pub(crate) struct Body<D> {
-    shape: Shape,
+pub(crate) struct AnswerBody<D> {
+    shape: BodyShape,
     decoder: D,
     ready: Events,
     over: bool,
     /// What went wrong behind the frames that are still to be read.
-    behind: Option<Broken>,
+    behind: Option<BodyError>,
 }
 
 /// How the body is to be understood.
 #[derive(Debug)]
-enum Shape {
-    /// Not known yet: nothing but white space so far. The server called it this.
+enum BodyShape {
+    /// Not known yet: only white space so far. This is what the server calls it.
     Unknown(String),
-    Events(Box<sse::Decoder>),
+    Events(Box<sse::SseDecoder>),
     Json(Vec<u8>),
 }
 
 /// Why a body is not the answer that was asked for.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Broken {
+pub(crate) enum BodyError {
     /// It has this error object of the provider's in it.
     Provider(String),
     /// It is not in the protocol; `text` is the part that could not be read.
@@ -41,13 +41,13 @@ pub(crate) enum Broken {
     Incomplete { reason: String },
 }
 
-impl<D: Decode> Body<D> {
+impl<D: Decode> AnswerBody<D> {
     /// `media_type` is what the server calls the body.
     pub(crate) fn new(media_type: &str, decoder: D) -> Self {
         let shape = match media_type {
-            "text/event-stream" => Shape::Events(Box::default()),
-            media if media.ends_with("json") => Shape::Json(Vec::new()),
-            media => Shape::Unknown(media.to_owned()),
+            "text/event-stream" => BodyShape::Events(Box::default()),
+            media if media.ends_with("json") => BodyShape::Json(Vec::new()),
+            media => BodyShape::Unknown(media.to_owned()),
         };
         Self { shape, decoder, ready: Events::new(), over: false, behind: None }
     }
@@ -58,22 +58,22 @@ impl<D: Decode> Body<D> {
     }
 
     /// Takes the next piece.
-    pub(crate) fn push(&mut self, piece: &[u8]) -> Result<(), Broken> {
-        if let Shape::Unknown(media) = &self.shape
+    pub(crate) fn push(&mut self, piece: &[u8]) -> Result<(), BodyError> {
+        if let BodyShape::Unknown(media) = &self.shape
             && let Some(shape) = recognise(media, piece)?
         {
             self.shape = shape;
         }
         match &mut self.shape {
-            Shape::Unknown(_) => Ok(()),
-            Shape::Events(events) => {
+            BodyShape::Unknown(_) => Ok(()),
+            BodyShape::Events(events) => {
                 self.behind = events.push(piece).err().map(|cause| too_large(cause.to_string()));
                 Ok(())
             }
-            Shape::Json(bytes) if bytes.len().saturating_add(piece.len()) > JSON_LIMIT => {
+            BodyShape::Json(bytes) if bytes.len().saturating_add(piece.len()) > JSON_LIMIT => {
                 Err(too_large("the JSON answer is too large".to_owned()))
             }
-            Shape::Json(bytes) => {
+            BodyShape::Json(bytes) => {
                 bytes.extend_from_slice(piece);
                 Ok(())
             }
@@ -81,16 +81,16 @@ impl<D: Decode> Body<D> {
     }
 
     /// The next event; `None` when that takes another piece.
-    pub(crate) fn next(&mut self) -> Result<Option<Event>, Broken> {
+    pub(crate) fn next(&mut self) -> Result<Option<StreamEvent>, BodyError> {
         loop {
             if let Some(event) = self.ready.pop_front() {
                 return Ok(Some(event));
             }
-            let Shape::Events(events) = &mut self.shape else { return Ok(None) };
+            let BodyShape::Events(events) = &mut self.shape else { return Ok(None) };
             let Some(frame) = events.pop().filter(|_| !self.over) else {
                 return self.behind.take().filter(|_| !self.over).map_or(Ok(None), Err);
             };
-            if self.accept(&frame)? == Progress::Done {
+            if self.accept(&frame)? == DecodeProgress::Done {
                 self.over = true;
                 self.close()?;
             }
@@ -98,17 +98,17 @@ impl<D: Decode> Body<D> {
     }
 
     /// Ends the body. More events may be ready then.
-    pub(crate) fn end(&mut self) -> Result<(), Broken> {
+    pub(crate) fn end(&mut self) -> Result<(), BodyError> {
         self.over = true;
-        match std::mem::replace(&mut self.shape, Shape::Json(Vec::new())) {
-            Shape::Unknown(_) => {}
-            Shape::Events(mut events) => {
+        match std::mem::replace(&mut self.shape, BodyShape::Json(Vec::new())) {
+            BodyShape::Unknown(_) => {}
+            BodyShape::Events(mut events) => {
                 // A last frame without its blank line may itself be cut short; then the answer is incomplete.
                 if let Some(frame) = events.finish().filter(|frame| D::is_whole(&frame.data)) {
                     self.accept(&frame)?;
                 }
             }
-            Shape::Json(bytes) => {
+            BodyShape::Json(bytes) => {
                 let text = String::from_utf8_lossy(&bytes);
                 let taken = self.decoder.accept_whole(&text, &mut self.ready);
                 taken.map_err(|fault| broken(fault, &text))?;
@@ -117,37 +117,37 @@ impl<D: Decode> Body<D> {
         self.close()
     }
 
-    fn accept(&mut self, frame: &sse::Frame) -> Result<Progress, Broken> {
+    fn accept(&mut self, frame: &sse::SseFrame) -> Result<DecodeProgress, BodyError> {
         self.decoder.accept(frame, &mut self.ready).map_err(|fault| broken(fault, &frame.data))
     }
 
-    fn close(&mut self) -> Result<(), Broken> {
-        self.decoder.end(&mut self.ready).map_err(|reason| Broken::Incomplete { reason })
+    fn close(&mut self) -> Result<(), BodyError> {
+        self.decoder.end(&mut self.ready).map_err(|reason| BodyError::Incomplete { reason })
     }
 }
 
-fn broken(fault: Fault, text: &str) -> Broken {
+fn broken(fault: FrameFault, text: &str) -> BodyError {
     match fault {
-        Fault::Provider(object) => Broken::Provider(object),
-        Fault::Malformed(reason) => Broken::Malformed { reason, text: text.to_owned() },
+        FrameFault::Provider(object) => BodyError::Provider(object),
+        FrameFault::Malformed(reason) => BodyError::Malformed { reason, text: text.to_owned() },
     }
 }
 
-fn too_large(reason: String) -> Broken {
-    Broken::Malformed { reason, text: String::new() }
+fn too_large(reason: String) -> BodyError {
+    BodyError::Malformed { reason, text: String::new() }
 }
 
 /// Tells events from a JSON object by the first character, for servers that do not label their answer.
-fn recognise(media: &str, piece: &[u8]) -> Result<Option<Shape>, Broken> {
+fn recognise(media: &str, piece: &[u8]) -> Result<Option<BodyShape>, BodyError> {
     match piece.iter().find(|byte| !byte.is_ascii_whitespace()) {
         None => Ok(None),
-        Some(b'{' | b'[') => Ok(Some(Shape::Json(Vec::new()))),
+        Some(b'{' | b'[') => Ok(Some(BodyShape::Json(Vec::new()))),
         // A field name, a comment or a byte order mark.
-        Some(b'd' | b'e' | b'i' | b'r' | b':' | 0xef) => Ok(Some(Shape::Events(Box::default()))),
+        Some(b'd' | b'e' | b'i' | b'r' | b':' | 0xef) => Ok(Some(BodyShape::Events(Box::default()))),
         Some(_) => {
             let kind = if media.is_empty() { "an unlabelled text" } else { media };
             let reason = format!("expected events, received {kind}");
-            Err(Broken::Malformed { reason, text: String::from_utf8_lossy(piece).into_owned() })
+            Err(BodyError::Malformed { reason, text: String::from_utf8_lossy(piece).into_owned() })
         }
     }
 }
@@ -157,31 +157,31 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::protocol::Protocol;
+    use crate::protocol::WireProtocol;
     use crate::{anthropic, gemini, openai_chat, openai_responses};
 
     #[test]
     fn what_came_before_a_frame_that_is_too_large_is_handed_out() {
-        let decoder = openai_chat::Chat { dialect: openai_chat::Dialect::Compatible }.decoder();
-        let mut body = Body::new("text/event-stream", decoder);
+        let decoder = openai_chat::Chat { dialect: openai_chat::ChatDialect::Compatible }.decoder();
+        let mut body = AnswerBody::new("text/event-stream", decoder);
         let hello = json!({"choices": [{"delta": {"content": "hello"}}]});
         let endless = "x".repeat(sse::DEFAULT_LIMIT);
         body.push(format!("data: {hello}\n\ndata: {endless}").as_bytes()).unwrap();
         let mut next = || body.next();
-        assert_eq!(next(), Ok(Some(Event::TextStart { id: "text-0".into() })));
-        assert_eq!(next(), Ok(Some(Event::TextDelta { id: "text-0".into(), text: "hello".into() })));
+        assert_eq!(next(), Ok(Some(StreamEvent::TextStart { id: "text-0".into() })));
+        assert_eq!(next(), Ok(Some(StreamEvent::TextDelta { id: "text-0".into(), text: "hello".into() })));
         let reason = "a server-sent event is larger than 16777216 bytes".to_owned();
-        assert_eq!(next(), Err(Broken::Malformed { reason, text: String::new() }));
+        assert_eq!(next(), Err(BodyError::Malformed { reason, text: String::new() }));
     }
 
     /// After the beginning of an answer, as much is kept after many deltas as after few.
     #[track_caller]
-    fn check<P: Protocol>(protocol: &P, begin: &[Value], delta: &Value)
+    fn check<P: WireProtocol>(protocol: &P, begin: &[Value], delta: &Value)
     where
         P::Decoder: std::fmt::Debug,
     {
-        let mut body = Body::new("text/event-stream", protocol.decoder());
-        let take = |body: &mut Body<P::Decoder>, payload: &Value| {
+        let mut body = AnswerBody::new("text/event-stream", protocol.decoder());
+        let take = |body: &mut AnswerBody<P::Decoder>, payload: &Value| {
             body.push(format!("data: {payload}\n\n").as_bytes()).unwrap();
             while body.next().unwrap().is_some() {}
         };
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn nothing_is_kept_of_what_was_handed_out() {
         let text = "some words of an answer";
-        let chat = openai_chat::Chat { dialect: openai_chat::Dialect::Compatible };
+        let chat = openai_chat::Chat { dialect: openai_chat::ChatDialect::Compatible };
         for field in ["content", "reasoning_content"] {
             check(&chat, &[], &json!({"id": "c", "model": "m", "choices": [{"delta": {field: text}}]}));
         }

@@ -1,14 +1,14 @@
 //! The ids of tool calls, as they are known in a conversation and as they are sent.
 //!
 //! Providers differ in what they take as an id, and some count from zero in every answer. An id that fits and is new
-//! stays as it is; any other gives way to one that is made of it. What is sent for a call depends only on what stands
-//! before it, so that a conversation that grows keeps its ids and the provider's cache its worth.
+//! stays as it is; any other is replaced by one made from it. What is sent for a call depends only on what stands
+//! before it, so that a conversation keeps its ids as it grows, and the provider's cache stays useful.
 
 use std::collections::{HashSet, VecDeque};
 
 /// What a provider takes as an id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Shape {
+pub(crate) enum CallIdRule {
     /// Any letters, up to so many.
     AtMost(usize),
     /// Letters, digits, `_` and `-`, up to so many.
@@ -17,10 +17,10 @@ pub(crate) enum Shape {
     Exactly(usize),
 }
 
-/// What an id is made of that is counted in letters and digits.
+/// The characters of an id that may have letters and digits only.
 const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-impl Shape {
+impl CallIdRule {
     /// The id to try next.
     fn write(self, id: &str, attempt: u64) -> String {
         match self {
@@ -62,14 +62,14 @@ fn spell(number: u64, length: usize) -> String {
 /// The ids of one conversation as they are sent.
 #[derive(Debug)]
 pub(crate) struct CallIds {
-    shape: Shape,
+    shape: CallIdRule,
     used: HashSet<String>,
     open: OpenCalls<String>,
 }
 
 impl CallIds {
     /// For a provider that takes ids of this shape.
-    pub(crate) fn new(shape: Shape) -> Self {
+    pub(crate) fn new(shape: CallIdRule) -> Self {
         Self { shape, used: HashSet::new(), open: OpenCalls::default() }
     }
 
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(shape: Shape, ids: &[&str], expected: &[&str]) {
+    fn check(shape: CallIdRule, ids: &[&str], expected: &[&str]) {
         let mut known = CallIds::new(shape);
         let sent: Vec<String> = ids.iter().map(|id| known.call(id)).collect();
         assert_eq!(sent, expected);
@@ -128,22 +128,22 @@ mod tests {
     #[test]
     fn ids_that_fit_stay_and_others_give_way() {
         check(
-            Shape::AtMost(8),
+            CallIdRule::AtMost(8),
             &["f.a:0", "f.a:0", "", "", "123456789", "12345678"],
             &["f.a:0", "f.a:0_2", "call", "call_2", "12345678", "123456_2"],
         );
-        check(Shape::Words(8), &["f.a:0", "f_a_0", "ü", "a-b"], &["f_a_0", "f_a_0_2", "_", "a-b"]);
+        check(CallIdRule::Words(8), &["f.a:0", "f_a_0", "ü", "a-b"], &["f_a_0", "f_a_0_2", "_", "a-b"]);
     }
 
     #[test]
     fn ids_of_one_length() {
-        let mut ids = CallIds::new(Shape::Exactly(9));
+        let mut ids = CallIds::new(CallIdRule::Exactly(9));
         let names = ["D681PevKs", "D681PevKs", "call_1", "call_2", "", "call_00_9nLfpIQ6VO1JCaEsJcU8WZnS"];
         let sent = names.map(|id| ids.call(id));
         assert_eq!(sent.first().map(String::as_str), Some("D681PevKs"));
         let fits = |id: &&String| id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
         assert_eq!(sent.iter().filter(fits).collect::<HashSet<_>>().len(), names.len(), "{sent:?}");
         // The same for the same conversation, today and tomorrow.
-        assert_eq!(Shape::Exactly(9).write("call_1", 1), "on0B7kbSV");
+        assert_eq!(CallIdRule::Exactly(9).write("call_1", 1), "on0B7kbSV");
     }
 }

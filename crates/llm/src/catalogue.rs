@@ -6,17 +6,17 @@
 //! said ([`Catalogue::default_model`], [`Catalogue::small_model`]), what was meant by a name that is unknown
 //! ([`Catalogue::nearest`]).
 //!
-//! Nothing here reads files or the environment: which providers can be used is a question to the caller, who asks
+//! Nothing here reads files or the environment: the caller says which providers can be used, and asks
 //! [`credential`](crate::credential).
 //!
 //! # Layout
 //!
 //! * [`table`]: the embedded table and its reader
-//! * [`ability`], [`price`], [`protocol`], [`variant`]: what is known of a model; `effort`: how hard it can be told
+//! * [`ability`], [`price`], [`protocol`], [`variant`]: what is known of a model; `effort`: how hard it can be asked
 //!   to think
 //! * [`overlay`]: the configuration laid over the table; [`option`]: options in it, in the words of the wire
-//! * [`lookup`]: from a name to a model; [`nearest`]: names that were perhaps meant
-//! * [`preference`]: the models to take when nobody chose; [`connect`]: where the one that was taken is
+//! * [`lookup`]: from a name to a model; [`nearest`]: names that may have been meant
+//! * [`preference`]: the models to take when nobody chose; [`connect`]: how to reach the one that was chosen
 //! * `debug`: what logs may show of all this
 
 pub mod ability;
@@ -41,18 +41,18 @@ use serde_json::{Map, Value};
 
 use crate::{Reasoning, Secret};
 
-pub use ability::{Abilities, Limits, Modalities, Modality, Status};
+pub use ability::{Abilities, Modalities, Modality, ModelStatus, TokenLimits};
 pub use connect::ConnectError;
-pub use lookup::{Found, LookupError};
-pub use option::Setting;
+pub use lookup::{FoundModel, LookupError};
+pub use option::ModelSetting;
 pub use overlay::OverlayError;
-pub use price::{Price, Prices, Rate, Tier};
+pub use price::{Prices, Rate, TokenPrice, TokenPriceTier};
 pub use protocol::{AddressError, Protocol};
 pub use table::TableError;
 pub use variant::Variant;
 
 /// A text that is borrowed from the embedded table or came from the configuration.
-pub type Text = Cow<'static, str>;
+pub type CatalogueText = Cow<'static, str>;
 
 /// Tells whether a provider can be used: whether there is a key for it, or it needs none.
 pub type Usable<'a> = &'a dyn Fn(&ProviderInfo) -> bool;
@@ -60,25 +60,25 @@ pub type Usable<'a> = &'a dyn Fn(&ProviderInfo) -> bool;
 /// Providers and their models.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Catalogue {
-    as_of: Text,
-    providers: BTreeMap<Text, ProviderInfo>,
+    as_of: CatalogueText,
+    providers: BTreeMap<CatalogueText, ProviderInfo>,
     /// Ids of providers that the configuration switches off. What begins with one is still meant for it.
-    switched_off: BTreeSet<Text>,
+    switched_off: BTreeSet<CatalogueText>,
 }
 
 /// A service that offers models.
 #[derive(Clone, Default, PartialEq)]
 pub struct ProviderInfo {
     /// Its id, the part of a model's name before the first slash.
-    pub id: Text,
+    pub id: CatalogueText,
     /// Its name for people.
-    pub name: Text,
+    pub name: CatalogueText,
     /// Environment variables that say how to reach it. See [`key_variables`](Self::key_variables).
-    pub env: Vec<Text>,
+    pub env: Vec<CatalogueText>,
     /// The package that names the protocol of most of its models.
-    pub package: Text,
+    pub package: CatalogueText,
     /// Where it is, up to and including the version; may name variables as `${NAME}`.
-    pub base_url: Option<Text>,
+    pub base_url: Option<CatalogueText>,
     /// The key in the configuration.
     pub key: Option<Secret>,
     /// Headers for each request, from the configuration.
@@ -90,35 +90,35 @@ pub struct ProviderInfo {
     /// Whether the configuration says where it is. Then it may have models that nobody described.
     pub open: bool,
     /// Its models by id.
-    pub models: BTreeMap<Text, ModelInfo>,
+    pub models: BTreeMap<CatalogueText, ModelInfo>,
 }
 
 /// A model at a provider.
 #[derive(Clone, Default, PartialEq)]
 pub struct ModelInfo {
     /// Its id, the part of its name after the first slash. It may have slashes itself.
-    pub id: Text,
+    pub id: CatalogueText,
     /// Its id on the wire, where the configuration gives it another.
-    pub wire: Text,
+    pub wire: CatalogueText,
     /// Its name for people.
-    pub name: Text,
+    pub name: CatalogueText,
     /// The family it belongs to, such as `claude-sonnet`.
-    pub family: Option<Text>,
+    pub family: Option<CatalogueText>,
     /// The package that names its protocol.
-    pub package: Text,
+    pub package: CatalogueText,
     /// Where it is, if not where its provider is.
-    pub base_url: Option<Text>,
+    pub base_url: Option<CatalogueText>,
     /// Its limits.
-    pub limits: Limits,
+    pub limits: TokenLimits,
     /// What it costs.
     pub prices: Prices,
     /// What it can do.
     pub abilities: Abilities,
     /// Whether it is offered.
-    pub status: Status,
+    pub status: ModelStatus,
     /// The day or month it came out; empty when nobody said. As a text it sorts by time.
-    pub released: Text,
-    /// Its variants, where the configuration has a say in them.
+    pub released: CatalogueText,
+    /// Its variants, where the configuration changes them.
     pub own_variants: Option<Vec<Variant>>,
     /// Headers for each request, from the configuration.
     pub headers: Vec<(String, Secret)>,
@@ -177,8 +177,8 @@ impl Catalogue {
     }
 }
 
-/// Ends of variable names that hold no key but say where to go and as whom. Services behind them are let in by more
-/// than one value, and none of these must be sent as a key.
+/// Ends of variable names that hold no key but say where to go and as whom. Such services take more
+/// than one value to sign in, and none of these must be sent as a key.
 const SETTINGS: [&str; 12] = [
     "_ACCESS_KEY_ID",
     "_ACCOUNT_ID",
@@ -209,7 +209,7 @@ impl ProviderInfo {
 
     /// A model of it that nobody described: it talks, calls tools, and its limits and prices are not known.
     pub fn undescribed(&self, id: &str) -> ModelInfo {
-        let id = Text::Owned(id.to_owned());
+        let id = CatalogueText::Owned(id.to_owned());
         ModelInfo {
             wire: id.clone(),
             name: id.clone(),

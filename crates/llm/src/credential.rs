@@ -9,7 +9,7 @@ mod file;
 use std::fmt;
 use std::path::PathBuf;
 
-pub use file::{AuthFile, Entry};
+pub use file::{AuthEntry, AuthFile};
 
 use crate::Secret;
 use crate::catalogue::ProviderInfo;
@@ -19,7 +19,7 @@ pub type Variables<'a> = &'a (dyn Fn(&str) -> Option<String> + Send + Sync);
 
 /// Why keys cannot be read or kept.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum CredentialError {
     /// Others may read the file.
     #[error(
         "others may read the keys in {} (its mode is {mode:03o}): run `chmod 600 {}`, and replace the keys if somebody else uses this machine",
@@ -84,7 +84,7 @@ fn advice(variables: &[String], file: Option<&PathBuf>) -> String {
 
 /// Where a key was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
+pub enum KeySource {
     /// In the configuration.
     Configuration,
     /// In this environment variable.
@@ -93,7 +93,7 @@ pub enum Source {
     File(PathBuf),
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for KeySource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Configuration => f.write_str("the configuration"),
@@ -105,11 +105,11 @@ impl fmt::Display for Source {
 
 /// A key and where it was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundKey {
     /// The key.
     pub key: Secret,
     /// Where it was.
-    pub source: Source,
+    pub source: KeySource,
 }
 
 /// The places where keys may be.
@@ -143,24 +143,25 @@ impl<'a> Keyring<'a> {
     /// # Errors
     ///
     /// When the file has to be asked and cannot be read.
-    pub fn find(&self, provider: &ProviderInfo) -> Result<Option<Found>, Error> {
+    pub fn find(&self, provider: &ProviderInfo) -> Result<Option<FoundKey>, CredentialError> {
         if let Some(key) = &provider.key {
-            return Ok(Some(Found { key: key.clone(), source: Source::Configuration }));
+            return Ok(Some(FoundKey { key: key.clone(), source: KeySource::Configuration }));
         }
         for name in provider.key_variables() {
             let value = (self.variables)(name).unwrap_or_default();
-            // A variable that is set to nothing counts as not set; a line break often comes along from a file.
+            // A variable that is set to nothing counts as not set; a value that was read from a file often ends with
+            // a line break.
             if !value.trim().is_empty() {
-                return Ok(Some(Found {
+                return Ok(Some(FoundKey {
                     key: value.trim().into(),
-                    source: Source::Variable(name.to_owned()),
+                    source: KeySource::Variable(name.to_owned()),
                 }));
             }
         }
         for (place, file) in self.files.iter().enumerate() {
             let found = pass_over(place, file.key(&provider.id))?.flatten();
             if let Some(key) = found {
-                return Ok(Some(Found { key, source: Source::File(file.path().to_owned()) }));
+                return Ok(Some(FoundKey { key, source: KeySource::File(file.path().to_owned()) }));
             }
         }
         Ok(None)
@@ -171,8 +172,8 @@ impl<'a> Keyring<'a> {
     /// # Errors
     ///
     /// When there is none, or as [`find`](Self::find).
-    pub fn require(&self, provider: &ProviderInfo) -> Result<Found, Error> {
-        self.find(provider)?.ok_or_else(|| Error::Missing {
+    pub fn require(&self, provider: &ProviderInfo) -> Result<FoundKey, CredentialError> {
+        self.find(provider)?.ok_or_else(|| CredentialError::Missing {
             provider: provider.id.clone().into_owned(),
             variables: provider.key_variables().map(str::to_owned).collect(),
             file: self.files.first().map(|file| file.path().to_owned()),
@@ -184,7 +185,7 @@ impl<'a> Keyring<'a> {
     /// # Errors
     ///
     /// When the file cannot be read.
-    pub fn usable(&self) -> Result<impl Fn(&ProviderInfo) -> bool + use<'a>, Error> {
+    pub fn usable(&self) -> Result<impl Fn(&ProviderInfo) -> bool + use<'a>, CredentialError> {
         let mut entries = Vec::new();
         for (place, file) in self.files.iter().enumerate() {
             entries.extend(pass_over(place, file.entries())?.unwrap_or_default());
@@ -198,8 +199,8 @@ impl<'a> Keyring<'a> {
     }
 }
 
-/// Nothing instead of an error, if the file at this place is another program's.
-fn pass_over<T>(place: usize, read: Result<T, Error>) -> Result<Option<T>, Error> {
+/// Nothing instead of an error, if the file belongs to another program.
+fn pass_over<T>(place: usize, read: Result<T, CredentialError>) -> Result<Option<T>, CredentialError> {
     match read {
         Ok(value) => Ok(Some(value)),
         Err(error) if place > 0 => {
@@ -223,21 +224,21 @@ mod tests {
         }
     }
 
-    fn check(key: Option<&str>, set: &[(&str, &str)], expected: Option<(&str, Source)>) {
+    fn check(key: Option<&str>, set: &[(&str, &str)], expected: Option<(&str, KeySource)>) {
         let set: Vec<(String, String)> =
             set.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
         let lookup = |name: &str| set.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
         let found = Keyring::new(&lookup, Vec::new()).find(&provider(key)).unwrap();
-        assert_eq!(found, expected.map(|(key, source)| Found { key: key.into(), source }));
+        assert_eq!(found, expected.map(|(key, source)| FoundKey { key: key.into(), source }));
         let usable = Keyring::new(&lookup, Vec::new()).usable().unwrap()(&provider(key));
         assert_eq!(usable, found.is_some());
     }
 
     #[test]
     fn the_configuration_comes_before_the_environment_and_variables_in_their_order() {
-        let variable = |name: &str| Source::Variable(name.to_owned());
+        let variable = |name: &str| KeySource::Variable(name.to_owned());
         check(None, &[], None);
-        check(Some("k1"), &[("AZURE_API_KEY", "k2")], Some(("k1", Source::Configuration)));
+        check(Some("k1"), &[("AZURE_API_KEY", "k2")], Some(("k1", KeySource::Configuration)));
         check(
             None,
             &[("AZURE_TOKEN", "k3"), ("AZURE_API_KEY", "k2")],

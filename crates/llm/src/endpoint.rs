@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use crate::Secret;
-use crate::http::Post;
+use crate::http::HttpPost;
 use crate::secret::Redactor;
 
 /// The longest silence allowed unless configured otherwise: slow reasoning models think for minutes.
 pub const DEFAULT_INACTIVITY: Duration = Duration::from_secs(300);
 
-/// Where a provider is and how to be let in.
+/// Where a provider is, and how to authenticate.
 #[derive(Debug, Clone)]
 pub struct Endpoint {
     /// The address up to and including the version, such as `https://api.openai.com/v1`.
@@ -44,7 +44,7 @@ impl Endpoint {
     }
 
     /// A request to this server. `extra` headers win over all others.
-    pub(crate) fn post(&self, call: Call, extra: &[(String, String)]) -> Post {
+    pub(crate) fn post(&self, call: OutgoingCall, extra: &[(String, String)]) -> HttpPost {
         let mut headers = vec![
             ("content-type".to_owned(), "application/json".to_owned()),
             ("accept".to_owned(), "text/event-stream".to_owned()),
@@ -64,7 +64,7 @@ impl Endpoint {
             redactor.hide(value.reveal());
         }
         let body = call.body.to_string().into_bytes();
-        Post { url: self.url(&call.path), headers, body, inactivity: self.inactivity, redactor }
+        HttpPost { url: self.url(&call.path), headers, body, inactivity: self.inactivity, redactor }
     }
 
     fn url(&self, path: &str) -> String {
@@ -97,7 +97,7 @@ fn is_harmless(name: &str) -> bool {
 
 /// One call as a protocol writes it.
 #[derive(Debug)]
-pub(crate) struct Call {
+pub(crate) struct OutgoingCall {
     /// The address behind the base, without a slash in front.
     pub(crate) path: String,
     /// The protocol's own headers, the one with the key among them.

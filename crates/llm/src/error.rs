@@ -18,7 +18,7 @@ pub(crate) use classify::{classify, classify_in_stream};
 const MESSAGE_LIMIT: usize = 2_000;
 
 /// A lower-level cause.
-pub type Source = Box<dyn std::error::Error + Send + Sync>;
+pub type BoxedSource = Box<dyn std::error::Error + Send + Sync>;
 
 /// A failed model call.
 #[derive(Debug, thiserror::Error)]
@@ -82,14 +82,14 @@ pub enum Error {
         message: String,
         /// The cause.
         #[source]
-        source: Option<Source>,
+        source: Option<BoxedSource>,
     },
     /// The answer is not in the protocol.
     #[error("the provider's answer cannot be read: {reason}")]
     Malformed {
         /// What is wrong with it.
         reason: String,
-        /// The answer's head and the part that could not be read.
+        /// The head of the answer, and the part that could not be read.
         http: Box<HttpFailure>,
     },
     /// The answer ended without its terminal event.
@@ -188,7 +188,7 @@ impl HttpFailure {
     pub fn message(&self) -> String {
         let json = serde_json::from_str::<Value>(&self.body).ok();
         let found = match &json {
-            Some(value) => classify::Details::of(value).message,
+            Some(value) => classify::ErrorDetails::of(value).message,
             None => Some(self.body.trim().to_owned()).filter(|text| !text.starts_with('<')),
         };
         match found.filter(|text| !text.is_empty()) {
@@ -199,13 +199,13 @@ impl HttpFailure {
 
     /// The pause that the provider asks for, in its headers or else in the body.
     pub fn retry_after(&self) -> Option<Duration> {
-        self.in_headers().or_else(|| classify::Details::read(&self.body).pause)
+        self.in_headers().or_else(|| classify::ErrorDetails::read(&self.body).pause)
     }
 
     /// The pause the headers ask for: `retry-after-ms`, else `retry-after` in seconds or as a date.
     ///
     /// A date is read against the answer's own `date`, so that a wrong local clock does no harm. What the headers say
-    /// about windows of requests and tokens (`x-ratelimit-reset-…`) is no advice: it tells when all of a window is
+    /// about windows of requests and tokens (`x-ratelimit-reset-…`) is not advice: it tells when all of a window is
     /// free again, and not when the next request gets through.
     fn in_headers(&self) -> Option<Duration> {
         let header = |name: &str| self.headers.get(name).map(|value| value.trim());

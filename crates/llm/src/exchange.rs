@@ -7,23 +7,23 @@ use std::time::Duration;
 
 use futures_util::stream;
 
-use crate::body::Body;
-use crate::http::{Answer, Post};
+use crate::body::AnswerBody;
+use crate::http::{HttpAnswer, HttpPost};
 use crate::protocol::Decode;
-use crate::{Error, Event, EventStream};
+use crate::{Error, EventStream, StreamEvent};
 
 /// How long the end of the body may take after the terminal event.
 const DRAIN: Duration = Duration::from_millis(250);
 
 /// A model call under way.
 pub(crate) enum Exchange<D> {
-    Unsent(Box<Post>, D),
-    Reading(Box<Answer>, Body<D>),
+    Unsent(Box<HttpPost>, D),
+    Reading(Box<HttpAnswer>, AnswerBody<D>),
     Ended,
 }
 
 impl<D: Decode + Send + 'static> Exchange<D> {
-    pub(crate) fn new(post: Post, decoder: D) -> Self {
+    pub(crate) fn new(post: HttpPost, decoder: D) -> Self {
         Self::Unsent(Box::new(post), decoder)
     }
 
@@ -33,7 +33,7 @@ impl<D: Decode + Send + 'static> Exchange<D> {
         }))
     }
 
-    async fn next(&mut self) -> Option<Result<Event, Error>> {
+    async fn next(&mut self) -> Option<Result<StreamEvent, Error>> {
         // Whatever fails here was the last thing to happen.
         match std::mem::replace(self, Self::Ended) {
             Self::Unsent(post, decoder) => Some(self.open(*post, decoder).await),
@@ -42,14 +42,18 @@ impl<D: Decode + Send + 'static> Exchange<D> {
         }
     }
 
-    async fn open(&mut self, post: Post, decoder: D) -> Result<Event, Error> {
+    async fn open(&mut self, post: HttpPost, decoder: D) -> Result<StreamEvent, Error> {
         let answer = post.send().await?;
-        let body = Body::new(&answer.media_type(), decoder);
+        let body = AnswerBody::new(&answer.media_type(), decoder);
         *self = Self::Reading(Box::new(answer), body);
-        Ok(Event::Start)
+        Ok(StreamEvent::Start)
     }
 
-    async fn read(&mut self, mut answer: Box<Answer>, mut body: Body<D>) -> Result<Event, Error> {
+    async fn read(
+        &mut self,
+        mut answer: Box<HttpAnswer>,
+        mut body: AnswerBody<D>,
+    ) -> Result<StreamEvent, Error> {
         loop {
             let event = body.next().map_err(|broken| answer.broken(broken))?;
             if let Some(event) = event {
@@ -58,7 +62,7 @@ impl<D: Decode + Send + 'static> Exchange<D> {
             }
             if body.is_over() {
                 answer.drain(DRAIN).await;
-                return Ok(Event::Finish);
+                return Ok(StreamEvent::Finish);
             }
             let taken = match answer.chunk().await? {
                 Some(piece) => body.push(&piece),

@@ -11,13 +11,13 @@ mod schema;
 mod wire;
 
 #[cfg(test)]
-mod rules;
+mod rule_tests;
 #[cfg(test)]
 mod tests;
 
-use crate::endpoint::Call;
-use crate::protocol::{self, Protocol, Server};
-use crate::{Endpoint, EventStream, Provider, Request};
+use crate::endpoint::OutgoingCall;
+use crate::protocol::{self, ProtocolServer, WireProtocol};
+use crate::{Endpoint, EventStream, ModelRequest, Provider};
 use decode::Decoder;
 
 /// The key under which this protocol keeps its own data in `metadata`.
@@ -25,18 +25,18 @@ const METADATA: &str = "gemini";
 
 /// A server that speaks Google's `generateContent`.
 #[derive(Debug, Clone)]
-pub struct Gemini(Server<GenerateContent>);
+pub struct Gemini(ProtocolServer<GenerateContent>);
 
 impl Gemini {
     /// The server at `endpoint`, such as `https://generativelanguage.googleapis.com/v1beta`. Nothing is checked or
     /// connected yet.
     pub fn new(endpoint: Endpoint) -> Self {
-        Self(Server { endpoint, protocol: GenerateContent })
+        Self(ProtocolServer { endpoint, protocol: GenerateContent })
     }
 }
 
 impl Provider for Gemini {
-    fn stream(&self, request: Request) -> EventStream {
+    fn stream(&self, request: ModelRequest) -> EventStream {
         self.0.stream(request)
     }
 }
@@ -44,12 +44,12 @@ impl Provider for Gemini {
 #[derive(Debug, Clone)]
 pub(crate) struct GenerateContent;
 
-impl Protocol for GenerateContent {
+impl WireProtocol for GenerateContent {
     type Decoder = Decoder;
 
-    fn call(&self, endpoint: &Endpoint, request: &Request) -> Call {
+    fn call(&self, endpoint: &Endpoint, request: &ModelRequest) -> OutgoingCall {
         let key = endpoint.api_key.iter().map(|key| ("x-goog-api-key", key.reveal().to_owned()));
-        Call {
+        OutgoingCall {
             path: format!("{}:streamGenerateContent?alt=sse", model::path(&request.model)),
             headers: key.collect(),
             body: request::body(request),

@@ -1,4 +1,4 @@
-//! Repair of a conversation before it leaves.
+//! Repairs a conversation before it is sent.
 //!
 //! A session that crashed, was interrupted or was edited may hold a call nobody answered or an answer to a call
 //! that is gone. Providers refuse such histories outright, which would lock the user out of the session. The
@@ -6,12 +6,12 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::{Block, Content, Message, Origin};
+use crate::{AnswerOrigin, Block, Content, Message};
 
 /// What the model reads where a tool's answer is missing.
 pub const INTERRUPTED: &str = "Tool execution was interrupted";
 
-/// A conversation that the model `asked` accepts, whoever answered in it before.
+/// A conversation that the model `asked` accepts, no matter who answered in it before.
 ///
 /// Each assistant message is followed at once by one result for each of its calls, in the order of the calls: a
 /// missing one becomes an error result saying [`INTERRUPTED`], one that stands elsewhere is moved, and one
@@ -19,8 +19,8 @@ pub const INTERRUPTED: &str = "Tool execution was interrupted";
 /// thoughts, signatures and own tools mean nothing to this one. A provider's own tool without a result remains only
 /// at the very end, where the provider goes on with it. Empty text, empty reasoning that carries no metadata and
 /// messages with nothing in them are dropped.
-pub fn repair(messages: Vec<Message>, asked: &Origin) -> Vec<Message> {
-    let mut slots: Vec<Slot> = Vec::with_capacity(messages.len());
+pub fn repair(messages: Vec<Message>, asked: &AnswerOrigin) -> Vec<Message> {
+    let mut slots: Vec<MessageSlot> = Vec::with_capacity(messages.len());
     // Where each call id was last made: providers reuse ids such as `call_0` from one turn to the next.
     let mut owners: HashMap<String, usize> = HashMap::new();
     for message in messages {
@@ -33,13 +33,13 @@ pub fn repair(messages: Vec<Message>, asked: &Origin) -> Vec<Message> {
                 if blocks.is_empty() {
                     continue;
                 }
-                let answers: Vec<Answer> = blocks.iter().filter_map(Answer::open).collect();
+                let answers: Vec<CallAnswer> = blocks.iter().filter_map(CallAnswer::open).collect();
                 owners.extend(answers.iter().map(|answer| (answer.call_id.clone(), slots.len())));
-                slots.push(Slot { message: Message::Assistant { blocks, origin }, answers });
+                slots.push(MessageSlot { message: Message::Assistant { blocks, origin }, answers });
             }
             Message::Tool { call_id, output, is_error, .. } => {
                 let owner = owners.get(&call_id).and_then(|index| slots.get_mut(*index));
-                let open = |answer: &&mut Answer| answer.call_id == call_id && answer.result.is_none();
+                let open = |answer: &&mut CallAnswer| answer.call_id == call_id && answer.result.is_none();
                 if let Some(answer) = owner.and_then(|slot| slot.answers.iter_mut().find(open)) {
                     answer.result = Some((output, is_error));
                 }
@@ -47,12 +47,12 @@ pub fn repair(messages: Vec<Message>, asked: &Origin) -> Vec<Message> {
             Message::User(contents) => {
                 let contents: Vec<Content> = contents.into_iter().filter(has_content).collect();
                 if !contents.is_empty() {
-                    slots.push(Slot::plain(Message::User(contents)));
+                    slots.push(MessageSlot::plain(Message::User(contents)));
                 }
             }
             Message::System(text) => {
                 if !text.trim().is_empty() {
-                    slots.push(Slot::plain(Message::System(text)));
+                    slots.push(MessageSlot::plain(Message::System(text)));
                 }
             }
         }
@@ -63,10 +63,10 @@ pub fn repair(messages: Vec<Message>, asked: &Origin) -> Vec<Message> {
             settle_hosted(blocks, index == last);
         }
     }
-    slots.into_iter().filter(Slot::says_something).flat_map(Slot::lower).collect()
+    slots.into_iter().filter(MessageSlot::says_something).flat_map(MessageSlot::lower).collect()
 }
 
-/// The conversation without instructions in its midst, for providers that take them at the front only: each one is
+/// The conversation without instructions in the middle, for providers that take them at the front only: each one is
 /// wrapped, and joins what the person said just before it, or stands as a message of the person's.
 pub(crate) fn wrap_system(messages: &[Message]) -> Vec<Message> {
     let mut wrapped: Vec<Message> = Vec::with_capacity(messages.len());
@@ -118,12 +118,12 @@ fn settle_hosted(blocks: &mut Vec<Block>, is_last: bool) {
     });
 }
 
-struct Slot {
+struct MessageSlot {
     message: Message,
-    answers: Vec<Answer>,
+    answers: Vec<CallAnswer>,
 }
 
-impl Slot {
+impl MessageSlot {
     fn plain(message: Message) -> Self {
         Self { message, answers: Vec::new() }
     }
@@ -133,17 +133,17 @@ impl Slot {
     }
 
     fn lower(self) -> impl Iterator<Item = Message> {
-        std::iter::once(self.message).chain(self.answers.into_iter().map(Answer::lower))
+        std::iter::once(self.message).chain(self.answers.into_iter().map(CallAnswer::lower))
     }
 }
 
-struct Answer {
+struct CallAnswer {
     call_id: String,
     name: String,
     result: Option<(Vec<Content>, bool)>,
 }
 
-impl Answer {
+impl CallAnswer {
     fn open(block: &Block) -> Option<Self> {
         match block {
             Block::ToolCall { id, name, .. } => {
@@ -208,8 +208,8 @@ mod tests {
         Message::Tool { call_id: id.into(), name: "read".into(), output, is_error: true }
     }
 
-    fn asked() -> Origin {
-        Origin { provider: "anthropic".into(), model: "claude".into() }
+    fn asked() -> AnswerOrigin {
+        AnswerOrigin { provider: "anthropic".into(), model: "claude".into() }
     }
 
     fn answer(blocks: Vec<Block>) -> Message {
@@ -320,7 +320,7 @@ mod tests {
         let blocks = vec![thought, search, found, signed("so"), call("a")];
         let whole = vec![answer(blocks.clone()), result("a", "1")];
         check(whole.clone(), whole);
-        for origin in [None, Some(Origin { model: "other".into(), ..asked() })] {
+        for origin in [None, Some(AnswerOrigin { model: "other".into(), ..asked() })] {
             let foreign = Message::Assistant { blocks: blocks.clone(), origin: origin.clone() };
             let left = Message::Assistant { blocks: vec![text("so"), call("a")], origin };
             check(vec![foreign, result("a", "1")], vec![left, result("a", "1")]);

@@ -13,8 +13,8 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response, Url};
 
-use crate::body::Broken;
-use crate::error::{Source, classify, classify_in_stream};
+use crate::body::BodyError;
+use crate::error::{BoxedSource, classify, classify_in_stream};
 use crate::secret::Redactor;
 use crate::{Error, HttpFailure};
 
@@ -31,7 +31,7 @@ const SLACK: usize = 4 * 1024;
 const ERROR_BODY: Duration = Duration::from_secs(10);
 
 /// One request, ready to be sent.
-pub(crate) struct Post {
+pub(crate) struct HttpPost {
     /// The full address.
     pub(crate) url: String,
     /// Headers; a later one of the same name wins.
@@ -44,9 +44,9 @@ pub(crate) struct Post {
     pub(crate) redactor: Redactor,
 }
 
-impl Post {
+impl HttpPost {
     /// Sends the request and waits for the head of a successful answer.
-    pub(crate) async fn send(self) -> Result<Answer, Error> {
+    pub(crate) async fn send(self) -> Result<HttpAnswer, Error> {
         let url = Url::parse(&self.url).map_err(|cause| configuration(format!("base address: {cause}")))?;
         let client = client_for(&url)?;
         let place = address(&url);
@@ -56,7 +56,7 @@ impl Post {
             Ok(Err(cause)) => return Err(transport(cause, true, &self.redactor)),
             Err(_) => return Err(Error::Inactivity { after: self.inactivity, before_first_byte: true }),
         };
-        let answer = Answer {
+        let answer = HttpAnswer {
             status: response.status().as_u16(),
             headers: readable_headers(response.headers(), &self.redactor),
             place,
@@ -74,7 +74,7 @@ impl Post {
 }
 
 /// A successful answer whose body is being read.
-pub(crate) struct Answer {
+pub(crate) struct HttpAnswer {
     response: Response,
     status: u16,
     headers: BTreeMap<String, String>,
@@ -84,7 +84,7 @@ pub(crate) struct Answer {
     started: bool,
 }
 
-impl Answer {
+impl HttpAnswer {
     /// The media type of the body, lower-case, without parameters.
     pub(crate) fn media_type(&self) -> String {
         let value = self.headers.get(CONTENT_TYPE.as_str()).map(String::as_str).unwrap_or_default();
@@ -112,18 +112,18 @@ impl Answer {
     }
 
     /// The error behind a body that is not the answer that was asked for.
-    pub(crate) fn broken(&self, broken: Broken) -> Error {
+    pub(crate) fn broken(&self, broken: BodyError) -> Error {
         match broken {
-            Broken::Provider(object) => classify_in_stream(self.failure(&object)),
-            Broken::Malformed { reason, text } => {
+            BodyError::Provider(object) => classify_in_stream(self.failure(&object)),
+            BodyError::Malformed { reason, text } => {
                 Error::Malformed { reason: self.redactor.clean(&reason), http: Box::new(self.failure(&text)) }
             }
-            Broken::Incomplete { reason } => Error::Incomplete { reason },
+            BodyError::Incomplete { reason } => Error::Incomplete { reason },
         }
     }
 
     fn failure(&self, body: &str) -> HttpFailure {
-        // Cleaned before it is cut: half a key is no longer found.
+        // Cleaned before it is cut: half a key would not be found.
         let mut body = self.redactor.clean(body);
         body.truncate(body.floor_char_boundary(BODY_LIMIT));
         HttpFailure { status: self.status, headers: self.headers.clone(), body, url: self.place.clone() }
@@ -140,7 +140,7 @@ impl Answer {
         ))
     }
 
-    /// Reads the body of an error answer. A body that does not come is no reason to lose the status.
+    /// Reads the body of an error answer. If no body comes, the status is still reported.
     async fn into_error(mut self) -> Error {
         let mut body = Vec::new();
         let read = async {
@@ -242,10 +242,10 @@ fn configuration(reason: String) -> Error {
 fn transport(cause: reqwest::Error, before_first_byte: bool, redactor: &Redactor) -> Error {
     let cause = cause.without_url();
     let message = redactor.clean(&chain(&cause));
-    Error::Transport { before_first_byte, message, source: Some(Source::from(cause)) }
+    Error::Transport { before_first_byte, message, source: Some(BoxedSource::from(cause)) }
 }
 
-/// An error and its causes on one line: reqwest keeps the telling part at the bottom.
+/// An error and its causes on one line: reqwest keeps the useful part at the bottom.
 fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))

@@ -1,6 +1,6 @@
 //! Provider wire protocols lowered to one stream of typed events.
 //!
-//! A caller builds a [`Request`] in neutral terms, hands it to a [`Provider`] and polls an [`EventStream`].
+//! A caller builds a [`ModelRequest`] in neutral terms, hands it to a [`Provider`] and polls an [`EventStream`].
 //! The crate knows nothing of sessions, stores or tools: it does not decide whether to retry, what to keep or
 //! what a tool call means. It promises three things. Each delta is handed out as soon as its bytes are there;
 //! an answer that was cut short is an error and never looks like a finished one; and no credential appears in
@@ -10,7 +10,7 @@
 //!
 //! * [`request`]: what is asked: messages, tools, limits
 //! * [`history`]: repair of a conversation so that every provider accepts it
-//! * [`stream`]: what comes back: [`Event`], [`FinishReason`], [`Usage`]
+//! * [`stream`]: what comes back: [`StreamEvent`], [`FinishReason`], [`Usage`]
 //! * [`provider`]: the [`Provider`] trait
 //! * [`error`]: [`Error`], by what the caller can do about it, and how an HTTP answer becomes one
 //! * [`retry`]: when to ask again, as data
@@ -22,7 +22,7 @@
 //! * `http`, `exchange`: the shared HTTP clients and limits; one model call from its request to its last event
 //! * `body`, [`mod@replay`]: the body of an answer into events, from the network or from a record
 //! * `protocol`: what each wire protocol has to know; `arguments`: tool arguments as models write them
-//! * `attachment`: what was attached, as far as protocols differ in what they take of it
+//! * `attachment`: attachments, as far as protocols differ in what they accept
 //! * `call_id`, `tool_name`, `tool_schema`: ids of calls, names and schemas of tools as providers take them
 //! * `option`: the caller's own fields, put into a body
 //! * `model_id`: what the id of a model says about it
@@ -54,12 +54,12 @@ pub mod provider;
 pub mod replay;
 pub mod request;
 pub mod retry;
-#[cfg(test)]
-mod sample;
 pub mod scripted;
 pub mod secret;
 pub mod sse;
 pub mod stream;
+#[cfg(test)]
+mod test_sample;
 mod tool_name;
 mod tool_schema;
 
@@ -75,8 +75,9 @@ pub use openai_responses::OpenAiResponses;
 pub use provider::Provider;
 pub use replay::replay;
 pub use request::{
-    Block, Content, Effort, Format, Message, Origin, Reasoning, Request, ToolChoice, ToolSpec,
+    AnswerFormat, AnswerOrigin, Block, Content, Effort, Message, ModelRequest, Reasoning, ToolChoice,
+    ToolSpec,
 };
 pub use scripted::Scripted;
 pub use secret::Secret;
-pub use stream::{Event, EventStream, FinishReason, Usage};
+pub use stream::{EventStream, FinishReason, StreamEvent, Usage};

@@ -1,4 +1,4 @@
-//! Ids of models, as far as their family can be told from them.
+//! Ids of models, as far as they show the family.
 
 /// The name of the model that an id stands for, in small letters.
 ///

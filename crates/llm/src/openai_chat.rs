@@ -9,19 +9,19 @@ mod server;
 mod wire;
 
 #[cfg(test)]
-mod rules;
+mod rule_tests;
 #[cfg(test)]
 mod tests;
 
-use crate::endpoint::Call;
-use crate::protocol::{self, Protocol, Server};
-use crate::{Endpoint, EventStream, Provider, Request};
+use crate::endpoint::OutgoingCall;
+use crate::protocol::{self, ProtocolServer, WireProtocol};
+use crate::{Endpoint, EventStream, ModelRequest, Provider};
 use decode::Decoder;
-use server::Demands;
+use server::ServerDemands;
 
 /// Which additions to the protocol the server knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Dialect {
+pub enum ChatDialect {
     /// OpenAI's own service, and Azure's.
     OpenAi,
     /// Any other server: only fields that all of them accept.
@@ -30,39 +30,39 @@ pub enum Dialect {
 
 /// A server that speaks Chat Completions.
 #[derive(Debug, Clone)]
-pub struct OpenAiChat(Server<Chat>);
+pub struct OpenAiChat(ProtocolServer<Chat>);
 
 impl OpenAiChat {
     /// The server at `endpoint`; the dialect follows from its host. Nothing is checked or connected yet.
     pub fn new(endpoint: Endpoint) -> Self {
-        let dialect = Dialect::of(&endpoint);
+        let dialect = ChatDialect::of(&endpoint);
         Self::with_dialect(endpoint, dialect)
     }
 
     /// The server at `endpoint`, which knows these additions.
-    pub fn with_dialect(endpoint: Endpoint, dialect: Dialect) -> Self {
-        Self(Server { endpoint, protocol: Chat { dialect } })
+    pub fn with_dialect(endpoint: Endpoint, dialect: ChatDialect) -> Self {
+        Self(ProtocolServer { endpoint, protocol: Chat { dialect } })
     }
 }
 
 impl Provider for OpenAiChat {
-    fn stream(&self, request: Request) -> EventStream {
+    fn stream(&self, request: ModelRequest) -> EventStream {
         self.0.stream(request)
     }
 }
 
 #[derive(Debug, Clone)]
 pub(crate) struct Chat {
-    pub(crate) dialect: Dialect,
+    pub(crate) dialect: ChatDialect,
 }
 
-impl Protocol for Chat {
+impl WireProtocol for Chat {
     type Decoder = Decoder;
 
-    fn call(&self, endpoint: &Endpoint, request: &Request) -> Call {
+    fn call(&self, endpoint: &Endpoint, request: &ModelRequest) -> OutgoingCall {
         let key = endpoint.api_key.iter().map(|key| ("authorization", format!("Bearer {}", key.reveal())));
-        let demands = Demands::of(endpoint, &request.model, self.dialect);
-        Call {
+        let demands = ServerDemands::of(endpoint, &request.model, self.dialect);
+        OutgoingCall {
             path: "chat/completions".to_owned(),
             headers: key.collect(),
             body: request::body(request, &demands),

@@ -13,13 +13,13 @@ mod tools;
 mod wire;
 
 #[cfg(test)]
-mod rules;
+mod rule_tests;
 #[cfg(test)]
 mod tests;
 
-use crate::endpoint::Call;
-use crate::protocol::{self, Protocol, Server};
-use crate::{Endpoint, EventStream, Provider, Request};
+use crate::endpoint::OutgoingCall;
+use crate::protocol::{self, ProtocolServer, WireProtocol};
+use crate::{Endpoint, EventStream, ModelRequest, Provider};
 use decode::Decoder;
 
 /// The key under which this protocol keeps its own data in `metadata`.
@@ -27,17 +27,17 @@ const METADATA: &str = "openai-responses";
 
 /// A server that speaks the Responses protocol.
 #[derive(Debug, Clone)]
-pub struct OpenAiResponses(Server<Responses>);
+pub struct OpenAiResponses(ProtocolServer<Responses>);
 
 impl OpenAiResponses {
     /// The server at `endpoint`. Nothing is checked or connected yet.
     pub fn new(endpoint: Endpoint) -> Self {
-        Self(Server { endpoint, protocol: Responses })
+        Self(ProtocolServer { endpoint, protocol: Responses })
     }
 }
 
 impl Provider for OpenAiResponses {
-    fn stream(&self, request: Request) -> EventStream {
+    fn stream(&self, request: ModelRequest) -> EventStream {
         self.0.stream(request)
     }
 }
@@ -45,12 +45,12 @@ impl Provider for OpenAiResponses {
 #[derive(Debug, Clone)]
 pub(crate) struct Responses;
 
-impl Protocol for Responses {
+impl WireProtocol for Responses {
     type Decoder = Decoder;
 
-    fn call(&self, endpoint: &Endpoint, request: &Request) -> Call {
+    fn call(&self, endpoint: &Endpoint, request: &ModelRequest) -> OutgoingCall {
         let key = endpoint.api_key.iter().map(|key| ("authorization", format!("Bearer {}", key.reveal())));
-        Call { path: "responses".to_owned(), headers: key.collect(), body: request::body(request) }
+        OutgoingCall { path: "responses".to_owned(), headers: key.collect(), body: request::body(request) }
     }
 
     fn decoder(&self) -> Decoder {

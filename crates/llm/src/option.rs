@@ -1,6 +1,6 @@
 //! The caller's own fields, put into the body of a request.
 //!
-//! One setting inside an object shall not undo the others, and a tool of the provider's own shall stand beside the
+//! One setting inside an object must not undo the others, and a tool of the provider's own must stand beside the
 //! caller's. Anything else the caller decides alone.
 
 use serde_json::{Map, Value};
@@ -44,7 +44,7 @@ fn fill(known: &mut Value, value: &Value) {
     }
 }
 
-/// Whether two objects may be one. What has another `type` has other fields: together they would be refused.
+/// Whether two objects may be merged. Objects of different `type` have different fields: merged they would be refused.
 fn is_alike(fields: &Map<String, Value>, more: &Map<String, Value>) -> bool {
     match (fields.get("type"), more.get("type")) {
         (Some(known), Some(other)) => known == other,

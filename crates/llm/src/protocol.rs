@@ -5,11 +5,11 @@ use std::fmt::Debug;
 
 use serde_json::Value;
 
-use crate::endpoint::Call;
+use crate::endpoint::OutgoingCall;
 use crate::exchange::Exchange;
-use crate::sse::Frame;
+use crate::sse::SseFrame;
 use crate::tool_name::ToolNames;
-use crate::{Endpoint, Event, EventStream, Provider, Request};
+use crate::{Endpoint, EventStream, ModelRequest, Provider, StreamEvent};
 
 pub(crate) mod text;
 #[cfg(test)]
@@ -17,15 +17,15 @@ pub(crate) mod transcript;
 pub(crate) mod usage;
 
 /// Events that were decoded and not handed out yet.
-pub(crate) type Events = VecDeque<Event>;
+pub(crate) type Events = VecDeque<StreamEvent>;
 
 /// A wire protocol: how a request is written and how its answer is read.
-pub(crate) trait Protocol: Debug + Clone + Send + Sync + 'static {
+pub(crate) trait WireProtocol: Debug + Clone + Send + Sync + 'static {
     /// What reads one answer.
     type Decoder: Decode + Send + 'static;
 
     /// Writes a request whose history has been repaired.
-    fn call(&self, endpoint: &Endpoint, request: &Request) -> Call;
+    fn call(&self, endpoint: &Endpoint, request: &ModelRequest) -> OutgoingCall;
 
     /// A decoder for one answer.
     fn decoder(&self) -> Self::Decoder;
@@ -34,16 +34,16 @@ pub(crate) trait Protocol: Debug + Clone + Send + Sync + 'static {
 /// Reads one answer, frame by frame or as a whole.
 pub(crate) trait Decode {
     /// Takes one frame of a stream.
-    fn accept(&mut self, frame: &Frame, out: &mut Events) -> Result<Progress, Fault>;
+    fn accept(&mut self, frame: &SseFrame, out: &mut Events) -> Result<DecodeProgress, FrameFault>;
 
     /// Takes an answer that came as one JSON object, from a server that does not stream.
-    fn accept_whole(&mut self, json: &str, out: &mut Events) -> Result<(), Fault>;
+    fn accept_whole(&mut self, json: &str, out: &mut Events) -> Result<(), FrameFault>;
 
     /// Ends the answer.
     ///
     /// # Errors
     ///
-    /// What is missing, if the answer did not come to its end. Open blocks are then left open.
+    /// What is missing, if the answer is incomplete. Open blocks are then left open.
     fn end(&mut self, out: &mut Events) -> Result<(), String>;
 
     /// Whether a frame is complete in itself: the last one of a body that broke off may not be.
@@ -54,14 +54,14 @@ pub(crate) trait Decode {
 
 /// Whether more is to come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Progress {
+pub(crate) enum DecodeProgress {
     More,
     Done,
 }
 
 /// Why a frame could not be taken.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Fault {
+pub(crate) enum FrameFault {
     /// It is an error object from the provider.
     Provider(String),
     /// It is not in the protocol.
@@ -70,13 +70,13 @@ pub(crate) enum Fault {
 
 /// A server that speaks a protocol.
 #[derive(Debug, Clone)]
-pub(crate) struct Server<P> {
+pub(crate) struct ProtocolServer<P> {
     pub(crate) endpoint: Endpoint,
     pub(crate) protocol: P,
 }
 
-impl<P: Protocol> Provider for Server<P> {
-    fn stream(&self, request: Request) -> EventStream {
+impl<P: WireProtocol> Provider for ProtocolServer<P> {
+    fn stream(&self, request: ModelRequest) -> EventStream {
         let names = ToolNames::of(&request);
         let request = request.repaired();
         let call = self.protocol.call(&self.endpoint, &request);

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use crate::{EventStream, Request};
+use crate::{EventStream, ModelRequest};
 
 /// Something that answers requests with a stream of events.
 ///
@@ -11,6 +11,6 @@ pub trait Provider: Send + Sync + Debug {
     /// Prepares one model call.
     ///
     /// Nothing is sent until the stream is polled, and dropping the stream closes the call. After an error or
-    /// [`Event::Finish`](crate::Event::Finish) the stream is over.
-    fn stream(&self, request: Request) -> EventStream;
+    /// [`StreamEvent::Finish`](crate::StreamEvent::Finish) the stream is over.
+    fn stream(&self, request: ModelRequest) -> EventStream;
 }

@@ -1,4 +1,4 @@
-//! What a model call asks for, in terms no provider owns.
+//! What a model call asks for, in terms of no particular provider.
 //!
 //! `metadata` on a block is whatever a protocol attached to it when the block was streamed; it is opaque to the
 //! caller and only has to come back unchanged.
@@ -11,9 +11,9 @@ use crate::tool_name::ToolNames;
 
 /// One model call.
 #[derive(Clone, Default, PartialEq)]
-pub struct Request {
+pub struct ModelRequest {
     /// Who is asked, in the words in which the conversation says who answered.
-    pub origin: Origin,
+    pub origin: AnswerOrigin,
     /// The model's id on the wire.
     pub model: String,
     /// System prompt parts, in order.
@@ -31,7 +31,7 @@ pub struct Request {
     /// How much the model thinks before it answers.
     pub reasoning: Reasoning,
     /// The shape that the answer must have.
-    pub format: Option<Format>,
+    pub format: Option<AnswerFormat>,
     /// Extra HTTP headers; they win over the provider's own.
     pub headers: Vec<(String, String)>,
     /// A stable key by which the provider may find its prompt cache.
@@ -40,7 +40,7 @@ pub struct Request {
     pub options: Map<String, Value>,
 }
 
-impl Request {
+impl ModelRequest {
     /// The request with a conversation and with names of tools that every provider accepts.
     #[must_use]
     pub fn repaired(mut self) -> Self {
@@ -50,7 +50,7 @@ impl Request {
     }
 }
 
-impl fmt::Debug for Request {
+impl fmt::Debug for ModelRequest {
     /// Values of headers and options are left out: they may be credentials.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let headers: Vec<&str> = self.headers.iter().map(|(name, _)| name.as_str()).collect();
@@ -72,9 +72,9 @@ impl fmt::Debug for Request {
     }
 }
 
-/// Who answered: what a model signed or encrypted is only worth something to itself.
+/// Who answered: what a model signed or encrypted is of use to that model only.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Origin {
+pub struct AnswerOrigin {
     /// The provider.
     pub provider: String,
     /// The model.
@@ -109,7 +109,7 @@ pub enum Effort {
 
 /// The shape that an answer must have.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Format {
+pub struct AnswerFormat {
     /// A name for it, of letters, digits and `_`.
     pub name: String,
     /// Its JSON schema.
@@ -126,7 +126,7 @@ pub enum Message {
         /// In the order in which it said it.
         blocks: Vec<Block>,
         /// Which model that was; `None` when it is not known.
-        origin: Option<Origin>,
+        origin: Option<AnswerOrigin>,
     },
     /// What a tool gave back.
     Tool {
@@ -160,7 +160,7 @@ pub enum Content {
 }
 
 impl Content {
-    /// All texts of a list, one below the other.
+    /// All texts of a list, each on its own line.
     pub fn text_of(contents: &[Self]) -> String {
         let texts = contents.iter().filter_map(|content| match content {
             Self::Text(text) => Some(text.as_str()),

@@ -9,7 +9,7 @@ use crate::Error;
 
 /// A retry policy.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Policy {
+pub struct RetryPolicy {
     /// The pause after the first failure.
     pub first: Duration,
     /// What each further pause is multiplied by.
@@ -24,7 +24,7 @@ pub struct Policy {
     pub tries: u32,
 }
 
-impl Default for Policy {
+impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
             first: Duration::from_secs(2),
@@ -37,7 +37,7 @@ impl Default for Policy {
     }
 }
 
-impl Policy {
+impl RetryPolicy {
     /// How long to wait after try number `failed` (from 1) ended in `error`; `None` when to give up.
     ///
     /// `chance` is a random number from 0 to 1.
@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn doubles_up_to_the_cap_then_gives_up() {
         let delays = |tries, chance| -> Vec<Option<u64>> {
-            let policy = Policy { tries, ..Policy::default() };
+            let policy = RetryPolicy { tries, ..RetryPolicy::default() };
             let millis = |pause: Duration| u64::try_from(pause.as_millis()).unwrap();
             (1..=tries).map(|n| policy.delay(n, &rate_limit(None), chance).map(millis)).collect()
         };
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn advice_wins() {
-        let policy = Policy::default();
+        let policy = RetryPolicy::default();
         let advised = |seconds| policy.delay(1, &rate_limit(Some(Duration::from_secs(seconds))), 1.0);
         assert_eq!(advised(90), Some(Duration::from_secs(90)));
         assert_eq!(advised(u64::MAX), Some(policy.advice_cap));
@@ -93,6 +93,6 @@ mod tests {
     #[test]
     fn hopeless_errors_are_not_retried() {
         let error = Error::Quota { http: Box::new(HttpFailure::default()) };
-        assert_eq!(Policy::default().delay(1, &error, 0.0), None);
+        assert_eq!(RetryPolicy::default().delay(1, &error, 0.0), None);
     }
 }

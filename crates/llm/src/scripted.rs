@@ -13,10 +13,10 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::{Content, EventStream, Message, Provider, Request};
-use play::Performance;
+use crate::{Content, EventStream, Message, ModelRequest, Provider};
+use play::ScriptPlayback;
 pub use script::{Script, ScriptError};
-use script::{Spoken, Step};
+use script::{ScriptStep, ScriptText};
 
 /// What is said when the conversation goes on after the last step.
 const EXHAUSTED: &str = "The script has no further steps.";
@@ -27,23 +27,23 @@ const DEMO_PACE: u64 = 15;
 /// A provider that plays a script.
 #[derive(Debug, Clone)]
 pub struct Scripted {
-    source: Source,
-    tries: Arc<Mutex<HashMap<Conversation, u64>>>,
+    source: ScriptSource,
+    tries: Arc<Mutex<HashMap<ConversationKey, u64>>>,
 }
 
 #[derive(Debug, Clone)]
-enum Source {
+enum ScriptSource {
     Script(Arc<Script>),
     Demo,
 }
 
-/// What two tries of one request have in common and two requests have not: whose it is, and how far that has come.
-type Conversation = (Option<String>, usize);
+/// What identifies a request over its tries: whose conversation it is, and how far that has come.
+type ConversationKey = (Option<String>, usize);
 
 impl Scripted {
     /// Plays a script.
     pub fn new(script: Script) -> Self {
-        Self::of(Source::Script(Arc::new(script)))
+        Self::of(ScriptSource::Script(Arc::new(script)))
     }
 
     /// Plays the script in a file.
@@ -57,15 +57,15 @@ impl Scripted {
 
     /// The model of `everturn demo`: it changes the greeting in the `greeting.txt` named by the prompt.
     pub fn demo() -> Self {
-        Self::of(Source::Demo)
+        Self::of(ScriptSource::Demo)
     }
 
-    fn of(source: Source) -> Self {
+    fn of(source: ScriptSource) -> Self {
         Self { source, tries: Arc::default() }
     }
 
     /// How often this request was made before.
-    fn count(&self, request: &Request) -> u64 {
+    fn count(&self, request: &ModelRequest) -> u64 {
         let mut tries = self.tries.lock().unwrap_or_else(PoisonError::into_inner);
         let count = tries.entry((request.cache_key.clone(), request.messages.len())).or_default();
         let before = *count;
@@ -75,20 +75,20 @@ impl Scripted {
 }
 
 impl Provider for Scripted {
-    fn stream(&self, request: Request) -> EventStream {
+    fn stream(&self, request: ModelRequest) -> EventStream {
         let request = request.repaired();
         let (step, pace) = match &self.source {
-            Source::Demo => (demo::step(&request, turns_since_prompt(&request.messages)), DEMO_PACE),
-            Source::Script(script) => (step(script, &request), script.pace),
+            ScriptSource::Demo => (demo::step(&request, turns_since_prompt(&request.messages)), DEMO_PACE),
+            ScriptSource::Script(script) => (step(script, &request), script.pace),
         };
-        Performance::new(step, pace, &request, self.count(&request)).into_stream()
+        ScriptPlayback::new(step, pace, &request, self.count(&request)).into_stream()
     }
 }
 
 /// The step of a script that a request asks for.
-fn step(script: &Script, request: &Request) -> Step {
+fn step(script: &Script, request: &ModelRequest) -> ScriptStep {
     let prompt = request.messages.iter().rev().find_map(prompt_text).unwrap_or_default();
-    // Whoever asks without tools wants a title.
+    // A request without tools is for a title.
     if request.tools.is_empty() {
         return say(script.title.clone().unwrap_or(prompt));
     }
@@ -99,8 +99,8 @@ fn step(script: &Script, request: &Request) -> Step {
 }
 
 /// A step that says something and nothing else.
-fn say(text: String) -> Step {
-    Step { text: Some(Spoken::from(text)), ..Step::default() }
+fn say(text: String) -> ScriptStep {
+    ScriptStep { text: Some(ScriptText::from(text)), ..ScriptStep::default() }
 }
 
 /// Assistant messages after the last thing the user said.

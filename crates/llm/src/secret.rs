@@ -1,6 +1,6 @@
 //! Credentials that do not print themselves, and their removal from foreign text.
 //!
-//! Providers like to echo the key they refused. Whatever they send is passed through a `Redactor` before it
+//! Providers often echo the key they refused. Whatever they send is passed through a `Redactor` before it
 //! becomes part of an error.
 
 use std::fmt;

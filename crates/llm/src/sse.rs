@@ -12,7 +12,7 @@ pub const DEFAULT_LIMIT: usize = 16 * 1024 * 1024;
 
 /// One dispatched event.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Frame {
+pub struct SseFrame {
     /// The `event` field, if one was given.
     pub event: Option<String>,
     /// The `data` lines joined by LF.
@@ -21,7 +21,7 @@ pub struct Frame {
     pub id: Option<String>,
 }
 
-impl Frame {
+impl SseFrame {
     fn size(&self) -> usize {
         let texts = [self.event.as_deref(), Some(&self.data), self.id.as_deref()];
         texts.into_iter().flatten().map(str::len).sum()
@@ -31,36 +31,36 @@ impl Frame {
 /// A frame grew beyond the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a server-sent event is larger than {limit} bytes")]
-pub struct TooLarge {
+pub struct FrameTooLarge {
     /// The limit in bytes.
     pub limit: usize,
 }
 
 /// Incremental decoder.
 #[derive(Debug)]
-pub struct Decoder {
+pub struct SseDecoder {
     line: Vec<u8>,
-    pending: Frame,
+    pending: SseFrame,
     has_data: bool,
     size: usize,
     after_cr: bool,
     at_start: bool,
-    ready: VecDeque<Frame>,
+    ready: VecDeque<SseFrame>,
     limit: usize,
 }
 
-impl Default for Decoder {
+impl Default for SseDecoder {
     fn default() -> Self {
         Self::new(DEFAULT_LIMIT)
     }
 }
 
-impl Decoder {
+impl SseDecoder {
     /// A decoder that refuses frames of more than `limit` bytes.
     pub fn new(limit: usize) -> Self {
         Self {
             line: Vec::new(),
-            pending: Frame::default(),
+            pending: SseFrame::default(),
             has_data: false,
             size: 0,
             after_cr: false,
@@ -74,8 +74,8 @@ impl Decoder {
     ///
     /// # Errors
     ///
-    /// [`TooLarge`] when a frame exceeds the limit; frames completed before it can still be popped.
-    pub fn push(&mut self, mut piece: &[u8]) -> Result<(), TooLarge> {
+    /// [`FrameTooLarge`] when a frame exceeds the limit; frames completed before it can still be popped.
+    pub fn push(&mut self, mut piece: &[u8]) -> Result<(), FrameTooLarge> {
         if self.after_cr && !piece.is_empty() {
             self.after_cr = false;
             piece = piece.strip_prefix(b"\n").unwrap_or(piece);
@@ -101,16 +101,16 @@ impl Decoder {
     /// How many bytes are kept: of the line and the frame that are not complete, and of the frames not yet popped.
     pub fn kept(&self) -> usize {
         let frames = self.ready.iter().chain([&self.pending]);
-        frames.map(Frame::size).fold(self.line.len(), usize::saturating_add)
+        frames.map(SseFrame::size).fold(self.line.len(), usize::saturating_add)
     }
 
     /// The next complete frame.
-    pub fn pop(&mut self) -> Option<Frame> {
+    pub fn pop(&mut self) -> Option<SseFrame> {
         self.ready.pop_front()
     }
 
     /// Ends the input and hands out a last frame that lacked its blank line, as some servers leave it.
-    pub fn finish(&mut self) -> Option<Frame> {
+    pub fn finish(&mut self) -> Option<SseFrame> {
         if !self.line.is_empty() {
             let line = std::mem::take(&mut self.line);
             self.end_line(&line);
@@ -119,13 +119,13 @@ impl Decoder {
         self.pop()
     }
 
-    fn count(&mut self, bytes: &[u8]) -> Result<(), TooLarge> {
+    fn count(&mut self, bytes: &[u8]) -> Result<(), FrameTooLarge> {
         self.size = self.size.saturating_add(bytes.len());
-        if self.size > self.limit { Err(TooLarge { limit: self.limit }) } else { Ok(()) }
+        if self.size > self.limit { Err(FrameTooLarge { limit: self.limit }) } else { Ok(()) }
     }
 
     /// Takes the last bytes of a line. Most lines arrive whole, and are read where they are.
-    fn complete(&mut self, bytes: &[u8]) -> Result<(), TooLarge> {
+    fn complete(&mut self, bytes: &[u8]) -> Result<(), FrameTooLarge> {
         self.count(bytes)?;
         if self.line.is_empty() {
             self.end_line(bytes);
@@ -140,7 +140,7 @@ impl Decoder {
     }
 
     fn end_line(&mut self, bytes: &[u8]) {
-        // The lossy way is far slower, and hardly ever needed.
+        // Decoding with replacement is far slower, and hardly ever needed.
         let text = std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed);
         let mut line: &str = &text;
         if std::mem::take(&mut self.at_start) {
@@ -187,8 +187,8 @@ impl Decoder {
 mod tests {
     use super::*;
 
-    fn decode<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<Frame> {
-        let mut decoder = Decoder::default();
+    fn decode<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<SseFrame> {
+        let mut decoder = SseDecoder::default();
         let mut frames = Vec::new();
         for piece in pieces {
             decoder.push(piece).unwrap();
@@ -199,7 +199,7 @@ mod tests {
     }
 
     /// The same bytes whole, one by one, and cut in two at every offset.
-    fn check(input: &str, expected: &[Frame]) {
+    fn check(input: &str, expected: &[SseFrame]) {
         let bytes = input.as_bytes();
         assert_eq!(decode([bytes]), expected, "whole: {input:?}");
         assert_eq!(decode(bytes.chunks(1)), expected, "byte by byte: {input:?}");
@@ -209,8 +209,8 @@ mod tests {
         }
     }
 
-    fn data(text: &str) -> Frame {
-        Frame { data: text.into(), ..Frame::default() }
+    fn data(text: &str) -> SseFrame {
+        SseFrame { data: text.into(), ..SseFrame::default() }
     }
 
     #[test]
@@ -231,7 +231,11 @@ mod tests {
     fn comments_fields_and_joined_data() {
         check(
             ": hello\n\nevent: tick\nid: 7\nretry: 10\ndata: one\ndata:two\ndata\ndata:  three\n: bye\n\n",
-            &[Frame { event: Some("tick".into()), data: "one\ntwo\n\n three".into(), id: Some("7".into()) }],
+            &[SseFrame {
+                event: Some("tick".into()),
+                data: "one\ntwo\n\n three".into(),
+                id: Some("7".into()),
+            }],
         );
     }
 
@@ -255,11 +259,11 @@ mod tests {
 
     #[test]
     fn limit_counts_one_frame_only() {
-        let mut decoder = Decoder::new(16);
+        let mut decoder = SseDecoder::new(16);
         for _ in 0..10 {
             decoder.push(b"data: 12345\n\n").unwrap();
         }
-        assert_eq!(decoder.push(b"data: 12345\ndata: 12345"), Err(TooLarge { limit: 16 }));
+        assert_eq!(decoder.push(b"data: 12345\ndata: 12345"), Err(FrameTooLarge { limit: 16 }));
         assert_eq!(std::iter::from_fn(|| decoder.pop()).count(), 10);
     }
 }

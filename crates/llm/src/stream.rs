@@ -1,10 +1,10 @@
 //! What a model call yields: typed events, the reason it ended and what it cost.
 //!
 //! Order within a stream: `Start`, then blocks, then `StepFinish`, then `Finish`. Text and reasoning blocks are
-//! opened, filled and closed; a tool call is `ToolInputStart`, deltas, `ToolInputEnd` and then either `ToolCall`
-//! or `ToolCallMalformed` with the same id. A tool that the provider runs itself is a `HostedCall` and, unless the answer
-//! pauses for it, a `HostedResult`; nobody else has to do anything about them. A stream that fails ends in `Err` instead, and blocks still open at
-//! that point stay open: only the caller knows what it wants to keep of them.
+//! opened, filled and closed; a tool call is `ToolInputStart`, deltas, `ToolInputEnd` and then either `ToolCall` or
+//! `ToolCallMalformed` with the same id. A tool that the provider runs itself is a `HostedCall` and, unless the
+//! answer pauses for it, a `HostedResult`; nobody else has to do anything about them. A stream that fails ends in
+//! `Err` instead, and blocks still open at that point stay open: only the caller knows what it wants to keep of them.
 
 use std::pin::Pin;
 
@@ -14,11 +14,11 @@ use serde_json::Value;
 use crate::Error;
 
 /// The events of one model call, lazily connected.
-pub type EventStream = Pin<Box<dyn Stream<Item = Result<Event, Error>> + Send>>;
+pub type EventStream = Pin<Box<dyn Stream<Item = Result<StreamEvent, Error>> + Send>>;
 
 /// One thing that happened in a model call.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Event {
+pub enum StreamEvent {
     /// The provider accepted the request.
     Start,
     /// A reasoning block opens.

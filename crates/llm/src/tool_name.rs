@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 
 use futures_util::StreamExt as _;
 
-use crate::{Block, Event, EventStream, Message, Request, ToolChoice};
+use crate::{Block, EventStream, Message, ModelRequest, StreamEvent, ToolChoice};
 
 /// The longest name that all providers take.
 const LIMIT: usize = 64;
@@ -31,7 +31,7 @@ pub(crate) struct ToolNames(HashMap<String, String>);
 
 impl ToolNames {
     /// Those of a request. No two tools are sent under one name.
-    pub(crate) fn of(request: &Request) -> Self {
+    pub(crate) fn of(request: &ModelRequest) -> Self {
         let names = || request.tools.iter().map(|tool| tool.name.as_str());
         let mut used: HashSet<String> =
             names().filter(|name| fit(name) == *name).map(str::to_owned).collect();
@@ -57,7 +57,7 @@ impl ToolNames {
     }
 
     /// Puts the names that fit in the place of all others.
-    pub(crate) fn write(&self, request: &mut Request) {
+    pub(crate) fn write(&self, request: &mut ModelRequest) {
         for tool in &mut request.tools {
             tool.name = self.sent(&tool.name);
         }
@@ -87,9 +87,9 @@ impl ToolNames {
         let own: HashMap<String, String> = self.0.into_iter().map(|(own, sent)| (sent, own)).collect();
         Box::pin(events.map(move |event| {
             event.map(|mut event| {
-                if let Event::ToolInputStart { name, .. }
-                | Event::ToolCall { name, .. }
-                | Event::ToolCallMalformed { name, .. } = &mut event
+                if let StreamEvent::ToolInputStart { name, .. }
+                | StreamEvent::ToolCall { name, .. }
+                | StreamEvent::ToolCallMalformed { name, .. } = &mut event
                     && let Some(own) = own.get(name.as_str())
                 {
                     name.clone_from(own);
@@ -129,8 +129,8 @@ mod tests {
         Block::ToolCall { id: "c".into(), name: name.into(), input: json!({}), metadata: None }
     }
 
-    fn conversation(tools: [&str; 5], called: [&str; 3], choice: &str) -> Request {
-        Request {
+    fn conversation(tools: [&str; 5], called: [&str; 3], choice: &str) -> ModelRequest {
+        ModelRequest {
             tools: tools.map(tool).to_vec(),
             tool_choice: ToolChoice::Tool(choice.into()),
             messages: vec![
@@ -142,7 +142,7 @@ mod tests {
                     is_error: false,
                 },
             ],
-            ..Request::default()
+            ..ModelRequest::default()
         }
     }
 
@@ -164,18 +164,19 @@ mod tests {
     #[tokio::test]
     async fn a_tool_is_known_again_under_its_own_name() {
         let request = conversation(["a.b", "a_b", "c", "d", "e"], ["", "", ""], "c");
-        let start = |name: &str| Event::ToolInputStart { id: "1".into(), name: name.into() };
-        let called = |name: &str| Event::ToolCall {
+        let start = |name: &str| StreamEvent::ToolInputStart { id: "1".into(), name: name.into() };
+        let called = |name: &str| StreamEvent::ToolCall {
             id: "1".into(),
             name: name.into(),
             input: json!({}),
             raw: "{}".into(),
             metadata: None,
         };
-        let sent = vec![start("a_b_2"), called("a_b_2"), start("a_b"), called("unknown"), Event::Finish];
+        let sent =
+            vec![start("a_b_2"), called("a_b_2"), start("a_b"), called("unknown"), StreamEvent::Finish];
         let events: EventStream = Box::pin(futures_util::stream::iter(sent.into_iter().map(Ok)));
-        let read: Vec<Event> =
+        let read: Vec<StreamEvent> =
             ToolNames::of(&request).read(events).filter_map(|event| async { event.ok() }).collect().await;
-        assert_eq!(read, [start("a.b"), called("a.b"), start("a_b"), called("unknown"), Event::Finish]);
+        assert_eq!(read, [start("a.b"), called("a.b"), start("a_b"), called("unknown"), StreamEvent::Finish]);
     }
 }

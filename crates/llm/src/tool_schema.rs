@@ -1,7 +1,7 @@
 //! The schema of a tool's arguments as a plain object.
 //!
-//! OpenAI and Anthropic refuse a tool whose schema is anything else at its top, and many servers know only the words that
-//! those two take. Gemini's schemas are a language of their own.
+//! OpenAI and Anthropic refuse a tool whose schema is anything else at its top, and many servers know only the words
+//! that those two take. Gemini's schemas are a language of their own.
 
 use serde_json::{Map, Value, json};
 

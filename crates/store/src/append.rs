@@ -67,12 +67,12 @@ pub struct Committed {
     pub tree: Tree,
 }
 
-/// Told of every commit of this process, in order, before the append is acknowledged.
+/// Called for every commit of this process, in order, before the append is acknowledged.
 pub type Observer = Arc<dyn Fn(Arc<Committed>) + Send + Sync>;
 
 /// A piece of streamed text of a part that is still open.
 #[derive(Debug, Clone)]
-pub(crate) struct Piece {
+pub(crate) struct StreamPiece {
     pub(crate) lease: Lease,
     pub(crate) entry: EntryId,
     pub(crate) part: PartId,

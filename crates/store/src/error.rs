@@ -62,7 +62,7 @@ pub enum Error {
         /// What is wrong.
         reason: String,
     },
-    /// The log itself is damaged, so nothing can be made of it anew.
+    /// The log itself is damaged, so nothing can be rebuilt from it.
     #[error(
         "the log of session {session} cannot be followed past event {seq}: {reason}; restore the session from a backup, or delete it for good"
     )]
@@ -180,6 +180,16 @@ pub enum Error {
         "the PostgreSQL server at {address} refuses the user or the password: {reason}. Check both in the address of the database"
     )]
     Refused {
+        /// Host and port.
+        address: String,
+        /// What it said.
+        reason: String,
+    },
+    /// The server has no such database.
+    #[error(
+        "the PostgreSQL server at {address} has no such database: {reason}. Create it, or correct its name in the address"
+    )]
+    NoDatabase {
         /// Host and port.
         address: String,
         /// What it said.

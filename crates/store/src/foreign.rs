@@ -18,7 +18,7 @@ pub enum Column {
     Integer(i64),
     /// A fraction.
     Real(f64),
-    /// Text; bytes that are no text are replaced.
+    /// Text; bytes that are not text are replaced.
     Text(String),
 }
 

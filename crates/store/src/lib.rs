@@ -12,8 +12,8 @@
 //! - [`fork`]: sessions made of other sessions' entries
 //! - [`watch`]: following one log or all of them, whoever writes
 //! - [`error`]: what can go wrong, by what the caller can do
-//! - `plan`, `row`: what an append means in rows, without a database; `shape`: what rows mean again
-//! - `spread`: work on long lists, spread over the cores
+//! - `plan`, `row`: what an append means in rows, without a database; `shape`: from rows back to values
+//! - `parallel`: work on long lists, spread over the cores
 //! - `payload`: how large payloads are kept; `cursor`, `page`: pages; `words`, `text`, `search`: full-text search
 //! - [`upkeep`]: blobs, trash and retention, disk use, verification and rebuilding, scrubs, backups
 //! - `owner`: which processes of this machine are alive; `access`: whether a database may be written
@@ -30,6 +30,7 @@ pub mod fork;
 pub mod options;
 mod owner;
 mod page;
+mod parallel;
 mod payload;
 mod plan;
 mod postgres;
@@ -37,7 +38,6 @@ pub mod query;
 mod row;
 mod search;
 mod shape;
-mod spread;
 mod sqlite;
 pub mod store;
 mod text;
@@ -49,13 +49,14 @@ pub use append::{Appended, Authority, Committed, Lease, NewEvent, Observer};
 pub use cursor::{BadCursor, Cursor};
 pub use error::Error;
 pub use fork::{Cut, Fork};
-pub use options::{Durability, Options, Place, Server, Timing};
+pub use options::{Durability, Options, PostgresServer, StorePlace, Timing};
 pub use payload::{BadHash, Hash};
-pub use query::{Ask, Filter, Hit, Order, Page, PathQuery, Search, StreamText, Tail, Totals};
+pub use query::{Filter, Hit, Order, Page, PageRequest, PathQuery, Search, StreamText, Tail, Totals};
 pub use store::Store;
 pub use upkeep::{
-    Audit, BlobUse, Collected, DiskUse, FOLD_VERSION, Large, Problem, Rebuilt, RebuiltAll, Report, Retention,
-    Scrub, Scrubbed, SetAside, Space, Swept, Table, Tombstone, TrashUse, Verdict,
+    Audit, BlobUse, CheckReport, Collected, DiskUse, FOLD_VERSION, FreeSpace, LargeSession, Rebuilt,
+    RebuiltAll, Retention, RowTable, Scrub, Scrubbed, SessionCheck, SessionProblem, SetAside, Swept,
+    Tombstone, TrashUse,
 };
 pub use watch::{Feed, Watch};
 pub use words::Snippet;

@@ -8,16 +8,16 @@ use crate::append::Observer;
 
 /// Where the data is.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum StorePlace {
     /// In a folder of this machine, on SQLite.
     Folder(PathBuf),
     /// On a PostgreSQL server, for several hosts.
-    Server(Server),
+    Server(PostgresServer),
 }
 
 /// A PostgreSQL server.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Server {
+pub struct PostgresServer {
     /// Its address: `postgres://user:password@host:port/database`.
     pub url: String,
     /// A file with the certificates that its own is checked against; none means those of the machine.
@@ -26,7 +26,7 @@ pub struct Server {
     pub folder: PathBuf,
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for StorePlace {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Folder(folder) => formatter.debug_tuple("Folder").field(folder).finish(),
@@ -35,7 +35,7 @@ impl fmt::Debug for Place {
     }
 }
 
-impl fmt::Debug for Server {
+impl fmt::Debug for PostgresServer {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The address holds the password.
         formatter.debug_struct("Server").field("folder", &self.folder).finish_non_exhaustive()
@@ -59,7 +59,7 @@ pub struct Timing {
     pub patience: Duration,
     /// How often an owner says that it lives.
     pub beat: Duration,
-    /// How often other processes' commits are looked for where nothing tells of them.
+    /// How often to look for commits of other processes where nothing announces them.
     pub look: Duration,
 }
 
@@ -77,7 +77,7 @@ impl Default for Timing {
 #[derive(Clone)]
 pub struct Options {
     /// Where the data is.
-    pub place: Place,
+    pub place: StorePlace,
     /// The name of this process in leases; unique.
     pub owner: String,
     /// Told of every commit of this process.
@@ -94,19 +94,19 @@ impl Options {
     /// A store in a folder, with everything else as usual.
     #[must_use]
     pub fn folder(folder: impl Into<PathBuf>, owner: &str) -> Self {
-        Self::new(Place::Folder(folder.into()), owner)
+        Self::new(StorePlace::Folder(folder.into()), owner)
     }
 
     /// A store on a server, with everything else as usual.
     #[must_use]
     pub fn server(url: &str, folder: impl Into<PathBuf>, owner: &str) -> Self {
-        let server = Server { url: url.to_owned(), authorities: None, folder: folder.into() };
-        // The server tells of other processes' commits; looking is only for the case that it cannot.
+        let server = PostgresServer { url: url.to_owned(), authorities: None, folder: folder.into() };
+        // The server announces commits of other processes; looking is only for when it cannot.
         let timing = Timing { look: Duration::from_secs(1), ..Timing::default() };
-        Self { timing, ..Self::new(Place::Server(server), owner) }
+        Self { timing, ..Self::new(StorePlace::Server(server), owner) }
     }
 
-    fn new(place: Place, owner: &str) -> Self {
+    fn new(place: StorePlace, owner: &str) -> Self {
         Self {
             place,
             owner: owner.to_owned(),

@@ -23,10 +23,10 @@ const TRIES: u32 = 100;
 
 /// This process, as leases know it.
 #[derive(Debug, Clone)]
-pub(crate) struct Owner(Arc<Claim>);
+pub(crate) struct Owner(Arc<OwnerClaim>);
 
 #[derive(Debug)]
-struct Claim {
+struct OwnerClaim {
     name: String,
     folder: PathBuf,
     patience: Duration,
@@ -35,7 +35,7 @@ struct Claim {
     beat: Option<(Sender<()>, JoinHandle<()>)>,
 }
 
-impl Drop for Claim {
+impl Drop for OwnerClaim {
     fn drop(&mut self) {
         if let Some((stop, thread)) = self.beat.take() {
             drop(stop);
@@ -72,7 +72,7 @@ impl Owner {
             .map_err(io)?;
         let beat = Some((stop, thread));
         let patience = timing.patience;
-        Ok(Self(Arc::new(Claim { name: name.to_owned(), folder, patience, _file: file, beat })))
+        Ok(Self(Arc::new(OwnerClaim { name: name.to_owned(), folder, patience, _file: file, beat })))
     }
 
     pub(crate) fn name(&self) -> &str {

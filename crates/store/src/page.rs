@@ -5,7 +5,7 @@ use everturn_model::{EntryId, Session};
 use serde::{Deserialize, Serialize};
 
 use crate::cursor::{self, BadCursor, Cursor};
-use crate::query::{Ask, Filter, Order, Page, PathQuery};
+use crate::query::{Filter, Order, Page, PageRequest, PathQuery};
 use crate::{Error, Store};
 
 /// How many a page has when nobody says.
@@ -30,10 +30,10 @@ struct PathPlace {
     tangled: bool,
 }
 
-pub(crate) async fn sessions(store: &Store, ask: Ask<Filter>) -> Result<Page<Session>, Error> {
+pub(crate) async fn sessions(store: &Store, ask: PageRequest<Filter>) -> Result<Page<Session>, Error> {
     let (filter, after) = match ask {
-        Ask::First(filter) => (filter, None),
-        Ask::After(cursor) => {
+        PageRequest::First(filter) => (filter, None),
+        PageRequest::After(cursor) => {
             let place: SessionsPlace = cursor::open(store.secret(), "sessions", &cursor)?;
             (place.filter, Some(place.after))
         }
@@ -53,13 +53,13 @@ pub(crate) async fn sessions(store: &Store, ask: Ask<Filter>) -> Result<Page<Ses
     Ok(Page { items: found.into_iter().map(|(session, _)| session).collect(), next })
 }
 
-pub(crate) async fn path(store: &Store, ask: Ask<PathQuery>) -> Result<Page<Node>, Error> {
+pub(crate) async fn path(store: &Store, ask: PageRequest<PathQuery>) -> Result<Page<Node>, Error> {
     let (query, at, mut tangled) = match ask {
-        Ask::After(cursor) => {
+        PageRequest::After(cursor) => {
             let place: PathPlace = cursor::open(store.secret(), "path", &cursor)?;
             (place.query, Some(place.at), place.tangled)
         }
-        Ask::First(mut query) => {
+        PageRequest::First(mut query) => {
             let session = store.session(&query.session).await?;
             let session = session.ok_or_else(|| Error::NoSession(query.session.clone()))?;
             // Fixed here, so that later pages go on in the same conversation.

@@ -38,7 +38,7 @@ const LEVEL: i32 = 1;
 const WINDOW: u32 = 23;
 
 /// The name of a blob: BLAKE3 of its bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Hash([u8; 32]);
 
 impl Hash {
@@ -304,13 +304,13 @@ fn text<E>(hash: &Hash, fetch: &mut impl FnMut(&Hash) -> Result<Vec<u8>, E>) -> 
 }
 
 /// A stretch of JSON text. With a quote between each two, the pieces are the text.
-pub(crate) struct Piece<'a> {
+pub(crate) struct JsonPiece<'a> {
     /// Within a string, escaped as it is there. Where a text ends within a string, that is the last piece.
     pub(crate) string: bool,
     pub(crate) text: &'a str,
 }
 
-impl<'a> Piece<'a> {
+impl<'a> JsonPiece<'a> {
     /// What a string that begins with NUL has after it: in data with markers, the hash.
     fn marker(&self) -> Option<&'a str> {
         if self.string { self.text.strip_prefix(NUL) } else { None }
@@ -318,7 +318,7 @@ impl<'a> Piece<'a> {
 }
 
 /// The text cut at the quotes of its strings, in one pass and whatever the text is.
-pub(crate) fn pieces(json: &str) -> impl Iterator<Item = Piece<'_>> {
+pub(crate) fn pieces(json: &str) -> impl Iterator<Item = JsonPiece<'_>> {
     let mut rest = Some(json);
     let mut inside = true;
     std::iter::from_fn(move || {
@@ -332,6 +332,6 @@ pub(crate) fn pieces(json: &str) -> impl Iterator<Item = Piece<'_>> {
         let cut = quote.and_then(|at| text.split_at_checked(at));
         let (piece, after) = cut.unwrap_or((text, ""));
         rest = after.strip_prefix('"');
-        Some(Piece { string: inside, text: piece })
+        Some(JsonPiece { string: inside, text: piece })
     })
 }

@@ -18,7 +18,7 @@ use crate::row::{self, LogRow, Packing, Rows, SessionRow};
 
 /// A session as far as an append needs it.
 #[derive(Debug, Clone)]
-pub(crate) struct State {
+pub(crate) struct SessionState {
     /// The seq of its last event.
     pub(crate) seq: u64,
     /// The session row and the rows that are touched.
@@ -31,13 +31,13 @@ pub(crate) struct State {
 
 /// An append as it was asked for.
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
+pub(crate) struct AppendRequest {
     pub(crate) session: SessionId,
     pub(crate) authority: Authority,
     pub(crate) events: Vec<NewEvent>,
 }
 
-impl Asked {
+impl AppendRequest {
     /// The ids of its events.
     pub(crate) fn ids(&self) -> Vec<EventId> {
         self.events.iter().map(|event| event.id.clone()).collect()
@@ -46,7 +46,7 @@ impl Asked {
 
 /// The rows that an append has to see.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Needs {
+pub(crate) struct NeededRows {
     pub(crate) whole: bool,
     pub(crate) entries: Vec<EntryId>,
     pub(crate) parts: Vec<(EntryId, PartId)>,
@@ -54,7 +54,7 @@ pub(crate) struct Needs {
     pub(crate) requests: Vec<RequestId>,
 }
 
-impl Needs {
+impl NeededRows {
     /// What a list of events needs, each row once.
     pub(crate) fn of(events: &[NewEvent]) -> Self {
         let mut needs = Self::default();
@@ -82,7 +82,7 @@ fn push<T: Clone + PartialEq>(list: &mut Vec<T>, item: &T) {
 
 /// An event that is in the log already, found by its id.
 #[derive(Debug, Clone)]
-pub(crate) struct Known {
+pub(crate) struct KnownEvent {
     pub(crate) id: EventId,
     pub(crate) session: SessionId,
     pub(crate) seq: u64,
@@ -91,16 +91,16 @@ pub(crate) struct Known {
 
 /// What an append comes to.
 #[derive(Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum AppendOutcome {
     /// It was there already.
     Present(Appended),
     /// This has to be written.
-    Fresh(Box<Plan>),
+    Fresh(Box<AppendPlan>),
 }
 
 /// The rows that an append writes.
 #[derive(Debug)]
-pub(crate) struct Plan {
+pub(crate) struct AppendPlan {
     /// Whether the session is new.
     pub(crate) created: bool,
     /// Its row.
@@ -117,12 +117,12 @@ pub(crate) struct Plan {
 
 /// Plans an append. After an error the state must not be used again.
 pub(crate) fn plan(
-    state: &mut Option<State>,
-    asked: Asked,
-    known: &[Known],
+    state: &mut Option<SessionState>,
+    asked: AppendRequest,
+    known: &[KnownEvent],
     observed: bool,
-) -> Result<Outcome, Error> {
-    let Asked { session: id, authority, events } = asked;
+) -> Result<AppendOutcome, Error> {
+    let AppendRequest { session: id, authority, events } = asked;
     // What anybody may append gets its first answer again, whatever became of the session meanwhile. An owner is always
     // asked for its lease first.
     let owned = matches!(authority, Authority::Owned(_));
@@ -130,12 +130,12 @@ pub(crate) fn plan(
     if let Some(first) = already_there(&id, &events, known)? {
         let state = state.as_ref().ok_or_else(|| Error::NoSession(id))?;
         let session = Arc::new(state.tree.session.clone());
-        return Ok(Outcome::Present(Appended { first, seq: state.seq, session, fresh: false }));
+        return Ok(AppendOutcome::Present(Appended { first, seq: state.seq, session, fresh: false }));
     }
     if !owned {
         epoch = check_authority(state.as_ref(), &id, &authority)?;
     }
-    let mut progress = Progress { epoch, observed, ..Progress::default() };
+    let mut progress = AppendProgress { epoch, observed, ..AppendProgress::default() };
     let mut events = events.into_iter();
     let created = state.is_none();
     let title = state.as_ref().map(|state| state.tree.session.title.clone());
@@ -153,7 +153,7 @@ pub(crate) fn plan(
         }
         progress.append(state, &id, new)?;
     }
-    let Progress { touched, log, committed, .. } = progress;
+    let AppendProgress { touched, log, committed, .. } = progress;
     let mut rows = Rows::of(&state.tree, &touched)?;
     if title.as_ref() != Some(&state.tree.session.title) {
         rows.name(&state.tree.session.title);
@@ -161,12 +161,12 @@ pub(crate) fn plan(
     let session = SessionRow::of(&state.tree.session, state.seq)?;
     let appended =
         Appended { first, seq: state.seq, session: Arc::new(state.tree.session.clone()), fresh: true };
-    Ok(Outcome::Fresh(Box::new(Plan { created, session, log, rows, appended, committed })))
+    Ok(AppendOutcome::Fresh(Box::new(AppendPlan { created, session, log, rows, appended, committed })))
 }
 
 /// The epoch under which the append is made; none for an open one.
 fn check_authority(
-    state: Option<&State>,
+    state: Option<&SessionState>,
     id: &SessionId,
     authority: &Authority,
 ) -> Result<Option<u64>, Error> {
@@ -186,7 +186,7 @@ fn check_authority(
 }
 
 /// The seq of the first event, when all of them are in this session's log already, one after the other and the same.
-fn already_there(id: &SessionId, events: &[NewEvent], known: &[Known]) -> Result<Option<u64>, Error> {
+fn already_there(id: &SessionId, events: &[NewEvent], known: &[KnownEvent]) -> Result<Option<u64>, Error> {
     let mut seen = HashSet::new();
     if let Some(twice) = events.iter().find(|new| !seen.insert(&new.id)) {
         return Err(unfit(id, fold::Error::Taken(twice.id.to_string())));
@@ -208,18 +208,18 @@ fn already_there(id: &SessionId, events: &[NewEvent], known: &[Known]) -> Result
 
 /// Rows that events changed, in the order in which they were first touched.
 #[derive(Debug, Default)]
-pub(crate) struct Touched {
+pub(crate) struct TouchedRows {
     pub(crate) entries: Vec<(EntryId, i64)>,
     pub(crate) parts: Vec<(EntryId, PartId, i64)>,
     pub(crate) inbox: Vec<(EntryId, i64)>,
     pub(crate) requests: Vec<RequestId>,
     pub(crate) todos: bool,
-    pub(crate) ended: Vec<row::Ended>,
+    pub(crate) ended: Vec<row::EndedStreams>,
     seen_entries: HashSet<EntryId>,
     seen_parts: HashSet<(EntryId, PartId)>,
 }
 
-impl Touched {
+impl TouchedRows {
     /// Notes every entry and part of a tree.
     pub(crate) fn all(&mut self, tree: &Tree) {
         for (order, node) in (0..).zip(tree.nodes()) {
@@ -255,8 +255,8 @@ impl Touched {
         }
         self.todos |= changes.todos;
         match &record.event {
-            Event::PartEnded { part, .. } => self.ended.push(row::Ended::Part(part.clone())),
-            Event::StepEnded { .. } | Event::StepFailed { .. } => self.ended.push(row::Ended::All),
+            Event::PartEnded { part, .. } => self.ended.push(row::EndedStreams::Part(part.clone())),
+            Event::StepEnded { .. } | Event::StepFailed { .. } => self.ended.push(row::EndedStreams::All),
             _ => {}
         }
     }
@@ -264,7 +264,7 @@ impl Touched {
 
 /// A whole log as the rows that it means.
 #[derive(Debug)]
-pub(crate) struct Replayed {
+pub(crate) struct ReplayedLog {
     pub(crate) tree: Tree,
     pub(crate) session: SessionRow,
     /// All rows that are there at the end; nothing in them says that a row or a stream is gone.
@@ -273,7 +273,7 @@ pub(crate) struct Replayed {
 
 /// Where a log stops making sense.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Stuck {
+pub(crate) struct ReplayFailure {
     pub(crate) seq: u64,
     pub(crate) reason: String,
 }
@@ -282,14 +282,14 @@ pub(crate) struct Stuck {
 ///
 /// # Errors
 /// When an event does not fit what came before it.
-pub(crate) fn replay(id: &SessionId, records: &[Record]) -> Result<Option<Replayed>, Stuck> {
+pub(crate) fn replay(id: &SessionId, records: &[Record]) -> Result<Option<ReplayedLog>, ReplayFailure> {
     let Some((first, rest)) = records.split_first() else { return Ok(None) };
-    let stuck = |seq: u64, reason: &dyn std::fmt::Display| Stuck { seq, reason: reason.to_string() };
+    let stuck = |seq: u64, reason: &dyn std::fmt::Display| ReplayFailure { seq, reason: reason.to_string() };
     let mut tree = fold::begin(first).map_err(|error| stuck(first.seq, &error))?;
     if tree.session.id != *id {
         return Err(stuck(first.seq, &format!("it creates session {}", tree.session.id)));
     }
-    let mut touched = Touched::default();
+    let mut touched = TouchedRows::default();
     let mut last = first.seq;
     for record in rest {
         let changes = fold::apply(&mut tree, record).map_err(|error| stuck(record.seq, &error))?;
@@ -303,20 +303,20 @@ pub(crate) fn replay(id: &SessionId, records: &[Record]) -> Result<Option<Replay
     rows.texts.retain(|row| row.text.is_some());
     rows.ended.clear();
     let session = SessionRow::of(&tree.session, last).map_err(|error| stuck(last, &error))?;
-    Ok(Some(Replayed { tree, session, rows }))
+    Ok(Some(ReplayedLog { tree, session, rows }))
 }
 
 #[derive(Debug, Default)]
-struct Progress {
+struct AppendProgress {
     epoch: Option<u64>,
     observed: bool,
-    touched: Touched,
+    touched: TouchedRows,
     log: Vec<Packing>,
     committed: Vec<Committed>,
 }
 
-impl Progress {
-    fn create(&mut self, id: &SessionId, new: NewEvent) -> Result<State, Error> {
+impl AppendProgress {
+    fn create(&mut self, id: &SessionId, new: NewEvent) -> Result<SessionState, Error> {
         if !matches!(new.event, Event::SessionCreated { .. }) {
             return Err(Error::NoSession(id.clone()));
         }
@@ -332,10 +332,10 @@ impl Progress {
             let tree = tree.clone();
             self.committed.push(Committed { record, before: None, changes: Changes::default(), tree });
         }
-        Ok(State { seq: 0, tree, owner: None, epoch: 0 })
+        Ok(SessionState { seq: 0, tree, owner: None, epoch: 0 })
     }
 
-    fn append(&mut self, state: &mut State, id: &SessionId, new: NewEvent) -> Result<(), Error> {
+    fn append(&mut self, state: &mut SessionState, id: &SessionId, new: NewEvent) -> Result<(), Error> {
         let (seq, time): (u64, Millis) = (state.seq + 1, new.time);
         let subject = Subject::of(&new.event, &state.tree);
         let (session, event) = (id.clone(), new.event);

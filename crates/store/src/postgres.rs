@@ -6,23 +6,23 @@
 //! and the lease in it decides who may run the session. One more connection carries what processes tell each other.
 
 mod address;
-mod anew;
 mod blob;
-mod courier;
-mod fact;
 mod failure;
 mod group;
-mod kept;
+mod instance_rows;
 mod lease;
 mod link;
 mod list;
 mod load;
 mod migrate;
+mod notifier;
 mod path;
 mod pause;
 mod pool;
 mod reader;
 mod rows;
+mod stored_session;
+mod whole_session;
 mod writer;
 
 use std::os::unix::fs::MetadataExt as _;
@@ -38,39 +38,39 @@ use tokio::sync::{oneshot, watch};
 
 use crate::Error;
 use crate::access::Access;
-use crate::append::{Appended, Lease, Piece};
-use crate::options::{Options, Server};
+use crate::append::{Appended, Lease, StreamPiece};
+use crate::options::{Options, PostgresServer};
 use crate::owner::Owner;
 use crate::payload::Hash;
-use crate::plan::Asked;
+use crate::plan::AppendRequest;
 use crate::query::{Filter, Search, StreamText, Tail, Totals};
-use crate::search::Place;
+use crate::search::IndexedPlace;
 use crate::watch::{Position, Wakes};
-use crate::words::Query;
+use crate::words::WordQuery;
 use address::Address;
-use courier::Courier;
-use lease::Me;
-use link::Link;
+use lease::ThisProcess;
+use link::WriterConnection;
+use notifier::Notifier;
 use pool::Pool;
 use writer::Job;
 
 /// The engine on PostgreSQL.
 #[derive(Debug)]
-pub(crate) struct Engine {
+pub(crate) struct PostgresEngine {
     address: Address,
-    me: Me,
+    me: ThisProcess,
     access: Access,
     pool: Pool,
     /// None when the database may only be read.
-    writer: Option<writer::Handle>,
-    // Held so that the courier goes on.
+    writer: Option<writer::WriterHandle>,
+    // Held so that the notifier goes on.
     _pokes: watch::Sender<u64>,
 }
 
-/// Asks over a lent connection; what fails because the connection is gone is asked again over another.
+/// Asks over a connection of the pool; what fails because the connection is gone is asked again over another.
 macro_rules! ask {
     ($engine:expr, $lend:ident, $client:ident => $work:expr) => {{
-        let mut tries = $crate::postgres::pool::Tries::default();
+        let mut tries = $crate::postgres::pool::ReconnectTries::default();
         loop {
             let outcome = match $engine.pool.$lend().await {
                 Ok($client) => {
@@ -105,23 +105,28 @@ macro_rules! write {
 // Behind the macros that it uses.
 mod upkeep;
 
-impl Engine {
+impl PostgresEngine {
     /// Opens the database on a server, creating or upgrading it.
-    pub(crate) async fn open(server: &Server, options: &Options, wakes: &Arc<Wakes>) -> Result<Self, Error> {
+    pub(crate) async fn open(
+        server: &PostgresServer,
+        options: &Options,
+        wakes: &Arc<Wakes>,
+    ) -> Result<Self, Error> {
         let address = Address::new(server, options)?;
-        let named = |failure: failure::Failure| failure.into_error(address.name());
+        let named = |failure: failure::ServerFailure| failure.into_error(address.name());
         let client = address.client().await.map_err(named)?;
         let access = migrate::migrate(&client, &address.place()).await.map_err(named)?;
         drop(client);
         let me = claim(server, options).await?;
         let writes = access == Access::Write;
         let (pokes, poked) = watch::channel(0);
-        let courier = Courier::new(address.clone(), Arc::clone(wakes), writes.then_some(&me), options.timing);
-        courier.start(poked).await.map_err(named)?;
+        let notifier =
+            Notifier::new(address.clone(), Arc::clone(wakes), writes.then_some(&me), options.timing);
+        notifier.start(poked).await.map_err(named)?;
         let writer = if writes {
-            let link = Link::make(&address).await.map_err(named)?;
+            let link = WriterConnection::make(&address).await.map_err(named)?;
             let (observer, wakes) = (options.observer.clone(), Arc::clone(wakes));
-            Some(writer::Handle::start(address.clone(), link, observer, wakes, pokes.clone()))
+            Some(writer::WriterHandle::start(address.clone(), link, observer, wakes, pokes.clone()))
         } else {
             None
         };
@@ -156,13 +161,13 @@ impl Engine {
         }
     }
 
-    pub(crate) async fn append(&self, asked: Asked) -> Result<Appended, Error> {
+    pub(crate) async fn append(&self, asked: AppendRequest) -> Result<Appended, Error> {
         let (answer, result) = oneshot::channel();
         self.send(Job::Append(Box::new(asked), answer))?;
         result.await.map_err(|_| Error::Closed)?
     }
 
-    pub(crate) fn save_stream(&self, piece: Piece) {
+    pub(crate) fn save_stream(&self, piece: StreamPiece) {
         // A closed store saves nothing, and the append that follows will say so.
         drop(self.send(Job::Stream(Box::new(piece))));
     }
@@ -219,9 +224,9 @@ impl Engine {
     pub(crate) async fn find(
         &self,
         search: &Search,
-        query: &Query,
+        query: &WordQuery,
         skip: usize,
-    ) -> Result<Vec<Place>, Error> {
+    ) -> Result<Vec<IndexedPlace>, Error> {
         read!(self, client => list::find(&client, search, query, skip))
     }
 
@@ -322,11 +327,11 @@ impl Engine {
 }
 
 /// Makes this process known on its machine.
-async fn claim(server: &Server, options: &Options) -> Result<Me, Error> {
+async fn claim(server: &PostgresServer, options: &Options) -> Result<ThisProcess, Error> {
     let (folder, name, timing) = (server.folder.clone(), options.owner.clone(), options.timing);
     let claim = move || {
         let owner = Owner::claim(&folder, &name, timing)?;
-        Ok(Me { owner, boot: boot(&folder)? })
+        Ok(ThisProcess { owner, boot: boot(&folder)? })
     };
     tokio::task::spawn_blocking(claim).await.map_err(|_| Error::Closed)?
 }

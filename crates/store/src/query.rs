@@ -32,7 +32,7 @@ pub struct Filter {
 
 /// Which page of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ask<Q> {
+pub enum PageRequest<Q> {
     /// The first one of a query.
     First(Q),
     /// The one behind a cursor, of the query that the cursor was given for.

@@ -8,8 +8,8 @@ use everturn_model::{EntryId, Event, Millis, Money, PartId, Record, Session, Tre
 use serde::Serialize;
 
 use crate::payload::{self, Blob, Packed};
-use crate::plan::Touched;
-use crate::{Error, spread, text, words};
+use crate::plan::TouchedRows;
+use crate::{Error, parallel, text, words};
 
 /// An event that brings more nodes than this is written down on a thread of its own.
 const ASIDE: usize = 64;
@@ -98,13 +98,13 @@ pub(crate) struct SessionRow {
     pub(crate) archived: Option<Millis>,
     pub(crate) trashed: Option<Millis>,
     pub(crate) open: bool,
-    pub(crate) spent: Spent,
+    pub(crate) spent: SpentSums,
     pub(crate) data: String,
 }
 
 /// What a session used, as numbers that a database can add up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Spent {
+pub(crate) struct SpentSums {
     pub(crate) input: i64,
     pub(crate) output: i64,
     pub(crate) reasoning: i64,
@@ -131,7 +131,7 @@ impl SessionRow {
             archived: session.time.archived,
             trashed: session.time.trashed,
             open: session.open,
-            spent: Spent {
+            spent: SpentSums {
                 input: count(tokens.input),
                 output: count(tokens.output),
                 reasoning: count(tokens.reasoning),
@@ -144,7 +144,7 @@ impl SessionRow {
     }
 }
 
-impl Spent {
+impl SpentSums {
     /// The cost as money again.
     pub(crate) fn money(&self) -> Money {
         Money::from_nanos(self.cost)
@@ -194,7 +194,7 @@ pub(crate) struct TextRow {
 
 /// Saved streams that have their final value now.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum EndedStreams {
     /// Of one part.
     Part(PartId),
     /// All of the session.
@@ -210,22 +210,22 @@ pub(crate) struct Rows {
     pub(crate) requests: Vec<RequestRow>,
     pub(crate) todos: Option<String>,
     pub(crate) texts: Vec<TextRow>,
-    pub(crate) ended: Vec<Ended>,
+    pub(crate) ended: Vec<EndedStreams>,
     pub(crate) blobs: Vec<Blob>,
 }
 
 impl Rows {
     /// The touched rows as they are in the tree.
-    pub(crate) fn of(tree: &Tree, touched: &Touched) -> Result<Self, Error> {
+    pub(crate) fn of(tree: &Tree, touched: &TouchedRows) -> Result<Self, Error> {
         let mut rows = Self { ended: touched.ended.clone(), ..Self::default() };
         for made in
-            spread::map(&touched.entries, |(id, order)| entry_row(tree, id, *order))?.into_iter().flatten()
+            parallel::map(&touched.entries, |(id, order)| entry_row(tree, id, *order))?.into_iter().flatten()
         {
             rows.entries.push(made.row);
             rows.texts.extend(made.text);
             rows.blobs.extend(made.blobs);
         }
-        let parts = spread::map(&touched.parts, |(entry, id, order)| part_row(tree, entry, id, *order))?;
+        let parts = parallel::map(&touched.parts, |(entry, id, order)| part_row(tree, entry, id, *order))?;
         for made in parts.into_iter().flatten() {
             rows.parts.push(made.row);
             rows.texts.extend(made.text);
@@ -256,14 +256,14 @@ impl Rows {
 }
 
 /// A row with what belongs to it.
-struct Made<R> {
+struct RowParts<R> {
     row: R,
     text: Option<TextRow>,
     blobs: Vec<Blob>,
 }
 
 /// The row of an entry, if it is in the tree.
-fn entry_row(tree: &Tree, id: &EntryId, order: i64) -> Result<Option<Made<EntryRow>>, Error> {
+fn entry_row(tree: &Tree, id: &EntryId, order: i64) -> Result<Option<RowParts<EntryRow>>, Error> {
     let Some(node) = tree.node(id) else { return Ok(None) };
     let Packed { data, blobs } = pack(&node.entry)?;
     let parent = node.entry.parent.as_ref().map(EntryId::to_string);
@@ -272,11 +272,16 @@ fn entry_row(tree: &Tree, id: &EntryId, order: i64) -> Result<Option<Made<EntryR
         part: String::new(),
         text: findable(text),
     });
-    Ok(Some(Made { row: EntryRow { id: id.to_string(), order, parent, data }, text, blobs }))
+    Ok(Some(RowParts { row: EntryRow { id: id.to_string(), order, parent, data }, text, blobs }))
 }
 
 /// The row of a part, if it is in the tree.
-fn part_row(tree: &Tree, entry: &EntryId, id: &PartId, order: i64) -> Result<Option<Made<PartRow>>, Error> {
+fn part_row(
+    tree: &Tree,
+    entry: &EntryId,
+    id: &PartId,
+    order: i64,
+) -> Result<Option<RowParts<PartRow>>, Error> {
     let Some(part) = tree.node(entry).and_then(|node| node.part(id)) else { return Ok(None) };
     let Packed { data, blobs } = pack(part)?;
     let text = text::of_part(part).map(|text| TextRow {
@@ -284,7 +289,11 @@ fn part_row(tree: &Tree, entry: &EntryId, id: &PartId, order: i64) -> Result<Opt
         part: id.to_string(),
         text: findable(text),
     });
-    Ok(Some(Made { row: PartRow { entry: entry.to_string(), id: id.to_string(), order, data }, text, blobs }))
+    Ok(Some(RowParts {
+        row: PartRow { entry: entry.to_string(), id: id.to_string(), order, data },
+        text,
+        blobs,
+    }))
 }
 
 /// The text, if there is a word in it.

@@ -3,7 +3,7 @@
 use everturn_model::{EntryId, PartId, SessionId};
 
 use crate::query::{Hit, Search};
-use crate::words::Query;
+use crate::words::WordQuery;
 use crate::{Error, Store, text};
 
 /// How many characters a snippet has, about.
@@ -11,7 +11,7 @@ const SNIPPET: usize = 160;
 
 /// A place that an index names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct IndexedPlace {
     pub(crate) session: SessionId,
     pub(crate) title: String,
     /// Empty for the title.
@@ -22,7 +22,7 @@ pub(crate) struct Place {
 
 /// Finds texts and shows what stands around the words.
 pub(crate) async fn search(store: &Store, search: &Search) -> Result<Vec<Hit>, Error> {
-    let Some(query) = Query::parse(&search.text) else { return Ok(Vec::new()) };
+    let Some(query) = WordQuery::parse(&search.text) else { return Ok(Vec::new()) };
     let limit = usize::try_from(search.limit).unwrap_or(usize::MAX);
     let mut hits = Vec::new();
     let mut skip = 0;
@@ -44,8 +44,8 @@ pub(crate) async fn search(store: &Store, search: &Search) -> Result<Vec<Hit>, E
     Ok(hits)
 }
 
-async fn show(store: &Store, query: &Query, place: Place) -> Result<Option<Hit>, Error> {
-    let Place { session, title, entry, part } = place;
+async fn show(store: &Store, query: &WordQuery, place: IndexedPlace) -> Result<Option<Hit>, Error> {
+    let IndexedPlace { session, title, entry, part } = place;
     if entry.is_empty() {
         let snippet = query.snippet(&title, SNIPPET);
         return Ok(Some(Hit { session, title, entry: None, part: None, snippet }));

@@ -67,7 +67,7 @@ pub(crate) struct Streams(Vec<StreamText>);
 impl Streams {
     pub(crate) fn add(&mut self, entry: String, part: String, start: usize, piece: String) {
         match self.0.last_mut().filter(|stream| stream.part.as_str() == part) {
-            // A piece that was not saved makes a hole: what stands behind it is no continuation.
+            // A piece that was not saved makes a hole: what comes after it does not continue it.
             Some(stream) if stream.text.len() != start => {}
             Some(stream) => stream.text.push_str(&piece),
             None if start > 0 => {}

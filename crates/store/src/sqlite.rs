@@ -4,11 +4,9 @@
 //! waiting). Readers have connections of their own. Several processes may share one file: every write transaction is
 //! `BEGIN IMMEDIATE`, and the lease of a session decides who may run it.
 
-mod anew;
 pub(crate) mod copy;
-mod fact;
 mod index;
-mod kept;
+mod instance_rows;
 mod lease;
 mod list;
 mod migrate;
@@ -16,7 +14,9 @@ mod path;
 mod reader;
 mod schema;
 mod space;
+mod stored_session;
 mod upkeep;
+mod whole_session;
 mod write;
 mod writer;
 
@@ -33,30 +33,30 @@ use tokio::sync::oneshot;
 
 use crate::Error;
 use crate::access::Access;
-use crate::append::{Appended, Lease, Piece};
+use crate::append::{Appended, Lease, StreamPiece};
 use crate::options::Options;
 use crate::owner::Owner;
 use crate::payload::Hash;
-use crate::plan::Asked;
+use crate::plan::AppendRequest;
 use crate::query::{Filter, Search, StreamText, Tail, Totals};
-use crate::search::Place;
+use crate::search::IndexedPlace;
 use crate::watch::{Position, Wakes};
-use crate::words::Query;
-use schema::Settings;
+use crate::words::WordQuery;
+use schema::ConnectionSettings;
 use writer::Job;
 
 /// The engine on SQLite.
 #[derive(Debug)]
-pub(crate) struct Engine {
+pub(crate) struct SqliteEngine {
     path: PathBuf,
     owner: Owner,
     /// None when the file may only be read.
-    writer: Option<writer::Handle>,
+    writer: Option<writer::WriterHandle>,
     access: Access,
     readers: Arc<reader::Pool>,
 }
 
-impl Engine {
+impl SqliteEngine {
     /// Opens the database in a folder, creating or upgrading it.
     pub(crate) fn open(folder: &Path, options: &Options, wakes: &Arc<Wakes>) -> Result<Self, Error> {
         let path = schema::prepare(folder)?;
@@ -64,8 +64,11 @@ impl Engine {
     }
 
     fn open_file(folder: &Path, path: PathBuf, options: &Options, wakes: &Arc<Wakes>) -> Result<Self, Error> {
-        let settings =
-            Settings { path: path.clone(), durability: options.durability, vfs: options.vfs.clone() };
+        let settings = ConnectionSettings {
+            path: path.clone(),
+            durability: options.durability,
+            vfs: options.vfs.clone(),
+        };
         let mut connection = schema::open(&settings)?;
         let access = migrate::migrate(&mut connection, &path)?;
         let owner = Owner::claim(folder, &options.owner, options.timing)?;
@@ -74,7 +77,7 @@ impl Engine {
             Access::Write => {
                 schema::configure(&connection, &settings)?;
                 let observer = options.observer.clone();
-                Some(writer::Handle::start(connection, path.clone(), observer, Arc::clone(wakes))?)
+                Some(writer::WriterHandle::start(connection, path.clone(), observer, Arc::clone(wakes))?)
             }
         };
         let readers = Arc::new(reader::Pool::new(settings));
@@ -104,13 +107,13 @@ impl Engine {
         }
     }
 
-    pub(crate) async fn append(&self, asked: Asked) -> Result<Appended, Error> {
+    pub(crate) async fn append(&self, asked: AppendRequest) -> Result<Appended, Error> {
         let (answer, result) = oneshot::channel();
         self.send(Job::Append(Box::new(asked), answer))?;
         result.await.map_err(|_| Error::Closed)?
     }
 
-    pub(crate) fn save_stream(&self, piece: Piece) {
+    pub(crate) fn save_stream(&self, piece: StreamPiece) {
         // A closed store saves nothing, and the append that follows will say so.
         drop(self.send(Job::Stream(Box::new(piece))));
     }
@@ -197,9 +200,9 @@ impl Engine {
     pub(crate) async fn find(
         &self,
         search: &Search,
-        query: &Query,
+        query: &WordQuery,
         skip: usize,
-    ) -> Result<Vec<Place>, Error> {
+    ) -> Result<Vec<IndexedPlace>, Error> {
         let (search, query) = (search.clone(), query.clone());
         self.read(move |connection| list::find(connection, &search, &query, skip)).await
     }

@@ -14,39 +14,39 @@ use everturn_model::todo::Todo;
 use everturn_model::tree::Node;
 use everturn_model::{EntryId, EventId, PartId, Record, RequestId, Session, SessionId, Tree};
 
-use crate::append::{Appended, Authority, Lease, NewEvent, Piece};
+use crate::append::{Appended, Authority, Lease, NewEvent, StreamPiece};
 use crate::fork::{self, Fork};
-use crate::options::{Options, Place};
+use crate::options::{Options, StorePlace};
 use crate::payload::Hash;
-use crate::plan::Asked;
-use crate::query::{Ask, Filter, Hit, Page, PathQuery, Search, StreamText, Tail, Totals};
+use crate::plan::AppendRequest;
+use crate::query::{Filter, Hit, Page, PageRequest, PathQuery, Search, StreamText, Tail, Totals};
 use crate::watch::{Feed, Position, Wakes, Watch};
-use crate::words::Query;
+use crate::words::WordQuery;
 use crate::{Error, page, postgres, search, sqlite};
 
 /// A handle on the store; clones share it. The last one closes it.
 #[derive(Debug, Clone)]
-pub struct Store(Arc<Inner>);
+pub struct Store(Arc<StoreInner>);
 
 #[derive(Debug)]
-struct Inner {
-    engine: Engine,
+struct StoreInner {
+    engine: StoreEngine,
     wakes: Arc<Wakes>,
     secret: [u8; 32],
 }
 
 #[derive(Debug)]
-pub(crate) enum Engine {
-    Sqlite(sqlite::Engine),
-    Postgres(Box<postgres::Engine>),
+pub(crate) enum StoreEngine {
+    Sqlite(sqlite::SqliteEngine),
+    Postgres(Box<postgres::PostgresEngine>),
 }
 
 /// Asks whichever engine it is.
 macro_rules! ask {
     ($store:expr, $engine:ident => $call:expr) => {
         match $store.engine() {
-            $crate::store::Engine::Sqlite($engine) => $call,
-            $crate::store::Engine::Postgres($engine) => $call,
+            $crate::store::StoreEngine::Sqlite($engine) => $call,
+            $crate::store::StoreEngine::Postgres($engine) => $call,
         }
     };
 }
@@ -60,22 +60,22 @@ impl Store {
     pub async fn open(options: Options) -> Result<Self, Error> {
         let wakes = Arc::new(Wakes::new(options.timing.look));
         let engine = match options.place.clone() {
-            Place::Folder(folder) => {
+            StorePlace::Folder(folder) => {
                 let wakes = Arc::clone(&wakes);
-                let open = move || sqlite::Engine::open(&folder, &options, &wakes);
-                Engine::Sqlite(tokio::task::spawn_blocking(open).await.map_err(|_| Error::Closed)??)
+                let open = move || sqlite::SqliteEngine::open(&folder, &options, &wakes);
+                StoreEngine::Sqlite(tokio::task::spawn_blocking(open).await.map_err(|_| Error::Closed)??)
             }
-            Place::Server(server) => {
-                Engine::Postgres(Box::new(postgres::Engine::open(&server, &options, &wakes).await?))
-            }
+            StorePlace::Server(server) => StoreEngine::Postgres(Box::new(
+                postgres::PostgresEngine::open(&server, &options, &wakes).await?,
+            )),
         };
         let secret = match &engine {
-            Engine::Sqlite(engine) => engine.secret().await?,
-            Engine::Postgres(engine) => engine.secret().await?,
+            StoreEngine::Sqlite(engine) => engine.secret().await?,
+            StoreEngine::Postgres(engine) => engine.secret().await?,
         };
         // A database that may only be read can lack one; its cursors then hold for this process.
         let secret = secret.try_into().unwrap_or_else(|_| fresh_secret());
-        let store = Self(Arc::new(Inner { engine, wakes, secret }));
+        let store = Self(Arc::new(StoreInner { engine, wakes, secret }));
         store.follow_fold().await?;
         Ok(store)
     }
@@ -98,7 +98,7 @@ impl Store {
         ask!(self, engine => engine.read_only())
     }
 
-    pub(crate) fn engine(&self) -> &Engine {
+    pub(crate) fn engine(&self) -> &StoreEngine {
         &self.0.engine
     }
 
@@ -123,7 +123,7 @@ impl Store {
         authority: Authority,
         events: Vec<NewEvent>,
     ) -> Result<Appended, Error> {
-        let asked = Asked { session: session.clone(), authority, events };
+        let asked = AppendRequest { session: session.clone(), authority, events };
         ask!(self, engine => engine.append(asked).await)
     }
 
@@ -131,7 +131,7 @@ impl Store {
     /// disk: what is lost is at most the newest quarter second. A lost lease shows at the next append.
     pub fn save_stream(&self, lease: &Lease, entry: &EntryId, part: &PartId, start: usize, piece: String) {
         let (lease, entry, part) = (lease.clone(), entry.clone(), part.clone());
-        ask!(self, engine => engine.save_stream(Piece { lease, entry, part, start, text: piece }));
+        ask!(self, engine => engine.save_stream(StreamPiece { lease, entry, part, start, text: piece }));
     }
 
     /// Takes the right to run a session: a free one, our own, or that of an owner that is dead or silent for too long.
@@ -142,7 +142,7 @@ impl Store {
         ask!(self, engine => engine.acquire(session).await)
     }
 
-    /// Makes sure that a lease still holds.
+    /// Ensures that a lease still holds.
     ///
     /// # Errors
     /// `Fenced` when somebody else has it now.
@@ -333,7 +333,7 @@ impl Store {
     ///
     /// # Errors
     /// When they cannot be read, or the cursor is not ours.
-    pub async fn page(&self, ask: Ask<Filter>) -> Result<Page<Session>, Error> {
+    pub async fn page(&self, ask: PageRequest<Filter>) -> Result<Page<Session>, Error> {
         page::sessions(self, ask).await
     }
 
@@ -341,7 +341,7 @@ impl Store {
     ///
     /// # Errors
     /// When it cannot be read, or the cursor is not ours.
-    pub async fn path(&self, ask: Ask<PathQuery>) -> Result<Page<Node>, Error> {
+    pub async fn path(&self, ask: PageRequest<PathQuery>) -> Result<Page<Node>, Error> {
         page::path(self, ask).await
     }
 
@@ -386,9 +386,9 @@ impl Store {
     pub(crate) async fn find(
         &self,
         search: &Search,
-        query: &Query,
+        query: &WordQuery,
         skip: usize,
-    ) -> Result<Vec<search::Place>, Error> {
+    ) -> Result<Vec<search::IndexedPlace>, Error> {
         ask!(self, engine => engine.find(search, query, skip).await)
     }
 

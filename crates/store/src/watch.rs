@@ -18,7 +18,7 @@ use crate::{Error, Store};
 /// How many events are read at once.
 const PAGE: usize = 256;
 
-/// A moment in the life of the database, in the engine's own words.
+/// A moment in the history of the database, in the engine's own words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Position(pub(crate) String);
 
@@ -95,7 +95,7 @@ impl Wakes {
     /// Asks what changed elsewhere, once for all who follow, unless that was asked just now.
     async fn look(&self, store: &Store) -> Result<(), Error> {
         let mut looked = self.looked.lock().await;
-        let question = Question::put(&self.stale);
+        let question = PositionQuery::put(&self.stale);
         match looked.as_ref() {
             Some((at, _)) if !question.stale && at.elapsed() < self.look => {}
             Some((_, position)) => {
@@ -112,14 +112,14 @@ impl Wakes {
     }
 }
 
-/// A question to the database. If it gets no answer, because it failed or nobody waits for it any more, the next one who
-/// follows has to put it again.
-struct Question<'w> {
+/// A question to the database. If it gets no answer, because it failed or nobody waits for it any more, the next one
+/// who follows has to put it again.
+struct PositionQuery<'w> {
     flag: &'w AtomicBool,
     stale: bool,
 }
 
-impl<'w> Question<'w> {
+impl<'w> PositionQuery<'w> {
     fn put(flag: &'w AtomicBool) -> Self {
         Self { flag, stale: flag.swap(false, Ordering::AcqRel) }
     }
@@ -129,7 +129,7 @@ impl<'w> Question<'w> {
     }
 }
 
-impl Drop for Question<'_> {
+impl Drop for PositionQuery<'_> {
     fn drop(&mut self) {
         if self.stale {
             self.flag.store(true, Ordering::Release);
@@ -164,18 +164,18 @@ impl Watch {
         loop {
             // Marked as seen before reading: a commit during the read wakes the wait below.
             self.seen.borrow_and_update();
-            // Before the log is read, so that nothing falls between. Each time, and not only after a wait: a caller with less
-            // patience than a wait is long would never get there.
+            // Before the log is read, so that nothing falls between. Each time, and not only after a wait: a caller
+            // with less patience than a wait is long would never get there.
             self.wakes.look(&self.store).await?;
             if self.fresh || self.wakes.head(&self.session) > self.after {
                 let page = self.store.events(&self.session, self.after, PAGE).await?;
-                // A full page may have more behind it that nobody tells of again.
+                // After a full page there may be more that nothing announces again.
                 self.fresh = page.len() == PAGE;
                 if let Some(last) = page.last() {
                     self.after = Some(last.seq);
                     return Ok(page);
                 }
-                if self.store.is_buried(&self.session).await? {
+                if self.store.is_purged(&self.session).await? {
                     return Err(Error::Purged(self.session.clone()));
                 }
             }
@@ -212,7 +212,7 @@ impl Feed {
         Ok(Self { store, wakes, now: start.clone(), start, seen, cursors, waiting })
     }
 
-    /// A session that cannot be read is told of once and must not keep the others waiting.
+    /// A session that cannot be read is reported once, and must not hold up the others.
     fn skip(&mut self, error: Error) -> Error {
         if matches!(error, Error::Corrupt { .. } | Error::Damaged { .. } | Error::Purged(_)) {
             self.waiting.pop_front();

@@ -2,8 +2,8 @@
 //!
 //! SQLite and PostgreSQL each cut texts into words in their own way, by locale, dictionary and version. The same
 //! search would then find different sessions on each. So texts are cut here, and the engines are given finished words:
-//! - SQLite: [`words`] as [`joined`] gives them, in an FTS5 table with `tokenize = "ascii tokenchars '_'"`. That tokenizer cuts
-//!   at ASCII that is neither letter nor digit and leaves everything else alone.
+//! - SQLite: [`words`] as [`joined`] gives them, in an FTS5 table with `tokenize = "ascii tokenchars '_'"`. That
+//!   tokenizer cuts at ASCII that is neither letter nor digit and leaves everything else alone.
 //! - PostgreSQL: `array_to_tsvector` of [`words`] as [`spaced`] gives them, which does not parse them.
 
 use std::borrow::Cow;
@@ -78,19 +78,19 @@ fn is_plain(text: &str) -> bool {
 }
 
 /// A word and where it is. Lower case can be longer than what was written, so both are kept.
-struct Token {
+struct TextWord {
     word: String,
     bytes: Range<usize>,
     chars: Range<usize>,
 }
 
-fn tokens(text: &str) -> impl Iterator<Item = Token> {
+fn tokens(text: &str) -> impl Iterator<Item = TextWord> {
     let mut chars = text.char_indices().enumerate().peekable();
     let mut left = BYTES;
     let token = move || {
         let (at, (start, first)) = chars.find(|(_, (_, c))| begins(*c))?;
         let mut token =
-            Token { word: String::new(), bytes: start..start + first.len_utf8(), chars: at..at + 1 };
+            TextWord { word: String::new(), bytes: start..start + first.len_utf8(), chars: at..at + 1 };
         let mut length = push(&mut token.word, first, 0);
         if !stands_alone(first) {
             while let Some((at, (start, c))) = chars.next_if(|(_, (_, c))| continues(*c)) {
@@ -154,14 +154,14 @@ const fn stands_alone(c: char) -> bool {
 
 /// What is searched for: texts that have all the words.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Query {
+pub(crate) struct WordQuery {
     /// At least one, at most [`ASKED`].
     words: Vec<String>,
     /// The last word may be the beginning of one: it is still being typed.
     prefix: bool,
 }
 
-impl Query {
+impl WordQuery {
     /// The query a person typed, if there is a word in it. A space at the end says that the last word is complete.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut words: Vec<String> = tokens(text).take(ASKED + 1).map(|token| token.word).collect();
@@ -207,14 +207,14 @@ impl Query {
     /// It has at most `width` characters of the text, with white space drawn together, and `…` where it was cut. A text
     /// without any of the words gives its beginning.
     pub(crate) fn snippet(&self, text: &str, width: usize) -> Snippet {
-        let hits: Vec<Hit> = tokens(text)
+        let hits: Vec<WordHit> = tokens(text)
             .filter_map(|token| {
                 let asked = (0..self.words.len()).find(|at| self.is(*at, &token.word))?;
-                Some(Hit { asked, bytes: token.bytes, chars: token.chars })
+                Some(WordHit { asked, bytes: token.bytes, chars: token.chars })
             })
             .collect();
         let shown = window(text, densest(&hits, self.words.len(), width), width);
-        let mut writer = Writer::default();
+        let mut writer = SnippetWriter::default();
         writer.ellipsis(text.get(..shown.start));
         let mut at = shown.start;
         for hit in hits.iter().filter(|hit| shown.start <= hit.bytes.start && hit.bytes.start < shown.end) {
@@ -244,7 +244,7 @@ pub struct Snippet {
 }
 
 /// A word of the text that was asked for.
-struct Hit {
+struct WordHit {
     /// Which word of the query it is.
     asked: usize,
     bytes: Range<usize>,
@@ -252,7 +252,7 @@ struct Hit {
 }
 
 /// The hits within `width` characters that are of the most different words, then the most, then the first.
-fn densest(hits: &[Hit], asked: usize, width: usize) -> &[Hit] {
+fn densest(hits: &[WordHit], asked: usize, width: usize) -> &[WordHit] {
     let mut last = vec![None; asked];
     let (mut start, mut best, mut most) = (0, 0..hits.len().min(1), (0, 0));
     for (end, hit) in hits.iter().enumerate() {
@@ -272,7 +272,7 @@ fn densest(hits: &[Hit], asked: usize, width: usize) -> &[Hit] {
 }
 
 /// The `width` characters of the text with these hits in the middle, or less to begin and end with a whole word.
-fn window(text: &str, hits: &[Hit], width: usize) -> Range<usize> {
+fn window(text: &str, hits: &[WordHit], width: usize) -> Range<usize> {
     let (bytes, chars) = match (hits.first(), hits.last()) {
         (Some(first), Some(last)) => (first.bytes.start..last.bytes.end, last.chars.end - first.chars.start),
         _ => (0..0, 0),
@@ -309,13 +309,13 @@ fn window(text: &str, hits: &[Hit], width: usize) -> Range<usize> {
 
 /// Writes a snippet: white space and control characters become one space, and none is left at the ends.
 #[derive(Default)]
-struct Writer {
+struct SnippetWriter {
     snippet: Snippet,
     /// White space was read, but nothing after it yet.
     space: bool,
 }
 
-impl Writer {
+impl SnippetWriter {
     fn plain(&mut self, text: Option<&str>) {
         for c in text.unwrap_or_default().chars() {
             if is_blank(c) {

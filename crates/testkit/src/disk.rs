@@ -24,7 +24,7 @@
 //! ```
 //!
 //! A trace sees only what goes through its VFS: not what other processes do to the files, and not the `-shm` file,
-//! which SQLite makes anew after a power loss. All files of one trace are in one folder.
+//! which SQLite makes again after a power loss. All files of one trace are in one folder.
 //!
 //! # Layout
 //!
@@ -47,29 +47,29 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tempfile::TempDir;
 
-pub use fault::{Fault, FaultKind};
+pub use fault::{DiskFault, FaultKind};
 pub use image::Loss;
-pub use trace::Mark;
+pub use trace::TraceMark;
 
-use fault::{Call, Faults, Verdict};
-use trace::{Step, Trace};
+use fault::{CallVerdict, DiskCall, Faults};
+use trace::{DiskStep, Trace};
 
 /// What the VFS and the test share. It is never freed, as SQLite may call it as long as a connection is open.
 #[derive(Debug)]
-struct Shared {
+struct SharedDisk {
     recording: AtomicBool,
     trace: Mutex<Trace>,
     faults: Mutex<Faults>,
 }
 
-impl Shared {
+impl SharedDisk {
     /// The trace, if there is one. Whoever changes a file holds it meanwhile: otherwise a sync could be noted after a
     /// write of another connection that it did not cover.
     fn recorder(&self) -> Option<MutexGuard<'_, Trace>> {
         self.recording.load(Ordering::Acquire).then(|| lock(&self.trace))
     }
 
-    fn judge(&self, call: Call) -> Verdict {
+    fn judge(&self, call: DiskCall) -> CallVerdict {
         lock(&self.faults).judge(call)
     }
 }
@@ -94,7 +94,7 @@ pub fn scratch() -> TempDir {
 /// With the last clone the name becomes free and the trace goes away; connections that are still open keep working.
 #[derive(Clone)]
 pub struct Disk {
-    registration: Arc<vfs::Registration>,
+    registration: Arc<vfs::VfsRegistration>,
 }
 
 impl fmt::Debug for Disk {
@@ -127,15 +127,15 @@ impl Disk {
     }
 
     fn new(name: &str, recording: bool) -> Self {
-        let shared = Shared {
+        let shared = SharedDisk {
             recording: AtomicBool::new(recording),
             trace: Mutex::default(),
             faults: Mutex::default(),
         };
-        Self { registration: Arc::new(vfs::Registration::new(name, shared)) }
+        Self { registration: Arc::new(vfs::VfsRegistration::new(name, shared)) }
     }
 
-    fn shared(&self) -> &'static Shared {
+    fn shared(&self) -> &'static SharedDisk {
         self.registration.shared()
     }
 
@@ -145,9 +145,9 @@ impl Disk {
     }
 
     /// Notes something between two steps of the disk, for example that an event was acknowledged. It is a step too.
-    pub fn mark(&self, mark: impl Into<Mark>) {
+    pub fn mark(&self, mark: impl Into<TraceMark>) {
         if let Some(mut trace) = self.shared().recorder() {
-            trace.record(Step::Mark(mark.into()));
+            trace.record(DiskStep::Mark(mark.into()));
         }
     }
 
@@ -162,9 +162,9 @@ impl Disk {
     }
 
     /// The marks among the first `cut` steps, in order.
-    pub fn marks_before(&self, cut: usize) -> Vec<Mark> {
+    pub fn marks_before(&self, cut: usize) -> Vec<TraceMark> {
         let trace = lock(&self.shared().trace);
-        let mark = |step: &Step| if let Step::Mark(mark) = step { Some(mark.clone()) } else { None };
+        let mark = |step: &DiskStep| if let DiskStep::Mark(mark) = step { Some(mark.clone()) } else { None };
         trace.steps().iter().take(cut).filter_map(mark).collect()
     }
 
@@ -198,7 +198,7 @@ impl Disk {
     /// # Panics
     ///
     /// When `at` is 0: calls are counted from 1.
-    pub fn fail(&self, fault: Fault) {
+    pub fn fail(&self, fault: DiskFault) {
         assert!(fault.at > 0, "calls are counted from 1");
         lock(&self.shared().faults).arm(fault);
     }

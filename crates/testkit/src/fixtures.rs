@@ -1,6 +1,8 @@
-//! The workspace folder `fixtures/`: recorded material from other programs.
+//! The workspace folder `fixtures/`: recorded material of other programs, and of earlier versions of this one.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde_json::Value;
 
@@ -22,6 +24,29 @@ pub fn path(relative: impl AsRef<Path>) -> PathBuf {
 pub fn text(relative: impl AsRef<Path>) -> String {
     let path = path(relative);
     std::fs::read_to_string(&path).unwrap_or_else(|cause| panic!("fixture {}: {cause}", path.display()))
+}
+
+/// Unpacks an archive into a folder.
+///
+/// # Panics
+///
+/// When `tar` or what it needs for this kind of archive is missing, or the archive is damaged.
+pub fn unpack(relative: impl AsRef<Path>, folder: &Path) {
+    let archive = path(relative);
+    let status = Command::new("tar").arg("xf").arg(&archive).arg("-C").arg(folder).status();
+    assert!(status.expect("tar is installed").success(), "tar cannot unpack {}", archive.display());
+}
+
+/// Unpacks a single file that `xz` has compressed.
+///
+/// # Panics
+///
+/// When `xz` is missing, or the file is damaged.
+pub fn unpack_file(relative: impl AsRef<Path>, file: &Path) {
+    let archive = path(relative);
+    let made = File::create(file).unwrap_or_else(|cause| panic!("{}: {cause}", file.display()));
+    let status = Command::new("xz").arg("-dc").arg(&archive).stdout(made).status();
+    assert!(status.expect("xz is installed").success(), "xz cannot unpack {}", archive.display());
 }
 
 /// The JSON value in a file.

@@ -50,27 +50,27 @@ impl Client {
     /// # Panics
     ///
     /// When no answer comes; so do the other verbs.
-    pub async fn get(&self, path: &str) -> Reply {
+    pub async fn get(&self, path: &str) -> HttpReply {
         self.send(Method::GET, path, None).await
     }
 
     /// `POST` with a JSON body.
-    pub async fn post(&self, path: &str, body: &Value) -> Reply {
+    pub async fn post(&self, path: &str, body: &Value) -> HttpReply {
         self.send(Method::POST, path, Some(body)).await
     }
 
     /// `PUT` with a JSON body.
-    pub async fn put(&self, path: &str, body: &Value) -> Reply {
+    pub async fn put(&self, path: &str, body: &Value) -> HttpReply {
         self.send(Method::PUT, path, Some(body)).await
     }
 
     /// `PATCH` with a JSON body.
-    pub async fn patch(&self, path: &str, body: &Value) -> Reply {
+    pub async fn patch(&self, path: &str, body: &Value) -> HttpReply {
         self.send(Method::PATCH, path, Some(body)).await
     }
 
     /// `DELETE`.
-    pub async fn delete(&self, path: &str) -> Reply {
+    pub async fn delete(&self, path: &str) -> HttpReply {
         self.send(Method::DELETE, path, None).await
     }
 
@@ -79,7 +79,7 @@ impl Client {
     /// # Panics
     ///
     /// When no answer comes.
-    pub async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Reply {
+    pub async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> HttpReply {
         let what = format!("{method} {path}");
         within(&what, self.try_send(method, path, body))
             .await
@@ -96,7 +96,7 @@ impl Client {
         method: Method,
         path: &str,
         body: Option<&Value>,
-    ) -> Result<Reply, reqwest::Error> {
+    ) -> Result<HttpReply, reqwest::Error> {
         let what = format!("{method} {path}");
         let mut request = self.request(method, path);
         if let Some(body) = body {
@@ -106,7 +106,7 @@ impl Client {
         let status = response.status().as_u16();
         let headers = response.headers().clone();
         let body = response.text().await?;
-        Ok(Reply { what, status, headers, body })
+        Ok(HttpReply { what, status, headers, body })
     }
 
     /// Opens an event stream; it is read in the background from now on.
@@ -126,7 +126,7 @@ impl Client {
 
 /// An answer.
 #[derive(Debug, Clone)]
-pub struct Reply {
+pub struct HttpReply {
     what: String,
     /// The status.
     pub status: u16,
@@ -136,7 +136,7 @@ pub struct Reply {
     pub body: String,
 }
 
-impl Reply {
+impl HttpReply {
     /// The body as JSON.
     ///
     /// # Panics

@@ -11,10 +11,11 @@
 //! * [`fixtures`]: paths into the workspace folder `fixtures/`
 //! * [`config`]: the `opencode.json` that points at a model server
 //! * [`process`]: the real `everturn` binary as a child that can be killed and restarted
-//! * [`postgres`]: a real PostgreSQL server, of one's own or shared by all tests
+//! * [`postgres`]: a real PostgreSQL server, private or shared by all tests
 //! * [`proxy`]: a network between a PostgreSQL client and its server that can be cut
 //! * [`http`]: a small JSON client and a reader of event streams
 //! * [`disk`]: a simulated disk for SQLite that loses power and fails
+//! * [`refusal`]: a store's database that takes no event of one type
 //! * [`deadline`]: bounded waiting
 
 #![expect(clippy::expect_used, clippy::panic, reason = "a test that cannot go on shall fail at once")]
@@ -28,13 +29,15 @@ pub mod model_server;
 pub mod postgres;
 pub mod process;
 pub mod proxy;
+pub mod refusal;
 pub mod repo;
 
 pub use config::opencode_config;
 pub use deadline::within;
 pub use http::{Client, EventReader};
 pub use model_server::ModelServer;
-pub use postgres::{Database, Postgres};
-pub use process::Server;
+pub use postgres::{Postgres, TestDatabase};
+pub use process::EverturnServer;
 pub use proxy::Proxy;
+pub use refusal::Refusal;
 pub use repo::Repo;

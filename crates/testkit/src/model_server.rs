@@ -28,7 +28,7 @@
 //! | `CUT:<n>`, `CUT:<n>x<times>` | the next step in the text breaks the connection after `n` bytes |
 //! | `SHORT:<n>`, `SHORT:<n>x<times>` | the next step in the text ends after `n` pieces, without the protocol's end |
 //! | `GARBLE` | a frame of the next step is no JSON |
-//! | `FAIL:<kind>` | the next step has an error in its midst, with the text of `ERRTEXT` |
+//! | `FAIL:<kind>` | the next step has an error in the middle, with the text of `ERRTEXT` |
 //! | `REFUSE`, `LENGTH` | the next step ends because it was refused or too long |
 //! | `TOGETHER:<n>` | the next `n` tool lines are called in one step |
 //!
@@ -37,10 +37,10 @@
 //! The next step in the text is the tool line below the directive, or the final text if none is below.
 
 mod answer;
-mod arrival;
+mod arrived_request;
 mod json_text;
 mod plan;
-mod voice;
+mod wire;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{SocketAddr, TcpListener};
@@ -52,8 +52,8 @@ use serde_json::Value;
 use tokio::sync::{oneshot, watch};
 
 use crate::deadline::within;
-pub use arrival::Arrival;
-use voice::Voice;
+pub use arrived_request::ArrivedRequest;
+use wire::WireFormat;
 
 /// How the final text begins when the prompt does not give one.
 pub const GREETING: &str = "Hello from the scripted model. You said: ";
@@ -65,16 +65,16 @@ pub const RECORDED_GREETING: &str = "Hello from the fake model. You said: ";
 #[derive(Debug)]
 pub struct ModelServer {
     address: SocketAddr,
-    state: Arc<State>,
+    state: Arc<ModelServerState>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// What the server and its handle share.
 #[derive(Debug)]
-struct State {
+struct ModelServerState {
     greeting: String,
-    requests: watch::Sender<Vec<(Voice, Arrival)>>,
+    requests: watch::Sender<Vec<(WireFormat, ArrivedRequest)>>,
     /// Names of holds that were reached, released, and left by the client.
     held: watch::Sender<BTreeSet<String>>,
     released: watch::Sender<BTreeSet<String>>,
@@ -114,7 +114,7 @@ impl ModelServer {
         let listener = TcpListener::bind(address).unwrap_or_else(|cause| panic!("bind {address}: {cause}"));
         listener.set_nonblocking(true).expect("a listener that does not block");
         let address = listener.local_addr().expect("the listener's address");
-        let state = Arc::new(State {
+        let state = Arc::new(ModelServerState {
             greeting: greeting.to_owned(),
             requests: watch::Sender::default(),
             held: watch::Sender::default(),
@@ -157,7 +157,7 @@ impl ModelServer {
     }
 
     /// The requests received so far with all that a body does not show, oldest first.
-    pub fn arrivals(&self) -> Vec<Arrival> {
+    pub fn arrivals(&self) -> Vec<ArrivedRequest> {
         self.state.requests.borrow().iter().map(|(_, arrival)| arrival.clone()).collect()
     }
 
@@ -165,7 +165,7 @@ impl ModelServer {
     pub fn prompts(&self) -> Vec<Value> {
         let requests = self.state.requests.borrow();
         let prompts =
-            requests.iter().filter(|(voice, arrival)| !plan::asks_for_title(&voice.said(&arrival.body)));
+            requests.iter().filter(|(format, arrival)| !plan::asks_for_title(&format.said(&arrival.body)));
         prompts.map(|(_, arrival)| arrival.body.clone()).collect()
     }
 
@@ -221,7 +221,7 @@ impl Drop for ModelServer {
     }
 }
 
-impl State {
+impl ModelServerState {
     fn next(&self) -> u64 {
         self.counter.fetch_add(1, Ordering::Relaxed)
     }

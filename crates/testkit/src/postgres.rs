@@ -1,17 +1,17 @@
-//! A real PostgreSQL server for tests, of one's own or shared by all tests of a run.
+//! A real PostgreSQL server for tests: a private one, or one that all tests of a run share.
 //!
-//! A server of one's own ([`Postgres::start`]) can be stopped, killed and started again on its data; that costs about
-//! half a second. The shared one ([`Postgres::shared`]) is there for tests that only need a database: whoever comes first
-//! starts it, and it ends by itself when it is not used any more. Nothing is left behind even if tests are killed; see
-//! `kept`. All calls wait without an executor, so they work inside and outside of one.
+//! A private server ([`Postgres::start`]) can be stopped, killed and started again on its data; that costs about half
+//! a second. The shared one ([`Postgres::shared`]) is there for tests that only need a database: whoever comes first
+//! starts it, and it ends by itself when it is not used any more. Nothing is left behind even if tests are killed;
+//! see `shared_folder`. All calls wait without an executor, so they work inside and outside of one.
 //!
 //! A server listens on loopback only and asks for a password, which differs from run to run.
 
 mod certificate;
 mod cluster;
 mod database;
-mod kept;
 mod programs;
+mod shared_folder;
 mod sql;
 #[cfg(test)]
 mod tests;
@@ -24,8 +24,8 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-pub use database::Database;
-use kept::Kept;
+pub use database::TestDatabase;
+use shared_folder::SharedFolder;
 
 /// The superuser.
 const USER: &str = "everturn";
@@ -54,21 +54,21 @@ pub enum Shutdown {
 
 /// Where a server is. Databases have it too, so that a shared server is kept as long as they are used.
 #[derive(Debug)]
-struct Place {
-    kept: Kept,
+struct ServerPlace {
+    folder: SharedFolder,
     port: u16,
     password: String,
     tls: Tls,
 }
 
-impl Place {
+impl ServerPlace {
     fn address(&self) -> SocketAddr {
         SocketAddr::from((HOST, self.port))
     }
 
     fn sql(&self, statement: &str) -> Vec<String> {
-        sql::run(self.kept.path(), self.port, statement, cluster::PATIENCE).unwrap_or_else(|trouble| {
-            panic!("{statement}: {trouble:?}\n{}", cluster::read_log(self.kept.path()))
+        sql::run(self.folder.path(), self.port, statement, cluster::PATIENCE).unwrap_or_else(|trouble| {
+            panic!("{statement}: {trouble:?}\n{}", cluster::read_log(self.folder.path()))
         })
     }
 }
@@ -76,7 +76,7 @@ impl Place {
 /// A server. One of our own ends when dropped; a shared one when nobody has used it for a while.
 #[derive(Debug)]
 pub struct Postgres {
-    place: Arc<Place>,
+    place: Arc<ServerPlace>,
     /// The process of a server of our own, while it runs.
     own: Option<Mutex<Option<Child>>>,
 }
@@ -88,7 +88,7 @@ impl Postgres {
     ///
     /// When PostgreSQL is not installed or does not start.
     pub fn start() -> Self {
-        Self::start_in(&kept::root(), Tls::Off)
+        Self::start_in(&shared_folder::root(), Tls::Off)
     }
 
     /// Starts a server for the caller alone that takes only encrypted connections over the network, with a certificate
@@ -98,7 +98,7 @@ impl Postgres {
     ///
     /// When PostgreSQL is not installed or does not start.
     pub fn start_with_tls() -> Self {
-        Self::start_in(&kept::root(), Tls::On)
+        Self::start_in(&shared_folder::root(), Tls::On)
     }
 
     /// The server that all tests of this checkout share, which is started if it does not run.
@@ -107,14 +107,17 @@ impl Postgres {
     ///
     /// When PostgreSQL is not installed or does not start.
     pub fn shared() -> Self {
-        Self::shared_in(&kept::root(), SHARED_IDLE)
+        Self::shared_in(&shared_folder::root(), SHARED_IDLE)
     }
 
     fn start_in(root: &Path, tls: Tls) -> Self {
-        let kept = Kept::private(root);
-        let password = cluster::prepare(root, kept.path(), tls);
-        let (child, port) = cluster::launch_somewhere(kept.path());
-        Self { place: Arc::new(Place { kept, port, password, tls }), own: Some(Mutex::new(Some(child))) }
+        let folder = SharedFolder::private(root);
+        let password = cluster::prepare(root, folder.path(), tls);
+        let (child, port) = cluster::launch_somewhere(folder.path());
+        Self {
+            place: Arc::new(ServerPlace { folder, port, password, tls }),
+            own: Some(Mutex::new(Some(child))),
+        }
     }
 
     fn shared_in(root: &Path, idle: Duration) -> Self {
@@ -124,12 +127,12 @@ impl Postgres {
         let make = |folder: &Path| {
             let password = cluster::prepare(root, folder, Tls::Off);
             let (child, port) = cluster::launch_somewhere(folder);
-            kept::let_go(child);
+            shared_folder::detach(child);
             std::fs::write(access_file(folder), format!("{port} {password}")).expect("port and password");
         };
-        let kept = Kept::shared(root, "server", idle, sound, make);
-        let (port, password) = read_access(kept.path()).expect("port and password of the shared server");
-        Self { place: Arc::new(Place { kept, port, password, tls: Tls::Off }), own: None }
+        let folder = SharedFolder::shared(root, "server", idle, sound, make);
+        let (port, password) = read_access(folder.path()).expect("port and password of the shared server");
+        Self { place: Arc::new(ServerPlace { folder, port, password, tls: Tls::Off }), own: None }
     }
 
     /// Makes a new, empty database.
@@ -137,8 +140,8 @@ impl Postgres {
     /// # Panics
     ///
     /// When the server does not run.
-    pub fn database(&self) -> Database {
-        Database::create(&self.place)
+    pub fn database(&self) -> TestDatabase {
+        TestDatabase::create(&self.place)
     }
 
     /// The host it listens on, as in a URL.
@@ -168,12 +171,12 @@ impl Postgres {
 
     /// The certificate of the authority, as PEM, if the server has TLS.
     pub fn ca_file(&self) -> Option<PathBuf> {
-        (self.place.tls == Tls::On).then(|| certificate::authority(self.place.kept.path()))
+        (self.place.tls == Tls::On).then(|| certificate::authority(self.place.folder.path()))
     }
 
     /// What it has logged so far.
     pub fn log(&self) -> String {
-        cluster::read_log(self.place.kept.path())
+        cluster::read_log(self.place.folder.path())
     }
 
     /// The id of its main process, which all others are children of.
@@ -187,7 +190,7 @@ impl Postgres {
             let child = process.as_ref().expect("the server runs");
             return cluster::pid(child).as_raw_nonzero().get();
         }
-        let file = self.place.kept.path().join("data/postmaster.pid");
+        let file = self.place.folder.path().join("data/postmaster.pid");
         let pid = std::fs::read_to_string(file).ok().and_then(|text| text.lines().next()?.parse().ok());
         pid.expect("the server runs")
     }
@@ -248,7 +251,7 @@ impl Postgres {
     /// When it is shared or does not run.
     pub fn kill(&self) {
         let mut child = self.process().take().expect("the server runs");
-        assert!(cluster::kill(&mut child, self.place.kept.name()), "the killed server did not end");
+        assert!(cluster::kill(&mut child, self.place.folder.name()), "the killed server did not end");
     }
 
     fn process(&self) -> MutexGuard<'_, Option<Child>> {
@@ -263,14 +266,14 @@ impl Postgres {
             Shutdown::Immediate => Signal::QUIT,
         };
         if !cluster::end(&mut child, signal, cluster::PATIENCE) {
-            cluster::kill(&mut child, self.place.kept.name());
+            cluster::kill(&mut child, self.place.folder.name());
             panic!("the server did not stop:\n{}", self.log());
         }
     }
 
     fn launch(&self, process: &mut Option<Child>) {
         assert!(process.is_none(), "the server runs already");
-        *process = Some(cluster::launch_again(self.place.kept.path(), self.place.port));
+        *process = Some(cluster::launch_again(self.place.folder.path(), self.place.port));
     }
 }
 
@@ -280,7 +283,7 @@ impl Drop for Postgres {
         if let Some(mut child) = own.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
             // Not a kill at first: that would leave its shared memory behind.
             if !cluster::end(&mut child, Signal::QUIT, Duration::from_secs(10)) {
-                cluster::kill(&mut child, self.place.kept.name());
+                cluster::kill(&mut child, self.place.folder.name());
             }
         }
     }

@@ -17,11 +17,11 @@ use tokio::process::{Child, Command};
 
 use crate::deadline::within;
 use crate::{Client, config};
-use output::Output;
+use output::ChildOutput;
 
 /// How the server is started.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct ServerOptions {
     /// The configuration, as in [`crate::opencode_config`].
     pub config: Value,
     /// The password; none leaves the server open.
@@ -34,7 +34,7 @@ pub struct Options {
     pub environment: Vec<(String, String)>,
 }
 
-impl Options {
+impl ServerOptions {
     /// A server whose model is at `base_url`, with a password.
     pub fn with_model(base_url: &str) -> Self {
         Self {
@@ -49,34 +49,34 @@ impl Options {
 
 /// A running server. It is killed when dropped, and its data are removed.
 #[derive(Debug)]
-pub struct Server {
+pub struct EverturnServer {
     binary: PathBuf,
-    options: Options,
+    options: ServerOptions,
     home: TempDir,
-    running: Option<Running>,
-    output: Output,
+    running: Option<RunningServer>,
+    output: ChildOutput,
 }
 
 #[derive(Debug)]
-struct Running {
+struct RunningServer {
     child: Child,
     pid: Pid,
     base_url: String,
 }
 
-impl Server {
+impl EverturnServer {
     /// Starts `binary` and waits until it can be reached.
     ///
     /// # Panics
     ///
     /// When it cannot be started or does not get ready; the message holds what it printed.
-    pub async fn start(binary: &Path, options: Options) -> Self {
+    pub async fn start(binary: &Path, options: ServerOptions) -> Self {
         let home = TempDir::with_prefix("everturn-home-").expect("a temporary folder");
         for folder in ["data", "config", "state", "cache", "tmp"] {
             std::fs::create_dir(home.path().join(folder)).expect("a folder in the home");
         }
         let mut server =
-            Self { binary: binary.to_owned(), options, home, running: None, output: Output::default() };
+            Self { binary: binary.to_owned(), options, home, running: None, output: ChildOutput::default() };
         server.launch().await;
         server
     }
@@ -134,7 +134,7 @@ impl Server {
     }
 
     /// The options, to be changed before a restart.
-    pub fn options_mut(&mut self) -> &mut Options {
+    pub fn options_mut(&mut self) -> &mut ServerOptions {
         &mut self.options
     }
 
@@ -198,7 +198,7 @@ impl Server {
             panic!("the server ended before it listened: {status:?}\n{}\n{}", self.stdout(), self.stderr());
         };
         within(&format!("a connection to {base_url}"), connect(&base_url)).await;
-        self.running = Some(Running { child, pid, base_url });
+        self.running = Some(RunningServer { child, pid, base_url });
     }
 
     fn command(&self) -> Command {
@@ -228,7 +228,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for EverturnServer {
     fn drop(&mut self) {
         if let Some(running) = &self.running {
             // A group that is gone already is what we want.

@@ -17,14 +17,14 @@ use std::sync::Arc;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 
-use rules::Rules;
+use rules::ProxyRules;
 
 /// A running proxy. When dropped it breaks its connections and no longer listens.
 #[derive(Debug)]
 pub struct Proxy {
     runtime: Option<Runtime>,
     address: SocketAddr,
-    rules: Arc<Rules>,
+    rules: Arc<ProxyRules>,
 }
 
 impl Proxy {
@@ -39,7 +39,7 @@ impl Proxy {
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         listener.set_nonblocking(true).expect("a listener that does not block");
         let address = listener.local_addr().expect("the listener's address");
-        let rules = Arc::new(Rules::default());
+        let rules = Arc::new(ProxyRules::default());
         let shared = Arc::clone(&rules);
         runtime.spawn(async move {
             let listener = TcpListener::from_std(listener).expect("a listener for the executor");
@@ -119,7 +119,7 @@ impl Drop for Proxy {
     }
 }
 
-async fn accept_all(listener: &TcpListener, target: SocketAddr, rules: &Arc<Rules>) {
+async fn accept_all(listener: &TcpListener, target: SocketAddr, rules: &Arc<ProxyRules>) {
     loop {
         let Ok((client, _)) = listener.accept().await else { continue };
         if rules.refuses() {
@@ -127,7 +127,7 @@ async fn accept_all(listener: &TcpListener, target: SocketAddr, rules: &Arc<Rule
         }
         let rules = Arc::clone(rules);
         tokio::spawn(async move {
-            rules.passage().await;
+            rules.wait_while_stopped().await;
             // Dropping the client tells it that the server cannot be reached.
             if let Ok(server) = TcpStream::connect(target).await {
                 connection::carry(client, server, &rules).await;

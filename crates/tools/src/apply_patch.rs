@@ -14,31 +14,29 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    bound,
-    input::{decode, schema},
-    patch::{Patch, shown},
-    regular::{self, LINES_MAX},
-    replacement::{Change, apply, protected, turns},
-    scope::{Access, Scope},
-    target::{Before, Target},
-    tool::{BoxFuture, Context, Effect, Failure, Forecast, Need, Output, Tool},
-    write::{blocking, hex, unchanged},
-};
-use envelope::Section;
+use crate::input::{decode, schema};
+use crate::patch::{Patch, shown};
+use crate::regular_file::LINES_MAX;
+use crate::replacement::{FileChange, apply, lock_all, protected};
+use crate::scope::{PathAccess, Scope};
+use crate::target::{FileBefore, Target};
+use crate::tool::{BoxFuture, Context, Effect, Failure, Forecast, Need, Output, Tool};
+use crate::write::{blocking, hex, unchanged};
+use crate::{bound, regular_file};
+use envelope::PatchSection;
 
 /// The tool that applies patches.
-#[derive(Clone, Copy, Debug)]
-pub struct ApplyPatch;
+#[derive(Debug, Clone, Copy)]
+pub struct ApplyPatchTool;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Input {
+struct ApplyPatchInput {
     /// The whole patch, from `*** Begin Patch` to `*** End Patch`
     patch_text: String,
 }
 
-impl Tool for ApplyPatch {
+impl Tool for ApplyPatchTool {
     fn name(&self) -> &'static str {
         "apply_patch"
     }
@@ -65,7 +63,7 @@ impl Tool for ApplyPatch {
     }
 
     fn schema(&self) -> Value {
-        schema::<Input>()
+        schema::<ApplyPatchInput>()
     }
 
     fn effect(&self) -> Effect {
@@ -73,17 +71,17 @@ impl Tool for ApplyPatch {
     }
 
     fn needs(&self, input: &Value, scope: &Scope) -> Result<Vec<Need>, Failure> {
-        let files = files(input, |path| scope.target(path, Access::Write))?;
+        let files = files(input, |path| scope.target(path, PathAccess::Write))?;
         let mut needs: Vec<Need> = Vec::new();
         let mut patterns: Vec<String> = Vec::new();
-        for target in files.iter().flat_map(File::targets) {
-            let (external, own) = scope.demands(target, Access::Write);
+        for target in files.iter().flat_map(PatchedFile::targets) {
+            let (external, own) = scope.demands(target, PathAccess::Write);
             needs.extend(external.filter(|need| !needs.iter().any(|other| other.patterns == need.patterns)));
             patterns
                 .extend(own.into_iter().filter(|pattern| !patterns.contains(pattern)).collect::<Vec<_>>());
         }
         let names: Vec<String> =
-            files.iter().flat_map(File::targets).map(|target| scope.relative(target.path())).collect();
+            files.iter().flat_map(PatchedFile::targets).map(|target| scope.relative(target.path())).collect();
         // A patch that will not apply is asked about without a diff: saying why now would tell the model about
         // files that it may not be allowed to see.
         let (diff, described) = files
@@ -102,7 +100,7 @@ impl Tool for ApplyPatch {
     }
 
     fn forecast(&self, input: &Value, scope: &Scope) -> Result<Vec<Forecast>, Failure> {
-        let files = files(input, |path| scope.target(path, Access::Write))?;
+        let files = files(input, |path| scope.target(path, PathAccess::Write))?;
         let mut forecasts = Vec::new();
         for file in &files {
             let plan = file.plan(&CancellationToken::new())?;
@@ -128,8 +126,8 @@ impl Tool for ApplyPatch {
 
 /// One file of a patch and where it is.
 #[derive(Debug)]
-struct File {
-    section: Section,
+struct PatchedFile {
+    section: PatchSection,
     target: Target,
     /// Where it moves to.
     destination: Option<Target>,
@@ -137,24 +135,27 @@ struct File {
 
 /// What becomes of one file.
 #[derive(Debug)]
-struct Plan {
-    before: Option<Before>,
+struct PlannedFile {
+    before: Option<FileBefore>,
     after: Option<Vec<u8>>,
 }
 
 /// The files of a patch, each named once.
-fn files(input: &Value, target: impl Fn(&str) -> Result<Target, Failure>) -> Result<Vec<File>, Failure> {
-    let input: Input = decode("apply_patch", input.clone())?;
+fn files(
+    input: &Value,
+    target: impl Fn(&str) -> Result<Target, Failure>,
+) -> Result<Vec<PatchedFile>, Failure> {
+    let input: ApplyPatchInput = decode("apply_patch", input.clone())?;
     let sections = envelope::parse(&input.patch_text).map_err(Failure::InvalidInput)?;
     let mut files = Vec::new();
     let mut named = HashMap::new();
     for section in sections {
         let (path, destination) = match &section {
-            Section::Add { path, .. } | Section::Delete { path } => (path, None),
-            Section::Update { path, destination, .. } => (path, destination.as_ref()),
+            PatchSection::Add { path, .. } | PatchSection::Delete { path } => (path, None),
+            PatchSection::Update { path, destination, .. } => (path, destination.as_ref()),
         };
         let destination = destination.map(|path| target(path)).transpose()?;
-        let file = File { target: target(path)?, destination, section };
+        let file = PatchedFile { target: target(path)?, destination, section };
         for target in file.targets() {
             if let Some(other) = named.insert(target.real().to_owned(), target.path().to_owned()) {
                 return Err(Failure::InvalidInput(format!(
@@ -169,13 +170,13 @@ fn files(input: &Value, target: impl Fn(&str) -> Result<Target, Failure>) -> Res
     Ok(files)
 }
 
-impl File {
+impl PatchedFile {
     fn targets(&self) -> impl Iterator<Item = &Target> {
         [Some(&self.target), self.destination.as_ref()].into_iter().flatten()
     }
 
     /// Reads the file and says what it becomes.
-    fn plan(&self, cancel: &CancellationToken) -> Result<Plan, Failure> {
+    fn plan(&self, cancel: &CancellationToken) -> Result<PlannedFile, Failure> {
         let path = self.target.path().display();
         let read = |target: &Target| target.before().map_err(|error| error.failure("read", target.path()));
         let vacant = |target: &Target| match target.start(0) {
@@ -188,23 +189,23 @@ impl File {
         };
         let absent = || Failure::Failed(format!("File not found: {path}. Nothing was changed."));
         match &self.section {
-            Section::Add { content, .. } => {
+            PatchSection::Add { content, .. } => {
                 vacant(&self.target)?;
-                Ok(Plan { before: None, after: Some(content.clone().into_bytes()) })
+                Ok(PlannedFile { before: None, after: Some(content.clone().into_bytes()) })
             }
-            Section::Delete { .. } => {
+            PatchSection::Delete { .. } => {
                 let before = match self.target.before() {
                     // A file can go without anyone looking at all of it.
-                    Err(regular::Error::TooLarge(_)) => self.target.start(0),
+                    Err(regular_file::OpenError::TooLarge(_)) => self.target.start(0),
                     other => other,
                 };
                 let before = before.map_err(|error| error.failure("delete", self.target.path()))?;
-                Ok(Plan { before: Some(before.ok_or_else(absent)?), after: None })
+                Ok(PlannedFile { before: Some(before.ok_or_else(absent)?), after: None })
             }
-            Section::Update { hunks, .. } => {
+            PatchSection::Update { hunks, .. } => {
                 let before = read(&self.target)?.ok_or_else(absent)?;
                 self.destination.as_ref().map(vacant).transpose()?;
-                // To move it is no matter of its own protection, but to change it on the way is.
+                // Its write protection does not keep it from being moved, only from being changed on the way.
                 if before.rights.is_protected() && !hunks.is_empty() {
                     return Err(protected(self.target.path()));
                 }
@@ -218,7 +219,7 @@ impl File {
                         "The patch changes nothing in {path}. Nothing was changed."
                     )));
                 }
-                Ok(Plan { before: Some(before), after: Some(after) })
+                Ok(PlannedFile { before: Some(before), after: Some(after) })
             }
         }
     }
@@ -226,10 +227,10 @@ impl File {
     /// What happens to the file, as clients name it.
     fn kind(&self) -> &'static str {
         match (&self.section, &self.destination) {
-            (Section::Add { .. }, _) => "add",
-            (Section::Delete { .. }, _) => "delete",
-            (Section::Update { .. }, None) => "update",
-            (Section::Update { .. }, Some(_)) => "move",
+            (PatchSection::Add { .. }, _) => "add",
+            (PatchSection::Delete { .. }, _) => "delete",
+            (PatchSection::Update { .. }, None) => "update",
+            (PatchSection::Update { .. }, Some(_)) => "move",
         }
     }
 }
@@ -268,8 +269,8 @@ fn act(input: &Value, context: &Context) -> Result<Output, Failure> {
     if context.cancel.is_cancelled() {
         return Err(Failure::Cancelled);
     }
-    let files = files(input, |path| context.target(path, Access::Write))?;
-    let _turns = turns(files.iter().flat_map(File::targets).map(Target::real));
+    let files = files(input, |path| context.target(path, PathAccess::Write))?;
+    let _locks = lock_all(files.iter().flat_map(PatchedFile::targets).map(Target::real));
     let mut plans = Vec::new();
     for file in &files {
         if context.cancel.is_cancelled() {
@@ -281,30 +282,30 @@ fn act(input: &Value, context: &Context) -> Result<Output, Failure> {
         }
         plans.push(plan);
     }
-    let changes: Vec<Change<'_>> =
+    let changes: Vec<FileChange<'_>> =
         files.iter().zip(&plans).flat_map(|(file, plan)| plan.changes(file)).collect();
     apply(&changes, &context.cancel).map_err(|error| error.failure())?;
     remember(&files, &plans, context);
     Ok(report(&files, &plans, &context.scope))
 }
 
-impl Plan {
-    fn changes<'a>(&'a self, file: &'a File) -> Vec<Change<'a>> {
+impl PlannedFile {
+    fn changes<'a>(&'a self, file: &'a PatchedFile) -> Vec<FileChange<'a>> {
         let expected = self.before.as_ref().map(|before| &*before.fingerprint);
         let rights = self.before.as_ref().map(|before| &before.rights);
         let content = self.after.as_deref().map(|after| (after, rights));
         match &file.destination {
             Some(destination) => vec![
-                Change { target: destination, expected: None, content },
-                Change { target: &file.target, expected, content: None },
+                FileChange { target: destination, expected: None, content },
+                FileChange { target: &file.target, expected, content: None },
             ],
-            None => vec![Change { target: &file.target, expected, content }],
+            None => vec![FileChange { target: &file.target, expected, content }],
         }
     }
 }
 
 /// Notes what the session now knows of the files.
-fn remember(files: &[File], plans: &[Plan], context: &Context) {
+fn remember(files: &[PatchedFile], plans: &[PlannedFile], context: &Context) {
     let seen = &context.seen;
     for (file, plan) in files.iter().zip(plans) {
         let from = file.target.real();
@@ -322,7 +323,7 @@ fn remember(files: &[File], plans: &[Plan], context: &Context) {
 }
 
 /// The diff of the whole patch, and each file as clients show it: newer ones draw `patch`, older ones `diff`.
-fn describe(files: &[File], plans: &[Plan], scope: &Scope) -> (String, Vec<Value>) {
+fn describe(files: &[PatchedFile], plans: &[PlannedFile], scope: &Scope) -> (String, Vec<Value>) {
     let mut whole = String::new();
     let mut described = Vec::new();
     for (file, plan) in files.iter().zip(plans) {
@@ -361,16 +362,16 @@ fn text(bytes: Option<&[u8]>) -> &str {
     std::str::from_utf8(bytes.unwrap_or_default()).unwrap_or_default()
 }
 
-fn report(files: &[File], plans: &[Plan], scope: &Scope) -> Output {
+fn report(files: &[PatchedFile], plans: &[PlannedFile], scope: &Scope) -> Output {
     let (diff, described) = describe(files, plans, scope);
     let lines: Vec<String> = files
         .iter()
         .zip(plans)
         .map(|(file, plan)| {
             let letter = match &file.section {
-                Section::Add { .. } => 'A',
-                Section::Delete { .. } => 'D',
-                Section::Update { .. } => 'M',
+                PatchSection::Add { .. } => 'A',
+                PatchSection::Delete { .. } => 'D',
+                PatchSection::Update { .. } => 'M',
             };
             let last = file.destination.as_ref().unwrap_or(&file.target);
             let remark = match (&plan.before, &plan.after) {
@@ -393,7 +394,7 @@ fn report(files: &[File], plans: &[Plan], scope: &Scope) -> Output {
         title,
         output: format!("Success. Updated the following files:\n{}", lines.join("\n")),
         metadata,
-        edited: files.iter().flat_map(File::targets).map(|target| target.path().to_owned()).collect(),
+        edited: files.iter().flat_map(PatchedFile::targets).map(|target| target.path().to_owned()).collect(),
         ..Output::default()
     }
 }
@@ -407,7 +408,7 @@ mod tests {
         // A call that was cancelled went on through all of its hunks.
         let text = "*** Begin Patch\n*** Update File: f\n-a\n+b\n*** End Patch";
         let sections = envelope::parse(text).unwrap();
-        let Some(Section::Update { hunks, .. }) = sections.first() else { panic!("{sections:?}") };
+        let Some(PatchSection::Update { hunks, .. }) = sections.first() else { panic!("{sections:?}") };
         let cancel = CancellationToken::new();
         assert_eq!(patched(b"a\n", hunks, &"f", &cancel), Ok(b"b\n".to_vec()));
         cancel.cancel();

@@ -1,9 +1,11 @@
 //! What a file has besides its content, its owner and its mode: access control lists, labels, and notes of programs.
 //!
-//! They belong to the file and not to its content, so they are kept when that is replaced. What vouches for the content,
-//! such as a capability or a signature, is not: the system itself takes it away from a file that is written to.
+//! They belong to the file and not to its content, so they are kept when that is replaced. What vouches for the
+//! content, such as a capability or a signature, is not: the system itself takes it away from a file that is written
+//! to.
 
-use std::{ffi::CString, os::fd::AsFd};
+use std::ffi::CString;
+use std::os::fd::AsFd;
 
 use rustix::fs::XattrFlags;
 
@@ -11,7 +13,7 @@ use rustix::fs::XattrFlags;
 const BYTES_MAX: usize = 1024 * 1024;
 
 /// The attributes of a file by name.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Attributes(Vec<(CString, Vec<u8>)>);
 
 impl Attributes {

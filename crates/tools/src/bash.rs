@@ -1,32 +1,29 @@
 //! The `bash` tool: runs a command and reports what it prints while it prints.
 //!
-//! Standard output and error share one pipe, which keeps their order. When the shell has ended, or was stopped, the call
-//! ends once nothing that the command started is running any more: what is left is stopped, and the result says so. See
-//! [`crate::process`] for how. A command that should go on is run with `background`: then it belongs to the tool's
-//! [`Jobs`] and ends with them.
+//! Standard output and error share one pipe, which keeps their order. When the shell has ended, or was stopped, the
+//! call ends once nothing that the command started is running any more: what is left is stopped, and the result says
+//! so. See [`crate::process`] for how. A command that should go on is run with `background`: then it belongs to the
+//! tool's [`Jobs`] and ends with them.
 
-use std::{
-    io,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio::net::unix::pipe;
 
+use self::capture::Captured;
 pub use self::jobs::Jobs;
-use self::{capture::Captured, running::Running};
-use crate::{
-    bound::Limits,
-    input::{decode, schema},
-    process::{Exit, Gone, Launcher, Outlet, Program, Start},
-    registry::Settings,
-    scope::{Access, Scope},
-    shell::Analysis,
-    tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool},
-};
+use self::running::RunningCommand;
+use crate::bound::OutputLimits;
+use crate::input::{decode, schema};
+use crate::process::{Cleanup, Exit, Launcher, ProgramStart, ProgramStreams, RunningProgram};
+use crate::registry::ToolSettings;
+use crate::scope::{PathAccess, Scope};
+use crate::shell::Analysis;
+use crate::tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool};
 
 mod capture;
 mod jobs;
@@ -36,42 +33,42 @@ mod running;
 const TIMEOUT_DEFAULT: u64 = 120_000;
 /// The longest time limit a call may ask for, in milliseconds.
 const TIMEOUT_MAX: u64 = 600_000;
-/// The longest command in bytes: systems take no longer one, and count a NUL at its end.
+/// The longest command in bytes: the system refuses longer ones, and counts a NUL at the end.
 const COMMAND_MAX: usize = 128 * 1024 - 1;
 /// What to do with a command that cannot be passed on as it is.
 const SCRIPT: &str = "write it to a script file and run that.";
 /// The program that runs commands.
 const SHELL: &str = "bash";
-/// What stands for an empty output.
+/// What is shown for an empty output.
 const NO_OUTPUT: &str = "(no output)";
 
 /// The tool that runs commands.
-#[derive(Clone, Debug)]
-pub struct Bash {
+#[derive(Debug, Clone)]
+pub struct BashTool {
     /// How programs are started and stopped.
     pub launcher: Launcher,
     /// How long to wait for the rest of the output when nothing is running any more. Only someone whom we could not
     /// stop can hold it up.
     pub drain: Duration,
     /// The largest output that goes to the model whole.
-    pub limits: Limits,
+    pub limits: OutputLimits,
     /// The commands that run in the background.
     pub jobs: Jobs,
 }
 
-impl Default for Bash {
+impl Default for BashTool {
     fn default() -> Self {
         Self {
             launcher: Launcher::default(),
             drain: Duration::from_millis(100),
-            limits: Limits::default(),
+            limits: OutputLimits::default(),
             jobs: Jobs::default(),
         }
     }
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-struct Input {
+struct BashInput {
     /// The command to run
     command: String,
     /// What the command is for, in a few words
@@ -89,7 +86,7 @@ struct Input {
     background: Option<bool>,
 }
 
-impl Input {
+impl BashInput {
     fn parse(input: Value) -> Result<Self, Failure> {
         let input: Self = decode("bash", input)?;
         if input.command.contains('\0') {
@@ -117,7 +114,7 @@ impl Input {
     }
 }
 
-impl Tool for Bash {
+impl Tool for BashTool {
     fn name(&self) -> &'static str {
         "bash"
     }
@@ -132,7 +129,7 @@ impl Tool for Bash {
     }
 
     fn schema(&self) -> Value {
-        schema::<Input>()
+        schema::<BashInput>()
     }
 
     fn effect(&self) -> Effect {
@@ -140,10 +137,10 @@ impl Tool for Bash {
     }
 
     fn needs(&self, input: &Value, scope: &Scope) -> Result<Vec<Need>, Failure> {
-        let input = Input::parse(input.clone())?;
+        let input = BashInput::parse(input.clone())?;
         let workdir = input.workdir(scope);
         let analysis = Analysis::of(&input.command, &workdir, scope);
-        let mut needs: Vec<Need> = scope.external(&workdir, Access::Write).into_iter().collect();
+        let mut needs: Vec<Need> = scope.external(&workdir, PathAccess::Write).into_iter().collect();
         for need in analysis.external_needs(scope) {
             if !needs.iter().any(|known| known.patterns == need.patterns) {
                 needs.push(need);
@@ -160,31 +157,31 @@ impl Tool for Bash {
     }
 
     fn run(&self, input: Value, context: Context) -> BoxFuture<'_, Result<Output, Failure>> {
-        Box::pin(async move { self.execute(Input::parse(input)?, context).await })
+        Box::pin(async move { self.execute(BashInput::parse(input)?, context).await })
     }
 }
 
-/// How a command came to its end.
-#[derive(Clone, Copy, Debug)]
-enum Ending {
+/// How a command ended.
+#[derive(Debug, Clone, Copy)]
+enum CommandEnding {
     Exited(Exit),
     TimedOut,
     Cancelled,
 }
 
-impl Bash {
+impl BashTool {
     /// The tool as it is set up.
     #[must_use]
-    pub fn new(settings: &Settings) -> Self {
+    pub fn new(settings: &ToolSettings) -> Self {
         let launcher = Launcher {
-            warden: settings.warden.clone(),
+            supervisor: settings.supervisor.clone(),
             secrets: settings.secrets.clone(),
             ..Launcher::default()
         };
         Self { launcher, ..Self::default() }
     }
 
-    async fn execute(&self, input: Input, context: Context) -> Result<Output, Failure> {
+    async fn execute(&self, input: BashInput, context: Context) -> Result<Output, Failure> {
         if context.cancel.is_cancelled() {
             return Err(Failure::Cancelled);
         }
@@ -198,42 +195,46 @@ impl Bash {
         }
         let (program, reader) = self.start(&input.command, workdir).await?;
         let timeout = Duration::from_millis(input.timeout.unwrap_or(TIMEOUT_DEFAULT));
-        let mut running = Running::new(program, reader, context);
+        let mut running = RunningCommand::new(program, reader, context);
         let ending = running.follow(timeout).await;
         let gone = running.settle(self.drain).await;
         let note = note(ending, gone, timeout);
         let exit = match ending {
-            Ending::Exited(exit) => exit.code(),
-            Ending::TimedOut | Ending::Cancelled => None,
+            CommandEnding::Exited(exit) => exit.code(),
+            CommandEnding::TimedOut | CommandEnding::Cancelled => None,
         };
         Ok(output(input.command, exit, &note, running.finish(self.limits).await))
     }
 
     /// Starts the shell, with both outputs on one pipe. No other shell will do: what was permitted is what bash makes
     /// of the command, and others make something else of it.
-    async fn start(&self, command: &str, workdir: &Path) -> Result<(Program, pipe::Receiver), Failure> {
+    async fn start(
+        &self,
+        command: &str,
+        workdir: &Path,
+    ) -> Result<(RunningProgram, pipe::Receiver), Failure> {
         let args = ["-c".to_owned(), command.to_owned()];
         let started = async {
             let (reader, writer) = io::pipe()?;
             // With a search path of its own, `cd src` goes elsewhere than what was permitted says.
             let env = [("CDPATH".to_owned(), String::new())];
-            let start = Start { program: SHELL, args: &args, folder: workdir, env: &env };
-            let program = self.launcher.start(&start, Outlet::Pipe(writer.into())).await?;
+            let start = ProgramStart { program: SHELL, args: &args, folder: workdir, env: &env };
+            let program = self.launcher.start(&start, ProgramStreams::Pipe(writer.into())).await?;
             Ok((program, pipe::Receiver::from_owned_fd(reader.into())?))
         };
         started.await.map_err(|error| self.unstarted(&error, workdir))
     }
 
-    /// Why the shell did not start. The system says of three things alike that they are not there.
+    /// Why the shell did not start. The system gives the same error for three different things that may be missing.
     fn unstarted(&self, error: &io::Error, workdir: &Path) -> Failure {
         let absent = error.kind() == io::ErrorKind::NotFound;
-        Failure::Failed(match &self.launcher.warden {
+        Failure::Failed(match &self.launcher.supervisor {
             _ if absent && !workdir.is_dir() => {
                 format!("The command was not run: the folder {} is gone.", workdir.display())
             }
-            Some(warden) if absent && !warden.exists() => format!(
+            Some(supervisor) if absent && !supervisor.exists() => format!(
                 "The command was not run: {}, which watches over commands, is gone. Everturn must be started again.",
-                warden.display()
+                supervisor.display()
             ),
             _ if absent => format!(
                 "The command was not run: commands need {SHELL}, and there is none on the PATH. It must be installed, \
@@ -245,20 +246,20 @@ impl Bash {
 }
 
 /// What the model must know about the end besides the output.
-fn note(ending: Ending, gone: Gone, timeout: Duration) -> String {
+fn note(ending: CommandEnding, gone: Cleanup, timeout: Duration) -> String {
     let mut note = match ending {
-        Ending::Exited(Exit::Lost) => {
+        CommandEnding::Exited(Exit::Lost) => {
             "(The command was stopped: the process that watched over it was killed.)".to_owned()
         }
-        Ending::Exited(_) if gone.stopped => {
+        CommandEnding::Exited(_) if gone.stopped => {
             "(Programs that the command left running were stopped. To keep one running, use background: true.)"
                 .to_owned()
         }
-        Ending::Exited(_) => String::new(),
-        Ending::TimedOut => {
+        CommandEnding::Exited(_) => String::new(),
+        CommandEnding::TimedOut => {
             format!("(The command was stopped: it ran longer than {} ms.)", timeout.as_millis())
         }
-        Ending::Cancelled => "(The command was stopped: the call was cancelled.)".to_owned(),
+        CommandEnding::Cancelled => "(The command was stopped: the call was cancelled.)".to_owned(),
     };
     if gone.left > 0 {
         let space = if note.is_empty() { "" } else { " " };
@@ -301,13 +302,13 @@ mod tests {
         // A folder that vanished before the start made it look as if there was no bash.
         let folder = tempfile::tempdir().unwrap();
         let gone = folder.path().join("gone");
-        let check = async |tool: &Bash, workdir: &Path, why: &str| {
+        let check = async |tool: &BashTool, workdir: &Path, why: &str| {
             let text = tool.start("true", workdir).await.unwrap_err().to_string();
             assert!(text.contains(why), "{text}");
         };
-        check(&Bash::default(), &gone, &format!("the folder {} is gone", gone.display())).await;
-        let mut tool = Bash::default();
-        tool.launcher.warden = Some(gone);
+        check(&BashTool::default(), &gone, &format!("the folder {} is gone", gone.display())).await;
+        let mut tool = BashTool::default();
+        tool.launcher.supervisor = Some(gone);
         check(&tool, folder.path(), "which watches over commands, is gone").await;
     }
 }

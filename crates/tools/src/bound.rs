@@ -1,16 +1,15 @@
-//! The size limit of model-visible text, and the files that keep the complete text.
+//! The size limit of text for the model, and the files that keep the complete text.
 //!
 //! A preview keeps the beginning and the end, because errors gather at the end and context at the beginning.
 //! The complete text goes to a Managed Tool Output File that ordinary tools can read. Keeping that file is
 //! best effort: a full disk makes the preview say that the rest is lost, and never fails the tool.
 
-use std::{
-    fs::{self, DirBuilder, File},
-    io::{self, Write as _},
-    os::unix::fs::DirBuilderExt as _,
-    path::{Path, PathBuf},
-    time::SystemTime,
-};
+use std::fs::{DirBuilder, File};
+use std::io::Write as _;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+use std::{fs, io};
 
 /// How a Managed Tool Output File's name begins.
 const PREFIX: &str = "tool_";
@@ -19,22 +18,22 @@ const PREFIX: &str = "tool_";
 const RANDOM: usize = 20;
 
 /// The largest text that goes to the model whole.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OutputLimits {
     /// Lines; a final line break does not begin another one.
     pub lines: usize,
     /// Bytes of UTF-8.
     pub bytes: usize,
 }
 
-impl Default for Limits {
+impl Default for OutputLimits {
     fn default() -> Self {
         Self { lines: 2000, bytes: 50 * 1024 }
     }
 }
 
 /// A text that fits the limits.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bounded {
     /// The whole text, or a preview of it.
     pub text: String,
@@ -45,7 +44,7 @@ pub struct Bounded {
 }
 
 /// What the preview leaves out.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Omission<'a> {
     /// Bytes of the complete text.
     pub(crate) bytes: u64,
@@ -59,7 +58,7 @@ pub(crate) struct Omission<'a> {
 
 /// Makes a text fit, keeping the complete one in a new file under `dir` when it does not.
 #[must_use]
-pub fn bound(text: String, limits: Limits, dir: &Path) -> Bounded {
+pub fn bound(text: String, limits: OutputLimits, dir: &Path) -> Bounded {
     if fits(&text, limits) {
         return Bounded { text, truncated: false, path: None };
     }
@@ -93,7 +92,7 @@ pub fn sweep(dir: &Path, cutoff: SystemTime) -> io::Result<usize> {
 }
 
 /// Whether a text is within the limits.
-pub(crate) fn fits(text: &str, limits: Limits) -> bool {
+pub(crate) fn fits(text: &str, limits: OutputLimits) -> bool {
     text.len() <= limits.bytes && lines(text.as_bytes()) <= limits.lines as u64
 }
 
@@ -118,7 +117,7 @@ pub(crate) fn breaks(text: &[u8]) -> u64 {
 }
 
 /// The beginning of `head` and the end of `tail`, each half of the limits, with a marker in between.
-pub(crate) fn preview(head: &str, tail: &str, limits: Limits, omission: Omission<'_>) -> String {
+pub(crate) fn preview(head: &str, tail: &str, limits: OutputLimits, omission: Omission<'_>) -> String {
     let head = first(head, limits.lines / 2, limits.bytes / 2);
     let tail = last(tail, limits.lines / 2, limits.bytes / 2);
     let whereabouts = match omission.path {

@@ -1,8 +1,8 @@
 //! The `edit` tool: replaces a piece of a file.
 //!
-//! Matching is exact first; as models write `\n`, a piece is also looked for with the file's own line ends. A piece that
-//! does not occur is looked for once more without the whitespace around its lines (`edit/tolerance.rs`). Everything
-//! outside the piece keeps its bytes, including a byte order mark.
+//! Matching is exact first; as models write `\n`, a piece is also looked for with the file's own line ends. A piece
+//! that does not occur is looked for once more without the whitespace around its lines (`edit/tolerance.rs`).
+//! Everything outside the piece keeps its bytes, including a byte order mark.
 
 mod tolerance;
 
@@ -10,26 +10,23 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::{
-    bound,
-    input::{decode, schema},
-    patch,
-    regular::{CONTENT_MAX, LINES_MAX},
-    replacement::turn,
-    scope::{Access, Scope},
-    target::{Before, Target},
-    tool::{BoxFuture, Context, Effect, Failure, Forecast, Need, Output, Tool},
-    write::{BOM, blocking, diff, edit_needs, hex, put, unchanged},
-};
-use tolerance::{Fit, fit, nearest};
+use crate::input::{decode, schema};
+use crate::regular_file::{CONTENT_MAX, LINES_MAX};
+use crate::replacement::lock;
+use crate::scope::{PathAccess, Scope};
+use crate::target::{FileBefore, Target};
+use crate::tool::{BoxFuture, Context, Effect, Failure, Forecast, Need, Output, Tool};
+use crate::write::{BOM, blocking, diff, edit_needs, hex, put, unchanged};
+use crate::{bound, patch};
+use tolerance::{PieceMatch, fit, nearest};
 
 /// The tool that replaces pieces of files.
-#[derive(Clone, Copy, Debug)]
-pub struct Edit;
+#[derive(Debug, Clone, Copy)]
+pub struct EditTool;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Input {
+struct EditInput {
     /// The file, as an absolute path
     file_path: String,
     /// The text to replace
@@ -41,7 +38,7 @@ struct Input {
     replace_all: Option<bool>,
 }
 
-impl Tool for Edit {
+impl Tool for EditTool {
     fn name(&self) -> &'static str {
         "edit"
     }
@@ -57,7 +54,7 @@ impl Tool for Edit {
     }
 
     fn schema(&self) -> Value {
-        schema::<Input>()
+        schema::<EditInput>()
     }
 
     fn effect(&self) -> Effect {
@@ -65,8 +62,8 @@ impl Tool for Edit {
     }
 
     fn needs(&self, input: &Value, scope: &Scope) -> Result<Vec<Need>, Failure> {
-        let input: Input = parse(input.clone())?;
-        let target = scope.target(&input.file_path, Access::Write)?;
+        let input: EditInput = parse(input.clone())?;
+        let target = scope.target(&input.file_path, PathAccess::Write)?;
         // An edit that will not apply is asked about with an empty diff: saying why now would tell the model
         // about a file that it may not be allowed to see.
         let shown = match target.before() {
@@ -82,40 +79,41 @@ impl Tool for Edit {
     }
 
     fn forecast(&self, input: &Value, scope: &Scope) -> Result<Vec<Forecast>, Failure> {
-        let input: Input = parse(input.clone())?;
-        let target = scope.target(&input.file_path, Access::Write)?;
+        let input: EditInput = parse(input.clone())?;
+        let target = scope.target(&input.file_path, PathAccess::Write)?;
         let before = read(&target)?;
-        let after = after(&input, before.as_ref().map(|before| &*before.bytes)).map_err(Misfit::failure)?;
+        let after =
+            after(&input, before.as_ref().map(|before| &*before.bytes)).map_err(EditMismatch::failure)?;
         let before = before.map(|before| before.fingerprint);
         Ok(vec![Forecast { path: target.path().to_owned(), before, after: Some(hex(after.as_bytes())) }])
     }
 
     fn run(&self, input: Value, context: Context) -> BoxFuture<'_, Result<Output, Failure>> {
         Box::pin(async move {
-            let input: Input = parse(input)?;
+            let input: EditInput = parse(input)?;
             blocking(move || act(&input, &context)).await
         })
     }
 }
 
-fn parse(input: Value) -> Result<Input, Failure> {
-    let input: Input = decode("edit", input)?;
+fn parse(input: Value) -> Result<EditInput, Failure> {
+    let input: EditInput = decode("edit", input)?;
     if input.old_string == input.new_string {
         return Err(Failure::InvalidInput("oldString and newString are the same: nothing to change.".into()));
     }
     Ok(input)
 }
 
-fn read(target: &Target) -> Result<Option<Before>, Failure> {
+fn read(target: &Target) -> Result<Option<FileBefore>, Failure> {
     target.before().map_err(|error| error.failure("read", target.path()))
 }
 
-fn act(input: &Input, context: &Context) -> Result<Output, Failure> {
+fn act(input: &EditInput, context: &Context) -> Result<Output, Failure> {
     if context.cancel.is_cancelled() {
         return Err(Failure::Cancelled);
     }
-    let target = context.target(&input.file_path, Access::Write)?;
-    let _turn = turn(target.real());
+    let target = context.target(&input.file_path, PathAccess::Write)?;
+    let _lock = lock(target.real());
     let before = read(&target)?;
     if let Some(before) = &before {
         unchanged(context, &target, &before.fingerprint)?;
@@ -131,7 +129,7 @@ fn act(input: &Input, context: &Context) -> Result<Output, Failure> {
         None => context.seen.record(target.real(), fingerprint),
     }
     let file = target.path().display().to_string();
-    let remark = before.as_ref().map_or("", Before::remark);
+    let remark = before.as_ref().map_or("", FileBefore::remark);
     let before = before.map(|before| before.bytes).unwrap_or_default();
     let before = String::from_utf8_lossy(&before);
     let patch = patch::shown(&file, &before, &after);
@@ -159,13 +157,13 @@ fn act(input: &Input, context: &Context) -> Result<Output, Failure> {
 
 /// Why an edit does not apply.
 #[derive(Debug)]
-struct Misfit {
+struct EditMismatch {
     text: String,
     /// What the file has instead.
     nearest: Option<String>,
 }
 
-impl Misfit {
+impl EditMismatch {
     fn failure(self) -> Failure {
         Failure::Failed(self.text)
     }
@@ -180,14 +178,14 @@ impl Misfit {
     }
 }
 
-impl From<String> for Misfit {
+impl From<String> for EditMismatch {
     fn from(text: String) -> Self {
         Self { text, nearest: None }
     }
 }
 
 /// The file's content after the edit.
-fn after(input: &Input, before: Option<&[u8]>) -> Result<String, Misfit> {
+fn after(input: &EditInput, before: Option<&[u8]>) -> Result<String, EditMismatch> {
     let Some(before) = before else {
         return if input.old_string.is_empty() {
             Ok(input.new_string.clone())
@@ -248,7 +246,7 @@ fn overlaps(text: &str, piece: &str) -> bool {
 }
 
 /// The text after an edit whose piece is found only without the whitespace around its lines.
-fn tolerant(input: &Input, text: &str, ends: LineEnds) -> Result<String, Misfit> {
+fn tolerant(input: &EditInput, text: &str, ends: LineEnds) -> Result<String, EditMismatch> {
     if bound::lines(text.as_bytes()) > LINES_MAX {
         return Err(format!(
             "oldString does not occur in the file as it is written, and a file of more than {LINES_MAX} lines is not \
@@ -258,31 +256,31 @@ fn tolerant(input: &Input, text: &str, ends: LineEnds) -> Result<String, Misfit>
     }
     let new = input.new_string.replace("\r\n", "\n");
     let what = match fit(text, &input.old_string, &new) {
-        Fit::One(range, new) => {
+        PieceMatch::One(range, new) => {
             let mut after = text.to_owned();
             after.replace_range(range, &ends.spell(&new));
             return Ok(after);
         }
-        Fit::Several(found) => {
+        PieceMatch::Several(found) => {
             return Err(format!(
                 "oldString does not occur in the file as it is written, and {found} places differ from it only in the \
                  whitespace around lines. Copy one of them exactly, with enough surrounding text to single it out."
             )
             .into());
         }
-        Fit::Unclear => {
+        PieceMatch::Unclear => {
             "oldString does not occur in the file as it is written: the indentation of its lines differs"
         }
-        Fit::None => "oldString does not occur in the file",
+        PieceMatch::None => "oldString does not occur in the file",
     };
-    Err(Misfit {
+    Err(EditMismatch {
         text: format!("{what}. Compare it with the file again: every space, tab and line break counts."),
         nearest: nearest(text, &input.old_string),
     })
 }
 
 /// The line ends that most lines of a file have.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug, Clone, Copy)]
 enum LineEnds {
     Lf,
     CrLf,

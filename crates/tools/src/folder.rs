@@ -4,25 +4,19 @@
 //! judged path is walked from the root one name at a time, and each name must be a real folder: from there on
 //! everything happens by handle and by a single name. A link that appears on the way makes the walk fail.
 
-use std::{
-    ffi::{OsStr, OsString},
-    fs::{File, Metadata},
-    io,
-    os::{fd::OwnedFd, unix::ffi::OsStrExt as _},
-    path::{Component, Path},
-    process,
-    sync::atomic::{AtomicU64, Ordering},
-};
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, Metadata};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Component, Path};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::{io, process};
 
-use rustix::{
-    fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags},
-    io::{Errno, retry_on_intr},
-};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags};
+use rustix::io::{Errno, retry_on_intr};
 
-use crate::{
-    regular::{self, Special},
-    replacement::STAGED,
-};
+use crate::regular_file::{self, SpecialFile};
+use crate::replacement::STAGED;
 
 /// A handle that only names a folder needs no right to list it.
 #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -35,35 +29,35 @@ static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// An open folder.
 #[derive(Debug)]
-pub(crate) struct Folder(OwnedFd);
+pub(crate) struct OpenFolder(OwnedFd);
 
 /// A folder that had to be made, as a name in the one above it.
 #[derive(Debug)]
-pub(crate) struct Made {
-    above: Folder,
+pub(crate) struct CreatedFolder {
+    above: OpenFolder,
     name: OsString,
 }
 
 /// What the system knows a file by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Identity {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FileIdentity {
     device: rustix::fs::Dev,
     inode: u64,
 }
 
-impl Made {
+impl CreatedFolder {
     /// Takes the folder away again, unless someone has put something into it.
     pub(crate) fn undo(&self) {
         rustix::fs::unlinkat(&self.above.0, &self.name, AtFlags::REMOVEDIR).ok();
     }
 
-    /// Makes the folder's name last.
+    /// Syncs the folder's name to disk.
     pub(crate) fn sync(&self) -> io::Result<()> {
         self.above.sync()
     }
 }
 
-impl Folder {
+impl OpenFolder {
     /// The folder at an absolute path, which must lead there without any link.
     pub(crate) fn reach(real: &Path) -> io::Result<Self> {
         let mut folder = Self::root()?;
@@ -74,19 +68,19 @@ impl Folder {
     }
 
     /// The same, making those folders that are missing.
-    pub(crate) fn make(real: &Path) -> io::Result<(Self, Vec<Made>)> {
+    pub(crate) fn make(real: &Path) -> io::Result<(Self, Vec<CreatedFolder>)> {
         let mut folder = Self::root()?;
-        let mut made: Vec<Made> = Vec::new();
+        let mut made: Vec<CreatedFolder> = Vec::new();
         for name in names(real)? {
             match folder.enter(name) {
                 Ok((next, fresh)) => {
                     let above = std::mem::replace(&mut folder, next);
                     if fresh {
-                        made.push(Made { above, name: name.to_owned() });
+                        made.push(CreatedFolder { above, name: name.to_owned() });
                     }
                 }
                 Err(error) => {
-                    made.iter().rev().for_each(Made::undo);
+                    made.iter().rev().for_each(CreatedFolder::undo);
                     return Err(error);
                 }
             }
@@ -125,16 +119,18 @@ impl Folder {
     }
 
     /// Opens an ordinary file for reading without ever waiting for anyone.
-    pub(crate) fn open(&self, name: &OsStr) -> Result<(File, Metadata), regular::Error> {
+    pub(crate) fn open(&self, name: &OsStr) -> Result<(File, Metadata), regular_file::OpenError> {
         // Looked at before as well, because opening is an act of its own on some devices.
-        regular::check(self.kind(name)?)?;
+        regular_file::check(self.kind(name)?)?;
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
         let opened = retry_on_intr(|| rustix::fs::openat(&self.0, name, flags, Mode::empty()));
         let file = File::from(opened.map_err(|error| match error {
-            Errno::LOOP => regular::Error::Special(Special::Link),
-            other => regular::Error::Io(other.into()),
+            Errno::LOOP => regular_file::OpenError::Special(SpecialFile::Link),
+            other => regular_file::OpenError::Io(other.into()),
         })?);
-        regular::check(FileType::from_raw_mode(rustix::fs::fstat(&file).map_err(io::Error::from)?.st_mode))?;
+        regular_file::check(FileType::from_raw_mode(
+            rustix::fs::fstat(&file).map_err(io::Error::from)?.st_mode,
+        ))?;
         let meta = file.metadata()?;
         Ok((file, meta))
     }
@@ -145,9 +141,9 @@ impl Folder {
     }
 
     /// What the system knows a file by, whatever its name.
-    pub(crate) fn identity(&self, name: &OsStr) -> io::Result<Identity> {
+    pub(crate) fn identity(&self, name: &OsStr) -> io::Result<FileIdentity> {
         let stat = retry_on_intr(|| rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW))?;
-        Ok(Identity { device: stat.st_dev, inode: stat.st_ino })
+        Ok(FileIdentity { device: stat.st_dev, inode: stat.st_ino })
     }
 
     /// A new file under a name that nobody uses; the process's mask applies to its mode.
@@ -212,7 +208,7 @@ impl Folder {
         Ok(rustix::fs::unlinkat(&self.0, name, AtFlags::empty())?)
     }
 
-    /// Makes the names in the folder last.
+    /// Syncs the names in the folder to disk.
     pub(crate) fn sync(&self) -> io::Result<()> {
         let listed = match self.listed() {
             // Names can be given in a folder that may not be listed, and nothing better can be done there.

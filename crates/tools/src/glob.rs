@@ -1,26 +1,23 @@
 //! The `glob` tool: files whose path matches a pattern, the most recently changed first.
 
-use std::{
-    cmp::Reverse,
-    collections::BinaryHeap,
-    path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use ignore::WalkState;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::{
-    grep::{NOTHING, limit},
-    input::{decode, schema},
-    scope::Scope,
-    tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool},
-    walk::{self, Modified, Place, Pulse, Stop},
-    wildcard::{self, Wildcard},
-};
+use crate::grep::{NOTHING, limit};
+use crate::input::{decode, schema};
+use crate::scope::Scope;
+use crate::tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool};
+use crate::walk::{Modified, SearchRoot, StopCheck, StopCondition};
+use crate::wildcard::Wildcard;
+use crate::{walk, wildcard};
 
 /// Files shown unless the call asks for fewer or more.
 const LIMIT: usize = 100;
@@ -28,20 +25,20 @@ const LIMIT: usize = 100;
 const LIMIT_MAX: usize = 1000;
 
 /// The tool that finds files by name.
-#[derive(Clone, Copy, Debug)]
-pub struct Glob {
+#[derive(Debug, Clone, Copy)]
+pub struct GlobTool {
     /// How long a search may take before it ends with what it has found.
     pub patience: Duration,
 }
 
-impl Default for Glob {
+impl Default for GlobTool {
     fn default() -> Self {
         Self { patience: walk::PATIENCE }
     }
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-struct Input {
+struct GlobInput {
     /// The glob pattern, such as `**/*.rs` or `src/**/*.{ts,tsx}`
     pattern: String,
     /// The folder to look in; the project folder unless given
@@ -53,10 +50,10 @@ struct Input {
     limit: Option<usize>,
 }
 
-impl Input {
+impl GlobInput {
     /// The folder that is searched, and the pattern below it: an absolute pattern names another folder.
     fn aim(&self, scope: &Scope) -> Result<(PathBuf, String), Failure> {
-        let folder = Place::named(self.path.as_deref(), scope);
+        let folder = SearchRoot::named(self.path.as_deref(), scope);
         Ok(match wildcard::split(&self.pattern)? {
             Some((leap, rest)) => (scope.resolve(&folder.join(leap).to_string_lossy()), rest),
             None => (folder, self.pattern.clone()),
@@ -64,7 +61,7 @@ impl Input {
     }
 }
 
-impl Tool for Glob {
+impl Tool for GlobTool {
     fn name(&self) -> &'static str {
         "glob"
     }
@@ -76,7 +73,7 @@ impl Tool for Glob {
     }
 
     fn schema(&self) -> Value {
-        schema::<Input>()
+        schema::<GlobInput>()
     }
 
     fn effect(&self) -> Effect {
@@ -84,7 +81,7 @@ impl Tool for Glob {
     }
 
     fn needs(&self, input: &Value, scope: &Scope) -> Result<Vec<Need>, Failure> {
-        let input: Input = decode(self.name(), input.clone())?;
+        let input: GlobInput = decode(self.name(), input.clone())?;
         let (folder, _) = input.aim(scope)?;
         let mut metadata = Map::new();
         metadata.insert("pattern".to_owned(), json!(input.pattern));
@@ -100,24 +97,24 @@ impl Tool for Glob {
 
     fn run(&self, input: Value, context: Context) -> BoxFuture<'_, Result<Output, Failure>> {
         Box::pin(async move {
-            let input: Input = decode(self.name(), input)?;
+            let input: GlobInput = decode(self.name(), input)?;
             walk::within(self.patience, context.cancel.clone(), move |stop| find(&input, &context, stop))
                 .await
         })
     }
 }
 
-fn find(input: &Input, context: &Context, stop: &Stop) -> Result<Output, Failure> {
+fn find(input: &GlobInput, context: &Context, stop: &StopCondition) -> Result<Output, Failure> {
     let limit = limit(input.limit, LIMIT, LIMIT_MAX)?;
     let (folder, pattern) = input.aim(&context.scope)?;
     let wildcard = Wildcard::parse("pattern", &pattern)?;
     let title = context.scope.relative(&folder);
-    let tree = Place::granted(folder, context)?.tree()?;
-    let all = Mutex::new(Newest::new(limit));
+    let tree = SearchRoot::granted(folder, context)?.tree()?;
+    let all = Mutex::new(NewestFiles::new(limit));
     tree.walk().build_parallel().run(|| {
         let (tree, wildcard) = (&tree, &wildcard);
-        let mut own = Own { found: Newest::new(limit), all: &all };
-        let mut pulse = Pulse::default();
+        let mut own = ThreadFinds { found: NewestFiles::new(limit), all: &all };
+        let mut pulse = StopCheck::default();
         Box::new(move |entry| {
             if pulse.stops(stop) {
                 return WalkState::Quit;
@@ -141,7 +138,7 @@ fn find(input: &Input, context: &Context, stop: &Stop) -> Result<Output, Failure
         })
     });
     stop.cancelled()?;
-    let Newest { best, found, .. } = all.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let NewestFiles { best, found, .. } = all.into_inner().unwrap_or_else(PoisonError::into_inner);
     let best = best.into_sorted_vec();
     let truncated = found > best.len();
     let paths: Vec<String> = best
@@ -165,14 +162,14 @@ fn find(input: &Input, context: &Context, stop: &Stop) -> Result<Output, Failure
 
 /// The newest files of those that were found, and how many there were.
 #[derive(Debug)]
-struct Newest {
+struct NewestFiles {
     limit: usize,
     found: usize,
     /// The one to drop first is on top.
     best: BinaryHeap<(Reverse<Modified>, PathBuf)>,
 }
 
-impl Newest {
+impl NewestFiles {
     fn new(limit: usize) -> Self {
         Self { limit, found: 0, best: BinaryHeap::new() }
     }
@@ -192,12 +189,12 @@ impl Newest {
 }
 
 /// What one thread has found; it joins what all have found when the thread ends.
-struct Own<'a> {
-    found: Newest,
-    all: &'a Mutex<Newest>,
+struct ThreadFinds<'a> {
+    found: NewestFiles,
+    all: &'a Mutex<NewestFiles>,
 }
 
-impl Drop for Own<'_> {
+impl Drop for ThreadFinds<'_> {
     fn drop(&mut self) {
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         let others = self.found.found - self.found.best.len();

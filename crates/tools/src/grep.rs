@@ -5,19 +5,15 @@
 //! older than all of them is not opened any more: it could change nothing. What is shown is therefore the same
 //! whatever the order in which the threads find it.
 
-use std::{
-    cmp::Reverse,
-    collections::BTreeMap,
-    fmt::Write as _,
-    fs::File,
-    io::{self, Read},
-    path::{Path, PathBuf},
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use grep_matcher::Matcher as _;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
@@ -27,13 +23,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::{
-    input::{decode, schema},
-    scope::{Access, Scope},
-    tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool},
-    walk::{self, Modified, Place, Pulse, Stop, Tree},
-    wildcard::Wildcard,
-};
+use crate::input::{decode, schema};
+use crate::scope::{PathAccess, Scope};
+use crate::tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool};
+use crate::walk::{self, Modified, SearchRoot, SearchTree, StopCheck, StopCondition};
+use crate::wildcard::Wildcard;
 
 /// Matches shown unless the call asks for fewer or more.
 const LIMIT: usize = 100;
@@ -53,20 +47,20 @@ const PATTERN_SHOWN: usize = 500;
 pub(crate) const NOTHING: &str = "No files found";
 
 /// The tool that searches the content of files.
-#[derive(Clone, Copy, Debug)]
-pub struct Grep {
+#[derive(Debug, Clone, Copy)]
+pub struct GrepTool {
     /// How long a search may take before it ends with what it has found.
     pub patience: Duration,
 }
 
-impl Default for Grep {
+impl Default for GrepTool {
     fn default() -> Self {
         Self { patience: walk::PATIENCE }
     }
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-struct Input {
+struct GrepInput {
     /// The regular expression (Rust's syntax) to look for in each line
     pattern: String,
     /// The folder or file to search; the project folder unless given
@@ -81,7 +75,7 @@ struct Input {
     limit: Option<usize>,
 }
 
-impl Tool for Grep {
+impl Tool for GrepTool {
     fn name(&self) -> &'static str {
         "grep"
     }
@@ -94,7 +88,7 @@ impl Tool for Grep {
     }
 
     fn schema(&self) -> Value {
-        schema::<Input>()
+        schema::<GrepInput>()
     }
 
     fn effect(&self) -> Effect {
@@ -102,12 +96,12 @@ impl Tool for Grep {
     }
 
     fn needs(&self, input: &Value, scope: &Scope) -> Result<Vec<Need>, Failure> {
-        let input: Input = decode(self.name(), input.clone())?;
+        let input: GrepInput = decode(self.name(), input.clone())?;
         let mut metadata = Map::new();
         metadata.insert("pattern".to_owned(), json!(input.pattern));
         metadata.extend(input.path.as_ref().map(|path| ("path".to_owned(), json!(path))));
         metadata.extend(input.include.as_ref().map(|include| ("include".to_owned(), json!(include))));
-        let path = Place::named(input.path.as_deref(), scope);
+        let path = SearchRoot::named(input.path.as_deref(), scope);
         let own = Need {
             permission: "grep".to_owned(),
             patterns: vec![input.pattern],
@@ -118,7 +112,7 @@ impl Tool for Grep {
         // One file by its name is read as the `read` tool reads it, and asks the same.
         if !path.is_dir() {
             needs.push(Need {
-                permission: Access::Read.permission().to_owned(),
+                permission: PathAccess::Read.permission().to_owned(),
                 patterns: scope.patterns(&path),
                 always: vec!["*".to_owned()],
                 metadata: Map::new(),
@@ -129,27 +123,27 @@ impl Tool for Grep {
 
     fn run(&self, input: Value, context: Context) -> BoxFuture<'_, Result<Output, Failure>> {
         Box::pin(async move {
-            let input: Input = decode(self.name(), input)?;
+            let input: GrepInput = decode(self.name(), input)?;
             walk::within(self.patience, context.cancel.clone(), move |stop| search(input, &context, stop))
                 .await
         })
     }
 }
 
-fn search(input: Input, context: &Context, stop: &Stop) -> Result<Output, Failure> {
+fn search(input: GrepInput, context: &Context, stop: &StopCondition) -> Result<Output, Failure> {
     let limit = limit(input.limit, LIMIT, LIMIT_MAX)?;
     let matcher = compile(&input.pattern)?;
     let include = input.include.as_deref().map(|text| Wildcard::parse("include", text)).transpose()?;
-    let place = Place::granted(Place::named(input.path.as_deref(), &context.scope), context)?;
-    let best = Mutex::new(Best { limit, ..Best::default() });
+    let place = SearchRoot::granted(SearchRoot::named(input.path.as_deref(), &context.scope), context)?;
+    let best = Mutex::new(BestMatches { limit, ..BestMatches::default() });
     if !place.is_folder()? {
-        context.permitted(place.target(), Access::Read)?;
+        context.permitted(place.target(), PathAccess::Read)?;
         return single(input.pattern, &place, &matcher, best, stop);
     }
     let tree = place.tree()?;
     let shown = tree.shown(Path::new(""));
     let spelled = context.scope.spelled(tree.real());
-    let hunt = Hunt {
+    let hunt = SharedSearch {
         tree: &tree,
         folders: if shown == spelled { vec![shown] } else { vec![shown, spelled] },
         matcher: &matcher,
@@ -161,7 +155,7 @@ fn search(input: Input, context: &Context, stop: &Stop) -> Result<Output, Failur
         context,
     };
     tree.walk().build_parallel().run(|| {
-        let (mut searcher, mut pulse) = (searcher(&matcher), Pulse::default());
+        let (mut searcher, mut pulse) = (searcher(&matcher), StopCheck::default());
         let hunt = &hunt;
         Box::new(move |entry| {
             if pulse.stops(hunt.stop) {
@@ -223,15 +217,15 @@ fn searcher(matcher: &RegexMatcher) -> Searcher {
 /// Searches one file that was named.
 fn single(
     pattern: String,
-    place: &Place,
+    place: &SearchRoot,
     matcher: &RegexMatcher,
-    best: Mutex<Best>,
-    stop: &Stop,
+    best: Mutex<BestMatches>,
+    stop: &StopCondition,
 ) -> Result<Output, Failure> {
     let file = place.open()?;
     let mut best = best.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let mut found = Found::new(best.limit);
-    let result = searcher(matcher).search_reader(matcher, Watched::new(&file, stop), &mut found);
+    let mut found = FileMatches::new(best.limit);
+    let result = searcher(matcher).search_reader(matcher, InterruptibleFile::new(&file, stop), &mut found);
     stop.cancelled()?;
     let remark = match result {
         Err(error) if !stop.late() => format!("\n\n(The search ended early: {error}.)"),
@@ -241,27 +235,27 @@ fn single(
         }
         _ => String::new(),
     };
-    best.insert(Key::new((0, 0), Path::new("")), found);
+    best.insert(MatchRank::new((0, 0), Path::new("")), found);
     Ok(best.output(pattern, &remark, |_| place.shown().to_owned()))
 }
 
 /// What the threads of a search share.
 #[derive(Debug)]
-struct Hunt<'a> {
-    tree: &'a Tree,
+struct SharedSearch<'a> {
+    tree: &'a SearchTree,
     /// The folder under every name that rules may know it by.
     folders: Vec<PathBuf>,
     matcher: &'a RegexMatcher,
     include: Option<&'a Wildcard>,
     limit: usize,
-    best: &'a Mutex<Best>,
+    best: &'a Mutex<BestMatches>,
     /// Whether there are as many matches as may be shown, so that the age of a file matters.
     full: AtomicBool,
-    stop: &'a Stop,
+    stop: &'a StopCondition,
     context: &'a Context,
 }
 
-impl Hunt<'_> {
+impl SharedSearch<'_> {
     fn look(&self, searcher: &mut Searcher, below: &Path) {
         if self.include.is_some_and(|include| !include.matches(below)) {
             return;
@@ -271,8 +265,8 @@ impl Hunt<'_> {
             self.tree.passed_over();
             return;
         };
-        let mut found = Found::new(max);
-        if searcher.search_reader(self.matcher, Watched::new(&file, self.stop), &mut found).is_err()
+        let mut found = FileMatches::new(max);
+        if searcher.search_reader(self.matcher, InterruptibleFile::new(&file, self.stop), &mut found).is_err()
             && !self.stop.now()
         {
             self.tree.passed_over();
@@ -287,7 +281,7 @@ impl Hunt<'_> {
         }
         // Only a file with a match is asked for its age.
         let Ok(meta) = file.metadata() else { return };
-        let key = Key::new(walk::modified(&meta), below);
+        let key = MatchRank::new(walk::modified(&meta), below);
         let mut best = self.best.lock().unwrap_or_else(PoisonError::into_inner);
         best.insert(key, found);
         self.full.store(best.lines >= best.limit, Ordering::Release);
@@ -298,7 +292,7 @@ impl Hunt<'_> {
         if !self.full.load(Ordering::Acquire) {
             return Some(self.limit);
         }
-        let key = Key::new(self.tree.modified(below).ok()?, below);
+        let key = MatchRank::new(self.tree.modified(below).ok()?, below);
         let best = self.best.lock().unwrap_or_else(PoisonError::into_inner);
         if best.files.last_key_value().is_none_or(|(worst, _)| key < *worst) {
             Some(self.limit)
@@ -310,13 +304,13 @@ impl Hunt<'_> {
 }
 
 /// The place of a file in the results: newest first, then by path.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Key {
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct MatchRank {
     modified: Reverse<Modified>,
     below: PathBuf,
 }
 
-impl Key {
+impl MatchRank {
     fn new(modified: Modified, below: &Path) -> Self {
         Self { modified: Reverse(modified), below: below.to_owned() }
     }
@@ -324,16 +318,16 @@ impl Key {
 
 /// The best matches so far.
 #[derive(Debug, Default)]
-struct Best {
+struct BestMatches {
     limit: usize,
-    files: BTreeMap<Key, Vec<Line>>,
+    files: BTreeMap<MatchRank, Vec<MatchedLine>>,
     lines: usize,
     /// Whether there are matches that are not among them.
     more: bool,
 }
 
-impl Best {
-    fn insert(&mut self, key: Key, found: Found) {
+impl BestMatches {
+    fn insert(&mut self, key: MatchRank, found: FileMatches) {
         self.more |= found.more;
         if found.lines.is_empty() {
             return;
@@ -387,27 +381,27 @@ impl Best {
 
 /// A line that matched.
 #[derive(Debug)]
-struct Line {
+struct MatchedLine {
     number: u64,
     text: String,
 }
 
 /// The matches of one file, as many as are wanted.
 #[derive(Debug)]
-struct Found {
-    lines: Vec<Line>,
+struct FileMatches {
+    lines: Vec<MatchedLine>,
     max: usize,
     more: bool,
     binary: bool,
 }
 
-impl Found {
+impl FileMatches {
     fn new(max: usize) -> Self {
         Self { lines: Vec::new(), max, more: false, binary: false }
     }
 }
 
-impl Sink for &mut Found {
+impl Sink for &mut FileMatches {
     type Error = io::Error;
 
     fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> io::Result<bool> {
@@ -415,7 +409,7 @@ impl Sink for &mut Found {
             self.more = true;
             return Ok(false);
         }
-        let line = Line { number: found.line_number().unwrap_or_default(), text: cut(found.bytes()) };
+        let line = MatchedLine { number: found.line_number().unwrap_or_default(), text: cut(found.bytes()) };
         self.lines.push(line);
         Ok(true)
     }
@@ -442,19 +436,19 @@ fn cut(line: &[u8]) -> String {
 }
 
 /// A file that ends when the search must.
-struct Watched<'a> {
+struct InterruptibleFile<'a> {
     file: &'a File,
-    stop: &'a Stop,
+    stop: &'a StopCondition,
     unwatched: usize,
 }
 
-impl<'a> Watched<'a> {
-    fn new(file: &'a File, stop: &'a Stop) -> Self {
+impl<'a> InterruptibleFile<'a> {
+    fn new(file: &'a File, stop: &'a StopCondition) -> Self {
         Self { file, stop, unwatched: 0 }
     }
 }
 
-impl Read for Watched<'_> {
+impl Read for InterruptibleFile<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         // Small files are over before anybody could want them to be.
         if self.unwatched > UNWATCHED {

@@ -4,7 +4,8 @@
 //! mode, skills) do so through this trait, which the engine implements for each call; [`NoHost`] stands in where
 //! there is no session.
 
-use std::{fmt, path::PathBuf};
+use std::fmt;
+use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,23 +16,23 @@ use crate::tool::{BoxFuture, Failure};
 /// The session of a call.
 pub trait Host: Send + Sync + fmt::Debug {
     /// The task list.
-    fn todos(&self) -> BoxFuture<'_, Result<Vec<Todo>, Failure>>;
+    fn todos(&self) -> BoxFuture<'_, Result<Vec<TodoItem>, Failure>>;
 
     /// Replaces the task list.
-    fn set_todos(&self, todos: Vec<Todo>) -> BoxFuture<'_, Result<(), Failure>>;
+    fn set_todos(&self, todos: Vec<TodoItem>) -> BoxFuture<'_, Result<(), Failure>>;
 
     /// Asks the person and waits; the answer holds the chosen labels of each question. [`Failure::Declined`] when
     /// the person does not want to answer.
-    fn ask(&self, questions: Vec<Question>) -> BoxFuture<'_, Result<Vec<Vec<String>>, Failure>>;
+    fn ask(&self, questions: Vec<AskedQuestion>) -> BoxFuture<'_, Result<Vec<Vec<String>>, Failure>>;
 
     /// Has another agent do a task in a session of its own, and waits for its last message.
     ///
     /// `started` is called as soon as that session is there, so that clients can show it while it runs.
     fn delegate<'a>(
         &'a self,
-        task: Task,
+        task: DelegatedTask,
         started: &'a (dyn Fn(&Delegate) + Send + Sync),
-    ) -> BoxFuture<'a, Result<Report, Failure>>;
+    ) -> BoxFuture<'a, Result<TaskReport, Failure>>;
 
     /// The agents that a task may be given to, with what each is for.
     fn delegates(&self) -> Vec<(String, String)>;
@@ -43,12 +44,12 @@ pub trait Host: Send + Sync + fmt::Debug {
     fn hand_over(&self, agent: &str, note: &str) -> BoxFuture<'_, Result<(), Failure>>;
 
     /// The skill of this name, or a failure that names those there are.
-    fn skill(&self, name: &str) -> BoxFuture<'_, Result<Skill, Failure>>;
+    fn skill(&self, name: &str) -> BoxFuture<'_, Result<LoadedSkill, Failure>>;
 }
 
 /// One item of the task list.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Todo {
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TodoItem {
     /// What is to be done, in a few words
     pub content: String,
     /// pending, in_progress, completed or cancelled
@@ -58,14 +59,14 @@ pub struct Todo {
 }
 
 /// One question to the person.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Question {
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AskedQuestion {
     /// The whole question
     pub question: String,
     /// A label of at most 30 characters
     pub header: String,
     /// The answers to choose from
-    pub options: Vec<Choice>,
+    pub options: Vec<QuestionChoice>,
     /// Whether several answers may be chosen
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub multiple: Option<bool>,
@@ -75,8 +76,8 @@ pub struct Question {
 }
 
 /// One answer to choose.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Choice {
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct QuestionChoice {
     /// One to five words
     pub label: String,
     /// What choosing it means
@@ -84,8 +85,8 @@ pub struct Choice {
 }
 
 /// A task for another agent.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Task {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DelegatedTask {
     /// Three to five words for people.
     pub description: String,
     /// What that agent is told.
@@ -97,7 +98,7 @@ pub struct Task {
 }
 
 /// The session that works on a task.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delegate {
     /// Its id.
     pub session: String,
@@ -122,8 +123,8 @@ impl Delegate {
 }
 
 /// What came of a task.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskReport {
     /// The session that worked on it.
     pub delegate: Delegate,
     /// Whether it failed.
@@ -133,8 +134,8 @@ pub struct Report {
 }
 
 /// A skill with its text.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Skill {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoadedSkill {
     /// Its name.
     pub name: String,
     /// What it is for.
@@ -148,7 +149,7 @@ pub struct Skill {
 }
 
 /// Stands in where there is no session: whatever needs one fails and says so.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct NoHost;
 
 fn none<'a, T: Send + 'a>() -> BoxFuture<'a, Result<T, Failure>> {
@@ -156,23 +157,23 @@ fn none<'a, T: Send + 'a>() -> BoxFuture<'a, Result<T, Failure>> {
 }
 
 impl Host for NoHost {
-    fn todos(&self) -> BoxFuture<'_, Result<Vec<Todo>, Failure>> {
+    fn todos(&self) -> BoxFuture<'_, Result<Vec<TodoItem>, Failure>> {
         none()
     }
 
-    fn set_todos(&self, _todos: Vec<Todo>) -> BoxFuture<'_, Result<(), Failure>> {
+    fn set_todos(&self, _todos: Vec<TodoItem>) -> BoxFuture<'_, Result<(), Failure>> {
         none()
     }
 
-    fn ask(&self, _questions: Vec<Question>) -> BoxFuture<'_, Result<Vec<Vec<String>>, Failure>> {
+    fn ask(&self, _questions: Vec<AskedQuestion>) -> BoxFuture<'_, Result<Vec<Vec<String>>, Failure>> {
         none()
     }
 
     fn delegate<'a>(
         &'a self,
-        _task: Task,
+        _task: DelegatedTask,
         _started: &'a (dyn Fn(&Delegate) + Send + Sync),
-    ) -> BoxFuture<'a, Result<Report, Failure>> {
+    ) -> BoxFuture<'a, Result<TaskReport, Failure>> {
         none()
     }
 
@@ -188,7 +189,7 @@ impl Host for NoHost {
         none()
     }
 
-    fn skill(&self, _name: &str) -> BoxFuture<'_, Result<Skill, Failure>> {
+    fn skill(&self, _name: &str) -> BoxFuture<'_, Result<LoadedSkill, Failure>> {
         none()
     }
 }

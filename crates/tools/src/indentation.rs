@@ -12,7 +12,7 @@ pub(crate) fn indent(line: &str) -> &str {
 
 /// How one indentation becomes another.
 #[derive(Debug)]
-pub(crate) enum Rule<'a> {
+pub(crate) enum IndentationRule<'a> {
     /// The file has this much more in front.
     Deeper(&'a str),
     /// The file has this much less in front.
@@ -25,7 +25,7 @@ pub(crate) enum Rule<'a> {
     Table(HashMap<&'a str, &'a str>),
 }
 
-impl<'a> Rule<'a> {
+impl<'a> IndentationRule<'a> {
     /// The rule that all pairs of an indentation and that of the file agree on.
     pub(crate) fn of(pairs: &[(&'a str, &'a str)]) -> Option<Self> {
         let &(old, file) = pairs.first()?;

@@ -4,11 +4,17 @@
 
 use std::fmt::Write as _;
 
-use schemars::{JsonSchema, generate::SchemaSettings};
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::tool::Failure;
+
+/// The input of tools that take no arguments.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct NoArguments {}
 
 /// The JSON schema of a type, in the plain form that every provider takes: no references, no titles, and an
 /// optional field is one that may be left out rather than one that may be null.

@@ -1,4 +1,4 @@
-//! Instructions: what a person wants agents to know and to heed, in `AGENTS.md` files.
+//! Instructions: what a person wants agents to know and to follow, in `AGENTS.md` files.
 //!
 //! Those of the person come first, then those of the project from its root down to the working folder, and they are
 //! one value: when a file of them is there and cannot be read, the whole is unavailable, because working by half of a
@@ -9,18 +9,14 @@
 //!
 //! Addresses among the configured instructions are not fetched.
 
-use std::{
-    fs,
-    path::{Component, Path, PathBuf},
-};
+use std::fs;
+use std::path::{Component, Path, PathBuf};
 
 use globset::{GlobBuilder, GlobMatcher};
 use ignore::WalkBuilder;
 
-use crate::{
-    places::{Named, Observed, Origin, Places, ProjectFiles, plain, text},
-    scope::real,
-};
+use crate::places::{ConfigOrigin, NamedPath, Observed, Places, ProjectFiles, plain, text};
+use crate::scope::real;
 
 /// The names that instructions have, the one that counts first.
 const NAMES: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
@@ -35,7 +31,7 @@ const CONFIGURED_MAX: usize = 100;
 const LOOKED_AT: usize = 20_000;
 
 /// A file of instructions.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Instruction {
     /// The file.
     pub path: PathBuf,
@@ -83,7 +79,7 @@ fn add(found: &mut Vec<Instruction>, path: PathBuf, within: Option<&Path>) -> Re
 }
 
 /// Adds the files that a configured pattern names, by their paths.
-fn configured(places: &Places, named: &Named, found: &mut Vec<Instruction>) -> Result<(), String> {
+fn configured(places: &Places, named: &NamedPath, found: &mut Vec<Instruction>) -> Result<(), String> {
     let pattern = named.text.as_str();
     if pattern.starts_with("https://") || pattern.starts_with("http://") {
         tracing::warn!(address = pattern, "instructions at an address are not fetched");
@@ -100,12 +96,17 @@ fn configured(places: &Places, named: &Named, found: &mut Vec<Instruction>) -> R
     Ok(())
 }
 
-fn matching(places: &Places, named: &Named, path: &Path, found: &mut Vec<Instruction>) -> Result<(), String> {
+fn matching(
+    places: &Places,
+    named: &NamedPath,
+    path: &Path,
+    found: &mut Vec<Instruction>,
+) -> Result<(), String> {
     let pattern = named.text.as_str();
     let inside = places.worktree.is_absolute() && path.starts_with(&places.worktree);
     // Whoever names it, a file of the project may be a link that the project has laid.
     let within = inside.then_some(places.worktree.as_path());
-    if !inside && named.by == Origin::Project {
+    if !inside && named.by == ConfigOrigin::Project {
         return Err(format!(
             "`{pattern}` among the `instructions` of the project's configuration lies outside of the project, and is \
              therefore not read: remove it there, or name it in your own configuration"

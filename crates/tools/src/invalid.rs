@@ -1,4 +1,4 @@
-//! What a call that cannot be run becomes.
+//! The answer to a call that cannot be run.
 //!
 //! A model that names an unknown tool or sends arguments that are not JSON still needs an answer to its call,
 //! or the next request is malformed. The engine redirects such a call here; the answer is text to learn from.
@@ -7,15 +7,13 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::{
-    input::{decode, schema},
-    scope::Scope,
-    tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool},
-};
+use crate::input::{decode, schema};
+use crate::scope::Scope;
+use crate::tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool};
 
 /// The tool that answers calls nobody can run.
-#[derive(Clone, Copy, Debug)]
-pub struct Invalid;
+#[derive(Debug, Clone, Copy)]
+pub struct InvalidTool;
 
 /// The input for a call that cannot be run, with the reason in words for the model.
 #[must_use]
@@ -24,12 +22,12 @@ pub fn input(tool: &str, error: &str) -> Value {
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-struct Input {
+struct InvalidInput {
     tool: String,
     error: String,
 }
 
-impl Tool for Invalid {
+impl Tool for InvalidTool {
     fn name(&self) -> &'static str {
         "invalid"
     }
@@ -39,7 +37,7 @@ impl Tool for Invalid {
     }
 
     fn schema(&self) -> Value {
-        schema::<Input>()
+        schema::<InvalidInput>()
     }
 
     fn effect(&self) -> Effect {
@@ -56,7 +54,7 @@ impl Tool for Invalid {
 
     fn run(&self, input: Value, _context: Context) -> BoxFuture<'_, Result<Output, Failure>> {
         Box::pin(async move {
-            let input: Input = decode(self.name(), input)?;
+            let input: InvalidInput = decode(self.name(), input)?;
             let mut metadata = Map::new();
             metadata.insert("truncated".to_owned(), Value::Bool(false));
             Ok(Output {

@@ -11,41 +11,38 @@
 //! # Layout
 //!
 //! - [`tool`]: the [`Tool`] trait and the values that cross it
-//! - [`registry`]: the tools by name in layers, and what one turn's model is told about them
-//! - [`settlement`]: the one way a call is brought to its end
+//! - [`registry`]: the tools by name in layers, and what the model is told about them in one turn
+//! - [`settlement`]: the one way in which every call ends
 //! - [`host`]: what a tool may ask of the session that called it
 //! - [`seen`]: what a session last saw of each file
 //! - [`scope`]: where paths resolve and which of them lie outside the project
-//! - [`bound`]: the size limit of model-visible text, and the files that keep the rest
+//! - [`bound`]: the size limit of text for the model, and the files that keep the rest
 //! - [`mcp`]: tools, resources and prompts of other programs
 //! - [`patch`]: unified diffs in the shape that clients already parse
 //! - [`target`]: a path resolved once and checked against what was permitted
-//! - [`mod@read`], [`mod@write`], [`mod@edit`]: the file tools
 //! - [`mod@grep`], [`mod@glob`], [`mod@list`]: the tools that look for files
 //! - [`webfetch`], [`websearch`]: the tools that use the web
 //! - [`mod@read`], [`mod@write`], [`mod@edit`], [`apply_patch`]: the file tools
-//! - [`bash`]: the command tool; `bash/` has command splitting, process groups and output capture
-//! - [`mod@todo`], [`question`], [`task`], [`plan`]: the task list, questions, subagents and plan mode, which act on the
-//!   session
-//! - [`instructions`]: what a person wants every agent to heed, from `AGENTS.md` files
+//! - [`mod@todo`], [`question`], [`task`], [`plan`]: the task list, questions, subagents and plan mode, which act on
+//!   the session
+//! - [`instructions`]: what a person wants every agent to follow, from `AGENTS.md` files
 //! - [`skills`]: guides for particular work; [`skill`]: the tool that loads one
-//! - [`places`]: where both are looked for, and what may be read there without asking
-//! - [`bash`]: the command tool; `bash/` has command splitting, output capture and background jobs
-//! - [`process`]: programs that leave nothing behind; the warden
+//! - [`places`]: where instructions and skills are looked for, and what may be read there without asking
+//! - [`bash`]: the command tool, with its output capture and background jobs
+//! - [`process`]: programs that leave nothing behind; the supervisor
 //! - [`pty`]: terminals that clients look at and type into
-//! - [`bash`]: the command tool; `bash/` has process groups and output capture
 //! - [`shell`]: what a command line would run, for permission rules
 //! - [`project`]: what repository a folder belongs to, and which one it is
-//! - [`invalid`]: what a call that cannot be run becomes
+//! - [`invalid`]: the answer to a call that cannot be run
 //! - [`snapshot`]: content-addressed pictures of a worktree: capture, diff, restore
 //! - [`input`]: the schema of arguments, and decoding with errors a model can act on
 //! - `attributes`: what a file has besides its content, kept when that is replaced
 //! - `folder`: folders as handles that no link can redirect
 //! - `indentation`: how the indentation of a model's text becomes that of a file
-//! - `regular`: reading that never waits and never runs on
+//! - `regular_file`: reading ordinary files only, so that no read waits or goes on without end
 //! - `replacement`: all-or-nothing changes of files
 //! - `walk`: walking a folder by ignore rules, never out of it
-//! - `web`: requests within limits, to where they were meant to go
+//! - `web`: HTTP requests within limits, and only to the hosts that they were meant for
 //! - `wildcard`: the patterns of file names
 
 pub mod apply_patch;
@@ -72,7 +69,7 @@ pub mod pty;
 pub mod question;
 pub mod read;
 pub mod registry;
-mod regular;
+mod regular_file;
 mod replacement;
 pub mod scope;
 pub mod seen;
@@ -95,12 +92,12 @@ pub mod write;
 pub use host::Host;
 pub use places::{Observed, Places};
 pub use process::Secrets;
-pub use registry::{Offer, Registry, Settings, Spec};
+pub use registry::{Registry, Spec, ToolOffer, ToolSettings};
 pub use scope::Scope;
-pub use seen::Seen;
+pub use seen::SeenFiles;
 pub use settlement::settle;
 pub use snapshot::Snapshots;
 pub use tool::{
-    Attachment, BoxFuture, Context, Effect, Failure, Forecast, Need, Output, Progress, Readable, Tool,
-    Verdict,
+    Attachment, BoxFuture, Context, Effect, Failure, Forecast, ForecastVerdict, Need, Output, Progress,
+    Readable, Tool,
 };

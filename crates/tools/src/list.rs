@@ -3,19 +3,20 @@
 //! Whole levels are shown before deeper ones, so that a large first folder does not hide its neighbours. Where the
 //! tree ends early, the folders that were not opened are still named.
 
-use std::{collections::BTreeMap, ffi::OsString, path::Path, time::Duration};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::Path;
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::{
-    input::{decode, schema},
-    scope::Scope,
-    tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool},
-    walk::{self, Place, Stop, Tree},
-    wildcard::Wildcard,
-};
+use crate::input::{decode, schema};
+use crate::scope::Scope;
+use crate::tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool};
+use crate::walk::{self, SearchRoot, SearchTree, StopCondition};
+use crate::wildcard::Wildcard;
 
 /// The most files shown.
 const FILES: usize = 100;
@@ -57,20 +58,20 @@ const JUNK: [&str; 28] = [
 ];
 
 /// The tool that shows what is in a folder.
-#[derive(Clone, Copy, Debug)]
-pub struct List {
+#[derive(Debug, Clone, Copy)]
+pub struct ListTool {
     /// How long it may take before it ends with what it has found.
     pub patience: Duration,
 }
 
-impl Default for List {
+impl Default for ListTool {
     fn default() -> Self {
         Self { patience: walk::PATIENCE }
     }
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-struct Input {
+struct ListInput {
     /// The folder; the project folder unless given
     #[serde(default)]
     path: Option<String>,
@@ -79,7 +80,7 @@ struct Input {
     ignore: Option<Vec<String>>,
 }
 
-impl Tool for List {
+impl Tool for ListTool {
     fn name(&self) -> &'static str {
         "list"
     }
@@ -91,7 +92,7 @@ impl Tool for List {
     }
 
     fn schema(&self) -> Value {
-        schema::<Input>()
+        schema::<ListInput>()
     }
 
     fn effect(&self) -> Effect {
@@ -99,8 +100,8 @@ impl Tool for List {
     }
 
     fn needs(&self, input: &Value, scope: &Scope) -> Result<Vec<Need>, Failure> {
-        let input: Input = decode(self.name(), input.clone())?;
-        let path = Place::named(input.path.as_deref(), scope);
+        let input: ListInput = decode(self.name(), input.clone())?;
+        let path = SearchRoot::named(input.path.as_deref(), scope);
         let mut metadata = Map::new();
         metadata.insert("path".to_owned(), json!(path.display().to_string()));
         let own = Need {
@@ -114,26 +115,26 @@ impl Tool for List {
 
     fn run(&self, input: Value, context: Context) -> BoxFuture<'_, Result<Output, Failure>> {
         Box::pin(async move {
-            let input: Input = decode(self.name(), input)?;
+            let input: ListInput = decode(self.name(), input)?;
             walk::within(self.patience, context.cancel.clone(), move |stop| show(&input, &context, stop))
                 .await
         })
     }
 }
 
-fn show(input: &Input, context: &Context, stop: &Stop) -> Result<Output, Failure> {
+fn show(input: &ListInput, context: &Context, stop: &StopCondition) -> Result<Output, Failure> {
     let ignored = input
         .ignore
         .iter()
         .flatten()
         .map(|text| Wildcard::parse("ignore", text.strip_suffix('/').unwrap_or(text)))
         .collect::<Result<Vec<_>, _>>()?;
-    let folder = Place::named(input.path.as_deref(), &context.scope);
+    let folder = SearchRoot::named(input.path.as_deref(), &context.scope);
     let title = context.scope.relative(&folder);
     let heading = folder.display().to_string();
-    let tree = Place::granted(folder, context)?.tree()?;
-    let mut top = Folder::default();
-    let mut shown = Shown::default();
+    let tree = SearchRoot::granted(folder, context)?.tree()?;
+    let mut top = ListedFolder::default();
+    let mut shown = ShownEntries::default();
     for depth in 1..=DEPTH {
         if shown.truncated || !shown.level(&tree, depth, &ignored, &mut top, stop) {
             break;
@@ -160,21 +161,21 @@ fn show(input: &Input, context: &Context, stop: &Stop) -> Result<Output, Failure
 
 /// What has been shown so far.
 #[derive(Debug, Default)]
-struct Shown {
+struct ShownEntries {
     files: usize,
     folders: usize,
     truncated: bool,
 }
 
-impl Shown {
+impl ShownEntries {
     /// Adds one level, and says whether there may be another one below it.
     fn level(
         &mut self,
-        tree: &Tree,
+        tree: &SearchTree,
         depth: usize,
         ignored: &[Wildcard],
-        top: &mut Folder,
-        stop: &Stop,
+        top: &mut ListedFolder,
+        stop: &StopCondition,
     ) -> bool {
         let ignored = ignored.to_vec();
         let mut folders = false;
@@ -210,12 +211,12 @@ impl Shown {
 
 /// A folder and what is in it, by name.
 #[derive(Debug, Default)]
-struct Folder {
+struct ListedFolder {
     folders: BTreeMap<OsString, Self>,
     files: Vec<OsString>,
 }
 
-impl Folder {
+impl ListedFolder {
     fn put(&mut self, below: &Path, folder: bool) {
         let Some(name) = below.file_name() else { return };
         let mut place = self;

@@ -1,9 +1,10 @@
 //! Tools, resources and prompts of other programs, over the Model Context Protocol.
 //!
-//! A configured server ([`Server`]) is a process that is started here or an address that is called. [`Servers`] keeps
-//! a set of them connected in the background and registers their tools in a layer over the built-in ones. Nothing that
-//! a server does may harm the runtime: every message, list and wait has a bound, a server that dies, hangs or floods
-//! loses its connection and its calls fail with the reason, and its tools are simply absent until it is back.
+//! A configured server ([`ServerDefinition`]) is a process that is started here or an address that is called.
+//! [`Servers`] keeps a set of them connected in the background and registers their tools in a layer over the built-in
+//! ones. Nothing that a server does may harm the runtime: every message, list and wait has a bound, a server that
+//! dies, hangs or floods loses its connection and its calls fail with the reason, and its tools are simply absent
+//! until it is back.
 //!
 //! The protocol is written by hand so that all of those bounds are ours. The revisions 2025-06-18, 2025-03-26 and
 //! 2024-11-05 are spoken. What a server may ask of us is a ping and the project's folder; it is told that everything
@@ -11,13 +12,13 @@
 //!
 //! # Layout
 //!
-//! - `definition`: what is configured of a server
-//! - `servers`: a set of servers; `unit` is the life of one of them, `backoff` its pauses
-//! - `connection`: one connection, from the handshake to typed requests; `catalogue` has the shapes of its lists
-//! - `inbox`: what comes in, matched with what was asked; `message` has the JSON-RPC envelopes
-//! - `stdio`: a server as a child process; `output` reads what it writes
-//! - `http`: a server at an address; `sse` takes event streams apart, `route` makes the requests
-//! - `tool`: a server's tool as one of ours; `naming` has its name, `content` its result
+//! - `definition`: the configuration of a server
+//! - `servers`: the servers of a project; `server`: one of them; `backoff`: the pauses between its attempts
+//! - `connection`: one connection, from the handshake to typed requests; `catalogue`: the shapes of its lists
+//! - `inbox`: what comes in, matched with what was asked; `message`: the JSON-RPC envelopes
+//! - `stdio`: a server as a child process; `output`: reading what it writes
+//! - `http`: a server at an address; `route`: the requests to it; `sse`: its event streams
+//! - `tool`: a server's tool as one of ours; `naming`: its name; `content`: its result
 
 mod backoff;
 mod catalogue;
@@ -30,27 +31,27 @@ mod message;
 mod naming;
 mod output;
 mod route;
+mod server;
 mod servers;
 mod sse;
 mod stdio;
 mod tool;
-mod unit;
 
 use std::time::Duration;
 
-pub use catalogue::{Prompt, PromptArgument, PromptMessage, Resource, Template, ToolInfo};
+pub use catalogue::{McpPrompt, PromptArgument, PromptMessage, Resource, Template, ToolInfo};
 pub use connection::{Connection, Peer};
-pub use content::{Content, Embedded, Reading};
-pub use definition::{Endpoint, Invalid, Server};
-pub use inbox::Progress;
-pub use servers::{Launch, Options, Servers, Status, Timing};
+pub use content::{EmbeddedResource, McpContent, ResourceContent};
+pub use definition::{InvalidServer, ServerAddress, ServerDefinition};
+pub use inbox::CallProgress;
+pub use servers::{Launch, McpOptions, McpTiming, ServerStatus, Servers};
 
 /// The largest message that is taken from a server or sent to one, in bytes.
 pub const MESSAGE_MAX: usize = 10 * 1024 * 1024;
 
 /// Why a server did not do what it was asked.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum McpError {
     /// The connection is gone, or could not be made.
     #[error("{0}")]
     Closed(String),

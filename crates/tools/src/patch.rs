@@ -3,7 +3,8 @@
 //! Two spellings of the file header exist in recorded sessions: file tools write the bare path, snapshots end
 //! it with a tab. Hunk headers always carry both counts, and an empty side starts at line 0.
 
-use std::{fmt::Write as _, time::Duration};
+use std::fmt::Write as _;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use sha1::{Digest as _, Sha1};
@@ -30,8 +31,8 @@ const SHOWN_BYTES: usize = 4 * 1024 * 1024;
 const SHOWN_LINES: u64 = 200_000;
 
 /// How a file's header lines end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Header {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PatchHeader {
     /// The bare path, as `write` and `edit` record it.
     Bare,
     /// The path and a tab, as snapshots record it.
@@ -39,9 +40,9 @@ pub enum Header {
 }
 
 /// What became of a file between two states.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Status {
+pub enum FileStatus {
     /// It exists only in the later state.
     Added,
     /// It exists only in the earlier state.
@@ -51,7 +52,7 @@ pub enum Status {
 }
 
 /// A patch and its size.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Patch {
     /// The patch text.
     pub text: String,
@@ -63,10 +64,10 @@ pub struct Patch {
 
 /// The patch that turns `before` into `after`.
 #[must_use]
-pub fn unified(file: &str, before: &str, after: &str, header: Header) -> Patch {
+pub fn unified(file: &str, before: &str, after: &str, header: PatchHeader) -> Patch {
     let end = match header {
-        Header::Bare => "",
-        Header::Tabbed => "\t",
+        PatchHeader::Bare => "",
+        PatchHeader::Tabbed => "\t",
     };
     let mut patch = Patch {
         text: format!("Index: {file}\n{RULE}\n--- {file}{end}\n+++ {file}{end}\n"),
@@ -84,7 +85,7 @@ pub(crate) fn shown(file: &str, before: &str, after: &str) -> Patch {
         let (deletions, additions) = changed(before, after);
         return Patch { text: String::new(), additions, deletions };
     }
-    unified(file, before, after, Header::Bare)
+    unified(file, before, after, PatchHeader::Bare)
 }
 
 /// How many lines each of two texts has between those that both begin with and those that both end with.
@@ -216,7 +217,7 @@ mod tests {
         check("b\n", "ab\n", 1, 1);
         check("a\nb\n", "a\nx\na\nb\n", 0, 2);
         let large = "line\n".repeat(200_000);
-        assert_eq!(shown("f", &large, &large).text, unified("f", "", "", Header::Bare).text);
+        assert_eq!(shown("f", &large, &large).text, unified("f", "", "", PatchHeader::Bare).text);
         let larger = format!("{large}end\n");
         let expected = Patch { text: String::new(), additions: 1, deletions: 0 };
         assert_eq!(shown("f", &large, &larger), expected);

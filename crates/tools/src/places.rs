@@ -1,26 +1,24 @@
-//! Where a person keeps what agents are told: the folders that instructions and skills are looked for in.
+//! The folders in which instructions and skills are looked for.
 //!
 //! These files are read without asking, and what they hold goes to a provider. So a file of the project counts only
-//! if it lies in the project with its links followed: a repository must not be able to have a private file of the
+//! if it lies in the project after links are followed: a repository must not be able to have a private file of the
 //! person's read by naming a link after it, or in its configuration. The person's own folders may hold links to
 //! wherever they like, and the person's own configuration may name whatever it likes.
 
-use std::{
-    fs,
-    io::{self, Read as _},
-    os::unix::fs::MetadataExt as _,
-    path::{Component, Path, PathBuf},
-};
+use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Component, Path, PathBuf};
+use std::{fs, io};
 
-use crate::regular;
+use crate::regular_file;
 
 /// The largest file of instructions, and the largest skill.
 pub const TEXT_MAX: u64 = 1024 * 1024;
 
-/// What came of looking at something that may be there, may be gone, or may not be readable just now.
+/// The result of looking at something that may be there, may be gone, or may be unreadable just now.
 ///
 /// The last two differ: what is gone no longer applies, while what cannot be read still does.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Observed<T> {
     /// It is there.
     Present(T),
@@ -44,8 +42,8 @@ impl<T> Observed<T> {
     }
 }
 
-/// Whether what a project brings along counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Whether files of a project count.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ProjectFiles {
     /// It does.
     #[default]
@@ -54,9 +52,9 @@ pub enum ProjectFiles {
     Ignored,
 }
 
-/// Who has written something into the configuration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
+/// Whose configuration file names something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConfigOrigin {
     /// The person.
     Person,
     /// Whoever wrote the project.
@@ -64,30 +62,30 @@ pub enum Origin {
 }
 
 /// A path or pattern in the configuration.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Named {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedPath {
     /// As it was written.
     pub text: String,
     /// By whom.
-    pub by: Origin,
+    pub by: ConfigOrigin,
 }
 
-impl Named {
+impl NamedPath {
     /// What the person has written.
     #[must_use]
     pub fn by_person(text: &str) -> Self {
-        Self { text: text.to_owned(), by: Origin::Person }
+        Self { text: text.to_owned(), by: ConfigOrigin::Person }
     }
 
     /// What came with a project.
     #[must_use]
     pub fn by_project(text: &str) -> Self {
-        Self { text: text.to_owned(), by: Origin::Project }
+        Self { text: text.to_owned(), by: ConfigOrigin::Project }
     }
 }
 
 /// The folders of a person and of a project. One that is not absolute is not looked into.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Places {
     /// The person's home.
     pub home: PathBuf,
@@ -101,9 +99,9 @@ pub struct Places {
     /// Whether the files of the project count.
     pub project: ProjectFiles,
     /// Further files of instructions, as the configuration names them.
-    pub instructions: Vec<Named>,
+    pub instructions: Vec<NamedPath>,
     /// Further folders of skills, as the configuration names them.
-    pub skills: Vec<Named>,
+    pub skills: Vec<NamedPath>,
 }
 
 impl Places {
@@ -149,7 +147,7 @@ pub(crate) fn text(path: &Path, within: Option<&Path>) -> Result<Option<String>,
         Err(error) => return Err(failed(&error)),
         Ok(_) => {}
     }
-    let (file, meta) = match regular::open(path) {
+    let (file, meta) = match regular_file::open(path) {
         Ok(opened) => opened,
         Err(error) if error.is_absent() && fs::symlink_metadata(path).is_ok() => {
             return Err(failed(&"it is a link that leads nowhere"));
@@ -177,7 +175,7 @@ pub(crate) fn text(path: &Path, within: Option<&Path>) -> Result<Option<String>,
     Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
 }
 
-/// Whether there is nothing at a path; a file in the place of a folder on the way is no different.
+/// Whether there is nothing at a path; so it is when a file stands where a folder should be.
 pub(crate) fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }

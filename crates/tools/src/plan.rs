@@ -1,37 +1,30 @@
-//! `plan_enter` and `plan_exit`: the way between thinking a change through and making it.
+//! `plan_enter` and `plan_exit`: switching between planning a change and making it.
 //!
 //! The person decides, by a question. With a yes another agent goes on from the next turn; the plan itself is in a file
 //! of the session, so that it outlives the conversation that made it.
 
 use std::path::Path;
 
-use schemars::JsonSchema;
-use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::{
-    host::{Choice, Question},
-    input::schema,
-    scope::Scope,
-    todo::anything,
-    tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool},
-};
+use crate::host::{AskedQuestion, QuestionChoice};
+use crate::input::{NoArguments, schema};
+use crate::scope::Scope;
+use crate::todo::anything;
+use crate::tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool};
 
 /// The answer that lets the other agent go on.
 const YES: &str = "Yes";
 
 /// The tool that asks whether to make a plan first.
-#[derive(Clone, Copy, Debug)]
-pub struct PlanEnter;
+#[derive(Debug, Clone, Copy)]
+pub struct PlanEnterTool;
 
 /// The tool that asks whether to carry out the plan.
-#[derive(Clone, Copy, Debug)]
-pub struct PlanExit;
+#[derive(Debug, Clone, Copy)]
+pub struct PlanExitTool;
 
-#[derive(Debug, Deserialize, JsonSchema)]
-struct Nothing {}
-
-impl Tool for PlanEnter {
+impl Tool for PlanEnterTool {
     fn name(&self) -> &'static str {
         "plan_enter"
     }
@@ -43,7 +36,7 @@ impl Tool for PlanEnter {
     }
 
     fn schema(&self) -> Value {
-        schema::<Nothing>()
+        schema::<NoArguments>()
     }
 
     fn effect(&self) -> Effect {
@@ -68,8 +61,8 @@ impl Tool for PlanEnter {
                 file.display()
             );
             match choose(&context, question).await? {
-                Choose::Yes => hand_over(&context, "plan", &note).await,
-                Choose::No(words) => {
+                PlanDecision::Yes => hand_over(&context, "plan", &note).await,
+                PlanDecision::No(words) => {
                     Ok(stay("build", &format!("The person wants no plan first{words} Go on.")))
                 }
             }
@@ -77,7 +70,7 @@ impl Tool for PlanEnter {
     }
 }
 
-impl Tool for PlanExit {
+impl Tool for PlanExitTool {
     fn name(&self) -> &'static str {
         "plan_exit"
     }
@@ -88,7 +81,7 @@ impl Tool for PlanExit {
     }
 
     fn schema(&self) -> Value {
-        schema::<Nothing>()
+        schema::<NoArguments>()
     }
 
     fn effect(&self) -> Effect {
@@ -109,8 +102,8 @@ impl Tool for PlanExit {
                 "Keep planning",
             );
             match choose(&context, question).await? {
-                Choose::Yes => hand_over(&context, "build", &carry_out(&file)).await,
-                Choose::No(words) => {
+                PlanDecision::Yes => hand_over(&context, "build", &carry_out(&file)).await,
+                PlanDecision::No(words) => {
                     let text = format!(
                         "The person does not want the plan carried out yet{words} Stay with the plan: ask what is \
                          missing, or improve it."
@@ -135,30 +128,30 @@ fn carry_out(file: &Path) -> String {
     )
 }
 
-fn ask(question: String, header: &str, yes: &str, no: &str) -> Question {
-    let choice = |label: &str, description: &str| Choice {
+fn ask(question: String, header: &str, yes: &str, no: &str) -> AskedQuestion {
+    let choice = |label: &str, description: &str| QuestionChoice {
         label: label.to_owned(),
         description: description.to_owned(),
     };
     let options = vec![choice(YES, yes), choice("No", no)];
-    Question { question, header: header.to_owned(), options, multiple: None, custom: None }
+    AskedQuestion { question, header: header.to_owned(), options, multiple: None, custom: None }
 }
 
-enum Choose {
+enum PlanDecision {
     Yes,
     /// With what the person said besides, as the end of a sentence.
     No(String),
 }
 
-async fn choose(context: &Context, question: Question) -> Result<Choose, Failure> {
+async fn choose(context: &Context, question: AskedQuestion) -> Result<PlanDecision, Failure> {
     let answers = context.host.ask(vec![question]).await?;
     let words: Vec<String> = answers.into_iter().flatten().collect();
     Ok(match words.as_slice() {
-        [only] if only == YES => Choose::Yes,
-        [only] if only == "No" => Choose::No(".".to_owned()),
-        [] => Choose::No(".".to_owned()),
-        // Whatever is no plain yes is no yes.
-        words => Choose::No(format!(", and says: {}.", words.join(", "))),
+        [only] if only == YES => PlanDecision::Yes,
+        [only] if only == "No" => PlanDecision::No(".".to_owned()),
+        [] => PlanDecision::No(".".to_owned()),
+        // Only a plain yes counts as a yes.
+        words => PlanDecision::No(format!(", and says: {}.", words.join(", "))),
     })
 }
 

@@ -1,33 +1,33 @@
-//! Programs that the agent runs, and the promise that none of them outlives its call.
+//! Programs that the agent runs. None of them outlives its call.
 //!
-//! Between us and a program stands a **warden**: our own binary, started again with a hidden argument. It adopts
+//! Between us and a program is a **supervisor**: our own binary, started again with a hidden argument. It adopts
 //! every process that the program leaves behind, also daemons that detached themselves, so it always knows whether
 //! anything still runs and can stop all of it. We hold it by a socket. When that closes, because the call was dropped
-//! or because we were killed, the warden stops everything and ends.
+//! or because we were killed, the supervisor stops everything and ends.
 //!
-//! Without a warden, and on systems other than Linux, a program is held by its process group alone: whatever leaves
+//! Without a supervisor, and on systems other than Linux, a program is held by its process group alone: whatever leaves
 //! the group (`setsid`, daemons) is not stopped, and nothing is stopped when we are killed.
 //!
 //! # Layout
 //!
-//! - [`warden`]: the process in between
+//! - [`supervisor`]: the process between us and a program
 //! - `control`: what the two sides say to each other
 //! - `launch`: starting a program; [`Launcher`]
 //! - `program`: a program from its start until nothing of it is left
-//! - `family`: finding and stopping processes, by way of `/proc`
+//! - `process_tree`: finding and stopping processes, through `/proc`
 //! - `group`: process groups
-//! - `environment`: what programs may not see of our environment
+//! - `environment`: variables that programs must not see
 
 mod control;
 mod environment;
-#[cfg(target_os = "linux")]
-mod family;
 mod group;
 mod launch;
+#[cfg(target_os = "linux")]
+mod process_tree;
 mod program;
-pub mod warden;
+pub mod supervisor;
 
-pub use environment::Secrets;
+pub use environment::{Secrets, is_secret};
 pub use launch::Launcher;
-pub(crate) use launch::{Outlet, Start};
-pub(crate) use program::{Exit, Gone, Program};
+pub(crate) use launch::{ProgramStart, ProgramStreams};
+pub(crate) use program::{Cleanup, Exit, RunningProgram};

@@ -9,19 +9,19 @@
 //! git is asked for the root commit only, without the variables of whoever started us, without anything that a
 //! repository can have it run, and not for longer than ten seconds.
 
-use std::{
-    fs,
-    io::Read as _,
-    os::unix::fs::MetadataExt as _,
-    path::{Path, PathBuf},
-    process::Stdio,
-    time::Duration,
-};
+use std::fs;
+use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tokio::{io::AsyncReadExt as _, process::Command, time::timeout};
+use tokio::io::AsyncReadExt as _;
+use tokio::process::Command;
+use tokio::time::timeout;
 
-use crate::regular;
+use crate::regular_file;
 
 /// How long git may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const LISTED: u64 = 1024 * 1024;
 
 /// A repository on this machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Repository {
     /// The folder with `.git` in it.
     pub root: PathBuf,
@@ -39,14 +39,14 @@ pub struct Repository {
     /// Where its history is: the same folder for all worktrees of one repository, another one for each clone.
     pub history: PathBuf,
     /// Its `.git`, to be known again.
-    pub mark: Mark,
+    pub mark: RepositoryMark,
     /// Whether its history is cut off.
     pub shallow: bool,
 }
 
 /// What the file system says of a repository's `.git`: it goes along when a folder is renamed, and a copy has another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Mark {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RepositoryMark {
     /// The file system; it may have another number after a restart.
     pub device: u64,
     /// The number within it.
@@ -56,7 +56,7 @@ pub struct Mark {
     pub born: Option<u64>,
 }
 
-impl Mark {
+impl RepositoryMark {
     fn of(path: &Path) -> Option<Self> {
         let meta = fs::symlink_metadata(path).ok()?;
         let born = meta.created().ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
@@ -78,8 +78,8 @@ impl Mark {
 }
 
 /// Which repository it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Identity {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RepositoryIdentity {
     /// The one with this root commit.
     Root(String),
     /// One whose root is not here; this is the edge of what is.
@@ -109,7 +109,7 @@ pub fn repository(directory: &Path) -> Option<Repository> {
             first_line(&git.join("commondir")).map_or_else(|| git.clone(), |line| git.join(line.trim()));
         let history = fs::canonicalize(&history).unwrap_or(history);
         let shallow = fs::metadata(history.join("shallow")).is_ok_and(|file| file.len() > 0);
-        Some(Repository { root: folder.to_owned(), git, history, mark: Mark::of(&entry)?, shallow })
+        Some(Repository { root: folder.to_owned(), git, history, mark: RepositoryMark::of(&entry)?, shallow })
     })
 }
 
@@ -124,14 +124,14 @@ impl Repository {
 
 fn first_line(path: &Path) -> Option<String> {
     let mut text = String::new();
-    regular::open(path).ok()?.0.take(LISTED).read_to_string(&mut text).ok()?;
+    regular_file::open(path).ok()?.0.take(LISTED).read_to_string(&mut text).ok()?;
     text.lines().next().map(str::to_owned)
 }
 
 /// Whether a place where a repository was has surely none any more: nothing is there, and the file system that it was
 /// on is. A drive that is not connected has not lost what is on it.
 #[must_use]
-pub fn is_gone(root: &Path, mark: Option<&Mark>) -> bool {
+pub fn is_gone(root: &Path, mark: Option<&RepositoryMark>) -> bool {
     match fs::symlink_metadata(root.join(".git")) {
         Err(error) if crate::places::is_absent(&error) => {}
         _ => return false,
@@ -142,33 +142,73 @@ pub fn is_gone(root: &Path, mark: Option<&Mark>) -> bool {
 }
 
 /// Asks git which repository it is.
-pub async fn identity(repository: &Repository) -> Identity {
+pub async fn identity(repository: &Repository) -> RepositoryIdentity {
     let Some(roots) = timeout(PATIENCE, parentless(&repository.root)).await.ok().flatten() else {
         tracing::warn!(root = %repository.root.display(), "git does not say which repository this is");
-        return Identity::Unknown;
+        return RepositoryIdentity::Unknown;
     };
     let edge = if repository.shallow { edge(&repository.history) } else { Vec::new() };
     let least = |wanted: &dyn Fn(&&String) -> bool| roots.iter().filter(wanted).min().cloned();
     match (least(&|root| !edge.contains(root)), least(&|_| true)) {
-        (Some(root), _) => Identity::Root(root),
-        (None, Some(edge)) => Identity::Edge(edge),
-        (None, None) => Identity::Unborn,
+        (Some(root), _) => RepositoryIdentity::Root(root),
+        (None, Some(edge)) => RepositoryIdentity::Edge(edge),
+        (None, None) => RepositoryIdentity::Unborn,
     }
 }
 
 /// The commits at which a shallow history is cut off.
 fn edge(history: &Path) -> Vec<String> {
     let mut text = String::new();
-    let opened = regular::open(&history.join("shallow")).ok();
+    let opened = regular_file::open(&history.join("shallow")).ok();
     let read = opened.and_then(|(file, _)| file.take(LISTED).read_to_string(&mut text).ok());
     read.map(|_| text.lines().map(|line| line.trim().to_owned()).collect()).unwrap_or_default()
 }
+
+/// The variables by which git is told of another repository than that of its folder.
+const REPOSITORY_VARIABLES: [&str; 16] = [
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_COMMON_DIR",
+    "GIT_CONFIG",
+    "GIT_CONFIG_COUNT",
+    "GIT_CONFIG_PARAMETERS",
+    "GIT_DIR",
+    "GIT_GRAFT_FILE",
+    "GIT_IMPLICIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_INTERNAL_SUPER_PREFIX",
+    "GIT_NO_REPLACE_OBJECTS",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_PREFIX",
+    "GIT_REPLACE_REF_BASE",
+    "GIT_SHALLOW_FILE",
+    "GIT_WORK_TREE",
+];
+
+/// Further variables that would change what git looks at or where it writes.
+const OTHER_VARIABLES: [&str; 16] = [
+    "GIT_CONFIG_GLOBAL",
+    "GIT_CONFIG_NOSYSTEM",
+    "GIT_CONFIG_SYSTEM",
+    "GIT_DISCOVERY_ACROSS_FILESYSTEM",
+    "GIT_EXEC_PATH",
+    "GIT_NAMESPACE",
+    "GIT_QUARANTINE_PATH",
+    "GIT_REDIRECT_STDERR",
+    "GIT_REDIRECT_STDOUT",
+    "GIT_REF_PARANOIA",
+    "GIT_TRACE",
+    "GIT_TRACE2",
+    "GIT_TRACE2_EVENT",
+    "GIT_TRACE2_PERF",
+    "GIT_TRACE_SETUP",
+    "GIT_USE_NSEC",
+];
 
 /// git, about to list the commits without parents. The configuration of the person and of the machine counts: it says
 /// whose repositories git may look at.
 fn listing(root: &Path) -> Command {
     let mut git = Command::new("git");
-    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("GIT_")) {
+    for name in REPOSITORY_VARIABLES.iter().chain(&OTHER_VARIABLES) {
         git.env_remove(name);
     }
     git.args(["--no-pager", "--no-optional-locks"])
@@ -183,7 +223,7 @@ fn listing(root: &Path) -> Command {
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .kill_on_drop(true);
-    // If this is no repository to git, one further up is not meant.
+    // If git does not see a repository here, it must not take one further up.
     if let Some(above) = root.parent() {
         git.env("GIT_CEILING_DIRECTORIES", above);
     }
@@ -215,5 +255,15 @@ mod tests {
         let expected =
             ["GIT_ALLOW_PROTOCOL", "GIT_CEILING_DIRECTORIES", "GIT_NO_LAZY_FETCH", "GIT_TERMINAL_PROMPT"];
         assert_eq!(names, expected);
+    }
+
+    #[test]
+    fn git_is_told_of_no_other_repository() {
+        let listed =
+            std::process::Command::new("git").args(["rev-parse", "--local-env-vars"]).output().unwrap();
+        let listed = String::from_utf8(listed.stdout).unwrap();
+        assert!(listed.lines().count() > 10, "git lists them: {listed}");
+        let missing: Vec<_> = listed.lines().filter(|name| !REPOSITORY_VARIABLES.contains(name)).collect();
+        assert_eq!(missing, Vec::<&str>::new());
     }
 }

@@ -4,15 +4,13 @@
 //! reads at its own pace, from any place that is still there: one that lost its connection goes on where it was, and
 //! one that is too slow is told so and let go. No client can hold up the program.
 //!
-//! Programs are started like those of [`crate::process`]: a warden stays until all of them have ended, and terminals end
-//! with the value that holds them.
+//! Programs are started like those of [`crate::process`]: a supervisor stays until all of them have ended, and
+//! terminals end with the value that holds them.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    io,
-    path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast;
@@ -23,7 +21,7 @@ use crate::process::Launcher;
 mod replay;
 mod terminal;
 
-pub use replay::{Attachment, Chunk, From};
+pub use replay::{PtyAttachment, PtyChunk, ReplayFrom};
 
 /// The most terminals at a time, those included whose program has ended.
 const MOST: usize = 64;
@@ -32,7 +30,7 @@ const EVENTS: usize = 256;
 
 /// Why something could not be done with a terminal.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum PtyError {
     /// There is no terminal of this name.
     #[error("there is no terminal {0}")]
     NotFound(String),
@@ -69,23 +67,23 @@ pub enum Error {
 }
 
 /// The size of a terminal in characters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Size {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PtySize {
     /// Lines.
     pub rows: u16,
     /// Characters on each line.
     pub cols: u16,
 }
 
-impl Default for Size {
+impl Default for PtySize {
     fn default() -> Self {
         Self { rows: 24, cols: 80 }
     }
 }
 
 /// A terminal to open.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Create {
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NewPty {
     /// The program.
     pub command: String,
     /// Its arguments.
@@ -97,13 +95,13 @@ pub struct Create {
     /// Variables that it gets besides ours.
     pub env: Vec<(String, String)>,
     /// Its size.
-    pub size: Size,
+    pub size: PtySize,
 }
 
 /// Whether the program of a terminal runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Status {
+pub enum PtyStatus {
     /// It runs.
     Running,
     /// It has ended.
@@ -111,9 +109,9 @@ pub enum Status {
 }
 
 /// What is known of a terminal.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Info {
+pub struct PtyInfo {
     /// Its name.
     pub id: String,
     /// What people call it.
@@ -125,7 +123,7 @@ pub struct Info {
     /// The folder it was started in.
     pub cwd: PathBuf,
     /// Whether it runs.
-    pub status: Status,
+    pub status: PtyStatus,
     /// The process that holds it together.
     pub pid: i32,
     /// How the program ended, as a shell says it.
@@ -134,34 +132,34 @@ pub struct Info {
 }
 
 /// What happened to a terminal.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PtyEvent {
     /// It was opened.
-    Created(Info),
+    Created(PtyInfo),
     /// Its title or its size was changed.
-    Updated(Info),
+    Updated(PtyInfo),
     /// Its program ended.
-    Exited(Info),
+    Exited(PtyInfo),
     /// It is gone.
     Deleted(String),
 }
 
 /// The terminals that there are, and the names of those that are being opened.
 #[derive(Debug, Default)]
-struct Table {
+struct PtyTable {
     open: BTreeMap<String, Arc<Terminal>>,
     opening: BTreeSet<String>,
 }
 
 /// The place of a terminal that is being opened; nobody else gets it, and it is free again when this is dropped.
 #[derive(Debug)]
-struct Place<'a> {
+struct PtyReservation<'a> {
     ptys: &'a Ptys,
     /// Nothing once the terminal is there.
     id: Option<String>,
 }
 
-impl Place<'_> {
+impl PtyReservation<'_> {
     fn fill(mut self, terminal: Terminal) {
         let mut table = self.ptys.lock();
         if let Some(id) = self.id.take() {
@@ -171,7 +169,7 @@ impl Place<'_> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for PtyReservation<'_> {
     fn drop(&mut self) {
         if let Some(id) = &self.id {
             self.ptys.lock().opening.remove(id);
@@ -180,11 +178,11 @@ impl Drop for Place<'_> {
 }
 
 /// Terminals by their names; clones share them. They are closed when the last clone is dropped.
-#[derive(Clone, Debug)]
+#[derive(Debug, Clone)]
 pub struct Ptys {
     launcher: Launcher,
-    table: Arc<Mutex<Table>>,
-    events: broadcast::Sender<Event>,
+    table: Arc<Mutex<PtyTable>>,
+    events: broadcast::Sender<PtyEvent>,
 }
 
 impl Ptys {
@@ -196,7 +194,7 @@ impl Ptys {
 
     /// What happens from now on.
     #[must_use]
-    pub fn events(&self) -> broadcast::Receiver<Event> {
+    pub fn events(&self) -> broadcast::Receiver<PtyEvent> {
         self.events.subscribe()
     }
 
@@ -204,19 +202,19 @@ impl Ptys {
     ///
     /// # Errors
     /// When the name is taken, the program cannot be started or there are too many terminals.
-    pub async fn create(&self, id: String, create: Create) -> Result<Info, Error> {
+    pub async fn create(&self, id: String, create: NewPty) -> Result<PtyInfo, PtyError> {
         // Taken before the start, which takes a while: two calls must not open one name, or one too many.
         let place = self.take_place(&id)?;
         let terminal = Terminal::start(&self.launcher, id, create, self.events.clone()).await?;
         let info = terminal.info();
         place.fill(terminal);
-        self.events.send(Event::Created(info.clone())).ok();
+        self.events.send(PtyEvent::Created(info.clone())).ok();
         Ok(info)
     }
 
     /// The terminals, by name.
     #[must_use]
-    pub fn list(&self) -> Vec<Info> {
+    pub fn list(&self) -> Vec<PtyInfo> {
         self.lock().open.values().map(|terminal| terminal.info()).collect()
     }
 
@@ -224,7 +222,7 @@ impl Ptys {
     ///
     /// # Errors
     /// When there is none of this name.
-    pub fn get(&self, id: &str) -> Result<Info, Error> {
+    pub fn get(&self, id: &str) -> Result<PtyInfo, PtyError> {
         Ok(self.find(id)?.info())
     }
 
@@ -232,9 +230,14 @@ impl Ptys {
     ///
     /// # Errors
     /// When there is none of this name.
-    pub fn update(&self, id: &str, title: Option<String>, size: Option<Size>) -> Result<Info, Error> {
+    pub fn update(
+        &self,
+        id: &str,
+        title: Option<String>,
+        size: Option<PtySize>,
+    ) -> Result<PtyInfo, PtyError> {
         let info = self.find(id)?.update(title, size);
-        self.events.send(Event::Updated(info.clone())).ok();
+        self.events.send(PtyEvent::Updated(info.clone())).ok();
         Ok(info)
     }
 
@@ -242,7 +245,7 @@ impl Ptys {
     ///
     /// # Errors
     /// When there is no such terminal, its program has ended, it does not read, or this is too much at once.
-    pub fn write(&self, id: &str, input: &[u8]) -> Result<(), Error> {
+    pub fn write(&self, id: &str, input: &[u8]) -> Result<(), PtyError> {
         self.find(id)?.write(input)
     }
 
@@ -250,7 +253,7 @@ impl Ptys {
     ///
     /// # Errors
     /// When there is no terminal of this name.
-    pub fn attach(&self, id: &str, from: From) -> Result<Attachment, Error> {
+    pub fn attach(&self, id: &str, from: ReplayFrom) -> Result<PtyAttachment, PtyError> {
         Ok(self.find(id)?.attach(from))
     }
 
@@ -258,36 +261,36 @@ impl Ptys {
     ///
     /// # Errors
     /// When there is none of this name.
-    pub async fn close(&self, id: &str) -> Result<(), Error> {
+    pub async fn close(&self, id: &str) -> Result<(), PtyError> {
         let terminal = self.find(id)?;
         terminal.close().await;
         if self.lock().open.remove(id).is_some() {
-            self.events.send(Event::Deleted(id.to_owned())).ok();
+            self.events.send(PtyEvent::Deleted(id.to_owned())).ok();
         }
         Ok(())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Table> {
+    fn lock(&self) -> MutexGuard<'_, PtyTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn find(&self, id: &str) -> Result<Arc<Terminal>, Error> {
-        self.lock().open.get(id).map(Arc::clone).ok_or_else(|| Error::NotFound(id.to_owned()))
+    fn find(&self, id: &str) -> Result<Arc<Terminal>, PtyError> {
+        self.lock().open.get(id).map(Arc::clone).ok_or_else(|| PtyError::NotFound(id.to_owned()))
     }
 
     /// Takes the place of one more terminal; one whose program has ended makes room.
-    fn take_place(&self, id: &str) -> Result<Place<'_>, Error> {
+    fn take_place(&self, id: &str) -> Result<PtyReservation<'_>, PtyError> {
         let mut table = self.lock();
         if table.open.contains_key(id) || table.opening.contains(id) {
-            return Err(Error::Exists(id.to_owned()));
+            return Err(PtyError::Exists(id.to_owned()));
         }
         if table.open.len() + table.opening.len() >= MOST {
             let mut infos = table.open.values().map(|terminal| terminal.info());
-            let ended = infos.find(|info| info.status == Status::Exited).ok_or(Error::TooMany(MOST))?;
+            let ended = infos.find(|info| info.status == PtyStatus::Exited).ok_or(PtyError::TooMany(MOST))?;
             table.open.remove(&ended.id);
-            self.events.send(Event::Deleted(ended.id)).ok();
+            self.events.send(PtyEvent::Deleted(ended.id)).ok();
         }
         table.opening.insert(id.to_owned());
-        Ok(Place { ptys: self, id: Some(id.to_owned()) })
+        Ok(PtyReservation { ptys: self, id: Some(id.to_owned()) })
     }
 }

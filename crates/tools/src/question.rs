@@ -9,28 +9,26 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::{
-    host,
-    input::{decode, schema},
-    scope::Scope,
-    todo::anything,
-    tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool},
-};
+use crate::host;
+use crate::input::{decode, schema};
+use crate::scope::Scope;
+use crate::todo::anything;
+use crate::tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool};
 
 /// The most questions that are asked at once: a person has to read them all.
 const QUESTIONS_MAX: usize = 8;
 
 /// The tool that asks the person.
-#[derive(Clone, Copy, Debug)]
-pub struct Question;
+#[derive(Debug, Clone, Copy)]
+pub struct QuestionTool;
 
 #[derive(Debug, Deserialize, JsonSchema)]
-struct Input {
+struct QuestionInput {
     /// What to ask, one to eight questions
-    questions: Vec<host::Question>,
+    questions: Vec<host::AskedQuestion>,
 }
 
-impl Tool for Question {
+impl Tool for QuestionTool {
     fn name(&self) -> &'static str {
         "question"
     }
@@ -43,7 +41,7 @@ impl Tool for Question {
     }
 
     fn schema(&self) -> Value {
-        schema::<Input>()
+        schema::<QuestionInput>()
     }
 
     fn effect(&self) -> Effect {
@@ -65,7 +63,7 @@ impl Tool for Question {
 }
 
 /// The questions, if a person can answer them.
-fn check(input: Input) -> Result<Vec<host::Question>, Failure> {
+fn check(input: QuestionInput) -> Result<Vec<host::AskedQuestion>, Failure> {
     let complain = |text: String| Err(Failure::InvalidInput(text));
     let count = input.questions.len();
     if !(1..=QUESTIONS_MAX).contains(&count) {
@@ -86,7 +84,7 @@ fn check(input: Input) -> Result<Vec<host::Question>, Failure> {
     Ok(input.questions)
 }
 
-fn show(questions: &[host::Question], answers: &[Vec<String>]) -> Output {
+fn show(questions: &[host::AskedQuestion], answers: &[Vec<String>]) -> Output {
     let lines = questions.iter().enumerate().map(|(at, question)| {
         let chosen = answers.get(at).filter(|chosen| !chosen.is_empty());
         let chosen = chosen.map_or_else(|| "(no answer)".to_owned(), |chosen| chosen.join(", "));

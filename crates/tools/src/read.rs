@@ -1,30 +1,26 @@
 //! The `read` tool: a page of a text file, a folder's entries, an image or a document.
 //!
-//! A file is streamed, so that a page of a huge one costs little memory, and read to its end, because the
-//! page says how many lines there are and the session remembers what the whole file was like. Text is shown without a byte order mark and without carriage returns:
-//! `edit` accepts it back in that form.
+//! A file is streamed, so that a page of a huge one costs little memory, and read to its end, because the page says
+//! how many lines there are and the session remembers what the whole file was like. Text is shown without a byte
+//! order mark and without carriage returns: `edit` accepts it back in that form.
 
 mod media;
 
-use std::{
-    fs::File,
-    io::{self, BufRead as _, BufReader, Read as _, Seek as _},
-    path::Path,
-};
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _};
+use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::{
-    folder::Folder,
-    input::{decode, schema},
-    regular::{self, Print, Special},
-    scope::{Access, Scope},
-    target::Target,
-    tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool},
-    write::{BOM, blocking, hex},
-};
+use crate::folder::OpenFolder;
+use crate::input::{decode, schema};
+use crate::regular_file::{self, Fingerprint, SpecialFile};
+use crate::scope::{PathAccess, Scope};
+use crate::target::Target;
+use crate::tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool};
+use crate::write::{BOM, blocking, hex};
 use media::Media;
 
 /// Lines, or folder entries, on a page unless the call asks for fewer: a result with more would be cut in its middle.
@@ -41,12 +37,12 @@ const SAMPLE: u64 = 8 * 1024;
 const SUGGESTIONS: usize = 3;
 
 /// The tool that reads files and folders.
-#[derive(Clone, Copy, Debug)]
-pub struct Read;
+#[derive(Debug, Clone, Copy)]
+pub struct ReadTool;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Input {
+struct ReadInput {
     /// The file or folder, as an absolute path
     file_path: String,
     /// The first line to show, counted from 1
@@ -59,7 +55,7 @@ struct Input {
     limit: Option<usize>,
 }
 
-impl Tool for Read {
+impl Tool for ReadTool {
     fn name(&self) -> &'static str {
         "read"
     }
@@ -71,7 +67,7 @@ impl Tool for Read {
     }
 
     fn schema(&self) -> Value {
-        schema::<Input>()
+        schema::<ReadInput>()
     }
 
     fn effect(&self) -> Effect {
@@ -79,9 +75,9 @@ impl Tool for Read {
     }
 
     fn needs(&self, input: &Value, scope: &Scope) -> Result<Vec<Need>, Failure> {
-        let input: Input = decode(self.name(), input.clone())?;
-        let target = scope.target(&input.file_path, Access::Read)?;
-        let (external, patterns) = scope.demands(&target, Access::Read);
+        let input: ReadInput = decode(self.name(), input.clone())?;
+        let target = scope.target(&input.file_path, PathAccess::Read)?;
+        let (external, patterns) = scope.demands(&target, PathAccess::Read);
         let read = Need {
             permission: "read".to_owned(),
             patterns,
@@ -93,26 +89,26 @@ impl Tool for Read {
 
     fn run(&self, input: Value, context: Context) -> BoxFuture<'_, Result<Output, Failure>> {
         Box::pin(async move {
-            let input: Input = decode(self.name(), input)?;
+            let input: ReadInput = decode(self.name(), input)?;
             blocking(move || act(&input, &context)).await
         })
     }
 }
 
-fn act(input: &Input, context: &Context) -> Result<Output, Failure> {
+fn act(input: &ReadInput, context: &Context) -> Result<Output, Failure> {
     if context.cancel.is_cancelled() {
         return Err(Failure::Cancelled);
     }
-    let target = context.target(&input.file_path, Access::Read)?;
+    let target = context.target(&input.file_path, PathAccess::Read)?;
     let path = target.path();
-    let window = Window {
+    let window = ReadWindow {
         first: input.offset.unwrap_or(1).max(1),
         limit: input.limit.unwrap_or(LINES).clamp(1, LINES),
     };
     let title = context.scope.relative(path);
     let (mut file, meta) = match target.open() {
         Ok(opened) => opened,
-        Err(regular::Error::Special(Special::Folder)) => return folder(&target, title, window),
+        Err(regular_file::OpenError::Special(SpecialFile::Folder)) => return folder(&target, title, window),
         Err(error) if error.is_absent() => {
             context.seen.forget(target.real());
             return Err(absent(&target));
@@ -133,8 +129,8 @@ fn act(input: &Input, context: &Context) -> Result<Output, Failure> {
             path.display()
         )));
     }
-    let mut print = Print::new(&meta);
-    let page = Page::scan(path, file, window, context, &mut print)?;
+    let mut print = Fingerprint::new(&meta);
+    let page = ReadPage::scan(path, file, window, context, &mut print)?;
     if page.total < window.first && window.first > 1 {
         return Err(Failure::Failed(format!(
             "Line {} is past the end of the file, which has {} lines.",
@@ -146,15 +142,15 @@ fn act(input: &Input, context: &Context) -> Result<Output, Failure> {
 }
 
 /// The part of a file or folder that was asked for.
-#[derive(Clone, Copy, Debug)]
-struct Window {
+#[derive(Debug, Clone, Copy)]
+struct ReadWindow {
     first: usize,
     limit: usize,
 }
 
 /// The lines of one page, and what lies behind it.
 #[derive(Debug, Default)]
-struct Page {
+struct ReadPage {
     first: usize,
     lines: Vec<String>,
     bytes: usize,
@@ -162,13 +158,13 @@ struct Page {
     total: usize,
 }
 
-impl Page {
+impl ReadPage {
     fn scan(
         path: &Path,
         file: File,
-        window: Window,
+        window: ReadWindow,
         context: &Context,
-        print: &mut Print,
+        print: &mut Fingerprint,
     ) -> Result<Self, Failure> {
         let fail = |error: io::Error| Failure::io("read", path, &error);
         let mut reader = BufReader::with_capacity(64 * 1024, file);
@@ -205,7 +201,7 @@ impl Page {
         Ok(page)
     }
 
-    fn push(&mut self, line: &[u8], window: Window) {
+    fn push(&mut self, line: &[u8], window: ReadWindow) {
         self.total += 1;
         if self.total < window.first || self.full {
             return;
@@ -271,9 +267,9 @@ impl Page {
 }
 
 /// A folder's entries, sorted by name.
-fn folder(target: &Target, title: String, window: Window) -> Result<Output, Failure> {
+fn folder(target: &Target, title: String, window: ReadWindow) -> Result<Output, Failure> {
     let path = target.path();
-    let entries = Folder::reach(target.real()).and_then(|folder| folder.entries());
+    let entries = OpenFolder::reach(target.real()).and_then(|folder| folder.entries());
     let mut names: Vec<String> = entries
         .map_err(|error| Failure::io("list", path, &error))?
         .into_iter()
@@ -335,7 +331,7 @@ fn absent(target: &Target) -> Failure {
     };
     let mut names: Vec<String> = target
         .place()
-        .and_then(|(parent, _)| Folder::reach(parent)?.entries())
+        .and_then(|(parent, _)| OpenFolder::reach(parent)?.entries())
         .unwrap_or_default()
         .into_iter()
         .map(|(name, _)| name.to_string_lossy().into_owned())

@@ -4,65 +4,62 @@
 //! names for one place (a project with MCP servers of its own) without changing what lies below. The newest
 //! registration of a name wins; when it ends, the one before is there again.
 //!
-//! A turn works with an [`Offer`]: the tools as they were when the model was told about them. A registration that
+//! A turn works with an [`ToolOffer`]: the tools as they were when the model was told about them. A registration that
 //! changes while the model answers therefore changes nothing about its calls.
 //!
 //! Order is by name everywhere, so that the tool list sent to a provider has the same bytes on every turn
 //! and its prompt cache keeps working.
 
-use std::{
-    collections::BTreeMap,
-    path::PathBuf,
-    sync::{Arc, Mutex, PoisonError, Weak},
-};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use serde_json::Value;
 
-use crate::{
-    apply_patch::ApplyPatch,
-    bash::Bash,
-    edit::Edit,
-    glob::Glob,
-    grep::Grep,
-    invalid::{self, Invalid},
-    list::List,
-    plan::{PlanEnter, PlanExit},
-    process::Secrets,
-    question::Question,
-    read::Read,
-    skill::Skill,
-    task::Task,
-    todo::{TodoRead, TodoWrite},
-    tool::Tool,
-    webfetch::Webfetch,
-    websearch::{self, Websearch},
-    write::Write,
-};
+use crate::apply_patch::ApplyPatchTool;
+use crate::bash::BashTool;
+use crate::edit::EditTool;
+use crate::glob::GlobTool;
+use crate::grep::GrepTool;
+use crate::invalid::InvalidTool;
+use crate::list::ListTool;
+use crate::plan::{PlanEnterTool, PlanExitTool};
+use crate::process::Secrets;
+use crate::question::QuestionTool;
+use crate::read::ReadTool;
+use crate::skill::SkillTool;
+use crate::task::TaskTool;
+use crate::todo::{TodoReadTool, TodoWriteTool};
+use crate::tool::Tool;
+use crate::webfetch::WebfetchTool;
+use crate::websearch::WebsearchTool;
+use crate::write::WriteTool;
+use crate::{invalid, websearch};
 
 /// The longest name a tool may have.
 const NAME_MAX: usize = 64;
 
 /// Why a tool was not registered.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RegistryError {
     /// Providers accept only letters, digits, `_` and `-`, a letter first, at most 64 of them.
     #[error("tool name {0:?} is not a letter followed by at most 63 letters, digits, underscores or hyphens")]
     Name(String),
 }
 
 /// How the built-in tools are set up.
-#[derive(Clone, Debug, Default)]
-pub struct Settings {
-    /// The binary that can be a warden, which keeps a command's processes together; see [`crate::process`].
-    pub warden: Option<PathBuf>,
+#[derive(Debug, Clone, Default)]
+pub struct ToolSettings {
+    /// The binary that can be a supervisor, which keeps a command's processes together; see [`crate::process`].
+    pub supervisor: Option<PathBuf>,
     /// Environment variables that hold keys and are kept from commands, besides our own.
     pub secrets: Secrets,
     /// The service that `websearch` asks; without one there is no such tool.
-    pub websearch: Option<websearch::Provider>,
+    pub websearch: Option<websearch::SearchService>,
 }
 
 /// What the model is told about one tool.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Spec {
     /// The name to call.
     pub name: String,
@@ -73,24 +70,24 @@ pub struct Spec {
 }
 
 /// The tools by name; clones share them.
-#[derive(Clone, Debug, Default)]
-pub struct Registry(Arc<Layer>);
+#[derive(Debug, Clone, Default)]
+pub struct Registry(Arc<ToolLayer>);
 
 #[derive(Debug, Default)]
-struct Layer {
+struct ToolLayer {
     below: Option<Registry>,
-    tools: Mutex<Tools>,
+    tools: Mutex<NamedTools>,
 }
 
 /// Every registration of a name, the newest last.
 #[derive(Debug, Default)]
-struct Tools {
-    names: BTreeMap<String, Vec<Registered>>,
+struct NamedTools {
+    names: BTreeMap<String, Vec<RegisteredTool>>,
     next: u64,
 }
 
 #[derive(Debug)]
-struct Registered {
+struct RegisteredTool {
     id: u64,
     tool: Arc<dyn Tool>,
 }
@@ -98,13 +95,13 @@ struct Registered {
 /// A registration; it ends when this is dropped.
 #[derive(Debug)]
 #[must_use = "the tool is unregistered when this is dropped"]
-pub struct Registration {
-    layer: Weak<Layer>,
+pub struct ToolRegistration {
+    layer: Weak<ToolLayer>,
     name: String,
     id: u64,
 }
 
-impl Registration {
+impl ToolRegistration {
     /// The name that is registered.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -117,7 +114,7 @@ impl Registration {
     }
 }
 
-impl Drop for Registration {
+impl Drop for ToolRegistration {
     fn drop(&mut self) {
         let Some(layer) = self.layer.upgrade() else { return };
         let mut tools = layer.tools.lock().unwrap_or_else(PoisonError::into_inner);
@@ -139,29 +136,29 @@ impl Registry {
 
     /// The registry of the tools that this crate brings.
     #[must_use]
-    pub fn builtin(settings: &Settings) -> Self {
+    pub fn builtin(settings: &ToolSettings) -> Self {
         let registry = Self::new();
         let mut tools: Vec<Arc<dyn Tool>> = vec![
-            Arc::new(ApplyPatch),
-            Arc::new(Bash::new(settings)),
-            Arc::new(Edit),
-            Arc::new(Glob::default()),
-            Arc::new(Grep::default()),
-            Arc::new(Invalid),
-            Arc::new(List::default()),
-            Arc::new(Read),
-            Arc::new(Webfetch::default()),
-            Arc::new(PlanEnter),
-            Arc::new(PlanExit),
-            Arc::new(Question),
-            Arc::new(Task::default()),
-            Arc::new(TodoRead),
-            Arc::new(TodoWrite),
-            Arc::new(Skill),
-            Arc::new(Write),
+            Arc::new(ApplyPatchTool),
+            Arc::new(BashTool::new(settings)),
+            Arc::new(EditTool),
+            Arc::new(GlobTool::default()),
+            Arc::new(GrepTool::default()),
+            Arc::new(InvalidTool),
+            Arc::new(ListTool::default()),
+            Arc::new(ReadTool),
+            Arc::new(WebfetchTool::default()),
+            Arc::new(PlanEnterTool),
+            Arc::new(PlanExitTool),
+            Arc::new(QuestionTool),
+            Arc::new(TaskTool::default()),
+            Arc::new(TodoReadTool),
+            Arc::new(TodoWriteTool),
+            Arc::new(SkillTool),
+            Arc::new(WriteTool),
         ];
         if let Some(provider) = &settings.websearch {
-            tools.push(Arc::new(Websearch::new(provider.clone())));
+            tools.push(Arc::new(WebsearchTool::new(provider.clone())));
         }
         for tool in tools {
             let name = tool.name().to_owned();
@@ -173,29 +170,29 @@ impl Registry {
     /// A registry over this one: its own tools hide those below of the same name.
     #[must_use]
     pub fn layer(&self) -> Self {
-        Self(Arc::new(Layer { below: Some(self.clone()), tools: Mutex::default() }))
+        Self(Arc::new(ToolLayer { below: Some(self.clone()), tools: Mutex::default() }))
     }
 
     /// Adds a tool for as long as the registration lives: the newest one of a name wins.
-    pub fn register(&self, tool: Arc<dyn Tool>) -> Result<Registration, Error> {
+    pub fn register(&self, tool: Arc<dyn Tool>) -> Result<ToolRegistration, RegistryError> {
         let name = tool.name().to_owned();
         if !valid(&name) {
-            return Err(Error::Name(name));
+            return Err(RegistryError::Name(name));
         }
         Ok(self.put(name, tool))
     }
 
-    fn put(&self, name: String, tool: Arc<dyn Tool>) -> Registration {
+    fn put(&self, name: String, tool: Arc<dyn Tool>) -> ToolRegistration {
         let mut tools = self.0.tools.lock().unwrap_or_else(PoisonError::into_inner);
         let id = tools.next;
         tools.next += 1;
-        tools.names.entry(name.clone()).or_default().push(Registered { id, tool });
-        Registration { layer: Arc::downgrade(&self.0), name, id }
+        tools.names.entry(name.clone()).or_default().push(RegisteredTool { id, tool });
+        ToolRegistration { layer: Arc::downgrade(&self.0), name, id }
     }
 
     /// The tools as they are now.
     #[must_use]
-    pub fn offer(&self) -> Offer {
+    pub fn offer(&self) -> ToolOffer {
         let mut offer = self.0.below.as_ref().map(Self::offer).unwrap_or_default();
         let tools = self.0.tools.lock().unwrap_or_else(PoisonError::into_inner);
         for (name, stack) in &tools.names {
@@ -217,12 +214,12 @@ impl Registry {
 }
 
 /// The tools of one turn.
-#[derive(Clone, Debug, Default)]
-pub struct Offer {
+#[derive(Debug, Clone, Default)]
+pub struct ToolOffer {
     tools: BTreeMap<String, Arc<dyn Tool>>,
 }
 
-impl Offer {
+impl ToolOffer {
     /// Only those tools that `wanted` says yes to. Those that are never advertised stay: nobody chose to call them.
     #[must_use]
     pub fn filter(mut self, wanted: impl Fn(&dyn Tool) -> bool) -> Self {

@@ -7,28 +7,24 @@
 //!
 //! Calls on the same file take turns within the process.
 
-use std::{
-    ffi::OsString,
-    fmt::Write as _,
-    fs, io,
-    io::Write as _,
-    os::unix::fs::PermissionsExt as _,
-    path::{Path, PathBuf},
-};
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use rustix::fs::{Gid, Mode, Uid};
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    folder::{Folder, Identity, Made},
-    regular::{self, Print},
-    target::{Rights, Target},
-    tool::Failure,
-};
+use crate::folder::{CreatedFolder, FileIdentity, OpenFolder};
+use crate::regular_file::{self, Fingerprint};
+use crate::target::{FileRights, Target};
+use crate::tool::Failure;
 
-mod turns;
+mod locks;
 
-pub(crate) use turns::{turn, turns};
+pub(crate) use locks::{lock, lock_all};
 
 /// How the name of a file that is not in its place yet begins; snapshots and searches pass such files over.
 pub(crate) const STAGED: &str = ".everturn-tmp-";
@@ -37,18 +33,18 @@ pub(crate) const STAGED: &str = ".everturn-tmp-";
 const NEW_MODE: u32 = 0o666;
 
 /// What one file is to become.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Change<'a> {
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FileChange<'a> {
     pub(crate) target: &'a Target,
     /// The fingerprint of what is there; nothing if there must be no file.
     pub(crate) expected: Option<&'a str>,
     /// The new content, with the rights it keeps; nothing to remove the file.
-    pub(crate) content: Option<(&'a [u8], Option<&'a Rights>)>,
+    pub(crate) content: Option<(&'a [u8], Option<&'a FileRights>)>,
 }
 
 /// Why no file was changed.
 #[derive(Debug)]
-pub(crate) enum Cause {
+pub(crate) enum ReplacementCause {
     /// The call was cancelled before the first change.
     Cancelled,
     /// What is there is not what the caller read.
@@ -56,12 +52,12 @@ pub(crate) enum Cause {
     /// Its owner does not want it to be written.
     Protected,
     /// What is there cannot be read to be compared.
-    Read(regular::Error),
+    Read(regular_file::OpenError),
     /// The file system refused.
     Io(io::Error),
 }
 
-impl From<io::Error> for Cause {
+impl From<io::Error> for ReplacementCause {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
     }
@@ -69,16 +65,16 @@ impl From<io::Error> for Cause {
 
 /// A change that failed.
 #[derive(Debug)]
-pub(crate) struct Error {
+pub(crate) struct ReplacementError {
     /// The file that could not be changed, as it was written.
     path: PathBuf,
-    cause: Cause,
+    cause: ReplacementCause,
     /// What is not as it was, in words.
     left: Vec<String>,
 }
 
-impl Error {
-    fn new(path: &Path, cause: Cause) -> Self {
+impl ReplacementError {
+    fn new(path: &Path, cause: ReplacementCause) -> Self {
         Self { path: path.to_owned(), cause, left: Vec::new() }
     }
 
@@ -86,13 +82,13 @@ impl Error {
     pub(crate) fn failure(&self) -> Failure {
         let path = self.path.display();
         let failure = match &self.cause {
-            Cause::Cancelled => Failure::Cancelled,
-            Cause::Changed => Failure::Failed(format!(
+            ReplacementCause::Cancelled => Failure::Cancelled,
+            ReplacementCause::Changed => Failure::Failed(format!(
                 "{path} was changed by someone else meanwhile; nothing was written. Read it again and retry."
             )),
-            Cause::Protected => protected(&self.path),
-            Cause::Read(error) => error.failure("write", &self.path),
-            Cause::Io(error) => {
+            ReplacementCause::Protected => protected(&self.path),
+            ReplacementCause::Read(error) => error.failure("write", &self.path),
+            ReplacementCause::Io(error) => {
                 Failure::Failed(format!("Could not write {path}: {error}. Nothing was written."))
             }
         };
@@ -100,11 +96,11 @@ impl Error {
             return failure;
         }
         let why = match &self.cause {
-            Cause::Cancelled => "the call was cancelled".to_owned(),
-            Cause::Changed => "it was changed by someone else meanwhile".to_owned(),
-            Cause::Protected => "it is write-protected".to_owned(),
-            Cause::Read(error) => error.to_string(),
-            Cause::Io(error) => error.to_string(),
+            ReplacementCause::Cancelled => "the call was cancelled".to_owned(),
+            ReplacementCause::Changed => "it was changed by someone else meanwhile".to_owned(),
+            ReplacementCause::Protected => "it is write-protected".to_owned(),
+            ReplacementCause::Read(error) => error.to_string(),
+            ReplacementCause::Io(error) => error.to_string(),
         };
         let mut text = format!(
             "Could not write {path}: {why}. Not everything that was done before could be put back; all files but these \
@@ -126,25 +122,25 @@ pub(crate) fn protected(path: &Path) -> Failure {
 }
 
 /// Makes all of the changes or none of them.
-pub(crate) fn apply(changes: &[Change<'_>], cancel: &CancellationToken) -> Result<(), Error> {
-    let mut steps = Steps::default();
+pub(crate) fn apply(changes: &[FileChange<'_>], cancel: &CancellationToken) -> Result<(), ReplacementError> {
+    let mut steps = ReplacementSteps::default();
     for change in changes {
-        steps.prepare(change).map_err(|cause| Error::new(change.target.path(), cause))?;
+        steps.prepare(change).map_err(|cause| ReplacementError::new(change.target.path(), cause))?;
     }
     if let (true, Some(first)) = (cancel.is_cancelled(), changes.first()) {
-        return Err(Error::new(first.target.path(), Cause::Cancelled));
+        return Err(ReplacementError::new(first.target.path(), ReplacementCause::Cancelled));
     }
     for at in 0..steps.0.len() {
         let Some(step) = steps.0.get_mut(at) else { break };
         if let Err(cause) = step.make() {
             let path = step.path.clone();
             let left = steps.undo();
-            return Err(Error { path, cause, left });
+            return Err(ReplacementError { path, cause, left });
         }
     }
     if let Err((path, error)) = steps.sync() {
         let left = steps.undo();
-        return Err(Error { path, cause: Cause::Io(error), left });
+        return Err(ReplacementError { path, cause: ReplacementCause::Io(error), left });
     }
     steps.settle();
     Ok(())
@@ -152,30 +148,30 @@ pub(crate) fn apply(changes: &[Change<'_>], cancel: &CancellationToken) -> Resul
 
 /// The changes in their order. Those that are not settled leave no trace when this is dropped.
 #[derive(Debug, Default)]
-struct Steps(Vec<Step>);
+struct ReplacementSteps(Vec<ReplacementStep>);
 
-impl Steps {
-    fn prepare(&mut self, change: &Change<'_>) -> Result<(), Cause> {
+impl ReplacementSteps {
+    fn prepare(&mut self, change: &FileChange<'_>) -> Result<(), ReplacementCause> {
         let (parent, name) = change.target.place()?;
         if let (Some((_, Some(rights))), Some(_)) = (change.content, change.expected)
             && rights.is_protected()
         {
-            return Err(Cause::Protected);
+            return Err(ReplacementCause::Protected);
         }
         let (folder, made) = match change.content {
-            Some(_) => Folder::make(parent)?,
-            None => (Folder::reach(parent)?, Vec::new()),
+            Some(_) => OpenFolder::make(parent)?,
+            None => (OpenFolder::reach(parent)?, Vec::new()),
         };
-        let mut step = Step {
+        let mut step = ReplacementStep {
             path: change.target.path().to_owned(),
             real: change.target.real().to_owned(),
             folder,
             name: name.to_owned(),
             made,
             act: match (change.content, change.expected) {
-                (None, _) => Act::Remove,
-                (Some(_), None) => Act::Create,
-                (Some(_), Some(_)) => Act::Replace,
+                (None, _) => ReplacementAct::Remove,
+                (Some(_), None) => ReplacementAct::Create,
+                (Some(_), Some(_)) => ReplacementAct::Replace,
             },
             expected: change.expected.map(str::to_owned),
             staged: None,
@@ -197,7 +193,7 @@ impl Steps {
     /// Makes the changes last.
     fn sync(&self) -> Result<(), (PathBuf, io::Error)> {
         for step in &self.0 {
-            let synced = step.made.iter().try_for_each(Made::sync).and_then(|()| step.folder.sync());
+            let synced = step.made.iter().try_for_each(CreatedFolder::sync).and_then(|()| step.folder.sync());
             synced.map_err(|error| (step.path.clone(), error))?;
         }
         Ok(())
@@ -211,7 +207,7 @@ impl Steps {
     }
 }
 
-impl Drop for Steps {
+impl Drop for ReplacementSteps {
     fn drop(&mut self) {
         // Backwards, because a folder that one step made may hold what a later one staged.
         while let Some(step) = self.0.pop() {
@@ -220,41 +216,41 @@ impl Drop for Steps {
             {
                 tracing::warn!(file = %step.path.display(), %error, "a staged file was left behind");
             }
-            step.made.iter().rev().for_each(Made::undo);
+            step.made.iter().rev().for_each(CreatedFolder::undo);
         }
     }
 }
 
 /// One change, prepared so that it takes a single act, and can be taken back.
 #[derive(Debug)]
-struct Step {
+struct ReplacementStep {
     path: PathBuf,
     real: PathBuf,
-    folder: Folder,
+    folder: OpenFolder,
     name: OsString,
     /// The folders that had to be made for it, outermost first.
-    made: Vec<Made>,
-    act: Act,
+    made: Vec<CreatedFolder>,
+    act: ReplacementAct,
     expected: Option<String>,
     /// The name of the new content until it is in its place.
     staged: Option<OsString>,
     /// The new content, wherever it is: nothing else is ever deleted unseen. Held open, so that no other file can
     /// come by its identity.
-    own: Option<(Identity, fs::File)>,
+    own: Option<(FileIdentity, fs::File)>,
     /// The name of what was there before, once it was put aside.
     old: Option<OsString>,
     done: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Act {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ReplacementAct {
     Create,
     Replace,
     Remove,
 }
 
-impl Step {
-    fn write(&mut self, bytes: &[u8], rights: Option<&Rights>) -> Result<(), Cause> {
+impl ReplacementStep {
+    fn write(&mut self, bytes: &[u8], rights: Option<&FileRights>) -> Result<(), ReplacementCause> {
         let mode = if rights.is_some() { Mode::from(0o600) } else { Mode::from(NEW_MODE) };
         let (mut file, name) = self.folder.stage(mode)?;
         let identity = self.folder.identity(&name);
@@ -277,20 +273,20 @@ impl Step {
         Ok(())
     }
 
-    fn make(&mut self) -> Result<(), Cause> {
+    fn make(&mut self) -> Result<(), ReplacementCause> {
         let staged = self.staged.take().unwrap_or_default();
         let made = match self.act {
-            Act::Create => self.folder.rename_new(&staged, &self.name).map(|()| None),
-            Act::Replace => self.folder.displace(&staged, &self.name).map(Some),
-            Act::Remove => self.folder.put_aside(&self.name).map(Some),
+            ReplacementAct::Create => self.folder.rename_new(&staged, &self.name).map(|()| None),
+            ReplacementAct::Replace => self.folder.displace(&staged, &self.name).map(Some),
+            ReplacementAct::Remove => self.folder.put_aside(&self.name).map(Some),
         };
         match made {
             Ok(old) => self.old = old,
             Err(error) => {
-                self.staged = (self.act != Act::Remove).then_some(staged);
+                self.staged = (self.act != ReplacementAct::Remove).then_some(staged);
                 return Err(match error.kind() {
-                    io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists => Cause::Changed,
-                    _ => Cause::Io(error),
+                    io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists => ReplacementCause::Changed,
+                    _ => ReplacementCause::Io(error),
                 });
             }
         }
@@ -299,18 +295,18 @@ impl Step {
     }
 
     /// Compares what was put aside with what is expected to have been there.
-    fn verify(&self) -> Result<(), Cause> {
+    fn verify(&self) -> Result<(), ReplacementCause> {
         let (Some(old), Some(expected)) = (&self.old, &self.expected) else { return Ok(()) };
         match self.folder.open(old) {
             Ok((file, meta)) => {
-                if Print::of(file, &meta)? == *expected {
+                if Fingerprint::of(file, &meta)? == *expected {
                     Ok(())
                 } else {
-                    Err(Cause::Changed)
+                    Err(ReplacementCause::Changed)
                 }
             }
-            Err(regular::Error::Special(_)) => Err(Cause::Changed),
-            Err(error) => Err(Cause::Read(error)),
+            Err(regular_file::OpenError::Special(_)) => Err(ReplacementCause::Changed),
+            Err(error) => Err(ReplacementCause::Read(error)),
         }
     }
 
@@ -321,20 +317,24 @@ impl Step {
         }
         let old = self.old.take().unwrap_or_default();
         let undone = match self.act {
-            Act::Create => self.folder.put_aside(&self.name).and_then(|aside| self.discard(aside)),
-            Act::Replace => self.folder.displace(&old, &self.name).and_then(|aside| self.discard(aside)),
-            Act::Remove => self.folder.rename_new(&old, &self.name),
+            ReplacementAct::Create => self.folder.put_aside(&self.name).and_then(|aside| self.discard(aside)),
+            ReplacementAct::Replace => {
+                self.folder.displace(&old, &self.name).and_then(|aside| self.discard(aside))
+            }
+            ReplacementAct::Remove => self.folder.rename_new(&old, &self.name),
         };
         self.done = false;
         undone.map_err(|error| {
             let (path, kept) = (self.path.display(), self.real.with_file_name(&old));
             match self.act {
-                Act::Create => format!("{path} is new and could not be removed again: {error}"),
-                Act::Replace if kept.exists() => {
+                ReplacementAct::Create => format!("{path} is new and could not be removed again: {error}"),
+                ReplacementAct::Replace if kept.exists() => {
                     format!("{path} has its new content; the old one is in {}: {error}", kept.display())
                 }
-                Act::Replace => format!("{path} was exchanged by someone else: {error}"),
-                Act::Remove => format!("{path} is gone; its content is in {}: {error}", kept.display()),
+                ReplacementAct::Replace => format!("{path} was exchanged by someone else: {error}"),
+                ReplacementAct::Remove => {
+                    format!("{path} is gone; its content is in {}: {error}", kept.display())
+                }
             }
         })
     }

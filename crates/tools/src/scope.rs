@@ -4,28 +4,24 @@
 //! exists. A link in the project that points elsewhere is therefore outside, and asks first.
 //!
 //! What git keeps in `.git` is outside for whoever wants to change it: a hook or a line of configuration there is
-//! run by the next git command, so writing one is no mere edit. Reading it is.
+//! run by the next git command, so writing one is more than an edit. Reading one is harmless.
 
-use std::{
-    fs, io,
-    path::{Component, Path, PathBuf},
-};
+use std::path::{Component, Path, PathBuf};
+use std::{fs, io};
 
 use serde_json::{Map, Value};
 
-use crate::{
-    target::Target,
-    tool::{Failure, Need},
-};
+use crate::target::Target;
+use crate::tool::{Failure, Need};
 
 /// How many dangling links are followed before a path is taken as it stands.
 const LINKS_MAX: usize = 40;
 
-/// The longest path that is looked at, in bytes: systems take no longer one.
+/// The longest path that is looked at, in bytes: the system refuses longer ones.
 const PATH_MAX: usize = 4096;
 
 /// Where a call works.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scope {
     /// Where relative paths resolve and commands start.
     pub directory: PathBuf,
@@ -33,18 +29,20 @@ pub struct Scope {
     pub worktree: PathBuf,
     /// Where Managed Tool Output Files go; they may be read without extra permission.
     pub output_dir: PathBuf,
+    /// The home folder of the person, which `~` stands for in commands. It is not known if this is not absolute.
+    pub home: PathBuf,
 }
 
 /// What a call wants from a path outside the project.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Access {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum PathAccess {
     /// Only to look at it.
     Read,
     /// To change it, or to work in it.
     Write,
 }
 
-impl Access {
+impl PathAccess {
     /// The kind of permission that a file tool needs for it.
     pub(crate) fn permission(self) -> &'static str {
         match self {
@@ -62,7 +60,7 @@ impl Scope {
     }
 
     /// Where a path that a model wrote leads now, links followed.
-    pub fn target(&self, path: &str, access: Access) -> Result<Target, Failure> {
+    pub fn target(&self, path: &str, access: PathAccess) -> Result<Target, Failure> {
         let trouble = if path.is_empty() {
             "The path is empty. Give the absolute path of a file."
         } else if path.contains('\0') {
@@ -71,7 +69,7 @@ impl Scope {
             "The path is longer than any path can be. Give the absolute path of a file."
         } else if path == "~" || path.starts_with("~/") {
             "`~` does not stand for a home folder here. Give the absolute path, or `./~` for something of that name."
-        } else if access == Access::Write && path.ends_with('/') {
+        } else if access == PathAccess::Write && path.ends_with('/') {
             "The path ends with a slash, so it names a folder. Give the path of a file."
         } else {
             let path = self.resolve(path);
@@ -83,7 +81,7 @@ impl Scope {
 
     /// What must be permitted for a target: a need beside the tool's own, and the patterns of the tool's own. It goes
     /// by where the target leads, and not by where its path may lead meanwhile.
-    pub(crate) fn demands(&self, target: &Target, access: Access) -> (Option<Need>, Vec<String>) {
+    pub(crate) fn demands(&self, target: &Target, access: PathAccess) -> (Option<Need>, Vec<String>) {
         (self.extra(target, access), self.spellings(target))
     }
 
@@ -183,15 +181,15 @@ impl Scope {
     /// The extra permission that a path outside the project needs, or nothing for one inside. Changing what git keeps
     /// in `.git` needs it too.
     #[must_use]
-    pub fn external(&self, path: &Path, access: Access) -> Option<Need> {
+    pub fn external(&self, path: &Path, access: PathAccess) -> Option<Need> {
         self.extra(&Target::new(path.to_owned(), real(path)), access)
     }
 
-    fn extra(&self, target: &Target, access: Access) -> Option<Need> {
+    fn extra(&self, target: &Target, access: PathAccess) -> Option<Need> {
         let (path, real) = (target.path(), target.real());
         let free = match access {
-            Access::Read => self.holds(path, real) || real.starts_with(self::real(&self.output_dir)),
-            Access::Write => self.holds(path, real) && !self.is_gits(target),
+            PathAccess::Read => self.holds(path, real) || real.starts_with(self::real(&self.output_dir)),
+            PathAccess::Write => self.holds(path, real) && !self.is_gits(target),
         };
         if free {
             return None;

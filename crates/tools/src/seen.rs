@@ -1,4 +1,4 @@
-//! What a session last saw of each file, so that no edit is made on a picture that is out of date.
+//! What a session last saw of each file, so that no edit is based on an outdated view.
 //!
 //! Reading a file records its fingerprint, and so does writing one. A file that differs from its record was changed
 //! by someone else since: whoever wants to edit it must read it again first.
@@ -6,56 +6,54 @@
 //! An edit is possible without reading, and then tells the session nothing of the rest of the file. So it is also kept
 //! whether the session was ever shown a file: only then may a failure quote from it.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
 /// The files that one session has read or written, by their real path.
 #[derive(Debug, Default)]
-pub struct Seen(Mutex<Files>);
+pub struct SeenFiles(Mutex<SeenRecords>);
 
 #[derive(Debug, Default)]
-struct Files {
-    sights: HashMap<PathBuf, Sight>,
+struct SeenRecords {
+    views: HashMap<PathBuf, FileView>,
     /// What was recorded or forgotten since somebody asked for it.
     news: BTreeSet<PathBuf>,
 }
 
 /// What a session last saw of one file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sight {
-    /// What its content is known by.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileView {
+    /// The fingerprint of its content.
     pub fingerprint: String,
     /// Whether the session knows what is in it, besides its own edits.
     pub shown: bool,
 }
 
-impl Seen {
+impl SeenFiles {
     /// Records what a file held when the session read it or wrote the whole of it.
     pub fn record(&self, real: &Path, fingerprint: String) {
-        self.put(real, Some(Sight { fingerprint, shown: true }));
+        self.put(real, Some(FileView { fingerprint, shown: true }));
     }
 
     /// Records what a file holds after the session changed a part of it.
     pub fn renew(&self, real: &Path, fingerprint: String) {
         let shown = self.shown(real);
-        self.put(real, Some(Sight { fingerprint, shown }));
+        self.put(real, Some(FileView { fingerprint, shown }));
     }
 
     /// What the file held when the session last saw it.
     #[must_use]
     pub fn last(&self, real: &Path) -> Option<String> {
-        self.files().sights.get(real).map(|sight| sight.fingerprint.clone())
+        self.files().views.get(real).map(|view| view.fingerprint.clone())
     }
 
     /// Whether the session knows what is in the file besides its own edits.
     #[must_use]
     pub fn shown(&self, real: &Path) -> bool {
-        self.files().sights.get(real).is_some_and(|sight| sight.shown)
+        self.files().views.get(real).is_some_and(|view| view.shown)
     }
 
     /// Forgets a file that is gone.
@@ -64,27 +62,27 @@ impl Seen {
     }
 
     /// What changed here since this was last asked; nothing stands for a file that was forgotten.
-    pub fn news(&self) -> Vec<(PathBuf, Option<Sight>)> {
+    pub fn news(&self) -> Vec<(PathBuf, Option<FileView>)> {
         let mut files = self.files();
         let news = std::mem::take(&mut files.news);
-        news.into_iter().map(|path| (path.clone(), files.sights.get(&path).cloned())).collect()
+        news.into_iter().map(|path| (path.clone(), files.views.get(&path).cloned())).collect()
     }
 
-    /// Takes back what an earlier process kept of [`Seen::news`].
-    pub fn recall(&self, real: PathBuf, sight: Option<Sight>) {
+    /// Takes back what an earlier process kept of [`SeenFiles::news`].
+    pub fn recall(&self, real: PathBuf, view: Option<FileView>) {
         let mut files = self.files();
-        match sight {
-            Some(sight) => files.sights.insert(real, sight),
-            None => files.sights.remove(&real),
+        match view {
+            Some(view) => files.views.insert(real, view),
+            None => files.views.remove(&real),
         };
     }
 
-    fn put(&self, real: &Path, sight: Option<Sight>) {
-        self.recall(real.to_owned(), sight);
+    fn put(&self, real: &Path, view: Option<FileView>) {
+        self.recall(real.to_owned(), view);
         self.files().news.insert(real.to_owned());
     }
 
-    fn files(&self) -> MutexGuard<'_, Files> {
+    fn files(&self) -> MutexGuard<'_, SeenRecords> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,34 +1,33 @@
-//! The one way a call is brought to its end: in time, within bounds, whatever the tool does.
+//! The one way in which every call ends: in time, within bounds, whatever the tool does.
 //!
 //! A tool that panics fails its own call and nothing else. A tool that goes on after it was told to stop is left
-//! behind after [`Rules::grace`]. The text of a result, and that of a failure, fits the limits before anyone sees it,
-//! and so do the files that travel with it.
+//! behind after [`SettlementRules::grace`]. The text of a result, and that of a failure, fits the limits before
+//! anyone sees it, and so do the files that travel with it.
 
-use std::{panic::AssertUnwindSafe, time::Duration};
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 
-use crate::{
-    bound::{Limits, bound, fits},
-    tool::{Context, Failure, Output, Tool},
-};
+use crate::bound::{OutputLimits, bound, fits};
+use crate::tool::{Context, Failure, Output, Tool};
 
 /// How calls are settled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rules {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SettlementRules {
     /// The largest text that goes to the model whole.
-    pub limits: Limits,
+    pub limits: OutputLimits,
     /// How long a tool may go on after it was told to stop.
     pub grace: Duration,
     /// The most bytes of the addresses of files that travel with an output.
     pub attachments: usize,
 }
 
-impl Default for Rules {
+impl Default for SettlementRules {
     fn default() -> Self {
         Self {
-            limits: Limits::default(),
+            limits: OutputLimits::default(),
             grace: Duration::from_secs(10),
             // 20 MiB as base64.
             attachments: 28 * 1024 * 1024,
@@ -41,7 +40,7 @@ pub async fn settle(
     tool: &dyn Tool,
     input: Value,
     context: Context,
-    rules: Rules,
+    rules: SettlementRules,
 ) -> Result<Output, Failure> {
     let (cancel, dir) = (context.cancel.clone(), context.scope.output_dir.clone());
     let name = tool.name().to_owned();
@@ -75,7 +74,7 @@ pub async fn settle(
 }
 
 /// Makes an output fit.
-fn shape(mut output: Output, rules: Rules, dir: &std::path::Path) -> Output {
+fn shape(mut output: Output, rules: SettlementRules, dir: &std::path::Path) -> Output {
     let mut room = rules.attachments;
     let before = output.attachments.len();
     output.attachments.retain(|file| match room.checked_sub(file.url.len()) {
@@ -92,7 +91,7 @@ fn shape(mut output: Output, rules: Rules, dir: &std::path::Path) -> Output {
     // A tool that shaped its text itself knows better what matters, and may add a few lines of its own to what it
     // shows; the limit still holds against one that only says so.
     let limits = if output.shaped {
-        Limits { lines: rules.limits.lines * 2, bytes: rules.limits.bytes * 2 }
+        OutputLimits { lines: rules.limits.lines * 2, bytes: rules.limits.bytes * 2 }
     } else {
         rules.limits
     };
@@ -112,7 +111,7 @@ fn shape(mut output: Output, rules: Rules, dir: &std::path::Path) -> Output {
     output
 }
 
-fn shorten(failure: Failure, limits: Limits, dir: &std::path::Path) -> Failure {
+fn shorten(failure: Failure, limits: OutputLimits, dir: &std::path::Path) -> Failure {
     match failure {
         Failure::InvalidInput(text) => Failure::InvalidInput(bound(text, limits, dir).text),
         Failure::Failed(text) => Failure::Failed(bound(text, limits, dir).text),

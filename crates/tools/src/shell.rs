@@ -23,10 +23,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::{
-    scope::{Access, Scope},
-    tool::Need,
-};
+use crate::scope::{PathAccess, Scope};
+use crate::tool::Need;
 
 mod agreement;
 mod builtins;
@@ -53,14 +51,14 @@ pub const RUNS: &str = "(runs other programs) ";
 pub const CHANGES: &str = "(changes the shell) ";
 
 /// What must be allowed before a line may run.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Analysis {
     /// The patterns that must all be allowed, in order and without repeats; never empty.
     pub commands: Vec<String>,
     /// The patterns to remember when the person answers "always".
     pub always: Vec<String>,
     /// Paths outside the project that the line names.
-    pub external: Vec<(PathBuf, Access)>,
+    pub external: Vec<(PathBuf, PathAccess)>,
 }
 
 impl Analysis {

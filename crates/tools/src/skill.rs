@@ -7,23 +7,21 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::{
-    input::{decode, schema},
-    scope::Scope,
-    tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool},
-};
+use crate::input::{decode, schema};
+use crate::scope::Scope;
+use crate::tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool};
 
 /// The tool that loads skills.
-#[derive(Clone, Copy, Debug)]
-pub struct Skill;
+#[derive(Debug, Clone, Copy)]
+pub struct SkillTool;
 
 #[derive(Debug, Deserialize, JsonSchema)]
-struct Input {
+struct SkillInput {
     /// The name of the skill, as the list of available skills has it
     name: String,
 }
 
-impl Tool for Skill {
+impl Tool for SkillTool {
     fn name(&self) -> &'static str {
         "skill"
     }
@@ -35,7 +33,7 @@ impl Tool for Skill {
     }
 
     fn schema(&self) -> Value {
-        schema::<Input>()
+        schema::<SkillInput>()
     }
 
     fn effect(&self) -> Effect {
@@ -43,7 +41,7 @@ impl Tool for Skill {
     }
 
     fn needs(&self, input: &Value, _scope: &Scope) -> Result<Vec<Need>, Failure> {
-        let input: Input = decode(self.name(), input.clone())?;
+        let input: SkillInput = decode(self.name(), input.clone())?;
         Ok(vec![Need {
             permission: "skill".to_owned(),
             patterns: vec![input.name.clone()],
@@ -54,7 +52,7 @@ impl Tool for Skill {
 
     fn run(&self, input: Value, context: Context) -> BoxFuture<'_, Result<Output, Failure>> {
         Box::pin(async move {
-            let input: Input = decode(self.name(), input)?;
+            let input: SkillInput = decode(self.name(), input)?;
             let skill = context.host.skill(&input.name).await?;
             let folder = skill.location.parent().unwrap_or(&skill.location).display().to_string();
             let name = &skill.name;

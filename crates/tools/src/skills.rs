@@ -2,26 +2,22 @@
 //! what they are for, and whose text it asks for when it needs one.
 //!
 //! They come from the person's folders, from configured ones and from the project, and the nearest one of a name
-//! counts. A skill that cannot be used is a [`Problem`] and never in the way of the others. A folder of skills that
-//! is there but cannot be listed makes the whole unavailable.
+//! counts. A skill that cannot be used is a [`SkillProblem`] and never in the way of the others. A folder of skills
+//! that is there but cannot be listed makes the whole unavailable.
 //!
 //! A skill of the project counts only if its file lies in the project, links followed. Links in the person's own
 //! folders are followed; however they are tied, a walk ends.
 
 mod front_matter;
 
-use std::{
-    collections::{BTreeMap, HashSet},
-    fs,
-    os::unix::fs::MetadataExt as _,
-    path::{Path, PathBuf},
-};
+use std::collections::{BTreeMap, HashSet};
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 
-use crate::{
-    host::Skill,
-    places::{Observed, Origin, Places, is_absent, plain, text},
-    tool::Failure,
-};
+use crate::host::LoadedSkill;
+use crate::places::{ConfigOrigin, Observed, Places, is_absent, plain, text};
+use crate::tool::Failure;
 
 /// The file that makes a folder a skill.
 const FILE: &str = "SKILL.md";
@@ -48,17 +44,17 @@ const SIBLINGS: usize = 10;
 const SIBLINGS_LOOKED_AT: usize = 1_000;
 
 /// The skills there are.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Skills {
     /// By name. Files beside a skill are named only by [`find`].
-    pub skills: Vec<Skill>,
+    pub skills: Vec<LoadedSkill>,
     /// What is left out.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<SkillProblem>,
 }
 
-/// Why a file is no skill.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+/// Why a file is not a skill.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SkillProblem {
     /// The file or folder.
     pub path: PathBuf,
     /// What is wrong with it.
@@ -67,7 +63,7 @@ pub struct Problem {
 
 /// A folder of skills.
 #[derive(Debug)]
-struct Source {
+struct SkillFolder {
     folder: PathBuf,
     depth: usize,
     // What its files must lie in.
@@ -91,9 +87,10 @@ pub fn observe(places: &Places) -> Observed<Skills> {
                     found.insert(skill.name.clone(), skill);
                 }
                 Ok(_) => {
-                    problems.push(Problem { path, why: format!("there are more than {COUNT_MAX} skills") });
+                    problems
+                        .push(SkillProblem { path, why: format!("there are more than {COUNT_MAX} skills") });
                 }
-                Err(why) => problems.push(Problem { path, why }),
+                Err(why) => problems.push(SkillProblem { path, why }),
             }
         }
     }
@@ -104,7 +101,7 @@ pub fn observe(places: &Places) -> Observed<Skills> {
 }
 
 /// The skill of a name, with files beside it, or a failure that names those there are.
-pub fn find(places: &Places, name: &str) -> Result<Skill, Failure> {
+pub fn find(places: &Places, name: &str) -> Result<LoadedSkill, Failure> {
     let known = match observe(places) {
         Observed::Present(known) => known,
         Observed::Absent => Skills::default(),
@@ -114,7 +111,7 @@ pub fn find(places: &Places, name: &str) -> Result<Skill, Failure> {
     };
     if let Some(skill) = known.skills.iter().find(|skill| skill.name == name) {
         let folder = skill.location.parent().unwrap_or(&skill.location);
-        return Ok(Skill { files: siblings(folder), ..skill.clone() });
+        return Ok(LoadedSkill { files: siblings(folder), ..skill.clone() });
     }
     let names: Vec<&str> = known.skills.iter().map(|skill| skill.name.as_str()).collect();
     let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
@@ -122,11 +119,11 @@ pub fn find(places: &Places, name: &str) -> Result<Skill, Failure> {
 }
 
 /// The folders of skills, the one that counts least first.
-fn sources(places: &Places, problems: &mut Vec<Problem>) -> Vec<Source> {
+fn sources(places: &Places, problems: &mut Vec<SkillProblem>) -> Vec<SkillFolder> {
     let mut sources = Vec::new();
     let mut add = |folder: PathBuf, depth, within: Option<&Path>| {
         if folder.is_absolute() {
-            sources.push(Source { folder, depth, within: within.map(Path::to_owned) });
+            sources.push(SkillFolder { folder, depth, within: within.map(Path::to_owned) });
         }
     };
     for name in [".agents", ".claude"] {
@@ -141,10 +138,10 @@ fn sources(places: &Places, problems: &mut Vec<Problem>) -> Vec<Source> {
         let folder = places.anchored(&named.text).unwrap_or_else(|| places.directory.join(&named.text));
         let folder = plain(&folder);
         let within = folder.starts_with(&places.worktree).then_some(places.worktree.as_path());
-        if within.is_none() && named.by == Origin::Project {
+        if within.is_none() && named.by == ConfigOrigin::Project {
             let why = "the project's configuration names it as a folder of skills, and it lies outside of the \
                        project: remove it there, or name it in your own configuration";
-            problems.push(Problem { path: folder, why: why.to_owned() });
+            problems.push(SkillProblem { path: folder, why: why.to_owned() });
             continue;
         }
         add(folder, DEPTH_MAX, within);
@@ -161,7 +158,7 @@ fn sources(places: &Places, problems: &mut Vec<Problem>) -> Vec<Source> {
 }
 
 /// The `SKILL.md` files of a folder, sorted. A folder further down that cannot be listed is passed over.
-fn files(source: &Source) -> Result<Vec<PathBuf>, String> {
+fn files(source: &SkillFolder) -> Result<Vec<PathBuf>, String> {
     let mut found = Vec::new();
     let mut folders = vec![(source.folder.clone(), 1)];
     let mut entered = HashSet::new();
@@ -203,7 +200,7 @@ fn files(source: &Source) -> Result<Vec<PathBuf>, String> {
     Ok(found)
 }
 
-fn load(path: &Path, within: Option<&Path>) -> Result<Skill, String> {
+fn load(path: &Path, within: Option<&Path>) -> Result<LoadedSkill, String> {
     let text = text(path, within)?.ok_or("it is gone")?;
     let read = front_matter::read(&text)?;
     let folder = || path.parent().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
@@ -218,7 +215,7 @@ fn load(path: &Path, within: Option<&Path>) -> Result<Skill, String> {
     if description.chars().count() > DESCRIPTION_MAX {
         return Err(format!("its description has more than {DESCRIPTION_MAX} characters"));
     }
-    Ok(Skill {
+    Ok(LoadedSkill {
         name,
         description,
         location: path.to_owned(),

@@ -1,6 +1,6 @@
 //! Content-addressed pictures of a worktree: capture, diff, restore.
 //!
-//! Own and native: no git process, and folders without git work as well. Every write is a new file renamed to
+//! It is our own code: no git process, and folders without git work as well. Every write is a new file renamed to
 //! its place, blobs before the manifest that names them, so a process killed at any moment leaves a store
 //! that is complete up to its last tree, and two processes may capture at the same time.
 //!
@@ -8,26 +8,26 @@
 //! change time is not older than that is read again, because it may have changed within the clock's tick.
 //!
 //! Nothing is flushed to the disk on the way: after a power cut the newest tree may be unreadable. Contents
-//! are checked against their hash on the way out, so such a loss shows as [`Error::Corrupt`], never as wrong
+//! are checked against their hash on the way out, so such a loss shows as [`SnapshotError::Corrupt`], never as wrong
 //! bytes.
 //!
 //! All of it blocks; async callers use a blocking thread.
 
-use std::{
-    collections::BTreeMap,
-    ffi::OsStr,
-    fmt,
-    os::unix::ffi::OsStrExt as _,
-    path::{Path, PathBuf},
-    str::FromStr,
-    sync::{Mutex, PoisonError},
-};
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fmt;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-pub use self::restore::{Plan, Report, Skipped, Why};
-use self::{index::Index, manifest::Entry, store::Store};
-use crate::patch::{Header, Status, unified};
+use self::index::FileIndex;
+use self::manifest::ManifestEntry;
+pub use self::restore::{RestoreReport, SkipReason, SkippedFile, SnapshotPlan};
+use self::store::SnapshotStore;
+use crate::patch::{FileStatus, PatchHeader, unified};
 
 mod index;
 mod manifest;
@@ -43,7 +43,7 @@ const SNIFF: usize = 8000;
 
 /// Why a snapshot operation did not work.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum SnapshotError {
     /// The file system refused.
     #[error("{}: {source}", path.display())]
     Io {
@@ -69,14 +69,14 @@ pub enum Error {
     Id(String),
 }
 
-impl Error {
+impl SnapshotError {
     fn io(path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         move |source| Self::Io { path: path.to_owned(), source }
     }
 }
 
 /// The name of one tree: 40 hex digits made from its content, so equal trees have equal names.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct TreeId(String);
 
@@ -95,22 +95,22 @@ impl fmt::Display for TreeId {
 }
 
 impl FromStr for TreeId {
-    type Err = Error;
+    type Err = SnapshotError;
 
-    fn from_str(text: &str) -> Result<Self, Error> {
+    fn from_str(text: &str) -> Result<Self, SnapshotError> {
         let hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
         if text.len() == 40 && text.bytes().all(hex) {
             Ok(Self(text.to_owned()))
         } else {
-            Err(Error::Id(text.to_owned()))
+            Err(SnapshotError::Id(text.to_owned()))
         }
     }
 }
 
 impl TryFrom<String> for TreeId {
-    type Error = Error;
+    type Error = SnapshotError;
 
-    fn try_from(text: String) -> Result<Self, Error> {
+    fn try_from(text: String) -> Result<Self, SnapshotError> {
         text.parse()
     }
 }
@@ -122,8 +122,8 @@ impl From<TreeId> for String {
 }
 
 /// One file's difference between two trees.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FileDiff {
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TreeDiff {
     /// The file, relative to the worktree.
     pub file: String,
     /// The patch; empty for binary files and for very long patches.
@@ -133,70 +133,70 @@ pub struct FileDiff {
     /// Lines removed.
     pub deletions: usize,
     /// What became of the file.
-    pub status: Status,
+    pub status: FileStatus,
 }
 
 /// What a capture leaves out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CaptureLimits {
     /// A file larger than this is passed over, unless an earlier capture has it.
     pub file_bytes: u64,
     /// A worktree with more files than this is refused.
     pub files: usize,
 }
 
-impl Default for Bounds {
+impl Default for CaptureLimits {
     fn default() -> Self {
         Self { file_bytes: 2 * 1024 * 1024, files: 100_000 }
     }
 }
 
 /// The files of a tree by their path relative to the worktree, as bytes, in order.
-type Tree = BTreeMap<Vec<u8>, Entry>;
+type FileTree = BTreeMap<Vec<u8>, ManifestEntry>;
 
 /// The snapshots of one worktree.
 #[derive(Debug)]
 pub struct Snapshots {
-    store: Store,
+    store: SnapshotStore,
     worktree: PathBuf,
-    bounds: Bounds,
-    index: Mutex<Index>,
+    bounds: CaptureLimits,
+    index: Mutex<FileIndex>,
 }
 
 impl Snapshots {
     /// Opens the store in `dir`, making it if it does not exist, for one worktree.
     ///
     /// A store serves one worktree; several processes may have it open.
-    pub fn open(dir: impl Into<PathBuf>, worktree: impl Into<PathBuf>) -> Result<Self, Error> {
-        Self::with_bounds(dir, worktree, Bounds::default())
+    pub fn open(dir: impl Into<PathBuf>, worktree: impl Into<PathBuf>) -> Result<Self, SnapshotError> {
+        Self::with_bounds(dir, worktree, CaptureLimits::default())
     }
 
     /// The same with other bounds than the usual ones.
     pub fn with_bounds(
         dir: impl Into<PathBuf>,
         worktree: impl Into<PathBuf>,
-        bounds: Bounds,
-    ) -> Result<Self, Error> {
+        bounds: CaptureLimits,
+    ) -> Result<Self, SnapshotError> {
         let worktree: PathBuf = worktree.into();
         if worktree.parent().is_none() {
-            return Err(Error::Root);
+            return Err(SnapshotError::Root);
         }
-        let store = Store::open(dir.into())?;
-        let index = Index::load(&store);
+        let store = SnapshotStore::open(dir.into())?;
+        let index = FileIndex::load(&store);
         Ok(Self { store, worktree, bounds, index: Mutex::new(index) })
     }
 
     /// Stores the worktree as it is now.
     ///
     /// Ignored files, `.git` and files too large are left out. A file that cannot be read is left out too.
-    pub fn capture(&self) -> Result<TreeId, Error> {
+    pub fn capture(&self) -> Result<TreeId, SnapshotError> {
         let mut index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
         let tree = walk::capture(&self.store, &self.worktree, self.bounds, &mut index)?;
         self.store.put_tree(&tree)
     }
 
     /// The files that differ between two trees, as absolute paths in order.
-    pub fn changed(&self, from: &TreeId, to: &TreeId) -> Result<Vec<PathBuf>, Error> {
+    pub fn changed(&self, from: &TreeId, to: &TreeId) -> Result<Vec<PathBuf>, SnapshotError> {
         if from == to {
             return Ok(Vec::new());
         }
@@ -205,7 +205,7 @@ impl Snapshots {
     }
 
     /// The differences between two trees, in the order of their paths.
-    pub fn diff(&self, from: &TreeId, to: &TreeId) -> Result<Vec<FileDiff>, Error> {
+    pub fn diff(&self, from: &TreeId, to: &TreeId) -> Result<Vec<TreeDiff>, SnapshotError> {
         if from == to {
             return Ok(Vec::new());
         }
@@ -216,59 +216,59 @@ impl Snapshots {
     }
 
     /// The content of one file in a tree: its bytes, or a link's target. Nothing if the tree lacks it.
-    pub fn content(&self, tree: &TreeId, file: &Path) -> Result<Option<Vec<u8>>, Error> {
+    pub fn content(&self, tree: &TreeId, file: &Path) -> Result<Option<Vec<u8>>, SnapshotError> {
         let file = file.strip_prefix(&self.worktree).unwrap_or(file);
         let tree = self.store.tree(tree)?;
         tree.get(file.as_os_str().as_bytes()).map(|entry| self.store.blob(entry.hash)).transpose()
     }
 
-    /// Puts files back as a plan says, and tells what it did.
+    /// Puts files back as a plan says, and reports what it did.
     ///
     /// Only files that are still as the plan expects are touched: what a person changed since stays. Doing
     /// the same plan again after a crash completes it.
-    pub fn restore(&self, plan: &Plan) -> Result<Report, Error> {
+    pub fn restore(&self, plan: &SnapshotPlan) -> Result<RestoreReport, SnapshotError> {
         restore::restore(&self.store, &self.worktree, plan)
     }
 
-    fn file_diff(&self, change: &Change) -> Result<FileDiff, Error> {
+    fn file_diff(&self, change: &TreeChange) -> Result<TreeDiff, SnapshotError> {
         let status = match (&change.from, &change.to) {
-            (None, _) => Status::Added,
-            (_, None) => Status::Deleted,
-            _ => Status::Modified,
+            (None, _) => FileStatus::Added,
+            (_, None) => FileStatus::Deleted,
+            _ => FileStatus::Modified,
         };
-        let side = |entry: &Option<Entry>| match entry {
+        let side = |entry: &Option<ManifestEntry>| match entry {
             Some(entry) => self.store.blob(entry.hash),
             None => Ok(Vec::new()),
         };
         let file = String::from_utf8_lossy(&change.path).into_owned();
         let (from, to) = (side(&change.from)?, side(&change.to)?);
         if binary(&from) || binary(&to) {
-            return Ok(FileDiff { file, patch: String::new(), additions: 0, deletions: 0, status });
+            return Ok(TreeDiff { file, patch: String::new(), additions: 0, deletions: 0, status });
         }
         let (from, to) = (String::from_utf8_lossy(&from), String::from_utf8_lossy(&to));
-        let patch = unified(&file, &from, &to, Header::Tabbed);
+        let patch = unified(&file, &from, &to, PatchHeader::Tabbed);
         let text = if patch.text.len() > PATCH_BYTES { String::new() } else { patch.text };
-        Ok(FileDiff { file, patch: text, additions: patch.additions, deletions: patch.deletions, status })
+        Ok(TreeDiff { file, patch: text, additions: patch.additions, deletions: patch.deletions, status })
     }
 }
 
 /// A file that differs between two trees.
 #[derive(Debug)]
-struct Change {
+struct TreeChange {
     path: Vec<u8>,
-    from: Option<Entry>,
-    to: Option<Entry>,
+    from: Option<ManifestEntry>,
+    to: Option<ManifestEntry>,
 }
 
-fn changes(from: Tree, mut to: Tree) -> Vec<Change> {
-    let mut changes: Vec<Change> = from
+fn changes(from: FileTree, mut to: FileTree) -> Vec<TreeChange> {
+    let mut changes: Vec<TreeChange> = from
         .into_iter()
         .filter_map(|(path, from)| {
             let to = to.remove(&path);
-            (to != Some(from)).then_some(Change { path, from: Some(from), to })
+            (to != Some(from)).then_some(TreeChange { path, from: Some(from), to })
         })
         .collect();
-    changes.extend(to.into_iter().map(|(path, to)| Change { path, from: None, to: Some(to) }));
+    changes.extend(to.into_iter().map(|(path, to)| TreeChange { path, from: None, to: Some(to) }));
     changes.sort_unstable_by(|a, b| a.path.cmp(&b.path));
     changes
 }

@@ -2,41 +2,38 @@
 //!
 //! `Scope::target` follows the links of a path and remembers where they led. [`Context::target`] also compares that
 //! place with what the call was granted. All reading and writing then goes to that very place by a
-//! `Folder` handle, which follows no link: whoever swaps a link in between makes the call fail, and nothing else.
+//! `OpenFolder` handle, which follows no link: whoever swaps a link in between makes the call fail, and nothing else.
 
-use std::{
-    ffi::OsStr,
-    fs::{File, Metadata},
-    io::{self, Read as _, Seek as _},
-    os::unix::fs::MetadataExt as _,
-    path::{Path, PathBuf},
-};
+use std::ffi::OsStr;
+use std::fs::{File, Metadata};
+use std::io::{self, Read as _, Seek as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 
-use crate::{
-    attributes::Attributes,
-    folder::Folder,
-    regular::{self, Print, Special},
-    scope::{self, Access},
-    tool::{Context, Failure, Need},
-};
+use crate::attributes::Attributes;
+use crate::folder::OpenFolder;
+use crate::regular_file::{Fingerprint, SpecialFile};
+use crate::scope::PathAccess;
+use crate::tool::{Context, Failure, Need};
+use crate::{regular_file, scope};
 
 /// Where a path leads.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     path: PathBuf,
     real: PathBuf,
 }
 
 /// Who may do what with a file: kept when its content is replaced.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Rights {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FileRights {
     pub(crate) mode: u32,
     pub(crate) user: u32,
     pub(crate) group: u32,
     pub(crate) attributes: Attributes,
 }
 
-impl Rights {
+impl FileRights {
     fn of(file: &File, meta: &Metadata) -> Self {
         let attributes = Attributes::of(file);
         Self { mode: meta.mode() & 0o7777, user: meta.uid(), group: meta.gid(), attributes }
@@ -49,18 +46,18 @@ impl Rights {
 }
 
 /// A file before a change.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Before {
-    /// What its content is known by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FileBefore {
+    /// The fingerprint of its content.
     pub(crate) fingerprint: String,
-    pub(crate) rights: Rights,
-    /// Under how many names it is to be found.
+    pub(crate) rights: FileRights,
+    /// How many names it has.
     pub(crate) links: u64,
     /// The first bytes, or all of them: as many as were asked for.
     pub(crate) bytes: Vec<u8>,
 }
 
-impl Before {
+impl FileBefore {
     /// What must be said when the file was replaced: a new file takes its name, and its other names stay with the old.
     pub(crate) fn remark(&self) -> &'static str {
         if self.links > 1 { " (It had other names, as hard links: those keep the old content.)" } else { "" }
@@ -90,34 +87,34 @@ impl Target {
     }
 
     /// Opens an ordinary file for reading.
-    pub(crate) fn open(&self) -> Result<(File, Metadata), regular::Error> {
+    pub(crate) fn open(&self) -> Result<(File, Metadata), regular_file::OpenError> {
         let Ok((parent, name)) = self.place() else {
-            return Err(regular::Error::Special(Special::Folder));
+            return Err(regular_file::OpenError::Special(SpecialFile::Folder));
         };
-        Folder::reach(parent)?.open(name)
+        OpenFolder::reach(parent)?.open(name)
     }
 
     /// The whole file, or nothing if there is none.
-    pub(crate) fn before(&self) -> Result<Option<Before>, regular::Error> {
+    pub(crate) fn before(&self) -> Result<Option<FileBefore>, regular_file::OpenError> {
         let Some((file, meta)) = self.found()? else { return Ok(None) };
-        let rights = Rights::of(&file, &meta);
-        let bytes = regular::content(file, &meta)?;
+        let rights = FileRights::of(&file, &meta);
+        let bytes = regular_file::content(file, &meta)?;
         let fingerprint = blake3::hash(&bytes).to_hex().to_string();
-        Ok(Some(Before { fingerprint, rights, links: meta.nlink(), bytes }))
+        Ok(Some(FileBefore { fingerprint, rights, links: meta.nlink(), bytes }))
     }
 
     /// A file of any size with its first bytes, or nothing if there is none.
-    pub(crate) fn start(&self, bytes: u64) -> Result<Option<Before>, regular::Error> {
+    pub(crate) fn start(&self, bytes: u64) -> Result<Option<FileBefore>, regular_file::OpenError> {
         let Some((mut file, meta)) = self.found()? else { return Ok(None) };
         let mut start = Vec::new();
         (&mut file).take(bytes).read_to_end(&mut start)?;
         file.rewind()?;
-        let rights = Rights::of(&file, &meta);
-        let fingerprint = Print::of(file, &meta)?;
-        Ok(Some(Before { fingerprint, rights, links: meta.nlink(), bytes: start }))
+        let rights = FileRights::of(&file, &meta);
+        let fingerprint = Fingerprint::of(file, &meta)?;
+        Ok(Some(FileBefore { fingerprint, rights, links: meta.nlink(), bytes: start }))
     }
 
-    fn found(&self) -> Result<Option<(File, Metadata)>, regular::Error> {
+    fn found(&self) -> Result<Option<(File, Metadata)>, regular_file::OpenError> {
         match self.open() {
             Ok(opened) => Ok(Some(opened)),
             Err(error) if error.is_absent() => Ok(None),
@@ -128,7 +125,7 @@ impl Target {
 
 impl Context {
     /// Where a path leads now, provided that this is what was permitted.
-    pub fn target(&self, path: &str, access: Access) -> Result<Target, Failure> {
+    pub fn target(&self, path: &str, access: PathAccess) -> Result<Target, Failure> {
         let target = self.scope.target(path, access)?;
         self.permitted(&target, access)?;
         Ok(target)
@@ -137,15 +134,15 @@ impl Context {
     /// Where a place to search leads now, provided that looking there was permitted. The permission of a search is
     /// about what is looked for, so only the place counts here.
     pub(crate) fn searched(&self, path: PathBuf) -> Result<Target, Failure> {
-        self.reached(path, Access::Read)
+        self.reached(path, PathAccess::Read)
     }
 
     /// The same for a folder to run a command in: what the command does is a permission of its own.
     pub(crate) fn entered(&self, path: PathBuf) -> Result<Target, Failure> {
-        self.reached(path, Access::Write)
+        self.reached(path, PathAccess::Write)
     }
 
-    fn reached(&self, path: PathBuf, access: Access) -> Result<Target, Failure> {
+    fn reached(&self, path: PathBuf, access: PathAccess) -> Result<Target, Failure> {
         let real = scope::real(&path);
         let target = Target::new(path, real);
         let (external, _) = self.scope.demands(&target, access);
@@ -155,7 +152,7 @@ impl Context {
     }
 
     /// Fails unless everything that a target needs was permitted.
-    pub(crate) fn permitted(&self, target: &Target, access: Access) -> Result<(), Failure> {
+    pub(crate) fn permitted(&self, target: &Target, access: PathAccess) -> Result<(), Failure> {
         let (external, patterns) = self.scope.demands(target, access);
         let external = external.map(|need| (need.permission, need.patterns));
         let own = (access.permission().to_owned(), patterns);

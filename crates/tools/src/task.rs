@@ -7,12 +7,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::{
-    host,
-    input::{decode, schema},
-    scope::Scope,
-    tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool},
-};
+use crate::host;
+use crate::input::{decode, schema};
+use crate::scope::Scope;
+use crate::tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool};
 
 /// What the model is told, before the agents that there are.
 const DESCRIPTION: &str = "Gives a piece of work to another agent, which does it in a session of its own and answers \
@@ -23,18 +21,18 @@ name or a text that one search finds, use the other tools yourself. The person d
 matters of it. To go on with the same agent where it stopped, pass the `task_id` of its answer.";
 
 /// The tool that gives work to other agents.
-#[derive(Clone, Debug)]
-pub struct Task {
+#[derive(Debug, Clone)]
+pub struct TaskTool {
     description: String,
 }
 
-impl Default for Task {
+impl Default for TaskTool {
     fn default() -> Self {
         Self::new(&[])
     }
 }
 
-impl Task {
+impl TaskTool {
     /// The tool for these agents, each with what it is for.
     #[must_use]
     pub fn new(agents: &[(String, String)]) -> Self {
@@ -50,7 +48,7 @@ impl Task {
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-struct Input {
+struct TaskInput {
     /// The work in three to five words, for the person
     description: String,
     /// Everything that the agent is told
@@ -61,7 +59,7 @@ struct Input {
     task_id: Option<String>,
 }
 
-impl Tool for Task {
+impl Tool for TaskTool {
     fn name(&self) -> &'static str {
         "task"
     }
@@ -71,7 +69,7 @@ impl Tool for Task {
     }
 
     fn schema(&self) -> Value {
-        schema::<Input>()
+        schema::<TaskInput>()
     }
 
     fn effect(&self) -> Effect {
@@ -94,7 +92,7 @@ impl Tool for Task {
     fn run(&self, input: Value, context: Context) -> BoxFuture<'_, Result<Output, Failure>> {
         Box::pin(async move {
             let input = check(decode(self.name(), input)?)?;
-            let task = host::Task {
+            let task = host::DelegatedTask {
                 description: input.description.clone(),
                 prompt: input.prompt,
                 agent: input.subagent_type,
@@ -107,7 +105,7 @@ impl Tool for Task {
     }
 }
 
-fn check(input: Input) -> Result<Input, Failure> {
+fn check(input: TaskInput) -> Result<TaskInput, Failure> {
     for (name, text) in [("description", &input.description), ("prompt", &input.prompt)] {
         if text.trim().is_empty() {
             return Err(Failure::InvalidInput(format!("The {name} is empty.")));
@@ -116,8 +114,8 @@ fn check(input: Input) -> Result<Input, Failure> {
     Ok(input)
 }
 
-fn show(title: String, report: &host::Report) -> Result<Output, Failure> {
-    let host::Report { delegate, failed, text } = report;
+fn show(title: String, report: &host::TaskReport) -> Result<Output, Failure> {
+    let host::TaskReport { delegate, failed, text } = report;
     let id = &delegate.session;
     if *failed {
         return Err(Failure::Failed(format!(

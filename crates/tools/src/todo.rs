@@ -7,12 +7,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::{
-    host::Todo,
-    input::{decode, schema},
-    scope::Scope,
-    tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool},
-};
+use crate::host::TodoItem;
+use crate::input::{NoArguments, decode, schema};
+use crate::scope::Scope;
+use crate::tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool};
 
 /// The words for how far a task is.
 const STATUSES: [&str; 4] = ["pending", "in_progress", "completed", "cancelled"];
@@ -21,23 +19,20 @@ const STATUSES: [&str; 4] = ["pending", "in_progress", "completed", "cancelled"]
 const PRIORITIES: [&str; 3] = ["high", "medium", "low"];
 
 /// The tool that replaces the task list.
-#[derive(Clone, Copy, Debug)]
-pub struct TodoWrite;
+#[derive(Debug, Clone, Copy)]
+pub struct TodoWriteTool;
 
 /// The tool that shows the task list.
-#[derive(Clone, Copy, Debug)]
-pub struct TodoRead;
+#[derive(Debug, Clone, Copy)]
+pub struct TodoReadTool;
 
 #[derive(Debug, Deserialize, JsonSchema)]
-struct Input {
+struct TodoInput {
     /// The whole list as it is to be from now on
-    todos: Vec<Todo>,
+    todos: Vec<TodoItem>,
 }
 
-#[derive(Debug, Deserialize, JsonSchema)]
-struct Nothing {}
-
-impl Tool for TodoWrite {
+impl Tool for TodoWriteTool {
     fn name(&self) -> &'static str {
         "todowrite"
     }
@@ -50,7 +45,7 @@ impl Tool for TodoWrite {
     }
 
     fn schema(&self) -> Value {
-        schema::<Input>()
+        schema::<TodoInput>()
     }
 
     fn effect(&self) -> Effect {
@@ -71,7 +66,7 @@ impl Tool for TodoWrite {
     }
 }
 
-impl Tool for TodoRead {
+impl Tool for TodoReadTool {
     fn name(&self) -> &'static str {
         "todoread"
     }
@@ -81,7 +76,7 @@ impl Tool for TodoRead {
     }
 
     fn schema(&self) -> Value {
-        schema::<Nothing>()
+        schema::<NoArguments>()
     }
 
     fn effect(&self) -> Effect {
@@ -97,7 +92,7 @@ impl Tool for TodoRead {
     }
 }
 
-/// The need of a tool that touches nothing which rules could tell apart.
+/// The need of a tool that touches nothing that rules could distinguish.
 pub(crate) fn anything(permission: &str) -> Need {
     Need {
         permission: permission.to_owned(),
@@ -108,7 +103,7 @@ pub(crate) fn anything(permission: &str) -> Need {
 }
 
 /// The list, if its words are among those that clients know.
-fn check(input: Input) -> Result<Vec<Todo>, Failure> {
+fn check(input: TodoInput) -> Result<Vec<TodoItem>, Failure> {
     for (number, todo) in (1..).zip(&input.todos) {
         let complain = |text: String| Err(Failure::InvalidInput(format!("Item {number} of `todos`: {text}")));
         if todo.content.trim().is_empty() {
@@ -125,7 +120,7 @@ fn check(input: Input) -> Result<Vec<Todo>, Failure> {
     Ok(input.todos)
 }
 
-fn show(todos: &[Todo]) -> Result<Output, Failure> {
+fn show(todos: &[TodoItem]) -> Result<Output, Failure> {
     let left = todos.iter().filter(|todo| todo.status != "completed").count();
     let output = serde_json::to_string_pretty(todos)
         .map_err(|error| Failure::Failed(format!("The list could not be shown: {error}")))?;

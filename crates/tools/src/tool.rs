@@ -3,25 +3,26 @@
 //! Everything here is plain data, so that the engine can store a need, a progress report or an output as it
 //! is. Texts are written for the model: a [`Failure`] is shown to it word for word.
 
-use std::{fmt, io, path::PathBuf, pin::Pin, sync::Arc};
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::{fmt, io};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    host::{Host, NoHost},
-    regular::fingerprint,
-    scope::Scope,
-    seen::Seen,
-};
+use crate::host::{Host, NoHost};
+use crate::regular_file::fingerprint;
+use crate::scope::Scope;
+use crate::seen::SeenFiles;
 
 /// A boxed future that may move between threads.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// What recovery may assume about a call that had begun when the process died.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Effect {
     /// It changes nothing: run it again.
@@ -36,7 +37,7 @@ pub enum Effect {
 }
 
 /// One thing that must be permitted before a call may run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Need {
     /// The kind of permission, as rules name it: `read`, `edit`, `bash`, `external_directory`.
     pub permission: String,
@@ -49,7 +50,7 @@ pub struct Need {
 }
 
 /// A file that travels with an output.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attachment {
     /// The media type.
     pub mime: String,
@@ -61,7 +62,7 @@ pub struct Attachment {
 }
 
 /// What a call that succeeded hands back.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Output {
     /// A short line for people.
     pub title: String,
@@ -80,7 +81,7 @@ pub struct Output {
 }
 
 /// Why a call has no output. The text is for the model.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// The arguments do not fit the tool's schema.
     #[error("{0}")]
@@ -88,7 +89,7 @@ pub enum Failure {
     /// The tool could not do what was asked.
     #[error("{0}")]
     Failed(String),
-    /// The person was asked and does not want it: the session waits for them.
+    /// The person was asked and said no: the session waits for them.
     #[error("{0}")]
     Declined(String),
     /// The call was cancelled before it had any effect.
@@ -104,7 +105,7 @@ impl Failure {
 }
 
 /// A report from a call that is still running.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Progress {
     /// Replaces the metadata that clients show for the running call.
     pub metadata: Map<String, Value>,
@@ -143,7 +144,7 @@ impl fmt::Debug for Readable {
 }
 
 /// What a running call works with.
-#[derive(Clone, Debug)]
+#[derive(Debug, Clone)]
 pub struct Context {
     /// Where it works.
     pub scope: Arc<Scope>,
@@ -156,7 +157,7 @@ pub struct Context {
     /// Which other files may be read without asking.
     pub readable: Readable,
     /// What the session last saw of each file.
-    pub seen: Arc<Seen>,
+    pub seen: Arc<SeenFiles>,
     /// The session.
     pub host: Arc<dyn Host>,
 }
@@ -187,7 +188,7 @@ impl Context {
 /// The state that an [`Effect::Edit`] call will leave one file in.
 ///
 /// Recorded before the call starts, it lets recovery tell from the disk alone whether the call happened.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Forecast {
     /// The file, as an absolute path.
     pub path: PathBuf,
@@ -199,8 +200,8 @@ pub struct Forecast {
 }
 
 /// What the disk says about a [`Forecast`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ForecastVerdict {
     /// The file is as the call leaves it.
     Applied,
     /// The file is as it was before the call.
@@ -212,14 +213,14 @@ pub enum Verdict {
 impl Forecast {
     /// Compares the file with the forecast. A file that cannot be read is a conflict.
     #[must_use]
-    pub fn verdict(&self) -> Verdict {
-        let Ok(now) = fingerprint(&self.path) else { return Verdict::Conflict };
+    pub fn verdict(&self) -> ForecastVerdict {
+        let Ok(now) = fingerprint(&self.path) else { return ForecastVerdict::Conflict };
         if now == self.after {
-            Verdict::Applied
+            ForecastVerdict::Applied
         } else if now == self.before {
-            Verdict::Untouched
+            ForecastVerdict::Untouched
         } else {
-            Verdict::Conflict
+            ForecastVerdict::Conflict
         }
     }
 }

@@ -5,35 +5,27 @@
 //! nowhere. What is not an ordinary file is passed over, also where ignore rules are expected: opening a pipe would
 //! wait for somebody to write.
 
-use std::{
-    ffi::OsStr,
-    fs::{self, File},
-    io,
-    os::{
-        fd::{AsFd, OwnedFd},
-        unix::{ffi::OsStrExt as _, fs::MetadataExt as _},
-    },
-    path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
-    thread,
-    time::{Duration, Instant},
-};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use std::{fs, io, thread};
 
 use ignore::WalkBuilder;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    folder::Folder,
-    replacement::STAGED,
-    scope::{self, Access, Scope},
-    target::Target,
-    tool::{Context, Failure, Need},
-    write::blocking,
-};
+use crate::folder::OpenFolder;
+use crate::replacement::STAGED;
+use crate::scope::{self, PathAccess, Scope};
+use crate::target::Target;
+use crate::tool::{Context, Failure, Need};
+use crate::write::blocking;
 
 /// The folder of a repository's own data: never searched, never shown.
 const GIT: &[u8] = b".git";
@@ -47,20 +39,20 @@ const RULES_MAX: u64 = 4 * 1024 * 1024;
 /// How long a walk may take before it ends with what it has.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How much longer a walk that does not even look at the clock is waited for.
+/// How much longer to wait for a walk that does not even look at the clock.
 const STUCK: Duration = Duration::from_secs(5);
 
 /// When the file was last changed: seconds and nanoseconds.
 pub(crate) type Modified = (i64, i64);
 
 /// A place to look in: as it was written, and as it really is.
-#[derive(Clone, Debug)]
-pub(crate) struct Place {
+#[derive(Debug, Clone)]
+pub(crate) struct SearchRoot {
     target: Target,
     managed: bool,
 }
 
-impl Place {
+impl SearchRoot {
     /// The path that a call names, or the project folder.
     pub(crate) fn named(path: Option<&str>, scope: &Scope) -> PathBuf {
         path.map_or_else(|| scope.directory.clone(), |path| scope.resolve(path))
@@ -94,19 +86,19 @@ impl Place {
         &self.target
     }
 
-    /// Opens the place itself, which is no folder.
+    /// Opens the place itself, which is not a folder.
     pub(crate) fn open(&self) -> Result<File, Failure> {
         let opened = self.target.open().map_err(|error| error.failure("search", self.shown()));
         opened.map(|(file, _)| file)
     }
 
     /// Opens the folder.
-    pub(crate) fn tree(self) -> Result<Tree, Failure> {
+    pub(crate) fn tree(self) -> Result<SearchTree, Failure> {
         if !self.is_folder()? {
             return Err(Failure::Failed(format!("{} is not a folder.", self.shown().display())));
         }
-        match Folder::reach(self.target.real()).and_then(|folder| folder.listed()) {
-            Ok(dir) => Ok(Tree { place: self, dir: Arc::new(dir), unread: Arc::default() }),
+        match OpenFolder::reach(self.target.real()).and_then(|folder| folder.listed()) {
+            Ok(dir) => Ok(SearchTree { place: self, dir: Arc::new(dir), unread: Arc::default() }),
             Err(error) => Err(Failure::io("look into", self.shown(), &error)),
         }
     }
@@ -114,20 +106,20 @@ impl Place {
 
 /// The permissions of a search: the tool's own, and that of a place outside the project.
 pub(crate) fn needs(own: Need, path: &Path, scope: &Scope) -> Vec<Need> {
-    scope.external(path, Access::Read).into_iter().chain([own]).collect()
+    scope.external(path, PathAccess::Read).into_iter().chain([own]).collect()
 }
 
 /// A folder that is being searched.
 #[derive(Debug)]
-pub(crate) struct Tree {
-    place: Place,
+pub(crate) struct SearchTree {
+    place: SearchRoot,
     dir: Arc<OwnedFd>,
     unread: Arc<AtomicUsize>,
 }
 
-impl Tree {
-    /// The walk through it: hidden files too, ignored ones not, no links, nothing of git's own, and no file that a change
-    /// of files left beside its place.
+impl SearchTree {
+    /// The walk through it: hidden files too, ignored ones not, no links, nothing of git's own, and no file that a
+    /// change of files left beside its place.
     pub(crate) fn walk(&self) -> WalkBuilder {
         self.walk_where(|_| true)
     }
@@ -201,7 +193,8 @@ impl Tree {
         let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         #[cfg(target_os = "linux")]
         {
-            use rustix::{fs::ResolveFlags, io::Errno};
+            use rustix::fs::ResolveFlags;
+            use rustix::io::Errno;
             let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
             match rustix::fs::openat2(&*self.dir, below, flags, Mode::empty(), resolve) {
                 // An old kernel, or a sandbox that does not know the call.
@@ -252,13 +245,13 @@ fn readable(dir: impl AsFd, folder: &Path) -> bool {
 
 /// When to stop: told to, or out of time.
 #[derive(Debug)]
-pub(crate) struct Stop {
+pub(crate) struct StopCondition {
     cancel: CancellationToken,
     deadline: Instant,
     late: AtomicBool,
 }
 
-impl Stop {
+impl StopCondition {
     /// Whether to stop now.
     pub(crate) fn now(&self) -> bool {
         if Instant::now() >= self.deadline {
@@ -280,11 +273,11 @@ impl Stop {
 
 /// Looks up now and then whether to stop: the clock and the call are not asked at every file.
 #[derive(Debug, Default)]
-pub(crate) struct Pulse(usize);
+pub(crate) struct StopCheck(usize);
 
-impl Pulse {
+impl StopCheck {
     /// Whether to stop now.
-    pub(crate) fn stops(&mut self, stop: &Stop) -> bool {
+    pub(crate) fn stops(&mut self, stop: &StopCondition) -> bool {
         self.0 = self.0.wrapping_add(1);
         self.0 % 64 == 1 && stop.now()
     }
@@ -294,9 +287,9 @@ impl Pulse {
 pub(crate) async fn within<T: Send + 'static>(
     patience: Duration,
     cancel: CancellationToken,
-    work: impl FnOnce(&Stop) -> Result<T, Failure> + Send + 'static,
+    work: impl FnOnce(&StopCondition) -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
-    let stop = Stop { cancel, deadline: Instant::now() + patience, late: AtomicBool::new(false) };
+    let stop = StopCondition { cancel, deadline: Instant::now() + patience, late: AtomicBool::new(false) };
     tokio::time::timeout(patience + STUCK, blocking(move || work(&stop))).await.unwrap_or_else(|_| {
         Err(Failure::Failed(
             "The file system did not answer in time. Look in a smaller folder, or use `bash`.".to_owned(),
@@ -305,7 +298,7 @@ pub(crate) async fn within<T: Send + 'static>(
 }
 
 /// What a result says about what it lacks, each remark on a line of its own.
-pub(crate) fn remarks(tree: &Tree, stop: &Stop) -> String {
+pub(crate) fn remarks(tree: &SearchTree, stop: &StopCondition) -> String {
     let mut text = String::new();
     if stop.late() {
         text.push_str("\n\n(Time was over before everything was looked at. Use a narrower path.)");

@@ -7,21 +7,17 @@
 //!
 //! Nothing carries over between requests: no cookies, no credentials, no connections.
 
-use std::{
-    collections::HashMap,
-    error::Error,
-    fmt,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    sync::{Arc, Mutex, OnceLock, PoisonError},
-    time::Duration,
-};
+use std::collections::HashMap;
+use std::error::Error;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
-use reqwest::{
-    Client, Response,
-    dns::{Addrs, Name, Resolve, Resolving},
-    header::{CONTENT_ENCODING, HeaderValue},
-    redirect::Policy,
-};
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::header::{CONTENT_ENCODING, HeaderValue};
+use reqwest::redirect::Policy;
+use reqwest::{Client, Response};
 use url::{Host, Url};
 
 use crate::tool::{BoxFuture, Failure};
@@ -35,22 +31,22 @@ const LOCAL: [&str; 9] =
 
 /// The clients of one tool, built when they are needed.
 #[derive(Clone)]
-pub(crate) struct Web(Arc<Inner>);
+pub(crate) struct WebAccess(Arc<WebClients>);
 
-struct Inner {
-    names: Arc<Names>,
+struct WebClients {
+    names: Arc<GuardedResolver>,
     /// With and without TLS, to machines nearby and elsewhere: the former never through a proxy, and those without
     /// TLS work on a machine that has no certificates.
     clients: [OnceLock<Client>; 4],
 }
 
-impl fmt::Debug for Web {
+impl fmt::Debug for WebAccess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Web")
     }
 }
 
-impl Default for Web {
+impl Default for WebAccess {
     fn default() -> Self {
         Self::with(|name| {
             Box::pin(async move {
@@ -60,17 +56,17 @@ impl Default for Web {
     }
 }
 
-type Lookup = fn(String) -> BoxFuture<'static, Result<Vec<SocketAddr>, Box<dyn Error + Send + Sync>>>;
+type NameLookup = fn(String) -> BoxFuture<'static, Result<Vec<SocketAddr>, Box<dyn Error + Send + Sync>>>;
 
-impl Web {
-    fn with(lookup: Lookup) -> Self {
-        let names = Arc::new(Names { lookup, guarded: Mutex::default() });
-        Self(Arc::new(Inner { names, clients: Default::default() }))
+impl WebAccess {
+    fn with(lookup: NameLookup) -> Self {
+        let names = Arc::new(GuardedResolver { lookup, guarded: Mutex::default() });
+        Self(Arc::new(WebClients { names, clients: Default::default() }))
     }
 
     /// The client for an address that a model wrote, and the watch over its name; both are needed until the answer is
     /// there.
-    pub(crate) fn client(&self, url: &Url) -> Result<(Client, Option<Guard>), Failure> {
+    pub(crate) fn client(&self, url: &Url) -> Result<(Client, Option<GuardedName>), Failure> {
         let guard = match url.host() {
             Some(Host::Domain(name)) if !is_local(name) => Some(self.0.names.guard(name)),
             _ => None,
@@ -94,7 +90,7 @@ impl Web {
             return Ok(client.clone());
         }
         install_tls();
-        let names: Arc<Names> = Arc::clone(&self.0.names);
+        let names: Arc<GuardedResolver> = Arc::clone(&self.0.names);
         let mut builder = Client::builder()
             .connect_timeout(CONNECT)
             .pool_max_idle_per_host(0)
@@ -115,21 +111,21 @@ impl Web {
 }
 
 /// Looks names up, and holds back addresses that a public name must not have.
-struct Names {
-    lookup: Lookup,
+struct GuardedResolver {
+    lookup: NameLookup,
     /// The names that are asked for now, and how often. A proxy has a name as well, and may be nearby.
     guarded: Mutex<HashMap<String, usize>>,
 }
 
-impl Names {
-    fn guard(self: &Arc<Self>, name: &str) -> Guard {
+impl GuardedResolver {
+    fn guard(self: &Arc<Self>, name: &str) -> GuardedName {
         let name = name.to_ascii_lowercase();
         *self.guarded.lock().unwrap_or_else(PoisonError::into_inner).entry(name.clone()).or_default() += 1;
-        Guard { names: Arc::clone(self), name }
+        GuardedName { names: Arc::clone(self), name }
     }
 }
 
-impl Resolve for Names {
+impl Resolve for GuardedResolver {
     fn resolve(&self, name: Name) -> Resolving {
         let name = name.as_str().to_ascii_lowercase();
         let guarded = self.guarded.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&name);
@@ -141,7 +137,7 @@ impl Resolve for Names {
                 found.retain(|address| is_public(address.ip()));
             }
             match first {
-                Some(address) if found.is_empty() => Err(Nearby { name, address }.into()),
+                Some(address) if found.is_empty() => Err(LocalAddress { name, address }.into()),
                 _ => Ok(Box::new(found.into_iter()) as Addrs),
             }
         })
@@ -149,12 +145,12 @@ impl Resolve for Names {
 }
 
 /// A name under watch.
-pub(crate) struct Guard {
-    names: Arc<Names>,
+pub(crate) struct GuardedName {
+    names: Arc<GuardedResolver>,
     name: String,
 }
 
-impl Drop for Guard {
+impl Drop for GuardedName {
     fn drop(&mut self) {
         let mut guarded = self.names.guarded.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = guarded.get_mut(&self.name) {
@@ -171,7 +167,7 @@ impl Drop for Guard {
 #[error(
     "{name} leads to {address}, which is on this machine or its network; ask for that address itself if it is meant"
 )]
-struct Nearby {
+struct LocalAddress {
     name: String,
     address: IpAddr,
 }
@@ -265,7 +261,7 @@ fn chain(error: &dyn Error) -> String {
 
 /// Why a body was not taken.
 #[derive(Debug)]
-pub(crate) enum Refused {
+pub(crate) enum BodyRefusal {
     /// It is compressed, although that was not asked for: its real size is anyone's guess.
     Encoded(String),
     /// It has more bytes than are taken.
@@ -275,21 +271,25 @@ pub(crate) enum Refused {
 }
 
 /// What is done with a body that is larger than the limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Excess {
     Refuse,
     Cut,
 }
 
 /// The body of an answer, as far as the limit.
-pub(crate) async fn body(response: &mut Response, limit: usize, excess: Excess) -> Result<Vec<u8>, Refused> {
+pub(crate) async fn body(
+    response: &mut Response,
+    limit: usize,
+    excess: Excess,
+) -> Result<Vec<u8>, BodyRefusal> {
     let coded = response.headers().get(CONTENT_ENCODING).filter(|value| !value.is_empty());
     if let Some(coded) = coded.filter(|value| *value != HeaderValue::from_static("identity")) {
-        return Err(Refused::Encoded(String::from_utf8_lossy(coded.as_bytes()).into_owned()));
+        return Err(BodyRefusal::Encoded(String::from_utf8_lossy(coded.as_bytes()).into_owned()));
     }
     let announced = response.content_length().is_some_and(|length| length > limit as u64);
     if announced && excess == Excess::Refuse {
-        return Err(Refused::TooLarge);
+        return Err(BodyRefusal::TooLarge);
     }
     let mut body = Vec::new();
     loop {
@@ -298,11 +298,11 @@ pub(crate) async fn body(response: &mut Response, limit: usize, excess: Excess) 
             Ok(None) => return Ok(body),
             // What there is of a text that was to be cut anyway will do.
             Err(_) if excess == Excess::Cut && !body.is_empty() => return Ok(body),
-            Err(error) => return Err(Refused::Broken(explain(error))),
+            Err(error) => return Err(BodyRefusal::Broken(explain(error))),
         }
         if body.len() > limit {
             if excess == Excess::Refuse {
-                return Err(Refused::TooLarge);
+                return Err(BodyRefusal::TooLarge);
             }
             body.truncate(limit);
             return Ok(body);
@@ -367,7 +367,7 @@ mod tests {
     async fn a_public_name_does_not_lead_to_this_machine() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let web = Web::with(|_| Box::pin(async { Ok(vec![SocketAddr::from(([127, 0, 0, 1], 0))]) }));
+        let web = WebAccess::with(|_| Box::pin(async { Ok(vec![SocketAddr::from(([127, 0, 0, 1], 0))]) }));
         for host in ["rebind.example", "REBIND.example", "rebind.example."] {
             let url = Url::parse(&format!("http://{host}:{port}/")).unwrap();
             let (client, guard) = web.client(&url).unwrap();

@@ -6,27 +6,24 @@
 
 use std::time::Duration;
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use url::Url;
 
-use self::{
-    journey::{Arrival, Journey},
-    page::Kind,
-};
-use crate::{
-    input::{decode, schema},
-    scope::Scope,
-    tool::{Attachment, BoxFuture, Context, Effect, Failure, Need, Output, Tool},
-    web::Web,
-    write::blocking,
-};
+use self::page::PageKind;
+use self::redirects::{FetchEnd, Redirects};
+use crate::input::{decode, schema};
+use crate::scope::Scope;
+use crate::tool::{Attachment, BoxFuture, Context, Effect, Failure, Need, Output, Tool};
+use crate::web::WebAccess;
+use crate::write::blocking;
 
-mod journey;
 mod markup;
 mod page;
+mod redirects;
 mod rewrite;
 
 /// The time limit of a call that names none, in seconds.
@@ -37,15 +34,15 @@ const TIMEOUT_MAX: f64 = 120.0;
 const URL_MAX: usize = 8 * 1024;
 
 /// The tool that fetches pages.
-#[derive(Clone, Debug, Default)]
-pub struct Webfetch {
-    web: Web,
+#[derive(Debug, Clone, Default)]
+pub struct WebfetchTool {
+    web: WebAccess,
 }
 
 /// The form in which a page is shown.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-enum Format {
+enum PageFormat {
     #[default]
     Markdown,
     Text,
@@ -53,19 +50,19 @@ enum Format {
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-struct Input {
+struct WebfetchInput {
     /// The address, beginning with http:// or https://
     url: String,
     /// The form of the result (default markdown)
     #[serde(default)]
-    format: Option<Format>,
+    format: Option<PageFormat>,
     /// The time limit in seconds (default 30, at most 120)
     #[schemars(range(min = 1, max = 120))]
     #[serde(default)]
     timeout: Option<f64>,
 }
 
-impl Input {
+impl WebfetchInput {
     /// The address that is asked for, in its one normal form.
     fn address(&self) -> Result<Url, Failure> {
         let bad = |reason: &str| Failure::InvalidInput(format!("url cannot be fetched: {reason}."));
@@ -96,7 +93,7 @@ impl Input {
     }
 }
 
-impl Tool for Webfetch {
+impl Tool for WebfetchTool {
     fn name(&self) -> &'static str {
         "webfetch"
     }
@@ -108,7 +105,7 @@ impl Tool for Webfetch {
     }
 
     fn schema(&self) -> Value {
-        schema::<Input>()
+        schema::<WebfetchInput>()
     }
 
     fn effect(&self) -> Effect {
@@ -116,7 +113,7 @@ impl Tool for Webfetch {
     }
 
     fn needs(&self, input: &Value, _: &Scope) -> Result<Vec<Need>, Failure> {
-        let input: Input = decode(self.name(), input.clone())?;
+        let input: WebfetchInput = decode(self.name(), input.clone())?;
         let url = input.address()?;
         input.timeout()?;
         let mut metadata = Map::new();
@@ -133,14 +130,14 @@ impl Tool for Webfetch {
 
     fn run(&self, input: Value, context: Context) -> BoxFuture<'_, Result<Output, Failure>> {
         Box::pin(async move {
-            let input: Input = decode(self.name(), input)?;
+            let input: WebfetchInput = decode(self.name(), input)?;
             let (url, timeout, format) =
                 (input.address()?, input.timeout()?, input.format.unwrap_or_default());
             let call = async {
-                let journey = Journey { web: &self.web, accept: accept(format) };
-                match journey.travel(url.clone()).await? {
-                    Arrival::Elsewhere(text, target) => Ok(elsewhere(&url, text, &target)),
-                    Arrival::Page(page) => blocking(move || show(&page, format)).await,
+                let redirects = Redirects { web: &self.web, accept: accept(format) };
+                match redirects.follow(url.clone()).await? {
+                    FetchEnd::Elsewhere(text, target) => Ok(elsewhere(&url, text, &target)),
+                    FetchEnd::Page(page) => blocking(move || show(&page, format)).await,
                 }
             };
             tokio::select! {
@@ -158,20 +155,20 @@ impl Tool for Webfetch {
     }
 }
 
-fn format_name(format: Format) -> &'static str {
+fn format_name(format: PageFormat) -> &'static str {
     match format {
-        Format::Markdown => "markdown",
-        Format::Text => "text",
-        Format::Html => "html",
+        PageFormat::Markdown => "markdown",
+        PageFormat::Text => "text",
+        PageFormat::Html => "html",
     }
 }
 
 /// What a server is asked for.
-fn accept(format: Format) -> &'static str {
+fn accept(format: PageFormat) -> &'static str {
     match format {
-        Format::Markdown => "text/markdown, text/html;q=0.9, text/plain;q=0.8, */*;q=0.5",
-        Format::Text => "text/plain, text/markdown;q=0.9, text/html;q=0.8, */*;q=0.5",
-        Format::Html => "text/html, application/xhtml+xml;q=0.9, text/plain;q=0.8, */*;q=0.5",
+        PageFormat::Markdown => "text/markdown, text/html;q=0.9, text/plain;q=0.8, */*;q=0.5",
+        PageFormat::Text => "text/plain, text/markdown;q=0.9, text/html;q=0.8, */*;q=0.5",
+        PageFormat::Html => "text/html, application/xhtml+xml;q=0.9, text/plain;q=0.8, */*;q=0.5",
     }
 }
 
@@ -181,7 +178,7 @@ fn elsewhere(url: &Url, text: String, target: &str) -> Output {
     Output { title: url.to_string(), output: text, metadata, ..Output::default() }
 }
 
-fn show(page: &page::Page, format: Format) -> Result<Output, Failure> {
+fn show(page: &page::FetchedPage, format: PageFormat) -> Result<Output, Failure> {
     let mut metadata = Map::new();
     metadata.insert("url".to_owned(), json!(page.url.as_str()));
     metadata.insert("contentType".to_owned(), json!(page.media));
@@ -190,7 +187,7 @@ fn show(page: &page::Page, format: Format) -> Result<Output, Failure> {
         format!("{} ({})", page.url, if page.media.is_empty() { "unknown type" } else { &page.media });
     let mut output = Output { title, metadata, ..Output::default() };
     match page.kind() {
-        Kind::Image(mime) => {
+        PageKind::Image(mime) => {
             output.output = format!("Image attached ({mime}, {} bytes).", page.body.len());
             output.attachments.push(Attachment {
                 mime: mime.to_owned(),
@@ -198,7 +195,7 @@ fn show(page: &page::Page, format: Format) -> Result<Output, Failure> {
                 filename: page.url.path_segments().and_then(Iterator::last).map(str::to_owned),
             });
         }
-        Kind::Binary => {
+        PageKind::Binary => {
             return Err(Failure::Failed(format!(
                 "{} is not text: {}, {} bytes. Use `bash` to save it to a file if you need it.",
                 page.url,
@@ -206,15 +203,15 @@ fn show(page: &page::Page, format: Format) -> Result<Output, Failure> {
                 page.body.len()
             )));
         }
-        Kind::Html => {
+        PageKind::Html => {
             let html = page.decode(true);
             output.output = match format {
-                Format::Html => html,
-                Format::Text => page::plain(&html),
-                Format::Markdown => page::markdown(&html, &page.url),
+                PageFormat::Html => html,
+                PageFormat::Text => page::plain(&html),
+                PageFormat::Markdown => page::markdown(&html, &page.url),
             };
         }
-        Kind::Text => output.output = page.decode(false),
+        PageKind::Text => output.output = page.decode(false),
     }
     if output.output.trim().is_empty() {
         output.output = "(The page is empty.)".to_owned();

@@ -3,23 +3,20 @@
 //! There is no service that works for everybody, so the tool exists only where one is configured: Exa with a key, or
 //! an instance of SearXNG by its address. The key is kept out of every text.
 
-use std::{fmt, time::Duration};
+use std::fmt;
+use std::time::Duration;
 
-use reqwest::{
-    RequestBuilder, StatusCode,
-    header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderValue, USER_AGENT},
-};
+use reqwest::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderValue, USER_AGENT};
+use reqwest::{RequestBuilder, StatusCode};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use url::Url;
 
-use crate::{
-    input::{decode, schema},
-    scope::Scope,
-    tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool},
-    web::{self, Excess, Refused, Web},
-};
+use crate::input::{decode, schema};
+use crate::scope::Scope;
+use crate::tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool};
+use crate::web::{self, BodyRefusal, Excess, WebAccess};
 
 /// Results shown unless the call asks for fewer or more.
 const RESULTS: usize = 8;
@@ -42,7 +39,7 @@ pub const EXA_KEY: &str = "EXA_API_KEY";
 
 /// A search service.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Provider {
+pub enum SearchService {
     /// Exa's interface, with a key.
     Exa {
         /// The key.
@@ -57,7 +54,7 @@ pub enum Provider {
     },
 }
 
-impl fmt::Debug for Provider {
+impl fmt::Debug for SearchService {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Exa { url, .. } => write!(f, "Exa({})", url.host_str().unwrap_or_default()),
@@ -67,12 +64,12 @@ impl fmt::Debug for Provider {
 }
 
 /// What is wrong with the configuration of a search service.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("websearch: {0}")]
-pub struct Error(String);
+pub struct SearchConfigError(String);
 
 #[derive(Debug, Deserialize)]
-struct Config {
+struct SearchConfig {
     provider: String,
     #[serde(default)]
     url: Option<String>,
@@ -80,10 +77,13 @@ struct Config {
     key: Option<String>,
 }
 
-impl Provider {
+impl SearchService {
     /// The service that a configuration names in `websearch`, or Exa if the environment holds its key. `false` means
     /// none, whatever the environment holds.
-    pub fn from_config(config: &Value, env: impl Fn(&str) -> Option<String>) -> Result<Option<Self>, Error> {
+    pub fn from_config(
+        config: &Value,
+        env: impl Fn(&str) -> Option<String>,
+    ) -> Result<Option<Self>, SearchConfigError> {
         let key = env(EXA_KEY).filter(|key| !key.trim().is_empty());
         let given = match config.get("websearch") {
             Some(Value::Bool(false)) => return Ok(None),
@@ -94,8 +94,10 @@ impl Provider {
             Some(given) => given,
         };
         // What serde says about a wrong value quotes it, and it may be a key.
-        let config = Config::deserialize(given).map_err(|_| {
-            Error("expected {\"provider\": \"exa\" or \"searxng\", \"url\": text, \"key\": text}".to_owned())
+        let config = SearchConfig::deserialize(given).map_err(|_| {
+            SearchConfigError(
+                "expected {\"provider\": \"exa\" or \"searxng\", \"url\": text, \"key\": text}".to_owned(),
+            )
         })?;
         match config.provider.as_str() {
             "exa" => {
@@ -103,16 +105,20 @@ impl Provider {
                 // address must not get it.
                 let own = key.filter(|_| config.url.is_none());
                 let key = config.key.filter(|key| !key.trim().is_empty()).or(own);
-                let key = key.ok_or_else(|| Error(format!("exa needs a key: set `key` or {EXA_KEY}")))?;
+                let key =
+                    key.ok_or_else(|| SearchConfigError(format!("exa needs a key: set `key` or {EXA_KEY}")))?;
                 let url = address(config.url.as_deref().unwrap_or(EXA))?;
                 Ok(Some(Self::Exa { key: key.trim().to_owned(), url }))
             }
             "searxng" => {
-                let url =
-                    config.url.ok_or_else(|| Error("searxng needs the `url` of an instance".to_owned()))?;
+                let url = config
+                    .url
+                    .ok_or_else(|| SearchConfigError("searxng needs the `url` of an instance".to_owned()))?;
                 Ok(Some(Self::Searxng { url: address(&url)? }))
             }
-            other => Err(Error(format!("there is no provider {other:?}; known are \"exa\" and \"searxng\""))),
+            other => Err(SearchConfigError(format!(
+                "there is no provider {other:?}; known are \"exa\" and \"searxng\""
+            ))),
         }
     }
 
@@ -141,7 +147,7 @@ impl Provider {
         url
     }
 
-    fn request(&self, web: &Web, query: &str, results: usize) -> Result<RequestBuilder, Failure> {
+    fn request(&self, web: &WebAccess, query: &str, results: usize) -> Result<RequestBuilder, Failure> {
         let mut url = self.endpoint();
         let client = web.trusted(&url)?;
         let request = match self {
@@ -175,33 +181,35 @@ impl Provider {
     }
 }
 
-fn address(text: &str) -> Result<Url, Error> {
+fn address(text: &str) -> Result<Url, SearchConfigError> {
     match Url::parse(text) {
         Ok(url) if matches!(url.scheme(), "http" | "https") => Ok(url),
-        _ => Err(Error("`url` must be an address that begins with http:// or https://".to_owned())),
+        _ => {
+            Err(SearchConfigError("`url` must be an address that begins with http:// or https://".to_owned()))
+        }
     }
 }
 
 /// The tool that searches the web.
-#[derive(Clone, Debug)]
-pub struct Websearch {
-    provider: Provider,
-    web: Web,
+#[derive(Debug, Clone)]
+pub struct WebsearchTool {
+    provider: SearchService,
+    web: WebAccess,
     /// How long a search may take.
     pub patience: Duration,
 }
 
-impl Websearch {
+impl WebsearchTool {
     /// The tool for a service.
     #[must_use]
-    pub fn new(provider: Provider) -> Self {
-        Self { provider, web: Web::default(), patience: PATIENCE }
+    pub fn new(provider: SearchService) -> Self {
+        Self { provider, web: WebAccess::default(), patience: PATIENCE }
     }
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Input {
+struct WebsearchInput {
     /// What to look for
     query: String,
     /// How many results to show (default 8)
@@ -210,7 +218,7 @@ struct Input {
     num_results: Option<usize>,
 }
 
-impl Input {
+impl WebsearchInput {
     fn parse(input: Value) -> Result<Self, Failure> {
         let input: Self = decode("websearch", input)?;
         if input.query.trim().is_empty() || input.query.chars().nth(QUERY_MAX).is_some() {
@@ -228,7 +236,7 @@ impl Input {
     }
 }
 
-impl Tool for Websearch {
+impl Tool for WebsearchTool {
     fn name(&self) -> &'static str {
         "websearch"
     }
@@ -240,7 +248,7 @@ impl Tool for Websearch {
     }
 
     fn schema(&self) -> Value {
-        schema::<Input>()
+        schema::<WebsearchInput>()
     }
 
     fn effect(&self) -> Effect {
@@ -248,7 +256,7 @@ impl Tool for Websearch {
     }
 
     fn needs(&self, input: &Value, _: &Scope) -> Result<Vec<Need>, Failure> {
-        let input = Input::parse(input.clone())?;
+        let input = WebsearchInput::parse(input.clone())?;
         let mut metadata = Map::new();
         metadata.insert("query".to_owned(), json!(input.query));
         metadata.insert("numResults".to_owned(), json!(input.num_results.unwrap_or(RESULTS)));
@@ -263,7 +271,7 @@ impl Tool for Websearch {
 
     fn run(&self, input: Value, context: Context) -> BoxFuture<'_, Result<Output, Failure>> {
         Box::pin(async move {
-            let input = Input::parse(input)?;
+            let input = WebsearchInput::parse(input)?;
             tokio::select! {
                 biased;
                 () = context.cancel.cancelled() => Err(Failure::Cancelled),
@@ -281,12 +289,12 @@ impl Tool for Websearch {
 
 /// The part of an answer that is looked at; the services call the text by different names.
 #[derive(Debug, Deserialize)]
-struct Answer {
-    results: Vec<Found>,
+struct SearchAnswer {
+    results: Vec<SearchResult>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Found {
+struct SearchResult {
     #[serde(default)]
     title: Option<String>,
     #[serde(default)]
@@ -295,8 +303,8 @@ struct Found {
     text: Option<String>,
 }
 
-impl Websearch {
-    async fn ask(&self, input: Input) -> Result<Output, Failure> {
+impl WebsearchTool {
+    async fn ask(&self, input: WebsearchInput) -> Result<Output, Failure> {
         let wanted = input.num_results.unwrap_or(RESULTS);
         let name = self.provider.name();
         let request = self.provider.request(&self.web, input.query.trim(), wanted)?;
@@ -313,25 +321,27 @@ impl Websearch {
         }
         let body = body.map_err(|refused| {
             fail(match refused {
-                Refused::TooLarge => {
+                BodyRefusal::TooLarge => {
                     format!("The answer of {name} has more than {ANSWER_MAX} bytes. Ask for fewer results.")
                 }
-                Refused::Encoded(coding) => format!("The answer of {name} is compressed ({coding}) unasked."),
-                Refused::Broken(reason) => format!("The answer of {name} broke off: {reason}."),
+                BodyRefusal::Encoded(coding) => {
+                    format!("The answer of {name} is compressed ({coding}) unasked.")
+                }
+                BodyRefusal::Broken(reason) => format!("The answer of {name} broke off: {reason}."),
             })
         })?;
-        let answer: Answer = serde_json::from_slice(&body)
+        let answer: SearchAnswer = serde_json::from_slice(&body)
             .map_err(|error| fail(format!("The answer of {name} is not what was expected: {error}.")))?;
         Ok(self.output(input.query, answer.results, wanted))
     }
 
     fn refusal(&self, status: StatusCode, body: &[u8]) -> String {
-        // Cleaned before it is cut: half a key is no longer found.
+        // Cleaned before it is cut: half a key would not be found.
         let said = self.provider.redact(&String::from_utf8_lossy(body));
         let said: String = said.trim().chars().take(SHORT_CHARS).collect();
         let advice = match (&self.provider, status.as_u16()) {
-            (Provider::Exa { .. }, 401 | 403) => " Tell the person to check the service's key.",
-            (Provider::Searxng { .. }, 403) => {
+            (SearchService::Exa { .. }, 401 | 403) => " Tell the person to check the service's key.",
+            (SearchService::Searxng { .. }, 403) => {
                 " The instance may not answer in JSON: its setting `search.formats` must list it."
             }
             (_, 429) => " Too many searches: wait before the next one.",
@@ -341,7 +351,7 @@ impl Websearch {
         format!("{} answered {status}.{advice}{gap}{said}", self.provider.name())
     }
 
-    fn output(&self, query: String, found: Vec<Found>, wanted: usize) -> Output {
+    fn output(&self, query: String, found: Vec<SearchResult>, wanted: usize) -> Output {
         let one_line = |text: Option<String>| -> String {
             let text = text.unwrap_or_default();
             text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(SHORT_CHARS).collect()

@@ -3,10 +3,8 @@
 //! As in an ignore file, a pattern without a slash means a name at any depth, and one with a slash means a path from
 //! the folder that is searched.
 
-use std::{
-    os::unix::ffi::OsStrExt as _,
-    path::{Component, Path, PathBuf},
-};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Component, Path, PathBuf};
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
@@ -22,7 +20,7 @@ const BEYOND_PLAIN: [char; 8] = ['*', '?', '[', ']', '{', '}', '\\', '/'];
 const LENGTH_MAX: usize = 4096;
 
 /// A pattern that is ready to be matched.
-#[derive(Clone, Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Wildcard {
     set: GlobSet,
     /// What a name must end with, when that is all there is to the pattern: by far the most common kind.

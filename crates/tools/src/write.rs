@@ -9,32 +9,30 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::{
-    input::{decode, schema},
-    patch,
-    replacement::{Change, apply, turn},
-    scope::{Access, Scope},
-    target::{Before, Target},
-    tool::{BoxFuture, Context, Effect, Failure, Forecast, Need, Output, Tool},
-};
+use crate::input::{decode, schema};
+use crate::patch;
+use crate::replacement::{FileChange, apply, lock};
+use crate::scope::{PathAccess, Scope};
+use crate::target::{FileBefore, Target};
+use crate::tool::{BoxFuture, Context, Effect, Failure, Forecast, Need, Output, Tool};
 
 /// The UTF-8 byte order mark.
 pub(crate) const BOM: &str = "\u{feff}";
 
 /// The tool that writes whole files.
-#[derive(Clone, Copy, Debug)]
-pub struct Write;
+#[derive(Debug, Clone, Copy)]
+pub struct WriteTool;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Input {
+struct WriteInput {
     /// The file, as an absolute path
     file_path: String,
     /// The complete new content
     content: String,
 }
 
-impl Tool for Write {
+impl Tool for WriteTool {
     fn name(&self) -> &'static str {
         "write"
     }
@@ -49,7 +47,7 @@ impl Tool for Write {
     }
 
     fn schema(&self) -> Value {
-        schema::<Input>()
+        schema::<WriteInput>()
     }
 
     fn effect(&self) -> Effect {
@@ -57,8 +55,8 @@ impl Tool for Write {
     }
 
     fn needs(&self, input: &Value, scope: &Scope) -> Result<Vec<Need>, Failure> {
-        let input: Input = decode(self.name(), input.clone())?;
-        let target = scope.target(&input.file_path, Access::Write)?;
+        let input: WriteInput = decode(self.name(), input.clone())?;
+        let target = scope.target(&input.file_path, PathAccess::Write)?;
         let shown = match target.before() {
             Ok(before) => {
                 let before = before.map(|before| before.bytes).unwrap_or_default();
@@ -70,8 +68,8 @@ impl Tool for Write {
     }
 
     fn forecast(&self, input: &Value, scope: &Scope) -> Result<Vec<Forecast>, Failure> {
-        let input: Input = decode(self.name(), input.clone())?;
-        let target = scope.target(&input.file_path, Access::Write)?;
+        let input: WriteInput = decode(self.name(), input.clone())?;
+        let target = scope.target(&input.file_path, PathAccess::Write)?;
         let (before, after) = plan(&input, &target)?;
         let before = before.map(|before| before.fingerprint);
         Ok(vec![Forecast { path: target.path().to_owned(), before, after: Some(hex(after.as_bytes())) }])
@@ -79,18 +77,18 @@ impl Tool for Write {
 
     fn run(&self, input: Value, context: Context) -> BoxFuture<'_, Result<Output, Failure>> {
         Box::pin(async move {
-            let input: Input = decode(self.name(), input)?;
+            let input: WriteInput = decode(self.name(), input)?;
             blocking(move || act(&input, &context)).await
         })
     }
 }
 
-fn act(input: &Input, context: &Context) -> Result<Output, Failure> {
+fn act(input: &WriteInput, context: &Context) -> Result<Output, Failure> {
     if context.cancel.is_cancelled() {
         return Err(Failure::Cancelled);
     }
-    let target = context.target(&input.file_path, Access::Write)?;
-    let _turn = turn(target.real());
+    let target = context.target(&input.file_path, PathAccess::Write)?;
+    let _lock = lock(target.real());
     let (before, after) = plan(input, &target)?;
     if let Some(before) = &before {
         unchanged(context, &target, &before.fingerprint)?;
@@ -105,7 +103,7 @@ fn act(input: &Input, context: &Context) -> Result<Output, Failure> {
     metadata.insert("truncated".to_owned(), json!(false));
     Ok(Output {
         title: context.scope.relative(target.path()),
-        output: format!("Wrote file successfully.{}", before.as_ref().map_or("", Before::remark)),
+        output: format!("Wrote file successfully.{}", before.as_ref().map_or("", FileBefore::remark)),
         metadata,
         edited: vec![target.path().to_owned()],
         ..Output::default()
@@ -113,7 +111,7 @@ fn act(input: &Input, context: &Context) -> Result<Output, Failure> {
 }
 
 /// What is there, whatever its size, and what the call puts in its place.
-fn plan(input: &Input, target: &Target) -> Result<(Option<Before>, String), Failure> {
+fn plan(input: &WriteInput, target: &Target) -> Result<(Option<FileBefore>, String), Failure> {
     let before = target.start(BOM.len() as u64).map_err(|error| error.failure("read", target.path()))?;
     let after = with_mark(before.as_ref().map_or(&[], |before| &before.bytes), &input.content);
     Ok((before, after))
@@ -131,7 +129,7 @@ pub(crate) fn edit_needs(scope: &Scope, target: &Target, diff: &str) -> Vec<Need
     let mut metadata = Map::new();
     metadata.insert("filepath".to_owned(), json!(target.path().display().to_string()));
     metadata.insert("diff".to_owned(), json!(diff));
-    let (external, patterns) = scope.demands(target, Access::Write);
+    let (external, patterns) = scope.demands(target, PathAccess::Write);
     let edit = Need { permission: "edit".to_owned(), patterns, always: vec!["*".to_owned()], metadata };
     external.into_iter().chain([edit]).collect()
 }
@@ -161,7 +159,7 @@ pub(crate) fn unchanged(context: &Context, target: &Target, now: &str) -> Result
 }
 
 /// Fails if a file with content was never shown to the session, which would replace it blindly.
-fn known(context: &Context, target: &Target, before: &Before, after: &str) -> Result<(), Failure> {
+fn known(context: &Context, target: &Target, before: &FileBefore, after: &str) -> Result<(), Failure> {
     let empty = before.bytes.is_empty();
     if empty || context.seen.shown(target.real()) || before.fingerprint == hex(after.as_bytes()) {
         return Ok(());
@@ -177,12 +175,12 @@ fn known(context: &Context, target: &Target, before: &Before, after: &str) -> Re
 pub(crate) fn put(
     context: &Context,
     target: &Target,
-    before: Option<&Before>,
+    before: Option<&FileBefore>,
     after: &[u8],
 ) -> Result<(), Failure> {
     let expected = before.map(|before| &*before.fingerprint);
     let content = Some((after, before.map(|before| &before.rights)));
-    apply(&[Change { target, expected, content }], &context.cancel).map_err(|error| error.failure())
+    apply(&[FileChange { target, expected, content }], &context.cancel).map_err(|error| error.failure())
 }
 
 /// Runs file work away from the async threads.

@@ -31,7 +31,7 @@ fn share() -> MethodRouter<App> {
 
 // A session that is not there is said first, as everywhere.
 async fn missing(State(app): State<App>, Path(id): Path<String>, what: &'static str) -> Result {
-    app.engine.session(&session_id(id)?).await?;
+    app.engine.sessions().get(&session_id(id)?).await?;
     Err(Error::Absent(what))
 }
 

@@ -6,7 +6,7 @@ use std::future::{Ready, ready};
 use axum::Router;
 use axum::extract::{Path, State};
 use axum::routing::{get, post};
-use everturn_engine::mcp::{Resource, Status};
+use everturn_engine::mcp::{Resource, ServerStatus};
 use everturn_model::Map;
 use serde_json::{Value, json};
 
@@ -32,25 +32,25 @@ fn absent(what: &'static str) -> Ready<Result> {
 }
 
 async fn statuses(State(app): State<App>, Place(location): Place) -> Result {
-    let statuses = app.engine.servers_in(&location).await;
+    let statuses = app.engine.mcp().statuses(&location).await;
     let shown: BTreeMap<String, Value> =
         statuses.into_iter().map(|(name, status)| (name, shape(&status))).collect();
     ok(&shown)
 }
 
 /// A state as OpenCode's clients read it; they know of none in between.
-fn shape(status: &Status) -> Value {
+fn shape(status: &ServerStatus) -> Value {
     match status {
-        Status::Connected => json!({"status": "connected"}),
-        Status::Disabled => json!({"status": "disabled"}),
-        Status::Failed(error) => json!({"status": "failed", "error": error}),
-        Status::NeedsAuth(_) => json!({"status": "needs_auth"}),
-        Status::Connecting => json!({"status": "failed", "error": "it is still connecting"}),
+        ServerStatus::Connected => json!({"status": "connected"}),
+        ServerStatus::Disabled => json!({"status": "disabled"}),
+        ServerStatus::Failed(error) => json!({"status": "failed", "error": error}),
+        ServerStatus::NeedsAuth(_) => json!({"status": "needs_auth"}),
+        ServerStatus::Connecting => json!({"status": "failed", "error": "it is still connecting"}),
     }
 }
 
 async fn resources(State(app): State<App>, Place(location): Place) -> Result {
-    let resources = app.engine.resources_in(&location).await;
+    let resources = app.engine.mcp().resources(&location).await;
     ok(&resources.into_iter().map(|(server, resource)| resource_of(&server, resource)).collect::<Map>())
 }
 
@@ -71,12 +71,12 @@ fn resource_of(server: &str, resource: Resource) -> (String, Value) {
 }
 
 async fn connect(State(app): State<App>, Place(location): Place, Path(name): Path<String>) -> Result {
-    app.engine.connect_server(&location, &name).await?;
+    app.engine.mcp().connect(&location, &name).await?;
     ok(&true)
 }
 
 async fn disconnect(State(app): State<App>, Place(location): Place, Path(name): Path<String>) -> Result {
-    app.engine.disconnect_server(&location, &name)?;
+    app.engine.mcp().disconnect(&location, &name)?;
     ok(&true)
 }
 
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn states_and_resources_have_the_shapes_of_the_protocol() {
         // A login that is missing carried a field more than clients' schemas allow.
-        assert_eq!(shape(&Status::NeedsAuth("401".to_owned())), json!({"status": "needs_auth"}));
+        assert_eq!(shape(&ServerStatus::NeedsAuth("401".to_owned())), json!({"status": "needs_auth"}));
         let resource = Resource {
             uri: "demo://a".to_owned(),
             name: "A note.md".to_owned(),

@@ -55,7 +55,7 @@ async fn list(State(app): State<App>, Path(id): Path<String>, uri: Uri, query: Q
     }
     // A page from the middle is cut out of the whole. One more than asked for shows whether there is more.
     let read = if before.is_some() { None } else { limit.map(|limit| limit.saturating_add(1)) };
-    let conversation = app.engine.conversation(&id, read).await?;
+    let conversation = app.engine.sessions().conversation(&id, read).await?;
     let path: Vec<&Node> = conversation.nodes.iter().collect();
     let mut messages = v1::conversation(&conversation.session.id, &path, &conversation.inbox);
     let mut end = messages.len();
@@ -84,7 +84,7 @@ fn read_cursor(cursor: &str) -> Result<String> {
 
 async fn read(State(app): State<App>, Path((id, message)): Path<(String, String)>) -> Result {
     let (id, message) = (session_id(id)?, entry_id(message)?);
-    let messages = shown(&app.engine.conversation(&id, None).await?);
+    let messages = shown(&app.engine.sessions().conversation(&id, None).await?);
     match messages.iter().find(|found| id_of(found) == message.as_str()) {
         Some(found) => ok(found),
         None => Err(everturn_engine::Error::NoMessage(message).into()),
@@ -94,11 +94,11 @@ async fn read(State(app): State<App>, Path((id, message)): Path<(String, String)
 async fn remove(State(app): State<App>, Path((id, message)): Path<(String, String)>) -> Result {
     let (id, message) = (session_id(id)?, entry_id(message)?);
     let engine = app.engine;
-    engine.session(&id).await?;
+    engine.sessions().get(&id).await?;
     whole(async move {
         on_entry(&engine, &id, message, |id, message| {
             let engine = engine.clone();
-            async move { engine.hide_message(&id, &message).await }
+            async move { engine.sessions().hide_message(&id, &message).await }
         })
         .await
     })
@@ -112,11 +112,11 @@ async fn remove_part(
 ) -> Result {
     let (id, message, part) = (session_id(id)?, entry_id(message)?, part_id(part)?);
     let engine = app.engine;
-    engine.session(&id).await?;
+    engine.sessions().get(&id).await?;
     whole(async move {
         on_entry(&engine, &id, message, |id, message| {
             let (engine, part) = (engine.clone(), part.clone());
-            async move { engine.hide_part(&id, &message, &part).await }
+            async move { engine.sessions().hide_part(&id, &message, &part).await }
         })
         .await
     })
@@ -135,7 +135,7 @@ async fn replace_part(
             return Err(Error::body(format!("{key} must be {own}, as in the path")));
         }
     }
-    app.engine.session(&id).await?;
+    app.engine.sessions().get(&id).await?;
     let mut mint = Mint::new(part.as_str());
     let read = v1::read_part(&id, message.as_str(), body, app.engine.mint().now(), &mut mint);
     let shown = v1::part(&id, message.as_str(), &read, None);
@@ -143,7 +143,7 @@ async fn replace_part(
     whole(async move {
         on_entry(&engine, &id, message, |id, message| {
             let (engine, part) = (engine.clone(), read.clone());
-            async move { engine.replace_part(&id, &message, part).await }
+            async move { engine.sessions().replace_part(&id, &message, part).await }
         })
         .await
     })
@@ -164,7 +164,7 @@ where
 {
     match act(session.clone(), message.clone()).await {
         Err(everturn_engine::Error::NoMessage(_)) => {
-            let conversation = engine.conversation(session, None).await?;
+            let conversation = engine.sessions().conversation(session, None).await?;
             let found = conversation.nodes.iter().find(|node| is_known_as(node, message.as_str()));
             let Some(node) = found else { return Err(everturn_engine::Error::NoMessage(message)) };
             act(session.clone(), node.entry.id.clone()).await

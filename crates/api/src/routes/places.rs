@@ -3,7 +3,7 @@
 use axum::Router;
 use axum::extract::{Path, State};
 use axum::routing::get;
-use everturn_engine::project::Project;
+use everturn_engine::projects::Project;
 use everturn_model::Map;
 use serde_json::{Value, json};
 
@@ -43,7 +43,7 @@ fn shown(project: &Project) -> Value {
 }
 
 async fn projects(State(app): State<App>) -> Result {
-    ok(&app.engine.projects().await?.iter().map(shown).collect::<Vec<_>>())
+    ok(&app.engine.projects().all().await?.iter().map(shown).collect::<Vec<_>>())
 }
 
 async fn current(Place(location): Place) -> Result {
@@ -56,6 +56,7 @@ async fn directories(State(app): State<App>, Place(location): Place, Path(id): P
     } else {
         app.engine
             .projects()
+            .all()
             .await?
             .into_iter()
             .find(|project| project.id == id)

@@ -29,7 +29,7 @@ pub(super) fn routes() -> Router<App> {
 async fn admit(engine: &Engine, id: &SessionId, body: PromptBody) -> Result<InboxItem> {
     let prompt = body.into_prompt()?;
     let (engine, id) = (engine.clone(), id.clone());
-    whole(async move { engine.prompt(&id, prompt).await }).await
+    whole(async move { engine.inbox().admit(&id, prompt).await }).await
 }
 
 /// Prompts and answers with the message that the session ends with. A client that goes away leaves the session
@@ -44,7 +44,7 @@ pub(super) async fn prompt(
     if !item.reply {
         return ok(&v1::inbox_message(&id, &item, Selected::default()));
     }
-    app.engine.settled(&id).await;
+    app.engine.drains().settled(&id).await;
     ok(&answer(&app.engine, &id, &item.id).await?)
 }
 
@@ -60,7 +60,7 @@ async fn prompt_async(
 /// The last answer of a session, given after a prompt.
 async fn answer(engine: &Engine, id: &SessionId, prompt: &EntryId) -> Result<Message> {
     for limit in [Some(NEWEST), None] {
-        for message in shown(&engine.conversation(id, limit).await?).into_iter().rev() {
+        for message in shown(&engine.sessions().conversation(id, limit).await?).into_iter().rev() {
             if message.info.get("role").and_then(Value::as_str) == Some("assistant") {
                 return Ok(message);
             }

@@ -25,7 +25,7 @@ pub(super) fn routes() -> Router<App> {
 }
 
 async fn waiting(engine: &Engine, kind: Kind) -> Result<Vec<Value>> {
-    let requests = engine.requests().await?;
+    let requests = engine.requests().waiting().await?;
     Ok(requests.iter().filter_map(|(session, request)| show(session, request, kind)).collect())
 }
 
@@ -47,18 +47,18 @@ async fn answer_in_session(
     Json(body): Json<Answer>,
 ) -> Result {
     let (session, id) = (session_id(session)?, permission_id(id)?);
-    app.engine.session(&session).await?;
+    app.engine.sessions().get(&session).await?;
     let asked = |(owner, request): &(SessionId, everturn_model::request::Request)| {
         *owner == session && request.id == id
     };
-    if !app.engine.requests().await?.iter().any(asked) {
+    if !app.engine.requests().waiting().await?.iter().any(asked) {
         return Err(missing(&id, "PermissionNotFoundError"));
     }
     settle(app.engine, id, body).await
 }
 
 async fn settle(engine: Engine, id: RequestId, body: Answer) -> Result {
-    whole(async move { engine.reply(&id, body.reply, body.message).await }).await?;
+    whole(async move { engine.requests().reply(&id, body.reply, body.message).await }).await?;
     ok(&true)
 }
 
@@ -68,12 +68,12 @@ fn missing(id: &RequestId, tag: &'static str) -> Error {
 
 async fn reply_question(State(app): State<App>, Path(id): Path<String>, Json(body): Json<Answers>) -> Result {
     let id = question_id(id)?;
-    whole(async move { app.engine.answer(&id, body.answers).await }).await?;
+    whole(async move { app.engine.requests().answer(&id, body.answers).await }).await?;
     ok(&true)
 }
 
 async fn reject_question(State(app): State<App>, Path(id): Path<String>) -> Result {
     let id = question_id(id)?;
-    whole(async move { app.engine.dismiss(&id).await }).await?;
+    whole(async move { app.engine.requests().dismiss(&id).await }).await?;
     ok(&true)
 }

@@ -51,7 +51,7 @@ async fn list(State(app): State<App>, Place(location): Place, query: Query) -> R
         trashed: false,
         limit: below.is_empty().then_some(limit),
     };
-    let mut sessions = app.engine.sessions_of(&location, filter).await?;
+    let mut sessions = app.engine.projects().sessions(&location, filter).await?;
     if !below.is_empty() {
         sessions.retain(|session| is_below(session, below));
         sessions.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
@@ -75,28 +75,28 @@ async fn create(
 ) -> Result {
     let new = body.into_new()?;
     if let Some(parent) = &new.parent {
-        app.engine.session(parent).await?;
+        app.engine.sessions().get(parent).await?;
     }
-    let session = whole(async move { app.engine.create(&location, new).await }).await?;
+    let session = whole(async move { app.engine.sessions().create(&location, new).await }).await?;
     ok(&v1::session_info(&session))
 }
 
 async fn statuses(State(app): State<App>) -> Result {
-    let statuses = app.engine.statuses().into_iter();
+    let statuses = app.engine.drains().statuses().into_iter();
     let map: Map<String, Value> =
         statuses.map(|(id, signal)| (id.to_string(), hub::status(&signal))).collect();
     ok(&map)
 }
 
 async fn read(State(app): State<App>, Path(id): Path<String>) -> Result {
-    ok(&v1::session_info(&app.engine.session(&session_id(id)?).await?))
+    ok(&v1::session_info(&app.engine.sessions().get(&session_id(id)?).await?))
 }
 
 async fn update(State(app): State<App>, Path(id): Path<String>, Json(body): Json<Update>) -> Result {
     let id = session_id(id)?;
     let title = body.title.clone();
     let mut changes = body.changes()?;
-    let mut session = app.engine.session(&id).await?;
+    let mut session = app.engine.sessions().get(&id).await?;
     for change in &mut changes {
         // Rules are added behind those that are there, and the last one counts.
         if let SessionChange::Permission { rules: Some(rules) } = change {
@@ -107,41 +107,41 @@ async fn update(State(app): State<App>, Path(id): Path<String>, Json(body): Json
     }
     if let Some(title) = title {
         let (engine, id) = (app.engine.clone(), id.clone());
-        session = whole(async move { engine.rename(&id, &title).await }).await?;
+        session = whole(async move { engine.sessions().rename(&id, &title).await }).await?;
     }
     if !changes.is_empty() {
-        session = whole(async move { app.engine.change(&id, changes).await }).await?;
+        session = whole(async move { app.engine.sessions().change(&id, changes).await }).await?;
     }
     ok(&v1::session_info(&session))
 }
 
 async fn remove(State(app): State<App>, Path(id): Path<String>) -> Result {
     let id = session_id(id)?;
-    whole(async move { app.engine.trash(&id).await }).await?;
+    whole(async move { app.engine.sessions().trash(&id).await }).await?;
     ok(&true)
 }
 
 async fn children(State(app): State<App>, Path(id): Path<String>) -> Result {
     let id = session_id(id)?;
-    app.engine.session(&id).await?;
-    ok(&shown(&app.engine.children(&id).await?))
+    app.engine.sessions().get(&id).await?;
+    ok(&shown(&app.engine.sessions().children(&id).await?))
 }
 
 async fn todo(State(app): State<App>, Path(id): Path<String>) -> Result {
     let id = session_id(id)?;
-    app.engine.session(&id).await?;
-    ok(&app.engine.todos(&id).await?)
+    app.engine.sessions().get(&id).await?;
+    ok(&app.engine.sessions().todos(&id).await?)
 }
 
 async fn diff(State(app): State<App>, Path(id): Path<String>, query: Query) -> Result {
     let id = session_id(id)?;
-    app.engine.session(&id).await?;
+    app.engine.sessions().get(&id).await?;
     let diffs = match query.word("messageID").map(entry_id).transpose()? {
-        None => app.engine.diff(&id, None).await?,
+        None => app.engine.sessions().diff(&id, None).await?,
         Some(message) => {
             on_entry(&app.engine, &id, message, |id, message| {
                 let engine = app.engine.clone();
-                async move { engine.diff(&id, Some(&message)).await }
+                async move { engine.sessions().diff(&id, Some(&message)).await }
             })
             .await?
         }
@@ -158,15 +158,15 @@ struct Fork {
 async fn fork(State(app): State<App>, Path(id): Path<String>, MaybeJson(body): MaybeJson<Fork>) -> Result {
     let id = session_id(id)?;
     let message = body.message.map(entry_id).transpose()?;
-    app.engine.session(&id).await?;
+    app.engine.sessions().get(&id).await?;
     let session = match message {
-        None => whole(async move { app.engine.fork(&id, None).await }).await?,
+        None => whole(async move { app.engine.sessions().fork(&id, None).await }).await?,
         Some(message) => {
             let engine = app.engine;
             whole(async move {
                 on_entry(&engine, &id, message, |id, message| {
                     let engine = engine.clone();
-                    async move { engine.fork(&id, Some(&message)).await }
+                    async move { engine.sessions().fork(&id, Some(&message)).await }
                 })
                 .await
             })

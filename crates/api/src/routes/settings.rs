@@ -3,7 +3,7 @@
 use axum::Router;
 use axum::extract::State;
 use axum::routing::get;
-use everturn_engine::agent::Agent;
+use everturn_engine::agents::Agent;
 use everturn_model::Map;
 use serde_json::{Value, json};
 
@@ -58,7 +58,7 @@ async fn auth_methods() -> Result {
 }
 
 async fn agents(State(app): State<App>) -> Result {
-    ok(&app.engine.agents().iter().map(agent).collect::<Vec<_>>())
+    ok(&app.engine.agents().all().iter().map(agent).collect::<Vec<_>>())
 }
 
 fn agent(agent: &Agent) -> Value {

@@ -5,7 +5,7 @@
 use axum::Router;
 use axum::extract::State;
 use axum::routing::{get, post};
-use everturn_engine::Skill;
+use everturn_engine::LoadedSkill;
 use everturn_model::Map;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -39,11 +39,11 @@ async fn nothing() -> Result {
 
 /// The skills for a folder; what is wrong with others is in the log.
 async fn skills(State(app): State<App>, Place(location): Place) -> Result {
-    let found = app.engine.skills_of(&location).await?;
+    let found = app.engine.guidance().skills(&location).await?;
     for problem in &found.problems {
         tracing::warn!(path = %problem.path.display(), why = problem.why, "a skill is left out");
     }
-    let shown = |skill: &Skill| {
+    let shown = |skill: &LoadedSkill| {
         let mut map = Map::new();
         map.insert("name".to_owned(), skill.name.as_str().into());
         if !skill.description.is_empty() {

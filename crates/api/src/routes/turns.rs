@@ -21,7 +21,7 @@ pub(super) fn routes() -> Router<App> {
 
 async fn abort(State(app): State<App>, Path(id): Path<String>) -> Result {
     let id = session_id(id)?;
-    whole(async move { app.engine.abort(&id).await }).await?;
+    whole(async move { app.engine.drains().abort(&id).await }).await?;
     ok(&true)
 }
 
@@ -41,7 +41,7 @@ async fn revert(State(app): State<App>, Path(id): Path<String>, Json(body): Json
     let session = whole(async move {
         on_entry(&engine, &id, message, |id, message| {
             let (engine, part) = (engine.clone(), part.clone());
-            async move { engine.revert(&id, &message, part.as_ref()).await }
+            async move { engine.reverts().revert(&id, &message, part.as_ref()).await }
         })
         .await
     })
@@ -51,6 +51,6 @@ async fn revert(State(app): State<App>, Path(id): Path<String>, Json(body): Json
 
 async fn unrevert(State(app): State<App>, Path(id): Path<String>) -> Result {
     let id = session_id(id)?;
-    let session = whole(async move { app.engine.unrevert(&id).await }).await?;
+    let session = whole(async move { app.engine.reverts().unrevert(&id).await }).await?;
     ok(&v1::session_info(&session))
 }

@@ -16,7 +16,7 @@ pub(crate) type Offer<'a> = (&'a ProviderInfo, Vec<&'a ModelInfo>);
 
 /// What can be used, the best first: a client that has to choose takes the first.
 pub(crate) fn usable(engine: &Engine) -> Result<Vec<Offer<'_>>, Error> {
-    let mut offers = engine.config().catalogue().offered(&engine.usable()?);
+    let mut offers = engine.config().catalogue().offered(&engine.models().usable()?);
     let chosen = chosen(engine);
     offers.sort_by_key(|(known, _)| chosen.as_ref().is_none_or(|chosen| chosen.provider != known.id));
     Ok(offers)
@@ -35,7 +35,7 @@ pub(crate) fn defaults<'a>(engine: &Engine, providers: impl Iterator<Item = &'a 
 
 /// The model that is configured for sessions that choose none.
 fn chosen(engine: &Engine) -> Option<ModelRef> {
-    engine.name_model(engine.config().model.as_ref()?, engine.directory()).ok()
+    engine.models().named(engine.config().model.as_ref()?, engine.directory()).ok()
 }
 
 /// A provider with its models.

@@ -2,12 +2,12 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use everturn_testkit::http::Reply;
+use everturn_testkit::http::HttpReply;
 use serde_json::json;
 
 use crate::support::{Face, TOKEN, basic, error};
 
-async fn with(face: &Face, headers: &[(&str, &str)], path: &str) -> Reply {
+async fn with(face: &Face, headers: &[(&str, &str)], path: &str) -> HttpReply {
     let client =
         headers.iter().fold(face.stranger(), |client, (name, value)| client.with_header(name, value));
     client.get(path).await

@@ -65,7 +65,7 @@ async fn no_reply_and_client_chosen_ids() {
     other["parts"][0]["text"] = json!("something else");
     let refused = face.client.post(&path, &other).await;
     assert_eq!((refused.status, refused.json()["name"].as_str()), (409, Some("ConflictError")));
-    within("the session to settle", face.engine.settled(&id.as_str().into())).await;
+    within("the session to settle", face.engine.drains().settled(&id.as_str().into())).await;
     assert_eq!(face.messages(&id).await.len(), 1);
     assert_eq!(face.model.prompts().len(), 0);
     let answer = face.prompt(&id, "SAY:now").await;
@@ -160,6 +160,6 @@ async fn a_client_that_goes_away_leaves_the_session_working() {
     face.model.held("b").await;
     waiting.abort();
     face.model.release("b");
-    within("the session to settle", face.engine.settled(&id.as_str().into())).await;
+    within("the session to settle", face.engine.drains().settled(&id.as_str().into())).await;
     assert_eq!(Face::text(&face.messages(&id).await[1]), "done");
 }

@@ -48,7 +48,7 @@ async fn rejected_by_the_older_route() {
     assert_eq!(wrong.status, 404);
     let reply = face.client.post(&format!("/session/{id}/permissions/{asked}"), &body).await;
     assert_eq!(reply.ok().json(), json!(true));
-    within("the session to settle", face.engine.settled(&id.as_str().into())).await;
+    within("the session to settle", face.engine.drains().settled(&id.as_str().into())).await;
     let messages = face.messages(&id).await;
     let parts = messages[1]["parts"].as_array().unwrap();
     let tool = parts.iter().find(|part| part["type"] == "tool").unwrap();

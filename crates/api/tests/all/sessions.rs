@@ -58,7 +58,10 @@ async fn lists_are_filtered_and_limited() {
         let session = face.client.post("/session", &json!({"title": title})).await.ok().json();
         ids.push(session["id"].as_str().unwrap().to_owned());
         // Lists are by time; two sessions of one millisecond have no order.
-        tokio::time::sleep(std::time::Duration::from_millis(3)).await;
+        let made = session["time"]["updated"].as_u64().unwrap();
+        while std::time::UNIX_EPOCH.elapsed().unwrap().as_millis() <= u128::from(made) {
+            tokio::task::yield_now().await;
+        }
     }
     let child =
         face.client.post("/session", &json!({"title": "child", "parentID": ids[0]})).await.ok().json();

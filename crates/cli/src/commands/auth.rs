@@ -5,13 +5,13 @@ use std::io::{IsTerminal as _, Read as _};
 use anyhow::{Context as _, Result, bail};
 use clap::Subcommand;
 use everturn_engine::models::Secret;
-use everturn_engine::models::credential::Source;
+use everturn_engine::models::credential::KeySource;
 
 use crate::{settings, table};
 
 /// Keeps the keys of providers.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Auth {
+pub(crate) enum AuthCommand {
     /// Say for which providers there is a key, and where it is
     List,
     /// Keep the key of a provider; it is read from standard input
@@ -26,7 +26,7 @@ pub(crate) enum Auth {
     },
 }
 
-impl Auth {
+impl AuthCommand {
     pub(crate) fn execute(self) -> Result<()> {
         match self {
             Self::List => list(),
@@ -73,7 +73,7 @@ fn set(provider: &str) -> Result<()> {
     file.put(provider, &Secret::from(key.trim()))?;
     table::line(format!("kept in {}", file.path().display()));
     for name in known.key_variables() {
-        if let Some(Source::Variable(set)) = settings::keys()?.find(known)?.map(|found| found.source)
+        if let Some(KeySource::Variable(set)) = settings::keys()?.find(known)?.map(|found| found.source)
             && set == name
         {
             table::note(format!("{name} is set in this environment and comes before the file"));

@@ -10,12 +10,12 @@ use crate::{settings, table};
 
 /// Write all sessions into one new file, while others go on working
 #[derive(Debug, Args)]
-pub(crate) struct Backup {
+pub(crate) struct BackupCommand {
     /// The file; it must not be there yet
     file: PathBuf,
 }
 
-impl Backup {
+impl BackupCommand {
     pub(crate) fn execute(self) -> Result<()> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         runtime.block_on(async {
@@ -29,12 +29,12 @@ impl Backup {
 
 /// Make a store of a backup, where there is none yet
 #[derive(Debug, Args)]
-pub(crate) struct Restore {
+pub(crate) struct RestoreCommand {
     /// The file that `everturn backup` wrote
     file: PathBuf,
 }
 
-impl Restore {
+impl RestoreCommand {
     pub(crate) fn execute(self) -> Result<()> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         runtime.block_on(async {

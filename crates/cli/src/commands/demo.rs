@@ -16,9 +16,9 @@ const BEFORE: &str = "Hello, world\n";
 
 /// See a prompt change a file
 #[derive(Debug, Args)]
-pub(crate) struct Demo {}
+pub(crate) struct DemoCommand {}
 
-impl Demo {
+impl DemoCommand {
     #[expect(clippy::unused_self, reason = "commands are alike")]
     pub(crate) fn execute(self) -> Result<()> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -34,8 +34,8 @@ async fn play(folder: &Path, project: &Path) -> Result<()> {
     let mut options = Options::new(&folder.join("data"), project);
     options.config.model = Some("scripted/demo".to_owned());
     let engine = Engine::open(options).await?;
-    let location = engine.location(None).await?;
-    let session = engine.create(&location, NewSession::default()).await?;
+    let location = engine.projects().location(None).await?;
+    let session = engine.sessions().create(&location, NewSession::default()).await?;
     let prompt = format!("Greet Everturn instead of the world in {}", project.join("greeting.txt").display());
     table::line("A folder with one file:");
     table::line("  greeting.txt: Hello, world");
@@ -43,7 +43,7 @@ async fn play(folder: &Path, project: &Path) -> Result<()> {
     table::line(format!("> {}", prompt.replace(&format!("{}/", project.display()), "")));
     table::line("");
     let mut notices = engine.bus().listen();
-    engine.prompt(&session.id, Prompt::text(&prompt)).await?;
+    engine.inbox().admit(&session.id, Prompt::text(&prompt)).await?;
     while let Ok(notice) = notices.recv().await {
         match notice {
             Notice::Live(live) => match &live.signal {
@@ -64,8 +64,8 @@ async fn play(folder: &Path, project: &Path) -> Result<()> {
             },
         }
     }
-    engine.settled(&session.id).await;
-    let conversation = engine.conversation(&session.id, None).await?;
+    engine.drains().settled(&session.id).await;
+    let conversation = engine.sessions().conversation(&session.id, None).await?;
     let diffs = conversation.nodes.iter().filter_map(|node| match &node.entry.body {
         Body::User(user) => user.summary.as_ref().map(|summary| summary.diffs.clone()),
         _ => None,
@@ -75,7 +75,7 @@ async fn play(folder: &Path, project: &Path) -> Result<()> {
     for diff in &diffs {
         table::line(diff.patch.as_deref().unwrap_or_default().trim_end());
     }
-    let events = engine.log(&session.id).await?.len();
+    let events = engine.sessions().log(&session.id).await?.len();
     let after = std::fs::read_to_string(project.join("greeting.txt"))?;
     engine.close().await;
     anyhow::ensure!(diffs.len() == 1 && after != BEFORE, "the demo changed nothing");

@@ -5,14 +5,14 @@ use clap::Args;
 use everturn_model::SessionId;
 use everturn_store::Store;
 use everturn_store::upkeep::disk::DiskUse;
-use everturn_store::upkeep::verify::Report;
+use everturn_store::upkeep::verify::CheckReport;
 
 use crate::{settings, table};
 
 /// Check every session against its log, and show what takes how much space
 #[derive(Debug, Args)]
-pub(crate) struct Doctor {
-    /// Make the rows of these sessions anew from their logs
+pub(crate) struct DoctorCommand {
+    /// Rebuild the rows of these sessions from their logs
     #[arg(long, value_name = "SESSION", num_args = 1..)]
     rebuild: Vec<String>,
     /// Set damaged sessions aside, so that nothing is written to them
@@ -20,7 +20,7 @@ pub(crate) struct Doctor {
     set_aside: bool,
 }
 
-impl Doctor {
+impl DoctorCommand {
     pub(crate) fn execute(self) -> Result<()> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         runtime.block_on(async {
@@ -39,7 +39,7 @@ impl Doctor {
     }
 }
 
-async fn show(store: &Store, report: &Report, used: &DiskUse) -> Result<()> {
+async fn show(store: &Store, report: &CheckReport, used: &DiskUse) -> Result<()> {
     table::line(format!("{}: {} sessions, {} events", store.place(), report.sessions, report.events));
     let damaged = report.damaged.iter().flat_map(|verdict| {
         let advice = if verdict.can_be_rebuilt() { "--rebuild helps" } else { "restore it from a backup" };

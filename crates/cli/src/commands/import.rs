@@ -14,7 +14,7 @@ const SHOWN: usize = 20;
 
 /// Bring in the sessions of another program
 #[derive(Debug, Subcommand)]
-pub(crate) enum Import {
+pub(crate) enum ImportCommand {
     /// OpenCode's data folder: its database and its older JSON files are read, never written
     Opencode {
         /// The folder, usually ~/.local/share/opencode
@@ -22,7 +22,7 @@ pub(crate) enum Import {
     },
 }
 
-impl Import {
+impl ImportCommand {
     pub(crate) fn execute(self) -> Result<()> {
         let Self::Opencode { folder } = self;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -30,7 +30,8 @@ impl Import {
             let engine = settings::open(&settings::working_folder()?, Listeners::None).await?;
             let terminal = std::io::stderr().is_terminal();
             let report = engine
-                .import_opencode(&folder, |done, total| {
+                .imports()
+                .opencode(&folder, |done, total| {
                     if terminal && (done % 50 == 0 || done == total) {
                         let mut out = std::io::stderr().lock();
                         write!(out, "\r{done} of {total} sessions").ok();

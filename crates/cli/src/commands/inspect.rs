@@ -11,7 +11,7 @@ use crate::table;
 
 /// Look into a session file of pi or omp
 #[derive(Debug, Args)]
-pub(crate) struct Inspect {
+pub(crate) struct InspectCommand {
     /// The file
     file: PathBuf,
     /// What pi would give the model
@@ -31,7 +31,7 @@ pub(crate) struct Inspect {
     json: bool,
 }
 
-impl Inspect {
+impl InspectCommand {
     pub(crate) fn execute(self) -> Result<()> {
         let bytes =
             std::fs::read(&self.file).with_context(|| format!("cannot read {}", self.file.display()))?;

@@ -4,16 +4,16 @@ use std::collections::BTreeSet;
 
 use anyhow::{Result, bail};
 use clap::Subcommand;
-use everturn_engine::mcp::{Configured, Status};
-use everturn_tools::mcp::{Endpoint, Options, Server, Servers, Timing};
+use everturn_engine::mcp::{Configured, ServerStatus};
+use everturn_tools::mcp::{McpOptions, McpTiming, ServerAddress, ServerDefinition, Servers};
 use everturn_tools::process::{Launcher, Secrets};
-use everturn_tools::{Registry, Settings};
+use everturn_tools::{Registry, ToolSettings};
 
 use crate::{settings, table};
 
 /// Lists MCP servers, and allows those that a project brings.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Mcp {
+pub(crate) enum McpCommand {
     /// Connect to every server that may run here, and say what it has
     List,
     /// Allow servers of this project's configuration to run here, as they are now
@@ -28,7 +28,7 @@ pub(crate) enum Mcp {
     },
 }
 
-impl Mcp {
+impl McpCommand {
     pub(crate) fn execute(self) -> Result<()> {
         let folder = settings::working_folder()?;
         let configured = settings::config(&folder)?.mcp;
@@ -51,16 +51,16 @@ async fn list(configured: &Configured) -> Result<()> {
     let folder = settings::working_folder()?;
     let config = settings::config(&folder)?;
     let launcher = Launcher {
-        warden: settings::warden(),
+        supervisor: settings::supervisor(),
         secrets: Secrets::found_by(move || config.secrets()),
         ..Launcher::default()
     };
-    let options = Options {
+    let options = McpOptions {
         directory: configured.root().to_owned(),
         launcher,
-        timing: Timing { settle: Timing::default().connect, ..Timing::default() },
+        timing: McpTiming { settle: McpTiming::default().connect, ..McpTiming::default() },
     };
-    let below = Registry::builtin(&Settings::default());
+    let below = Registry::builtin(&ToolSettings::default());
     let launches = configured.launches(configured.root(), &settings::trust()?);
     let servers = Servers::start(launches, &below, &options);
     servers.settled().await;
@@ -74,12 +74,12 @@ async fn list(configured: &Configured) -> Result<()> {
     }
     for (name, status) in servers.statuses() {
         let (state, details) = match status {
-            Status::Connected => ("connected", servers.tools(&name).join(", ")),
-            Status::Disabled => ("disabled", String::new()),
-            Status::Failed(reason) if servers.held(&name).is_some() => ("not allowed", reason),
-            Status::Failed(reason) => ("failed", reason),
-            Status::NeedsAuth(reason) => ("needs a login", reason),
-            Status::Connecting => ("connecting", "it takes its time".to_owned()),
+            ServerStatus::Connected => ("connected", servers.tools(&name).join(", ")),
+            ServerStatus::Disabled => ("disabled", String::new()),
+            ServerStatus::Failed(reason) if servers.held(&name).is_some() => ("not allowed", reason),
+            ServerStatus::Failed(reason) => ("failed", reason),
+            ServerStatus::NeedsAuth(reason) => ("needs a login", reason),
+            ServerStatus::Connecting => ("connecting", "it takes its time".to_owned()),
         };
         rows.push(vec![name, state.to_owned(), details]);
     }
@@ -90,7 +90,7 @@ async fn list(configured: &Configured) -> Result<()> {
 }
 
 fn trust(configured: &Configured, names: &[String]) -> Result<()> {
-    let foreign: Vec<(&str, &Server)> = configured.foreign().collect();
+    let foreign: Vec<(&str, &ServerDefinition)> = configured.foreign().collect();
     let unknown = names.iter().find(|name| !foreign.iter().any(|(known, _)| known == name));
     if let Some(name) = unknown {
         let known: BTreeSet<&str> = foreign.iter().map(|(name, _)| *name).collect();
@@ -100,7 +100,7 @@ fn trust(configured: &Configured, names: &[String]) -> Result<()> {
         let known: Vec<&str> = known.into_iter().collect();
         bail!("this project's configuration brings no MCP server {name}, only {}", known.join(", "));
     }
-    let chosen: Vec<(&str, &Server)> = foreign
+    let chosen: Vec<(&str, &ServerDefinition)> = foreign
         .into_iter()
         .filter(|(name, _)| names.is_empty() || names.iter().any(|wanted| wanted == name))
         .collect();
@@ -122,15 +122,15 @@ fn untrust(configured: &Configured, names: &[String]) -> Result<()> {
 }
 
 /// What would be run or called, without the values that may be keys.
-fn summary(server: &Server) -> String {
+fn summary(server: &ServerDefinition) -> String {
     match &server.endpoint {
-        Endpoint::Local { command, environment, .. } => {
+        ServerAddress::Local { command, environment, .. } => {
             let variables: Vec<&str> = environment.keys().map(String::as_str).collect();
             let with =
                 if variables.is_empty() { String::new() } else { format!(" with {}", variables.join(", ")) };
             format!("{command:?}{with}")
         }
-        Endpoint::Remote { url, headers } => {
+        ServerAddress::Remote { url, headers } => {
             let names: Vec<&str> = headers.keys().map(String::as_str).collect();
             let with = if names.is_empty() { String::new() } else { format!(" with {}", names.join(", ")) };
             format!("{}{with}", url.split(['?', '#']).next().unwrap_or_default())

@@ -2,17 +2,17 @@
 
 use anyhow::Result;
 use clap::Args;
-use everturn_engine::models::catalogue::{Catalogue, ModelInfo, Price, ProviderInfo};
+use everturn_engine::models::catalogue::{Catalogue, ModelInfo, ProviderInfo, TokenPrice};
 use serde_json::{Value, json};
 
 use crate::{settings, table};
 
 /// Lists models.
 #[derive(Debug, Args)]
-pub(crate) struct Models {
+pub(crate) struct ModelsCommand {
     /// A name to explain (`sonnet`, `openai/gpt-5`), or a provider to list
     name: Option<String>,
-    /// List also what there is no key for
+    /// Also list models that there is no key for
     #[arg(long)]
     all: bool,
     /// Print JSON
@@ -21,9 +21,9 @@ pub(crate) struct Models {
 }
 
 /// A model with its provider.
-type Row<'a> = (&'a ProviderInfo, &'a ModelInfo);
+type ModelRow<'a> = (&'a ProviderInfo, &'a ModelInfo);
 
-impl Models {
+impl ModelsCommand {
     pub(crate) fn execute(self) -> Result<()> {
         let config = settings::config(&settings::working_folder()?)?;
         let catalogue = config.catalogue();
@@ -32,7 +32,7 @@ impl Models {
             Some(name) if catalogue.provider(name).is_none() => Some(catalogue.resolve(name, &usable)?),
             _ => None,
         };
-        let rows: Vec<Row<'_>> = match (&found, &self.name) {
+        let rows: Vec<ModelRow<'_>> = match (&found, &self.name) {
             (Some(found), _) => vec![(found.provider, found.model.as_ref())],
             (None, Some(provider)) => catalogue.usable_models(&|known| known.id == provider.as_str()),
             // Who has no key yet wants to see what there is.
@@ -42,7 +42,7 @@ impl Models {
             (None, None) => catalogue.usable_models(&usable),
         };
         if self.json {
-            let one = |row: &Row<'_>| describe(*row, usable(row.0));
+            let one = |row: &ModelRow<'_>| describe(*row, usable(row.0));
             table::json(&Value::Array(rows.iter().map(one).collect()));
             return Ok(());
         }
@@ -54,13 +54,13 @@ impl Models {
     }
 }
 
-fn print(rows: &[Row<'_>]) {
+fn print(rows: &[ModelRow<'_>]) {
     let head = ["MODEL", "CONTEXT", "OUTPUT", "IN $/M", "OUT $/M", "CACHED $/M", "ABLE TO", "VARIANTS"];
     table::rows(&head, rows.iter().map(|row| cells(*row)));
 }
 
-fn cells((provider, model): Row<'_>) -> Vec<String> {
-    let Price { input, output, cache_read, .. } = model.prices.base;
+fn cells((provider, model): ModelRow<'_>) -> Vec<String> {
+    let TokenPrice { input, output, cache_read, .. } = model.prices.base;
     let more = if model.prices.tiers.is_empty() { "" } else { "+" };
     let free = model.prices.is_free();
     let price = |rate: String| if free { "-".to_owned() } else { format!("{rate}{more}") };
@@ -115,8 +115,8 @@ fn conclude(catalogue: &Catalogue, usable: &dyn Fn(&ProviderInfo) -> bool, shown
     }
 }
 
-fn describe((provider, model): Row<'_>, usable: bool) -> Value {
-    let prices = |price: Price| {
+fn describe((provider, model): ModelRow<'_>, usable: bool) -> Value {
+    let prices = |price: TokenPrice| {
         json!({
             "input": number(&price.input.to_string()),
             "output": number(&price.output.to_string()),
@@ -124,7 +124,7 @@ fn describe((provider, model): Row<'_>, usable: bool) -> Value {
             "cacheWrite": number(&price.cache_write.to_string()),
         })
     };
-    let tier = |tier: &everturn_engine::models::catalogue::Tier| json!({"above": tier.above, "price": prices(tier.price)});
+    let tier = |tier: &everturn_engine::models::catalogue::TokenPriceTier| json!({"above": tier.above, "price": prices(tier.price)});
     json!({
         "name": format!("{}/{}", provider.id, model.id),
         "provider": provider.id,

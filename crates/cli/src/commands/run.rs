@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
-use everturn_engine::project::Location;
+use everturn_engine::projects::Location;
 use everturn_engine::sessions::{Filter, NewSession};
 use everturn_engine::{Engine, Notice, Prompt, Signal};
 use everturn_model::part::PartKind;
@@ -18,7 +18,7 @@ use crate::table;
 
 /// Answer one prompt here and now
 #[derive(Debug, Args)]
-pub(crate) struct Run {
+pub(crate) struct RunCommand {
     /// The prompt
     #[arg(required = true)]
     message: Vec<String>,
@@ -39,7 +39,7 @@ pub(crate) struct Run {
     yes: bool,
 }
 
-impl Run {
+impl RunCommand {
     pub(crate) fn execute(self) -> Result<()> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         runtime.block_on(async {
@@ -52,22 +52,22 @@ impl Run {
     }
 
     async fn run(&self, engine: &Engine) -> Result<()> {
-        let location = engine.location(None).await?;
+        let location = engine.projects().location(None).await?;
         let found = self.find(engine, &location).await?;
         let folder = found.as_ref().map_or(location.directory.as_path(), |found| Path::new(&found.directory));
         // Before the session is made: a typing error, or no key at all, should leave none behind.
         let model = match (&self.model, &found) {
-            (Some(name), _) => Some(engine.name_model(name, folder)?),
-            (None, None) => Some(engine.default_model(folder)?),
+            (Some(name), _) => Some(engine.models().named(name, folder)?),
+            (None, None) => Some(engine.models().default_model(folder)?),
             (None, Some(_)) => None,
         };
         let session = match found {
             Some(session) => session,
-            None => engine.create(&location, NewSession::default()).await?,
+            None => engine.sessions().create(&location, NewSession::default()).await?,
         };
         let prompt = Prompt { model, agent: self.agent.clone(), ..Prompt::text(&self.message.join(" ")) };
         let mut notices = engine.bus().listen();
-        engine.prompt(&session.id, prompt).await?;
+        engine.inbox().admit(&session.id, prompt).await?;
         let mut failure = None;
         loop {
             match notices.recv().await {
@@ -80,7 +80,7 @@ impl Run {
                 Err(RecvError::Closed) => break,
             }
         }
-        engine.settled(&session.id).await;
+        engine.drains().settled(&session.id).await;
         table::note(format!("session {}", session.id));
         match failure {
             Some(message) => bail!(message),
@@ -91,10 +91,10 @@ impl Run {
     /// The session to go on in; none asks for a new one.
     async fn find(&self, engine: &Engine, location: &Location) -> Result<Option<Session>> {
         Ok(match (&self.session, self.newest) {
-            (Some(id), _) => Some(engine.session(&SessionId::new(id)).await?),
+            (Some(id), _) => Some(engine.sessions().get(&SessionId::new(id)).await?),
             (None, true) => {
                 let filter = Filter { roots: true, limit: Some(1), ..Filter::default() };
-                let newest = engine.sessions_of(location, filter).await?.into_iter().next();
+                let newest = engine.projects().sessions(location, filter).await?.into_iter().next();
                 Some(newest.context("there is no session to go on in")?)
             }
             (None, false) => None,
@@ -137,7 +137,8 @@ impl Run {
             // A subagent asks in a session of its own, and nobody else is here to answer.
             Notice::Committed(committed) => {
                 if let Event::RequestAsked { request } = &committed.record.event
-                    && engine.session(&committed.record.session).await?.parent.as_ref() == Some(session)
+                    && engine.sessions().get(&committed.record.session).await?.parent.as_ref()
+                        == Some(session)
                 {
                     self.answer(engine, request).await?;
                 }
@@ -151,13 +152,13 @@ impl Run {
     async fn answer(&self, engine: &Engine, request: &Request) -> Result<()> {
         if let Ask::Question { .. } = request.ask {
             table::note("a question was asked, and nobody is here to answer it");
-            return Ok(engine.dismiss(&request.id).await?);
+            return Ok(engine.requests().dismiss(&request.id).await?);
         }
         if !self.yes {
             table::note("a permission was asked for and refused; --yes allows");
         }
         let reply = if self.yes { Reply::Once } else { Reply::Reject };
-        Ok(engine.reply(&request.id, reply, None).await?)
+        Ok(engine.requests().reply(&request.id, reply, None).await?)
     }
 
     #[expect(clippy::unused_self, reason = "reads as part of showing")]

@@ -8,13 +8,13 @@ use crate::{settings, table};
 
 /// Remove a leaked secret from everything that is stored; it is read from standard input
 #[derive(Debug, Args)]
-pub(crate) struct Scrub {
+pub(crate) struct ScrubCommand {
     /// Why; it is noted in the audit, with a fingerprint of the secret
     #[arg(long)]
     reason: String,
 }
 
-impl Scrub {
+impl ScrubCommand {
     pub(crate) fn execute(self) -> Result<()> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         runtime.block_on(async {

@@ -21,7 +21,7 @@ const TIDY: Duration = Duration::from_secs(60 * 60);
 
 /// Serve clients over HTTP
 #[derive(Debug, Args)]
-pub(crate) struct Serve {
+pub(crate) struct ServeCommand {
     /// The address to listen on
     #[arg(long, default_value = "127.0.0.1")]
     hostname: String,
@@ -36,7 +36,7 @@ pub(crate) struct Serve {
     allow_origins: Vec<String>,
 }
 
-impl Serve {
+impl ServeCommand {
     pub(crate) fn execute(self) -> Result<()> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         runtime.block_on(self.serve())

@@ -7,7 +7,8 @@ use clap::Subcommand;
 use everturn_engine::Engine;
 use everturn_engine::sessions::Filter;
 use everturn_interop::opencode::{export, v1};
-use everturn_model::{SessionId, tree::Node};
+use everturn_model::SessionId;
+use everturn_model::tree::Node;
 use serde_json::Value;
 
 use crate::settings::{self, Listeners};
@@ -15,7 +16,7 @@ use crate::table;
 
 /// List, search, show, export and import sessions
 #[derive(Debug, Subcommand)]
-pub(crate) enum Session {
+pub(crate) enum SessionCommand {
     /// The newest sessions of this project
     List {
         /// Of all projects
@@ -63,7 +64,7 @@ pub(crate) enum Session {
     },
 }
 
-impl Session {
+impl SessionCommand {
     pub(crate) fn execute(self) -> Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
@@ -79,9 +80,9 @@ impl Session {
             Self::List { all, limit, search, json } => {
                 let filter = Filter { roots: true, search, limit: Some(limit), ..Filter::default() };
                 let sessions = if all {
-                    engine.list(filter).await?
+                    engine.sessions().list(filter).await?
                 } else {
-                    engine.sessions_of(&engine.location(None).await?, filter).await?
+                    engine.projects().sessions(&engine.projects().location(None).await?, filter).await?
                 };
                 list(&sessions, json);
                 Ok(())
@@ -89,7 +90,7 @@ impl Session {
             Self::Search { words, limit } => search(engine, &words.join(" "), limit).await,
             Self::Show { id, json } => show(engine, &SessionId::new(id), json).await,
             Self::Export { id, output } => {
-                let conversation = engine.conversation(&SessionId::new(id), None).await?;
+                let conversation = engine.sessions().conversation(&SessionId::new(id), None).await?;
                 let path: Vec<&Node> = conversation.nodes.iter().collect();
                 let value = export::write(&conversation.session, &path, &conversation.inbox);
                 match output {
@@ -107,7 +108,7 @@ impl Session {
                 } else {
                     std::fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?
                 };
-                let report = engine.import_export(&bytes).await?;
+                let report = engine.imports().export(&bytes).await?;
                 for problem in &report.problems {
                     table::note(problem);
                 }
@@ -136,7 +137,7 @@ fn list(sessions: &[everturn_model::Session], json: bool) {
 }
 
 async fn search(engine: &Engine, words: &str, limit: u32) -> Result<()> {
-    let hits = engine.search(words, limit).await?;
+    let hits = engine.sessions().search(words, limit).await?;
     if hits.is_empty() {
         table::note("nothing was found");
     } else {
@@ -147,7 +148,7 @@ async fn search(engine: &Engine, words: &str, limit: u32) -> Result<()> {
 }
 
 async fn show(engine: &Engine, id: &SessionId, json: bool) -> Result<()> {
-    let conversation = engine.conversation(id, None).await?;
+    let conversation = engine.sessions().conversation(id, None).await?;
     let path: Vec<&Node> = conversation.nodes.iter().collect();
     let messages = v1::messages(id, &path, &conversation.inbox);
     if json {

@@ -3,13 +3,11 @@
 use std::path::Path;
 use std::time::Duration;
 
+use everturn_store::{Options, Store};
 use everturn_testkit::{ModelServer, within};
 use serde_json::{Value, json};
 
 use crate::stage::{Stage, prompt};
-
-/// The longest time for which streamed text may be unsaved, and some more.
-const SAVED: Duration = Duration::from_millis(400);
 
 /// How often something is looked at while it is waited for.
 const GLANCE: Duration = Duration::from_millis(20);
@@ -24,7 +22,7 @@ async fn accept(stage: &Stage, session: &str, text: &str) {
 }
 
 /// Waits until the session is idle and its last message is a complete answer; returns all messages.
-async fn answered(stage: &Stage, session: &str) -> Vec<Value> {
+pub(crate) async fn answered(stage: &Stage, session: &str) -> Vec<Value> {
     let waiting = async {
         loop {
             let messages = stage.messages(session).await;
@@ -40,8 +38,24 @@ async fn answered(stage: &Stage, session: &str) -> Vec<Value> {
     within("an answer and an idle session", waiting).await
 }
 
+/// Waits until this much of the text that streams is on the disk.
+async fn saved(stage: &Stage, session: &str, text: &str) {
+    let place = Options::folder(stage.server.home().join("data/everturn"), "own_crash_test");
+    let store = Store::open(place).await.unwrap();
+    let waiting = async {
+        loop {
+            let streams = store.streams(&session.into()).await.unwrap();
+            if streams.iter().map(|stream| stream.text.as_str()).eq([text]) {
+                return;
+            }
+            tokio::time::sleep(GLANCE).await;
+        }
+    };
+    within("the text to be saved", waiting).await;
+}
+
 /// The texts of the person, or of the assistant, without what the server put in itself.
-fn texts(messages: &[Value], role: &str) -> Vec<String> {
+pub(crate) fn texts(messages: &[Value], role: &str) -> Vec<String> {
     let mine = messages.iter().filter(|message| message["info"]["role"] == role);
     let parts = mine.flat_map(|message| message["parts"].as_array().unwrap());
     let written = parts.filter(|part| part["type"] == "text" && part["synthetic"] != true);
@@ -72,7 +86,7 @@ async fn in_mid_stream() {
     accept(&stage, &session, text).await;
     stage.model.held("half").await;
     events.wait_for(|data| data.pointer("/properties/delta") == Some(&json!("gamma "))).await;
-    tokio::time::sleep(SAVED).await;
+    saved(&stage, &session, "alpha beta gamma ").await;
     stage.server.kill9().await;
     stage.model.abandoned("half").await;
     stage.model.release("half");
@@ -127,7 +141,7 @@ async fn in_the_middle_of_a_command() {
 }
 
 /// The requests of a kind that wait, once there are some.
-async fn pending(stage: &Stage, path: &str) -> Value {
+pub(crate) async fn pending(stage: &Stage, path: &str) -> Value {
     let pending = async {
         loop {
             let pending = stage.client().get(path).await.ok().json();

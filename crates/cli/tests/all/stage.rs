@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use everturn_testkit::process::Options;
-use everturn_testkit::{Client, ModelServer, Repo, Server};
+use everturn_testkit::process::ServerOptions;
+use everturn_testkit::{Client, EverturnServer, ModelServer, Repo};
 use serde_json::{Value, json};
 
 /// The password of every server.
@@ -22,7 +22,7 @@ pub(crate) fn original() -> Option<PathBuf> {
 /// A server in a repository with one file, `a.txt`. Fields are dropped in this order: the server goes first.
 #[derive(Debug)]
 pub(crate) struct Stage {
-    pub(crate) server: Server,
+    pub(crate) server: EverturnServer,
     pub(crate) model: ModelServer,
     pub(crate) repo: Repo,
 }
@@ -34,12 +34,12 @@ impl Stage {
 
     pub(crate) async fn with(binary: &Path, model: ModelServer) -> Self {
         let repo = Repo::new(&[("a.txt", "hello\n")]);
-        let mut options = Options::with_model(&model.base_url());
+        let mut options = ServerOptions::with_model(&model.base_url());
         options.password = Some(PASSWORD.to_owned());
         options.directory = Some(repo.path().to_owned());
         // The original would look for newer versions, models and language servers in the network.
         options.environment = offline();
-        let server = Server::start(binary, options).await;
+        let server = EverturnServer::start(binary, options).await;
         Self { server, model, repo }
     }
 

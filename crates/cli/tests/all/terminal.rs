@@ -37,13 +37,12 @@ fn attach_at(address: &str, stage: Stage, arguments: &[&str]) -> Attached {
 /// A terminal on its first screen.
 async fn at_home() -> Attached {
     let attached = attach(Stage::new().await, &[]);
-    let screen = attached.terminal.shows("Ask anything").await;
-    assert_eq!(
-        screen.bottom().last().map(String::as_str),
-        Some("Build · Fake One Fake"),
-        "{}",
-        screen.text()
-    );
+    // Frames are drawn in pieces: the whole of it is waited for.
+    let home = |screen: &Screen| {
+        screen.text().contains("Ask anything")
+            && screen.bottom().last().is_some_and(|line| line == "Build · Fake One Fake")
+    };
+    attached.terminal.until("the first screen", home).await;
     attached
 }
 
@@ -143,7 +142,6 @@ async fn a_permission_is_given_and_another_one_refused() {
     let Attached { terminal, stage, _home } = at_home().await;
     let first = "TOOL:read:/etc/hostname";
     terminal.enter(first).await;
-    let screen = terminal.shows("Permission required").await;
     let asked = [
         "△ Permission required",
         "← Access external directory /etc",
@@ -151,7 +149,8 @@ async fn a_permission_is_given_and_another_one_refused() {
         "- /etc/*",
         "Allow once   Allow always   Reject           ctrl+f fullscreen  ⇆ select  enter confirm",
     ];
-    assert_eq!(screen.bottom(), asked);
+    // The dialog was once compared when its first line was there, and the rest was not.
+    terminal.until(&format!("the question {asked:#?}"), |screen| screen.bottom() == asked).await;
 
     terminal.press(&["Enter"]);
     let answer = format!("Hello from the fake model. You said: {first}");

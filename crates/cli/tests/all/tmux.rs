@@ -56,10 +56,12 @@ impl Terminal {
         self.tmux(&words);
     }
 
-    /// Types `text` and waits until the screen shows it.
+    /// Types `text` and waits until the screen shows it, once more if it was there already.
     pub(crate) async fn write(&self, text: &str) {
+        let shown = |screen: &Screen| screen.text.matches(text).count();
+        let before = shown(&self.screen());
         self.tmux(&["send-keys", "-l", "--", text]);
-        self.shows(text).await;
+        self.until(&format!("{text:?} to be typed"), |screen| shown(screen) > before).await;
     }
 
     /// Types `text`, waits until the screen shows it, and presses Enter.

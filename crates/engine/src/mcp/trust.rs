@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
-use everturn_tools::mcp::Server;
+use everturn_tools::mcp::ServerDefinition;
 
 use crate::Error;
 
@@ -38,7 +38,7 @@ impl Trust {
 
     /// Whether a server of the project at `root` may run as it is. What cannot be read allows nothing.
     #[must_use]
-    pub fn allows(&self, root: &Path, name: &str, server: &Server) -> bool {
+    pub fn allows(&self, root: &Path, name: &str, server: &ServerDefinition) -> bool {
         let approvals = self.read().unwrap_or_else(|error| {
             tracing::warn!(%error, "no MCP server of a project is allowed");
             Approvals::new()
@@ -53,7 +53,7 @@ impl Trust {
     pub fn allow<'a>(
         &self,
         root: &Path,
-        servers: impl IntoIterator<Item = (&'a str, &'a Server)>,
+        servers: impl IntoIterator<Item = (&'a str, &'a ServerDefinition)>,
     ) -> Result<(), Error> {
         let mut approvals = self.read()?;
         let here = approvals.entry(root.to_owned()).or_default();
@@ -123,7 +123,8 @@ mod tests {
     fn an_approval_is_for_one_folder_name_and_definition() {
         let state = tempfile::tempdir().unwrap();
         let trust = Trust::new(&state.path().join("new"));
-        let server = |word: &str| Server::from_value(&json!({"type": "local", "command": [word]})).unwrap();
+        let server =
+            |word: &str| ServerDefinition::from_value(&json!({"type": "local", "command": [word]})).unwrap();
         let (one, other) = (server("one"), server("other"));
         let (here, there) = (Path::new("/a"), Path::new("/b"));
         assert!(!trust.allows(here, "x", &one));

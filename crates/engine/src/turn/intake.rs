@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use everturn_llm::{Event as Delta, FinishReason};
+use everturn_llm::{FinishReason, StreamEvent as Delta};
 use everturn_model::finish::Finish;
 use everturn_model::part::{PartKind, Span};
 use everturn_model::tool::{Hosted, Outcome, ToolResult, ToolState};
@@ -13,33 +13,33 @@ use serde_json::Value;
 use super::Turn;
 use crate::Error;
 use crate::bus::Signal;
-use crate::calls::{Call, Settled};
+use crate::calls::{SettledCall, ToolCall};
 
 /// Streamed text is saved when this much of it is unsaved, whatever the clock says.
 const SAVE_BYTES: usize = 4096;
 
 /// What was taken in so far.
-pub(super) struct Intake {
+pub(super) struct StreamIntake {
     entry: EntryId,
     /// Text and reasoning that is streaming, by the stream's own ids.
-    open: HashMap<String, Open>,
+    open: HashMap<String, OpenText>,
     /// Calls whose input is arriving or that run, by their ids in this stream.
-    calls: HashMap<String, Call>,
+    calls: HashMap<String, ToolCall>,
     /// Calls that the provider runs itself, by their ids in this stream.
-    hosted: HashMap<String, Call>,
+    hosted: HashMap<String, ToolCall>,
     called: bool,
     fresh: bool,
     finish: Option<(Finish, Tokens)>,
 }
 
-struct Open {
+struct OpenText {
     part: PartId,
     reasoning: bool,
     text: String,
     saved: usize,
 }
 
-impl Intake {
+impl StreamIntake {
     pub(super) fn new(entry: EntryId) -> Self {
         Self {
             entry,
@@ -78,19 +78,19 @@ impl Intake {
     }
 
     /// Calls without a result.
-    pub(super) fn unsettled(&self) -> Vec<Call> {
+    pub(super) fn unsettled(&self) -> Vec<ToolCall> {
         self.calls.values().chain(self.hosted.values()).cloned().collect()
     }
 
     /// Calls that the provider runs itself and of which it has not said what came of them.
-    pub(super) fn unsaid(&self) -> Vec<Call> {
-        let mut calls: Vec<Call> = self.hosted.values().cloned().collect();
+    pub(super) fn unsaid(&self) -> Vec<ToolCall> {
+        let mut calls: Vec<ToolCall> = self.hosted.values().cloned().collect();
         calls.sort_by(|a, b| a.part.cmp(&b.part));
         calls
     }
 
     /// Takes one delta; calls that are complete come back, recorded and ready to run.
-    pub(super) async fn take(&mut self, turn: &mut Turn<'_>, delta: Delta) -> Result<Vec<Call>, Error> {
+    pub(super) async fn take(&mut self, turn: &mut Turn<'_>, delta: Delta) -> Result<Vec<ToolCall>, Error> {
         self.fresh = false;
         match delta {
             Delta::TextStart { id } => self.start(turn, id, false).await?,
@@ -133,8 +133,8 @@ impl Intake {
     }
 
     async fn start(&mut self, turn: &mut Turn<'_>, id: String, reasoning: bool) -> Result<(), Error> {
-        let part = turn.engine.mint().part(turn.session());
-        let time = Some(Span { start: turn.engine.mint().now(), end: None });
+        let part = turn.rooms.journal.mint().part(turn.session());
+        let time = Some(Span { start: turn.rooms.journal.mint().now(), end: None });
         let text = String::new();
         let kind = if reasoning {
             PartKind::Reasoning { text, time, metadata: None }
@@ -143,7 +143,7 @@ impl Intake {
         };
         let event =
             Event::PartStarted { entry: self.entry.clone(), part: Box::new(Part::new(part.clone(), kind)) };
-        self.open.insert(id, Open { part, reasoning, text: String::new(), saved: 0 });
+        self.open.insert(id, OpenText { part, reasoning, text: String::new(), saved: 0 });
         turn.commit(vec![event]).await
     }
 
@@ -151,7 +151,7 @@ impl Intake {
         let Some(open) = self.open.get_mut(id) else { return };
         open.text.push_str(text);
         let (entry, part) = (self.entry.clone(), open.part.clone());
-        turn.engine.signal(turn.session(), Signal::Delta { entry, part, text: text.to_owned() });
+        turn.rooms.journal.signal(turn.session(), Signal::Delta { entry, part, text: text.to_owned() });
         if open.text.len() - open.saved >= SAVE_BYTES {
             save(&self.entry, open, turn);
         }
@@ -176,19 +176,19 @@ impl Intake {
     }
 
     async fn start_call(&mut self, turn: &mut Turn<'_>, id: String, tool: String) -> Result<(), Error> {
-        let part = turn.engine.mint().part(turn.session());
+        let part = turn.rooms.journal.mint().part(turn.session());
         let state = ToolState::Pending { input: Value::Object(Map::new()), raw: String::new() };
         let (call, name) = (id.clone(), tool.clone());
         let kind = PartKind::Tool { call, tool: name, state, hosted: false, metadata: None };
         let event =
             Event::PartStarted { entry: self.entry.clone(), part: Box::new(Part::new(part.clone(), kind)) };
-        let call = Call {
+        let call = ToolCall {
             entry: self.entry.clone(),
             part,
             id: id.clone(),
             tool,
             input: Value::Null,
-            start: turn.engine.mint().now(),
+            start: turn.rooms.journal.mint().now(),
             waiting: None,
             again: false,
         };
@@ -203,11 +203,11 @@ impl Intake {
         input: Value,
         raw: String,
         metadata: Option<Value>,
-    ) -> Result<Vec<Call>, Error> {
+    ) -> Result<Vec<ToolCall>, Error> {
         let Some(call) = self.calls.get_mut(id) else { return Ok(Vec::new()) };
         self.called = true;
         call.input = input.clone();
-        call.start = turn.engine.mint().now();
+        call.start = turn.rooms.journal.mint().now();
         let call = call.clone();
         let metadata = object(metadata);
         let (entry, part) = (self.entry.clone(), call.part.clone());
@@ -228,13 +228,13 @@ impl Intake {
         input: Value,
         metadata: Option<Value>,
     ) -> Result<(), Error> {
-        let (entry, part) = (self.entry.clone(), turn.engine.mint().part(turn.session()));
-        let start = turn.engine.mint().now();
+        let (entry, part) = (self.entry.clone(), turn.rooms.journal.mint().part(turn.session()));
+        let start = turn.rooms.journal.mint().now();
         let metadata = object(metadata);
         let state = ToolState::Pending { input: Value::Object(Map::new()), raw: String::new() };
         let (own, name) = (id.clone(), tool.clone());
         let kind = PartKind::Tool { call: own, tool: name, state, hosted: true, metadata: metadata.clone() };
-        let call = Call {
+        let call = ToolCall {
             entry: entry.clone(),
             part: part.clone(),
             id: id.clone(),
@@ -269,16 +269,16 @@ impl Intake {
         let place = turn.tree.node(&self.entry).map_or(0, |node| node.parts.len());
         let result = ToolResult {
             start: Some(call.start),
-            end: Some(turn.engine.mint().now()),
+            end: Some(turn.rooms.journal.mint().now()),
             hosted: Some(Box::new(Hosted { place, metadata: object(metadata) })),
             ..ToolResult::new(&call.id, &call.tool, outcome, &text)
         };
-        turn.settle(Settled { call, result, declined: false, edited: Vec::new() }).await
+        turn.settle(SettledCall { call, result, declined: false, edited: Vec::new() }).await
     }
 
     /// The events that keep what was streamed when the rest will not come.
     pub(super) fn abandon(&mut self) -> Vec<Event> {
-        let mut open: Vec<Open> = self.open.drain().map(|(_, open)| open).collect();
+        let mut open: Vec<OpenText> = self.open.drain().map(|(_, open)| open).collect();
         open.sort_by(|a, b| a.part.cmp(&b.part));
         open.into_iter()
             .map(|open| Event::PartEnded {
@@ -312,8 +312,8 @@ fn object(metadata: Option<Value>) -> Option<Map> {
 }
 
 /// Saves the piece that is not saved yet.
-fn save(entry: &EntryId, open: &mut Open, turn: &Turn<'_>) {
+fn save(entry: &EntryId, open: &mut OpenText, turn: &Turn<'_>) {
     let Some(piece) = open.text.get(open.saved..) else { return };
-    turn.engine.0.store.save_stream(turn.lease, entry, &open.part, open.saved, piece.to_owned());
+    turn.rooms.store.save_stream(turn.lease, entry, &open.part, open.saved, piece.to_owned());
     open.saved = open.text.len();
 }

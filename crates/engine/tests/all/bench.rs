@@ -51,9 +51,9 @@ impl Bench {
         options.config = Config::from_value(config.as_object().cloned().unwrap()).unwrap();
         change(&mut options);
         let engine = Engine::open(options.clone()).await.unwrap();
-        let location = engine.location(None).await.unwrap();
+        let location = engine.projects().location(None).await.unwrap();
         let new = NewSession { title: Some("a title".into()), ..NewSession::default() };
-        let session = engine.create(&location, new).await.unwrap();
+        let session = engine.sessions().create(&location, new).await.unwrap();
         let notices = engine.bus().listen();
         Self { model, repo, engine, session, notices, options, _data: data }
     }
@@ -81,19 +81,19 @@ impl Bench {
     pub(crate) async fn say_to(&self, provider: &str, model: &str, text: &str) {
         let model = ModelRef { provider: provider.into(), model: model.into(), variant: None };
         let prompt = Prompt { model: Some(model), ..Prompt::text(text) };
-        self.engine.prompt(&self.session.id, prompt).await.unwrap();
+        self.engine.inbox().admit(&self.session.id, prompt).await.unwrap();
         self.settled().await;
     }
 
     /// Sends a prompt and waits until the session is idle.
     pub(crate) async fn say(&self, text: &str) -> EntryId {
-        let item = self.engine.prompt(&self.session.id, Prompt::text(text)).await.unwrap();
+        let item = self.engine.inbox().admit(&self.session.id, Prompt::text(text)).await.unwrap();
         self.settled().await;
         item.id
     }
 
     pub(crate) async fn settled(&self) {
-        within("the session to settle", self.engine.settled(&self.session.id)).await;
+        within("the session to settle", self.engine.drains().settled(&self.session.id)).await;
     }
 
     /// Waits for a notice that matches.
@@ -113,7 +113,7 @@ impl Bench {
     }
 
     async fn nodes_of(&self, session: &SessionId) -> Vec<Node> {
-        self.engine.conversation(session, None).await.unwrap().nodes
+        self.engine.sessions().conversation(session, None).await.unwrap().nodes
     }
 
     /// The conversation in short: who said or did what.

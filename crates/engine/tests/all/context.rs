@@ -91,7 +91,7 @@ async fn a_first_turn_waits_for_instructions_that_cannot_be_read() {
     let mut bench = Bench::new().await;
     let path = bench.repo.join("AGENTS.md");
     fs::create_dir(&path).unwrap();
-    bench.engine.prompt(&bench.session.id, Prompt::text("SAY:hello")).await.unwrap();
+    bench.engine.inbox().admit(&bench.session.id, Prompt::text("SAY:hello")).await.unwrap();
     let failure = bench
         .notice(|notice| match notice {
             Notice::Live(live) => match &live.signal {
@@ -175,7 +175,7 @@ async fn nested_instructions_are_told_when_a_file_beside_them_is_read() {
     assert_eq!(told(&bench).await, [text.as_str(), &changed, &gone]);
 
     // A conversation that goes back to before it was told has not been told.
-    bench.engine.revert(&bench.session.id, &first, None).await.unwrap();
+    bench.engine.reverts().revert(&bench.session.id, &first, None).await.unwrap();
     bench.repo.write("sub/AGENTS.md", "newest rules");
     bench.say(&read(&bench, "sub/c.txt")).await;
     assert_eq!(loaded(&bench).await, json!([path]));
@@ -207,13 +207,13 @@ async fn skills_are_told_by_name_to_agents_that_may_load_them() {
     let changed =
         "The available skills have changed. These are all of them now:\n- open: for open\n- other: for other";
     assert_eq!(told(&bench).await, [changed]);
-    let location = bench.engine.location(None).await.unwrap();
-    let found = bench.engine.skill_of(&location, "other").await.unwrap();
+    let location = bench.engine.projects().location(None).await.unwrap();
+    let found = bench.engine.guidance().skill(&location, "other").await.unwrap();
     assert_eq!(
         (found.content.as_str(), found.location),
         ("The text of other.", bench.repo.join("more/other/SKILL.md"))
     );
-    let failure = bench.engine.skill_of(&location, "none").await.unwrap_err();
+    let failure = bench.engine.guidance().skill(&location, "none").await.unwrap_err();
     assert_eq!(failure.to_string(), "There is no skill named 'none'. Available skills: open, other, secret.");
 }
 
@@ -245,7 +245,11 @@ async fn tool_output_is_kept_for_a_week() {
     let data = tempfile::tempdir().unwrap();
     let kept = data.path().to_owned();
     let bench = Bench::with(|_| json!({}), |options| options.paths.data = kept).await;
-    assert_eq!(bench.engine.sweep_outputs().await.unwrap(), 0, "without a folder there is nothing to remove");
+    assert_eq!(
+        bench.engine.outputs().sweep().await.unwrap(),
+        0,
+        "without a folder there is nothing to remove"
+    );
     bench.say("TOOL:bash:seq 1 3000\nSAY:done").await;
     let folder = data.path().join("tool-output");
     let files = || -> Vec<_> { fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect() };
@@ -260,9 +264,9 @@ async fn tool_output_is_kept_for_a_week() {
     };
     fs::write(folder.join("of-somebody-else"), "").unwrap();
     age(7 * 24 - 1);
-    assert_eq!(bench.engine.sweep_outputs().await.unwrap(), 0);
+    assert_eq!(bench.engine.outputs().sweep().await.unwrap(), 0);
     age(7 * 24 + 1);
-    assert_eq!(bench.engine.sweep_outputs().await.unwrap(), written.len());
+    assert_eq!(bench.engine.outputs().sweep().await.unwrap(), written.len());
     assert_eq!(files(), [folder.join("of-somebody-else")]);
     // What the model saw of it is in the log and stays.
     assert!(bench.transcript().await.iter().any(|line| line.contains("output shortened: ")));

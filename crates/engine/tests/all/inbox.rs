@@ -12,26 +12,26 @@ async fn the_same_prompt_twice_is_one_prompt() {
     let bench = Bench::new().await;
     let id = bench.engine.mint().entry(&bench.session);
     let prompt = Prompt { id: Some(id.clone()), ..Prompt::text("SAY:once") };
-    let first = bench.engine.prompt(&bench.session.id, prompt.clone()).await.unwrap();
-    let again = bench.engine.prompt(&bench.session.id, prompt.clone()).await.unwrap();
+    let first = bench.engine.inbox().admit(&bench.session.id, prompt.clone()).await.unwrap();
+    let again = bench.engine.inbox().admit(&bench.session.id, prompt.clone()).await.unwrap();
     assert_eq!(first.parts, again.parts);
     bench.settled().await;
-    let after = bench.engine.prompt(&bench.session.id, prompt).await.unwrap();
+    let after = bench.engine.inbox().admit(&bench.session.id, prompt).await.unwrap();
     assert_eq!(after.parts, first.parts, "and still once it is promoted");
     bench.settled().await;
     assert_eq!(bench.transcript().await, ["user: SAY:once", "assistant: once"]);
     let other = Prompt { id: Some(id), ..Prompt::text("SAY:different") };
-    let refused = bench.engine.prompt(&bench.session.id, other).await;
+    let refused = bench.engine.inbox().admit(&bench.session.id, other).await;
     assert!(matches!(refused, Err(Error::Conflict(_))), "{refused:?}");
 }
 
 #[tokio::test]
 async fn a_steer_joins_at_the_next_boundary() {
     let bench = Bench::new().await;
-    bench.engine.prompt(&bench.session.id, Prompt::text("HOLD:x SAY:first answer")).await.unwrap();
+    bench.engine.inbox().admit(&bench.session.id, Prompt::text("HOLD:x SAY:first answer")).await.unwrap();
     bench.model.held("x").await;
-    bench.engine.prompt(&bench.session.id, Prompt::text("SAY:second")).await.unwrap();
-    let waiting = bench.engine.conversation(&bench.session.id, None).await.unwrap();
+    bench.engine.inbox().admit(&bench.session.id, Prompt::text("SAY:second")).await.unwrap();
+    let waiting = bench.engine.sessions().conversation(&bench.session.id, None).await.unwrap();
     assert_eq!(waiting.inbox.len(), 1);
     bench.model.release("x");
     bench.settled().await;
@@ -44,12 +44,17 @@ async fn a_steer_joins_at_the_next_boundary() {
 #[tokio::test]
 async fn queued_prompts_wait_for_each_other_and_steers_go_first() {
     let bench = Bench::new().await;
-    bench.engine.prompt(&bench.session.id, Prompt::text("HOLD:x SAY:a b")).await.unwrap();
+    bench.engine.inbox().admit(&bench.session.id, Prompt::text("HOLD:x SAY:a b")).await.unwrap();
     bench.model.held("x").await;
     for (text, delivery) in
         [("SAY:q1", Delivery::Queue), ("SAY:q2", Delivery::Queue), ("SAY:s", Delivery::Steer)]
     {
-        bench.engine.prompt(&bench.session.id, Prompt { delivery, ..Prompt::text(text) }).await.unwrap();
+        bench
+            .engine
+            .inbox()
+            .admit(&bench.session.id, Prompt { delivery, ..Prompt::text(text) })
+            .await
+            .unwrap();
     }
     bench.model.release("x");
     bench.settled().await;
@@ -62,7 +67,7 @@ async fn queued_prompts_wait_for_each_other_and_steers_go_first() {
 async fn a_prompt_that_wants_no_answer_gets_none() {
     let bench = Bench::new().await;
     let prompt = Prompt { reply: false, ..Prompt::text("only so you know") };
-    bench.engine.prompt(&bench.session.id, prompt).await.unwrap();
+    bench.engine.inbox().admit(&bench.session.id, prompt).await.unwrap();
     bench.settled().await;
     assert_eq!(bench.transcript().await, ["user: only so you know"]);
     assert!(bench.model.prompts().is_empty());
@@ -71,13 +76,13 @@ async fn a_prompt_that_wants_no_answer_gets_none() {
 #[tokio::test]
 async fn sessions_run_side_by_side() {
     let bench = Bench::new().await;
-    let location = bench.engine.location(None).await.unwrap();
-    let other = bench.engine.create(&location, Default::default()).await.unwrap();
-    bench.engine.prompt(&bench.session.id, Prompt::text("HOLD:x SAY:slow one")).await.unwrap();
+    let location = bench.engine.projects().location(None).await.unwrap();
+    let other = bench.engine.sessions().create(&location, Default::default()).await.unwrap();
+    bench.engine.inbox().admit(&bench.session.id, Prompt::text("HOLD:x SAY:slow one")).await.unwrap();
     bench.model.held("x").await;
-    bench.engine.prompt(&other.id, Prompt::text("SAY:quick")).await.unwrap();
-    everturn_testkit::within("the other session", bench.engine.settled(&other.id)).await;
-    assert!(bench.engine.is_running(&bench.session.id));
+    bench.engine.inbox().admit(&other.id, Prompt::text("SAY:quick")).await.unwrap();
+    everturn_testkit::within("the other session", bench.engine.drains().settled(&other.id)).await;
+    assert!(bench.engine.drains().is_running(&bench.session.id));
     bench.model.release("x");
     bench.settled().await;
 }
@@ -95,10 +100,10 @@ async fn the_same_prompt_is_the_same_although_its_file_changed() {
     let mut prompt =
         Prompt { id: Some(bench.engine.mint().entry(&bench.session)), ..Prompt::text("SAY:read") };
     prompt.parts.push(file);
-    bench.engine.prompt(&bench.session.id, prompt.clone()).await.unwrap();
+    bench.engine.inbox().admit(&bench.session.id, prompt.clone()).await.unwrap();
     bench.settled().await;
     bench.repo.write("a.txt", "something else");
-    bench.engine.prompt(&bench.session.id, prompt).await.unwrap();
+    bench.engine.inbox().admit(&bench.session.id, prompt).await.unwrap();
     bench.settled().await;
     assert_eq!(bench.model.prompts().len(), 1);
     let told = bench.model.prompts()[0]["messages"].to_string();
@@ -109,24 +114,24 @@ async fn the_same_prompt_is_the_same_although_its_file_changed() {
 async fn an_id_that_leaves_no_room_is_refused() {
     let bench = Bench::new().await;
     let id = Some(EntryId::new("msg_ffffffffffffaaaaaaaaaaaaaa"));
-    let refused = bench.engine.prompt(&bench.session.id, Prompt { id, ..Prompt::text("SAY:x") }).await;
+    let refused = bench.engine.inbox().admit(&bench.session.id, Prompt { id, ..Prompt::text("SAY:x") }).await;
     assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
     let mut twice = Prompt::text("SAY:x");
     twice.parts[0].id = Some(everturn_model::PartId::new("prt_1"));
     twice.parts.push(twice.parts[0].clone());
-    let refused = bench.engine.prompt(&bench.session.id, twice).await;
+    let refused = bench.engine.inbox().admit(&bench.session.id, twice).await;
     assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
 }
 
 #[tokio::test]
 async fn an_interrupt_leaves_no_prompt_in_limbo() {
     let bench = Bench::new().await;
-    bench.engine.prompt(&bench.session.id, Prompt::text("HOLD:x SAY:one two")).await.unwrap();
+    bench.engine.inbox().admit(&bench.session.id, Prompt::text("HOLD:x SAY:one two")).await.unwrap();
     bench.model.held("x").await;
-    let second = bench.engine.prompt(&bench.session.id, Prompt::text("SAY:second")).await.unwrap();
-    bench.engine.abort(&bench.session.id).await.unwrap();
-    let conversation = bench.engine.conversation(&bench.session.id, None).await.unwrap();
+    let second = bench.engine.inbox().admit(&bench.session.id, Prompt::text("SAY:second")).await.unwrap();
+    bench.engine.drains().abort(&bench.session.id).await.unwrap();
+    let conversation = bench.engine.sessions().conversation(&bench.session.id, None).await.unwrap();
     assert_eq!(conversation.inbox, []);
     assert!(!conversation.session.open, "a restart does not answer what was stopped");
-    bench.engine.revert(&bench.session.id, &second.id, None).await.unwrap();
+    bench.engine.reverts().revert(&bench.session.id, &second.id, None).await.unwrap();
 }

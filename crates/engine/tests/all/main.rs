@@ -9,10 +9,14 @@
 )]
 
 mod bench;
+mod calls;
 mod context;
+mod cost;
+mod file_views;
 mod inbox;
 mod mcp;
 mod media;
+mod order;
 mod permission;
 mod plan;
 mod processes;
@@ -21,7 +25,8 @@ mod question;
 mod recover;
 mod replay;
 mod revert;
-mod sights;
+mod saving;
+mod spans;
 mod task;
 mod todo;
 mod turn;

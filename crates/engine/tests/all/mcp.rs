@@ -1,7 +1,7 @@
 //! A session whose model uses the tools of an MCP server, and servers that nobody allowed.
 
 use everturn_engine::inbox::PartInput;
-use everturn_engine::mcp::{Status, Trust};
+use everturn_engine::mcp::{ServerStatus, Trust};
 use everturn_engine::{Engine, Prompt};
 use everturn_model::part::PartKind;
 use everturn_testkit::{Repo, within};
@@ -37,12 +37,12 @@ async fn the_model_calls_a_servers_tool() {
         "{offered:?}"
     );
 
-    let location = bench.engine.location(None).await.unwrap();
-    let mut statuses = bench.engine.servers_in(&location).await;
-    assert_eq!(statuses.remove("my server"), Some(Status::Connected));
-    assert_eq!(statuses.remove("off"), Some(Status::Disabled));
-    let reason = |status: Option<Status>| match status {
-        Some(Status::Failed(reason)) => reason,
+    let location = bench.engine.projects().location(None).await.unwrap();
+    let mut statuses = bench.engine.mcp().statuses(&location).await;
+    assert_eq!(statuses.remove("my server"), Some(ServerStatus::Connected));
+    assert_eq!(statuses.remove("off"), Some(ServerStatus::Disabled));
+    let reason = |status: Option<ServerStatus>| match status {
+        Some(ServerStatus::Failed(reason)) => reason,
         other => panic!("{other:?}"),
     };
     assert!(
@@ -77,9 +77,9 @@ async fn a_dying_server_fails_its_call_and_not_the_turn() {
 #[tokio::test]
 async fn a_hanging_call_is_interrupted() {
     let mut bench = Bench::configured(json!({"mcp": {"s": scripted("plain")}, "permission": "allow"})).await;
-    bench.engine.prompt(&bench.session.id, Prompt::text("JSONTOOL:s_slow:{}")).await.unwrap();
+    bench.engine.inbox().admit(&bench.session.id, Prompt::text("JSONTOOL:s_slow:{}")).await.unwrap();
     bench.notice(|notice| format!("{notice:?}").contains("working").then_some(())).await;
-    bench.engine.abort(&bench.session.id).await.unwrap();
+    bench.engine.drains().abort(&bench.session.id).await.unwrap();
     bench.settled().await;
 }
 
@@ -95,7 +95,7 @@ async fn an_attached_resource_comes_with_its_content() {
     };
     let mut prompt = Prompt::text("SAY:read");
     prompt.parts.extend([attached("s", "x://notes"), attached("s", "x://gone"), attached("none", "x://a")]);
-    let item = bench.engine.prompt(&bench.session.id, prompt).await.unwrap();
+    let item = bench.engine.inbox().admit(&bench.session.id, prompt).await.unwrap();
     bench.settled().await;
     let parts: Vec<String> = item
         .parts
@@ -125,24 +125,24 @@ async fn an_attached_resource_comes_with_its_content() {
 #[tokio::test]
 async fn servers_are_switched() {
     let bench = Bench::configured(json!({"mcp": {"s": scripted("plain")}})).await;
-    let location = bench.engine.location(None).await.unwrap();
-    let status = async |engine: &Engine| engine.servers_in(&location).await.remove("s").unwrap();
-    assert_eq!(status(&bench.engine).await, Status::Connected);
-    bench.engine.disconnect_server(&location, "s").unwrap();
+    let location = bench.engine.projects().location(None).await.unwrap();
+    let status = async |engine: &Engine| engine.mcp().statuses(&location).await.remove("s").unwrap();
+    assert_eq!(status(&bench.engine).await, ServerStatus::Connected);
+    bench.engine.mcp().disconnect(&location, "s").unwrap();
     within("the server to stop", async {
-        while status(&bench.engine).await != Status::Disabled {
+        while status(&bench.engine).await != ServerStatus::Disabled {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
     })
     .await;
-    bench.engine.connect_server(&location, "s").await.unwrap();
+    bench.engine.mcp().connect(&location, "s").await.unwrap();
     within("the server to start", async {
-        while status(&bench.engine).await != Status::Connected {
+        while status(&bench.engine).await != ServerStatus::Connected {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
     })
     .await;
-    let missing = bench.engine.connect_server(&location, "x").await.unwrap_err().to_string();
+    let missing = bench.engine.mcp().connect(&location, "x").await.unwrap_err().to_string();
     assert_eq!(missing, "there is no MCP server named x");
 }
 
@@ -159,12 +159,12 @@ async fn what_a_project_brings_waits_for_the_person() {
             options.config.mcp = configured.with_foreign(["s".to_owned()].into(), &root);
         })
         .await;
-    let location = bench.engine.location(None).await.unwrap();
-    let statuses = bench.engine.servers_in(&location).await;
-    let Status::Failed(reason) = &statuses["s"] else { panic!("{statuses:?}") };
+    let location = bench.engine.projects().location(None).await.unwrap();
+    let statuses = bench.engine.mcp().statuses(&location).await;
+    let ServerStatus::Failed(reason) = &statuses["s"] else { panic!("{statuses:?}") };
     assert!(reason.contains("run `everturn mcp trust s` in"), "{reason}");
-    assert_eq!(statuses["mine"], Status::Connected);
-    let refused = bench.engine.connect_server(&location, "s").await.unwrap_err().to_string();
+    assert_eq!(statuses["mine"], ServerStatus::Connected);
+    let refused = bench.engine.mcp().connect(&location, "s").await.unwrap_err().to_string();
     assert_eq!(&refused, reason);
     bench.say("SAY:nothing").await;
     assert!(!offered(&bench).contains(&"s_echo".to_owned()));
@@ -173,7 +173,7 @@ async fn what_a_project_brings_waits_for_the_person() {
     let config = bench.engine.config().mcp.clone();
     Trust::new(state.path()).allow(&root, config.foreign()).unwrap();
     within("the server to start", async {
-        while bench.engine.servers_in(&location).await["s"] != Status::Connected {
+        while bench.engine.mcp().statuses(&location).await["s"] != ServerStatus::Connected {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
     })
@@ -199,9 +199,9 @@ async fn what_was_allowed_in_one_project_runs_in_no_other() {
             options.config.mcp = configured.with_foreign(["s".to_owned()].into(), &here);
         })
         .await;
-    let location = bench.engine.location(Some(there.dir())).await.unwrap();
-    let reason = async || match bench.engine.servers_in(&location).await.remove("s") {
-        Some(Status::Failed(reason)) => reason,
+    let location = bench.engine.projects().location(Some(there.dir())).await.unwrap();
+    let reason = async || match bench.engine.mcp().statuses(&location).await.remove("s") {
+        Some(ServerStatus::Failed(reason)) => reason,
         other => panic!("{other:?}"),
     };
     let expected = format!(
@@ -214,10 +214,10 @@ async fn what_was_allowed_in_one_project_runs_in_no_other() {
     Trust::new(state.path()).allow(&here, config.foreign()).unwrap();
     // Neither is it let go afterwards, as one is that waits for the person.
     assert_eq!(reason().await, expected);
-    let refused = bench.engine.connect_server(&location, "s").await.unwrap_err().to_string();
+    let refused = bench.engine.mcp().connect(&location, "s").await.unwrap_err().to_string();
     assert_eq!(refused, expected);
-    let own = bench.engine.location(None).await.unwrap();
-    bench.engine.servers_in(&own).await;
+    let own = bench.engine.projects().location(None).await.unwrap();
+    bench.engine.mcp().statuses(&own).await;
     assert!(here.join("ran").exists(), "it does not run where it was allowed");
     assert!(!there.join("ran").exists(), "it ran where nobody had allowed it");
     bench.engine.close().await;

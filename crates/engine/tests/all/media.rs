@@ -55,7 +55,7 @@ async fn an_attached_picture_is_taken_in_when_the_prompt_is() {
             .unwrap();
     let mut prompt = Prompt::text("SAY:I see");
     prompt.parts.push(PartInput { id: None, kind });
-    bench.engine.prompt(&bench.session.id, prompt).await.unwrap();
+    bench.engine.inbox().admit(&bench.session.id, prompt).await.unwrap();
     std::fs::remove_file(&path).unwrap();
     bench.settled().await;
     assert_eq!(shown(&bench), (1, false));

@@ -7,7 +7,7 @@ use everturn_model::request::{Ask, Reply, Request};
 use crate::bench::Bench;
 
 pub(crate) async fn ask(bench: &mut Bench, prompt: &str) -> Request {
-    bench.engine.prompt(&bench.session.id, Prompt::text(prompt)).await.unwrap();
+    bench.engine.inbox().admit(&bench.session.id, Prompt::text(prompt)).await.unwrap();
     asked(bench).await
 }
 
@@ -32,13 +32,13 @@ async fn once_allows_this_call_only() {
         (permission.as_str(), patterns, always),
         ("external_directory", &vec!["/etc/*".to_owned()], &vec!["/etc/*".to_owned()])
     );
-    bench.engine.reply(&request.id, Reply::Once, None).await.unwrap();
+    bench.engine.requests().reply(&request.id, Reply::Once, None).await.unwrap();
     bench.settled().await;
     let transcript = bench.transcript().await;
     assert!(transcript[2].starts_with("result: Completed"), "{transcript:?}");
     let again = ask(&mut bench, "TOOL:read:/etc/hostname\nSAY:ok").await;
     assert_ne!(again.id, request.id);
-    bench.engine.reply(&again.id, Reply::Reject, None).await.unwrap();
+    bench.engine.requests().reply(&again.id, Reply::Reject, None).await.unwrap();
     bench.settled().await;
 }
 
@@ -46,14 +46,14 @@ async fn once_allows_this_call_only() {
 async fn reject_stops_the_session_and_tells_the_model_next_time() {
     let mut bench = Bench::new().await;
     let request = ask(&mut bench, "TOOL:read:/etc/hosts\nSAY:never said").await;
-    bench.engine.reply(&request.id, Reply::Reject, None).await.unwrap();
+    bench.engine.requests().reply(&request.id, Reply::Reject, None).await.unwrap();
     bench.settled().await;
     assert_eq!(
         bench.transcript().await[1..],
         ["assistant: (read)", "result: Error The user rejected permission to use this specific tool call."]
     );
     assert!(
-        !bench.engine.session(&bench.session.id).await.unwrap().open,
+        !bench.engine.sessions().get(&bench.session.id).await.unwrap().open,
         "a restart does not go on by itself"
     );
 }
@@ -62,7 +62,12 @@ async fn reject_stops_the_session_and_tells_the_model_next_time() {
 async fn reject_with_words_lets_the_model_go_on() {
     let mut bench = Bench::new().await;
     let request = ask(&mut bench, "TOOL:read:/etc/hosts\nSAY:understood").await;
-    bench.engine.reply(&request.id, Reply::Reject, Some("use the other file".into())).await.unwrap();
+    bench
+        .engine
+        .requests()
+        .reply(&request.id, Reply::Reject, Some("use the other file".into()))
+        .await
+        .unwrap();
     bench.settled().await;
     let transcript = bench.transcript().await;
     assert!(transcript[2].contains("use the other file"), "{transcript:?}");
@@ -73,11 +78,11 @@ async fn reject_with_words_lets_the_model_go_on() {
 async fn always_is_remembered_for_the_project() {
     let mut bench = Bench::new().await;
     let request = ask(&mut bench, "TOOL:read:/etc/hostname\nSAY:ok").await;
-    bench.engine.reply(&request.id, Reply::Always, None).await.unwrap();
+    bench.engine.requests().reply(&request.id, Reply::Always, None).await.unwrap();
     bench.settled().await;
     bench.say("TOOL:read:/etc/hosts\nSAY:not asked").await;
     assert_eq!(bench.transcript().await.last().unwrap(), "assistant: not asked");
-    let unknown = bench.engine.reply(&request.id, Reply::Once, None).await;
+    let unknown = bench.engine.requests().reply(&request.id, Reply::Once, None).await;
     assert!(unknown.is_err(), "a request is answered once");
 }
 
@@ -94,6 +99,6 @@ async fn a_configured_deny_is_not_asked_about() {
 async fn an_interrupt_withdraws_the_request() {
     let mut bench = Bench::new().await;
     ask(&mut bench, "TOOL:read:/etc/hosts").await;
-    bench.engine.abort(&bench.session.id).await.unwrap();
-    assert_eq!(bench.engine.requests().await.unwrap(), []);
+    bench.engine.drains().abort(&bench.session.id).await.unwrap();
+    assert_eq!(bench.engine.requests().waiting().await.unwrap(), []);
 }

@@ -13,12 +13,12 @@ use crate::permission::asked;
 async fn call(bench: &mut Bench, agent: &str, tool: &str) -> Request {
     let text = format!("JSONTOOL:{tool}:{{}}\nSAY:{agent} goes on");
     let prompt = Prompt { agent: Some(agent.into()), ..Prompt::text(&text) };
-    bench.engine.prompt(&bench.session.id, prompt).await.unwrap();
+    bench.engine.inbox().admit(&bench.session.id, prompt).await.unwrap();
     asked(bench).await
 }
 
 async fn answer(bench: &Bench, request: &Request, word: &str) {
-    bench.engine.answer(&request.id, vec![vec![word.to_owned()]]).await.unwrap();
+    bench.engine.requests().answer(&request.id, vec![vec![word.to_owned()]]).await.unwrap();
     bench.settled().await;
 }
 
@@ -28,7 +28,7 @@ async fn agents(bench: &Bench) -> (Vec<String>, Option<String>) {
         Body::Assistant(assistant) => assistant.agent,
         _ => None,
     });
-    (spoke.collect(), bench.engine.session(&bench.session.id).await.unwrap().agent)
+    (spoke.collect(), bench.engine.sessions().get(&bench.session.id).await.unwrap().agent)
 }
 
 fn names(words: &[&str]) -> Vec<String> {
@@ -89,7 +89,7 @@ async fn the_planning_agent_changes_nothing_but_its_plan() {
         file.display()
     );
     let prompt = Prompt { agent: Some("plan".into()), ..Prompt::text(&text) };
-    bench.engine.prompt(&session.id, prompt).await.unwrap();
+    bench.engine.inbox().admit(&session.id, prompt).await.unwrap();
     bench.settled().await;
     let results: Vec<String> =
         bench.transcript().await.into_iter().filter(|line| line.starts_with("result:")).collect();
@@ -108,14 +108,14 @@ async fn outside_a_repository_the_plan_is_kept_with_the_data() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().canonicalize().unwrap();
     let bench = Bench::new().await;
-    let location = bench.engine.location(folder.to_str()).await.unwrap();
-    let session = bench.engine.create(&location, Default::default()).await.unwrap();
+    let location = bench.engine.projects().location(folder.to_str()).await.unwrap();
+    let session = bench.engine.sessions().create(&location, Default::default()).await.unwrap();
     let data = bench.engine.paths().data.canonicalize().unwrap();
     let file = data.join(format!("plans/{}-{}.md", session.time.created, session.slug));
     let text = format!("TOOL:write:{}=the plan\nTOOL:write:a.txt=changed\nSAY:ok", file.display());
     let prompt = Prompt { agent: Some("plan".into()), ..Prompt::text(&text) };
-    bench.engine.prompt(&session.id, prompt).await.unwrap();
-    bench.engine.settled(&session.id).await;
+    bench.engine.inbox().admit(&session.id, prompt).await.unwrap();
+    bench.engine.drains().settled(&session.id).await;
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "the plan");
     assert!(!folder.join("a.txt").exists());
 }
@@ -132,13 +132,17 @@ async fn who_only_looks_changes_nothing_whatever_is_configured() {
         let bench = Bench::configured(json!({"permission": configured})).await;
         let text = "JSONTOOL:write:{\"filePath\":\"new.txt\",\"content\":\"x\"}\nSAY:ok";
         let prompt = Prompt { agent: Some("plan".into()), ..Prompt::text(text) };
-        bench.engine.prompt(&bench.session.id, prompt).await.unwrap();
+        bench.engine.inbox().admit(&bench.session.id, prompt).await.unwrap();
         bench.settled().await;
         let transcript = bench.transcript().await;
         assert!(transcript[2].starts_with("result: Error Not allowed"), "{configured}: {transcript:?}");
         assert!(!bench.repo.join("new.txt").exists(), "{configured}");
-        for agent in
-            bench.engine.agents().iter().filter(|agent| agent.name != "build" && agent.name != "general")
+        for agent in bench
+            .engine
+            .agents()
+            .all()
+            .iter()
+            .filter(|agent| agent.name != "build" && agent.name != "general")
         {
             let verdict = permission::decide(&agent.permission, &[], "edit", &["src/a.rs".to_owned()]);
             assert_eq!(verdict, Action::Deny, "{} with {configured}", agent.name);

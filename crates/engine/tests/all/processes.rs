@@ -12,11 +12,11 @@ use crate::permission::ask;
 async fn a_prompt_admitted_beside_the_runner_is_answered() {
     let bench = Bench::new().await;
     let other = bench.beside().await;
-    bench.engine.prompt(&bench.session.id, Prompt::text("HOLD:x SAY:one two")).await.unwrap();
+    bench.engine.inbox().admit(&bench.session.id, Prompt::text("HOLD:x SAY:one two")).await.unwrap();
     bench.model.held("x").await;
-    other.prompt(&bench.session.id, Prompt::text("SAY:second")).await.unwrap();
+    other.inbox().admit(&bench.session.id, Prompt::text("SAY:second")).await.unwrap();
     bench.model.release("x");
-    within("the other engine to see the end", other.settled(&bench.session.id)).await;
+    within("the other engine to see the end", other.drains().settled(&bench.session.id)).await;
     bench.settled().await;
     let said = bench.transcript().await;
     assert_eq!(said.iter().filter(|line| *line == "assistant: second").count(), 1, "{said:?}");
@@ -28,7 +28,7 @@ async fn an_answer_given_elsewhere_reaches_the_call() {
     let mut bench = Bench::new().await;
     let other = bench.beside().await;
     let request = ask(&mut bench, "TOOL:read:/etc/hostname\nSAY:read it").await;
-    other.reply(&request.id, Reply::Once, None).await.unwrap();
+    other.requests().reply(&request.id, Reply::Once, None).await.unwrap();
     bench.settled().await;
     assert_eq!(bench.transcript().await.last().unwrap(), "assistant: read it");
     other.close().await;
@@ -38,9 +38,9 @@ async fn an_answer_given_elsewhere_reaches_the_call() {
 async fn an_interrupt_from_elsewhere_stops_the_turn() {
     let bench = Bench::new().await;
     let other = bench.beside().await;
-    bench.engine.prompt(&bench.session.id, Prompt::text("HOLD:x SAY:one two")).await.unwrap();
+    bench.engine.inbox().admit(&bench.session.id, Prompt::text("HOLD:x SAY:one two")).await.unwrap();
     bench.model.held("x").await;
-    other.abort(&bench.session.id).await.unwrap();
+    other.drains().abort(&bench.session.id).await.unwrap();
     bench.settled().await;
     assert!(bench.transcript().await[1].ends_with("!aborted"));
     other.close().await;
@@ -55,7 +55,7 @@ async fn a_command_that_the_person_allowed_runs_once_although_its_process_died()
     let log = bench.repo.join("runs");
     let prompt = format!("TOOL:bash:echo ran >> {}; echo begun; sleep 600\nSAY:looked", log.display());
     let request = ask(&mut bench, &prompt).await;
-    bench.engine.reply(&request.id, Reply::Once, None).await.unwrap();
+    bench.engine.requests().reply(&request.id, Reply::Once, None).await.unwrap();
     bench.notice(crate::turn::begun).await;
     within("the engine to end", bench.engine.close()).await;
     bench.engine = elder;
@@ -72,14 +72,14 @@ async fn an_interrupt_through_a_process_that_waits_for_the_runner_stops_the_runn
     // The waiting process had a slot of its own, and only that was stopped.
     let bench = Bench::new().await;
     let other = bench.beside().await;
-    bench.engine.prompt(&bench.session.id, Prompt::text("HOLD:x SAY:one two")).await.unwrap();
+    bench.engine.inbox().admit(&bench.session.id, Prompt::text("HOLD:x SAY:one two")).await.unwrap();
     bench.model.held("x").await;
-    other.prompt(&bench.session.id, Prompt::text("SAY:second")).await.unwrap();
-    other.abort(&bench.session.id).await.unwrap();
+    other.inbox().admit(&bench.session.id, Prompt::text("SAY:second")).await.unwrap();
+    other.drains().abort(&bench.session.id).await.unwrap();
     bench.settled().await;
     let said = bench.transcript().await;
     assert!(said[1].ends_with("!aborted"), "{said:?}");
-    assert!(!bench.engine.session(&bench.session.id).await.unwrap().open);
+    assert!(!bench.engine.sessions().get(&bench.session.id).await.unwrap().open);
     other.close().await;
 }
 
@@ -87,7 +87,7 @@ async fn an_interrupt_through_a_process_that_waits_for_the_runner_stops_the_runn
 async fn streamed_text_is_read_where_its_bus_is_not() {
     let bench = Bench::new().await;
     let other = bench.beside().await;
-    bench.engine.prompt(&bench.session.id, Prompt::text("HOLD:x SAY:one two three")).await.unwrap();
+    bench.engine.inbox().admit(&bench.session.id, Prompt::text("HOLD:x SAY:one two three")).await.unwrap();
     bench.model.held("x").await;
     // It is saved a few times a second.
     let saved = async {
@@ -106,7 +106,7 @@ async fn streamed_text_is_read_where_its_bus_is_not() {
 
 /// The text of the answer as an engine shows it.
 async fn answer(engine: &Engine, bench: &Bench) -> String {
-    let nodes = engine.conversation(&bench.session.id, None).await.unwrap().nodes;
+    let nodes = engine.sessions().conversation(&bench.session.id, None).await.unwrap().nodes;
     let answers = nodes.iter().filter(|node| node.entry.body.assistant().is_some());
     let texts = answers.flat_map(|node| &node.parts).filter_map(|part| match &part.kind {
         PartKind::Text { text, .. } => Some(text.as_str()),

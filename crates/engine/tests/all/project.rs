@@ -77,17 +77,17 @@ impl World {
     }
 
     async fn session_by(&self, engine: &Engine, folder: &str) -> Session {
-        let location = engine.location(self.path(folder).to_str()).await.unwrap();
+        let location = engine.projects().location(self.path(folder).to_str()).await.unwrap();
         let new = NewSession { title: Some(format!("made in {folder}")), ..NewSession::default() };
-        engine.create(&location, new).await.unwrap()
+        engine.sessions().create(&location, new).await.unwrap()
     }
 
     /// The titles of the sessions in a folder, and of those listed there for the project.
     async fn check(&self, folder: &str, in_folder: &[&str], in_project: &[&str]) {
         let path = self.path(folder);
-        let location = self.engine.location(path.to_str()).await.unwrap();
+        let location = self.engine.projects().location(path.to_str()).await.unwrap();
         let titles = async |filter| {
-            let sessions = self.engine.sessions_of(&location, filter).await.unwrap();
+            let sessions = self.engine.projects().sessions(&location, filter).await.unwrap();
             let mut titles: Vec<String> = sessions.into_iter().map(|session| session.title).collect();
             titles.sort();
             titles
@@ -104,9 +104,9 @@ impl World {
     /// Has a session run a command and gives what it printed last.
     async fn run(&self, session: &Session, command: &str) -> String {
         let prompt = format!("TOOL:bash:{command}\nSAY:done");
-        self.engine.prompt(&session.id, Prompt::text(&prompt)).await.unwrap();
-        within("the session to settle", self.engine.settled(&session.id)).await;
-        let nodes = self.engine.conversation(&session.id, None).await.unwrap().nodes;
+        self.engine.inbox().admit(&session.id, Prompt::text(&prompt)).await.unwrap();
+        within("the session to settle", self.engine.drains().settled(&session.id)).await;
+        let nodes = self.engine.sessions().conversation(&session.id, None).await.unwrap().nodes;
         let output = nodes.iter().rev().find_map(|node| match &node.entry.body {
             everturn_model::Body::ToolResult { result } => Some(result.output.trim().to_owned()),
             _ => None,
@@ -126,13 +126,13 @@ async fn a_moved_project_keeps_its_sessions() {
     world.rename("a", "b");
     world.check("b", &["made in a"], &["made in a", "made in a/sub"]).await;
     world.check("b/sub", &["made in a/sub"], &["made in a", "made in a/sub"]).await;
-    let moved = world.engine.session(&session.id).await.unwrap();
+    let moved = world.engine.sessions().get(&session.id).await.unwrap();
     assert_eq!(
         (moved.epoch.as_ref(), moved.path.as_deref()),
         (None, Some("")),
         "it is told anew where it works"
     );
-    let moved = world.engine.session(&sub.id).await.unwrap();
+    let moved = world.engine.sessions().get(&sub.id).await.unwrap();
     assert_eq!(moved.directory, world.path("b/sub").display().to_string());
     // It goes on there, and the model is told so.
     assert_eq!(world.run(&session, "pwd").await, world.path("b").display().to_string());
@@ -143,13 +143,13 @@ async fn a_moved_project_keeps_its_sessions() {
     // And back again, opened by another process.
     world.rename("b", "a");
     let other = Engine::open(world.options.clone()).await.unwrap();
-    other.location(world.path("a").to_str()).await.unwrap();
+    other.projects().location(world.path("a").to_str()).await.unwrap();
     other.close().await;
     world.check("a", &["made in a"], &["made in a", "made in a/sub"]).await;
     // Opening it once more changes nothing.
-    let log = world.engine.log(&session.id).await.unwrap().len();
+    let log = world.engine.sessions().log(&session.id).await.unwrap().len();
     world.check("a", &["made in a"], &["made in a", "made in a/sub"]).await;
-    assert_eq!(world.engine.log(&session.id).await.unwrap().len(), log);
+    assert_eq!(world.engine.sessions().log(&session.id).await.unwrap().len(), log);
 }
 
 #[tokio::test]
@@ -160,8 +160,10 @@ async fn a_cloned_project_has_sessions_of_its_own() {
     world.git("", &["clone", "-q", "a", "b"]);
     world.check("b", &[], &[]).await;
     let [a, b] = ["a", "b"].map(|name| world.path(name));
-    let [a, b] =
-        [world.engine.location(a.to_str()).await.unwrap(), world.engine.location(b.to_str()).await.unwrap()];
+    let [a, b] = [
+        world.engine.projects().location(a.to_str()).await.unwrap(),
+        world.engine.projects().location(b.to_str()).await.unwrap(),
+    ];
     assert_eq!(a.project.id, b.project.id);
     world.session("b").await;
     world.check("b", &["made in b"], &["made in b"]).await;
@@ -171,7 +173,7 @@ async fn a_cloned_project_has_sessions_of_its_own() {
     world.restart().await;
     world.check("b", &["made in b"], &["made in a", "made in b"]).await;
     assert_eq!(
-        world.engine.session(&session.id).await.unwrap().directory,
+        world.engine.sessions().get(&session.id).await.unwrap().directory,
         world.path("a").display().to_string()
     );
 }
@@ -228,7 +230,7 @@ async fn a_project_that_was_copied_and_removed_keeps_its_sessions() {
 async fn sessions_from_before_places_were_kept_come_along() {
     let world = World::new().await;
     world.repository("a");
-    let location = world.engine.location(world.path("a").to_str()).await.unwrap();
+    let location = world.engine.projects().location(world.path("a").to_str()).await.unwrap();
     world.session("a/sub").await;
     // As it was written before: without places.
     let mut project = location.project;
@@ -252,7 +254,7 @@ async fn a_session_at_work_stays_until_it_is_done() {
     let prompt = "TOOL:bash:echo begun; read line < pipe\nSAY:done";
     let pipe = world.path("a").join("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    world.engine.prompt(&busy.id, Prompt::text(prompt)).await.unwrap();
+    world.engine.inbox().admit(&busy.id, Prompt::text(prompt)).await.unwrap();
     within("the command to begin", async {
         while crate::turn::begun(&notices.recv().await.unwrap()).is_none() {}
     })
@@ -260,11 +262,11 @@ async fn a_session_at_work_stays_until_it_is_done() {
     world.rename("a", "b");
     // Another process opens the new place; one session is in its way, the other is not.
     let other = Engine::open(world.options.clone()).await.unwrap();
-    other.location(world.path("b").to_str()).await.unwrap();
-    let directory = async |id| world.engine.session(id).await.unwrap().directory;
+    other.projects().location(world.path("b").to_str()).await.unwrap();
+    let directory = async |id| world.engine.sessions().get(id).await.unwrap().directory;
     assert_eq!(directory(&busy.id).await, world.path("a").display().to_string());
-    world.engine.abort(&busy.id).await.unwrap();
-    within("the session to settle", world.engine.settled(&busy.id)).await;
+    world.engine.drains().abort(&busy.id).await.unwrap();
+    within("the session to settle", world.engine.drains().settled(&busy.id)).await;
     world.check("b", &["made in a"], &["made in a", "made in a/sub"]).await;
     other.close().await;
 }
@@ -275,7 +277,7 @@ async fn worktrees_have_the_project_in_common() {
     world.repository("a");
     world.session("a").await;
     world.git("a", &["worktree", "add", "-q", "../w", "-b", "work"]);
-    let location = world.engine.location(world.path("w").to_str()).await.unwrap();
+    let location = world.engine.projects().location(world.path("w").to_str()).await.unwrap();
     assert_eq!(location.worktree, world.path("w"));
     // It was looked for in `.git/HEAD`, and in a worktree `.git` is a file.
     assert_eq!(location.branch().as_deref(), Some("work"));
@@ -316,7 +318,7 @@ async fn sessions_of_a_shallow_clone_stay_with_it_when_it_is_completed() {
     let address = format!("file://{}", world.path("a").display());
     world.git("", &["clone", "-q", "--depth", "1", &address, "b"]);
     let [a, b] = [world.path("a"), world.path("b")];
-    let id = async |path: &Path| world.engine.location(path.to_str()).await.unwrap().project.id;
+    let id = async |path: &Path| world.engine.projects().location(path.to_str()).await.unwrap().project.id;
     assert_ne!(id(&a).await, id(&b).await);
     world.session("b").await;
     world.git("b", &["fetch", "-q", "--unshallow"]);
@@ -330,14 +332,14 @@ async fn what_a_moved_session_did_can_be_undone_there() {
     world.repository("a");
     let session = world.session("a").await;
     let prompt = Prompt::text("TOOL:bash:echo x > made.txt\nSAY:done");
-    let message = world.engine.prompt(&session.id, prompt).await.unwrap().id;
-    within("the session to settle", world.engine.settled(&session.id)).await;
+    let message = world.engine.inbox().admit(&session.id, prompt).await.unwrap().id;
+    within("the session to settle", world.engine.drains().settled(&session.id)).await;
     world.rename("a", "b");
     world.check("b", &["made in a"], &["made in a"]).await;
     assert!(world.path("b/made.txt").exists());
-    world.engine.revert(&session.id, &message, None).await.unwrap();
+    world.engine.reverts().revert(&session.id, &message, None).await.unwrap();
     assert!(!world.path("b/made.txt").exists());
-    world.engine.unrevert(&session.id).await.unwrap();
+    world.engine.reverts().unrevert(&session.id).await.unwrap();
     assert!(world.path("b/made.txt").exists());
 }
 
@@ -353,12 +355,14 @@ async fn a_slow_repository_holds_up_no_other() {
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let engine = world.engine.clone();
     let slow = world.path("slow");
-    let looking = tokio::spawn(async move { engine.location(slow.to_str()).await });
+    let looking = tokio::spawn(async move { engine.projects().location(slow.to_str()).await });
     // Opening it waits for git, which then waits for what is written.
     let held = pipe.clone();
     let opened = tokio::task::spawn_blocking(move || fs::OpenOptions::new().write(true).open(held));
     let mut held = within("git to read", opened).await.unwrap().unwrap();
-    let quick = within("the other one", world.engine.location(world.path("quick").to_str())).await.unwrap();
+    let quick = within("the other one", world.engine.projects().location(world.path("quick").to_str()))
+        .await
+        .unwrap();
     assert_eq!(quick.project.worktree, world.path("quick"));
     assert!(!looking.is_finished());
     // Whoever opens it from now on finds a file.
@@ -378,13 +382,14 @@ async fn git_is_not_asked_at_every_lookup_when_it_has_no_answer() {
     let head = world.path("a/.git/HEAD");
     let content = fs::read(&head).unwrap();
     fs::write(&head, "no reference").unwrap();
-    let id =
-        async |folder: &str| world.engine.location(world.path(folder).to_str()).await.unwrap().project.id;
+    let id = async |folder: &str| {
+        world.engine.projects().location(world.path(folder).to_str()).await.unwrap().project.id
+    };
     assert_eq!(id("a").await, "global");
     fs::write(&head, content).unwrap();
     assert_eq!(id("a/sub").await, "global", "git was asked again at once");
     let mut world = world;
     world.restart().await;
-    let location = world.engine.location(world.path("a").to_str()).await.unwrap();
+    let location = world.engine.projects().location(world.path("a").to_str()).await.unwrap();
     assert_ne!(location.project.id, "global");
 }

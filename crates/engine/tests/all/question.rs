@@ -29,14 +29,14 @@ async fn an_answer_goes_to_the_model() {
     assert_eq!(questions[0]["header"], "Colour");
     // It was dropped, and clients offered a field for words that were not wanted.
     assert_eq!(questions[0]["custom"], false);
-    let few = bench.engine.answer(&request.id, Vec::new()).await;
+    let few = bench.engine.requests().answer(&request.id, Vec::new()).await;
     assert!(matches!(few, Err(Error::Invalid(_))), "{few:?}");
-    let permission = bench.engine.reply(&request.id, Reply::Once, None).await;
+    let permission = bench.engine.requests().reply(&request.id, Reply::Once, None).await;
     assert!(matches!(permission, Err(Error::NoRequest(_))), "{permission:?}");
-    bench.engine.answer(&request.id, chosen()).await.unwrap();
+    bench.engine.requests().answer(&request.id, chosen()).await.unwrap();
     bench.settled().await;
     assert_eq!(bench.transcript().await[2..], [ANSWERED, "assistant: thanks"]);
-    let twice = bench.engine.answer(&request.id, chosen()).await;
+    let twice = bench.engine.requests().answer(&request.id, chosen()).await;
     assert!(matches!(twice, Err(Error::NoRequest(_))), "{twice:?}");
 }
 
@@ -44,27 +44,30 @@ async fn an_answer_goes_to_the_model() {
 async fn a_dismissed_question_ends_the_work() {
     let mut bench = Bench::new().await;
     let request = ask(&mut bench, &prompt("never said")).await;
-    bench.engine.dismiss(&request.id).await.unwrap();
+    bench.engine.requests().dismiss(&request.id).await.unwrap();
     bench.settled().await;
     assert_eq!(
         bench.transcript().await[1..],
         ["assistant: (question)", "result: Error The person dismissed the question without an answer."]
     );
-    assert!(!bench.engine.session(&bench.session.id).await.unwrap().open);
+    assert!(!bench.engine.sessions().get(&bench.session.id).await.unwrap().open);
 }
 
 #[tokio::test]
 async fn an_interrupt_withdraws_the_question() {
     let mut bench = Bench::new().await;
     let request = ask(&mut bench, &prompt("never said")).await;
-    bench.engine.abort(&bench.session.id).await.unwrap();
-    assert_eq!(bench.engine.requests().await.unwrap(), []);
+    bench.engine.drains().abort(&bench.session.id).await.unwrap();
+    assert_eq!(bench.engine.requests().waiting().await.unwrap(), []);
     assert_eq!(bench.transcript().await[2], "result: Error Tool execution aborted");
-    assert!(bench.engine.answer(&request.id, chosen()).await.is_err());
+    assert!(bench.engine.requests().answer(&request.id, chosen()).await.is_err());
 }
 
 async fn waits(bench: &Bench, request: &Request) {
-    assert_eq!(bench.engine.requests().await.unwrap(), [(bench.session.id.clone(), request.clone())]);
+    assert_eq!(
+        bench.engine.requests().waiting().await.unwrap(),
+        [(bench.session.id.clone(), request.clone())]
+    );
 }
 
 #[tokio::test]
@@ -75,7 +78,7 @@ async fn a_question_survives_under_its_id() {
         bench.restart().await;
         waits(&bench, &request).await;
     }
-    bench.engine.answer(&request.id, chosen()).await.unwrap();
+    bench.engine.requests().answer(&request.id, chosen()).await.unwrap();
     bench.settled().await;
     assert_eq!(bench.transcript().await[2..], [ANSWERED, "assistant: thanks"]);
 }
@@ -84,11 +87,11 @@ async fn a_question_survives_under_its_id() {
 async fn a_question_behind_a_permission_survives_without_asking_for_that_again() {
     let mut bench = Bench::configured(json!({"permission": {"question": "ask"}})).await;
     let permission = ask(&mut bench, &prompt("thanks")).await;
-    bench.engine.reply(&permission.id, Reply::Once, None).await.unwrap();
+    bench.engine.requests().reply(&permission.id, Reply::Once, None).await.unwrap();
     let request = asked(&mut bench).await;
     bench.restart().await;
     waits(&bench, &request).await;
-    bench.engine.answer(&request.id, chosen()).await.unwrap();
+    bench.engine.requests().answer(&request.id, chosen()).await.unwrap();
     bench.settled().await;
     assert_eq!(bench.transcript().await[2..], [ANSWERED, "assistant: thanks"]);
 }
@@ -99,7 +102,7 @@ async fn an_answer_that_came_while_nobody_ran_is_found() {
     let request = ask(&mut bench, &prompt("thanks")).await;
     let other = bench.beside().await;
     bench.engine.close().await;
-    other.answer(&request.id, chosen()).await.unwrap();
+    other.requests().answer(&request.id, chosen()).await.unwrap();
     other.close().await;
     bench.restart().await;
     bench.settled().await;

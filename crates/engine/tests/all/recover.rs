@@ -11,8 +11,11 @@ async fn a_permission_request_survives_under_its_id() {
     let mut bench = Bench::new().await;
     let request = ask(&mut bench, "TOOL:read:/etc/hostname\nSAY:read it").await;
     bench.restart().await;
-    assert_eq!(bench.engine.requests().await.unwrap(), [(bench.session.id.clone(), request.clone())]);
-    bench.engine.reply(&request.id, Reply::Once, None).await.unwrap();
+    assert_eq!(
+        bench.engine.requests().waiting().await.unwrap(),
+        [(bench.session.id.clone(), request.clone())]
+    );
+    bench.engine.requests().reply(&request.id, Reply::Once, None).await.unwrap();
     bench.settled().await;
     let transcript = bench.transcript().await;
     assert!(transcript[2].starts_with("result: Completed"), "{transcript:?}");
@@ -26,10 +29,10 @@ async fn an_answer_after_a_restart_covers_only_what_it_was_asked_for() {
     let mut bench = Bench::configured(extra).await;
     let folder = ask(&mut bench, "TOOL:read:/etc/hostname\nSAY:done").await;
     bench.restart().await;
-    bench.engine.reply(&folder.id, Reply::Once, None).await.unwrap();
+    bench.engine.requests().reply(&folder.id, Reply::Once, None).await.unwrap();
     let file = asked(&mut bench).await;
     assert_ne!(file.ask, folder.ask);
-    bench.engine.reply(&file.id, Reply::Reject, None).await.unwrap();
+    bench.engine.requests().reply(&file.id, Reply::Reject, None).await.unwrap();
     bench.settled().await;
     assert!(bench.transcript().await[2].starts_with("result: Error"));
 }
@@ -37,7 +40,7 @@ async fn an_answer_after_a_restart_covers_only_what_it_was_asked_for() {
 #[tokio::test]
 async fn a_half_streamed_answer_is_kept_and_continued() {
     let mut bench = Bench::new().await;
-    bench.engine.prompt(&bench.session.id, Prompt::text("HOLD:x SAY:one two three")).await.unwrap();
+    bench.engine.inbox().admit(&bench.session.id, Prompt::text("HOLD:x SAY:one two three")).await.unwrap();
     bench
         .notice(|notice| match notice {
             Notice::Live(live) => {
@@ -54,7 +57,7 @@ async fn a_half_streamed_answer_is_kept_and_continued() {
     assert!(transcript[1].starts_with("assistant: one two"), "{transcript:?}");
     assert_eq!(transcript[2], "synthetic");
     assert!(transcript[3].starts_with("assistant: "), "{transcript:?}");
-    assert!(!bench.engine.session(&bench.session.id).await.unwrap().open);
+    assert!(!bench.engine.sessions().get(&bench.session.id).await.unwrap().open);
 }
 
 #[tokio::test]
@@ -62,7 +65,7 @@ async fn a_command_that_was_running_is_not_run_again() {
     let mut bench = Bench::new().await;
     let log = bench.repo.join("runs");
     let prompt = format!("TOOL:bash:echo ran >> {}; echo begun; sleep 600\nSAY:looked", log.display());
-    bench.engine.prompt(&bench.session.id, Prompt::text(&prompt)).await.unwrap();
+    bench.engine.inbox().admit(&bench.session.id, Prompt::text(&prompt)).await.unwrap();
     bench
         .notice(|notice| match notice {
             Notice::Live(live) => match &live.signal {
@@ -85,15 +88,15 @@ async fn a_command_that_was_running_is_not_run_again() {
 #[tokio::test]
 async fn an_imported_session_with_work_left_waits_for_a_prompt() {
     let mut bench = Bench::new().await;
-    bench.engine.prompt(&bench.session.id, Prompt::text("HOLD:x SAY:one two")).await.unwrap();
+    bench.engine.inbox().admit(&bench.session.id, Prompt::text("HOLD:x SAY:one two")).await.unwrap();
     bench.model.held("x").await;
     bench.model.release("x");
     let parked = vec![everturn_model::event::SessionChange::Parked];
-    bench.engine.change(&bench.session.id, parked).await.unwrap();
+    bench.engine.sessions().change(&bench.session.id, parked).await.unwrap();
     bench.restart().await;
     bench.settled().await;
     let before = bench.model.prompts().len();
-    assert!(bench.engine.session(&bench.session.id).await.unwrap().parked);
+    assert!(bench.engine.sessions().get(&bench.session.id).await.unwrap().parked);
     bench.say("SAY:again").await;
     assert!(bench.model.prompts().len() > before);
     assert_eq!(bench.transcript().await.last().unwrap(), "assistant: again");

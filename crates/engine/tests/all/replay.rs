@@ -236,7 +236,7 @@ async fn a_hosted_call_is_never_run_here_whatever_its_name() {
         ]
     );
     assert!(!bench.repo.join("never.txt").exists());
-    assert!(!bench.engine.session(&bench.session.id).await.unwrap().open, "nothing is left to answer");
+    assert!(!bench.engine.sessions().get(&bench.session.id).await.unwrap().open, "nothing is left to answer");
 }
 
 #[tokio::test]
@@ -251,7 +251,7 @@ async fn a_restart_does_not_run_a_hosted_call() {
     bench.repo.write("play.json", script.to_string());
     let model = ModelRef { provider: "scripted".into(), model: "play.json".into(), variant: None };
     let prompt = Prompt { model: Some(model), ..Prompt::text("go") };
-    bench.engine.prompt(&bench.session.id, prompt).await.unwrap();
+    bench.engine.inbox().admit(&bench.session.id, prompt).await.unwrap();
     bench
         .notice(|notice| match notice {
             // The text begins when the call is recorded, and then nothing more comes.

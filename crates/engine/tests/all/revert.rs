@@ -24,11 +24,11 @@ async fn one_and_two(bench: &Bench) -> (EntryId, EntryId) {
 }
 
 async fn revert(bench: &Bench, message: &EntryId) -> Revert {
-    bench.engine.revert(&bench.session.id, message, None).await.unwrap().revert.unwrap()
+    bench.engine.reverts().revert(&bench.session.id, message, None).await.unwrap().revert.unwrap()
 }
 
 async fn unrevert(bench: &Bench) {
-    assert_eq!(bench.engine.unrevert(&bench.session.id).await.unwrap().revert, None);
+    assert_eq!(bench.engine.reverts().unrevert(&bench.session.id).await.unwrap().revert, None);
 }
 
 /// The two files, where they are.
@@ -43,7 +43,7 @@ fn both(one: Option<&str>, two: Option<&str>) -> (Option<String>, Option<String>
 
 /// The reverts in the log, in order.
 async fn staged(bench: &Bench) -> Vec<Revert> {
-    let log = bench.engine.log(&bench.session.id).await.unwrap();
+    let log = bench.engine.sessions().log(&bench.session.id).await.unwrap();
     let revert = |event| match event {
         Event::RevertStaged { revert, .. } => Some(*revert),
         _ => None,
@@ -72,12 +72,12 @@ async fn files_and_messages_go_and_come_back() {
     bench.say("SAY:before").await;
     let message = bench.say(&write(&bench, "written")).await;
     assert_eq!(bench.repo.read("w.txt"), "written");
-    let session = bench.engine.revert(&bench.session.id, &message, None).await.unwrap();
+    let session = bench.engine.reverts().revert(&bench.session.id, &message, None).await.unwrap();
     assert!(!bench.repo.join("w.txt").exists());
     let revert = session.revert.unwrap();
     assert_eq!(revert.message, message);
     assert!(revert.diff.unwrap().contains("-written"));
-    let session = bench.engine.unrevert(&bench.session.id).await.unwrap();
+    let session = bench.engine.reverts().unrevert(&bench.session.id).await.unwrap();
     assert_eq!(session.revert, None);
     assert_eq!(bench.repo.read("w.txt"), "written");
     assert_eq!(bench.transcript().await.len(), 6);
@@ -88,13 +88,13 @@ async fn a_prompt_commits_the_revert_and_the_tree_keeps_what_left() {
     let bench = Bench::new().await;
     bench.say("SAY:before").await;
     let message = bench.say(&write(&bench, "written")).await;
-    bench.engine.revert(&bench.session.id, &message, None).await.unwrap();
+    bench.engine.reverts().revert(&bench.session.id, &message, None).await.unwrap();
     bench.say("SAY:on a new path").await;
     assert_eq!(
         bench.transcript().await,
         ["user: SAY:before", "assistant: before", "user: SAY:on a new path", "assistant: on a new path"]
     );
-    let tree = bench.engine.tree(&bench.session.id).await.unwrap();
+    let tree = bench.engine.sessions().tree(&bench.session.id).await.unwrap();
     assert!(tree.node(&message).is_some(), "what left the path is still in the tree");
     assert_eq!(tree.session.revert, None);
 }
@@ -104,10 +104,10 @@ async fn what_the_person_changed_since_is_left_alone() {
     let bench = Bench::new().await;
     let message = bench.say(&write(&bench, "by the agent")).await;
     bench.repo.write("w.txt", "by the person");
-    let session = bench.engine.revert(&bench.session.id, &message, None).await.unwrap();
+    let session = bench.engine.reverts().revert(&bench.session.id, &message, None).await.unwrap();
     assert_eq!(bench.repo.read("w.txt"), "by the person");
     assert_eq!(session.revert.unwrap().skipped, [bench.repo.join("w.txt").display().to_string()]);
-    bench.engine.unrevert(&bench.session.id).await.unwrap();
+    bench.engine.reverts().unrevert(&bench.session.id).await.unwrap();
     assert_eq!(bench.repo.read("w.txt"), "by the person");
 }
 
@@ -116,12 +116,12 @@ async fn a_fork_has_ids_of_its_own_that_ascend() {
     let bench = Bench::new().await;
     bench.say("SAY:one").await;
     let second = bench.say("TOOL:bash:true\nSAY:two").await;
-    let whole = bench.engine.fork(&bench.session.id, None).await.unwrap();
+    let whole = bench.engine.sessions().fork(&bench.session.id, None).await.unwrap();
     assert_eq!(whole.title, "a title (fork #1)");
-    let before = bench.engine.fork(&bench.session.id, Some(&second)).await.unwrap();
+    let before = bench.engine.sessions().fork(&bench.session.id, Some(&second)).await.unwrap();
     let of = |id| {
         let engine = bench.engine.clone();
-        async move { engine.conversation(&id, None).await.unwrap().nodes }
+        async move { engine.sessions().conversation(&id, None).await.unwrap().nodes }
     };
     let (original, copy, short) = (bench.nodes().await, of(whole.id).await, of(before.id).await);
     assert_eq!(copy.len(), original.len());
@@ -138,11 +138,11 @@ async fn a_second_revert_further_back_can_still_be_undone() {
     let bench = Bench::new().await;
     let first = bench.say(&write(&bench, "one")).await;
     let second = bench.say(&write(&bench, "two")).await;
-    bench.engine.revert(&bench.session.id, &second, None).await.unwrap();
+    bench.engine.reverts().revert(&bench.session.id, &second, None).await.unwrap();
     assert_eq!(bench.repo.read("w.txt"), "one");
-    bench.engine.revert(&bench.session.id, &first, None).await.unwrap();
+    bench.engine.reverts().revert(&bench.session.id, &first, None).await.unwrap();
     assert!(!bench.repo.join("w.txt").exists());
-    bench.engine.unrevert(&bench.session.id).await.unwrap();
+    bench.engine.reverts().unrevert(&bench.session.id).await.unwrap();
     assert_eq!(bench.repo.read("w.txt"), "two");
 }
 
@@ -313,15 +313,15 @@ async fn a_revert_that_fails_leaves_the_session_free() {
     let bench = Bench::new().await;
     let (one, _) = one_and_two(&bench).await;
     let nowhere = EntryId::new("msg_0000000000000000nowhere");
-    bench.engine.revert(&bench.session.id, &nowhere, None).await.unwrap_err();
+    bench.engine.reverts().revert(&bench.session.id, &nowhere, None).await.unwrap_err();
     let snapshots = bench.engine.paths().data.join("snapshot");
     let away = PathBuf::from(format!("{}.away", snapshots.display()));
     std::fs::rename(&snapshots, &away).unwrap();
     std::fs::write(&snapshots, "").unwrap();
-    bench.engine.revert(&bench.session.id, &one, None).await.unwrap_err();
+    bench.engine.reverts().revert(&bench.session.id, &one, None).await.unwrap_err();
     std::fs::remove_file(&snapshots).unwrap();
     std::fs::rename(&away, &snapshots).unwrap();
-    assert_eq!(bench.engine.session(&bench.session.id).await.unwrap().revert, None);
+    assert_eq!(bench.engine.sessions().get(&bench.session.id).await.unwrap().revert, None);
     let store = Store::open(Options::folder(&bench.engine.paths().data, "another")).await.unwrap();
     let lease = store.acquire(&bench.session.id).await.expect("nobody has it");
     store.release(lease).await.unwrap();

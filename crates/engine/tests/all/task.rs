@@ -26,7 +26,7 @@ fn task(agent: &str, prompt: &str, id: Option<&str>) -> String {
 }
 
 async fn children(bench: &Bench) -> Vec<Session> {
-    bench.engine.children(&bench.session.id).await.unwrap()
+    bench.engine.sessions().children(&bench.session.id).await.unwrap()
 }
 
 async fn only_child(bench: &Bench) -> SessionId {
@@ -67,10 +67,10 @@ async fn a_child_does_the_work() {
     bench.say("TOOL:task:SAY:child speaks").await;
     let child = only_child(&bench).await;
     assert_eq!(results(&bench).await, [completed(&child, "child speaks")]);
-    let row = bench.engine.session(&child).await.unwrap();
+    let row = bench.engine.sessions().get(&child).await.unwrap();
     let deny = ["question", "plan_enter", "plan_exit", "todowrite", "task"];
     let deny = deny.map(|name| Rule::new(name, "*", Action::Deny));
-    let parent = &bench.engine.agents()[0];
+    let parent = &bench.engine.agents().all()[0];
     assert_eq!(parent.name, "build");
     assert_eq!(
         (row.title.as_str(), row.agent.as_deref(), row.permission),
@@ -111,7 +111,7 @@ async fn a_child_does_the_work() {
 async fn who_looks_later_finds_the_child_of_a_running_call() {
     let mut bench = Bench::new().await;
     let prompt = task("general", "HOLD:x SAY:done", None);
-    bench.engine.prompt(&bench.session.id, Prompt::text(&prompt)).await.unwrap();
+    bench.engine.inbox().admit(&bench.session.id, Prompt::text(&prompt)).await.unwrap();
     let live = bench.notice(|notice| match notice {
         Notice::Live(live) => match &live.signal {
             Signal::Progress { part, .. } => Some(part.clone()),
@@ -139,7 +139,7 @@ async fn tasks_of_one_answer_work_side_by_side() {
     let bench = Bench::new().await;
     let lines = task("general", "HOLD:a SAY:first", None) + &task("explore", "HOLD:b SAY:second", None);
     let prompt = format!("TOGETHER:2\n{lines}SAY:both");
-    bench.engine.prompt(&bench.session.id, Prompt::text(&prompt)).await.unwrap();
+    bench.engine.inbox().admit(&bench.session.id, Prompt::text(&prompt)).await.unwrap();
     bench.model.held("a").await;
     bench.model.held("b").await;
     bench.model.release("b");
@@ -185,11 +185,11 @@ async fn a_task_goes_on_in_its_session() {
 async fn who_stops_the_parent_stops_the_child() {
     let bench = Bench::new().await;
     let prompt = task("general", "HOLD:x SAY:never said", None);
-    bench.engine.prompt(&bench.session.id, Prompt::text(&prompt)).await.unwrap();
+    bench.engine.inbox().admit(&bench.session.id, Prompt::text(&prompt)).await.unwrap();
     bench.model.held("x").await;
     let child = only_child(&bench).await;
-    within("the abort", bench.engine.abort(&bench.session.id)).await.unwrap();
-    assert!(!bench.engine.is_running(&child));
+    within("the abort", bench.engine.drains().abort(&bench.session.id)).await.unwrap();
+    assert!(!bench.engine.drains().is_running(&child));
     let transcript = bench.transcript_of(&child).await;
     assert!(transcript.last().unwrap().ends_with("!aborted"), "{transcript:?}");
     assert_eq!(results(&bench).await, ["Error Tool execution aborted"]);
@@ -210,7 +210,7 @@ async fn a_child_may_do_no_more_than_its_parent() {
     let bench = Bench::new().await;
     let line = task("general", "TOOL:write:a.txt=changed\nSAY:tried", None);
     let prompt = Prompt { agent: Some("plan".into()), ..Prompt::text(&(line + "SAY:ok")) };
-    bench.engine.prompt(&bench.session.id, prompt).await.unwrap();
+    bench.engine.inbox().admit(&bench.session.id, prompt).await.unwrap();
     bench.settled().await;
     let child = only_child(&bench).await;
     let transcript = bench.transcript_of(&child).await;
@@ -234,17 +234,17 @@ async fn an_exploring_child_only_looks() {
 async fn a_child_asks_where_its_parent_must() {
     // A wide rule to ask was dropped for a child whose own rules allow only some things, which it then did unasked.
     let mut bench = Bench::new().await;
-    let location = bench.engine.location(None).await.unwrap();
+    let location = bench.engine.projects().location(None).await.unwrap();
     let ask = Some(vec![Rule::new("*", "*", Action::Ask)]);
     let new = NewSession { permission: ask, title: Some("asks".into()), ..NewSession::default() };
-    bench.session = bench.engine.create(&location, new).await.unwrap();
+    bench.session = bench.engine.sessions().create(&location, new).await.unwrap();
     let line = task("explore", "TOOL:read:a.txt\nTOOL:bash:touch made\nSAY:looked", None);
-    bench.engine.prompt(&bench.session.id, Prompt::text(&(line + "SAY:ok"))).await.unwrap();
+    bench.engine.inbox().admit(&bench.session.id, Prompt::text(&(line + "SAY:ok"))).await.unwrap();
     for wanted in ["task", "read"] {
         let request = asked(&mut bench).await;
         let Ask::Permission { permission, .. } = &request.ask else { panic!("{request:?}") };
         assert_eq!(permission, wanted);
-        bench.engine.reply(&request.id, Reply::Once, None).await.unwrap();
+        bench.engine.requests().reply(&request.id, Reply::Once, None).await.unwrap();
     }
     bench.settled().await;
     let transcript = bench.transcript_of(&only_child(&bench).await).await;
@@ -265,7 +265,7 @@ async fn a_child_that_is_taken_up_again_may_do_no_more_than_its_parent_now() {
     let write = "JSONTOOL:write:{\"filePath\":\"new.txt\",\"content\":\"x\"}\nSAY:second";
     let text = task("general", write, Some(child.as_str())) + "SAY:ok";
     let prompt = Prompt { agent: Some("plan".into()), ..Prompt::text(&text) };
-    bench.engine.prompt(&bench.session.id, prompt).await.unwrap();
+    bench.engine.inbox().admit(&bench.session.id, prompt).await.unwrap();
     bench.settled().await;
     let transcript = bench.transcript_of(&child).await;
     assert!(transcript[4].starts_with("result: Error Not allowed"), "{transcript:?}");
@@ -276,11 +276,11 @@ async fn a_child_that_is_taken_up_again_may_do_no_more_than_its_parent_now() {
 async fn a_no_to_the_child_is_told_to_the_parent() {
     let mut bench = Bench::configured(json!({"permission": {"bash": "ask"}})).await;
     let line = task("general", "TOOL:bash:touch made\nSAY:done", None);
-    bench.engine.prompt(&bench.session.id, Prompt::text(&(line + "SAY:understood"))).await.unwrap();
+    bench.engine.inbox().admit(&bench.session.id, Prompt::text(&(line + "SAY:understood"))).await.unwrap();
     let request = asked(&mut bench).await;
     let child = only_child(&bench).await;
-    assert_eq!(bench.engine.requests().await.unwrap(), [(child.clone(), request.clone())]);
-    bench.engine.reply(&request.id, Reply::Reject, None).await.unwrap();
+    assert_eq!(bench.engine.requests().waiting().await.unwrap(), [(child.clone(), request.clone())]);
+    bench.engine.requests().reply(&request.id, Reply::Reject, None).await.unwrap();
     bench.settled().await;
     let text = "It stopped because the person did not permit one of its calls.";
     assert_eq!(results(&bench).await, [error(&child, text)]);
@@ -292,7 +292,7 @@ async fn after_a_restart_the_call_is_settled_from_its_child() {
     let mut bench = Bench::new().await;
     let lines = task("general", "MUTE:a SAY:first", None) + &task("general", "MUTE:b SAY:second", None);
     let prompt = format!("TOGETHER:2\n{lines}SAY:both");
-    bench.engine.prompt(&bench.session.id, Prompt::text(&prompt)).await.unwrap();
+    bench.engine.inbox().admit(&bench.session.id, Prompt::text(&prompt)).await.unwrap();
     bench.model.held("a").await;
     bench.model.held("b").await;
     let before: Vec<SessionId> = children(&bench).await.into_iter().map(|child| child.id).collect();
@@ -322,7 +322,7 @@ async fn a_child_without_progress_is_given_up() {
     let results = results(&bench).await;
     assert!(results[0].starts_with("Error The task was stopped: it showed no progress"), "{results:?}");
     assert!(results[0].contains(child.as_str()), "{results:?}");
-    assert!(!bench.engine.is_running(&child));
+    assert!(!bench.engine.drains().is_running(&child));
     assert_eq!(bench.transcript().await.last().unwrap(), "assistant: went on");
 }
 

@@ -9,17 +9,17 @@ use crate::bench::Bench;
 async fn the_list_is_kept_with_the_session() {
     let mut bench = Bench::new().await;
     bench.say("TOOL:todo:one;two;three\nSAY:noted").await;
-    let before = bench.engine.todos(&bench.session.id).await.unwrap();
+    let before = bench.engine.sessions().todos(&bench.session.id).await.unwrap();
     let short: Vec<_> = before.iter().map(|todo| (todo.content.as_str(), todo.status.as_str())).collect();
     assert_eq!(short, [("one", "completed"), ("two", "in_progress"), ("three", "pending")]);
     bench.restart().await;
-    assert_eq!(bench.engine.todos(&bench.session.id).await.unwrap(), before);
+    assert_eq!(bench.engine.sessions().todos(&bench.session.id).await.unwrap(), before);
     bench.say("JSONTOOL:todoread:{}\nSAY:seen").await;
     let transcript = bench.transcript().await;
     let read = transcript.iter().rev().find(|line| line.starts_with("result:")).unwrap();
     assert!(read.contains("\"content\": \"three\""), "{read}");
     bench.say("JSONTOOL:todowrite:{\"todos\":[]}\nSAY:empty").await;
-    assert_eq!(bench.engine.todos(&bench.session.id).await.unwrap(), []);
+    assert_eq!(bench.engine.sessions().todos(&bench.session.id).await.unwrap(), []);
 }
 
 #[tokio::test]
@@ -34,7 +34,7 @@ async fn a_word_that_nobody_knows_is_told_and_changes_nothing() {
         result,
         "result: Error Item 1 of `todos`: the status 'done' is none of pending, in_progress, completed, cancelled."
     );
-    assert_eq!(bench.engine.todos(&bench.session.id).await.unwrap().len(), 1);
+    assert_eq!(bench.engine.sessions().todos(&bench.session.id).await.unwrap().len(), 1);
 }
 
 #[tokio::test]

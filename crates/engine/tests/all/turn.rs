@@ -12,7 +12,7 @@ async fn a_prompt_is_answered() {
     let bench = Bench::new().await;
     bench.say("SAY:two words").await;
     assert_eq!(bench.transcript().await, ["user: SAY:two words", "assistant: two words"]);
-    let session = bench.engine.session(&bench.session.id).await.unwrap();
+    let session = bench.engine.sessions().get(&bench.session.id).await.unwrap();
     assert!(!session.open);
     assert_eq!(session.tokens.output, 20);
 }
@@ -48,15 +48,20 @@ async fn an_unknown_tool_is_an_error_the_model_hears_of() {
 #[tokio::test]
 async fn each_call_is_in_the_log_before_its_tool_starts() {
     let mut bench = Bench::new().await;
-    bench.engine.prompt(&bench.session.id, Prompt::text("TOOL:bash:echo begun; sleep 600")).await.unwrap();
+    bench
+        .engine
+        .inbox()
+        .admit(&bench.session.id, Prompt::text("TOOL:bash:echo begun; sleep 600"))
+        .await
+        .unwrap();
     bench.notice(begun).await;
-    let log = bench.engine.log(&bench.session.id).await.unwrap();
+    let log = bench.engine.sessions().log(&bench.session.id).await.unwrap();
     let names: Vec<&str> = log.iter().map(|record| record.event.name()).collect();
     assert!(names.contains(&"tool.called"), "{names:?}");
     assert!(!names.contains(&"tool.settled"), "{names:?}");
     let seqs: Vec<u64> = log.iter().map(|record| record.seq).collect();
     assert_eq!(seqs, (0..seqs.len() as u64).collect::<Vec<_>>());
-    bench.engine.abort(&bench.session.id).await.unwrap();
+    bench.engine.drains().abort(&bench.session.id).await.unwrap();
 }
 
 /// The command has printed its first line.
@@ -76,13 +81,13 @@ async fn what_a_stopped_step_did_is_known_and_can_be_undone() {
     let mut bench = Bench::new().await;
     let file = bench.repo.join("made.txt");
     let prompt = format!("TOOL:bash:echo x > {}; echo begun; sleep 600", file.display());
-    let message = bench.engine.prompt(&bench.session.id, Prompt::text(&prompt)).await.unwrap().id;
+    let message = bench.engine.inbox().admit(&bench.session.id, Prompt::text(&prompt)).await.unwrap().id;
     bench.notice(begun).await;
-    bench.engine.abort(&bench.session.id).await.unwrap();
+    bench.engine.drains().abort(&bench.session.id).await.unwrap();
     assert!(file.exists());
-    bench.engine.revert(&bench.session.id, &message, None).await.unwrap();
+    bench.engine.reverts().revert(&bench.session.id, &message, None).await.unwrap();
     assert!(!file.exists(), "the file of the stopped step is gone");
-    bench.engine.unrevert(&bench.session.id).await.unwrap();
+    bench.engine.reverts().unrevert(&bench.session.id).await.unwrap();
     assert!(file.exists());
 }
 
@@ -117,7 +122,7 @@ async fn an_overloaded_provider_is_asked_again() {
 #[tokio::test]
 async fn an_interrupt_keeps_what_was_said() {
     let mut bench = Bench::new().await;
-    bench.engine.prompt(&bench.session.id, Prompt::text("HOLD:x SAY:one two three")).await.unwrap();
+    bench.engine.inbox().admit(&bench.session.id, Prompt::text("HOLD:x SAY:one two three")).await.unwrap();
     bench
         .notice(|notice| match notice {
             Notice::Live(live) => {
@@ -126,7 +131,7 @@ async fn an_interrupt_keeps_what_was_said() {
             Notice::Committed(_) => None,
         })
         .await;
-    within("the abort", bench.engine.abort(&bench.session.id)).await.unwrap();
+    within("the abort", bench.engine.drains().abort(&bench.session.id)).await.unwrap();
     assert_eq!(bench.transcript().await, ["user: HOLD:x SAY:one two three", "assistant: one two  !aborted"]);
     bench.model.abandoned("x").await;
     bench.model.release("x");
@@ -137,14 +142,14 @@ async fn an_interrupt_keeps_what_was_said() {
 #[tokio::test]
 async fn an_interrupt_in_a_tool_settles_the_call() {
     let mut bench = Bench::new().await;
-    bench.engine.prompt(&bench.session.id, Prompt::text("TOOL:bash:sleep 600")).await.unwrap();
+    bench.engine.inbox().admit(&bench.session.id, Prompt::text("TOOL:bash:sleep 600")).await.unwrap();
     bench
         .notice(|notice| match notice {
             Notice::Live(live) => matches!(live.signal, Signal::Progress { .. }).then_some(()),
             Notice::Committed(_) => None,
         })
         .await;
-    within("the abort", bench.engine.abort(&bench.session.id)).await.unwrap();
+    within("the abort", bench.engine.drains().abort(&bench.session.id)).await.unwrap();
     let transcript = bench.transcript().await;
     assert_eq!(transcript.len(), 3, "{transcript:?}");
     assert!(transcript[2].starts_with("result: "), "{transcript:?}");
@@ -157,11 +162,11 @@ async fn an_unknown_model_fails_the_turn_and_not_the_session() {
         Some(ModelRef { provider: provider.to_owned(), model: model.to_owned(), variant: None })
     };
     let prompt = Prompt { model: model("nowhere", "none"), ..Prompt::text("hello") };
-    bench.engine.prompt(&bench.session.id, prompt).await.unwrap();
+    bench.engine.inbox().admit(&bench.session.id, prompt).await.unwrap();
     bench.settled().await;
     assert_eq!(bench.transcript().await, ["user: hello", "assistant:  !internal"]);
     let prompt = Prompt { model: model("fake", "fake-1"), ..Prompt::text("SAY:back") };
-    bench.engine.prompt(&bench.session.id, prompt).await.unwrap();
+    bench.engine.inbox().admit(&bench.session.id, prompt).await.unwrap();
     bench.settled().await;
     assert_eq!(bench.transcript().await.last().unwrap(), "assistant: back");
 }
@@ -169,8 +174,8 @@ async fn an_unknown_model_fails_the_turn_and_not_the_session() {
 #[tokio::test]
 async fn a_session_without_a_name_gets_one() {
     let mut bench = Bench::new().await;
-    let location = bench.engine.location(None).await.unwrap();
-    bench.session = bench.engine.create(&location, Default::default()).await.unwrap();
+    let location = bench.engine.projects().location(None).await.unwrap();
+    bench.session = bench.engine.sessions().create(&location, Default::default()).await.unwrap();
     bench.say("SAY:hi").await;
     let title = bench
         .notice(|notice| match notice {

@@ -12,6 +12,7 @@ mod event;
 mod export;
 mod files;
 mod hand;
+mod meaning;
 mod random;
 mod rows;
 mod v2;

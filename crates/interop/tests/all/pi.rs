@@ -12,6 +12,7 @@
 mod cases;
 mod damage;
 mod golden;
+mod meaning;
 mod native;
 mod property;
 mod roundtrip;

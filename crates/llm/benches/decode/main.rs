@@ -1,9 +1,11 @@
-//! Measures the decoding of streamed answers beside serde_json parsing the same JSON in the same run, and prints ratios.
+//! Measures the decoding of streamed answers beside serde_json parsing the same JSON in the same run, and prints
+//! ratios.
 //!
-//! `cargo bench -p everturn-llm` runs everything, a name such as `-- gemini` one protocol, `-- --quick` shorter streams. Ours is all that happens to an
-//! answer between the socket and the caller: bytes in pieces of a network segment, lines, frames, JSON, events. The
-//! other side gets the payloads cut out already and parses each of them, into a `Value` and into a type made for it.
-//! Times depend on the machine; the ratios are what `docs/benchmarks.md` records.
+//! `cargo bench -p everturn-llm` runs everything, a name such as `-- gemini` one protocol, `-- --quick` shorter
+//! streams. Ours is all that happens to an answer between the socket and the caller: bytes in pieces of a network
+//! segment, lines, frames, JSON, events. The other side gets the payloads cut out already and parses each of them,
+//! into a `Value` and into a type made for it. Times depend on the machine; the ratios are what `docs/benchmarks.md`
+//! records.
 
 #![allow(
     unsafe_code,
@@ -22,7 +24,7 @@ mod shape;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use everturn_llm::{Event, Protocol, replay};
+use everturn_llm::{Protocol, StreamEvent, replay};
 use script::Script;
 
 /// How many bytes the network delivers at once: a full segment on an Ethernet.
@@ -95,10 +97,11 @@ fn decode<'p>(protocol: Protocol, pieces: impl IntoIterator<Item = &'p [u8], Int
     let mut last = None;
     for event in replay(protocol, pieces).unwrap() {
         let event = black_box(event).unwrap();
-        seen += usize::from(matches!(event, Event::TextDelta { .. } | Event::ToolInputDelta { .. }));
+        seen +=
+            usize::from(matches!(event, StreamEvent::TextDelta { .. } | StreamEvent::ToolInputDelta { .. }));
         last = Some(event);
     }
-    assert_eq!((seen, last), (deltas, Some(Event::Finish)), "{protocol}");
+    assert_eq!((seen, last), (deltas, Some(StreamEvent::Finish)), "{protocol}");
 }
 
 fn parse<T: serde::de::DeserializeOwned>(text: &str) {

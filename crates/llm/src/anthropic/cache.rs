@@ -7,16 +7,16 @@
 
 use serde_json::{Value, json};
 
-use super::messages::{Role, Turn};
+use super::messages::{Speaker, SpeakerTurn};
 
 /// How many messages are marked. With the tools and the instructions that makes four, which is the most allowed.
 const MESSAGES: usize = 2;
 
 /// Puts the marks.
-pub(super) fn mark(tools: &mut [Value], system: &mut [Value], turns: &mut [Turn]) {
+pub(super) fn mark(tools: &mut [Value], system: &mut [Value], turns: &mut [SpeakerTurn]) {
     put(tools);
     put(system);
-    let said = turns.iter_mut().rev().filter(|turn| turn.role == Role::User);
+    let said = turns.iter_mut().rev().filter(|turn| turn.role == Speaker::User);
     said.take(MESSAGES).for_each(|turn| put(&mut turn.content));
 }
 
@@ -57,8 +57,8 @@ mod tests {
         block
     }
 
-    fn turn(role: Role, content: Vec<Value>) -> Turn {
-        Turn { role, content }
+    fn turn(role: Speaker, content: Vec<Value>) -> SpeakerTurn {
+        SpeakerTurn { role, content }
     }
 
     #[test]
@@ -67,23 +67,23 @@ mod tests {
         let mut system = [text("one"), text("two")];
         let empty = json!({"type": "tool_result", "tool_use_id": "c"});
         let mut turns = [
-            turn(Role::User, vec![text("old")]),
-            turn(Role::Assistant, vec![text("yes")]),
-            turn(Role::User, vec![text("before"), text(" ")]),
-            turn(Role::Assistant, vec![text("well")]),
-            turn(Role::User, vec![text("now"), empty.clone()]),
-            turn(Role::System, vec![text("note")]),
+            turn(Speaker::User, vec![text("old")]),
+            turn(Speaker::Assistant, vec![text("yes")]),
+            turn(Speaker::User, vec![text("before"), text(" ")]),
+            turn(Speaker::Assistant, vec![text("well")]),
+            turn(Speaker::User, vec![text("now"), empty.clone()]),
+            turn(Speaker::System, vec![text("note")]),
         ];
         mark(&mut tools, &mut system, &mut turns);
         assert_eq!(tools, [json!({"name": "a"}), marked(json!({"name": "b"}))]);
         assert_eq!(system, [text("one"), marked(text("two"))]);
         let expected = [
-            turn(Role::User, vec![text("old")]),
-            turn(Role::Assistant, vec![text("yes")]),
-            turn(Role::User, vec![marked(text("before")), text(" ")]),
-            turn(Role::Assistant, vec![text("well")]),
-            turn(Role::User, vec![marked(text("now")), empty]),
-            turn(Role::System, vec![text("note")]),
+            turn(Speaker::User, vec![text("old")]),
+            turn(Speaker::Assistant, vec![text("yes")]),
+            turn(Speaker::User, vec![marked(text("before")), text(" ")]),
+            turn(Speaker::Assistant, vec![text("well")]),
+            turn(Speaker::User, vec![marked(text("now")), empty]),
+            turn(Speaker::System, vec![text("note")]),
         ];
         assert_eq!(turns, expected);
     }
@@ -91,8 +91,8 @@ mod tests {
     #[test]
     fn nothing_to_mark() {
         let thought = json!({"type": "thinking", "thinking": "hm", "signature": "s"});
-        let mut turns = [turn(Role::User, vec![thought.clone()])];
+        let mut turns = [turn(Speaker::User, vec![thought.clone()])];
         mark(&mut [], &mut [], &mut turns);
-        assert_eq!(turns, [turn(Role::User, vec![thought])]);
+        assert_eq!(turns, [turn(Speaker::User, vec![thought])]);
     }
 }

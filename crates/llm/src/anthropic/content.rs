@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::Content;
-use crate::attachment::{Attachment, Kind, Source};
+use crate::attachment::{AttachedFile, AttachmentKind, AttachmentSource};
 
 /// The blocks for these contents. Blank text is left out: it is refused.
 pub(super) fn blocks(contents: &[Content]) -> Vec<Value> {
@@ -19,27 +19,31 @@ fn block(content: &Content) -> Option<Value> {
     match content {
         Content::Text(said) => (!said.trim().is_empty()).then(|| text(said)),
         Content::Media { mime, url, filename } => {
-            Some(media(&Attachment::of(mime, url, filename.as_deref())))
+            Some(media(&AttachedFile::of(mime, url, filename.as_deref())))
         }
     }
 }
 
-fn media(attachment: &Attachment<'_>) -> Value {
+fn media(attachment: &AttachedFile<'_>) -> Value {
     let source = match &attachment.source {
-        Source::Inline(data) => json!({"type": "base64", "media_type": attachment.mime, "data": data}),
-        Source::Remote(url) => json!({"type": "url", "url": url}),
-        Source::Elsewhere(_) | Source::Lost(_) => return text(&attachment.in_words()),
+        AttachmentSource::Inline(data) => {
+            json!({"type": "base64", "media_type": attachment.mime, "data": data})
+        }
+        AttachmentSource::Remote(url) => json!({"type": "url", "url": url}),
+        AttachmentSource::Elsewhere(_) | AttachmentSource::Lost(_) => return text(&attachment.in_words()),
     };
     match attachment.kind {
-        Kind::Image => json!({"type": "image", "source": source}),
-        Kind::Pdf => {
+        AttachmentKind::Image => json!({"type": "image", "source": source}),
+        AttachmentKind::Pdf => {
             let mut document = json!({"type": "document", "source": source});
             if let (Some(title), Some(fields)) = (attachment.filename, document.as_object_mut()) {
                 fields.insert("title".into(), json!(title));
             }
             document
         }
-        Kind::Text | Kind::Audio | Kind::Video | Kind::Other => text(&attachment.in_words()),
+        AttachmentKind::Text | AttachmentKind::Audio | AttachmentKind::Video | AttachmentKind::Other => {
+            text(&attachment.in_words())
+        }
     }
 }
 
@@ -50,7 +54,7 @@ mod tests {
     #[test]
     fn attachments() {
         let check = |mime: &str, url: &str, expected: Value| {
-            assert_eq!(media(&Attachment::of(mime, url, Some("f"))), expected, "{mime} {url}");
+            assert_eq!(media(&AttachedFile::of(mime, url, Some("f"))), expected, "{mime} {url}");
         };
         let base64 = |mime: &str| json!({"type": "base64", "media_type": mime, "data": "AA"});
         let image = |source: Value| json!({"type": "image", "source": source});

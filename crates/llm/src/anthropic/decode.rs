@@ -13,11 +13,12 @@ use serde_json::{Value, json};
 
 use super::METADATA;
 use super::wire::{
-    BlockDelta, BlockStart, BlockStop, Counts, Fields, MessageDelta, MessageStart, More, text,
+    BlockDelta, BlockStart, BlockStop, DeltaContent, JsonFields, MessageDelta, MessageStart, TokenCounts,
+    text,
 };
-use crate::protocol::{Decode, Events, Fault, Progress};
-use crate::sse::Frame;
-use crate::{Event, FinishReason, arguments};
+use crate::protocol::{Decode, DecodeProgress, Events, FrameFault};
+use crate::sse::SseFrame;
+use crate::{FinishReason, StreamEvent, arguments};
 
 /// The name of a frame with more of a block.
 const DELTA: &str = "content_block_delta";
@@ -25,20 +26,20 @@ const DELTA: &str = "content_block_delta";
 /// The state of one answer.
 #[derive(Debug)]
 pub(crate) struct Decoder {
-    open: BTreeMap<u64, Open>,
+    open: BTreeMap<u64, OpenBlock>,
     /// Begins the ids of tool calls that come without one.
     call_prefix: String,
     called: bool,
     /// Names of the provider's own tools, by call id: a result does not repeat them.
     hosted: HashMap<String, String>,
-    about: Fields,
-    counts: Counts,
+    about: JsonFields,
+    counts: TokenCounts,
     stopped: bool,
 }
 
 /// A block that has begun.
 #[derive(Debug)]
-enum Open {
+enum OpenBlock {
     /// It is announced with its first word, for some have none.
     Text {
         id: String,
@@ -54,10 +55,10 @@ enum Open {
         name: String,
         raw: String,
         given: Option<Value>,
-        fields: Fields,
+        fields: JsonFields,
     },
     Hosted {
-        block: Fields,
+        block: JsonFields,
         raw: String,
     },
     /// Nothing more is expected of it.
@@ -72,13 +73,13 @@ impl Decoder {
             call_prefix,
             called: false,
             hosted: HashMap::new(),
-            about: Fields::new(),
-            counts: Counts::default(),
+            about: JsonFields::new(),
+            counts: TokenCounts::default(),
             stopped: false,
         }
     }
 
-    fn event(&mut self, event: Value, out: &mut Events) -> Result<Progress, Fault> {
+    fn event(&mut self, event: Value, out: &mut Events) -> Result<DecodeProgress, FrameFault> {
         match event.get("type").and_then(Value::as_str).unwrap_or_default() {
             "message_start" => self.note(read::<MessageStart>(event)?.message),
             "content_block_start" => {
@@ -87,7 +88,7 @@ impl Decoder {
             }
             // One that could not be read is nonsense, unless its kind is new.
             DELTA if !is_new(&event) => {
-                return Err(Fault::Malformed("a content block delta is not in the protocol".to_owned()));
+                return Err(FrameFault::Malformed("a content block delta is not in the protocol".to_owned()));
             }
             "content_block_stop" => {
                 let stop: BlockStop = read(event)?;
@@ -100,15 +101,15 @@ impl Decoder {
             }
             "message_stop" => {
                 self.stopped = true;
-                return Ok(Progress::Done);
+                return Ok(DecodeProgress::Done);
             }
             _ => {}
         }
-        Ok(Progress::More)
+        Ok(DecodeProgress::More)
     }
 
     /// Keeps what is said about the answer as a whole; what comes later wins.
-    fn note(&mut self, mut said: Fields) {
+    fn note(&mut self, mut said: JsonFields) {
         if let Some(Value::Object(usage)) = said.remove("usage") {
             self.counts.update(usage);
         }
@@ -118,50 +119,51 @@ impl Decoder {
         self.about.extend(kept);
     }
 
-    fn begin(&mut self, index: u64, block: Fields, out: &mut Events) {
+    fn begin(&mut self, index: u64, block: JsonFields, out: &mut Events) {
         // A server that does not close its blocks.
         self.close(index, out);
         let open = match text(&block, "type") {
             "text" => {
                 let citations = block.get("citations").and_then(Value::as_array).cloned();
                 let id = format!("text-{index}");
-                let mut open = Open::Text { id, announced: false, citations: citations.unwrap_or_default() };
+                let mut open =
+                    OpenBlock::Text { id, announced: false, citations: citations.unwrap_or_default() };
                 open.say(text(&block, "text").into(), out);
                 open
             }
             "thinking" => {
                 let id = format!("reasoning-{index}");
-                out.push_back(Event::ReasoningStart { id: id.clone() });
-                let mut open = Open::Thinking { id, signature: text(&block, "signature").to_owned() };
+                out.push_back(StreamEvent::ReasoningStart { id: id.clone() });
+                let mut open = OpenBlock::Thinking { id, signature: text(&block, "signature").to_owned() };
                 open.think(text(&block, "thinking").into(), out);
                 open
             }
             "redacted_thinking" => {
                 let id = format!("reasoning-{index}");
                 let metadata = json!({METADATA: {"redacted": text(&block, "data")}});
-                out.push_back(Event::ReasoningStart { id: id.clone() });
-                out.push_back(Event::ReasoningEnd { id, metadata: Some(metadata) });
-                Open::Passed
+                out.push_back(StreamEvent::ReasoningStart { id: id.clone() });
+                out.push_back(StreamEvent::ReasoningEnd { id, metadata: Some(metadata) });
+                OpenBlock::Passed
             }
             "tool_use" => self.begin_call(index, block, out),
-            "server_tool_use" | "mcp_tool_use" => Open::Hosted { block, raw: String::new() },
+            "server_tool_use" | "mcp_tool_use" => OpenBlock::Hosted { block, raw: String::new() },
             kind if kind.ends_with("_tool_result") => {
                 self.hosted_result(kind, &block, out);
-                Open::Passed
+                OpenBlock::Passed
             }
-            _ => Open::Passed,
+            _ => OpenBlock::Passed,
         };
         self.open.insert(index, open);
     }
 
-    fn begin_call(&mut self, index: u64, mut block: Fields, out: &mut Events) -> Open {
+    fn begin_call(&mut self, index: u64, mut block: JsonFields, out: &mut Events) -> OpenBlock {
         self.called = true;
         let mut id = text(&block, "id").to_owned();
         if id.is_empty() {
             id = format!("{}_{index}", self.call_prefix);
         }
         let name = text(&block, "name").to_owned();
-        out.push_back(Event::ToolInputStart { id: id.clone(), name: name.clone() });
+        out.push_back(StreamEvent::ToolInputStart { id: id.clone(), name: name.clone() });
         let given =
             block.remove("input").filter(|input| input.as_object().is_some_and(|all| !all.is_empty()));
         let caller = block.get("caller").and_then(|caller| caller.get("type")?.as_str());
@@ -171,10 +173,10 @@ impl Decoder {
             let known = matches!(name.as_str(), "type" | "id" | "name") || (direct && name == "caller");
             !known && !value.is_null()
         });
-        Open::Call { id, name, raw: String::new(), given, fields: block }
+        OpenBlock::Call { id, name, raw: String::new(), given, fields: block }
     }
 
-    fn hosted_result(&mut self, kind: &str, block: &Fields, out: &mut Events) {
+    fn hosted_result(&mut self, kind: &str, block: &JsonFields, out: &mut Events) {
         let id = text(block, "tool_use_id").to_owned();
         let unnamed = || kind.strip_suffix("_tool_result").unwrap_or(kind).to_owned();
         let name = self.hosted.get(&id).cloned().unwrap_or_else(unnamed);
@@ -182,40 +184,44 @@ impl Decoder {
         let failed = output.get("type").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("_error"));
         let is_error = failed || block.get("is_error").and_then(Value::as_bool).unwrap_or(false);
         let metadata = Some(json!({METADATA: {"block": block}}));
-        out.push_back(Event::HostedResult { id, name, output, is_error, metadata });
+        out.push_back(StreamEvent::HostedResult { id, name, output, is_error, metadata });
     }
 
     /// Takes a `content_block_delta`; `None` if the frame is another one.
-    fn delta(&mut self, data: &str, out: &mut Events) -> Option<Result<(), Fault>> {
+    fn delta(&mut self, data: &str, out: &mut Events) -> Option<Result<(), FrameFault>> {
         let frame: BlockDelta<'_> = serde_json::from_str(data).ok()?;
         if &*frame.kind != DELTA || frame.error.is_some() {
             return None;
         }
         Some(match frame.delta.more() {
             Some(more) => self.extend(frame.index, more, out),
-            None => Err(Fault::Malformed(format!("a delta of content block {} adds nothing", frame.index))),
+            None => {
+                Err(FrameFault::Malformed(format!("a delta of content block {} adds nothing", frame.index)))
+            }
         })
     }
 
-    fn extend(&mut self, index: u64, delta: More<'_>, out: &mut Events) -> Result<(), Fault> {
+    fn extend(&mut self, index: u64, delta: DeltaContent<'_>, out: &mut Events) -> Result<(), FrameFault> {
         let Some(open) = self.open.get_mut(&index) else {
-            return Err(Fault::Malformed(format!("content block {index} goes on without having begun")));
+            return Err(FrameFault::Malformed(format!("content block {index} goes on without having begun")));
         };
         match (open, delta) {
-            (open @ Open::Text { .. }, More::Text(text)) => open.say(text, out),
-            (Open::Text { citations, .. }, More::Citation(citation)) => citations.push(citation),
-            (open @ Open::Thinking { .. }, More::Thinking(text)) => open.think(text, out),
-            (Open::Thinking { signature, .. }, More::Signature(more)) => signature.push_str(&more),
-            (Open::Call { id, raw, .. }, More::Input(more)) => {
+            (open @ OpenBlock::Text { .. }, DeltaContent::Text(text)) => open.say(text, out),
+            (OpenBlock::Text { citations, .. }, DeltaContent::Citation(citation)) => citations.push(citation),
+            (open @ OpenBlock::Thinking { .. }, DeltaContent::Thinking(text)) => open.think(text, out),
+            (OpenBlock::Thinking { signature, .. }, DeltaContent::Signature(more)) => {
+                signature.push_str(&more);
+            }
+            (OpenBlock::Call { id, raw, .. }, DeltaContent::Input(more)) => {
                 raw.push_str(&more);
                 if !more.is_empty() {
-                    out.push_back(Event::ToolInputDelta { id: id.clone(), text: more.into_owned() });
+                    out.push_back(StreamEvent::ToolInputDelta { id: id.clone(), text: more.into_owned() });
                 }
             }
-            (Open::Hosted { raw, .. }, More::Input(more)) => raw.push_str(&more),
-            (Open::Passed, _) | (_, More::Unknown) => {}
+            (OpenBlock::Hosted { raw, .. }, DeltaContent::Input(more)) => raw.push_str(&more),
+            (OpenBlock::Passed, _) | (_, DeltaContent::Unknown) => {}
             (_, delta) => {
-                return Err(Fault::Malformed(format!("content block {index} cannot take {delta:?}")));
+                return Err(FrameFault::Malformed(format!("content block {index} cannot take {delta:?}")));
             }
         }
         Ok(())
@@ -223,22 +229,22 @@ impl Decoder {
 
     fn close(&mut self, index: u64, out: &mut Events) {
         match self.open.remove(&index) {
-            None | Some(Open::Passed) => {}
-            Some(Open::Text { id, announced, citations }) => {
+            None | Some(OpenBlock::Passed) => {}
+            Some(OpenBlock::Text { id, announced, citations }) => {
                 if announced {
                     let cited = !citations.is_empty();
                     let metadata = cited.then(|| json!({METADATA: {"citations": citations}}));
-                    out.push_back(Event::TextEnd { id, metadata });
+                    out.push_back(StreamEvent::TextEnd { id, metadata });
                 }
             }
-            Some(Open::Thinking { id, signature }) => {
+            Some(OpenBlock::Thinking { id, signature }) => {
                 let signed = !signature.is_empty();
                 let metadata = signed.then(|| json!({METADATA: {"signature": signature}}));
-                out.push_back(Event::ReasoningEnd { id, metadata });
+                out.push_back(StreamEvent::ReasoningEnd { id, metadata });
             }
-            Some(Open::Call { id, name, raw, given, fields }) => {
+            Some(OpenBlock::Call { id, name, raw, given, fields }) => {
                 let raw = whole_input(raw, given, &id, out);
-                out.push_back(Event::ToolInputEnd { id: id.clone() });
+                out.push_back(StreamEvent::ToolInputEnd { id: id.clone() });
                 let input = if name.is_empty() {
                     Err("the call names no tool".to_owned())
                 } else {
@@ -247,12 +253,12 @@ impl Decoder {
                 out.push_back(match input {
                     Ok(input) => {
                         let metadata = (!fields.is_empty()).then(|| json!({METADATA: {"fields": fields}}));
-                        Event::ToolCall { id, name, input, raw, metadata }
+                        StreamEvent::ToolCall { id, name, input, raw, metadata }
                     }
-                    Err(reason) => Event::ToolCallMalformed { id, name, raw, reason },
+                    Err(reason) => StreamEvent::ToolCallMalformed { id, name, raw, reason },
                 });
             }
-            Some(Open::Hosted { mut block, raw }) => {
+            Some(OpenBlock::Hosted { mut block, raw }) => {
                 if !raw.is_empty() {
                     block.insert("input".into(), arguments::parse(&raw).unwrap_or_else(|_| json!({})));
                 }
@@ -261,7 +267,7 @@ impl Decoder {
                 let input = block.get("input").cloned().unwrap_or_else(|| json!({}));
                 self.hosted.insert(id.clone(), name.clone());
                 let metadata = Some(json!({METADATA: {"block": block}}));
-                out.push_back(Event::HostedCall { id, name, input, metadata });
+                out.push_back(StreamEvent::HostedCall { id, name, input, metadata });
             }
         }
     }
@@ -283,23 +289,23 @@ impl Decoder {
 }
 
 impl Decode for Decoder {
-    fn accept(&mut self, frame: &Frame, out: &mut Events) -> Result<Progress, Fault> {
+    fn accept(&mut self, frame: &SseFrame, out: &mut Events) -> Result<DecodeProgress, FrameFault> {
         let data = frame.data.trim();
         if data.is_empty() {
-            return Ok(Progress::More);
+            return Ok(DecodeProgress::More);
         }
         if let Some(taken) = self.delta(data, out) {
-            return taken.map(|()| Progress::More);
+            return taken.map(|()| DecodeProgress::More);
         }
         self.event(parse(data)?, out)
     }
 
-    fn accept_whole(&mut self, json: &str, out: &mut Events) -> Result<(), Fault> {
+    fn accept_whole(&mut self, json: &str, out: &mut Events) -> Result<(), FrameFault> {
         let Value::Object(mut message) = parse(json.trim())? else {
-            return Err(Fault::Malformed("the JSON answer is no object".to_owned()));
+            return Err(FrameFault::Malformed("the JSON answer is no object".to_owned()));
         };
         let Some(Value::Array(blocks)) = message.remove("content") else {
-            return Err(Fault::Malformed("the JSON answer is no message".to_owned()));
+            return Err(FrameFault::Malformed("the JSON answer is no message".to_owned()));
         };
         self.note(message);
         for (index, block) in (0..).zip(blocks) {
@@ -320,7 +326,7 @@ impl Decode for Decoder {
             self.close(index, out);
         }
         let (usage, details) = self.counts.split();
-        let mut about = Fields::new();
+        let mut about = JsonFields::new();
         for name in ["id", "model", "stop_reason", "stop_sequence"] {
             about.insert(name.into(), Value::Null);
         }
@@ -329,27 +335,27 @@ impl Decode for Decoder {
             about.insert("usage".into(), Value::Object(details));
         }
         let metadata = Some(json!({METADATA: about}));
-        out.push_back(Event::StepFinish { reason: self.reason(), usage, metadata });
+        out.push_back(StreamEvent::StepFinish { reason: self.reason(), usage, metadata });
         Ok(())
     }
 }
 
-impl Open {
+impl OpenBlock {
     fn say(&mut self, more: Cow<'_, str>, out: &mut Events) {
         let Self::Text { id, announced, .. } = self else { return };
         if more.is_empty() {
             return;
         }
         if !std::mem::replace(announced, true) {
-            out.push_back(Event::TextStart { id: id.clone() });
+            out.push_back(StreamEvent::TextStart { id: id.clone() });
         }
-        out.push_back(Event::TextDelta { id: id.clone(), text: more.into_owned() });
+        out.push_back(StreamEvent::TextDelta { id: id.clone(), text: more.into_owned() });
     }
 
     fn think(&mut self, more: Cow<'_, str>, out: &mut Events) {
         let Self::Thinking { id, .. } = self else { return };
         if !more.is_empty() {
-            out.push_back(Event::ReasoningDelta { id: id.clone(), text: more.into_owned() });
+            out.push_back(StreamEvent::ReasoningDelta { id: id.clone(), text: more.into_owned() });
         }
     }
 }
@@ -359,7 +365,7 @@ fn whole_input(raw: String, given: Option<Value>, id: &str, out: &mut Events) ->
     match given {
         Some(given) if raw.is_empty() => {
             let text = given.to_string();
-            out.push_back(Event::ToolInputDelta { id: id.to_owned(), text: text.clone() });
+            out.push_back(StreamEvent::ToolInputDelta { id: id.to_owned(), text: text.clone() });
             text
         }
         _ => raw,
@@ -367,12 +373,12 @@ fn whole_input(raw: String, given: Option<Value>, id: &str, out: &mut Events) ->
 }
 
 /// JSON that is not an error of the provider's.
-fn parse(data: &str) -> Result<Value, Fault> {
+fn parse(data: &str) -> Result<Value, FrameFault> {
     let value: Value = serde_json::from_str(data)
-        .map_err(|cause| Fault::Malformed(format!("an event is not JSON: {cause}")))?;
+        .map_err(|cause| FrameFault::Malformed(format!("an event is not JSON: {cause}")))?;
     let failed = value.get("error").is_some_and(|error| !error.is_null());
     if failed || value.get("type").is_some_and(|kind| kind == "error") {
-        return Err(Fault::Provider(data.to_owned()));
+        return Err(FrameFault::Provider(data.to_owned()));
     }
     Ok(value)
 }
@@ -384,7 +390,7 @@ fn is_new(event: &Value) -> bool {
     kind.is_some_and(|kind| !known.contains(&kind))
 }
 
-fn read<T: DeserializeOwned>(event: Value) -> Result<T, Fault> {
+fn read<T: DeserializeOwned>(event: Value) -> Result<T, FrameFault> {
     serde_json::from_value(event)
-        .map_err(|cause| Fault::Malformed(format!("an event is not in the protocol: {cause}")))
+        .map_err(|cause| FrameFault::Malformed(format!("an event is not in the protocol: {cause}")))
 }

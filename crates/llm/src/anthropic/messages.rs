@@ -1,7 +1,7 @@
 //! The conversation as Anthropic takes it.
 //!
 //! It knows two sides that take turns, beginning with the person's. What tools gave back is said on the person's side,
-//! at the front of the turn that follows the calls. An instruction in the midst is a turn of its own where the model
+//! at the front of the turn that follows the calls. An instruction in the middle is a turn of its own where the model
 //! takes that, and else is wrapped and said on the person's side as well.
 
 mod replay;
@@ -9,8 +9,8 @@ mod replay;
 use serde_json::{Map, Value, json};
 
 use super::content;
-use super::model::Model;
-use crate::call_id::{CallIds, Shape};
+use super::model::ClaudeModel;
+use crate::call_id::{CallIdRule, CallIds};
 use crate::{Content, Message, history};
 
 /// The longest call id that is sent: the provider names no limit, but servers that speak its protocol have one.
@@ -24,7 +24,7 @@ const GO_ON: &str = "Go on.";
 
 /// Who speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum Speaker {
     User,
     Assistant,
     System,
@@ -32,18 +32,18 @@ pub(super) enum Role {
 
 /// All that one side says before the other speaks.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Turn {
-    pub(super) role: Role,
+pub(super) struct SpeakerTurn {
+    pub(super) role: Speaker,
     pub(super) content: Vec<Value>,
 }
 
-impl Turn {
+impl SpeakerTurn {
     /// The turn as it is written.
     pub(super) fn into_value(self) -> Value {
         let role = match self.role {
-            Role::User => "user",
-            Role::Assistant => "assistant",
-            Role::System => "system",
+            Speaker::User => "user",
+            Speaker::Assistant => "assistant",
+            Speaker::System => "system",
         };
         json!({"role": role, "content": self.content})
     }
@@ -54,44 +54,45 @@ impl Turn {
 }
 
 /// The turns of a repaired conversation.
-pub(super) fn lower(messages: &[Message], model: Model) -> Vec<Turn> {
+pub(super) fn lower(messages: &[Message], model: ClaudeModel) -> Vec<SpeakerTurn> {
     let messages: Vec<&Message> =
         messages.iter().filter(|message| replay::leaves_something(message)).collect();
-    let ids = CallIds::new(Shape::Words(CALL_ID_LIMIT));
-    let mut writer = Writer { turns: Vec::new(), ids, shown: Vec::new() };
+    let ids = CallIds::new(CallIdRule::Words(CALL_ID_LIMIT));
+    let mut writer = MessageWriter { turns: Vec::new(), ids, shown: Vec::new() };
     for message in &place_instructions(&messages, model.takes_system()) {
         writer.write(message);
     }
     writer.show_attachments();
     let mut turns = writer.turns;
-    if turns.first().is_none_or(|first| first.role != Role::User) {
-        turns.insert(0, Turn { role: Role::User, content: vec![content::text(BEGIN)] });
+    if turns.first().is_none_or(|first| first.role != Speaker::User) {
+        turns.insert(0, SpeakerTurn { role: Speaker::User, content: vec![content::text(BEGIN)] });
     }
     trim_end(&mut turns);
     turns
 }
 
-/// Gives the word back to the model after its own last words, unless it is in the midst of one of its own tools.
-pub(super) fn give_the_word(turns: &mut Vec<Turn>) {
-    let last = turns.last().filter(|last| last.role == Role::Assistant);
+/// Gives the word back to the model after its own last words, unless it is in the middle of using its own tools.
+pub(super) fn return_the_turn(turns: &mut Vec<SpeakerTurn>) {
+    let last = turns.last().filter(|last| last.role == Speaker::Assistant);
     if last.and_then(|last| last.content.last()).is_some_and(|block| kind(block) == "text") {
-        turns.push(Turn { role: Role::User, content: vec![content::text(GO_ON)] });
+        turns.push(SpeakerTurn { role: Speaker::User, content: vec![content::text(GO_ON)] });
     }
 }
 
 /// Whether calls of tools are mentioned.
-pub(super) fn mention_tools(turns: &[Turn]) -> bool {
+pub(super) fn mention_tools(turns: &[SpeakerTurn]) -> bool {
     turns.iter().any(|turn| turn.has(&["tool_use", "tool_result"]))
 }
 
-/// Whether the model is in the midst of its tools, and got there without a thought.
+/// Whether the model is in the middle of using tools, and got there without a thought.
 ///
 /// It cannot begin to think on a budget there. A turn of the person's that has any result in it goes on with the tools,
 /// whatever the person says beside it.
-pub(super) fn acts_without_a_thought(turns: &[Turn]) -> bool {
-    let running = turns.iter().rev().take_while(|turn| turn.role != Role::User || turn.has(&["tool_result"]));
+pub(super) fn acts_without_a_thought(turns: &[SpeakerTurn]) -> bool {
+    let running =
+        turns.iter().rev().take_while(|turn| turn.role != Speaker::User || turn.has(&["tool_result"]));
     let mut acts = false;
-    for turn in running.filter(|turn| turn.role == Role::Assistant) {
+    for turn in running.filter(|turn| turn.role == Speaker::Assistant) {
         if turn.has(&["thinking", "redacted_thinking"]) {
             return false;
         }
@@ -127,35 +128,35 @@ fn place_instructions(messages: &[&Message], native: bool) -> Vec<Message> {
 }
 
 /// The last words of an answer that goes on may not end in white space.
-fn trim_end(turns: &mut [Turn]) {
-    let last = turns.last_mut().filter(|last| last.role == Role::Assistant);
+fn trim_end(turns: &mut [SpeakerTurn]) {
+    let last = turns.last_mut().filter(|last| last.role == Speaker::Assistant);
     if let Some(Value::String(text)) = last.and_then(|last| last.content.last_mut()?.get_mut("text")) {
         text.truncate(text.trim_end().len());
     }
 }
 
 #[derive(Debug)]
-struct Writer {
-    turns: Vec<Turn>,
+struct MessageWriter {
+    turns: Vec<SpeakerTurn>,
     ids: CallIds,
     /// What failed tools showed. Their results take only text, so it follows after the last result.
     shown: Vec<Value>,
 }
 
-impl Writer {
+impl MessageWriter {
     fn write(&mut self, message: &Message) {
         if let Message::Tool { call_id, output, is_error, .. } = message {
             let result = self.result(call_id, output, *is_error);
-            self.say(Role::User, result.into_iter().collect());
+            self.say(Speaker::User, result.into_iter().collect());
             return;
         }
         self.show_attachments();
         match message {
-            Message::User(contents) => self.say(Role::User, content::blocks(contents)),
-            Message::System(text) => self.say(Role::System, vec![content::text(text)]),
+            Message::User(contents) => self.say(Speaker::User, content::blocks(contents)),
+            Message::System(text) => self.say(Speaker::System, vec![content::text(text)]),
             Message::Assistant { blocks, .. } => {
                 let blocks = replay::blocks(blocks, &mut self.ids);
-                self.say(Role::Assistant, blocks);
+                self.say(Speaker::Assistant, blocks);
             }
             Message::Tool { .. } => {}
         }
@@ -183,17 +184,17 @@ impl Writer {
 
     fn show_attachments(&mut self) {
         let shown = std::mem::take(&mut self.shown);
-        self.say(Role::User, shown);
+        self.say(Speaker::User, shown);
     }
 
     /// Adds to the turn of whoever speaks already, or begins one.
-    fn say(&mut self, role: Role, content: Vec<Value>) {
+    fn say(&mut self, role: Speaker, content: Vec<Value>) {
         if content.is_empty() {
             return;
         }
         match self.turns.last_mut() {
             Some(last) if last.role == role => last.content.extend(content),
-            _ => self.turns.push(Turn { role, content }),
+            _ => self.turns.push(SpeakerTurn { role, content }),
         }
     }
 }
@@ -234,8 +235,8 @@ mod tests {
     #[track_caller]
     #[expect(clippy::needless_pass_by_value, reason = "a test reads best with its values in place")]
     fn check(model: &str, messages: &[Message], expected: Value) {
-        let turns = lower(messages, Model::of(model));
-        let lowered: Vec<Value> = turns.into_iter().map(Turn::into_value).collect();
+        let turns = lower(messages, ClaudeModel::of(model));
+        let lowered: Vec<Value> = turns.into_iter().map(SpeakerTurn::into_value).collect();
         assert_eq!(Value::Array(lowered), expected);
     }
 
@@ -336,8 +337,8 @@ mod tests {
 
     #[test]
     fn the_word_is_given_back_after_text_only() {
-        let mut turns = lower(&[user("a"), answer(vec![says("b")])], Model::of(NEW));
-        give_the_word(&mut turns);
+        let mut turns = lower(&[user("a"), answer(vec![says("b")])], ClaudeModel::of(NEW));
+        return_the_turn(&mut turns);
         assert_eq!(turns.last().map(|turn| turn.content.clone()), Some(vec![content::text(GO_ON)]));
 
         let raw = json!({"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}});
@@ -347,9 +348,9 @@ mod tests {
             input: json!({}),
             metadata: Some(json!({METADATA: {"block": raw}})),
         };
-        let turns = lower(&[user("a"), answer(vec![search])], Model::of(NEW));
+        let turns = lower(&[user("a"), answer(vec![search])], ClaudeModel::of(NEW));
         let mut same = turns.clone();
-        give_the_word(&mut same);
+        return_the_turn(&mut same);
         assert_eq!(same, turns);
     }
 
@@ -359,7 +360,11 @@ mod tests {
             Block::Reasoning { text: "hm".into(), metadata: Some(json!({METADATA: {"signature": "s"}})) };
         let given = |id: &str| result(id, vec![Content::Text("1".into())], false);
         let check = |messages: &[Message], expected: bool| {
-            assert_eq!(acts_without_a_thought(&lower(messages, Model::of(OLD))), expected, "{messages:?}");
+            assert_eq!(
+                acts_without_a_thought(&lower(messages, ClaudeModel::of(OLD))),
+                expected,
+                "{messages:?}"
+            );
         };
         check(&[user("a")], false);
         check(&[user("a"), answer(vec![calls("x")]), given("x")], true);

@@ -6,14 +6,14 @@
 
 /// A model, as far as the protocol depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Model {
-    family: Family,
+pub(super) struct ClaudeModel {
+    family: ClaudeFamily,
     /// Major and minor; zero when the id does not say.
     version: (u32, u32),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Family {
+enum ClaudeFamily {
     Opus,
     Sonnet,
     Haiku,
@@ -22,7 +22,7 @@ enum Family {
 
 /// How a model is told to think.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Control {
+pub(super) enum ThinkingControl {
     /// By a number of tokens.
     Budget,
     /// By a number of tokens, or by an effort.
@@ -31,33 +31,33 @@ pub(super) enum Control {
     Effort,
 }
 
-impl Model {
+impl ClaudeModel {
     /// Reads a model id.
     pub(super) fn of(id: &str) -> Self {
         let id = id.to_lowercase();
         let Some((_, name)) = id.split_once("claude") else {
-            return Self { family: Family::Other, version: (0, 0) };
+            return Self { family: ClaudeFamily::Other, version: (0, 0) };
         };
         let words: Vec<&str> = name.split(|letter: char| !letter.is_ascii_alphanumeric()).collect();
         let family = words.iter().find_map(|word| match *word {
-            "opus" => Some(Family::Opus),
-            "sonnet" => Some(Family::Sonnet),
-            "haiku" => Some(Family::Haiku),
+            "opus" => Some(ClaudeFamily::Opus),
+            "sonnet" => Some(ClaudeFamily::Sonnet),
+            "haiku" => Some(ClaudeFamily::Haiku),
             _ => None,
         });
         // A date is a number too, but a longer one.
         let number = |word: &&str| word.parse().ok().filter(|_| word.len() <= 2);
         let mut numbers = words.iter().skip_while(|word| number(word).is_none()).map_while(number);
         let major = numbers.next().unwrap_or(0);
-        Self { family: family.unwrap_or(Family::Other), version: (major, numbers.next().unwrap_or(0)) }
+        Self { family: family.unwrap_or(ClaudeFamily::Other), version: (major, numbers.next().unwrap_or(0)) }
     }
 
     /// How it is told to think.
-    pub(super) fn control(self) -> Control {
+    pub(super) fn control(self) -> ThinkingControl {
         match self.version {
-            _ if self.since((4, 7), (5, 0)) => Control::Effort,
-            version if version >= (4, 6) => Control::Either,
-            _ => Control::Budget,
+            _ if self.since((4, 7), (5, 0)) => ThinkingControl::Effort,
+            version if version >= (4, 6) => ThinkingControl::Either,
+            _ => ThinkingControl::Budget,
         }
     }
 
@@ -66,7 +66,7 @@ impl Model {
         !self.since((4, 7), (5, 0))
     }
 
-    /// Whether it takes instructions in the midst of a conversation.
+    /// Whether it takes instructions in the middle of a conversation.
     pub(super) fn takes_system(self) -> bool {
         self.since((4, 8), (5, 0))
     }
@@ -83,11 +83,11 @@ impl Model {
 
     /// Whether it can be told not to think. Of those that think unasked, only the first ones can.
     pub(super) fn can_be_silenced(self) -> bool {
-        self.version < (5, 0) || (self.version == (5, 0) && self.family != Family::Other)
+        self.version < (5, 0) || (self.version == (5, 0) && self.family != ClaudeFamily::Other)
     }
 
     fn since(self, opus: (u32, u32), others: (u32, u32)) -> bool {
-        self.version >= if self.family == Family::Opus { opus } else { others }
+        self.version >= if self.family == ClaudeFamily::Opus { opus } else { others }
     }
 }
 
@@ -97,41 +97,45 @@ mod tests {
 
     #[test]
     fn ids() {
-        let check = |id: &str, family: Family, version: (u32, u32)| {
-            assert_eq!(Model::of(id), Model { family, version }, "{id}");
+        let check = |id: &str, family: ClaudeFamily, version: (u32, u32)| {
+            assert_eq!(ClaudeModel::of(id), ClaudeModel { family, version }, "{id}");
         };
-        check("claude-opus-4-8", Family::Opus, (4, 8));
-        check("claude-opus-4-8-20260528", Family::Opus, (4, 8));
-        check("anthropic/claude-opus-4.7", Family::Opus, (4, 7));
-        check("claude-sonnet-4-20250514", Family::Sonnet, (4, 0));
-        check("us.anthropic.claude-sonnet-4-20250514-v1:0", Family::Sonnet, (4, 0));
-        check("claude-3-7-sonnet-latest", Family::Sonnet, (3, 7));
-        check("claude-haiku-4-5@20251001", Family::Haiku, (4, 5));
-        check("claude-fable-5-1", Family::Other, (5, 1));
-        check("claude-opus-5", Family::Opus, (5, 0));
-        check("claude-mythos-preview", Family::Other, (0, 0));
-        check("kimi-k2-0905", Family::Other, (0, 0));
-        check("", Family::Other, (0, 0));
+        check("claude-opus-4-8", ClaudeFamily::Opus, (4, 8));
+        check("claude-opus-4-8-20260528", ClaudeFamily::Opus, (4, 8));
+        check("anthropic/claude-opus-4.7", ClaudeFamily::Opus, (4, 7));
+        check("claude-sonnet-4-20250514", ClaudeFamily::Sonnet, (4, 0));
+        check("us.anthropic.claude-sonnet-4-20250514-v1:0", ClaudeFamily::Sonnet, (4, 0));
+        check("claude-3-7-sonnet-latest", ClaudeFamily::Sonnet, (3, 7));
+        check("claude-haiku-4-5@20251001", ClaudeFamily::Haiku, (4, 5));
+        check("claude-fable-5-1", ClaudeFamily::Other, (5, 1));
+        check("claude-opus-5", ClaudeFamily::Opus, (5, 0));
+        check("claude-mythos-preview", ClaudeFamily::Other, (0, 0));
+        check("kimi-k2-0905", ClaudeFamily::Other, (0, 0));
+        check("", ClaudeFamily::Other, (0, 0));
     }
 
     #[test]
     fn what_they_take() {
-        let check =
-            |id: &str, control: Control, system: bool, prefill: bool, unasked: bool, silence: bool| {
-                let model = Model::of(id);
-                let taken = (model.control(), model.takes_system(), model.takes_prefill());
-                assert_eq!(taken, (control, system, prefill), "{id}");
-                assert_eq!((model.thinks_unasked(), model.can_be_silenced()), (unasked, silence), "{id}");
-            };
-        check("glm-4.7", Control::Budget, false, true, false, true);
-        check("claude-sonnet-4-5", Control::Budget, false, true, false, true);
-        check("claude-sonnet-4-6", Control::Either, false, false, false, true);
-        check("claude-opus-4-6", Control::Either, false, false, false, true);
-        check("claude-opus-4-7", Control::Effort, false, false, false, true);
-        check("claude-opus-4-8", Control::Effort, true, false, false, true);
-        check("claude-haiku-4-8", Control::Either, false, false, false, true);
-        check("claude-sonnet-5", Control::Effort, true, false, true, true);
-        check("claude-opus-5-5", Control::Effort, true, false, true, false);
-        check("claude-fable-5", Control::Effort, true, false, true, false);
+        let check = |id: &str,
+                     control: ThinkingControl,
+                     system: bool,
+                     prefill: bool,
+                     unasked: bool,
+                     silence: bool| {
+            let model = ClaudeModel::of(id);
+            let taken = (model.control(), model.takes_system(), model.takes_prefill());
+            assert_eq!(taken, (control, system, prefill), "{id}");
+            assert_eq!((model.thinks_unasked(), model.can_be_silenced()), (unasked, silence), "{id}");
+        };
+        check("glm-4.7", ThinkingControl::Budget, false, true, false, true);
+        check("claude-sonnet-4-5", ThinkingControl::Budget, false, true, false, true);
+        check("claude-sonnet-4-6", ThinkingControl::Either, false, false, false, true);
+        check("claude-opus-4-6", ThinkingControl::Either, false, false, false, true);
+        check("claude-opus-4-7", ThinkingControl::Effort, false, false, false, true);
+        check("claude-opus-4-8", ThinkingControl::Effort, true, false, false, true);
+        check("claude-haiku-4-8", ThinkingControl::Either, false, false, false, true);
+        check("claude-sonnet-5", ThinkingControl::Effort, true, false, true, true);
+        check("claude-opus-5-5", ThinkingControl::Effort, true, false, true, false);
+        check("claude-fable-5", ThinkingControl::Effort, true, false, true, false);
     }
 }

@@ -2,20 +2,20 @@
 
 use serde_json::{Map, Value, json};
 
-use super::messages::{self, Turn};
-use super::model::Model;
+use super::messages::{self, SpeakerTurn};
+use super::model::ClaudeModel;
 use super::thinking::{self, Thinking};
 use super::{cache, content, schema};
-use crate::{Request, ToolChoice, option, tool_schema};
+use crate::{ModelRequest, ToolChoice, option, tool_schema};
 
 /// The body of a streaming request.
-pub(super) fn body(request: &Request) -> Value {
-    let model = Model::of(&request.model);
+pub(super) fn body(request: &ModelRequest) -> Value {
+    let model = ClaudeModel::of(&request.model);
     let mut turns = messages::lower(&request.messages, model);
     let budget_fits = !messages::acts_without_a_thought(&turns);
     let thinking = thinking::plan(model, request.reasoning, request.max_output, budget_fits);
     if thinking.on || !model.takes_prefill() {
-        messages::give_the_word(&mut turns);
+        messages::return_the_turn(&mut turns);
     }
     let (mut tools, choice) = tools(request, &turns, thinking.on);
     let mut system: Vec<Value> = request
@@ -32,7 +32,7 @@ pub(super) fn body(request: &Request) -> Value {
     if !system.is_empty() {
         body.insert("system".into(), Value::Array(system));
     }
-    body.insert("messages".into(), turns.into_iter().map(Turn::into_value).collect());
+    body.insert("messages".into(), turns.into_iter().map(SpeakerTurn::into_value).collect());
     if !tools.is_empty() {
         body.insert("tools".into(), Value::Array(tools));
         body.insert("tool_choice".into(), choice);
@@ -57,7 +57,7 @@ pub(super) fn body(request: &Request) -> Value {
 ///
 /// A conversation in which tools were called has to say what they are, even where none may be called any more. A model
 /// that thinks cannot be forced to call one.
-fn tools(request: &Request, turns: &[Turn], thinks: bool) -> (Vec<Value>, Value) {
+fn tools(request: &ModelRequest, turns: &[SpeakerTurn], thinks: bool) -> (Vec<Value>, Value) {
     let choice = match &request.tool_choice {
         ToolChoice::None if !messages::mention_tools(turns) => return (Vec::new(), Value::Null),
         ToolChoice::None => json!({"type": "none"}),
@@ -77,7 +77,7 @@ fn tools(request: &Request, turns: &[Turn], thinks: bool) -> (Vec<Value>, Value)
     (tools.collect(), choice)
 }
 
-fn output_config(request: &Request, thinking: &Thinking) -> Map<String, Value> {
+fn output_config(request: &ModelRequest, thinking: &Thinking) -> Map<String, Value> {
     let mut output = Map::new();
     if let Some(effort) = thinking.effort {
         output.insert("effort".into(), json!(effort));
@@ -93,7 +93,7 @@ fn output_config(request: &Request, thinking: &Thinking) -> Map<String, Value> {
 mod tests {
     use super::*;
     use crate::anthropic::METADATA;
-    use crate::{Block, Content, Effort, Message, Reasoning, ToolSpec, sample};
+    use crate::{Block, Content, Effort, Message, Reasoning, ToolSpec, test_sample};
 
     fn user(text: &str) -> Message {
         Message::User(vec![Content::Text(text.into())])
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn whole_body() {
-        let request = Request {
+        let request = ModelRequest {
             model: "claude-sonnet-4-5".into(),
             system: vec!["one".into(), " ".into(), "two".into()],
             messages: vec![user("hi")],
@@ -115,7 +115,7 @@ mod tests {
             temperature: Some(0.5),
             cache_key: Some("ses_1".into()),
             options: json!({"top_k": 3, "stream": false}).as_object().unwrap().clone(),
-            ..Request::default()
+            ..ModelRequest::default()
         };
         let mark = json!({"type": "ephemeral"});
         let expected = json!({
@@ -135,7 +135,8 @@ mod tests {
 
     #[test]
     fn the_least_body() {
-        let request = Request { model: "m".into(), messages: vec![user("hi")], ..Request::default() };
+        let request =
+            ModelRequest { model: "m".into(), messages: vec![user("hi")], ..ModelRequest::default() };
         let content = json!([{"type": "text", "text": "hi", "cache_control": {"type": "ephemeral"}}]);
         let expected = json!({"model": "m", "max_tokens": 4096,
             "messages": [{"role": "user", "content": content}], "stream": true});
@@ -153,12 +154,12 @@ mod tests {
                 messages.push(user("stop"));
             }
             let reasoning = Reasoning { effort, budget: None };
-            let request = Request {
+            let request = ModelRequest {
                 messages,
                 tools: vec![tool()],
                 tool_choice: choice,
                 reasoning,
-                ..Request::default()
+                ..ModelRequest::default()
             };
             let body = body(&request.repaired());
             assert_eq!(body.get("tool_choice"), expected.as_ref());
@@ -178,11 +179,11 @@ mod tests {
     fn newer_models_take_no_temperature_and_no_prefill() {
         let said = Block::Text { text: "so far".into(), metadata: None };
         let messages = vec![user("hi"), Message::Assistant { blocks: vec![said], origin: None }];
-        let request = |model: &str| Request {
+        let request = |model: &str| ModelRequest {
             model: model.into(),
             messages: messages.clone(),
             temperature: Some(0.2),
-            ..Request::default()
+            ..ModelRequest::default()
         };
         let older = body(&request("claude-sonnet-4-5"));
         assert_eq!((&older["temperature"], &older["messages"][2]), (&json!(0.2), &Value::Null));
@@ -190,9 +191,9 @@ mod tests {
         assert_eq!((newer.get("temperature"), &newer["messages"][2]["role"]), (None, &json!("user")));
     }
 
-    fn show(model: Option<&str>, request: Request) -> String {
+    fn show(model: Option<&str>, request: ModelRequest) -> String {
         let model = model.map_or_else(|| request.model.clone(), str::to_owned);
-        let request = Request { model, ..request }.repaired();
+        let request = ModelRequest { model, ..request }.repaired();
         serde_json::to_string_pretty(&body(&request)).unwrap()
     }
 
@@ -201,7 +202,7 @@ mod tests {
         let request = || {
             let signature = json!({METADATA: {"signature": "c2lnbmVk"}});
             let caller = json!({METADATA: {"fields": {"caller": {"type": "code_execution_20260120", "tool_id": "srvtoolu_1"}}}});
-            sample::conversation(Some(signature), Some(caller))
+            test_sample::conversation(Some(signature), Some(caller))
         };
         insta::assert_snapshot!("everything_budget", show(Some("claude-sonnet-4-5"), request()));
         insta::assert_snapshot!("everything_adaptive", show(Some("claude-opus-4-8"), request()));
@@ -210,6 +211,6 @@ mod tests {
     #[test]
     fn the_same_conversation_after_a_switch() {
         let signature = json!({METADATA: {"signature": "c2lnbmVk"}});
-        insta::assert_snapshot!("switched", show(None, sample::switched(Some(signature), None)));
+        insta::assert_snapshot!("switched", show(None, test_sample::switched(Some(signature), None)));
     }
 }

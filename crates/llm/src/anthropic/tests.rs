@@ -3,15 +3,15 @@
 use serde_json::{Value, json};
 
 use super::decode::Decoder;
-use crate::protocol::transcript::{self, Outcome};
-use crate::{Event, FinishReason, Usage};
+use crate::protocol::transcript::{self, TranscriptEnd};
+use crate::{FinishReason, StreamEvent, Usage};
 
 fn decoder() -> Decoder {
     Decoder::new("call_x".into())
 }
 
 #[track_caller]
-fn check(transcript: &str, expected: &[Event], outcome: &Outcome) {
+fn check(transcript: &str, expected: &[StreamEvent], outcome: &TranscriptEnd) {
     transcript::check(decoder, transcript, expected, outcome);
 }
 
@@ -23,7 +23,7 @@ fn transcript(events: &[Value]) -> String {
         .collect()
 }
 
-/// A whole answer with these events in its midst, and how it stops.
+/// A whole answer with these events in the middle, and how it stops.
 fn answer(events: Vec<Value>, stop_reason: &str) -> Vec<Value> {
     let mut all = vec![opening(&json!({"input_tokens": 12, "output_tokens": 1}))];
     all.extend(events);
@@ -63,27 +63,31 @@ fn call_block(index: u64, id: &str, name: &str, pieces: &[&str]) -> Vec<Value> {
     streamed(index, json!({"type": "tool_use", "id": id, "name": name, "input": {}}), &deltas)
 }
 
-fn said(index: u64, words: &[&str], metadata: Option<Value>) -> Vec<Event> {
+fn said(index: u64, words: &[&str], metadata: Option<Value>) -> Vec<StreamEvent> {
     let id = format!("text-{index}");
-    let mut events = vec![Event::TextStart { id: id.clone() }];
-    events.extend(words.iter().map(|word| Event::TextDelta { id: id.clone(), text: (*word).into() }));
-    events.push(Event::TextEnd { id, metadata });
+    let mut events = vec![StreamEvent::TextStart { id: id.clone() }];
+    events.extend(words.iter().map(|word| StreamEvent::TextDelta { id: id.clone(), text: (*word).into() }));
+    events.push(StreamEvent::TextEnd { id, metadata });
     events
 }
 
-fn thought(index: u64, words: &[&str], metadata: Option<Value>) -> Vec<Event> {
+fn thought(index: u64, words: &[&str], metadata: Option<Value>) -> Vec<StreamEvent> {
     let id = format!("reasoning-{index}");
-    let mut events = vec![Event::ReasoningStart { id: id.clone() }];
-    events.extend(words.iter().map(|word| Event::ReasoningDelta { id: id.clone(), text: (*word).into() }));
-    events.push(Event::ReasoningEnd { id, metadata });
+    let mut events = vec![StreamEvent::ReasoningStart { id: id.clone() }];
+    events.extend(
+        words.iter().map(|word| StreamEvent::ReasoningDelta { id: id.clone(), text: (*word).into() }),
+    );
+    events.push(StreamEvent::ReasoningEnd { id, metadata });
     events
 }
 
-fn call(id: &str, name: &str, pieces: &[&str], input: Value) -> Vec<Event> {
-    let mut events = vec![Event::ToolInputStart { id: id.into(), name: name.into() }];
-    events.extend(pieces.iter().map(|piece| Event::ToolInputDelta { id: id.into(), text: (*piece).into() }));
-    events.push(Event::ToolInputEnd { id: id.into() });
-    events.push(Event::ToolCall {
+fn call(id: &str, name: &str, pieces: &[&str], input: Value) -> Vec<StreamEvent> {
+    let mut events = vec![StreamEvent::ToolInputStart { id: id.into(), name: name.into() }];
+    events.extend(
+        pieces.iter().map(|piece| StreamEvent::ToolInputDelta { id: id.into(), text: (*piece).into() }),
+    );
+    events.push(StreamEvent::ToolInputEnd { id: id.into() });
+    events.push(StreamEvent::ToolCall {
         id: id.into(),
         name: name.into(),
         input,
@@ -97,9 +101,9 @@ fn usual() -> Usage {
     Usage { input: 12, output: 30, ..Usage::default() }
 }
 
-fn step(reason: FinishReason, word: &str, usage: Usage) -> Event {
+fn step(reason: FinishReason, word: &str, usage: Usage) -> StreamEvent {
     let about = json!({"id": "msg_1", "model": "claude-m", "stop_reason": word, "stop_sequence": null});
-    Event::StepFinish { reason, usage, metadata: Some(json!({"anthropic": about})) }
+    StreamEvent::StepFinish { reason, usage, metadata: Some(json!({"anthropic": about})) }
 }
 
 #[test]
@@ -107,7 +111,7 @@ fn text() {
     let input = transcript(&answer(text_block(0, &["Grüße, ", "🦀"]), "end_turn"));
     let mut expected = said(0, &["Grüße, ", "🦀"], None);
     expected.push(step(FinishReason::Stop, "end_turn", usual()));
-    check(&input, &expected, &Outcome::Complete);
+    check(&input, &expected, &TranscriptEnd::Complete);
 }
 
 #[test]
@@ -122,7 +126,7 @@ fn thinking_with_a_signature() {
     let mut expected = thought(0, &["Let me ", "see."], Some(json!({"anthropic": {"signature": "EqQB"}})));
     expected.extend(said(1, &["27"], None));
     expected.push(step(FinishReason::Stop, "end_turn", usual()));
-    check(&transcript(&answer(blocks, "end_turn")), &expected, &Outcome::Complete);
+    check(&transcript(&answer(blocks, "end_turn")), &expected, &TranscriptEnd::Complete);
 }
 
 #[test]
@@ -131,12 +135,12 @@ fn thinking_that_is_not_shown() {
     let blocks = streamed(0, json!({"type": "thinking", "thinking": "", "signature": ""}), &[signature]);
     let mut expected = thought(0, &[], Some(json!({"anthropic": {"signature": "EqQB"}})));
     expected.push(step(FinishReason::Length, "max_tokens", usual()));
-    check(&transcript(&answer(blocks, "max_tokens")), &expected, &Outcome::Complete);
+    check(&transcript(&answer(blocks, "max_tokens")), &expected, &TranscriptEnd::Complete);
 
     let blocks = streamed(0, json!({"type": "redacted_thinking", "data": "Emwb"}), &[]);
     let mut expected = thought(0, &[], Some(json!({"anthropic": {"redacted": "Emwb"}})));
     expected.push(step(FinishReason::Stop, "stop_sequence", usual()));
-    check(&transcript(&answer(blocks, "stop_sequence")), &expected, &Outcome::Complete);
+    check(&transcript(&answer(blocks, "stop_sequence")), &expected, &TranscriptEnd::Complete);
 }
 
 #[test]
@@ -149,7 +153,7 @@ fn parallel_calls() {
     expected.extend(call("toolu_1", "read", &pieces, json!({"path": "a.rs", "n": 1})));
     expected.extend(call("toolu_2", "list", &[], json!({})));
     expected.push(step(FinishReason::ToolCalls, "tool_use", usual()));
-    check(&transcript(&answer(blocks, "tool_use")), &expected, &Outcome::Complete);
+    check(&transcript(&answer(blocks, "tool_use")), &expected, &TranscriptEnd::Complete);
 }
 
 #[test]
@@ -159,11 +163,11 @@ fn a_call_with_its_own_fields() {
             json!({"type": "tool_use", "id": "toolu_1", "name": "read", "input": {}, "caller": caller});
         let input = transcript(&answer(streamed(0, block, &[]), "tool_use"));
         let mut expected = call("toolu_1", "read", &[], json!({}));
-        if let Some(Event::ToolCall { metadata, .. }) = expected.last_mut() {
+        if let Some(StreamEvent::ToolCall { metadata, .. }) = expected.last_mut() {
             *metadata = kept;
         }
         expected.push(step(FinishReason::ToolCalls, "tool_use", usual()));
-        check(&input, &expected, &Outcome::Complete);
+        check(&input, &expected, &TranscriptEnd::Complete);
     };
     check_one(&json!({"type": "direct"}), None);
     let caller = json!({"type": "code_execution_20260120", "tool_id": "srvtoolu_1"});
@@ -176,10 +180,10 @@ fn malformed_arguments() {
         let input = transcript(&answer(call_block(0, "toolu_1", "read", &[raw]), "max_tokens"));
         let id = || "toolu_1".to_owned();
         let expected = [
-            Event::ToolInputStart { id: id(), name: "read".into() },
-            Event::ToolInputDelta { id: id(), text: raw.into() },
-            Event::ToolInputEnd { id: id() },
-            Event::ToolCallMalformed {
+            StreamEvent::ToolInputStart { id: id(), name: "read".into() },
+            StreamEvent::ToolInputDelta { id: id(), text: raw.into() },
+            StreamEvent::ToolInputEnd { id: id() },
+            StreamEvent::ToolCallMalformed {
                 id: id(),
                 name: "read".into(),
                 raw: raw.into(),
@@ -187,7 +191,7 @@ fn malformed_arguments() {
             },
             step(FinishReason::Length, "max_tokens", usual()),
         ];
-        check(&input, &expected, &Outcome::Complete);
+        check(&input, &expected, &TranscriptEnd::Complete);
     };
     check_one("[1]", "the arguments are not a JSON object");
     check_one("{\"a\": \"b", "the arguments are not JSON: EOF while parsing a string at line 1 column 8");
@@ -211,8 +215,8 @@ fn usage_with_a_cache() {
         "usage": details});
     let mut expected = said(0, &["ok"], None);
     let metadata = Some(json!({"anthropic": about}));
-    expected.push(Event::StepFinish { reason: FinishReason::Stop, usage, metadata });
-    check(&transcript(&events), &expected, &Outcome::Complete);
+    expected.push(StreamEvent::StepFinish { reason: FinishReason::Stop, usage, metadata });
+    check(&transcript(&events), &expected, &TranscriptEnd::Complete);
 }
 
 #[test]
@@ -225,15 +229,16 @@ fn refusal() {
     let about = json!({"id": "msg_1", "model": "claude-m", "stop_reason": "refusal", "stop_sequence": null,
         "stop_details": details});
     let metadata = Some(json!({"anthropic": about}));
-    let expected = [Event::StepFinish { reason: FinishReason::ContentFilter, usage: usual(), metadata }];
-    check(&transcript(&events), &expected, &Outcome::Complete);
+    let expected =
+        [StreamEvent::StepFinish { reason: FinishReason::ContentFilter, usage: usual(), metadata }];
+    check(&transcript(&events), &expected, &TranscriptEnd::Complete);
 }
 
 #[test]
 fn finish_reasons() {
     let check_one = |word: &str, reason: FinishReason| {
         let expected = [step(reason, word, usual())];
-        check(&transcript(&answer(vec![], word)), &expected, &Outcome::Complete);
+        check(&transcript(&answer(vec![], word)), &expected, &TranscriptEnd::Complete);
     };
     check_one("pause_turn", FinishReason::Stop);
     check_one("model_context_window_exceeded", FinishReason::Length);
@@ -241,7 +246,7 @@ fn finish_reasons() {
     let mut expected = call("toolu_1", "list", &[], json!({}));
     expected.push(step(FinishReason::ToolCalls, "end_turn", usual()));
     let input = transcript(&answer(call_block(0, "toolu_1", "list", &[]), "end_turn"));
-    check(&input, &expected, &Outcome::Complete);
+    check(&input, &expected, &TranscriptEnd::Complete);
 }
 
 #[test]
@@ -253,14 +258,14 @@ fn an_error_in_the_stream() {
     events.push(error.clone());
     let mut open = said(0, &["hi"], None);
     open.pop();
-    check(&transcript(&events), &open, &Outcome::Provider(error.to_string()));
+    check(&transcript(&events), &open, &TranscriptEnd::Provider(error.to_string()));
 }
 
 #[test]
 fn an_empty_answer() {
     let done = [step(FinishReason::Stop, "end_turn", usual())];
-    check(&transcript(&answer(vec![], "end_turn")), &done, &Outcome::Complete);
-    check(&transcript(&answer(text_block(0, &[]), "end_turn")), &done, &Outcome::Complete);
+    check(&transcript(&answer(vec![], "end_turn")), &done, &TranscriptEnd::Complete);
+    check(&transcript(&answer(text_block(0, &[]), "end_turn")), &done, &TranscriptEnd::Complete);
 }
 
 #[test]
@@ -273,7 +278,7 @@ fn what_is_not_known_is_passed_over() {
     let input = format!(": hello\n\n{}", transcript(&answer(events, "end_turn"))).replace('\n', "\r\n");
     let mut expected = said(2, &["hi"], None);
     expected.push(step(FinishReason::Stop, "end_turn", usual()));
-    check(&input, &expected, &Outcome::Complete);
+    check(&input, &expected, &TranscriptEnd::Complete);
 }
 
 #[test]
@@ -300,20 +305,20 @@ fn a_search_by_the_provider() {
     let asked = json!({"query": "rust"});
     let called = json!({"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": asked});
     let mut expected = vec![
-        Event::HostedCall {
+        StreamEvent::HostedCall {
             id: "srvtoolu_1".into(),
             name: "web_search".into(),
             input: asked,
             metadata: Some(json!({"anthropic": {"block": called}})),
         },
-        Event::HostedResult {
+        StreamEvent::HostedResult {
             id: "srvtoolu_1".into(),
             name: "web_search".into(),
             output: found,
             is_error: false,
             metadata: Some(json!({"anthropic": {"block": result}})),
         },
-        Event::HostedResult {
+        StreamEvent::HostedResult {
             id: "srvtoolu_2".into(),
             name: "web_search".into(),
             output: failed["content"].clone(),
@@ -324,7 +329,7 @@ fn a_search_by_the_provider() {
     let cited = json!({"anthropic": {"citations": [citation]}});
     expected.extend(said(3, &["Rust is a language."], Some(cited)));
     expected.push(step(FinishReason::Stop, "end_turn", usual()));
-    check(&transcript(&answer(blocks, "end_turn")), &expected, &Outcome::Complete);
+    check(&transcript(&answer(blocks, "end_turn")), &expected, &TranscriptEnd::Complete);
 }
 
 #[test]
@@ -332,14 +337,14 @@ fn an_answer_cut_short_is_incomplete() {
     let whole = transcript(&answer(text_block(0, &["hi"]), "end_turn"));
     let stop = whole.find("event: message_stop").unwrap();
     let expected = said(0, &["hi"], None);
-    check(whole.get(..stop).unwrap(), &expected, &Outcome::Incomplete);
-    check(whole.get(..stop + 40).unwrap(), &expected, &Outcome::Incomplete);
+    check(whole.get(..stop).unwrap(), &expected, &TranscriptEnd::Incomplete);
+    check(whole.get(..stop + 40).unwrap(), &expected, &TranscriptEnd::Incomplete);
     let block_stop = whole.find("event: content_block_stop").unwrap();
-    check(whole.get(..block_stop).unwrap(), &expected[..2], &Outcome::Incomplete);
-    check("", &[], &Outcome::Incomplete);
+    check(whole.get(..block_stop).unwrap(), &expected[..2], &TranscriptEnd::Incomplete);
+    check("", &[], &TranscriptEnd::Incomplete);
     let mut expected = expected;
     expected.push(step(FinishReason::Stop, "end_turn", usual()));
-    check(whole.trim_end(), &expected, &Outcome::Complete);
+    check(whole.trim_end(), &expected, &TranscriptEnd::Complete);
 }
 
 #[test]
@@ -348,19 +353,19 @@ fn blocks_that_are_not_closed() {
     events.retain(|event| event["type"] != "content_block_stop");
     let mut expected = said(0, &["hi"], None);
     expected.push(step(FinishReason::Stop, "end_turn", usual()));
-    check(&transcript(&events), &expected, &Outcome::Complete);
+    check(&transcript(&events), &expected, &TranscriptEnd::Complete);
 }
 
 #[test]
 fn what_is_not_in_the_protocol() {
-    check("data: what?\n\n", &[], &Outcome::Malformed);
+    check("data: what?\n\n", &[], &TranscriptEnd::Malformed);
     let stray =
         json!({"type": "content_block_delta", "index": 3, "delta": {"type": "text_delta", "text": "a"}});
-    check(&transcript(&[stray]), &[], &Outcome::Malformed);
-    check(&transcript(&[json!({"type": "content_block_start", "index": 0})]), &[], &Outcome::Malformed);
+    check(&transcript(&[stray]), &[], &TranscriptEnd::Malformed);
+    check(&transcript(&[json!({"type": "content_block_start", "index": 0})]), &[], &TranscriptEnd::Malformed);
     let wrong = json!({"type": "input_json_delta", "partial_json": "{}"});
     let events = streamed(0, json!({"type": "text", "text": ""}), &[wrong]);
-    check(&transcript(&events), &[], &Outcome::Malformed);
+    check(&transcript(&events), &[], &TranscriptEnd::Malformed);
 }
 
 #[test]
@@ -390,7 +395,7 @@ fn an_answer_that_is_not_streamed() {
     let mut out = crate::protocol::Events::new();
     let mut streaming = decoder();
     for event in answer(blocks, "tool_use") {
-        let frame = crate::sse::Frame { data: event.to_string(), ..Default::default() };
+        let frame = crate::sse::SseFrame { data: event.to_string(), ..Default::default() };
         crate::protocol::Decode::accept(&mut streaming, &frame, &mut out).unwrap();
     }
     crate::protocol::Decode::end(&mut streaming, &mut out).unwrap();
@@ -407,11 +412,11 @@ fn an_answer_that_is_not_streamed() {
         ],
         "stop_reason": "tool_use", "stop_sequence": null, "usage": {"input_tokens": 12, "output_tokens": 30}});
     let (events, outcome) = transcript::whole(decoder(), &whole.to_string());
-    assert_eq!((events, outcome), (out.into(), Outcome::Complete));
+    assert_eq!((events, outcome), (out.into(), TranscriptEnd::Complete));
 
     let error = json!({"type": "error", "error": {"type": "api_error", "message": "x"}}).to_string();
-    assert_eq!(transcript::whole(decoder(), &error).1, Outcome::Provider(error));
+    assert_eq!(transcript::whole(decoder(), &error).1, TranscriptEnd::Provider(error));
     for odd in ["", "[]", "{}", "{\"content\": \"hi\"}"] {
-        assert_eq!(transcript::whole(decoder(), odd), (vec![], Outcome::Malformed), "{odd}");
+        assert_eq!(transcript::whole(decoder(), odd), (vec![], TranscriptEnd::Malformed), "{odd}");
     }
 }

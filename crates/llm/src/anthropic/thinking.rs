@@ -6,7 +6,7 @@
 
 use serde_json::{Value, json};
 
-use super::model::{Control, Model};
+use super::model::{ClaudeModel, ThinkingControl};
 use crate::{Effort, Reasoning};
 
 /// The smallest budget that is accepted.
@@ -39,7 +39,7 @@ pub(super) struct Thinking {
 
 /// What to say to this model. `budget_fits` is whether the conversation is at a point where a budget is accepted.
 pub(super) fn plan(
-    model: Model,
+    model: ClaudeModel,
     reasoning: Reasoning,
     max_output: Option<u64>,
     budget_fits: bool,
@@ -60,14 +60,16 @@ pub(super) fn plan(
     };
     match (model.control(), reasoning.budget) {
         // These models keep their thoughts to themselves unless a summary is asked for.
-        (Control::Effort, _) => adaptive(json!({"type": "adaptive", "display": "summarized"})),
-        (Control::Either, None) => adaptive(json!({"type": "adaptive"})),
-        (Control::Either | Control::Budget, _) if !budget_fits => unsaid,
-        (Control::Either | Control::Budget, given) => budgeted(given, effort, max_output, limit),
+        (ThinkingControl::Effort, _) => adaptive(json!({"type": "adaptive", "display": "summarized"})),
+        (ThinkingControl::Either, None) => adaptive(json!({"type": "adaptive"})),
+        (ThinkingControl::Either | ThinkingControl::Budget, _) if !budget_fits => unsaid,
+        (ThinkingControl::Either | ThinkingControl::Budget, given) => {
+            budgeted(given, effort, max_output, limit)
+        }
     }
 }
 
-fn silent(model: Model, unsaid: Thinking) -> Thinking {
+fn silent(model: ClaudeModel, unsaid: Thinking) -> Thinking {
     match (model.thinks_unasked(), model.can_be_silenced()) {
         (false, _) => unsaid,
         (true, true) => Thinking { config: Some(json!({"type": "disabled"})), on: false, ..unsaid },
@@ -121,7 +123,7 @@ mod tests {
         let (config, effort_name, max_tokens, on) = expected;
         let expected =
             Thinking { config: (!config.is_null()).then_some(config), effort: effort_name, max_tokens, on };
-        assert_eq!(plan(Model::of(model), Reasoning { effort, budget }, max_output, true), expected);
+        assert_eq!(plan(ClaudeModel::of(model), Reasoning { effort, budget }, max_output, true), expected);
     }
 
     fn budget(tokens: u64) -> Value {
@@ -174,7 +176,7 @@ mod tests {
     #[test]
     fn a_budget_that_does_not_fit_is_left_out() {
         let reasoning = Reasoning { effort: None, budget: Some(2_000) };
-        let thinking = plan(Model::of("claude-sonnet-4-5"), reasoning, None, false);
+        let thinking = plan(ClaudeModel::of("claude-sonnet-4-5"), reasoning, None, false);
         assert_eq!(thinking, Thinking { config: None, effort: None, max_tokens: 4_096, on: false });
     }
 }

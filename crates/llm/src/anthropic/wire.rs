@@ -10,49 +10,49 @@ use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
 use crate::Usage;
-use crate::protocol::text::Text;
+use crate::protocol::text::WireText;
 
 /// A JSON object.
-pub(super) type Fields = Map<String, Value>;
+pub(super) type JsonFields = Map<String, Value>;
 
 /// `message_start`
 #[derive(Debug, Deserialize)]
 pub(super) struct MessageStart {
-    pub(super) message: Fields,
+    pub(super) message: JsonFields,
 }
 
 /// `content_block_start`
 #[derive(Debug, Deserialize)]
 pub(super) struct BlockStart {
     pub(super) index: u64,
-    pub(super) content_block: Fields,
+    pub(super) content_block: JsonFields,
 }
 
 /// `content_block_delta`: nearly all of a stream, so it is read without a detour.
 #[derive(Debug, Deserialize)]
 pub(super) struct BlockDelta<'a> {
     #[serde(rename = "type", borrow)]
-    pub(super) kind: Text<'a>,
+    pub(super) kind: WireText<'a>,
     pub(super) index: u64,
-    pub(super) delta: Delta<'a>,
+    pub(super) delta: DeltaFields<'a>,
     pub(super) error: Option<IgnoredAny>,
 }
 
 /// More of a block: each kind has one of these fields.
 #[derive(Debug, Deserialize)]
-pub(super) struct Delta<'a> {
+pub(super) struct DeltaFields<'a> {
     #[serde(rename = "type", borrow)]
-    kind: Text<'a>,
-    text: Option<Text<'a>>,
-    thinking: Option<Text<'a>>,
-    signature: Option<Text<'a>>,
-    partial_json: Option<Text<'a>>,
+    kind: WireText<'a>,
+    text: Option<WireText<'a>>,
+    thinking: Option<WireText<'a>>,
+    signature: Option<WireText<'a>>,
+    partial_json: Option<WireText<'a>>,
     citation: Option<Value>,
 }
 
 /// What a delta adds.
 #[derive(Debug)]
-pub(super) enum More<'a> {
+pub(super) enum DeltaContent<'a> {
     Text(Cow<'a, str>),
     Thinking(Cow<'a, str>),
     Signature(Cow<'a, str>),
@@ -62,16 +62,16 @@ pub(super) enum More<'a> {
     Unknown,
 }
 
-impl<'a> Delta<'a> {
+impl<'a> DeltaFields<'a> {
     /// `None` when it lacks what its kind has.
-    pub(super) fn more(self) -> Option<More<'a>> {
+    pub(super) fn more(self) -> Option<DeltaContent<'a>> {
         Some(match &*self.kind {
-            "text_delta" => More::Text(self.text?.0),
-            "thinking_delta" => More::Thinking(self.thinking?.0),
-            "signature_delta" => More::Signature(self.signature?.0),
-            "input_json_delta" => More::Input(self.partial_json?.0),
-            "citations_delta" => More::Citation(self.citation?),
-            _ => More::Unknown,
+            "text_delta" => DeltaContent::Text(self.text?.0),
+            "thinking_delta" => DeltaContent::Thinking(self.thinking?.0),
+            "signature_delta" => DeltaContent::Signature(self.signature?.0),
+            "input_json_delta" => DeltaContent::Input(self.partial_json?.0),
+            "citations_delta" => DeltaContent::Citation(self.citation?),
+            _ => DeltaContent::Unknown,
         })
     }
 }
@@ -85,29 +85,29 @@ pub(super) struct BlockStop {
 /// `message_delta`
 #[derive(Debug, Deserialize)]
 pub(super) struct MessageDelta {
-    pub(super) delta: Option<Fields>,
-    pub(super) usage: Option<Fields>,
+    pub(super) delta: Option<JsonFields>,
+    pub(super) usage: Option<JsonFields>,
 }
 
 /// A field that is a text.
-pub(super) fn text<'a>(fields: &'a Fields, name: &str) -> &'a str {
+pub(super) fn text<'a>(fields: &'a JsonFields, name: &str) -> &'a str {
     fields.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// Token counts as they were last given.
 #[derive(Debug, Default)]
-pub(super) struct Counts(Fields);
+pub(super) struct TokenCounts(JsonFields);
 
-impl Counts {
+impl TokenCounts {
     /// Takes newer counts; what they do not mention stays.
-    pub(super) fn update(&mut self, newer: Fields) {
+    pub(super) fn update(&mut self, newer: JsonFields) {
         self.0.extend(newer.into_iter().filter(|(_, value)| !value.is_null()));
     }
 
     /// The counts in neutral terms, and whatever else was said about them.
     ///
     /// The input counts are disjoint already. Output includes the thoughts, which newer models count apart as well.
-    pub(super) fn split(&self) -> (Usage, Fields) {
+    pub(super) fn split(&self) -> (Usage, JsonFields) {
         let mut details = self.0.clone();
         let mut take = |name: &str| details.shift_remove(name).and_then(|count| count.as_u64()).unwrap_or(0);
         let output = take("output_tokens");
@@ -131,12 +131,12 @@ mod tests {
 
     use super::*;
 
-    fn fields(value: &Value) -> Fields {
+    fn fields(value: &Value) -> JsonFields {
         value.as_object().unwrap().clone()
     }
 
     fn check(given: &[Value], usage: Usage, details: &Value) {
-        let mut counts = Counts::default();
+        let mut counts = TokenCounts::default();
         given.iter().for_each(|one| counts.update(fields(one)));
         assert_eq!(counts.split(), (usage, fields(details)));
     }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 /// Limits in tokens. Zero means that nobody said.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Limits {
+pub struct TokenLimits {
     /// The size of the window.
     pub context: u64,
     /// The most it takes in, where that is less than the window leaves.
@@ -104,7 +104,7 @@ impl Modalities {
     ///
     /// # Errors
     ///
-    /// The word that is no modality.
+    /// The word that is not a modality.
     pub fn from_words<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<Self, &'a str> {
         let mut set = Self::default();
         for word in words {
@@ -136,7 +136,7 @@ impl fmt::Debug for Modalities {
 
 /// Whether a model is offered.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Status {
+pub enum ModelStatus {
     /// It is.
     #[default]
     Active,
@@ -148,7 +148,7 @@ pub enum Status {
     Deprecated,
 }
 
-impl Status {
+impl ModelStatus {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Active, Self::Beta, Self::Alpha, Self::Deprecated];
 
@@ -164,17 +164,17 @@ impl Status {
     }
 }
 
-/// Why a word is no status.
+/// Why a word is not a status.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no status: write active, beta, alpha or deprecated")]
-pub struct StatusError(String);
+pub struct ModelStatusError(String);
 
-impl FromStr for Status {
-    type Err = StatusError;
+impl FromStr for ModelStatus {
+    type Err = ModelStatusError;
 
-    fn from_str(word: &str) -> Result<Self, StatusError> {
+    fn from_str(word: &str) -> Result<Self, ModelStatusError> {
         let known = Self::ALL.into_iter().find(|status| status.as_str() == word);
-        known.ok_or_else(|| StatusError(word.to_owned()))
+        known.ok_or_else(|| ModelStatusError(word.to_owned()))
     }
 }
 
@@ -192,9 +192,9 @@ mod tests {
 
     #[test]
     fn statuses_are_read_as_written() {
-        for status in Status::ALL {
+        for status in ModelStatus::ALL {
             assert_eq!(status.as_str().parse(), Ok(status));
         }
-        assert_eq!("gone".parse::<Status>(), Err(StatusError("gone".into())));
+        assert_eq!("gone".parse::<ModelStatus>(), Err(ModelStatusError("gone".into())));
     }
 }

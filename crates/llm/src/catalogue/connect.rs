@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{AddressError, Found, Protocol, protocol};
+use super::{AddressError, FoundModel, Protocol, protocol};
 use crate::{
     Anthropic, Endpoint, Gemini, Keyring, OpenAiChat, OpenAiResponses, Provider, Secret, credential,
 };
@@ -35,10 +35,10 @@ pub enum ConnectError {
     Address(#[from] AddressError),
     /// Its key is missing or cannot be read.
     #[error(transparent)]
-    Key(#[from] credential::Error),
+    Key(#[from] credential::CredentialError),
 }
 
-impl Found<'_> {
+impl FoundModel<'_> {
     /// The way to the model, with the key from a ring.
     ///
     /// # Errors

@@ -4,22 +4,22 @@ use std::fmt::{Debug, Formatter, Result};
 
 use serde_json::{Map, Value};
 
-use super::{ModelInfo, ProviderInfo, Setting, Variant};
+use super::{ModelInfo, ModelSetting, ProviderInfo, Variant};
 use crate::Secret;
 
 /// Shows the names of options.
-struct Options<'a>(&'a Map<String, Value>);
+struct OptionNames<'a>(&'a Map<String, Value>);
 
-impl Debug for Options<'_> {
+impl Debug for OptionNames<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         f.debug_set().entries(self.0.keys()).finish()
     }
 }
 
 /// Shows the names of headers.
-struct Headers<'a>(&'a [(String, Secret)]);
+struct HeaderNames<'a>(&'a [(String, Secret)]);
 
-impl Debug for Headers<'_> {
+impl Debug for HeaderNames<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         f.debug_set().entries(self.0.iter().map(|(name, _)| name)).finish()
     }
@@ -35,8 +35,8 @@ impl Debug for ProviderInfo {
             .field("package", package)
             .field("base_url", base_url)
             .field("key", key)
-            .field("headers", &Headers(headers))
-            .field("options", &Options(options))
+            .field("headers", &HeaderNames(headers))
+            .field("options", &OptionNames(options))
             .field("configured", configured)
             .field("open", open)
             .field("models", models)
@@ -76,9 +76,9 @@ impl Debug for ModelInfo {
             .field("status", status)
             .field("released", released)
             .field("own_variants", own_variants)
-            .field("headers", &Headers(headers))
+            .field("headers", &HeaderNames(headers))
             .field("reasoning", reasoning)
-            .field("options", &Options(options))
+            .field("options", &OptionNames(options))
             .finish()
     }
 }
@@ -89,14 +89,17 @@ impl Debug for Variant {
         f.debug_struct("Variant")
             .field("name", name)
             .field("reasoning", reasoning)
-            .field("options", &Options(options))
+            .field("options", &OptionNames(options))
             .finish()
     }
 }
 
-impl Debug for Setting {
+impl Debug for ModelSetting {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         let Self { reasoning, options } = self;
-        f.debug_struct("Setting").field("reasoning", reasoning).field("options", &Options(options)).finish()
+        f.debug_struct("Setting")
+            .field("reasoning", reasoning)
+            .field("options", &OptionNames(options))
+            .finish()
     }
 }

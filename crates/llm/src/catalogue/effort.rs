@@ -7,13 +7,13 @@
 use serde_json::{Map, Value};
 
 use super::variant::{Variant, effort_word};
-use super::{ModelInfo, Protocol, Text};
+use super::{CatalogueText, ModelInfo, Protocol};
 use crate::{Effort, Reasoning};
 
 use Effort::{High, Low, Max, Medium, Minimal, None as Off};
 
 /// What models with a name take. Of several rules that fit the first one decides.
-struct Rule {
+struct EffortRule {
     /// How the name begins, behind whatever a reseller puts in front.
     name: &'static str,
     /// Words that are in it.
@@ -28,8 +28,8 @@ const fn rule(
     words: &'static [&'static str],
     since: (u32, u32),
     efforts: &'static [Effort],
-) -> Rule {
-    Rule { name, words, since, efforts }
+) -> EffortRule {
+    EffortRule { name, words, since, efforts }
 }
 
 const ANY: (u32, u32) = (0, 0);
@@ -37,7 +37,7 @@ const USUAL: &[Effort] = &[Low, Medium, High];
 const UP_TO_MAX: &[Effort] = &[Low, Medium, High, Max];
 
 /// For OpenAI's protocols.
-const OPENAI: &[Rule] = &[
+const OPENAI: &[EffortRule] = &[
     rule("gpt-oss", &[], ANY, USUAL),
     rule("gpt-", &["chat"], (5, 1), &[Medium]),
     rule("gpt-", &["chat"], ANY, &[]),
@@ -84,11 +84,11 @@ const OPENAI: &[Rule] = &[
 ];
 
 /// For Anthropic's protocol. Where a model of Claude takes no effort, a budget is made of it.
-const ANTHROPIC: &[Rule] = &[rule("minimax", &[], ANY, &[])];
+const ANTHROPIC: &[EffortRule] = &[rule("minimax", &[], ANY, &[])];
 
 /// For Google's protocol. Models before the third generation are given budgets, and the others levels. What is no
 /// Gemini is told neither.
-const GEMINI: &[Rule] = &[
+const GEMINI: &[EffortRule] = &[
     rule("gemini-", &["image"], ANY, &[]),
     rule("gemini-", &["tts"], ANY, &[]),
     rule("gemini-", &["live"], ANY, &[]),
@@ -105,7 +105,8 @@ const GEMINI: &[Rule] = &[
 /// The presets of a model that reasons, from the least effort to the greatest.
 pub(super) fn presets(model: &ModelInfo) -> Vec<Variant> {
     let id = model.wire.to_ascii_lowercase();
-    let fit = |rules: &'static [Rule]| rules.iter().find(|rule| rule.fits(&id)).map(|rule| rule.efforts);
+    let fit =
+        |rules: &'static [EffortRule]| rules.iter().find(|rule| rule.fits(&id)).map(|rule| rule.efforts);
     let efforts = match model.protocol() {
         Protocol::Anthropic | Protocol::VertexAnthropic | Protocol::Bedrock => {
             fit(ANTHROPIC).unwrap_or(UP_TO_MAX)
@@ -131,7 +132,7 @@ fn preset(model: &ModelInfo, id: &str, effort: Effort) -> Option<Variant> {
         options.insert("reasoning_effort".to_owned(), Value::from(greatest(model, id)?));
     }
     let reasoning = Reasoning { effort: Some(effort), budget: None };
-    Some(Variant { name: Text::Borrowed(effort_word(effort)), reasoning, options })
+    Some(Variant { name: CatalogueText::Borrowed(effort_word(effort)), reasoning, options })
 }
 
 /// The word of a chat server for the greatest effort, if it is known to have one.
@@ -153,7 +154,7 @@ fn is_translator(model: &ModelInfo) -> bool {
     [OPENROUTER, "@ai-sdk/gateway"].contains(&model.package.as_ref())
 }
 
-impl Rule {
+impl EffortRule {
     fn fits(&self, id: &str) -> bool {
         let Some(rest) = begin(id, self.name) else { return false };
         let words = || rest.split(|letter: char| !letter.is_ascii_alphanumeric());
@@ -189,7 +190,7 @@ mod tests {
     #[track_caller]
     fn check(package: &'static str, wire: &'static str, expected: &str) {
         let model = ModelInfo { package: package.into(), wire: wire.into(), ..ModelInfo::default() };
-        let names: Vec<Text> = presets(&model).into_iter().map(|variant| variant.name).collect();
+        let names: Vec<CatalogueText> = presets(&model).into_iter().map(|variant| variant.name).collect();
         assert_eq!(names.join(" "), expected, "{wire}");
     }
 
@@ -284,7 +285,8 @@ mod tests {
     fn the_greatest_effort_is_said_in_the_words_of_the_service() {
         let check =
             |package: &'static str, address: Option<&'static str>, wire: &'static str, word: Option<&str>| {
-                let (package, wire, base_url) = (package.into(), wire.into(), address.map(Text::Borrowed));
+                let (package, wire, base_url) =
+                    (package.into(), wire.into(), address.map(CatalogueText::Borrowed));
                 let model = ModelInfo { package, wire, base_url, ..ModelInfo::default() };
                 let last = presets(&model).pop().unwrap();
                 let expected = word.map(|word| ("reasoning_effort".to_owned(), word.into()));

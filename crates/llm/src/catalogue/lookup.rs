@@ -7,7 +7,7 @@
 //! 2. `provider/alias`: a family of that provider (`anthropic/claude-sonnet`), the last words of a family
 //!    (`anthropic/sonnet`), or either with `-latest`. It means the newest model of the family that is active and
 //!    calls tools. With `-latest` it may also be the beginning of ids (`openai/gpt-5.6-latest`).
-//! 3. A name whose first part is no provider: the id of a model, or the end of one behind a slash
+//! 3. A name whose first part is not a provider: the id of a model, or the end of one behind a slash
 //!    (`kimi-k3` for `moonshotai/kimi-k3`), at the providers that can be used; then an alias there.
 //! 4. Any of these with `:variant` at the end.
 //! 5. `provider/anything` where the configuration says where the provider is: local servers have models that nobody
@@ -23,14 +23,14 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use super::{Catalogue, ModelInfo, ProviderInfo, Status, Usable, Variant, variant};
+use super::{Catalogue, ModelInfo, ModelStatus, ProviderInfo, Usable, Variant, variant};
 
 /// Names in a message, at most.
 const SHOWN: usize = 5;
 
 /// A model that a name means.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Found<'a> {
+pub struct FoundModel<'a> {
     /// Who offers it.
     pub provider: &'a ProviderInfo,
     /// The model. It is owned when nobody described it.
@@ -39,7 +39,7 @@ pub struct Found<'a> {
     pub variant: Option<Variant>,
 }
 
-impl<'a> Found<'a> {
+impl<'a> FoundModel<'a> {
     pub(super) fn new(provider: &'a ProviderInfo, model: &'a ModelInfo) -> Self {
         Self { provider, model: Cow::Borrowed(model), variant: None }
     }
@@ -149,7 +149,7 @@ fn keys(variables: &[String]) -> String {
 
 /// How much a provider is meant by a name that does not say so, most first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Rank {
+pub(super) enum ProviderRank {
     /// The configuration mentions it.
     Configured,
     /// It makes the models it offers.
@@ -194,7 +194,7 @@ const AMBIENT: [&str; 13] = [
     "WANDB_API_KEY",
 ];
 
-impl Rank {
+impl ProviderRank {
     pub(super) fn of(provider: &ProviderInfo) -> Self {
         let mut keys = provider.key_variables().peekable();
         if provider.configured {
@@ -220,7 +220,7 @@ impl Catalogue {
     /// # Errors
     ///
     /// When it means none or several, or only some that cannot be used.
-    pub fn resolve(&self, name: &str, usable: Usable<'_>) -> Result<Found<'_>, LookupError> {
+    pub fn resolve(&self, name: &str, usable: Usable<'_>) -> Result<FoundModel<'_>, LookupError> {
         let name = name.trim();
         if let Some(found) = self.plain(name, usable)? {
             return Ok(found);
@@ -245,7 +245,7 @@ impl Catalogue {
     /// # Errors
     ///
     /// When there is no such model.
-    pub fn exact(&self, provider: &str, model: &str) -> Result<Found<'_>, LookupError> {
+    pub fn exact(&self, provider: &str, model: &str) -> Result<FoundModel<'_>, LookupError> {
         let name = format!("{provider}/{model}");
         if let Some(known) = self.provider_called(provider) {
             if let Some(found) = within(known, model, &name)? {
@@ -261,7 +261,7 @@ impl Catalogue {
     }
 
     /// Rules 1 to 3.
-    fn plain(&self, name: &str, usable: Usable<'_>) -> Result<Option<Found<'_>>, LookupError> {
+    fn plain(&self, name: &str, usable: Usable<'_>) -> Result<Option<FoundModel<'_>>, LookupError> {
         if name.is_empty() {
             return Ok(None);
         }
@@ -295,78 +295,83 @@ impl Catalogue {
     }
 
     /// Rule 3.
-    fn across(&self, name: &str, usable: Usable<'_>) -> Result<Option<Found<'_>>, LookupError> {
+    fn across(&self, name: &str, usable: Usable<'_>) -> Result<Option<FoundModel<'_>>, LookupError> {
         let fits = |model: &ModelInfo| {
             let (id, name) = (model.id.as_bytes(), name.as_bytes());
             let Some(start) = id.len().checked_sub(name.len()) else { return false };
             let (before, end) = id.split_at(start);
             end.eq_ignore_ascii_case(name) && before.last().is_none_or(|byte| *byte == b'/')
         };
-        let mut candidates: Vec<Found<'_>> = self
+        let mut candidates: Vec<FoundModel<'_>> = self
             .models()
             .filter(|(_, model)| fits(model))
-            .map(|(provider, model)| Found::new(provider, model))
+            .map(|(provider, model)| FoundModel::new(provider, model))
             .collect();
         if candidates.is_empty() {
-            let newest =
-                |provider| alias(provider, name).into_iter().map(move |model| Found::new(provider, model));
+            let newest = |provider| {
+                alias(provider, name).into_iter().map(move |model| FoundModel::new(provider, model))
+            };
             candidates = self.providers().flat_map(newest).collect();
         }
         pick(name, candidates, usable)
     }
 
     /// Rule 5.
-    fn open(&self, name: &str) -> Option<Found<'_>> {
+    fn open(&self, name: &str) -> Option<FoundModel<'_>> {
         let (provider, model) = self.split(name)?;
         undescribed(provider, model)
     }
 }
 
 /// The model of a provider that an id or an alias means. `name` is what the person wrote.
-fn within<'a>(provider: &'a ProviderInfo, model: &str, name: &str) -> Result<Option<Found<'a>>, LookupError> {
+fn within<'a>(
+    provider: &'a ProviderInfo,
+    model: &str,
+    name: &str,
+) -> Result<Option<FoundModel<'a>>, LookupError> {
     let same = |known: &&ModelInfo| known.id.eq_ignore_ascii_case(model);
     let described = provider.models.get(model).or_else(|| provider.models.values().find(same));
     if let Some(described) = described {
-        return Ok(Some(Found::new(provider, described)));
+        return Ok(Some(FoundModel::new(provider, described)));
     }
     match alias(provider, model).as_slice() {
         [] => Ok(None),
-        [only] => Ok(Some(Found::new(provider, only))),
+        [only] => Ok(Some(FoundModel::new(provider, only))),
         several => {
-            let candidates = several.iter().map(|model| Found::new(provider, model).name()).collect();
+            let candidates = several.iter().map(|model| FoundModel::new(provider, model).name()).collect();
             Err(LookupError::Ambiguous { name: name.to_owned(), candidates })
         }
     }
 }
 
 /// A model that nobody described, where there may be such.
-fn undescribed<'a>(provider: &'a ProviderInfo, model: &str) -> Option<Found<'a>> {
-    let found = || Found { provider, model: Cow::Owned(provider.undescribed(model)), variant: None };
+fn undescribed<'a>(provider: &'a ProviderInfo, model: &str) -> Option<FoundModel<'a>> {
+    let found = || FoundModel { provider, model: Cow::Owned(provider.undescribed(model)), variant: None };
     (provider.open && !model.is_empty()).then(found)
 }
 
 /// The one of the candidates that is meant.
 fn pick<'a>(
     name: &str,
-    mut candidates: Vec<Found<'a>>,
+    mut candidates: Vec<FoundModel<'a>>,
     usable: Usable<'_>,
-) -> Result<Option<Found<'a>>, LookupError> {
+) -> Result<Option<FoundModel<'a>>, LookupError> {
     if candidates.is_empty() {
         return Ok(None);
     }
-    candidates.sort_by_cached_key(|found| (Rank::of(found.provider), found.name()));
-    let names = |candidates: &[Found<'_>]| candidates.iter().map(Found::name).collect::<Vec<_>>();
-    let speaks = |found: &Found<'_>| found.model.protocol().is_spoken();
+    candidates.sort_by_cached_key(|found| (ProviderRank::of(found.provider), found.name()));
+    let names = |candidates: &[FoundModel<'_>]| candidates.iter().map(FoundModel::name).collect::<Vec<_>>();
+    let speaks = |found: &FoundModel<'_>| found.model.protocol().is_spoken();
     let (mut ready, others): (Vec<_>, Vec<_>) =
         candidates.into_iter().partition(|found| speaks(found) && usable(found.provider));
-    let Some(first) = ready.first().map(|found| Rank::of(found.provider)) else {
+    let Some(first) = ready.first().map(|found| ProviderRank::of(found.provider)) else {
         let spoken = others.iter().filter(|found| speaks(found));
         let variables: BTreeSet<&str> =
             spoken.filter_map(|found| found.provider.key_variables().next()).collect();
         let variables = variables.into_iter().take(SHOWN).map(str::to_owned).collect();
         return Err(LookupError::NoKey { name: name.to_owned(), candidates: names(&others), variables });
     };
-    ready.retain(|found| Rank::of(found.provider) == first);
+    ready.retain(|found| ProviderRank::of(found.provider) == first);
     match ready.as_slice() {
         [_] => Ok(ready.pop()),
         several => Err(LookupError::Ambiguous { name: name.to_owned(), candidates: names(several) }),
@@ -411,7 +416,7 @@ fn alias<'a>(provider: &'a ProviderInfo, word: &str) -> Vec<&'a ModelInfo> {
 pub(super) fn is_offered(model: &ModelInfo) -> bool {
     use super::Modality::Text;
     let able = &model.abilities;
-    model.status == Status::Active
+    model.status == ModelStatus::Active
         && able.tool_call
         && able.input.contains(Text)
         && able.output.contains(Text)
@@ -422,8 +427,8 @@ fn newest<'a>(models: impl Iterator<Item = &'a ModelInfo>) -> Option<&'a ModelIn
     models.max_by_key(|&model| age_key(model))
 }
 
-/// Sorts models of a family, the one to take last: its id has the words of the family, so that it is no special
-/// edition filed under it; it is the newest; and its id is the shortest, so that it is no faster or dearer edition.
+/// Sorts models of a family, the one to take last: its id has the words of the family, so that it is not a special
+/// edition filed under it; it is the newest; and its id is the shortest, so that it is not a faster or dearer edition.
 pub(super) fn age_key(model: &ModelInfo) -> (bool, &str, Reverse<usize>, Reverse<&str>) {
     let id = model.id.to_ascii_lowercase();
     let plain = model.family.as_deref().unwrap_or("").split('-').all(|word| id.contains(word));

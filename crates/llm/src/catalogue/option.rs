@@ -16,11 +16,11 @@ use serde_json::{Map, Value};
 use super::variant::{Variant, effort_of_word};
 use super::{ModelInfo, Protocol};
 use crate::{Effort, Reasoning};
-use names::{CLIENT, Turn, rows, thinking_places};
+use names::{CLIENT, OptionUse, rows, thinking_places};
 
 /// How a model is asked: with a variant or without.
 #[derive(Clone, Default, PartialEq)]
-pub struct Setting {
+pub struct ModelSetting {
     /// How much it thinks.
     pub reasoning: Reasoning,
     /// Fields to merge into the request body, as the wire names them.
@@ -32,8 +32,8 @@ impl ModelInfo {
     ///
     /// A variant that says how much to think replaces all that the model's options say about it: half of one and half
     /// of the other is refused.
-    pub fn setting(&self, variant: Option<&Variant>) -> Setting {
-        let mut setting = Setting { reasoning: self.reasoning, options: self.options.clone() };
+    pub fn setting(&self, variant: Option<&Variant>) -> ModelSetting {
+        let mut setting = ModelSetting { reasoning: self.reasoning, options: self.options.clone() };
         let Some(variant) = variant else { return setting };
         let places = thinking_places(self.protocol());
         let says_so = |place: &&[&str]| holds(&variant.options, place);
@@ -52,7 +52,7 @@ impl ModelInfo {
 
 /// Options in the words of a wire.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Translated {
+pub(super) struct TranslatedOptions {
     /// What they say about thinking.
     pub(super) reasoning: Reasoning,
     /// The fields of the body.
@@ -62,8 +62,8 @@ pub(super) struct Translated {
 }
 
 /// Translates the options of a model with this id on the wire.
-pub(super) fn translate(protocol: Protocol, wire: &str, options: &Map<String, Value>) -> Translated {
-    let mut done = Translated::default();
+pub(super) fn translate(protocol: Protocol, wire: &str, options: &Map<String, Value>) -> TranslatedOptions {
+    let mut done = TranslatedOptions::default();
     for (name, value) in options {
         done.take(protocol, wire, name, value);
     }
@@ -74,27 +74,27 @@ pub(super) fn translate(protocol: Protocol, wire: &str, options: &Map<String, Va
     done
 }
 
-impl Translated {
+impl TranslatedOptions {
     fn take(&mut self, protocol: Protocol, wire: &str, name: &str, value: &Value) {
         let row = rows(protocol).iter().chain(CLIENT).find(|(known, _)| *known == name);
         match row.map(|(_, turn)| *turn) {
             None => put(&mut self.options, &[name], value.clone()),
-            Some(Turn::Nothing) => self.left_out.push(name.to_owned()),
-            Some(Turn::Place(place)) => put(&mut self.options, place, value.clone()),
-            Some(Turn::Object(place)) => put(&mut self.options, place, with_underscores(value)),
-            Some(Turn::Level(place)) => self.take_effort(protocol, place, value),
-            Some(Turn::Budget(place)) => match value.as_u64() {
+            Some(OptionUse::Nothing) => self.left_out.push(name.to_owned()),
+            Some(OptionUse::Place(place)) => put(&mut self.options, place, value.clone()),
+            Some(OptionUse::Object(place)) => put(&mut self.options, place, with_underscores(value)),
+            Some(OptionUse::Level(place)) => self.take_effort(protocol, place, value),
+            Some(OptionUse::Budget(place)) => match value.as_u64() {
                 Some(tokens) => self.reasoning.budget = Some(tokens),
                 None => put(&mut self.options, place, value.clone()),
             },
-            Some(Turn::OnlyOff(place)) => {
+            Some(OptionUse::OnlyOff(place)) => {
                 if value != &Value::Bool(true) {
                     put(&mut self.options, place, value.clone());
                 }
             }
-            Some(Turn::Thinking) => self.take_thinking(protocol, wire, value),
-            Some(Turn::Group) => self.take_group(protocol, wire, name, value),
-            Some(Turn::Body) => {
+            Some(OptionUse::Thinking) => self.take_thinking(protocol, wire, value),
+            Some(OptionUse::Group) => self.take_group(protocol, wire, name, value),
+            Some(OptionUse::Body) => {
                 for (name, value) in value.as_object().into_iter().flatten() {
                     put(&mut self.options, &[name], value.clone());
                 }

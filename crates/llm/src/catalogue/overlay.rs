@@ -5,17 +5,19 @@
 //! not mention stays as the table says. Fields that are unknown here are left alone, since they are other programs'
 //! business; a field of the wrong kind is refused, since a limit that is silently ignored is found out too late.
 //!
-//! A model that is given another one's id on the wire starts from what is known of that one, and is named by its own id.
+//! A model that is given another one's id on the wire starts from what is known of that one, and is named by its own
+//! id.
 //!
 //! Two things are replaced as a whole. A price for input or output replaces the tiers too, which belong to the old
 //! price. An address of a provider replaces the addresses of its models.
 
 use serde_json::{Map, Value};
 
-use super::option::{self, Translated};
+use super::option::{self, TranslatedOptions};
 use super::protocol::COMPATIBLE;
 use super::{
-    Catalogue, Modalities, ModelInfo, Price, ProviderInfo, Rate, Status, Text, Tier, Variant, variant,
+    Catalogue, CatalogueText, Modalities, ModelInfo, ModelStatus, ProviderInfo, Rate, TokenPrice,
+    TokenPriceTier, Variant, variant,
 };
 use crate::Secret;
 
@@ -40,10 +42,10 @@ impl Catalogue {
     ///
     /// When a setting is of the wrong kind.
     pub fn overlaid(&self, config: &Map<String, Value>) -> Result<Self, OverlayError> {
-        let root = Node { map: config, path: String::new() };
+        let root = ConfigNode { map: config, path: String::new() };
         let mut catalogue = self.clone();
         for (id, node) in root.nodes("provider")? {
-            let id = Text::Owned(id);
+            let id = CatalogueText::Owned(id);
             let provider = catalogue.providers.entry(id.clone()).or_insert_with(|| ProviderInfo {
                 name: id.clone(),
                 id,
@@ -54,8 +56,9 @@ impl Catalogue {
         }
         let enabled = root.texts("enabled_providers")?;
         let disabled = root.texts("disabled_providers")?.unwrap_or_default();
-        let is_on =
-            |id: &Text| enabled.as_ref().is_none_or(|enabled| enabled.contains(id)) && !disabled.contains(id);
+        let is_on = |id: &CatalogueText| {
+            enabled.as_ref().is_none_or(|enabled| enabled.contains(id)) && !disabled.contains(id)
+        };
         let Self { providers, switched_off, .. } = &mut catalogue;
         switched_off.extend(providers.keys().filter(|id| !is_on(id)).cloned());
         providers.retain(|id, _| is_on(id));
@@ -63,7 +66,7 @@ impl Catalogue {
     }
 }
 
-fn lay_provider(provider: &mut ProviderInfo, node: &Node<'_>) -> Result<(), OverlayError> {
+fn lay_provider(provider: &mut ProviderInfo, node: &ConfigNode<'_>) -> Result<(), OverlayError> {
     provider.configured = true;
     set(&mut provider.name, node.text("name")?);
     set(&mut provider.env, node.texts("env")?);
@@ -96,7 +99,7 @@ fn lay_provider(provider: &mut ProviderInfo, node: &Node<'_>) -> Result<(), Over
     for (id, node) in nodes {
         let mut model = basis(provider, &id, node.text("id")?.as_deref());
         lay_model(&mut model, &node)?;
-        provider.models.insert(Text::Owned(id), model);
+        provider.models.insert(CatalogueText::Owned(id), model);
     }
     let white = node.texts("whitelist")?;
     let black = node.texts("blacklist")?.unwrap_or_default();
@@ -114,13 +117,13 @@ fn basis(provider: &ProviderInfo, id: &str, wire: Option<&str>) -> ModelInfo {
         provider.models.get(wire).or_else(same)
     });
     if let Some(other) = other {
-        let id = Text::Owned(id.to_owned());
+        let id = CatalogueText::Owned(id.to_owned());
         return ModelInfo { name: id.clone(), id, ..other.clone() };
     }
     provider.models.get(id).cloned().unwrap_or_else(|| provider.undescribed(id))
 }
 
-fn lay_model(model: &mut ModelInfo, node: &Node<'_>) -> Result<(), OverlayError> {
+fn lay_model(model: &mut ModelInfo, node: &ConfigNode<'_>) -> Result<(), OverlayError> {
     set(&mut model.wire, node.text("id")?);
     set(&mut model.name, node.text("name")?);
     set(&mut model.released, node.text("release_date")?);
@@ -159,7 +162,7 @@ fn lay_model(model: &mut ModelInfo, node: &Node<'_>) -> Result<(), OverlayError>
     Ok(())
 }
 
-fn lay_prices(model: &mut ModelInfo, cost: &Node<'_>) -> Result<(), OverlayError> {
+fn lay_prices(model: &mut ModelInfo, cost: &ConfigNode<'_>) -> Result<(), OverlayError> {
     if cost.get("input").or(cost.get("output")).is_some() {
         model.prices.tiers.clear();
     }
@@ -180,13 +183,13 @@ fn lay_prices(model: &mut ModelInfo, cost: &Node<'_>) -> Result<(), OverlayError
 }
 
 /// A tier: what it does not mention costs what it does below.
-fn tier(above: u64, base: Price, node: &Node<'_>) -> Result<Tier, OverlayError> {
+fn tier(above: u64, base: TokenPrice, node: &ConfigNode<'_>) -> Result<TokenPriceTier, OverlayError> {
     let mut price = base;
     lay_price(&mut price, node)?;
-    Ok(Tier { above, price })
+    Ok(TokenPriceTier { above, price })
 }
 
-fn lay_price(price: &mut Price, node: &Node<'_>) -> Result<(), OverlayError> {
+fn lay_price(price: &mut TokenPrice, node: &ConfigNode<'_>) -> Result<(), OverlayError> {
     set(&mut price.input, node.rate("input")?);
     set(&mut price.output, node.rate("output")?);
     set(&mut price.cache_read, node.rate("cache_read")?);
@@ -194,7 +197,7 @@ fn lay_price(price: &mut Price, node: &Node<'_>) -> Result<(), OverlayError> {
     Ok(())
 }
 
-fn lay_variants(model: &ModelInfo, nodes: &[(String, Node<'_>)]) -> Result<Vec<Variant>, OverlayError> {
+fn lay_variants(model: &ModelInfo, nodes: &[(String, ConfigNode<'_>)]) -> Result<Vec<Variant>, OverlayError> {
     let mut variants = model.variants();
     for (name, node) in nodes {
         // Where the other name of an effort is written as well, they are two variants.
@@ -216,10 +219,10 @@ fn lay_variants(model: &ModelInfo, nodes: &[(String, Node<'_>)]) -> Result<Vec<V
 
 /// Options as the wire of the model names them. What has no name there is left out, and told once, here, and not with
 /// each request.
-fn spell(model: &ModelInfo, name: &str, node: &Node<'_>) -> Variant {
+fn spell(model: &ModelInfo, name: &str, node: &ConfigNode<'_>) -> Variant {
     let written = node.map.iter().filter(|(name, value)| *name != "disabled" && !value.is_null());
     let written = written.map(|(name, value)| (name.clone(), value.clone())).collect();
-    let Translated { reasoning, options, left_out } =
+    let TranslatedOptions { reasoning, options, left_out } =
         option::translate(model.protocol(), &model.wire, &written);
     if !left_out.is_empty() {
         tracing::warn!(
@@ -229,7 +232,7 @@ fn spell(model: &ModelInfo, name: &str, node: &Node<'_>) -> Variant {
             "these options mean nothing to the model's service and are left out"
         );
     }
-    Variant { name: Text::Owned(name.to_owned()), reasoning, options }
+    Variant { name: CatalogueText::Owned(name.to_owned()), reasoning, options }
 }
 
 fn set<T>(field: &mut T, value: Option<T>) {
@@ -239,12 +242,12 @@ fn set<T>(field: &mut T, value: Option<T>) {
 }
 
 /// An object in the configuration and where it is. `null` counts as left out.
-struct Node<'a> {
+struct ConfigNode<'a> {
     map: &'a Map<String, Value>,
     path: String,
 }
 
-impl<'a> Node<'a> {
+impl<'a> ConfigNode<'a> {
     fn get(&self, key: &str) -> Option<&'a Value> {
         self.map.get(key).filter(|value| !value.is_null())
     }
@@ -268,8 +271,8 @@ impl<'a> Node<'a> {
         read(value).map(Some).ok_or_else(|| self.wrong(key, wanted, kind(value)))
     }
 
-    fn text(&self, key: &str) -> Result<Option<Text>, OverlayError> {
-        self.read(key, "a text", |value| value.as_str().map(|text| Text::Owned(text.to_owned())))
+    fn text(&self, key: &str) -> Result<Option<CatalogueText>, OverlayError> {
+        self.read(key, "a text", |value| value.as_str().map(|text| CatalogueText::Owned(text.to_owned())))
     }
 
     /// A key, if it is not empty.
@@ -292,8 +295,8 @@ impl<'a> Node<'a> {
         self.read(key, "dollars for a million tokens", |value| value.as_f64().and_then(Rate::from_dollars))
     }
 
-    fn texts(&self, key: &str) -> Result<Option<Vec<Text>>, OverlayError> {
-        let text = |value: &Value| value.as_str().map(|text| Text::Owned(text.to_owned()));
+    fn texts(&self, key: &str) -> Result<Option<Vec<CatalogueText>>, OverlayError> {
+        let text = |value: &Value| value.as_str().map(|text| CatalogueText::Owned(text.to_owned()));
         self.read(key, "a list of texts", |value| value.as_array()?.iter().map(text).collect())
     }
 
@@ -304,7 +307,7 @@ impl<'a> Node<'a> {
         })
     }
 
-    fn status(&self) -> Result<Option<Status>, OverlayError> {
+    fn status(&self) -> Result<Option<ModelStatus>, OverlayError> {
         self.read("status", "active, beta, alpha or deprecated", |value| value.as_str()?.parse().ok())
     }
 

@@ -5,8 +5,8 @@
 
 use std::cmp::Reverse;
 
-use super::lookup::{Rank, age_key, is_offered};
-use super::{Catalogue, Found, ModelInfo, ProviderInfo, Usable};
+use super::lookup::{ProviderRank, age_key, is_offered};
+use super::{Catalogue, FoundModel, ModelInfo, ProviderInfo, Usable};
 
 /// Families for work with tools, the best choice first.
 const FAMILIES: [&str; 26] = [
@@ -64,25 +64,25 @@ impl Catalogue {
     /// GitHub or another platform alone chooses nothing, since it is often set for other reasons. Among these decide,
     /// in this order, a window that is large enough or not known, whether the maker has made the model itself, the
     /// family, and the newest release.
-    pub fn default_model(&self, usable: Usable<'_>) -> Option<Found<'_>> {
+    pub fn default_model(&self, usable: Usable<'_>) -> Option<FoundModel<'_>> {
         let candidates = self.models().filter(|(provider, model)| {
             is_offered(model)
                 && model.protocol().is_spoken()
-                && Rank::of(provider) != Rank::Ambient
+                && ProviderRank::of(provider) != ProviderRank::Ambient
                 && usable(provider)
         });
         let best = candidates.min_by_key(|&(provider, model)| {
             let (small, resold, family, age) = merit(provider, model);
-            (Rank::of(provider), small, resold, family, age, provider.id.as_ref())
+            (ProviderRank::of(provider), small, resold, family, age, provider.id.as_ref())
         });
-        best.map(|(provider, model)| Found::new(provider, model))
+        best.map(|(provider, model)| FoundModel::new(provider, model))
     }
 
     /// The model for small work beside `main`, or `None` if `main` shall do that too.
     ///
     /// It is one of the same provider, since nobody expects that what they say to one company goes to another;
     /// at a reseller one of the same maker, if there is one. Only known small families count.
-    pub fn small_model(&self, main: &Found<'_>) -> Option<Found<'_>> {
+    pub fn small_model(&self, main: &FoundModel<'_>) -> Option<FoundModel<'_>> {
         let provider = self.provider(&main.provider.id)?;
         let candidates = provider.models.values().filter(|model| {
             is_offered(model)
@@ -94,7 +94,7 @@ impl Catalogue {
             let stranger = maker(model) != maker(&main.model);
             (stranger, place(&SMALL_FAMILIES, model), Reverse(age_key(model)))
         });
-        best.map(|model| Found::new(provider, model))
+        best.map(|model| FoundModel::new(provider, model))
     }
 
     /// The model that stands for a provider: the one that [`default_model`](Self::default_model) would take of it, else
@@ -111,8 +111,9 @@ impl Catalogue {
     pub fn offered<'a>(&'a self, usable: Usable<'_>) -> Vec<(&'a ProviderInfo, Vec<&'a ModelInfo>)> {
         let first = self.default_model(usable).map(|found| found.provider.id.clone());
         let mut providers: Vec<&ProviderInfo> = self.providers().filter(|known| usable(known)).collect();
-        providers
-            .sort_by_key(|known| (Some(&known.id) != first.as_ref(), Rank::of(known), known.id.as_ref()));
+        providers.sort_by_key(|known| {
+            (Some(&known.id) != first.as_ref(), ProviderRank::of(known), known.id.as_ref())
+        });
         let spoken = |provider: &'a ProviderInfo| {
             let mut models: Vec<_> =
                 provider.models.values().filter(|model| model.protocol().is_spoken()).collect();

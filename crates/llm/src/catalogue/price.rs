@@ -49,7 +49,7 @@ impl fmt::Display for Rate {
     }
 }
 
-/// Why a text is no rate.
+/// Why a text is not a rate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no price: write dollars for a million tokens, such as 0.25")]
 pub struct RateError(String);
@@ -76,7 +76,7 @@ fn parse_rate(text: &str) -> Option<Rate> {
 
 /// What each kind of token costs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Price {
+pub struct TokenPrice {
     /// Input that was neither read from nor written to a cache.
     pub input: Rate,
     /// Output, and reasoning too.
@@ -89,27 +89,27 @@ pub struct Price {
 
 /// A price for large contexts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Tier {
+pub struct TokenPriceTier {
     /// It applies when input and cached input together are more tokens than this.
     pub above: u64,
     /// The price then, of all tokens.
-    pub price: Price,
+    pub price: TokenPrice,
 }
 
 /// What a model costs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Prices {
     /// The price of small contexts.
-    pub base: Price,
+    pub base: TokenPrice,
     /// The prices above certain sizes, in any order.
-    pub tiers: Vec<Tier>,
+    pub tiers: Vec<TokenPriceTier>,
 }
 
 impl Prices {
     /// Whether nothing is charged, or no price is known.
     #[must_use]
     pub fn is_free(&self) -> bool {
-        self.base == Price::default() && self.tiers.is_empty()
+        self.base == TokenPrice::default() && self.tiers.is_empty()
     }
 }
 

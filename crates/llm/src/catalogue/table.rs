@@ -17,9 +17,9 @@
 
 use std::collections::BTreeMap;
 
-use super::ability::{Abilities, Limits, Modalities};
-use super::price::{Price, Prices, Rate, Tier};
-use super::{Catalogue, ModelInfo, ProviderInfo, Text};
+use super::ability::{Abilities, Modalities, TokenLimits};
+use super::price::{Prices, Rate, TokenPrice, TokenPriceTier};
+use super::{Catalogue, CatalogueText, ModelInfo, ProviderInfo};
 
 /// The table of this build.
 pub(super) const BUILTIN: &str = include_str!("../../catalogue/models.tsv");
@@ -47,7 +47,7 @@ pub(super) fn read(text: &'static str) -> Result<Catalogue, TableError> {
         let what = format!("it does not begin with `catalogue`, a tab and `{VERSION}`");
         return Err(TableError { line: 1, what });
     }
-    let as_of = Text::Borrowed(head());
+    let as_of = CatalogueText::Borrowed(head());
     let mut rows: Vec<(ProviderInfo, Vec<ModelInfo>)> = Vec::new();
     for (line, number) in lines {
         let wrong = |what| TableError { line: number, what };
@@ -63,7 +63,7 @@ pub(super) fn read(text: &'static str) -> Result<Catalogue, TableError> {
         provider.models = models.into_iter().map(|model| (model.id.clone(), model)).collect();
         (provider.id.clone(), provider)
     });
-    let providers: BTreeMap<Text, ProviderInfo> = providers.collect();
+    let providers: BTreeMap<CatalogueText, ProviderInfo> = providers.collect();
     Ok(Catalogue { as_of, providers, ..Catalogue::default() })
 }
 
@@ -73,8 +73,8 @@ fn cells(line: &'static str) -> impl FnMut() -> &'static str {
     move || cells.next().unwrap_or("")
 }
 
-fn optional(cell: &'static str) -> Option<Text> {
-    (!cell.is_empty()).then_some(Text::Borrowed(cell))
+fn optional(cell: &'static str) -> Option<CatalogueText> {
+    (!cell.is_empty()).then_some(CatalogueText::Borrowed(cell))
 }
 
 fn provider(line: &'static str) -> ProviderInfo {
@@ -91,7 +91,7 @@ fn provider(line: &'static str) -> ProviderInfo {
 
 fn model(line: &'static str, provider: &ProviderInfo) -> Result<ModelInfo, String> {
     let mut cell = cells(line);
-    let id = Text::Borrowed(cell());
+    let id = CatalogueText::Borrowed(cell());
     let name = cell().into();
     let family = optional(cell());
     let flags = cell();
@@ -100,7 +100,7 @@ fn model(line: &'static str, provider: &ProviderInfo) -> Result<ModelInfo, Strin
         "" => None,
         limit => Some(number(limit)?),
     };
-    let limits = Limits { context, input, output: number(cell())? };
+    let limits = TokenLimits { context, input, output: number(cell())? };
     let prices = prices(cell())?;
     let modalities = cell().split(',').filter(|word| !word.is_empty());
     let input = Modalities::from_words(modalities).map_err(|word| format!("`{word}` is no modality"))?;
@@ -113,8 +113,8 @@ fn model(line: &'static str, provider: &ProviderInfo) -> Result<ModelInfo, Strin
         output: Modalities::TEXT,
     };
     let status = match cell() {
-        "" => super::Status::Active,
-        word => word.parse().map_err(|error: super::ability::StatusError| error.to_string())?,
+        "" => super::ModelStatus::Active,
+        word => word.parse().map_err(|error: super::ability::ModelStatusError| error.to_string())?,
     };
     let released = cell().into();
     let (package, base_url) = match (cell(), cell()) {
@@ -148,18 +148,18 @@ fn prices(cell: &str) -> Result<Prices, String> {
             .strip_prefix('>')
             .and_then(|tier| tier.split_once(':'))
             .ok_or_else(|| format!("`{part}` is no tier such as >200000:6/22.5"))?;
-        Ok(Tier { above: number(size)?, price: price(amounts)? })
+        Ok(TokenPriceTier { above: number(size)?, price: price(amounts)? })
     });
     Ok(Prices { base, tiers: tiers.collect::<Result<_, String>>()? })
 }
 
-fn price(text: &str) -> Result<Price, String> {
+fn price(text: &str) -> Result<TokenPrice, String> {
     let mut amounts = text.split('/');
     let mut next = || match amounts.next() {
         Some(amount) => amount.parse().map_err(|error: super::price::RateError| error.to_string()),
         None => Ok(Rate::FREE),
     };
-    Ok(Price { input: next()?, output: next()?, cache_read: next()?, cache_write: next()? })
+    Ok(TokenPrice { input: next()?, output: next()?, cache_read: next()?, cache_write: next()? })
 }
 
 #[cfg(test)]

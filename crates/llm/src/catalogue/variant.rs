@@ -5,14 +5,14 @@
 
 use serde_json::{Map, Value};
 
-use super::Text;
+use super::CatalogueText;
 use crate::{Effort, Reasoning};
 
 /// A named preset.
 #[derive(Clone, PartialEq)]
 pub struct Variant {
     /// Its name.
-    pub name: Text,
+    pub name: CatalogueText,
     /// How much the model thinks.
     pub reasoning: Reasoning,
     /// Fields to merge into the request body.

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::Error;
+use super::CredentialError;
 use crate::Secret;
 
 /// The kind of entry that is a key.
@@ -27,14 +27,14 @@ pub struct AuthFile {
 
 /// What the file has for a provider, without the key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct AuthEntry {
     /// The provider.
     pub provider: String,
     /// The kind of entry: `api` for a key, `oauth` and others for what other programs keep there.
     pub kind: String,
 }
 
-impl Entry {
+impl AuthEntry {
     /// Whether it is a key.
     #[must_use]
     pub fn is_key(&self) -> bool {
@@ -43,17 +43,17 @@ impl Entry {
 }
 
 /// Entries by provider, unread. It has no `Debug`: there are keys in it.
-type Entries = BTreeMap<String, Box<RawValue>>;
+type AuthEntries = BTreeMap<String, Box<RawValue>>;
 
 /// What is read of an entry. Entries of other kinds may have anything for a key.
 #[derive(Deserialize)]
-struct Kind {
+struct AuthEntryKind {
     #[serde(rename = "type")]
     kind: String,
 }
 
 #[derive(Deserialize)]
-struct Key {
+struct AuthEntryKey {
     key: String,
 }
 
@@ -75,8 +75,8 @@ impl AuthFile {
     /// # Errors
     ///
     /// When it cannot be read or others may read it.
-    pub fn entries(&self) -> Result<Vec<Entry>, Error> {
-        let entry = |(provider, entry): (String, Box<RawValue>)| Entry { provider, kind: kind(&entry) };
+    pub fn entries(&self) -> Result<Vec<AuthEntry>, CredentialError> {
+        let entry = |(provider, entry): (String, Box<RawValue>)| AuthEntry { provider, kind: kind(&entry) };
         Ok(self.read()?.into_iter().map(entry).collect())
     }
 
@@ -85,10 +85,10 @@ impl AuthFile {
     /// # Errors
     ///
     /// When the file cannot be read or others may read it.
-    pub fn key(&self, provider: &str) -> Result<Option<Secret>, Error> {
+    pub fn key(&self, provider: &str) -> Result<Option<Secret>, CredentialError> {
         let entries = self.read()?;
         let entry = entries.get(provider).filter(|entry| kind(entry) == API);
-        let key = entry.and_then(|entry| serde_json::from_str::<Key>(entry.get()).ok());
+        let key = entry.and_then(|entry| serde_json::from_str::<AuthEntryKey>(entry.get()).ok());
         Ok(key.map(|entry| entry.key.trim().to_owned()).filter(|key| !key.is_empty()).map(Secret::from))
     }
 
@@ -97,8 +97,8 @@ impl AuthFile {
     /// # Errors
     ///
     /// When the key cannot be one, or the file cannot be read or written.
-    pub fn put(&self, provider: &str, key: &Secret) -> Result<(), Error> {
-        let unusable = || Error::Unusable { provider: provider.to_owned() };
+    pub fn put(&self, provider: &str, key: &Secret) -> Result<(), CredentialError> {
+        let unusable = || CredentialError::Unusable { provider: provider.to_owned() };
         let key = key.reveal().trim();
         if key.is_empty() || key.contains(char::is_control) {
             return Err(unusable());
@@ -117,24 +117,24 @@ impl AuthFile {
     /// # Errors
     ///
     /// When the file cannot be read or written.
-    pub fn remove(&self, provider: &str) -> Result<bool, Error> {
+    pub fn remove(&self, provider: &str) -> Result<bool, CredentialError> {
         self.change(|entries| entries.remove(provider).is_some())
     }
 
-    fn read(&self) -> Result<Entries, Error> {
+    fn read(&self) -> Result<AuthEntries, CredentialError> {
         let mut file = match File::open(&self.path) {
             Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Entries::new()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(AuthEntries::new()),
             Err(error) => return Err(self.io("open", error)),
         };
         self.check_private(&file)?;
         let mut text = String::new();
         file.read_to_string(&mut text).map_err(|error| self.io("read", error))?;
         if text.trim().is_empty() {
-            return Ok(Entries::new());
+            return Ok(AuthEntries::new());
         }
         // The parser's own message may quote what it found, so only the place is taken from it.
-        serde_json::from_str(&text).map_err(|error| Error::Malformed {
+        serde_json::from_str(&text).map_err(|error| CredentialError::Malformed {
             path: self.path.clone(),
             line: error.line(),
             column: error.column(),
@@ -142,20 +142,24 @@ impl AuthFile {
     }
 
     #[cfg(unix)]
-    fn check_private(&self, file: &File) -> Result<(), Error> {
+    fn check_private(&self, file: &File) -> Result<(), CredentialError> {
         use std::os::unix::fs::PermissionsExt as _;
         // Of the open file, not of the path: nobody can put another one there in between.
         let mode = file.metadata().map_err(|error| self.io("look at", error))?.permissions().mode() & 0o777;
-        if mode & 0o077 == 0 { Ok(()) } else { Err(Error::Exposed { path: self.path.clone(), mode }) }
+        if mode & 0o077 == 0 {
+            Ok(())
+        } else {
+            Err(CredentialError::Exposed { path: self.path.clone(), mode })
+        }
     }
 
     #[cfg(not(unix))]
-    fn check_private(&self, _: &File) -> Result<(), Error> {
+    fn check_private(&self, _: &File) -> Result<(), CredentialError> {
         Ok(())
     }
 
     /// Changes the entries, and writes them if `change` says that something is new. Other writers wait meanwhile.
-    fn change(&self, change: impl FnOnce(&mut Entries) -> bool) -> Result<bool, Error> {
+    fn change(&self, change: impl FnOnce(&mut AuthEntries) -> bool) -> Result<bool, CredentialError> {
         // Whoever keeps the file elsewhere and a link here wants to keep the link.
         let target = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
         let folder = match target.parent() {
@@ -174,17 +178,17 @@ impl AuthFile {
         Ok(true)
     }
 
-    fn io(&self, action: &'static str, source: io::Error) -> Error {
-        Error::Io { action, path: self.path.clone(), source }
+    fn io(&self, action: &'static str, source: io::Error) -> CredentialError {
+        CredentialError::Io { action, path: self.path.clone(), source }
     }
 }
 
 fn kind(entry: &RawValue) -> String {
-    serde_json::from_str::<Kind>(entry.get()).map(|entry| entry.kind).unwrap_or_default()
+    serde_json::from_str::<AuthEntryKind>(entry.get()).map(|entry| entry.kind).unwrap_or_default()
 }
 
 /// One entry in each line, each as it was.
-fn text(entries: &Entries) -> String {
+fn text(entries: &AuthEntries) -> String {
     let lines: Vec<String> = entries
         .iter()
         .map(|(provider, entry)| format!("  {}: {}", serde_json::Value::from(provider.as_str()), entry.get()))

@@ -150,7 +150,7 @@ const INVALID: &[&str] = &["invalid_request", "invalid_prompt", "invalid_image",
 
 /// What an error body says, wherever it says it.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Details {
+pub(super) struct ErrorDetails {
     /// The human text.
     pub(super) message: Option<String>,
     /// A status named inside the body.
@@ -158,21 +158,21 @@ pub(super) struct Details {
     /// How long the body asks to wait.
     pub(super) pause: Option<Duration>,
     /// Which of Google's limits was reached.
-    limit: Option<Limit>,
+    limit: Option<LimitPeriod>,
     /// Code, type, status word and message in one lower-case text.
     words: String,
 }
 
 /// A limit by the time after which it opens again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Limit {
+enum LimitPeriod {
     /// In a day: that is too long to wait.
     Daily,
     /// Sooner.
     Short,
 }
 
-impl Limit {
+impl LimitPeriod {
     /// The limit in the details of an error: `{"violations": [{"quotaId": "GenerateRequestsPerDay…"}]}`.
     fn of(details: &[Value]) -> Option<Self> {
         let violations = details.iter().filter_map(|detail| detail.get("violations")?.as_array()).flatten();
@@ -182,7 +182,7 @@ impl Limit {
     }
 }
 
-impl Details {
+impl ErrorDetails {
     /// Reads the shapes in use: `{error:{…}}`, `{error:"…"}`, `{message}`, `{detail}`, and a list of these.
     pub(super) fn of(body: &Value) -> Self {
         if let Value::Array(items) = body {
@@ -208,12 +208,12 @@ impl Details {
             message: message.map(str::to_owned),
             status: ["code", "status"].into_iter().find_map(|name| status_of(error.get(name)?)),
             pause: advice::in_details(listed).or(words.pause),
-            limit: Limit::of(listed),
+            limit: LimitPeriod::of(listed),
             words: words.words,
         }
     }
 
-    /// What a text says that is no object.
+    /// What a text says that is not an object.
     fn in_words(text: &str) -> Self {
         Self { pause: advice::in_words(text), words: text.to_lowercase(), ..Self::default() }
     }
@@ -243,13 +243,13 @@ fn status_of(value: &Value) -> Option<u16> {
 
 /// The error behind an answer whose status is not a success.
 pub(crate) fn classify(http: HttpFailure) -> Error {
-    let details = Details::read(&http.body);
+    let details = ErrorDetails::read(&http.body);
     by_status(http.status, &details, http)
 }
 
 /// The error behind an error object found inside an answer that began as a success.
 pub(crate) fn classify_in_stream(mut http: HttpFailure) -> Error {
-    let details = Details::read(&http.body);
+    let details = ErrorDetails::read(&http.body);
     if let Some(status) = details.status {
         http.status = status;
         return by_status(status, &details, http);
@@ -257,28 +257,28 @@ pub(crate) fn classify_in_stream(mut http: HttpFailure) -> Error {
     // Without a status the wording is all there is, and a failure in mid-answer is the provider's.
     match by_words(&details) {
         Some(kind) => kind.build(http),
-        None if details.mentions(INVALID) => Kind::InvalidRequest.build(http),
-        None => Kind::Server.build(http),
+        None if details.mentions(INVALID) => FailureKind::InvalidRequest.build(http),
+        None => FailureKind::Server.build(http),
     }
 }
 
-fn by_status(status: u16, details: &Details, http: HttpFailure) -> Error {
+fn by_status(status: u16, details: &ErrorDetails, http: HttpFailure) -> Error {
     let kind = match status {
-        401 => Kind::Authentication,
-        402 => Kind::Quota,
-        403 if details.mentions(QUOTA) => Kind::Quota,
-        403 if details.mentions(FILTER) => Kind::ContentFilter,
-        403 => Kind::Authentication,
-        408 | 425 => Kind::Server,
+        401 => FailureKind::Authentication,
+        402 => FailureKind::Quota,
+        403 if details.mentions(QUOTA) => FailureKind::Quota,
+        403 if details.mentions(FILTER) => FailureKind::ContentFilter,
+        403 => FailureKind::Authentication,
+        408 | 425 => FailureKind::Server,
         429 => too_many(details),
-        503 | 529 => Kind::Overloaded,
-        500.. if details.mentions(OVERLOAD) => Kind::Overloaded,
-        500.. => Kind::Server,
+        503 | 529 => FailureKind::Overloaded,
+        500.. if details.mentions(OVERLOAD) => FailureKind::Overloaded,
+        500.. => FailureKind::Server,
         _ => match by_words(details) {
             Some(kind) => kind,
-            None if status == 413 => Kind::ContextOverflow,
-            None if status == 409 => Kind::Server,
-            None => Kind::InvalidRequest,
+            None if status == 413 => FailureKind::ContextOverflow,
+            None if status == 409 => FailureKind::Server,
+            None => FailureKind::InvalidRequest,
         },
     };
     kind.build(http)
@@ -287,36 +287,36 @@ fn by_status(status: u16, details: &Details, http: HttpFailure) -> Error {
 /// What a 429 means: nearly every limit is one, also those that no waiting helps against.
 ///
 /// A rate limit may come with an advertisement for larger plans, so what speaks of money counts last.
-fn too_many(details: &Details) -> Kind {
+fn too_many(details: &ErrorDetails) -> FailureKind {
     match details.limit {
-        Some(Limit::Daily) => Kind::Quota,
-        _ if details.mentions(QUOTA_CODES) => Kind::Quota,
-        _ if details.mentions(OVERSIZED) => Kind::ContextOverflow,
-        Some(Limit::Short) => Kind::RateLimit,
-        None if details.pause.is_some() || details.mentions(RATE_CODES) => Kind::RateLimit,
-        None if details.mentions(QUOTA) => Kind::Quota,
-        None => Kind::RateLimit,
+        Some(LimitPeriod::Daily) => FailureKind::Quota,
+        _ if details.mentions(QUOTA_CODES) => FailureKind::Quota,
+        _ if details.mentions(OVERSIZED) => FailureKind::ContextOverflow,
+        Some(LimitPeriod::Short) => FailureKind::RateLimit,
+        None if details.pause.is_some() || details.mentions(RATE_CODES) => FailureKind::RateLimit,
+        None if details.mentions(QUOTA) => FailureKind::Quota,
+        None => FailureKind::RateLimit,
     }
 }
 
-fn by_words(details: &Details) -> Option<Kind> {
+fn by_words(details: &ErrorDetails) -> Option<FailureKind> {
     if details.mentions(RATE_CODES) {
         return Some(too_many(details));
     }
     let table = [
-        (OVERSIZED, Kind::ContextOverflow),
-        (QUOTA, Kind::Quota),
-        (RATE, Kind::RateLimit),
-        (OVERFLOW, Kind::ContextOverflow),
-        (OVERLOAD, Kind::Overloaded),
-        (FILTER, Kind::ContentFilter),
-        (CREDENTIALS, Kind::Authentication),
+        (OVERSIZED, FailureKind::ContextOverflow),
+        (QUOTA, FailureKind::Quota),
+        (RATE, FailureKind::RateLimit),
+        (OVERFLOW, FailureKind::ContextOverflow),
+        (OVERLOAD, FailureKind::Overloaded),
+        (FILTER, FailureKind::ContentFilter),
+        (CREDENTIALS, FailureKind::Authentication),
     ];
     table.into_iter().find_map(|(words, kind)| details.mentions(words).then_some(kind))
 }
 
 #[derive(Clone, Copy)]
-enum Kind {
+enum FailureKind {
     Authentication,
     RateLimit,
     Overloaded,
@@ -327,7 +327,7 @@ enum Kind {
     Server,
 }
 
-impl Kind {
+impl FailureKind {
     fn build(self, http: HttpFailure) -> Error {
         let retry_after = http.retry_after();
         let http = Box::new(http);

@@ -11,11 +11,11 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::METADATA;
-use super::wire::{Answer, Candidate, Counts, Part};
-use crate::protocol::text::{Loose, Text};
-use crate::protocol::{Decode, Events, Fault, Progress};
-use crate::sse::Frame;
-use crate::{Event, FinishReason, Usage, arguments};
+use super::wire::{AnswerFrame, Candidate, GeminiPart, TokenCounts};
+use crate::protocol::text::{LooseText, WireText};
+use crate::protocol::{Decode, DecodeProgress, Events, FrameFault};
+use crate::sse::SseFrame;
+use crate::{FinishReason, StreamEvent, Usage, arguments};
 
 /// The name of the tool that runs code at the provider.
 const CODE: &str = "code_execution";
@@ -26,7 +26,7 @@ const MEDIA: &str = "inline_data";
 /// The state of one answer.
 #[derive(Debug)]
 pub(crate) struct Decoder {
-    open: Option<Open>,
+    open: Option<OpenBlock>,
     blocks: usize,
     prefix: String,
     ids: HashSet<String>,
@@ -38,13 +38,13 @@ pub(crate) struct Decoder {
     finish: Option<String>,
     blocked: bool,
     recognised: bool,
-    counts: Counts,
+    counts: TokenCounts,
     /// What is said about the whole answer, as the provider names it.
     about: Map<String, Value>,
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenBlock {
     id: String,
     is_thought: bool,
 }
@@ -64,13 +64,13 @@ impl Decoder {
             finish: None,
             blocked: false,
             recognised: false,
-            counts: Counts::default(),
+            counts: TokenCounts::default(),
             about: about.into_iter().map(|name| (name.to_owned(), Value::Null)).collect(),
         }
     }
 
     /// Takes a frame, or a list of frames.
-    fn take(&mut self, data: &str, out: &mut Events) -> Result<(), Fault> {
+    fn take(&mut self, data: &str, out: &mut Events) -> Result<(), FrameFault> {
         let data = data.trim();
         if data.is_empty() {
             return Ok(());
@@ -82,10 +82,10 @@ impl Decoder {
         frames.into_iter().try_for_each(|frame| self.frame(frame.get(), out))
     }
 
-    fn frame(&mut self, frame: &str, out: &mut Events) -> Result<(), Fault> {
-        let answer: Answer<'_> = serde_json::from_str(frame).map_err(|cause| unreadable(&cause))?;
+    fn frame(&mut self, frame: &str, out: &mut Events) -> Result<(), FrameFault> {
+        let answer: AnswerFrame<'_> = serde_json::from_str(frame).map_err(|cause| unreadable(&cause))?;
         if answer.error.is_some_and(|error| error.is_object() || error.is_string()) {
-            return Err(Fault::Provider(frame.to_owned()));
+            return Err(FrameFault::Provider(frame.to_owned()));
         }
         self.recognised |= answer.candidates.is_some()
             || answer.prompt_feedback.is_some()
@@ -130,8 +130,8 @@ impl Decoder {
     }
 
     /// Notes a text, which nearly always is the same in all frames.
-    fn name(&mut self, name: &str, said: Option<Text<'_>>) {
-        if let Some(Text(text)) = said
+    fn name(&mut self, name: &str, said: Option<WireText<'_>>) {
+        if let Some(WireText(text)) = said
             && self.about.get(name).is_none_or(|known| known != &*text)
         {
             self.about.insert(name.to_owned(), Value::String(text.into_owned()));
@@ -154,8 +154,8 @@ impl Decoder {
 
     /// One part. Those of an unknown kind are passed over.
     fn part(&mut self, raw: &RawValue, out: &mut Events) {
-        let Ok(part) = serde_json::from_str::<Part<'_>>(raw.get()) else { return };
-        let signature = part.thought_signature.and_then(Loose::text).filter(|text| !text.is_empty());
+        let Ok(part) = serde_json::from_str::<GeminiPart<'_>>(raw.get()) else { return };
+        let signature = part.thought_signature.and_then(LooseText::text).filter(|text| !text.is_empty());
         if let Some(call) = part.function_call {
             self.call(&call, signature.as_deref(), out);
         } else if let Some(code) = part.executable_code {
@@ -163,24 +163,35 @@ impl Decoder {
             let id = self.id_of(&code);
             self.running = Some(id.clone());
             let metadata = Some(verbatim(raw));
-            out.push_back(Event::HostedCall { id, name: CODE.into(), input: *code, metadata });
+            out.push_back(StreamEvent::HostedCall { id, name: CODE.into(), input: *code, metadata });
         } else if let Some(output) = part.code_execution_result {
             self.close(None, out);
             let id = self.id_of_run(&output);
             let is_error = output.get("outcome").is_none_or(|outcome| outcome != "OUTCOME_OK");
             let metadata = Some(verbatim(raw));
-            out.push_back(Event::HostedResult { id, name: CODE.into(), output: *output, is_error, metadata });
+            out.push_back(StreamEvent::HostedResult {
+                id,
+                name: CODE.into(),
+                output: *output,
+                is_error,
+                metadata,
+            });
         } else if let Some(output) = part.inline_data {
             self.close(None, out);
             let id = self.fresh_id();
             let name = MEDIA.to_owned();
             let input = json!({"mimeType": output.get("mimeType")});
             // A result needs a call to belong to. This one is not replayed: the part is the result.
-            out.push_back(Event::HostedCall { id: id.clone(), name: name.clone(), input, metadata: None });
+            out.push_back(StreamEvent::HostedCall {
+                id: id.clone(),
+                name: name.clone(),
+                input,
+                metadata: None,
+            });
             let metadata = Some(verbatim(raw));
-            out.push_back(Event::HostedResult { id, name, output: *output, is_error: false, metadata });
-        } else if let Some(text) = part.text.and_then(Loose::text) {
-            let is_thought = part.thought == Some(Loose::Other(json!(true)));
+            out.push_back(StreamEvent::HostedResult { id, name, output: *output, is_error: false, metadata });
+        } else if let Some(text) = part.text.and_then(LooseText::text) {
+            let is_thought = part.thought == Some(LooseText::Other(json!(true)));
             self.text(text, is_thought, signature.as_deref(), out);
         } else if signature.is_some() {
             self.text(Cow::Borrowed(""), false, signature.as_deref(), out);
@@ -202,12 +213,12 @@ impl Decoder {
                     .close(signature.map(|text| json!({"thoughtSignature": text, "silent": true})), out);
             }
         }
-        if let Some(Open { id, is_thought }) = self.open.as_ref().filter(|_| !text.is_empty()) {
+        if let Some(OpenBlock { id, is_thought }) = self.open.as_ref().filter(|_| !text.is_empty()) {
             let (id, text) = (id.clone(), text.into_owned());
             out.push_back(if *is_thought {
-                Event::ReasoningDelta { id, text }
+                StreamEvent::ReasoningDelta { id, text }
             } else {
-                Event::TextDelta { id, text }
+                StreamEvent::TextDelta { id, text }
             });
         }
         if let Some(signature) = signature {
@@ -219,21 +230,21 @@ impl Decoder {
         let id = format!("{}-{}", if is_thought { "reasoning" } else { "text" }, self.blocks);
         self.blocks = self.blocks.saturating_add(1);
         out.push_back(if is_thought {
-            Event::ReasoningStart { id: id.clone() }
+            StreamEvent::ReasoningStart { id: id.clone() }
         } else {
-            Event::TextStart { id: id.clone() }
+            StreamEvent::TextStart { id: id.clone() }
         });
-        self.open = Some(Open { id, is_thought });
+        self.open = Some(OpenBlock { id, is_thought });
     }
 
     /// Ends the open block, if there is one. `own` is what this protocol wants back with it.
     fn close(&mut self, own: Option<Value>, out: &mut Events) {
-        let Some(Open { id, is_thought }) = self.open.take() else { return };
+        let Some(OpenBlock { id, is_thought }) = self.open.take() else { return };
         let metadata = own.map(|own| json!({METADATA: own}));
         out.push_back(if is_thought {
-            Event::ReasoningEnd { id, metadata }
+            StreamEvent::ReasoningEnd { id, metadata }
         } else {
-            Event::TextEnd { id, metadata }
+            StreamEvent::TextEnd { id, metadata }
         });
     }
 
@@ -246,9 +257,9 @@ impl Decoder {
             None | Some(Value::Null) => "{}".to_owned(),
             Some(args) => args.to_string(),
         };
-        out.push_back(Event::ToolInputStart { id: id.clone(), name: name.clone() });
-        out.push_back(Event::ToolInputDelta { id: id.clone(), text: raw.clone() });
-        out.push_back(Event::ToolInputEnd { id: id.clone() });
+        out.push_back(StreamEvent::ToolInputStart { id: id.clone(), name: name.clone() });
+        out.push_back(StreamEvent::ToolInputDelta { id: id.clone(), text: raw.clone() });
+        out.push_back(StreamEvent::ToolInputEnd { id: id.clone() });
         let input =
             if name.is_empty() { Err("the call names no tool".to_owned()) } else { arguments::parse(&raw) };
         out.push_back(match input {
@@ -260,9 +271,9 @@ impl Decoder {
                 }
                 own.extend(signature.map(|text| ("thoughtSignature".to_owned(), json!(text))));
                 let metadata = (!own.is_empty()).then(|| json!({METADATA: own}));
-                Event::ToolCall { id, name, input, raw, metadata }
+                StreamEvent::ToolCall { id, name, input, raw, metadata }
             }
-            Err(reason) => Event::ToolCallMalformed { id, name, raw, reason },
+            Err(reason) => StreamEvent::ToolCallMalformed { id, name, raw, reason },
         });
     }
 
@@ -321,17 +332,17 @@ impl Decoder {
 }
 
 impl Decode for Decoder {
-    fn accept(&mut self, frame: &Frame, out: &mut Events) -> Result<Progress, Fault> {
+    fn accept(&mut self, frame: &SseFrame, out: &mut Events) -> Result<DecodeProgress, FrameFault> {
         self.take(&frame.data, out)?;
-        Ok(Progress::More)
+        Ok(DecodeProgress::More)
     }
 
-    fn accept_whole(&mut self, json: &str, out: &mut Events) -> Result<(), Fault> {
+    fn accept_whole(&mut self, json: &str, out: &mut Events) -> Result<(), FrameFault> {
         self.take(json, out)?;
         if self.recognised {
             return Ok(());
         }
-        Err(Fault::Malformed("the JSON answer is no generated answer".to_owned()))
+        Err(FrameFault::Malformed("the JSON answer is no generated answer".to_owned()))
     }
 
     fn end(&mut self, out: &mut Events) -> Result<(), String> {
@@ -340,7 +351,7 @@ impl Decode for Decoder {
         }
         self.close(None, out);
         let metadata = json!({METADATA: std::mem::take(&mut self.about)});
-        out.push_back(Event::StepFinish {
+        out.push_back(StreamEvent::StepFinish {
             reason: self.reason(),
             usage: Usage::from(&self.counts),
             metadata: Some(metadata),
@@ -349,8 +360,8 @@ impl Decode for Decoder {
     }
 }
 
-fn unreadable(cause: &serde_json::Error) -> Fault {
-    Fault::Malformed(format!("a frame is not a generated answer: {cause}"))
+fn unreadable(cause: &serde_json::Error) -> FrameFault {
+    FrameFault::Malformed(format!("a frame is not a generated answer: {cause}"))
 }
 
 /// A part that has to come back as it is.

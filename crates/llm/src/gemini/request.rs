@@ -5,13 +5,13 @@
 use serde_json::{Map, Value, json};
 
 use super::{model, schema};
-use crate::{Format, Request, ToolChoice, option};
+use crate::{AnswerFormat, ModelRequest, ToolChoice, option};
 
 mod contents;
 
 /// The body of a request.
-pub(super) fn body(request: &Request) -> Value {
-    let shape = Shape::of(request);
+pub(super) fn body(request: &ModelRequest) -> Value {
+    let shape = FormatMethod::of(request);
     let mut body = Map::new();
     let system = request.system.iter().filter(|part| !part.trim().is_empty()).cloned();
     let system: Vec<Value> = system.chain(shape.instruction()).map(|text| json!({"text": text})).collect();
@@ -37,7 +37,7 @@ pub(super) fn body(request: &Request) -> Value {
     Value::Object(body)
 }
 
-fn declarations(request: &Request) -> Vec<Value> {
+fn declarations(request: &ModelRequest) -> Vec<Value> {
     let declare = |tool: &crate::ToolSpec| {
         let mut declaration = Map::new();
         declaration.insert("name".into(), json!(tool.name));
@@ -48,7 +48,7 @@ fn declarations(request: &Request) -> Vec<Value> {
     request.tools.iter().map(declare).collect()
 }
 
-fn generation(request: &Request, shape: &Shape<'_>) -> Map<String, Value> {
+fn generation(request: &ModelRequest, shape: &FormatMethod<'_>) -> Map<String, Value> {
     let mut config = Map::new();
     if let Some(limit) = request.max_output {
         config.insert("maxOutputTokens".into(), json!(limit));
@@ -59,7 +59,7 @@ fn generation(request: &Request, shape: &Shape<'_>) -> Map<String, Value> {
     if let Some(thinking) = model::thinking(&request.model, request.reasoning) {
         config.insert("thinkingConfig".into(), thinking);
     }
-    if let Shape::Enforced(format) = shape {
+    if let FormatMethod::Enforced(format) = shape {
         config.insert("responseMimeType".into(), json!("application/json"));
         config.insert("responseSchema".into(), schema::clean(&format.schema));
     }
@@ -67,15 +67,15 @@ fn generation(request: &Request, shape: &Shape<'_>) -> Map<String, Value> {
 }
 
 /// How the shape of the answer is brought about.
-enum Shape<'a> {
+enum FormatMethod<'a> {
     Free,
-    Enforced(&'a Format),
+    Enforced(&'a AnswerFormat),
     /// Models before the third generation refuse a schema next to tools that they may call. They are asked in words.
-    Asked(&'a Format),
+    Asked(&'a AnswerFormat),
 }
 
-impl<'a> Shape<'a> {
-    fn of(request: &'a Request) -> Self {
+impl<'a> FormatMethod<'a> {
+    fn of(request: &'a ModelRequest) -> Self {
         let calls = !request.tools.is_empty() && request.tool_choice != ToolChoice::None;
         match &request.format {
             None => Self::Free,

@@ -31,7 +31,7 @@ const TYPES: &[(&str, &[&str])] = &[
 
 /// What the API takes of any schema.
 pub(super) fn clean(schema: &Value) -> Value {
-    let mut cleaner = Cleaner { root: schema, nodes: 0 };
+    let mut cleaner = SchemaCleaner { root: schema, nodes: 0 };
     Value::Object(cleaner.clean(schema, Vec::new(), 0))
 }
 
@@ -72,22 +72,22 @@ fn unite(objects: Vec<Map<String, Value>>) -> Map<String, Value> {
     united
 }
 
-struct Cleaner<'a> {
+struct SchemaCleaner<'a> {
     root: &'a Value,
     nodes: usize,
 }
 
 /// The references that a schema was reached by.
-type Trail = Vec<String>;
+type ReferenceTrail = Vec<String>;
 
-impl<'a> Cleaner<'a> {
-    fn clean(&mut self, schema: &Value, mut trail: Trail, depth: usize) -> Map<String, Value> {
+impl<'a> SchemaCleaner<'a> {
+    fn clean(&mut self, schema: &Value, mut trail: ReferenceTrail, depth: usize) -> Map<String, Value> {
         let flat = self.flatten(schema, &mut trail, depth);
         self.finish(flat, &trail, depth)
     }
 
     /// The keywords of a schema, with those of its references and of all that it must match as well.
-    fn flatten(&mut self, schema: &Value, trail: &mut Trail, depth: usize) -> Map<String, Value> {
+    fn flatten(&mut self, schema: &Value, trail: &mut ReferenceTrail, depth: usize) -> Map<String, Value> {
         self.nodes = self.nodes.saturating_add(1);
         let Value::Object(fields) = schema else { return Map::new() };
         if depth > DEPTH || self.nodes > NODES {
@@ -120,7 +120,12 @@ impl<'a> Cleaner<'a> {
         flat
     }
 
-    fn finish(&mut self, mut flat: Map<String, Value>, trail: &Trail, depth: usize) -> Map<String, Value> {
+    fn finish(
+        &mut self,
+        mut flat: Map<String, Value>,
+        trail: &ReferenceTrail,
+        depth: usize,
+    ) -> Map<String, Value> {
         if depth > DEPTH || self.nodes > NODES {
             return typed("string");
         }
@@ -152,8 +157,8 @@ impl<'a> Cleaner<'a> {
             return choice_of(each.collect(), &common);
         }
         let kind = match &values {
-            Some(Values::Words(_)) => "string".to_owned(),
-            Some(Values::Flags) => "boolean".to_owned(),
+            Some(AllowedValues::Words(_)) => "string".to_owned(),
+            Some(AllowedValues::Flags) => "boolean".to_owned(),
             None => types.pop().unwrap_or_else(|| guessed_type(&flat).to_owned()),
         };
         let mut cleaned = typed(&kind);
@@ -166,7 +171,7 @@ impl<'a> Cleaner<'a> {
                 keep(&mut cleaned, &flat, &["minItems", "maxItems"], Value::is_u64);
             }
             "string" => match values {
-                Some(Values::Words(words)) => {
+                Some(AllowedValues::Words(words)) => {
                     cleaned.insert("enum".into(), json!(words));
                 }
                 _ => {
@@ -193,10 +198,10 @@ impl<'a> Cleaner<'a> {
         &mut self,
         flat: &mut Map<String, Value>,
         listed: &[Value],
-        trail: &Trail,
+        trail: &ReferenceTrail,
         depth: usize,
     ) -> Option<Map<String, Value>> {
-        let mut alternatives: Vec<(Map<String, Value>, Trail)> = Vec::new();
+        let mut alternatives: Vec<(Map<String, Value>, ReferenceTrail)> = Vec::new();
         for alternative in listed {
             let mut trail = trail.clone();
             let alternative = self.flatten(alternative, &mut trail, depth);
@@ -237,7 +242,7 @@ impl<'a> Cleaner<'a> {
         &mut self,
         cleaned: &mut Map<String, Value>,
         flat: &Map<String, Value>,
-        trail: &Trail,
+        trail: &ReferenceTrail,
         depth: usize,
     ) {
         let Some(Value::Object(properties)) = flat.get("properties") else { return };
@@ -266,7 +271,12 @@ impl<'a> Cleaner<'a> {
     }
 
     /// The schema of an array's elements. Of a list with a schema for each place, any of them may stand anywhere.
-    fn items(&mut self, flat: &Map<String, Value>, trail: &Trail, depth: usize) -> Map<String, Value> {
+    fn items(
+        &mut self,
+        flat: &Map<String, Value>,
+        trail: &ReferenceTrail,
+        depth: usize,
+    ) -> Map<String, Value> {
         let places = [flat.get("prefixItems"), flat.get("items")].into_iter().flatten();
         let places = places.filter_map(Value::as_array).flatten();
         let each: Vec<Map<String, Value>> =
@@ -379,7 +389,7 @@ fn guessed_type(flat: &Map<String, Value>) -> &'static str {
 }
 
 /// What a list of allowed values comes to.
-enum Values {
+enum AllowedValues {
     Words(Vec<String>),
     /// Only truth values: the type says as much as the list.
     Flags,
@@ -394,7 +404,7 @@ fn listed_values(flat: &Map<String, Value>) -> Option<Vec<Value>> {
 }
 
 /// The allowed values, if any. The API takes words only, and none of them empty, so numbers are written out.
-fn allowed_values(flat: &mut Map<String, Value>) -> Option<Values> {
+fn allowed_values(flat: &mut Map<String, Value>) -> Option<AllowedValues> {
     let values = listed_values(flat)?;
     if values.iter().any(Value::is_null) {
         flat.insert("nullable".into(), json!(true));
@@ -416,8 +426,8 @@ fn allowed_values(flat: &mut Map<String, Value>) -> Option<Values> {
         }
     }
     match (words.is_empty(), flags) {
-        (false, false) => Some(Values::Words(words)),
-        (true, true) => Some(Values::Flags),
+        (false, false) => Some(AllowedValues::Words(words)),
+        (true, true) => Some(AllowedValues::Flags),
         // Nothing that could be listed, or truth values among words: then anything goes.
         (true, false) | (false, true) => None,
     }

@@ -3,12 +3,12 @@
 use serde_json::{Value, json};
 
 use super::decode::Decoder;
-use crate::protocol::transcript::{self, Outcome};
-use crate::{Event, FinishReason, Usage};
+use crate::protocol::transcript::{self, TranscriptEnd};
+use crate::{FinishReason, StreamEvent, Usage};
 
 /// Expects the same events from a stream of frames and, if they are complete, from a list of them.
 #[track_caller]
-fn check(frames: &[Value], expected: &[Event], outcome: &Outcome) {
+fn check(frames: &[Value], expected: &[StreamEvent], outcome: &TranscriptEnd) {
     check_text(&stream(frames), expected, outcome);
     let listed = Value::Array(frames.to_vec()).to_string();
     let (events, ended) = whole(&listed);
@@ -16,7 +16,7 @@ fn check(frames: &[Value], expected: &[Event], outcome: &Outcome) {
 }
 
 #[track_caller]
-fn check_text(text: &str, expected: &[Event], outcome: &Outcome) {
+fn check_text(text: &str, expected: &[StreamEvent], outcome: &TranscriptEnd) {
     transcript::check(decoder, text, expected, outcome);
 }
 
@@ -24,7 +24,7 @@ fn decoder() -> Decoder {
     Decoder::new("call_x".into())
 }
 
-fn whole(json: &str) -> (Vec<Event>, Outcome) {
+fn whole(json: &str) -> (Vec<StreamEvent>, TranscriptEnd) {
     transcript::whole(decoder(), json)
 }
 
@@ -43,26 +43,27 @@ fn finish(reason: &str) -> Value {
     json!({"candidates": [{"finishReason": reason, "index": 0}], "modelVersion": "m", "responseId": "r-1"})
 }
 
-fn step(reason: FinishReason, word: &str) -> Event {
+fn step(reason: FinishReason, word: &str) -> StreamEvent {
     step_with(reason, word, Usage::default())
 }
 
-fn step_with(reason: FinishReason, word: &str, usage: Usage) -> Event {
+fn step_with(reason: FinishReason, word: &str, usage: Usage) -> StreamEvent {
     let metadata = json!({"gemini": {"responseId": "r-1", "modelVersion": "m", "finishReason": word}});
-    Event::StepFinish { reason, usage, metadata: Some(metadata) }
+    StreamEvent::StepFinish { reason, usage, metadata: Some(metadata) }
 }
 
-fn text(id: &str, words: &[&str], signature: Option<&str>) -> Vec<Event> {
-    let mut events = vec![Event::TextStart { id: id.into() }];
-    events.extend(words.iter().map(|word| Event::TextDelta { id: id.into(), text: (*word).into() }));
-    events.push(Event::TextEnd { id: id.into(), metadata: signed(signature) });
+fn text(id: &str, words: &[&str], signature: Option<&str>) -> Vec<StreamEvent> {
+    let mut events = vec![StreamEvent::TextStart { id: id.into() }];
+    events.extend(words.iter().map(|word| StreamEvent::TextDelta { id: id.into(), text: (*word).into() }));
+    events.push(StreamEvent::TextEnd { id: id.into(), metadata: signed(signature) });
     events
 }
 
-fn reasoning(id: &str, words: &[&str], metadata: Option<Value>) -> Vec<Event> {
-    let mut events = vec![Event::ReasoningStart { id: id.into() }];
-    events.extend(words.iter().map(|word| Event::ReasoningDelta { id: id.into(), text: (*word).into() }));
-    events.push(Event::ReasoningEnd { id: id.into(), metadata });
+fn reasoning(id: &str, words: &[&str], metadata: Option<Value>) -> Vec<StreamEvent> {
+    let mut events = vec![StreamEvent::ReasoningStart { id: id.into() }];
+    events
+        .extend(words.iter().map(|word| StreamEvent::ReasoningDelta { id: id.into(), text: (*word).into() }));
+    events.push(StreamEvent::ReasoningEnd { id: id.into(), metadata });
     events
 }
 
@@ -70,13 +71,13 @@ fn signed(signature: Option<&str>) -> Option<Value> {
     signature.map(|signature| json!({"gemini": {"thoughtSignature": signature}}))
 }
 
-fn call(id: &str, name: &str, raw: &str, metadata: Option<Value>) -> Vec<Event> {
+fn call(id: &str, name: &str, raw: &str, metadata: Option<Value>) -> Vec<StreamEvent> {
     let input = serde_json::from_str(raw).unwrap();
     vec![
-        Event::ToolInputStart { id: id.into(), name: name.into() },
-        Event::ToolInputDelta { id: id.into(), text: raw.into() },
-        Event::ToolInputEnd { id: id.into() },
-        Event::ToolCall { id: id.into(), name: name.into(), input, raw: raw.into(), metadata },
+        StreamEvent::ToolInputStart { id: id.into(), name: name.into() },
+        StreamEvent::ToolInputDelta { id: id.into(), text: raw.into() },
+        StreamEvent::ToolInputEnd { id: id.into() },
+        StreamEvent::ToolCall { id: id.into(), name: name.into(), input, raw: raw.into(), metadata },
     ]
 }
 
@@ -91,7 +92,7 @@ fn text_in_several_frames() {
     let mut expected = text("text-0", &["Grüße, ", "🦀"], None);
     let usage = Usage { input: 12, output: 3, total: Some(15), ..Usage::default() };
     expected.push(step_with(FinishReason::Stop, "STOP", usage));
-    check(&frames, &expected, &Outcome::Complete);
+    check(&frames, &expected, &TranscriptEnd::Complete);
 }
 
 #[test]
@@ -102,7 +103,7 @@ fn a_finish_reason_in_every_frame() {
     };
     let mut expected = text("text-0", &["a", "b"], None);
     expected.push(step(FinishReason::Stop, "STOP"));
-    check(&[frame("a"), frame("b")], &expected, &Outcome::Complete);
+    check(&[frame("a"), frame("b")], &expected, &TranscriptEnd::Complete);
 }
 
 #[test]
@@ -118,7 +119,7 @@ fn thoughts_and_signatures() {
     let mut expected = reasoning("reasoning-0", &["Let me ", "see."], None);
     expected.extend(text("text-1", &["It is ", "four."], Some("s1")));
     expected.push(step(FinishReason::Stop, "STOP"));
-    check(&frames, &expected, &Outcome::Complete);
+    check(&frames, &expected, &TranscriptEnd::Complete);
 }
 
 #[test]
@@ -138,7 +139,7 @@ fn a_signature_ends_its_block() {
     expected.extend(text("text-2", &["a"], Some("s3")));
     expected.extend(text("text-3", &["b"], None));
     expected.push(step(FinishReason::Stop, "STOP"));
-    check(&frames, &expected, &Outcome::Complete);
+    check(&frames, &expected, &TranscriptEnd::Complete);
 }
 
 #[test]
@@ -154,7 +155,7 @@ fn a_signature_on_its_own_is_kept() {
     expected.extend(reasoning("reasoning-1", &[], silent("s1")));
     expected.extend(reasoning("reasoning-2", &[], silent("s2")));
     expected.push(step(FinishReason::Stop, "STOP"));
-    check(&frames, &expected, &Outcome::Complete);
+    check(&frames, &expected, &TranscriptEnd::Complete);
 }
 
 #[test]
@@ -172,7 +173,7 @@ fn two_calls_at_once() {
     expected.extend(call("f1", "read", r#"{"z":"Zürich","a":[1]}"#, Some(first)));
     expected.extend(call("f2", "list", "{}", Some(json!({"gemini": {"id": "f2"}}))));
     expected.push(step(FinishReason::ToolCalls, "STOP"));
-    check(&frames, &expected, &Outcome::Complete);
+    check(&frames, &expected, &TranscriptEnd::Complete);
 }
 
 #[test]
@@ -191,7 +192,7 @@ fn calls_without_an_id_or_with_one_twice() {
     expected.extend(call("x", "c", "{}", Some(json!({"gemini": {"id": "x"}}))));
     expected.extend(call("call_x_2", "c", "{}", None));
     expected.push(step(FinishReason::ToolCalls, "STOP"));
-    check(&frames, &expected, &Outcome::Complete);
+    check(&frames, &expected, &TranscriptEnd::Complete);
 }
 
 #[test]
@@ -199,13 +200,17 @@ fn calls_that_cannot_be_run() {
     let check_one = |function: Value, name: &str, raw: &str, reason: &str| {
         let id = "call_x_0".to_owned();
         let expected = [
-            Event::ToolInputStart { id: id.clone(), name: name.into() },
-            Event::ToolInputDelta { id: id.clone(), text: raw.into() },
-            Event::ToolInputEnd { id: id.clone() },
-            Event::ToolCallMalformed { id, name: name.into(), raw: raw.into(), reason: reason.into() },
+            StreamEvent::ToolInputStart { id: id.clone(), name: name.into() },
+            StreamEvent::ToolInputDelta { id: id.clone(), text: raw.into() },
+            StreamEvent::ToolInputEnd { id: id.clone() },
+            StreamEvent::ToolCallMalformed { id, name: name.into(), raw: raw.into(), reason: reason.into() },
             step(FinishReason::ToolCalls, "STOP"),
         ];
-        check(&[parts(json!([{"functionCall": function}])), finish("STOP")], &expected, &Outcome::Complete);
+        check(
+            &[parts(json!([{"functionCall": function}])), finish("STOP")],
+            &expected,
+            &TranscriptEnd::Complete,
+        );
     };
     check_one(json!({"name": "a", "args": [1]}), "a", "[1]", "the arguments are not a JSON object");
     check_one(json!({"args": {}}), "", "{}", "the call names no tool");
@@ -223,7 +228,7 @@ fn usage_with_cache_and_thoughts() {
     let usage =
         Usage { input: 45, output: 30, reasoning: 20, cache_read: 60, cache_write: 0, total: Some(155) };
     expected.push(step_with(FinishReason::Length, "MAX_TOKENS", usage));
-    check(&[first, last], &expected, &Outcome::Complete);
+    check(&[first, last], &expected, &TranscriptEnd::Complete);
 }
 
 #[test]
@@ -233,19 +238,19 @@ fn a_blocked_prompt() {
         "modelVersion": "m", "responseId": "r-1"});
     let metadata = json!({"gemini":
         {"responseId": "r-1", "modelVersion": "m", "finishReason": null, "promptFeedback": feedback}});
-    let expected = [Event::StepFinish {
+    let expected = [StreamEvent::StepFinish {
         reason: FinishReason::ContentFilter,
         usage: Usage { input: 4, total: Some(4), ..Usage::default() },
         metadata: Some(metadata),
     }];
-    check(&[frame], &expected, &Outcome::Complete);
+    check(&[frame], &expected, &TranscriptEnd::Complete);
 }
 
 #[test]
 fn a_safety_stop_in_mid_answer() {
     let mut expected = text("text-0", &["First,"], None);
     expected.push(step(FinishReason::ContentFilter, "SAFETY"));
-    check(&[parts(json!([{"text": "First,"}])), finish("SAFETY")], &expected, &Outcome::Complete);
+    check(&[parts(json!([{"text": "First,"}])), finish("SAFETY")], &expected, &TranscriptEnd::Complete);
 }
 
 #[test]
@@ -254,18 +259,22 @@ fn an_error_in_mid_answer() {
         json!({"error": {"code": 503, "message": "The model is overloaded.", "status": "UNAVAILABLE"}});
     let mut open = text("text-0", &["hi"], None);
     open.pop();
-    check(&[parts(json!([{"text": "hi"}])), error.clone()], &open, &Outcome::Provider(error.to_string()));
+    check(
+        &[parts(json!([{"text": "hi"}])), error.clone()],
+        &open,
+        &TranscriptEnd::Provider(error.to_string()),
+    );
     let listed = format!("data: [{error}]\n\n");
-    check_text(&listed, &[], &Outcome::Provider(error.to_string()));
-    assert_eq!(whole(&error.to_string()), (vec![], Outcome::Provider(error.to_string())));
+    check_text(&listed, &[], &TranscriptEnd::Provider(error.to_string()));
+    assert_eq!(whole(&error.to_string()), (vec![], TranscriptEnd::Provider(error.to_string())));
 }
 
 #[test]
 fn an_empty_answer() {
-    check(&[finish("STOP")], &[step(FinishReason::Stop, "STOP")], &Outcome::Complete);
+    check(&[finish("STOP")], &[step(FinishReason::Stop, "STOP")], &TranscriptEnd::Complete);
     let empty = json!({"candidates": [{"content": {"role": "model"}, "finishReason": "STOP"}],
         "modelVersion": "m", "responseId": "r-1"});
-    check(&[empty], &[step(FinishReason::Stop, "STOP")], &Outcome::Complete);
+    check(&[empty], &[step(FinishReason::Stop, "STOP")], &TranscriptEnd::Complete);
 }
 
 #[test]
@@ -282,13 +291,13 @@ fn code_run_by_the_provider() {
         parts(json!([{"text": "Four."}])),
         finish("STOP"),
     ];
-    let hosted_call = |id: &str, part: &Value| Event::HostedCall {
+    let hosted_call = |id: &str, part: &Value| StreamEvent::HostedCall {
         id: id.into(),
         name: "code_execution".into(),
         input: part["executableCode"].clone(),
         metadata: Some(json!({"gemini": {"part": part}})),
     };
-    let hosted_result = |id: &str, part: &Value, is_error: bool| Event::HostedResult {
+    let hosted_result = |id: &str, part: &Value, is_error: bool| StreamEvent::HostedResult {
         id: id.into(),
         name: "code_execution".into(),
         output: part["codeExecutionResult"].clone(),
@@ -302,7 +311,7 @@ fn code_run_by_the_provider() {
     expected.push(hosted_result("e1", &failed, true));
     expected.extend(text("text-1", &["Four."], None));
     expected.push(step(FinishReason::Stop, "STOP"));
-    check(&frames, &expected, &Outcome::Complete);
+    check(&frames, &expected, &TranscriptEnd::Complete);
 }
 
 #[test]
@@ -311,8 +320,8 @@ fn a_picture_made_by_the_model() {
     let (id, name) = ("call_x_0".to_owned(), "inline_data".to_owned());
     let input = json!({"mimeType": "image/png"});
     let expected = [
-        Event::HostedCall { id: id.clone(), name: name.clone(), input, metadata: None },
-        Event::HostedResult {
+        StreamEvent::HostedCall { id: id.clone(), name: name.clone(), input, metadata: None },
+        StreamEvent::HostedResult {
             id,
             name,
             output: part["inlineData"].clone(),
@@ -321,7 +330,7 @@ fn a_picture_made_by_the_model() {
         },
         step(FinishReason::Stop, "STOP"),
     ];
-    check(&[parts(json!([part])), finish("STOP")], &expected, &Outcome::Complete);
+    check(&[parts(json!([part])), finish("STOP")], &expected, &TranscriptEnd::Complete);
 }
 
 #[test]
@@ -329,17 +338,17 @@ fn an_answer_cut_short_is_incomplete() {
     let frames = [parts(json!([{"text": "hi"}])), finish("STOP")];
     let mut open = text("text-0", &["hi"], None);
     open.pop();
-    check(&frames[..1], &open, &Outcome::Incomplete);
+    check(&frames[..1], &open, &TranscriptEnd::Incomplete);
     let input = stream(&frames);
     let second = stream(&frames[..1]).len();
-    check_text(input.get(..second + 30).unwrap(), &open, &Outcome::Incomplete);
+    check_text(input.get(..second + 30).unwrap(), &open, &TranscriptEnd::Incomplete);
     // The last frame counts without its blank line, if it is whole.
     let mut complete = text("text-0", &["hi"], None);
     complete.push(step(FinishReason::Stop, "STOP"));
-    check_text(input.trim_end(), &complete, &Outcome::Complete);
-    check_text("", &[], &Outcome::Incomplete);
+    check_text(input.trim_end(), &complete, &TranscriptEnd::Complete);
+    check_text("", &[], &TranscriptEnd::Incomplete);
     let unspecified = finish("FINISH_REASON_UNSPECIFIED");
-    check(&[unspecified], &[], &Outcome::Incomplete);
+    check(&[unspecified], &[], &TranscriptEnd::Incomplete);
 }
 
 #[test]
@@ -359,13 +368,13 @@ fn unknown_parts_and_candidates_are_passed_over() {
     ];
     let mut expected = text("text-0", &["a", "b"], None);
     expected.push(step(FinishReason::Stop, "STOP"));
-    check(&frames, &expected, &Outcome::Complete);
+    check(&frames, &expected, &TranscriptEnd::Complete);
 }
 
 #[test]
 fn reasons() {
     let check_one = |word: &str, reason: FinishReason| {
-        check(&[finish(word)], &[step(reason, word)], &Outcome::Complete);
+        check(&[finish(word)], &[step(reason, word)], &TranscriptEnd::Complete);
     };
     for word in ["SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY"] {
         check_one(word, FinishReason::ContentFilter);
@@ -395,12 +404,12 @@ fn sources_are_kept_with_the_finish() {
         "finishReason": "MALFORMED_FUNCTION_CALL", "finishMessage": "it is odd", "groundingMetadata": {"n": 2},
         "citationMetadata": {"citationSources": [{"uri": "x"}, {"uri": "y"}]}}});
     let mut expected = text("text-0", &["a", "a", "a"], None);
-    expected.push(Event::StepFinish {
+    expected.push(StreamEvent::StepFinish {
         reason: FinishReason::Error,
         usage: Usage::default(),
         metadata: Some(metadata),
     });
-    check(&frames, &expected, &Outcome::Complete);
+    check(&frames, &expected, &TranscriptEnd::Complete);
 }
 
 #[test]
@@ -420,15 +429,15 @@ fn one_answer_in_one_object() {
     expected.extend(call("f1", "read", r#"{"a":1}"#, Some(metadata)));
     let usage = Usage { input: 3, output: 4, total: Some(7), ..Usage::default() };
     expected.push(step_with(FinishReason::ToolCalls, "STOP", usage));
-    check(std::slice::from_ref(&answer), &expected, &Outcome::Complete);
-    assert_eq!(whole(&answer.to_string()), (expected, Outcome::Complete));
+    check(std::slice::from_ref(&answer), &expected, &TranscriptEnd::Complete);
+    assert_eq!(whole(&answer.to_string()), (expected, TranscriptEnd::Complete));
 }
 
 #[test]
 fn what_is_no_answer() {
-    check_text("data: what?\n\n", &[], &Outcome::Malformed);
-    check_text("data: 7\n\n", &[], &Outcome::Malformed);
+    check_text("data: what?\n\n", &[], &TranscriptEnd::Malformed);
+    check_text("data: 7\n\n", &[], &TranscriptEnd::Malformed);
     for json in ["", "{}", "[]", "[7]", "what?"] {
-        assert_eq!(whole(json), (vec![], Outcome::Malformed), "{json}");
+        assert_eq!(whole(json), (vec![], TranscriptEnd::Malformed), "{json}");
     }
 }

@@ -8,18 +8,18 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::Usage;
-use crate::protocol::text::{Loose, Text};
+use crate::protocol::text::{LooseText, WireText};
 
 /// One frame of an answer, or all of it.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Answer<'a> {
+pub(super) struct AnswerFrame<'a> {
     #[serde(borrow)]
     pub(super) candidates: Option<Vec<Candidate<'a>>>,
     pub(super) prompt_feedback: Option<Box<Value>>,
-    pub(super) usage_metadata: Option<Counts>,
-    pub(super) response_id: Option<Text<'a>>,
-    pub(super) model_version: Option<Text<'a>>,
+    pub(super) usage_metadata: Option<TokenCounts>,
+    pub(super) response_id: Option<WireText<'a>>,
+    pub(super) model_version: Option<WireText<'a>>,
     pub(super) error: Option<Box<Value>>,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct Answer<'a> {
 pub(super) struct Candidate<'a> {
     pub(super) index: Option<u64>,
     #[serde(borrow)]
-    pub(super) content: Option<Content<'a>>,
+    pub(super) content: Option<GeminiContent<'a>>,
     pub(super) finish_reason: Option<String>,
     /// The reason in more words, mostly for a call that could not be read.
     pub(super) finish_message: Option<String>,
@@ -37,7 +37,7 @@ pub(super) struct Candidate<'a> {
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Content<'a> {
+pub(super) struct GeminiContent<'a> {
     #[serde(borrow)]
     pub(super) parts: Option<Vec<&'a RawValue>>,
 }
@@ -45,11 +45,11 @@ pub(super) struct Content<'a> {
 /// One part, as far as it is looked at. Most are text, so what else there may be is boxed.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Part<'a> {
+pub(super) struct GeminiPart<'a> {
     #[serde(borrow)]
-    pub(super) text: Option<Loose<'a>>,
-    pub(super) thought: Option<Loose<'a>>,
-    pub(super) thought_signature: Option<Loose<'a>>,
+    pub(super) text: Option<LooseText<'a>>,
+    pub(super) thought: Option<LooseText<'a>>,
+    pub(super) thought_signature: Option<LooseText<'a>>,
     pub(super) function_call: Option<Box<Value>>,
     pub(super) executable_code: Option<Box<Value>>,
     pub(super) code_execution_result: Option<Box<Value>>,
@@ -59,29 +59,29 @@ pub(super) struct Part<'a> {
 /// Token counts so far.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Counts {
-    prompt_token_count: Option<Count>,
-    cached_content_token_count: Option<Count>,
-    candidates_token_count: Option<Count>,
-    thoughts_token_count: Option<Count>,
-    tool_use_prompt_token_count: Option<Count>,
-    total_token_count: Option<Count>,
+pub(super) struct TokenCounts {
+    prompt_token_count: Option<TokenCount>,
+    cached_content_token_count: Option<TokenCount>,
+    candidates_token_count: Option<TokenCount>,
+    thoughts_token_count: Option<TokenCount>,
+    tool_use_prompt_token_count: Option<TokenCount>,
+    total_token_count: Option<TokenCount>,
 }
 
 /// A count. Anything else than a whole number is zero, so that an odd one does not spoil the answer.
 #[derive(Debug, Clone, Copy)]
-struct Count(u64);
+struct TokenCount(u64);
 
-impl<'de> Deserialize<'de> for Count {
+impl<'de> Deserialize<'de> for TokenCount {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Ok(Self(match Loose::deserialize(deserializer)? {
-            Loose::Other(value) => value.as_u64().unwrap_or(0),
-            Loose::Text(_) => 0,
+        Ok(Self(match LooseText::deserialize(deserializer)? {
+            LooseText::Other(value) => value.as_u64().unwrap_or(0),
+            LooseText::Text(_) => 0,
         }))
     }
 }
 
-impl Counts {
+impl TokenCounts {
     /// Takes later counts. Each frame counts from the beginning, but not every frame has every count.
     pub(super) fn update(&mut self, later: Self) {
         let pairs = [
@@ -100,11 +100,11 @@ impl Counts {
     }
 }
 
-impl From<&Counts> for Usage {
+impl From<&TokenCounts> for Usage {
     /// Splits the counts into disjoint ones: the prompt includes what was cached, but neither do the candidates include
     /// the thoughts nor the prompt what the provider's own tools read.
-    fn from(counts: &Counts) -> Self {
-        let count = |count: Option<Count>| count.map_or(0, |Count(number)| number);
+    fn from(counts: &TokenCounts) -> Self {
+        let count = |count: Option<TokenCount>| count.map_or(0, |TokenCount(number)| number);
         let prompt = count(counts.prompt_token_count);
         let cache_read = count(counts.cached_content_token_count).min(prompt);
         let read_by_tools = count(counts.tool_use_prompt_token_count);
@@ -114,7 +114,7 @@ impl From<&Counts> for Usage {
             reasoning: count(counts.thoughts_token_count),
             cache_read,
             cache_write: 0,
-            total: counts.total_token_count.map(|Count(number)| number),
+            total: counts.total_token_count.map(|TokenCount(number)| number),
         }
     }
 }
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     fn check(frames: &[Value], expected: Usage) {
-        let mut counts = Counts::default();
+        let mut counts = TokenCounts::default();
         for frame in frames {
             counts.update(serde_json::from_value(frame.clone()).unwrap());
         }

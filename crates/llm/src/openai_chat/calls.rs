@@ -10,20 +10,20 @@ use std::borrow::Cow;
 use serde_json::{Value, json};
 
 use super::decode::METADATA;
-use super::wire::ToolCall;
-use crate::protocol::text::{Loose, Text};
-use crate::protocol::{Events, Fault};
-use crate::{Event, arguments};
+use super::wire::ChatToolCall;
+use crate::protocol::text::{LooseText, WireText};
+use crate::protocol::{Events, FrameFault};
+use crate::{StreamEvent, arguments};
 
 /// All calls of one answer, in order.
 #[derive(Debug)]
-pub(super) struct Calls {
-    list: Vec<Call>,
+pub(super) struct ChatCalls {
+    list: Vec<ChatCall>,
     prefix: String,
 }
 
 #[derive(Debug, Default)]
-struct Call {
+struct ChatCall {
     index: Option<u64>,
     id: String,
     name: String,
@@ -33,7 +33,7 @@ struct Call {
     settled: bool,
 }
 
-impl Calls {
+impl ChatCalls {
     /// `prefix` begins the ids of calls that come without one.
     pub(super) fn new(prefix: String) -> Self {
         Self { list: Vec::new(), prefix }
@@ -44,27 +44,27 @@ impl Calls {
     }
 
     /// Takes one piece.
-    pub(super) fn accept(&mut self, piece: ToolCall<'_>, out: &mut Events) -> Result<(), Fault> {
+    pub(super) fn accept(&mut self, piece: ChatToolCall<'_>, out: &mut Events) -> Result<(), FrameFault> {
         let function = piece.function;
         let (name, arguments) = function.map_or((None, None), |function| (function.name, function.arguments));
         let id = piece.id.filter(|id| !id.is_empty());
         let name = name.filter(|name| !name.is_empty());
         let more = match arguments {
-            None | Some(Loose::Other(Value::Null)) => Cow::Borrowed(""),
-            Some(Loose::Text(text)) => text,
-            Some(Loose::Other(other)) => Cow::Owned(other.to_string()),
+            None | Some(LooseText::Other(Value::Null)) => Cow::Borrowed(""),
+            Some(LooseText::Text(text)) => text,
+            Some(LooseText::Other(other)) => Cow::Owned(other.to_string()),
         };
         let position = self.find(piece.index, id.as_deref(), name.is_some());
         let position = match position {
             Some(position) => position,
-            None => self.begin(piece.index, id.map(|Text(id)| id.into_owned()), out),
+            None => self.begin(piece.index, id.map(|WireText(id)| id.into_owned()), out),
         };
         let Some(call) = self.list.get_mut(position) else { return Ok(()) };
         if call.settled {
             return if more.trim().is_empty() {
                 Ok(())
             } else {
-                Err(Fault::Malformed(format!("tool call {:?} goes on after its end", call.id)))
+                Err(FrameFault::Malformed(format!("tool call {:?} goes on after its end", call.id)))
             };
         }
         if let Some(name) = name.filter(|_| call.name.is_empty()) {
@@ -107,12 +107,12 @@ impl Calls {
         // Two calls of one id could not be told apart afterwards.
         let id = id.filter(|id| self.list.iter().all(|call| call.id != *id));
         let id = id.unwrap_or_else(|| format!("{}_{position}", self.prefix));
-        self.list.push(Call { index, id, ..Call::default() });
+        self.list.push(ChatCall { index, id, ..ChatCall::default() });
         position
     }
 }
 
-impl Call {
+impl ChatCall {
     fn extend(&mut self, more: Cow<'_, str>, out: &mut Events) {
         self.raw.push_str(&more);
         if self.name.is_empty() {
@@ -121,13 +121,13 @@ impl Call {
         let text = if self.announced { more.into_owned() } else { self.raw.clone() };
         self.announce(out);
         if !text.is_empty() {
-            out.push_back(Event::ToolInputDelta { id: self.id.clone(), text });
+            out.push_back(StreamEvent::ToolInputDelta { id: self.id.clone(), text });
         }
     }
 
     fn announce(&mut self, out: &mut Events) {
         if !std::mem::replace(&mut self.announced, true) {
-            out.push_back(Event::ToolInputStart { id: self.id.clone(), name: self.name.clone() });
+            out.push_back(StreamEvent::ToolInputStart { id: self.id.clone(), name: self.name.clone() });
         }
     }
 
@@ -137,14 +137,14 @@ impl Call {
         let id = self.id.clone();
         let name = self.name.clone();
         let raw = std::mem::take(&mut self.raw);
-        out.push_back(Event::ToolInputEnd { id: id.clone() });
+        out.push_back(StreamEvent::ToolInputEnd { id: id.clone() });
         let input = if name.is_empty() { Err("the call names no tool".to_owned()) } else { input };
         out.push_back(match input {
             Ok(input) => {
                 let metadata = self.extra.take().map(|extra| json!({METADATA: {"extra_content": extra}}));
-                Event::ToolCall { id, name, input, raw, metadata }
+                StreamEvent::ToolCall { id, name, input, raw, metadata }
             }
-            Err(reason) => Event::ToolCallMalformed { id, name, raw, reason },
+            Err(reason) => StreamEvent::ToolCallMalformed { id, name, raw, reason },
         });
     }
 }

@@ -9,12 +9,12 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value, json};
 
-use super::calls::Calls;
-use super::wire::{Choice, Chunk, Delta};
-use crate::protocol::text::{Loose, Text, keep};
-use crate::protocol::{Decode, Events, Fault, Progress};
-use crate::sse::Frame;
-use crate::{Event, FinishReason, Usage};
+use super::calls::ChatCalls;
+use super::wire::{ChatChoice, ChatChunk, ChatDelta};
+use crate::protocol::text::{LooseText, WireText, keep};
+use crate::protocol::{Decode, DecodeProgress, Events, FrameFault};
+use crate::sse::SseFrame;
+use crate::{FinishReason, StreamEvent, Usage};
 
 /// The key under which this protocol keeps its own data in `metadata`.
 pub(super) const METADATA: &str = "openai-chat";
@@ -28,9 +28,9 @@ const REASONING_CONTENT: &str = "reasoning_content";
 /// The state of one answer.
 #[derive(Debug)]
 pub(crate) struct Decoder {
-    open: Open,
+    open: OpenBlock,
     blocks: usize,
-    calls: Calls,
+    calls: ChatCalls,
     finish: Option<String>,
     done: bool,
     produced: bool,
@@ -41,7 +41,7 @@ pub(crate) struct Decoder {
 }
 
 #[derive(Debug)]
-enum Open {
+enum OpenBlock {
     Nothing,
     Text { id: String },
     Reasoning { id: String, field: &'static str, details: Vec<Value> },
@@ -51,9 +51,9 @@ impl Decoder {
     /// `call_prefix` begins the ids of tool calls that come without one.
     pub(super) fn new(call_prefix: String) -> Self {
         Self {
-            open: Open::Nothing,
+            open: OpenBlock::Nothing,
             blocks: 0,
-            calls: Calls::new(call_prefix),
+            calls: ChatCalls::new(call_prefix),
             finish: None,
             done: false,
             produced: false,
@@ -65,21 +65,21 @@ impl Decoder {
     }
 
     /// Takes one chunk, or the mark that ends the stream.
-    fn chunk(&mut self, data: &str, out: &mut Events) -> Result<Progress, Fault> {
+    fn chunk(&mut self, data: &str, out: &mut Events) -> Result<DecodeProgress, FrameFault> {
         let data = data.trim();
         if data == DONE {
             self.done = true;
-            return Ok(Progress::Done);
+            return Ok(DecodeProgress::Done);
         }
         if data.is_empty() {
-            return Ok(Progress::More);
+            return Ok(DecodeProgress::More);
         }
-        let chunk: Chunk<'_> = match serde_json::from_str(data) {
+        let chunk: ChatChunk<'_> = match serde_json::from_str(data) {
             Ok(chunk) => chunk,
             Err(cause) => return Err(unreadable(data, &cause)),
         };
         if chunk.error.is_some_and(|error| error.is_object() || error.is_string()) {
-            return Err(Fault::Provider(data.to_owned()));
+            return Err(FrameFault::Provider(data.to_owned()));
         }
         keep(&mut self.id, chunk.id);
         keep(&mut self.model, chunk.model);
@@ -91,10 +91,10 @@ impl Decoder {
         for choice in choices.into_iter().filter(|choice| choice.index.unwrap_or(0) == 0) {
             self.choice(choice, out)?;
         }
-        Ok(Progress::More)
+        Ok(DecodeProgress::More)
     }
 
-    fn choice(&mut self, choice: Choice<'_>, out: &mut Events) -> Result<(), Fault> {
+    fn choice(&mut self, choice: ChatChoice<'_>, out: &mut Events) -> Result<(), FrameFault> {
         // A server that sends both says the same in both.
         if let Some(delta) = choice.delta.or(choice.message.map(|message| *message)) {
             self.delta(delta, out)?;
@@ -107,11 +107,11 @@ impl Decoder {
         Ok(())
     }
 
-    fn delta(&mut self, delta: Delta<'_>, out: &mut Events) -> Result<(), Fault> {
+    fn delta(&mut self, delta: ChatDelta<'_>, out: &mut Events) -> Result<(), FrameFault> {
         let details = delta.reasoning_details.unwrap_or_default();
-        let reasoning = delta.reasoning.and_then(Loose::text);
+        let reasoning = delta.reasoning.and_then(LooseText::text);
         match (delta.reasoning_content, reasoning) {
-            (Some(Text(text)), _) if !text.is_empty() => {
+            (Some(WireText(text)), _) if !text.is_empty() => {
                 self.reasoning(REASONING_CONTENT, text, details, out);
             }
             (_, Some(text)) => self.reasoning("reasoning", text, details, out),
@@ -122,13 +122,13 @@ impl Decoder {
             _ => {}
         }
         match delta.content {
-            Some(Loose::Text(text)) => self.text(text, out),
-            Some(Loose::Other(Value::Array(pieces))) => {
+            Some(LooseText::Text(text)) => self.text(text, out),
+            Some(LooseText::Other(Value::Array(pieces))) => {
                 pieces.iter().for_each(|piece| self.piece(piece, out));
             }
             _ => {}
         }
-        if let Some(Text(refusal)) = delta.refusal {
+        if let Some(WireText(refusal)) = delta.refusal {
             self.text(refusal, out);
         }
         for call in delta.tool_calls.unwrap_or_default() {
@@ -161,41 +161,41 @@ impl Decoder {
         }
         self.produced = true;
         let id = match &self.open {
-            Open::Text { id } => id.clone(),
-            Open::Nothing | Open::Reasoning { .. } => {
+            OpenBlock::Text { id } => id.clone(),
+            OpenBlock::Nothing | OpenBlock::Reasoning { .. } => {
                 self.close(out);
                 let id = self.next_id("text");
-                out.push_back(Event::TextStart { id: id.clone() });
-                self.open = Open::Text { id: id.clone() };
+                out.push_back(StreamEvent::TextStart { id: id.clone() });
+                self.open = OpenBlock::Text { id: id.clone() };
                 id
             }
         };
-        out.push_back(Event::TextDelta { id, text: text.into_owned() });
+        out.push_back(StreamEvent::TextDelta { id, text: text.into_owned() });
     }
 
     fn reasoning(&mut self, field: &'static str, text: Cow<'_, str>, more: Vec<Value>, out: &mut Events) {
         if text.is_empty() && more.is_empty() {
             return;
         }
-        if !matches!(self.open, Open::Reasoning { .. }) {
+        if !matches!(self.open, OpenBlock::Reasoning { .. }) {
             self.close(out);
             let id = self.next_id("reasoning");
-            out.push_back(Event::ReasoningStart { id: id.clone() });
-            self.open = Open::Reasoning { id, field, details: Vec::new() };
+            out.push_back(StreamEvent::ReasoningStart { id: id.clone() });
+            self.open = OpenBlock::Reasoning { id, field, details: Vec::new() };
         }
-        if let Open::Reasoning { id, details, .. } = &mut self.open {
+        if let OpenBlock::Reasoning { id, details, .. } = &mut self.open {
             more.into_iter().for_each(|detail| merge(details, detail));
             if !text.is_empty() {
-                out.push_back(Event::ReasoningDelta { id: id.clone(), text: text.into_owned() });
+                out.push_back(StreamEvent::ReasoningDelta { id: id.clone(), text: text.into_owned() });
             }
         }
     }
 
     fn close(&mut self, out: &mut Events) {
-        match std::mem::replace(&mut self.open, Open::Nothing) {
-            Open::Nothing => {}
-            Open::Text { id } => out.push_back(Event::TextEnd { id, metadata: None }),
-            Open::Reasoning { id, field, details } => {
+        match std::mem::replace(&mut self.open, OpenBlock::Nothing) {
+            OpenBlock::Nothing => {}
+            OpenBlock::Text { id } => out.push_back(StreamEvent::TextEnd { id, metadata: None }),
+            OpenBlock::Reasoning { id, field, details } => {
                 let mut own = Map::new();
                 if field != REASONING_CONTENT {
                     own.insert("field".into(), json!(field));
@@ -204,7 +204,7 @@ impl Decoder {
                     own.insert("reasoning_details".into(), Value::Array(details));
                 }
                 let metadata = (!own.is_empty()).then(|| json!({METADATA: own}));
-                out.push_back(Event::ReasoningEnd { id, metadata });
+                out.push_back(StreamEvent::ReasoningEnd { id, metadata });
             }
         }
     }
@@ -233,16 +233,16 @@ impl Decoder {
 }
 
 impl Decode for Decoder {
-    fn accept(&mut self, frame: &Frame, out: &mut Events) -> Result<Progress, Fault> {
+    fn accept(&mut self, frame: &SseFrame, out: &mut Events) -> Result<DecodeProgress, FrameFault> {
         self.chunk(&frame.data, out)
     }
 
-    fn accept_whole(&mut self, json: &str, out: &mut Events) -> Result<(), Fault> {
+    fn accept_whole(&mut self, json: &str, out: &mut Events) -> Result<(), FrameFault> {
         self.chunk(json, out)?;
         if self.recognised {
             return Ok(());
         }
-        Err(Fault::Malformed("the JSON answer is no chat completion".to_owned()))
+        Err(FrameFault::Malformed("the JSON answer is no chat completion".to_owned()))
     }
 
     fn end(&mut self, out: &mut Events) -> Result<(), String> {
@@ -252,7 +252,7 @@ impl Decode for Decoder {
         self.close(out);
         self.calls.settle_all(out);
         let metadata = json!({METADATA: {"id": self.id, "model": self.model, "finish_reason": self.finish}});
-        out.push_back(Event::StepFinish {
+        out.push_back(StreamEvent::StepFinish {
             reason: self.reason(),
             usage: self.usage,
             metadata: Some(metadata),
@@ -265,14 +265,14 @@ impl Decode for Decoder {
     }
 }
 
-/// A frame that is no chunk is a listed error from some servers, and else nonsense.
-fn unreadable(data: &str, cause: &serde_json::Error) -> Fault {
+/// A frame that is not a chunk is an error in the form of some servers, or nonsense.
+fn unreadable(data: &str, cause: &serde_json::Error) -> FrameFault {
     let value = serde_json::from_str::<Value>(data).unwrap_or_default();
     let object = value.get(0).unwrap_or(&value);
     if object.get("error").is_some_and(|error| !error.is_null()) {
-        return Fault::Provider(object.to_string());
+        return FrameFault::Provider(object.to_string());
     }
-    Fault::Malformed(format!("a frame is not a chat completion chunk: {cause}"))
+    FrameFault::Malformed(format!("a frame is not a chat completion chunk: {cause}"))
 }
 
 fn detail_text(detail: &Value) -> Option<&str> {

@@ -7,10 +7,10 @@
 use serde_json::{Map, Value, json};
 
 use super::decode::METADATA;
-use super::server::{Among, Demands, Thoughts};
-use crate::attachment::{Attachment, Kind, Source};
+use super::server::{ServerDemands, ThoughtReplay, ThoughtsDemand};
+use crate::attachment::{AttachedFile, AttachmentKind, AttachmentSource};
 use crate::call_id::CallIds;
-use crate::{Block, Content, Message, Request, history, protocol};
+use crate::{Block, Content, Message, ModelRequest, history, protocol};
 
 /// What a model is made to say where it must have spoken before the person does.
 const BRIDGE: &str = "Understood.";
@@ -22,7 +22,7 @@ const ATTACHED: &str = "The result is attached.";
 const GAP: &str = "\n\n";
 
 /// All messages of a request whose history has been repaired.
-pub(super) fn lower(request: &Request, demands: &Demands) -> Vec<Value> {
+pub(super) fn lower(request: &ModelRequest, demands: &ServerDemands) -> Vec<Value> {
     let system = request.system.iter().filter(|part| !part.trim().is_empty());
     let system: Vec<&str> = system.map(String::as_str).collect();
     let head = (!system.is_empty()).then(|| json!({"role": "system", "content": system.join(GAP)}));
@@ -39,7 +39,7 @@ pub(super) fn lower(request: &Request, demands: &Demands) -> Vec<Value> {
     lowered
 }
 
-/// The conversation without instructions in its midst and without neighbours of one side.
+/// The conversation without instructions in the middle and without neighbours of one side.
 fn turns(messages: &[Message]) -> Vec<Message> {
     let mut turns: Vec<Message> = Vec::with_capacity(messages.len());
     let mut shown: Vec<Content> = Vec::new();
@@ -96,7 +96,7 @@ fn take_turn(turns: &mut Vec<Message>, message: Message) {
     }
 }
 
-fn one(message: &Message, demands: &Demands, ids: &mut CallIds) -> Option<Value> {
+fn one(message: &Message, demands: &ServerDemands, ids: &mut CallIds) -> Option<Value> {
     match message {
         Message::User(contents) => Some(json!({"role": "user", "content": user(contents)})),
         Message::Assistant { blocks, .. } => Some(assistant(blocks, demands, ids)),
@@ -122,25 +122,27 @@ fn user(contents: &[Content]) -> Value {
 fn piece(content: &Content) -> Value {
     match content {
         Content::Text(text) => json!({"type": "text", "text": text}),
-        Content::Media { mime, url, filename } => media(&Attachment::of(mime, url, filename.as_deref())),
+        Content::Media { mime, url, filename } => media(&AttachedFile::of(mime, url, filename.as_deref())),
     }
 }
 
-fn media(attachment: &Attachment<'_>) -> Value {
+fn media(attachment: &AttachedFile<'_>) -> Value {
     let format = match attachment.mime.as_str() {
         "audio/wav" | "audio/x-wav" | "audio/wave" => Some("wav"),
         "audio/mpeg" | "audio/mp3" => Some("mp3"),
         _ => None,
     };
     match (attachment.kind, &attachment.source, format) {
-        (Kind::Image, Source::Inline(data), _) => {
+        (AttachmentKind::Image, AttachmentSource::Inline(data), _) => {
             json!({"type": "image_url", "image_url": {"url": attachment.data_url(data)}})
         }
-        (Kind::Image, Source::Remote(url), _) => json!({"type": "image_url", "image_url": {"url": url}}),
-        (Kind::Audio, Source::Inline(data), Some(format)) => {
+        (AttachmentKind::Image, AttachmentSource::Remote(url), _) => {
+            json!({"type": "image_url", "image_url": {"url": url}})
+        }
+        (AttachmentKind::Audio, AttachmentSource::Inline(data), Some(format)) => {
             json!({"type": "input_audio", "input_audio": {"data": data, "format": format}})
         }
-        (Kind::Pdf, Source::Inline(data), _) => {
+        (AttachmentKind::Pdf, AttachmentSource::Inline(data), _) => {
             let file = json!({"filename": attachment.name(), "file_data": attachment.data_url(data)});
             json!({"type": "file", "file": file})
         }
@@ -148,8 +150,8 @@ fn media(attachment: &Attachment<'_>) -> Value {
     }
 }
 
-fn assistant(blocks: &[Block], demands: &Demands, ids: &mut CallIds) -> Value {
-    let mut spoken = Spoken::default();
+fn assistant(blocks: &[Block], demands: &ServerDemands, ids: &mut CallIds) -> Value {
+    let mut spoken = AnswerFields::default();
     for block in blocks {
         match block {
             Block::Text { text, .. } => spoken.say(text),
@@ -168,8 +170,8 @@ fn assistant(blocks: &[Block], demands: &Demands, ids: &mut CallIds) -> Value {
             Block::HostedCall { .. } | Block::HostedResult { .. } => {}
         }
     }
-    if let Thoughts::Required(filler, among) = demands.thoughts
-        && (among == Among::Answers || !spoken.calls.is_empty())
+    if let ThoughtReplay::Required(filler, among) = demands.thoughts
+        && (among == ThoughtsDemand::Answers || !spoken.calls.is_empty())
     {
         spoken.fill(filler);
     }
@@ -178,7 +180,7 @@ fn assistant(blocks: &[Block], demands: &Demands, ids: &mut CallIds) -> Value {
 
 /// One answer, sorted into the fields of a message.
 #[derive(Debug, Default)]
-struct Spoken {
+struct AnswerFields {
     text: String,
     /// The thoughts that have a field of their own.
     thoughts: Map<String, Value>,
@@ -187,15 +189,15 @@ struct Spoken {
     calls: Vec<Value>,
 }
 
-impl Spoken {
+impl AnswerFields {
     fn say(&mut self, text: &str) {
         self.text.push_str(text);
         self.pieces.push(json!({"type": "text", "text": text}));
     }
 
     /// Puts a thought where it came from, and else where the server wants it.
-    fn think(&mut self, text: &str, metadata: Option<&Value>, wanted: Thoughts) {
-        if wanted == Thoughts::Never {
+    fn think(&mut self, text: &str, metadata: Option<&Value>, wanted: ThoughtReplay) {
+        if wanted == ThoughtReplay::Never {
             return;
         }
         let own = protocol::own(metadata, METADATA);
@@ -209,16 +211,16 @@ impl Spoken {
         let seen = own.and_then(|own| own.get("field")?.as_str());
         let field = match (seen, wanted) {
             (Some(seen @ ("reasoning" | "reasoning_content")), _) => seen,
-            (_, Thoughts::Field(field)) => field,
-            (_, Thoughts::Required(..)) => "reasoning_content",
+            (_, ThoughtReplay::Field(field)) => field,
+            (_, ThoughtReplay::Required(..)) => "reasoning_content",
             // A thought without a mark came in the usual field. One with another protocol's mark came from elsewhere.
-            (_, Thoughts::AsSeen) if metadata.is_none() || own.is_some() => "reasoning_content",
-            (_, Thoughts::Pieces) => {
+            (_, ThoughtReplay::AsSeen) if metadata.is_none() || own.is_some() => "reasoning_content",
+            (_, ThoughtReplay::Pieces) => {
                 let thinking = json!([{"type": "text", "text": text}]);
                 self.pieces.push(json!({"type": "thinking", "thinking": thinking, "closed": true}));
                 return;
             }
-            (_, Thoughts::AsSeen | Thoughts::Never) => return,
+            (_, ThoughtReplay::AsSeen | ThoughtReplay::Never) => return,
         };
         let slot = self.thoughts.entry(field).or_insert_with(|| json!(""));
         if let Value::String(all) = slot {

@@ -2,12 +2,12 @@
 
 use serde_json::{Map, Value, json};
 
-use super::server::Demands;
-use super::{Dialect, messages};
-use crate::{Format, Request, ToolChoice, option, tool_schema};
+use super::server::ServerDemands;
+use super::{ChatDialect, messages};
+use crate::{AnswerFormat, ModelRequest, ToolChoice, option, tool_schema};
 
 /// The body of a streaming request.
-pub(super) fn body(request: &Request, demands: &Demands) -> Value {
+pub(super) fn body(request: &ModelRequest, demands: &ServerDemands) -> Value {
     let mut body = Map::new();
     body.insert("model".into(), json!(request.model));
     body.insert("messages".into(), Value::Array(messages::lower(request, demands)));
@@ -28,8 +28,8 @@ pub(super) fn body(request: &Request, demands: &Demands) -> Value {
     }
     if let Some(limit) = request.max_output {
         let name = match demands.dialect {
-            Dialect::OpenAi => "max_completion_tokens",
-            Dialect::Compatible => "max_tokens",
+            ChatDialect::OpenAi => "max_completion_tokens",
+            ChatDialect::Compatible => "max_tokens",
         };
         body.insert(name.into(), json!(limit));
     }
@@ -39,11 +39,11 @@ pub(super) fn body(request: &Request, demands: &Demands) -> Value {
     if let Some(effort) = request.reasoning.effort {
         body.insert("reasoning_effort".into(), json!(demands.efforts.name(effort)));
     }
-    if let Some(Format { name, schema }) = &request.format {
+    if let Some(AnswerFormat { name, schema }) = &request.format {
         let format = json!({"type": "json_schema", "json_schema": {"name": name, "schema": schema}});
         body.insert("response_format".into(), format);
     }
-    if let (Dialect::OpenAi, Some(key)) = (demands.dialect, &request.cache_key) {
+    if let (ChatDialect::OpenAi, Some(key)) = (demands.dialect, &request.cache_key) {
         body.insert("prompt_cache_key".into(), json!(key));
     }
     body.insert("stream".into(), json!(true));
@@ -58,11 +58,11 @@ pub(super) fn body(request: &Request, demands: &Demands) -> Value {
 mod tests {
     use super::super::decode::METADATA;
     use super::*;
-    use crate::{Content, Endpoint, Message, ToolSpec, sample};
+    use crate::{Content, Endpoint, Message, ToolSpec, test_sample};
 
-    fn written(request: &Request, base_url: &str) -> Value {
+    fn written(request: &ModelRequest, base_url: &str) -> Value {
         let endpoint = Endpoint::new(base_url);
-        body(request, &Demands::of(&endpoint, &request.model, Dialect::of(&endpoint)))
+        body(request, &ServerDemands::of(&endpoint, &request.model, ChatDialect::of(&endpoint)))
     }
 
     const ANYWHERE: &str = "http://localhost:8080/v1";
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn whole_body() {
-        let request = Request {
+        let request = ModelRequest {
             model: "m-1".into(),
             system: vec!["one".into(), String::new(), "two".into()],
             messages: vec![Message::User(vec![Content::Text("hi".into())])],
@@ -84,7 +84,7 @@ mod tests {
             temperature: Some(0.5),
             cache_key: Some("ses_1".into()),
             options: json!({"top_k": 3, "stream_options": {"x": 1}}).as_object().unwrap().clone(),
-            ..Request::default()
+            ..ModelRequest::default()
         };
         let expected = json!({
             "model": "m-1",
@@ -110,19 +110,19 @@ mod tests {
     #[test]
     fn mistral_is_not_asked_for_the_usage() {
         let expected = json!({"model": "", "messages": [], "stream": true});
-        assert_eq!(written(&Request::default(), "https://api.mistral.ai/v1"), expected);
+        assert_eq!(written(&ModelRequest::default(), "https://api.mistral.ai/v1"), expected);
     }
 
     #[test]
     fn tool_choice_needs_tools() {
-        let request = Request { tool_choice: ToolChoice::None, ..Request::default() };
+        let request = ModelRequest { tool_choice: ToolChoice::None, ..ModelRequest::default() };
         assert_eq!(written(&request, ANYWHERE).get("tool_choice"), None);
     }
 
     #[test]
     fn a_conversation_with_everything_in_it() {
         let reasoning = json!({METADATA: {"field": "reasoning"}});
-        let request = sample::conversation(Some(reasoning), None).repaired();
+        let request = test_sample::conversation(Some(reasoning), None).repaired();
         let show = |base_url: &str| serde_json::to_string_pretty(&written(&request, base_url)).unwrap();
         insta::assert_snapshot!("everything_compatible", show(ANYWHERE));
         insta::assert_snapshot!("everything_openai", show(OPENAI));
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn the_same_conversation_after_a_switch() {
         let reasoning = json!({METADATA: {"field": "reasoning"}});
-        let request = sample::switched(Some(reasoning), None).repaired();
+        let request = test_sample::switched(Some(reasoning), None).repaired();
         let shown = serde_json::to_string_pretty(&written(&request, ANYWHERE)).unwrap();
         insta::assert_snapshot!("switched", shown);
     }

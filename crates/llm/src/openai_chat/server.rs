@@ -5,30 +5,30 @@
 
 use reqwest::Url;
 
-use super::Dialect;
-use crate::call_id::Shape;
+use super::ChatDialect;
+use crate::call_id::CallIdRule;
 use crate::{Effort, Endpoint, model_id};
 
 /// What a server demands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Demands {
+pub(super) struct ServerDemands {
     /// Which additions to the protocol it knows.
-    pub(super) dialect: Dialect,
+    pub(super) dialect: ChatDialect,
     /// How a model's thoughts are said back to it.
-    pub(super) thoughts: Thoughts,
+    pub(super) thoughts: ThoughtReplay,
     /// What it takes as the id of a call.
-    pub(super) call_ids: Shape,
+    pub(super) call_ids: CallIdRule,
     /// Whether a model must have spoken between the results of its tools and the person's next word.
     pub(super) bridge: bool,
     /// Whether it has to be asked for the usage, or else tells it unasked and refuses to be asked.
     pub(super) ask_for_usage: bool,
     /// Which words it has for efforts.
-    pub(super) efforts: Efforts,
+    pub(super) efforts: EffortWords,
 }
 
 /// How thoughts are said back to a model. What is known of a thought's own home comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Thoughts {
+pub(super) enum ThoughtReplay {
     /// Not at all.
     Never,
     /// Where they came from.
@@ -38,12 +38,12 @@ pub(super) enum Thoughts {
     /// Among the pieces of the content.
     Pieces,
     /// In `reasoning_content`, and where there are none, this instead.
-    Required(&'static str, Among),
+    Required(&'static str, ThoughtsDemand),
 }
 
 /// Which answers must have thoughts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Among {
+pub(super) enum ThoughtsDemand {
     /// All.
     Answers,
     /// Those with calls.
@@ -52,7 +52,7 @@ pub(super) enum Among {
 
 /// Which words there are for efforts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Efforts {
+pub(super) enum EffortWords {
     /// Up to `high`.
     UpToHigh,
     /// Up to `xhigh`, which only OpenAI has.
@@ -62,17 +62,17 @@ pub(super) enum Efforts {
 }
 
 /// DeepSeek refuses a conversation in which an answer lacks its thoughts, and takes none for thoughts.
-const DEEPSEEK: Thoughts = Thoughts::Required("", Among::Answers);
+const DEEPSEEK: ThoughtReplay = ThoughtReplay::Required("", ThoughtsDemand::Answers);
 
 /// Kimi wants thoughts where tools were called, and takes an empty text for none.
-const KIMI: Thoughts = Thoughts::Required(" ", Among::Calls);
+const KIMI: ThoughtReplay = ThoughtReplay::Required(" ", ThoughtsDemand::Calls);
 
 /// Servers of which it is known, by their domains.
-const SERVERS: &[(&str, Thoughts)] = &[
-    ("mistral.ai", Thoughts::Pieces),
-    ("groq.com", Thoughts::Field("reasoning")),
-    ("cerebras.ai", Thoughts::Field("reasoning")),
-    ("openrouter.ai", Thoughts::Field("reasoning")),
+const SERVERS: &[(&str, ThoughtReplay)] = &[
+    ("mistral.ai", ThoughtReplay::Pieces),
+    ("groq.com", ThoughtReplay::Field("reasoning")),
+    ("cerebras.ai", ThoughtReplay::Field("reasoning")),
+    ("openrouter.ai", ThoughtReplay::Field("reasoning")),
     ("deepseek.com", DEEPSEEK),
     ("moonshot.ai", KIMI),
     ("moonshot.cn", KIMI),
@@ -80,7 +80,7 @@ const SERVERS: &[(&str, Thoughts)] = &[
 ];
 
 /// Families whose models demand it wherever they are served.
-const FAMILIES: &[(&str, Thoughts)] = &[("deepseek", DEEPSEEK), ("kimi", KIMI)];
+const FAMILIES: &[(&str, ThoughtReplay)] = &[("deepseek", DEEPSEEK), ("kimi", KIMI)];
 
 /// Mistral's own server, and the families whose templates are as strict elsewhere.
 const MISTRAL: &str = "mistral.ai";
@@ -94,32 +94,32 @@ const OPENAI: &[&str] =
 /// The longest id of a call that OpenAI takes.
 const CALL_ID_LIMIT: usize = 40;
 
-impl Demands {
+impl ServerDemands {
     /// What the server at `endpoint` demands for this model.
-    pub(super) fn of(endpoint: &Endpoint, model: &str, dialect: Dialect) -> Self {
+    pub(super) fn of(endpoint: &Endpoint, model: &str, dialect: ChatDialect) -> Self {
         let host = host(endpoint);
         let name = model_id::base_name(model);
         let mistral = is_at(&host, MISTRAL);
         let strict = mistral || MISTRAL_FAMILIES.iter().any(|family| name.contains(family));
         let by_host = SERVERS.iter().find(|(domain, _)| is_at(&host, domain));
         let by_family = || FAMILIES.iter().find(|(family, _)| name.contains(family));
-        let thoughts = by_host.or_else(by_family).map_or(Thoughts::AsSeen, |(_, thoughts)| *thoughts);
+        let thoughts = by_host.or_else(by_family).map_or(ThoughtReplay::AsSeen, |(_, thoughts)| *thoughts);
         Self {
             dialect,
-            thoughts: if dialect == Dialect::OpenAi { Thoughts::Never } else { thoughts },
-            call_ids: if strict { Shape::Exactly(9) } else { Shape::AtMost(CALL_ID_LIMIT) },
+            thoughts: if dialect == ChatDialect::OpenAi { ThoughtReplay::Never } else { thoughts },
+            call_ids: if strict { CallIdRule::Exactly(9) } else { CallIdRule::AtMost(CALL_ID_LIMIT) },
             bridge: strict,
             ask_for_usage: !mistral,
             efforts: match dialect {
-                Dialect::OpenAi => Efforts::UpToMax,
-                Dialect::Compatible if mistral => Efforts::OnOrOff,
-                Dialect::Compatible => Efforts::UpToHigh,
+                ChatDialect::OpenAi => EffortWords::UpToMax,
+                ChatDialect::Compatible if mistral => EffortWords::OnOrOff,
+                ChatDialect::Compatible => EffortWords::UpToHigh,
             },
         }
     }
 }
 
-impl Dialect {
+impl ChatDialect {
     /// The dialect of the server at `endpoint`.
     pub(super) fn of(endpoint: &Endpoint) -> Self {
         let host = host(endpoint);
@@ -127,7 +127,7 @@ impl Dialect {
     }
 }
 
-impl Efforts {
+impl EffortWords {
     /// The word for an effort.
     pub(super) fn name(self, effort: Effort) -> &'static str {
         match (effort, self) {
@@ -159,45 +159,45 @@ mod tests {
 
     #[test]
     fn dialects_follow_from_the_host() {
-        let check = |base_url: &str, expected: Dialect| {
-            assert_eq!(Dialect::of(&Endpoint::new(base_url)), expected, "{base_url}");
+        let check = |base_url: &str, expected: ChatDialect| {
+            assert_eq!(ChatDialect::of(&Endpoint::new(base_url)), expected, "{base_url}");
         };
-        check("https://api.openai.com/v1", Dialect::OpenAi);
+        check("https://api.openai.com/v1", ChatDialect::OpenAi);
         // The prefix of an address told too little: these are OpenAI's own servers as well.
-        check("https://api.openai.com", Dialect::OpenAi);
-        check("https://API.OpenAI.com:443/v1/", Dialect::OpenAi);
-        check("https://eu.api.openai.com/v1", Dialect::OpenAi);
-        check("https://acme.openai.azure.com/openai/v1", Dialect::OpenAi);
-        check("https://acme.services.ai.azure.com/openai/v1", Dialect::OpenAi);
-        check("https://api.openai.com.example.com/v1", Dialect::Compatible);
-        check("https://notapi.openai.com/v1", Dialect::Compatible);
-        check("http://localhost:8080/v1?x=https://api.openai.com/", Dialect::Compatible);
-        check("nonsense", Dialect::Compatible);
+        check("https://api.openai.com", ChatDialect::OpenAi);
+        check("https://API.OpenAI.com:443/v1/", ChatDialect::OpenAi);
+        check("https://eu.api.openai.com/v1", ChatDialect::OpenAi);
+        check("https://acme.openai.azure.com/openai/v1", ChatDialect::OpenAi);
+        check("https://acme.services.ai.azure.com/openai/v1", ChatDialect::OpenAi);
+        check("https://api.openai.com.example.com/v1", ChatDialect::Compatible);
+        check("https://notapi.openai.com/v1", ChatDialect::Compatible);
+        check("http://localhost:8080/v1?x=https://api.openai.com/", ChatDialect::Compatible);
+        check("nonsense", ChatDialect::Compatible);
     }
 
     #[test]
     fn thoughts_by_host_and_family() {
-        let check = |base_url: &str, model: &str, expected: Thoughts| {
+        let check = |base_url: &str, model: &str, expected: ThoughtReplay| {
             let endpoint = Endpoint::new(base_url);
-            let demands = Demands::of(&endpoint, model, Dialect::of(&endpoint));
+            let demands = ServerDemands::of(&endpoint, model, ChatDialect::of(&endpoint));
             assert_eq!(demands.thoughts, expected, "{base_url} {model}");
         };
-        check("https://api.openai.com/v1", "gpt-5", Thoughts::Never);
-        check("https://api.mistral.ai/v1", "magistral-medium", Thoughts::Pieces);
-        check("https://codestral.mistral.ai/v1", "codestral-latest", Thoughts::Pieces);
-        check("https://api.groq.com/openai/v1", "moonshotai/kimi-k2", Thoughts::Field("reasoning"));
+        check("https://api.openai.com/v1", "gpt-5", ThoughtReplay::Never);
+        check("https://api.mistral.ai/v1", "magistral-medium", ThoughtReplay::Pieces);
+        check("https://codestral.mistral.ai/v1", "codestral-latest", ThoughtReplay::Pieces);
+        check("https://api.groq.com/openai/v1", "moonshotai/kimi-k2", ThoughtReplay::Field("reasoning"));
         check("https://api.deepseek.com", "deepseek-chat", DEEPSEEK);
         check("https://api.moonshot.ai/v1", "kimi-k2.6", KIMI);
         check("https://gateway.example.com/v1", "Pro/moonshotai/Kimi-K2.5", KIMI);
         check("http://localhost:8080/v1", "deepseek-v4", DEEPSEEK);
-        check("http://localhost:8080/v1", "qwen3", Thoughts::AsSeen);
+        check("http://localhost:8080/v1", "qwen3", ThoughtReplay::AsSeen);
     }
 
     #[test]
     fn mistral_is_strict() {
         let check = |base_url: &str, model: &str, strict: bool, ask_for_usage: bool| {
-            let demands = Demands::of(&Endpoint::new(base_url), model, Dialect::Compatible);
-            let call_ids = if strict { Shape::Exactly(9) } else { Shape::AtMost(CALL_ID_LIMIT) };
+            let demands = ServerDemands::of(&Endpoint::new(base_url), model, ChatDialect::Compatible);
+            let call_ids = if strict { CallIdRule::Exactly(9) } else { CallIdRule::AtMost(CALL_ID_LIMIT) };
             let seen = (demands.call_ids, demands.bridge, demands.ask_for_usage);
             assert_eq!(seen, (call_ids, strict, ask_for_usage), "{base_url} {model}");
         };
@@ -209,13 +209,13 @@ mod tests {
 
     #[test]
     fn efforts() {
-        let check = |efforts: Efforts, expected: [&str; 6]| {
+        let check = |efforts: EffortWords, expected: [&str; 6]| {
             let all = [Effort::None, Effort::Minimal, Effort::Low, Effort::Medium, Effort::High, Effort::Max];
             assert_eq!(all.map(|effort| efforts.name(effort)), expected);
         };
-        check(Efforts::UpToHigh, ["none", "minimal", "low", "medium", "high", "high"]);
-        check(Efforts::UpToMax, ["none", "minimal", "low", "medium", "high", "xhigh"]);
+        check(EffortWords::UpToHigh, ["none", "minimal", "low", "medium", "high", "high"]);
+        check(EffortWords::UpToMax, ["none", "minimal", "low", "medium", "high", "xhigh"]);
         // Mistral refuses every other word.
-        check(Efforts::OnOrOff, ["none", "high", "high", "high", "high", "high"]);
+        check(EffortWords::OnOrOff, ["none", "high", "high", "high", "high", "high"]);
     }
 }

@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 
 use super::decode::Decoder;
-use crate::protocol::transcript::{self, Outcome};
-use crate::{Event, FinishReason, Usage};
+use crate::protocol::transcript::{self, TranscriptEnd};
+use crate::{FinishReason, StreamEvent, Usage};
 
 #[track_caller]
-fn check(transcript: &str, expected: &[Event], outcome: &Outcome) {
+fn check(transcript: &str, expected: &[StreamEvent], outcome: &TranscriptEnd) {
     transcript::check(|| Decoder::new("call_x".into()), transcript, expected, outcome);
 }
 
@@ -26,36 +26,40 @@ fn finish(reason: &str) -> Value {
     json!({"id": "cmpl-1", "model": "m", "choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
 }
 
-fn step(reason: FinishReason, word: &str, usage: Usage) -> Event {
+fn step(reason: FinishReason, word: &str, usage: Usage) -> StreamEvent {
     let metadata = json!({"openai-chat": {"id": "cmpl-1", "model": "m", "finish_reason": word}});
-    Event::StepFinish { reason, usage, metadata: Some(metadata) }
+    StreamEvent::StepFinish { reason, usage, metadata: Some(metadata) }
 }
 
-fn text(words: &[&str]) -> Vec<Event> {
+fn text(words: &[&str]) -> Vec<StreamEvent> {
     block("text-0", words)
 }
 
-fn block(id: &str, words: &[&str]) -> Vec<Event> {
-    let mut events = vec![Event::TextStart { id: id.into() }];
-    events.extend(words.iter().map(|word| Event::TextDelta { id: id.into(), text: (*word).into() }));
-    events.push(Event::TextEnd { id: id.into(), metadata: None });
+fn block(id: &str, words: &[&str]) -> Vec<StreamEvent> {
+    let mut events = vec![StreamEvent::TextStart { id: id.into() }];
+    events.extend(words.iter().map(|word| StreamEvent::TextDelta { id: id.into(), text: (*word).into() }));
+    events.push(StreamEvent::TextEnd { id: id.into(), metadata: None });
     events
 }
 
-fn reasoning(words: &[&str], metadata: Option<Value>) -> Vec<Event> {
+fn reasoning(words: &[&str], metadata: Option<Value>) -> Vec<StreamEvent> {
     let id = "reasoning-0".to_owned();
-    let mut events = vec![Event::ReasoningStart { id: id.clone() }];
-    events.extend(words.iter().map(|word| Event::ReasoningDelta { id: id.clone(), text: (*word).into() }));
-    events.push(Event::ReasoningEnd { id, metadata });
+    let mut events = vec![StreamEvent::ReasoningStart { id: id.clone() }];
+    events.extend(
+        words.iter().map(|word| StreamEvent::ReasoningDelta { id: id.clone(), text: (*word).into() }),
+    );
+    events.push(StreamEvent::ReasoningEnd { id, metadata });
     events
 }
 
-fn call(id: &str, name: &str, pieces: &[&str], input: Value) -> Vec<Event> {
-    let mut events = vec![Event::ToolInputStart { id: id.into(), name: name.into() }];
-    events.extend(pieces.iter().map(|piece| Event::ToolInputDelta { id: id.into(), text: (*piece).into() }));
-    events.push(Event::ToolInputEnd { id: id.into() });
+fn call(id: &str, name: &str, pieces: &[&str], input: Value) -> Vec<StreamEvent> {
+    let mut events = vec![StreamEvent::ToolInputStart { id: id.into(), name: name.into() }];
+    events.extend(
+        pieces.iter().map(|piece| StreamEvent::ToolInputDelta { id: id.into(), text: (*piece).into() }),
+    );
+    events.push(StreamEvent::ToolInputEnd { id: id.into() });
     let raw = pieces.concat();
-    events.push(Event::ToolCall { id: id.into(), name: name.into(), input, raw, metadata: None });
+    events.push(StreamEvent::ToolCall { id: id.into(), name: name.into(), input, raw, metadata: None });
     events
 }
 
@@ -73,7 +77,7 @@ fn text_with_usage_after_the_finish() {
     let usage = Usage { input: 4, output: 3, cache_read: 8, total: Some(15), ..Usage::default() };
     let mut expected = text(&["Grüße, ", "🦀"]);
     expected.push(step(FinishReason::Stop, "stop", usage));
-    check(&input, &expected, &Outcome::Complete);
+    check(&input, &expected, &TranscriptEnd::Complete);
 }
 
 #[test]
@@ -96,7 +100,7 @@ fn reasoning_then_text_then_several_calls() {
     expected.extend(call("a", "read", &["{\"p\":", "1}"], json!({"p": 1})));
     expected.extend(call("b", "list", &["{}"], json!({})));
     expected.push(step(FinishReason::ToolCalls, "tool_calls", Usage::default()));
-    check(&input, &expected, &Outcome::Complete);
+    check(&input, &expected, &TranscriptEnd::Complete);
 }
 
 #[test]
@@ -108,13 +112,13 @@ fn refusal() {
     ]);
     let mut expected = text(&["I am ", "sorry."]);
     expected.push(step(FinishReason::ContentFilter, "content_filter", Usage::default()));
-    check(&input, &expected, &Outcome::Complete);
+    check(&input, &expected, &TranscriptEnd::Complete);
 }
 
 #[test]
 fn an_empty_answer() {
     let input = transcript(&[delta(json!({"role": "assistant", "content": ""})), finish("stop")]);
-    check(&input, &[step(FinishReason::Stop, "stop", Usage::default())], &Outcome::Complete);
+    check(&input, &[step(FinishReason::Stop, "stop", Usage::default())], &TranscriptEnd::Complete);
 }
 
 #[test]
@@ -124,7 +128,7 @@ fn a_chunk_with_both_a_delta_and_a_message() {
         "message": {"content": "hi"}, "finish_reason": "stop"}]});
     let mut expected = text(&["hi"]);
     expected.push(step(FinishReason::Stop, "stop", Usage::default()));
-    check(&transcript(&[both]), &expected, &Outcome::Complete);
+    check(&transcript(&[both]), &expected, &TranscriptEnd::Complete);
 }
 
 #[test]
@@ -137,14 +141,14 @@ fn interleaved_calls_are_kept_apart() {
         {"index": 1, "id": "b", "function": {"name": "y", "arguments": "{\"n\""}},
     ]});
     let input = transcript(&[delta(both), piece(1, ":2}"), piece(0, ":1}"), finish("stop")]);
-    let start = |id: &str, name: &str| Event::ToolInputStart { id: id.into(), name: name.into() };
-    let more = |id: &str, text: &str| Event::ToolInputDelta { id: id.into(), text: text.into() };
+    let start = |id: &str, name: &str| StreamEvent::ToolInputStart { id: id.into(), name: name.into() };
+    let more = |id: &str, text: &str| StreamEvent::ToolInputDelta { id: id.into(), text: text.into() };
     let mut expected = vec![start("a", "x"), more("a", "{\"n\""), start("b", "y"), more("b", "{\"n\"")];
     expected.extend([more("b", ":2}"), more("a", ":1}")]);
     expected.extend(call("a", "x", &["{\"n\"", ":1}"], json!({"n": 1})).split_off(3));
     expected.extend(call("b", "y", &["{\"n\"", ":2}"], json!({"n": 2})).split_off(3));
     expected.push(step(FinishReason::ToolCalls, "stop", Usage::default()));
-    check(&input, &expected, &Outcome::Complete);
+    check(&input, &expected, &TranscriptEnd::Complete);
 }
 
 #[test]
@@ -159,12 +163,12 @@ fn calls_without_index_or_id() {
     ]);
     let mut expected = call("a", "x", &["{}"], json!({}));
     expected.extend(call("b", "x", &["{\"n\":1}"], json!({"n": 1})));
-    expected.push(Event::ToolInputStart { id: "call_x_2".into(), name: "y".into() });
-    expected.push(Event::ToolInputStart { id: "call_x_3".into(), name: "z".into() });
+    expected.push(StreamEvent::ToolInputStart { id: "call_x_2".into(), name: "y".into() });
+    expected.push(StreamEvent::ToolInputStart { id: "call_x_3".into(), name: "z".into() });
     expected.extend(call("call_x_2", "y", &[], json!({})).split_off(1));
     expected.extend(call("call_x_3", "z", &[], json!({})).split_off(1));
     expected.push(step(FinishReason::ToolCalls, "stop", Usage::default()));
-    check(&input, &expected, &Outcome::Complete);
+    check(&input, &expected, &TranscriptEnd::Complete);
 }
 
 #[test]
@@ -176,10 +180,10 @@ fn malformed_arguments() {
             finish("length"),
         ]);
         let expected = [
-            Event::ToolInputStart { id: "a".into(), name: "x".into() },
-            Event::ToolInputDelta { id: "a".into(), text: arguments.into() },
-            Event::ToolInputEnd { id: "a".into() },
-            Event::ToolCallMalformed {
+            StreamEvent::ToolInputStart { id: "a".into(), name: "x".into() },
+            StreamEvent::ToolInputDelta { id: "a".into(), text: arguments.into() },
+            StreamEvent::ToolInputEnd { id: "a".into() },
+            StreamEvent::ToolCallMalformed {
                 id: "a".into(),
                 name: "x".into(),
                 raw: arguments.into(),
@@ -187,7 +191,7 @@ fn malformed_arguments() {
             },
             step(FinishReason::Length, "length", Usage::default()),
         ];
-        check(&input, &expected, &Outcome::Complete);
+        check(&input, &expected, &TranscriptEnd::Complete);
     };
     check_one("[1]", "the arguments are not a JSON object");
     check_one("{\"a\": \"b", "the arguments are not JSON: EOF while parsing a string at line 1 column 8");
@@ -210,12 +214,12 @@ fn other_homes_of_reasoning() {
     let mut expected = reasoning(&["a ", "b"], Some(metadata));
     expected.extend(block("text-1", &["ok"]));
     expected.push(step(FinishReason::ContentFilter, "content_filter", Usage::default()));
-    check(&input, &expected, &Outcome::Complete);
+    check(&input, &expected, &TranscriptEnd::Complete);
 
     let thinking = json!({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]});
     let mut expected = reasoning(&["hm"], None);
     expected.push(step(FinishReason::Unknown, "odd", Usage::default()));
-    check(&transcript(&[delta(thinking), finish("odd")]), &expected, &Outcome::Complete);
+    check(&transcript(&[delta(thinking), finish("odd")]), &expected, &TranscriptEnd::Complete);
 }
 
 #[test]
@@ -224,7 +228,7 @@ fn comments_and_carriage_returns() {
     let input = format!(": PROCESSING\n\n{input}").replace('\n', "\r\n");
     let mut expected = text(&["hi"]);
     expected.push(step(FinishReason::Stop, "stop", Usage::default()));
-    check(&input, &expected, &Outcome::Complete);
+    check(&input, &expected, &TranscriptEnd::Complete);
 }
 
 #[test]
@@ -233,14 +237,14 @@ fn an_answer_cut_short_is_incomplete() {
     let cut = whole.find("data: [DONE]").unwrap();
     let mut expected = text(&["hi"]);
     expected.push(step(FinishReason::Stop, "stop", Usage::default()));
-    check(whole.get(..cut).unwrap(), &expected, &Outcome::Complete);
+    check(whole.get(..cut).unwrap(), &expected, &TranscriptEnd::Complete);
 
     let before_finish = whole.find("\n\n").unwrap() + 2;
     expected.truncate(2);
-    check(whole.get(..before_finish).unwrap(), &expected, &Outcome::Incomplete);
-    check(whole.get(..before_finish + 20).unwrap(), &expected, &Outcome::Incomplete);
-    check("data: [DONE]\n\n", &[], &Outcome::Incomplete);
-    check("", &[], &Outcome::Incomplete);
+    check(whole.get(..before_finish).unwrap(), &expected, &TranscriptEnd::Incomplete);
+    check(whole.get(..before_finish + 20).unwrap(), &expected, &TranscriptEnd::Incomplete);
+    check("data: [DONE]\n\n", &[], &TranscriptEnd::Incomplete);
+    check("", &[], &TranscriptEnd::Incomplete);
 }
 
 #[test]
@@ -248,12 +252,12 @@ fn done_stands_in_for_a_finish_reason() {
     let input = transcript(&[json!({"choices": [{"delta": {"content": "hi"}}]})]);
     let metadata = json!({"openai-chat": {"id": null, "model": null, "finish_reason": null}});
     let mut expected = text(&["hi"]);
-    expected.push(Event::StepFinish {
+    expected.push(StreamEvent::StepFinish {
         reason: FinishReason::Unknown,
         usage: Usage::default(),
         metadata: Some(metadata),
     });
-    check(&input, &expected, &Outcome::Complete);
+    check(&input, &expected, &TranscriptEnd::Complete);
 }
 
 #[test]
@@ -261,10 +265,10 @@ fn errors_inside_the_stream() {
     let error = json!({"error": {"message": "upstream", "code": 502}});
     let open = text(&["hi"]).split_at(2).0.to_vec();
     let input = transcript(&[delta(json!({"content": "hi"})), error.clone()]);
-    check(&input, &open, &Outcome::Provider(error.to_string()));
+    check(&input, &open, &TranscriptEnd::Provider(error.to_string()));
     let listed = transcript(&[delta(json!({"content": "hi"})), json!([error])]);
-    check(&listed, &open, &Outcome::Provider(error.to_string()));
-    check("data: what?\n\n", &[], &Outcome::Malformed);
+    check(&listed, &open, &TranscriptEnd::Provider(error.to_string()));
+    check("data: what?\n\n", &[], &TranscriptEnd::Malformed);
 }
 
 #[test]
@@ -280,7 +284,7 @@ fn a_complete_answer_in_one_object() {
     expected.extend(call("b", "y", &["{}"], json!({})));
     let usage = Usage { input: 2, output: 1, total: Some(3), ..Usage::default() };
     expected.push(step(FinishReason::ToolCalls, "stop", usage));
-    check(&transcript(&[answer]), &expected, &Outcome::Complete);
+    check(&transcript(&[answer]), &expected, &TranscriptEnd::Complete);
 }
 
 #[test]
@@ -294,7 +298,7 @@ fn an_answer_that_is_not_streamed() {
         "usage": {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7},
     });
     let (events, outcome) = transcript::whole(Decoder::new("call_x".into()), &answer.to_string());
-    assert_eq!(outcome, Outcome::Complete);
+    assert_eq!(outcome, TranscriptEnd::Complete);
     let kinds: Vec<String> = events
         .iter()
         .map(|event| format!("{event:?}").split([' ', '(']).next().unwrap().to_owned())
@@ -315,6 +319,6 @@ fn an_answer_that_is_not_streamed() {
             "StepFinish",
         ]
     );
-    assert_eq!(transcript::whole(Decoder::new("c".into()), "{}").1, Outcome::Malformed);
-    assert_eq!(transcript::whole(Decoder::new("c".into()), "").1, Outcome::Malformed);
+    assert_eq!(transcript::whole(Decoder::new("c".into()), "{}").1, TranscriptEnd::Malformed);
+    assert_eq!(transcript::whole(Decoder::new("c".into()), "").1, TranscriptEnd::Malformed);
 }

@@ -7,71 +7,71 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::Usage;
-use crate::protocol::text::{Loose, Text};
-use crate::protocol::usage::{Overlapping, count};
+use crate::protocol::text::{LooseText, WireText};
+use crate::protocol::usage::{OverlappingCounts, count};
 
 /// One chunk of a streamed answer, or a complete one.
 #[derive(Debug, Deserialize)]
-pub(super) struct Chunk<'a> {
+pub(super) struct ChatChunk<'a> {
     #[serde(borrow)]
-    pub(super) id: Option<Text<'a>>,
-    pub(super) model: Option<Text<'a>>,
-    pub(super) choices: Option<Vec<Choice<'a>>>,
+    pub(super) id: Option<WireText<'a>>,
+    pub(super) model: Option<WireText<'a>>,
+    pub(super) choices: Option<Vec<ChatChoice<'a>>>,
     /// Boxed, as is what follows: a chunk is moved about, and hardly any has these.
-    pub(super) usage: Option<Box<Counts>>,
+    pub(super) usage: Option<Box<TokenCounts>>,
     pub(super) error: Option<Box<Value>>,
     /// Where Groq puts the usage.
-    pub(super) x_groq: Option<Box<Groq>>,
+    pub(super) x_groq: Option<Box<GroqFields>>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Groq {
-    pub(super) usage: Option<Box<Counts>>,
+pub(super) struct GroqFields {
+    pub(super) usage: Option<Box<TokenCounts>>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Choice<'a> {
+pub(super) struct ChatChoice<'a> {
     pub(super) index: Option<u64>,
     #[serde(borrow)]
-    pub(super) delta: Option<Delta<'a>>,
+    pub(super) delta: Option<ChatDelta<'a>>,
     /// In an answer that is not streamed. Boxed, because a stream has none.
-    pub(super) message: Option<Box<Delta<'a>>>,
+    pub(super) message: Option<Box<ChatDelta<'a>>>,
     pub(super) finish_reason: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Delta<'a> {
+pub(super) struct ChatDelta<'a> {
     /// A string, or a list of typed pieces.
     #[serde(borrow)]
-    pub(super) content: Option<Loose<'a>>,
-    pub(super) refusal: Option<Text<'a>>,
-    pub(super) reasoning_content: Option<Text<'a>>,
-    pub(super) reasoning: Option<Loose<'a>>,
+    pub(super) content: Option<LooseText<'a>>,
+    pub(super) refusal: Option<WireText<'a>>,
+    pub(super) reasoning_content: Option<WireText<'a>>,
+    pub(super) reasoning: Option<LooseText<'a>>,
     pub(super) reasoning_details: Option<Vec<Value>>,
-    pub(super) tool_calls: Option<Vec<ToolCall<'a>>>,
+    pub(super) tool_calls: Option<Vec<ChatToolCall<'a>>>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct ToolCall<'a> {
+pub(super) struct ChatToolCall<'a> {
     pub(super) index: Option<u64>,
     #[serde(borrow)]
-    pub(super) id: Option<Text<'a>>,
-    pub(super) function: Option<Function<'a>>,
+    pub(super) id: Option<WireText<'a>>,
+    pub(super) function: Option<ChatFunction<'a>>,
     /// What Gemini's endpoint wants back with the call.
     pub(super) extra_content: Option<Box<Value>>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Function<'a> {
+pub(super) struct ChatFunction<'a> {
     #[serde(borrow)]
-    pub(super) name: Option<Text<'a>>,
+    pub(super) name: Option<WireText<'a>>,
     /// JSON text, or from some servers the object itself.
-    pub(super) arguments: Option<Loose<'a>>,
+    pub(super) arguments: Option<LooseText<'a>>,
 }
 
 /// Token counts; kept as values because servers send floats, nulls and negative numbers.
 #[derive(Debug, Deserialize)]
-pub(super) struct Counts {
+pub(super) struct TokenCounts {
     prompt_tokens: Option<Value>,
     completion_tokens: Option<Value>,
     total_tokens: Option<Value>,
@@ -81,18 +81,18 @@ pub(super) struct Counts {
     prompt_cache_hit_tokens: Option<Value>,
 }
 
-impl From<&Counts> for Usage {
+impl From<&TokenCounts> for Usage {
     /// Splits the provider's overlapping counts into disjoint ones.
     ///
     /// Prompt tokens include the cached ones everywhere. Completion tokens include reasoning at OpenAI but not
     /// everywhere: the total, or more reasoning than completion, gives it away.
-    fn from(counts: &Counts) -> Self {
+    fn from(counts: &TokenCounts) -> Self {
         let prompt = count(counts.prompt_tokens.as_ref());
         let completion = count(counts.completion_tokens.as_ref());
         let total = counts.total_tokens.as_ref().map(|value| count(Some(value)));
         let detail =
             |details: &Option<Value>, name: &str| count(details.as_ref().and_then(|all| all.get(name)));
-        let overlapping = Overlapping {
+        let overlapping = OverlappingCounts {
             input: prompt,
             output: completion,
             cache_read: detail(&counts.prompt_tokens_details, "cached_tokens")
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     fn check(counts: Value, expected: Usage) {
-        let counts: Counts = serde_json::from_value(counts).unwrap();
+        let counts: TokenCounts = serde_json::from_value(counts).unwrap();
         assert_eq!(Usage::from(&counts), expected);
     }
 

@@ -1,8 +1,8 @@
 //! The conversation as a list of items.
 //!
 //! OpenAI is strict about what belongs together. A call and its output share an id that nothing else in the list may
-//! have; no item id may stand twice; and reasoning goes with the item that it led to, neither without the other. What an
-//! item followed is kept in its metadata (`after`), so that a gap in the history is noticed.
+//! have; no item id may stand twice; and reasoning goes with the item that it led to, neither without the other. What
+//! an item followed is kept in its metadata (`after`), so that a gap in the history is noticed.
 
 use std::collections::HashSet;
 
@@ -10,16 +10,16 @@ use serde_json::{Map, Value, json};
 
 use super::wire::text;
 use super::{METADATA, media};
-use crate::call_id::{CallIds, Shape};
-use crate::{Block, Content, Message, Request, arguments, protocol};
+use crate::call_id::{CallIdRule, CallIds};
+use crate::{Block, Content, Message, ModelRequest, arguments, protocol};
 
 /// The longest call id that OpenAI takes. Those of other providers may be longer.
 const CALL_ID_LIMIT: usize = 64;
 
 /// All items of a request whose history has been repaired.
-pub(super) fn items(request: &Request) -> Vec<Value> {
-    let calls = CallIds::new(Shape::AtMost(CALL_ID_LIMIT));
-    let mut input = Input { list: Vec::new(), calls, ids: HashSet::new() };
+pub(super) fn items(request: &ModelRequest) -> Vec<Value> {
+    let calls = CallIds::new(CallIdRule::AtMost(CALL_ID_LIMIT));
+    let mut input = InputItems { list: Vec::new(), calls, ids: HashSet::new() };
     let system = request.system.iter().filter(|part| !part.trim().is_empty());
     let system: Vec<&str> = system.map(String::as_str).collect();
     if !system.is_empty() {
@@ -42,7 +42,7 @@ fn instruction(text: &str) -> Value {
     json!({"type": "message", "role": "system", "content": text})
 }
 
-struct Input {
+struct InputItems {
     list: Vec<Value>,
     calls: CallIds,
     ids: HashSet<String>,
@@ -50,7 +50,7 @@ struct Input {
 
 /// What one answer has said so far.
 #[derive(Default)]
-struct Answer {
+struct AnswerSoFar {
     /// Reasoning that waits for the item it led to.
     thoughts: Vec<Value>,
     /// Whether reasoning was left out. What it led to must then not be known as such: it goes without its id.
@@ -61,7 +61,7 @@ struct Answer {
     hosted: HashSet<(String, String)>,
 }
 
-impl Answer {
+impl AnswerSoFar {
     /// Leaves out the reasoning that waits.
     fn forget(&mut self) {
         self.bare |= !self.thoughts.is_empty();
@@ -89,7 +89,7 @@ impl Answer {
     }
 }
 
-impl Input {
+impl InputItems {
     fn user(&mut self, contents: &[Content]) {
         let parts: Vec<Value> = contents.iter().filter_map(media::part).collect();
         if !parts.is_empty() {
@@ -110,7 +110,7 @@ impl Input {
     }
 
     fn answer(&mut self, blocks: &[Block]) {
-        let mut answer = Answer::default();
+        let mut answer = AnswerSoFar::default();
         let mut rest = blocks.iter();
         while let Some(block) = rest.next() {
             match block {
@@ -135,7 +135,7 @@ impl Input {
         }
     }
 
-    fn think(&self, answer: &mut Answer, shown: &str, own: Option<&Value>) {
+    fn think(&self, answer: &mut AnswerSoFar, shown: &str, own: Option<&Value>) {
         let is_new = |item: &Value| {
             text(item, "id").is_none_or(|id| {
                 !self.ids.contains(id) && answer.thoughts.iter().all(|other| text(other, "id") != Some(id))
@@ -151,7 +151,7 @@ impl Input {
         answer.thoughts.push(item);
     }
 
-    fn say(&mut self, answer: &mut Answer, said: &str, own: Option<&Value>) {
+    fn say(&mut self, answer: &mut AnswerSoFar, said: &str, own: Option<&Value>) {
         let mark = |name: &str| own.and_then(|own| own.get(name));
         let part = if mark("refusal").is_some() {
             json!({"type": "refusal", "refusal": said})
@@ -179,7 +179,7 @@ impl Input {
     }
 
     /// Puts an item of one of the provider's own tools back as it came. `rest` is what the answer still says.
-    fn replay(&mut self, answer: &mut Answer, own: Option<&Value>, rest: &[Block]) {
+    fn replay(&mut self, answer: &mut AnswerSoFar, own: Option<&Value>, rest: &[Block]) {
         let item = own.and_then(|own| own.get("item")).filter(|item| text(item, "type").is_some());
         let Some(mut item) = item.cloned() else {
             answer.skip();
@@ -211,7 +211,7 @@ impl Input {
     }
 
     /// Gives an item its id back, if it may have it.
-    fn identify(&self, answer: &Answer, item: &mut Value, own: Option<&Value>) {
+    fn identify(&self, answer: &AnswerSoFar, item: &mut Value, own: Option<&Value>) {
         let id = own.and_then(|own| text(own, "id")).filter(|id| !answer.bare && !self.ids.contains(*id));
         if let (Some(id), Some(fields)) = (id, item.as_object_mut()) {
             fields.insert("id".into(), json!(id));
@@ -219,7 +219,7 @@ impl Input {
         }
     }
 
-    fn put(&mut self, answer: &mut Answer, item: Value) {
+    fn put(&mut self, answer: &mut AnswerSoFar, item: Value) {
         answer.message = None;
         for item in answer.thoughts.drain(..).chain([item]) {
             self.ids.extend(text(&item, "id").map(str::to_owned));
@@ -260,19 +260,19 @@ fn written(input: &Value, own: Option<&Value>) -> String {
 
 /// Which call an item makes or answers. Only items that somebody has to answer have a call id: one without its answer
 /// is refused, and so is an answer without its call.
-struct Link {
+struct CallLink {
     kind: String,
     call_id: String,
     is_output: bool,
 }
 
-fn link(item: &Value) -> Option<Link> {
+fn link(item: &Value) -> Option<CallLink> {
     let (kind, call_id) = (text(item, "type")?, text(item, "call_id")?.to_owned());
     let call = kind.strip_suffix("_output");
-    Some(Link { kind: call.unwrap_or(kind).to_owned(), call_id, is_output: call.is_some() })
+    Some(CallLink { kind: call.unwrap_or(kind).to_owned(), call_id, is_output: call.is_some() })
 }
 
-impl Link {
+impl CallLink {
     fn call(&self) -> (String, String) {
         (self.kind.clone(), self.call_id.clone())
     }

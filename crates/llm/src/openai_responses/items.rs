@@ -5,10 +5,10 @@
 //! decides, then the index.
 
 mod call;
+mod digest;
 mod hosted;
 mod message;
 mod reasoning;
-mod told;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -16,48 +16,48 @@ use std::collections::HashMap;
 use serde_json::{Map, Value, json};
 
 use super::METADATA;
-use super::wire::{Place, text};
+use super::wire::{ItemPlace, text};
 use crate::protocol::Events;
-use call::Call;
-use message::Message;
-use reasoning::Reasoning;
+use call::CallItem;
+use message::MessageItem;
+use reasoning::ReasoningItem;
 
 pub(super) use reasoning::Section;
 
 /// All items of one answer, in order.
 #[derive(Debug)]
-pub(super) struct Items {
-    list: Vec<Item>,
-    blocks: Blocks,
+pub(super) struct OutputItems {
+    list: Vec<OutputItem>,
+    blocks: BlockNames,
     prefix: String,
 }
 
 #[derive(Debug)]
-struct Item {
+struct OutputItem {
     index: Option<u64>,
     id: Option<String>,
     done: bool,
-    state: State,
+    state: ItemState,
 }
 
 #[derive(Debug)]
-enum State {
-    Message(Message),
-    Reasoning(Reasoning),
-    Call(Call),
+enum ItemState {
+    Message(MessageItem),
+    Reasoning(ReasoningItem),
+    Call(CallItem),
     /// Anything else. It is of interest only once it is complete.
     Hosted,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Sort {
+enum ItemKind {
     Message,
     Reasoning,
     Call,
     Hosted,
 }
 
-impl Sort {
+impl ItemKind {
     fn of(item: &Value) -> Option<Self> {
         Some(match text(item, "type")? {
             "message" => Self::Message,
@@ -68,22 +68,22 @@ impl Sort {
     }
 }
 
-impl Item {
-    fn sort(&self) -> Sort {
+impl OutputItem {
+    fn sort(&self) -> ItemKind {
         match &self.state {
-            State::Message(_) => Sort::Message,
-            State::Reasoning(_) => Sort::Reasoning,
-            State::Call(_) => Sort::Call,
-            State::Hosted => Sort::Hosted,
+            ItemState::Message(_) => ItemKind::Message,
+            ItemState::Reasoning(_) => ItemKind::Reasoning,
+            ItemState::Call(_) => ItemKind::Call,
+            ItemState::Hosted => ItemKind::Hosted,
         }
     }
 }
 
 /// Names for the blocks of one answer. Item ids will not do: not every server keeps them the same.
 #[derive(Debug, Default)]
-struct Blocks(usize);
+struct BlockNames(usize);
 
-impl Blocks {
+impl BlockNames {
     fn next(&mut self, kind: &str) -> String {
         let id = format!("{kind}-{}", self.0);
         self.0 = self.0.saturating_add(1);
@@ -94,12 +94,12 @@ impl Blocks {
 /// What ties an item to others when it is replayed: its own id, and that of the reasoning right before it. OpenAI
 /// refuses either of the two without the other.
 #[derive(Debug, Default)]
-struct Tie {
+struct ReplayIds {
     id: Option<String>,
     after: Option<String>,
 }
 
-impl Tie {
+impl ReplayIds {
     /// The metadata of a block, with what the item has to say besides.
     fn metadata(&self, more: Map<String, Value>) -> Option<Value> {
         let mut own = Map::new();
@@ -110,22 +110,22 @@ impl Tie {
     }
 }
 
-impl Items {
+impl OutputItems {
     /// `prefix` begins the ids of calls that come without one.
     pub(super) fn new(prefix: String) -> Self {
-        Self { list: Vec::new(), blocks: Blocks::default(), prefix }
+        Self { list: Vec::new(), blocks: BlockNames::default(), prefix }
     }
 
     /// Whether the model called a function.
     pub(super) fn has_calls(&self) -> bool {
-        self.list.iter().any(|item| item.sort() == Sort::Call)
+        self.list.iter().any(|item| item.sort() == ItemKind::Call)
     }
 
     /// An item begins.
-    pub(super) fn added(&mut self, at: Place<'_>, item: &Value, out: &mut Events) {
-        let Some(sort) = Sort::of(item) else { return };
+    pub(super) fn added(&mut self, at: ItemPlace<'_>, item: &Value, out: &mut Events) {
+        let Some(sort) = ItemKind::of(item) else { return };
         // By its id only: a server that gives all items one index still says when a new one begins.
-        let known = self.locate(sort, Place { index: None, ..at });
+        let known = self.locate(sort, ItemPlace { index: None, ..at });
         let known = known
             .filter(|position| at.id.is_some() && self.list.get(*position).is_some_and(|item| !item.done));
         let position = match known {
@@ -134,17 +134,17 @@ impl Items {
         };
         let call_id = self.free_call_id(position, item);
         match self.list.get_mut(position).map(|item| &mut item.state) {
-            Some(State::Message(message)) => message.learn(item),
-            Some(State::Call(call)) => {
+            Some(ItemState::Message(message)) => message.learn(item),
+            Some(ItemState::Call(call)) => {
                 call.learn(call_id, text(item, "name"), out);
             }
-            Some(State::Reasoning(_) | State::Hosted) | None => {}
+            Some(ItemState::Reasoning(_) | ItemState::Hosted) | None => {}
         }
     }
 
     /// An item is complete.
-    pub(super) fn done(&mut self, at: Place<'_>, item: &Value, out: &mut Events) {
-        let Some(sort) = Sort::of(item) else { return };
+    pub(super) fn done(&mut self, at: ItemPlace<'_>, item: &Value, out: &mut Events) {
+        let Some(sort) = ItemKind::of(item) else { return };
         let position = self.find(sort, at, out);
         self.finish(position, Some(item), false, out);
     }
@@ -152,13 +152,13 @@ impl Items {
     /// More text of a message.
     pub(super) fn text(
         &mut self,
-        at: Place<'_>,
+        at: ItemPlace<'_>,
         part: u64,
         refusal: bool,
         more: Cow<'_, str>,
         out: &mut Events,
     ) {
-        let position = self.find(Sort::Message, at, out);
+        let position = self.find(ItemKind::Message, at, out);
         if let Some((message, blocks)) = self.message(position) {
             message.add(part, refusal, more, blocks, out);
         }
@@ -167,57 +167,69 @@ impl Items {
     /// All text of a part of a message.
     pub(super) fn whole_text(
         &mut self,
-        at: Place<'_>,
+        at: ItemPlace<'_>,
         part: u64,
         refusal: bool,
         whole: &str,
         out: &mut Events,
     ) {
-        let position = self.find(Sort::Message, at, out);
+        let position = self.find(ItemKind::Message, at, out);
         if let Some((message, blocks)) = self.message(position) {
             message.complete(part, refusal, whole, blocks, out);
         }
     }
 
     /// A part of a message is complete.
-    pub(super) fn whole_part(&mut self, at: Place<'_>, part: u64, content: &Value, out: &mut Events) {
+    pub(super) fn whole_part(&mut self, at: ItemPlace<'_>, part: u64, content: &Value, out: &mut Events) {
         // Some servers give reasoning parts, too, and call them text.
-        if self.locate(Sort::Reasoning, at).is_some() || !message::is_part(content) {
+        if self.locate(ItemKind::Reasoning, at).is_some() || !message::is_part(content) {
             return;
         }
-        let position = self.find(Sort::Message, at, out);
+        let position = self.find(ItemKind::Message, at, out);
         if let Some((message, blocks)) = self.message(position) {
             message.take(part, content, blocks, out);
         }
     }
 
     /// A part of a message has a note.
-    pub(super) fn annotate(&mut self, at: Place<'_>, part: u64, annotation: Option<&Value>) {
-        let position = self.locate(Sort::Message, at);
+    pub(super) fn annotate(&mut self, at: ItemPlace<'_>, part: u64, annotation: Option<&Value>) {
+        let position = self.locate(ItemKind::Message, at);
         if let Some((message, _)) = position.and_then(|position| self.message(position)) {
             message.annotate(part, annotation);
         }
     }
 
     /// More of what the model thought.
-    pub(super) fn thought(&mut self, at: Place<'_>, section: Section, more: Cow<'_, str>, out: &mut Events) {
-        let position = self.find(Sort::Reasoning, at, out);
+    pub(super) fn thought(
+        &mut self,
+        at: ItemPlace<'_>,
+        section: Section,
+        more: Cow<'_, str>,
+        out: &mut Events,
+    ) {
+        let position = self.find(ItemKind::Reasoning, at, out);
         if let Some(reasoning) = self.reasoning(position) {
             reasoning.add(section, more, out);
         }
     }
 
     /// All of one section of what the model thought.
-    pub(super) fn whole_thought(&mut self, at: Place<'_>, section: Section, whole: &str, out: &mut Events) {
-        let position = self.find(Sort::Reasoning, at, out);
+    pub(super) fn whole_thought(
+        &mut self,
+        at: ItemPlace<'_>,
+        section: Section,
+        whole: &str,
+        out: &mut Events,
+    ) {
+        let position = self.find(ItemKind::Reasoning, at, out);
         if let Some(reasoning) = self.reasoning(position) {
             reasoning.complete(section, whole, out);
         }
     }
 
     /// More of a call's arguments.
-    pub(super) fn arguments(&mut self, at: Place<'_>, more: Cow<'_, str>, out: &mut Events) {
-        let position = self.find(Sort::Call, at, out);
+    pub(super) fn arguments(&mut self, at: ItemPlace<'_>, more: Cow<'_, str>, out: &mut Events) {
+        let position = self.find(ItemKind::Call, at, out);
         if let Some(call) = self.call(position) {
             call.add(more, out);
         }
@@ -226,12 +238,12 @@ impl Items {
     /// All of a call's arguments.
     pub(super) fn whole_arguments(
         &mut self,
-        at: Place<'_>,
+        at: ItemPlace<'_>,
         name: Option<&str>,
         whole: Option<&Value>,
         out: &mut Events,
     ) {
-        let position = self.find(Sort::Call, at, out);
+        let position = self.find(ItemKind::Call, at, out);
         if let Some(call) = self.call(position) {
             call.learn(None, name, out);
             call.complete(whole, out);
@@ -242,15 +254,15 @@ impl Items {
     /// other ids than the stream, so the first message there is the first message here, and so on for each sort.
     /// `cut` says that the answer was cut short.
     pub(super) fn settle(&mut self, output: &[Value], cut: bool, out: &mut Events) {
-        let mut counts: HashMap<Sort, usize> = HashMap::new();
+        let mut counts: HashMap<ItemKind, usize> = HashMap::new();
         for item in output {
-            let Some(sort) = Sort::of(item) else { continue };
+            let Some(sort) = ItemKind::of(item) else { continue };
             let count = counts.entry(sort).or_default();
             let known = self.list.iter().enumerate().filter(|(_, item)| item.sort() == sort).nth(*count);
             *count = count.saturating_add(1);
             let position = match known.map(|(position, _)| position) {
                 Some(position) => position,
-                None => self.begin(sort, Place { index: None, id: text(item, "id") }, out),
+                None => self.begin(sort, ItemPlace { index: None, id: text(item, "id") }, out),
             };
             self.finish(position, Some(item), cut, out);
         }
@@ -263,23 +275,23 @@ impl Items {
         let call_id = whole.and_then(|whole| self.free_call_id(position, whole));
         let fallback = format!("{}_{position}", self.prefix);
         let before = position.checked_sub(1).and_then(|before| self.list.get(before));
-        let after = before.filter(|item| item.sort() == Sort::Reasoning).and_then(|item| item.id.clone());
+        let after = before.filter(|item| item.sort() == ItemKind::Reasoning).and_then(|item| item.id.clone());
         let Some(item) = self.list.get_mut(position).filter(|item| !item.done) else { return };
         item.done = true;
         if let Some(id) = whole.and_then(|whole| text(whole, "id")) {
             item.id = Some(id.to_owned());
         }
-        let tie = Tie { id: item.id.clone(), after };
+        let tie = ReplayIds { id: item.id.clone(), after };
         match &mut item.state {
-            State::Message(message) => message.finish(whole, &tie, &mut self.blocks, out),
-            State::Reasoning(reasoning) => reasoning.finish(whole, &tie, out),
-            State::Call(call) => {
+            ItemState::Message(message) => message.finish(whole, &tie, &mut self.blocks, out),
+            ItemState::Reasoning(reasoning) => reasoning.finish(whole, &tie, out),
+            ItemState::Call(call) => {
                 if let Some(whole) = whole {
                     call.learn(call_id, text(whole, "name"), out);
                 }
                 call.finish(whole, cut, &tie, fallback, out);
             }
-            State::Hosted => {
+            ItemState::Hosted => {
                 if let Some(whole) = whole {
                     hosted::hand_out(whole, tie, fallback, out);
                 }
@@ -288,15 +300,15 @@ impl Items {
     }
 
     /// The position of the item that a frame is about; it begins if nothing was said of it before.
-    fn find(&mut self, sort: Sort, at: Place<'_>, out: &mut Events) -> usize {
+    fn find(&mut self, sort: ItemKind, at: ItemPlace<'_>, out: &mut Events) -> usize {
         match self.locate(sort, at) {
             Some(position) => position,
             None => self.begin(sort, at, out),
         }
     }
 
-    fn locate(&self, sort: Sort, at: Place<'_>) -> Option<usize> {
-        let last = |fits: &dyn Fn(&Item) -> bool| {
+    fn locate(&self, sort: ItemKind, at: ItemPlace<'_>) -> Option<usize> {
+        let last = |fits: &dyn Fn(&OutputItem) -> bool| {
             self.list.iter().rposition(|item| item.sort() == sort && fits(item))
         };
         match (at.id, at.index) {
@@ -306,15 +318,17 @@ impl Items {
         }
     }
 
-    fn begin(&mut self, sort: Sort, at: Place<'_>, out: &mut Events) -> usize {
+    fn begin(&mut self, sort: ItemKind, at: ItemPlace<'_>, out: &mut Events) -> usize {
         let position = self.list.len();
         let state = match sort {
-            Sort::Message => State::Message(Message::default()),
-            Sort::Reasoning => State::Reasoning(Reasoning::begin(self.blocks.next("reasoning"), out)),
-            Sort::Call => State::Call(Call::default()),
-            Sort::Hosted => State::Hosted,
+            ItemKind::Message => ItemState::Message(MessageItem::default()),
+            ItemKind::Reasoning => {
+                ItemState::Reasoning(ReasoningItem::begin(self.blocks.next("reasoning"), out))
+            }
+            ItemKind::Call => ItemState::Call(CallItem::default()),
+            ItemKind::Hosted => ItemState::Hosted,
         };
-        self.list.push(Item { index: at.index, id: at.id.map(str::to_owned), done: false, state });
+        self.list.push(OutputItem { index: at.index, id: at.id.map(str::to_owned), done: false, state });
         position
     }
 
@@ -322,33 +336,33 @@ impl Items {
     fn free_call_id(&self, position: usize, item: &Value) -> Option<String> {
         let id = text(item, "call_id")?;
         let taken = self.list.iter().enumerate().any(|(other, item)| {
-            other != position && matches!(&item.state, State::Call(call) if call.is_called(id))
+            other != position && matches!(&item.state, ItemState::Call(call) if call.is_called(id))
         });
         (!taken).then(|| id.to_owned())
     }
 
-    fn open(&mut self, position: usize) -> Option<&mut State> {
+    fn open(&mut self, position: usize) -> Option<&mut ItemState> {
         self.list.get_mut(position).filter(|item| !item.done).map(|item| &mut item.state)
     }
 
-    fn message(&mut self, position: usize) -> Option<(&mut Message, &mut Blocks)> {
+    fn message(&mut self, position: usize) -> Option<(&mut MessageItem, &mut BlockNames)> {
         let item = self.list.get_mut(position).filter(|item| !item.done)?;
         match &mut item.state {
-            State::Message(message) => Some((message, &mut self.blocks)),
+            ItemState::Message(message) => Some((message, &mut self.blocks)),
             _ => None,
         }
     }
 
-    fn reasoning(&mut self, position: usize) -> Option<&mut Reasoning> {
+    fn reasoning(&mut self, position: usize) -> Option<&mut ReasoningItem> {
         match self.open(position)? {
-            State::Reasoning(reasoning) => Some(reasoning),
+            ItemState::Reasoning(reasoning) => Some(reasoning),
             _ => None,
         }
     }
 
-    fn call(&mut self, position: usize) -> Option<&mut Call> {
+    fn call(&mut self, position: usize) -> Option<&mut CallItem> {
         match self.open(position)? {
-            State::Call(call) => Some(call),
+            ItemState::Call(call) => Some(call),
             _ => None,
         }
     }

@@ -6,7 +6,7 @@
 use serde_json::{Value, json};
 
 use crate::Content;
-use crate::attachment::{Attachment, Kind, Source};
+use crate::attachment::{AttachedFile, AttachmentKind, AttachmentSource};
 
 /// One part. Nothing comes of an empty text.
 pub(super) fn part(content: &Content) -> Option<Value> {
@@ -14,20 +14,22 @@ pub(super) fn part(content: &Content) -> Option<Value> {
         Content::Text(text) if text.trim().is_empty() => None,
         Content::Text(text) => Some(json!({"type": "input_text", "text": text})),
         Content::Media { mime, url, filename } => {
-            Some(media(&Attachment::of(mime, url, filename.as_deref())))
+            Some(media(&AttachedFile::of(mime, url, filename.as_deref())))
         }
     }
 }
 
-fn media(attachment: &Attachment<'_>) -> Value {
+fn media(attachment: &AttachedFile<'_>) -> Value {
     let image = |url: &str| json!({"type": "input_image", "image_url": url, "detail": "auto"});
     match (attachment.kind, &attachment.source) {
-        (Kind::Image, Source::Inline(data)) => image(&attachment.data_url(data)),
-        (Kind::Image, Source::Remote(url)) => image(url),
-        (Kind::Pdf, Source::Inline(data)) => {
+        (AttachmentKind::Image, AttachmentSource::Inline(data)) => image(&attachment.data_url(data)),
+        (AttachmentKind::Image, AttachmentSource::Remote(url)) => image(url),
+        (AttachmentKind::Pdf, AttachmentSource::Inline(data)) => {
             json!({"type": "input_file", "filename": attachment.name(), "file_data": attachment.data_url(data)})
         }
-        (Kind::Pdf, Source::Remote(url)) => json!({"type": "input_file", "file_url": url}),
+        (AttachmentKind::Pdf, AttachmentSource::Remote(url)) => {
+            json!({"type": "input_file", "file_url": url})
+        }
         _ => json!({"type": "input_text", "text": attachment.in_words()}),
     }
 }
@@ -39,7 +41,7 @@ mod tests {
     #[test]
     fn attachments() {
         let check = |mime: &str, url: &str, expected: Value| {
-            assert_eq!(media(&Attachment::of(mime, url, Some("f"))), expected, "{mime} {url}");
+            assert_eq!(media(&AttachedFile::of(mime, url, Some("f"))), expected, "{mime} {url}");
         };
         let text = |text: &str| json!({"type": "input_text", "text": text});
         let image = |url: &str| json!({"type": "input_image", "image_url": url, "detail": "auto"});
@@ -64,7 +66,7 @@ mod tests {
 
     #[test]
     fn a_document_without_a_name_still_ends_in_its_kind() {
-        let file = media(&Attachment::of("application/pdf", "data:application/pdf;base64,AA", None));
+        let file = media(&AttachedFile::of("application/pdf", "data:application/pdf;base64,AA", None));
         assert_eq!(file["filename"], "attachment.pdf");
     }
 }

@@ -3,13 +3,13 @@
 use serde_json::{Map, Value, json};
 
 use super::{input, tools};
-use crate::{Effort, Format, Request, model_id, option};
+use crate::{AnswerFormat, Effort, ModelRequest, model_id, option};
 
 /// What has to be asked for so that reasoning can be replayed.
 const ENCRYPTED_REASONING: &str = "reasoning.encrypted_content";
 
 /// The body of a streaming request.
-pub(super) fn body(request: &Request) -> Value {
+pub(super) fn body(request: &ModelRequest) -> Value {
     let mut body = Map::new();
     body.insert("model".into(), json!(request.model));
     body.insert("input".into(), Value::Array(input::items(request)));
@@ -31,7 +31,7 @@ pub(super) fn body(request: &Request) -> Value {
         }
         (None, None) => {}
     }
-    if let Some(Format { name, schema }) = &request.format {
+    if let Some(AnswerFormat { name, schema }) = &request.format {
         // Strict schemas are a dialect of their own: most schemas would be refused.
         let format = json!({"type": "json_schema", "name": name, "schema": schema, "strict": false});
         body.insert("text".into(), json!({"format": format}));
@@ -62,7 +62,7 @@ fn effort_name(effort: Effort) -> &'static str {
 
 /// Whether the model may reason. OpenAI refuses to be asked for the reasoning of a model that has none, so the families
 /// that never had any are known by name; no new ones will come.
-fn may_reason(request: &Request) -> bool {
+fn may_reason(request: &ModelRequest) -> bool {
     let name = model_id::base_name(&request.model);
     let never = ["gpt-3", "gpt-4", "chatgpt-", "gpt-5-chat"].iter().any(|family| name.starts_with(family));
     request.reasoning.effort.is_some() || !never
@@ -72,11 +72,11 @@ fn may_reason(request: &Request) -> bool {
 mod tests {
     use super::super::METADATA;
     use super::*;
-    use crate::{Content, Message, ToolChoice, ToolSpec, sample};
+    use crate::{Content, Message, ToolChoice, ToolSpec, test_sample};
 
     #[test]
     fn whole_body() {
-        let request = Request {
+        let request = ModelRequest {
             model: "gpt-4.1".into(),
             system: vec!["one".into(), String::new(), "two".into()],
             messages: vec![Message::User(vec![Content::Text("hi".into())])],
@@ -93,7 +93,7 @@ mod tests {
                 .as_object()
                 .unwrap()
                 .clone(),
-            ..Request::default()
+            ..ModelRequest::default()
         };
         let expected = json!({
             "model": "gpt-4.1",
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn reasoning_is_asked_for_where_there_may_be_any() {
         let check = |model: &str, effort: Option<Effort>, expected: bool| {
-            let mut request = Request { model: model.into(), ..Request::default() };
+            let mut request = ModelRequest { model: model.into(), ..ModelRequest::default() };
             request.reasoning.effort = effort;
             let include = body(&request).get("include").cloned();
             assert_eq!(include, expected.then(|| json!([ENCRYPTED_REASONING])), "{model} {effort:?}");
@@ -140,10 +140,10 @@ mod tests {
     #[test]
     fn options_fill_objects_and_replace_the_rest() {
         let options = json!({"reasoning": {"summary": "detailed"}, "store": true, "include": ["a"]});
-        let mut request = Request {
+        let mut request = ModelRequest {
             options: options.as_object().unwrap().clone(),
             model: "o3".into(),
-            ..Request::default()
+            ..ModelRequest::default()
         };
         request.reasoning.effort = Some(Effort::Max);
         let body = body(&request);
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn tool_choice_needs_tools() {
-        let request = Request { tool_choice: ToolChoice::None, ..Request::default() };
+        let request = ModelRequest { tool_choice: ToolChoice::None, ..ModelRequest::default() };
         assert_eq!(body(&request).get("tool_choice"), None);
     }
 
@@ -168,14 +168,14 @@ mod tests {
     #[test]
     fn a_conversation_with_everything_in_it() {
         let (reasoning, call) = metadata();
-        let request = sample::conversation(reasoning, call).repaired();
+        let request = test_sample::conversation(reasoning, call).repaired();
         insta::assert_snapshot!("everything", serde_json::to_string_pretty(&body(&request)).unwrap());
     }
 
     #[test]
     fn the_same_conversation_after_a_switch() {
         let (reasoning, call) = metadata();
-        let request = sample::switched(reasoning, call).repaired();
+        let request = test_sample::switched(reasoning, call).repaired();
         insta::assert_snapshot!("switched", serde_json::to_string_pretty(&body(&request)).unwrap());
     }
 }

@@ -5,19 +5,19 @@ mod odd;
 use serde_json::{Value, json};
 
 use super::decode::Decoder;
-use crate::protocol::transcript::{self, Outcome};
-use crate::{Event, FinishReason, Usage};
+use crate::protocol::transcript::{self, TranscriptEnd};
+use crate::{FinishReason, StreamEvent, Usage};
 
 #[track_caller]
-fn check(transcript: &str, expected: &[Event], outcome: &Outcome) {
+fn check(transcript: &str, expected: &[StreamEvent], outcome: &TranscriptEnd) {
     transcript::check(|| Decoder::new("call_x".into()), transcript, expected, outcome);
 }
 
 /// Expects the events of a whole answer from an object that did not come as a stream.
 #[track_caller]
-fn check_whole(response: &Value, expected: &[Event]) {
+fn check_whole(response: &Value, expected: &[StreamEvent]) {
     let (events, outcome) = transcript::whole(Decoder::new("call_x".into()), &response.to_string());
-    assert_eq!((events.as_slice(), &outcome), (expected, &Outcome::Complete));
+    assert_eq!((events.as_slice(), &outcome), (expected, &TranscriptEnd::Complete));
 }
 
 /// Frames as OpenAI sends them: named, numbered, and introduced by the answer's own frames.
@@ -98,37 +98,40 @@ fn own(fields: Value) -> Option<Value> {
     Some(json!({"openai-responses": fields}))
 }
 
-fn text(id: &str, words: &[&str], metadata: Option<Value>) -> Vec<Event> {
-    let mut events = vec![Event::TextStart { id: id.into() }];
-    events.extend(words.iter().map(|word| Event::TextDelta { id: id.into(), text: (*word).into() }));
-    events.push(Event::TextEnd { id: id.into(), metadata });
+fn text(id: &str, words: &[&str], metadata: Option<Value>) -> Vec<StreamEvent> {
+    let mut events = vec![StreamEvent::TextStart { id: id.into() }];
+    events.extend(words.iter().map(|word| StreamEvent::TextDelta { id: id.into(), text: (*word).into() }));
+    events.push(StreamEvent::TextEnd { id: id.into(), metadata });
     events
 }
 
-fn reasoning(id: &str, words: &[&str], metadata: Option<Value>) -> Vec<Event> {
-    let mut events = vec![Event::ReasoningStart { id: id.into() }];
-    events.extend(words.iter().map(|word| Event::ReasoningDelta { id: id.into(), text: (*word).into() }));
-    events.push(Event::ReasoningEnd { id: id.into(), metadata });
+fn reasoning(id: &str, words: &[&str], metadata: Option<Value>) -> Vec<StreamEvent> {
+    let mut events = vec![StreamEvent::ReasoningStart { id: id.into() }];
+    events
+        .extend(words.iter().map(|word| StreamEvent::ReasoningDelta { id: id.into(), text: (*word).into() }));
+    events.push(StreamEvent::ReasoningEnd { id: id.into(), metadata });
     events
 }
 
-fn call(id: &str, name: &str, pieces: &[&str], input: Value, metadata: Option<Value>) -> Vec<Event> {
-    let mut events = vec![Event::ToolInputStart { id: id.into(), name: name.into() }];
-    events.extend(pieces.iter().map(|piece| Event::ToolInputDelta { id: id.into(), text: (*piece).into() }));
-    events.push(Event::ToolInputEnd { id: id.into() });
+fn call(id: &str, name: &str, pieces: &[&str], input: Value, metadata: Option<Value>) -> Vec<StreamEvent> {
+    let mut events = vec![StreamEvent::ToolInputStart { id: id.into(), name: name.into() }];
+    events.extend(
+        pieces.iter().map(|piece| StreamEvent::ToolInputDelta { id: id.into(), text: (*piece).into() }),
+    );
+    events.push(StreamEvent::ToolInputEnd { id: id.into() });
     let raw = pieces.concat();
-    events.push(Event::ToolCall { id: id.into(), name: name.into(), input, raw, metadata });
+    events.push(StreamEvent::ToolCall { id: id.into(), name: name.into(), input, raw, metadata });
     events
 }
 
-fn step(reason: FinishReason, usage: Usage) -> Event {
+fn step(reason: FinishReason, usage: Usage) -> StreamEvent {
     ended(reason, "completed", None, usage)
 }
 
-fn ended(reason: FinishReason, status: &str, incomplete: Option<&str>, usage: Usage) -> Event {
+fn ended(reason: FinishReason, status: &str, incomplete: Option<&str>, usage: Usage) -> StreamEvent {
     let metadata = own(json!({"id": "resp_1", "model": "gpt-x", "status": status,
         "incomplete_reason": incomplete, "service_tier": "default"}));
-    Event::StepFinish { reason, usage, metadata }
+    StreamEvent::StepFinish { reason, usage, metadata }
 }
 
 #[test]
@@ -137,7 +140,7 @@ fn plain_text() {
     frames.push(completed(&[message("msg_1", json!([said("Grüße, 🦀")]))]));
     let mut expected = text("text-0", &["Grüße, ", "🦀"], own(json!({"id": "msg_1"})));
     expected.push(step(FinishReason::Stop, Usage::default()));
-    check(&transcript(&frames), &expected, &Outcome::Complete);
+    check(&transcript(&frames), &expected, &TranscriptEnd::Complete);
 }
 
 #[test]
@@ -151,7 +154,7 @@ fn usage_with_cache_and_reasoning() {
         Usage { input: 36, output: 20, reasoning: 30, cache_read: 64, cache_write: 0, total: Some(150) };
     let mut expected = text("text-0", &["ok"], own(json!({"id": "msg_1"})));
     expected.push(step(FinishReason::Stop, usage));
-    check(&transcript(&frames), &expected, &Outcome::Complete);
+    check(&transcript(&frames), &expected, &TranscriptEnd::Complete);
 }
 
 fn thought(encrypted: &str, summary: &[&str]) -> Value {
@@ -187,7 +190,7 @@ fn reasoning_in_two_parts() {
     let mut expected = reasoning("reasoning-0", &["**Plan**", " it", "\n\n**Do** it"], kept);
     expected.extend(text("text-1", &["Done."], own(json!({"id": "msg_1", "after": "rs_1"}))));
     expected.push(step(FinishReason::Stop, Usage::default()));
-    check(&transcript(&frames), &expected, &Outcome::Complete);
+    check(&transcript(&frames), &expected, &TranscriptEnd::Complete);
 }
 
 #[test]
@@ -220,8 +223,8 @@ fn two_calls_at_once() {
         done(0, &one),
         completed(&[one, two]),
     ];
-    let start = |id: &str, name: &str| Event::ToolInputStart { id: id.into(), name: name.into() };
-    let more = |id: &str, text: &str| Event::ToolInputDelta { id: id.into(), text: text.into() };
+    let start = |id: &str, name: &str| StreamEvent::ToolInputStart { id: id.into(), name: name.into() };
+    let more = |id: &str, text: &str| StreamEvent::ToolInputDelta { id: id.into(), text: text.into() };
     let mut expected = vec![start("call_1", "read"), more("call_1", "{\"p\""), start("call_2", "list")];
     expected.extend([more("call_2", "{"), more("call_1", ":1}"), more("call_2", "}")]);
     let second = call("call_2", "list", &["{", "}"], json!({}), own(json!({"id": "fc_2"})));
@@ -229,7 +232,7 @@ fn two_calls_at_once() {
     expected.extend(second.into_iter().skip(3));
     expected.extend(first.into_iter().skip(3));
     expected.push(step(FinishReason::ToolCalls, Usage::default()));
-    check(&transcript(&frames), &expected, &Outcome::Complete);
+    check(&transcript(&frames), &expected, &TranscriptEnd::Complete);
 }
 
 #[test]
@@ -253,14 +256,14 @@ fn refusal() {
     let kept = own(json!({"id": "msg_1", "refusal": true}));
     let mut expected = text("text-0", &["I cannot ", "do that."], kept);
     expected.push(step(FinishReason::Stop, Usage::default()));
-    check(&transcript(&frames), &expected, &Outcome::Complete);
+    check(&transcript(&frames), &expected, &TranscriptEnd::Complete);
 }
 
 #[test]
 fn errors_inside_the_stream() {
     let open = [
-        Event::TextStart { id: "text-0".into() },
-        Event::TextDelta { id: "text-0".into(), text: "hi".into() },
+        StreamEvent::TextStart { id: "text-0".into() },
+        StreamEvent::TextDelta { id: "text-0".into(), text: "hi".into() },
     ];
     let begun = |end: Value| {
         let mut frames = message_frames(0, "msg_1", &["hi"]);
@@ -271,30 +274,30 @@ fn errors_inside_the_stream() {
     let error = json!({"type": "error", "code": "server_error", "message": "sorry", "param": null});
     let mut sent = error.clone();
     sent["sequence_number"] = json!(5);
-    check(&begun(error), &open, &Outcome::Provider(sent.to_string()));
+    check(&begun(error), &open, &TranscriptEnd::Provider(sent.to_string()));
 
     let mut failed = json!({"type": "response.failed", "response": response("failed", &[])});
     failed["response"]["error"] = json!({"code": "rate_limit_exceeded", "message": "slow down"});
     let object = json!({"error": {"code": "rate_limit_exceeded", "message": "slow down"}});
-    check(&begun(failed.clone()), &open, &Outcome::Provider(object.to_string()));
+    check(&begun(failed.clone()), &open, &TranscriptEnd::Provider(object.to_string()));
 
     failed["response"]["error"] = Value::Null;
     let object = json!({"error": {"message": "the provider gave up without a reason"}});
-    check(&begun(failed), &open, &Outcome::Provider(object.to_string()));
+    check(&begun(failed), &open, &TranscriptEnd::Provider(object.to_string()));
 
     let untyped = "data: {\"error\":{\"message\":\"upstream\",\"code\":502}}\n\n";
     let object = "{\"error\":{\"message\":\"upstream\",\"code\":502}}";
-    check(untyped, &[], &Outcome::Provider(object.into()));
-    check("data: what?\n\n", &[], &Outcome::Malformed);
+    check(untyped, &[], &TranscriptEnd::Provider(object.into()));
+    check("data: what?\n\n", &[], &TranscriptEnd::Malformed);
 }
 
 #[test]
 fn an_empty_answer() {
     let expected = [step(FinishReason::Stop, Usage::default())];
-    check(&transcript(&[completed(&[])]), &expected, &Outcome::Complete);
+    check(&transcript(&[completed(&[])]), &expected, &TranscriptEnd::Complete);
     let mut frames = message_frames(0, "msg_1", &[]);
     frames.push(completed(&[message("msg_1", json!([said("")]))]));
-    check(&transcript(&frames), &expected, &Outcome::Complete);
+    check(&transcript(&frames), &expected, &TranscriptEnd::Complete);
 }
 
 #[test]
@@ -324,13 +327,13 @@ fn a_search_and_what_it_found() {
         completed(&[]),
     ];
     let mut expected = vec![
-        Event::HostedCall {
+        StreamEvent::HostedCall {
             id: "ws_1".into(),
             name: "web_search".into(),
             input: json!({"action": {"type": "search", "query": "crab"}}),
             metadata: own(json!({"item": search})),
         },
-        Event::HostedResult {
+        StreamEvent::HostedResult {
             id: "ws_1".into(),
             name: "web_search".into(),
             output: json!({"status": "completed"}),
@@ -340,7 +343,7 @@ fn a_search_and_what_it_found() {
     ];
     expected.extend(text("text-0", &["Crabs"], own(json!({"id": "msg_1", "annotations": [note]}))));
     expected.push(step(FinishReason::Stop, Usage::default()));
-    check(&transcript(&frames), &expected, &Outcome::Complete);
+    check(&transcript(&frames), &expected, &TranscriptEnd::Complete);
 }
 
 #[test]
@@ -355,7 +358,7 @@ fn an_answer_cut_off_by_a_limit() {
         frames.push(end(reason));
         let mut events = text("text-0", &["so far"], own(json!({"id": "msg_1"})));
         events.push(ended(expected, "incomplete", Some(reason), Usage::default()));
-        check(&transcript(&frames), &events, &Outcome::Complete);
+        check(&transcript(&frames), &events, &TranscriptEnd::Complete);
     };
     check_one("max_output_tokens", FinishReason::Length);
     check_one("content_filter", FinishReason::ContentFilter);
@@ -366,9 +369,9 @@ fn an_answer_cut_off_by_a_limit() {
     item["status"] = json!("incomplete");
     let frames = [added(0, item.clone()), done(0, &item), end("max_output_tokens")];
     let expected = [
-        Event::ToolInputStart { id: "call_1".into(), name: "wipe".into() },
-        Event::ToolInputEnd { id: "call_1".into() },
-        Event::ToolCallMalformed {
+        StreamEvent::ToolInputStart { id: "call_1".into(), name: "wipe".into() },
+        StreamEvent::ToolInputEnd { id: "call_1".into() },
+        StreamEvent::ToolCallMalformed {
             id: "call_1".into(),
             name: "wipe".into(),
             raw: String::new(),
@@ -376,20 +379,20 @@ fn an_answer_cut_off_by_a_limit() {
         },
         ended(FinishReason::Length, "incomplete", Some("max_output_tokens"), Usage::default()),
     ];
-    check(&transcript(&frames), &expected, &Outcome::Complete);
-    check(&transcript(&[frames[0].clone(), frames[2].clone()]), &expected, &Outcome::Complete);
+    check(&transcript(&frames), &expected, &TranscriptEnd::Complete);
+    check(&transcript(&[frames[0].clone(), frames[2].clone()]), &expected, &TranscriptEnd::Complete);
 }
 
 #[test]
 fn an_answer_without_its_end_is_incomplete() {
     let frames = message_frames(0, "msg_1", &["hi"]);
     let whole = text("text-0", &["hi"], own(json!({"id": "msg_1"})));
-    check(&transcript(&frames), &whole, &Outcome::Incomplete);
-    check(&transcript(&frames[..3]), &whole[..2], &Outcome::Incomplete);
+    check(&transcript(&frames), &whole, &TranscriptEnd::Incomplete);
+    check(&transcript(&frames[..3]), &whole[..2], &TranscriptEnd::Incomplete);
     let input = transcript(&frames);
-    check(input.get(..input.len() - 20).unwrap(), &whole[..2], &Outcome::Incomplete);
-    check(&format!("{input}data: [DONE]\n\n"), &whole, &Outcome::Incomplete);
-    check("", &[], &Outcome::Incomplete);
+    check(input.get(..input.len() - 20).unwrap(), &whole[..2], &TranscriptEnd::Incomplete);
+    check(&format!("{input}data: [DONE]\n\n"), &whole, &TranscriptEnd::Incomplete);
+    check("", &[], &TranscriptEnd::Incomplete);
 }
 
 #[test]
@@ -398,10 +401,10 @@ fn malformed_arguments() {
         let item = function_call("fc_1", "call_1", "read", arguments);
         let frames = [done(0, &item), completed(&[item])];
         let expected = [
-            Event::ToolInputStart { id: "call_1".into(), name: "read".into() },
-            Event::ToolInputDelta { id: "call_1".into(), text: arguments.into() },
-            Event::ToolInputEnd { id: "call_1".into() },
-            Event::ToolCallMalformed {
+            StreamEvent::ToolInputStart { id: "call_1".into(), name: "read".into() },
+            StreamEvent::ToolInputDelta { id: "call_1".into(), text: arguments.into() },
+            StreamEvent::ToolInputEnd { id: "call_1".into() },
+            StreamEvent::ToolCallMalformed {
                 id: "call_1".into(),
                 name: "read".into(),
                 raw: arguments.into(),
@@ -409,7 +412,7 @@ fn malformed_arguments() {
             },
             step(FinishReason::ToolCalls, Usage::default()),
         ];
-        check(&transcript(&frames), &expected, &Outcome::Complete);
+        check(&transcript(&frames), &expected, &TranscriptEnd::Complete);
     };
     check_one("[1]", "the arguments are not a JSON object");
     check_one("{\"a\": \"b", "the arguments are not JSON: EOF while parsing a string at line 1 column 8");
@@ -428,13 +431,13 @@ fn an_answer_that_is_not_streamed() {
     let kept = own(json!({"id": "rs_1", "encrypted_content": "gAAA", "summary": output[0]["summary"]}));
     let mut expected = reasoning("reasoning-0", &["Plan", "\n\nDo"], kept);
     expected.extend([
-        Event::HostedCall {
+        StreamEvent::HostedCall {
             id: "ws_1".into(),
             name: "web_search".into(),
             input: json!({"action": {}}),
             metadata: own(json!({"after": "rs_1", "item": search})),
         },
-        Event::HostedResult {
+        StreamEvent::HostedResult {
             id: "ws_1".into(),
             name: "web_search".into(),
             output: json!({"status": "failed"}),
@@ -454,19 +457,19 @@ fn an_answer_that_is_not_streamed() {
     // The same answer as a stream, and as a stream of which only the end has it.
     let mut frames: Vec<Value> = (0..).zip(&output).map(|(index, item)| done(index, item)).collect();
     frames.push(completed(&output));
-    check(&transcript(&frames), &expected, &Outcome::Complete);
-    check(&transcript(&[completed(&output)]), &expected, &Outcome::Complete);
+    check(&transcript(&frames), &expected, &TranscriptEnd::Complete);
+    check(&transcript(&[completed(&output)]), &expected, &TranscriptEnd::Complete);
 }
 
 #[test]
 fn objects_that_are_no_answer() {
     let outcome = |json: &str| transcript::whole(Decoder::new("c".into()), json).1;
-    assert_eq!(outcome("{}"), Outcome::Malformed);
-    assert_eq!(outcome(""), Outcome::Malformed);
-    assert_eq!(outcome(&response("in_progress", &[]).to_string()), Outcome::Incomplete);
+    assert_eq!(outcome("{}"), TranscriptEnd::Malformed);
+    assert_eq!(outcome(""), TranscriptEnd::Malformed);
+    assert_eq!(outcome(&response("in_progress", &[]).to_string()), TranscriptEnd::Incomplete);
     let error = "{\"error\":{\"message\":\"no\"}}";
-    assert_eq!(outcome(error), Outcome::Provider(error.into()));
+    assert_eq!(outcome(error), TranscriptEnd::Provider(error.into()));
     let mut failed = response("failed", &[]);
     failed["error"] = json!({"message": "no"});
-    assert_eq!(outcome(&failed.to_string()), Outcome::Provider(error.into()));
+    assert_eq!(outcome(&failed.to_string()), TranscriptEnd::Provider(error.into()));
 }

@@ -1,19 +1,19 @@
 //! The shapes of an answer, as loosely as servers send them.
 //!
 //! Each frame says in `type` what it is, and each kind has a few of the fields that are known here. Frames of a kind
-//! that nobody here needs are passed over: the protocol grows by new kinds. Items stay JSON values, because most of them
-//! have to go back as they came.
+//! that nobody here needs are passed over: the protocol grows by new kinds. Items stay JSON values, because most of
+//! them have to go back as they came.
 
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::Usage;
-use crate::protocol::text::Text;
-use crate::protocol::usage::{Overlapping, count};
+use crate::protocol::text::WireText;
+use crate::protocol::usage::{OverlappingCounts, count};
 
 /// What a frame says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum FrameKind {
     Begun,
     ItemAdded,
     ItemDone,
@@ -36,7 +36,7 @@ pub(super) enum Kind {
     Error,
 }
 
-impl Kind {
+impl FrameKind {
     /// The kind of this name, if it is one that counts.
     pub(super) fn of(name: &str) -> Option<Self> {
         Some(match name {
@@ -67,17 +67,17 @@ impl Kind {
 
 /// One frame of a streamed answer.
 #[derive(Debug, Deserialize)]
-pub(super) struct Notice<'a> {
+pub(super) struct ResponseFrame<'a> {
     #[serde(rename = "type", borrow)]
-    pub(super) kind: Option<Text<'a>>,
+    pub(super) kind: Option<WireText<'a>>,
     output_index: Option<u64>,
-    item_id: Option<Text<'a>>,
+    item_id: Option<WireText<'a>>,
     content_index: Option<u64>,
     summary_index: Option<u64>,
-    pub(super) delta: Option<Text<'a>>,
-    pub(super) text: Option<Text<'a>>,
-    pub(super) refusal: Option<Text<'a>>,
-    pub(super) name: Option<Text<'a>>,
+    pub(super) delta: Option<WireText<'a>>,
+    pub(super) text: Option<WireText<'a>>,
+    pub(super) refusal: Option<WireText<'a>>,
+    pub(super) name: Option<WireText<'a>>,
     /// JSON text, or from some servers the object itself.
     pub(super) arguments: Option<Box<Value>>,
     pub(super) part: Option<Box<Value>>,
@@ -85,19 +85,19 @@ pub(super) struct Notice<'a> {
     /// A whole item.
     pub(super) item: Option<Box<Value>>,
     /// The whole answer.
-    pub(super) response: Option<Box<Response>>,
+    pub(super) response: Option<Box<ResponseInfo>>,
 }
 
 /// The answer, as far as it is known.
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct Response {
+pub(super) struct ResponseInfo {
     pub(super) id: Option<String>,
     pub(super) object: Option<String>,
     pub(super) model: Option<String>,
     pub(super) status: Option<String>,
     pub(super) service_tier: Option<String>,
     pub(super) output: Option<Vec<Value>>,
-    pub(super) usage: Option<Counts>,
+    pub(super) usage: Option<TokenCounts>,
     pub(super) error: Option<Value>,
     pub(super) incomplete_details: Option<Value>,
 }
@@ -105,21 +105,21 @@ pub(super) struct Response {
 /// Which item a frame is about. Servers get either of the two wrong: ids that change from frame to frame, and one
 /// index for several items.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place<'a> {
+pub(super) struct ItemPlace<'a> {
     pub(super) index: Option<u64>,
     pub(super) id: Option<&'a str>,
 }
 
-impl Notice<'_> {
+impl ResponseFrame<'_> {
     /// Which item a piece belongs to.
-    pub(super) fn place(&self) -> Place<'_> {
-        Place { index: self.output_index, id: self.item_id.as_deref().filter(|id| !id.is_empty()) }
+    pub(super) fn place(&self) -> ItemPlace<'_> {
+        ItemPlace { index: self.output_index, id: self.item_id.as_deref().filter(|id| !id.is_empty()) }
     }
 
     /// The item that comes whole, and which one it is.
-    pub(super) fn whole(&self) -> Option<(Place<'_>, &Value)> {
+    pub(super) fn whole(&self) -> Option<(ItemPlace<'_>, &Value)> {
         let item = self.item.as_deref()?;
-        Some((Place { index: self.output_index, id: text(item, "id") }, item))
+        Some((ItemPlace { index: self.output_index, id: text(item, "id") }, item))
     }
 
     /// Which part of the item's content it is about.
@@ -154,7 +154,7 @@ pub(super) fn arguments(value: Option<&Value>) -> String {
 
 /// Token counts; kept as values because servers send floats and nulls.
 #[derive(Debug, Deserialize)]
-pub(super) struct Counts {
+pub(super) struct TokenCounts {
     input_tokens: Option<Value>,
     output_tokens: Option<Value>,
     total_tokens: Option<Value>,
@@ -162,16 +162,16 @@ pub(super) struct Counts {
     output_tokens_details: Option<Value>,
 }
 
-impl From<&Counts> for Usage {
+impl From<&TokenCounts> for Usage {
     /// Splits the provider's overlapping counts into disjoint ones: input includes what was cached, output includes
     /// reasoning. A server that counts reasoning apart gives itself away by its total.
-    fn from(counts: &Counts) -> Self {
+    fn from(counts: &TokenCounts) -> Self {
         let input = count(counts.input_tokens.as_ref());
         let output = count(counts.output_tokens.as_ref());
         let total = counts.total_tokens.as_ref().filter(|total| total.is_number());
         let total = total.map(|total| count(Some(total)));
         let detail = |all: &Option<Value>, name: &str| count(all.as_ref().and_then(|all| all.get(name)));
-        let overlapping = Overlapping {
+        let overlapping = OverlappingCounts {
             input,
             output,
             cache_read: detail(&counts.input_tokens_details, "cached_tokens"),
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     fn check(counts: Value, expected: Usage) {
-        let counts: Counts = serde_json::from_value(counts).unwrap();
+        let counts: TokenCounts = serde_json::from_value(counts).unwrap();
         assert_eq!(Usage::from(&counts), expected);
     }
 

@@ -13,9 +13,9 @@ use serde_json::Value;
 /// A text.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct Text<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
+pub(crate) struct WireText<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
 
-impl Deref for Text<'_> {
+impl Deref for WireText<'_> {
     type Target = str;
 
     fn deref(&self) -> &str {
@@ -25,12 +25,12 @@ impl Deref for Text<'_> {
 
 /// What should be a text, from a server that may send anything.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Loose<'a> {
+pub(crate) enum LooseText<'a> {
     Text(Cow<'a, str>),
     Other(Value),
 }
 
-impl<'a> Loose<'a> {
+impl<'a> LooseText<'a> {
     /// The text, if it is one.
     pub(crate) fn text(self) -> Option<Cow<'a, str>> {
         match self {
@@ -41,65 +41,65 @@ impl<'a> Loose<'a> {
 }
 
 /// Keeps a text that says something, unless it is the one that is known.
-pub(crate) fn keep(slot: &mut Option<String>, said: Option<Text<'_>>) {
+pub(crate) fn keep(slot: &mut Option<String>, said: Option<WireText<'_>>) {
     if let Some(text) = said.filter(|text| !text.is_empty() && slot.as_deref() != Some(&**text)) {
         *slot = Some(text.0.into_owned());
     }
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Loose<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for LooseText<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(LooseVisitor)
+        deserializer.deserialize_any(LooseTextVisitor)
     }
 }
 
-struct LooseVisitor;
+struct LooseTextVisitor;
 
-impl<'de> Visitor<'de> for LooseVisitor {
-    type Value = Loose<'de>;
+impl<'de> Visitor<'de> for LooseTextVisitor {
+    type Value = LooseText<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("any JSON")
     }
 
     fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Self::Value, E> {
-        Ok(Loose::Text(Cow::Borrowed(text)))
+        Ok(LooseText::Text(Cow::Borrowed(text)))
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
-        Ok(Loose::Text(Cow::Owned(text.to_owned())))
+        Ok(LooseText::Text(Cow::Owned(text.to_owned())))
     }
 
     fn visit_string<E: Error>(self, text: String) -> Result<Self::Value, E> {
-        Ok(Loose::Text(Cow::Owned(text)))
+        Ok(LooseText::Text(Cow::Owned(text)))
     }
 
     fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
-        Ok(Loose::Other(Value::Null))
+        Ok(LooseText::Other(Value::Null))
     }
 
     fn visit_bool<E: Error>(self, value: bool) -> Result<Self::Value, E> {
-        Ok(Loose::Other(value.into()))
+        Ok(LooseText::Other(value.into()))
     }
 
     fn visit_u64<E: Error>(self, value: u64) -> Result<Self::Value, E> {
-        Ok(Loose::Other(value.into()))
+        Ok(LooseText::Other(value.into()))
     }
 
     fn visit_i64<E: Error>(self, value: i64) -> Result<Self::Value, E> {
-        Ok(Loose::Other(value.into()))
+        Ok(LooseText::Other(value.into()))
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<Self::Value, E> {
-        Ok(Loose::Other(value.into()))
+        Ok(LooseText::Other(value.into()))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Self::Value, A::Error> {
-        Value::deserialize(SeqAccessDeserializer::new(list)).map(Loose::Other)
+        Value::deserialize(SeqAccessDeserializer::new(list)).map(LooseText::Other)
     }
 
     fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<Self::Value, A::Error> {
-        Value::deserialize(MapAccessDeserializer::new(fields)).map(Loose::Other)
+        Value::deserialize(MapAccessDeserializer::new(fields)).map(LooseText::Other)
     }
 }
 
@@ -111,11 +111,13 @@ mod tests {
 
     #[test]
     fn plain_texts_are_borrowed() {
-        let read = |json: &'static str| serde_json::from_str::<Loose<'_>>(json).unwrap();
-        assert!(matches!(read("\"plain\""), Loose::Text(Cow::Borrowed("plain"))));
-        assert!(matches!(read("\"a\\nb\""), Loose::Text(Cow::Owned(text)) if text == "a\nb"));
-        assert!(matches!(serde_json::from_str("\"plain\""), Ok(Text(Cow::Borrowed("plain")))));
-        assert!(matches!(serde_json::from_str("\"a\\nb\""), Ok(Text(Cow::Owned(text))) if text == "a\nb"));
+        let read = |json: &'static str| serde_json::from_str::<LooseText<'_>>(json).unwrap();
+        assert!(matches!(read("\"plain\""), LooseText::Text(Cow::Borrowed("plain"))));
+        assert!(matches!(read("\"a\\nb\""), LooseText::Text(Cow::Owned(text)) if text == "a\nb"));
+        assert!(matches!(serde_json::from_str("\"plain\""), Ok(WireText(Cow::Borrowed("plain")))));
+        assert!(
+            matches!(serde_json::from_str("\"a\\nb\""), Ok(WireText(Cow::Owned(text))) if text == "a\nb")
+        );
     }
 
     #[test]
@@ -130,8 +132,8 @@ mod tests {
             json!({"a": []}),
         ] {
             let json = value.to_string();
-            let read: Loose<'_> = serde_json::from_str(&json).unwrap();
-            assert_eq!(read, Loose::Other(value));
+            let read: LooseText<'_> = serde_json::from_str(&json).unwrap();
+            assert_eq!(read, LooseText::Other(value));
         }
     }
 }

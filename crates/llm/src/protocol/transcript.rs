@@ -1,23 +1,26 @@
 //! Transcripts of answers into events, for tests: each one whole, byte by byte, and cut at every offset.
 
-use super::{Decode, Events, Fault};
-use crate::Event;
-use crate::body::{Body, Broken};
+use super::{Decode, Events, FrameFault};
+use crate::StreamEvent;
+use crate::body::{AnswerBody, BodyError};
 
 /// How an answer ended.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Outcome {
+pub(crate) enum TranscriptEnd {
     Complete,
     Incomplete,
     Provider(String),
     Malformed,
 }
 
-fn run<'a, D: Decode>(decoder: D, pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Event>, Outcome) {
-    let mut body = Body::new("text/event-stream", decoder);
+fn run<'a, D: Decode>(
+    decoder: D,
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+) -> (Vec<StreamEvent>, TranscriptEnd) {
+    let mut body = AnswerBody::new("text/event-stream", decoder);
     let mut pieces = pieces.into_iter();
     let mut events = Vec::new();
-    let mut advance = || -> Result<(), Broken> {
+    let mut advance = || -> Result<(), BodyError> {
         while !body.is_over() {
             match pieces.next() {
                 Some(piece) => body.push(piece)?,
@@ -30,17 +33,22 @@ fn run<'a, D: Decode>(decoder: D, pieces: impl IntoIterator<Item = &'a [u8]>) ->
         Ok(())
     };
     let outcome = match advance() {
-        Ok(()) => Outcome::Complete,
-        Err(Broken::Incomplete { .. }) => Outcome::Incomplete,
-        Err(Broken::Provider(object)) => Outcome::Provider(object),
-        Err(Broken::Malformed { .. }) => Outcome::Malformed,
+        Ok(()) => TranscriptEnd::Complete,
+        Err(BodyError::Incomplete { .. }) => TranscriptEnd::Incomplete,
+        Err(BodyError::Provider(object)) => TranscriptEnd::Provider(object),
+        Err(BodyError::Malformed { .. }) => TranscriptEnd::Malformed,
     };
     (events, outcome)
 }
 
 /// Expects the same events and the same end however the bytes arrive.
 #[track_caller]
-pub(crate) fn check<D: Decode>(make: impl Fn() -> D, text: &str, expected: &[Event], outcome: &Outcome) {
+pub(crate) fn check<D: Decode>(
+    make: impl Fn() -> D,
+    text: &str,
+    expected: &[StreamEvent],
+    outcome: &TranscriptEnd,
+) {
     let bytes = text.as_bytes();
     let whole = run(make(), [bytes]);
     assert_eq!((whole.0.as_slice(), &whole.1), (expected, outcome));
@@ -52,13 +60,13 @@ pub(crate) fn check<D: Decode>(make: impl Fn() -> D, text: &str, expected: &[Eve
 }
 
 /// The events of an answer that came as one JSON object, and how it ended.
-pub(crate) fn whole<D: Decode>(mut decoder: D, json: &str) -> (Vec<Event>, Outcome) {
+pub(crate) fn whole<D: Decode>(mut decoder: D, json: &str) -> (Vec<StreamEvent>, TranscriptEnd) {
     let mut out = Events::new();
     let outcome = match decoder.accept_whole(json, &mut out) {
-        Ok(()) if decoder.end(&mut out).is_ok() => Outcome::Complete,
-        Ok(()) => Outcome::Incomplete,
-        Err(Fault::Provider(object)) => Outcome::Provider(object),
-        Err(Fault::Malformed(_)) => Outcome::Malformed,
+        Ok(()) if decoder.end(&mut out).is_ok() => TranscriptEnd::Complete,
+        Ok(()) => TranscriptEnd::Incomplete,
+        Err(FrameFault::Provider(object)) => TranscriptEnd::Provider(object),
+        Err(FrameFault::Malformed(_)) => TranscriptEnd::Malformed,
     };
     (out.into(), outcome)
 }

@@ -6,7 +6,7 @@ use crate::Usage;
 
 /// Counts of which the larger ones include the smaller ones.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Overlapping {
+pub(crate) struct OverlappingCounts {
     /// All input, cached or not.
     pub(crate) input: u64,
     /// All output; with reasoning, unless the server counts that apart.
@@ -21,7 +21,7 @@ pub(crate) struct Overlapping {
     pub(crate) total: Option<u64>,
 }
 
-impl Overlapping {
+impl OverlappingCounts {
     /// The same counts without overlaps. A server that counts reasoning apart gives itself away: by its total, or by
     /// more reasoning than output.
     pub(crate) fn split(self) -> Usage {

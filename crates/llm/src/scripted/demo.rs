@@ -2,15 +2,15 @@
 
 use serde_json::{Map, json};
 
-use super::script::{Call, Step};
+use super::script::{ScriptCall, ScriptStep};
 use super::{prompt_text, say};
-use crate::Request;
+use crate::ModelRequest;
 
 /// The file the demo is about.
 const FILE: &str = "greeting.txt";
 
 /// The step for the given turn after the prompt.
-pub(super) fn step(request: &Request, turn: usize) -> Step {
+pub(super) fn step(request: &ModelRequest, turn: usize) -> ScriptStep {
     // Whoever asks without tools wants a title or a summary.
     if request.tools.is_empty() {
         return say("Change the greeting".to_owned());
@@ -24,8 +24,8 @@ pub(super) fn step(request: &Request, turn: usize) -> Step {
                 ("oldString".to_owned(), json!("Hello, world")),
                 ("newString".to_owned(), json!("Hello, Everturn")),
             ]);
-            let call = Call { name: "edit".to_owned(), input, ..Call::default() };
-            Step { tools: vec![call], ..say(text) }
+            let call = ScriptCall { name: "edit".to_owned(), input, ..ScriptCall::default() };
+            ScriptStep { tools: vec![call], ..say(text) }
         }
         (0, None) => say(format!("This demonstration needs a prompt that names a file {FILE}.")),
         _ => say(format!("Done: {FILE} now says \"Hello, Everturn\".")),

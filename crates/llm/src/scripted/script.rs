@@ -45,7 +45,7 @@ pub struct Script {
     /// Milliseconds before each piece.
     pub pace: u64,
     /// The steps.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ScriptStep>,
 }
 
 impl Script {
@@ -77,7 +77,7 @@ impl Script {
 /// One model step.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Step {
+pub struct ScriptStep {
     /// Words of the prompts that it is for; it is for all of them without.
     pub when: Option<String>,
     /// Milliseconds before it begins.
@@ -85,31 +85,31 @@ pub struct Step {
     /// Milliseconds before each piece, where that is not the script's.
     pub pace: Option<u64>,
     /// What the model thinks first.
-    pub reasoning: Option<Spoken>,
+    pub reasoning: Option<ScriptText>,
     /// Tools that the provider runs itself.
-    pub hosted: Vec<Hosted>,
+    pub hosted: Vec<ScriptHostedTool>,
     /// What the model says.
-    pub text: Option<Spoken>,
+    pub text: Option<ScriptText>,
     /// The tools it calls then.
-    pub tools: Vec<Call>,
+    pub tools: Vec<ScriptCall>,
     /// What it used; a rough count without.
-    pub usage: Option<Used>,
+    pub usage: Option<ScriptUsage>,
     /// Why it stops, where that does not follow from the rest.
-    pub finish: Option<Finish>,
+    pub finish: Option<ScriptFinish>,
     /// How it fails.
-    pub error: Option<Failure>,
+    pub error: Option<ScriptFailure>,
 }
 
 /// Text or reasoning: a string, or an object with what is to come back with it.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Spoken {
+pub struct ScriptText {
     /// The text.
     pub text: String,
     /// What the model wants back verbatim.
     pub metadata: Option<Map<String, Value>>,
 }
 
-impl From<String> for Spoken {
+impl From<String> for ScriptText {
     fn from(text: String) -> Self {
         Self { text, metadata: None }
     }
@@ -118,7 +118,7 @@ impl From<String> for Spoken {
 /// A tool call in a step.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(try_from = "WrittenCall")]
-pub struct Call {
+pub struct ScriptCall {
     /// The tool's name.
     pub name: String,
     /// Its arguments.
@@ -132,7 +132,7 @@ pub struct Call {
 /// A tool that the provider runs itself.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct Hosted {
+pub struct ScriptHostedTool {
     /// The tool's name.
     pub name: String,
     /// Its arguments.
@@ -152,7 +152,7 @@ pub struct Hosted {
 /// Tokens, in disjoint counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
-pub struct Used {
+pub struct ScriptUsage {
     /// Prompt tokens that no cache had.
     pub input: u64,
     /// Visible output.
@@ -165,9 +165,9 @@ pub struct Used {
     pub cache_write: u64,
 }
 
-impl From<Used> for Usage {
-    fn from(used: Used) -> Self {
-        let Used { input, output, reasoning, cache_read, cache_write } = used;
+impl From<ScriptUsage> for Usage {
+    fn from(used: ScriptUsage) -> Self {
+        let ScriptUsage { input, output, reasoning, cache_read, cache_write } = used;
         let total = [output, reasoning, cache_read, cache_write].into_iter().fold(input, u64::saturating_add);
         Self { input, output, reasoning, cache_read, cache_write, total: Some(total) }
     }
@@ -176,7 +176,7 @@ impl From<Used> for Usage {
 /// Why a step stops, in the words of stored sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Finish {
+pub enum ScriptFinish {
     /// It is done.
     Stop,
     /// The output limit was reached.
@@ -191,15 +191,15 @@ pub enum Finish {
     Unknown,
 }
 
-impl From<Finish> for FinishReason {
-    fn from(finish: Finish) -> Self {
+impl From<ScriptFinish> for FinishReason {
+    fn from(finish: ScriptFinish) -> Self {
         match finish {
-            Finish::Stop => Self::Stop,
-            Finish::Length => Self::Length,
-            Finish::ToolCalls => Self::ToolCalls,
-            Finish::ContentFilter => Self::ContentFilter,
-            Finish::Error => Self::Error,
-            Finish::Unknown => Self::Unknown,
+            ScriptFinish::Stop => Self::Stop,
+            ScriptFinish::Length => Self::Length,
+            ScriptFinish::ToolCalls => Self::ToolCalls,
+            ScriptFinish::ContentFilter => Self::ContentFilter,
+            ScriptFinish::Error => Self::Error,
+            ScriptFinish::Unknown => Self::Unknown,
         }
     }
 }
@@ -207,9 +207,9 @@ impl From<Finish> for FinishReason {
 /// How a step fails.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(try_from = "WrittenFailure")]
-pub struct Failure {
+pub struct ScriptFailure {
     /// What goes wrong.
-    pub fault: Fault,
+    pub fault: ScriptFault,
     /// The words for it.
     pub message: Option<String>,
     /// How many pieces come before it.
@@ -220,7 +220,7 @@ pub struct Failure {
 
 /// What goes wrong.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Fault {
+pub enum ScriptFault {
     /// The provider answers with an error.
     Status {
         /// The HTTP status.
@@ -247,7 +247,7 @@ struct WrittenCall {
     metadata: Option<Map<String, Value>>,
 }
 
-impl TryFrom<WrittenCall> for Call {
+impl TryFrom<WrittenCall> for ScriptCall {
     type Error = &'static str;
 
     fn try_from(written: WrittenCall) -> Result<Self, Self::Error> {
@@ -263,7 +263,7 @@ impl TryFrom<WrittenCall> for Call {
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct WrittenFailure {
     status: Option<u16>,
-    kind: Option<Break>,
+    kind: Option<BreakPoint>,
     r#type: Option<String>,
     retry_after: Option<f64>,
     message: Option<String>,
@@ -273,26 +273,26 @@ struct WrittenFailure {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Break {
+enum BreakPoint {
     Transport,
     Incomplete,
     Malformed,
 }
 
-impl TryFrom<WrittenFailure> for Failure {
+impl TryFrom<WrittenFailure> for ScriptFailure {
     type Error = &'static str;
 
     fn try_from(written: WrittenFailure) -> Result<Self, Self::Error> {
         let WrittenFailure { status, kind, r#type, retry_after, message, after, times } = written;
         let fault = match (status, kind) {
-            (Some(status @ 400..=599), None) => Fault::Status { status, kind: r#type, retry_after },
+            (Some(status @ 400..=599), None) => ScriptFault::Status { status, kind: r#type, retry_after },
             (Some(_), None) => return Err("the `status` of an error is from 400 to 599"),
             (None, Some(_)) if r#type.is_some() || retry_after.is_some() => {
                 return Err("`type` and `retryAfter` go with a `status`");
             }
-            (None, Some(Break::Transport)) => Fault::Transport,
-            (None, Some(Break::Incomplete)) => Fault::Incomplete,
-            (None, Some(Break::Malformed)) => Fault::Malformed,
+            (None, Some(BreakPoint::Transport)) => ScriptFault::Transport,
+            (None, Some(BreakPoint::Incomplete)) => ScriptFault::Incomplete,
+            (None, Some(BreakPoint::Malformed)) => ScriptFault::Malformed,
             (Some(_), Some(_)) | (None, None) => return Err("an error has a `status` or a `kind`"),
         };
         Ok(Self { fault, message, after, times })
@@ -303,17 +303,17 @@ impl<'de> Deserialize<'de> for Script {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
-        struct Whole {
+        struct ScriptObject {
             title: Option<String>,
             #[serde(default)]
             pace: u64,
-            steps: Vec<Step>,
+            steps: Vec<ScriptStep>,
         }
 
         // Not an untagged enum: that forgets the line of a mistake.
-        struct Either;
+        struct ScriptVisitor;
 
-        impl<'de> Visitor<'de> for Either {
+        impl<'de> Visitor<'de> for ScriptVisitor {
             type Value = Script;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -326,46 +326,47 @@ impl<'de> Deserialize<'de> for Script {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Script, A::Error> {
-                let Whole { title, pace, steps } = Whole::deserialize(MapAccessDeserializer::new(map))?;
+                let ScriptObject { title, pace, steps } =
+                    ScriptObject::deserialize(MapAccessDeserializer::new(map))?;
                 Ok(Script { title, pace, steps })
             }
         }
 
-        deserializer.deserialize_any(Either)
+        deserializer.deserialize_any(ScriptVisitor)
     }
 }
 
-impl<'de> Deserialize<'de> for Spoken {
+impl<'de> Deserialize<'de> for ScriptText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
-        struct Whole {
+        struct TextObject {
             text: String,
             metadata: Option<Map<String, Value>>,
         }
 
-        struct Either;
+        struct TextVisitor;
 
-        impl<'de> Visitor<'de> for Either {
-            type Value = Spoken;
+        impl<'de> Visitor<'de> for TextVisitor {
+            type Value = ScriptText;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a text, or an object with `text` and `metadata`")
             }
 
-            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Spoken, E> {
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<ScriptText, E> {
                 Ok(text.to_owned().into())
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Spoken, A::Error> {
-                let Whole { text, metadata } = Whole::deserialize(MapAccessDeserializer::new(map))?;
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ScriptText, A::Error> {
+                let TextObject { text, metadata } = TextObject::deserialize(MapAccessDeserializer::new(map))?;
                 if text.is_empty() && metadata.is_none() {
                     return Err(A::Error::custom("there is neither text nor metadata"));
                 }
-                Ok(Spoken { text, metadata })
+                Ok(ScriptText { text, metadata })
             }
         }
 
-        deserializer.deserialize_any(Either)
+        deserializer.deserialize_any(TextVisitor)
     }
 }

@@ -1,6 +1,6 @@
 //! Anthropic Messages over a real connection.
 
-use everturn_llm::{Anthropic, Endpoint, Error, Event, FinishReason, Usage};
+use everturn_llm::{Anthropic, Endpoint, Error, FinishReason, StreamEvent, Usage};
 use serde_json::Value;
 
 use crate::canned::{Canned, answer, collect};
@@ -28,9 +28,9 @@ async fn a_streamed_answer_and_what_was_sent() {
     let server = Canned::start(answer("200 OK", SSE, &format!("{HELLO}{REST}"))).await;
     let (events, error) = collect(&provider(&server)).await;
     assert!(error.is_none(), "{error:?}");
-    assert_eq!((events.first(), events.last()), (Some(&Event::Start), Some(&Event::Finish)));
+    assert_eq!((events.first(), events.last()), (Some(&StreamEvent::Start), Some(&StreamEvent::Finish)));
     let usage = Usage { input: 5, output: 2, ..Usage::default() };
-    let stopped = |event: &Event| matches!(event, Event::StepFinish { reason: FinishReason::Stop, usage: used, .. } if *used == usage);
+    let stopped = |event: &StreamEvent| matches!(event, StreamEvent::StepFinish { reason: FinishReason::Stop, usage: used, .. } if *used == usage);
     assert!(events.iter().any(stopped), "{events:?}");
 
     let sent = server.requests().concat();

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use everturn_llm::{Content, Error, Event, Message, Provider, Request};
+use everturn_llm::{Content, Error, Message, ModelRequest, Provider, StreamEvent};
 use everturn_llm::{Endpoint, OpenAiChat};
 use futures_util::StreamExt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -63,7 +63,7 @@ impl Canned {
         OpenAiChat::new(config.with_api_key("sk-test-1234567"))
     }
 
-    pub(crate) async fn ask(&self) -> (Vec<Event>, Option<Error>) {
+    pub(crate) async fn ask(&self) -> (Vec<StreamEvent>, Option<Error>) {
         collect(&self.provider()).await
     }
 }
@@ -119,15 +119,15 @@ pub(crate) fn answer(status: &str, headers: &str, body: &str) -> Vec<Act> {
     vec![Act::Send(format!("HTTP/1.1 {status}\r\n{headers}connection: close\r\n\r\n{body}"))]
 }
 
-pub(crate) fn request() -> Request {
-    Request {
+pub(crate) fn request() -> ModelRequest {
+    ModelRequest {
         model: "m".into(),
         messages: vec![Message::User(vec![Content::Text("hi".into())])],
-        ..Request::default()
+        ..ModelRequest::default()
     }
 }
 
-pub(crate) async fn collect(provider: &dyn Provider) -> (Vec<Event>, Option<Error>) {
+pub(crate) async fn collect(provider: &dyn Provider) -> (Vec<StreamEvent>, Option<Error>) {
     let mut stream = provider.stream(request());
     let mut events = Vec::new();
     while let Some(item) = stream.next().await {

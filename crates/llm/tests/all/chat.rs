@@ -1,6 +1,6 @@
 //! Chat Completions over real connections.
 
-use everturn_llm::{Event, FinishReason, Provider, ToolSpec, Usage};
+use everturn_llm::{FinishReason, Provider, StreamEvent, ToolSpec, Usage};
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 
@@ -13,14 +13,14 @@ const REST: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"lo\"},\"finish
 const DONE: &str = "data: [DONE]\n\n";
 
 /// The text and the end of an answer, without its framing.
-fn gist(events: &[Event]) -> (String, FinishReason, Usage) {
-    assert_eq!(events.first(), Some(&Event::Start));
-    assert_eq!(events.last(), Some(&Event::Finish));
+fn gist(events: &[StreamEvent]) -> (String, FinishReason, Usage) {
+    assert_eq!(events.first(), Some(&StreamEvent::Start));
+    assert_eq!(events.last(), Some(&StreamEvent::Finish));
     let mut text = String::new();
     for event in events {
         match event {
-            Event::TextDelta { text: more, .. } => text.push_str(more),
-            Event::StepFinish { reason, usage, .. } => return (text, *reason, *usage),
+            StreamEvent::TextDelta { text: more, .. } => text.push_str(more),
+            StreamEvent::StepFinish { reason, usage, .. } => return (text, *reason, *usage),
             _ => {}
         }
     }
@@ -58,7 +58,7 @@ async fn a_tool_with_a_name_that_is_refused_goes_under_another_and_comes_back_un
         vec![ToolSpec { name: "mcp.read file".into(), description: String::new(), schema: json!({}) }];
     let events = server.provider().stream(asked).map(Result::unwrap).collect::<Vec<_>>().await;
     let called = events.iter().find_map(|event| match event {
-        Event::ToolCall { name, .. } => Some(name.as_str()),
+        StreamEvent::ToolCall { name, .. } => Some(name.as_str()),
         _ => None,
     });
     assert_eq!(called, Some("mcp.read file"));
@@ -85,7 +85,7 @@ async fn deltas_come_before_the_answer_ends() {
     let server = Canned::start(acts).await;
     let mut stream = server.provider().stream(request());
     let mut events = Vec::new();
-    while !matches!(events.last(), Some(Event::TextDelta { .. })) {
+    while !matches!(events.last(), Some(StreamEvent::TextDelta { .. })) {
         events.push(stream.next().await.unwrap().unwrap());
     }
     server.go();
@@ -107,7 +107,7 @@ async fn dropping_the_stream_closes_the_request() {
     let head = format!("HTTP/1.1 200 OK\r\n{SSE}connection: close\r\n\r\n{HELLO}");
     let server = Canned::start(vec![Act::Send(head), Act::Hang]).await;
     let mut stream = server.provider().stream(request());
-    assert_eq!(stream.next().await.unwrap().unwrap(), Event::Start);
+    assert_eq!(stream.next().await.unwrap().unwrap(), StreamEvent::Start);
     drop(stream);
     server.closed().await;
 }

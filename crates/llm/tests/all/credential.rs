@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::PathBuf;
 
 use everturn_llm::catalogue::Catalogue;
-use everturn_llm::credential::{Entry, Error, Found, Source};
+use everturn_llm::credential::{AuthEntry, CredentialError, FoundKey, KeySource};
 use everturn_llm::{AuthFile, Keyring, Secret};
 
 struct Place {
@@ -76,7 +76,7 @@ fn entries_of_others_stay_as_they_are() {
     );
     assert_eq!(place.text(), expected);
     assert_eq!(place.file().key("anthropic").unwrap(), None);
-    let entry = |provider: &str, kind: &str| Entry { provider: provider.into(), kind: kind.into() };
+    let entry = |provider: &str, kind: &str| AuthEntry { provider: provider.into(), kind: kind.into() };
     assert_eq!(
         place.file().entries().unwrap(),
         [entry("anthropic", "oauth"), entry("openai", "api"), entry("x", "")]
@@ -115,7 +115,10 @@ fn what_cannot_be_read_is_reported_without_what_is_in_it() {
     {
         let place = Place::with(text, 0o600);
         let error = place.file().key("openai").unwrap_err();
-        assert!(matches!(&error, Error::Malformed { path, .. } if *path == place.path()), "{error}");
+        assert!(
+            matches!(&error, CredentialError::Malformed { path, .. } if *path == place.path()),
+            "{error}"
+        );
         assert!(!format!("{error} {error:?}").contains("sk-secret"), "{error}");
         // A file that is not understood is not overwritten.
         place.file().put("groq", &key("k")).unwrap_err();
@@ -167,7 +170,7 @@ fn the_file_is_asked_last() {
     let file = place.file();
     let unset = |_: &str| None;
     let keyring = Keyring::new(&unset, vec![file.clone()]);
-    let in_file = Found { key: key("sk-file"), source: Source::File(place.path()) };
+    let in_file = FoundKey { key: key("sk-file"), source: KeySource::File(place.path()) };
     assert_eq!(keyring.require(provider).unwrap(), in_file);
     let usable = keyring.usable().unwrap();
     let usable: Vec<&str> =
@@ -177,7 +180,7 @@ fn the_file_is_asked_last() {
     let found = Keyring::new(&set, vec![file]).find(provider).unwrap();
     assert_eq!(
         found,
-        Some(Found { key: key("sk-variable"), source: Source::Variable("OPENAI_API_KEY".into()) })
+        Some(FoundKey { key: key("sk-variable"), source: KeySource::Variable("OPENAI_API_KEY".into()) })
     );
     let groq = Catalogue::builtin().provider("groq").unwrap();
     assert_eq!(

@@ -1,8 +1,8 @@
 //! The table of errors: every way a model call fails, over HTTP, in all protocols, and what its caller is told.
 //!
-//! A line of the table is a prompt to the scripted server and what becomes of it: the kind of the error, the status, and
-//! how long the policy says to wait after the first try (`again at once`, `again after …`) or that asking again does
-//! not help (`give up`). A pause that the provider asked for is marked as `advised`.
+//! A line of the table is a prompt to the scripted server and what becomes of it: the kind of the error, the status,
+//! and how long the policy says to wait after the first try (`again at once`, `again after …`) or that asking again
+//! does not help (`give up`). A pause that the provider asked for is marked as `advised`.
 
 mod overflow;
 mod pauses;
@@ -11,10 +11,10 @@ mod told;
 
 use std::time::Duration;
 
-use everturn_llm::retry::Policy;
+use everturn_llm::retry::RetryPolicy;
 use everturn_llm::{
-    Anthropic, Content, Endpoint, Error, EventStream, Gemini, Message, OpenAiChat, OpenAiResponses, Protocol,
-    Provider, Request,
+    Anthropic, Content, Endpoint, Error, EventStream, Gemini, Message, ModelRequest, OpenAiChat,
+    OpenAiResponses, Protocol, Provider,
 };
 use everturn_testkit::ModelServer;
 use futures_util::StreamExt;
@@ -32,7 +32,7 @@ fn ask(base_url: String, protocol: Protocol, prompt: &str) -> EventStream {
         other => panic!("{other} is not spoken here"),
     };
     let messages = vec![Message::User(vec![Content::Text(prompt.into())])];
-    provider.stream(Request { model: "fake-1".into(), messages, ..Request::default() })
+    provider.stream(ModelRequest { model: "fake-1".into(), messages, ..ModelRequest::default() })
 }
 
 /// The error that ends a call, after any number of events.
@@ -69,7 +69,7 @@ fn told(error: &Error) -> String {
         Error::Configuration { .. } => "configuration",
     };
     let status = error.http().map(|http| format!(" {}", http.status)).unwrap_or_default();
-    let pause = Policy::default().delay(1, error, 0.0);
+    let pause = RetryPolicy::default().delay(1, error, 0.0);
     assert_eq!(pause.is_some(), error.retryable(), "the policy retries what can be retried: {error:?}");
     let again = match (pause, error.retry_after()) {
         (None, _) => "give up".to_owned(),

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use everturn_llm::{Endpoint, OpenAiChat};
-use everturn_llm::{Error, Event};
+use everturn_llm::{Error, StreamEvent};
 
 use crate::canned::{Act, Canned, answer, collect};
 
 const SSE: &str = "content-type: text/event-stream\r\n";
 const HELLO: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"hi\"}}]}\n\n";
 
-async fn fail(acts: Vec<Act>) -> (Vec<Event>, Error) {
+async fn fail(acts: Vec<Act>) -> (Vec<StreamEvent>, Error) {
     let (events, error) = Canned::start(acts).await.ask().await;
     (events, error.expect("the call fails"))
 }

@@ -1,6 +1,6 @@
 //! Gemini over real connections.
 
-use everturn_llm::{Endpoint, Error, Event, FinishReason, Gemini, Usage};
+use everturn_llm::{Endpoint, Error, FinishReason, Gemini, StreamEvent, Usage};
 use serde_json::Value;
 
 use crate::canned::{Act, Canned, answer, collect};
@@ -11,7 +11,7 @@ const HELLO: &str = r#"{"candidates":[{"content":{"parts":[{"text":"hel"}],"role
 const REST: &str = r#"{"candidates":[{"content":{"parts":[{"text":"lo"}],"role":"model"},"finishReason":"STOP"}],
 "usageMetadata":{"promptTokenCount":5,"candidatesTokenCount":2,"totalTokenCount":7},"responseId":"r","modelVersion":"m"}"#;
 
-async fn ask(acts: Vec<Act>) -> (Vec<Event>, Option<Error>, String) {
+async fn ask(acts: Vec<Act>) -> (Vec<StreamEvent>, Option<Error>, String) {
     let server = Canned::start(acts).await;
     let mut endpoint = Endpoint::new(&server.base_url).with_api_key("key-test-1234567");
     endpoint.query = vec![("trace".into(), "1".into())];
@@ -19,22 +19,22 @@ async fn ask(acts: Vec<Act>) -> (Vec<Event>, Option<Error>, String) {
     (events, error, server.requests().concat())
 }
 
-fn hello() -> Vec<Event> {
+fn hello() -> Vec<StreamEvent> {
     let id = || "text-0".to_owned();
     let metadata =
         serde_json::json!({"gemini": {"responseId": "r", "modelVersion": "m", "finishReason": "STOP"}});
     vec![
-        Event::Start,
-        Event::TextStart { id: id() },
-        Event::TextDelta { id: id(), text: "hel".into() },
-        Event::TextDelta { id: id(), text: "lo".into() },
-        Event::TextEnd { id: id(), metadata: None },
-        Event::StepFinish {
+        StreamEvent::Start,
+        StreamEvent::TextStart { id: id() },
+        StreamEvent::TextDelta { id: id(), text: "hel".into() },
+        StreamEvent::TextDelta { id: id(), text: "lo".into() },
+        StreamEvent::TextEnd { id: id(), metadata: None },
+        StreamEvent::StepFinish {
             reason: FinishReason::Stop,
             usage: Usage { input: 5, output: 2, total: Some(7), ..Usage::default() },
             metadata: Some(metadata),
         },
-        Event::Finish,
+        StreamEvent::Finish,
     ]
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use everturn_llm::{Content, Error, Event, EventStream, FinishReason, Message, Provider, Request};
+use everturn_llm::{Content, Error, EventStream, FinishReason, Message, ModelRequest, Provider, StreamEvent};
 use everturn_llm::{Endpoint, OpenAiChat};
 use everturn_testkit::ModelServer;
 use futures_util::StreamExt;
@@ -11,16 +11,16 @@ use serde_json::json;
 fn ask(server: &ModelServer, prompt: &str) -> EventStream {
     let provider = OpenAiChat::new(Endpoint::new(server.base_url()));
     let messages = vec![Message::User(vec![Content::Text(prompt.into())])];
-    provider.stream(Request { model: "fake-1".into(), messages, ..Request::default() })
+    provider.stream(ModelRequest { model: "fake-1".into(), messages, ..ModelRequest::default() })
 }
 
-async fn all(server: &ModelServer, prompt: &str) -> Vec<Event> {
+async fn all(server: &ModelServer, prompt: &str) -> Vec<StreamEvent> {
     ask(server, prompt).map(Result::unwrap).collect().await
 }
 
-fn text_of(events: &[Event]) -> String {
+fn text_of(events: &[StreamEvent]) -> String {
     let texts = events.iter().filter_map(|event| match event {
-        Event::TextDelta { text, .. } | Event::ReasoningDelta { text, .. } => Some(text.as_str()),
+        StreamEvent::TextDelta { text, .. } | StreamEvent::ReasoningDelta { text, .. } => Some(text.as_str()),
         _ => None,
     });
     texts.collect()
@@ -31,7 +31,7 @@ async fn text_reasoning_and_usage() {
     let server = ModelServer::start();
     let events = all(&server, "THINK SAY:one two").await;
     assert_eq!(text_of(&events), "Let me think about this request.one two");
-    let Event::StepFinish { reason: FinishReason::Stop, usage, .. } = &events[events.len() - 2] else {
+    let StreamEvent::StepFinish { reason: FinishReason::Stop, usage, .. } = &events[events.len() - 2] else {
         panic!("{events:?}")
     };
     assert_eq!((usage.output, usage.total), (20, Some(usage.input + 20)));
@@ -42,7 +42,7 @@ async fn a_tool_call() {
     let server = ModelServer::start();
     let events = all(&server, "TOOL:read:ä.txt").await;
     let call = events.iter().find_map(|event| match event {
-        Event::ToolCall { name, input, .. } => Some((name.as_str(), input.clone())),
+        StreamEvent::ToolCall { name, input, .. } => Some((name.as_str(), input.clone())),
         _ => None,
     });
     assert_eq!(call, Some(("read", json!({"filePath": "ä.txt"}))));
@@ -66,7 +66,7 @@ async fn words_arrive_while_the_answer_is_held() {
 async fn a_dropped_stream_is_seen_by_the_server() {
     let server = ModelServer::start();
     let mut stream = ask(&server, "HOLD:h SAY:one two");
-    while !matches!(stream.next().await.unwrap().unwrap(), Event::TextDelta { .. }) {}
+    while !matches!(stream.next().await.unwrap().unwrap(), StreamEvent::TextDelta { .. }) {}
     server.held("h").await;
     drop(stream);
     server.abandoned("h").await;

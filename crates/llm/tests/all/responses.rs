@@ -1,6 +1,6 @@
 //! Responses over real connections.
 
-use everturn_llm::{Endpoint, Error, Event, FinishReason, OpenAiResponses, Usage};
+use everturn_llm::{Endpoint, Error, FinishReason, OpenAiResponses, StreamEvent, Usage};
 use serde_json::Value;
 
 use crate::canned::{Canned, answer, collect};
@@ -21,10 +21,10 @@ async fn a_streamed_answer_and_what_was_sent() {
     let (events, error) = collect(&provider(&server)).await;
     assert!(error.is_none(), "{error:?}");
     let usage = Usage { input: 5, output: 2, total: Some(7), ..Usage::default() };
-    assert_eq!(events[2], Event::TextDelta { id: "text-0".into(), text: "hello".into() });
-    let Event::StepFinish { reason, usage: used, .. } = &events[4] else { panic!("{events:?}") };
+    assert_eq!(events[2], StreamEvent::TextDelta { id: "text-0".into(), text: "hello".into() });
+    let StreamEvent::StepFinish { reason, usage: used, .. } = &events[4] else { panic!("{events:?}") };
     assert_eq!((*reason, *used), (FinishReason::Stop, usage));
-    assert_eq!((events.first(), events.last()), (Some(&Event::Start), Some(&Event::Finish)));
+    assert_eq!((events.first(), events.last()), (Some(&StreamEvent::Start), Some(&StreamEvent::Finish)));
 
     let sent = server.requests().concat();
     let (head, body) = sent.split_once("\r\n\r\n").unwrap();

@@ -4,23 +4,23 @@ use std::time::Duration;
 
 use everturn_llm::scripted::Script;
 use everturn_llm::{
-    Block, Content, Error, Event, FinishReason, HttpFailure, Message, Provider, Request, Scripted, ToolSpec,
-    Usage,
+    Block, Content, Error, FinishReason, HttpFailure, Message, ModelRequest, Provider, Scripted, StreamEvent,
+    ToolSpec, Usage,
 };
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 
-fn request(messages: Vec<Message>) -> Request {
+fn request(messages: Vec<Message>) -> ModelRequest {
     let tools = vec![ToolSpec { name: "edit".into(), description: String::new(), schema: json!({}) }];
-    Request { messages, tools, ..Request::default() }
+    ModelRequest { messages, tools, ..ModelRequest::default() }
 }
 
-async fn play(provider: &Scripted, messages: Vec<Message>) -> Vec<Event> {
+async fn play(provider: &Scripted, messages: Vec<Message>) -> Vec<StreamEvent> {
     provider.stream(request(messages)).map(Result::unwrap).collect().await
 }
 
 /// The events of an answer and the error that ended it.
-async fn watch(provider: &Scripted) -> (Vec<Event>, Option<Error>) {
+async fn watch(provider: &Scripted) -> (Vec<StreamEvent>, Option<Error>) {
     let mut stream = provider.stream(request(vec![user("go")]));
     let mut events = Vec::new();
     while let Some(next) = stream.next().await {
@@ -47,18 +47,18 @@ fn assistant() -> Message {
     Message::Assistant { blocks: vec![Block::Text { text: "x".into(), metadata: None }], origin: None }
 }
 
-fn text_of(events: &[Event]) -> String {
+fn text_of(events: &[StreamEvent]) -> String {
     let texts = events.iter().filter_map(|event| match event {
-        Event::TextDelta { text, .. } => Some(text.as_str()),
+        StreamEvent::TextDelta { text, .. } => Some(text.as_str()),
         _ => None,
     });
     texts.collect()
 }
 
-fn says(text: &str) -> Vec<Event> {
+fn says(text: &str) -> Vec<StreamEvent> {
     let id = || "text-0".to_owned();
-    let words = text.split_inclusive(' ').map(|word| Event::TextDelta { id: id(), text: word.into() });
-    std::iter::once(Event::TextStart { id: id() }).chain(words).collect()
+    let words = text.split_inclusive(' ').map(|word| StreamEvent::TextDelta { id: id(), text: word.into() });
+    std::iter::once(StreamEvent::TextStart { id: id() }).chain(words).collect()
 }
 
 #[tokio::test]
@@ -72,20 +72,20 @@ async fn steps_follow_the_conversation() {
     let (raw, input) = (r#"{"filePath":"a"}"#.to_owned(), json!({"filePath": "a"}));
     let usage = Usage { input: 1, output: 6, total: Some(7), ..Usage::default() };
     let expected = vec![
-        Event::Start,
-        Event::ReasoningStart { id: "reasoning-0".into() },
-        Event::ReasoningDelta { id: "reasoning-0".into(), text: "hm, ".into() },
-        Event::ReasoningEnd { id: "reasoning-0".into(), metadata: None },
-        Event::TextStart { id: "text-0".into() },
-        Event::TextDelta { id: "text-0".into(), text: "one ".into() },
-        Event::TextDelta { id: "text-0".into(), text: "two".into() },
-        Event::TextEnd { id: "text-0".into(), metadata: None },
-        Event::ToolInputStart { id: id.clone(), name: "read".into() },
-        Event::ToolInputDelta { id: id.clone(), text: raw.clone() },
-        Event::ToolInputEnd { id: id.clone() },
-        Event::ToolCall { id, name: "read".into(), input, raw, metadata: None },
-        Event::StepFinish { reason: FinishReason::ToolCalls, usage, metadata: None },
-        Event::Finish,
+        StreamEvent::Start,
+        StreamEvent::ReasoningStart { id: "reasoning-0".into() },
+        StreamEvent::ReasoningDelta { id: "reasoning-0".into(), text: "hm, ".into() },
+        StreamEvent::ReasoningEnd { id: "reasoning-0".into(), metadata: None },
+        StreamEvent::TextStart { id: "text-0".into() },
+        StreamEvent::TextDelta { id: "text-0".into(), text: "one ".into() },
+        StreamEvent::TextDelta { id: "text-0".into(), text: "two".into() },
+        StreamEvent::TextEnd { id: "text-0".into(), metadata: None },
+        StreamEvent::ToolInputStart { id: id.clone(), name: "read".into() },
+        StreamEvent::ToolInputDelta { id: id.clone(), text: raw.clone() },
+        StreamEvent::ToolInputEnd { id: id.clone() },
+        StreamEvent::ToolCall { id, name: "read".into(), input, raw, metadata: None },
+        StreamEvent::StepFinish { reason: FinishReason::ToolCalls, usage, metadata: None },
+        StreamEvent::Finish,
     ];
     assert_eq!(first, expected);
 
@@ -116,8 +116,8 @@ async fn one_script_answers_several_prompts() {
 #[tokio::test]
 async fn who_asks_without_tools_gets_a_title() {
     let check = async |value: Value, expected: &str| {
-        let request = Request { messages: vec![user("the prompt")], ..Request::default() };
-        let events: Vec<Event> = script(&value).stream(request).map(Result::unwrap).collect().await;
+        let request = ModelRequest { messages: vec![user("the prompt")], ..ModelRequest::default() };
+        let events: Vec<StreamEvent> = script(&value).stream(request).map(Result::unwrap).collect().await;
         assert_eq!(text_of(&events), expected);
     };
     check(json!({"title": "A title", "steps": [{"error": {"status": 500}}]}), "A title").await;
@@ -144,26 +144,26 @@ async fn metadata_several_calls_usage_and_the_reason_are_as_written() {
     let searched = "hosted_scripted_1_0".to_owned();
     let usage = Usage { input: 1, output: 2, reasoning: 3, cache_read: 4, cache_write: 5, total: Some(15) };
     let mut expected = vec![
-        Event::Start,
-        Event::ReasoningStart { id: "reasoning-0".into() },
-        Event::ReasoningEnd {
+        StreamEvent::Start,
+        StreamEvent::ReasoningStart { id: "reasoning-0".into() },
+        StreamEvent::ReasoningEnd {
             id: "reasoning-0".into(),
             metadata: Some(json!({"anthropic": {"redacted": "r"}})),
         },
-        Event::HostedCall {
+        StreamEvent::HostedCall {
             id: searched.clone(),
             name: "search".into(),
             input: json!({"query": "q"}),
             metadata: Some(json!({"m": 1})),
         },
-        Event::HostedResult {
+        StreamEvent::HostedResult {
             id: searched,
             name: "search".into(),
             output: json!([1]),
             is_error: true,
             metadata: Some(json!({"r": 2})),
         },
-        Event::HostedCall {
+        StreamEvent::HostedCall {
             id: "hosted_scripted_1_1".into(),
             name: "code".into(),
             input: json!({}),
@@ -172,28 +172,28 @@ async fn metadata_several_calls_usage_and_the_reason_are_as_written() {
     ];
     expected.extend(says("so"));
     expected.extend([
-        Event::TextEnd { id: "text-0".into(), metadata: Some(json!({"openai": {"id": "msg_1"}})) },
-        Event::ToolInputStart { id: first.clone(), name: "a".into() },
-        Event::ToolInputDelta { id: first.clone(), text: "{}".into() },
-        Event::ToolInputEnd { id: first.clone() },
-        Event::ToolCall {
+        StreamEvent::TextEnd { id: "text-0".into(), metadata: Some(json!({"openai": {"id": "msg_1"}})) },
+        StreamEvent::ToolInputStart { id: first.clone(), name: "a".into() },
+        StreamEvent::ToolInputDelta { id: first.clone(), text: "{}".into() },
+        StreamEvent::ToolInputEnd { id: first.clone() },
+        StreamEvent::ToolCall {
             id: first,
             name: "a".into(),
             input: json!({}),
             raw: "{}".into(),
             metadata: Some(json!({"gemini": {"thoughtSignature": "s"}})),
         },
-        Event::ToolInputStart { id: second.clone(), name: "b".into() },
-        Event::ToolInputDelta { id: second.clone(), text: "{".into() },
-        Event::ToolInputEnd { id: second.clone() },
-        Event::ToolCallMalformed {
+        StreamEvent::ToolInputStart { id: second.clone(), name: "b".into() },
+        StreamEvent::ToolInputDelta { id: second.clone(), text: "{".into() },
+        StreamEvent::ToolInputEnd { id: second.clone() },
+        StreamEvent::ToolCallMalformed {
             id: second,
             name: "b".into(),
             raw: "{".into(),
             reason: "the arguments are not JSON: EOF while parsing an object at line 1 column 1".into(),
         },
-        Event::StepFinish { reason: FinishReason::Length, usage, metadata: None },
-        Event::Finish,
+        StreamEvent::StepFinish { reason: FinishReason::Length, usage, metadata: None },
+        StreamEvent::Finish,
     ]);
     assert_eq!(events, expected);
 }
@@ -206,9 +206,9 @@ async fn a_step_without_anything_is_an_empty_answer_and_may_be_a_refusal() {
         (json!({"finish": "content-filter"}), FinishReason::ContentFilter),
     ] {
         let usage = Usage { input: 1, output: 1, total: Some(2), ..Usage::default() };
-        let finish = Event::StepFinish { reason, usage, metadata: None };
+        let finish = StreamEvent::StepFinish { reason, usage, metadata: None };
         let played = play(&script(&json!([step])), vec![user("go")]).await;
-        assert_eq!(played, [Event::Start, finish, Event::Finish]);
+        assert_eq!(played, [StreamEvent::Start, finish, StreamEvent::Finish]);
     }
 }
 
@@ -220,7 +220,7 @@ async fn pauses_and_paces() {
     ]}));
     let began = tokio::time::Instant::now();
     let mut stream = provider.stream(request(vec![user("go")]));
-    assert_eq!(stream.next().await.unwrap().unwrap(), Event::Start);
+    assert_eq!(stream.next().await.unwrap().unwrap(), StreamEvent::Start);
     assert_eq!(began.elapsed(), Duration::from_millis(1000));
     drop(stream.collect::<Vec<_>>().await);
     assert_eq!(began.elapsed(), Duration::from_millis(1060), "two words and one set of arguments");
@@ -235,7 +235,7 @@ async fn errors_are_what_they_would_be_over_http() {
         let body = json!({"error": error}).to_string();
         Box::new(HttpFailure { status, headers: headers.into_iter().collect(), body, url: String::new() })
     };
-    let check = async |error: Value, before: &[Event], expected: Error| {
+    let check = async |error: Value, before: &[StreamEvent], expected: Error| {
         let provider = script(&json!([{"text": "one two three", "error": error}]));
         let (events, failure) = watch(&provider).await;
         assert_eq!(events, before, "{error}");
@@ -243,7 +243,7 @@ async fn errors_are_what_they_would_be_over_http() {
     };
     let begun = |words: &str| {
         let text = if words.is_empty() { Vec::new() } else { says(words) };
-        [vec![Event::Start], text].concat()
+        [vec![StreamEvent::Start], text].concat()
     };
     check(
         json!({"status": 429, "message": "slow down", "retryAfter": 1.5}),
@@ -277,7 +277,7 @@ async fn errors_are_what_they_would_be_over_http() {
     check(json!({"kind": "transport", "after": 0}), &begun(""), transport(false, broken)).await;
     check(json!({"kind": "transport", "after": 1}), &begun("one "), transport(false, broken)).await;
     let whole =
-        [begun("one two three"), vec![Event::TextEnd { id: "text-0".into(), metadata: None }]].concat();
+        [begun("one two three"), vec![StreamEvent::TextEnd { id: "text-0".into(), metadata: None }]].concat();
     check(json!({"kind": "transport", "after": 9}), &whole, transport(false, broken)).await;
     let reason = "the script ends it before its last event".to_owned();
     check(json!({"kind": "incomplete"}), &whole, Error::Incomplete { reason }).await;
@@ -295,13 +295,13 @@ async fn errors_are_what_they_would_be_over_http() {
 #[tokio::test]
 async fn an_error_may_pass_and_tries_of_other_requests_do_not_count() {
     let provider = script(&json!([{"text": "at last", "error": {"status": 503, "times": 2}}]));
-    let tried = async |request: Request| {
+    let tried = async |request: ModelRequest| {
         let events: Vec<_> = provider.stream(request).collect().await;
         events.iter().all(Result::is_ok)
     };
-    let own = || Request { cache_key: Some("ses_a".into()), ..request(vec![user("go")]) };
-    let other = || Request { cache_key: Some("ses_b".into()), ..request(vec![user("go")]) };
-    let later = || Request { messages: vec![user("go"), assistant(), user("go")], ..own() };
+    let own = || ModelRequest { cache_key: Some("ses_a".into()), ..request(vec![user("go")]) };
+    let other = || ModelRequest { cache_key: Some("ses_b".into()), ..request(vec![user("go")]) };
+    let later = || ModelRequest { messages: vec![user("go"), assistant(), user("go")], ..own() };
     assert_eq!([tried(own()).await, tried(other()).await, tried(later()).await], [false; 3]);
     assert_eq!([tried(own()).await, tried(own()).await], [false, true]);
     assert_eq!([tried(other()).await, tried(later()).await], [false; 2]);
@@ -388,7 +388,7 @@ async fn the_demo_edits_the_file_in_the_prompt() {
     let prompt = user("Please change the greeting in /tmp/demo/greeting.txt.");
     let events = play(&provider, vec![prompt.clone()]).await;
     let call = events.iter().find_map(|event| match event {
-        Event::ToolCall { name, input, .. } => Some((name.as_str(), input.clone())),
+        StreamEvent::ToolCall { name, input, .. } => Some((name.as_str(), input.clone())),
         _ => None,
     });
     let input = json!({"filePath": "/tmp/demo/greeting.txt", "oldString": "Hello, world",
@@ -396,5 +396,5 @@ async fn the_demo_edits_the_file_in_the_prompt() {
     assert_eq!(call, Some(("edit", input)));
     let events = play(&provider, vec![prompt, assistant()]).await;
     assert_eq!(text_of(&events), "Done: greeting.txt now says \"Hello, Everturn\".");
-    assert!(events.iter().all(|event| !matches!(event, Event::ToolCall { .. })));
+    assert!(events.iter().all(|event| !matches!(event, StreamEvent::ToolCall { .. })));
 }

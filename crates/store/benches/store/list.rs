@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use everturn_store::{Ask, Authority, Durability, Filter, Order, PathQuery, Store};
+use everturn_store::{Authority, Durability, Filter, Order, PageRequest, PathQuery, Store};
 
 use crate::place::Place;
 use crate::work::{self, Ids};
@@ -41,7 +41,8 @@ pub(crate) async fn measure(place: fn() -> Place, size: Size) {
     work::long_session(&store, 1_000_000, entries).await;
     let id = work::session_id(1_000_000);
     let newest = PathQuery { session: id.clone(), leaf: None, order: Order::Newest, limit: 100 };
-    let newest = median(async || drop(store.path(Ask::First(newest.clone())).await.unwrap()), 50).await;
+    let newest =
+        median(async || drop(store.path(PageRequest::First(newest.clone())).await.unwrap()), 50).await;
     let whole = median(async || drop(store.tree(&id).await.unwrap().unwrap()), 5).await;
     line(
         &format!("{}: newest 100 of a path of {entries} entries, beside all of it", place.name),
@@ -70,7 +71,7 @@ async fn make(store: &Store, range: std::ops::Range<usize>) {
 }
 
 async fn page(store: &Store, filter: Filter) -> f64 {
-    median(async || drop(store.page(Ask::First(filter.clone())).await.unwrap()), 200).await
+    median(async || drop(store.page(PageRequest::First(filter.clone())).await.unwrap()), 200).await
 }
 
 async fn median(mut work: impl AsyncFnMut(), times: usize) -> f64 {

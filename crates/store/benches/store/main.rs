@@ -1,8 +1,8 @@
 //! Measures the store beside the raw engine doing the same work in the same run, and prints ratios.
 //!
-//! `cargo bench -p everturn-store` runs everything on SQLite and on a PostgreSQL server that it starts itself;
-//! `-- sqlite` or `-- postgres` runs one, a name such as `-- fork` one measurement, `-- --quick` uses smaller sizes. Times depend on the machine; the ratios are
-//! what `docs/benchmarks.md` records.
+//! `cargo bench -p everturn-store` runs everything on SQLite and on a PostgreSQL server that it starts itself; `--
+//! sqlite` or `-- postgres` runs one, a name such as `-- fork` one measurement, `-- --quick` uses smaller sizes.
+//! Times depend on the machine; the ratios are what `docs/benchmarks.md` records.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,12 +1,12 @@
 //! Where a measurement runs: a fresh folder or a fresh database, always on the disk.
 
 use everturn_store::{Options, Store};
-use everturn_testkit::postgres::{Database, Postgres};
+use everturn_testkit::postgres::{Postgres, TestDatabase};
 
 pub(crate) struct Place {
     pub(crate) name: &'static str,
     pub(crate) folder: tempfile::TempDir,
-    pub(crate) database: Option<Database>,
+    pub(crate) database: Option<TestDatabase>,
 }
 
 impl Place {

@@ -161,7 +161,8 @@ pub(crate) async fn settle(place: &Place) {
     connection.query_row("PRAGMA wal_checkpoint(FULL)", [], |_| Ok(())).unwrap();
 }
 
-/// Inserts the rows of one session once more, as those of another one, in one transaction; gives the seconds that takes.
+/// Inserts the rows of one session once more, as those of another one, in one transaction; gives the seconds that
+/// takes.
 ///
 /// They go where the store put them, so that both find the same indexes: the full-text index of an empty database has
 /// nothing to merge.

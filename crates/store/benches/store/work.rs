@@ -10,7 +10,7 @@ use everturn_store::{Authority, NewEvent, Store};
 pub(crate) const NOW: i64 = 1_794_711_664_171;
 
 /// Makes ids that never repeat.
-#[derive(Debug, Default, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Ids {
     next: u64,
 }

@@ -110,7 +110,7 @@ fn content_that_looks_like_a_marker_is_content() {
     assert!(whole.data.starts_with('@'));
     assert_eq!(whole.blobs.len(), 1);
     check(&json!({ "url": image, forged.clone(): 1 }).to_string());
-    // NUL behind the beginning, behind an escaped backslash or in a string within a string is no marker.
+    // NUL behind the beginning, behind an escaped backslash or in a string within a string is not a marker.
     for harmless in [format!("x{forged}"), forged.replace('\0', NUL), format!("{forged:?}")] {
         assert!(check(&json!([harmless, image]).to_string()).data.starts_with('*'));
     }

@@ -19,9 +19,9 @@ use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::{Client, Config, Connection, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::failure::{Failure, refusal};
+use super::failure::{ServerFailure, refusal};
 use crate::Error;
-use crate::options::{Durability, Options, Server};
+use crate::options::{Durability, Options, PostgresServer};
 
 /// How long a connection may take to be made.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -55,7 +55,7 @@ impl fmt::Debug for Address {
 }
 
 impl Address {
-    pub(super) fn new(server: &Server, options: &Options) -> Result<Self, Error> {
+    pub(super) fn new(server: &PostgresServer, options: &Options) -> Result<Self, Error> {
         let mut config = parse(&server.url)?;
         let name = name(&config).ok_or_else(|| Error::Address("it names no host".to_owned()))?;
         if name.contains('@') {
@@ -87,7 +87,7 @@ impl Address {
     }
 
     /// A connection of whose messages the caller takes care. It has to be driven for the settings to be made.
-    pub(super) async fn wire(&self) -> Result<(Client, Wire), Failure> {
+    pub(super) async fn wire(&self) -> Result<(Client, Wire), ServerFailure> {
         self.config.connect(self.tls.clone()).await.map_err(|error| refusal(&error, &self.name))
     }
 
@@ -97,7 +97,7 @@ impl Address {
     }
 
     /// A connection that is ready for use and ends when it is dropped.
-    pub(super) async fn client(&self) -> Result<ClientWrapper, Failure> {
+    pub(super) async fn client(&self) -> Result<ClientWrapper, ServerFailure> {
         let (client, driver) = self.driven().await.map_err(|error| refusal(&error, &self.name))?;
         Ok(ClientWrapper::new(client, driver))
     }
@@ -116,13 +116,13 @@ impl Address {
 }
 
 impl Connect for Address {
-    fn connect(&self, _config: &Config) -> Pin<Box<dyn Future<Output = Made> + Send + '_>> {
+    fn connect(&self, _config: &Config) -> Pin<Box<dyn Future<Output = ConnectResult> + Send + '_>> {
         Box::pin(self.driven())
     }
 }
 
 /// What the pool expects of a connection.
-type Made = Result<(Client, JoinHandle<()>), tokio_postgres::Error>;
+type ConnectResult = Result<(Client, JoinHandle<()>), tokio_postgres::Error>;
 
 /// The configuration in an address. Its parser's errors can hold pieces of a password, so they are not passed on.
 fn parse(url: &str) -> Result<Config, Error> {

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use deadpool_postgres::ClientWrapper;
 use serde::de::DeserializeOwned;
 
-use super::failure::Failure;
+use super::failure::ServerFailure;
 use crate::Error;
 use crate::payload::{self, Blob, Hash};
 use crate::shape::{damaged, decode};
@@ -21,7 +21,7 @@ impl Blobs {
     pub(super) async fn of<'d>(
         client: &ClientWrapper,
         payloads: impl Iterator<Item = &'d str>,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, ServerFailure> {
         let mut blobs = Self::default();
         let mut wanted: HashSet<Hash> = HashSet::new();
         let mut wholes: HashSet<Hash> = HashSet::new();
@@ -39,7 +39,7 @@ impl Blobs {
         Ok(blobs)
     }
 
-    async fn fetch(&mut self, client: &ClientWrapper, wanted: HashSet<Hash>) -> Result<(), Failure> {
+    async fn fetch(&mut self, client: &ClientWrapper, wanted: HashSet<Hash>) -> Result<(), ServerFailure> {
         if wanted.is_empty() {
             return Ok(());
         }
@@ -87,7 +87,7 @@ pub(super) fn text<'r>(session: &str, place: &str, data: &'r [u8]) -> Result<&'r
 }
 
 /// The bytes of a blob.
-pub(super) async fn bytes(client: &ClientWrapper, hash: Hash) -> Result<Option<Vec<u8>>, Failure> {
+pub(super) async fn bytes(client: &ClientWrapper, hash: Hash) -> Result<Option<Vec<u8>>, ServerFailure> {
     let mut blobs = Blobs::default();
     blobs.fetch(client, HashSet::from([hash])).await?;
     match blobs.0.remove(&hash) {

@@ -8,8 +8,8 @@ use crate::Error;
 
 /// A failure on the way to the server or in it.
 #[derive(Debug)]
-pub(super) enum Failure {
-    /// The connection is gone, or there was none to be had.
+pub(super) enum ServerFailure {
+    /// The connection is gone, or none could be made.
     Lost(String),
     /// The server refused a statement and rolled its transaction back.
     Statement { code: SqlState, text: String },
@@ -17,7 +17,7 @@ pub(super) enum Failure {
     Store(Error),
 }
 
-impl Failure {
+impl ServerFailure {
     /// The failure as callers see it; `address` is the server's host and port.
     pub(super) fn into_error(self, address: &str) -> Error {
         match self {
@@ -42,7 +42,7 @@ impl Failure {
     }
 }
 
-impl From<tokio_postgres::Error> for Failure {
+impl From<tokio_postgres::Error> for ServerFailure {
     fn from(error: tokio_postgres::Error) -> Self {
         let text = describe(&error);
         match error.code() {
@@ -55,7 +55,7 @@ impl From<tokio_postgres::Error> for Failure {
     }
 }
 
-impl From<Error> for Failure {
+impl From<Error> for ServerFailure {
     fn from(error: Error) -> Self {
         Self::Store(error)
     }
@@ -82,26 +82,28 @@ fn is_ours(error: &tokio_postgres::Error) -> bool {
 }
 
 /// Why a connection could not be made, as callers see it.
-pub(super) fn refusal(error: &tokio_postgres::Error, address: &str) -> Failure {
+pub(super) fn refusal(error: &tokio_postgres::Error, address: &str) -> ServerFailure {
     let (address, reason) = (address.to_owned(), describe(error));
     match error.code() {
-        Some(code) if is_end(code) => Failure::Lost(reason),
+        Some(code) if is_end(code) => ServerFailure::Lost(reason),
         Some(code)
             if *code == SqlState::INVALID_PASSWORD
-                || *code == SqlState::INVALID_AUTHORIZATION_SPECIFICATION
-                || *code == SqlState::INVALID_CATALOG_NAME =>
+                || *code == SqlState::INVALID_AUTHORIZATION_SPECIFICATION =>
         {
-            Failure::Store(Error::Refused { address, reason })
+            ServerFailure::Store(Error::Refused { address, reason })
         }
-        Some(_) => Failure::Store(Error::Server(reason)),
+        Some(code) if *code == SqlState::INVALID_CATALOG_NAME => {
+            ServerFailure::Store(Error::NoDatabase { address, reason })
+        }
+        Some(_) => ServerFailure::Store(Error::Server(reason)),
         // What the client says when the server wants a password and the address has none, or another way to prove it.
         None if ["authentication error", "invalid configuration"]
             .iter()
             .any(|start| error.to_string().starts_with(start)) =>
         {
-            Failure::Store(Error::Refused { address, reason })
+            ServerFailure::Store(Error::Refused { address, reason })
         }
-        None => Failure::Lost(reason),
+        None => ServerFailure::Lost(reason),
     }
 }
 

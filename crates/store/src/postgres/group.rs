@@ -6,13 +6,13 @@ use everturn_model::{EventId, SessionId};
 
 use tokio_postgres::error::SqlState;
 
-use super::failure::Failure;
-use super::link::Link;
-use super::load::Sight;
-use super::pool::{Values, limited};
-use super::rows::Batch;
-use crate::append::{Appended, Piece};
-use crate::plan::{self, Asked, Known, Outcome, Plan};
+use super::failure::ServerFailure;
+use super::link::WriterConnection;
+use super::load::LoadedGroup;
+use super::pool::{StatementValues, limited};
+use super::rows::GroupBatch;
+use crate::append::{Appended, StreamPiece};
+use crate::plan::{self, AppendOutcome, AppendPlan, AppendRequest, KnownEvent};
 use crate::{Committed, Error, row};
 
 /// What an append came to.
@@ -20,33 +20,33 @@ pub(super) type Outcomes = Vec<Result<(Appended, Vec<Committed>), Error>>;
 
 /// How a group's transaction failed.
 #[derive(Debug)]
-pub(super) enum Broken {
+pub(super) enum GroupFailure {
     /// Nothing of it was committed.
-    Before(Failure),
+    Before(ServerFailure),
     /// The commit was sent and no answer came: what it would have come to, and the transaction's number.
     Doubt { outcomes: Outcomes, xid: String, reason: String },
 }
 
 /// Commits a group of appends and pieces of streamed text. An append that is refused fails alone.
 pub(super) async fn commit(
-    link: &Link,
-    appends: &[&Asked],
-    pieces: &[Piece],
+    link: &WriterConnection,
+    appends: &[&AppendRequest],
+    pieces: &[StreamPiece],
     observed: bool,
-) -> Result<Outcomes, Broken> {
+) -> Result<Outcomes, GroupFailure> {
     let prepared = limited(prepare(link, appends, pieces, observed)).await;
     let (outcomes, xid, wrote) = match prepared {
         Ok(prepared) => prepared,
-        Err(failure) => return Err(Broken::Before(undo(link, failure).await)),
+        Err(failure) => return Err(GroupFailure::Before(undo(link, failure).await)),
     };
     match limited(link.run("COMMIT")).await {
         Ok(()) => Ok(outcomes),
-        Err(Failure::Lost(reason)) if wrote => Err(Broken::Doubt { outcomes, xid, reason }),
+        Err(ServerFailure::Lost(reason)) if wrote => Err(GroupFailure::Doubt { outcomes, xid, reason }),
         // What the server says while it fails itself does not tell what its disk has.
-        Err(Failure::Statement { code, text }) if wrote && !is_refusal(&code) => {
-            Err(Broken::Doubt { outcomes, xid, reason: text })
+        Err(ServerFailure::Statement { code, text }) if wrote && !is_refusal(&code) => {
+            Err(GroupFailure::Doubt { outcomes, xid, reason: text })
         }
-        Err(failure) => Err(Broken::Before(failure)),
+        Err(failure) => Err(GroupFailure::Before(failure)),
     }
 }
 
@@ -56,45 +56,50 @@ fn is_refusal(code: &SqlState) -> bool {
 }
 
 /// Ends a transaction that failed; a connection on which that is not possible is lost.
-async fn undo(link: &Link, failure: Failure) -> Failure {
-    if matches!(failure, Failure::Lost(_)) {
+async fn undo(link: &WriterConnection, failure: ServerFailure) -> ServerFailure {
+    if matches!(failure, ServerFailure::Lost(_)) {
         return failure;
     }
     match limited(link.run("ROLLBACK")).await {
         Ok(()) => failure,
-        Err(Failure::Lost(reason)) => Failure::Lost(reason),
-        Err(other) => Failure::Lost(format!("{other:?}")),
+        Err(ServerFailure::Lost(reason)) => ServerFailure::Lost(reason),
+        Err(other) => ServerFailure::Lost(format!("{other:?}")),
     }
 }
 
 /// Everything up to the commit. Says too whether anything was written.
 async fn prepare(
-    link: &Link,
-    appends: &[&Asked],
-    pieces: &[Piece],
+    link: &WriterConnection,
+    appends: &[&AppendRequest],
+    pieces: &[StreamPiece],
     observed: bool,
-) -> Result<(Outcomes, String, bool), Failure> {
-    let mut sight = Sight::load(link, appends, pieces).await?;
-    let mut batch = Batch::default();
+) -> Result<(Outcomes, String, bool), ServerFailure> {
+    let mut loaded = LoadedGroup::load(link, appends, pieces).await?;
+    let mut batch = GroupBatch::default();
     for piece in pieces {
-        match sight.rooms.get(&piece.lease.session) {
-            Some(room) if room.admits(piece) => batch.save(room.key, piece),
+        match loaded.sessions.get(&piece.lease.session) {
+            Some(session) if session.admits(piece) => batch.save(session.key, piece),
             _ => {
                 let session = &piece.lease.session;
                 tracing::warn!(%session, "streamed text was not saved: the lease is lost");
             }
         }
     }
-    let outcomes = plan_all(&mut sight, appends, observed, &mut batch);
+    let outcomes = plan_all(&mut loaded, appends, observed, &mut batch);
     let wrote = !batch.is_empty();
     if wrote {
         batch.write(link).await?;
     }
-    Ok((outcomes, sight.xid, wrote))
+    Ok((outcomes, loaded.xid, wrote))
 }
 
 /// Plans the appends one after the other, each on what those before it left.
-fn plan_all(sight: &mut Sight, appends: &[&Asked], observed: bool, batch: &mut Batch) -> Outcomes {
+fn plan_all(
+    loaded: &mut LoadedGroup,
+    appends: &[&AppendRequest],
+    observed: bool,
+    batch: &mut GroupBatch,
+) -> Outcomes {
     let mut left: HashMap<&SessionId, usize> = HashMap::new();
     for asked in appends {
         *left.entry(&asked.session).or_default() += 1;
@@ -106,50 +111,50 @@ fn plan_all(sight: &mut Sight, appends: &[&Asked], observed: bool, batch: &mut B
             *left -= 1;
             *left > 0
         });
-        outcomes.push(plan_one(sight, asked, follows, observed, &repeated, batch));
+        outcomes.push(plan_one(loaded, asked, follows, observed, &repeated, batch));
     }
     outcomes
 }
 
 fn plan_one(
-    sight: &mut Sight,
-    asked: &Asked,
+    loaded: &mut LoadedGroup,
+    asked: &AppendRequest,
     follows: bool,
     observed: bool,
     repeated: &HashSet<&EventId>,
-    batch: &mut Batch,
+    batch: &mut GroupBatch,
 ) -> Result<(Appended, Vec<Committed>), Error> {
     let id = &asked.session;
-    let known = sight.known(asked)?;
-    if let Some(key) = sight.rooms.get(id).map(|room| room.key) {
-        sight.reserve(asked, key)?;
+    let known = loaded.known(asked)?;
+    if let Some(key) = loaded.sessions.get(id).map(|session| session.key) {
+        loaded.reserve(asked, key)?;
     }
-    let Some(room) = sight.rooms.get_mut(id) else { return Err(Error::NoSession(id.clone())) };
-    room.check(id)?;
+    let Some(target) = loaded.sessions.get_mut(id) else { return Err(Error::NoSession(id.clone())) };
+    target.check(id)?;
     // A refused append leaves a state that must not be used again.
-    let before = follows.then(|| room.state.clone());
+    let before = follows.then(|| target.state.clone());
     let planned =
-        plan::plan(&mut room.state, asked.clone(), &known, observed).and_then(|outcome| match outcome {
-            Outcome::Present(appended) => Ok(Err(appended)),
-            Outcome::Fresh(mut plan) => Ok(Ok((row::finish(std::mem::take(&mut plan.log))?, plan))),
+        plan::plan(&mut target.state, asked.clone(), &known, observed).and_then(|outcome| match outcome {
+            AppendOutcome::Present(appended) => Ok(Err(appended)),
+            AppendOutcome::Fresh(mut plan) => Ok(Ok((row::finish(std::mem::take(&mut plan.log))?, plan))),
         });
     match planned {
         Ok(Err(present)) => Ok((present, Vec::new())),
         Ok(Ok(((log, blobs), plan))) => {
-            let Plan { session, mut rows, appended, committed, .. } = *plan;
+            let AppendPlan { session, mut rows, appended, committed, .. } = *plan;
             rows.blobs.extend(blobs);
-            batch.add(room.key, session, log, rows);
+            batch.add(target.key, session, log, rows);
             for (seq, new) in (appended.first..).zip(&asked.events) {
                 if repeated.contains(&new.id) {
                     let (id, session, event) = (new.id.clone(), id.clone(), new.event.clone());
-                    sight.remember(Known { id, session, seq, event });
+                    loaded.remember(KnownEvent { id, session, seq, event });
                 }
             }
             Ok((appended, committed))
         }
         Err(error) => {
             if let Some(before) = before {
-                room.state = before;
+                target.state = before;
             }
             Err(error)
         }
@@ -157,7 +162,7 @@ fn plan_one(
 }
 
 /// Events that several appends of the group have: the later ones have to know of the first.
-fn repeated<'a>(appends: &[&'a Asked]) -> HashSet<&'a EventId> {
+fn repeated<'a>(appends: &[&'a AppendRequest]) -> HashSet<&'a EventId> {
     let mut seen = HashSet::new();
     let all = appends.iter().flat_map(|asked| &asked.events).map(|event| &event.id);
     all.filter(|id| !seen.insert(*id)).collect()
@@ -165,11 +170,11 @@ fn repeated<'a>(appends: &[&'a Asked]) -> HashSet<&'a EventId> {
 
 /// Whether the transaction of a commit without an answer took place. Waits until it is over.
 pub(super) async fn took_place(
-    link: &Link,
+    link: &WriterConnection,
     xid: &str,
-    appends: &[&Asked],
+    appends: &[&AppendRequest],
     outcomes: &Outcomes,
-) -> Result<bool, Failure> {
+) -> Result<bool, ServerFailure> {
     while in_progress(link, xid).await? {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
@@ -186,7 +191,7 @@ pub(super) async fn took_place(
     }
     let ids: Vec<&str> = expected.keys().copied().collect();
     let statements = &link.statements;
-    let (sessions, ids): (Values<'_>, Values<'_>) = (&[&sessions], &[&ids]);
+    let (sessions, ids): (StatementValues<'_>, StatementValues<'_>) = (&[&sessions], &[&ids]);
     // The rows are locked first: whatever holds them, the old transaction too, is over when they are ours.
     let (_, _, found) = tokio::try_join!(
         biased;
@@ -208,11 +213,11 @@ pub(super) async fn took_place(
 
 /// Whether a transaction still runs. After a crash of the server its number may be unknown or another's; it is over
 /// then in any case.
-async fn in_progress(link: &Link, xid: &str) -> Result<bool, Failure> {
+async fn in_progress(link: &WriterConnection, xid: &str) -> Result<bool, ServerFailure> {
     let sql = "SELECT coalesce(pg_xact_status($1::text::xid8), '')";
     match super::pool::query(&link.client, sql, &[&xid]).await {
         Ok(rows) => Ok(rows.first().map(|row| row.try_get::<_, &str>(0)).transpose()? == Some("in progress")),
-        Err(Failure::Statement { .. }) => Ok(false),
+        Err(ServerFailure::Statement { .. }) => Ok(false),
         Err(failure) => Err(failure),
     }
 }

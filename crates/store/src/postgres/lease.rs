@@ -8,7 +8,7 @@ use deadpool_postgres::ClientWrapper;
 use everturn_model::SessionId;
 use tokio_postgres::Row;
 
-use super::failure::Failure;
+use super::failure::ServerFailure;
 use super::pool::query;
 use super::reader::count;
 use crate::Error;
@@ -19,7 +19,7 @@ use crate::owner::Owner;
 const LOOKS: usize = 5;
 
 /// Who has a session, and what is known of that process.
-struct Holder {
+struct LeaseHolder {
     owner: Option<String>,
     epoch: u64,
     /// It said so lately.
@@ -28,9 +28,9 @@ struct Holder {
     boot: Option<String>,
 }
 
-impl Holder {
+impl LeaseHolder {
     /// From owner, epoch, whether it is alive, and where it runs.
-    fn of(row: &Row, first: usize) -> Result<Self, Failure> {
+    fn of(row: &Row, first: usize) -> Result<Self, ServerFailure> {
         Ok(Self {
             owner: row.try_get(first)?,
             epoch: count(row, first + 1)?,
@@ -40,19 +40,19 @@ impl Holder {
     }
 
     /// True when its process is gone or silent for too long.
-    fn is_lost(&self, me: &Me) -> bool {
+    fn is_lost(&self, me: &ThisProcess) -> bool {
         let Some(name) = &self.owner else { return true };
         !self.alive || self.is_dead(name, me)
     }
 
-    fn is_dead(&self, name: &str, me: &Me) -> bool {
+    fn is_dead(&self, name: &str, me: &ThisProcess) -> bool {
         self.boot.as_deref() == Some(me.boot.as_str()) && me.owner.is_dead(name)
     }
 }
 
 /// This process, as leases know it.
 #[derive(Debug, Clone)]
-pub(super) struct Me {
+pub(super) struct ThisProcess {
     pub(super) owner: Owner,
     /// Which machine since when, and which folder of it.
     pub(super) boot: String,
@@ -62,14 +62,18 @@ const HOLDER: &str = "s.owner, s.epoch, coalesce(h.until > clock_timestamp(), fa
                       FROM session s LEFT JOIN host h ON h.name = s.owner";
 
 /// Takes a session that is free, ours, or that of a process that is dead or silent for too long.
-pub(super) async fn acquire(client: &ClientWrapper, session: &SessionId, me: &Me) -> Result<Lease, Failure> {
+pub(super) async fn acquire(
+    client: &ClientWrapper,
+    session: &SessionId,
+    me: &ThisProcess,
+) -> Result<Lease, ServerFailure> {
     let look = format!("SELECT {HOLDER} WHERE s.id = $1");
     let name = me.owner.name();
     let mut seen = None;
     for _ in 0..LOOKS {
         let rows = query(client, &look, &[&session.as_str()]).await?;
         let Some(row) = rows.first() else { return Err(Error::NoSession(session.clone()).into()) };
-        let holder = Holder::of(row, 0)?;
+        let holder = LeaseHolder::of(row, 0)?;
         if holder.owner.as_deref() == Some(name) {
             return Ok(Lease { session: session.clone(), owner: name.to_owned(), epoch: holder.epoch });
         }
@@ -94,7 +98,7 @@ pub(super) async fn acquire(client: &ClientWrapper, session: &SessionId, me: &Me
 }
 
 /// Says whether a lease still holds.
-pub(super) async fn check(client: &ClientWrapper, lease: &Lease) -> Result<(), Failure> {
+pub(super) async fn check(client: &ClientWrapper, lease: &Lease) -> Result<(), ServerFailure> {
     let sql = "SELECT FROM session WHERE id = $1 AND owner = $2 AND epoch = $3";
     let epoch = i64::try_from(lease.epoch).unwrap_or(i64::MAX);
     let rows = query(client, sql, &[&lease.session.as_str(), &lease.owner, &epoch]).await?;
@@ -102,7 +106,7 @@ pub(super) async fn check(client: &ClientWrapper, lease: &Lease) -> Result<(), F
 }
 
 /// Gives a session back, if it is still ours.
-pub(super) async fn release(client: &ClientWrapper, lease: &Lease) -> Result<(), Failure> {
+pub(super) async fn release(client: &ClientWrapper, lease: &Lease) -> Result<(), ServerFailure> {
     let sql = "UPDATE session SET owner = NULL WHERE id = $1 AND owner = $2 AND epoch = $3";
     let epoch = i64::try_from(lease.epoch).unwrap_or(i64::MAX);
     query(client, sql, &[&lease.session.as_str(), &lease.owner, &epoch]).await?;
@@ -110,14 +114,17 @@ pub(super) async fn release(client: &ClientWrapper, lease: &Lease) -> Result<(),
 }
 
 /// Unfinished sessions whose owner is another process that is gone or silent for too long.
-pub(super) async fn orphans(client: &ClientWrapper, me: &Me) -> Result<Vec<SessionId>, Failure> {
+pub(super) async fn orphans(
+    client: &ClientWrapper,
+    me: &ThisProcess,
+) -> Result<Vec<SessionId>, ServerFailure> {
     let sql = format!(
         "SELECT s.id, {HOLDER} WHERE s.trashed IS NULL AND s.owner IS NOT NULL AND s.owner <> $1
          AND (s.open OR s.key IN (SELECT session FROM inbox))"
     );
     let mut orphans = Vec::new();
     for row in query(client, &sql, &[&me.owner.name()]).await? {
-        if Holder::of(&row, 1)?.is_lost(me) {
+        if LeaseHolder::of(&row, 1)?.is_lost(me) {
             orphans.push(SessionId::new(row.try_get::<_, String>(0)?));
         }
     }
@@ -128,11 +135,11 @@ pub(super) async fn orphans(client: &ClientWrapper, me: &Me) -> Result<Vec<Sessi
 pub(super) async fn living_owner(
     client: &ClientWrapper,
     session: &SessionId,
-    me: &Me,
-) -> Result<Option<String>, Failure> {
+    me: &ThisProcess,
+) -> Result<Option<String>, ServerFailure> {
     let rows = query(client, &format!("SELECT {HOLDER} WHERE s.id = $1"), &[&session.as_str()]).await?;
     let Some(row) = rows.first() else { return Ok(None) };
-    let holder = Holder::of(row, 0)?;
+    let holder = LeaseHolder::of(row, 0)?;
     let lost = holder.is_lost(me);
     Ok(holder.owner.filter(|name| !lost && name != me.owner.name()))
 }

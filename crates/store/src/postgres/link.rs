@@ -8,8 +8,8 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::{Row, Statement};
 
 use super::address::Address;
-use super::failure::Failure;
-use super::pool::{Values, limited};
+use super::failure::ServerFailure;
+use super::pool::{StatementValues, limited};
 
 /// Makes the struct of prepared statements from their SQL.
 macro_rules! statements {
@@ -18,7 +18,7 @@ macro_rules! statements {
         pub(super) struct Statements { $(pub(super) $name: Statement,)* }
 
         impl Statements {
-            async fn prepare(client: &ClientWrapper) -> Result<Self, Failure> {
+            async fn prepare(client: &ClientWrapper) -> Result<Self, ServerFailure> {
                 Ok(Self { $($name: client.prepare($sql).await?,)* })
             }
         }
@@ -28,7 +28,7 @@ macro_rules! statements {
 statements! {
     lock = "SELECT key, id, seq, owner, epoch, data FROM session WHERE id = ANY($1) ORDER BY id FOR UPDATE";
     xid = "SELECT pg_current_xact_id()::text";
-    buried = "SELECT session FROM tombstone WHERE session = ANY($1)";
+    purged = "SELECT session FROM tombstone WHERE session = ANY($1)";
     quarantined = "SELECT session, reason FROM quarantine WHERE session = ANY($1)";
     known = "SELECT e.id, s.id, e.seq, e.data FROM event e JOIN session s ON s.key = e.session
              WHERE e.id = ANY($1)";
@@ -106,13 +106,13 @@ statements! {
 }
 
 /// The writer's connection.
-pub(super) struct Link {
+pub(super) struct WriterConnection {
     pub(super) client: ClientWrapper,
     pub(super) statements: Statements,
 }
 
-impl Link {
-    pub(super) async fn make(address: &Address) -> Result<Self, Failure> {
+impl WriterConnection {
+    pub(super) async fn make(address: &Address) -> Result<Self, ServerFailure> {
         let client = address.client().await?;
         let prepare = async {
             // A plan for one number of rows is good for any.
@@ -127,7 +127,11 @@ impl Link {
         self.client.is_closed()
     }
 
-    pub(super) async fn query(&self, statement: &Statement, values: Values<'_>) -> Result<Vec<Row>, Failure> {
+    pub(super) async fn query(
+        &self,
+        statement: &Statement,
+        values: StatementValues<'_>,
+    ) -> Result<Vec<Row>, ServerFailure> {
         Ok(self.client.query(statement, values).await?)
     }
 
@@ -136,8 +140,8 @@ impl Link {
         &self,
         statement: &Statement,
         rows: usize,
-        values: Values<'_>,
-    ) -> Result<(), Failure> {
+        values: StatementValues<'_>,
+    ) -> Result<(), ServerFailure> {
         if rows > 0 {
             self.client.execute(statement, values).await?;
         }
@@ -149,18 +153,18 @@ impl Link {
         &self,
         statement: &Statement,
         rows: usize,
-        values: Values<'_>,
-    ) -> Result<(), Failure> {
+        values: StatementValues<'_>,
+    ) -> Result<(), ServerFailure> {
         if rows > 0 && self.client.execute(statement, values).await? < u64::try_from(rows).unwrap_or(u64::MAX)
         {
             let text = "a row with this id was made by somebody else at the same moment".to_owned();
-            return Err(Failure::Statement { code: SqlState::UNIQUE_VIOLATION, text });
+            return Err(ServerFailure::Statement { code: SqlState::UNIQUE_VIOLATION, text });
         }
         Ok(())
     }
 
     /// Carries out SQL that has no values.
-    pub(super) async fn run(&self, sql: &str) -> Result<(), Failure> {
+    pub(super) async fn run(&self, sql: &str) -> Result<(), ServerFailure> {
         Ok(self.client.batch_execute(sql).await?)
     }
 }

@@ -6,16 +6,16 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use super::blob;
-use super::failure::Failure;
+use super::failure::ServerFailure;
 use super::pool::query;
 use super::reader::count;
 use super::rows::plain;
 use crate::query::{Filter, Search, Totals};
-use crate::row::Spent;
-use crate::search::Place;
+use crate::row::SpentSums;
+use crate::search::IndexedPlace;
 use crate::shape::decode;
 use crate::watch::Position;
-use crate::words::Query;
+use crate::words::WordQuery;
 
 /// A session in a list, with its place in it.
 pub(super) type Listed = (Session, (i64, i64));
@@ -59,7 +59,12 @@ impl Condition {
         self.sql.push_str(&format!("{sql}${}", self.values.len()));
     }
 
-    async fn query(&self, client: &ClientWrapper, before: &str, after: &str) -> Result<Vec<Row>, Failure> {
+    async fn query(
+        &self,
+        client: &ClientWrapper,
+        before: &str,
+        after: &str,
+    ) -> Result<Vec<Row>, ServerFailure> {
         let values: Vec<&(dyn ToSql + Sync)> =
             self.values.iter().map(|value| &**value as &(dyn ToSql + Sync)).collect();
         query(client, &format!("{before} WHERE {}{after}", self.sql), &values).await
@@ -73,7 +78,7 @@ pub(super) async fn sessions(
     client: &ClientWrapper,
     filter: &Filter,
     after: Option<(i64, i64)>,
-) -> Result<Vec<Listed>, Failure> {
+) -> Result<Vec<Listed>, ServerFailure> {
     let mut after = after;
     let mut sessions = Vec::new();
     // A page is full or the last one, however many sessions on the way cannot be read.
@@ -88,8 +93,8 @@ pub(super) async fn sessions(
         condition.sql.push_str(" ORDER BY updated DESC, key DESC");
         let left = filter.limit.map(|limit| limit.saturating_sub(found));
         if let Some(left) = left {
-            // Written out, so that the server plans for a few rows and reads the index instead of sorting all of them; and
-            // rounded up, because each text is a prepared statement that is kept.
+            // Written out, so that the server plans for a few rows and reads the index instead of sorting all of
+            // them; and rounded up, because each text is a prepared statement that is kept.
             condition.sql.push_str(&format!(" LIMIT {}", u64::from(left).next_power_of_two()));
         }
         let mut rows = condition.query(client, LISTED, "").await?;
@@ -103,7 +108,10 @@ pub(super) async fn sessions(
     }
 }
 
-pub(super) async fn children(client: &ClientWrapper, parent: &SessionId) -> Result<Vec<Session>, Failure> {
+pub(super) async fn children(
+    client: &ClientWrapper,
+    parent: &SessionId,
+) -> Result<Vec<Session>, ServerFailure> {
     let mut condition = Condition { sql: "trashed IS NULL".to_owned(), values: Vec::new() };
     condition.also(" AND parent = ", parent.to_string());
     let rows = condition.query(client, LISTED, " ORDER BY created DESC, key DESC").await?;
@@ -113,7 +121,7 @@ pub(super) async fn children(client: &ClientWrapper, parent: &SessionId) -> Resu
 }
 
 /// Adds what can be read to a list. Gives the place of the last row.
-fn collect(rows: &[Row], sessions: &mut Vec<Listed>) -> Result<Option<(i64, i64)>, Failure> {
+fn collect(rows: &[Row], sessions: &mut Vec<Listed>) -> Result<Option<(i64, i64)>, ServerFailure> {
     let mut last = None;
     for row in rows {
         let place = (row.try_get(2)?, row.try_get(3)?);
@@ -131,7 +139,7 @@ fn collect(rows: &[Row], sessions: &mut Vec<Listed>) -> Result<Option<(i64, i64)
     Ok(last)
 }
 
-pub(super) async fn totals(client: &ClientWrapper, filter: &Filter) -> Result<Totals, Failure> {
+pub(super) async fn totals(client: &ClientWrapper, filter: &Filter) -> Result<Totals, ServerFailure> {
     // A sum is a number without limit here; ours have one.
     let sum = |column: &str| format!("least(coalesce(sum({column}), 0), 9223372036854775807)::bigint");
     let columns = ["input", "output", "reasoning", "cache_read", "cache_write", "cost"].map(sum).join(", ");
@@ -142,7 +150,7 @@ pub(super) async fn totals(client: &ClientWrapper, filter: &Filter) -> Result<To
     tokens.reasoning = count(row, 3)?;
     tokens.cache.read = count(row, 4)?;
     tokens.cache.write = count(row, 5)?;
-    let spent = Spent { cost: row.try_get(6)?, ..Spent::default() };
+    let spent = SpentSums { cost: row.try_get(6)?, ..SpentSums::default() };
     Ok(Totals { sessions: count(row, 0)?, tokens, cost: spent.money() })
 }
 
@@ -150,9 +158,9 @@ pub(super) async fn totals(client: &ClientWrapper, filter: &Filter) -> Result<To
 pub(super) async fn find(
     client: &ClientWrapper,
     search: &Search,
-    words: &Query,
+    words: &WordQuery,
     skip: usize,
-) -> Result<Vec<Place>, Failure> {
+) -> Result<Vec<IndexedPlace>, ServerFailure> {
     let sql = "SELECT s.id, s.title, t.entry, t.part FROM text t JOIN session s ON s.key = t.session
                WHERE t.words @@ $1::text::tsquery AND s.trashed IS NULL
                AND ($2::text IS NULL OR s.project = $2) AND ($3::text IS NULL OR s.id = $3)
@@ -163,13 +171,13 @@ pub(super) async fn find(
     let rows = query(client, sql, &[&words.postgres(), &project, &session, &limit, &skip]).await?;
     let place = |row: &Row| {
         let session = SessionId::new(row.try_get::<_, String>(0)?);
-        Ok(Place { session, title: row.try_get(1)?, entry: row.try_get(2)?, part: row.try_get(3)? })
+        Ok(IndexedPlace { session, title: row.try_get(1)?, entry: row.try_get(2)?, part: row.try_get(3)? })
     };
     rows.iter().map(place).collect()
 }
 
 /// This moment: which transactions are over.
-pub(super) async fn position(client: &ClientWrapper) -> Result<Position, Failure> {
+pub(super) async fn position(client: &ClientWrapper) -> Result<Position, ServerFailure> {
     let rows = query(client, "SELECT pg_current_snapshot()::text", &[]).await?;
     Ok(Position(rows.first().map(|row| row.try_get(0)).transpose()?.unwrap_or_default()))
 }
@@ -178,7 +186,7 @@ pub(super) async fn position(client: &ClientWrapper) -> Result<Position, Failure
 pub(super) async fn changed(
     client: &ClientWrapper,
     since: &Position,
-) -> Result<(Vec<(SessionId, u64)>, Position), Failure> {
+) -> Result<(Vec<(SessionId, u64)>, Position), ServerFailure> {
     // One statement sees one moment: nothing falls between the answer and the position.
     let sql = "SELECT now.position, s.id, s.seq FROM (SELECT pg_current_snapshot()::text AS position) now
                LEFT JOIN session s ON s.changed >= pg_snapshot_xmin($1::text::pg_snapshot)
@@ -200,7 +208,7 @@ pub(super) async fn first_since(
     client: &ClientWrapper,
     id: &SessionId,
     since: &Position,
-) -> Result<Option<u64>, Failure> {
+) -> Result<Option<u64>, ServerFailure> {
     // A session's events are committed in their order, so those after a moment are the end of its log: walking back
     // from there stops at the first one that was visible.
     let sql = "WITH own AS (SELECT key, seq FROM session WHERE id = $1)

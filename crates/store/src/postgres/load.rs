@@ -9,24 +9,24 @@ use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
 
 use super::blob::{self, Blobs};
-use super::failure::Failure;
-use super::link::Link;
-use super::pool::Values;
+use super::failure::ServerFailure;
+use super::link::WriterConnection;
+use super::pool::StatementValues;
 use super::reader::count;
 use crate::Error;
-use crate::append::Piece;
-use crate::plan::{Asked, Known, Needs, State};
+use crate::append::StreamPiece;
+use crate::plan::{AppendRequest, KnownEvent, NeededRows, SessionState};
 use crate::shape::{self, decode};
 
 /// Why a session takes no appends.
 #[derive(Debug, Clone)]
-enum Refusal {
+enum SessionRefusal {
     Purged,
     Quarantined(String),
     Damaged { place: String, reason: String },
 }
 
-impl Refusal {
+impl SessionRefusal {
     fn of(error: Error) -> Self {
         match error {
             Error::Corrupt { place, reason, .. } => Self::Damaged { place, reason },
@@ -45,22 +45,22 @@ impl Refusal {
 
 /// A session of the group; its row is locked if there is one.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct LoadedSession {
     /// The key of its row, or the one it will have.
     pub(super) key: i64,
     /// Its state; none when there is no such session.
-    pub(super) state: Option<State>,
-    refusal: Option<Refusal>,
+    pub(super) state: Option<SessionState>,
+    refusal: Option<SessionRefusal>,
 }
 
-impl Room {
+impl LoadedSession {
     /// Refuses appends to a session that takes none.
     pub(super) fn check(&self, session: &SessionId) -> Result<(), Error> {
         self.refusal.as_ref().map_or(Ok(()), |refusal| Err(refusal.error(session)))
     }
 
     /// Whether the lease of a piece of streamed text holds.
-    pub(super) fn admits(&self, piece: &Piece) -> bool {
+    pub(super) fn admits(&self, piece: &StreamPiece) -> bool {
         self.state.as_ref().is_some_and(|state| {
             state.owner.as_ref() == Some(&piece.lease.owner) && state.epoch == piece.lease.epoch
         })
@@ -68,24 +68,28 @@ impl Room {
 }
 
 /// A row as it was loaded: kind, order, entry of a part, data.
-type Stored<'r> = (i32, i64, &'r str, &'r [u8]);
+type LoadedRow<'r> = (i32, i64, &'r str, &'r [u8]);
 
 /// What a group of appends has to see.
 #[derive(Debug)]
-pub(super) struct Sight {
+pub(super) struct LoadedGroup {
     /// The number of the transaction.
     pub(super) xid: String,
-    pub(super) rooms: HashMap<SessionId, Room>,
-    known: HashMap<EventId, Known>,
+    pub(super) sessions: HashMap<SessionId, LoadedSession>,
+    known: HashMap<EventId, KnownEvent>,
     /// Known events that cannot be understood.
-    unknown: HashMap<EventId, Refusal>,
+    unknown: HashMap<EventId, SessionRefusal>,
     /// The sessions that wait for an answer under an id.
     waiting: HashMap<String, i64>,
 }
 
-impl Sight {
+impl LoadedGroup {
     /// Begins the transaction, locks the sessions and loads what the appends touch.
-    pub(super) async fn load(link: &Link, appends: &[&Asked], pieces: &[Piece]) -> Result<Self, Failure> {
+    pub(super) async fn load(
+        link: &WriterConnection,
+        appends: &[&AppendRequest],
+        pieces: &[StreamPiece],
+    ) -> Result<Self, ServerFailure> {
         let own = appends.iter().map(|asked| &asked.session);
         let ids: HashSet<&str> =
             own.chain(pieces.iter().map(|piece| &piece.lease.session)).map(SessionId::as_str).collect();
@@ -95,35 +99,35 @@ impl Sight {
         let statements = &link.statements;
         // Streamed text alone need not wait for the disk: what is lost is at most the newest of it.
         let begin = if appends.is_empty() { "BEGIN; SET LOCAL synchronous_commit = off" } else { "BEGIN" };
-        let (sessions, events): (Values<'_>, Values<'_>) = (&[&ids], &[&events]);
-        let (_, locked, xid, buried, quarantined, known) = tokio::try_join!(
+        let (sessions, events): (StatementValues<'_>, StatementValues<'_>) = (&[&ids], &[&events]);
+        let (_, locked, xid, purged, quarantined, known) = tokio::try_join!(
             biased;
             link.run(begin),
             link.query(&statements.lock, sessions),
             link.query(&statements.xid, &[]),
-            link.query(&statements.buried, sessions),
+            link.query(&statements.purged, sessions),
             link.query(&statements.quarantined, sessions),
             link.query(&statements.known, events),
         )?;
         let xid = xid.first().map(|row| row.try_get(0)).transpose()?.unwrap_or_default();
-        let mut sight = Self {
+        let mut loaded = Self {
             xid,
-            rooms: HashMap::new(),
+            sessions: HashMap::new(),
             known: HashMap::new(),
             unknown: HashMap::new(),
             waiting: HashMap::new(),
         };
         for row in &locked {
-            sight.enter(row)?;
+            loaded.enter(row)?;
         }
         for row in &quarantined {
-            if let Some(room) = sight.rooms.get_mut(&SessionId::new(row.try_get::<_, String>(0)?)) {
-                room.refusal = Some(Refusal::Quarantined(row.try_get(1)?));
+            if let Some(session) = loaded.sessions.get_mut(&SessionId::new(row.try_get::<_, String>(0)?)) {
+                session.refusal = Some(SessionRefusal::Quarantined(row.try_get(1)?));
             }
         }
         let mut absent: Vec<SessionId> = Vec::new();
         for asked in appends {
-            if !sight.rooms.contains_key(&asked.session) && !absent.contains(&asked.session) {
+            if !loaded.sessions.contains_key(&asked.session) && !absent.contains(&asked.session) {
                 absent.push(asked.session.clone());
             }
         }
@@ -131,10 +135,10 @@ impl Sight {
             // Made by another process after the rows were locked: to be seen whole, it has to be looked for again.
             if absent.iter().any(|id| row.try_get::<_, &str>(1).is_ok_and(|session| session == id.as_str())) {
                 let text = "the session was made by somebody else at the same moment".to_owned();
-                return Err(Failure::Statement { code: SqlState::T_R_SERIALIZATION_FAILURE, text });
+                return Err(ServerFailure::Statement { code: SqlState::T_R_SERIALIZATION_FAILURE, text });
             }
         }
-        let wanted = Wanted::of(&sight.rooms, appends);
+        let wanted = WantedRows::of(&loaded.sessions, appends);
         let free = i64::try_from(absent.len()).unwrap_or(i64::MAX);
         let asked: Vec<&str> = appends.iter().flat_map(|asked| requests(asked)).collect();
         let (keys, rows, waiting) = tokio::try_join!(
@@ -145,19 +149,19 @@ impl Sight {
             },
         )?;
         for row in &waiting {
-            sight.waiting.insert(row.try_get(0)?, row.try_get(1)?);
+            loaded.waiting.insert(row.try_get(0)?, row.try_get(1)?);
         }
-        let buried: Vec<String> = buried.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+        let purged: Vec<String> = purged.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
         for (id, row) in absent.into_iter().zip(&keys) {
-            let refusal = buried.iter().any(|buried| buried == id.as_str()).then_some(Refusal::Purged);
-            sight.rooms.insert(id, Room { key: row.try_get(0)?, state: None, refusal });
+            let refusal = purged.iter().any(|purged| purged == id.as_str()).then_some(SessionRefusal::Purged);
+            loaded.sessions.insert(id, LoadedSession { key: row.try_get(0)?, state: None, refusal });
         }
-        sight.fill(link, &known, &rows).await?;
-        Ok(sight)
+        loaded.fill(link, &known, &rows).await?;
+        Ok(loaded)
     }
 
     /// Refuses an append that asks under an id under which another session waits; notes those that are free.
-    pub(super) fn reserve(&mut self, asked: &Asked, key: i64) -> Result<(), Error> {
+    pub(super) fn reserve(&mut self, asked: &AppendRequest, key: i64) -> Result<(), Error> {
         for id in requests(asked) {
             let holder = *self.waiting.entry(id.to_owned()).or_insert(key);
             if holder != key {
@@ -168,7 +172,7 @@ impl Sight {
         Ok(())
     }
 
-    fn enter(&mut self, row: &Row) -> Result<(), Failure> {
+    fn enter(&mut self, row: &Row) -> Result<(), ServerFailure> {
         let id: String = row.try_get(1)?;
         let session =
             blob::text(&id, "session", row.try_get(5)?).and_then(|data| decode(&id, "session", data));
@@ -177,26 +181,31 @@ impl Sight {
                 let session: Session = session;
                 let tree = shape::tree(session, Vec::new(), shape::Parts::default());
                 let (seq, epoch) = (count(row, 2)?, count(row, 4)?);
-                let state = State { seq, tree, owner: row.try_get(3)?, epoch };
+                let state = SessionState { seq, tree, owner: row.try_get(3)?, epoch };
                 (Some(state), None)
             }
-            Err(error) => (None, Some(Refusal::of(error))),
+            Err(error) => (None, Some(SessionRefusal::of(error))),
         };
-        self.rooms.insert(SessionId::new(id), Room { key: row.try_get(0)?, state, refusal });
+        self.sessions.insert(SessionId::new(id), LoadedSession { key: row.try_get(0)?, state, refusal });
         Ok(())
     }
 
     /// Puts what was loaded into the rooms.
-    async fn fill(&mut self, link: &Link, known: &[Row], rows: &[Row]) -> Result<(), Failure> {
+    async fn fill(
+        &mut self,
+        link: &WriterConnection,
+        known: &[Row],
+        rows: &[Row],
+    ) -> Result<(), ServerFailure> {
         let mut events = Vec::with_capacity(known.len());
         for row in known {
             let (id, session): (String, String) = (row.try_get(0)?, row.try_get(1)?);
             match blob::text(&session, "event", row.try_get(3)?) {
                 Ok(data) => events.push((EventId::new(id), SessionId::new(session), count(row, 2)?, data)),
-                Err(error) => drop(self.unknown.insert(EventId::new(id), Refusal::of(error))),
+                Err(error) => drop(self.unknown.insert(EventId::new(id), SessionRefusal::of(error))),
             }
         }
-        let mut found: HashMap<i64, Vec<Stored<'_>>> = HashMap::new();
+        let mut found: HashMap<i64, Vec<LoadedRow<'_>>> = HashMap::new();
         let mut payloads: Vec<&str> = events.iter().map(|(_, _, _, data)| *data).collect();
         for row in rows {
             let data: &[u8] = row.try_get(4)?;
@@ -208,23 +217,23 @@ impl Sight {
         for (id, session, seq, data) in events {
             match blobs.decode::<EventPayload>(session.as_str(), &format!("event {seq}"), data) {
                 Ok(EventPayload { event, .. }) => {
-                    self.known.insert(id.clone(), Known { id, session, seq, event });
+                    self.known.insert(id.clone(), KnownEvent { id, session, seq, event });
                 }
-                Err(error) => drop(self.unknown.insert(id, Refusal::of(error))),
+                Err(error) => drop(self.unknown.insert(id, SessionRefusal::of(error))),
             }
         }
-        for (id, room) in &mut self.rooms {
-            let Some(state) = &mut room.state else { continue };
-            let rows = found.remove(&room.key).unwrap_or_default();
+        for (id, session) in &mut self.sessions {
+            let Some(state) = &mut session.state else { continue };
+            let rows = found.remove(&session.key).unwrap_or_default();
             if let Err(error) = furnish(state, id.as_str(), rows, &blobs) {
-                room.refusal = Some(Refusal::of(error));
+                session.refusal = Some(SessionRefusal::of(error));
             }
         }
         Ok(())
     }
 
     /// Events of the append that are in the log already.
-    pub(super) fn known(&self, asked: &Asked) -> Result<Vec<Known>, Error> {
+    pub(super) fn known(&self, asked: &AppendRequest) -> Result<Vec<KnownEvent>, Error> {
         let damaged = asked.events.iter().find_map(|new| self.unknown.get(&new.id));
         if let Some(damaged) = damaged {
             return Err(damaged.error(&asked.session));
@@ -233,14 +242,14 @@ impl Sight {
     }
 
     /// Remembers an event that the group itself appends.
-    pub(super) fn remember(&mut self, known: Known) {
+    pub(super) fn remember(&mut self, known: KnownEvent) {
         self.known.insert(known.id.clone(), known);
     }
 }
 
 /// Puts rows of kind, order, entry and data into a session's tree.
 fn furnish(
-    state: &mut State,
+    state: &mut SessionState,
     session: &str,
     rows: Vec<(i32, i64, &str, &[u8])>,
     blobs: &Blobs,
@@ -271,7 +280,7 @@ fn furnish(
 
 /// The rows that the appends touch, each once.
 #[derive(Debug, Default)]
-struct Wanted {
+struct WantedRows {
     whole: HashSet<i64>,
     entries: HashSet<(i64, String)>,
     parts: HashSet<(i64, String, String)>,
@@ -279,15 +288,16 @@ struct Wanted {
     requests: HashSet<(i64, String)>,
 }
 
-impl Wanted {
-    fn of(rooms: &HashMap<SessionId, Room>, appends: &[&Asked]) -> Self {
+impl WantedRows {
+    fn of(sessions: &HashMap<SessionId, LoadedSession>, appends: &[&AppendRequest]) -> Self {
         let mut wanted = Self::default();
         for asked in appends {
-            let Some(room) = rooms.get(&asked.session).filter(|room| room.refusal.is_none()) else {
+            let Some(session) = sessions.get(&asked.session).filter(|session| session.refusal.is_none())
+            else {
                 continue;
             };
-            let Needs { whole, entries, parts, inbox, requests } = Needs::of(&asked.events);
-            let key = room.key;
+            let NeededRows { whole, entries, parts, inbox, requests } = NeededRows::of(&asked.events);
+            let key = session.key;
             if whole {
                 wanted.whole.insert(key);
             }
@@ -305,7 +315,7 @@ impl Wanted {
         wanted
     }
 
-    async fn fetch(&self, link: &Link) -> Result<Vec<Row>, Failure> {
+    async fn fetch(&self, link: &WriterConnection) -> Result<Vec<Row>, ServerFailure> {
         let (entry_keys, entries) = split(&self.entries);
         let (inbox_keys, inbox) = split(&self.inbox);
         let (request_keys, requests) = split(&self.requests);
@@ -352,7 +362,7 @@ fn split(pairs: &HashSet<(i64, String)>) -> (Vec<i64>, Vec<&str>) {
 }
 
 /// The requests that an append asks.
-fn requests(asked: &Asked) -> impl Iterator<Item = &str> {
+fn requests(asked: &AppendRequest) -> impl Iterator<Item = &str> {
     asked.events.iter().filter_map(|new| match &new.event {
         Event::RequestAsked { request } => Some(request.id.as_str()),
         _ => None,

@@ -5,7 +5,7 @@
 
 use deadpool_postgres::ClientWrapper;
 
-use super::failure::Failure;
+use super::failure::ServerFailure;
 use super::pool::query;
 use crate::Error;
 use crate::access::Access;
@@ -20,7 +20,7 @@ const MIGRATIONS: &[&str] = &[
 ];
 
 /// What was found in the database.
-enum Found {
+enum FoundSchema {
     /// No schema of our name, or an empty one.
     Nothing { schema: bool },
     /// Ours, of this version.
@@ -30,7 +30,7 @@ enum Found {
 }
 
 /// Brings the database to the newest schema. One of a newer version is left as it is.
-pub(super) async fn migrate(client: &ClientWrapper, place: &str) -> Result<Access, Failure> {
+pub(super) async fn migrate(client: &ClientWrapper, place: &str) -> Result<Access, ServerFailure> {
     if let Some(access) = judge(&look(client).await?, place)? {
         return Ok(access);
     }
@@ -40,7 +40,7 @@ pub(super) async fn migrate(client: &ClientWrapper, place: &str) -> Result<Acces
     access
 }
 
-async fn migrate_within(client: &ClientWrapper, place: &str) -> Result<Access, Failure> {
+async fn migrate_within(client: &ClientWrapper, place: &str) -> Result<Access, ServerFailure> {
     // Others may take long with it, and waiting for them is right.
     client.batch_execute("SET LOCAL lock_timeout = 0").await?;
     client.execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK]).await?;
@@ -49,9 +49,9 @@ async fn migrate_within(client: &ClientWrapper, place: &str) -> Result<Access, F
         return Ok(access);
     }
     let version = match found {
-        Found::Version(version) => version,
-        Found::Nothing { schema: true } | Found::Foreign => 0,
-        Found::Nothing { schema: false } => {
+        FoundSchema::Version(version) => version,
+        FoundSchema::Nothing { schema: true } | FoundSchema::Foreign => 0,
+        FoundSchema::Nothing { schema: false } => {
             client.batch_execute("CREATE SCHEMA everturn").await?;
             0
         }
@@ -69,38 +69,38 @@ async fn migrate_within(client: &ClientWrapper, place: &str) -> Result<Access, F
     Ok(Access::Write)
 }
 
-async fn look(client: &ClientWrapper) -> Result<Found, Failure> {
+async fn look(client: &ClientWrapper) -> Result<FoundSchema, ServerFailure> {
     let sql = "SELECT count(*) > 0, count(c.oid) > 0, count(a.attname) > 0 FROM pg_namespace n
                LEFT JOIN pg_class c ON c.relnamespace = n.oid
                LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND c.relname = 'schema' AND c.relkind = 'r'
                  AND a.attname = 'version' AND a.atttypid = 'bigint'::regtype
                WHERE n.nspname = 'everturn'";
     let rows = query(client, sql, &[]).await?;
-    let Some(row) = rows.first() else { return Ok(Found::Nothing { schema: false }) };
+    let Some(row) = rows.first() else { return Ok(FoundSchema::Nothing { schema: false }) };
     let (schema, tables, ours): (bool, bool, bool) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
     Ok(match (tables, ours) {
-        (false, _) => Found::Nothing { schema },
-        (true, false) => Found::Foreign,
+        (false, _) => FoundSchema::Nothing { schema },
+        (true, false) => FoundSchema::Foreign,
         (true, true) => {
             let rows = client.query("SELECT version FROM everturn.schema", &[]).await?;
             match rows.first() {
-                Some(row) => Found::Version(row.try_get(0)?),
-                None => Found::Foreign,
+                Some(row) => FoundSchema::Version(row.try_get(0)?),
+                None => FoundSchema::Foreign,
             }
         }
     })
 }
 
 /// What can be done without a migration; none when one is due.
-fn judge(found: &Found, place: &str) -> Result<Option<Access>, Error> {
+fn judge(found: &FoundSchema, place: &str) -> Result<Option<Access>, Error> {
     let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
     match found {
-        Found::Foreign => Err(Error::NotOurs {
+        FoundSchema::Foreign => Err(Error::NotOurs {
             path: place.into(),
             reason: "its schema `everturn` holds another program's tables".to_owned(),
         }),
-        Found::Version(found) if *found > known => Ok(Some(Access::Read { found: *found, known })),
-        Found::Version(found) if *found == known => Ok(Some(Access::Write)),
-        Found::Version(_) | Found::Nothing { .. } => Ok(None),
+        FoundSchema::Version(found) if *found > known => Ok(Some(Access::Read { found: *found, known })),
+        FoundSchema::Version(found) if *found == known => Ok(Some(Access::Write)),
+        FoundSchema::Version(_) | FoundSchema::Nothing { .. } => Ok(None),
     }
 }

@@ -7,7 +7,7 @@ use everturn_model::tree::Node;
 use everturn_model::{Entry, EntryId, SessionId};
 
 use super::blob::{self, Blobs};
-use super::failure::Failure;
+use super::failure::ServerFailure;
 use super::pool::query;
 use super::reader::{self, Payloads};
 use crate::query::Tail;
@@ -44,13 +44,13 @@ pub(super) async fn walk(
     id: &SessionId,
     from: &EntryId,
     limit: usize,
-) -> Result<Vec<Node>, Failure> {
+) -> Result<Vec<Node>, ServerFailure> {
     let Some(key) = key(client, id).await? else { return Ok(Vec::new()) };
     let entries = entries(client, key, id, from, limit).await?;
     join(client, key, id, entries).await
 }
 
-async fn key(client: &ClientWrapper, id: &SessionId) -> Result<Option<i64>, Failure> {
+async fn key(client: &ClientWrapper, id: &SessionId) -> Result<Option<i64>, ServerFailure> {
     let rows = query(client, "SELECT key FROM session WHERE id = $1", &[&id.as_str()]).await?;
     Ok(rows.first().map(|row| row.try_get(0)).transpose()?)
 }
@@ -61,7 +61,7 @@ async fn entries(
     id: &SessionId,
     from: &EntryId,
     limit: usize,
-) -> Result<Vec<Entry>, Failure> {
+) -> Result<Vec<Entry>, ServerFailure> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     if limit == 0 {
         return Ok(Vec::new());
@@ -86,7 +86,7 @@ async fn join(
     key: i64,
     id: &SessionId,
     entries: Vec<Entry>,
-) -> Result<Vec<Node>, Failure> {
+) -> Result<Vec<Node>, ServerFailure> {
     let names: Vec<&str> = entries.iter().map(|entry| entry.id.as_str()).collect();
     let sql = "SELECT ord, entry, data FROM part WHERE session = $1 AND entry = ANY($2)";
     let rows = query(client, sql, &[&key, &names]).await?;
@@ -104,7 +104,7 @@ pub(super) async fn spine(
     client: &ClientWrapper,
     id: &SessionId,
     from: &EntryId,
-) -> Result<Vec<EntryId>, Failure> {
+) -> Result<Vec<EntryId>, ServerFailure> {
     let Some(key) = key(client, id).await? else { return Ok(Vec::new()) };
     let mut seen = HashSet::new();
     let mut spine = Vec::new();
@@ -123,7 +123,7 @@ pub(super) async fn nodes(
     client: &ClientWrapper,
     id: &SessionId,
     wanted: &[EntryId],
-) -> Result<Vec<Node>, Failure> {
+) -> Result<Vec<Node>, ServerFailure> {
     let Some(key) = key(client, id).await? else { return Ok(Vec::new()) };
     let names: Vec<&str> = wanted.iter().map(EntryId::as_str).collect();
     let sql = "SELECT id, data FROM entry WHERE session = $1 AND id = ANY($2)";
@@ -145,7 +145,7 @@ pub(super) async fn node(
     client: &ClientWrapper,
     id: &SessionId,
     entry: &EntryId,
-) -> Result<Option<Node>, Failure> {
+) -> Result<Option<Node>, ServerFailure> {
     Ok(nodes(client, id, std::slice::from_ref(entry)).await?.pop())
 }
 
@@ -154,7 +154,7 @@ pub(super) async fn tail(
     client: &ClientWrapper,
     id: &SessionId,
     messages: usize,
-) -> Result<Option<Tail>, Failure> {
+) -> Result<Option<Tail>, ServerFailure> {
     let Some((key, session)) = reader::key_and_session(client, id).await? else { return Ok(None) };
     let mut kept: Vec<Entry> = Vec::new();
     let mut seen = HashSet::new();

@@ -15,7 +15,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use super::address::Address;
-use super::failure::{Failure, refusal};
+use super::failure::{ServerFailure, refusal};
 use crate::Error;
 
 /// How many connections there are at most.
@@ -52,37 +52,37 @@ impl Pool {
     }
 
     /// A connection.
-    pub(super) async fn client(&self) -> Result<Lent, Failure> {
+    pub(super) async fn client(&self) -> Result<PooledConnection, ServerFailure> {
         match self.pool.get().await {
-            Ok(client) => Ok(Lent { client: Some(client), open: false }),
+            Ok(client) => Ok(PooledConnection { client: Some(client), open: false }),
             Err(PoolError::Backend(error)) => Err(refusal(&error, self.address.name())),
             Err(PoolError::Closed) => Err(Error::Closed.into()),
-            Err(error) => Err(Failure::Lost(error.to_string())),
+            Err(error) => Err(ServerFailure::Lost(error.to_string())),
         }
     }
 
     /// A connection that sees one moment of the database for as long as it is lent.
-    pub(super) async fn snapshot(&self) -> Result<Lent, Failure> {
-        let mut lent = self.client().await?;
-        lent.open = true;
-        send(&lent, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
-        Ok(lent)
+    pub(super) async fn snapshot(&self) -> Result<PooledConnection, ServerFailure> {
+        let mut connection = self.client().await?;
+        connection.open = true;
+        send(&connection, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
+        Ok(connection)
     }
 }
 
 /// A connection of the pool; it goes back when dropped.
 #[derive(Debug)]
-pub(super) struct Lent {
+pub(super) struct PooledConnection {
     // Always there until the end.
     client: Option<Object>,
     /// In a transaction.
     open: bool,
 }
 
-impl Lent {
+impl PooledConnection {
     /// Takes the outcome of what was asked over it; one that is broken does not go back.
-    pub(super) fn end<T>(mut self, outcome: &Result<T, Failure>) {
-        if matches!(outcome, Err(Failure::Lost(_)))
+    pub(super) fn end<T>(mut self, outcome: &Result<T, ServerFailure>) {
+        if matches!(outcome, Err(ServerFailure::Lost(_)))
             && let Some(client) = self.client.take()
         {
             drop(Object::take(client));
@@ -90,7 +90,7 @@ impl Lent {
     }
 }
 
-impl Drop for Lent {
+impl Drop for PooledConnection {
     fn drop(&mut self) {
         if self.open
             && let Some(client) = &self.client
@@ -101,7 +101,7 @@ impl Drop for Lent {
     }
 }
 
-impl Deref for Lent {
+impl Deref for PooledConnection {
     type Target = ClientWrapper;
 
     #[allow(clippy::expect_used, reason = "it is taken only by `end` and `drop`, which nothing follows")]
@@ -118,37 +118,39 @@ fn send(client: &ClientWrapper, sql: &str) {
 }
 
 /// The values of a statement.
-pub(super) type Values<'v> = &'v [&'v (dyn ToSql + Sync)];
+pub(super) type StatementValues<'v> = &'v [&'v (dyn ToSql + Sync)];
 
 /// The rows of a statement, which is prepared once for each connection.
 pub(super) async fn query(
     client: &ClientWrapper,
     sql: &str,
-    values: Values<'_>,
-) -> Result<Vec<Row>, Failure> {
+    values: StatementValues<'_>,
+) -> Result<Vec<Row>, ServerFailure> {
     let statement = client.prepare_cached(sql).await?;
     Ok(client.query(&statement, values).await?)
 }
 
 /// Waits for an answer, but not forever.
-pub(super) async fn limited<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+pub(super) async fn limited<T>(
+    work: impl Future<Output = Result<T, ServerFailure>>,
+) -> Result<T, ServerFailure> {
     tokio::time::timeout(ANSWER, work)
         .await
-        .unwrap_or_else(|_| Err(Failure::Lost("it does not answer".to_owned())))
+        .unwrap_or_else(|_| Err(ServerFailure::Lost("it does not answer".to_owned())))
 }
 
 /// How often something was tried over a connection that broke.
 #[derive(Debug, Default)]
-pub(super) struct Tries(usize);
+pub(super) struct ReconnectTries(usize);
 
-impl Tries {
+impl ReconnectTries {
     /// What comes of an outcome: an answer, or another try.
     pub(super) async fn settle<T>(
         &mut self,
-        outcome: Result<T, Failure>,
+        outcome: Result<T, ServerFailure>,
         address: &Address,
     ) -> ControlFlow<Result<T, Error>> {
-        if matches!(outcome, Err(Failure::Lost(_)))
+        if matches!(outcome, Err(ServerFailure::Lost(_)))
             && let Some(pause) = PAUSES.get(self.0)
         {
             self.0 += 1;

@@ -11,14 +11,14 @@ use serde::de::DeserializeOwned;
 use tokio_postgres::Row;
 
 use super::blob::{self, Blobs};
-use super::failure::Failure;
-use super::pool::{Values, query};
+use super::failure::ServerFailure;
+use super::pool::{StatementValues, query};
 use crate::query::StreamText;
 use crate::shape::{self, decode};
-use crate::{Error, spread};
+use crate::{Error, parallel};
 
 /// A number that is never negative.
-pub(super) fn count(row: &Row, column: usize) -> Result<u64, Failure> {
+pub(super) fn count(row: &Row, column: usize) -> Result<u64, ServerFailure> {
     Ok(u64::try_from(row.try_get::<_, i64>(column)?).unwrap_or(0))
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Payloads<'r> {
 
 impl<'r> Payloads<'r> {
     /// Rows of order, name and data.
-    pub(super) fn of(session: &'r str, kind: &'static str, rows: &'r [Row]) -> Result<Self, Failure> {
+    pub(super) fn of(session: &'r str, kind: &'static str, rows: &'r [Row]) -> Result<Self, ServerFailure> {
         let mut payloads = Self { session, kind, rows: Vec::with_capacity(rows.len()) };
         for row in rows {
             let data = blob::text(session, kind, row.try_get(2)?)?;
@@ -51,7 +51,7 @@ impl<'r> Payloads<'r> {
         &self,
         blobs: &Blobs,
     ) -> Result<Vec<(i64, &'r str, T)>, Error> {
-        spread::map(&self.rows, |(order, name, data)| {
+        parallel::map(&self.rows, |(order, name, data)| {
             Ok((*order, *name, blobs.decode(self.session, self.kind, data)?))
         })
     }
@@ -60,21 +60,24 @@ impl<'r> Payloads<'r> {
 pub(super) async fn key_and_session(
     client: &ClientWrapper,
     id: &SessionId,
-) -> Result<Option<(i64, Session)>, Failure> {
+) -> Result<Option<(i64, Session)>, ServerFailure> {
     let rows = query(client, "SELECT key, data FROM session WHERE id = $1", &[&id.as_str()]).await?;
     let Some(row) = rows.first() else { return Ok(None) };
     let data = blob::text(id.as_str(), "session", row.try_get(1)?)?;
     Ok(Some((row.try_get(0)?, decode(id.as_str(), "session", data)?)))
 }
 
-pub(super) async fn session(client: &ClientWrapper, id: &SessionId) -> Result<Option<Session>, Failure> {
+pub(super) async fn session(
+    client: &ClientWrapper,
+    id: &SessionId,
+) -> Result<Option<Session>, ServerFailure> {
     Ok(key_and_session(client, id).await?.map(|(_, session)| session))
 }
 
-pub(super) async fn tree(client: &ClientWrapper, id: &SessionId) -> Result<Option<Tree>, Failure> {
+pub(super) async fn tree(client: &ClientWrapper, id: &SessionId) -> Result<Option<Tree>, ServerFailure> {
     let Some((key, session)) = key_and_session(client, id).await? else { return Ok(None) };
     let name = id.as_str();
-    let own: Values<'_> = &[&key];
+    let own: StatementValues<'_> = &[&key];
     let (entries, parts, inbox, requests, todos) = tokio::try_join!(
         query(client, "SELECT ord, id, data FROM entry WHERE session = $1", own),
         query(client, "SELECT ord, entry, data FROM part WHERE session = $1", own),
@@ -109,14 +112,18 @@ const INBOX: &str = "SELECT ord, id, data FROM inbox WHERE session = $1 ORDER BY
 const TODOS: &str = "SELECT 0::bigint, '', data FROM todo WHERE session = $1";
 
 /// The prompts that wait in the session with this key.
-pub(super) async fn inbox(client: &ClientWrapper, key: i64, name: &str) -> Result<Vec<InboxItem>, Failure> {
+pub(super) async fn inbox(
+    client: &ClientWrapper,
+    key: i64,
+    name: &str,
+) -> Result<Vec<InboxItem>, ServerFailure> {
     let rows = query(client, INBOX, &[&key]).await?;
     let items = Payloads::of(name, "inbox", &rows)?;
     let blobs = Blobs::of(client, items.texts()).await?;
     Ok(items.decode(&blobs)?.into_iter().map(|(_, _, item)| item).collect())
 }
 
-pub(super) async fn todos(client: &ClientWrapper, id: &SessionId) -> Result<Vec<Todo>, Failure> {
+pub(super) async fn todos(client: &ClientWrapper, id: &SessionId) -> Result<Vec<Todo>, ServerFailure> {
     let sql = "SELECT t.data FROM todo t JOIN session s ON s.key = t.session WHERE s.id = $1";
     let rows = query(client, sql, &[&id.as_str()]).await?;
     let Some(row) = rows.first() else { return Ok(Vec::new()) };
@@ -128,7 +135,7 @@ pub(super) async fn events(
     id: &SessionId,
     after: Option<u64>,
     limit: usize,
-) -> Result<Vec<Record>, Failure> {
+) -> Result<Vec<Record>, ServerFailure> {
     let sql = "SELECT e.seq, e.id, e.data, e.time FROM event e
                WHERE e.session = (SELECT key FROM session WHERE id = $1) AND e.seq > $2 ORDER BY e.seq LIMIT $3";
     let after = after.map_or(-1, |seq| i64::try_from(seq).unwrap_or(i64::MAX));
@@ -149,19 +156,22 @@ pub(super) async fn events(
 pub(super) async fn find_event(
     client: &ClientWrapper,
     id: &EventId,
-) -> Result<Option<(SessionId, u64)>, Failure> {
+) -> Result<Option<(SessionId, u64)>, ServerFailure> {
     let sql = "SELECT s.id, e.seq FROM event e JOIN session s ON s.key = e.session WHERE e.id = $1";
     let rows = query(client, sql, &[&id.as_str()]).await?;
     rows.first().map(|row| Ok((SessionId::new(row.try_get::<_, String>(0)?), count(row, 1)?))).transpose()
 }
 
-pub(super) async fn unfinished(client: &ClientWrapper) -> Result<Vec<SessionId>, Failure> {
+pub(super) async fn unfinished(client: &ClientWrapper) -> Result<Vec<SessionId>, ServerFailure> {
     let sql = "SELECT id FROM session WHERE trashed IS NULL AND (open OR key IN (SELECT session FROM inbox))";
     let rows = query(client, sql, &[]).await?;
     rows.iter().map(|row| Ok(SessionId::new(row.try_get::<_, String>(0)?))).collect()
 }
 
-pub(super) async fn streams(client: &ClientWrapper, id: &SessionId) -> Result<Vec<StreamText>, Failure> {
+pub(super) async fn streams(
+    client: &ClientWrapper,
+    id: &SessionId,
+) -> Result<Vec<StreamText>, ServerFailure> {
     let sql = "SELECT t.entry, t.part, t.start, t.text FROM stream t
                WHERE t.session = (SELECT key FROM session WHERE id = $1) ORDER BY t.part, t.start";
     let mut streams = shape::Streams::default();
@@ -173,14 +183,14 @@ pub(super) async fn streams(client: &ClientWrapper, id: &SessionId) -> Result<Ve
     Ok(streams.finish())
 }
 
-pub(super) async fn requests(client: &ClientWrapper) -> Result<Vec<(SessionId, Request)>, Failure> {
+pub(super) async fn requests(client: &ClientWrapper) -> Result<Vec<(SessionId, Request)>, ServerFailure> {
     let sql = "SELECT s.id, r.data FROM request r JOIN session s ON s.key = r.session ORDER BY r.id";
     let mut requests = Vec::new();
     for row in query(client, sql, &[]).await? {
         match asked(&row) {
             Ok(request) => requests.push(request),
             // One damaged session must not hide the others.
-            Err(Failure::Store(error)) => {
+            Err(ServerFailure::Store(error)) => {
                 tracing::error!(error = error.to_string(), "a request cannot be read");
             }
             Err(failure) => return Err(failure),
@@ -192,18 +202,18 @@ pub(super) async fn requests(client: &ClientWrapper) -> Result<Vec<(SessionId, R
 pub(super) async fn request(
     client: &ClientWrapper,
     id: &RequestId,
-) -> Result<Option<(SessionId, Request)>, Failure> {
+) -> Result<Option<(SessionId, Request)>, ServerFailure> {
     let sql = "SELECT s.id, r.data FROM request r JOIN session s ON s.key = r.session WHERE r.id = $1";
     query(client, sql, &[&id.as_str()]).await?.first().map(asked).transpose()
 }
 
-fn asked(row: &Row) -> Result<(SessionId, Request), Failure> {
+fn asked(row: &Row) -> Result<(SessionId, Request), ServerFailure> {
     let session: String = row.try_get(0)?;
     let request = decode(&session, "request", blob::text(&session, "request", row.try_get(1)?)?)?;
     Ok((SessionId::new(session), request))
 }
 
-pub(super) async fn approvals(client: &ClientWrapper, project: &str) -> Result<Vec<Rule>, Failure> {
+pub(super) async fn approvals(client: &ClientWrapper, project: &str) -> Result<Vec<Rule>, ServerFailure> {
     let sql = "SELECT permission, pattern FROM approval WHERE project = $1 ORDER BY time";
     let rows = query(client, sql, &[&project]).await?;
     let rule =
@@ -211,14 +221,14 @@ pub(super) async fn approvals(client: &ClientWrapper, project: &str) -> Result<V
     rows.iter().map(rule).collect()
 }
 
-pub(super) async fn projects(client: &ClientWrapper) -> Result<Vec<(String, String)>, Failure> {
+pub(super) async fn projects(client: &ClientWrapper) -> Result<Vec<(String, String)>, ServerFailure> {
     let rows = query(client, "SELECT id, data FROM project ORDER BY id", &[]).await?;
     let project = |row: &Row| Ok((row.try_get(0)?, blob::text("", "project", row.try_get(1)?)?.to_owned()));
     rows.iter().map(project).collect()
 }
 
 /// The key that cursors are sealed with.
-pub(super) async fn secret(client: &ClientWrapper) -> Result<Vec<u8>, Failure> {
+pub(super) async fn secret(client: &ClientWrapper) -> Result<Vec<u8>, ServerFailure> {
     let rows = query(client, "SELECT value FROM meta WHERE name = 'secret'", &[]).await?;
     Ok(rows.first().map(|row| row.try_get(0)).transpose()?.unwrap_or_default())
 }

@@ -8,12 +8,12 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::Hash as StdHash;
 
-use super::failure::Failure;
-use super::link::Link;
-use super::pool::Values;
-use crate::append::Piece;
+use super::failure::ServerFailure;
+use super::link::WriterConnection;
+use super::pool::StatementValues;
+use crate::append::StreamPiece;
 use crate::payload::{Blob, Hash};
-use crate::row::{Ended, EntryRow, InboxRow, LogRow, PartRow, Rows, SessionRow};
+use crate::row::{EndedStreams, EntryRow, InboxRow, LogRow, PartRow, Rows, SessionRow};
 use crate::words;
 
 /// The lock that whoever names a blob holds with others, and whoever collects blobs holds alone.
@@ -24,18 +24,18 @@ const CHUNK: usize = 16 << 20;
 
 /// Rows by key, in the order in which they first came.
 #[derive(Debug)]
-struct Merged<K, V> {
+struct MergedRows<K, V> {
     rows: Vec<V>,
     at: HashMap<K, usize>,
 }
 
-impl<K, V> Default for Merged<K, V> {
+impl<K, V> Default for MergedRows<K, V> {
     fn default() -> Self {
         Self { rows: Vec::new(), at: HashMap::new() }
     }
 }
 
-impl<K: Eq + StdHash, V> Merged<K, V> {
+impl<K: Eq + StdHash, V> MergedRows<K, V> {
     /// Puts a row in; `merge` brings one that is there up to date.
     fn put(&mut self, key: K, row: V, merge: impl FnOnce(&mut V, V)) {
         match self.at.get(&key).and_then(|at| self.rows.get_mut(*at)) {
@@ -57,29 +57,29 @@ impl<K: Eq + StdHash, V> Merged<K, V> {
 }
 
 /// Session, entry, part and words of a text; without words it is no longer found.
-type Text = (i64, String, String, Option<String>);
+type TextValues = (i64, String, String, Option<String>);
 
 /// Everything that a group writes.
 #[derive(Debug, Default)]
-pub(super) struct Batch {
-    sessions: Merged<i64, (i64, SessionRow)>,
+pub(super) struct GroupBatch {
+    sessions: MergedRows<i64, (i64, SessionRow)>,
     log: Vec<(i64, LogRow)>,
-    entries: Merged<(i64, String), (i64, EntryRow)>,
-    parts: Merged<(i64, String, String), (i64, PartRow)>,
-    inbox: Merged<(i64, String), (i64, InboxRow)>,
+    entries: MergedRows<(i64, String), (i64, EntryRow)>,
+    parts: MergedRows<(i64, String, String), (i64, PartRow)>,
+    inbox: MergedRows<(i64, String), (i64, InboxRow)>,
     inbox_gone: BTreeSet<(i64, String)>,
-    requests: Merged<String, (String, i64, Option<String>)>,
+    requests: MergedRows<String, (String, i64, Option<String>)>,
     requests_gone: BTreeSet<(String, i64)>,
-    todos: Merged<i64, (i64, String)>,
-    texts: Merged<(i64, String, String), Text>,
+    todos: MergedRows<i64, (i64, String)>,
+    texts: MergedRows<(i64, String, String), TextValues>,
     texts_gone: BTreeSet<(i64, String, String)>,
-    pieces: Merged<(i64, String, i64), (i64, i64, Piece)>,
+    pieces: MergedRows<(i64, String, i64), (i64, i64, StreamPiece)>,
     ended: BTreeSet<(i64, Option<String>)>,
     blobs: BTreeMap<Hash, Blob>,
     uses: BTreeSet<(i64, Hash)>,
 }
 
-impl Batch {
+impl GroupBatch {
     /// Takes in what an append means for the session with this key.
     pub(super) fn add(&mut self, key: i64, session: SessionRow, log: Vec<LogRow>, rows: Rows) {
         self.sessions.put(key, (key, session), |there, row| *there = row);
@@ -123,8 +123,8 @@ impl Batch {
             self.texts.put(place, (key, row.entry, row.part, words), |there, row| *there = row);
         }
         self.ended.extend(rows.ended.into_iter().map(|ended| match ended {
-            Ended::Part(part) => (key, Some(part.to_string())),
-            Ended::All => (key, None),
+            EndedStreams::Part(part) => (key, Some(part.to_string())),
+            EndedStreams::All => (key, None),
         }));
         for blob in rows.blobs {
             self.uses.insert((key, blob.hash));
@@ -133,7 +133,7 @@ impl Batch {
     }
 
     /// Takes in a piece of streamed text.
-    pub(super) fn save(&mut self, key: i64, piece: &Piece) {
+    pub(super) fn save(&mut self, key: i64, piece: &StreamPiece) {
         let start = i64::try_from(piece.start).unwrap_or(i64::MAX);
         let row = (key, start, piece.clone());
         self.pieces.put((key, piece.part.to_string(), start), row, |there, row| *there = row);
@@ -144,7 +144,7 @@ impl Batch {
     }
 
     /// Writes everything.
-    pub(super) async fn write(&self, link: &Link) -> Result<(), Failure> {
+    pub(super) async fn write(&self, link: &WriterConnection) -> Result<(), ServerFailure> {
         self.write_blobs(link).await?;
         let statements = &link.statements;
         tokio::try_join!(
@@ -186,11 +186,11 @@ impl Batch {
         Ok(())
     }
 
-    async fn write_sessions(&self, link: &Link) -> Result<(), Failure> {
+    async fn write_sessions(&self, link: &WriterConnection) -> Result<(), ServerFailure> {
         let rows = &self.sessions;
         let text = |field: fn(&SessionRow) -> &str| rows.column(move |(_, row)| plain(field(row)));
         let number = |field: fn(&SessionRow) -> i64| rows.column(move |(_, row)| field(row));
-        let values: Values<'_> = &[
+        let values: StatementValues<'_> = &[
             &rows.column(|(key, _)| *key),
             &rows.column(|(_, row)| row.id.as_str()),
             &number(|row| i64::try_from(row.seq).unwrap_or(i64::MAX)),
@@ -215,10 +215,10 @@ impl Batch {
         link.put(&link.statements.put_sessions, rows.len(), values).await
     }
 
-    async fn write_log(&self, link: &Link) -> Result<(), Failure> {
+    async fn write_log(&self, link: &WriterConnection) -> Result<(), ServerFailure> {
         let rows = &self.log;
         let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
-        let values: Values<'_> = &[
+        let values: StatementValues<'_> = &[
             &column(rows, |(key, _)| *key),
             &column(rows, |(_, row)| number(row.seq)),
             &column(rows, |(_, row)| row.id.as_str()),
@@ -231,7 +231,7 @@ impl Batch {
     }
 
     /// Prompts, requests and tasks.
-    async fn write_waiting(&self, link: &Link) -> Result<(), Failure> {
+    async fn write_waiting(&self, link: &WriterConnection) -> Result<(), ServerFailure> {
         let statements = &link.statements;
         let inbox: Vec<(i64, &str, i64, &[u8])> = self
             .inbox
@@ -269,7 +269,7 @@ impl Batch {
             },
             async { link.put(&statements.drop_requests, answered.len(), &[&answered, &of]).await },
             async {
-                let values: Values<'_> = &[
+                let values: StatementValues<'_> = &[
                     &column(&requests, |row| row.0),
                     &column(&requests, |row| row.1),
                     &column(&requests, |row| row.2),
@@ -288,7 +288,7 @@ impl Batch {
         Ok(())
     }
 
-    async fn write_texts(&self, link: &Link) -> Result<(), Failure> {
+    async fn write_texts(&self, link: &WriterConnection) -> Result<(), ServerFailure> {
         let gone: Vec<&(i64, String, String)> = self.texts_gone.iter().collect();
         let rows: Vec<(i64, &str, &str, &str)> = self
             .texts
@@ -330,7 +330,7 @@ impl Batch {
     }
 
     /// Streamed text, and the end of what has its final value now.
-    async fn write_streams(&self, link: &Link) -> Result<(), Failure> {
+    async fn write_streams(&self, link: &WriterConnection) -> Result<(), ServerFailure> {
         let pieces = &self.pieces;
         let ended: Vec<&(i64, Option<String>)> = self.ended.iter().collect();
         tokio::try_join!(
@@ -361,7 +361,7 @@ impl Batch {
         Ok(())
     }
 
-    async fn write_blobs(&self, link: &Link) -> Result<(), Failure> {
+    async fn write_blobs(&self, link: &WriterConnection) -> Result<(), ServerFailure> {
         if self.blobs.is_empty() {
             return Ok(());
         }
@@ -376,7 +376,7 @@ impl Batch {
                 size += blob.packed.len();
                 chunk.push(blob);
             }
-            let values: Values<'_> = &[
+            let values: StatementValues<'_> = &[
                 &column(&chunk, |blob| blob.hash.as_bytes().as_slice()),
                 &column(&chunk, |blob| i64::try_from(blob.size).unwrap_or(i64::MAX)),
                 &column(&chunk, |blob| blob.packed.as_slice()),
@@ -384,7 +384,7 @@ impl Batch {
             link.put(&statements.put_blobs, chunk.len(), values).await?;
         }
         let uses: Vec<&(i64, Hash)> = self.uses.iter().collect();
-        let values: Values<'_> =
+        let values: StatementValues<'_> =
             &[&column(&uses, |(key, _)| *key), &column(&uses, |(_, hash)| hash.as_bytes().as_slice())];
         link.put(&statements.use_blobs, uses.len(), values).await
     }

@@ -7,36 +7,40 @@ use std::path::{Path, PathBuf};
 use everturn_model::{Millis, SessionId};
 use tokio_postgres::Row;
 
-use super::failure::Failure;
-use super::link::Link;
+use super::failure::ServerFailure;
+use super::link::WriterConnection;
 use super::pool;
 use super::reader::count;
 use super::rows::BLOBS;
-use super::{Engine, anew, fact, kept};
+use super::{PostgresEngine, instance_rows, stored_session, whole_session};
 use crate::Error;
 use crate::payload::Blob;
-use crate::upkeep::aside::SetAside;
 use crate::upkeep::audit::Audit;
-use crate::upkeep::backup::Loaded;
+use crate::upkeep::backup::RestoredSession;
 use crate::upkeep::blob::Collected;
-use crate::upkeep::disk::{BlobUse, Large, Measured};
-use crate::upkeep::fact::Facts;
-use crate::upkeep::kept::Kept;
-use crate::upkeep::rebuild::Anew;
-use crate::upkeep::trash::{Burial, Space, Tombstone};
+use crate::upkeep::disk::{BlobUse, LargeSession, MeasuredSizes};
+use crate::upkeep::instance_rows::InstanceRows;
+use crate::upkeep::rebuild::RebuiltRows;
+use crate::upkeep::set_aside::SetAside;
+use crate::upkeep::stored_session::StoredSession;
+use crate::upkeep::trash::{FreeSpace, Purge, Tombstone};
 
-impl Engine {
+impl PostgresEngine {
     /// Begins a transaction over a connection of its own: upkeep is rare and may take long.
-    pub(super) async fn begin(&self) -> Result<Link, Error> {
+    pub(super) async fn begin(&self) -> Result<WriterConnection, Error> {
         self.refuse_reader()?;
-        let named = |failure: Failure| failure.into_error(self.address.name());
-        let link = Link::make(&self.address).await.map_err(named)?;
+        let named = |failure: ServerFailure| failure.into_error(self.address.name());
+        let link = WriterConnection::make(&self.address).await.map_err(named)?;
         link.run("BEGIN").await.map_err(named)?;
         Ok(link)
     }
 
     /// Ends it: with a commit if all went well.
-    pub(super) async fn finish<T>(&self, link: Link, outcome: Result<T, Failure>) -> Result<T, Error> {
+    pub(super) async fn finish<T>(
+        &self,
+        link: WriterConnection,
+        outcome: Result<T, ServerFailure>,
+    ) -> Result<T, Error> {
         let outcome = match outcome {
             Ok(value) => link.run("COMMIT").await.map(|()| value),
             // Without a commit the server forgets it, whether it hears this or not.
@@ -48,8 +52,8 @@ impl Engine {
         outcome.map_err(|failure| failure.into_error(self.address.name()))
     }
 
-    pub(crate) async fn kept(&self, id: &SessionId) -> Result<Option<Kept>, Error> {
-        read!(self, client => kept::kept(&client, id))
+    pub(crate) async fn stored(&self, id: &SessionId) -> Result<Option<StoredSession>, Error> {
+        read!(self, client => stored_session::stored(&client, id))
     }
 
     pub(crate) async fn ids(&self, after: Option<&SessionId>, limit: usize) -> Result<Vec<SessionId>, Error> {
@@ -66,9 +70,9 @@ impl Engine {
         self.each(&rows, |row| Ok(SessionId::new(row.try_get::<_, String>(0)?)))
     }
 
-    pub(crate) async fn put_anew(&self, anew: Anew) -> Result<bool, Error> {
+    pub(crate) async fn replace_rows(&self, rebuilt: RebuiltRows) -> Result<bool, Error> {
         let link = self.begin().await?;
-        let outcome = anew::put_anew(&link, anew).await;
+        let outcome = whole_session::replace_rows(&link, rebuilt).await;
         self.finish(link, outcome).await
     }
 
@@ -84,19 +88,19 @@ impl Engine {
         self.finish(link, outcome).await
     }
 
-    pub(crate) async fn bury(&self, burial: Burial) -> Result<bool, Error> {
+    pub(crate) async fn purge_session(&self, purge: Purge) -> Result<bool, Error> {
         let link = self.begin().await?;
-        let outcome = anew::bury(&link, &burial, &self.me).await;
+        let outcome = whole_session::purge_session(&link, &purge, &self.me).await;
         self.finish(link, outcome).await
     }
 
-    pub(crate) async fn is_buried(&self, id: &SessionId) -> Result<bool, Error> {
+    pub(crate) async fn is_purged(&self, id: &SessionId) -> Result<bool, Error> {
         let sql = "SELECT FROM tombstone WHERE session = $1";
         Ok(!read!(self, client => pool::query(&client, sql, &[&id.as_str()]))?.is_empty())
     }
 
     pub(crate) async fn tombstones(&self) -> Result<Vec<Tombstone>, Error> {
-        read!(self, client => fact::tombstones(&client))
+        read!(self, client => instance_rows::tombstones(&client))
     }
 
     pub(crate) async fn trashed_since(&self, since: Millis) -> Result<Vec<SessionId>, Error> {
@@ -107,11 +111,11 @@ impl Engine {
 
     /// The server gives space back by itself.
     #[expect(clippy::unused_async, reason = "the engines have the same methods")]
-    pub(crate) async fn shrink(&self) -> Result<Space, Error> {
-        Ok(Space::default())
+    pub(crate) async fn shrink(&self) -> Result<FreeSpace, Error> {
+        Ok(FreeSpace::default())
     }
 
-    pub(crate) async fn measure(&self) -> Result<Measured, Error> {
+    pub(crate) async fn measure(&self) -> Result<MeasuredSizes, Error> {
         let totals = "SELECT pg_database_size(current_database()),
                         (SELECT count(*) FROM blob), (SELECT coalesce(sum(size), 0)::bigint FROM blob),
                         (SELECT coalesce(sum(octet_length(data)), 0)::bigint FROM blob)";
@@ -128,14 +132,14 @@ impl Engine {
         let sizes = read!(self, client => pool::query(&client, sizes, &[]))?;
         let sessions = self.each(&sizes, |row| {
             let session = SessionId::new(row.try_get::<_, String>(0)?);
-            Ok((Large { session, title: row.try_get(1)?, bytes: count(row, 2)? }, row.try_get(3)?))
+            Ok((LargeSession { session, title: row.try_get(1)?, bytes: count(row, 2)? }, row.try_get(3)?))
         })?;
         let measured = self.each(&totals, |row| {
             let blobs = BlobUse { count: count(row, 1)?, size: count(row, 2)?, packed: count(row, 3)? };
-            Ok(Measured { file: count(row, 0)?, blobs, ..Measured::default() })
+            Ok(MeasuredSizes { file: count(row, 0)?, blobs, ..MeasuredSizes::default() })
         })?;
         let measured = measured.into_iter().next().unwrap_or_default();
-        Ok(Measured { sessions, ..measured })
+        Ok(MeasuredSizes { sessions, ..measured })
     }
 
     pub(crate) async fn set_aside(&self, aside: SetAside) -> Result<(), Error> {
@@ -145,7 +149,7 @@ impl Engine {
     }
 
     pub(crate) async fn set_aside_list(&self) -> Result<Vec<SetAside>, Error> {
-        read!(self, client => fact::set_aside_list(&client))
+        read!(self, client => instance_rows::set_aside_list(&client))
     }
 
     pub(crate) async fn take_back(&self, id: &SessionId) -> Result<bool, Error> {
@@ -153,13 +157,17 @@ impl Engine {
         Ok(!write!(self, client => pool::query(&client, sql, &[&id.as_str()]))?.is_empty())
     }
 
-    pub(crate) async fn facts(&self) -> Result<Facts, Error> {
-        read!(self, client => fact::facts(&client))
+    pub(crate) async fn instance_rows(&self) -> Result<InstanceRows, Error> {
+        read!(self, client => instance_rows::instance_rows(&client))
     }
 
-    pub(crate) async fn swap_facts(&self, before: Facts, after: Facts) -> Result<bool, Error> {
+    pub(crate) async fn swap_instance_rows(
+        &self,
+        before: InstanceRows,
+        after: InstanceRows,
+    ) -> Result<bool, Error> {
         let link = self.begin().await?;
-        let outcome = fact::swap(&link, &before, &after).await;
+        let outcome = instance_rows::swap(&link, &before, &after).await;
         self.finish(link, outcome).await
     }
 
@@ -169,9 +177,9 @@ impl Engine {
         Ok(false)
     }
 
-    pub(crate) async fn load_session(&self, loaded: Loaded) -> Result<(), Error> {
+    pub(crate) async fn load_session(&self, loaded: RestoredSession) -> Result<(), Error> {
         let link = self.begin().await?;
-        let outcome = anew::load(&link, loaded).await;
+        let outcome = whole_session::load(&link, loaded).await;
         self.finish(link, outcome).await
     }
 
@@ -184,8 +192,8 @@ impl Engine {
     /// Makes sure that what was deleted or overwritten is in no table any more. The server's own log and its backups
     /// keep it until they are recycled.
     pub(crate) async fn erase(&self) -> Result<bool, Error> {
-        let named = |failure: Failure| failure.into_error(self.address.name());
-        let link = Link::make(&self.address).await.map_err(named)?;
+        let named = |failure: ServerFailure| failure.into_error(self.address.name());
+        let link = WriterConnection::make(&self.address).await.map_err(named)?;
         let tables =
             "event, entry, part, inbox, request, todo, stream, text, blob, session, project, approval, tombstone,
              quarantine, audit";
@@ -200,7 +208,7 @@ impl Engine {
 
     pub(crate) async fn audits(&self, limit: usize) -> Result<Vec<Audit>, Error> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        read!(self, client => fact::audits(&client, limit))
+        read!(self, client => instance_rows::audits(&client, limit))
     }
 
     /// The version of the fold that made the rows, and the time.
@@ -227,28 +235,32 @@ impl Engine {
         self.finish(link, outcome).await
     }
 
-    fn each<T>(&self, rows: &[Row], of: impl FnMut(&Row) -> Result<T, Failure>) -> Result<Vec<T>, Error> {
-        let all: Result<Vec<T>, Failure> = rows.iter().map(of).collect();
+    fn each<T>(
+        &self,
+        rows: &[Row],
+        of: impl FnMut(&Row) -> Result<T, ServerFailure>,
+    ) -> Result<Vec<T>, Error> {
+        let all: Result<Vec<T>, ServerFailure> = rows.iter().map(of).collect();
         all.map_err(|failure| failure.into_error(self.address.name()))
     }
 }
 
 /// Locks a session's row; none when there is no such session.
-pub(super) async fn lock(link: &Link, id: &SessionId) -> Result<Option<i64>, Failure> {
+pub(super) async fn lock(link: &WriterConnection, id: &SessionId) -> Result<Option<i64>, ServerFailure> {
     let sql = "SELECT key FROM session WHERE id = $1 FOR UPDATE";
     let rows = pool::query(&link.client, sql, &[&id.as_str()]).await?;
     Ok(rows.first().map(|row| row.try_get(0)).transpose()?)
 }
 
 /// Why a session that has no row has none.
-async fn missing(link: &Link, id: &SessionId) -> Result<Failure, Failure> {
+async fn missing(link: &WriterConnection, id: &SessionId) -> Result<ServerFailure, ServerFailure> {
     let sql = "SELECT FROM tombstone WHERE session = $1";
-    let buried = !pool::query(&link.client, sql, &[&id.as_str()]).await?.is_empty();
-    let error = if buried { Error::Purged(id.clone()) } else { Error::NoSession(id.clone()) };
+    let purged = !pool::query(&link.client, sql, &[&id.as_str()]).await?.is_empty();
+    let error = if purged { Error::Purged(id.clone()) } else { Error::NoSession(id.clone()) };
     Ok(error.into())
 }
 
-async fn put_blob(link: &Link, id: &SessionId, blob: Blob) -> Result<(), Failure> {
+async fn put_blob(link: &WriterConnection, id: &SessionId, blob: Blob) -> Result<(), ServerFailure> {
     let Some(key) = lock(link, id).await? else { return Err(missing(link, id).await?) };
     let sql = "SELECT reason FROM quarantine WHERE session = $1";
     if let Some(row) = pool::query(&link.client, sql, &[&id.as_str()]).await?.first() {
@@ -266,7 +278,7 @@ async fn put_blob(link: &Link, id: &SessionId, blob: Blob) -> Result<(), Failure
     link.put(&link.statements.use_blobs, 1, &[&[key].as_slice(), &[hash].as_slice()]).await
 }
 
-async fn collect(link: &Link) -> Result<Collected, Failure> {
+async fn collect(link: &WriterConnection) -> Result<Collected, ServerFailure> {
     // Whoever names a blob holds this lock with others: nothing that is about to be used is collected.
     pool::query(&link.client, "SELECT pg_advisory_xact_lock($1)", &[&BLOBS]).await?;
     let sql = "WITH gone AS (
@@ -278,7 +290,7 @@ async fn collect(link: &Link) -> Result<Collected, Failure> {
     Ok(Collected { blobs: count(row, 0)?, bytes: count(row, 1)? })
 }
 
-async fn set_aside(link: &Link, aside: &SetAside) -> Result<(), Failure> {
+async fn set_aside(link: &WriterConnection, aside: &SetAside) -> Result<(), ServerFailure> {
     if lock(link, &aside.session).await?.is_none() {
         return Err(missing(link, &aside.session).await?);
     }
@@ -289,7 +301,7 @@ async fn set_aside(link: &Link, aside: &SetAside) -> Result<(), Failure> {
     Ok(())
 }
 
-pub(super) async fn put_audit(link: &Link, audit: &Audit) -> Result<(), Failure> {
+pub(super) async fn put_audit(link: &WriterConnection, audit: &Audit) -> Result<(), ServerFailure> {
     let sql = "INSERT INTO audit (time, action, detail) VALUES ($1, $2, $3)";
     pool::query(&link.client, sql, &[&audit.time, &audit.action, &audit.detail.to_string()]).await?;
     Ok(())

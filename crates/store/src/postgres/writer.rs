@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::address::Address;
-use super::failure::Failure;
-use super::group::{self, Broken, Outcomes};
-use super::link::Link;
+use super::failure::ServerFailure;
+use super::group::{self, GroupFailure, Outcomes};
+use super::link::WriterConnection;
 use super::pause::Pause;
 use crate::Error;
-use crate::append::{Appended, Observer, Piece};
-use crate::plan::Asked;
+use crate::append::{Appended, Observer, StreamPiece};
+use crate::plan::AppendRequest;
 use crate::watch::Wakes;
 
 /// How many jobs one transaction takes at most.
@@ -30,27 +30,27 @@ const OUTAGE: Duration = Duration::from_secs(30);
 const BREAKS: u32 = 8;
 
 pub(super) enum Job {
-    Append(Box<Asked>, Answer),
-    Stream(Box<Piece>),
+    Append(Box<AppendRequest>, JobAnswer),
+    Stream(Box<StreamPiece>),
 }
 
-type Answer = oneshot::Sender<Result<Appended, Error>>;
+type JobAnswer = oneshot::Sender<Result<Appended, Error>>;
 
 /// The way to the writer task; dropping it ends the task after the jobs that wait.
 #[derive(Debug)]
-pub(super) struct Handle(mpsc::UnboundedSender<Job>);
+pub(super) struct WriterHandle(mpsc::UnboundedSender<Job>);
 
-impl Handle {
+impl WriterHandle {
     /// Starts the task. It pokes `pokes` after every commit and holds it until it ends.
     pub(super) fn start(
         address: Address,
-        link: Link,
+        link: WriterConnection,
         observer: Option<Observer>,
         wakes: Arc<Wakes>,
         pokes: watch::Sender<u64>,
     ) -> Self {
         let (jobs, queue) = mpsc::unbounded_channel();
-        let writer = Writer { address, link: Some(link), lost: None, observer, wakes, pokes };
+        let writer = WriterTask { address, link: Some(link), lost: None, observer, wakes, pokes };
         tokio::spawn(writer.run(queue));
         Self(jobs)
     }
@@ -61,31 +61,31 @@ impl Handle {
 }
 
 /// An append that waits for its commit.
-struct Pending {
-    asked: Asked,
-    answer: Answer,
+struct PendingAppend {
+    asked: AppendRequest,
+    answer: JobAnswer,
 }
 
 /// Jobs that are tried together.
 #[derive(Default)]
-struct Group {
-    appends: Vec<Pending>,
-    pieces: Vec<Piece>,
+struct JobGroup {
+    appends: Vec<PendingAppend>,
+    pieces: Vec<StreamPiece>,
     /// How often the server refused it.
     refused: u32,
     /// How often the connection broke under it, one time after the other.
     broken: u32,
 }
 
-impl Group {
+impl JobGroup {
     fn push(&mut self, job: Job) {
         match job {
-            Job::Append(asked, answer) => self.appends.push(Pending { asked: *asked, answer }),
+            Job::Append(asked, answer) => self.appends.push(PendingAppend { asked: *asked, answer }),
             Job::Stream(piece) => self.pieces.push(*piece),
         }
     }
 
-    fn asked(&self) -> Vec<&Asked> {
+    fn asked(&self) -> Vec<&AppendRequest> {
         self.appends.iter().map(|pending| &pending.asked).collect()
     }
 
@@ -103,9 +103,9 @@ impl Group {
     }
 }
 
-struct Writer {
+struct WriterTask {
     address: Address,
-    link: Option<Link>,
+    link: Option<WriterConnection>,
     /// Since when there is no connection.
     lost: Option<Instant>,
     observer: Option<Observer>,
@@ -113,11 +113,11 @@ struct Writer {
     pokes: watch::Sender<u64>,
 }
 
-impl Writer {
+impl WriterTask {
     async fn run(mut self, mut queue: mpsc::UnboundedReceiver<Job>) {
         let mut jobs = Vec::with_capacity(GROUP);
         while queue.recv_many(&mut jobs, GROUP).await > 0 {
-            let mut group = Group::default();
+            let mut group = JobGroup::default();
             jobs.drain(..).for_each(|job| group.push(job));
             let mut groups = VecDeque::from([group]);
             while let Some(group) = groups.pop_front() {
@@ -127,7 +127,7 @@ impl Writer {
     }
 
     /// Commits a group, or puts what has to be tried again at the front of the others.
-    async fn commit(&mut self, group: Group, others: &mut VecDeque<Group>) {
+    async fn commit(&mut self, group: JobGroup, others: &mut VecDeque<JobGroup>) {
         let link = match self.link().await {
             Ok(link) => link,
             Err(failure) => return self.give_up(group, failure),
@@ -138,15 +138,15 @@ impl Writer {
                 self.link = Some(link);
                 self.acknowledge(group, outcomes);
             }
-            Err(Broken::Before(Failure::Lost(reason))) => {
+            Err(GroupFailure::Before(ServerFailure::Lost(reason))) => {
                 tracing::warn!(reason, "the connection to the database server broke; it is made again");
                 self.repeat(group, reason, others);
             }
-            Err(Broken::Before(failure)) => {
+            Err(GroupFailure::Before(failure)) => {
                 self.link = Some(link);
                 self.refuse(group, failure, others).await;
             }
-            Err(Broken::Doubt { outcomes, xid, reason }) => {
+            Err(GroupFailure::Doubt { outcomes, xid, reason }) => {
                 tracing::warn!(reason, "the connection to the database server broke during a commit");
                 drop(link);
                 self.resolve(group, outcomes, &xid, reason, others).await;
@@ -154,33 +154,33 @@ impl Writer {
         }
     }
 
-    /// Tries a group again whose connection broke before its commit. One that breaks every connection is taken apart, and
-    /// what still does so alone is given up: it must not keep all others waiting.
-    fn repeat(&self, mut group: Group, reason: String, others: &mut VecDeque<Group>) {
+    /// Tries a group again whose connection broke before its commit. One that breaks every connection is taken apart,
+    /// and what still does so alone is given up: it must not keep all others waiting.
+    fn repeat(&self, mut group: JobGroup, reason: String, others: &mut VecDeque<JobGroup>) {
         group.broken += 1;
         if group.broken < BREAKS {
             others.push_front(group);
         } else if group.is_single() {
-            self.give_up(group, Failure::Lost(reason));
+            self.give_up(group, ServerFailure::Lost(reason));
         } else {
             group.split().rev().for_each(|alone| others.push_front(alone));
         }
     }
 
     /// A connection. During an outage it is tried again for a while; when that is over, once for each group.
-    async fn link(&mut self) -> Result<Link, Failure> {
+    async fn link(&mut self) -> Result<WriterConnection, ServerFailure> {
         if let Some(link) = self.link.take().filter(|link| !link.is_closed()) {
             return Ok(link);
         }
         let lost = *self.lost.get_or_insert_with(Instant::now);
         let mut pause = Pause::default();
         loop {
-            match Link::make(&self.address).await {
+            match WriterConnection::make(&self.address).await {
                 Ok(link) => {
                     self.lost = None;
                     return Ok(link);
                 }
-                Err(Failure::Lost(reason)) if lost.elapsed() < OUTAGE => {
+                Err(ServerFailure::Lost(reason)) if lost.elapsed() < OUTAGE => {
                     tracing::warn!(reason, "the database server cannot be reached; trying again");
                     pause.wait().await;
                 }
@@ -190,7 +190,7 @@ impl Writer {
     }
 
     /// Deals with a group that the server refused; nothing of it was committed.
-    async fn refuse(&self, mut group: Group, failure: Failure, others: &mut VecDeque<Group>) {
+    async fn refuse(&self, mut group: JobGroup, failure: ServerFailure, others: &mut VecDeque<JobGroup>) {
         if !group.is_single() {
             group.split().rev().for_each(|alone| others.push_front(alone));
             return;
@@ -205,7 +205,7 @@ impl Writer {
     }
 
     /// Tells the callers of a group that nothing of it was saved.
-    fn give_up(&self, group: Group, failure: Failure) {
+    fn give_up(&self, group: JobGroup, failure: ServerFailure) {
         let error = failure.into_error(self.address.name());
         if !group.pieces.is_empty() {
             tracing::warn!(error = error.to_string(), "streamed text was not saved");
@@ -219,11 +219,11 @@ impl Writer {
     /// Finds out what came of a commit that was sent and not answered.
     async fn resolve(
         &mut self,
-        group: Group,
+        group: JobGroup,
         outcomes: Outcomes,
         xid: &str,
         reason: String,
-        others: &mut VecDeque<Group>,
+        others: &mut VecDeque<JobGroup>,
     ) {
         for _ in 0..BREAKS {
             let Ok(link) = self.link().await else { break };
@@ -239,7 +239,7 @@ impl Writer {
                     }
                     return;
                 }
-                Ok(Err(Failure::Lost(_))) => {}
+                Ok(Err(ServerFailure::Lost(_))) => {}
                 Ok(Err(_)) | Err(_) => break,
             }
         }
@@ -254,7 +254,7 @@ impl Writer {
     }
 
     /// The observer hears of events before their appender does, in the order of the log.
-    fn acknowledge(&self, group: Group, outcomes: Outcomes) {
+    fn acknowledge(&self, group: JobGroup, outcomes: Outcomes) {
         let mut heads = Vec::new();
         let mut answers = Vec::with_capacity(group.appends.len());
         for (pending, outcome) in group.appends.into_iter().zip(outcomes) {
@@ -288,6 +288,9 @@ fn again(error: &Error) -> Error {
         }
         Error::Refused { address, reason } => {
             Error::Refused { address: address.clone(), reason: reason.clone() }
+        }
+        Error::NoDatabase { address, reason } => {
+            Error::NoDatabase { address: address.clone(), reason: reason.clone() }
         }
         Error::Server(reason) => Error::Server(reason.clone()),
         Error::Closed => Error::Closed,

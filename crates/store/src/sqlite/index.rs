@@ -1,4 +1,4 @@
-//! The full-text index as a whole: filling it, and making it anew where it is damaged.
+//! The full-text index as a whole: filling it, and rebuilding it where it is damaged.
 //!
 //! The index says nothing that the rows do not say. So when it is damaged, nobody should have to restore a backup for
 //! it, and nothing should wait for a person: it is emptied and filled again.
@@ -32,7 +32,7 @@ fn refill(connection: &Connection) -> Result<(), Error> {
         let (key, id, data): (i64, String, String) = (found.get(0)?, found.get(1)?, found.get(2)?);
         let filled = shape::decode(&id, "session", &data).and_then(|session| fill(connection, key, session));
         match filled {
-            // A damaged session must not keep the others from being found; `verify` tells of it.
+            // A damaged session must not keep the others from being found; `verify` reports it.
             Err(error @ Error::Corrupt { .. }) => {
                 tracing::error!(session = id, error = error.to_string(), "a session cannot be searched");
             }
@@ -45,7 +45,7 @@ fn refill(connection: &Connection) -> Result<(), Error> {
 /// Makes the texts of a session findable, of which none is in the index yet.
 pub(super) fn fill(connection: &Connection, key: i64, session: Session) -> Result<(), Error> {
     let tree = reader::rows(connection, key, session)?;
-    let mut touched = plan::Touched::default();
+    let mut touched = plan::TouchedRows::default();
     touched.all(&tree);
     let mut rows = row::Rows::of(&tree, &touched)?;
     rows.name(&tree.session.title);

@@ -4,12 +4,12 @@ use everturn_model::{Session, SessionId, Tokens};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
-use super::kept::text;
+use super::stored_session::text;
 use crate::Error;
 use crate::query::{Filter, Search, Totals};
-use crate::row::Spent;
-use crate::search::Place;
-use crate::words::Query;
+use crate::row::SpentSums;
+use crate::search::IndexedPlace;
+use crate::words::WordQuery;
 
 /// A session in a list, with its place in it.
 pub(super) type Listed = (Session, (i64, i64));
@@ -124,7 +124,7 @@ pub(super) fn totals(connection: &Connection, filter: &Filter) -> Result<Totals,
         tokens.reasoning = row.get(3)?;
         tokens.cache.read = row.get(4)?;
         tokens.cache.write = row.get(5)?;
-        let spent = Spent { cost: row.get(6)?, ..Spent::default() };
+        let spent = SpentSums { cost: row.get(6)?, ..SpentSums::default() };
         Ok(Totals { sessions: row.get(0)?, tokens, cost: spent.money() })
     })?)
 }
@@ -133,9 +133,9 @@ pub(super) fn totals(connection: &Connection, filter: &Filter) -> Result<Totals,
 pub(super) fn find(
     connection: &Connection,
     search: &Search,
-    query: &Query,
+    query: &WordQuery,
     skip: usize,
-) -> Result<Vec<Place>, Error> {
+) -> Result<Vec<IndexedPlace>, Error> {
     let mut statement = connection.prepare_cached(
         "SELECT s.id, s.title, t.entry, t.part FROM search f JOIN text t ON t.key = f.rowid
          JOIN session s ON s.key = t.session
@@ -145,7 +145,7 @@ pub(super) fn find(
     let session = search.session.as_ref().map(SessionId::as_str);
     let rows =
         statement.query_map(params![query.sqlite(), search.project, session, search.limit, skip], |row| {
-            Ok(Place {
+            Ok(IndexedPlace {
                 session: SessionId::new(text(row, 0)?),
                 title: text(row, 1)?,
                 entry: text(row, 2)?,

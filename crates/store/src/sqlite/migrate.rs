@@ -18,12 +18,12 @@ use crate::{Error, shape};
 const APPLICATION: i64 = 0x4576_746e;
 
 /// What SQL alone cannot do.
-type Then = fn(&Connection) -> Result<(), Error>;
+type MigrationStep = fn(&Connection) -> Result<(), Error>;
 
 /// A step from one schema to the next.
 struct Migration {
     sql: &'static str,
-    then: Option<Then>,
+    then: Option<MigrationStep>,
     /// Whether it changes what is stored. One that only marks the file needs no copy of it.
     changes: bool,
 }
@@ -40,7 +40,7 @@ const MIGRATIONS: &[Migration] = &[
 
 /// What was found in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct FoundSchema {
     application: i64,
     version: i64,
     tables: i64,
@@ -89,14 +89,14 @@ pub(super) fn migrate(connection: &mut Connection, path: &Path) -> Result<Access
     Ok(Access::Write)
 }
 
-fn look(connection: &Connection) -> rusqlite::Result<Found> {
+fn look(connection: &Connection) -> rusqlite::Result<FoundSchema> {
     // All of one moment: another process may be making the tables right now.
     let alone = connection.is_autocommit();
     if alone {
         connection.execute_batch("BEGIN")?;
     }
     let found = read(connection);
-    // A failure may have ended it already, and is what has to be told.
+    // A failure may have ended it already, and is what has to be reported.
     if alone && !connection.is_autocommit() {
         let ended = connection.execute_batch("COMMIT");
         return found.and_then(|found| ended.map(|()| found));
@@ -104,15 +104,15 @@ fn look(connection: &Connection) -> rusqlite::Result<Found> {
     found
 }
 
-fn read(connection: &Connection) -> rusqlite::Result<Found> {
-    Ok(Found {
+fn read(connection: &Connection) -> rusqlite::Result<FoundSchema> {
+    Ok(FoundSchema {
         tables: connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?,
         application: connection.query_row("PRAGMA application_id", [], |row| row.get(0))?,
         version: connection.query_row("PRAGMA user_version", [], |row| row.get(0))?,
     })
 }
 
-/// Makes sure that a file is a whole database of ours that this version knows, without changing it.
+/// Ensures that a file is a whole database of ours that this version knows, without changing it.
 pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), Error> {
     let failure = |source: rusqlite::Error| super::failure(path, &source);
     let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
@@ -129,7 +129,7 @@ pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), Error> {
 }
 
 /// What can be done without a migration; none when one is due.
-fn judge(found: Found, known: i64, path: &Path) -> Result<Option<Access>, Error> {
+fn judge(found: FoundSchema, known: i64, path: &Path) -> Result<Option<Access>, Error> {
     if found.application != APPLICATION && found.tables > 0 {
         let reason = "it holds another program's tables".to_owned();
         return Err(Error::NotOurs { path: path.to_owned(), reason });

@@ -14,12 +14,12 @@ use everturn_model::{Entry, EntryId, EventId, Part, PartId, Record, RequestId, S
 use rusqlite::{Connection, OptionalExtension as _, params};
 use serde::de::DeserializeOwned;
 
-use super::kept::text;
-use super::schema::{self, Settings};
+use super::schema::{self, ConnectionSettings};
+use super::stored_session::text;
 use crate::payload::{self, Blob, Hash};
 use crate::query::{StreamText, Tail};
 use crate::shape::{self, damaged, decode};
-use crate::{Error, spread};
+use crate::{Error, parallel};
 
 /// How many idle connections are kept.
 const KEPT: usize = 4;
@@ -27,16 +27,16 @@ const KEPT: usize = 4;
 /// Connections for reading.
 #[derive(Debug)]
 pub(super) struct Pool {
-    settings: Settings,
+    settings: ConnectionSettings,
     idle: Mutex<Vec<Connection>>,
 }
 
 impl Pool {
-    pub(super) fn new(settings: Settings) -> Self {
+    pub(super) fn new(settings: ConnectionSettings) -> Self {
         Self { settings, idle: Mutex::new(Vec::new()) }
     }
 
-    pub(super) fn settings(&self) -> &Settings {
+    pub(super) fn settings(&self) -> &ConnectionSettings {
         &self.settings
     }
 
@@ -129,7 +129,7 @@ pub(super) fn rows(connection: &Connection, key: i64, session: Session) -> Resul
     let name = session.id.to_string();
     let parts = raw(connection, key, &name, "part", "SELECT ord, entry, data FROM part WHERE session = ?1")?;
     // Parts are the larger half: they are understood while the entries are fetched.
-    let (parts, entries) = spread::both(
+    let (parts, entries) = parallel::both(
         parts.len(),
         || understand::<Part>(parts, &name, "part"),
         || {
@@ -181,7 +181,7 @@ fn understand<T: DeserializeOwned + Send>(
     session: &str,
     place: &str,
 ) -> Result<Vec<(i64, String, T)>, Error> {
-    let values = spread::map(&rows, |(_, _, data)| decode(session, place, data))?;
+    let values = parallel::map(&rows, |(_, _, data)| decode(session, place, data))?;
     Ok(rows.into_iter().zip(values).map(|((order, name, _), value)| (order, name, value)).collect())
 }
 
@@ -321,8 +321,8 @@ pub(super) fn events(
 }
 
 pub(super) fn find_event(connection: &Connection, id: &EventId) -> Result<Option<(SessionId, u64)>, Error> {
-    // Not in one query: SQLite plans a join of these two anew each time that its value is bound, and nearly always there
-    // is no such event.
+    // Not in one query: SQLite plans a join of these two again each time that its value is bound, and nearly always
+    // there is no such event.
     let found = connection
         .prepare_cached("SELECT session, seq FROM event WHERE id = ?1")?
         .query_row([id.as_str()], |row| Ok((row.get::<_, i64>(0)?, row.get(1)?)))

@@ -16,7 +16,7 @@ const BUSY: Duration = Duration::from_secs(30);
 
 /// How connections are opened.
 #[derive(Debug, Clone)]
-pub(super) struct Settings {
+pub(super) struct ConnectionSettings {
     pub(super) path: PathBuf,
     pub(super) durability: Durability,
     pub(super) vfs: Option<String>,
@@ -67,7 +67,7 @@ fn network_file_system(_folder: &Path) -> Option<&'static str> {
 }
 
 /// Opens the database for writing, creating it where there is none.
-pub(super) fn open(settings: &Settings) -> Result<Connection, Error> {
+pub(super) fn open(settings: &ConnectionSettings) -> Result<Connection, Error> {
     let path = &settings.path;
     if rusqlite::version_number() < OLDEST_SQLITE {
         let reason = format!("this build has SQLite {}, which is too old", rusqlite::version());
@@ -76,8 +76,8 @@ pub(super) fn open(settings: &Settings) -> Result<Connection, Error> {
     let readable = |source| Error::Io { path: path.clone(), source };
     let found = std::fs::exists(path).map_err(readable)?;
     if found {
-        // SQLite would only say that it cannot open the file, not why. The file must not be opened here: closing it again
-        // would drop the locks that other stores of this process hold on it.
+        // SQLite would only say that it cannot open the file, not why. The file must not be opened here: closing it
+        // again would drop the locks that other stores of this process hold on it.
         use rustix::fs::{Access, access};
         access(path, Access::READ_OK | Access::WRITE_OK).map_err(|error| readable(error.into()))?;
     } else {
@@ -96,7 +96,7 @@ fn check_header(connection: &Connection) -> rusqlite::Result<()> {
 }
 
 /// Settings of the connection that writes.
-pub(super) fn configure(connection: &Connection, settings: &Settings) -> Result<(), Error> {
+pub(super) fn configure(connection: &Connection, settings: &ConnectionSettings) -> Result<(), Error> {
     let durability = match settings.durability {
         Durability::Full => "FULL",
         Durability::Process => "NORMAL",
@@ -134,7 +134,7 @@ fn switch_to_wal(connection: &Connection) -> rusqlite::Result<()> {
 }
 
 /// Opens the database for reading.
-pub(super) fn open_reader(settings: &Settings) -> Result<Connection, Error> {
+pub(super) fn open_reader(settings: &ConnectionSettings) -> Result<Connection, Error> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = connect(settings, flags).map_err(|source| super::failure(&settings.path, &source))?;
     connection.busy_timeout(BUSY)?;
@@ -147,7 +147,7 @@ pub(super) fn open_reader(settings: &Settings) -> Result<Connection, Error> {
     Ok(connection)
 }
 
-fn connect(settings: &Settings, flags: OpenFlags) -> rusqlite::Result<Connection> {
+fn connect(settings: &ConnectionSettings, flags: OpenFlags) -> rusqlite::Result<Connection> {
     match &settings.vfs {
         Some(vfs) => Connection::open_with_flags_and_vfs(&settings.path, flags, vfs.as_str()),
         None => Connection::open_with_flags(&settings.path, flags),

@@ -3,25 +3,25 @@
 use everturn_model::SessionId;
 use rusqlite::Connection;
 
-use super::kept;
+use super::stored_session;
 use crate::Error;
-use crate::upkeep::disk::{BlobUse, Large, Measured};
-use crate::upkeep::trash::Space;
+use crate::upkeep::disk::{BlobUse, LargeSession, MeasuredSizes};
+use crate::upkeep::trash::FreeSpace;
 
 /// Gives free pages back, where the file was made so that this is possible.
-pub(super) fn shrink(connection: &Connection) -> Result<Space, Error> {
+pub(super) fn shrink(connection: &Connection) -> Result<FreeSpace, Error> {
     let before = free(connection)?;
     // Does nothing in a file that was made without it.
     connection.execute_batch("PRAGMA incremental_vacuum")?;
     let after = free(connection)?;
-    Ok(Space { returned: before.saturating_sub(after), free: after })
+    Ok(FreeSpace { returned: before.saturating_sub(after), free: after })
 }
 
 /// Makes sure that what was deleted or overwritten is in no file any more: the index is merged, the file is written
-/// anew, and the write-ahead log is emptied. False when somebody was reading all the while, so that the log could not
+/// again, and the write-ahead log is emptied. False when somebody was reading all the while, so that the log could not
 /// be emptied.
 pub(super) fn erase(connection: &Connection) -> Result<bool, Error> {
-    // The file is written anew in a temporary one first, and that may be larger than memory.
+    // The file is first written to a temporary one, and that may be larger than memory.
     connection.execute_batch("PRAGMA secure_delete = ON; PRAGMA temp_store = FILE")?;
     let erased =
         connection.execute_batch("INSERT INTO search (search) VALUES ('optimize'); VACUUM").and_then(|()| {
@@ -37,7 +37,7 @@ fn free(connection: &Connection) -> Result<u64, Error> {
     Ok(pragma("freelist_count")? * pragma("page_size")?)
 }
 
-pub(super) fn measure(connection: &Connection) -> Result<Measured, Error> {
+pub(super) fn measure(connection: &Connection) -> Result<MeasuredSizes, Error> {
     let blobs = connection.query_row(
         "SELECT count(*), ifnull(sum(size), 0), ifnull(sum(octet_length(data)), 0) FROM blob",
         [],
@@ -54,9 +54,9 @@ pub(super) fn measure(connection: &Connection) -> Result<Measured, Error> {
          FROM session s LEFT JOIN log ON log.session = s.key LEFT JOIN share ON share.session = s.key",
     )?;
     let rows = statement.query_map([], |row| {
-        let (session, title) = (SessionId::new(kept::text(row, 0)?), kept::text(row, 1)?);
-        Ok((Large { session, title, bytes: row.get(3)? }, row.get(2)?))
+        let (session, title) = (SessionId::new(stored_session::text(row, 0)?), stored_session::text(row, 1)?);
+        Ok((LargeSession { session, title, bytes: row.get(3)? }, row.get(2)?))
     })?;
     let sessions = rows.collect::<Result<_, _>>()?;
-    Ok(Measured { free: free(connection)?, blobs, sessions, ..Measured::default() })
+    Ok(MeasuredSizes { free: free(connection)?, blobs, sessions, ..MeasuredSizes::default() })
 }

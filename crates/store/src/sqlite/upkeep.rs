@@ -7,20 +7,20 @@ use everturn_model::{Millis, SessionId};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::writer::Job;
-use super::{Engine, anew, copy, fact, kept, schema, space, write};
+use super::{SqliteEngine, copy, instance_rows, schema, space, stored_session, whole_session, write};
 use crate::Error;
 use crate::payload::Blob;
-use crate::upkeep::aside::SetAside;
 use crate::upkeep::audit::Audit;
-use crate::upkeep::backup::Loaded;
+use crate::upkeep::backup::RestoredSession;
 use crate::upkeep::blob::Collected;
-use crate::upkeep::disk::Measured;
-use crate::upkeep::fact::Facts;
-use crate::upkeep::kept::Kept;
-use crate::upkeep::rebuild::Anew;
-use crate::upkeep::trash::{Burial, Space, Tombstone};
+use crate::upkeep::disk::MeasuredSizes;
+use crate::upkeep::instance_rows::InstanceRows;
+use crate::upkeep::rebuild::RebuiltRows;
+use crate::upkeep::set_aside::SetAside;
+use crate::upkeep::stored_session::StoredSession;
+use crate::upkeep::trash::{FreeSpace, Purge, Tombstone};
 
-impl Engine {
+impl SqliteEngine {
     /// Work of the writer outside transactions.
     pub(super) async fn alone<T: Send + 'static>(
         &self,
@@ -31,9 +31,9 @@ impl Engine {
         result.await.map_err(|_| Error::Closed)?
     }
 
-    pub(crate) async fn kept(&self, id: &SessionId) -> Result<Option<Kept>, Error> {
+    pub(crate) async fn stored(&self, id: &SessionId) -> Result<Option<StoredSession>, Error> {
         let id = id.clone();
-        self.read(move |connection| kept::kept(connection, &id)).await
+        self.read(move |connection| stored_session::stored(connection, &id)).await
     }
 
     pub(crate) async fn ids(&self, after: Option<&SessionId>, limit: usize) -> Result<Vec<SessionId>, Error> {
@@ -46,21 +46,21 @@ impl Engine {
         self.read(|connection| {
             let sql = "SELECT id FROM session WHERE open = 1 OR key IN (SELECT session FROM request)";
             let mut statement = connection.prepare_cached(sql)?;
-            let rows = statement.query_map([], |row| kept::text(row, 0))?;
+            let rows = statement.query_map([], |row| stored_session::text(row, 0))?;
             Ok(rows.collect::<Result<Vec<_>, _>>()?.into_iter().map(SessionId::new).collect())
         })
         .await
     }
 
-    pub(crate) async fn put_anew(&self, anew: Anew) -> Result<bool, Error> {
-        self.write(move |connection| anew::put_anew(connection, &anew)).await
+    pub(crate) async fn replace_rows(&self, rebuilt: RebuiltRows) -> Result<bool, Error> {
+        self.write(move |connection| whole_session::replace_rows(connection, &rebuilt)).await
     }
 
     pub(crate) async fn put_blob(&self, id: &SessionId, blob: Blob) -> Result<(), Error> {
         let id = id.clone();
         let put = move |connection: &Connection| {
             let Some(key) = key_of(connection, &id)? else {
-                write::refuse_buried(connection, &id)?;
+                write::refuse_purged(connection, &id)?;
                 return Err(Error::NoSession(id));
             };
             write::refuse_quarantined(connection, &id)?;
@@ -73,19 +73,19 @@ impl Engine {
         self.write(collect).await
     }
 
-    pub(crate) async fn bury(&self, burial: Burial) -> Result<bool, Error> {
+    pub(crate) async fn purge_session(&self, purge: Purge) -> Result<bool, Error> {
         let owner = self.owner.clone();
-        self.write(move |connection| anew::bury(connection, &burial, &owner)).await
+        self.write(move |connection| whole_session::purge_session(connection, &purge, &owner)).await
     }
 
-    pub(crate) async fn is_buried(&self, id: &SessionId) -> Result<bool, Error> {
+    pub(crate) async fn is_purged(&self, id: &SessionId) -> Result<bool, Error> {
         let id = id.clone();
-        let buried = move |connection: &Connection| match write::refuse_buried(connection, &id) {
+        let purged = move |connection: &Connection| match write::refuse_purged(connection, &id) {
             Ok(()) => Ok(false),
             Err(Error::Purged(_)) => Ok(true),
             Err(error) => Err(error),
         };
-        self.read(buried).await
+        self.read(purged).await
     }
 
     pub(crate) async fn tombstones(&self) -> Result<Vec<Tombstone>, Error> {
@@ -96,17 +96,17 @@ impl Engine {
         let trashed = move |connection: &Connection| {
             let sql = "SELECT id FROM session WHERE trashed <= ?1 ORDER BY trashed, key";
             let mut statement = connection.prepare_cached(sql)?;
-            let rows = statement.query_map([since], |row| kept::text(row, 0))?;
+            let rows = statement.query_map([since], |row| stored_session::text(row, 0))?;
             Ok(rows.collect::<Result<Vec<_>, _>>()?.into_iter().map(SessionId::new).collect())
         };
         self.read(trashed).await
     }
 
-    pub(crate) async fn shrink(&self) -> Result<Space, Error> {
+    pub(crate) async fn shrink(&self) -> Result<FreeSpace, Error> {
         self.alone(|connection| space::shrink(connection)).await
     }
 
-    pub(crate) async fn measure(&self) -> Result<Measured, Error> {
+    pub(crate) async fn measure(&self) -> Result<MeasuredSizes, Error> {
         let path = self.path.clone();
         let size = |end: &str| {
             let file = format!("{}{end}", path.display());
@@ -114,13 +114,13 @@ impl Engine {
         };
         let (file, log) = (size(""), size("-wal"));
         let measured = self.read(space::measure).await?;
-        Ok(Measured { file, log, ..measured })
+        Ok(MeasuredSizes { file, log, ..measured })
     }
 
     pub(crate) async fn set_aside(&self, aside: SetAside) -> Result<(), Error> {
         let put = move |connection: &Connection| {
-            if kept::key(connection, &aside.session)?.is_none() {
-                write::refuse_buried(connection, &aside.session)?;
+            if stored_session::key(connection, &aside.session)?.is_none() {
+                write::refuse_purged(connection, &aside.session)?;
                 return Err(Error::NoSession(aside.session));
             }
             put_aside(connection, &aside)
@@ -137,12 +137,16 @@ impl Engine {
         self.write(move |connection| take_back(connection, &id)).await
     }
 
-    pub(crate) async fn facts(&self) -> Result<Facts, Error> {
-        self.read(fact::facts).await
+    pub(crate) async fn instance_rows(&self) -> Result<InstanceRows, Error> {
+        self.read(instance_rows::instance_rows).await
     }
 
-    pub(crate) async fn swap_facts(&self, before: Facts, after: Facts) -> Result<bool, Error> {
-        self.write(move |connection| fact::swap(connection, &before, &after)).await
+    pub(crate) async fn swap_instance_rows(
+        &self,
+        before: InstanceRows,
+        after: InstanceRows,
+    ) -> Result<bool, Error> {
+        self.write(move |connection| instance_rows::swap(connection, &before, &after)).await
     }
 
     /// Copies the database into a new file while others write. True: this engine's backup is a copy of its file.
@@ -158,8 +162,8 @@ impl Engine {
         Ok(true)
     }
 
-    pub(crate) async fn load_session(&self, loaded: Loaded) -> Result<(), Error> {
-        self.write(move |connection| anew::load(connection, &loaded)).await
+    pub(crate) async fn load_session(&self, loaded: RestoredSession) -> Result<(), Error> {
+        self.write(move |connection| whole_session::load(connection, &loaded)).await
     }
 
     pub(crate) async fn put_audit(&self, audit: Audit) -> Result<(), Error> {
@@ -215,11 +219,12 @@ fn ids(connection: &Connection, after: Option<&SessionId>, limit: usize) -> Resu
     let sql = "SELECT id FROM session WHERE ?1 IS NULL OR id > ?1 ORDER BY id LIMIT ?2";
     let mut statement = connection.prepare_cached(sql)?;
     let after = after.map(SessionId::as_str);
-    let rows = statement
-        .query_map(params![after, i64::try_from(limit).unwrap_or(i64::MAX)], |row| kept::text(row, 0))?;
+    let rows = statement.query_map(params![after, i64::try_from(limit).unwrap_or(i64::MAX)], |row| {
+        stored_session::text(row, 0)
+    })?;
     let mut ids = rows.collect::<Result<Vec<_>, _>>()?;
     // A log whose session's row is gone counts too: that is what a check has to find.
-    let lost = kept::lost(connection)?.into_iter().map(|(_, id)| id);
+    let lost = stored_session::lost(connection)?.into_iter().map(|(_, id)| id);
     ids.extend(lost.filter(|id| after.is_none_or(|after| id.as_str() > after)));
     ids.sort_unstable();
     ids.dedup();
@@ -241,7 +246,7 @@ fn collect(connection: &Connection) -> Result<Collected, Error> {
 pub(super) fn tombstones(connection: &Connection) -> Result<Vec<Tombstone>, Error> {
     let mut statement = connection.prepare_cached("SELECT session, time FROM tombstone ORDER BY session")?;
     let rows = statement.query_map([], |row| {
-        Ok(Tombstone { session: SessionId::new(kept::text(row, 0)?), time: row.get(1)? })
+        Ok(Tombstone { session: SessionId::new(stored_session::text(row, 0)?), time: row.get(1)? })
     })?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
@@ -260,9 +265,9 @@ pub(super) fn set_aside_list(connection: &Connection) -> Result<Vec<SetAside>, E
     let mut statement = connection.prepare_cached(sql)?;
     let rows = statement.query_map([], |row| {
         Ok(SetAside {
-            session: SessionId::new(kept::text(row, 0)?),
+            session: SessionId::new(stored_session::text(row, 0)?),
             time: row.get(1)?,
-            reason: kept::text(row, 2)?,
+            reason: stored_session::text(row, 2)?,
         })
     })?;
     Ok(rows.collect::<Result<_, _>>()?)
@@ -285,10 +290,10 @@ pub(super) fn audits(connection: &Connection, limit: usize) -> Result<Vec<Audit>
     let sql = "SELECT time, action, detail FROM audit ORDER BY key DESC LIMIT ?1";
     let mut statement = connection.prepare_cached(sql)?;
     let rows = statement.query_map([i64::try_from(limit).unwrap_or(i64::MAX)], |row| {
-        let detail = kept::text(row, 2)?;
+        let detail = stored_session::text(row, 2)?;
         // What cannot be read is shown as it is.
         let detail = serde_json::from_str(&detail).unwrap_or(serde_json::Value::String(detail));
-        Ok(Audit { time: row.get(0)?, action: kept::text(row, 1)?, detail })
+        Ok(Audit { time: row.get(0)?, action: stored_session::text(row, 1)?, detail })
     })?;
     Ok(rows.collect::<Result<_, _>>()?)
 }

@@ -4,33 +4,33 @@ use everturn_model::tree::Node;
 use everturn_model::{Session, SessionId, Tree, fold};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
-use super::kept::text;
 use super::reader;
+use super::stored_session::text;
 use crate::append::{Appended, Committed};
 use crate::payload::Blob;
-use crate::plan::{self, Asked, Known, Needs, Outcome, Plan, State};
-use crate::row::{self, Ended, LogRow, Rows, SessionRow, TextRow};
+use crate::plan::{self, AppendOutcome, AppendPlan, AppendRequest, KnownEvent, NeededRows, SessionState};
+use crate::row::{self, EndedStreams, LogRow, Rows, SessionRow, TextRow};
 use crate::{Error, shape, words};
 
 /// What an append wrote, and what is left to write of it.
-pub(super) struct Written {
+pub(super) struct WrittenAppend {
     pub(super) appended: Appended,
     pub(super) committed: Vec<Committed>,
     /// Nothing when it was there already.
-    pub(super) fresh: Option<Box<Fresh>>,
+    pub(super) fresh: Option<Box<UnwrittenRows>>,
 }
 
-/// What an append was planned with. It is kept until the answer is given: taking a fork's thousands of rows apart takes a
-/// while, and nobody should wait for it.
-pub(super) struct Fresh {
+/// What an append was planned with. It is kept until the answer is given: taking a fork's thousands of rows apart
+/// takes a while, and nobody should wait for it.
+pub(super) struct UnwrittenRows {
     key: i64,
     /// The session is new, so none of its texts has a place yet.
     created: bool,
     rows: Rows,
-    _state: Option<State>,
+    _state: Option<SessionState>,
 }
 
-impl Fresh {
+impl UnwrittenRows {
     /// Makes its texts findable.
     pub(super) fn put_texts(&self, connection: &Connection) -> Result<(), Error> {
         put_texts(connection, self.key, self.created, &self.rows.texts)
@@ -40,23 +40,25 @@ impl Fresh {
 /// Appends events to a session and writes the rows that they change. `observed` says whether anybody wants to see each
 /// event with its rows; `stamp` is the number of the commit.
 ///
-/// The texts are left to the caller: the index writes a segment at each savepoint that follows, so they come once, after
-/// all appends of a group.
+/// The texts are left to the caller: the index writes a segment at each savepoint that follows, so they come once,
+/// after all appends of a group.
 pub(super) fn append(
     connection: &Connection,
-    asked: Asked,
+    asked: AppendRequest,
     observed: bool,
     stamp: i64,
-) -> Result<Written, Error> {
+) -> Result<WrittenAppend, Error> {
     let known = known(connection, &asked)?;
     let id = asked.session.clone();
     let mut state = load(connection, &asked)?;
     let key = state.as_ref().map(|(key, _)| *key);
     let mut state = state.take().map(|(_, state)| state);
     match plan::plan(&mut state, asked, &known, observed)? {
-        Outcome::Present(appended) => Ok(Written { appended, committed: Vec::new(), fresh: None }),
-        Outcome::Fresh(plan) => {
-            let Plan { session, log, rows, appended, committed, created } = *plan;
+        AppendOutcome::Present(appended) => {
+            Ok(WrittenAppend { appended, committed: Vec::new(), fresh: None })
+        }
+        AppendOutcome::Fresh(plan) => {
+            let AppendPlan { session, log, rows, appended, committed, created } = *plan;
             let key = match key {
                 Some(key) => key,
                 None => create(connection, &id)?,
@@ -67,24 +69,24 @@ pub(super) fn append(
             let (log, blobs) = row::finish(log)?;
             put_log(connection, key, &log, stamp)?;
             put_blobs(connection, key, &blobs)?;
-            Ok(Written {
+            Ok(WrittenAppend {
                 appended,
                 committed,
-                fresh: Some(Box::new(Fresh { key, created, rows, _state: state })),
+                fresh: Some(Box::new(UnwrittenRows { key, created, rows, _state: state })),
             })
         }
     }
 }
 
 /// Events of the append that are in the log already.
-fn known(connection: &Connection, asked: &Asked) -> Result<Vec<Known>, Error> {
+fn known(connection: &Connection, asked: &AppendRequest) -> Result<Vec<KnownEvent>, Error> {
     let mut found = Vec::new();
     for new in &asked.events {
         if let Some((session, seq)) = reader::find_event(connection, &new.id)? {
             let after = seq.checked_sub(1);
             let record = reader::events(connection, &session, after, 1)?.pop();
             if let Some(record) = record {
-                found.push(Known { id: new.id.clone(), session, seq, event: record.event });
+                found.push(KnownEvent { id: new.id.clone(), session, seq, event: record.event });
             }
         }
     }
@@ -92,7 +94,7 @@ fn known(connection: &Connection, asked: &Asked) -> Result<Vec<Known>, Error> {
 }
 
 /// The session's row and what the append touches.
-fn load(connection: &Connection, asked: &Asked) -> Result<Option<(i64, State)>, Error> {
+fn load(connection: &Connection, asked: &AppendRequest) -> Result<Option<(i64, SessionState)>, Error> {
     let id = &asked.session;
     let found = connection
         .prepare_cached(
@@ -106,26 +108,26 @@ fn load(connection: &Connection, asked: &Asked) -> Result<Option<(i64, State)>, 
         })
         .optional()?;
     let Some(((key, seq), owner, epoch, data, reason)) = found else {
-        refuse_buried(connection, id)?;
+        refuse_purged(connection, id)?;
         return Ok(None);
     };
     if let Some(reason) = reason {
         return Err(Error::Quarantined { session: id.clone(), reason });
     }
     let session: Session = shape::decode(id.as_str(), "session", &data)?;
-    let needs = Needs::of(&asked.events);
+    let needs = NeededRows::of(&asked.events);
     let tree = if needs.whole {
         reader::rows(connection, key, session)?
     } else {
         touched(connection, key, session, &needs)?
     };
-    Ok(Some((key, State { seq, tree, owner, epoch })))
+    Ok(Some((key, SessionState { seq, tree, owner, epoch })))
 }
 
-pub(super) fn refuse_buried(connection: &Connection, id: &SessionId) -> Result<(), Error> {
-    let buried =
+pub(super) fn refuse_purged(connection: &Connection, id: &SessionId) -> Result<(), Error> {
+    let purged =
         connection.prepare_cached("SELECT 1 FROM tombstone WHERE session = ?1")?.exists([id.as_str()])?;
-    if buried { Err(Error::Purged(id.clone())) } else { Ok(()) }
+    if purged { Err(Error::Purged(id.clone())) } else { Ok(()) }
 }
 
 pub(super) fn refuse_quarantined(connection: &Connection, id: &SessionId) -> Result<(), Error> {
@@ -136,7 +138,7 @@ pub(super) fn refuse_quarantined(connection: &Connection, id: &SessionId) -> Res
     reason.map_or(Ok(()), |reason| Err(Error::Quarantined { session: id.clone(), reason }))
 }
 
-fn touched(connection: &Connection, key: i64, session: Session, needs: &Needs) -> Result<Tree, Error> {
+fn touched(connection: &Connection, key: i64, session: Session, needs: &NeededRows) -> Result<Tree, Error> {
     let mut tree = Tree::new(session);
     for id in &needs.entries {
         if let Some(found) = reader::entry(connection, key, id)? {
@@ -347,13 +349,13 @@ fn place_of(connection: &Connection, key: i64, row: &TextRow) -> Result<Option<i
 }
 
 /// The final value of a part replaces what was saved of it while it streamed.
-fn end_streams(connection: &Connection, key: i64, ended: &[Ended]) -> Result<(), Error> {
+fn end_streams(connection: &Connection, key: i64, ended: &[EndedStreams]) -> Result<(), Error> {
     for ended in ended {
         match ended {
-            Ended::Part(part) => connection
+            EndedStreams::Part(part) => connection
                 .prepare_cached("DELETE FROM stream WHERE session = ?1 AND part = ?2")?
                 .execute(params![key, part.as_str()])?,
-            Ended::All => {
+            EndedStreams::All => {
                 connection.prepare_cached("DELETE FROM stream WHERE session = ?1")?.execute([key])?
             }
         };
@@ -362,7 +364,7 @@ fn end_streams(connection: &Connection, key: i64, ended: &[Ended]) -> Result<(),
 }
 
 /// Saves a piece of streamed text of an open part, if the lease still holds.
-pub(super) fn save_stream(connection: &Connection, piece: &crate::append::Piece) -> Result<(), Error> {
+pub(super) fn save_stream(connection: &Connection, piece: &crate::append::StreamPiece) -> Result<(), Error> {
     super::lease::check(connection, &piece.lease)?;
     connection
         .prepare_cached(

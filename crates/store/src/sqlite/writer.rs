@@ -15,11 +15,11 @@ use rusqlite::hooks::Wal;
 use rusqlite::{Connection, ErrorCode};
 use tokio::sync::oneshot;
 
-use super::write::Written;
+use super::write::WrittenAppend;
 use super::{index, reader, write};
 use crate::Error;
-use crate::append::{Appended, Observer, Piece};
-use crate::plan::Asked;
+use crate::append::{Appended, Observer, StreamPiece};
+use crate::plan::AppendRequest;
 use crate::watch::Wakes;
 
 /// How many jobs one transaction takes at most.
@@ -28,19 +28,19 @@ const GROUP: usize = 256;
 /// How many pages the write-ahead log gathers before they are moved into the database.
 const PAGES: i32 = 1000;
 
-pub(super) type Answer<T> = oneshot::Sender<Result<T, Error>>;
+pub(super) type JobAnswer<T> = oneshot::Sender<Result<T, Error>>;
 
 /// Tells the asker how it went, once the group is committed or has failed.
-pub(super) type Finish = Box<dyn FnOnce(Option<Error>) + Send>;
+pub(super) type WriteFinish = Box<dyn FnOnce(Option<Error>) + Send>;
 
 /// A write, or what keeps it from being tried.
-pub(super) type Work = dyn FnOnce(Result<&Connection, Error>) -> Finish + Send;
+pub(super) type WriteWork = dyn FnOnce(Result<&Connection, Error>) -> WriteFinish + Send;
 
 pub(super) enum Job {
-    Append(Box<Asked>, Answer<Appended>),
-    Stream(Box<Piece>),
+    Append(Box<AppendRequest>, JobAnswer<Appended>),
+    Stream(Box<StreamPiece>),
     /// Any other write that takes part in a group.
-    Other(Box<Work>),
+    Other(Box<WriteWork>),
     /// Work that must not be in a transaction.
     Alone(Box<dyn FnOnce(&mut Connection) + Send>),
 }
@@ -73,12 +73,12 @@ impl Job {
 
 /// The way to the writer thread; dropping it ends the thread after the jobs that wait.
 #[derive(Debug)]
-pub(super) struct Handle {
+pub(super) struct WriterHandle {
     jobs: Option<Sender<Job>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Handle {
+impl WriterHandle {
     pub(super) fn start(
         connection: Connection,
         path: PathBuf,
@@ -86,7 +86,7 @@ impl Handle {
         wakes: Arc<Wakes>,
     ) -> Result<Self, Error> {
         let (jobs, queue) = channel();
-        let mut writer = Writer { connection, path, observer, wakes, pages: Arc::default() };
+        let mut writer = WriterThread { connection, path, observer, wakes, pages: Arc::default() };
         writer.count_pages()?;
         let thread = std::thread::Builder::new()
             .name("store-writer".to_owned())
@@ -100,7 +100,7 @@ impl Handle {
     }
 }
 
-impl Drop for Handle {
+impl Drop for WriterHandle {
     fn drop(&mut self) {
         self.jobs = None;
         if let Some(thread) = self.thread.take()
@@ -112,28 +112,28 @@ impl Drop for Handle {
 }
 
 /// What a job comes to once its group is committed.
-enum Done {
-    Append(Pending),
-    Other(Finish),
+enum JobDone {
+    Append(PendingAppend),
+    Other(WriteFinish),
     Quiet,
 }
 
 /// An append that waits for its commit.
-struct Pending {
-    answer: Answer<Appended>,
+struct PendingAppend {
+    answer: JobAnswer<Appended>,
     session: SessionId,
     ids: Vec<EventId>,
-    result: Result<Written, Error>,
+    result: Result<WrittenAppend, Error>,
 }
 
 /// How a group's commit failed.
-struct Failure {
+struct CommitFailure {
     error: rusqlite::Error,
     /// The transaction is surely not on the disk.
     certain: bool,
 }
 
-struct Writer {
+struct WriterThread {
     connection: Connection,
     path: PathBuf,
     observer: Option<Observer>,
@@ -142,7 +142,7 @@ struct Writer {
     pages: Arc<AtomicI32>,
 }
 
-impl Writer {
+impl WriterThread {
     /// Counts the pages in place of SQLite's own hook, which would move them while an appender waits.
     fn count_pages(&mut self) -> Result<(), Error> {
         let pages = Arc::clone(&self.pages);
@@ -199,7 +199,7 @@ impl Writer {
             Ok(stamp) => stamp,
             Err(error) => {
                 tracing::error!(error = error.to_string(), "cannot begin a transaction");
-                let failure = Failure { error, certain: true };
+                let failure = CommitFailure { error, certain: true };
                 group.into_iter().for_each(|job| self.refuse(job, &failure));
                 return Vec::new();
             }
@@ -233,7 +233,7 @@ impl Writer {
         }
         if self.connection.is_autocommit() {
             // SQLite gave the whole transaction up: nothing of this group is in the file.
-            let failure = Failure { error: given_up(&done, written.as_ref().err()), certain: true };
+            let failure = CommitFailure { error: given_up(&done, written.as_ref().err()), certain: true };
             done.into_iter().for_each(|done| self.settle(done, &failure));
             return jobs.collect();
         }
@@ -247,14 +247,14 @@ impl Writer {
                 self.heal(&error);
                 // A failed sync does not tell what the disk has. Everything else happened before the disk had it.
                 let certain = error.sqlite_error_code() != Some(ErrorCode::SystemIoFailure);
-                let failure = Failure { error, certain };
+                let failure = CommitFailure { error, certain };
                 done.into_iter().for_each(|done| self.settle(done, &failure));
             }
         }
         Vec::new()
     }
 
-    /// Makes the index anew, if it was the index that an error is about: what comes next must not fail for it again.
+    /// Rebuilds the index, if the error is about the index: what comes next must not fail for it again.
     fn heal(&self, error: &rusqlite::Error) {
         if !index::is_damaged(error) {
             return;
@@ -280,12 +280,16 @@ impl Writer {
     }
 
     /// Makes the texts of all jobs from `indexed` on findable.
-    fn put_texts(&self, done: &[Done], indexed: &mut usize) -> Result<(), Error> {
+    fn put_texts(&self, done: &[JobDone], indexed: &mut usize) -> Result<(), Error> {
         if self.connection.is_autocommit() {
             return Ok(());
         }
         for done in done.iter().skip(*indexed) {
-            if let Done::Append(Pending { result: Ok(Written { fresh: Some(fresh), .. }), .. }) = done {
+            if let JobDone::Append(PendingAppend {
+                result: Ok(WrittenAppend { fresh: Some(fresh), .. }),
+                ..
+            }) = done
+            {
                 fresh.put_texts(&self.connection)?;
             }
         }
@@ -293,14 +297,14 @@ impl Writer {
         Ok(())
     }
 
-    fn perform(&self, job: Job, stamp: i64) -> Done {
+    fn perform(&self, job: Job, stamp: i64) -> JobDone {
         match job {
             Job::Append(asked, answer) => {
                 let (session, ids) = (asked.session.clone(), asked.ids());
                 let observed = self.observer.is_some();
                 let result =
                     guarded(&self.connection, || write::append(&self.connection, *asked, observed, stamp));
-                Done::Append(Pending { answer, session, ids, result })
+                JobDone::Append(PendingAppend { answer, session, ids, result })
             }
             Job::Stream(piece) => {
                 if let Err(error) = guarded(&self.connection, || write::save_stream(&self.connection, &piece))
@@ -308,18 +312,18 @@ impl Writer {
                     let session = &piece.lease.session;
                     tracing::warn!(%session, error = error.to_string(), "streamed text was not saved");
                 }
-                Done::Quiet
+                JobDone::Quiet
             }
-            Job::Other(work) => Done::Other(work(Ok(&self.connection))),
+            Job::Other(work) => JobDone::Other(work(Ok(&self.connection))),
             // Taken out before.
-            Job::Alone(_) => Done::Quiet,
+            Job::Alone(_) => JobDone::Quiet,
         }
     }
 
-    fn acknowledge_all(&self, done: Vec<Done>) {
+    fn acknowledge_all(&self, done: Vec<JobDone>) {
         let mut heads = Vec::new();
         for done in done {
-            if let Done::Append(Pending { result: Ok(Written { appended, .. }), .. }) = &done
+            if let JobDone::Append(PendingAppend { result: Ok(WrittenAppend { appended, .. }), .. }) = &done
                 && appended.fresh
             {
                 heads.push((appended.session.id.clone(), appended.seq));
@@ -329,32 +333,36 @@ impl Writer {
         self.wakes.note(&heads);
     }
 
-    fn acknowledge(&self, done: Done) {
+    fn acknowledge(&self, done: JobDone) {
         // A caller that went away wants no answer.
         match done {
-            Done::Append(Pending { answer, result: Ok(Written { appended, committed, .. }), .. }) => {
+            JobDone::Append(PendingAppend {
+                answer,
+                result: Ok(WrittenAppend { appended, committed, .. }),
+                ..
+            }) => {
                 if let Some(observer) = &self.observer {
                     committed.into_iter().for_each(|committed| observer(Arc::new(committed)));
                 }
                 drop(answer.send(Ok(appended)));
             }
-            Done::Append(Pending { answer, result: Err(error), .. }) => {
+            JobDone::Append(PendingAppend { answer, result: Err(error), .. }) => {
                 drop(answer.send(Err(super::named(&self.path, error))));
             }
-            Done::Other(finish) => finish(None),
-            Done::Quiet => {}
+            JobDone::Other(finish) => finish(None),
+            JobDone::Quiet => {}
         }
     }
 
-    fn settle(&self, done: Done, failure: &Failure) {
+    fn settle(&self, done: JobDone, failure: &CommitFailure) {
         match done {
-            Done::Append(pending) if pending.result.is_ok() => {
+            JobDone::Append(pending) if pending.result.is_ok() => {
                 // The commit may have reached the disk although it reported a failure: the log itself tells.
                 let there =
                     |id: &EventId| reader::find_event(&self.connection, id).map(|found| found.is_some());
                 match pending.ids.iter().map(there).collect::<Result<Vec<_>, _>>() {
                     Ok(found) if !found.is_empty() && found.iter().all(|found| *found) => {
-                        self.acknowledge_all(vec![Done::Append(pending)]);
+                        self.acknowledge_all(vec![JobDone::Append(pending)]);
                     }
                     Ok(_) if failure.certain => drop(pending.answer.send(Err(self.failure(&failure.error)))),
                     _ => {
@@ -363,16 +371,16 @@ impl Writer {
                     }
                 }
             }
-            Done::Append(Pending { answer, result, .. }) => {
+            JobDone::Append(PendingAppend { answer, result, .. }) => {
                 let named = |error| super::named(&self.path, error);
                 drop(answer.send(result.map(|written| written.appended).map_err(named)));
             }
-            Done::Other(finish) => finish(Some(self.failure(&failure.error))),
-            Done::Quiet => {}
+            JobDone::Other(finish) => finish(Some(self.failure(&failure.error))),
+            JobDone::Quiet => {}
         }
     }
 
-    fn refuse(&self, job: Job, failure: &Failure) {
+    fn refuse(&self, job: Job, failure: &CommitFailure) {
         match job {
             Job::Append(_, answer) => drop(answer.send(Err(self.failure(&failure.error)))),
             Job::Other(work) => work(Err(self.failure(&failure.error)))(None),
@@ -387,9 +395,9 @@ impl Writer {
 }
 
 /// Why SQLite gave a transaction up: what it said of the index, or to the job during which it happened.
-fn given_up(done: &[Done], index: Option<&Error>) -> rusqlite::Error {
+fn given_up(done: &[JobDone], index: Option<&Error>) -> rusqlite::Error {
     let job = done.iter().rev().find_map(|done| match done {
-        Done::Append(Pending { result: Err(error), .. }) => Some(error),
+        JobDone::Append(PendingAppend { result: Err(error), .. }) => Some(error),
         _ => None,
     });
     match index.or(job) {

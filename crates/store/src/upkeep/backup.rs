@@ -2,7 +2,7 @@
 //!
 //! A backup is always one SQLite file, whichever engine it comes from. On SQLite it is a copy of the database. From and
 //! to other engines it goes by the log: a private store is opened on the file, and one store is poured into the other,
-//! session by session: log, blobs, then rows made anew from the log. So a backup of a server can be read on a laptop,
+//! session by session: log, blobs, then rows rebuilt from the log. So a backup of a server can be read on a laptop,
 //! and the other way round.
 
 use std::path::Path;
@@ -11,9 +11,9 @@ use everturn_model::SessionId;
 use serde_json::json;
 
 use super::audit::Audit;
-use super::fact::Facts;
-use super::kept;
-use crate::options::{Durability, Options, Place};
+use super::instance_rows::InstanceRows;
+use super::stored_session;
+use crate::options::{Durability, Options, StorePlace};
 use crate::payload::{Blob, Hash};
 use crate::row::{LogRow, SessionRow};
 use crate::sqlite::copy;
@@ -25,7 +25,7 @@ const PAGE: usize = 256;
 
 /// A session that comes from another store.
 #[derive(Debug)]
-pub(crate) struct Loaded {
+pub(crate) struct RestoredSession {
     pub(crate) id: SessionId,
     /// Its row as it was, for the case that its log cannot be folded.
     pub(crate) session: Option<SessionRow>,
@@ -52,13 +52,13 @@ impl Store {
     /// be used. Nothing is changed then.
     pub async fn restore(from: &Path, options: Options) -> Result<Self, Error> {
         let store = match options.place.clone() {
-            Place::Folder(folder) => {
+            StorePlace::Folder(folder) => {
                 let source = from.to_owned();
                 let restore = move || copy::restore(&source, &folder);
                 tokio::task::spawn_blocking(restore).await.map_err(|_| Error::Closed)??;
                 Self::open(options).await?
             }
-            Place::Server(_) => {
+            StorePlace::Server(_) => {
                 let store = Self::open(options).await?;
                 store.load(from).await?;
                 store
@@ -70,8 +70,8 @@ impl Store {
         Ok(store)
     }
 
-    /// Writes a backup from the logs, whichever engine this is. Sessions that are written to meanwhile are in it as they
-    /// were when their turn came.
+    /// Writes a backup from the logs, whichever engine this is. Sessions that are written to meanwhile are in it as
+    /// they were when their turn came.
     ///
     /// # Errors
     /// As [`backup`](Self::backup).
@@ -96,7 +96,7 @@ impl Store {
     /// `Occupied` when the store is not empty, and as [`restore`](Self::restore). When the disk or the server fails on the
     /// way, the store may hold a part of the backup: begin again with an empty one.
     pub async fn load(&self, from: &Path) -> Result<(), Error> {
-        if !self.ids(None, 1).await?.is_empty() || self.facts().await? != Facts::default() {
+        if !self.ids(None, 1).await?.is_empty() || self.instance_rows().await? != InstanceRows::default() {
             return Err(Error::Occupied(self.place()));
         }
         let work = tempfile::tempdir().map_err(|source| Error::Io { path: from.to_owned(), source })?;
@@ -107,7 +107,7 @@ impl Store {
         pour(&file, self).await
     }
 
-    async fn load_session(&self, loaded: Loaded) -> Result<(), Error> {
+    async fn load_session(&self, loaded: RestoredSession) -> Result<(), Error> {
         ask!(self, engine => engine.load_session(loaded).await)
     }
 }
@@ -120,7 +120,7 @@ fn private(folder: &Path) -> Options {
 /// Copies everything of one store into another that is empty.
 async fn pour(from: &Store, to: &Store) -> Result<(), Error> {
     // Taken first: a session that is deleted meanwhile then has no tombstone in the copy, and no rows either.
-    let mut facts = from.facts().await?;
+    let mut instance_rows = from.instance_rows().await?;
     let mut after = None;
     loop {
         let page = from.ids(after.as_ref(), PAGE).await?;
@@ -130,31 +130,35 @@ async fn pour(from: &Store, to: &Store) -> Result<(), Error> {
             pour_session(from, to, id).await?;
         }
     }
-    let set_aside = to.facts().await?;
+    let set_aside = to.instance_rows().await?;
     for aside in &set_aside.aside {
         // What the copy found out by itself, unless it was known before.
-        if facts.aside.iter().all(|known| known.session != aside.session) {
-            facts.aside.push(aside.clone());
+        if instance_rows.aside.iter().all(|known| known.session != aside.session) {
+            instance_rows.aside.push(aside.clone());
         }
     }
-    facts.aside.sort_by(|one, two| one.session.cmp(&two.session));
-    if to.swap_facts(set_aside, facts).await? { Ok(()) } else { Err(Error::Occupied(to.place())) }
+    instance_rows.aside.sort_by(|one, two| one.session.cmp(&two.session));
+    if to.swap_instance_rows(set_aside, instance_rows).await? {
+        Ok(())
+    } else {
+        Err(Error::Occupied(to.place()))
+    }
 }
 
 async fn pour_session(from: &Store, to: &Store, id: SessionId) -> Result<(), Error> {
     // Deleted since the list was read.
-    let Some(kept) = from.kept(&id).await? else { return Ok(()) };
-    to.load_session(Loaded { id: id.clone(), session: kept.session, log: kept.log }).await?;
-    for hash in kept.uses {
+    let Some(stored) = from.stored(&id).await? else { return Ok(()) };
+    to.load_session(RestoredSession { id: id.clone(), session: stored.session, log: stored.log }).await?;
+    for hash in stored.uses {
         // What is missing or damaged shows when the log is folded.
-        if let Ok(Some(bytes)) = kept::fetch(from, hash).await?
+        if let Ok(Some(bytes)) = stored_session::fetch(from, hash).await?
             && Hash::of(&bytes) == hash
         {
             let blob = Blob::of(&bytes).map_err(|source| Error::Io { path: "compression".into(), source })?;
             ask!(to, engine => engine.put_blob(&id, blob).await)?;
         }
     }
-    match to.make_anew(&id).await {
+    match to.rebuild_session(&id).await {
         Err(error @ Error::Broken { .. }) => {
             let (_, now) = ask!(to, engine => engine.fold_version().await)?;
             to.set_aside(&id, &error.to_string(), now).await

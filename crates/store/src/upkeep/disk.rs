@@ -24,7 +24,7 @@ pub struct DiskUse {
     /// What is in the trash.
     pub trash: TrashUse,
     /// The largest sessions, the largest first, at most ten.
-    pub largest: Vec<Large>,
+    pub largest: Vec<LargeSession>,
 }
 
 /// The space that blobs take.
@@ -49,7 +49,7 @@ pub struct TrashUse {
 
 /// A session by its size.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Large {
+pub struct LargeSession {
     /// The session.
     pub session: SessionId,
     /// Its title.
@@ -60,13 +60,13 @@ pub struct Large {
 
 /// The sizes that an engine measures.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Measured {
+pub(crate) struct MeasuredSizes {
     pub(crate) file: u64,
     pub(crate) log: u64,
     pub(crate) free: u64,
     pub(crate) blobs: BlobUse,
     /// Every session, and whether it is in the trash.
-    pub(crate) sessions: Vec<(Large, bool)>,
+    pub(crate) sessions: Vec<(LargeSession, bool)>,
 }
 
 impl Store {
@@ -75,7 +75,8 @@ impl Store {
     /// # Errors
     /// When it cannot be read.
     pub async fn disk_use(&self) -> Result<DiskUse, Error> {
-        let Measured { file, log, free, blobs, mut sessions } = ask!(self, engine => engine.measure().await)?;
+        let MeasuredSizes { file, log, free, blobs, mut sessions } =
+            ask!(self, engine => engine.measure().await)?;
         let mut trash = TrashUse::default();
         for (session, _) in sessions.iter().filter(|(_, trashed)| *trashed) {
             trash.sessions += 1;

@@ -1,4 +1,4 @@
-//! Making rows anew from the log.
+//! Rebuilding rows from the log.
 
 use std::collections::BTreeSet;
 
@@ -6,14 +6,14 @@ use everturn_model::{Millis, SessionId};
 use serde_json::json;
 
 use super::audit::Audit;
-use super::kept::{self, Kept, Log, StreamRow};
+use super::stored_session::{self, StoredLog, StoredSession, StreamRow};
 use crate::payload::{Blob, Hash};
-use crate::plan::{self, Replayed};
+use crate::plan::{self, ReplayedLog};
 use crate::row::{LogRow, Rows, SessionRow};
 use crate::store::ask;
 use crate::{Error, Store};
 
-/// The version of the fold. A change to what events mean in rows raises it, and every store makes the rows anew that it
+/// The version of the fold. A change to what events mean in rows raises it, and every store rebuilds the rows that it
 /// concerns when it is opened the next time. It rises together with the schema, so that older versions only read what it
 /// made.
 ///
@@ -46,7 +46,7 @@ pub struct Rebuilt {
 /// What a rebuild of all sessions came to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RebuiltAll {
-    /// How many sessions were made anew.
+    /// How many sessions were rebuilt.
     pub sessions: u64,
     /// The ones that could not be, and why. They are set aside.
     pub refused: Vec<(SessionId, String)>,
@@ -54,7 +54,7 @@ pub struct RebuiltAll {
 
 /// Rows of a session that replace what is there, in one transaction.
 #[derive(Debug)]
-pub(crate) struct Anew {
+pub(crate) struct RebuiltRows {
     pub(crate) id: SessionId,
     /// The last event that the rows are made of. When the log ends elsewhere by now, nothing is written.
     pub(crate) last: u64,
@@ -79,17 +79,17 @@ pub(crate) struct Anew {
     pub(crate) audit: Option<Audit>,
 }
 
-impl Anew {
+impl RebuiltRows {
     /// The rows of a log as they should be.
-    pub(crate) fn of(id: &SessionId, kept: &Kept, log: &Log, replayed: Replayed) -> Self {
-        let misnamed = kept.log.iter().zip(&log.records).filter_map(|(row, record)| {
+    pub(crate) fn of(id: &SessionId, stored: &StoredSession, log: &StoredLog, replayed: ReplayedLog) -> Self {
+        let misnamed = stored.log.iter().zip(&log.records).filter_map(|(row, record)| {
             let named = record.event.is_stored_as(&row.name);
             (!named).then(|| LogRow { name: record.event.stored_name(), ..row.clone() })
         });
         Self {
             id: id.clone(),
             last: replayed.session.seq,
-            digest: kept::digest(&kept.log),
+            digest: stored_session::digest(&stored.log),
             log: misnamed.collect(),
             session: replayed.session,
             rows: replayed.rows,
@@ -108,7 +108,7 @@ fn ids(refused: &[(SessionId, String)]) -> Vec<&SessionId> {
 }
 
 /// Folds a log that was read, or says where it is broken.
-pub(crate) fn fold(id: &SessionId, log: &Log) -> Result<Replayed, Error> {
+pub(crate) fn fold(id: &SessionId, log: &StoredLog) -> Result<ReplayedLog, Error> {
     let broken = |seq, reason| Error::Broken { session: id.clone(), seq, reason };
     let wrong = log.problems.iter().filter_map(|problem| Some((problem.seq()?, problem.to_string())));
     if let Some((seq, reason)) = wrong.min() {
@@ -119,17 +119,17 @@ pub(crate) fn fold(id: &SessionId, log: &Log) -> Result<Replayed, Error> {
 }
 
 impl Store {
-    /// Makes a session's rows anew from its log, and takes the session back if it was set aside.
+    /// Rebuilds a session's rows from its log, and takes the session back if it was set aside.
     ///
     /// # Errors
     /// `Broken` when the log itself is damaged: nothing is changed then. Or when there is no such session, or the disk
     /// refuses.
     pub async fn rebuild(&self, id: &SessionId, time: Millis) -> Result<Rebuilt, Error> {
         let audit = Audit::new(time, "rebuild", json!({ "session": id }));
-        self.make_anew_with(id, Some(audit)).await
+        self.rebuild_session_with(id, Some(audit)).await
     }
 
-    /// Makes the rows of all sessions anew, one at a time, and notes that they are of this version's fold. Those whose
+    /// Rebuilds the rows of all sessions, one at a time, and notes that they are of this version's fold. Those whose
     /// log is damaged are set aside.
     ///
     /// # Errors
@@ -151,11 +151,11 @@ impl Store {
         Ok(all)
     }
 
-    /// Makes the rows of some sessions anew. Those whose log is damaged are set aside.
+    /// Rebuilds the rows of some sessions. Those whose log is damaged are set aside.
     async fn rebuild_these(&self, these: Vec<SessionId>, time: Millis) -> Result<RebuiltAll, Error> {
         let mut all = RebuiltAll::default();
         for id in these {
-            match self.make_anew(&id).await {
+            match self.rebuild_session(&id).await {
                 Ok(_) => all.sessions += 1,
                 Err(Error::Purged(_) | Error::NoSession(_)) => {}
                 Err(error @ (Error::Broken { .. } | Error::Corrupt { .. })) => {
@@ -174,7 +174,7 @@ impl Store {
         ask!(self, engine => engine.left_open().await)
     }
 
-    /// Makes the rows anew that this version's fold makes differently, if an older version's made them.
+    /// Rebuilds the rows that this version's fold makes differently, if an older version's made them.
     pub(crate) async fn follow_fold(&self) -> Result<(), Error> {
         if self.read_only().is_some() {
             return Ok(());
@@ -195,14 +195,14 @@ impl Store {
     }
 
     /// A rebuild that nobody asked for by name.
-    pub(crate) async fn make_anew(&self, id: &SessionId) -> Result<Rebuilt, Error> {
-        self.make_anew_with(id, None).await
+    pub(crate) async fn rebuild_session(&self, id: &SessionId) -> Result<Rebuilt, Error> {
+        self.rebuild_session_with(id, None).await
     }
 
-    async fn make_anew_with(&self, id: &SessionId, audit: Option<Audit>) -> Result<Rebuilt, Error> {
+    async fn rebuild_session_with(&self, id: &SessionId, audit: Option<Audit>) -> Result<Rebuilt, Error> {
         for _ in 0..TRIES {
-            let Some(kept) = self.kept(id).await? else { return Err(self.missing(id).await?) };
-            let log = kept::read(self, id, &kept.log).await?;
+            let Some(stored) = self.stored(id).await? else { return Err(self.missing(id).await?) };
+            let log = stored_session::read(self, id, &stored.log).await?;
             let replayed = fold(id, &log)?;
             let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
             let rebuilt = Rebuilt {
@@ -211,16 +211,16 @@ impl Store {
                 entries: count(replayed.rows.entries.len()),
                 parts: count(replayed.rows.parts.len()),
             };
-            let mut anew = Anew::of(id, &kept, &log, replayed);
-            anew.audit.clone_from(&audit);
-            if self.put_anew(anew).await? {
+            let mut rows = RebuiltRows::of(id, &stored, &log, replayed);
+            rows.audit.clone_from(&audit);
+            if self.replace_rows(rows).await? {
                 return Ok(rebuilt);
             }
         }
         Err(Error::Changing(id.clone()))
     }
 
-    pub(crate) async fn put_anew(&self, anew: Anew) -> Result<bool, Error> {
-        ask!(self, engine => engine.put_anew(anew).await)
+    pub(crate) async fn replace_rows(&self, rebuilt: RebuiltRows) -> Result<bool, Error> {
+        ask!(self, engine => engine.replace_rows(rebuilt).await)
     }
 }

@@ -1,8 +1,8 @@
 //! Removing a secret that got into a log.
 //!
 //! The log is never changed but for this: a password that a command printed must not stay readable for years. Seqs,
-//! ids and times stay as they are; only the text of the secret goes, from events, blobs, rows, saved streams and facts,
-//! and then from the files themselves. It is noted in the audit, without the secret.
+//! ids and times stay as they are; only the text of the secret goes, from events, blobs, rows, saved streams and the
+//! other tables, and then from the files themselves. It is noted in the audit, without the secret.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -13,12 +13,12 @@ use everturn_model::{Millis, Record, SessionId};
 use serde_json::json;
 
 use super::audit::Audit;
-use super::fact::Facts;
-use super::kept::{self, Kept, Log};
-use super::rebuild::{self, Anew};
-use super::secret::Secret;
+use super::instance_rows::InstanceRows;
+use super::rebuild::{self, RebuiltRows};
+use super::secret::LeakedSecret;
+use super::stored_session::{self, StoredLog, StoredSession};
 use crate::payload::{Blob, Hash};
-use crate::plan::{self, Replayed};
+use crate::plan::{self, ReplayedLog};
 use crate::row::LogRow;
 use crate::store::ask;
 use crate::{Error, Store, payload};
@@ -82,12 +82,12 @@ pub struct Scrubbed {
 }
 
 /// What becomes of one session.
-enum Change {
+enum SessionScrub {
     /// Nothing has to change.
     None,
     /// It cannot be cleaned.
     Left(String),
-    Clean(Box<Anew>),
+    Clean(Box<RebuiltRows>),
 }
 
 impl Store {
@@ -104,7 +104,7 @@ impl Store {
         if scrub.replacement.contains(&scrub.secret) {
             return Err(Error::Scrub("the replacement holds the secret"));
         }
-        let secret = Secret::new(&scrub.secret, &scrub.replacement);
+        let secret = LeakedSecret::new(&scrub.secret, &scrub.replacement);
         let mut scrubbed = Scrubbed::default();
         let mut blobs = BTreeSet::new();
         if let Some(id) = &scrub.session {
@@ -122,7 +122,7 @@ impl Store {
                     }
                 }
             }
-            self.scrub_facts(&secret).await?;
+            self.scrub_instance_rows(&secret).await?;
         }
         scrubbed.blobs = u64::try_from(blobs.len()).unwrap_or(u64::MAX);
         self.collect().await?;
@@ -138,14 +138,14 @@ impl Store {
         blake3::keyed_hash(self.secret(), scrub.secret.as_bytes()).to_hex().to_string()
     }
 
-    fn note_session(&self, scrub: &Scrub, secret: &Secret, id: &SessionId, events: usize) -> Audit {
+    fn note_session(&self, scrub: &Scrub, secret: &LeakedSecret, id: &SessionId, events: usize) -> Audit {
         let reason = secret.clean(&scrub.reason).unwrap_or_else(|| scrub.reason.clone());
         let detail =
             json!({ "secret": self.known_by(scrub), "reason": reason, "session": id, "events": events });
         Audit::new(scrub.time, "scrub", detail)
     }
 
-    fn note(&self, scrub: &Scrub, secret: &Secret, scrubbed: &Scrubbed) -> Audit {
+    fn note(&self, scrub: &Scrub, secret: &LeakedSecret, scrubbed: &Scrubbed) -> Audit {
         let left: Vec<&SessionId> = scrubbed.left.iter().map(|(id, _)| id).collect();
         let detail = json!({
             "secret": self.known_by(scrub),
@@ -162,23 +162,23 @@ impl Store {
         &self,
         scrub: &Scrub,
         id: &SessionId,
-        secret: &Secret,
+        secret: &LeakedSecret,
         scrubbed: &mut Scrubbed,
         blobs: &mut BTreeSet<Hash>,
     ) -> Result<(), Error> {
         for _ in 0..TRIES {
-            let Some(kept) = self.kept(id).await? else { return Err(self.missing(id).await?) };
-            match change(self, id, &kept, secret).await? {
-                Change::None => return Ok(()),
-                Change::Left(reason) => {
+            let Some(stored) = self.stored(id).await? else { return Err(self.missing(id).await?) };
+            match change(self, id, &stored, secret).await? {
+                SessionScrub::None => return Ok(()),
+                SessionScrub::Left(reason) => {
                     scrubbed.left.push((id.clone(), reason));
                     return Ok(());
                 }
-                Change::Clean(mut anew) => {
-                    let (events, unused) = (anew.log.len(), anew.unused.clone());
+                SessionScrub::Clean(mut rebuilt) => {
+                    let (events, unused) = (rebuilt.log.len(), rebuilt.unused.clone());
                     // In the same transaction: no log is ever changed without a trace, wherever this ends.
-                    anew.audit = Some(self.note_session(scrub, secret, id, events));
-                    if self.put_anew(*anew).await? {
+                    rebuilt.audit = Some(self.note_session(scrub, secret, id, events));
+                    if self.replace_rows(*rebuilt).await? {
                         scrubbed.sessions.push(id.clone());
                         scrubbed.events += u64::try_from(events).unwrap_or(u64::MAX);
                         blobs.extend(unused);
@@ -190,11 +190,11 @@ impl Store {
         Err(Error::Changing(id.clone()))
     }
 
-    async fn scrub_facts(&self, secret: &Secret) -> Result<(), Error> {
+    async fn scrub_instance_rows(&self, secret: &LeakedSecret) -> Result<(), Error> {
         for _ in 0..TRIES {
-            let before = self.facts().await?;
-            let after = clean_facts(before.clone(), secret);
-            if before == after || self.swap_facts(before, after).await? {
+            let before = self.instance_rows().await?;
+            let after = clean_instance_rows(before.clone(), secret);
+            if before == after || self.swap_instance_rows(before, after).await? {
                 return Ok(());
             }
         }
@@ -202,96 +202,101 @@ impl Store {
     }
 }
 
-fn clean_facts(mut facts: Facts, secret: &Secret) -> Facts {
+fn clean_instance_rows(mut instance_rows: InstanceRows, secret: &LeakedSecret) -> InstanceRows {
     let clean = |text: &mut String| {
         if let Some(clean) = secret.clean(text) {
             *text = clean;
         }
     };
-    for (_, data) in &mut facts.projects {
+    for (_, data) in &mut instance_rows.projects {
         if let Some(clean) = secret.clean_json(data) {
             *data = clean;
         }
     }
-    for approval in &mut facts.approvals {
+    for approval in &mut instance_rows.approvals {
         clean(&mut approval.permission);
         clean(&mut approval.pattern);
     }
-    facts.aside.iter_mut().for_each(|aside| clean(&mut aside.reason));
-    for audit in &mut facts.audits {
+    instance_rows.aside.iter_mut().for_each(|aside| clean(&mut aside.reason));
+    for audit in &mut instance_rows.audits {
         let cleaned = secret.clean_json(&audit.detail.to_string());
         if let Some(Ok(detail)) = cleaned.map(|json| serde_json::from_str(&json)) {
             audit.detail = detail;
         }
     }
-    facts
+    instance_rows
 }
 
 /// What a session is without the secret.
-async fn change(store: &Store, id: &SessionId, kept: &Kept, secret: &Secret) -> Result<Change, Error> {
-    let log = kept::read(store, id, &kept.log).await?;
+async fn change(
+    store: &Store,
+    id: &SessionId,
+    stored: &StoredSession,
+    secret: &LeakedSecret,
+) -> Result<SessionScrub, Error> {
+    let log = stored_session::read(store, id, &stored.log).await?;
     let before = match rebuild::fold(id, &log) {
         Ok(replayed) => replayed,
-        Err(error) if is_mentioned(kept, &log, secret) => return Ok(Change::Left(error.to_string())),
-        Err(_) => return Ok(Change::None),
+        Err(error) if is_mentioned(stored, &log, secret) => return Ok(SessionScrub::Left(error.to_string())),
+        Err(_) => return Ok(SessionScrub::None),
     };
-    let named = named(store, kept, &log).await?;
-    let put = put_blobs(store, kept, &named, secret).await?;
-    let streams = secret.mask(&kept.streams);
+    let named = named(store, stored, &log).await?;
+    let put = put_blobs(store, stored, &named, secret).await?;
+    let streams = secret.mask(&stored.streams);
     let names = put.iter().map(|(hash, blob)| (hash.to_hex(), blob.hash.to_hex()));
-    let clean = match clean_log(kept, &log, &secret.with(names)) {
+    let clean = match clean_log(stored, &log, &secret.with(names)) {
         Ok(clean) => clean,
-        Err(reason) => return Ok(Change::Left(reason)),
+        Err(reason) => return Ok(SessionScrub::Left(reason)),
     };
-    if clean.rows.is_empty() && put.is_empty() && streams.is_empty() && !is_mentioned(kept, &log, secret) {
-        return Ok(Change::None);
+    if clean.rows.is_empty() && put.is_empty() && streams.is_empty() && !is_mentioned(stored, &log, secret) {
+        return Ok(SessionScrub::None);
     }
     let after = match plan::replay(id, &clean.records) {
         Ok(Some(after)) if ids(&before) == ids(&after) => after,
-        Ok(_) => return Ok(Change::Left("an id would have changed".to_owned())),
+        Ok(_) => return Ok(SessionScrub::Left("an id would have changed".to_owned())),
         Err(stuck) => {
-            return Ok(Change::Left(format!("event {} would not fit: {}", stuck.seq, stuck.reason)));
+            return Ok(SessionScrub::Left(format!("event {} would not fit: {}", stuck.seq, stuck.reason)));
         }
     };
-    let mut anew = Anew::of(id, kept, &log, after);
+    let mut rebuilt = RebuiltRows::of(id, stored, &log, after);
     let changed: BTreeSet<u64> = clean.rows.iter().map(|row| row.seq).collect();
-    anew.log.retain(|row| !changed.contains(&row.seq));
-    anew.log.extend(clean.rows);
-    anew.uses = clean.named;
-    anew.blobs = clean.blobs;
-    anew.unused = named.into_iter().chain(put.keys().copied()).collect();
-    anew.blobs.extend(put.into_values());
-    anew.streams = streams;
-    anew.lift = false;
-    for blob in anew.blobs.iter().chain(&anew.rows.blobs) {
-        anew.unused.remove(&blob.hash);
+    rebuilt.log.retain(|row| !changed.contains(&row.seq));
+    rebuilt.log.extend(clean.rows);
+    rebuilt.uses = clean.named;
+    rebuilt.blobs = clean.blobs;
+    rebuilt.unused = named.into_iter().chain(put.keys().copied()).collect();
+    rebuilt.blobs.extend(put.into_values());
+    rebuilt.streams = streams;
+    rebuilt.lift = false;
+    for blob in rebuilt.blobs.iter().chain(&rebuilt.rows.blobs) {
+        rebuilt.unused.remove(&blob.hash);
     }
-    anew.unused.retain(|hash| !anew.uses.contains(hash));
-    Ok(Change::Clean(Box::new(anew)))
+    rebuilt.unused.retain(|hash| !rebuilt.uses.contains(hash));
+    Ok(SessionScrub::Clean(Box::new(rebuilt)))
 }
 
 /// True when it is seen in rows that are not decoded, or in what could be read of the log.
-fn is_mentioned(kept: &Kept, log: &Log, secret: &Secret) -> bool {
-    let rows = &kept.rows;
-    let texts = kept.log.iter().map(|row| &row.data);
+fn is_mentioned(stored: &StoredSession, log: &StoredLog, secret: &LeakedSecret) -> bool {
+    let rows = &stored.rows;
+    let texts = stored.log.iter().map(|row| &row.data);
     let texts = texts.chain(log.payloads.iter().map(|payload| &payload.json));
     let texts = texts.chain(rows.entries.iter().map(|row| &row.data));
     let texts = texts.chain(rows.parts.iter().map(|row| &row.data));
     let texts = texts.chain(rows.inbox.iter().filter_map(|row| row.data.as_ref()));
     let texts = texts.chain(rows.requests.iter().filter_map(|row| row.data.as_ref()));
     let mut texts =
-        texts.chain(&rows.todos).chain(kept.session.iter().flat_map(|row| [&row.data, &row.title]));
+        texts.chain(&rows.todos).chain(stored.session.iter().flat_map(|row| [&row.data, &row.title]));
     texts.any(|text| secret.is_in(text))
 }
 
 /// Every blob that the log or a row names.
-async fn named(store: &Store, kept: &Kept, log: &Log) -> Result<BTreeSet<Hash>, Error> {
+async fn named(store: &Store, stored: &StoredSession, log: &StoredLog) -> Result<BTreeSet<Hash>, Error> {
     let mut named = log.named.clone();
-    let rows = kept.rows.entries.iter().map(|row| &row.data);
-    let rows = rows.chain(kept.rows.parts.iter().map(|row| &row.data));
-    for data in rows.chain(kept.rows.inbox.iter().filter_map(|row| row.data.as_ref())) {
-        // What cannot be read is made anew anyway.
-        drop(kept::json(store, data, &mut named).await?);
+    let rows = stored.rows.entries.iter().map(|row| &row.data);
+    let rows = rows.chain(stored.rows.parts.iter().map(|row| &row.data));
+    for data in rows.chain(stored.rows.inbox.iter().filter_map(|row| row.data.as_ref())) {
+        // What cannot be read is rebuilt anyway.
+        drop(stored_session::json(store, data, &mut named).await?);
     }
     Ok(named)
 }
@@ -299,13 +304,13 @@ async fn named(store: &Store, kept: &Kept, log: &Log) -> Result<BTreeSet<Hash>, 
 /// The blobs that were put by themselves and hold the secret, each with what it becomes.
 async fn put_blobs(
     store: &Store,
-    kept: &Kept,
+    stored: &StoredSession,
     named: &BTreeSet<Hash>,
-    secret: &Secret,
+    secret: &LeakedSecret,
 ) -> Result<BTreeMap<Hash, Blob>, Error> {
     let mut changed = BTreeMap::new();
-    for hash in kept.uses.difference(named) {
-        let Ok(Some(bytes)) = kept::fetch(store, *hash).await? else { continue };
+    for hash in stored.uses.difference(named) {
+        let Ok(Some(bytes)) = stored_session::fetch(store, *hash).await? else { continue };
         if let Some(clean) = secret.clean_bytes(&bytes) {
             let blob = Blob::of(&clean).map_err(|source| Error::Io { path: "compression".into(), source })?;
             changed.insert(*hash, blob);
@@ -315,7 +320,7 @@ async fn put_blobs(
 }
 
 /// A log without the secret.
-struct Clean {
+struct CleanLog {
     records: Vec<Record>,
     /// The rows that changed.
     rows: Vec<LogRow>,
@@ -325,10 +330,10 @@ struct Clean {
     named: BTreeSet<Hash>,
 }
 
-fn clean_log(kept: &Kept, log: &Log, secret: &Secret) -> Result<Clean, String> {
+fn clean_log(stored: &StoredSession, log: &StoredLog, secret: &LeakedSecret) -> Result<CleanLog, String> {
     let mut clean =
-        Clean { records: Vec::new(), rows: Vec::new(), blobs: Vec::new(), named: BTreeSet::new() };
-    for ((row, record), payload) in kept.log.iter().zip(&log.records).zip(&log.payloads) {
+        CleanLog { records: Vec::new(), rows: Vec::new(), blobs: Vec::new(), named: BTreeSet::new() };
+    for ((row, record), payload) in stored.log.iter().zip(&log.records).zip(&log.payloads) {
         let cleaned = secret.clean_json(&payload.json);
         if secret.is_in(cleaned.as_ref().unwrap_or(&payload.json)) {
             return Err(format!("event {} holds it outside of strings", row.seq));
@@ -354,7 +359,7 @@ fn clean_log(kept: &Kept, log: &Log, secret: &Secret) -> Result<Clean, String> {
 }
 
 /// All ids of a session, in their places.
-fn ids(replayed: &Replayed) -> Vec<String> {
+fn ids(replayed: &ReplayedLog) -> Vec<String> {
     let tree = &replayed.tree;
     let mut ids = vec![tree.session.id.to_string()];
     for node in tree.nodes() {

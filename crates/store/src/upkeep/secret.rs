@@ -5,23 +5,23 @@
 
 use std::fmt;
 
-use super::kept::StreamRow;
+use super::stored_session::StreamRow;
 use crate::payload;
 
 /// What is looked for, and what comes in its place.
 #[derive(Clone)]
-pub(super) struct Secret {
+pub(super) struct LeakedSecret {
     /// The longest first, because an escaped form may hold a plainer one.
     forms: Vec<(String, String)>,
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for LeakedSecret {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Secret").finish_non_exhaustive()
     }
 }
 
-impl Secret {
+impl LeakedSecret {
     pub(super) fn new(secret: &str, replacement: &str) -> Self {
         let mut forms = vec![(secret.to_owned(), replacement.to_owned())];
         for _ in 0..2 {
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     fn check(secret: &str, json: &str, expected: Option<&str>) {
-        assert_eq!(Secret::new(secret, "[x]").clean_json(json).as_deref(), expected);
+        assert_eq!(LeakedSecret::new(secret, "[x]").clean_json(json).as_deref(), expected);
     }
 
     #[test]
@@ -177,12 +177,12 @@ mod tests {
             piece("b", 9, "hunter22"),
         ];
         let expected = [piece("a", 0, "my ***"), piece("a", 6, "***** é"), piece("b", 9, "********")];
-        assert_eq!(Secret::new("hunter22", "[x]").mask(&pieces), expected);
+        assert_eq!(LeakedSecret::new("hunter22", "[x]").mask(&pieces), expected);
     }
 
     #[test]
     fn bytes_are_cleaned() {
-        let clean = |bytes: &[u8]| Secret::new("hunter22", "[x]").clean_bytes(bytes);
+        let clean = |bytes: &[u8]| LeakedSecret::new("hunter22", "[x]").clean_bytes(bytes);
         assert_eq!(clean(b"\xffhunter22\x00hunter22"), Some(b"\xff[x]\x00[x]".to_vec()));
         assert_eq!(clean(b"\xffhunter2\x00"), None);
     }

@@ -23,7 +23,7 @@ pub struct Tombstone {
 /// What is kept for how long.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Retention {
-    /// How long a session stays in the trash; none means for ever.
+    /// How long a session stays in the trash; none means forever.
     pub trash: Option<Duration>,
 }
 
@@ -37,12 +37,12 @@ pub struct Swept {
     /// The blobs that nobody used any more.
     pub collected: Collected,
     /// The space that this made.
-    pub space: Space,
+    pub space: FreeSpace,
 }
 
 /// Space inside the database that holds nothing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Space {
+pub struct FreeSpace {
     /// Bytes that were given back to the file system.
     pub returned: u64,
     /// Bytes that stay in the file and are used again by what comes next.
@@ -51,7 +51,7 @@ pub struct Space {
 
 /// A deletion as an engine is asked for it.
 #[derive(Debug, Clone)]
-pub(crate) struct Burial {
+pub(crate) struct Purge {
     pub(crate) session: SessionId,
     pub(crate) time: Millis,
     /// Only if it is in the trash since then or longer.
@@ -65,7 +65,7 @@ impl Store {
     /// # Errors
     /// `Busy` when another living process runs it; or when the disk refuses.
     pub async fn purge(&self, id: &SessionId, time: Millis) -> Result<bool, Error> {
-        self.bury(Burial { session: id.clone(), time, trashed: None }).await
+        self.purge_session(Purge { session: id.clone(), time, trashed: None }).await
     }
 
     /// What was deleted for good, by id.
@@ -82,11 +82,12 @@ impl Store {
     /// When the disk refuses.
     pub async fn sweep(&self, retention: Retention, now: Millis) -> Result<Swept, Error> {
         let mut swept = Swept::default();
-        if let Some(kept) = retention.trash {
-            let since = now.saturating_sub(Millis::try_from(kept.as_millis()).unwrap_or(Millis::MAX));
+        if let Some(age) = retention.trash {
+            let since = now.saturating_sub(Millis::try_from(age.as_millis()).unwrap_or(Millis::MAX));
             for id in ask!(self, engine => engine.trashed_since(since).await)? {
                 // Asked again in the transaction: somebody may have taken it out of the trash meanwhile.
-                match self.bury(Burial { session: id.clone(), time: now, trashed: Some(since) }).await {
+                match self.purge_session(Purge { session: id.clone(), time: now, trashed: Some(since) }).await
+                {
                     Ok(true) => swept.purged.push(id),
                     Ok(false) => {}
                     Err(Error::Busy { .. }) => swept.busy.push(id),
@@ -99,16 +100,16 @@ impl Store {
         Ok(swept)
     }
 
-    async fn bury(&self, burial: Burial) -> Result<bool, Error> {
-        let id = burial.session.clone();
-        let buried = ask!(self, engine => engine.bury(burial).await)?;
-        if buried {
+    async fn purge_session(&self, purge: Purge) -> Result<bool, Error> {
+        let id = purge.session.clone();
+        let purged = ask!(self, engine => engine.purge_session(purge).await)?;
+        if purged {
             self.note_gone(&id);
         }
-        Ok(buried)
+        Ok(purged)
     }
 
-    pub(crate) async fn is_buried(&self, id: &SessionId) -> Result<bool, Error> {
-        ask!(self, engine => engine.is_buried(id).await)
+    pub(crate) async fn is_purged(&self, id: &SessionId) -> Result<bool, Error> {
+        ask!(self, engine => engine.is_purged(id).await)
     }
 }

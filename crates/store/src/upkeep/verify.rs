@@ -4,8 +4,8 @@ use std::fmt;
 
 use everturn_model::{Millis, SessionId};
 
-use super::compare::Check;
-use super::kept::{self, Kept, Log};
+use super::compare::RowComparison;
+use super::stored_session::{self, StoredLog, StoredSession};
 use crate::payload::Hash;
 use crate::plan;
 use crate::store::ask;
@@ -16,7 +16,7 @@ const PAGE: usize = 256;
 
 /// A kind of row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Table {
+pub enum RowTable {
     /// The session's own row.
     Session,
     /// An entry.
@@ -33,7 +33,7 @@ pub enum Table {
     Text,
 }
 
-impl fmt::Display for Table {
+impl fmt::Display for RowTable {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::Session => "session",
@@ -49,7 +49,7 @@ impl fmt::Display for Table {
 
 /// Something that is wrong with a session.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Problem {
+pub enum SessionProblem {
     /// There are rows and no log.
     #[error("there is no log")]
     NoLog,
@@ -94,7 +94,7 @@ pub enum Problem {
     #[error("{table} {id} is missing")]
     Missing {
         /// Its kind.
-        table: Table,
+        table: RowTable,
         /// Which one.
         id: String,
     },
@@ -102,7 +102,7 @@ pub enum Problem {
     #[error("{table} {id} is there, and the log knows nothing of it")]
     Surplus {
         /// Its kind.
-        table: Table,
+        table: RowTable,
         /// Which one.
         id: String,
     },
@@ -110,7 +110,7 @@ pub enum Problem {
     #[error("{table} {id} cannot be read: {reason}")]
     Garbled {
         /// Its kind.
-        table: Table,
+        table: RowTable,
         /// Which one.
         id: String,
         /// Why.
@@ -120,7 +120,7 @@ pub enum Problem {
     #[error("{table} {id} is not what the log says")]
     Differs {
         /// Its kind.
-        table: Table,
+        table: RowTable,
         /// Which one.
         id: String,
     },
@@ -128,7 +128,7 @@ pub enum Problem {
     #[error("{table} {id} stands in the wrong place")]
     Misplaced {
         /// Its kind.
-        table: Table,
+        table: RowTable,
         /// Which one.
         id: String,
     },
@@ -146,7 +146,7 @@ pub enum Problem {
     },
 }
 
-impl Problem {
+impl SessionProblem {
     /// True when the log itself is wrong, so that a rebuild cannot help.
     #[must_use]
     pub fn is_in_log(&self) -> bool {
@@ -167,16 +167,16 @@ impl Problem {
 
 /// What a check of one session found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verdict {
+pub struct SessionCheck {
     /// The session.
     pub session: SessionId,
     /// How many events its log has.
     pub events: u64,
     /// What is wrong. While the log itself is wrong, rows are not compared with it.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<SessionProblem>,
 }
 
-impl Verdict {
+impl SessionCheck {
     /// True when nothing is wrong.
     #[must_use]
     pub fn is_sound(&self) -> bool {
@@ -186,7 +186,7 @@ impl Verdict {
     /// True when a rebuild from the log makes it sound.
     #[must_use]
     pub fn can_be_rebuilt(&self) -> bool {
-        !self.problems.iter().any(Problem::is_in_log)
+        !self.problems.iter().any(SessionProblem::is_in_log)
     }
 
     fn summary(&self) -> String {
@@ -200,18 +200,18 @@ impl Verdict {
 
 /// What a check of all sessions found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct CheckReport {
     /// How many sessions were looked at.
     pub sessions: u64,
     /// How many events.
     pub events: u64,
     /// The ones that something is wrong with.
-    pub damaged: Vec<Verdict>,
+    pub damaged: Vec<SessionCheck>,
     /// The ones that could not be read at all, and why.
     pub unread: Vec<(SessionId, String)>,
 }
 
-impl Report {
+impl CheckReport {
     /// True when nothing is wrong.
     #[must_use]
     pub fn is_sound(&self) -> bool {
@@ -224,17 +224,17 @@ impl Store {
     ///
     /// # Errors
     /// When there is no such session, or the database cannot be read.
-    pub async fn verify(&self, id: &SessionId) -> Result<Verdict, Error> {
-        let Some(kept) = self.kept(id).await? else { return Err(self.missing(id).await?) };
-        verify(self, id, &kept).await
+    pub async fn verify(&self, id: &SessionId) -> Result<SessionCheck, Error> {
+        let Some(stored) = self.stored(id).await? else { return Err(self.missing(id).await?) };
+        verify(self, id, &stored).await
     }
 
     /// Checks all sessions, one at a time, with those in the trash. With a time, the damaged ones are set aside then.
     ///
     /// # Errors
     /// When the database cannot be read at all; a session that cannot be read is in the report.
-    pub async fn verify_all(&self, aside: Option<Millis>) -> Result<Report, Error> {
-        let mut report = Report::default();
+    pub async fn verify_all(&self, aside: Option<Millis>) -> Result<CheckReport, Error> {
+        let mut report = CheckReport::default();
         let mut after = None;
         loop {
             let page = self.ids(after.as_ref(), PAGE).await?;
@@ -268,8 +268,8 @@ impl Store {
         }
     }
 
-    pub(crate) async fn kept(&self, id: &SessionId) -> Result<Option<Kept>, Error> {
-        ask!(self, engine => engine.kept(id).await)
+    pub(crate) async fn stored(&self, id: &SessionId) -> Result<Option<StoredSession>, Error> {
+        ask!(self, engine => engine.stored(id).await)
     }
 
     /// A page of all session ids, in their order, from behind one.
@@ -278,29 +278,29 @@ impl Store {
     }
 
     pub(crate) async fn missing(&self, id: &SessionId) -> Result<Error, Error> {
-        let buried = self.is_buried(id).await?;
-        Ok(if buried { Error::Purged(id.clone()) } else { Error::NoSession(id.clone()) })
+        let purged = self.is_purged(id).await?;
+        Ok(if purged { Error::Purged(id.clone()) } else { Error::NoSession(id.clone()) })
     }
 }
 
-async fn verify(store: &Store, id: &SessionId, kept: &Kept) -> Result<Verdict, Error> {
-    let log = kept::read(store, id, &kept.log).await?;
-    let Log { records, named, mut problems, .. } = log;
-    for (row, record) in kept.log.iter().zip(&records) {
+async fn verify(store: &Store, id: &SessionId, stored: &StoredSession) -> Result<SessionCheck, Error> {
+    let log = stored_session::read(store, id, &stored.log).await?;
+    let StoredLog { records, named, mut problems, .. } = log;
+    for (row, record) in stored.log.iter().zip(&records) {
         if !record.event.is_stored_as(&row.name) {
             let expected = record.event.stored_name();
-            problems.push(Problem::Misnamed { seq: row.seq, found: row.name.clone(), expected });
+            problems.push(SessionProblem::Misnamed { seq: row.seq, found: row.name.clone(), expected });
         }
     }
-    let mut check = Check { store, kept, named, problems };
+    let mut check = RowComparison { store, stored, named, problems };
     if check.problems.iter().all(|problem| !problem.is_in_log()) {
         match plan::replay(id, &records) {
             Ok(Some(replayed)) => check.rows(&replayed).await?,
             Ok(None) => {}
-            Err(stuck) => check.problems.push(Problem::Unfit { seq: stuck.seq, reason: stuck.reason }),
+            Err(stuck) => check.problems.push(SessionProblem::Unfit { seq: stuck.seq, reason: stuck.reason }),
         }
     }
     check.blobs().await?;
-    let events = u64::try_from(kept.log.len()).unwrap_or(u64::MAX);
-    Ok(Verdict { session: id.clone(), events, problems: check.problems })
+    let events = u64::try_from(stored.log.len()).unwrap_or(u64::MAX);
+    Ok(SessionCheck { session: id.clone(), events, problems: check.problems })
 }

@@ -5,8 +5,8 @@ use rusqlite::Connection;
 
 use super::*;
 
-fn query(text: &str) -> Query {
-    Query::parse(text).unwrap()
+fn query(text: &str) -> WordQuery {
+    WordQuery::parse(text).unwrap()
 }
 
 /// The snippet with its marks in brackets.
@@ -28,7 +28,7 @@ fn table(text: &str) -> Connection {
     db
 }
 
-fn found(db: &Connection, query: &Query) -> bool {
+fn found(db: &Connection, query: &WordQuery) -> bool {
     db.query_row("SELECT count(*) FROM t WHERE t MATCH ?1", [query.sqlite()], |row| row.get(0)).unwrap()
 }
 
@@ -71,7 +71,7 @@ fn long_words_and_long_texts_are_cut() {
 #[test]
 fn a_query_needs_a_word() {
     for text in ["", " ", "\"\"", "*", "-!'", "\u{301}"] {
-        assert_eq!(Query::parse(text), None);
+        assert_eq!(WordQuery::parse(text), None);
     }
 }
 
@@ -94,7 +94,7 @@ fn expressions_of_the_engines() {
     assert_eq!(query("ab ").sqlite(), r#""ab""#);
     assert_eq!(query("ab ").postgres(), "'ab'");
     // Even if a word had what no word has.
-    let forged = Query { words: vec!["a\"b".to_owned(), "c'd\\".to_owned()], prefix: false };
+    let forged = WordQuery { words: vec!["a\"b".to_owned(), "c'd\\".to_owned()], prefix: false };
     assert_eq!(forged.sqlite(), r#""a""b" AND "c'd\""#);
     assert_eq!(forged.postgres(), r#"'a"b' & 'c''d\\'"#);
 }
@@ -204,7 +204,7 @@ proptest! {
     #[test]
     fn a_text_is_found_by_each_beginning_of_it(text in text(), end in any::<prop::sample::Index>()) {
         let (begun, _) = text.split_at(text.floor_char_boundary(end.index(text.len() + 1)));
-        if let Some(query) = Query::parse(begun) {
+        if let Some(query) = WordQuery::parse(begun) {
             prop_assert!(query.matches(&text), "{:?}", query);
         }
     }
@@ -212,14 +212,14 @@ proptest! {
     #[test]
     fn sqlite_finds_what_matches(text in text(), asked in prop::collection::vec(short(), 1..8)) {
         let db = table(&text);
-        for query in asked.iter().filter_map(|asked| Query::parse(asked)) {
+        for query in asked.iter().filter_map(|asked| WordQuery::parse(asked)) {
             prop_assert_eq!(found(&db, &query), query.matches(&text), "{:?}", query);
         }
     }
 
     #[test]
     fn snippets_are_short_and_their_marks_are_right(text in text(), asked in short(), width in 0usize..80) {
-        let Some(query) = Query::parse(&asked) else { return Ok(()) };
+        let Some(query) = WordQuery::parse(&asked) else { return Ok(()) };
         let snippet = query.snippet(&text, width);
         prop_assert!(snippet.text.chars().count() <= width + 2);
         prop_assert!(!snippet.text.contains(['\n', '\r', '\0']));
@@ -237,7 +237,7 @@ proptest! {
     #[test]
     fn a_match_that_fits_is_shown(text in text(), asked in "[a-cA-C]{1,2} ?", width in 70usize..90) {
         let query = query(&asked);
-        let long = |token: &Token| query.is(0, &token.word) && token.chars.len() > width;
+        let long = |token: &TextWord| query.is(0, &token.word) && token.chars.len() > width;
         if query.matches(&text) && !tokens(&text).any(|token| long(&token)) {
             prop_assert!(!query.snippet(&text, width).marks.is_empty());
         }

@@ -11,7 +11,8 @@ use std::sync::{Mutex, PoisonError};
 use everturn_model::{EventId, Record, SessionId, fold};
 use everturn_store::{Appended, Authority, Error, NewEvent, Options, Store};
 use rustix::process::{Pid, Signal, kill_process};
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use crate::author::Author;
 
@@ -233,8 +234,8 @@ impl Ledger {
         pages.values().map(|page| page.acked.len()).sum()
     }
 
-    /// What was acknowledged is there, at its place; what was refused is not; what was tried is there whole or not at all; nothing else is
-    /// there; and the rows are the fold of the log.
+    /// What was acknowledged is there, at its place; what was refused is not; what was tried is there whole or not at
+    /// all; nothing else is there; and the rows are the fold of the log.
     pub(crate) async fn check(&self, store: &Store) {
         let pages = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         for (session, page) in &pages {

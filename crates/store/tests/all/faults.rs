@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use everturn_model::SessionId;
 use everturn_store::{Appended, Authority, Error, Lease, NewEvent, Options, Search, Store};
-use everturn_testkit::disk::{self, Disk, Fault, FaultKind};
+use everturn_testkit::disk::{self, Disk, DiskFault, FaultKind};
 
 use crate::author::Author;
 use crate::campaign::{Deed, Ledger, cases, check_integrity, ids, runtime};
@@ -207,7 +207,7 @@ fn campaign(kind: FaultKind, once: bool) {
         for at in (1..=calls).step_by(usize::try_from(step).unwrap()) {
             let (folder, disk) = (folder(start), disk());
             let ledger = Ledger::default();
-            disk.fail(Fault { kind, at, once });
+            disk.fail(DiskFault { kind, at, once });
             let outcome = runtime.block_on(run(folder.path(), &disk, &ledger));
             fired += u64::from(disk.failed());
             errors += u64::from(outcome.errors > 0);
@@ -247,4 +247,34 @@ fn half_a_write_is_never_taken_for_success() {
 fn a_failed_sync_is_never_taken_for_success() {
     campaign(FaultKind::FsyncFailed, true);
     campaign(FaultKind::FsyncFailed, false);
+}
+
+/// What an append says when a call of the disk fails in its commit, and whether its event is there afterwards.
+async fn append_at(fault: FaultKind) -> (Error, bool) {
+    let folder = disk::scratch();
+    let disk = Disk::register_without_trace(&format!("append-{fault:?}"));
+    let session = SessionId::new("ses_faultfaultfaultfaultfault1");
+    let store = Store::open(with_disk(folder.path(), &disk)).await.unwrap();
+    let (_, created) = Author::create(&session, 1);
+    store.append(&session, Authority::Open, vec![created]).await.unwrap();
+    let event = Author::blind(&session, 2).open().swap_remove(0);
+    disk.fail(DiskFault { kind: fault, at: 1, once: true });
+    let error = store.append(&session, Authority::Open, vec![event.clone()]).await.unwrap_err();
+    assert!(disk.failed(), "nothing failed: {error}");
+    drop(store);
+    let store = Store::open(Options::folder(folder.path(), "own_after")).await.unwrap();
+    (error, store.find_event(&event.id).await.unwrap().is_some())
+}
+
+#[tokio::test]
+async fn after_a_failed_sync_nobody_says_that_nothing_was_saved() {
+    // What a disk has after a failed sync is anybody's guess. A caller who hears a sure no would send the event again
+    // under another id, and could have it twice. Nothing noticed when it was called a refusal.
+    let (error, _) = append_at(FaultKind::FsyncFailed).await;
+    assert!(matches!(error, Error::Unknown { .. }), "{error:?}");
+    assert!(error.to_string().contains("look it up before trying again"), "{error}");
+    // A full disk is noticed before anything is complete: that is a sure no.
+    let (error, there) = append_at(FaultKind::Full).await;
+    assert!(matches!(error, Error::Full { .. }), "{error:?}");
+    assert!(!there, "what was surely refused is not there");
 }

@@ -71,7 +71,8 @@ async fn the_data_is_for_its_owner_only() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn many_may_open_a_new_folder_at_once() {
-    // The switch to the write-ahead log does not wait for others by itself; some of them were told "database is locked".
+    // The switch to the write-ahead log does not wait for others by itself; some of them were told "database is
+    // locked".
     for _ in 0..20 {
         let folder = tempfile::tempdir().unwrap();
         let open = |number: usize| {

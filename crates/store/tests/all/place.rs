@@ -1,15 +1,21 @@
 //! Where a contract test keeps its data: a fresh place of either engine.
 //!
-//! A test of the contract is one function over a [`Place`]; [`contract!`] makes two tests of it, one for each engine. So
-//! what is promised is written once, and an engine that is not there fails instead of being left out.
+//! A test of the contract is one function over a [`Place`]; [`contract!`] makes two tests of it, one for each engine.
+//! So what is promised is written once, and an engine that is not there fails instead of being left out.
 
 use std::path::Path;
 use std::time::Duration;
 
 use everturn_model::SessionId;
 use everturn_store::{Options, Store, Timing};
-use everturn_testkit::postgres::{Database, Postgres};
+use everturn_testkit::postgres::{Postgres, TestDatabase};
 use tempfile::TempDir;
+
+/// How often those speak who have to.
+const BEAT: Duration = Duration::from_millis(50);
+
+/// Longer than any test.
+const NEVER: Duration = Duration::from_secs(3600);
 
 /// Which engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +30,7 @@ pub(crate) struct Place {
     kind: Kind,
     /// The data on SQLite; on a server only what the processes of one host tell each other.
     folder: TempDir,
-    database: Option<Database>,
+    database: Option<TestDatabase>,
 }
 
 impl Place {
@@ -69,21 +75,33 @@ impl Place {
         Store::open(options).await.unwrap()
     }
 
-    /// Opens it as a process that says only once that it lives, as if it were stopped right after.
+    /// Opens it as a process that says only once that it lives, as if it were stopped right after. It loses what it has
+    /// when the patience ends, and never gives up on others.
     pub(crate) async fn open_silent(&self, owner: &str, patience: Duration) -> Store {
-        let beat = Duration::from_secs(3600);
-        self.open_with(owner, |options| options.timing = Timing { patience, beat, ..Timing::default() }).await
+        // In a folder everybody judges others by their own patience; on a server they say how long they may be silent.
+        let patience = if self.kind == Kind::Postgres { patience } else { NEVER };
+        self.open_timed(owner, patience, NEVER).await
     }
 
-    /// Opens it as a process that says often that it lives and soon gives up on others.
+    /// Opens it as a process that gives up on the silent when the patience ends, and that nobody gives up on: a
+    /// machine under load may let it speak late.
     pub(crate) async fn open_impatient(&self, owner: &str, patience: Duration) -> Store {
-        let beat = Duration::from_millis(50);
+        let patience = if self.kind == Kind::Postgres { NEVER } else { patience };
+        self.open_timed(owner, patience, BEAT).await
+    }
+
+    /// Opens it as a process that says often that it lives, and of which that is expected.
+    pub(crate) async fn open_speaking(&self, owner: &str, patience: Duration) -> Store {
+        self.open_timed(owner, patience, BEAT).await
+    }
+
+    async fn open_timed(&self, owner: &str, patience: Duration, beat: Duration) -> Store {
         self.open_with(owner, |options| options.timing = Timing { patience, beat, ..Timing::default() }).await
     }
 
     /// What nobody may be shown.
     pub(crate) fn password(&self) -> Option<String> {
-        let password = |database: &Database| {
+        let password = |database: &TestDatabase| {
             let config = database.config();
             String::from_utf8(config.get_password().unwrap().to_vec()).unwrap()
         };

@@ -1,6 +1,8 @@
 //! The engine on PostgreSQL, against a real server.
 
 mod append;
+mod durability;
+mod encryption;
 mod lease;
 mod opening;
 mod outage;
@@ -9,7 +11,7 @@ mod watch;
 use everturn_model::ids::{RANDOM, Stamp};
 use everturn_model::{EntryId, Event, EventId, SessionId};
 use everturn_store::{NewEvent, Options, Store};
-use everturn_testkit::{Database, Postgres};
+use everturn_testkit::{Postgres, TestDatabase};
 
 pub(crate) const ID: &str = "ses_e22d949d4ffea45SRailGCTWbN";
 
@@ -30,7 +32,7 @@ pub(crate) fn titled(number: u64, title: &str) -> NewEvent {
 
 /// A database, and a folder where the processes that share it tell each other that they live.
 pub(crate) struct Place {
-    pub(crate) database: Database,
+    pub(crate) database: TestDatabase,
     pub(crate) folder: tempfile::TempDir,
 }
 

@@ -261,6 +261,7 @@ async fn a_server_that_does_not_let_us_in_says_why() {
 
     let password = server.password();
     let error = at(&format!("postgres://{user}:{password}@{address}/missing_database?sslmode=disable")).await;
+    assert!(matches!(error, Error::NoDatabase { .. }), "{error:?}");
     let text = error.to_string();
     assert!(text.contains("missing_database") && text.contains(&address.to_string()), "{error:?} {text}");
 

@@ -1,7 +1,7 @@
 //! Damaged sessions: set aside, taken back, and never in the way of others.
 
 use everturn_model::SessionId;
-use everturn_store::{Ask, Authority, Error, Filter, Page, Search, SetAside, Store};
+use everturn_store::{Authority, Error, Filter, Page, PageRequest, Search, SetAside, Store};
 
 use crate::upkeep::{Rich, damage, open};
 
@@ -71,14 +71,14 @@ async fn check(sql: &str, hidden: bool) {
 
     let found = store.sessions(Filter::default()).await.unwrap();
     assert_eq!(found.into_iter().map(|session| session.id).collect::<Vec<_>>(), listed, "{sql}");
-    let mut ask = Ask::First(Filter { limit: Some(1), ..Filter::default() });
+    let mut ask = PageRequest::First(Filter { limit: Some(1), ..Filter::default() });
     let mut paged = Vec::new();
     loop {
         let page = store.page(ask).await.unwrap();
         let next = page.next.clone();
         paged.extend(ids(page));
         match next {
-            Some(cursor) => ask = Ask::After(cursor),
+            Some(cursor) => ask = PageRequest::After(cursor),
             None => break,
         }
     }

@@ -54,8 +54,8 @@ async fn check(restored: &Store, expected: &Whole, hash: Hash) {
     let lease = restored.acquire(&rich.id).await.unwrap();
     assert_eq!(lease.owner, "own_new");
     restored.append(&rich.id, Authority::Owned(lease), vec![rich.title(0x400, "goes on")]).await.unwrap();
-    let buried = restored.append(&Rich::new(0x3000).id, Authority::Open, Rich::new(0x3000).log("gone")).await;
-    assert!(matches!(buried, Err(Error::Purged(_))), "{buried:?}");
+    let purged = restored.append(&Rich::new(0x3000).id, Authority::Open, Rich::new(0x3000).log("gone")).await;
+    assert!(matches!(purged, Err(Error::Purged(_))), "{purged:?}");
 }
 
 fn files(folder: &Path) -> Vec<String> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use everturn_model::{Event, SessionId};
 use everturn_store::{
-    Authority, BlobUse, Collected, Error, Filter, Hash, Options, Retention, Search, Space, Store, Swept,
+    Authority, BlobUse, Collected, Error, Filter, FreeSpace, Hash, Options, Retention, Search, Store, Swept,
     Tombstone, TrashUse,
 };
 use serde_json::json;
@@ -171,7 +171,7 @@ async fn the_trash_is_emptied_when_its_time_has_come() {
         purged: vec![old.id.clone()],
         busy: vec![busy.id.clone()],
         collected: Collected::default(),
-        space: Space { returned: 0, free },
+        space: FreeSpace { returned: 0, free },
     };
     assert_eq!(swept, expected, "the long text of the others is the same blob");
     assert_eq!(ids(trashed.clone()).await, [young.id.clone(), busy.id.clone()]);

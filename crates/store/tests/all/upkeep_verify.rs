@@ -2,7 +2,8 @@
 
 use everturn_model::Tree;
 use everturn_store::{
-    Authority, Error, FOLD_VERSION, Problem, Rebuilt, RebuiltAll, Report, Search, Store, Table, Verdict,
+    Authority, CheckReport, Error, FOLD_VERSION, Rebuilt, RebuiltAll, RowTable, Search, SessionCheck,
+    SessionProblem, Store,
 };
 use serde_json::json;
 
@@ -14,7 +15,7 @@ async fn tree(store: &Store, rich: &Rich) -> Tree {
 
 /// Damages one of two sessions, and expects that the check names it, that the other one is untouched, and that a
 /// rebuild heals it.
-async fn check(sql: &str, expected: impl FnOnce(&Rich) -> Vec<Problem>) {
+async fn check(sql: &str, expected: impl FnOnce(&Rich) -> Vec<SessionProblem>) {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&folder).await;
     let (rich, other) = (Rich::new(0x1000), Rich::new(0x2000));
@@ -23,12 +24,12 @@ async fn check(sql: &str, expected: impl FnOnce(&Rich) -> Vec<Problem>) {
     let (before, events) = (tree(&store, &rich).await, 12);
     assert_eq!(
         store.verify_all(None).await.unwrap(),
-        Report { sessions: 2, events: 24, ..Report::default() }
+        CheckReport { sessions: 2, events: 24, ..CheckReport::default() }
     );
 
     damage(&folder, &rich.id, sql);
     let problems = expected(&rich);
-    let verdict = Verdict { session: rich.id.clone(), events, problems };
+    let verdict = SessionCheck { session: rich.id.clone(), events, problems };
     assert_eq!(store.verify(&rich.id).await.unwrap(), verdict, "{sql}");
     let report = store.verify_all(None).await.unwrap();
     assert_eq!(report.damaged, std::slice::from_ref(&verdict), "{sql}");
@@ -37,7 +38,7 @@ async fn check(sql: &str, expected: impl FnOnce(&Rich) -> Vec<Problem>) {
 
     let rebuilt = Rebuilt { session: rich.id.clone(), events, entries: 3, parts: 4 };
     assert_eq!(store.rebuild(&rich.id, 7).await.unwrap(), rebuilt, "{sql}");
-    let sound = Verdict { session: rich.id.clone(), events, problems: Vec::new() };
+    let sound = SessionCheck { session: rich.id.clone(), events, problems: Vec::new() };
     assert_eq!(store.verify(&rich.id).await.unwrap(), sound, "{sql}");
     assert_eq!(tree(&store, &rich).await, before, "{sql}");
     let audits = store.audits(10).await.unwrap();
@@ -72,7 +73,7 @@ async fn columns_of_the_session_are_checked() {
     ];
     for (column, value) in columns {
         check(&format!("UPDATE session SET {column} = {value} WHERE key = KEY"), |_| {
-            vec![Problem::Column(column)]
+            vec![SessionProblem::Column(column)]
         })
         .await;
     }
@@ -82,7 +83,7 @@ async fn columns_of_the_session_are_checked() {
 async fn a_garbled_session_row_is_healed() {
     let reason = "expected value at line 1 column 1".to_owned();
     check("UPDATE session SET data = X'FF00FF' WHERE key = KEY", |rich| {
-        vec![Problem::Garbled { table: Table::Session, id: rich.id.to_string(), reason }]
+        vec![SessionProblem::Garbled { table: RowTable::Session, id: rich.id.to_string(), reason }]
     })
     .await;
 }
@@ -90,37 +91,40 @@ async fn a_garbled_session_row_is_healed() {
 #[tokio::test]
 async fn a_lost_session_row_is_found_by_its_log() {
     check("DELETE FROM session WHERE key = KEY", |rich| {
-        vec![Problem::Missing { table: Table::Session, id: rich.id.to_string() }]
+        vec![SessionProblem::Missing { table: RowTable::Session, id: rich.id.to_string() }]
     })
     .await;
 }
 
 #[tokio::test]
 async fn missing_rows_are_made_anew() {
-    let missing = |table| move |id: String| vec![Problem::Missing { table, id }];
+    let missing = |table| move |id: String| vec![SessionProblem::Missing { table, id }];
     check("DELETE FROM entry WHERE session = KEY AND ord >> 20 = 4", |rich| {
-        missing(Table::Entry)(rich.entry(20).to_string())
+        missing(RowTable::Entry)(rich.entry(20).to_string())
     })
     .await;
     check("DELETE FROM part WHERE session = KEY AND ord >> 20 = 5", |rich| {
-        missing(Table::Part)(format!("{}/{}", rich.entry(20), rich.part(21)))
+        missing(RowTable::Part)(format!("{}/{}", rich.entry(20), rich.part(21)))
     })
     .await;
-    check("DELETE FROM inbox WHERE session = KEY", |rich| missing(Table::Inbox)(rich.entry(30).to_string()))
-        .await;
+    check("DELETE FROM inbox WHERE session = KEY", |rich| {
+        missing(RowTable::Inbox)(rich.entry(30).to_string())
+    })
+    .await;
     check("DELETE FROM request WHERE session = KEY", |rich| {
         let id = everturn_model::RequestId::mint(rich.stamp(40), [4; 14]);
-        missing(Table::Request)(id.to_string())
+        missing(RowTable::Request)(id.to_string())
     })
     .await;
     check("DELETE FROM todo WHERE session = KEY", |rich| {
-        vec![Problem::Differs { table: Table::Todo, id: rich.id.to_string() }]
+        vec![SessionProblem::Differs { table: RowTable::Todo, id: rich.id.to_string() }]
     })
     .await;
-    check("DELETE FROM text WHERE session = KEY AND entry = ''", |_| missing(Table::Text)("/".into())).await;
+    check("DELETE FROM text WHERE session = KEY AND entry = ''", |_| missing(RowTable::Text)("/".into()))
+        .await;
     check(
         "DELETE FROM search WHERE rowid = (SELECT key FROM text WHERE session = KEY AND entry = '')",
-        |_| missing(Table::Text)("/".into()),
+        |_| missing(RowTable::Text)("/".into()),
     )
     .await;
 }
@@ -128,39 +132,39 @@ async fn missing_rows_are_made_anew() {
 #[tokio::test]
 async fn rows_that_say_something_else_are_made_anew() {
     check("UPDATE entry SET parent = 'msg_x' WHERE session = KEY AND ord >> 20 = 4", |rich| {
-        vec![Problem::Differs { table: Table::Entry, id: rich.entry(20).to_string() }]
+        vec![SessionProblem::Differs { table: RowTable::Entry, id: rich.entry(20).to_string() }]
     })
     .await;
     check(
         "UPDATE part SET data = replace(data, 'fixed', 'broke') WHERE session = KEY AND ord >> 20 = 5",
         |rich| {
             let id = format!("{}/{}", rich.entry(20), rich.part(21));
-            vec![Problem::Differs { table: Table::Part, id }]
+            vec![SessionProblem::Differs { table: RowTable::Part, id }]
         },
     )
     .await;
     check("UPDATE part SET ord = 0 WHERE session = KEY AND ord >> 20 = 7", |rich| {
         let id = format!("{}/{}", rich.entry(20), rich.part(22));
-        vec![Problem::Misplaced { table: Table::Part, id }]
+        vec![SessionProblem::Misplaced { table: RowTable::Part, id }]
     })
     .await;
     check("UPDATE inbox SET data = replace(data, 'then', 'when') WHERE session = KEY", |rich| {
-        vec![Problem::Differs { table: Table::Inbox, id: rich.entry(30).to_string() }]
+        vec![SessionProblem::Differs { table: RowTable::Inbox, id: rich.entry(30).to_string() }]
     })
     .await;
     check("UPDATE todo SET data = '[]' WHERE session = KEY", |rich| {
-        vec![Problem::Differs { table: Table::Todo, id: rich.id.to_string() }]
+        vec![SessionProblem::Differs { table: RowTable::Todo, id: rich.id.to_string() }]
     })
     .await;
     check("UPDATE request SET data = '{' WHERE session = KEY", |rich| {
         let id = everturn_model::RequestId::mint(rich.stamp(40), [4; 14]).to_string();
         let reason = "EOF while parsing an object at line 1 column 1".to_owned();
-        vec![Problem::Garbled { table: Table::Request, id, reason }]
+        vec![SessionProblem::Garbled { table: RowTable::Request, id, reason }]
     })
     .await;
     check("UPDATE event SET type = 'other.1' WHERE session = KEY AND seq = 3", |_| {
         let (found, expected) = ("other.1".to_owned(), "prompt.promoted.2".to_owned());
-        vec![Problem::Misnamed { seq: 3, found, expected }]
+        vec![SessionProblem::Misnamed { seq: 3, found, expected }]
     })
     .await;
 }
@@ -169,16 +173,16 @@ async fn rows_that_say_something_else_are_made_anew() {
 async fn rows_that_the_log_knows_nothing_of_are_removed() {
     let copy =
         "INSERT INTO entry SELECT session, 'msg_x', 1, parent, data FROM entry WHERE session = KEY LIMIT 1";
-    check(copy, |_| vec![Problem::Surplus { table: Table::Entry, id: "msg_x".into() }]).await;
+    check(copy, |_| vec![SessionProblem::Surplus { table: RowTable::Entry, id: "msg_x".into() }]).await;
     let copy =
         "INSERT INTO part SELECT session, 'msg_x', 'prt_x', 1, data FROM part WHERE session = KEY LIMIT 1";
-    check(copy, |_| vec![Problem::Surplus { table: Table::Part, id: "msg_x/prt_x".into() }]).await;
+    check(copy, |_| vec![SessionProblem::Surplus { table: RowTable::Part, id: "msg_x/prt_x".into() }]).await;
     let copy = "INSERT INTO inbox SELECT session, 'msg_x', 1, data FROM inbox WHERE session = KEY";
-    check(copy, |_| vec![Problem::Surplus { table: Table::Inbox, id: "msg_x".into() }]).await;
+    check(copy, |_| vec![SessionProblem::Surplus { table: RowTable::Inbox, id: "msg_x".into() }]).await;
     let copy = "INSERT INTO request SELECT 'per_x', session, data FROM request WHERE session = KEY";
-    check(copy, |_| vec![Problem::Surplus { table: Table::Request, id: "per_x".into() }]).await;
+    check(copy, |_| vec![SessionProblem::Surplus { table: RowTable::Request, id: "per_x".into() }]).await;
     let copy = "INSERT INTO text (session, entry, part) VALUES (KEY, 'msg_x', '')";
-    check(copy, |_| vec![Problem::Surplus { table: Table::Text, id: "msg_x/".into() }]).await;
+    check(copy, |_| vec![SessionProblem::Surplus { table: RowTable::Text, id: "msg_x/".into() }]).await;
 }
 
 #[tokio::test]
@@ -189,7 +193,7 @@ async fn a_blob_that_is_not_noted_as_used_is_noted_again() {
     rich.put(&store, "parser").await;
     damage(&folder, &rich.id, "DELETE FROM blob_use WHERE session = KEY");
     let problems = store.verify(&rich.id).await.unwrap().problems;
-    assert!(matches!(problems.as_slice(), [Problem::Unnoted { .. }]), "{problems:?}");
+    assert!(matches!(problems.as_slice(), [SessionProblem::Unnoted { .. }]), "{problems:?}");
     store.rebuild(&rich.id, 7).await.unwrap();
     assert_eq!(store.verify(&rich.id).await.unwrap().problems, []);
     assert_eq!(store.collect().await.unwrap().blobs, 0);
@@ -252,7 +256,7 @@ async fn what_is_not_there_is_said_to_be_missing() {
     store.purge(&rich.id, 7).await.unwrap();
     assert!(matches!(store.verify(&rich.id).await, Err(Error::Purged(_))));
     assert!(matches!(store.rebuild(&rich.id, 7).await, Err(Error::Purged(_))));
-    assert_eq!(store.verify_all(None).await.unwrap(), Report::default());
+    assert_eq!(store.verify_all(None).await.unwrap(), CheckReport::default());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -21,18 +21,18 @@ impl FaultKind {
     /// All kinds, for tests that go through them.
     pub const ALL: [Self; 4] = [Self::Eio, Self::Full, Self::ShortWrite, Self::FsyncFailed];
 
-    fn counts(self, call: Call) -> bool {
+    fn counts(self, call: DiskCall) -> bool {
         match self {
             Self::Eio => true,
-            Self::Full | Self::ShortWrite => call == Call::Write,
-            Self::FsyncFailed => call == Call::Sync,
+            Self::Full | Self::ShortWrite => call == DiskCall::Write,
+            Self::FsyncFailed => call == DiskCall::Sync,
         }
     }
 }
 
 /// A call that shall fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Fault {
+pub struct DiskFault {
     /// How it fails.
     pub kind: FaultKind,
     /// Which of the calls that count for this kind, from now on; the next one is 1.
@@ -43,7 +43,7 @@ pub struct Fault {
 
 /// The calls that can fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Call {
+pub(super) enum DiskCall {
     Open,
     Read,
     Write,
@@ -52,7 +52,7 @@ pub(super) enum Call {
     Size,
 }
 
-impl Call {
+impl DiskCall {
     /// The code that the unix VFS gives for a device error.
     fn error(self) -> i32 {
         match self {
@@ -68,7 +68,7 @@ impl Call {
 
 /// What becomes of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum CallVerdict {
     Pass,
     /// Do nothing and return this code.
     Fail(i32),
@@ -77,22 +77,22 @@ pub(super) enum Verdict {
 }
 
 #[derive(Debug)]
-struct Armed {
-    fault: Fault,
+struct ArmedFault {
+    fault: DiskFault,
     seen: u64,
 }
 
 /// The faults that are waiting, and the calls so far.
 #[derive(Debug, Default)]
 pub(super) struct Faults {
-    armed: Vec<Armed>,
+    armed: Vec<ArmedFault>,
     fired: bool,
     calls: HashMap<FaultKind, u64>,
 }
 
 impl Faults {
-    pub(super) fn arm(&mut self, fault: Fault) {
-        self.armed.push(Armed { fault, seen: 0 });
+    pub(super) fn arm(&mut self, fault: DiskFault) {
+        self.armed.push(ArmedFault { fault, seen: 0 });
         self.fired = false;
     }
 
@@ -113,23 +113,24 @@ impl Faults {
     }
 
     /// Counts the call, for every fault that is waiting, and says what becomes of it.
-    pub(super) fn judge(&mut self, call: Call) -> Verdict {
+    pub(super) fn judge(&mut self, call: DiskCall) -> CallVerdict {
         for kind in FaultKind::ALL.into_iter().filter(|kind| kind.counts(call)) {
             *self.calls.entry(kind).or_default() += 1;
         }
-        let mut verdict = Verdict::Pass;
-        for Armed { fault, seen } in self.armed.iter_mut().filter(|armed| armed.fault.kind.counts(call)) {
+        let mut verdict = CallVerdict::Pass;
+        for ArmedFault { fault, seen } in self.armed.iter_mut().filter(|armed| armed.fault.kind.counts(call))
+        {
             *seen += 1;
             let due = if fault.once { *seen == fault.at } else { *seen >= fault.at };
-            if due && verdict == Verdict::Pass {
+            if due && verdict == CallVerdict::Pass {
                 verdict = match fault.kind {
-                    FaultKind::Eio | FaultKind::FsyncFailed => Verdict::Fail(call.error()),
-                    FaultKind::Full => Verdict::Fail(ffi::SQLITE_FULL),
-                    FaultKind::ShortWrite => Verdict::Halve(call.error()),
+                    FaultKind::Eio | FaultKind::FsyncFailed => CallVerdict::Fail(call.error()),
+                    FaultKind::Full => CallVerdict::Fail(ffi::SQLITE_FULL),
+                    FaultKind::ShortWrite => CallVerdict::Halve(call.error()),
                 };
             }
         }
-        self.fired |= verdict != Verdict::Pass;
+        self.fired |= verdict != CallVerdict::Pass;
         verdict
     }
 }

@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 
 use super::chance::Chance;
-use super::trace::{Inode, Step, Trace};
+use super::trace::{DiskStep, Inode, Trace};
 
 /// The unit that a disk writes as a whole.
 const SECTOR: usize = 512;
@@ -37,7 +37,7 @@ impl From<u64> for Loss {
 /// The files after the first `cut` steps and the loss.
 pub(super) fn build(trace: &Trace, cut: usize, loss: Loss) -> BTreeMap<String, Vec<u8>> {
     let steps = trace.steps().get(..cut).expect("a cut within the trace");
-    let mut fate = Fate::new(loss, cut);
+    let mut fate = FateOfWrites::new(loss, cut);
     let mut files = BTreeMap::new();
     for (name, history) in histories(trace, steps) {
         if let Some(inode) = fate.choose(&history) {
@@ -48,12 +48,12 @@ pub(super) fn build(trace: &Trace, cut: usize, loss: Loss) -> BTreeMap<String, V
 }
 
 /// What a name stood for, one state after the other; from `durable` on each of them may be the one on disk.
-struct History {
+struct NameHistory {
     states: Vec<Option<Inode>>,
     durable: usize,
 }
 
-impl History {
+impl NameHistory {
     fn new(first: Option<Inode>) -> Self {
         Self { states: vec![first], durable: 0 }
     }
@@ -69,46 +69,46 @@ impl History {
     }
 }
 
-fn histories<'a>(trace: &'a Trace, steps: &[Step]) -> BTreeMap<&'a str, History> {
+fn histories<'a>(trace: &'a Trace, steps: &[DiskStep]) -> BTreeMap<&'a str, NameHistory> {
     let found = trace.found().iter();
-    let mut names: BTreeMap<&str, History> =
-        found.map(|found| (trace.name(found.inode), History::new(Some(found.inode)))).collect();
+    let mut names: BTreeMap<&str, NameHistory> =
+        found.map(|found| (trace.name(found.inode), NameHistory::new(Some(found.inode)))).collect();
     for step in steps {
         let (inode, synced) = match step {
-            Step::Create(inode) => (*inode, false),
-            Step::Sync { inode, folder } | Step::Delete { inode, folder } => (*inode, *folder),
-            Step::Write { .. } | Step::Truncate { .. } | Step::Mark(_) => continue,
+            DiskStep::Create(inode) => (*inode, false),
+            DiskStep::Sync { inode, folder } | DiskStep::Delete { inode, folder } => (*inode, *folder),
+            DiskStep::Write { .. } | DiskStep::Truncate { .. } | DiskStep::Mark(_) => continue,
         };
-        let history = names.entry(trace.name(inode)).or_insert_with(|| History::new(None));
+        let history = names.entry(trace.name(inode)).or_insert_with(|| NameHistory::new(None));
         match step {
-            Step::Create(_) => history.states.push(Some(inode)),
-            Step::Delete { .. } => history.states.push(None),
+            DiskStep::Create(_) => history.states.push(Some(inode)),
+            DiskStep::Delete { .. } => history.states.push(None),
             _ => history.keep(inode),
         }
         if synced {
-            names.values_mut().for_each(History::keep_all);
+            names.values_mut().for_each(NameHistory::keep_all);
         }
     }
     names
 }
 
-fn content(trace: &Trace, steps: &[Step], inode: Inode, fate: &mut Fate) -> Vec<u8> {
+fn content(trace: &Trace, steps: &[DiskStep], inode: Inode, fate: &mut FateOfWrites) -> Vec<u8> {
     let found = trace.found().iter().find(|found| found.inode == inode);
     let mut content = found.map(|found| found.content.clone()).unwrap_or_default();
-    let synced = |step: &Step| matches!(step, Step::Sync { inode: other, .. } if *other == inode);
+    let synced = |step: &DiskStep| matches!(step, DiskStep::Sync { inode: other, .. } if *other == inode);
     let durable = steps.iter().rposition(synced).unwrap_or(0);
     fate.change_mood();
     for (index, step) in steps.iter().enumerate() {
-        let mut outcome = || if index < durable { Outcome::Kept } else { fate.decide() };
+        let mut outcome = || if index < durable { WriteFate::Kept } else { fate.decide() };
         match step {
-            Step::Write { inode: other, offset, bytes } if *other == inode => match outcome() {
-                Outcome::Kept => put(&mut content, *offset, bytes),
-                Outcome::Dropped => {}
-                Outcome::Torn => tear(&mut content, *offset, bytes, fate),
+            DiskStep::Write { inode: other, offset, bytes } if *other == inode => match outcome() {
+                WriteFate::Kept => put(&mut content, *offset, bytes),
+                WriteFate::Dropped => {}
+                WriteFate::Torn => tear(&mut content, *offset, bytes, fate),
             },
-            Step::Truncate { inode: other, size } if *other == inode => match outcome() {
-                Outcome::Kept => content.resize(*size, 0),
-                Outcome::Dropped | Outcome::Torn => {}
+            DiskStep::Truncate { inode: other, size } if *other == inode => match outcome() {
+                WriteFate::Kept => content.resize(*size, 0),
+                WriteFate::Dropped | WriteFate::Torn => {}
             },
             _ => {}
         }
@@ -125,7 +125,7 @@ fn put(content: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
 }
 
 /// Some sectors land. The new length may be on disk although bytes are missing, as it is kept elsewhere.
-fn tear(content: &mut Vec<u8>, offset: usize, bytes: &[u8], fate: &mut Fate) {
+fn tear(content: &mut Vec<u8>, offset: usize, bytes: &[u8], fate: &mut FateOfWrites) {
     let mut rest = bytes;
     let mut start = offset;
     while !rest.is_empty() {
@@ -142,14 +142,14 @@ fn tear(content: &mut Vec<u8>, offset: usize, bytes: &[u8], fate: &mut Fate) {
 }
 
 #[derive(Clone, Copy)]
-enum Outcome {
+enum WriteFate {
     Kept,
     Dropped,
     Torn,
 }
 
 /// Decides about everything that is not durable.
-struct Fate {
+struct FateOfWrites {
     loss: Loss,
     chance: Chance,
     /// How many of a hundred writes are kept. It differs from file to file: were it always the same, images in which
@@ -157,7 +157,7 @@ struct Fate {
     kept: u64,
 }
 
-impl Fate {
+impl FateOfWrites {
     fn new(loss: Loss, cut: usize) -> Self {
         let seed = match loss {
             Loss::Random(seed) => seed,
@@ -176,21 +176,21 @@ impl Fate {
         self.chance.happens(50)
     }
 
-    fn decide(&mut self) -> Outcome {
+    fn decide(&mut self) -> WriteFate {
         match self.loss {
-            Loss::Nothing => Outcome::Kept,
-            Loss::Everything => Outcome::Dropped,
+            Loss::Nothing => WriteFate::Kept,
+            Loss::Everything => WriteFate::Dropped,
             Loss::Random(_) => {
                 if self.chance.happens(self.kept) {
-                    Outcome::Kept
+                    WriteFate::Kept
                 } else {
-                    self.chance.pick(&[Outcome::Dropped, Outcome::Torn])
+                    self.chance.pick(&[WriteFate::Dropped, WriteFate::Torn])
                 }
             }
         }
     }
 
-    fn choose(&mut self, history: &History) -> Option<Inode> {
+    fn choose(&mut self, history: &NameHistory) -> Option<Inode> {
         let open = history.states.get(history.durable..).unwrap_or_default();
         match self.loss {
             Loss::Nothing => open.last().copied().flatten(),

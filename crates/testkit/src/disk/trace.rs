@@ -13,14 +13,14 @@ pub(super) type Inode = usize;
 
 /// What a test notes between the steps of the disk, for example that an event was acknowledged.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Mark {
+pub enum TraceMark {
     /// A number, such as that of the acknowledged event.
     Number(u64),
     /// Any text.
     Text(String),
 }
 
-impl Mark {
+impl TraceMark {
     /// The number, if it is one.
     pub fn number(&self) -> Option<u64> {
         match self {
@@ -30,25 +30,25 @@ impl Mark {
     }
 }
 
-impl From<u64> for Mark {
+impl From<u64> for TraceMark {
     fn from(number: u64) -> Self {
         Self::Number(number)
     }
 }
 
-impl From<String> for Mark {
+impl From<String> for TraceMark {
     fn from(text: String) -> Self {
         Self::Text(text)
     }
 }
 
-impl From<&str> for Mark {
+impl From<&str> for TraceMark {
     fn from(text: &str) -> Self {
         Self::Text(text.to_owned())
     }
 }
 
-impl fmt::Display for Mark {
+impl fmt::Display for TraceMark {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Number(number) => write!(out, "{number}"),
@@ -59,7 +59,7 @@ impl fmt::Display for Mark {
 
 /// One thing that succeeded.
 #[derive(Debug)]
-pub(super) enum Step {
+pub(super) enum DiskStep {
     Create(Inode),
     Write {
         inode: Inode,
@@ -80,12 +80,12 @@ pub(super) enum Step {
         inode: Inode,
         folder: bool,
     },
-    Mark(Mark),
+    Mark(TraceMark),
 }
 
 /// A file that was there before its first step.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct FoundFile {
     pub(super) inode: Inode,
     pub(super) content: Vec<u8>,
 }
@@ -93,21 +93,21 @@ pub(super) struct Found {
 /// All steps, and the files they are about.
 #[derive(Debug, Default)]
 pub(super) struct Trace {
-    steps: Vec<Step>,
+    steps: Vec<DiskStep>,
     /// By inode.
     names: Vec<String>,
-    found: Vec<Found>,
+    found: Vec<FoundFile>,
     /// The names that are in the folder now.
     live: HashMap<String, Inode>,
     folder: Option<PathBuf>,
 }
 
 impl Trace {
-    pub(super) fn steps(&self) -> &[Step] {
+    pub(super) fn steps(&self) -> &[DiskStep] {
         &self.steps
     }
 
-    pub(super) fn found(&self) -> &[Found] {
+    pub(super) fn found(&self) -> &[FoundFile] {
         &self.found
     }
 
@@ -115,7 +115,7 @@ impl Trace {
         self.names.get(inode).map_or("?", String::as_str)
     }
 
-    pub(super) fn record(&mut self, step: Step) {
+    pub(super) fn record(&mut self, step: DiskStep) {
         self.steps.push(step);
     }
 
@@ -129,7 +129,7 @@ impl Trace {
     /// A file that has come to be in the folder.
     pub(super) fn create(&mut self, name: String) -> Inode {
         let inode = self.enter(name);
-        self.record(Step::Create(inode));
+        self.record(DiskStep::Create(inode));
         inode
     }
 
@@ -145,19 +145,19 @@ impl Trace {
         let content = content();
         if self.names.contains(&name) {
             let inode = self.create(name);
-            self.record(Step::Write { inode, offset: 0, bytes: content.into() });
-            self.record(Step::Sync { inode, folder: true });
+            self.record(DiskStep::Write { inode, offset: 0, bytes: content.into() });
+            self.record(DiskStep::Sync { inode, folder: true });
             return inode;
         }
         let inode = self.enter(name);
-        self.found.push(Found { inode, content });
+        self.found.push(FoundFile { inode, content });
         inode
     }
 
     /// A name that has left the folder.
     pub(super) fn delete(&mut self, name: &str, folder: bool) {
         if let Some(inode) = self.live.remove(name) {
-            self.record(Step::Delete { inode, folder });
+            self.record(DiskStep::Delete { inode, folder });
         }
     }
 
@@ -169,20 +169,20 @@ impl Trace {
     }
 
     /// One step in words, for the message of a test that failed.
-    pub(super) fn describe(&self, step: &Step) -> String {
+    pub(super) fn describe(&self, step: &DiskStep) -> String {
         let with = |folder: &bool| if *folder { " and its folder" } else { "" };
         match step {
-            Step::Create(inode) => format!("create {}", self.name(*inode)),
-            Step::Write { inode, offset, bytes } => {
+            DiskStep::Create(inode) => format!("create {}", self.name(*inode)),
+            DiskStep::Write { inode, offset, bytes } => {
                 format!("write {} {offset}..{}", self.name(*inode), offset + bytes.len())
             }
-            Step::Truncate { inode, size } => format!("truncate {} to {size}", self.name(*inode)),
-            Step::Sync { inode, folder } => format!("sync {}{}", self.name(*inode), with(folder)),
-            Step::Delete { inode, folder: false } => format!("delete {}", self.name(*inode)),
-            Step::Delete { inode, folder: true } => {
+            DiskStep::Truncate { inode, size } => format!("truncate {} to {size}", self.name(*inode)),
+            DiskStep::Sync { inode, folder } => format!("sync {}{}", self.name(*inode), with(folder)),
+            DiskStep::Delete { inode, folder: false } => format!("delete {}", self.name(*inode)),
+            DiskStep::Delete { inode, folder: true } => {
                 format!("delete {} and sync its folder", self.name(*inode))
             }
-            Step::Mark(mark) => format!("mark {mark}"),
+            DiskStep::Mark(mark) => format!("mark {mark}"),
         }
     }
 }

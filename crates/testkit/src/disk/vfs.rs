@@ -15,33 +15,33 @@ use std::sync::atomic::Ordering;
 
 use rusqlite::ffi;
 
-use super::fault::{Call, Verdict};
+use super::fault::{CallVerdict, DiskCall};
 use super::trace::Inode;
-use super::{Shared, lock};
-use file::File;
+use super::{SharedDisk, lock};
+use file::VfsFile;
 
 /// What `pAppData` of our VFS points to.
-struct Below {
+struct UnderlyingVfs {
     /// SQLite's own VFS.
     real: *mut ffi::sqlite3_vfs,
-    shared: &'static Shared,
+    shared: &'static SharedDisk,
 }
 
 /// A registered VFS; its name is free again when this is dropped.
 #[derive(Debug)]
-pub(super) struct Registration {
+pub(super) struct VfsRegistration {
     name: CString,
     vfs: *mut ffi::sqlite3_vfs,
-    shared: &'static Shared,
+    shared: &'static SharedDisk,
 }
 
 // SAFETY: the pointer is only handed to SQLite, which guards its list of VFSs with a mutex.
-unsafe impl Send for Registration {}
+unsafe impl Send for VfsRegistration {}
 // SAFETY: as above; nothing is changed through a shared reference.
-unsafe impl Sync for Registration {}
+unsafe impl Sync for VfsRegistration {}
 
-impl Registration {
-    pub(super) fn new(name: &str, shared: Shared) -> Self {
+impl VfsRegistration {
+    pub(super) fn new(name: &str, shared: SharedDisk) -> Self {
         let name = CString::new(name).expect("a name without a zero byte");
         // SAFETY: the name is a C string; null stands for the default VFS. Both calls initialise SQLite if need be.
         let (taken, real) =
@@ -49,9 +49,9 @@ impl Registration {
         assert!(taken.is_null(), "there is a VFS named {name:?} already");
         // SAFETY: what SQLite finds is a VFS that stays registered, as nobody removes the default one.
         let below = unsafe { real.as_ref() }.expect("SQLite has a default VFS");
-        let header = c_int::try_from(size_of::<File>()).expect("a small struct");
-        let shared: &'static Shared = Box::leak(Box::new(shared));
-        let app_data = Box::leak(Box::new(Below { real, shared }));
+        let header = c_int::try_from(size_of::<VfsFile>()).expect("a small struct");
+        let shared: &'static SharedDisk = Box::leak(Box::new(shared));
+        let app_data = Box::leak(Box::new(UnderlyingVfs { real, shared }));
         // The VFS keeps a pointer to its name as long as it lives, so it gets one that is never freed either.
         let kept: &'static CStr = Box::leak(name.clone().into_boxed_c_str());
         let vfs = Box::leak(Box::new(ffi::sqlite3_vfs {
@@ -80,7 +80,7 @@ impl Registration {
             xNextSystemCall: None,
         }));
         let vfs = ptr::from_mut(vfs);
-        // SAFETY: the struct is complete and lives for ever.
+        // SAFETY: the struct is complete and lives forever.
         let code = unsafe { ffi::sqlite3_vfs_register(vfs, 0) };
         assert_eq!(code, ffi::SQLITE_OK, "SQLite takes the VFS {name:?}");
         Self { name, vfs, shared }
@@ -90,14 +90,14 @@ impl Registration {
         self.name.to_str().unwrap_or_default()
     }
 
-    pub(super) fn shared(&self) -> &'static Shared {
+    pub(super) fn shared(&self) -> &'static SharedDisk {
         self.shared
     }
 }
 
-impl Drop for Registration {
+impl Drop for VfsRegistration {
     fn drop(&mut self) {
-        // SAFETY: it was registered in `new` and lives for ever. Connections that are open keep their own pointer.
+        // SAFETY: it was registered in `new` and lives forever. Connections that are open keep their own pointer.
         unsafe { ffi::sqlite3_vfs_unregister(self.vfs) };
         self.shared.recording.store(false, Ordering::Release);
         *lock(&self.shared.trace) = super::Trace::default();
@@ -108,10 +108,10 @@ impl Drop for Registration {
 ///
 /// # Safety
 ///
-/// The VFS must be one that [`Registration::new`] made.
-unsafe fn below(vfs: *mut ffi::sqlite3_vfs) -> &'static Below {
-    // SAFETY: `new` put a leaked `Below` there, and nobody changes it.
-    unsafe { &*(*vfs).pAppData.cast::<Below>() }
+/// The VFS must be one that [`VfsRegistration::new`] made.
+unsafe fn below(vfs: *mut ffi::sqlite3_vfs) -> &'static UnderlyingVfs {
+    // SAFETY: `new` put a leaked `UnderlyingVfs` there, and nobody changes it.
+    unsafe { &*(*vfs).pAppData.cast::<UnderlyingVfs>() }
 }
 
 /// Calls the same method of the VFS below, or gives `$missing` if it has none.
@@ -174,11 +174,11 @@ unsafe extern "C" fn open(
     out_flags: *mut c_int,
 ) -> c_int {
     // SAFETY: SQLite calls with our VFS.
-    let Below { shared, .. } = unsafe { below(vfs) };
+    let UnderlyingVfs { shared, .. } = unsafe { below(vfs) };
     // SAFETY: SQLite gives room of `szOsFile` bytes; the first of them are ours. Without methods, SQLite takes the file
     // as not open if we return early.
-    let real = unsafe { File::prepare(file, shared) };
-    if let Verdict::Fail(code) | Verdict::Halve(code) = shared.judge(Call::Open) {
+    let real = unsafe { VfsFile::prepare(file, shared) };
+    if let CallVerdict::Fail(code) | CallVerdict::Halve(code) = shared.judge(DiskCall::Open) {
         return code;
     }
     // Files that go away when they are closed cannot outlive a power loss.
@@ -188,7 +188,7 @@ unsafe extern "C" fn open(
     let Some((path, mut trace)) = path.zip(shared.recorder()) else {
         let code = forward!(vfs, xOpen(name, real, flags, out_flags), ffi::SQLITE_CANTOPEN);
         // SAFETY: the file was prepared above, and the VFS below has seen it.
-        unsafe { File::finish(file, None, false) };
+        unsafe { VfsFile::finish(file, None, false) };
         return code;
     };
     let Some(own) = trace.name_of(path) else {
@@ -203,13 +203,13 @@ unsafe extern "C" fn open(
     let journals = ffi::SQLITE_OPEN_SUPER_JOURNAL | ffi::SQLITE_OPEN_MAIN_JOURNAL | ffi::SQLITE_OPEN_WAL;
     let syncs_folder = flags & ffi::SQLITE_OPEN_CREATE != 0 && flags & journals != 0;
     // SAFETY: as above.
-    unsafe { File::finish(file, inode, syncs_folder) };
+    unsafe { VfsFile::finish(file, inode, syncs_folder) };
     code
 }
 
 unsafe extern "C" fn delete(vfs: *mut ffi::sqlite3_vfs, name: *const c_char, sync_folder: c_int) -> c_int {
     // SAFETY: SQLite calls with our VFS.
-    let Below { shared, .. } = unsafe { below(vfs) };
+    let UnderlyingVfs { shared, .. } = unsafe { below(vfs) };
     // SAFETY: the name is a C string, and stays during this call.
     let path = unsafe { path_of(name) };
     let recorder = path.zip(shared.recorder());

@@ -1,5 +1,6 @@
 //! Collects the events of a stream in the background and waits for the ones a test needs.
 
+use reqwest::header::HeaderMap;
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -15,10 +16,12 @@ pub struct Received {
     pub id: Option<String>,
     /// The data as JSON, or as a string where it is not.
     pub data: Value,
+    /// The data as they came.
+    pub text: String,
 }
 
 #[derive(Debug, Default)]
-struct Log {
+struct EventLog {
     events: Vec<Received>,
     ended: bool,
 }
@@ -26,7 +29,8 @@ struct Log {
 /// A reader that has a place in the stream: each wait goes on behind the event the last one found.
 #[derive(Debug)]
 pub struct EventReader {
-    log: watch::Receiver<Log>,
+    log: watch::Receiver<EventLog>,
+    headers: HeaderMap,
     place: usize,
     task: JoinHandle<()>,
     path: String,
@@ -44,9 +48,15 @@ impl EventReader {
         let request = request.header("accept", "text/event-stream");
         let response = within(&what, request.send()).await.unwrap_or_else(|cause| panic!("{what}: {cause}"));
         assert!(response.status().is_success(), "{what}: {}", response.status());
-        let (sender, log) = watch::channel(Log::default());
+        let headers = response.headers().clone();
+        let (sender, log) = watch::channel(EventLog::default());
         let task = tokio::spawn(read(response, sender));
-        Self { log, place: 0, task, path: path.to_owned() }
+        Self { log, headers, place: 0, task, path: path.to_owned() }
+    }
+
+    /// A header of the answer.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
     }
 
     /// Everything received so far.
@@ -79,7 +89,7 @@ impl EventReader {
     /// When it does not come or the stream ends before.
     pub async fn wait_for_event(&mut self, wanted: impl Fn(&Received) -> bool) -> Received {
         let place = self.place;
-        let find = |log: &Log| {
+        let find = |log: &EventLog| {
             let fresh = log.events.iter().enumerate().skip(place);
             fresh
                 .into_iter()
@@ -120,7 +130,7 @@ impl EventReader {
     }
 }
 
-async fn read(mut response: reqwest::Response, sender: watch::Sender<Log>) {
+async fn read(mut response: reqwest::Response, sender: watch::Sender<EventLog>) {
     let mut pending: Vec<u8> = Vec::new();
     while let Ok(Some(piece)) = response.chunk().await {
         pending.extend(piece.iter().filter(|byte| **byte != b'\r'));
@@ -143,10 +153,11 @@ fn parse(frame: &str) -> Option<Received> {
     };
     let lines: Vec<String> = field("data").collect();
     let text = lines.join("\n");
-    let data = serde_json::from_str(&text).unwrap_or(Value::String(text));
+    let data = serde_json::from_str(&text).unwrap_or_else(|_| Value::String(text.clone()));
     (!lines.is_empty()).then(|| Received {
         event: field("event").next_back(),
         id: field("id").next_back(),
         data,
+        text,
     })
 }

@@ -13,19 +13,19 @@ use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use serde_json::{Value, json};
 
-use super::arrival::Arrival;
+use super::arrived_request::ArrivedRequest;
 use super::json_text::dumps;
-use super::plan::{Failure, Plan, Step, Wanted, plan};
-use super::voice::{Finish, Piece, Tell, Used, Voice, tokens};
-use super::{State, add};
+use super::plan::{AnswerPlan, AnswerStep, HttpFault, WantedCall, plan};
+use super::wire::{AnswerFinish, AnswerPiece, AnswerUsage, EncodeAnswer, WireFormat, tokens};
+use super::{ModelServerState, add};
 
 /// Every path ends here: servers are configured with all kinds of prefixes.
-pub(super) fn router(state: Arc<State>) -> Router {
+pub(super) fn router(state: Arc<ModelServerState>) -> Router {
     Router::new().fallback(handle).with_state(state)
 }
 
 async fn handle(
-    Extract(state): Extract<Arc<State>>,
+    Extract(state): Extract<Arc<ModelServerState>>,
     method: Method,
     uri: Uri,
     headers: HeaderMap,
@@ -40,46 +40,52 @@ async fn handle(
     let Ok(body) = serde_json::from_slice::<Value>(&body) else {
         return refuse(StatusCode::BAD_REQUEST, "bad json");
     };
-    let Some(voice) = Voice::of(uri.path()) else {
+    let Some(format) = WireFormat::of(uri.path()) else {
         return refuse(StatusCode::NOT_FOUND, &format!("no route {}", uri.path()));
     };
-    let planned = plan(&voice.said(&body), &state.greeting);
-    let arrival = Arrival::new(&method, &uri, &headers, body.clone());
-    state.requests.send_modify(|all| all.push((voice, arrival)));
+    let planned = plan(&format.said(&body), &state.greeting);
+    let arrival = ArrivedRequest::new(&method, &uri, &headers, body.clone());
+    state.requests.send_modify(|all| all.push((format, arrival)));
     match planned {
         Ok(planned) => {
             if let Some(name) = &planned.mute {
                 stand(&state, name).await;
             }
-            answer(&state, voice, uri.path(), &body, &planned)
+            answer(&state, format, uri.path(), &body, &planned)
         }
         Err(reason) => refuse(StatusCode::BAD_REQUEST, &reason),
     }
 }
 
-fn answer(state: &Arc<State>, voice: Voice, path: &str, body: &Value, plan: &Plan) -> Response {
+fn answer(
+    state: &Arc<ModelServerState>,
+    format: WireFormat,
+    path: &str,
+    body: &Value,
+    plan: &AnswerPlan,
+) -> Response {
     if let Some(failure) = &plan.error
         && state.spend(&plan.prompt, "ERR", failure.status.times)
     {
-        return fail(voice, failure);
+        return fail(format, failure);
     }
     let named = path.rsplit('/').next().and_then(|last| last.split(':').next()).unwrap_or_default();
     let model = body.get("model").cloned().unwrap_or_else(|| json!(named));
-    let used = plan.used.unwrap_or(Used { input: tokens(body), cached: 0, output: 20, reasoning: 0 });
-    let mut teller = voice.teller(&model, state.next());
+    let used = plan.used.unwrap_or(AnswerUsage { input: tokens(body), cached: 0, output: 20, reasoning: 0 });
+    let mut encoder = format.encoder(&model, state.next());
     let pieces = pieces(state, plan);
-    let called = pieces.iter().any(|piece| matches!(piece, Piece::Call { .. }));
-    let finish = plan.finish.unwrap_or(if called { Finish::Tools } else { Finish::Stop });
-    if !voice.streams(path, body) {
-        return reply(StatusCode::OK, &teller.whole(&pieces, finish, used));
+    let called = pieces.iter().any(|piece| matches!(piece, AnswerPiece::Call { .. }));
+    let finish = plan.finish.unwrap_or(if called { AnswerFinish::Tools } else { AnswerFinish::Stop });
+    if !format.streams(path, body) {
+        return reply(StatusCode::OK, &encoder.whole(&pieces, finish, used));
     }
-    let mut acts = acts(plan, &pieces, &mut *teller);
-    acts.extend(teller.end(finish, used).into_iter().map(send));
+    let mut acts = acts(plan, &pieces, &mut *encoder);
+    acts.extend(encoder.end(finish, used).into_iter().map(send));
     if let Some(limit) = plan.drop
         && state.spend(&plan.prompt, "DROP", limit.times)
     {
         cut(&mut acts, limit.value);
-        acts.push_back(Act::Break);
+        acts.push_back(AnswerMove::Break);
     }
     if let Some(limit) = plan.short
         && state.spend(&plan.prompt, "SHORT", limit.times)
@@ -91,7 +97,7 @@ fn answer(state: &Arc<State>, voice: Voice, path: &str, body: &Value, plan: &Pla
     {
         cut_bytes(&mut acts, limit.value);
     }
-    let performance = Performance { acts, state: Arc::clone(state), holding: None };
+    let performance = AnswerPlayback { acts, state: Arc::clone(state), holding: None };
     let stream = stream::unfold(performance, |mut performance| async move {
         performance.next().await.map(|piece| (piece, performance))
     });
@@ -99,13 +105,13 @@ fn answer(state: &Arc<State>, voice: Voice, path: &str, body: &Value, plan: &Pla
     (StatusCode::OK, kind, Body::from_stream(stream)).into_response()
 }
 
-fn fail(voice: Voice, failure: &Failure) -> Response {
+fn fail(format: WireFormat, failure: &HttpFault) -> Response {
     let status = failure.status.value;
     let code = u16::try_from(status).ok().and_then(|status| StatusCode::from_u16(status).ok());
     let code = code.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = match &failure.body {
         Some(body) => (code, body.clone()).into_response(),
-        None => reply(code, &voice.error(status, &failure.complaint)),
+        None => reply(code, &format.error(status, &failure.complaint)),
     };
     for (name, value) in &failure.headers {
         if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) {
@@ -115,31 +121,31 @@ fn fail(voice: Voice, failure: &Failure) -> Response {
     response
 }
 
-fn send(frame: String) -> Act {
-    Act::Send(Bytes::from(frame))
+fn send(frame: String) -> AnswerMove {
+    AnswerMove::Send(Bytes::from(frame))
 }
 
 /// What is said, piece by piece.
-fn pieces(state: &State, plan: &Plan) -> Vec<Piece> {
+fn pieces(state: &ModelServerState, plan: &AnswerPlan) -> Vec<AnswerPiece> {
     let mut pieces = Vec::new();
     if plan.think {
-        pieces.push(Piece::Thought("Let me think about ".to_owned()));
-        pieces.push(Piece::Thought("this request.".to_owned()));
+        pieces.push(AnswerPiece::Thought("Let me think about ".to_owned()));
+        pieces.push(AnswerPiece::Thought("this request.".to_owned()));
     }
     let hosted: Vec<String> = (0..plan.hosted).map(|_| format!("srv_{}", state.next())).collect();
     if !hosted.is_empty() {
-        pieces.push(Piece::Hosted(hosted));
+        pieces.push(AnswerPiece::Hosted(hosted));
     }
     match &plan.step {
-        Step::Text(text) => pieces.extend(words(text).into_iter().map(Piece::Text)),
-        Step::Tools(wanted) => {
-            for Wanted { name, input } in wanted {
+        AnswerStep::Text(text) => pieces.extend(words(text).into_iter().map(AnswerPiece::Text)),
+        AnswerStep::Tools(wanted) => {
+            for WantedCall { name, input } in wanted {
                 let text = dumps(input);
                 let (head, tail) = text.split_at(text.len() / 2);
                 let id = format!("call_{}_{}", std::process::id(), state.next());
-                pieces.push(Piece::Call { id, name: name.clone() });
-                pieces.push(Piece::Input(head.to_owned()));
-                pieces.push(Piece::Input(tail.to_owned()));
+                pieces.push(AnswerPiece::Call { id, name: name.clone() });
+                pieces.push(AnswerPiece::Input(head.to_owned()));
+                pieces.push(AnswerPiece::Input(tail.to_owned()));
             }
         }
     }
@@ -148,7 +154,7 @@ fn pieces(state: &State, plan: &Plan) -> Vec<Piece> {
 
 /// One move of a streamed answer.
 #[derive(Debug, Clone)]
-enum Act {
+enum AnswerMove {
     Send(Bytes),
     /// A piece of the step's own content: what `DROP` counts.
     Piece(Bytes),
@@ -158,22 +164,22 @@ enum Act {
 }
 
 /// The moves of a streamed answer, up to its end. What the script does to it happens before its last piece.
-fn acts(plan: &Plan, pieces: &[Piece], teller: &mut dyn Tell) -> VecDeque<Act> {
-    let mut acts: VecDeque<Act> = teller.begin().into_iter().map(send).collect();
+fn acts(plan: &AnswerPlan, pieces: &[AnswerPiece], encoder: &mut dyn EncodeAnswer) -> VecDeque<AnswerMove> {
+    let mut acts: VecDeque<AnswerMove> = encoder.begin().into_iter().map(send).collect();
     let last = pieces.len().saturating_sub(1);
     for (at, piece) in pieces.iter().enumerate() {
         if at == last {
-            acts.extend(plan.hold.clone().map(Act::Hold));
+            acts.extend(plan.hold.clone().map(AnswerMove::Hold));
             acts.extend(plan.garble.then(|| send("data: {\"half\": \n\n".to_owned())));
             if let Some(complaint) = &plan.fail {
-                acts.extend(teller.fail(complaint).into_iter().map(send));
+                acts.extend(encoder.fail(complaint).into_iter().map(send));
             }
         }
-        let own = !matches!(piece, Piece::Thought(_) | Piece::Hosted(_));
-        let told = teller.piece(piece).into_iter().map(Bytes::from);
-        acts.extend(told.map(|frame| if own { Act::Piece(frame) } else { Act::Send(frame) }));
-        if plan.slow > 0 && matches!(piece, Piece::Text(_)) {
-            acts.push_back(Act::Pause(Duration::from_millis(plan.slow)));
+        let own = !matches!(piece, AnswerPiece::Thought(_) | AnswerPiece::Hosted(_));
+        let told = encoder.piece(piece).into_iter().map(Bytes::from);
+        acts.extend(told.map(|frame| if own { AnswerMove::Piece(frame) } else { AnswerMove::Send(frame) }));
+        if plan.slow > 0 && matches!(piece, AnswerPiece::Text(_)) {
+            acts.push_back(AnswerMove::Pause(Duration::from_millis(plan.slow)));
         }
     }
     acts
@@ -194,11 +200,11 @@ fn words(text: &str) -> Vec<String> {
 }
 
 /// Ends the answer after `count` pieces of its content.
-fn cut(acts: &mut VecDeque<Act>, count: u64) {
+fn cut(acts: &mut VecDeque<AnswerMove>, count: u64) {
     let mut left = count;
     let keep = acts.iter().position(|act| match act {
-        Act::Piece(_) if left == 0 => true,
-        Act::Piece(_) => {
+        AnswerMove::Piece(_) if left == 0 => true,
+        AnswerMove::Piece(_) => {
             left -= 1;
             false
         }
@@ -209,45 +215,45 @@ fn cut(acts: &mut VecDeque<Act>, count: u64) {
 }
 
 /// Ends the answer after `count` bytes by breaking the connection.
-fn cut_bytes(acts: &mut VecDeque<Act>, count: u64) {
+fn cut_bytes(acts: &mut VecDeque<AnswerMove>, count: u64) {
     let mut left = usize::try_from(count).unwrap_or(usize::MAX);
     let mut kept = VecDeque::new();
     for act in acts.drain(..) {
         match act {
-            Act::Send(bytes) | Act::Piece(bytes) if bytes.len() >= left => {
-                kept.push_back(Act::Send(bytes.slice(..left)));
+            AnswerMove::Send(bytes) | AnswerMove::Piece(bytes) if bytes.len() >= left => {
+                kept.push_back(AnswerMove::Send(bytes.slice(..left)));
                 break;
             }
-            Act::Send(bytes) | Act::Piece(bytes) => {
+            AnswerMove::Send(bytes) | AnswerMove::Piece(bytes) => {
                 left -= bytes.len();
-                kept.push_back(Act::Send(bytes));
+                kept.push_back(AnswerMove::Send(bytes));
             }
             other => kept.push_back(other),
         }
     }
-    kept.push_back(Act::Break);
+    kept.push_back(AnswerMove::Break);
     *acts = kept;
 }
 
 /// A streamed answer under way.
-struct Performance {
-    acts: VecDeque<Act>,
-    state: Arc<State>,
+struct AnswerPlayback {
+    acts: VecDeque<AnswerMove>,
+    state: Arc<ModelServerState>,
     holding: Option<String>,
 }
 
-impl Performance {
+impl AnswerPlayback {
     async fn next(&mut self) -> Option<io::Result<Bytes>> {
         loop {
             match self.acts.pop_front()? {
-                Act::Send(bytes) | Act::Piece(bytes) => return Some(Ok(bytes)),
-                Act::Pause(time) => tokio::time::sleep(time).await,
-                Act::Break => {
+                AnswerMove::Send(bytes) | AnswerMove::Piece(bytes) => return Some(Ok(bytes)),
+                AnswerMove::Pause(time) => tokio::time::sleep(time).await,
+                AnswerMove::Break => {
                     // Lets what was sent so far reach the client before the connection goes.
                     tokio::time::sleep(Duration::from_millis(20)).await;
                     return Some(Err(io::Error::other("the script breaks the connection here")));
                 }
-                Act::Hold(name) => {
+                AnswerMove::Hold(name) => {
                     self.holding = Some(name.clone());
                     stand(&self.state, &name).await;
                     self.holding = None;
@@ -258,13 +264,13 @@ impl Performance {
 }
 
 /// Stands still until the test says that it may go on.
-async fn stand(state: &State, name: &str) {
+async fn stand(state: &ModelServerState, name: &str) {
     add(&state.held, name);
     let mut released = state.released.subscribe();
     drop(released.wait_for(|names| names.contains(name)).await);
 }
 
-impl Drop for Performance {
+impl Drop for AnswerPlayback {
     fn drop(&mut self) {
         if let Some(name) = self.holding.take() {
             add(&self.state.abandoned, &name);

@@ -2,17 +2,17 @@
 
 use serde_json::{Map, Value, json};
 
-use super::voice::{Finish, Role, Said, Used};
+use super::wire::{AnswerFinish, AnswerUsage, MessageRole, RequestMessage};
 
 /// What to answer.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Plan {
+pub(super) struct AnswerPlan {
     /// The prompt the directives were taken from.
     pub(super) prompt: String,
     /// An HTTP error instead of an answer.
-    pub(super) error: Option<Failure>,
+    pub(super) error: Option<HttpFault>,
     /// The answer itself.
-    pub(super) step: Step,
+    pub(super) step: AnswerStep,
     /// Whether reasoning comes first.
     pub(super) think: bool,
     /// How many of its own tools the provider runs before the rest.
@@ -24,41 +24,41 @@ pub(super) struct Plan {
     /// The name of the hold in this step.
     pub(super) hold: Option<String>,
     /// After how many pieces the connection breaks in this step.
-    pub(super) drop: Option<Limited>,
+    pub(super) drop: Option<LimitedNumber>,
     /// After how many pieces this step ends as if there were no more.
-    pub(super) short: Option<Limited>,
+    pub(super) short: Option<LimitedNumber>,
     /// After how many bytes the connection breaks in this step.
-    pub(super) cut: Option<Limited>,
-    /// Whether a frame in the midst of the answer is no JSON.
+    pub(super) cut: Option<LimitedNumber>,
+    /// Whether a frame in the middle of the answer is not JSON.
     pub(super) garble: bool,
-    /// An error in the midst of the answer.
+    /// An error in the middle of the answer.
     pub(super) fail: Option<Complaint>,
     /// How the answer ends, if not as its content says.
-    pub(super) finish: Option<Finish>,
+    pub(super) finish: Option<AnswerFinish>,
     /// What the answer is said to have used.
-    pub(super) used: Option<Used>,
+    pub(super) used: Option<AnswerUsage>,
 }
 
 /// The content of an answer.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Step {
+pub(super) enum AnswerStep {
     Text(String),
     /// Tools that are called at once.
-    Tools(Vec<Wanted>),
+    Tools(Vec<WantedCall>),
 }
 
 /// A tool that is to be called.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Wanted {
+pub(super) struct WantedCall {
     pub(super) name: String,
     pub(super) input: Value,
 }
 
 /// An HTTP error.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Failure {
+pub(super) struct HttpFault {
     /// The status and how often it is given.
-    pub(super) status: Limited,
+    pub(super) status: LimitedNumber,
     /// What the body says.
     pub(super) complaint: Complaint,
     /// The body as it is, in place of what the protocol makes of the complaint.
@@ -78,17 +78,17 @@ pub(super) struct Complaint {
 
 /// A number that holds always, or only so many times.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Limited {
+pub(super) struct LimitedNumber {
     pub(super) value: u64,
     pub(super) times: Option<u64>,
 }
 
 /// Whether the request wants a title for a conversation.
-pub(super) fn asks_for_title(said: &[Said]) -> bool {
+pub(super) fn asks_for_title(said: &[RequestMessage]) -> bool {
     let mut system = String::new();
     let mut rest = String::new();
-    for Said { role, text, .. } in said {
-        if *role == Role::System { &mut system } else { &mut rest }.push_str(text);
+    for RequestMessage { role, text, .. } in said {
+        if *role == MessageRole::System { &mut system } else { &mut rest }.push_str(text);
     }
     system.to_lowercase().contains("title generator") || rest.contains("Generate a title")
 }
@@ -98,9 +98,9 @@ pub(super) fn asks_for_title(said: &[Said]) -> bool {
 /// # Errors
 ///
 /// What is wrong with a directive.
-pub(super) fn plan(said: &[Said], greeting: &str) -> Result<Plan, String> {
+pub(super) fn plan(said: &[RequestMessage], greeting: &str) -> Result<AnswerPlan, String> {
     let (prompt, done) = last_prompt(said);
-    let plain = |step: Step| Plan {
+    let plain = |step: AnswerStep| AnswerPlan {
         prompt: prompt.clone(),
         error: None,
         step,
@@ -119,7 +119,10 @@ pub(super) fn plan(said: &[Said], greeting: &str) -> Result<Plan, String> {
     };
     if asks_for_title(said) {
         let words = prompt.split_whitespace().collect::<Vec<_>>().join(" ");
-        return Ok(plain(Step::Text(format!("Fake title: {}", words.chars().take(40).collect::<String>()))));
+        return Ok(plain(AnswerStep::Text(format!(
+            "Fake title: {}",
+            words.chars().take(40).collect::<String>()
+        ))));
     }
     let (above, tool) = locate(&prompt, done);
     let step = match tool {
@@ -131,11 +134,11 @@ pub(super) fn plan(said: &[Said], greeting: &str) -> Result<Plan, String> {
                     wanted.push(line.wanted()?);
                 }
             }
-            Step::Tools(wanted)
+            AnswerStep::Tools(wanted)
         }
-        None => Step::Text(final_text(&prompt, greeting)),
+        None => AnswerStep::Text(final_text(&prompt, greeting)),
     };
-    Ok(Plan {
+    Ok(AnswerPlan {
         error: limited(&prompt, "ERR:").map(|status| failure(&prompt, status)),
         think: prompt.contains("THINK"),
         hosted: limited(&prompt, "HOSTED:").map_or(0, |found| found.value),
@@ -154,7 +157,7 @@ pub(super) fn plan(said: &[Said], greeting: &str) -> Result<Plan, String> {
 }
 
 /// The error that a prompt asks for.
-fn failure(prompt: &str, status: Limited) -> Failure {
+fn failure(prompt: &str, status: LimitedNumber) -> HttpFault {
     let mut headers: Vec<(String, String)> = prompt
         .lines()
         .filter_map(|line| line.split_once("HEADER:")?.1.split_once('='))
@@ -164,7 +167,7 @@ fn failure(prompt: &str, status: Limited) -> Failure {
         headers.push(("retry-after".to_owned(), seconds.value.to_string()));
     }
     let kind = word(prompt, "ERRTYPE:").unwrap_or("fake");
-    Failure { status, complaint: complaint(prompt, kind), body: rest(prompt, "ERRBODY:"), headers }
+    HttpFault { status, complaint: complaint(prompt, kind), body: rest(prompt, "ERRBODY:"), headers }
 }
 
 fn complaint(prompt: &str, kind: &str) -> Complaint {
@@ -181,34 +184,34 @@ fn rest(prompt: &str, prefix: &str) -> Option<String> {
     Some(prompt.split_once(prefix)?.1.lines().next().unwrap_or_default().to_owned())
 }
 
-fn finish(text: &str) -> Option<Finish> {
+fn finish(text: &str) -> Option<AnswerFinish> {
     match text {
-        _ if text.contains("REFUSE") => Some(Finish::Refused),
-        _ if text.contains("LENGTH") => Some(Finish::Length),
+        _ if text.contains("REFUSE") => Some(AnswerFinish::Refused),
+        _ if text.contains("LENGTH") => Some(AnswerFinish::Length),
         _ => None,
     }
 }
 
 /// The numbers after `USAGE:`, with commas between them.
-fn used(prompt: &str) -> Option<Used> {
+fn used(prompt: &str) -> Option<AnswerUsage> {
     let (_, rest) = prompt.split_once("USAGE:")?;
     let end = rest.find(|letter: char| !letter.is_ascii_digit() && letter != ',').unwrap_or(rest.len());
     let mut numbers = rest.get(..end)?.split(',').map(|number| number.parse().unwrap_or(0));
     let mut next = || numbers.next().unwrap_or(0);
-    Some(Used { input: next(), cached: next(), output: next(), reasoning: next() })
+    Some(AnswerUsage { input: next(), cached: next(), output: next(), reasoning: next() })
 }
 
 /// The last thing the user said, and the number of tool calls made since. What a runtime injects is not a prompt.
-fn last_prompt(said: &[Said]) -> (String, usize) {
+fn last_prompt(said: &[RequestMessage]) -> (String, usize) {
     let mut prompt = String::new();
     let mut done = 0;
-    for Said { role, text, calls } in said {
+    for RequestMessage { role, text, calls } in said {
         let start = text.trim_start();
         let injected = ["<system-reminder>", "<system-update>"].iter().any(|tag| start.starts_with(tag));
-        if *role == Role::User && !start.is_empty() && !injected {
+        if *role == MessageRole::User && !start.is_empty() && !injected {
             prompt.clone_from(text);
             done = 0;
-        } else if *role == Role::Assistant {
+        } else if *role == MessageRole::Assistant {
             done += calls;
         }
     }
@@ -216,47 +219,47 @@ fn last_prompt(said: &[Said]) -> (String, usize) {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Kind {
+enum LineKind {
     Plain,
     Json,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Line<'a> {
-    kind: Kind,
+struct PlanLine<'a> {
+    kind: LineKind,
     name: &'a str,
     argument: &'a str,
 }
 
-impl Line<'_> {
+impl PlanLine<'_> {
     /// The call that it asks for.
-    fn wanted(self) -> Result<Wanted, String> {
-        let Line { kind, name, argument } = self;
-        let input = if kind == Kind::Json {
+    fn wanted(self) -> Result<WantedCall, String> {
+        let PlanLine { kind, name, argument } = self;
+        let input = if kind == LineKind::Json {
             serde_json::from_str(argument).map_err(|cause| format!("JSONTOOL {argument}: {cause}"))?
         } else {
             arguments(name, argument).ok_or_else(|| format!("TOOL {name} cannot read {argument:?}"))?
         };
         let name = if name == "todo" { "todowrite" } else { name };
-        Ok(Wanted { name: name.to_owned(), input })
+        Ok(WantedCall { name: name.to_owned(), input })
     }
 }
 
 /// A tool line, perhaps indented or quoted.
-fn tool_line(line: &str) -> Option<Line<'_>> {
+fn tool_line(line: &str) -> Option<PlanLine<'_>> {
     let line = line.trim_start_matches(|character: char| character.is_whitespace() || character == '"');
     let (kind, rest) = match line.strip_prefix("JSONTOOL:") {
-        Some(rest) => (Kind::Json, rest),
-        None => (Kind::Plain, line.strip_prefix("TOOL:")?),
+        Some(rest) => (LineKind::Json, rest),
+        None => (LineKind::Plain, line.strip_prefix("TOOL:")?),
     };
     let (name, argument) = rest.split_once(':')?;
     let is_name =
         !name.is_empty() && name.chars().all(|letter| letter.is_ascii_alphabetic() || letter == '_');
-    is_name.then(|| Line { kind, name, argument: argument.strip_suffix('"').unwrap_or(argument).trim() })
+    is_name.then(|| PlanLine { kind, name, argument: argument.strip_suffix('"').unwrap_or(argument).trim() })
 }
 
 /// The tool line after `done` others, and the text between it and the one before; or the text below the last one.
-fn locate(prompt: &str, done: usize) -> (&str, Option<Line<'_>>) {
+fn locate(prompt: &str, done: usize) -> (&str, Option<PlanLine<'_>>) {
     let mut rest = prompt;
     let mut seen = 0;
     let mut above = prompt;
@@ -339,27 +342,27 @@ fn word<'a>(text: &'a str, prefix: &str) -> Option<&'a str> {
 }
 
 /// The number after `prefix`, with its number of times if one is given: `503` or `503x2`.
-fn limited(text: &str, prefix: &str) -> Option<Limited> {
+fn limited(text: &str, prefix: &str) -> Option<LimitedNumber> {
     text.match_indices(prefix).find_map(|(start, _)| {
         let rest = text.get(start + prefix.len()..)?;
         let digits = |text: &str| text.chars().take_while(char::is_ascii_digit).collect::<String>();
         let number = digits(rest);
         let value = number.parse().ok()?;
         let times = rest.get(number.len()..)?.strip_prefix('x').and_then(|rest| digits(rest).parse().ok());
-        Some(Limited { value, times })
+        Some(LimitedNumber { value, times })
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::voice::Voice;
+    use super::super::wire::WireFormat;
     use super::*;
 
-    fn said(messages: &Value) -> Vec<Said> {
-        Voice::Chat.said(&json!({"messages": messages}))
+    fn said(messages: &Value) -> Vec<RequestMessage> {
+        WireFormat::Chat.said(&json!({"messages": messages}))
     }
 
-    fn planned(prompt: &str, done: usize) -> Plan {
+    fn planned(prompt: &str, done: usize) -> AnswerPlan {
         let calls: Vec<Value> = (0..done).map(|_| json!({})).collect();
         let messages = json!([{"role": "user", "content": "older\nTOOL:bash:old"},
             {"role": "assistant", "content": "x", "tool_calls": [{}]},
@@ -370,25 +373,25 @@ mod tests {
         plan(&said(&messages), "Hi: ").unwrap()
     }
 
-    fn text(prompt: &str) -> Step {
+    fn text(prompt: &str) -> AnswerStep {
         planned(prompt, 0).step
     }
 
-    fn wanted(name: &str, input: Value) -> Wanted {
-        Wanted { name: name.into(), input }
+    fn wanted(name: &str, input: Value) -> WantedCall {
+        WantedCall { name: name.into(), input }
     }
 
-    fn tool(name: &str, input: Value) -> Step {
-        Step::Tools(vec![wanted(name, input)])
+    fn tool(name: &str, input: Value) -> AnswerStep {
+        AnswerStep::Tools(vec![wanted(name, input)])
     }
 
     #[test]
     fn final_texts() {
-        assert_eq!(text("hello"), Step::Text("Hi: hello".into()));
-        assert_eq!(text(&"ü".repeat(90)), Step::Text(format!("Hi: {}", "ü".repeat(80))));
-        assert_eq!(text("please SAY:yes sir\nmore"), Step::Text("yes sir".into()));
-        assert_eq!(text("SAY:one\n\nSAY:two"), Step::Text("two".into()));
-        assert_eq!(text("TEXT:3"), Step::Text("word0 word1 word2".into()));
+        assert_eq!(text("hello"), AnswerStep::Text("Hi: hello".into()));
+        assert_eq!(text(&"ü".repeat(90)), AnswerStep::Text(format!("Hi: {}", "ü".repeat(80))));
+        assert_eq!(text("please SAY:yes sir\nmore"), AnswerStep::Text("yes sir".into()));
+        assert_eq!(text("SAY:one\n\nSAY:two"), AnswerStep::Text("two".into()));
+        assert_eq!(text("TEXT:3"), AnswerStep::Text("word0 word1 word2".into()));
     }
 
     #[test]
@@ -398,7 +401,7 @@ mod tests {
         assert_eq!(step(0), tool("write", json!({"filePath": "a.txt", "content": "one\ntwo"})));
         assert_eq!(step(1), tool("edit", json!({"filePath": "a.txt", "oldString": "one", "newString": "1"})));
         assert_eq!(step(2), tool("my_tool", json!({"a": [1]})));
-        assert_eq!(step(3), Step::Text("ok".into()));
+        assert_eq!(step(3), AnswerStep::Text("ok".into()));
         assert_eq!(
             text("TOOL:todo:a;b"),
             tool(
@@ -418,7 +421,7 @@ mod tests {
         let prompt = "HOLD:one\nTOOL:bash:ls\nTOOL:bash:pwd\nHOLD:three DROP:2x1\nSAY:done";
         let hold = |done| planned(prompt, done).hold;
         assert_eq!((hold(0).as_deref(), hold(1), hold(2).as_deref()), (Some("one"), None, Some("three")));
-        assert_eq!(planned(prompt, 2).drop, Some(Limited { value: 2, times: Some(1) }));
+        assert_eq!(planned(prompt, 2).drop, Some(LimitedNumber { value: 2, times: Some(1) }));
         assert_eq!(planned("HOLD:x-1 hello", 0).hold.as_deref(), Some("x-1"));
     }
 
@@ -426,11 +429,11 @@ mod tests {
     fn manners() {
         let plan = planned("THINK HOSTED:2 SLOW:20 ERR:503x2 RETRY-AFTER:0", 0);
         assert_eq!((plan.think, plan.hosted, plan.slow), (true, 2, 20));
-        let status = Limited { value: 503, times: Some(2) };
+        let status = LimitedNumber { value: 503, times: Some(2) };
         let headers = vec![("retry-after".to_owned(), "0".to_owned())];
         let (kind, message) = ("fake".to_owned(), "fake error".to_owned());
         let complaint = Complaint { kind, code: None, message, details: None };
-        assert_eq!(plan.error, Some(Failure { status, complaint, body: None, headers }));
+        assert_eq!(plan.error, Some(HttpFault { status, complaint, body: None, headers }));
         assert_eq!(planned("ERR:500", 0).error.map(|failure| failure.status.times), Some(None));
     }
 
@@ -439,7 +442,10 @@ mod tests {
         let messages = json!([{"role": "system", "content": "You are a Title Generator"},
             {"role": "user", "content": "ERR:500  \n TOOL:bash:ls and a rather long line of words"}]);
         let plan = plan(&said(&messages), "").unwrap();
-        assert_eq!(plan.step, Step::Text("Fake title: ERR:500 TOOL:bash:ls and a rather long l".into()));
+        assert_eq!(
+            plan.step,
+            AnswerStep::Text("Fake title: ERR:500 TOOL:bash:ls and a rather long l".into())
+        );
         assert_eq!(plan.error, None);
     }
 
@@ -457,9 +463,9 @@ mod tests {
         let bash = |command: &str| {
             wanted("bash", json!({"command": command, "description": format!("run {command}")}))
         };
-        assert_eq!(planned(prompt, 0).step, Step::Tools(vec![bash("ls"), bash("pwd")]));
+        assert_eq!(planned(prompt, 0).step, AnswerStep::Tools(vec![bash("ls"), bash("pwd")]));
         assert_eq!(planned(prompt, 2).step, tool("read", json!({"filePath": "a"})));
-        assert_eq!(planned(prompt, 3).step, Step::Text("done".into()));
+        assert_eq!(planned(prompt, 3).step, AnswerStep::Text("done".into()));
     }
 
     #[test]
@@ -485,11 +491,11 @@ mod tests {
         let plan =
             planned("MUTE:m REFUSE FAIL:overloaded_error SHORT:2x1 CUT:9 GARBLE EMPTY USAGE:100,60,50,20", 0);
         assert_eq!(plan.mute.as_deref(), Some("m"));
-        assert_eq!(plan.short, Some(Limited { value: 2, times: Some(1) }));
-        assert_eq!(plan.finish, Some(Finish::Refused));
+        assert_eq!(plan.short, Some(LimitedNumber { value: 2, times: Some(1) }));
+        assert_eq!(plan.finish, Some(AnswerFinish::Refused));
         assert_eq!(plan.fail, Some(complaint("overloaded_error", None, "fake error", None)));
         assert_eq!((plan.cut.map(|cut| cut.value), plan.garble), (Some(9), true));
-        assert_eq!(plan.used, Some(Used { input: 100, cached: 60, output: 50, reasoning: 20 }));
-        assert_eq!(plan.step, Step::Text(String::new()));
+        assert_eq!(plan.used, Some(AnswerUsage { input: 100, cached: 60, output: 50, reasoning: 20 }));
+        assert_eq!(plan.step, AnswerStep::Text(String::new()));
     }
 }

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::kept::Kept;
 use super::programs::{self, Account};
+use super::shared_folder::SharedFolder;
 use super::{HOST, Tls, USER, certificate};
 
 /// How long starting and stopping may take on a loaded machine.
@@ -24,7 +24,7 @@ const TEMPLATE_IDLE: Duration = Duration::from_secs(60);
 
 /// Why a server did not start.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(super) enum StartFailure {
     /// Something else has its port.
     Port,
     /// Anything else, with the server's log.
@@ -37,7 +37,7 @@ pub(super) fn prepare(root: &Path, folder: &Path, tls: Tls) -> String {
     if let Some(account) = account {
         account.own(folder);
     }
-    let template = Kept::shared(root, "template", TEMPLATE_IDLE, is_complete, init);
+    let template = SharedFolder::shared(root, "template", TEMPLATE_IDLE, is_complete, init);
     let mut copy = Command::new("cp");
     copy.arg("-a").arg(template.path().join("data")).arg(folder);
     programs::run(copy, "copying a new database", PATIENCE);
@@ -122,8 +122,8 @@ pub(super) fn launch_somewhere(folder: &Path) -> (Child, u16) {
         let port = free_port();
         match launch(folder, port) {
             Ok(child) => return (child, port),
-            Err(Trouble::Port) => {}
-            Err(Trouble::Other(text)) => panic!("{text}"),
+            Err(StartFailure::Port) => {}
+            Err(StartFailure::Other(text)) => panic!("{text}"),
         }
     }
     panic!("no port is free for long enough to start PostgreSQL")
@@ -131,19 +131,19 @@ pub(super) fn launch_somewhere(folder: &Path) -> (Child, u16) {
 
 /// Starts a server on the port it had before.
 pub(super) fn launch_again(folder: &Path, port: u16) -> Child {
-    let mut result = Err(Trouble::Port);
+    let mut result = Err(StartFailure::Port);
     programs::until(PATIENCE, || {
         result = launch(folder, port);
-        !matches!(result, Err(Trouble::Port))
+        !matches!(result, Err(StartFailure::Port))
     });
     match result {
         Ok(child) => child,
-        Err(Trouble::Port) => panic!("waited {PATIENCE:?} for port {port}, which something else uses"),
-        Err(Trouble::Other(text)) => panic!("{text}"),
+        Err(StartFailure::Port) => panic!("waited {PATIENCE:?} for port {port}, which something else uses"),
+        Err(StartFailure::Other(text)) => panic!("{text}"),
     }
 }
 
-fn launch(folder: &Path, port: u16) -> Result<Child, Trouble> {
+fn launch(folder: &Path, port: u16) -> Result<Child, StartFailure> {
     let log = log_file(folder);
     let before = read_log(folder).len();
     let output = OpenOptions::new().create(true).append(true).open(&log).expect("the server's log");
@@ -166,9 +166,9 @@ fn launch(folder: &Path, port: u16) -> Result<Child, Trouble> {
     let _ = child.wait();
     let text = read_log(folder).get(before..).unwrap_or_default().to_owned();
     if text.contains("Address already in use") {
-        return Err(Trouble::Port);
+        return Err(StartFailure::Port);
     }
-    Err(Trouble::Other(format!("PostgreSQL did not get ready:\n{text}")))
+    Err(StartFailure::Other(format!("PostgreSQL did not get ready:\n{text}")))
 }
 
 /// Whether the process `pid` has written that it takes connections.

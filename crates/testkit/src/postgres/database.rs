@@ -2,21 +2,22 @@
 
 use std::fmt::Write;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use super::{Place, Tls, USER, programs, sql};
+use super::{ServerPlace, Tls, USER, cluster, programs, sql};
 
 /// A new, empty database. It is removed when dropped, if the server then runs.
 #[derive(Debug)]
-pub struct Database {
-    place: Arc<Place>,
+pub struct TestDatabase {
+    place: Arc<ServerPlace>,
     name: String,
 }
 
-impl Database {
-    pub(super) fn create(place: &Arc<Place>) -> Self {
+impl TestDatabase {
+    pub(super) fn create(place: &Arc<ServerPlace>) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(1);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("test_{}_{number}_{}", std::process::id(), programs::random());
@@ -55,6 +56,19 @@ impl Database {
         url
     }
 
+    /// Runs the script that `pg_dump` wrote into the file `dump`.
+    ///
+    /// # Panics
+    ///
+    /// When `psql` is not installed, or a statement fails.
+    pub fn restore(&self, dump: &Path) {
+        let folder = self.place.folder.path();
+        let mut psql = programs::command(&programs::psql(), None, folder);
+        psql.args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-U", USER, "-d", &self.name]);
+        psql.arg("-h").arg(folder).args(["-p", &self.place.port.to_string()]).arg("-f").arg(dump);
+        programs::run(psql, &format!("psql with {}", dump.display()), cluster::PATIENCE);
+    }
+
     /// The settings of [`Self::url`] as the client library has them.
     ///
     /// # Panics
@@ -65,10 +79,10 @@ impl Database {
     }
 }
 
-impl Drop for Database {
+impl Drop for TestDatabase {
     fn drop(&mut self) {
         let statement = format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name);
         // If the server is down, its folder is going away, or the database stays until it does.
-        let _ = sql::run(self.place.kept.path(), self.place.port, &statement, Duration::from_secs(10));
+        let _ = sql::run(self.place.folder.path(), self.place.port, &statement, Duration::from_secs(10));
     }
 }

@@ -46,6 +46,14 @@ pub(super) fn folder() -> PathBuf {
     })
 }
 
+/// The client for scripts, of the same version as the server where there are several.
+pub(super) fn psql() -> PathBuf {
+    // The server's program in the path may be a link, and its own folder has all the others.
+    let server = folder().join("postgres").canonicalize();
+    let beside = server.map(|server| server.with_file_name("psql"));
+    beside.ok().filter(|program| program.is_file()).unwrap_or_else(|| PathBuf::from("psql"))
+}
+
 /// An account without rights.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Account {

@@ -1,7 +1,7 @@
 //! SQL for the needs of the kit itself, as the superuser through the server's Unix socket.
 //!
-//! It waits without an executor, because it is also used when values are dropped. Tests are often inside one, which does
-//! not let another begin on the same thread; so each use has a thread of its own.
+//! It waits without an executor, because it is also used when values are dropped. Tests are often inside one, which
+//! does not let another begin on the same thread; so each use has a thread of its own.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::{USER, programs};
 
 /// What became of a statement.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(super) enum StatementFailure {
     /// Nothing listens on the socket.
     NotThere,
     /// The server did not let us in, or refused the statement.
@@ -23,19 +23,24 @@ pub(super) enum Trouble {
 }
 
 /// Runs one statement and returns the first column of its rows.
-pub(super) fn run(folder: &Path, port: u16, sql: &str, patience: Duration) -> Result<Vec<String>, Trouble> {
-    let mut result = Err(Trouble::Late);
+pub(super) fn run(
+    folder: &Path,
+    port: u16,
+    sql: &str,
+    patience: Duration,
+) -> Result<Vec<String>, StatementFailure> {
+    let mut result = Err(StatementFailure::Late);
     programs::until(patience, || {
         result = attempt(folder, port, sql, patience);
-        !matches!(&result, Err(Trouble::Sql(cause)) if is_passing(cause))
+        !matches!(&result, Err(StatementFailure::Sql(cause)) if is_passing(cause))
     });
     result
 }
 
-fn attempt(folder: &Path, port: u16, sql: &str, patience: Duration) -> Result<Vec<String>, Trouble> {
+fn attempt(folder: &Path, port: u16, sql: &str, patience: Duration) -> Result<Vec<String>, StatementFailure> {
     let work = async {
         let client = connect(folder, port).await?;
-        let messages = client.simple_query(sql).await.map_err(Trouble::Sql)?;
+        let messages = client.simple_query(sql).await.map_err(StatementFailure::Sql)?;
         let first = |message: &SimpleQueryMessage| match message {
             SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
             _ => None,
@@ -45,7 +50,9 @@ fn attempt(folder: &Path, port: u16, sql: &str, patience: Duration) -> Result<Ve
     let wait = || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.expect("an executor");
-        runtime.block_on(async { tokio::time::timeout(patience, work).await.unwrap_or(Err(Trouble::Late)) })
+        runtime.block_on(async {
+            tokio::time::timeout(patience, work).await.unwrap_or(Err(StatementFailure::Late))
+        })
     };
     std::thread::scope(|scope| scope.spawn(wait).join()).expect("a thread for SQL")
 }
@@ -58,11 +65,11 @@ pub(super) fn is_alive(folder: &Path, port: u16, patience: Duration) -> bool {
             alive = true;
             true
         }
-        Err(Trouble::Sql(cause)) => {
+        Err(StatementFailure::Sql(cause)) => {
             alive = cause.code() == Some(&SqlState::TOO_MANY_CONNECTIONS);
             alive
         }
-        Err(Trouble::NotThere | Trouble::Late) => true,
+        Err(StatementFailure::NotThere | StatementFailure::Late) => true,
     });
     alive
 }
@@ -74,7 +81,7 @@ fn is_passing(cause: &tokio_postgres::Error) -> bool {
         .any(|state| cause.code() == Some(state))
 }
 
-async fn connect(folder: &Path, port: u16) -> Result<Client, Trouble> {
+async fn connect(folder: &Path, port: u16) -> Result<Client, StatementFailure> {
     let mut config = Config::new();
     config.host_path(folder).port(port).user(USER).dbname("postgres").application_name("everturn-testkit");
     match config.connect(NoTls).await {
@@ -82,7 +89,7 @@ async fn connect(folder: &Path, port: u16) -> Result<Client, Trouble> {
             tokio::spawn(connection);
             Ok(client)
         }
-        Err(cause) if cause.code().is_some() => Err(Trouble::Sql(cause)),
-        Err(_) => Err(Trouble::NotThere),
+        Err(cause) if cause.code().is_some() => Err(StatementFailure::Sql(cause)),
+        Err(_) => Err(StatementFailure::NotThere),
     }
 }

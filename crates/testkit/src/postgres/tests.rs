@@ -19,11 +19,11 @@ fn root() -> TempDir {
 }
 
 fn folder(server: &Postgres) -> &Path {
-    server.place.kept.path()
+    server.place.folder.path()
 }
 
 fn name(server: &Postgres) -> String {
-    server.place.kept.name().to_owned()
+    server.place.folder.name().to_owned()
 }
 
 /// The guards of a server, by their command line.

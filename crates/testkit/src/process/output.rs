@@ -13,12 +13,12 @@ const LISTENING: &str = "listening on ";
 
 /// Both outputs of a child, over all its runs.
 #[derive(Debug, Default)]
-pub(super) struct Output {
+pub(super) struct ChildOutput {
     stdout: Arc<Mutex<String>>,
     stderr: Arc<Mutex<String>>,
 }
 
-impl Output {
+impl ChildOutput {
     pub(super) fn stdout(&self) -> String {
         self.stdout.lock().expect("no reader panicked").clone()
     }

@@ -12,8 +12,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader, BufWriter};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
-use super::rules::{Rules, Verdict};
-use super::wire::{Message, Statements};
+use super::rules::{MessageVerdict, ProxyRules};
+use super::wire::{ClientStatements, WireMessage};
 
 /// How long both sides may take to notice a cut before their sockets are closed for good.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -22,12 +22,12 @@ const FAREWELL: Duration = Duration::from_secs(5);
 const READY: u8 = b'Z';
 
 /// One end of the connection.
-struct Side {
+struct ConnectionSide {
     read: BufReader<OwnedReadHalf>,
     write: BufWriter<OwnedWriteHalf>,
 }
 
-impl Side {
+impl ConnectionSide {
     fn new(stream: TcpStream) -> Self {
         // The proxy shall not delay what the client did not delay. It works without that too.
         let _ = stream.set_nodelay(true);
@@ -36,9 +36,9 @@ impl Side {
     }
 }
 
-/// How a direction of the traffic, or all of it, came to its end.
+/// How one direction of the traffic, or all of it, ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
+enum TrafficEnd {
     /// By the peers.
     Closed,
     /// By a rule.
@@ -46,15 +46,15 @@ enum End {
 }
 
 /// What the opening of a connection led to.
-enum Opening {
-    Ended(End),
+enum ConnectionOpening {
+    Ended(TrafficEnd),
     Encrypted,
     Plain,
 }
 
 /// Which answers the server owes and has given, as counts of `ReadyForQuery`.
 #[derive(Debug)]
-struct Answers {
+struct AnswerCounts {
     due: u64,
     given: u64,
     /// The one after which the connection is cut. It is kept from the client.
@@ -62,9 +62,9 @@ struct Answers {
 }
 
 /// Carries the traffic of one connection until it ends.
-pub(super) async fn carry(client: TcpStream, server: TcpStream, rules: &Rules) {
-    let (mut client, mut server) = (Side::new(client), Side::new(server));
-    if let Ok(End::Cut) = converse(&mut client, &mut server, rules).await {
+pub(super) async fn carry(client: TcpStream, server: TcpStream, rules: &ProxyRules) {
+    let (mut client, mut server) = (ConnectionSide::new(client), ConnectionSide::new(server));
+    if let Ok(TrafficEnd::Cut) = converse(&mut client, &mut server, rules).await {
         // Nothing to be told about the farewell of a connection that is broken anyway.
         let _ = tokio::time::timeout(FAREWELL, part(&mut client, &mut server)).await;
     }
@@ -72,7 +72,7 @@ pub(super) async fn carry(client: TcpStream, server: TcpStream, rules: &Rules) {
 
 /// Ends both sides and lets them send into the void until they notice. Closing a socket with unread data in it would
 /// make the system take back what was sent before.
-async fn part(client: &mut Side, server: &mut Side) {
+async fn part(client: &mut ConnectionSide, server: &mut ConnectionSide) {
     let _ = tokio::join!(client.write.shutdown(), server.write.shutdown());
     let (mut one, mut other) = (tokio::io::sink(), tokio::io::sink());
     let client = tokio::io::copy_buf(&mut client.read, &mut one);
@@ -80,19 +80,23 @@ async fn part(client: &mut Side, server: &mut Side) {
     let _ = tokio::join!(client, server);
 }
 
-async fn converse(client: &mut Side, server: &mut Side, rules: &Rules) -> Result<End> {
+async fn converse(
+    client: &mut ConnectionSide,
+    server: &mut ConnectionSide,
+    rules: &ProxyRules,
+) -> Result<TrafficEnd> {
     match open(client, server, rules).await? {
-        Opening::Ended(end) => return Ok(end),
-        Opening::Encrypted => {
+        ConnectionOpening::Ended(end) => return Ok(end),
+        ConnectionOpening::Encrypted => {
             let requests = pass_blindly(&mut client.read, &mut server.write, rules);
             let answers = pass_blindly(&mut server.read, &mut client.write, rules);
             tokio::try_join!(requests, answers)?;
-            return Ok(End::Closed);
+            return Ok(TrafficEnd::Closed);
         }
-        Opening::Plain => {}
+        ConnectionOpening::Plain => {}
     }
     // The first one ends the opening.
-    let answers = Mutex::new(Answers { due: 1, given: 0, last: None });
+    let answers = Mutex::new(AnswerCounts { due: 1, given: 0, last: None });
     let requests = pass_requests(&mut client.read, &mut server.write, rules, &answers);
     let responses = pass_answers(&mut server.read, &mut client.write, rules, &answers);
     tokio::pin!(requests, responses);
@@ -102,34 +106,38 @@ async fn converse(client: &mut Side, server: &mut Side, rules: &Rules) -> Result
             end = &mut requests, if requesting => { requesting = false; end? }
             end = &mut responses, if responding => { responding = false; end? }
         };
-        if end == End::Cut {
-            return Ok(End::Cut);
+        if end == TrafficEnd::Cut {
+            return Ok(TrafficEnd::Cut);
         }
     }
-    Ok(End::Closed)
+    Ok(TrafficEnd::Closed)
 }
 
 /// The messages before the tagged ones: perhaps questions for encryption, then the startup.
-async fn open(client: &mut Side, server: &mut Side, rules: &Rules) -> Result<Opening> {
+async fn open(
+    client: &mut ConnectionSide,
+    server: &mut ConnectionSide,
+    rules: &ProxyRules,
+) -> Result<ConnectionOpening> {
     loop {
-        let Some(message) = Message::read_first(&mut client.read).await? else {
-            return Ok(Opening::Ended(End::Closed));
+        let Some(message) = WireMessage::read_first(&mut client.read).await? else {
+            return Ok(ConnectionOpening::Ended(TrafficEnd::Closed));
         };
-        rules.passage().await;
-        if rules.judge(None) == Verdict::Cut {
-            return Ok(Opening::Ended(End::Cut));
+        rules.wait_while_stopped().await;
+        if rules.judge(None) == MessageVerdict::Cut {
+            return Ok(ConnectionOpening::Ended(TrafficEnd::Cut));
         }
         server.write.write_all(&message.bytes).await?;
         server.write.flush().await?;
         if !message.asks_for_encryption() {
-            return Ok(Opening::Plain);
+            return Ok(ConnectionOpening::Plain);
         }
         let answer = server.read.read_u8().await?;
-        rules.passage().await;
+        rules.wait_while_stopped().await;
         client.write.write_u8(answer).await?;
         client.write.flush().await?;
         if matches!(answer, b'S' | b'G') {
-            return Ok(Opening::Encrypted);
+            return Ok(ConnectionOpening::Encrypted);
         }
     }
 }
@@ -137,21 +145,21 @@ async fn open(client: &mut Side, server: &mut Side, rules: &Rules) -> Result<Ope
 async fn pass_requests(
     from: &mut BufReader<OwnedReadHalf>,
     to: &mut BufWriter<OwnedWriteHalf>,
-    rules: &Rules,
-    answers: &Mutex<Answers>,
-) -> Result<End> {
-    let mut statements = Statements::default();
-    while let Some(message) = Message::read(from).await? {
-        rules.passage().await;
+    rules: &ProxyRules,
+    answers: &Mutex<AnswerCounts>,
+) -> Result<TrafficEnd> {
+    let mut statements = ClientStatements::default();
+    while let Some(message) = WireMessage::read(from).await? {
+        rules.wait_while_stopped().await;
         let verdict = rules.judge(statements.note(&message).as_ref());
-        if verdict == Verdict::Cut {
+        if verdict == MessageVerdict::Cut {
             to.flush().await?;
-            return Ok(End::Cut);
+            return Ok(TrafficEnd::Cut);
         }
         let is_last = {
             let mut answers = answers.lock().unwrap_or_else(PoisonError::into_inner);
             let ends = message.ends_request();
-            if verdict == Verdict::PassLast {
+            if verdict == MessageVerdict::PassLast {
                 // A query ends its request itself, other messages leave that to a sync that is still to come.
                 answers.last = Some(answers.due + 1);
             }
@@ -170,17 +178,17 @@ async fn pass_requests(
         }
     }
     to.shutdown().await?;
-    Ok(End::Closed)
+    Ok(TrafficEnd::Closed)
 }
 
 async fn pass_answers(
     from: &mut BufReader<OwnedReadHalf>,
     to: &mut BufWriter<OwnedWriteHalf>,
-    rules: &Rules,
-    answers: &Mutex<Answers>,
-) -> Result<End> {
-    while let Some(message) = Message::read(from).await? {
-        rules.passage().await;
+    rules: &ProxyRules,
+    answers: &Mutex<AnswerCounts>,
+) -> Result<TrafficEnd> {
+    while let Some(message) = WireMessage::read(from).await? {
+        rules.wait_while_stopped().await;
         let (is_secret, is_last) = {
             let mut answers = answers.lock().unwrap_or_else(PoisonError::into_inner);
             let is_secret = answers.last == Some(answers.given + 1);
@@ -190,7 +198,7 @@ async fn pass_answers(
         if is_last {
             to.flush().await?;
             rules.note_fired();
-            return Ok(End::Cut);
+            return Ok(TrafficEnd::Cut);
         }
         if !is_secret {
             to.write_all(&message.bytes).await?;
@@ -200,18 +208,18 @@ async fn pass_answers(
         }
     }
     to.shutdown().await?;
-    Ok(End::Closed)
+    Ok(TrafficEnd::Closed)
 }
 
 async fn pass_blindly(
     from: &mut BufReader<OwnedReadHalf>,
     to: &mut BufWriter<OwnedWriteHalf>,
-    rules: &Rules,
+    rules: &ProxyRules,
 ) -> Result<()> {
     let mut buffer = vec![0; 16 << 10];
     loop {
         let length = from.read(&mut buffer).await?;
-        rules.passage().await;
+        rules.wait_while_stopped().await;
         if length == 0 {
             return to.shutdown().await;
         }

@@ -4,11 +4,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
-use super::wire::Use;
+use super::wire::SqlUse;
 
 /// What is to be done with a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum MessageVerdict {
     /// Pass it on.
     Pass,
     /// Pass it on, and cut when the server has answered.
@@ -18,7 +18,7 @@ pub(super) enum Verdict {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct RuleState {
     messages: u64,
     before: Option<String>,
     after: Option<String>,
@@ -29,13 +29,13 @@ struct State {
 
 /// The rules and what has come of them.
 #[derive(Debug, Default)]
-pub(super) struct Rules {
-    state: Mutex<State>,
+pub(super) struct ProxyRules {
+    state: Mutex<RuleState>,
     paused: watch::Sender<bool>,
 }
 
-impl Rules {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl ProxyRules {
+    fn state(&self) -> MutexGuard<'_, RuleState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -62,7 +62,7 @@ impl Rules {
     }
 
     /// Waits while the traffic is stopped.
-    pub(super) async fn passage(&self) {
+    pub(super) async fn wait_while_stopped(&self) {
         // The sender is our own, so this cannot fail.
         let _ = self.paused.subscribe().wait_for(|paused| !paused).await;
     }
@@ -77,7 +77,7 @@ impl Rules {
 
     pub(super) fn reset(&self) {
         let mut state = self.state();
-        *state = State { refusing: state.refusing, ..State::default() };
+        *state = RuleState { refusing: state.refusing, ..RuleState::default() };
     }
 
     pub(super) fn messages(&self) -> u64 {
@@ -94,7 +94,7 @@ impl Rules {
     }
 
     /// Counts a message of a client and decides on it.
-    pub(super) fn judge(&self, used: Option<&Use<'_>>) -> Verdict {
+    pub(super) fn judge(&self, used: Option<&SqlUse<'_>>) -> MessageVerdict {
         let mut state = self.state();
         state.messages += 1;
         let contains =
@@ -102,18 +102,18 @@ impl Rules {
         if state.at.is_some_and(|n| state.messages >= n) {
             state.at = None;
             state.fired = true;
-            return Verdict::Cut;
+            return MessageVerdict::Cut;
         }
-        let Some(used) = used else { return Verdict::Pass };
+        let Some(used) = used else { return MessageVerdict::Pass };
         if contains(&state.before, used.sql) {
             state.before = None;
             state.fired = true;
-            return Verdict::Cut;
+            return MessageVerdict::Cut;
         }
         if used.runs && contains(&state.after, used.sql) {
             state.after = None;
-            return Verdict::PassLast;
+            return MessageVerdict::PassLast;
         }
-        Verdict::Pass
+        MessageVerdict::Pass
     }
 }

@@ -13,13 +13,13 @@ const LONGEST_FIRST: usize = 10_000;
 
 /// A whole message, as it was sent.
 #[derive(Debug)]
-pub(super) struct Message {
+pub(super) struct WireMessage {
     pub(super) bytes: Vec<u8>,
     /// Where its content begins: after the tag, if it has one, and the length.
     start: usize,
 }
 
-impl Message {
+impl WireMessage {
     /// Reads a message that begins with a tag. None if the connection has ended.
     pub(super) async fn read(reader: &mut (impl AsyncRead + Unpin)) -> Result<Option<Self>> {
         let mut tag = [0];
@@ -74,7 +74,7 @@ impl Message {
 
 /// The SQL that a message is about.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Use<'a> {
+pub(super) struct SqlUse<'a> {
     pub(super) sql: &'a str,
     /// Whether the message has it carried out, and not only prepared.
     pub(super) runs: bool,
@@ -82,34 +82,34 @@ pub(super) struct Use<'a> {
 
 /// The statements and portals a client has made on one connection. The one without a name has the empty name.
 #[derive(Debug, Default)]
-pub(super) struct Statements {
+pub(super) struct ClientStatements {
     statements: HashMap<String, String>,
     portals: HashMap<String, String>,
     simple: String,
 }
 
-impl Statements {
+impl ClientStatements {
     /// Takes note of a client's message and says which SQL it is about.
-    pub(super) fn note(&mut self, message: &Message) -> Option<Use<'_>> {
+    pub(super) fn note(&mut self, message: &WireMessage) -> Option<SqlUse<'_>> {
         let mut texts = message.body().split(|byte| *byte == 0).map(String::from_utf8_lossy);
         let mut next = || texts.next().map(|text| text.into_owned()).unwrap_or_default();
         match message.tag() {
             b'Q' => {
                 self.simple = next();
-                Some(Use { sql: &self.simple, runs: true })
+                Some(SqlUse { sql: &self.simple, runs: true })
             }
             b'P' => {
                 let (name, sql) = (next(), next());
                 let sql = self.statements.entry(name).insert_entry(sql).into_mut();
-                Some(Use { sql, runs: false })
+                Some(SqlUse { sql, runs: false })
             }
             b'B' => {
                 let (portal, statement) = (next(), next());
                 let sql = self.statements.get(&statement)?.clone();
                 let sql = self.portals.entry(portal).insert_entry(sql).into_mut();
-                Some(Use { sql, runs: false })
+                Some(SqlUse { sql, runs: false })
             }
-            b'E' => Some(Use { sql: self.portals.get(&next())?, runs: true }),
+            b'E' => Some(SqlUse { sql: self.portals.get(&next())?, runs: true }),
             b'C' => {
                 let target = next();
                 match (target.get(..1), target.get(1..)) {

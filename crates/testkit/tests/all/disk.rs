@@ -7,7 +7,7 @@ mod trace;
 
 use std::path::Path;
 
-use everturn_testkit::disk::{Disk, Loss, Mark, scratch};
+use everturn_testkit::disk::{Disk, Loss, TraceMark, scratch};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, Result};
 
@@ -78,7 +78,7 @@ fn survivors(disk: &Disk, cut: usize, loss: Loss) -> Result<u64, String> {
 
 /// The last transaction whose commit had returned before the cut.
 fn acknowledged(disk: &Disk, cut: usize) -> u64 {
-    disk.marks_before(cut).iter().filter_map(Mark::number).max().unwrap_or(0)
+    disk.marks_before(cut).iter().filter_map(TraceMark::number).max().unwrap_or(0)
 }
 
 /// Looks at images of every `stride`-th cut, each without loss, with all loss and with some. Calls `judge` with what

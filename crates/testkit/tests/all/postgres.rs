@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use everturn_testkit::postgres::Shutdown;
-use everturn_testkit::{Database, Postgres, Proxy, within};
+use everturn_testkit::{Postgres, Proxy, TestDatabase, within};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use tokio::task::JoinHandle;
@@ -19,7 +19,7 @@ async fn connect(config: &Config) -> Result<(Client, JoinHandle<Result<(), Error
     Ok((client, tokio::spawn(connection)))
 }
 
-async fn client(database: &Database) -> Client {
+async fn client(database: &TestDatabase) -> Client {
     connect(&database.config()).await.unwrap().0
 }
 

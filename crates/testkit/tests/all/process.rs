@@ -2,8 +2,8 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use everturn_testkit::Server;
-use everturn_testkit::process::Options;
+use everturn_testkit::EverturnServer;
+use everturn_testkit::process::ServerOptions;
 
 /// A program that takes the server's arguments, tells its environment and listens.
 fn stand_in(folder: &std::path::Path) -> std::path::PathBuf {
@@ -22,7 +22,7 @@ fn stand_in(folder: &std::path::Path) -> std::path::PathBuf {
 async fn start_kill_restart() {
     let folder = tempfile::tempdir().unwrap();
     let binary = stand_in(folder.path());
-    let mut server = Server::start(&binary, Options::with_model("http://127.0.0.1:1/v1")).await;
+    let mut server = EverturnServer::start(&binary, ServerOptions::with_model("http://127.0.0.1:1/v1")).await;
     let first = server.base_url().to_owned();
     assert_eq!(server.client().get("/models").await.ok().json()["object"], "list");
     assert_eq!(server.auth_header().unwrap(), "Basic b3BlbmNvZGU6dGVzdC1wYXNzd29yZA==");
@@ -46,7 +46,7 @@ async fn start_kill_restart() {
 async fn a_server_that_does_not_start() {
     let folder = tempfile::tempdir().unwrap();
     let binary = stand_in(folder.path());
-    let mut options = Options::with_model("http://127.0.0.1:1/v1");
+    let mut options = ServerOptions::with_model("http://127.0.0.1:1/v1");
     options.environment.push(("FAIL".into(), "1".into()));
-    Server::start(&binary, options).await;
+    EverturnServer::start(&binary, options).await;
 }

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use everturn_testkit::{Database, Postgres, Proxy, within};
+use everturn_testkit::{Postgres, Proxy, TestDatabase, within};
 use tokio_postgres::{Client, Config, Error, NoTls};
 
 /// A table `numbers` behind a proxy.
 struct Bench {
     proxy: Proxy,
-    database: Database,
+    database: TestDatabase,
     direct: Client,
 }
 

@@ -1,6 +1,8 @@
 //! A tree of files to search: always the same, nested, some of it ignored, a few files large.
 
-use std::{fmt::Write as _, fs, path::Path};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
 
 /// What only a few files hold.
 pub(crate) const RARE: &str = "zanzibar_lighthouse";

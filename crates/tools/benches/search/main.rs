@@ -17,14 +17,14 @@
 
 mod forest;
 
-use std::{
-    path::Path,
-    process::{Command, Stdio},
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use everturn_tools::{Context, Output, Scope, Tool, glob::Glob, grep::Grep};
+use everturn_tools::glob::GlobTool;
+use everturn_tools::grep::GrepTool;
+use everturn_tools::{Context, Output, Scope, Tool};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
@@ -114,13 +114,17 @@ fn agree(name: &str, hunt: &Hunt, root: &Path, runtime: &Runtime) {
 }
 
 fn ours(hunt: &Hunt, limit: usize, root: &Path, runtime: &Runtime) -> Output {
-    let scope =
-        Scope { directory: root.to_owned(), worktree: root.to_owned(), output_dir: root.join(".git/output") };
+    let scope = Scope {
+        directory: root.to_owned(),
+        worktree: root.to_owned(),
+        output_dir: root.join(".git/output"),
+        home: "/nowhere".into(),
+    };
     let context = Context::new(Arc::new(scope)).0;
     let call = |tool: &dyn Tool, input: Value| runtime.block_on(tool.run(input, context)).unwrap();
     match hunt {
-        Hunt::Grep(pattern) => call(&Grep::default(), json!({ "pattern": pattern, "limit": limit })),
-        Hunt::Glob(pattern) => call(&Glob::default(), json!({ "pattern": pattern, "limit": limit })),
+        Hunt::Grep(pattern) => call(&GrepTool::default(), json!({ "pattern": pattern, "limit": limit })),
+        Hunt::Glob(pattern) => call(&GlobTool::default(), json!({ "pattern": pattern, "limit": limit })),
     }
 }
 

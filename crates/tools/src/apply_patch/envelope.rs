@@ -10,7 +10,7 @@ const OPEN: &str = "\\ ";
 
 /// What happens to one file.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Section {
+pub(super) enum PatchSection {
     Add { path: String, content: String },
     Delete { path: String },
     Update { path: String, destination: Option<String>, hunks: Vec<Hunk> },
@@ -21,7 +21,7 @@ pub(super) enum Section {
 pub(super) struct Hunk {
     /// Lines that come before it in the file, each after the one before.
     pub(super) anchors: Vec<String>,
-    pub(super) lines: Vec<Line>,
+    pub(super) lines: Vec<PatchLine>,
     /// Whether it is the end of the file.
     pub(super) at_end: bool,
     /// Whether the file ended without a line break.
@@ -32,8 +32,8 @@ pub(super) struct Hunk {
 
 /// A line of a hunk.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Line {
-    pub(super) kind: Kind,
+pub(super) struct PatchLine {
+    pub(super) kind: PatchLineKind,
     /// The text without its end.
     pub(super) text: String,
     /// Whether the patch itself has a carriage return at its end.
@@ -41,15 +41,15 @@ pub(super) struct Line {
 }
 
 /// What becomes of a line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PatchLineKind {
     Kept,
     Removed,
     Added,
 }
 
 /// Takes a patch apart; an error says which line is wrong, and why.
-pub(super) fn parse(text: &str) -> Result<Vec<Section>, String> {
+pub(super) fn parse(text: &str) -> Result<Vec<PatchSection>, String> {
     let mut lines: Vec<&str> = text.lines().collect();
     // `lines` takes carriage returns off, which are kept unless the whole patch has them.
     let carriage =
@@ -72,7 +72,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Section>, String> {
     if !before.iter().all(|line| opens(line)) || !after.iter().all(|line| closes(line)) {
         return Err("There is text before `*** Begin Patch` or after `*** End Patch`.".into());
     }
-    let mut parser = Parser { lines: body, at: 0, offset: begin + 2 };
+    let mut parser = PatchParser { lines: body, at: 0, offset: begin + 2 };
     let mut sections = Vec::new();
     while let Some(line) = parser.next() {
         if line.trim().is_empty() {
@@ -101,14 +101,14 @@ fn closes(line: &str) -> bool {
 }
 
 #[derive(Debug)]
-struct Parser<'a> {
+struct PatchParser<'a> {
     lines: &'a [&'a str],
     at: usize,
     /// The number of the first line in the patch.
     offset: usize,
 }
 
-impl<'a> Parser<'a> {
+impl<'a> PatchParser<'a> {
     fn peek(&self) -> Option<&'a str> {
         self.lines.get(self.at).copied()
     }
@@ -132,17 +132,17 @@ impl<'a> Parser<'a> {
         format!("Line {} of the patch is wrong: {why} It is: {line}", self.offset + self.at - 1)
     }
 
-    fn section(&mut self, header: &str) -> Result<Section, String> {
+    fn section(&mut self, header: &str) -> Result<PatchSection, String> {
         let named = |word: &str| header.strip_prefix(word).map(|path| path.trim().to_owned());
         let section = if let Some(path) = named("*** Add File:") {
-            Section::Add { content: self.content()?, path }
+            PatchSection::Add { content: self.content()?, path }
         } else if let Some(path) = named("*** Delete File:") {
-            Section::Delete { path }
+            PatchSection::Delete { path }
         } else if let Some(path) = named("*** Update File:") {
             let destination = self.peek().and_then(|line| line.strip_prefix("*** Move to:"));
             let destination = destination.map(|path| path.trim().to_owned());
             self.at += usize::from(destination.is_some());
-            Section::Update { path, destination, hunks: self.hunks()? }
+            PatchSection::Update { path, destination, hunks: self.hunks()? }
         } else {
             return Err(self.wrong(
                 "A file begins with `*** Add File: path`, `*** Update File: path` or `*** Delete File: path`.",
@@ -201,10 +201,10 @@ impl<'a> Parser<'a> {
                 let rest = self.lines.get(self.at..).unwrap_or_default();
                 let next = rest.iter().find(|line| !line.trim_end_matches('\r').is_empty());
                 if next.is_some_and(|next| !next.starts_with("*** ") && !next.starts_with("@@")) {
-                    hunk.lines.push(Line::new(Kind::Kept, line));
+                    hunk.lines.push(PatchLine::new(PatchLineKind::Kept, line));
                 }
             } else {
-                hunk.lines.push(Line::parse(line).ok_or_else(|| {
+                hunk.lines.push(PatchLine::parse(line).ok_or_else(|| {
                     self.wrong("A line of a hunk begins with a space (kept), `-` (removed) or `+` (added).")
                 })?);
             }
@@ -229,25 +229,25 @@ impl Hunk {
     /// Notes that the last line has no end.
     fn open(&mut self) -> Option<()> {
         let kind = self.lines.last()?.kind;
-        self.old_open |= kind != Kind::Added;
-        self.new_open |= kind != Kind::Removed;
+        self.old_open |= kind != PatchLineKind::Added;
+        self.new_open |= kind != PatchLineKind::Removed;
         Some(())
     }
 }
 
-impl Line {
+impl PatchLine {
     fn parse(line: &str) -> Option<Self> {
         let mut chars = line.chars();
         let kind = match chars.next()? {
-            ' ' => Kind::Kept,
-            '-' => Kind::Removed,
-            '+' => Kind::Added,
+            ' ' => PatchLineKind::Kept,
+            '-' => PatchLineKind::Removed,
+            '+' => PatchLineKind::Added,
             _ => return None,
         };
         Some(Self::new(kind, chars.as_str()))
     }
 
-    fn new(kind: Kind, text: &str) -> Self {
+    fn new(kind: PatchLineKind, text: &str) -> Self {
         let bare = text.strip_suffix('\r');
         Self { kind, text: bare.unwrap_or(text).to_owned(), carriage: bare.is_some() }
     }
@@ -257,28 +257,32 @@ impl Line {
 mod tests {
     use super::*;
 
-    fn line(kind: Kind, text: &str) -> Line {
-        Line { kind, text: text.to_owned(), carriage: false }
+    fn line(kind: PatchLineKind, text: &str) -> PatchLine {
+        PatchLine { kind, text: text.to_owned(), carriage: false }
     }
 
     const PATCH: &str = "*** Begin Patch\n*** Add File: a b.txt\n+one\n+\n*** Update File: old\n*** Move to: new\n\
                          @@ class A\n@@ fn f\n kept\n-gone\n+come\n*** End of File\n\n*** Delete File: c\n*** End Patch";
 
-    fn sections() -> Vec<Section> {
+    fn sections() -> Vec<PatchSection> {
         let hunk = Hunk {
             anchors: vec!["class A".to_owned(), "fn f".to_owned()],
-            lines: vec![line(Kind::Kept, "kept"), line(Kind::Removed, "gone"), line(Kind::Added, "come")],
+            lines: vec![
+                line(PatchLineKind::Kept, "kept"),
+                line(PatchLineKind::Removed, "gone"),
+                line(PatchLineKind::Added, "come"),
+            ],
             at_end: true,
             ..Hunk::default()
         };
         vec![
-            Section::Add { path: "a b.txt".to_owned(), content: "one\n\n".to_owned() },
-            Section::Update {
+            PatchSection::Add { path: "a b.txt".to_owned(), content: "one\n\n".to_owned() },
+            PatchSection::Update {
                 path: "old".to_owned(),
                 destination: Some("new".to_owned()),
                 hunks: vec![hunk],
             },
-            Section::Delete { path: "c".to_owned() },
+            PatchSection::Delete { path: "c".to_owned() },
         ]
     }
 
@@ -301,20 +305,20 @@ mod tests {
         let text = "*** Begin Patch\n*** Update File: a\n@@ -1,2 +1,2 @@ fn\n a\r\n\n-b\n\\ No newline at end of file\n+c\n*** End Patch";
         let hunk = Hunk {
             lines: vec![
-                Line { kind: Kind::Kept, text: "a".to_owned(), carriage: true },
-                line(Kind::Kept, ""),
-                line(Kind::Removed, "b"),
-                line(Kind::Added, "c"),
+                PatchLine { kind: PatchLineKind::Kept, text: "a".to_owned(), carriage: true },
+                line(PatchLineKind::Kept, ""),
+                line(PatchLineKind::Removed, "b"),
+                line(PatchLineKind::Added, "c"),
             ],
             old_open: true,
             ..Hunk::default()
         };
-        let expected = Section::Update { path: "a".to_owned(), destination: None, hunks: vec![hunk] };
+        let expected = PatchSection::Update { path: "a".to_owned(), destination: None, hunks: vec![hunk] };
         assert_eq!(parse(text), Ok(vec![expected]));
         let text = "*** Begin Patch\n*** Add File: a\n+x\r\n+y\n\\ No newline at end of file\n*** End Patch";
         assert_eq!(
             parse(text),
-            Ok(vec![Section::Add { path: "a".to_owned(), content: "x\r\ny".to_owned() }])
+            Ok(vec![PatchSection::Add { path: "a".to_owned(), content: "x\r\ny".to_owned() }])
         );
     }
 

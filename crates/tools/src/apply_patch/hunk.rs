@@ -8,19 +8,17 @@ use std::borrow::Cow;
 
 use tokio_util::sync::CancellationToken;
 
-use super::envelope::{Hunk, Kind, Line};
-use crate::{
-    indentation::{Rule, indent},
-    write::BOM,
-};
+use super::envelope::{Hunk, PatchLine, PatchLineKind};
+use crate::indentation::{IndentationRule, indent};
+use crate::write::BOM;
 
 /// How lines are compared, the strictest first.
 const TIERS: [fn(&str, &str) -> bool; 3] =
     [|a, b| a == b, |a, b| a.trim_end() == b.trim_end(), |a, b| a.trim() == b.trim()];
 
 /// A line of the file, before or after.
-#[derive(Clone, Debug)]
-struct Own<'a> {
+#[derive(Debug, Clone)]
+struct FileLine<'a> {
     text: Cow<'a, str>,
     /// Nothing for a last line that has no end.
     end: &'static str,
@@ -28,20 +26,20 @@ struct Own<'a> {
 
 /// Where a hunk belongs.
 #[derive(Debug)]
-struct Place<'a> {
+struct HunkPosition<'a> {
     start: usize,
     /// How to indent what it adds.
-    rule: Rule<'a>,
+    rule: IndentationRule<'a>,
 }
 
 /// The text with the hunks applied; an error says which hunk does not fit, in the words of the patch alone.
 pub(super) fn apply(before: &str, hunks: &[Hunk], cancel: &CancellationToken) -> Result<String, String> {
     let (mark, text) = before.strip_prefix(BOM).map_or(("", before), |text| (BOM, text));
-    let file: Vec<Own<'_>> = text.split_inclusive('\n').map(Own::of).collect();
+    let file: Vec<FileLine<'_>> = text.split_inclusive('\n').map(FileLine::of).collect();
     let mut open = !text.is_empty() && !text.ends_with('\n');
     // A patch that spells line ends out is taken at its word; otherwise new lines end as those around them.
     let literal = hunks.iter().flat_map(|hunk| &hunk.lines).any(|line| line.carriage);
-    let mut after: Vec<Own<'_>> = Vec::new();
+    let mut after: Vec<FileLine<'_>> = Vec::new();
     let mut at = 0;
     for (number, hunk) in (1..).zip(hunks) {
         let place = locate(&file, at, hunk, open, cancel).map_err(|why| misfit(number, hunk, &why))?;
@@ -51,15 +49,15 @@ pub(super) fn apply(before: &str, hunks: &[Hunk], cancel: &CancellationToken) ->
         let mut end = near.map_or("\n", |line| line.end);
         for line in &hunk.lines {
             match line.kind {
-                Kind::Kept | Kind::Removed => {
+                PatchLineKind::Kept | PatchLineKind::Removed => {
                     let Some(own) = file.get(at) else { break };
                     at += 1;
                     end = if own.end.is_empty() { end } else { own.end };
-                    if line.kind == Kind::Kept {
+                    if line.kind == PatchLineKind::Kept {
                         after.push(own.clone());
                     }
                 }
-                Kind::Added => after
+                PatchLineKind::Added => after
                     .push(added(line, &place.rule, literal, end).map_err(|why| misfit(number, hunk, &why))?),
             }
         }
@@ -71,7 +69,12 @@ pub(super) fn apply(before: &str, hunks: &[Hunk], cancel: &CancellationToken) ->
     Ok(format!("{mark}{}", join(&after, open)))
 }
 
-fn added<'a>(line: &'a Line, rule: &Rule<'_>, literal: bool, near: &'static str) -> Result<Own<'a>, String> {
+fn added<'a>(
+    line: &'a PatchLine,
+    rule: &IndentationRule<'_>,
+    literal: bool,
+    near: &'static str,
+) -> Result<FileLine<'a>, String> {
     let end = match (literal, line.carriage) {
         (true, true) => "\r\n",
         (true, false) => "\n",
@@ -79,18 +82,18 @@ fn added<'a>(line: &'a Line, rule: &Rule<'_>, literal: bool, near: &'static str)
         (false, _) => near,
     };
     if line.text.trim().is_empty() {
-        return Ok(Own { text: Cow::Borrowed(&line.text), end });
+        return Ok(FileLine { text: Cow::Borrowed(&line.text), end });
     }
     let own = indent(&line.text);
     let there = rule
         .apply(own)
         .ok_or("the file has another indentation, and what to indent new lines with is unclear")?;
     let text = format!("{there}{}", line.text.get(own.len()..).unwrap_or_default());
-    Ok(Own { text: Cow::Owned(text), end })
+    Ok(FileLine { text: Cow::Owned(text), end })
 }
 
 /// The lines as one text, whose last line has an end or not.
-fn join(lines: &[Own<'_>], open: bool) -> String {
+fn join(lines: &[FileLine<'_>], open: bool) -> String {
     let mut text = String::new();
     let mut near = "\n";
     for (left, line) in (0..lines.len()).rev().zip(lines) {
@@ -103,7 +106,7 @@ fn join(lines: &[Own<'_>], open: bool) -> String {
     text
 }
 
-impl<'a> Own<'a> {
+impl<'a> FileLine<'a> {
     fn of(whole: &'a str) -> Self {
         let end = if whole.ends_with("\r\n") {
             "\r\n"
@@ -117,20 +120,20 @@ impl<'a> Own<'a> {
 }
 
 fn locate<'a>(
-    file: &'a [Own<'_>],
+    file: &'a [FileLine<'_>],
     from: usize,
     hunk: &'a Hunk,
     open: bool,
     cancel: &CancellationToken,
-) -> Result<Place<'a>, String> {
+) -> Result<HunkPosition<'a>, String> {
     let old: Vec<&str> =
-        hunk.lines.iter().filter(|line| line.kind != Kind::Added).map(|line| &*line.text).collect();
+        hunk.lines.iter().filter(|line| line.kind != PatchLineKind::Added).map(|line| &*line.text).collect();
     if hunk.old_open && !open {
         return Err("the file ends with a line break".to_owned());
     }
     let pinned = hunk.at_end || hunk.old_open || hunk.new_open;
     let origins = origins(file, from, &hunk.anchors)?;
-    let as_it_is = Rule::Deeper("");
+    let as_it_is = IndentationRule::Deeper("");
     if old.is_empty() {
         let starts: Vec<usize> = if pinned || file.is_empty() {
             vec![file.len()]
@@ -143,7 +146,7 @@ fn locate<'a>(
         } else {
             origins.iter().map(|origin| origin + 1).collect()
         };
-        return Ok(Place { start: only(&starts)?, rule: as_it_is });
+        return Ok(HunkPosition { start: only(&starts)?, rule: as_it_is });
     }
     for (tier, same) in TIERS.iter().enumerate() {
         let fits = |start: usize| {
@@ -170,7 +173,7 @@ fn locate<'a>(
         }
         let start = only(&starts)?;
         if tier < 2 {
-            return Ok(Place { start, rule: as_it_is });
+            return Ok(HunkPosition { start, rule: as_it_is });
         }
         let pairs: Vec<(&str, &str)> = old
             .iter()
@@ -178,9 +181,9 @@ fn locate<'a>(
             .filter(|(old, _)| !old.trim().is_empty())
             .map(|(old, own)| (indent(old), indent(&own.text)))
             .collect();
-        let rule = Rule::of(&pairs)
+        let rule = IndentationRule::of(&pairs)
             .ok_or("the file has another indentation, and what to indent new lines with is unclear")?;
-        return Ok(Place { start, rule });
+        return Ok(HunkPosition { start, rule });
     }
     let whereabouts = match (pinned, from) {
         (true, _) => " at the end of the file",
@@ -201,7 +204,7 @@ fn only(starts: &[usize]) -> Result<usize, String> {
 }
 
 /// The lines that the `@@` lines may mean: for each line like the first, the next ones like the others.
-fn origins(file: &[Own<'_>], from: usize, anchors: &[String]) -> Result<Vec<usize>, String> {
+fn origins(file: &[FileLine<'_>], from: usize, anchors: &[String]) -> Result<Vec<usize>, String> {
     for same in TIERS {
         let alike = |anchor: &String| -> Vec<usize> {
             (from..file.len()).filter(|at| file.get(*at).is_some_and(|own| same(&own.text, anchor))).collect()

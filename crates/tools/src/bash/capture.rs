@@ -4,11 +4,13 @@
 //! comes, all of it goes to a Managed Tool Output File as well. Losing that file costs the middle of the
 //! output and nothing else. The file has the bytes as they came; what the model reads is text.
 
-use std::{collections::VecDeque, path::PathBuf};
+use std::collections::VecDeque;
+use std::path::PathBuf;
 
-use tokio::{fs, io::AsyncWriteExt as _};
+use tokio::fs;
+use tokio::io::AsyncWriteExt as _;
 
-use crate::bound::{self, Bounded, Limits, Omission};
+use crate::bound::{self, Bounded, Omission, OutputLimits};
 
 /// Bytes kept from the beginning, and as many from the end.
 const KEPT: usize = 64 * 1024;
@@ -106,7 +108,7 @@ impl Capture {
     }
 
     /// The output within the limits.
-    pub(super) async fn finish(mut self, limits: Limits) -> Captured {
+    pub(super) async fn finish(mut self, limits: OutputLimits) -> Captured {
         let live = self.live();
         let mut head = std::mem::take(&mut self.head);
         let mut tail: Vec<u8> = std::mem::take(&mut self.tail).into();
@@ -195,8 +197,8 @@ impl Drop for Capture {
     }
 }
 
-/// Bytes as a text that every model and every store takes: what is not UTF-8 and what is no character to see shows as
-/// a sign that stands for it.
+/// Bytes as a text that every model and every store takes: what is not UTF-8 and what is not a visible character
+/// shows as a sign that stands for it.
 pub(super) fn text(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     if text.contains('\0') { text.replace('\0', "\u{2400}") } else { text.into_owned() }

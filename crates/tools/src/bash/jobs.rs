@@ -3,34 +3,26 @@
 //! A job's output goes to a Managed Tool Output File, through us, so that it can be cut off: what a program prints must
 //! not fill the disk. The jobs end with the value that holds them, and with this process.
 
-use std::{
-    io::SeekFrom,
-    path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::io::SeekFrom;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use serde_json::{Map, json};
-use tokio::{
-    fs::File,
-    io::{AsyncSeekExt as _, AsyncWriteExt as _},
-    net::unix::pipe,
-    sync::{OwnedSemaphorePermit, Semaphore, oneshot},
-    task::JoinSet,
-    time::timeout,
-};
+use tokio::fs::File;
+use tokio::io::{AsyncSeekExt as _, AsyncWriteExt as _};
+use tokio::net::unix::pipe;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    Bash,
-    capture::{LARGEST, MORE, text},
-    running::receive,
-};
-use crate::{
-    bound,
-    process::{Exit, Gone, Program},
-    tool::{Context, Failure, Output},
-};
+use super::BashTool;
+use super::capture::{LARGEST, MORE, text};
+use super::running::receive;
+use crate::bound;
+use crate::process::{Cleanup, Exit, RunningProgram};
+use crate::tool::{Context, Failure, Output};
 
 /// The most jobs at a time.
 const MOST: usize = 16;
@@ -40,7 +32,7 @@ const LOOK: Duration = Duration::from_millis(300);
 const ROOM: u64 = 8 * 1024;
 
 /// The commands that run in the background; clones share them. They are stopped when the last clone is dropped.
-#[derive(Clone, Debug)]
+#[derive(Debug, Clone)]
 pub struct Jobs {
     slots: Arc<Semaphore>,
     tasks: Arc<Mutex<JoinSet<()>>>,
@@ -77,7 +69,7 @@ impl Jobs {
     /// Starts a command that goes on after the call.
     pub(super) async fn start(
         &self,
-        bash: &Bash,
+        bash: &BashTool,
         command: String,
         workdir: &Path,
         context: &Context,
@@ -106,7 +98,7 @@ impl Jobs {
         let (program, reader, stop) = match (started, &path) {
             (Ok(started), _) => started,
             (Err(failure), Some(path)) => {
-                // Nobody will be told of the file.
+                // Nobody will learn about the file.
                 tokio::fs::remove_file(path).await.ok();
                 return Err(failure);
             }
@@ -115,10 +107,10 @@ impl Jobs {
         let pid = program.pid().map(rustix::process::Pid::as_raw_pid);
         let (ended, mut end) = oneshot::channel();
         let cancel = CancellationToken::new();
-        let job = Job {
+        let job = BackgroundJob {
             program,
             reader: Some(reader),
-            log: Log::new(file, self.largest),
+            log: JobLog::new(file, self.largest),
             cancel: cancel.clone(),
             drain: bash.drain,
         };
@@ -171,16 +163,16 @@ async fn printed(path: Option<&Path>, most: u64) -> String {
 
 /// One command in the background.
 #[derive(Debug)]
-struct Job {
-    program: Program,
+struct BackgroundJob {
+    program: RunningProgram,
     reader: Option<pipe::Receiver>,
-    log: Log,
+    log: JobLog,
     /// Fires when the call that started it is cancelled.
     cancel: CancellationToken,
     drain: Duration,
 }
 
-impl Job {
+impl BackgroundJob {
     async fn run(self, slot: OwnedSemaphorePermit, ended: oneshot::Sender<Exit>) {
         let Self { mut program, mut reader, mut log, cancel, drain } = self;
         let mut block = Vec::new();
@@ -218,13 +210,13 @@ impl Job {
 
 /// The file that gets the output, up to a limit.
 #[derive(Debug)]
-struct Log {
+struct JobLog {
     file: Option<(File, PathBuf)>,
     room: u64,
     full: bool,
 }
 
-impl Log {
+impl JobLog {
     fn new(file: Option<(std::fs::File, PathBuf)>, room: u64) -> Self {
         Self { file: file.map(|(file, path)| (File::from_std(file), path)), room, full: false }
     }
@@ -277,7 +269,7 @@ impl Log {
     }
 
     /// Says at the end of the file how the command ended.
-    async fn close(&mut self, exit: Exit, gone: Gone) {
+    async fn close(&mut self, exit: Exit, gone: Cleanup) {
         let Some((file, _)) = &mut self.file else { return };
         let how = match exit {
             Exit::Code(code) => format!("the command ended with exit code {code}"),

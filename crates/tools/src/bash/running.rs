@@ -1,23 +1,18 @@
 //! A command between its start and its result.
 
-use std::{pin::pin, time::Duration};
+use std::pin::pin;
+use std::time::Duration;
 
 use serde_json::{Map, json};
-use tokio::{
-    io::AsyncReadExt as _,
-    net::unix::pipe,
-    time::{Instant, sleep_until, timeout_at},
-};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::unix::pipe;
+use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::{
-    Ending,
-    capture::{Capture, Captured},
-};
-use crate::{
-    bound::Limits,
-    process::{Gone, Program},
-    tool::Context,
-};
+use super::CommandEnding;
+use super::capture::{Capture, Captured};
+use crate::bound::OutputLimits;
+use crate::process::{Cleanup, RunningProgram};
+use crate::tool::Context;
 
 /// The shortest pause between two live reports.
 const REPORT_EVERY: Duration = Duration::from_millis(50);
@@ -26,14 +21,14 @@ const BLOCK: usize = 64 * 1024;
 
 /// A command that runs, and what it has printed.
 #[derive(Debug)]
-pub(super) struct Running {
-    program: Program,
-    intake: Intake,
+pub(super) struct RunningCommand {
+    program: RunningProgram,
+    intake: PipeReader,
 }
 
-impl Running {
-    pub(super) fn new(program: Program, reader: pipe::Receiver, context: Context) -> Self {
-        let intake = Intake {
+impl RunningCommand {
+    pub(super) fn new(program: RunningProgram, reader: pipe::Receiver, context: Context) -> Self {
+        let intake = PipeReader {
             reader: Some(reader),
             capture: Capture::new(context.scope.output_dir.clone()),
             block: Vec::with_capacity(BLOCK),
@@ -45,7 +40,7 @@ impl Running {
     }
 
     /// Collects output until the shell ends, the time is up, or the call is cancelled.
-    pub(super) async fn follow(&mut self, timeout: Duration) -> Ending {
+    pub(super) async fn follow(&mut self, timeout: Duration) -> CommandEnding {
         let Self { program, intake } = self;
         let deadline = Instant::now() + timeout;
         let cancel = intake.context.cancel.clone();
@@ -54,14 +49,14 @@ impl Running {
             let due = intake.reported + REPORT_EVERY;
             let stopped = tokio::select! {
                 biased;
-                () = cancel.cancelled() => Ending::Cancelled,
-                () = sleep_until(deadline) => Ending::TimedOut,
+                () = cancel.cancelled() => CommandEnding::Cancelled,
+                () = sleep_until(deadline) => CommandEnding::TimedOut,
                 () = sleep_until(due), if intake.dirty => {
                     intake.report();
                     continue;
                 }
                 // Before the pipe, which a busy background process never leaves empty.
-                exit = program.ended() => return Ending::Exited(exit),
+                exit = program.ended() => return CommandEnding::Exited(exit),
                 () = intake.receive(), if intake.is_open() => {
                     intake.take().await;
                     continue;
@@ -73,7 +68,7 @@ impl Running {
     }
 
     /// Collects output until nothing is running any more.
-    pub(super) async fn settle(&mut self, drain: Duration) -> Gone {
+    pub(super) async fn settle(&mut self, drain: Duration) -> Cleanup {
         let Self { program, intake } = self;
         let gone = {
             let mut gone = pin!(program.gone());
@@ -91,14 +86,14 @@ impl Running {
     }
 
     /// The output within the limits.
-    pub(super) async fn finish(self, limits: Limits) -> Captured {
+    pub(super) async fn finish(self, limits: OutputLimits) -> Captured {
         self.intake.capture.finish(limits).await
     }
 }
 
-/// The way from the pipe to the capture.
+/// Reads the pipe into the capture.
 #[derive(Debug)]
-struct Intake {
+struct PipeReader {
     /// Nothing once every writer has closed its end.
     reader: Option<pipe::Receiver>,
     capture: Capture,
@@ -108,7 +103,7 @@ struct Intake {
     context: Context,
 }
 
-impl Intake {
+impl PipeReader {
     fn is_open(&self) -> bool {
         self.reader.is_some()
     }

@@ -1,12 +1,13 @@
 //! Finding a piece of text whose whitespace is not quite that of the file.
 //!
 //! Models get indentation and ends of lines wrong more often than words. So a piece that does not occur as it is
-//! written is looked for line by line without the whitespace around each line. That is no guess: every line must be
+//! written is looked for line by line without the whitespace around each line. That is not a guess: every line must be
 //! the same otherwise, there must be exactly one such place, and the new text must have one obvious indentation there.
 
-use std::{fmt::Write as _, ops::Range};
+use std::fmt::Write as _;
+use std::ops::Range;
 
-use crate::indentation::{Rule, indent};
+use crate::indentation::{IndentationRule, indent};
 
 /// Lines of the file that a failure quotes.
 const QUOTED_LINES: usize = 12;
@@ -17,7 +18,7 @@ const QUOTE_EFFORT: usize = 4_000_000;
 
 /// What came of looking for a piece.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Fit {
+pub(crate) enum PieceMatch {
     /// It is in one place, which this text replaces.
     One(Range<usize>, String),
     /// It is in several places.
@@ -29,49 +30,49 @@ pub(crate) enum Fit {
 }
 
 /// A line of a text, without its end.
-#[derive(Clone, Copy, Debug)]
-struct Line<'a> {
+#[derive(Debug, Clone, Copy)]
+struct TextLine<'a> {
     text: &'a str,
     start: usize,
     /// Where the next line begins.
     end: usize,
 }
 
-fn lines(text: &str) -> Vec<Line<'_>> {
+fn lines(text: &str) -> Vec<TextLine<'_>> {
     let mut at = 0;
     text.split_inclusive('\n')
         .map(|whole| {
             let start = at;
             at += whole.len();
             let bare = whole.strip_suffix('\n').unwrap_or(whole);
-            Line { text: bare.strip_suffix('\r').unwrap_or(bare), start, end: at }
+            TextLine { text: bare.strip_suffix('\r').unwrap_or(bare), start, end: at }
         })
         .collect()
 }
 
 /// Looks for `old` in a text by its lines, and says what `new` must be to take its place.
-pub(crate) fn fit(text: &str, old: &str, new: &str) -> Fit {
+pub(crate) fn fit(text: &str, old: &str, new: &str) -> PieceMatch {
     let (file, wanted) = (lines(text), lines(old));
     if wanted.iter().all(|line| line.text.trim().is_empty()) {
-        return Fit::None;
+        return PieceMatch::None;
     }
-    let same = |window: &&[Line<'_>]| {
+    let same = |window: &&[TextLine<'_>]| {
         window.iter().zip(&wanted).all(|(line, want)| line.text.trim() == want.text.trim())
     };
     let mut places = file.windows(wanted.len()).filter(same);
-    let Some(place) = places.next() else { return Fit::None };
+    let Some(place) = places.next() else { return PieceMatch::None };
     let more = places.count();
     if more > 0 {
-        return Fit::Several(more + 1);
+        return PieceMatch::Several(more + 1);
     }
-    let (Some(first), Some(last)) = (place.first(), place.last()) else { return Fit::None };
+    let (Some(first), Some(last)) = (place.first(), place.last()) else { return PieceMatch::None };
     let pairs: Vec<(&str, &str)> = wanted
         .iter()
         .zip(place)
         .filter(|(want, _)| !want.text.trim().is_empty())
         .map(|(want, line)| (indent(want.text), indent(line.text)))
         .collect();
-    let Some(mut new) = reindent(new, &pairs) else { return Fit::Unclear };
+    let Some(mut new) = reindent(new, &pairs) else { return PieceMatch::Unclear };
     let closed = text.get(last.start..last.end).is_some_and(|whole| whole.ends_with('\n'));
     // A piece that ends with a line break takes the one in the file with it, if there is one.
     let end = if old.ends_with('\n') {
@@ -82,12 +83,12 @@ pub(crate) fn fit(text: &str, old: &str, new: &str) -> Fit {
     } else {
         last.start + last.text.len()
     };
-    Fit::One(first.start..end, new)
+    PieceMatch::One(first.start..end, new)
 }
 
 /// The new text indented as the file is, where the pairs say how the old text's indentation is that of the file.
 fn reindent(new: &str, pairs: &[(&str, &str)]) -> Option<String> {
-    let rule = Rule::of(pairs)?;
+    let rule = IndentationRule::of(pairs)?;
     let mut text = String::new();
     for whole in new.split_inclusive('\n') {
         if whole.trim().is_empty() {
@@ -108,8 +109,8 @@ pub(crate) fn nearest(text: &str, old: &str) -> Option<String> {
     if size == 0 || file.len().saturating_mul(size) > QUOTE_EFFORT {
         return None;
     }
-    let common = |window: &[Line<'_>]| {
-        let equal = |(line, want): &(&Line<'_>, &Line<'_>)| {
+    let common = |window: &[TextLine<'_>]| {
+        let equal = |(line, want): &(&TextLine<'_>, &TextLine<'_>)| {
             let want = want.text.trim();
             !want.is_empty() && line.text.trim() == want
         };
@@ -130,10 +131,10 @@ pub(crate) fn nearest(text: &str, old: &str) -> Option<String> {
 }
 
 /// The line that begins most like the first line that is wanted, if it is like it at all.
-fn alike(file: &[Line<'_>], wanted: &[Line<'_>]) -> Option<usize> {
+fn alike(file: &[TextLine<'_>], wanted: &[TextLine<'_>]) -> Option<usize> {
     let want = wanted.iter().map(|line| line.text.trim()).find(|line| !line.is_empty())?;
     let shared =
-        |line: &Line<'_>| line.text.trim().chars().zip(want.chars()).take_while(|(a, b)| a == b).count();
+        |line: &TextLine<'_>| line.text.trim().chars().zip(want.chars()).take_while(|(a, b)| a == b).count();
     let (most, at) = file
         .iter()
         .enumerate()
@@ -148,7 +149,7 @@ mod tests {
 
     fn check(text: &str, old: &str, new: &str, expected: &str) {
         match fit(text, old, new) {
-            Fit::One(range, new) => {
+            PieceMatch::One(range, new) => {
                 let mut after = text.to_owned();
                 after.replace_range(range, &new);
                 assert_eq!(after, expected);
@@ -179,12 +180,12 @@ mod tests {
 
     #[test]
     fn there_is_no_guessing() {
-        assert_eq!(fit(" a\n b\n a\n b\n", "a\nb", "x"), Fit::Several(2));
-        assert_eq!(fit("a b\n", "a  b", "x"), Fit::None);
-        assert_eq!(fit("a\n\nb\n", " \n", "x"), Fit::None);
+        assert_eq!(fit(" a\n b\n a\n b\n", "a\nb", "x"), PieceMatch::Several(2));
+        assert_eq!(fit("a b\n", "a  b", "x"), PieceMatch::None);
+        assert_eq!(fit("a\n\nb\n", " \n", "x"), PieceMatch::None);
         // Two lines that were level are not level in the file: where would a third one go?
-        assert_eq!(fit("  a\n    b\n", "a\nb", "a\nc\nb"), Fit::Unclear);
-        assert_eq!(fit("a", "a\nb", "x"), Fit::None);
+        assert_eq!(fit("  a\n    b\n", "a\nb", "a\nc\nb"), PieceMatch::Unclear);
+        assert_eq!(fit("a", "a\nb", "x"), PieceMatch::None);
     }
 
     #[test]

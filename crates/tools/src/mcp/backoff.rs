@@ -1,10 +1,8 @@
 //! Pauses between attempts: longer each time, never the same for two servers, and not forever.
 
-use std::{
-    collections::hash_map::RandomState,
-    hash::{BuildHasher as _, Hasher as _},
-    time::Duration,
-};
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -37,7 +35,7 @@ impl Backoff {
         Some(pause - pause * part / 1000)
     }
 
-    /// Begins anew.
+    /// Starts over.
     pub(super) fn reset(&mut self) {
         self.next = self.first;
         self.since = None;

@@ -3,10 +3,10 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::content::Content;
+use super::content::McpContent;
 
 /// A tool as its server describes it.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolInfo {
     /// The name it is called by.
@@ -23,7 +23,7 @@ pub struct ToolInfo {
 }
 
 /// Something that can be read.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Resource {
     /// Its address.
@@ -40,7 +40,7 @@ pub struct Resource {
 }
 
 /// Addresses of a kind.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Template {
     /// The address with places to fill in, as RFC 6570 has them.
@@ -57,8 +57,8 @@ pub struct Template {
 }
 
 /// A prompt that a server has ready.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct Prompt {
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct McpPrompt {
     /// Its name.
     pub name: String,
     /// What it is for.
@@ -70,7 +70,7 @@ pub struct Prompt {
 }
 
 /// What a prompt wants to know.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct PromptArgument {
     /// Its name.
     pub name: String,
@@ -83,10 +83,10 @@ pub struct PromptArgument {
 }
 
 /// One message of a prompt.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct PromptMessage {
     /// Who says it: `user` or `assistant`.
     pub role: String,
     /// What is said.
-    pub content: Content,
+    pub content: McpContent,
 }

@@ -3,22 +3,26 @@
 //! Every list is bounded in pages and entries, every request in time. A call may take long as long as the server shows
 //! progress; it can be cancelled, and the server is told.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
-use serde::{Deserialize, de::DeserializeOwned};
-use serde_json::{Map, Value, json, value::RawValue};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
+use super::content::CallResult;
+use super::http::HttpSession;
+use super::inbox::Inbox;
+use super::servers::McpTiming;
+use super::stdio::{ServerProgram, Stdio};
 use super::{
-    Embedded, Endpoint, Fault, Progress, Prompt, PromptMessage, Resource, Server, Template, ToolInfo,
-    content::Answered,
-    http::Http,
-    inbox::Inbox,
-    message, readable,
-    servers::Timing,
-    stdio::{Program, Stdio},
+    CallProgress, EmbeddedResource, McpError, McpPrompt, PromptMessage, Resource, ServerAddress,
+    ServerDefinition, Template, ToolInfo, message, readable,
 };
 use crate::process::Launcher;
 
@@ -36,7 +40,7 @@ const REPORT_EVERY: Duration = Duration::from_millis(50);
 const INSTRUCTIONS_MAX: usize = 16 * 1024;
 
 /// What a server says about itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Peer {
     /// Its name.
     pub name: String,
@@ -54,10 +58,11 @@ pub struct Peer {
 #[derive(Debug)]
 enum Carrier {
     Stdio(Stdio),
-    Http(Http),
+    Http(HttpSession),
 }
 
-/// An open connection. The server is stopped, or the session left, when this is dropped; [`Connection::close`] waits for it.
+/// An open connection. The server is stopped, or the session left, when this is dropped; [`Connection::close`] waits
+/// for it.
 #[derive(Debug)]
 pub struct Connection {
     inbox: Arc<Inbox>,
@@ -65,7 +70,7 @@ pub struct Connection {
     peer: Peer,
     /// How long a list may take.
     patience: Duration,
-    timing: Timing,
+    timing: McpTiming,
 }
 
 impl Connection {
@@ -74,37 +79,39 @@ impl Connection {
     /// # Errors
     /// When there is no connection within the time that the server is given.
     pub async fn open(
-        server: &Server,
+        server: &ServerDefinition,
         directory: &Path,
         launcher: &Launcher,
-        timing: Timing,
-    ) -> Result<Self, Fault> {
+        timing: McpTiming,
+    ) -> Result<Self, McpError> {
         let inbox = Arc::new(Inbox::new(roots(directory)));
         let patience = server.timeout.unwrap_or(timing.connect);
         let carrier = match &server.endpoint {
-            Endpoint::Local { command, environment, cwd } => {
+            ServerAddress::Local { command, environment, cwd } => {
                 let directory = cwd.as_ref().map_or_else(|| directory.to_owned(), |cwd| directory.join(cwd));
                 let launcher = Launcher { grace: timing.grace, ..launcher.clone() };
-                let program = Program { command, environment, directory: &directory };
+                let program = ServerProgram { command, environment, directory: &directory };
                 // It is up to the system, and a program may be on a disk that does not answer.
                 let starting = Stdio::start(&program, &launcher, Arc::clone(&inbox));
-                Carrier::Stdio(timeout(patience, starting).await.map_err(|_| Fault::TimedOut(patience))??)
+                Carrier::Stdio(timeout(patience, starting).await.map_err(|_| McpError::TimedOut(patience))??)
             }
-            Endpoint::Remote { url, headers } => Carrier::Http(Http::new(url, headers, Arc::clone(&inbox))?),
+            ServerAddress::Remote { url, headers } => {
+                Carrier::Http(HttpSession::new(url, headers, Arc::clone(&inbox))?)
+            }
         };
-        let timing = Timing { silence: timing.silence.max(server.timeout.unwrap_or_default()), ..timing };
+        let timing = McpTiming { silence: timing.silence.max(server.timeout.unwrap_or_default()), ..timing };
         let mut connection = Self { inbox, carrier, peer: Peer::default(), patience, timing };
         match (connection.greet().await, &connection.carrier) {
             (Ok(()), _) => Ok(connection),
             // What it wrote to its log may say what it waits for.
-            (Err(fault @ Fault::TimedOut(_)), Carrier::Stdio(stdio)) => {
-                Err(Fault::Closed(format!("{fault}{}", stdio.log())))
+            (Err(fault @ McpError::TimedOut(_)), Carrier::Stdio(stdio)) => {
+                Err(McpError::Closed(format!("{fault}{}", stdio.log())))
             }
             (Err(fault), _) => Err(fault),
         }
     }
 
-    async fn greet(&mut self) -> Result<(), Fault> {
+    async fn greet(&mut self) -> Result<(), McpError> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Greeting {
@@ -112,12 +119,12 @@ impl Connection {
             #[serde(default)]
             capabilities: Map<String, Value>,
             #[serde(default)]
-            server_info: Info,
+            server_info: ServerInfo,
             #[serde(default)]
             instructions: Option<String>,
         }
         #[derive(Default, Deserialize)]
-        struct Info {
+        struct ServerInfo {
             #[serde(default)]
             name: String,
             #[serde(default)]
@@ -131,7 +138,7 @@ impl Connection {
         let Greeting { protocol_version: revision, capabilities, server_info, instructions } =
             self.ask("initialize", params).await?;
         if !REVISIONS.contains(&revision.as_str()) {
-            return Err(Fault::Configuration(format!(
+            return Err(McpError::Configuration(format!(
                 "the server speaks revision {:?} of the protocol, and we only {}",
                 readable(&revision, 64),
                 REVISIONS.join(", ")
@@ -170,7 +177,7 @@ impl Connection {
     ///
     /// # Errors
     /// When the server does not answer, or not as the protocol says.
-    pub async fn tools(&self) -> Result<Vec<ToolInfo>, Fault> {
+    pub async fn tools(&self) -> Result<Vec<ToolInfo>, McpError> {
         self.list(self.peer.tools, "tools/list", "tools").await
     }
 
@@ -178,7 +185,7 @@ impl Connection {
     ///
     /// # Errors
     /// As [`Connection::tools`].
-    pub async fn resources(&self) -> Result<Vec<Resource>, Fault> {
+    pub async fn resources(&self) -> Result<Vec<Resource>, McpError> {
         self.list(self.peer.resources, "resources/list", "resources").await
     }
 
@@ -186,7 +193,7 @@ impl Connection {
     ///
     /// # Errors
     /// As [`Connection::tools`].
-    pub async fn templates(&self) -> Result<Vec<Template>, Fault> {
+    pub async fn templates(&self) -> Result<Vec<Template>, McpError> {
         self.list(self.peer.resources, "resources/templates/list", "resourceTemplates").await
     }
 
@@ -194,19 +201,19 @@ impl Connection {
     ///
     /// # Errors
     /// As [`Connection::tools`], and when there is no such resource.
-    pub async fn resource(&self, uri: &str) -> Result<Vec<Embedded>, Fault> {
+    pub async fn resource(&self, uri: &str) -> Result<Vec<EmbeddedResource>, McpError> {
         #[derive(Deserialize)]
-        struct Read {
-            contents: Vec<Embedded>,
+        struct ResourceAnswer {
+            contents: Vec<EmbeddedResource>,
         }
-        Ok(self.ask::<Read>("resources/read", json!({"uri": uri})).await?.contents)
+        Ok(self.ask::<ResourceAnswer>("resources/read", json!({"uri": uri})).await?.contents)
     }
 
     /// The prompts.
     ///
     /// # Errors
     /// As [`Connection::tools`].
-    pub async fn prompts(&self) -> Result<Vec<Prompt>, Fault> {
+    pub async fn prompts(&self) -> Result<Vec<McpPrompt>, McpError> {
         self.list(self.peer.prompts, "prompts/list", "prompts").await
     }
 
@@ -218,7 +225,7 @@ impl Connection {
         &self,
         name: &str,
         arguments: Map<String, Value>,
-    ) -> Result<Vec<PromptMessage>, Fault> {
+    ) -> Result<Vec<PromptMessage>, McpError> {
         #[derive(Deserialize)]
         struct Got {
             messages: Vec<PromptMessage>,
@@ -230,7 +237,7 @@ impl Connection {
     ///
     /// # Errors
     /// When it does not.
-    pub async fn ping(&self) -> Result<(), Fault> {
+    pub async fn ping(&self) -> Result<(), McpError> {
         self.ask::<Value>("ping", json!({})).await.map(drop)
     }
 
@@ -240,26 +247,26 @@ impl Connection {
         tool: &str,
         arguments: &Value,
         cancel: &CancellationToken,
-        mut report: impl FnMut(&Progress),
-    ) -> Result<Answered, Fault> {
-        let mut booking = self.inbox.book()?;
-        let id = booking.id;
+        mut report: impl FnMut(&CallProgress),
+    ) -> Result<CallResult, McpError> {
+        let mut slot = self.inbox.reserve()?;
+        let id = slot.id;
         let params = json!({"name": tool, "arguments": arguments, "_meta": {"progressToken": id}});
         let text = message::request(id, "tools/call", &params);
-        let mut progress = booking.progress();
+        let mut progress = slot.progress();
         let begun = Instant::now();
         let mut deadline = begun + self.timing.silence;
         let mut reported = None;
         let outcome = {
-            let working = self.exchange(text, &mut booking);
+            let working = self.exchange(text, &mut slot);
             tokio::pin!(working);
             loop {
                 tokio::select! {
                     biased;
-                    () = cancel.cancelled() => break Err(Fault::Cancelled),
+                    () = cancel.cancelled() => break Err(McpError::Cancelled),
                     outcome = &mut working => break outcome,
-                    () = sleep_until(begun + self.timing.longest) => break Err(Fault::TimedOut(self.timing.longest)),
-                    () = sleep_until(deadline) => break Err(Fault::TimedOut(self.timing.silence)),
+                    () = sleep_until(begun + self.timing.longest) => break Err(McpError::TimedOut(self.timing.longest)),
+                    () = sleep_until(deadline) => break Err(McpError::TimedOut(self.timing.silence)),
                     Ok(()) = progress.changed() => {
                         deadline = Instant::now() + self.timing.silence;
                         let newest = progress.borrow_and_update().clone();
@@ -271,7 +278,7 @@ impl Connection {
                 }
             }
         };
-        if let Err(fault @ (Fault::Cancelled | Fault::TimedOut(_))) = &outcome {
+        if let Err(fault @ (McpError::Cancelled | McpError::TimedOut(_))) = &outcome {
             let params = json!({"requestId": id, "reason": fault.to_string()});
             self.tell(message::notice("notifications/cancelled", Some(&params)));
         }
@@ -284,7 +291,7 @@ impl Connection {
     }
 
     /// Waits for the end of the connection, and says why it ended.
-    pub async fn closed(&self) -> Fault {
+    pub async fn closed(&self) -> McpError {
         self.inbox.closed().await
     }
 
@@ -295,13 +302,13 @@ impl Connection {
     }
 
     /// Ends the connection for a reason: what waits for an answer fails with it.
-    pub(super) fn fail(&self, fault: Fault) {
+    pub(super) fn fail(&self, fault: McpError) {
         self.inbox.close(fault);
     }
 
     /// Ends the connection and waits until nothing of it is left.
     pub async fn close(&self) {
-        self.inbox.close(Fault::Closed("the server was disconnected".to_owned()));
+        self.inbox.close(McpError::Closed("the server was disconnected".to_owned()));
         match &self.carrier {
             Carrier::Stdio(stdio) => stdio.close().await,
             Carrier::Http(http) => http.close().await,
@@ -320,9 +327,9 @@ impl Connection {
     async fn exchange(
         &self,
         text: String,
-        booking: &mut super::inbox::Booking<'_>,
-    ) -> Result<Box<RawValue>, Fault> {
-        let id = booking.id;
+        slot: &mut super::inbox::ReplySlot<'_>,
+    ) -> Result<Box<RawValue>, McpError> {
+        let id = slot.id;
         let carrying = async {
             match &self.carrier {
                 Carrier::Stdio(stdio) => stdio.send(text).await,
@@ -331,19 +338,19 @@ impl Connection {
         };
         tokio::select! {
             biased;
-            answer = booking.answer() => return answer,
+            answer = slot.answer() => return answer,
             Err(fault) = carrying => Err(fault),
         }
         // The answer may have come in the very moment in which the way it came by ended.
-        .or_else(|fault| booking.ready().unwrap_or(Err(fault)))
+        .or_else(|fault| slot.ready().unwrap_or(Err(fault)))
     }
 
     /// A short request.
-    async fn ask<T: DeserializeOwned>(&self, method: &str, params: Value) -> Result<T, Fault> {
-        let mut booking = self.inbox.book()?;
-        let text = message::request(booking.id, method, &params);
-        let answer = timeout(self.patience, self.exchange(text, &mut booking));
-        let answer = answer.await.map_err(|_| Fault::TimedOut(self.patience))??;
+    async fn ask<T: DeserializeOwned>(&self, method: &str, params: Value) -> Result<T, McpError> {
+        let mut slot = self.inbox.reserve()?;
+        let text = message::request(slot.id, method, &params);
+        let answer = timeout(self.patience, self.exchange(text, &mut slot));
+        let answer = answer.await.map_err(|_| McpError::TimedOut(self.patience))??;
         decode(&answer)
     }
 
@@ -353,7 +360,7 @@ impl Connection {
         offered: bool,
         method: &str,
         key: &str,
-    ) -> Result<Vec<T>, Fault> {
+    ) -> Result<Vec<T>, McpError> {
         let mut entries = Vec::new();
         let mut cursor: Option<String> = None;
         if !offered {
@@ -396,9 +403,9 @@ impl Connection {
     }
 }
 
-fn decode<T: DeserializeOwned>(raw: &RawValue) -> Result<T, Fault> {
+fn decode<T: DeserializeOwned>(raw: &RawValue) -> Result<T, McpError> {
     serde_json::from_str(raw.get()).map_err(|error| {
-        Fault::Malformed(format!("the server's answer is not as the protocol says: {error}"))
+        McpError::Malformed(format!("the server's answer is not as the protocol says: {error}"))
     })
 }
 

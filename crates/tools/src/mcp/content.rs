@@ -1,8 +1,10 @@
 //! What servers give back: texts, media and resources, and what a call's result becomes for the model.
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
-use serde_json::{Map, Value, json, value::RawValue};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
 
 use crate::tool::{Attachment, Failure, Output};
 
@@ -16,9 +18,9 @@ const PARTS_MAX: usize = 1000;
 const NOTHING: &str = "(The tool gave nothing back.)";
 
 /// One part of a result or a message.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub enum Content {
+pub enum McpContent {
     /// A text.
     Text {
         /// It.
@@ -43,7 +45,7 @@ pub enum Content {
     /// A resource, whole.
     Resource {
         /// It.
-        resource: Embedded,
+        resource: EmbeddedResource,
     },
     /// A resource that can be asked for.
     #[serde(rename_all = "camelCase")]
@@ -63,9 +65,9 @@ pub enum Content {
 }
 
 /// A resource with what is in it.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Embedded {
+pub struct EmbeddedResource {
     /// Its address.
     pub uri: String,
     /// Its media type.
@@ -82,7 +84,7 @@ pub struct Embedded {
 /// The result of a call.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Answered {
+pub(super) struct CallResult {
     #[serde(default)]
     content: Vec<Box<RawValue>>,
     #[serde(default)]
@@ -91,10 +93,10 @@ pub(super) struct Answered {
     is_error: bool,
 }
 
-impl Answered {
+impl CallResult {
     /// The result as the model gets it.
     pub(super) fn output(self, title: String) -> Result<Output, Failure> {
-        let mut gathered = Gathered::default();
+        let mut gathered = GatheredContent::default();
         for part in self.content.iter().take(PARTS_MAX) {
             match serde_json::from_str(part.get()) {
                 Ok(content) => gathered.take(content),
@@ -104,7 +106,7 @@ impl Answered {
         if self.content.len() > PARTS_MAX {
             gathered.note(&format!("{} more parts", self.content.len() - PARTS_MAX));
         }
-        let Gathered { mut texts, attachments } = gathered;
+        let GatheredContent { mut texts, attachments } = gathered;
         if texts.is_empty() && attachments.is_empty() {
             texts.extend(self.structured_content.map(|structured| structured.get().to_owned()));
         }
@@ -125,20 +127,20 @@ impl Answered {
 }
 
 /// What a resource holds, as a person's prompt brings it to the model: texts, and files beside them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reading {
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ResourceContent {
     /// The texts, one after the other, with a word about what was left out.
     pub text: String,
     /// The files.
     pub files: Vec<Attachment>,
 }
 
-impl Reading {
-    pub(super) fn new(contents: Vec<Embedded>) -> Self {
-        let mut gathered = Gathered::default();
+impl ResourceContent {
+    pub(super) fn new(contents: Vec<EmbeddedResource>) -> Self {
+        let mut gathered = GatheredContent::default();
         let count = contents.len();
         for resource in contents.into_iter().take(PARTS_MAX) {
-            gathered.take(Content::Resource { resource });
+            gathered.take(McpContent::Resource { resource });
         }
         if count > PARTS_MAX {
             gathered.note(&format!("{} more parts", count - PARTS_MAX));
@@ -148,28 +150,30 @@ impl Reading {
 }
 
 #[derive(Debug, Default)]
-struct Gathered {
+struct GatheredContent {
     texts: Vec<String>,
     attachments: Vec<Attachment>,
 }
 
-impl Gathered {
-    fn take(&mut self, content: Content) {
+impl GatheredContent {
+    fn take(&mut self, content: McpContent) {
         match content {
-            Content::Text { text } => self.texts.push(text),
-            Content::Image { data, mime_type } | Content::Audio { data, mime_type } => {
+            McpContent::Text { text } => self.texts.push(text),
+            McpContent::Image { data, mime_type } | McpContent::Audio { data, mime_type } => {
                 self.attach(&data, &mime_type, None);
             }
-            Content::Resource { resource: Embedded { text: Some(text), .. } } => self.texts.push(text),
-            Content::Resource { resource } => {
+            McpContent::Resource { resource: EmbeddedResource { text: Some(text), .. } } => {
+                self.texts.push(text);
+            }
+            McpContent::Resource { resource } => {
                 let mime = resource.mime_type.as_deref().unwrap_or("application/octet-stream");
                 self.attach(resource.blob.as_deref().unwrap_or_default(), mime, file_name(&resource.uri));
             }
-            Content::ResourceLink { uri, name, description } => {
+            McpContent::ResourceLink { uri, name, description } => {
                 let description = description.map(|text| format!(": {text}")).unwrap_or_default();
                 self.texts.push(format!("[resource {name} at {uri}{description}]"));
             }
-            Content::Other => self.note("a part of an unknown kind"),
+            McpContent::Other => self.note("a part of an unknown kind"),
         }
     }
 
@@ -222,7 +226,7 @@ mod tests {
     type Seen<'a> = (&'a str, &'a [(&'a str, &'a str)]);
 
     fn check(result: &Value, expected: Result<Seen<'_>, &str>) {
-        let answered: Answered = serde_json::from_value(result.clone()).unwrap();
+        let answered: CallResult = serde_json::from_value(result.clone()).unwrap();
         let outcome = answered.output("t".to_owned());
         let seen = match &outcome {
             Ok(output) => {

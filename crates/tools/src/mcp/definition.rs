@@ -1,15 +1,18 @@
 //! What is configured of a server, in the shape of OpenCode's configuration.
 
-use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::Value;
 
 /// A configured server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Server {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerDefinition {
     /// Where it is.
-    pub endpoint: Endpoint,
+    pub endpoint: ServerAddress,
     /// Whether it is to be used.
     pub enabled: bool,
     /// How long connecting may take, and how long a list may. A call may be silent for at least two minutes, and for
@@ -19,7 +22,7 @@ pub struct Server {
 
 /// Where a server is.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Endpoint {
+pub enum ServerAddress {
     /// A program to start, spoken to over its standard input and output.
     Local {
         /// The program and its arguments.
@@ -38,7 +41,7 @@ pub enum Endpoint {
     },
 }
 
-impl fmt::Debug for Endpoint {
+impl fmt::Debug for ServerAddress {
     /// Values of variables and headers are left out: they are where keys are.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -56,13 +59,13 @@ impl fmt::Debug for Endpoint {
 }
 
 /// Why a server's configuration cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Invalid(String);
+pub struct InvalidServer(String);
 
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
-enum Written {
+enum WrittenServer {
     Local {
         command: Vec<String>,
         #[serde(default)]
@@ -85,26 +88,27 @@ enum Written {
     },
 }
 
-impl Server {
+impl ServerDefinition {
     /// Reads one server.
     ///
     /// # Errors
     /// When it says too little, or something of the wrong kind.
-    pub fn from_value(value: &Value) -> Result<Self, Invalid> {
-        let written = Written::deserialize(value).map_err(|error| Invalid(error.to_string()))?;
+    pub fn from_value(value: &Value) -> Result<Self, InvalidServer> {
+        let written = WrittenServer::deserialize(value).map_err(|error| InvalidServer(error.to_string()))?;
         let (endpoint, enabled, timeout) = match written {
-            Written::Local { command, environment, cwd, enabled, timeout } => {
+            WrittenServer::Local { command, environment, cwd, enabled, timeout } => {
                 if command.first().is_none_or(String::is_empty) {
-                    return Err(Invalid("`command` names no program".to_owned()));
+                    return Err(InvalidServer("`command` names no program".to_owned()));
                 }
-                (Endpoint::Local { command, environment, cwd }, enabled, timeout)
+                (ServerAddress::Local { command, environment, cwd }, enabled, timeout)
             }
-            Written::Remote { url, headers, enabled, timeout } => {
-                let parsed = url::Url::parse(&url).map_err(|error| Invalid(format!("`url`: {error}")))?;
+            WrittenServer::Remote { url, headers, enabled, timeout } => {
+                let parsed =
+                    url::Url::parse(&url).map_err(|error| InvalidServer(format!("`url`: {error}")))?;
                 if !matches!(parsed.scheme(), "http" | "https") || !parsed.has_host() {
-                    return Err(Invalid("`url` must begin with http:// or https://".to_owned()));
+                    return Err(InvalidServer("`url` must begin with http:// or https://".to_owned()));
                 }
-                (Endpoint::Remote { url, headers }, enabled, timeout)
+                (ServerAddress::Remote { url, headers }, enabled, timeout)
             }
         };
         let timeout = timeout.filter(|timeout| *timeout > 0).map(Duration::from_millis);
@@ -121,7 +125,7 @@ impl Server {
             hasher.update(text);
         };
         let pairs = match &self.endpoint {
-            Endpoint::Local { command, environment, cwd } => {
+            ServerAddress::Local { command, environment, cwd } => {
                 add(b"local");
                 add(&(command.len() as u64).to_le_bytes());
                 command.iter().for_each(|word| add(word.as_bytes()));
@@ -134,7 +138,7 @@ impl Server {
                 }
                 environment
             }
-            Endpoint::Remote { url, headers } => {
+            ServerAddress::Remote { url, headers } => {
                 add(b"remote");
                 add(url.as_bytes());
                 headers
@@ -158,25 +162,28 @@ mod tests {
     fn both_kinds_are_read() {
         let local = json!({"type": "local", "command": ["npx", "x"], "environment": {"A": "b"}, "enabled": false,
             "timeout": 5000});
-        let endpoint = Endpoint::Local {
+        let endpoint = ServerAddress::Local {
             command: vec!["npx".to_owned(), "x".to_owned()],
             environment: [("A".to_owned(), "b".to_owned())].into(),
             cwd: None,
         };
-        let expected = Server { endpoint, enabled: false, timeout: Some(Duration::from_secs(5)) };
-        assert_eq!(Server::from_value(&local), Ok(expected));
+        let expected = ServerDefinition { endpoint, enabled: false, timeout: Some(Duration::from_secs(5)) };
+        assert_eq!(ServerDefinition::from_value(&local), Ok(expected));
         let remote = json!({"type": "remote", "url": "https://example.com/mcp", "headers": {"X": "y"}, "oauth": false});
-        let endpoint = Endpoint::Remote {
+        let endpoint = ServerAddress::Remote {
             url: "https://example.com/mcp".to_owned(),
             headers: [("X".to_owned(), "y".to_owned())].into(),
         };
         assert!(!format!("{endpoint:?}").contains('y'), "{endpoint:?}");
-        assert_eq!(Server::from_value(&remote), Ok(Server { endpoint, enabled: true, timeout: None }));
+        assert_eq!(
+            ServerDefinition::from_value(&remote),
+            Ok(ServerDefinition { endpoint, enabled: true, timeout: None })
+        );
     }
 
     #[test]
     fn a_fingerprint_is_of_what_would_happen() {
-        let print = |value: Value| Server::from_value(&value).unwrap().fingerprint();
+        let print = |value: Value| ServerDefinition::from_value(&value).unwrap().fingerprint();
         let plain = print(json!({"type": "local", "command": ["a", "b"]}));
         assert_eq!(
             plain,
@@ -197,7 +204,7 @@ mod tests {
     #[test]
     fn faults_are_named() {
         let check = |value: Value, expected: &str| {
-            let error = Server::from_value(&value).unwrap_err().to_string();
+            let error = ServerDefinition::from_value(&value).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         };
         check(json!({"type": "local", "command": []}), "names no program");

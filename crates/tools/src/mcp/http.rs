@@ -4,25 +4,21 @@
 //! again where its last event has an id. Beside them a stream for what the server says by itself is kept open, if the
 //! server has one; when it cannot be opened any more the server is taken for dead.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use reqwest::{
-    Method, Response, StatusCode,
-    header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
-};
-use tokio::{sync::Semaphore, time::timeout};
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Method, Response, StatusCode};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
-use super::{
-    Fault, MESSAGE_MAX,
-    inbox::Inbox,
-    route::{Route, accept, refusal},
-    sse::Reader,
-};
+use super::inbox::Inbox;
+use super::route::{Route, accept, refusal};
+use super::sse::SseReader;
+use super::{MESSAGE_MAX, McpError};
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const REVISION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -44,13 +40,13 @@ const SHORT: Duration = Duration::from_secs(3);
 
 /// A session with a server.
 #[derive(Debug)]
-pub(super) struct Http {
-    shared: Arc<Shared>,
+pub(super) struct HttpSession {
+    shared: Arc<SharedSession>,
     tasks: TaskTracker,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct SharedSession {
     route: Route,
     inbox: Arc<Inbox>,
     session: Mutex<HeaderMap>,
@@ -58,21 +54,21 @@ struct Shared {
     answers: Arc<Semaphore>,
 }
 
-/// How a stream of events came to its end.
+/// How a stream of events ended.
 #[derive(Debug)]
-enum Cut {
+enum StreamEnd {
     /// It holds no more, and can be taken up again behind this event.
     At(Option<String>, Duration),
-    Fault(Fault),
+    Fault(McpError),
 }
 
-impl Http {
+impl HttpSession {
     pub(super) fn new(
         url: &str,
         headers: &BTreeMap<String, String>,
         inbox: Arc<Inbox>,
-    ) -> Result<Self, Fault> {
-        let shared = Shared {
+    ) -> Result<Self, McpError> {
+        let shared = SharedSession {
             route: Route::new(url, headers)?,
             inbox,
             session: Mutex::default(),
@@ -91,12 +87,14 @@ impl Http {
 
     /// Carries a message, and what comes back to the inbox. With the number of a request it returns once that is
     /// answered, or cannot be any more.
-    pub(super) async fn carry(&self, text: String, request: Option<u64>) -> Result<(), Fault> {
+    pub(super) async fn carry(&self, text: String, request: Option<u64>) -> Result<(), McpError> {
         let outcome = self.shared.clone().post(text, request.is_some()).await;
         match &outcome {
             // Only this message was surely not looked at: what became of others that are under way is not known.
-            Err(Fault::SessionLost) => self.shared.forget(),
-            Err(fault @ (Fault::NeedsAuth(_) | Fault::Closed(_))) => self.shared.inbox.close(fault.clone()),
+            Err(McpError::SessionLost) => self.shared.forget(),
+            Err(fault @ (McpError::NeedsAuth(_) | McpError::Closed(_))) => {
+                self.shared.inbox.close(fault.clone());
+            }
             _ => {}
         }
         outcome
@@ -115,7 +113,7 @@ impl Http {
             tokio::select! {
                 () = shared.stop.cancelled() => {}
                 fault = Arc::clone(&shared).follow() => match fault {
-                    Some(Fault::SessionLost) => shared.forget(),
+                    Some(McpError::SessionLost) => shared.forget(),
                     Some(fault) => shared.inbox.close(fault),
                     None => {}
                 }
@@ -135,13 +133,13 @@ impl Http {
     }
 }
 
-impl Drop for Http {
+impl Drop for HttpSession {
     fn drop(&mut self) {
         self.shared.stop.cancel();
     }
 }
 
-impl Shared {
+impl SharedSession {
     fn lock(&self) -> std::sync::MutexGuard<'_, HeaderMap> {
         self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -149,7 +147,7 @@ impl Shared {
     /// Ends a session that the server does not know any more, so that there is nothing to leave either.
     fn forget(&self) {
         self.lock().remove(SESSION);
-        self.inbox.close(Fault::Closed(Fault::SessionLost.to_string()));
+        self.inbox.close(McpError::Closed(McpError::SessionLost.to_string()));
     }
 
     fn headers(&self, what: &'static str) -> HeaderMap {
@@ -158,7 +156,7 @@ impl Shared {
         headers
     }
 
-    async fn post(self: Arc<Self>, text: String, request: bool) -> Result<(), Fault> {
+    async fn post(self: Arc<Self>, text: String, request: bool) -> Result<(), McpError> {
         let headers = self.headers("application/json, text/event-stream");
         let named = headers.contains_key(SESSION);
         let response = self.route.send(Method::POST, &headers, Some(text)).await?;
@@ -181,49 +179,49 @@ impl Shared {
 
     /// Reads a stream to its end, taking it up again where it was cut. The answer, if there was one, is in the inbox by
     /// then, and nobody looks at what is returned.
-    async fn stream(self: &Arc<Self>, response: Response) -> Fault {
+    async fn stream(self: &Arc<Self>, response: Response) -> McpError {
         let mut cut = self.events(response).await;
         let mut fruitless = 0;
         loop {
             match cut {
-                Cut::At(Some(last), pause) if fruitless < RESUMES => {
+                StreamEnd::At(Some(last), pause) if fruitless < RESUMES => {
                     tokio::time::sleep(pause).await;
                     cut = self.resume(&last).await;
-                    let onward = matches!(&cut, Cut::At(Some(id), _) if *id != last);
+                    let onward = matches!(&cut, StreamEnd::At(Some(id), _) if *id != last);
                     fruitless = if onward { 0 } else { fruitless + 1 };
                 }
-                Cut::At(..) => return unanswered(),
-                Cut::Fault(fault) => return fault,
+                StreamEnd::At(..) => return unanswered(),
+                StreamEnd::Fault(fault) => return fault,
             }
         }
     }
 
-    async fn resume(self: &Arc<Self>, last: &str) -> Cut {
+    async fn resume(self: &Arc<Self>, last: &str) -> StreamEnd {
         let mut headers = self.headers("text/event-stream");
-        let again = || Cut::At(Some(last.to_owned()), PAUSE);
-        let Ok(value) = HeaderValue::from_str(last) else { return Cut::At(None, PAUSE) };
+        let again = || StreamEnd::At(Some(last.to_owned()), PAUSE);
+        let Ok(value) = HeaderValue::from_str(last) else { return StreamEnd::At(None, PAUSE) };
         headers.insert(LAST_EVENT, value);
         match self.route.send(Method::GET, &headers, None).await {
             Ok(response) if response.status().is_success() && is_stream(&response) => {
                 match self.events(response).await {
                     // Nothing came: go on from the same place.
-                    Cut::At(None, _) => again(),
+                    StreamEnd::At(None, _) => again(),
                     other => other,
                 }
             }
-            Ok(response) if response.status().is_success() => Cut::At(None, PAUSE),
+            Ok(response) if response.status().is_success() => StreamEnd::At(None, PAUSE),
             Ok(response) if response.status().is_server_error() => again(),
-            Ok(response) => Cut::Fault(refusal(response, headers.contains_key(SESSION)).await),
+            Ok(response) => StreamEnd::Fault(refusal(response, headers.contains_key(SESSION)).await),
             Err(_) => again(),
         }
     }
 
     /// Gives the messages of a stream to the inbox.
-    async fn events(self: &Arc<Self>, mut response: Response) -> Cut {
-        let mut reader = Reader::new(MESSAGE_MAX);
+    async fn events(self: &Arc<Self>, mut response: Response) -> StreamEnd {
+        let mut reader = SseReader::new(MESSAGE_MAX);
         while let Ok(Some(piece)) = response.chunk().await {
             let Ok(events) = reader.push(&piece) else {
-                return Cut::Fault(Fault::Malformed(
+                return StreamEnd::Fault(McpError::Malformed(
                     "the server sent an event of more than 10 MiB".to_owned(),
                 ));
             };
@@ -234,16 +232,16 @@ impl Shared {
                     continue;
                 }
                 if let Err(fault) = self.receive(&event.data) {
-                    return Cut::Fault(fault);
+                    return StreamEnd::Fault(fault);
                 }
             }
         }
         let pause = reader.retry.map_or(PAUSE, Duration::from_millis).clamp(PAUSE_MIN, PAUSE_MAX);
-        Cut::At(reader.last_id, pause)
+        StreamEnd::At(reader.last_id, pause)
     }
 
     /// Takes a text into the inbox, and answers what the server asks in it.
-    fn receive(self: &Arc<Self>, text: &str) -> Result<(), Fault> {
+    fn receive(self: &Arc<Self>, text: &str) -> Result<(), McpError> {
         let receipt = self.inbox.receive(text);
         for answer in receipt.answers {
             let Ok(permit) = Arc::clone(&self.answers).try_acquire_owned() else { break };
@@ -257,11 +255,11 @@ impl Shared {
             });
         }
         let text = "the server's answer is not JSON-RPC";
-        if receipt.valid { Ok(()) } else { Err(Fault::Malformed(text.to_owned())) }
+        if receipt.valid { Ok(()) } else { Err(McpError::Malformed(text.to_owned())) }
     }
 
     /// Keeps the server's own stream open. Returns why it cannot be any more, or nothing if the server has none.
-    async fn follow(self: Arc<Self>) -> Option<Fault> {
+    async fn follow(self: Arc<Self>) -> Option<McpError> {
         let mut last: Option<String> = None;
         let mut failures: u32 = 0;
         loop {
@@ -274,19 +272,19 @@ impl Shared {
             match self.route.send(Method::GET, &headers, None).await {
                 Ok(response) if response.status().is_success() && is_stream(&response) => {
                     match self.events(response).await {
-                        Cut::At(id, asked) => {
+                        StreamEnd::At(id, asked) => {
                             failures = 0;
                             last = id.or(last);
                             pause = asked;
                         }
-                        Cut::Fault(fault) => return Some(fault),
+                        StreamEnd::Fault(fault) => return Some(fault),
                     }
                 }
                 Ok(response) if response.status().is_server_error() => failures += 1,
                 Ok(response) => {
                     // There is no such stream, unless the session is what is not there.
                     let fault = refusal(response, named).await;
-                    return Some(fault).filter(|fault| *fault == Fault::SessionLost);
+                    return Some(fault).filter(|fault| *fault == McpError::SessionLost);
                 }
                 Err(fault) if failures >= 2 => return Some(fault),
                 Err(_) => failures += 1,
@@ -296,9 +294,9 @@ impl Shared {
     }
 }
 
-fn unanswered() -> Fault {
+fn unanswered() -> McpError {
     let text = "the server ended the exchange without an answer; whether it did anything is not known";
-    Fault::Malformed(text.to_owned())
+    McpError::Malformed(text.to_owned())
 }
 
 fn is_stream(response: &Response) -> bool {
@@ -306,12 +304,12 @@ fn is_stream(response: &Response) -> bool {
     kind.is_some_and(|kind| kind.trim_start().to_ascii_lowercase().starts_with("text/event-stream"))
 }
 
-async fn whole(mut response: Response) -> Result<String, Fault> {
+async fn whole(mut response: Response) -> Result<String, McpError> {
     let mut body = Vec::new();
     while let Some(piece) = response.chunk().await.map_err(|_| unanswered())? {
         body.extend_from_slice(&piece);
         if body.len() > MESSAGE_MAX {
-            return Err(Fault::Malformed("the server's answer is larger than 10 MiB".to_owned()));
+            return Err(McpError::Malformed("the server's answer is larger than 10 MiB".to_owned()));
         }
     }
     Ok(String::from_utf8_lossy(&body).into_owned())

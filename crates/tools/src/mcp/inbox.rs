@@ -3,30 +3,24 @@
 //! An answer that nobody waits for (given twice, too late, with a wrong id) is dropped. Progress keeps only its newest
 //! state and a changed list only the fact, so that a server that floods us with either costs time but no memory.
 
-use std::{
-    collections::HashMap,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use serde::Deserialize;
-use serde_json::{Value, json, value::RawValue};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
 use tokio::sync::{Notify, oneshot, watch};
 
-use super::{
-    Fault,
-    message::{self, METHOD_NOT_FOUND, Message, RpcError},
-    readable,
-};
+use super::message::{METHOD_NOT_FOUND, RpcError, RpcMessage};
+use super::{McpError, message, readable};
 
 /// The most bytes of a text within a notification that are kept.
 const TEXT_MAX: usize = 1024;
 
 /// How far a call has come.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-pub struct Progress {
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+pub struct CallProgress {
     /// How much is done.
     #[serde(default)]
     pub progress: f64,
@@ -38,12 +32,12 @@ pub struct Progress {
     pub message: Option<String>,
 }
 
-type Outcome = Result<Box<RawValue>, RpcError>;
+type RpcResult = Result<Box<RawValue>, RpcError>;
 
 #[derive(Debug)]
-struct Pending {
-    answer: oneshot::Sender<Outcome>,
-    progress: watch::Sender<Progress>,
+struct PendingReply {
+    answer: oneshot::Sender<RpcResult>,
+    progress: watch::Sender<CallProgress>,
 }
 
 /// What came in with one text.
@@ -58,9 +52,9 @@ pub(super) struct Receipt {
 /// The inbox of one connection.
 #[derive(Debug)]
 pub(super) struct Inbox {
-    pending: Mutex<HashMap<u64, Pending>>,
+    pending: Mutex<HashMap<u64, PendingReply>>,
     next: AtomicU64,
-    closed: watch::Sender<Option<Fault>>,
+    closed: watch::Sender<Option<McpError>>,
     tools_changed: Notify,
     roots: Value,
 }
@@ -78,16 +72,16 @@ impl Inbox {
     }
 
     /// Makes room for an answer.
-    pub(super) fn book(&self) -> Result<Booking<'_>, Fault> {
+    pub(super) fn reserve(&self) -> Result<ReplySlot<'_>, McpError> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (answer, answered) = oneshot::channel();
-        let (progress, progressed) = watch::channel(Progress::default());
-        self.lock().insert(id, Pending { answer, progress });
-        let booking = Booking { inbox: self, id, answered, progressed };
+        let (progress, progressed) = watch::channel(CallProgress::default());
+        self.lock().insert(id, PendingReply { answer, progress });
+        let slot = ReplySlot { inbox: self, id, answered, progressed };
         // Looked at after the insertion: whoever closes in between finds the entry and drops it.
         match &*self.closed.borrow() {
             Some(fault) => Err(fault.clone()),
-            None => Ok(booking),
+            None => Ok(slot),
         }
     }
 
@@ -97,9 +91,9 @@ impl Inbox {
         let mut answers = Vec::new();
         for message in messages {
             match message {
-                Message::Answer { id, outcome } => self.settle(id, outcome),
-                Message::Request { id, method } => answers.push(self.serve(id, &method)),
-                Message::Notice { method, params } => self.hear(&method, params),
+                RpcMessage::Answer { id, outcome } => self.settle(id, outcome),
+                RpcMessage::Request { id, method } => answers.push(self.serve(id, &method)),
+                RpcMessage::Notice { method, params } => self.hear(&method, params),
             }
         }
         Receipt { valid: true, answers }
@@ -132,7 +126,7 @@ impl Inbox {
                     #[serde(rename = "progressToken")]
                     token: Value,
                     #[serde(flatten)]
-                    progress: Progress,
+                    progress: CallProgress,
                 }
                 let Ok(Params { token, mut progress }) = serde_json::from_str(params) else { return };
                 let id = token.as_u64().or_else(|| token.as_str()?.parse().ok());
@@ -157,7 +151,7 @@ impl Inbox {
     }
 
     /// Ends everything that waits. The first reason stays.
-    pub(super) fn close(&self, fault: Fault) {
+    pub(super) fn close(&self, fault: McpError) {
         self.closed.send_if_modified(|closed| {
             let first = closed.is_none();
             closed.get_or_insert(fault);
@@ -167,7 +161,7 @@ impl Inbox {
     }
 
     /// Waits for the end, and says why.
-    pub(super) async fn closed(&self) -> Fault {
+    pub(super) async fn closed(&self) -> McpError {
         let mut closed = self.closed.subscribe();
         let fault = closed.wait_for(Option::is_some).await.ok().and_then(|fault| fault.clone());
         fault.unwrap_or_else(ended)
@@ -178,31 +172,31 @@ impl Inbox {
         self.closed.borrow().is_some()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Pending>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u64, PendingReply>> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn ended() -> Fault {
-    Fault::Closed("the connection has ended".to_owned())
+fn ended() -> McpError {
+    McpError::Closed("the connection has ended".to_owned())
 }
 
-fn refused(error: RpcError) -> Fault {
-    Fault::Refused { code: error.code, message: error.message }
+fn refused(error: RpcError) -> McpError {
+    McpError::Refused { code: error.code, message: error.message }
 }
 
 /// A place for one answer; it is given up when this is dropped.
 #[derive(Debug)]
-pub(super) struct Booking<'a> {
+pub(super) struct ReplySlot<'a> {
     inbox: &'a Inbox,
     pub(super) id: u64,
-    answered: oneshot::Receiver<Outcome>,
-    progressed: watch::Receiver<Progress>,
+    answered: oneshot::Receiver<RpcResult>,
+    progressed: watch::Receiver<CallProgress>,
 }
 
-impl Booking<'_> {
+impl ReplySlot<'_> {
     /// Waits for the answer.
-    pub(super) async fn answer(&mut self) -> Result<Box<RawValue>, Fault> {
+    pub(super) async fn answer(&mut self) -> Result<Box<RawValue>, McpError> {
         match (&mut self.answered).await {
             Ok(outcome) => outcome.map_err(refused),
             Err(_) => Err(self.inbox.closed.borrow().clone().unwrap_or_else(ended)),
@@ -210,17 +204,17 @@ impl Booking<'_> {
     }
 
     /// The answer, if it is there.
-    pub(super) fn ready(&mut self) -> Option<Result<Box<RawValue>, Fault>> {
+    pub(super) fn ready(&mut self) -> Option<Result<Box<RawValue>, McpError>> {
         self.answered.try_recv().ok().map(|outcome| outcome.map_err(refused))
     }
 
     /// The newest progress, as a channel of its own.
-    pub(super) fn progress(&self) -> watch::Receiver<Progress> {
+    pub(super) fn progress(&self) -> watch::Receiver<CallProgress> {
         self.progressed.clone()
     }
 }
 
-impl Drop for Booking<'_> {
+impl Drop for ReplySlot<'_> {
     fn drop(&mut self) {
         self.inbox.lock().remove(&self.id);
     }

@@ -4,7 +4,8 @@
 //! large message does not become a much larger tree of values.
 
 use serde::Deserialize;
-use serde_json::{Value, json, value::RawValue};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 use super::readable;
 
@@ -18,7 +19,7 @@ const ERROR_MAX: usize = 4096;
 pub(super) const METHOD_NOT_FOUND: i64 = -32601;
 
 /// An error answer.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(super) struct RpcError {
     #[serde(default)]
     pub(super) code: i64,
@@ -27,7 +28,7 @@ pub(super) struct RpcError {
 }
 
 #[derive(Debug, Deserialize)]
-struct Envelope<'a> {
+struct RpcEnvelope<'a> {
     #[serde(borrow, default)]
     id: Option<&'a RawValue>,
     #[serde(default)]
@@ -42,7 +43,7 @@ struct Envelope<'a> {
 
 /// One message of a server.
 #[derive(Debug)]
-pub(super) enum Message<'a> {
+pub(super) enum RpcMessage<'a> {
     /// To a request of ours; no number if its id is not one that we give.
     Answer { id: Option<u64>, outcome: Result<&'a RawValue, RpcError> },
     /// It wants something.
@@ -52,8 +53,8 @@ pub(super) enum Message<'a> {
 }
 
 /// The messages of a text; none if any of it is not JSON-RPC.
-pub(super) fn parse(text: &str) -> Option<Vec<Message<'_>>> {
-    let envelopes: Vec<Envelope<'_>> = if text.trim_start().starts_with('[') {
+pub(super) fn parse(text: &str) -> Option<Vec<RpcMessage<'_>>> {
+    let envelopes: Vec<RpcEnvelope<'_>> = if text.trim_start().starts_with('[') {
         serde_json::from_str(text).ok().filter(|batch: &Vec<_>| batch.len() <= BATCH_MAX)?
     } else {
         vec![serde_json::from_str(text).ok()?]
@@ -61,11 +62,11 @@ pub(super) fn parse(text: &str) -> Option<Vec<Message<'_>>> {
     envelopes.into_iter().map(message).collect()
 }
 
-fn message(envelope: Envelope<'_>) -> Option<Message<'_>> {
-    let Envelope { id, method, params, result, error } = envelope;
+fn message(envelope: RpcEnvelope<'_>) -> Option<RpcMessage<'_>> {
+    let RpcEnvelope { id, method, params, result, error } = envelope;
     match (id, method) {
-        (Some(id), Some(method)) => Some(Message::Request { id, method }),
-        (None, Some(method)) => Some(Message::Notice { method, params }),
+        (Some(id), Some(method)) => Some(RpcMessage::Request { id, method }),
+        (None, Some(method)) => Some(RpcMessage::Notice { method, params }),
         (id, None) => {
             let outcome = match (error, result) {
                 (Some(error), _) => Err(RpcError { message: readable(&error.message, ERROR_MAX), ..error }),
@@ -73,7 +74,7 @@ fn message(envelope: Envelope<'_>) -> Option<Message<'_>> {
                 // An empty result that was written as null.
                 (None, None) => Ok(id.map(|_| RawValue::NULL)?),
             };
-            Some(Message::Answer { id: id.and_then(number), outcome })
+            Some(RpcMessage::Answer { id: id.and_then(number), outcome })
         }
     }
 }
@@ -113,12 +114,12 @@ mod tests {
 
     fn check(text: &str, expected: Option<&[&str]>) {
         let seen = parse(text).map(|messages| {
-            let short = |message: Message<'_>| match message {
-                Message::Answer { id, outcome } => {
+            let short = |message: RpcMessage<'_>| match message {
+                RpcMessage::Answer { id, outcome } => {
                     format!("answer {id:?} {:?}", outcome.map(RawValue::get).map_err(|error| error.message))
                 }
-                Message::Request { id, method } => format!("request {} {method}", id.get()),
-                Message::Notice { method, params } => {
+                RpcMessage::Request { id, method } => format!("request {} {method}", id.get()),
+                RpcMessage::Notice { method, params } => {
                     format!("notice {method} {:?}", params.map(RawValue::get))
                 }
             };

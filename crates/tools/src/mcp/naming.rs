@@ -1,9 +1,9 @@
 //! The names of servers' tools among all others.
 //!
-//! A name is the server's and the tool's own, joined, in the letters that providers accept. Where that would be the name
-//! of something else, or is too long, a short hash of both is added. It depends on the configuration, on the built-in
-//! tools and on the server's own list, never on which server happened to connect first: the same tool has the same name
-//! tomorrow, and so do the rules that a person made about it.
+//! A name is the server's and the tool's own, joined, in the letters that providers accept. Where that would be the
+//! name of something else, or is too long, a short hash of both is added. It depends on the configuration, on the
+//! built-in tools and on the server's own list, never on which server happened to connect first: the same tool has
+//! the same name tomorrow, and so do the rules that a person made about it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,11 +15,12 @@ const NAME_MAX: usize = 64;
 /// Hexadecimal digits of the hash.
 const HASH: usize = 8;
 
-/// Kinds of permission that are no tool's name; a tool of that name would be allowed by rules that mean something else.
+/// Kinds of permission that are not names of tools; a tool of that name would be allowed by rules that mean something
+/// else.
 const RESERVED: [&str; 2] = ["external_directory", "doom_loop"];
 
 /// The names of one server's tools.
-#[derive(Clone, Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Naming {
     server: String,
     prefix: String,
@@ -109,10 +110,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::registry::Settings;
+    use crate::registry::ToolSettings;
 
     fn check(servers: &[&str], server: &str, tools: &[&str], expected: &[(&str, &str)]) {
-        let below = Registry::builtin(&Settings::default());
+        let below = Registry::builtin(&ToolSettings::default());
         let names = Naming::new(server, servers.iter().copied(), below).names(tools);
         let names: Vec<(&str, &str)> =
             names.iter().map(|(tool, name)| (tool.as_str(), name.as_str())).collect();
@@ -148,7 +149,7 @@ mod tests {
             servers in proptest::collection::btree_set("[a-c_./1]{1,4}", 1..5),
             tools in proptest::collection::btree_set("[a-c_. é]{1,70}|[ab_.]{0,3}", 0..12),
         ) {
-            let below = Registry::builtin(&Settings::default());
+            let below = Registry::builtin(&ToolSettings::default());
             let tools: Vec<&str> = tools.iter().map(String::as_str).collect();
             let all = || servers.iter().map(String::as_str);
             let mut seen = BTreeSet::new();

@@ -1,17 +1,17 @@
 //! What a child process writes: messages on its output, a log on its standard error.
 //!
-//! Both are read as fast as they come, in bounded memory. A line that does not end, and output that is no protocol,
-//! end the reading with a reason; a few stray lines in between do not, because many servers print a greeting.
+//! Both are read as fast as they come, in bounded memory. A line that does not end, and output that does not follow
+//! the protocol, end the reading with a reason; a few stray lines in between do not, because many servers print a
+//! greeting.
 
-use std::{
-    collections::VecDeque,
-    fmt,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
-use super::{MESSAGE_MAX, inbox::Inbox, readable};
+use super::inbox::Inbox;
+use super::{MESSAGE_MAX, readable};
 
 /// How much is read at once.
 const BLOCK: usize = 64 * 1024;
@@ -70,10 +70,10 @@ pub(super) async fn read(
 }
 
 /// The end of what a server wrote to its log; clones share it.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Log(Arc<Mutex<VecDeque<u8>>>);
+#[derive(Debug, Clone, Default)]
+pub(super) struct ServerLog(Arc<Mutex<VecDeque<u8>>>);
 
-impl Log {
+impl ServerLog {
     /// Keeps the end of a stream until it closes.
     pub(super) async fn follow(self, mut stream: impl AsyncRead + Unpin) {
         let mut block = vec![0; BLOCK];
@@ -91,7 +91,7 @@ impl Log {
     }
 }
 
-impl fmt::Display for Log {
+impl fmt::Display for ServerLog {
     /// The last words for a person, behind a comma; nothing if there were none.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bytes: Vec<u8> = self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();

@@ -1,18 +1,18 @@
-//! Requests to an address: clients, headers, redirects and answers that are no success.
+//! Requests to an address: clients, headers, redirects and answers that are not a success.
 //!
 //! As for models, a loopback address is never reached through a proxy and a plain `http` one needs no certificates. A
 //! redirect is followed only to the same origin: headers and arguments were meant for the configured one.
 
-use std::{collections::BTreeMap, sync::OnceLock, time::Duration};
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+use std::time::Duration;
 
-use reqwest::{
-    Client, Method, Response, StatusCode, Url,
-    header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, WWW_AUTHENTICATE},
-    redirect::Policy,
-};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, WWW_AUTHENTICATE};
+use reqwest::redirect::Policy;
+use reqwest::{Client, Method, Response, StatusCode, Url};
 use tokio::time::timeout;
 
-use super::{Fault, readable};
+use super::{McpError, readable};
 
 /// How long a connection may take to be made.
 const CONNECT: Duration = Duration::from_secs(15);
@@ -33,11 +33,12 @@ pub(super) struct Route {
 }
 
 impl Route {
-    pub(super) fn new(url: &str, headers: &BTreeMap<String, String>) -> Result<Self, Fault> {
-        let url = Url::parse(url).map_err(|error| Fault::Configuration(format!("the address: {error}")))?;
+    pub(super) fn new(url: &str, headers: &BTreeMap<String, String>) -> Result<Self, McpError> {
+        let url =
+            Url::parse(url).map_err(|error| McpError::Configuration(format!("the address: {error}")))?;
         let mut map = HeaderMap::with_capacity(headers.len());
         for (name, value) in headers {
-            let bad = || Fault::Configuration(format!("HTTP allows no header {name:?} with such a value"));
+            let bad = || McpError::Configuration(format!("HTTP allows no header {name:?} with such a value"));
             let key = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad())?;
             let mut value = HeaderValue::from_str(value).map_err(|_| bad())?;
             value.set_sensitive(true);
@@ -52,7 +53,7 @@ impl Route {
         method: Method,
         own: &HeaderMap,
         body: Option<String>,
-    ) -> Result<Response, Fault> {
+    ) -> Result<Response, McpError> {
         let mut url = self.url.clone();
         for _ in 0..=REDIRECTS {
             let mut headers = self.headers.clone();
@@ -73,7 +74,7 @@ impl Route {
             match target {
                 Some(target) if kept && target.origin() == url.origin() => url = target,
                 Some(target) => {
-                    return Err(Fault::Configuration(format!(
+                    return Err(McpError::Configuration(format!(
                         "{} sends requests on to {}; if you trust that address, make it the server's `url`",
                         place(&url),
                         place(&target)
@@ -82,12 +83,12 @@ impl Route {
                 None => break,
             }
         }
-        Err(Fault::Configuration(format!("{} sends requests in circles", place(&url))))
+        Err(McpError::Configuration(format!("{} sends requests in circles", place(&url))))
     }
 }
 
-/// What an answer that is no success means. `session` says whether the request named one.
-pub(super) async fn refusal(mut response: Response, session: bool) -> Fault {
+/// What an answer that is not a success means. `session` says whether the request named one.
+pub(super) async fn refusal(mut response: Response, session: bool) -> McpError {
     let status = response.status();
     let challenge = response.headers().get(WWW_AUTHENTICATE).is_some();
     let mut body = Vec::new();
@@ -104,7 +105,7 @@ pub(super) async fn refusal(mut response: Response, session: bool) -> Fault {
     let forgotten = status == StatusCode::NOT_FOUND
         || (status == StatusCode::BAD_REQUEST && text.to_ascii_lowercase().contains("session"));
     match status {
-        StatusCode::UNAUTHORIZED => Fault::NeedsAuth(
+        StatusCode::UNAUTHORIZED => McpError::NeedsAuth(
             if challenge {
                 "the server wants a login, which Everturn cannot do yet: put a token into the server's `headers`"
             } else {
@@ -112,11 +113,11 @@ pub(super) async fn refusal(mut response: Response, session: bool) -> Fault {
             }
             .to_owned(),
         ),
-        _ if session && forgotten => Fault::SessionLost,
-        StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => Fault::Configuration(format!(
+        _ if session && forgotten => McpError::SessionLost,
+        StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => McpError::Configuration(format!(
             "there is no streamable HTTP at that address ({status}); the older HTTP+SSE transport is not supported"
         )),
-        _ => Fault::Refused {
+        _ => McpError::Refused {
             code: i64::from(status.as_u16()),
             message: if text.is_empty() { status.to_string() } else { text },
         },
@@ -129,11 +130,11 @@ pub(super) fn accept(what: &'static str) -> HeaderMap {
 }
 
 /// A failure to send or to read.
-fn unreachable(error: reqwest::Error) -> Fault {
+fn unreachable(error: reqwest::Error) -> McpError {
     let error = error.without_url();
     let causes = std::iter::successors(std::error::Error::source(&error), |cause| cause.source());
     let text = causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"));
-    Fault::Closed(format!("the server cannot be reached: {text}"))
+    McpError::Closed(format!("the server cannot be reached: {text}"))
 }
 
 /// An address without the parts that may be credentials.
@@ -142,7 +143,7 @@ fn place(url: &Url) -> String {
     format!("{}://{}{port}{}", url.scheme(), url.host_str().unwrap_or_default(), url.path())
 }
 
-fn client(url: &Url) -> Result<Client, Fault> {
+fn client(url: &Url) -> Result<Client, McpError> {
     static TLS: OnceLock<()> = OnceLock::new();
     TLS.get_or_init(|| {
         if rustls::crypto::ring::default_provider().install_default().is_err() {
@@ -160,7 +161,7 @@ fn client(url: &Url) -> Result<Client, Fault> {
     if is_loopback(url) {
         builder = builder.no_proxy();
     }
-    builder.build().map_err(|error| Fault::Configuration(format!("no HTTP client: {error}")))
+    builder.build().map_err(|error| McpError::Configuration(format!("no HTTP client: {error}")))
 }
 
 fn is_loopback(url: &Url) -> bool {

@@ -1,17 +1,24 @@
 //! A set of servers, as one project has them.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::time::{Instant, timeout, timeout_at};
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
-use super::{Connection, Fault, Reading, Resource, Server, naming::Naming, unit::Unit};
-use crate::{process::Launcher, registry::Registry};
+use super::naming::Naming;
+use super::server::McpServer;
+use super::{Connection, McpError, Resource, ResourceContent, ServerDefinition};
+use crate::process::Launcher;
+use crate::registry::Registry;
 
 /// How long things may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timing {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct McpTiming {
     /// Connecting to a server whose configuration says nothing about it.
     pub connect: Duration,
     /// A call without progress.
@@ -26,7 +33,7 @@ pub struct Timing {
     pub longest_pause: Duration,
     /// Attempts, before they are given up until the server is next used.
     pub patience: Duration,
-    /// A connection after which pauses begin anew.
+    /// How long a connection must hold before pauses start over.
     pub stable: Duration,
     /// A turn's wait for servers that are still connecting, and a call's for one that is about to come back.
     pub settle: Duration,
@@ -36,7 +43,7 @@ pub struct Timing {
     pub ping: Duration,
 }
 
-impl Default for Timing {
+impl Default for McpTiming {
     fn default() -> Self {
         let seconds = Duration::from_secs;
         Self {
@@ -56,18 +63,18 @@ impl Default for Timing {
 }
 
 /// Where servers run.
-#[derive(Clone, Debug)]
-pub struct Options {
+#[derive(Debug, Clone)]
+pub struct McpOptions {
     /// The project's folder: where processes start, and what servers are told that it is.
     pub directory: PathBuf,
     /// How processes are started, and what they must not see; how long they may take to end is part of the times.
     pub launcher: Launcher,
     /// How long things may take.
-    pub timing: Timing,
+    pub timing: McpTiming,
 }
 
 /// Whether a server is started.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Launch {
     /// It is.
     Now,
@@ -78,8 +85,8 @@ pub enum Launch {
 }
 
 /// What a server is doing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Status {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ServerStatus {
     /// It is being connected to.
     Connecting,
     /// Its tools can be called.
@@ -95,7 +102,7 @@ pub enum Status {
 /// Servers that are kept connected until [`Servers::close`], or until this is dropped.
 #[derive(Debug)]
 pub struct Servers {
-    units: BTreeMap<String, Arc<Unit>>,
+    servers: BTreeMap<String, Arc<McpServer>>,
     registry: Registry,
     started: Instant,
     settle: Duration,
@@ -106,19 +113,24 @@ pub struct Servers {
 impl Servers {
     /// Begins to connect, in the background. The servers' tools appear in a layer over `below`.
     #[must_use]
-    pub fn start(servers: BTreeMap<String, (Server, Launch)>, below: &Registry, options: &Options) -> Self {
+    pub fn start(
+        servers: BTreeMap<String, (ServerDefinition, Launch)>,
+        below: &Registry,
+        options: &McpOptions,
+    ) -> Self {
         let registry = below.layer();
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
         let names: Vec<String> = servers.keys().cloned().collect();
-        let start = |(name, (server, launch)): (String, (Server, Launch))| {
+        let start = |(name, (server, launch)): (String, (ServerDefinition, Launch))| {
             let naming = Naming::new(&name, names.iter().map(String::as_str), below.clone());
-            let unit = Arc::new(Unit::new(&name, server, launch, options.clone(), naming, registry.clone()));
-            tasks.spawn(Arc::clone(&unit).run(stop.clone()));
-            (name, unit)
+            let server =
+                Arc::new(McpServer::new(&name, server, launch, options.clone(), naming, registry.clone()));
+            tasks.spawn(Arc::clone(&server).run(stop.clone()));
+            (name, server)
         };
-        let units = servers.into_iter().map(start).collect();
+        let servers = servers.into_iter().map(start).collect();
         let settle = options.timing.settle;
-        Self { units, registry, started: Instant::now(), settle, tasks, stop }
+        Self { servers, registry, started: Instant::now(), settle, tasks, stop }
     }
 
     /// The tools of these servers, over those below.
@@ -129,28 +141,28 @@ impl Servers {
 
     /// What each server is doing.
     #[must_use]
-    pub fn statuses(&self) -> BTreeMap<String, Status> {
-        self.units.iter().map(|(name, unit)| (name.clone(), unit.status())).collect()
+    pub fn statuses(&self) -> BTreeMap<String, ServerStatus> {
+        self.servers.iter().map(|(name, server)| (name.clone(), server.status())).collect()
     }
 
     /// Waits for servers that are still connecting, but not longer than a short while after their start, and gives
     /// those another try that were given up.
     pub async fn settled(&self) {
-        self.units.values().filter(|unit| unit.is_resting()).for_each(|unit| unit.wake());
-        let all = join_all(self.units.values().map(|unit| unit.settled()));
+        self.servers.values().filter(|server| server.is_resting()).for_each(|server| server.wake());
+        let all = join_all(self.servers.values().map(|server| server.settled()));
         timeout_at(self.started + self.settle, all).await.ok();
     }
 
     /// Waits as long for servers that are connecting now, for somebody who asks how they are.
     pub async fn settled_by_now(&self) {
-        self.units.values().filter(|unit| unit.is_resting()).for_each(|unit| unit.wake());
-        let all = join_all(self.units.values().map(|unit| unit.settled()));
+        self.servers.values().filter(|server| server.is_resting()).for_each(|server| server.wake());
+        let all = join_all(self.servers.values().map(|server| server.settled()));
         timeout(self.settle, all).await.ok();
     }
 
     /// What the connected servers have to read, by server. One that does not list it in a short while is left out.
     pub async fn resources(&self) -> Vec<(String, Resource)> {
-        let listed = self.units.iter().filter_map(|(name, unit)| Some((name, unit.connection()?)));
+        let listed = self.servers.iter().filter_map(|(name, server)| Some((name, server.connection()?)));
         let listed = listed.map(async |(name, connection)| {
             let resources = match timeout(self.settle, connection.resources()).await {
                 Ok(Ok(resources)) => resources,
@@ -172,20 +184,20 @@ impl Servers {
     ///
     /// # Errors
     /// When the server is not connected and does not come back in a short while, and when it has no such resource.
-    pub async fn resource(&self, server: &str, uri: &str) -> Option<Result<Reading, Fault>> {
-        Some(self.units.get(server)?.resource(uri).await)
+    pub async fn resource(&self, server: &str, uri: &str) -> Option<Result<ResourceContent, McpError>> {
+        Some(self.servers.get(server)?.resource(uri).await)
     }
 
     /// Whether there is a server of this name.
     #[must_use]
     pub fn contains(&self, name: &str) -> bool {
-        self.units.contains_key(name)
+        self.servers.contains_key(name)
     }
 
     /// The reason why a server may not be started, if there is one.
     #[must_use]
     pub fn held(&self, name: &str) -> Option<String> {
-        match self.units.get(name)?.launch() {
+        match self.servers.get(name)?.launch() {
             Launch::Held(reason) => Some(reason),
             Launch::Now | Launch::Off => None,
         }
@@ -193,29 +205,29 @@ impl Servers {
 
     /// Starts or stops a server, or tries again at once. False if there is no such server.
     pub fn set(&self, name: &str, launch: Launch) -> bool {
-        let Some(unit) = self.units.get(name) else { return false };
-        unit.set(launch);
-        unit.wake();
+        let Some(server) = self.servers.get(name) else { return false };
+        server.set(launch);
+        server.wake();
         true
     }
 
     /// Waits until a server is not connecting any more.
     pub async fn settled_one(&self, name: &str) {
-        if let Some(unit) = self.units.get(name) {
-            timeout_at(Instant::now() + self.settle, unit.settled()).await.ok();
+        if let Some(server) = self.servers.get(name) {
+            timeout_at(Instant::now() + self.settle, server.settled()).await.ok();
         }
     }
 
     /// The connection to a server, while there is one.
     #[must_use]
     pub fn connection(&self, name: &str) -> Option<Arc<Connection>> {
-        self.units.get(name)?.connection()
+        self.servers.get(name)?.connection()
     }
 
     /// The names of a server's tools as they are called here, sorted.
     #[must_use]
     pub fn tools(&self, name: &str) -> Vec<String> {
-        self.units.get(name).map(|unit| unit.tools()).unwrap_or_default()
+        self.servers.get(name).map(|server| server.tools()).unwrap_or_default()
     }
 
     /// Ends all servers and waits until nothing of them is left.

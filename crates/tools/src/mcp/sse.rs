@@ -4,8 +4,8 @@
 //! again, also from events without data. One event may not grow beyond a limit.
 
 /// One event with data.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Event {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct SseEvent {
     /// Its kind; a message if nothing is said.
     pub(super) kind: Option<String>,
     /// Its data.
@@ -13,12 +13,12 @@ pub(super) struct Event {
 }
 
 /// An event is larger than it may be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct TooLarge;
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct EventTooLarge;
 
 /// A reader of one stream.
 #[derive(Debug)]
-pub(super) struct Reader {
+pub(super) struct SseReader {
     limit: usize,
     line: Vec<u8>,
     kind: Option<String>,
@@ -30,14 +30,14 @@ pub(super) struct Reader {
     pub(super) retry: Option<u64>,
 }
 
-impl Reader {
+impl SseReader {
     /// A reader that refuses events of more than `limit` bytes.
     pub(super) fn new(limit: usize) -> Self {
         Self { limit, line: Vec::new(), kind: None, data: None, after_cr: false, last_id: None, retry: None }
     }
 
     /// Takes the next piece, and gives the events that are complete with it.
-    pub(super) fn push(&mut self, piece: &[u8]) -> Result<Vec<Event>, TooLarge> {
+    pub(super) fn push(&mut self, piece: &[u8]) -> Result<Vec<SseEvent>, EventTooLarge> {
         let mut events = Vec::new();
         for byte in piece {
             match byte {
@@ -50,7 +50,7 @@ impl Reader {
                     self.after_cr = false;
                     self.line.push(*other);
                     if self.line.len() + self.data.as_ref().map_or(0, String::len) > self.limit {
-                        return Err(TooLarge);
+                        return Err(EventTooLarge);
                     }
                 }
             }
@@ -58,13 +58,13 @@ impl Reader {
         Ok(events)
     }
 
-    fn end_line(&mut self) -> Option<Event> {
+    fn end_line(&mut self) -> Option<SseEvent> {
         let bytes = std::mem::take(&mut self.line);
         let line = String::from_utf8_lossy(&bytes);
         let line = line.strip_prefix('\u{feff}').unwrap_or(&line);
         if line.is_empty() {
             let kind = self.kind.take();
-            return self.data.take().map(|data| Event { kind, data });
+            return self.data.take().map(|data| SseEvent { kind, data });
         }
         let (name, value) = line.split_once(':').unwrap_or((line, ""));
         let value = value.strip_prefix(' ').unwrap_or(value);
@@ -95,13 +95,15 @@ mod tests {
     #[test]
     fn the_same_events_however_they_arrive() {
         let text = "\u{feff}: hello\r\nid: 1\rdata:\n\ndata: a\ndata: ü\r\n\r\nevent: ping\nretry: 20\n\nevent: x\nid:2\ndata:b\n\nid: 3\ndata: cut";
-        let event =
-            |kind: Option<&str>, data: &str| Event { kind: kind.map(str::to_owned), data: data.to_owned() };
+        let event = |kind: Option<&str>, data: &str| SseEvent {
+            kind: kind.map(str::to_owned),
+            data: data.to_owned(),
+        };
         let expected = [event(None, ""), event(None, "a\nü"), event(Some("x"), "b")];
         for size in [1, 2, 3, 7, text.len()] {
-            let mut reader = Reader::new(100);
+            let mut reader = SseReader::new(100);
             let pieces = text.as_bytes().chunks(size);
-            let events: Vec<Event> = pieces.flat_map(|piece| reader.push(piece).unwrap()).collect();
+            let events: Vec<SseEvent> = pieces.flat_map(|piece| reader.push(piece).unwrap()).collect();
             assert_eq!(events, expected, "in pieces of {size}");
             assert_eq!((reader.last_id.as_deref(), reader.retry), (Some("3"), Some(20)));
         }
@@ -109,11 +111,11 @@ mod tests {
 
     #[test]
     fn an_event_has_a_limit() {
-        let mut reader = Reader::new(16);
+        let mut reader = SseReader::new(16);
         for _ in 0..10 {
             reader.push(b"data: 12345\n\n").unwrap();
         }
-        assert_eq!(reader.push(b"data: 1234567890\ndata: 1234567890\n"), Err(TooLarge));
-        assert_eq!(Reader::new(16).push(&[b'x'; 17]), Err(TooLarge));
+        assert_eq!(reader.push(b"data: 1234567890\ndata: 1234567890\n"), Err(EventTooLarge));
+        assert_eq!(SseReader::new(16).push(&[b'x'; 17]), Err(EventTooLarge));
     }
 }

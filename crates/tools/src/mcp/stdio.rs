@@ -5,25 +5,24 @@
 //! is killed. Writing goes through a queue of bounded size: a server that does not read makes its callers wait, each up
 //! to its own time limit, and nobody else.
 
-use std::{
-    collections::BTreeMap, io, os::unix::process::ExitStatusExt as _, path::Path, process::ExitStatus,
-    sync::Arc, time::Duration,
-};
+use std::collections::BTreeMap;
+use std::io;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::time::Duration;
 
-use tokio::{
-    io::AsyncWriteExt as _,
-    net::unix::pipe,
-    sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch},
-    time::timeout,
-};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::unix::pipe;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    Fault, MESSAGE_MAX,
-    inbox::Inbox,
-    output::{self, Log},
-};
-use crate::process::{self, Exit, Launcher, Outlet, Start};
+use super::inbox::Inbox;
+use super::output::ServerLog;
+use super::{MESSAGE_MAX, McpError, output};
+use crate::process::{self, Exit, Launcher, ProgramStart, ProgramStreams};
 
 /// How many bytes may wait for a server that does not read.
 const QUEUE_BYTES: usize = 2 * MESSAGE_MAX;
@@ -36,49 +35,49 @@ const DRAIN: Duration = Duration::from_millis(250);
 
 /// What is started, and where.
 #[derive(Debug)]
-pub(super) struct Program<'a> {
+pub(super) struct ServerProgram<'a> {
     pub(super) command: &'a [String],
     pub(super) environment: &'a BTreeMap<String, String>,
     pub(super) directory: &'a Path,
 }
 
 /// Our ends of a server's streams.
-struct Streams {
+struct ServerStreams {
     input: pipe::Sender,
     output: pipe::Receiver,
     log: pipe::Receiver,
 }
 
-type Line = (String, OwnedSemaphorePermit);
+type QueuedLine = (String, OwnedSemaphorePermit);
 
 /// A running server.
 #[derive(Debug)]
 pub(super) struct Stdio {
-    queue: mpsc::Sender<Line>,
+    queue: mpsc::Sender<QueuedLine>,
     room: Arc<Semaphore>,
     stop: CancellationToken,
     gone: watch::Receiver<bool>,
-    log: Log,
+    log: ServerLog,
     grace: Duration,
 }
 
 impl Stdio {
-    /// Starts the server; what it writes goes to the inbox, which is closed when the server is gone. The launcher's grace
-    /// is how long it may take to end by itself, and again after it was told to.
+    /// Starts the server; what it writes goes to the inbox, which is closed when the server is gone. The launcher's
+    /// grace is how long it may take to end by itself, and again after it was told to.
     pub(super) async fn start(
-        program: &Program<'_>,
+        program: &ServerProgram<'_>,
         launcher: &Launcher,
         inbox: Arc<Inbox>,
-    ) -> Result<Self, Fault> {
+    ) -> Result<Self, McpError> {
         let (program, streams) = spawn(program, launcher).await?;
         let grace = launcher.grace;
         let (queue, lines) = mpsc::channel(QUEUE_LENGTH);
         let room = Arc::new(Semaphore::new(QUEUE_BYTES));
         let (stop, shut) = (CancellationToken::new(), CancellationToken::new());
         let (gone, wait) = watch::channel(false);
-        let log = Log::default();
+        let log = ServerLog::default();
         tokio::spawn(write(streams.input, lines, shut.clone(), Arc::clone(&inbox)));
-        let keeper = Keeper {
+        let keeper = ServerKeeper {
             program,
             output: streams.output,
             errors: streams.log,
@@ -97,14 +96,15 @@ impl Stdio {
     }
 
     /// The end of what the server wrote to its log.
-    pub(super) fn log(&self) -> &Log {
+    pub(super) fn log(&self) -> &ServerLog {
         &self.log
     }
 
     /// Queues a message, once there is room for it. If the server does not take any more the inbox says so.
-    pub(super) async fn send(&self, text: String) -> Result<(), Fault> {
+    pub(super) async fn send(&self, text: String) -> Result<(), McpError> {
         let size = u32::try_from(text.len()).ok().filter(|_| text.len() <= MESSAGE_MAX);
-        let size = size.ok_or_else(|| Fault::Malformed("the message is too large to be sent".to_owned()))?;
+        let size =
+            size.ok_or_else(|| McpError::Malformed("the message is too large to be sent".to_owned()))?;
         if let Ok(permit) = Arc::clone(&self.room).acquire_many_owned(size).await {
             self.queue.send((text, permit)).await.ok();
         }
@@ -133,26 +133,32 @@ impl Drop for Stdio {
     }
 }
 
-fn offer(queue: &mpsc::Sender<Line>, room: &Arc<Semaphore>, text: String) {
+fn offer(queue: &mpsc::Sender<QueuedLine>, room: &Arc<Semaphore>, text: String) {
     let size = u32::try_from(text.len()).unwrap_or(u32::MAX);
     if let Ok(permit) = Arc::clone(room).try_acquire_many_owned(size) {
         queue.try_send((text, permit)).ok();
     }
 }
 
-async fn spawn(program: &Program<'_>, launcher: &Launcher) -> Result<(process::Program, Streams), Fault> {
+async fn spawn(
+    program: &ServerProgram<'_>,
+    launcher: &Launcher,
+) -> Result<(process::RunningProgram, ServerStreams), McpError> {
     let Some((name, arguments)) = program.command.split_first() else {
-        return Err(Fault::Configuration("no program is named".to_owned()));
+        return Err(McpError::Configuration("no program is named".to_owned()));
     };
     let env: Vec<(String, String)> =
         program.environment.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
-    let start = Start { program: name, args: arguments, folder: program.directory, env: &env };
+    let start = ProgramStart { program: name, args: arguments, folder: program.directory, env: &env };
     let started = async {
         let ((their_input, input), (output, their_output), (log, their_log)) =
             (io::pipe()?, io::pipe()?, io::pipe()?);
-        let outlet =
-            Outlet::Streams { input: their_input.into(), output: their_output.into(), log: their_log.into() };
-        let streams = Streams {
+        let outlet = ProgramStreams::Streams {
+            input: their_input.into(),
+            output: their_output.into(),
+            log: their_log.into(),
+        };
+        let streams = ServerStreams {
             input: pipe::Sender::from_owned_fd(input.into())?,
             output: pipe::Receiver::from_owned_fd(output.into())?,
             log: pipe::Receiver::from_owned_fd(log.into())?,
@@ -161,14 +167,14 @@ async fn spawn(program: &Program<'_>, launcher: &Launcher) -> Result<(process::P
     };
     let directory = program.directory.display();
     started.await.map_err(|error: io::Error| {
-        Fault::Configuration(format!("could not start {name:?} in {directory}: {error}"))
+        McpError::Configuration(format!("could not start {name:?} in {directory}: {error}"))
     })
 }
 
 /// Writes what is queued until it is told to close the server's input, or the server closes it.
 async fn write(
     mut input: pipe::Sender,
-    mut lines: mpsc::Receiver<Line>,
+    mut lines: mpsc::Receiver<QueuedLine>,
     shut: CancellationToken,
     inbox: Arc<Inbox>,
 ) {
@@ -178,7 +184,7 @@ async fn write(
             if let Err(error) = input.write_all(text.as_bytes()).await {
                 // Most often the server has just ended, which is the better reason.
                 timeout(2 * DRAIN, inbox.closed()).await.ok();
-                inbox.close(Fault::Closed(format!("the server does not take its input: {error}")));
+                inbox.close(McpError::Closed(format!("the server does not take its input: {error}")));
                 return;
             }
             drop(permit);
@@ -192,21 +198,21 @@ async fn write(
 
 /// Looks after the process from its start to its end.
 #[derive(Debug)]
-struct Keeper {
-    program: process::Program,
+struct ServerKeeper {
+    program: process::RunningProgram,
     output: pipe::Receiver,
     errors: pipe::Receiver,
-    log: Log,
+    log: ServerLog,
     inbox: Arc<Inbox>,
     /// Closes the server's input.
     shut: CancellationToken,
     stop: CancellationToken,
     grace: Duration,
     /// Where answers to the server go. Weak, or the queue would never close.
-    answers: (mpsc::WeakSender<Line>, Arc<Semaphore>),
+    answers: (mpsc::WeakSender<QueuedLine>, Arc<Semaphore>),
 }
 
-impl Keeper {
+impl ServerKeeper {
     async fn run(self) {
         let Self { mut program, mut output, errors, log, inbox, shut, stop, grace, answers } = self;
         let mut logging = tokio::spawn(log.clone().follow(errors));
@@ -237,9 +243,9 @@ impl Keeper {
             if what.starts_with("ended") {
                 timeout(DRAIN, &mut logging).await.ok();
             }
-            inbox.close(Fault::Closed(format!("the server {what}{log}")));
+            inbox.close(McpError::Closed(format!("the server {what}{log}")));
         } else {
-            inbox.close(Fault::Closed("the server was disconnected".to_owned()));
+            inbox.close(McpError::Closed("the server was disconnected".to_owned()));
         }
         shut.cancel();
         let leaving = async {

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::{Fault, Progress, ToolInfo, content::open_schema, readable, unit::Unit};
-use crate::{
-    scope::Scope,
-    tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool},
-};
+use super::content::open_schema;
+use super::server::McpServer;
+use super::{CallProgress, McpError, ToolInfo, readable};
+use crate::scope::Scope;
+use crate::tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool};
 
 /// The most bytes of a description that the model is told.
 const DESCRIPTION_MAX: usize = 8 * 1024;
@@ -18,24 +18,24 @@ const SCHEMA_MAX: usize = 64 * 1024;
 
 /// A tool of a server.
 #[derive(Debug)]
-pub(super) struct Remote {
+pub(super) struct McpTool {
     name: String,
     /// The server's name for it.
     theirs: String,
     title: String,
     description: String,
     schema: Value,
-    unit: Arc<Unit>,
+    server: Arc<McpServer>,
 }
 
-impl Remote {
+impl McpTool {
     /// The tool under the name that it has here.
-    pub(super) fn new(name: String, info: &ToolInfo, unit: Arc<Unit>) -> Self {
+    pub(super) fn new(name: String, info: &ToolInfo, server: Arc<McpServer>) -> Self {
         let written = info.description.as_deref().or(info.title.as_deref()).unwrap_or_default();
         let mut description = readable(written, DESCRIPTION_MAX);
         if description.trim().is_empty() {
             description =
-                format!("The tool '{}' of the MCP server '{}'.", readable(&info.name, 256), unit.name());
+                format!("The tool '{}' of the MCP server '{}'.", readable(&info.name, 256), server.name());
         }
         let raw = info.input_schema.as_ref().map(|raw| raw.get()).unwrap_or_default();
         let schema = if raw.len() > SCHEMA_MAX {
@@ -45,7 +45,7 @@ impl Remote {
             object(serde_json::from_str(raw).unwrap_or_default())
         };
         let title = readable(info.title.as_deref().unwrap_or(&info.name), 256);
-        Self { name, theirs: info.name.clone(), title, description, schema, unit }
+        Self { name, theirs: info.name.clone(), title, description, schema, server }
     }
 
     async fn execute(&self, input: Value, context: Context) -> Result<Output, Failure> {
@@ -62,31 +62,31 @@ impl Remote {
         if context.cancel.is_cancelled() {
             return Err(Failure::Cancelled);
         }
-        let report = |progress: &Progress| context.report(shown(progress));
-        match self.unit.call(&self.theirs, &arguments, &context.cancel, report).await {
+        let report = |progress: &CallProgress| context.report(shown(progress));
+        match self.server.call(&self.theirs, &arguments, &context.cancel, report).await {
             Ok(answered) => answered.output(self.title.clone()),
             Err(fault) => Err(Failure::Failed(self.explain(&fault))),
         }
     }
 
     /// A fault in words for the model.
-    fn explain(&self, fault: &Fault) -> String {
-        let server = self.unit.name();
+    fn explain(&self, fault: &McpError) -> String {
+        let server = self.server.name();
         match fault {
-            Fault::Refused { message, .. } => {
+            McpError::Refused { message, .. } => {
                 format!("The MCP server '{server}' refused the call: {message}")
             }
-            Fault::Cancelled => format!(
+            McpError::Cancelled => format!(
                 "The call was cancelled and the MCP server '{server}' was told so. What it had done by then is not known."
             ),
-            Fault::TimedOut(_) => format!(
+            McpError::TimedOut(_) => format!(
                 "The MCP server '{server}' was told to stop because {fault}. What it had done by then is not known."
             ),
-            Fault::Closed(_)
-            | Fault::SessionLost
-            | Fault::NeedsAuth(_)
-            | Fault::Malformed(_)
-            | Fault::Configuration(_) => format!(
+            McpError::Closed(_)
+            | McpError::SessionLost
+            | McpError::NeedsAuth(_)
+            | McpError::Malformed(_)
+            | McpError::Configuration(_) => format!(
                 "The call to the MCP server '{server}' failed: {fault}. Do without it, or say what is needed of it."
             ),
         }
@@ -107,7 +107,7 @@ fn object(schema: Value) -> Value {
     }
 }
 
-fn shown(progress: &Progress) -> Map<String, Value> {
+fn shown(progress: &CallProgress) -> Map<String, Value> {
     let mut metadata = Map::new();
     metadata.insert("progress".to_owned(), json!(progress.progress));
     if let Some(total) = progress.total {
@@ -119,7 +119,7 @@ fn shown(progress: &Progress) -> Map<String, Value> {
     metadata
 }
 
-impl Tool for Remote {
+impl Tool for McpTool {
     fn name(&self) -> &str {
         &self.name
     }

@@ -1,26 +1,23 @@
-//! What we and a warden say to each other: one JSON value on each line, over one socket.
+//! What we and a supervisor say to each other: one JSON value on each line, over one socket.
 //!
 //! The order to run comes first, by the socket and not by arguments, so that a program which looks for its own name
-//! among the processes (`pkill -f`) does not find its warden. The socket closing is the order to stop.
+//! among the processes (`pkill -f`) does not find its supervisor. The socket closing is the order to stop.
 //!
-//! Before the first order stands one byte, which the program's input travels with where it has one: the warden's own is
-//! the socket.
+//! Before the first order stands one byte, which the program's input travels with where it has one: the supervisor's
+//! own is the socket.
 
-use std::{
-    io::{self, IoSlice},
-    mem::MaybeUninit,
-    os::fd::{AsFd, BorrowedFd},
-    slice,
-};
+use std::io::IoSlice;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::{io, slice};
 
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::UnixStream,
-};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
 
-/// Gives the warden what is to be the program's input, or says that there is none. The socket must be a new one.
+/// Gives the supervisor what is to be the program's input, or says that there is none. The socket must be a new one.
 pub(super) fn give_input(socket: impl AsFd, input: Option<BorrowedFd<'_>>) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -33,7 +30,7 @@ pub(super) fn give_input(socket: impl AsFd, input: Option<BorrowedFd<'_>>) -> io
     Ok(())
 }
 
-/// What the warden was given as the program's input, if anything was.
+/// What the supervisor was given as the program's input, if anything was.
 #[cfg(target_os = "linux")]
 pub(super) fn take_input(socket: impl AsFd) -> io::Result<Option<std::os::fd::OwnedFd>> {
     use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
@@ -48,18 +45,18 @@ pub(super) fn take_input(socket: impl AsFd) -> io::Result<Option<std::os::fd::Ow
     }))
 }
 
-/// What we tell the warden.
+/// What we tell the supervisor.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Order {
+pub(super) enum SupervisorOrder {
     /// The first order: what to run.
-    Run(Run),
+    Run(RunOrder),
     /// Stop everything: ask, and kill what is left after the grace.
     Stop,
 }
 
 /// A program and how it is treated.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Run {
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct RunOrder {
     /// The program's name, looked up in `PATH`, or its path.
     pub(super) program: String,
     /// Its arguments.
@@ -68,13 +65,13 @@ pub(super) struct Run {
     pub(super) grace: u64,
     /// How long processes that the program leaves behind may take to end before they are asked to, in milliseconds.
     pub(super) linger: u64,
-    /// Whether the program has the terminal that is the warden's standard output.
+    /// Whether the program has the terminal that is the supervisor's standard output.
     pub(super) terminal: bool,
 }
 
-/// What the warden tells us.
+/// What the supervisor tells us.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Word {
+pub(super) enum SupervisorReport {
     /// The program runs.
     Started,
     /// The program could not be started: the number of the system's error.
@@ -94,12 +91,12 @@ pub(super) enum Word {
 
 /// One side's end of the socket.
 #[derive(Debug)]
-pub(super) struct Control {
+pub(super) struct ControlSocket {
     socket: UnixStream,
     received: Vec<u8>,
 }
 
-impl Control {
+impl ControlSocket {
     pub(super) fn new(socket: UnixStream) -> Self {
         Self { socket, received: Vec::new() }
     }

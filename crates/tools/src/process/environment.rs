@@ -1,21 +1,17 @@
-//! What programs may not see of our environment: keys of providers, and whatever is ours alone.
+//! Variables of our environment that programs must not see: keys of providers, and our own secrets.
 
-use std::{
-    env,
-    ffi::{OsStr, OsString},
-    fmt,
-    sync::{Arc, LazyLock},
-};
+use std::fmt;
+use std::sync::{Arc, LazyLock};
 
-/// The variable that marks the programs of one call, so that they can be found when their warden was killed.
+/// The variable that marks the programs of one call, so that they can be found when their supervisor was killed.
 pub(super) const MARK: &str = "EVERTURN_CALL";
 
-/// The names of variables that hold keys, found out when the first program starts: most commands of ours start none, and
-/// the names are in the table of all models.
+/// The names of variables that hold keys, found out when the first program starts: most commands of ours start none,
+/// and the names are in the table of all models.
 #[derive(Clone)]
-pub struct Secrets(Arc<LazyLock<Vec<String>, Find>>);
+pub struct Secrets(Arc<LazyLock<Vec<String>, FindNames>>);
 
-type Find = Box<dyn FnOnce() -> Vec<String> + Send>;
+type FindNames = Box<dyn FnOnce() -> Vec<String> + Send>;
 
 impl Secrets {
     /// The names that `find` gives, asked once.
@@ -43,19 +39,21 @@ impl fmt::Debug for Secrets {
     }
 }
 
-/// The variables of our environment that a program must not inherit.
-pub(super) fn hidden(secrets: &[String]) -> Vec<OsString> {
-    env::vars_os().map(|(name, _)| name).filter(|name| secret(name, secrets)).collect()
+/// Variables that hold secrets of ours in every environment.
+const OURS: [&str; 4] =
+    ["EVERTURN_DATABASE", "EVERTURN_SERVER_PASSWORD", "OPENCODE_CONFIG_CONTENT", "OPENCODE_SERVER_PASSWORD"];
+
+/// The variables that a program must not inherit.
+pub(super) fn hidden(secrets: &[String]) -> impl Iterator<Item = &str> {
+    OURS.into_iter().chain(secrets.iter().map(String::as_str))
 }
 
-/// Whether a variable holds our secrets, or may.
-fn secret(name: &OsStr, secrets: &[String]) -> bool {
-    name.as_encoded_bytes().starts_with(b"EVERTURN_")
-        || name == "OPENCODE_SERVER_PASSWORD"
-        // A whole configuration, keys of providers included.
-        || name == "OPENCODE_CONFIG_CONTENT"
-        || secrets.iter().any(|secret| name == OsStr::new(secret))
-        || name.to_str().is_some_and(known)
+/// Whether a variable of this name is ours alone or holds a key, as far as its name says so. Whoever reads the
+/// environment adds the names for which this holds to the [`Secrets`].
+#[must_use]
+pub fn is_secret(name: &str) -> bool {
+    // `OPENCODE_CONFIG_CONTENT` is a whole configuration, keys of providers included.
+    name.starts_with("EVERTURN_") || OURS.contains(&name) || known(name)
 }
 
 /// Whether a name is that of a key which providers of models give out, also in a spelling that no catalogue lists
@@ -87,19 +85,17 @@ mod tests {
 
     #[test]
     fn secrets_stay_with_us() {
-        let secrets = ["SOME_PROVIDER".to_owned()];
         for name in [
             "EVERTURN_TOKEN",
             "EVERTURN_",
             "OPENCODE_SERVER_PASSWORD",
             "OPENCODE_CONFIG_CONTENT",
-            "SOME_PROVIDER",
             "ANTHROPIC_API_KEY",
             "ANTHROPIC_AUTH_TOKEN",
             "OPENAI_API_KEY_2",
             "CLAUDE_CODE_OAUTH_TOKEN",
         ] {
-            assert!(secret(OsStr::new(name), &secrets), "{name}");
+            assert!(is_secret(name), "{name}");
         }
         for name in [
             "PATH",
@@ -107,11 +103,13 @@ mod tests {
             "OPENCODE_SERVER_PASSWORD_FILE",
             "OPENCODE_CONFIG",
             "HOME",
-            "SOME_PROVIDER_URL",
             "OPENAI_BASE_URL",
             "STRIPE_API_KEY",
         ] {
-            assert!(!secret(OsStr::new(name), &secrets), "{name}");
+            assert!(!is_secret(name), "{name}");
         }
+        let given = ["SOME_PROVIDER".to_owned()];
+        let hidden: Vec<&str> = hidden(&given).collect();
+        assert!(hidden.contains(&"SOME_PROVIDER") && hidden.contains(&"EVERTURN_DATABASE"), "{hidden:?}");
     }
 }

@@ -1,6 +1,6 @@
 //! The process group of one command.
 //!
-//! Where there is no warden, signals go to the group, so they reach the shell's children and their children; a
+//! Where there is no supervisor, signals go to the group, so they reach the shell's children and their children; a
 //! program that leaves the group is not reached. A group that goes out of scope is killed: a dropped call leaves
 //! none of its members running.
 
@@ -9,11 +9,11 @@ use tokio::process::Child;
 
 /// A group that the child leads.
 #[derive(Debug)]
-pub(super) struct Group {
+pub(super) struct ProcessGroup {
     leader: Option<Pid>,
 }
 
-impl Group {
+impl ProcessGroup {
     /// The group of a child that was started as its leader.
     pub(super) fn of(child: &Child) -> Self {
         Self { leader: child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw) }
@@ -54,7 +54,7 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         self.kill();
     }

@@ -1,36 +1,28 @@
-//! Starting a program under a warden, or in a process group where there is none.
+//! Starting a program under a supervisor, or in a process group where there is none.
 
-use std::{
-    hash::{BuildHasher as _, RandomState},
-    io,
-    os::{
-        fd::{AsFd as _, OwnedFd},
-        unix::net::UnixStream as StdUnixStream,
-    },
-    path::{Path, PathBuf},
-    process::Stdio,
-    time::Duration,
-};
+use std::hash::{BuildHasher as _, RandomState};
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
 
 use pty_process::{Command as TerminalCommand, Pts};
-use tokio::{
-    net::UnixStream,
-    process::{Child, Command},
-};
+use tokio::net::UnixStream;
+use tokio::process::{Child, Command};
 
-use super::{
-    control::{Control, Order, Run, give_input},
-    environment::{MARK, Secrets, hidden},
-    group::Group,
-    program::{Hold, Program},
-    warden,
-};
+use super::control::{ControlSocket, RunOrder, SupervisorOrder, give_input};
+use super::environment::{MARK, Secrets, hidden};
+use super::group::ProcessGroup;
+use super::program::{Containment, RunningProgram};
+use super::supervisor;
 
 /// How programs are started and stopped.
-#[derive(Clone, Debug)]
+#[derive(Debug, Clone)]
 pub struct Launcher {
-    /// The binary that can be a warden: `everturn` itself.
-    pub warden: Option<PathBuf>,
+    /// The binary that can be a supervisor: `everturn` itself.
+    pub supervisor: Option<PathBuf>,
     /// Environment variables that programs must not see, besides our own.
     pub secrets: Secrets,
     /// How long processes may take to stop by themselves before they are killed.
@@ -42,7 +34,7 @@ pub struct Launcher {
 impl Default for Launcher {
     fn default() -> Self {
         Self {
-            warden: None,
+            supervisor: None,
             secrets: Secrets::default(),
             grace: Duration::from_secs(3),
             linger: Duration::from_millis(100),
@@ -52,7 +44,7 @@ impl Default for Launcher {
 
 /// A program to start.
 #[derive(Debug)]
-pub(crate) struct Start<'a> {
+pub(crate) struct ProgramStart<'a> {
     /// Its name, looked up in `PATH`, or its path.
     pub(crate) program: &'a str,
     pub(crate) args: &'a [String],
@@ -63,7 +55,7 @@ pub(crate) struct Start<'a> {
 }
 
 /// Where a program's output goes, and where its input comes from.
-pub(crate) enum Outlet {
+pub(crate) enum ProgramStreams {
     /// Both streams to one pipe; there is no input.
     Pipe(OwnedFd),
     /// Each stream has a pipe of its own, for a program that is spoken to.
@@ -74,24 +66,28 @@ pub(crate) enum Outlet {
 
 impl Launcher {
     /// Starts a program and returns when it runs.
-    pub(crate) async fn start(&self, start: &Start<'_>, outlet: Outlet) -> io::Result<Program> {
+    pub(crate) async fn start(
+        &self,
+        start: &ProgramStart<'_>,
+        outlet: ProgramStreams,
+    ) -> io::Result<RunningProgram> {
         let mark = mark();
-        let warden = self.warden.as_ref().filter(|_| cfg!(target_os = "linux"));
+        let supervisor = self.supervisor.as_ref().filter(|_| cfg!(target_os = "linux"));
         let mut sockets = None;
-        let mut command = match warden {
-            Some(warden) => {
+        let mut command = match supervisor {
+            Some(supervisor) => {
                 let (ours, theirs) = StdUnixStream::pair()?;
                 give_input(
                     &ours,
                     match &outlet {
-                        Outlet::Streams { input, .. } => Some(input.as_fd()),
-                        Outlet::Pipe(_) | Outlet::Terminal(_) => None,
+                        ProgramStreams::Streams { input, .. } => Some(input.as_fd()),
+                        ProgramStreams::Pipe(_) | ProgramStreams::Terminal(_) => None,
                     },
                 )?;
                 ours.set_nonblocking(true)?;
                 sockets = Some((UnixStream::from_std(ours)?, OwnedFd::from(theirs)));
-                let mut command = Command::new(warden);
-                command.arg0("everturn").arg(warden::ARGUMENT);
+                let mut command = Command::new(supervisor);
+                command.arg0("everturn").arg(supervisor::ARGUMENT);
                 command
             }
             None => {
@@ -106,11 +102,13 @@ impl Launcher {
         }
         command.envs(start.env.iter().map(|(name, value)| (name, value)));
         command.current_dir(start.folder).env(MARK, &mark);
-        let terminal = matches!(outlet, Outlet::Terminal(_));
+        let terminal = matches!(outlet, ProgramStreams::Terminal(_));
         let child = match outlet {
-            Outlet::Pipe(writer) => spawn(command, theirs, None, writer.try_clone()?, writer)?,
-            Outlet::Streams { input, output, log } => spawn(command, theirs, Some(input), output, log)?,
-            Outlet::Terminal(pts) => {
+            ProgramStreams::Pipe(writer) => spawn(command, theirs, None, writer.try_clone()?, writer)?,
+            ProgramStreams::Streams { input, output, log } => {
+                spawn(command, theirs, Some(input), output, log)?
+            }
+            ProgramStreams::Terminal(pts) => {
                 let mut command = TerminalCommand::from(command);
                 if let Some(theirs) = theirs {
                     command = command.stdin(theirs);
@@ -122,34 +120,34 @@ impl Launcher {
             }
         };
         let hold = match ours {
-            Some(socket) => Hold::Warden(Control::new(socket)),
-            None => Hold::Group(Group::of(&child)),
+            Some(socket) => Containment::Supervisor(ControlSocket::new(socket)),
+            None => Containment::Group(ProcessGroup::of(&child)),
         };
-        let mut program = Program::new(child, hold, mark, self);
+        let mut program = RunningProgram::new(child, hold, mark, self);
         let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        let run = Run {
+        let run = RunOrder {
             program: start.program.to_owned(),
             args: start.args.to_vec(),
             grace: milliseconds(self.grace),
             linger: milliseconds(self.linger),
             terminal,
         };
-        program.begin(&Order::Run(run)).await?;
+        program.begin(&SupervisorOrder::Run(run)).await?;
         Ok(program)
     }
 }
 
-/// Starts a warden, which has been given the program's input, or the program itself.
+/// Starts a supervisor, which has been given the program's input, or the program itself.
 ///
 /// The command holds ends of the pipes; it is gone before the first read, or the end of the output would never show.
 fn spawn(
     mut command: Command,
-    warden: Option<OwnedFd>,
+    supervisor: Option<OwnedFd>,
     input: Option<OwnedFd>,
     output: OwnedFd,
     log: OwnedFd,
 ) -> io::Result<Child> {
-    match (warden, input) {
+    match (supervisor, input) {
         (Some(socket), _) => command.stdin(socket),
         (None, Some(input)) => command.stdin(input).process_group(0),
         (None, None) => command.stdin(Stdio::null()).process_group(0),

@@ -1,55 +1,55 @@
 //! A program from its start until nothing of it is left.
 //!
-//! Dropping a [`Program`] stops everything it started: its warden sees the socket close, and a group is killed.
+//! Dropping a [`RunningProgram`] stops everything it started: its supervisor sees the socket close, and a group is
+//! killed.
 
-use std::{io, os::unix::process::ExitStatusExt as _, process::ExitStatus, time::Duration};
+use std::io;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::ExitStatus;
+use std::time::Duration;
 
 use rustix::process::Pid;
-use tokio::{
-    process::Child,
-    time::{Instant, sleep, timeout},
-};
+use tokio::process::Child;
+use tokio::time::{Instant, sleep, timeout};
 
-use super::{
-    control::{Control, Order, Word},
-    group::Group,
-    launch::Launcher,
-};
+use super::control::{ControlSocket, SupervisorOrder, SupervisorReport};
+use super::group::ProcessGroup;
+use super::launch::Launcher;
 
 /// How often a group that was asked to stop is looked at.
 const POLL_EVERY: Duration = Duration::from_millis(10);
-/// How long a warden may take to say that the program runs, before that is taken for granted.
+/// How long a supervisor may take to say that the program runs, before that is taken for granted.
 const BEGINNING: Duration = Duration::from_secs(2);
-/// How much longer than agreed a warden may take to stop everything before it is taken for dead.
+/// How much longer than agreed a supervisor may take to stop everything before it is taken for dead.
 const PATIENCE: Duration = Duration::from_secs(4);
 
 /// A running program.
 #[derive(Debug)]
-pub(crate) struct Program {
+pub(crate) struct RunningProgram {
     child: Child,
     pid: Option<Pid>,
-    hold: Hold,
+    hold: Containment,
     mark: String,
     grace: Duration,
     linger: Duration,
     exit: Option<Exit>,
-    gone: Option<Gone>,
+    gone: Option<Cleanup>,
     asked: bool,
 }
 
 /// How everything that belongs to the program is held together.
 #[derive(Debug)]
-pub(super) enum Hold {
-    Warden(Control),
-    Group(Group),
+pub(super) enum Containment {
+    Supervisor(ControlSocket),
+    Group(ProcessGroup),
 }
 
 /// How a program ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
     Code(i32),
     Signal(i32),
-    /// Its warden was killed, so nobody knows.
+    /// Its supervisor was killed, so nobody knows.
     Lost,
 }
 
@@ -74,17 +74,17 @@ impl From<ExitStatus> for Exit {
     }
 }
 
-/// What it took until nothing of a program was left.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Gone {
+/// What it took to stop everything that a program had started.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Cleanup {
     /// Whether the program had left others running, which were stopped.
     pub(crate) stopped: bool,
     /// How many processes could not be stopped.
     pub(crate) left: usize,
 }
 
-impl Program {
-    pub(super) fn new(child: Child, hold: Hold, mark: String, launcher: &Launcher) -> Self {
+impl RunningProgram {
+    pub(super) fn new(child: Child, hold: Containment, mark: String, launcher: &Launcher) -> Self {
         let pid = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         Self {
             child,
@@ -99,29 +99,29 @@ impl Program {
         }
     }
 
-    /// Tells the warden what to run, and waits until it does.
+    /// Tells the supervisor what to run, and waits until it does.
     ///
-    /// A warden that is halted or killed at this moment may have started the program all the same. So that is not a
+    /// A supervisor that is halted or killed at this moment may have started the program all the same. So that is not a
     /// failure to start: waiting for the end finds out.
-    pub(super) async fn begin(&mut self, order: &Order) -> io::Result<()> {
-        let Hold::Warden(control) = &mut self.hold else { return Ok(()) };
+    pub(super) async fn begin(&mut self, order: &SupervisorOrder) -> io::Result<()> {
+        let Containment::Supervisor(control) = &mut self.hold else { return Ok(()) };
         control.say(order).await?;
         match timeout(BEGINNING, control.next()).await {
-            Err(_) | Ok(Ok(Some(Word::Started))) => Ok(()),
-            Ok(Ok(Some(Word::Failed(number)))) => Err(io::Error::from_raw_os_error(number)),
+            Err(_) | Ok(Ok(Some(SupervisorReport::Started))) => Ok(()),
+            Ok(Ok(Some(SupervisorReport::Failed(number)))) => Err(io::Error::from_raw_os_error(number)),
             Ok(Ok(None)) if self.child.wait().await?.signal().is_some() => Ok(()),
             Ok(_) => Err(io::Error::other("the process that should watch over it did not start")),
         }
     }
 
-    /// The process that a signal must go to in order to stop everything: the warden, or the leader of the group.
+    /// The process that a signal must go to in order to stop everything: the supervisor, or the leader of the group.
     pub(crate) fn pid(&self) -> Option<Pid> {
         self.pid
     }
 
-    /// Whether a warden watches over it.
+    /// Whether a supervisor watches over it.
     pub(crate) fn is_watched(&self) -> bool {
-        matches!(self.hold, Hold::Warden(_))
+        matches!(self.hold, Containment::Supervisor(_))
     }
 
     /// Whether it was asked to stop.
@@ -133,8 +133,8 @@ impl Program {
     pub(crate) async fn ended(&mut self) -> Exit {
         while self.exit.is_none() {
             match &mut self.hold {
-                Hold::Warden(_) => self.listen().await,
-                Hold::Group(group) => {
+                Containment::Supervisor(_) => self.listen().await,
+                Containment::Group(group) => {
                     self.exit = Some(self.child.wait().await.map_or(Exit::Lost, Exit::from));
                     if !group.exists() {
                         group.forget();
@@ -152,31 +152,31 @@ impl Program {
         }
         self.asked = true;
         match &mut self.hold {
-            // A warden that does not listen shows as one that is gone.
-            Hold::Warden(control) => drop(control.say(&Order::Stop).await),
-            Hold::Group(group) => group.terminate(),
+            // A supervisor that does not listen shows as one that is gone.
+            Containment::Supervisor(control) => drop(control.say(&SupervisorOrder::Stop).await),
+            Containment::Group(group) => group.terminate(),
         }
     }
 
     /// Waits until nothing of the program runs any more. What it leaves behind is stopped.
-    pub(crate) async fn gone(&mut self) -> Gone {
+    pub(crate) async fn gone(&mut self) -> Cleanup {
         match self.hold {
-            Hold::Warden(_) => self.leave().await,
-            Hold::Group(_) => self.empty().await,
+            Containment::Supervisor(_) => self.leave().await,
+            Containment::Group(_) => self.empty().await,
         }
     }
 
-    /// Takes the warden's next word.
+    /// Takes the supervisor's next word.
     async fn listen(&mut self) {
-        let Hold::Warden(control) = &mut self.hold else { return };
+        let Containment::Supervisor(control) = &mut self.hold else { return };
         match control.next().await {
-            Ok(Some(Word::Exited(code))) => self.exit = Some(Exit::Code(code)),
-            Ok(Some(Word::Killed(signal))) => self.exit = Some(Exit::Signal(signal)),
-            Ok(Some(Word::Gone { stopped, left })) => {
+            Ok(Some(SupervisorReport::Exited(code))) => self.exit = Some(Exit::Code(code)),
+            Ok(Some(SupervisorReport::Killed(signal))) => self.exit = Some(Exit::Signal(signal)),
+            Ok(Some(SupervisorReport::Gone { stopped, left })) => {
                 self.exit.get_or_insert(Exit::Lost);
-                self.gone = Some(Gone { stopped, left });
+                self.gone = Some(Cleanup { stopped, left });
             }
-            Ok(Some(Word::Started | Word::Failed(_))) => {}
+            Ok(Some(SupervisorReport::Started | SupervisorReport::Failed(_))) => {}
             Ok(None) | Err(_) => {
                 self.sweep().await;
                 self.exit.get_or_insert(Exit::Lost);
@@ -184,8 +184,8 @@ impl Program {
         }
     }
 
-    /// Waits for the warden to say that all is gone.
-    async fn leave(&mut self) -> Gone {
+    /// Waits for the supervisor to say that all is gone.
+    async fn leave(&mut self) -> Cleanup {
         let patience = self.linger + self.grace + PATIENCE;
         let words = async {
             while self.gone.is_none() {
@@ -200,20 +200,20 @@ impl Program {
         self.gone.unwrap_or_default()
     }
 
-    /// Does the work of a warden that is gone.
+    /// Does the work of a supervisor that is gone.
     async fn sweep(&mut self) {
-        self.gone = Some(Gone::default());
+        self.gone = Some(Cleanup::default());
         #[cfg(target_os = "linux")]
         if let Some(session) = self.pid {
-            use super::family::{kill, marked};
+            use super::process_tree::{kill, marked};
             let mark = self.mark.clone();
             let swept = tokio::task::spawn_blocking(move || kill(|| marked(session, &mark), || None));
-            self.gone = Some(Gone { stopped: false, left: swept.await.unwrap_or_default() });
+            self.gone = Some(Cleanup { stopped: false, left: swept.await.unwrap_or_default() });
         }
     }
 
     /// Waits for the group to have no member.
-    async fn empty(&mut self) -> Gone {
+    async fn empty(&mut self) -> Cleanup {
         let mut stopped = false;
         if !self.asked && self.outlives(self.linger).await {
             stopped = true;
@@ -221,7 +221,7 @@ impl Program {
         }
         let mut left = 0;
         if self.outlives(self.grace).await
-            && let Hold::Group(group) = &mut self.hold
+            && let Containment::Group(group) = &mut self.hold
         {
             group.kill();
             // By itself too: it may have left its group.
@@ -232,13 +232,13 @@ impl Program {
                 Err(_) => left = 1,
             }
         }
-        Gone { stopped, left }
+        Cleanup { stopped, left }
     }
 
     /// Whether the group has members for so long.
     async fn outlives(&mut self, time: Duration) -> bool {
         let deadline = Instant::now() + time;
-        while let Hold::Group(group) = &mut self.hold {
+        while let Containment::Group(group) = &mut self.hold {
             if !group.exists() {
                 group.forget();
                 return false;
@@ -258,18 +258,18 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::process::{Outlet, Start};
+    use crate::process::{ProgramStart, ProgramStreams};
 
-    /// What the group is known by at last.
+    /// The id by which the group is known.
     async fn check(line: &str) {
         let (_reader, writer) = io::pipe().unwrap();
         let args = ["-c".to_owned(), line.to_owned()];
-        let start = Start { program: "sh", args: &args, folder: Path::new("/"), env: &[] };
+        let start = ProgramStart { program: "sh", args: &args, folder: Path::new("/"), env: &[] };
         let launcher = Launcher { grace: Duration::from_millis(50), ..Launcher::default() };
-        let mut program = launcher.start(&start, Outlet::Pipe(writer.into())).await.unwrap();
+        let mut program = launcher.start(&start, ProgramStreams::Pipe(writer.into())).await.unwrap();
         assert_eq!(program.ended().await, Exit::Code(0));
         program.gone().await;
-        assert!(matches!(&program.hold, Hold::Group(group) if group.is_forgotten()), "{program:?}");
+        assert!(matches!(&program.hold, Containment::Group(group) if group.is_forgotten()), "{program:?}");
     }
 
     #[tokio::test]

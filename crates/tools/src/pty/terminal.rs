@@ -1,24 +1,21 @@
 //! One terminal: the task that carries bytes between the program and those who look at it.
 
-use std::{
-    io,
-    pin::pin,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::io;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use pty_process::{OwnedReadPty, OwnedWritePty};
 use rustix::process::Pid;
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    sync::{broadcast, mpsc, watch},
-    task::JoinSet,
-    time::{Instant, sleep_until, timeout},
-};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::sync::{broadcast, mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::{Attachment, Create, Error, Event, From, Info, Size, Status, replay::Replay};
-use crate::process::{Launcher, Outlet, Program, Start};
+use super::replay::Replay;
+use super::{NewPty, PtyAttachment, PtyError, PtyEvent, PtyInfo, PtySize, PtyStatus, ReplayFrom};
+use crate::process::{Launcher, ProgramStart, ProgramStreams, RunningProgram};
 
 /// How much is read at once.
 const BLOCK: usize = 64 * 1024;
@@ -37,10 +34,10 @@ const FORCED: [(&str, &str); 2] = [("TERM", "xterm-256color"), ("OPENCODE_TERMIN
 /// A terminal and its program.
 #[derive(Debug)]
 pub(super) struct Terminal {
-    info: Arc<Mutex<Info>>,
+    info: Arc<Mutex<PtyInfo>>,
     replay: Arc<Replay>,
     inputs: mpsc::Sender<Vec<u8>>,
-    size: watch::Sender<Size>,
+    size: watch::Sender<PtySize>,
     closing: CancellationToken,
     done: watch::Receiver<bool>,
     /// Ends the task, and with it the program, when the terminal is dropped.
@@ -52,24 +49,24 @@ impl Terminal {
     pub(super) async fn start(
         launcher: &Launcher,
         id: String,
-        create: Create,
-        events: broadcast::Sender<Event>,
-    ) -> Result<Self, Error> {
-        let Create { command, args, cwd, title, mut env, size } = create;
-        let failed = |source| Error::Start { command: command.clone(), cwd: cwd.clone(), source };
+        create: NewPty,
+        events: broadcast::Sender<PtyEvent>,
+    ) -> Result<Self, PtyError> {
+        let NewPty { command, args, cwd, title, mut env, size } = create;
+        let failed = |source| PtyError::Start { command: command.clone(), cwd: cwd.clone(), source };
         let (pty, pts) = pty_process::open().map_err(|error| failed(plain(error)))?;
         pty.resize(pty_process::Size::new(size.rows, size.cols)).map_err(|error| failed(plain(error)))?;
         env.extend(FORCED.map(|(name, value)| (name.to_owned(), value.to_owned())));
-        let start = Start { program: &command, args: &args, folder: &cwd, env: &env };
-        let program = launcher.start(&start, Outlet::Terminal(pts)).await.map_err(failed)?;
+        let start = ProgramStart { program: &command, args: &args, folder: &cwd, env: &env };
+        let program = launcher.start(&start, ProgramStreams::Terminal(pts)).await.map_err(failed)?;
 
-        let info = Info {
+        let info = PtyInfo {
             id,
             title: title.unwrap_or_else(|| command.clone()),
             command,
             args,
             cwd,
-            status: Status::Running,
+            status: PtyStatus::Running,
             pid: program.pid().map_or(0, Pid::as_raw_pid),
             exit_code: None,
         };
@@ -80,7 +77,7 @@ impl Terminal {
         let (size, sizes) = watch::channel(size);
         let (finished, done) = watch::channel(false);
         let closing = CancellationToken::new();
-        let wires = Wires {
+        let wires = TerminalStreams {
             reader,
             writer,
             received,
@@ -97,21 +94,21 @@ impl Terminal {
             let code = wires.carry(program, stop).await;
             let info = {
                 let mut info = told.lock().unwrap_or_else(PoisonError::into_inner);
-                info.status = Status::Exited;
+                info.status = PtyStatus::Exited;
                 info.exit_code = code;
                 info.clone()
             };
-            events.send(Event::Exited(info)).ok();
+            events.send(PtyEvent::Exited(info)).ok();
             finished.send_replace(true);
         });
         Ok(Self { info, replay, inputs, size, closing, done, _task: task })
     }
 
-    pub(super) fn info(&self) -> Info {
+    pub(super) fn info(&self) -> PtyInfo {
         self.info.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(super) fn update(&self, title: Option<String>, size: Option<Size>) -> Info {
+    pub(super) fn update(&self, title: Option<String>, size: Option<PtySize>) -> PtyInfo {
         if let Some(size) = size {
             self.size.send_replace(size);
         }
@@ -122,12 +119,12 @@ impl Terminal {
         info.clone()
     }
 
-    pub(super) fn write(&self, input: &[u8]) -> Result<(), Error> {
+    pub(super) fn write(&self, input: &[u8]) -> Result<(), PtyError> {
         let id = || self.info().id;
         // All of it or nothing: half of what was typed is worse than none.
         let most = INPUTS * INPUT_MAX;
         if input.len() > most {
-            return Err(Error::TooLarge { id: id(), most });
+            return Err(PtyError::TooLarge { id: id(), most });
         }
         let pieces: Vec<&[u8]> = input.chunks(INPUT_MAX).collect();
         if pieces.is_empty() {
@@ -140,12 +137,12 @@ impl Terminal {
                 }
                 Ok(())
             }
-            Err(mpsc::error::TrySendError::Full(())) => Err(Error::NotReading(id())),
-            Err(mpsc::error::TrySendError::Closed(())) => Err(Error::Ended(id())),
+            Err(mpsc::error::TrySendError::Full(())) => Err(PtyError::NotReading(id())),
+            Err(mpsc::error::TrySendError::Closed(())) => Err(PtyError::Ended(id())),
         }
     }
 
-    pub(super) fn attach(&self, from: From) -> Attachment {
+    pub(super) fn attach(&self, from: ReplayFrom) -> PtyAttachment {
         self.replay.attach(from)
     }
 
@@ -158,11 +155,11 @@ impl Terminal {
 
 /// Everything that bytes go through.
 #[derive(Debug)]
-struct Wires {
+struct TerminalStreams {
     reader: OwnedReadPty,
     writer: OwnedWritePty,
     received: mpsc::Receiver<Vec<u8>>,
-    sizes: watch::Receiver<Size>,
+    sizes: watch::Receiver<PtySize>,
     /// What was typed and not yet taken.
     pending: Vec<u8>,
     block: Vec<u8>,
@@ -171,9 +168,9 @@ struct Wires {
     replay: Arc<Replay>,
 }
 
-impl Wires {
+impl TerminalStreams {
     /// Carries bytes until nothing runs any more, and says how the program ended.
-    async fn carry(mut self, mut program: Program, closing: CancellationToken) -> Option<i32> {
+    async fn carry(mut self, mut program: RunningProgram, closing: CancellationToken) -> Option<i32> {
         let exit = loop {
             tokio::select! {
                 biased;

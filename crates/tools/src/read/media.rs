@@ -3,13 +3,12 @@
 //! What a file is, its first bytes say; its name may say anything. The limits are those of the providers: a
 //! larger file would fail the whole request, so it is refused here, with a way out.
 
-use std::{
-    fs::{File, Metadata},
-    io::Read as _,
-    path::Path,
-};
+use std::fs::{File, Metadata};
+use std::io::Read as _;
+use std::path::Path;
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, json};
 
 use crate::tool::{Attachment, Failure, Output};
@@ -20,7 +19,7 @@ const IMAGE_MAX: u64 = 5 * 1024 * 1024 / 4 * 3;
 const PDF_MAX: u64 = 20 * 1024 * 1024;
 
 /// Something that can be attached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Media {
     Png,
     Jpeg,
@@ -75,7 +74,7 @@ impl Media {
         }
     }
 
-    /// The file as an attachment, with its bytes for whoever wants to know them again.
+    /// The file as an attachment, with its bytes, for those who compare them later.
     pub(super) fn attach(
         self,
         path: &Path,

@@ -7,20 +7,21 @@ fn target(dir: &Path, name: &str) -> Target {
 }
 
 /// Three changes that were made, with a folder to make them in.
-fn done() -> (tempfile::TempDir, PathBuf, Steps) {
+fn done() -> (tempfile::TempDir, PathBuf, ReplacementSteps) {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().canonicalize().unwrap();
     fs::write(dir.join("replaced"), "old").unwrap();
     fs::write(dir.join("removed"), "old").unwrap();
     let print = blake3::hash(b"old").to_hex();
-    let mut steps = Steps::default();
+    let mut steps = ReplacementSteps::default();
     for (name, expected, content) in [
         ("created", None, Some(&b"new"[..])),
         ("replaced", Some(print.as_str()), Some(&b"new"[..])),
         ("removed", Some(print.as_str()), None),
     ] {
         let target = target(&dir, name);
-        let change = Change { target: &target, expected, content: content.map(|content| (content, None)) };
+        let change =
+            FileChange { target: &target, expected, content: content.map(|content| (content, None)) };
         steps.prepare(&change).unwrap();
     }
     for step in &mut steps.0 {
@@ -49,7 +50,7 @@ fn what_was_done_is_put_back() {
 fn what_cannot_be_put_back_is_named_with_its_state() {
     let (_folder, dir, mut steps) = done();
     // The old contents vanish, and someone takes the new file's name.
-    let old = |steps: &Steps, at: usize| dir.join(steps.0[at].old.as_ref().unwrap());
+    let old = |steps: &ReplacementSteps, at: usize| dir.join(steps.0[at].old.as_ref().unwrap());
     let (first, second) = (old(&steps, 1), old(&steps, 2));
     fs::remove_file(&first).unwrap();
     fs::write(dir.join("removed"), "theirs").unwrap();
@@ -63,7 +64,7 @@ fn what_cannot_be_put_back_is_named_with_its_state() {
     assert!(created.contains("created is new and could not be removed again"), "{created}");
     assert_eq!(fs::read(second).unwrap(), b"old");
     assert_eq!(fs::read(dir.join("removed")).unwrap(), b"theirs");
-    let error = Error { path: dir.join("x"), cause: Cause::Changed, left };
+    let error = ReplacementError { path: dir.join("x"), cause: ReplacementCause::Changed, left };
     let text = error.failure().to_string();
     assert!(text.contains("all files but these are as they were:\n- "), "{text}");
 }
@@ -92,9 +93,9 @@ fn a_change_by_someone_else_is_noticed_and_kept() {
         (None, Some((&b"mine"[..], None))),
         (Some("stale"), None),
     ] {
-        let change = Change { target: &other, expected, content };
+        let change = FileChange { target: &other, expected, content };
         let error = apply(&[change], &CancellationToken::new()).unwrap_err();
-        assert!(matches!(error.cause, Cause::Changed) && error.left.is_empty(), "{error:?}");
+        assert!(matches!(error.cause, ReplacementCause::Changed) && error.left.is_empty(), "{error:?}");
         assert_eq!(
             (names(&dir), fs::read(dir.join("a")).unwrap()),
             (vec!["a".to_owned()], b"theirs".to_vec())

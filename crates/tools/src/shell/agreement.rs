@@ -8,14 +8,12 @@ use std::ops::Range;
 
 use tree_sitter::Node;
 
-use super::{
-    lexer::{Ends, Kind, Unsure, lexemes},
-    syntax::{children, start, text},
-};
+use super::lexer::{LexemeKind, SubstitutionEnds, Unsure, lexemes};
+use super::syntax::{children, start, text};
 
 /// What the tree takes a word or an operator for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Role {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum WordRole {
     /// The first word of a command.
     Name,
     /// A later word of a command.
@@ -39,8 +37,8 @@ enum Role {
 }
 
 #[derive(Debug)]
-struct Token {
-    role: Role,
+struct TreeToken {
+    role: WordRole,
     range: Range<usize>,
 }
 
@@ -77,14 +75,14 @@ const OPENERS: [&str; 9] = ["if", "then", "elif", "else", "do", "while", "until"
 const COMPARISONS: [&str; 6] = ["&&", "||", "(", ")", "<", ">"];
 
 /// Checks a whole line: the text between substitutions, and each substitution as a line of its own.
-pub(super) fn check(root: Node<'_>, line: &str, ends: &Ends) -> Result<(), Unsure> {
-    let mut regions = vec![Region { node: root, range: 0..line.len() }];
+pub(super) fn check(root: Node<'_>, line: &str, ends: &SubstitutionEnds) -> Result<(), Unsure> {
+    let mut regions = vec![TreeRegion { node: root, range: 0..line.len() }];
     while let Some(region) = regions.pop() {
-        let mut gathering = Gathering { line, tokens: Vec::new(), nested: Vec::new() };
+        let mut gathering = TokenCollector { line, tokens: Vec::new(), nested: Vec::new() };
         gathering.inside(region.node)?;
         compare(line, &region, &gathering.tokens, ends)?;
         for node in gathering.nested {
-            regions.push(Region::of(node, line)?);
+            regions.push(TreeRegion::of(node, line)?);
         }
     }
     Ok(())
@@ -92,12 +90,12 @@ pub(super) fn check(root: Node<'_>, line: &str, ends: &Ends) -> Result<(), Unsur
 
 /// A part of the line that is read like a line of its own.
 #[derive(Debug)]
-struct Region<'a> {
+struct TreeRegion<'a> {
     node: Node<'a>,
     range: Range<usize>,
 }
 
-impl<'a> Region<'a> {
+impl<'a> TreeRegion<'a> {
     fn of(node: Node<'a>, line: &str) -> Result<Self, Unsure> {
         let (start, end) = (start(node, line), node.end_byte());
         let text = line.get(start..end).ok_or(Unsure)?;
@@ -119,14 +117,14 @@ impl<'a> Region<'a> {
     }
 }
 
-struct Gathering<'a, 'l> {
+struct TokenCollector<'a, 'l> {
     line: &'l str,
-    tokens: Vec<Token>,
+    tokens: Vec<TreeToken>,
     /// Substitutions inside words.
     nested: Vec<Node<'a>>,
 }
 
-impl<'a> Gathering<'a, '_> {
+impl<'a> TokenCollector<'a, '_> {
     /// The tokens inside a program or a substitution.
     fn inside(&mut self, node: Node<'a>) -> Result<(), Unsure> {
         let children = children(node);
@@ -140,13 +138,13 @@ impl<'a> Gathering<'a, '_> {
         Ok(())
     }
 
-    fn push(&mut self, node: Node<'a>, role: Role) {
+    fn push(&mut self, node: Node<'a>, role: WordRole) {
         // A here-document that expands may begin with blanks, which the grammar counts as part of what follows.
-        self.tokens.push(Token { role, range: start(node, self.line)..node.end_byte() });
+        self.tokens.push(TreeToken { role, range: start(node, self.line)..node.end_byte() });
     }
 
     /// A node that the shell sees as one word.
-    fn word(&mut self, node: Node<'a>, role: Role) {
+    fn word(&mut self, node: Node<'a>, role: WordRole) {
         self.push(node, role);
         self.substitutions(node);
     }
@@ -166,22 +164,22 @@ impl<'a> Gathering<'a, '_> {
     fn statement(&mut self, node: Node<'a>) -> Result<(), Unsure> {
         match node.kind() {
             "comment" | "\n" => {}
-            "command_name" => self.word(node, Role::Name),
-            "variable_assignment" => self.word(node, Role::Assignment),
+            "command_name" => self.word(node, WordRole::Name),
+            "variable_assignment" => self.word(node, WordRole::Assignment),
             "command" => {
                 for (field, child) in children(node) {
                     match child.kind() {
                         "command_name" | "variable_assignment" | "file_redirect" | "herestring_redirect" => {
                             self.statement(child)?;
                         }
-                        _ if field == Some("argument") => self.word(child, Role::Argument),
+                        _ if field == Some("argument") => self.word(child, WordRole::Argument),
                         _ => return Err(Unsure),
                     }
                 }
             }
             "declaration_command" | "unset_command" => {
                 for (at, (_, child)) in children(node).into_iter().enumerate() {
-                    self.word(child, if at == 0 { Role::Name } else { Role::Argument });
+                    self.word(child, if at == 0 { WordRole::Name } else { WordRole::Argument });
                 }
             }
             "test_command" => self.test(node)?,
@@ -189,7 +187,7 @@ impl<'a> Gathering<'a, '_> {
             "case_statement" | "for_statement" | "function_definition" | "case_item" => {
                 for (field, child) in children(node) {
                     match field {
-                        Some("value" | "variable" | "name") => self.word(child, Role::Pattern),
+                        Some("value" | "variable" | "name") => self.word(child, WordRole::Pattern),
                         _ => self.statement(child)?,
                     }
                 }
@@ -197,7 +195,7 @@ impl<'a> Gathering<'a, '_> {
             kind if WORDS.contains(&kind) => return Err(Unsure),
             kind if node.child_count() == 0 => {
                 let keyword = KEYWORDS.contains(&kind);
-                self.push(node, if keyword { Role::Keyword } else { Role::Operator });
+                self.push(node, if keyword { WordRole::Keyword } else { WordRole::Operator });
             }
             _ => {
                 for (_, child) in children(node) {
@@ -213,18 +211,18 @@ impl<'a> Gathering<'a, '_> {
         for (field, child) in children(node) {
             match (field, child.kind()) {
                 (_, "\n") => {}
-                (Some("descriptor"), _) => self.push(child, Role::Descriptor),
+                (Some("descriptor"), _) => self.push(child, WordRole::Descriptor),
                 (_, "heredoc_body") => self.substitutions(child),
-                (_, "heredoc_end") => self.push(child, Role::Delimiter),
-                (_, "heredoc_start") => self.push(child, Role::Target),
+                (_, "heredoc_end") => self.push(child, WordRole::Delimiter),
+                (_, "heredoc_start") => self.push(child, WordRole::Target),
                 // The grammar takes what stands behind a target for further targets; to the shell it is an
                 // argument of the command.
                 (Some("argument"), _) => return Err(Unsure),
                 (Some("destination"), _) => {
                     targets += 1;
-                    self.word(child, Role::Target);
+                    self.word(child, WordRole::Target);
                 }
-                (_, kind) if WORDS.contains(&kind) => self.word(child, Role::Target),
+                (_, kind) if WORDS.contains(&kind) => self.word(child, WordRole::Target),
                 _ => self.statement(child)?,
             }
         }
@@ -238,18 +236,18 @@ impl<'a> Gathering<'a, '_> {
         while let Some(node) = open.pop() {
             let kind = node.kind();
             if first {
-                self.push(node, Role::Name);
+                self.push(node, WordRole::Name);
                 first = false;
             } else if WORDS.contains(&kind) {
-                self.word(node, Role::Argument);
+                self.word(node, WordRole::Argument);
             } else if COMPARISONS.contains(&kind) {
                 // Inside `[ ]` the shell takes them for what they are elsewhere.
                 if !double {
                     return Err(Unsure);
                 }
-                self.push(node, Role::Comparison);
+                self.push(node, WordRole::Comparison);
             } else if node.child_count() == 0 {
-                self.push(node, Role::Argument);
+                self.push(node, WordRole::Argument);
             } else if matches!(kind, "unary_expression" | "binary_expression" | "parenthesized_expression") {
                 open.extend(children(node).into_iter().rev().map(|(_, child)| child));
             } else {
@@ -261,42 +259,51 @@ impl<'a> Gathering<'a, '_> {
 }
 
 /// Compares the tokens of the tree with those of the lexer, and follows where commands begin.
-fn compare(line: &str, region: &Region<'_>, tokens: &[Token], ends: &Ends) -> Result<(), Unsure> {
+fn compare(
+    line: &str,
+    region: &TreeRegion<'_>,
+    tokens: &[TreeToken],
+    ends: &SubstitutionEnds,
+) -> Result<(), Unsure> {
     let mut tokens = tokens.iter();
     let mut begins = true;
     let mut testing = false;
     for lexeme in lexemes(line, region.range.clone(), ends)? {
-        if lexeme.kind == Kind::Newline {
+        if lexeme.kind == LexemeKind::Newline {
             begins |= !testing;
             continue;
         }
         let token = tokens.next().filter(|token| token.range == lexeme.range).ok_or(Unsure)?;
         let text = line.get(lexeme.range.clone()).ok_or(Unsure)?;
         let fits = match (lexeme.kind, token.role) {
-            (Kind::Word, Role::Name) => begins,
-            (Kind::Word, Role::Assignment) => begins,
-            (Kind::Word, Role::Argument) => !begins,
-            (Kind::Word, Role::Keyword) => begins || text == "in",
-            (Kind::Word, Role::Pattern | Role::Target)
-            | (Kind::Descriptor, Role::Descriptor)
-            | (Kind::Delimiter, Role::Delimiter)
-            | (Kind::Operator, Role::Operator) => true,
-            (Kind::Operator, Role::Comparison) => testing,
+            (LexemeKind::Word, WordRole::Name) => begins,
+            (LexemeKind::Word, WordRole::Assignment) => begins,
+            (LexemeKind::Word, WordRole::Argument) => !begins,
+            (LexemeKind::Word, WordRole::Keyword) => begins || text == "in",
+            (LexemeKind::Word, WordRole::Pattern | WordRole::Target)
+            | (LexemeKind::Descriptor, WordRole::Descriptor)
+            | (LexemeKind::Delimiter, WordRole::Delimiter)
+            | (LexemeKind::Operator, WordRole::Operator) => true,
+            (LexemeKind::Operator, WordRole::Comparison) => testing,
             _ => false,
         };
         if !fits {
             return Err(Unsure);
         }
         match token.role {
-            Role::Name => {
+            WordRole::Name => {
                 begins = false;
                 testing = text == "[[";
             }
-            Role::Argument => testing &= text != "]]",
-            Role::Keyword => begins = OPENERS.contains(&text),
-            Role::Pattern => begins = false,
-            Role::Operator => begins |= !text.contains(['<', '>']),
-            Role::Assignment | Role::Target | Role::Descriptor | Role::Delimiter | Role::Comparison => {}
+            WordRole::Argument => testing &= text != "]]",
+            WordRole::Keyword => begins = OPENERS.contains(&text),
+            WordRole::Pattern => begins = false,
+            WordRole::Operator => begins |= !text.contains(['<', '>']),
+            WordRole::Assignment
+            | WordRole::Target
+            | WordRole::Descriptor
+            | WordRole::Delimiter
+            | WordRole::Comparison => {}
         }
     }
     if tokens.next().is_none() { Ok(()) } else { Err(Unsure) }

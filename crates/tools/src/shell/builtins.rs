@@ -1,9 +1,10 @@
 //! Commands of the shell that look harmless and are not with every word: `test`, `printf` and `set`.
 //!
-//! The first two can be made to look at or set a variable whose name is only a word to them, and a name may hold a command in
-//! an index: `test -v 'a[$(…)]'` runs it. So only forms are accepted whose operators are there to be seen.
+//! The first two can be made to look at or set a variable whose name is only a word to them, and a name may hold a
+//! command in an index: `test -v 'a[$(…)]'` runs it. So only forms are accepted whose operators are there to be seen.
 
-use super::{programs::listed, word::Word};
+use super::programs::listed;
+use super::word::CommandWord;
 
 /// Operators of `test` with one operand. Not `-v` and `-R`, which look at a variable by name.
 const UNARY: &str = "! -a -b -c -d -e -f -g -h -k -n -o -p -r -s -t -u -w -x -z -G -L -N -O -S";
@@ -12,16 +13,16 @@ const UNARY: &str = "! -a -b -c -d -e -f -g -h -k -n -o -p -r -s -t -u -w -x -z 
 const BINARY: &str = "= == != < > -eq -ne -lt -le -gt -ge -nt -ot -ef -a -o";
 
 /// Whether a test may evaluate one of its words.
-pub(super) fn test(words: &[Word]) -> bool {
+pub(super) fn test(words: &[CommandWord]) -> bool {
     // A status or a count is one number, quoted or not.
-    let number = |word: &Word| matches!(word.text.as_str(), "$?" | "$#");
+    let number = |word: &CommandWord| matches!(word.text.as_str(), "$?" | "$#");
     if words.iter().any(|word| word.several && !number(word) || names(word)) {
         return true;
     }
     if words.iter().all(|word| word.value.is_some()) {
         return false;
     }
-    let is = |word: &Word, list: &str| word.known().is_some_and(|text| listed(list, text));
+    let is = |word: &CommandWord, list: &str| word.known().is_some_and(|text| listed(list, text));
     // The number of words decides how they are read; with more than four it also depends on the words.
     !match words {
         [] | [_] => true,
@@ -33,13 +34,13 @@ pub(super) fn test(words: &[Word]) -> bool {
 }
 
 /// Whether a word makes a test look at a variable by name, or is such a name with a command in it.
-pub(super) fn names(word: &Word) -> bool {
+pub(super) fn names(word: &CommandWord) -> bool {
     word.known()
         .is_some_and(|text| matches!(text, "-v" | "-R") || text.contains('[') && text.contains(['$', '`']))
 }
 
 /// Whether `set` does more than stop the line at a failure.
-pub(super) fn set(arguments: &[Word]) -> bool {
+pub(super) fn set(arguments: &[CommandWord]) -> bool {
     let strict = "-e -u -eu -ue -euo -ueo -eo -uo -o +e +u errexit nounset pipefail";
     // A name belongs to the `o` before it; elsewhere it would be a parameter.
     let mut named = false;
@@ -54,13 +55,13 @@ pub(super) fn set(arguments: &[Word]) -> bool {
 }
 
 /// Whether `printf` may set a variable: with `-v`, or with `%n` in its format.
-pub(super) fn printf(arguments: &[Word]) -> bool {
+pub(super) fn printf(arguments: &[CommandWord]) -> bool {
     let mut words = arguments.iter();
     let format = match words.next() {
         Some(first) if first.known() == Some("--") => words.next(),
         first => first,
     };
-    match format.map(Word::known) {
+    match format.map(CommandWord::known) {
         None => false,
         Some(None) => true,
         Some(Some(format)) => format.starts_with('-') && format.len() > 1 || counts(format),

@@ -1,10 +1,11 @@
 //! Where programs put files that are named neither by a redirection nor as plain paths: `git clone`, `gcc -o`.
 
-use super::{git, word::Word};
-use crate::scope::Access;
+use super::git;
+use super::word::CommandWord;
+use crate::scope::PathAccess;
 
 /// Paths that the program makes or fills.
-pub(super) fn of(base: &str, arguments: &[Word]) -> Vec<Word> {
+pub(super) fn of(base: &str, arguments: &[CommandWord]) -> Vec<CommandWord> {
     match base {
         "git" => match git::subcommand(arguments) {
             Some(("mv" | "clone" | "worktree" | "init", rest)) => rest.to_vec(),
@@ -12,7 +13,7 @@ pub(super) fn of(base: &str, arguments: &[Word]) -> Vec<Word> {
         },
         "tar" | "bsdtar" | "gtar" => {
             // Without a dash the values of a cluster's letters follow one after the other.
-            let cluster = arguments.first().and_then(Word::known).unwrap_or_default();
+            let cluster = arguments.first().and_then(CommandWord::known).unwrap_or_default();
             let clustered = !cluster.starts_with('-') && cluster.contains('C');
             let following = arguments.iter().skip(1).filter(|_| clustered).cloned();
             valued(arguments, 'C', "--directory").into_iter().chain(following).collect()
@@ -28,7 +29,7 @@ pub(super) fn of(base: &str, arguments: &[Word]) -> Vec<Word> {
 }
 
 /// The values of an option: the next word, or the rest of its own, also behind other letters.
-fn valued(arguments: &[Word], letter: char, long: &str) -> Vec<Word> {
+fn valued(arguments: &[CommandWord], letter: char, long: &str) -> Vec<CommandWord> {
     let mut found = Vec::new();
     for (at, word) in arguments.iter().enumerate() {
         let Some(text) = word.known() else {
@@ -43,7 +44,7 @@ fn valued(arguments: &[Word], letter: char, long: &str) -> Vec<Word> {
         };
         match value {
             Some("") => found.extend(arguments.get(at + 1).cloned()),
-            Some(value) => found.push(Word::literal(value)),
+            Some(value) => found.push(CommandWord::literal(value)),
             None => {}
         }
     }
@@ -51,8 +52,8 @@ fn valued(arguments: &[Word], letter: char, long: &str) -> Vec<Word> {
 }
 
 /// The words behind one of these options.
-fn after<'a>(arguments: &'a [Word], options: &[&str]) -> Vec<&'a Word> {
-    let named = |word: &Word| word.known().is_some_and(|text| options.contains(&text));
+fn after<'a>(arguments: &'a [CommandWord], options: &[&str]) -> Vec<&'a CommandWord> {
+    let named = |word: &CommandWord| word.known().is_some_and(|text| options.contains(&text));
     arguments
         .iter()
         .zip(arguments.iter().skip(1))
@@ -62,44 +63,44 @@ fn after<'a>(arguments: &'a [Word], options: &[&str]) -> Vec<&'a Word> {
 }
 
 /// Files that a compiler writes.
-pub(super) fn outputs(base: &str, arguments: &[Word]) -> Vec<Word> {
+pub(super) fn outputs(base: &str, arguments: &[CommandWord]) -> Vec<CommandWord> {
     if !matches!(base, "gcc" | "g++" | "cc" | "c++" | "clang" | "clang++") {
         return Vec::new();
     }
     let joined = arguments.iter().filter_map(|word| {
         let text = word.known()?;
         let path = text.strip_prefix("--output=").or_else(|| text.strip_prefix("-o"))?;
-        Some(Word::literal(path)).filter(|_| !path.is_empty())
+        Some(CommandWord::literal(path)).filter(|_| !path.is_empty())
     });
     after(arguments, &["-o", "--output"]).into_iter().cloned().chain(joined).collect()
 }
 
 /// Archives that are named, and what happens to them; and with them the files that go in.
-pub(super) fn archives(base: &str, arguments: &[Word]) -> Vec<(Word, Access)> {
+pub(super) fn archives(base: &str, arguments: &[CommandWord]) -> Vec<(CommandWord, PathAccess)> {
     if !matches!(base, "tar" | "bsdtar" | "gtar") {
         return Vec::new();
     }
-    let first = arguments.first().and_then(Word::known).unwrap_or_default();
+    let first = arguments.first().and_then(CommandWord::known).unwrap_or_default();
     let letters = |text: &str| !text.starts_with("--") && text.contains(['x', 't']) && !text.contains('c');
     let reads = letters(first) || matches!(first, "--extract" | "--get" | "--list");
-    let access = if reads { Access::Read } else { Access::Write };
+    let access = if reads { PathAccess::Read } else { PathAccess::Write };
     let mut named = valued(arguments, 'f', "--file");
     if !first.starts_with('-') && first.contains('f') {
         named.extend(arguments.get(1).cloned());
     }
-    let option = |word: &&Word| word.known().is_some_and(|text| text.starts_with('-'));
+    let option = |word: &&CommandWord| word.known().is_some_and(|text| text.starts_with('-'));
     let operands = arguments.iter().skip(1).filter(|word| !option(word)).cloned();
-    let operands: Vec<(Word, Access)> = operands.map(|word| (word, Access::Read)).collect();
+    let operands: Vec<(CommandWord, PathAccess)> = operands.map(|word| (word, PathAccess::Read)).collect();
     named.into_iter().map(|word| (word, access)).chain(operands).collect()
 }
 
 /// The repositories that git sends to, now or later, or the words that may be them.
-pub(super) fn remotes(arguments: &[Word]) -> Vec<&Word> {
-    let option = |word: &&Word| word.known().is_some_and(|text| text.starts_with('-'));
+pub(super) fn remotes(arguments: &[CommandWord]) -> Vec<&CommandWord> {
+    let option = |word: &&CommandWord| word.known().is_some_and(|text| text.starts_with('-'));
     match git::subcommand(arguments) {
         Some(("push", rest)) => {
             // An option with a value of its own would shift the words.
-            let valued = |word: &&Word| {
+            let valued = |word: &&CommandWord| {
                 word.known().is_some_and(|text| {
                     text == "-o"
                         || text.starts_with("--repo")

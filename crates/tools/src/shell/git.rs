@@ -3,7 +3,9 @@
 //! Options before the sub-command can name any program (`-c core.pager=…`, `--exec-path`), sub-commands that are not
 //! git's own can be aliases for a shell line, and some options of its own name a program or a file to write.
 
-use super::{options::matching, programs::listed, word::Word};
+use super::options::matching;
+use super::programs::listed;
+use super::word::CommandWord;
 
 /// Sub-commands that do what they say; all others may be aliases, or run what they are given.
 const OWN: &str = "\
@@ -41,14 +43,16 @@ const LONG: &[&str] = &[
 ];
 
 /// Whether this call may run another program, or write a file that only an option names.
-pub(super) fn runs(arguments: &[Word]) -> bool {
-    let global = |word: &&Word| {
+pub(super) fn runs(arguments: &[CommandWord]) -> bool {
+    let global = |word: &&CommandWord| {
         matches!(word.known(), Some("--no-pager" | "-P" | "--no-optional-locks" | "--literal-pathspecs"))
     };
     let from = arguments.iter().take_while(global).count();
-    let Some((command, rest)) = arguments.get(from..).and_then(<[Word]>::split_first) else { return false };
+    let Some((command, rest)) = arguments.get(from..).and_then(<[CommandWord]>::split_first) else {
+        return false;
+    };
     let Some(command) = command.known() else { return true };
-    let reading = rest.first().and_then(Word::known).unwrap_or_default();
+    let reading = rest.first().and_then(CommandWord::known).unwrap_or_default();
     match command {
         "--version" | "version" => return false,
         "config" => {
@@ -78,20 +82,20 @@ pub(super) fn runs(arguments: &[Word]) -> bool {
 }
 
 /// The sub-command and what follows it, with any options before it skipped.
-pub(super) fn subcommand(arguments: &[Word]) -> Option<(&str, &[Word])> {
+pub(super) fn subcommand(arguments: &[CommandWord]) -> Option<(&str, &[CommandWord])> {
     let (command, rest) = bare(arguments).unwrap_or(arguments).split_first()?;
     Some((command.known()?, rest))
 }
 
 /// Whether this call may bring other files into the project: a repository among them, even.
-pub(super) fn moves(arguments: &[Word]) -> bool {
+pub(super) fn moves(arguments: &[CommandWord]) -> bool {
     let movers = "checkout switch pull merge rebase stash apply am reset restore cherry-pick revert clone worktree \
         submodule init mv";
     subcommand(arguments).is_none_or(|(command, _)| listed(movers, command) || !listed(OWN, command))
 }
 
 /// Whether a word, taken as the address of a repository, is reached by git itself.
-fn reachable(word: &Word) -> bool {
+fn reachable(word: &CommandWord) -> bool {
     let schemes = ["https", "http", "ssh", "git", "file"];
     let text = word.known().unwrap_or(&word.prefix);
     if text.starts_with('-') && word.value.is_some() {
@@ -106,7 +110,7 @@ fn reachable(word: &Word) -> bool {
 }
 
 /// Whether a way to merge is named that is not git's own: it would be a program.
-fn strategy(command: &str, arguments: &[Word]) -> bool {
+fn strategy(command: &str, arguments: &[CommandWord]) -> bool {
     let short = listed("merge pull rebase", command);
     if !short && !listed("cherry-pick revert", command) {
         return false;
@@ -114,7 +118,7 @@ fn strategy(command: &str, arguments: &[Word]) -> bool {
     let own = |name: &str| listed("ours resolve recursive octopus subtree ort", name);
     arguments.iter().enumerate().any(|(at, word)| {
         let text = word.known().unwrap_or(&word.prefix);
-        let next = || arguments.get(at + 1).and_then(Word::known);
+        let next = || arguments.get(at + 1).and_then(CommandWord::known);
         if let Some(option) = text.strip_prefix("--") {
             let (name, value) =
                 option.split_once('=').map_or((option, None), |(name, value)| (name, Some(value)));
@@ -131,14 +135,14 @@ fn strategy(command: &str, arguments: &[Word]) -> bool {
 }
 
 /// The arguments up to a `--` that is certain to end the options: what follows are paths.
-fn before_paths<'a>(command: &str, arguments: &'a [Word]) -> &'a [Word] {
+fn before_paths<'a>(command: &str, arguments: &'a [CommandWord]) -> &'a [CommandWord] {
     let takes =
         listed("add log diff show status checkout restore reset rm ls-files blame commit grep", command);
     let Some(end) = arguments.iter().position(|word| word.known() == Some("--")).filter(|_| takes) else {
         return arguments;
     };
     // Behind an option that takes a value, `--` may be that value.
-    let certain = |word: &Word| {
+    let certain = |word: &CommandWord| {
         word.known().is_some_and(|text| {
             let number =
                 text.strip_prefix('-').is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()));
@@ -151,7 +155,7 @@ fn before_paths<'a>(command: &str, arguments: &'a [Word]) -> &'a [Word] {
 }
 
 /// The words without the options before the sub-command, so that a rule about the sub-command sees it.
-pub(super) fn bare(arguments: &[Word]) -> Option<&[Word]> {
+pub(super) fn bare(arguments: &[CommandWord]) -> Option<&[CommandWord]> {
     let valued = "-C -c --git-dir --work-tree --namespace --config-env --super-prefix --attr-source";
     let mut at = 0;
     while let Some(option) = arguments.get(at)?.known().filter(|text| text.starts_with('-')) {
@@ -161,7 +165,7 @@ pub(super) fn bare(arguments: &[Word]) -> Option<&[Word]> {
 }
 
 /// The arguments without messages, which are often put together when the command runs.
-fn without_messages(command: &str, arguments: &[Word]) -> Vec<Word> {
+fn without_messages(command: &str, arguments: &[CommandWord]) -> Vec<CommandWord> {
     let takes = matches!(command, "commit" | "tag" | "merge");
     let mut rest = Vec::new();
     let mut words = arguments.iter();
@@ -171,7 +175,7 @@ fn without_messages(command: &str, arguments: &[Word]) -> Vec<Word> {
             continue;
         }
         rest.push(word.clone());
-        // The value of another option is no option itself.
+        // The value of another option is not an option itself.
         if takes && matches!(word.known(), Some("-F" | "-C" | "-c" | "-t" | "-u" | "--file")) {
             rest.extend(words.next().cloned());
         } else if takes && matches!(word.known(), Some("-m" | "-am" | "--message")) {

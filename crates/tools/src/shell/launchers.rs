@@ -3,65 +3,69 @@
 //! What they run is a command of the line like any other, so it is listed beside them. That takes knowing which of
 //! their arguments are options: those that are not listed here make the call one that may run anything.
 
-use super::{programs, word::Word};
+use super::programs;
+use super::word::CommandWord;
 
 /// What a launcher runs.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Inner {
+pub(super) enum LaunchedCommand {
     /// Nothing: it was called without a command.
     Nothing,
     /// A command, with the variables set for it.
-    Command { assignments: Vec<Word>, words: Vec<Word> },
+    Command { assignments: Vec<CommandWord>, words: Vec<CommandWord> },
     /// Something that cannot be told.
     Unknown,
 }
 
 /// A launcher's options: flags, and those whose value is the next word.
-struct Launcher {
+struct LauncherOptions {
     flags: &'static [&'static str],
     valued: &'static [&'static str],
     /// Long options that take a value only behind `=`: the word after them is not theirs.
     optional: &'static [&'static str],
-    /// Words that are no options and come before the command.
+    /// Words before the command that are not options.
     operands: usize,
     /// Whether variables may come before the command.
     assignments: bool,
 }
 
-const PLAIN: Launcher = Launcher { flags: &[], valued: &[], optional: &[], operands: 0, assignments: false };
+const PLAIN: LauncherOptions =
+    LauncherOptions { flags: &[], valued: &[], optional: &[], operands: 0, assignments: false };
 
-fn launcher(name: &str) -> Option<Launcher> {
+fn launcher(name: &str) -> Option<LauncherOptions> {
     Some(match name {
-        "env" => Launcher {
+        "env" => LauncherOptions {
             flags: &["-i", "--ignore-environment", "-0", "--null"],
             valued: &["-u", "--unset"],
             assignments: true,
             ..PLAIN
         },
         "nohup" | "builtin" => PLAIN,
-        "time" => Launcher { flags: &["-p"], ..PLAIN },
-        "command" => Launcher { flags: &["-p"], ..PLAIN },
-        "setsid" => Launcher { flags: &["-w", "--wait", "-f", "--fork"], ..PLAIN },
-        "nice" => Launcher { valued: &["-n", "--adjustment"], ..PLAIN },
-        "ionice" => Launcher { valued: &["-c", "-n", "--class", "--classdata"], flags: &["-t"], ..PLAIN },
-        "stdbuf" => Launcher {
+        "time" => LauncherOptions { flags: &["-p"], ..PLAIN },
+        "command" => LauncherOptions { flags: &["-p"], ..PLAIN },
+        "setsid" => LauncherOptions { flags: &["-w", "--wait", "-f", "--fork"], ..PLAIN },
+        "nice" => LauncherOptions { valued: &["-n", "--adjustment"], ..PLAIN },
+        "ionice" => {
+            LauncherOptions { valued: &["-c", "-n", "--class", "--classdata"], flags: &["-t"], ..PLAIN }
+        }
+        "stdbuf" => LauncherOptions {
             flags: &["-o0", "-oL", "-e0", "-eL", "-i0"],
             valued: &["-o", "-e", "-i", "--output", "--error", "--input"],
             ..PLAIN
         },
-        "timeout" => Launcher {
+        "timeout" => LauncherOptions {
             flags: &["--foreground", "--preserve-status", "-v", "--verbose"],
             valued: &["-k", "-s", "--kill-after", "--signal"],
             operands: 1,
             ..PLAIN
         },
-        "sudo" => Launcher {
+        "sudo" => LauncherOptions {
             flags: &["-n", "-E", "-H", "-k", "-b", "--non-interactive"],
             valued: &["-u", "-g", "--user", "--group"],
             assignments: true,
             ..PLAIN
         },
-        "xargs" => Launcher {
+        "xargs" => LauncherOptions {
             flags: &["-0", "-r", "-t", "-x", "-0r", "-r0", "--null", "--no-run-if-empty", "--verbose"],
             valued: &["-n", "-P", "-L", "-d", "-I", "-E", "-s", "--max-args", "--max-procs", "--delimiter"],
             optional: &["--max-lines"],
@@ -72,17 +76,17 @@ fn launcher(name: &str) -> Option<Launcher> {
 }
 
 /// What the launcher of this name runs with these arguments; nothing if it is none.
-pub(super) fn inner(name: &str, arguments: &[Word]) -> Option<Inner> {
+pub(super) fn inner(name: &str, arguments: &[CommandWord]) -> Option<LaunchedCommand> {
     let launcher = launcher(name)?;
-    if name == "command" && matches!(arguments.first().and_then(Word::known), Some("-v" | "-V")) {
-        return Some(Inner::Nothing);
+    if name == "command" && matches!(arguments.first().and_then(CommandWord::known), Some("-v" | "-V")) {
+        return Some(LaunchedCommand::Nothing);
     }
     let mut words = arguments.iter().peekable();
     let mut replaced: Option<String> = None;
     let mut counted = false;
     while let Some(word) = words.peek() {
         // An unknown word may be an option, or several words.
-        let Some(text) = word.known() else { return Some(Inner::Unknown) };
+        let Some(text) = word.known() else { return Some(LaunchedCommand::Unknown) };
         counted |= ["-n", "-L", "--max-args", "--max-lines"].iter().any(|option| text.starts_with(option));
         if text == "--" {
             words.next();
@@ -104,10 +108,10 @@ pub(super) fn inner(name: &str, arguments: &[Word]) -> Option<Inner> {
         } else if launcher.valued.contains(&text) {
             words.next();
             let Some(value) = words.next().filter(|value| !value.several) else {
-                return Some(Inner::Unknown);
+                return Some(LaunchedCommand::Unknown);
             };
             if text == "-I" {
-                let Some(value) = value.known() else { return Some(Inner::Unknown) };
+                let Some(value) = value.known() else { return Some(LaunchedCommand::Unknown) };
                 replaced = Some(value.to_owned());
             }
         } else if text
@@ -118,7 +122,7 @@ pub(super) fn inner(name: &str, arguments: &[Word]) -> Option<Inner> {
         {
             words.next();
         } else if text.starts_with('-') {
-            return Some(Inner::Unknown);
+            return Some(LaunchedCommand::Unknown);
         } else {
             break;
         }
@@ -127,32 +131,32 @@ pub(super) fn inner(name: &str, arguments: &[Word]) -> Option<Inner> {
         match words.next() {
             Some(word) if word.known().is_some_and(|text| text.starts_with(|c: char| c.is_ascii_digit())) => {
             }
-            None => return Some(Inner::Nothing),
-            Some(_) => return Some(Inner::Unknown),
+            None => return Some(LaunchedCommand::Nothing),
+            Some(_) => return Some(LaunchedCommand::Unknown),
         }
     }
     let mut assignments = Vec::new();
     while let Some(word) = words.peek().filter(|word| launcher.assignments && word.text.contains('=')) {
         // Without quotes a value may turn out as more words: the command would be one of them.
         if word.splits || !word.prefix.contains('=') {
-            return Some(Inner::Unknown);
+            return Some(LaunchedCommand::Unknown);
         }
         assignments.extend(words.next().cloned());
     }
-    let mut words: Vec<Word> = words.cloned().collect();
+    let mut words: Vec<CommandWord> = words.cloned().collect();
     if words.is_empty() {
-        return Some(Inner::Nothing);
+        return Some(LaunchedCommand::Nothing);
     }
     if name == "xargs" {
         let simple = |c: char| c.is_ascii_alphanumeric() || "{}%@_+".contains(c);
         let plain = |pattern: &String| !pattern.is_empty() && pattern.chars().all(simple);
         // Of `-I` and a number of lines or words the later one counts, and the other is forgotten.
         if replaced.as_ref().is_some_and(|pattern| counted || !plain(pattern)) {
-            return Some(Inner::Unknown);
+            return Some(LaunchedCommand::Unknown);
         }
         words = filled(words, replaced.as_deref());
     }
-    Some(Inner::Command { assignments, words })
+    Some(LaunchedCommand::Command { assignments, words })
 }
 
 /// Programs that do nothing but read and print, whatever words they get.
@@ -160,26 +164,26 @@ const READERS: &str = "echo ls cat wc grep egrep fgrep head tail stat du basenam
     sha1sum sha256sum nl tac true false";
 
 /// Whether a program gets words from xargs that may make it do something else.
-pub(super) fn led(launcher: &str, words: &[Word]) -> bool {
+pub(super) fn is_fed_by_xargs(launcher: &str, words: &[CommandWord]) -> bool {
     let reads = words
         .first()
-        .and_then(Word::known)
+        .and_then(CommandWord::known)
         .is_some_and(|name| programs::listed(READERS, programs::base(name)));
     launcher == "xargs" && !reads && words.iter().any(|word| word.value.is_none())
 }
 
 /// The command of xargs with the words that it gets from its input.
-fn filled(words: Vec<Word>, replaced: Option<&str>) -> Vec<Word> {
+fn filled(words: Vec<CommandWord>, replaced: Option<&str>) -> Vec<CommandWord> {
     let Some(pattern) = replaced else {
-        return words.into_iter().chain([Word::unknown("…")]).collect();
+        return words.into_iter().chain([CommandWord::unknown("…")]).collect();
     };
-    let fill = |word: Word| match word.known() {
+    let fill = |word: CommandWord| match word.known() {
         // One word stays one word, but may begin with anything.
         Some(value) if value.contains(pattern) => {
-            Word { splits: false, several: false, ..Word::unknown(&word.text) }
+            CommandWord { splits: false, several: false, ..CommandWord::unknown(&word.text) }
         }
         Some(_) => word,
-        None => Word::unknown(&word.text),
+        None => CommandWord::unknown(&word.text),
     };
     words.into_iter().map(fill).collect()
 }

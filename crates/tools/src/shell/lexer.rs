@@ -7,18 +7,19 @@
 //!
 //! Only the end of a substitution is taken from the tree; its inside is read again as a line of its own.
 
-use std::{collections::HashMap, ops::Range};
+use std::collections::HashMap;
+use std::ops::Range;
 
 /// Nothing certain can be said about the line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Unsure;
 
 /// Where the tree says that substitutions and `${…}` end, by the place of their first character.
-pub(super) type Ends = HashMap<usize, usize>;
+pub(super) type SubstitutionEnds = HashMap<usize, usize>;
 
 /// What a lexeme is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LexemeKind {
     /// A word, with its quotes.
     Word,
     /// The number in front of a redirection.
@@ -32,9 +33,9 @@ pub(super) enum Kind {
 }
 
 /// A word or an operator and its place.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Lexeme {
-    pub(super) kind: Kind,
+    pub(super) kind: LexemeKind,
     pub(super) range: Range<usize>,
 }
 
@@ -46,7 +47,7 @@ const OPERATORS: [&str; 26] = [
 
 /// A here-document whose text has not begun yet.
 #[derive(Debug)]
-struct Pending<'a> {
+struct PendingHereDocument<'a> {
     delimiter: &'a str,
     expands: bool,
     tabs: bool,
@@ -58,13 +59,17 @@ struct Lexer<'a> {
     source: &'a str,
     at: usize,
     end: usize,
-    ends: &'a Ends,
-    pending: Vec<Pending<'a>>,
+    ends: &'a SubstitutionEnds,
+    pending: Vec<PendingHereDocument<'a>>,
     found: Vec<Lexeme>,
 }
 
 /// Cuts a part of a line into words and operators.
-pub(super) fn lexemes(source: &str, range: Range<usize>, ends: &Ends) -> Result<Vec<Lexeme>, Unsure> {
+pub(super) fn lexemes(
+    source: &str,
+    range: Range<usize>,
+    ends: &SubstitutionEnds,
+) -> Result<Vec<Lexeme>, Unsure> {
     let mut lexer =
         Lexer { source, at: range.start, end: range.end, ends, pending: Vec::new(), found: Vec::new() };
     lexer.run()?;
@@ -80,7 +85,7 @@ impl<'a> Lexer<'a> {
         self.rest().chars().next()
     }
 
-    fn push(&mut self, kind: Kind, length: usize) {
+    fn push(&mut self, kind: LexemeKind, length: usize) {
         self.found.push(Lexeme { kind, range: self.at..self.at + length });
         self.at += length;
     }
@@ -105,7 +110,7 @@ impl<'a> Lexer<'a> {
                     None => return Err(Unsure),
                 },
                 '\n' => {
-                    self.push(Kind::Newline, 1);
+                    self.push(LexemeKind::Newline, 1);
                     self.documents()?;
                 }
                 _ => self.token()?,
@@ -128,7 +133,7 @@ impl<'a> Lexer<'a> {
             ">&-" | "<&-" if !ends_word(rest.get(3..).unwrap_or_default()) => return Err(Unsure),
             other => other,
         };
-        self.push(Kind::Operator, operator.len());
+        self.push(LexemeKind::Operator, operator.len());
         if operator == "<<" || operator == "<<-" {
             let blanks = self.rest().len() - self.rest().trim_start_matches([' ', '\t']).len();
             self.at += blanks;
@@ -136,7 +141,7 @@ impl<'a> Lexer<'a> {
             self.take_word()?;
             let word = self.source.get(start..self.at).unwrap_or_default();
             let (delimiter, expands) = delimiter(word)?;
-            self.pending.push(Pending { delimiter, expands, tabs: operator == "<<-" });
+            self.pending.push(PendingHereDocument { delimiter, expands, tabs: operator == "<<-" });
         }
         Ok(())
     }
@@ -154,7 +159,7 @@ impl<'a> Lexer<'a> {
             return Err(Unsure);
         }
         let number = redirected && word.bytes().all(|byte| byte.is_ascii_digit());
-        let kind = if number { Kind::Descriptor } else { Kind::Word };
+        let kind = if number { LexemeKind::Descriptor } else { LexemeKind::Word };
         self.found.push(Lexeme { kind, range: start..self.at });
         Ok(())
     }
@@ -258,7 +263,7 @@ impl<'a> Lexer<'a> {
                         return Err(Unsure);
                     }
                     self.at += line.len() - bare.len();
-                    self.push(Kind::Delimiter, bare.len());
+                    self.push(LexemeKind::Delimiter, bare.len());
                     break;
                 }
                 if document.expands {

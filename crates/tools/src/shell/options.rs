@@ -3,7 +3,7 @@
 //! For most programs the options to look out for are listed. Where those are many, the harmless ones are listed
 //! instead, and any other counts: a new version may bring more.
 
-use super::word::Word;
+use super::word::CommandWord;
 
 /// Options that run a program or write a file, for programs that are harmless otherwise.
 const OPTIONS: &[(&str, &str, &[&str])] = &[
@@ -255,7 +255,7 @@ const FIND_ALONE: &str = "-print -print0 -not -o -or -a -and -prune -empty -ls -
     -follow -readable -writable -executable -H -L -P";
 
 /// Whether one of the options that count is there, or may be.
-pub(super) fn concern(base: &str, arguments: &[Word]) -> bool {
+pub(super) fn concern(base: &str, arguments: &[CommandWord]) -> bool {
     if matches!(base, "gcc" | "g++" | "cc" | "c++" | "clang" | "clang++") {
         return compiles(arguments);
     }
@@ -273,13 +273,13 @@ pub(super) fn concern(base: &str, arguments: &[Word]) -> bool {
             let option = option.strip_prefix("test.").unwrap_or(option);
             text.starts_with('-') && (long.contains(&option) || short.contains(option))
         };
-        return arguments.iter().filter_map(Word::known).any(named);
+        return arguments.iter().filter_map(CommandWord::known).any(named);
     }
     !(short.is_empty() && long.is_empty()) && matching(arguments, short, long)
 }
 
-/// Whether a word is no option, or one of these.
-fn harmless(word: &Word, flags: &str, valued: &str, long: &[&str]) -> bool {
+/// Whether a word is not an option, or is one of these.
+fn harmless(word: &CommandWord, flags: &str, valued: &str, long: &[&str]) -> bool {
     // `<(…)` turns out as a path below `/dev`.
     let Some(text) = word.known() else { return !word.option || word.text.starts_with("<(") && !word.splits };
     let Some(option) = text.strip_prefix('-') else { return true };
@@ -292,14 +292,15 @@ fn harmless(word: &Word, flags: &str, valued: &str, long: &[&str]) -> bool {
 }
 
 /// Whether the second operand of a program names a file that it writes.
-fn outputs(base: &str, arguments: &[Word]) -> bool {
-    let operand = |word: &&Word| !word.known().is_some_and(|text| text.starts_with('-') && text.len() > 1);
+fn outputs(base: &str, arguments: &[CommandWord]) -> bool {
+    let operand =
+        |word: &&CommandWord| !word.known().is_some_and(|text| text.starts_with('-') && text.len() > 1);
     matches!(base, "uniq" | "xxd")
         && (arguments.iter().filter(operand).count() > 1 || arguments.iter().any(|word| word.several))
 }
 
 /// Whether a compiler may be made to start another program: directly, by a plugin or by options from a file.
-fn compiles(arguments: &[Word]) -> bool {
+fn compiles(arguments: &[CommandWord]) -> bool {
     let parts = ["plugin", "wrapper", "specs", "-load", "ld-path", "-fuse-ld", "--config"];
     // Words for another program, and files beside the output.
     let starts = [
@@ -327,7 +328,7 @@ fn compiles(arguments: &[Word]) -> bool {
 }
 
 /// Whether a call of find runs programs, or deletes or writes files.
-pub(super) fn finds(arguments: &[Word]) -> bool {
+pub(super) fn finds(arguments: &[CommandWord]) -> bool {
     let listed = |list: &str, text: &str| super::programs::listed(list, text);
     let mut words = arguments.iter().peekable();
     // Behind a word that may take a value itself, the name of a test may be that value.
@@ -353,7 +354,7 @@ pub(super) fn finds(arguments: &[Word]) -> bool {
 }
 
 /// Whether an argument is, abbreviates or may turn out to be one of the options.
-pub(super) fn matching(arguments: &[Word], short: &str, long: &[&str]) -> bool {
+pub(super) fn matching(arguments: &[CommandWord], short: &str, long: &[&str]) -> bool {
     arguments.iter().any(|word| {
         let Some(text) = word.known() else { return word.option };
         let Some(option) = text.strip_prefix('-') else { return false };

@@ -1,18 +1,17 @@
 //! The paths that commands name, and which folder they are relative to.
 //!
-//! Arguments of programs that are known to take paths are looked at as paths; those of others where they can hardly be
-//! anything else. A line may change folders on the way. Since loops and conditions decide whether it does, every path is
-//! then resolved from each of them, unless nothing at all runs where the line was before.
+//! Arguments of programs that are known to take paths are looked at as paths; those of others where they can hardly
+//! be anything else. A line may change folders on the way. Since loops and conditions decide whether it does, every
+//! path is then resolved from each of them, unless nothing at all runs where the line was before.
 
-use std::{
-    cell::Cell,
-    env,
-    path::{Component, Path, PathBuf},
-};
+use std::cell::Cell;
+use std::path::{Component, Path, PathBuf};
 
-use crate::scope::{Access, Scope, real};
+use crate::scope::{PathAccess, Scope, real};
 
-use super::{programs::listed, repositories, word::Word};
+use super::programs::listed;
+use super::repositories;
+use super::word::CommandWord;
 
 /// More folders than this are not followed.
 const FOLDERS_MAX: usize = 8;
@@ -37,19 +36,19 @@ const TALKERS: &str = "\
     which type date tr cut";
 
 /// What a program does to the paths among its arguments, and whether the first word is one.
-fn access(name: &str) -> Option<(Access, bool)> {
+fn access(name: &str) -> Option<(PathAccess, bool)> {
     if listed(WRITERS, name) {
-        Some((Access::Write, true))
+        Some((PathAccess::Write, true))
     } else if listed(READERS, name) {
-        Some((Access::Read, true))
+        Some((PathAccess::Read, true))
     } else {
-        listed(SEARCHERS, name).then_some((Access::Read, false))
+        listed(SEARCHERS, name).then_some((PathAccess::Read, false))
     }
 }
 
 /// The folders that a line may be in.
 #[derive(Debug)]
-pub(super) struct Folders<'a> {
+pub(super) struct PossibleFolders<'a> {
     scope: &'a Scope,
     known: Vec<PathBuf>,
     /// A folder cannot be told.
@@ -58,11 +57,11 @@ pub(super) struct Folders<'a> {
     pub(super) left: bool,
     /// The line goes up from a folder, which a loop may repeat.
     pub(super) climbs: bool,
-    /// A path goes up from something that is no folder yet: if the line makes it a link, the path leads elsewhere.
+    /// A path goes up from something that is not a folder yet: if the line makes it a link, the path leads elsewhere.
     pub(super) unfounded: Cell<bool>,
 }
 
-impl<'a> Folders<'a> {
+impl<'a> PossibleFolders<'a> {
     pub(super) fn new(workdir: &Path, scope: &'a Scope) -> Self {
         Self {
             scope,
@@ -90,16 +89,16 @@ impl<'a> Folders<'a> {
     }
 
     /// Whether a program that writes may be led to any file by a word that is only known later.
-    pub(super) fn uncertain(&self, name: &str, arguments: &[Word]) -> bool {
-        listed(WRITERS, name) && !matches!(name, "cd" | "pushd") && arguments.iter().any(adrift)
+    pub(super) fn uncertain(&self, name: &str, arguments: &[CommandWord]) -> bool {
+        listed(WRITERS, name) && !matches!(name, "cd" | "pushd") && arguments.iter().any(may_be_anywhere)
     }
 
     /// Whether a program may put files into folders of the project that make a repository of them.
-    pub(super) fn fills(name: &str, arguments: &[Word]) -> bool {
+    pub(super) fn fills(name: &str, arguments: &[CommandWord]) -> bool {
         let archives = "tar bsdtar gtar unzip bsdcpio unar curl wget";
         let others = "cd pushd rm rmdir unlink shred truncate chmod chown chgrp chattr setfacl mktemp touch";
         // Content cannot bring empty folders, but the line can.
-        let needed = |word: &Word| {
+        let needed = |word: &CommandWord| {
             word.known().is_none_or(|text| text.split('/').any(|part| matches!(part, "objects" | "refs")))
         };
         match name {
@@ -109,8 +108,8 @@ impl<'a> Folders<'a> {
     }
 
     /// Follows a command that changes folders.
-    pub(super) fn enter(&mut self, arguments: &[Word]) {
-        let target: Vec<&Word> =
+    pub(super) fn enter(&mut self, arguments: &[CommandWord]) {
+        let target: Vec<&CommandWord> =
             arguments.iter().filter(|word| !matches!(word.known(), Some("-L" | "--"))).collect();
         let text = match target.as_slice() {
             [] => Some("~"),
@@ -134,15 +133,16 @@ impl<'a> Folders<'a> {
         self.lost |= self.known.len() > FOLDERS_MAX;
     }
 
-    /// Where a path may be; nothing if that cannot be told. `..` behind a link is the parent of where the link leads, but
-    /// `cd` takes it for the parent of the link.
+    /// Where a path may be; nothing if that cannot be told. `..` behind a link is the parent of where the link leads,
+    /// but `cd` takes it for the parent of the link.
     pub(super) fn resolve(&self, path: &str, tilde: bool) -> Option<Vec<PathBuf>> {
         let (folders, path) = if tilde {
             let rest = path.strip_prefix('~')?;
             if !rest.is_empty() && !rest.starts_with('/') {
                 return None;
             }
-            (vec![env::home_dir()?], rest.trim_start_matches('/'))
+            let home = Some(&self.scope.home).filter(|home| home.is_absolute())?;
+            (vec![home.clone()], rest.trim_start_matches('/'))
         } else {
             (self.known.clone(), path)
         };
@@ -158,16 +158,16 @@ impl<'a> Folders<'a> {
     }
 
     /// The paths outside the project among a command's arguments.
-    pub(super) fn outside(&self, name: &str, arguments: &[Word]) -> Vec<(PathBuf, Access)> {
+    pub(super) fn outside(&self, name: &str, arguments: &[CommandWord]) -> Vec<(PathBuf, PathAccess)> {
         let Some((access, first)) = access(name) else {
             return if listed(TALKERS, name) { Vec::new() } else { self.mentioned(arguments) };
         };
-        let mut found: Vec<(PathBuf, Access)> = Vec::new();
+        let mut found: Vec<(PathBuf, PathAccess)> = Vec::new();
         if name == "cd" && arguments.is_empty() {
             found.extend(self.beyond("~", true, access));
         }
         let scripts = ["-e", "-f", "--regexp", "--file", "--expression", "--from-file"];
-        let brought = arguments.iter().filter_map(Word::known).any(|text| {
+        let brought = arguments.iter().filter_map(CommandWord::known).any(|text| {
             scripts.iter().any(|option| text.starts_with(option)) || name == "rg" && text == "--files"
         });
         let mut skip = !first && !brought;
@@ -186,7 +186,7 @@ impl<'a> Folders<'a> {
                 if name == "find" && !matches!(text, "-H" | "-L" | "-P") {
                     break;
                 }
-                if access == Access::Write {
+                if access == PathAccess::Write {
                     found.extend(joined(text).flat_map(|value| self.beyond(value, false, access)));
                 }
             } else if !std::mem::take(&mut skip) {
@@ -200,7 +200,7 @@ impl<'a> Folders<'a> {
 
     /// What any program is given that looks like a path, and leads out of the project and could be there, or to what
     /// git keeps.
-    fn mentioned(&self, arguments: &[Word]) -> Vec<(PathBuf, Access)> {
+    fn mentioned(&self, arguments: &[CommandWord]) -> Vec<(PathBuf, PathAccess)> {
         let mut found = Vec::new();
         for word in arguments {
             let text = word.known().unwrap_or(&word.prefix);
@@ -211,15 +211,15 @@ impl<'a> Folders<'a> {
             };
             // It may be written to as well.
             if path.split('/').any(|part| part.eq_ignore_ascii_case(".git")) {
-                found.extend(self.beyond(path, word.tilde, Access::Write));
+                found.extend(self.beyond(path, word.tilde, PathAccess::Write));
                 continue;
             }
             if !(word.tilde || path.starts_with('/') || path.split('/').next() == Some("..")) {
                 continue;
             }
             let places = match word.known() {
-                Some(_) => self.beyond(path, word.tilde, Access::Read),
-                None => self.beyond_prefix(word, Access::Read),
+                Some(_) => self.beyond(path, word.tilde, PathAccess::Read),
+                None => self.beyond_prefix(word, PathAccess::Read),
             };
             // Here nobody says that it is a path at all.
             found.extend(places.into_iter().filter(|(place, _)| plausible(place)));
@@ -228,7 +228,7 @@ impl<'a> Folders<'a> {
     }
 
     /// The folder that a path begins with whose end is only known later.
-    pub(super) fn beyond_prefix(&self, word: &Word, access: Access) -> Vec<(PathBuf, Access)> {
+    pub(super) fn beyond_prefix(&self, word: &CommandWord, access: PathAccess) -> Vec<(PathBuf, PathAccess)> {
         let bare = word.text.trim_start_matches('"');
         let home = ["$HOME", "${HOME}"].iter().any(|name| bare.starts_with(name));
         // `.gi?/hooks` may turn out as git's own.
@@ -247,7 +247,7 @@ impl<'a> Folders<'a> {
     }
 
     /// Where a path may be, as far as that is outside the project, or git's own and to be changed.
-    pub(super) fn beyond(&self, path: &str, tilde: bool, access: Access) -> Vec<(PathBuf, Access)> {
+    pub(super) fn beyond(&self, path: &str, tilde: bool, access: PathAccess) -> Vec<(PathBuf, PathAccess)> {
         let places = self.resolve(path, tilde).unwrap_or_else(|| vec![PathBuf::from("/")]);
         places
             .into_iter()
@@ -262,7 +262,7 @@ fn climbs(path: &str) -> bool {
     path.split('/').any(|part| part == "..")
 }
 
-/// Where the system finds a path, links followed before `..`; nothing if it goes up from something that is no folder
+/// Where the system finds a path, links followed before `..`; nothing if it goes up from something that is not a folder
 /// yet.
 fn follow(folder: &Path, path: &str) -> Option<PathBuf> {
     let mut place = folder.to_owned();
@@ -305,7 +305,7 @@ fn joined(option: &str) -> impl Iterator<Item = &str> {
 
 /// Whether nothing is certain about the folder that a path is in: a variable may hold `..`, and so may alternatives.
 /// Names of files that a pattern finds do not begin with a dot.
-pub(super) fn adrift(word: &Word) -> bool {
+pub(super) fn may_be_anywhere(word: &CommandWord) -> bool {
     if word.value.is_some() {
         return false;
     }
@@ -316,7 +316,7 @@ pub(super) fn adrift(word: &Word) -> bool {
 }
 
 /// Whether a pattern or alternatives are followed by `..` or by a folder of git's, or may be.
-fn wanders(word: &Word) -> bool {
+fn wanders(word: &CommandWord) -> bool {
     if word.value.is_some() {
         return false;
     }
@@ -327,7 +327,7 @@ fn wanders(word: &Word) -> bool {
         let name = part.get(..end).unwrap_or_default().to_ascii_lowercase();
         name.starts_with('.') && (name.starts_with(".git") || ".git".starts_with(&name))
     });
-    // `{1..3}` is no more than it says.
+    // `{1..3}` gives just these numbers.
     let spans = |(at, _): (usize, &str)| {
         let plain = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
         let (before, after) = tail.split_at_checked(at).unwrap_or((tail, ""));
@@ -338,9 +338,9 @@ fn wanders(word: &Word) -> bool {
 
 /// Devices that keep nothing, and descriptors that are open already. Those for reading may be files, and opening them
 /// by name to write writes the file.
-pub(super) fn device(path: &Path, access: Access) -> bool {
+pub(super) fn device(path: &Path, access: PathAccess) -> bool {
     let text = path.to_string_lossy();
-    if access == Access::Write {
+    if access == PathAccess::Write {
         return matches!(
             &*text,
             "/dev/null" | "/dev/stdout" | "/dev/stderr" | "/dev/tty" | "/dev/zero" | "/dev/full"

@@ -5,10 +5,11 @@
 //! words after them mean (`alias`, `trap`). For these a rule such as `find *` is not enough. The tables err on the
 //! side of asking: an argument that is only known later counts as the most dangerous one it could be.
 
-use super::{builtins, git, options, script, variables, word::Word};
+use super::word::CommandWord;
+use super::{builtins, git, options, script, variables};
 
 /// Why a rule that names the program is not enough.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Concern {
     /// It runs programs that the text does not name as commands, or writes files that only an option names.
     Runs,
@@ -137,7 +138,7 @@ pub(super) fn listed(list: &str, word: &str) -> bool {
 }
 
 /// What a rule for the program alone would miss, if anything.
-pub(super) fn concern(name: &str, arguments: &[Word]) -> Option<Concern> {
+pub(super) fn concern(name: &str, arguments: &[CommandWord]) -> Option<Concern> {
     let base = base(name);
     if harmless(arguments) && !listed(CHANGERS, base) {
         return None;
@@ -170,12 +171,12 @@ pub(super) fn base(name: &str) -> &str {
 }
 
 /// Asking a program for its version runs nothing else, whatever it is.
-fn harmless(arguments: &[Word]) -> bool {
+fn harmless(arguments: &[CommandWord]) -> bool {
     matches!(arguments, [only] if matches!(only.known(), Some("--version" | "--help")))
 }
 
 /// Whether a command of the shell sets a variable that something else may depend on.
-fn assigns(base: &str, arguments: &[Word]) -> bool {
+fn assigns(base: &str, arguments: &[CommandWord]) -> bool {
     match base {
         "read" => arguments
             .iter()
@@ -190,7 +191,7 @@ fn assigns(base: &str, arguments: &[Word]) -> bool {
     }
 }
 
-fn runs(base: &str, arguments: &[Word]) -> bool {
+fn runs(base: &str, arguments: &[CommandWord]) -> bool {
     if listed(LAUNCHERS, base) || base.starts_with("ld-linux") {
         return true;
     }
@@ -215,8 +216,8 @@ fn runs(base: &str, arguments: &[Word]) -> bool {
 }
 
 /// A language is harmless when the script or module is named and comes first.
-fn interprets(base: &str, arguments: &[Word]) -> bool {
-    let mut words = arguments.iter().map(Word::known);
+fn interprets(base: &str, arguments: &[CommandWord]) -> bool {
+    let mut words = arguments.iter().map(CommandWord::known);
     match words.next() {
         Some(Some("-m")) if base == "python" => {
             // The second file of `json.tool` is written.
@@ -248,7 +249,7 @@ fn interprets(base: &str, arguments: &[Word]) -> bool {
 }
 
 /// Whether a word holds a sign that makes it something else, or may. Names of files have a folder before it.
-fn holds(arguments: &[Word], sign: char) -> bool {
+fn holds(arguments: &[CommandWord], sign: char) -> bool {
     arguments.iter().any(|word| {
         let later = word.value.is_none() && (!word.prefix.contains('/') || word.prefix.starts_with('-'));
         word.text.contains(sign) || later
@@ -256,7 +257,7 @@ fn holds(arguments: &[Word], sign: char) -> bool {
 }
 
 /// Maven takes goals of any plugin, and settings that name programs.
-fn maven(arguments: &[Word]) -> bool {
+fn maven(arguments: &[CommandWord]) -> bool {
     arguments.iter().any(|word| {
         let Some(text) = word.known() else { return true };
         let name = text.split('=').next().unwrap_or_default();
@@ -271,15 +272,15 @@ fn maven(arguments: &[Word]) -> bool {
     })
 }
 
-fn tars(arguments: &[Word]) -> bool {
+fn tars(arguments: &[CommandWord]) -> bool {
     // Without a dash the first word is a cluster of options. An archive with a colon is on another machine. A list of
     // files may name folders to go to.
     let cluster = arguments
         .first()
-        .and_then(Word::known)
+        .and_then(CommandWord::known)
         .is_some_and(|text| !text.starts_with("--") && text.contains(['I', 'F', 'P', 'T', 'g']));
     let remote = holds(arguments, ':');
-    let plain: Vec<Word> = arguments
+    let plain: Vec<CommandWord> = arguments
         .iter()
         .filter(|word| {
             // `-f` only names the archive.
@@ -297,9 +298,9 @@ fn tars(arguments: &[Word]) -> bool {
     cluster || remote || options::concern("tar", &plain)
 }
 
-fn cargo(arguments: &[Word]) -> bool {
+fn cargo(arguments: &[CommandWord]) -> bool {
     // A toolchain by one of the names that rustup gives them.
-    let toolchain = arguments.first().and_then(Word::known).and_then(|text| text.strip_prefix('+'));
+    let toolchain = arguments.first().and_then(CommandWord::known).and_then(|text| text.strip_prefix('+'));
     let arguments = match toolchain {
         Some("stable" | "beta" | "nightly") => arguments.get(1..).unwrap_or_default(),
         _ => arguments,
@@ -310,9 +311,9 @@ fn cargo(arguments: &[Word]) -> bool {
     !named || options::concern("cargo", arguments.get(..until).unwrap_or(arguments))
 }
 
-fn subcommands(base: &str, arguments: &[Word]) -> bool {
+fn subcommands(base: &str, arguments: &[CommandWord]) -> bool {
     let Some((_, list)) = SUBCOMMANDS.iter().find(|(name, _)| *name == base) else { return false };
-    let first = arguments.first().and_then(Word::known).unwrap_or_default();
+    let first = arguments.first().and_then(CommandWord::known).unwrap_or_default();
     let plain = [("npm", NPM_PLAIN), ("pnpm", PNPM), ("yarn", YARN)];
     if plain.iter().any(|(name, list)| *name == base && listed(list, first)) {
         return false;

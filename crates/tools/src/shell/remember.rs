@@ -4,7 +4,8 @@
 //! `git log *`, since git is many programs in one, and `ls src` as `ls *`. Where such a pattern would cover anything
 //! at all (`bash *`, `find *`), only the very same text is remembered.
 
-use super::{programs, word::Word};
+use super::programs;
+use super::word::CommandWord;
 
 /// Programs whose second word says what they do, or whose third does.
 const ARITY: &[(&str, usize)] = &[
@@ -57,7 +58,7 @@ const ARITY: &[(&str, usize)] = &[
 ];
 
 /// The pattern for a command that nothing speaks against, if there is a safe one.
-pub(super) fn pattern(words: &[Word]) -> Option<String> {
+pub(super) fn pattern(words: &[CommandWord]) -> Option<String> {
     let name = words.first()?.known()?;
     if programs::broad(name) {
         return exact(&text(words));
@@ -67,7 +68,7 @@ pub(super) fn pattern(words: &[Word]) -> Option<String> {
     let arity = arity(&two).or_else(|| arity(programs::base(name))).unwrap_or(1);
     // `git stash` alone is named by fewer words than there could be.
     let named = words.get(..arity.min(words.len()))?;
-    let plain = |word: &Word| word.known() == Some(&word.text) && !word.option;
+    let plain = |word: &CommandWord| word.known() == Some(&word.text) && !word.option;
     if !named.iter().all(plain) {
         return if words.iter().all(|word| word.value.is_some()) { exact(&text(words)) } else { None };
     }
@@ -82,6 +83,6 @@ pub(super) fn exact(text: &str) -> Option<String> {
 }
 
 /// Words as one text.
-pub(super) fn text(words: &[Word]) -> String {
+pub(super) fn text(words: &[CommandWord]) -> String {
     words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ")
 }

@@ -3,21 +3,21 @@
 //! Both can run programs and write files from inside a script. Only scripts of a few plain forms are taken to be
 //! harmless; there is no need to understand the others.
 
-use super::word::Word;
+use super::word::CommandWord;
 
 /// What a call of sed does.
 #[derive(Debug, Default)]
-pub(super) struct Sed<'a> {
+pub(super) struct SedEffects<'a> {
     /// Whether it may run a program, or write a file other than those it edits.
     pub(super) doubtful: bool,
     /// The files, if it writes them instead of printing.
-    pub(super) edited: Vec<&'a Word>,
+    pub(super) edited: Vec<&'a CommandWord>,
     /// What is appended to their names for a copy of what they were.
     pub(super) suffix: Option<&'static str>,
 }
 
 /// Looks at the arguments of sed.
-pub(super) fn sed(arguments: &[Word]) -> Sed<'_> {
+pub(super) fn sed(arguments: &[CommandWord]) -> SedEffects<'_> {
     // With `-e`, wherever it stands, no other word is the script.
     let separate = arguments.iter().any(|word| matches!(word.known(), Some("-e" | "-ne" | "-Ee")));
     let mut words = arguments.iter();
@@ -42,7 +42,7 @@ pub(super) fn sed(arguments: &[Word]) -> Sed<'_> {
             }
             "-e" | "-ne" | "-Ee" => {
                 scripts += 1;
-                doubtful |= !words.next().and_then(Word::known).is_some_and(plain_sed);
+                doubtful |= !words.next().and_then(CommandWord::known).is_some_and(plain_sed);
             }
             option if option.starts_with('-') => {
                 doubtful = true;
@@ -57,7 +57,7 @@ pub(super) fn sed(arguments: &[Word]) -> Sed<'_> {
     }
     // A file that is only known later may be any.
     doubtful |= scripts == 0 || in_place && files.iter().any(|word| word.value.is_none());
-    Sed { doubtful, edited: if in_place { files } else { Vec::new() }, suffix }
+    SedEffects { doubtful, edited: if in_place { files } else { Vec::new() }, suffix }
 }
 
 /// Whether a script only prints, deletes or replaces.
@@ -94,7 +94,7 @@ fn selects(command: &str) -> bool {
 }
 
 /// Whether a call of awk may run a program or write a file.
-pub(super) fn awk(arguments: &[Word]) -> bool {
+pub(super) fn awk(arguments: &[CommandWord]) -> bool {
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
         let Some(text) = word.known() else { return true };

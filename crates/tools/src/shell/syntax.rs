@@ -4,14 +4,12 @@
 //! it takes long over without a chance to stop it are not given to it. Stopping too soon, as on a busy machine, only
 //! asks a person once more.
 
-use std::{
-    ops::ControlFlow,
-    time::{Duration, Instant},
-};
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
 
 use tree_sitter::{Node, ParseOptions, Parser, Tree};
 
-use super::lexer::Ends;
+use super::lexer::SubstitutionEnds;
 
 /// The longest line that is parsed, in bytes. Linux starts no shell with a longer argument anyway.
 pub(super) const LINE_MAX: usize = 128 * 1024;
@@ -129,7 +127,7 @@ pub(super) fn condition<'a>(tree: &'a Tree, line: &str) -> Option<Node<'a>> {
 }
 
 /// Where the tree's substitutions and expansions end.
-pub(super) fn ends<'a>(nodes: impl Iterator<Item = Node<'a>>, line: &str) -> Ends {
+pub(super) fn ends<'a>(nodes: impl Iterator<Item = Node<'a>>, line: &str) -> SubstitutionEnds {
     let nested = ["command_substitution", "process_substitution", "expansion", "arithmetic_expansion"];
     nodes
         .filter(|node| nested.contains(&node.kind()))

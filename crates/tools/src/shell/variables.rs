@@ -3,7 +3,8 @@
 //! Programs obey variables, and some name programs to run. So a command with variables set for it is another command
 //! to a rule, except for a few that say how to print, and for the one that `read` itself uses.
 
-use super::{programs::listed, word::Word};
+use super::programs::listed;
+use super::word::CommandWord;
 
 /// Variables that only say how much to print, and how.
 const PRINTING: &str = "\
@@ -12,8 +13,8 @@ const PRINTING: &str = "\
     PYTHONDONTWRITEBYTECODE CARGO_TERM_COLOR";
 
 /// Whether the variables in front of a command make no difference to what it runs.
-pub(super) fn quiet(assignments: &[Word], words: &[Word]) -> bool {
-    let reads = words.first().and_then(Word::known) == Some("read");
+pub(super) fn quiet(assignments: &[CommandWord], words: &[CommandWord]) -> bool {
+    let reads = words.first().and_then(CommandWord::known) == Some("read");
     assignments.iter().all(|word| {
         let plain = |c: char| c.is_ascii_alphanumeric() || "_.,:=-".contains(c);
         match word.known().and_then(|text| text.split_once('=')) {

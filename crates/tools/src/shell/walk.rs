@@ -3,24 +3,23 @@
 //! The walk goes everywhere, also where something was not understood: what it finds there can still be denied by a
 //! rule. But a line with anything that is not on the list of known kinds is marked as a whole.
 
-use std::{collections::HashSet, path::Path};
+use std::collections::HashSet;
+use std::path::Path;
 
 use tree_sitter::Node;
 
+use super::agreement::KEYWORDS;
+use super::launchers::LaunchedCommand;
+use super::lexer::{SubstitutionEnds, Unsure};
+use super::paths::{PossibleFolders, may_be_anywhere};
+use super::programs::Concern;
+use super::syntax::{children, start, text};
+use super::word::CommandWord;
 use super::{
-    Analysis, CHANGES, OPAQUE, RUNS,
-    agreement::{self, KEYWORDS},
-    destinations, git,
-    launchers::{self, Inner},
-    lexer::{Ends, Unsure},
-    paths::{Folders, adrift},
-    programs::{self, Concern},
-    remember, repositories, script,
-    syntax::{self, children, start, text},
-    variables,
-    word::Word,
+    Analysis, CHANGES, OPAQUE, RUNS, agreement, destinations, git, launchers, programs, remember,
+    repositories, script, syntax, variables,
 };
-use crate::scope::{Access, Scope, real};
+use crate::scope::{PathAccess, Scope, real};
 
 mod conditions;
 mod expansions;
@@ -42,11 +41,11 @@ const LAUNCHES_MAX: usize = 8;
 
 /// Takes a line apart.
 pub(super) fn analyse(line: &str, workdir: &Path, scope: &Scope) -> Analysis {
-    let mut walk = Walk {
+    let mut walk = TreeWalk {
         line,
         scope,
-        ends: Ends::new(),
-        folders: Folders::new(workdir, scope),
+        ends: SubstitutionEnds::new(),
+        folders: PossibleFolders::new(workdir, scope),
         found: Vec::new(),
         relative: Vec::new(),
         repositories: Vec::new(),
@@ -63,18 +62,18 @@ pub(super) fn analyse(line: &str, workdir: &Path, scope: &Scope) -> Analysis {
     walk.finish()
 }
 
-struct Walk<'a> {
+struct TreeWalk<'a> {
     line: &'a str,
     scope: &'a Scope,
-    ends: Ends,
-    folders: Folders<'a>,
+    ends: SubstitutionEnds,
+    folders: PossibleFolders<'a>,
     found: Vec<String>,
     /// Commands that are paths, which mean something else in another folder.
     relative: Vec<String>,
     /// Commands that work in the repository which they find.
     repositories: Vec<String>,
     always: Vec<String>,
-    external: Vec<(std::path::PathBuf, Access)>,
+    external: Vec<(std::path::PathBuf, PathAccess)>,
     opaque: bool,
     loops: bool,
     /// A device is written to that stands for an open descriptor.
@@ -87,7 +86,7 @@ struct Walk<'a> {
     unsettled: bool,
 }
 
-impl Walk<'_> {
+impl TreeWalk<'_> {
     fn run(&mut self) {
         // Neither the shell nor the grammar is sure of what these are.
         let odd = |c: char| c.is_control() && c != '\n' && c != '\t';
@@ -142,7 +141,7 @@ impl Walk<'_> {
         // Who may write a file need not ask to read it.
         let written = self.external.clone();
         self.external.retain(|(path, access)| {
-            *access == Access::Write || !written.contains(&(path.clone(), Access::Write))
+            *access == PathAccess::Write || !written.contains(&(path.clone(), PathAccess::Write))
         });
         Analysis {
             commands: distinct(self.found),
@@ -189,10 +188,10 @@ impl Walk<'_> {
         }
     }
 
-    fn word(&self, node: Node<'_>) -> Result<Word, Unsure> {
+    fn word(&self, node: Node<'_>) -> Result<CommandWord, Unsure> {
         let at = start(node, self.line);
         let source = self.line.get(at..node.end_byte()).ok_or(Unsure)?;
-        Word::read(source, at, &self.ends)
+        CommandWord::read(source, at, &self.ends)
     }
 
     fn command(&mut self, node: Node<'_>) -> Result<(), Unsure> {
@@ -209,7 +208,7 @@ impl Walk<'_> {
                 Ok(word) => list.push(word),
                 Err(Unsure) => {
                     sure = false;
-                    list.push(Word::unknown(text(child, self.line)));
+                    list.push(CommandWord::unknown(text(child, self.line)));
                 }
             }
         }
@@ -218,7 +217,12 @@ impl Walk<'_> {
     }
 
     /// A command with its words, as the shell or a launcher starts it.
-    fn simple(&mut self, assignments: &[Word], words: &[Word], depth: usize) -> Result<(), Unsure> {
+    fn simple(
+        &mut self,
+        assignments: &[CommandWord],
+        words: &[CommandWord],
+        depth: usize,
+    ) -> Result<(), Unsure> {
         let text = remember::text(words);
         if !assignments.is_empty() && !variables::quiet(assignments, words) {
             let whole = format!("{} {text}", remember::text(assignments));
@@ -243,14 +247,14 @@ impl Walk<'_> {
             self.repositories.push(text.clone());
             self.unsettled |= self.moved;
         }
-        self.moved |= Folders::fills(base, arguments) || base == "git" && git::moves(arguments);
+        self.moved |= PossibleFolders::fills(base, arguments) || base == "git" && git::moves(arguments);
         let mut reached = self.folders.uncertain(base, arguments);
         for word in destinations::of(base, arguments) {
             let beyond = match word.known() {
-                Some(path) => self.folders.beyond(path, word.tilde, Access::Write),
-                None => self.folders.beyond_prefix(&word, Access::Write),
+                Some(path) => self.folders.beyond(path, word.tilde, PathAccess::Write),
+                None => self.folders.beyond_prefix(&word, PathAccess::Write),
             };
-            reached |= !beyond.is_empty() || adrift(&word);
+            reached |= !beyond.is_empty() || may_be_anywhere(&word);
             self.external.extend(beyond);
         }
         if base == "git" {
@@ -261,7 +265,7 @@ impl Walk<'_> {
                 Some(path) => self.folders.beyond(path, word.tilde, access),
                 None => self.folders.beyond_prefix(&word, access),
             });
-            reached |= access == Access::Write && adrift(&word);
+            reached |= access == PathAccess::Write && may_be_anywhere(&word);
         }
         for file in destinations::outputs(base, arguments) {
             self.written(&file);
@@ -274,7 +278,8 @@ impl Walk<'_> {
             for file in sed.edited {
                 self.written(file);
                 if let (Some(suffix), Some(path)) = (sed.suffix, file.known()) {
-                    let copy = Word { tilde: file.tilde, ..Word::literal(&format!("{path}{suffix}")) };
+                    let copy =
+                        CommandWord { tilde: file.tilde, ..CommandWord::literal(&format!("{path}{suffix}")) };
                     self.written(&copy);
                 }
             }
@@ -290,11 +295,11 @@ impl Walk<'_> {
             self.folders.lost = true;
         }
         let concern = match inner {
-            Some(Inner::Command { assignments, words }) if depth < LAUNCHES_MAX => {
+            Some(LaunchedCommand::Command { assignments, words }) if depth < LAUNCHES_MAX => {
                 self.launched(base, &assignments, &words, depth)?;
-                launchers::led(base, &words).then_some(Concern::Runs)
+                launchers::is_fed_by_xargs(base, &words).then_some(Concern::Runs)
             }
-            Some(Inner::Nothing) => None,
+            Some(LaunchedCommand::Nothing) => None,
             Some(_) => Some(Concern::Runs),
             None => programs::concern(name, arguments),
         };
@@ -321,7 +326,7 @@ impl Walk<'_> {
 
     /// The same command as a rule against it would name it: by the program's bare name, and git without the options
     /// before its sub-command. It must be allowed as well as what is written.
-    fn canonical(&self, name: &str, words: &[Word]) -> Option<Vec<Word>> {
+    fn canonical(&self, name: &str, words: &[CommandWord]) -> Option<Vec<CommandWord>> {
         let (_, arguments) = words.split_first()?;
         let installed = if name.contains('/') {
             let places = self.folders.resolve(name, false).unwrap_or_default();
@@ -335,11 +340,11 @@ impl Walk<'_> {
             return None;
         }
         let rest = subcommand.unwrap_or(arguments);
-        Some([Word::literal(bare)].into_iter().chain(rest.iter().cloned()).collect())
+        Some([CommandWord::literal(bare)].into_iter().chain(rest.iter().cloned()).collect())
     }
 
     /// Whether the address of a repository is a folder here, whose hooks git would run.
-    fn local(&self, remote: &Word) -> bool {
+    fn local(&self, remote: &CommandWord) -> bool {
         let Some(text) = remote.known() else { return true };
         let path = text.starts_with(['.', '/', '~', '-'])
             || text.starts_with("file:")
@@ -358,12 +363,12 @@ impl Walk<'_> {
     fn launched(
         &mut self,
         launcher: &str,
-        assignments: &[Word],
-        words: &[Word],
+        assignments: &[CommandWord],
+        words: &[CommandWord],
         depth: usize,
     ) -> Result<(), Unsure> {
         // `time` is a keyword to the shell: what follows may be more than a simple command.
-        let keyword = words.first().and_then(Word::known).is_some_and(|name| KEYWORDS.contains(&name));
+        let keyword = words.first().and_then(CommandWord::known).is_some_and(|name| KEYWORDS.contains(&name));
         let assigns = words.first().is_some_and(|word| word.text.contains('='));
         if launcher == "time" && (keyword || assigns) {
             return Err(Unsure);

@@ -4,11 +4,11 @@
 //! that is quoted like one that is not: what holds anything but plain characters is quoted again, always the same
 //! way. `g"i"t` and `\git` are `git`; `'git status'` stays `'git status'`.
 
-use super::lexer::{Ends, Unsure};
+use super::lexer::{SubstitutionEnds, Unsure};
 
 /// A word, read as far as it can be known before the command runs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Word {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct CommandWord {
     /// What rules are matched against.
     pub(super) text: String,
     /// What the program gets, if that is certain. A leading `~` that the shell expands is still there.
@@ -25,16 +25,16 @@ pub(super) struct Word {
     pub(super) option: bool,
 }
 
-impl Word {
+impl CommandWord {
     /// Reads a word's source; `at` is where it stands in the line.
-    pub(super) fn read(source: &str, at: usize, ends: &Ends) -> Result<Self, Unsure> {
-        let mut reading = Reading {
+    pub(super) fn read(source: &str, at: usize, ends: &SubstitutionEnds) -> Result<Self, Unsure> {
+        let mut reading = WordReader {
             source,
             at: 0,
             base: at,
             ends,
             value: String::new(),
-            first: First::Nothing,
+            first: WordStart::Nothing,
             fixed: None,
             open: false,
             splits: false,
@@ -47,13 +47,13 @@ impl Word {
         let known = !reading.open && !braces;
         let tilde = source.starts_with('~');
         let option = match reading.first {
-            First::Nothing => false,
-            First::Certain(first) => first == '-' || first == '{' && braces,
-            First::Unknown => true,
+            WordStart::Nothing => false,
+            WordStart::Certain(first) => first == '-' || first == '{' && braces,
+            WordStart::Unknown => true,
         };
         let text = if known { quote(&reading.value, tilde) } else { source.to_owned() };
         let several = reading.splits || reading.glob || braces;
-        let Reading { value, splits, fixed, .. } = reading;
+        let WordReader { value, splits, fixed, .. } = reading;
         let prefix = value.get(..fixed.unwrap_or(value.len())).unwrap_or_default().to_owned();
         Ok(Self {
             text,
@@ -111,22 +111,22 @@ fn quote(value: &str, tilde: bool) -> String {
 }
 
 /// How a word begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum First {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum WordStart {
     Nothing,
     Certain(char),
     Unknown,
 }
 
 #[derive(Debug)]
-struct Reading<'a> {
+struct WordReader<'a> {
     source: &'a str,
     at: usize,
     /// Where the source stands in the line, by which the ends are known.
     base: usize,
-    ends: &'a Ends,
+    ends: &'a SubstitutionEnds,
     value: String,
-    first: First,
+    first: WordStart,
     /// How much of the value came before anything that is only known later.
     fixed: Option<usize>,
     /// Something came that is only known later.
@@ -137,23 +137,23 @@ struct Reading<'a> {
     comma: bool,
 }
 
-impl<'a> Reading<'a> {
+impl<'a> WordReader<'a> {
     fn rest(&self) -> &'a str {
         self.source.get(self.at..).unwrap_or_default()
     }
 
     /// Takes a character as it is.
     fn take(&mut self, next: char) {
-        if self.first == First::Nothing {
-            self.first = First::Certain(next);
+        if self.first == WordStart::Nothing {
+            self.first = WordStart::Certain(next);
         }
         self.value.push(next);
     }
 
     /// Takes something that is only known later.
     fn unknown(&mut self) {
-        if self.first == First::Nothing {
-            self.first = First::Unknown;
+        if self.first == WordStart::Nothing {
+            self.first = WordStart::Unknown;
         }
         self.fixed.get_or_insert(self.value.len());
         self.open = true;

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 /// What the front matter says; fields without a meaning here are passed over.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
-pub(super) struct Fields {
+pub(super) struct FrontMatter {
     #[serde(default)]
     pub(super) name: Option<String>,
     #[serde(default)]
@@ -15,24 +15,24 @@ pub(super) struct Fields {
 
 /// A text and its front matter.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Read<'t> {
-    pub(super) fields: Fields,
+pub(super) struct FrontMatterText<'t> {
+    pub(super) fields: FrontMatter,
     pub(super) rest: &'t str,
 }
 
 /// Takes a text apart.
-pub(super) fn read(text: &str) -> Result<Read<'_>, String> {
+pub(super) fn read(text: &str) -> Result<FrontMatterText<'_>, String> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let (matter, rest) =
         split(text).ok_or("it does not begin with front matter between two lines of `---`")?;
-    let fields = match serde_saphyr::from_str::<Option<Fields>>(matter) {
+    let fields = match serde_saphyr::from_str::<Option<FrontMatter>>(matter) {
         Ok(fields) => fields.unwrap_or_default(),
         Err(error) => plain(matter).ok_or_else(|| {
             let first = error.to_string().lines().next().unwrap_or_default().to_owned();
             format!("its front matter is no YAML: {first}")
         })?,
     };
-    Ok(Read { fields, rest: rest.trim() })
+    Ok(FrontMatterText { fields, rest: rest.trim() })
 }
 
 fn split(text: &str) -> Option<(&str, &str)> {
@@ -50,7 +50,7 @@ fn split(text: &str) -> Option<(&str, &str)> {
 
 /// Many descriptions have a colon in them, which YAML allows only in quotes. Where each line is a field and its value,
 /// everybody knows what was meant.
-fn plain(matter: &str) -> Option<Fields> {
+fn plain(matter: &str) -> Option<FrontMatter> {
     let mut found = HashMap::new();
     for line in matter.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#')) {
         let (key, value) = line.split_once(':')?;
@@ -64,7 +64,7 @@ fn plain(matter: &str) -> Option<Fields> {
         }
         found.insert(key.trim(), value.to_owned());
     }
-    Some(Fields { name: found.remove("name"), description: found.remove("description") })
+    Some(FrontMatter { name: found.remove("name"), description: found.remove("description") })
 }
 
 #[cfg(test)]

@@ -3,19 +3,20 @@
 //! The index is a cache: a missing, old or damaged one costs time and nothing else. It is stored beside the
 //! blobs as one compressed file, replaced as a whole.
 
-use std::{collections::HashMap, fs, io::Write as _, os::unix::fs::MetadataExt as _};
+use std::collections::HashMap;
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::MetadataExt as _;
 
-use super::{
-    manifest::Entry,
-    store::{Store, nanoseconds},
-};
+use super::manifest::ManifestEntry;
+use super::store::{SnapshotStore, nanoseconds};
 
 /// The first line, which names the format.
 const HEADER: &[u8] = b"everturn-index 1 ";
 
 /// What `stat` says of a file; a change of content changes at least one of these.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stat {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct FileStat {
     pub(super) mode: u32,
     size: u64,
     inode: u64,
@@ -23,7 +24,7 @@ pub(super) struct Stat {
     changed: i64,
 }
 
-impl Stat {
+impl FileStat {
     /// Takes what is needed from a file's metadata.
     pub(super) fn of(meta: &fs::Metadata) -> Self {
         Self {
@@ -45,13 +46,13 @@ impl Stat {
 
 /// The files that the last capture saw.
 #[derive(Debug, Default)]
-pub(super) struct Index {
+pub(super) struct FileIndex {
     /// When that capture began, by the clock of the file system.
     taken: i64,
-    files: HashMap<Vec<u8>, (Stat, Entry)>,
+    files: HashMap<Vec<u8>, (FileStat, ManifestEntry)>,
 }
 
-impl Index {
+impl FileIndex {
     /// An index for a capture that begins at `taken`.
     pub(super) fn new(taken: i64, capacity: usize) -> Self {
         Self { taken, files: HashMap::with_capacity(capacity) }
@@ -68,34 +69,34 @@ impl Index {
     }
 
     /// The entry of a file that has not changed since.
-    pub(super) fn unchanged(&self, path: &[u8], stat: &Stat) -> Option<Entry> {
+    pub(super) fn unchanged(&self, path: &[u8], stat: &FileStat) -> Option<ManifestEntry> {
         let (known, entry) = self.files.get(path)?;
         (known == stat && stat.settled_before(self.taken)).then_some(*entry)
     }
 
     /// Remembers a file.
-    pub(super) fn insert(&mut self, path: Vec<u8>, stat: Stat, entry: Entry) {
+    pub(super) fn insert(&mut self, path: Vec<u8>, stat: FileStat, entry: ManifestEntry) {
         self.files.insert(path, (stat, entry));
     }
 
     /// Reads the stored index; an unusable one is empty.
-    pub(super) fn load(store: &Store) -> Self {
+    pub(super) fn load(store: &SnapshotStore) -> Self {
         store.get(&store.index()).ok().flatten().and_then(|bytes| decode(&bytes)).unwrap_or_default()
     }
 
     /// Stores the index; failing to only makes the next process slower.
-    pub(super) fn save(&self, store: &Store) {
+    pub(super) fn save(&self, store: &SnapshotStore) {
         if let Err(error) = store.put(&store.index(), &encode(self)) {
             tracing::warn!(%error, "snapshot index was not stored");
         }
     }
 }
 
-fn encode(index: &Index) -> Vec<u8> {
+fn encode(index: &FileIndex) -> Vec<u8> {
     let mut bytes = HEADER.to_vec();
     write!(bytes, "{}\0", index.taken).ok();
     for (path, (stat, entry)) in &index.files {
-        let Stat { mode, size, inode, modified, changed } = stat;
+        let FileStat { mode, size, inode, modified, changed } = stat;
         write!(bytes, "{mode} {size} {inode} {modified} {changed} ").ok();
         write!(bytes, "{} {} {} ", entry.mode, entry.size, entry.hash.to_hex()).ok();
         bytes.extend_from_slice(path);
@@ -104,14 +105,14 @@ fn encode(index: &Index) -> Vec<u8> {
     bytes
 }
 
-fn decode(bytes: &[u8]) -> Option<Index> {
+fn decode(bytes: &[u8]) -> Option<FileIndex> {
     let mut records = bytes.strip_prefix(HEADER)?.strip_suffix(&[0])?.split(|byte| *byte == 0);
     let taken = std::str::from_utf8(records.next()?).ok()?.parse().ok()?;
     let files = records
         .map(|record| {
             let mut fields = record.splitn(9, |byte| *byte == b' ');
             let mut text = || std::str::from_utf8(fields.next()?).ok();
-            let stat = Stat {
+            let stat = FileStat {
                 mode: text()?.parse().ok()?,
                 size: text()?.parse().ok()?,
                 inode: text()?.parse().ok()?,
@@ -121,8 +122,8 @@ fn decode(bytes: &[u8]) -> Option<Index> {
             let mode = text()?.parse().ok()?;
             let size = text()?.parse().ok()?;
             let hash = blake3::Hash::from_hex(text()?).ok()?;
-            Some((fields.next()?.to_vec(), (stat, Entry { mode, size, hash })))
+            Some((fields.next()?.to_vec(), (stat, ManifestEntry { mode, size, hash })))
         })
         .collect::<Option<_>>()?;
-    Some(Index { taken, files })
+    Some(FileIndex { taken, files })
 }

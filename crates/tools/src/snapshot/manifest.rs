@@ -6,7 +6,7 @@
 
 use std::io::Write as _;
 
-use super::Tree;
+use super::FileTree;
 
 /// The first line, which names the format.
 const HEADER: &[u8] = b"everturn-tree 1\n";
@@ -21,8 +21,8 @@ const FILE: u32 = 0o100_000;
 const PERMISSIONS: u32 = 0o777;
 
 /// What a tree knows of one file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ManifestEntry {
     /// Kind and permissions.
     pub(super) mode: u32,
     /// Bytes of content.
@@ -31,7 +31,7 @@ pub(super) struct Entry {
     pub(super) hash: blake3::Hash,
 }
 
-impl Entry {
+impl ManifestEntry {
     /// Whether it is a symbolic link.
     pub(super) fn is_link(&self) -> bool {
         self.mode & KIND == LINK
@@ -53,9 +53,9 @@ pub(super) fn mode(raw: u32) -> Option<u32> {
 }
 
 /// The bytes of a tree.
-pub(super) fn encode(tree: &Tree) -> Vec<u8> {
+pub(super) fn encode(tree: &FileTree) -> Vec<u8> {
     let mut bytes = HEADER.to_vec();
-    for (path, Entry { mode, size, hash }) in tree {
+    for (path, ManifestEntry { mode, size, hash }) in tree {
         // Writing to memory does not fail.
         write!(bytes, "{mode:o} {size} {} ", hash.to_hex()).ok();
         bytes.extend_from_slice(path);
@@ -65,10 +65,10 @@ pub(super) fn encode(tree: &Tree) -> Vec<u8> {
 }
 
 /// The tree of some bytes, or nothing if they are not in the format.
-pub(super) fn decode(bytes: &[u8]) -> Option<Tree> {
+pub(super) fn decode(bytes: &[u8]) -> Option<FileTree> {
     let records = bytes.strip_prefix(HEADER)?;
     let Some(records) = records.strip_suffix(&[0]) else {
-        return records.is_empty().then(Tree::new);
+        return records.is_empty().then(FileTree::new);
     };
     records
         .split(|byte| *byte == 0)
@@ -79,7 +79,7 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Tree> {
             let size = text()?.parse().ok()?;
             let hash = blake3::Hash::from_hex(text()?).ok()?;
             let path = fields.next()?.to_vec();
-            Some((path, Entry { mode, size, hash }))
+            Some((path, ManifestEntry { mode, size, hash }))
         })
         .collect()
 }

@@ -4,22 +4,23 @@
 //! right before it is touched, and left alone, with the reason, when it differs. A file that is already as it
 //! should be counts as restored, which makes a restore safe to repeat.
 
-use std::{
-    collections::HashMap,
-    ffi::OsStr,
-    fs, io,
-    os::unix::{ffi::OsStrExt as _, fs::symlink},
-    path::{Component, Path, PathBuf},
-};
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::symlink;
+use std::path::{Component, Path, PathBuf};
+use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Error, Tree, TreeId, manifest::Entry, store::Store, walk};
-use crate::replacement::{STAGED, stage, turn};
+use super::manifest::ManifestEntry;
+use super::store::SnapshotStore;
+use super::{FileTree, SnapshotError, TreeId, walk};
+use crate::replacement::{STAGED, lock, stage};
 
 /// What to put back.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Plan {
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SnapshotPlan {
     /// The tree that the files are expected to be as in now.
     pub expected: TreeId,
     /// The files, absolute or relative to the worktree, each with the tree to take it from. A file that its
@@ -27,7 +28,7 @@ pub struct Plan {
     pub files: Vec<(PathBuf, TreeId)>,
 }
 
-impl Plan {
+impl SnapshotPlan {
     /// A plan that takes every file from the same tree.
     #[must_use]
     pub fn uniform(expected: TreeId, target: &TreeId, files: impl IntoIterator<Item = PathBuf>) -> Self {
@@ -36,26 +37,26 @@ impl Plan {
 }
 
 /// What became of a plan.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RestoreReport {
     /// Files that are now as planned, as absolute paths.
     pub restored: Vec<PathBuf>,
     /// Files that were left alone.
-    pub skipped: Vec<Skipped>,
+    pub skipped: Vec<SkippedFile>,
 }
 
 /// A file that was left alone.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Skipped {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SkippedFile {
     /// The file, as an absolute path.
     pub file: PathBuf,
     /// Why.
-    pub why: Why,
+    pub why: SkipReason,
 }
 
 /// Why a file was left alone.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Why {
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SkipReason {
     /// It is not as the plan expects.
     #[error("it was changed since")]
     Changed,
@@ -72,9 +73,13 @@ pub enum Why {
 }
 
 /// Carries out a plan.
-pub(super) fn restore(store: &Store, worktree: &Path, plan: &Plan) -> Result<Report, Error> {
+pub(super) fn restore(
+    store: &SnapshotStore,
+    worktree: &Path,
+    plan: &SnapshotPlan,
+) -> Result<RestoreReport, SnapshotError> {
     let expected = store.tree(&plan.expected)?;
-    let mut trees: HashMap<&TreeId, Tree> = HashMap::new();
+    let mut trees: HashMap<&TreeId, FileTree> = HashMap::new();
     let mut work = Vec::new();
     for (file, id) in &plan.files {
         if !trees.contains_key(id) {
@@ -90,18 +95,18 @@ pub(super) fn restore(store: &Store, worktree: &Path, plan: &Plan) -> Result<Rep
         None => 1,
         Some(_) => 2,
     });
-    let mut report = Report::default();
+    let mut report = RestoreReport::default();
     for (relative, target) in work {
         let file = worktree.join(relative);
         let expected = expected.get(relative.as_os_str().as_bytes()).copied();
-        let put = Put { worktree, relative, file: &file, expected };
+        let put = RestoredFile { worktree, relative, file: &file, expected };
         let done = match target.map(|target| store.blob(target.hash)).transpose() {
             Ok(content) => put.apply(target.zip(content)),
-            Err(error) => Err(Why::Refused(error.to_string())),
+            Err(error) => Err(SkipReason::Refused(error.to_string())),
         };
         match done {
             Ok(()) => report.restored.push(file),
-            Err(why) => report.skipped.push(Skipped { file, why }),
+            Err(why) => report.skipped.push(SkippedFile { file, why }),
         }
     }
     report.restored.sort_unstable();
@@ -110,38 +115,38 @@ pub(super) fn restore(store: &Store, worktree: &Path, plan: &Plan) -> Result<Rep
 }
 
 /// One file to put in place.
-#[derive(Clone, Copy, Debug)]
-struct Put<'a> {
+#[derive(Debug, Clone, Copy)]
+struct RestoredFile<'a> {
     worktree: &'a Path,
     relative: &'a Path,
     file: &'a Path,
-    expected: Option<Entry>,
+    expected: Option<ManifestEntry>,
 }
 
-impl Put<'_> {
-    fn apply(self, target: Option<(Entry, Vec<u8>)>) -> Result<(), Why> {
+impl RestoredFile<'_> {
+    fn apply(self, target: Option<(ManifestEntry, Vec<u8>)>) -> Result<(), SkipReason> {
         let place = self.place()?;
-        let _turn = turn(self.file);
+        let _lock = lock(self.file);
         let now = match (place, &target) {
-            (Place::Free, _) => walk::present(self.file).map_err(refused)?,
+            (Placement::Free, _) => walk::present(self.file).map_err(refused)?,
             // Where a folder stands, or a file has taken a folder's place, there is no such file.
-            (Place::Taken, None) => None,
-            (Place::Taken, Some(_)) => return Err(Why::Changed),
+            (Placement::Taken, None) => None,
+            (Placement::Taken, Some(_)) => return Err(SkipReason::Changed),
         };
         if now == target.as_ref().map(|(entry, _)| *entry) {
             return Ok(());
         }
         if now != self.expected {
-            return Err(Why::Changed);
+            return Err(SkipReason::Changed);
         }
         match target {
-            None if walk::ignored(self.worktree, self.relative) => Err(Why::Ignored),
+            None if walk::ignored(self.worktree, self.relative) => Err(SkipReason::Ignored),
             None => self.remove(),
             Some((entry, content)) => self.write(entry, &content),
         }
     }
 
-    fn remove(self) -> Result<(), Why> {
+    fn remove(self) -> Result<(), SkipReason> {
         fs::remove_file(self.file).map_err(refused)?;
         // Folders that are empty now came with the file; one that is not refuses to go.
         for folder in self.file.ancestors().skip(1).take_while(|dir| *dir != self.worktree) {
@@ -152,7 +157,7 @@ impl Put<'_> {
         Ok(())
     }
 
-    fn write(self, entry: Entry, content: &[u8]) -> Result<(), Why> {
+    fn write(self, entry: ManifestEntry, content: &[u8]) -> Result<(), SkipReason> {
         let parent = self.file.parent().unwrap_or(self.worktree);
         fs::create_dir_all(parent).map_err(refused)?;
         if entry.is_link() {
@@ -169,33 +174,33 @@ impl Put<'_> {
     }
 
     /// Looks once more, right before the rename.
-    fn unchanged(self) -> Result<(), Why> {
+    fn unchanged(self) -> Result<(), SkipReason> {
         let now = walk::present(self.file).map_err(refused)?;
-        if now == self.expected { Ok(()) } else { Err(Why::Changed) }
+        if now == self.expected { Ok(()) } else { Err(SkipReason::Changed) }
     }
 
     /// Looks at the way to the file, refusing one that leaves the worktree as written or through a link.
-    fn place(self) -> Result<Place, Why> {
+    fn place(self) -> Result<Placement, SkipReason> {
         let plain = self.relative.components().all(|part| matches!(part, Component::Normal(_)));
         if !plain || self.relative.as_os_str().is_empty() {
-            return Err(Why::Outside);
+            return Err(SkipReason::Outside);
         }
-        let mut place = Place::Free;
+        let mut place = Placement::Free;
         for folder in self.file.ancestors().skip(1).take_while(|dir| *dir != self.worktree) {
             match fs::symlink_metadata(folder) {
-                Ok(meta) if meta.is_symlink() => return Err(Why::Outside),
-                Ok(meta) if !meta.is_dir() => place = Place::Taken,
+                Ok(meta) if meta.is_symlink() => return Err(SkipReason::Outside),
+                Ok(meta) if !meta.is_dir() => place = Placement::Taken,
                 _ => {}
             }
         }
         let folder = fs::symlink_metadata(self.file).is_ok_and(|meta| meta.is_dir());
-        Ok(if folder { Place::Taken } else { place })
+        Ok(if folder { Placement::Taken } else { place })
     }
 }
 
 /// Whether a file can be where it should.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Placement {
     /// It is there, or could be.
     Free,
     /// Something else is in the way.
@@ -203,6 +208,53 @@ enum Place {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "the shape that map_err wants")]
-fn refused(error: io::Error) -> Why {
-    Why::Refused(error.to_string())
+fn refused(error: io::Error) -> SkipReason {
+    SkipReason::Refused(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file as a tree has it, with its content.
+    fn recorded(folder: &Path, make: impl FnOnce(&Path)) -> (ManifestEntry, Vec<u8>) {
+        let path = folder.join("recorded");
+        make(&path);
+        let entry = walk::present(&path).unwrap().unwrap();
+        let content = fs::read_link(&path).map(|link| link.into_os_string().into_encoded_bytes());
+        (entry, content.or_else(|_| fs::read(&path)).unwrap())
+    }
+
+    fn written(text: &'static str) -> impl FnOnce(&Path) {
+        move |path| fs::write(path, text).unwrap()
+    }
+
+    #[test]
+    fn what_changes_while_a_restore_prepares_is_left_alone() {
+        // Without the second look, right before the rename, a change made since the first one was lost unnoticed.
+        let targets = [
+            recorded(tempfile::tempdir().unwrap().path(), written("restored")),
+            recorded(tempfile::tempdir().unwrap().path(), |path| symlink("restored", path).unwrap()),
+        ];
+        let expected = recorded(tempfile::tempdir().unwrap().path(), written("expected")).0;
+        for (entry, content) in targets {
+            let worktree = tempfile::tempdir().unwrap();
+            let (relative, file) = (Path::new("a.txt"), worktree.path().join("a.txt"));
+            let put =
+                RestoredFile { worktree: worktree.path(), relative, file: &file, expected: Some(expected) };
+            // The first look is behind us; now the person saves.
+            for change in [Some("mine"), None] {
+                fs::write(&file, "expected").unwrap();
+                change.map_or_else(|| fs::remove_file(&file), |text| fs::write(&file, text)).unwrap();
+                assert_eq!(put.write(entry, &content), Err(SkipReason::Changed), "{change:?}");
+                assert_eq!(fs::read_to_string(&file).ok().as_deref(), change);
+                let left: Vec<_> = fs::read_dir(worktree.path()).unwrap().flatten().collect();
+                assert_eq!(left.len(), usize::from(change.is_some()), "nothing else stays behind: {left:?}");
+            }
+            // Unchanged, it is replaced.
+            fs::write(&file, "expected").unwrap();
+            assert_eq!(put.write(entry, &content), Ok(()));
+            assert_eq!(walk::present(&file).unwrap(), Some(entry));
+        }
+    }
 }

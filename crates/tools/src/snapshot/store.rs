@@ -3,29 +3,27 @@
 //! `blobs/<2 hex>/<62 hex>` and `trees/<40 hex>` hold zstd frames. A file appears under its name complete or
 //! not at all, and is never written again.
 
-use std::{
-    fs, io,
-    os::unix::fs::MetadataExt as _,
-    path::{Path, PathBuf},
-};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
 
-use super::{Error, Tree, TreeId, manifest};
+use super::{FileTree, SnapshotError, TreeId, manifest};
 
 /// The compression level: fast, because most blobs are never read again.
 const LEVEL: i32 = 1;
 
 /// The folder of one store.
 #[derive(Debug)]
-pub(super) struct Store {
+pub(super) struct SnapshotStore {
     dir: PathBuf,
 }
 
-impl Store {
+impl SnapshotStore {
     /// Opens a folder as a store, making it if need be.
-    pub(super) fn open(dir: PathBuf) -> Result<Self, Error> {
+    pub(super) fn open(dir: PathBuf) -> Result<Self, SnapshotError> {
         for part in ["blobs", "trees"] {
             let path = dir.join(part);
-            fs::create_dir_all(&path).map_err(Error::io(&path))?;
+            fs::create_dir_all(&path).map_err(SnapshotError::io(&path))?;
         }
         Ok(Self { dir })
     }
@@ -41,14 +39,14 @@ impl Store {
     }
 
     /// The present time as the file system tells it, in nanoseconds: what a file changed now would carry.
-    pub(super) fn now(&self) -> Result<i64, Error> {
-        let fail = Error::io(&self.dir);
+    pub(super) fn now(&self) -> Result<i64, SnapshotError> {
+        let fail = SnapshotError::io(&self.dir);
         let probe = tempfile::tempfile_in(&self.dir).and_then(|file| file.metadata()).map_err(fail)?;
         Ok(nanoseconds(probe.ctime(), probe.ctime_nsec()))
     }
 
     /// Stores a content and returns its name.
-    pub(super) fn put_blob(&self, content: &[u8]) -> Result<blake3::Hash, Error> {
+    pub(super) fn put_blob(&self, content: &[u8]) -> Result<blake3::Hash, SnapshotError> {
         let hash = blake3::hash(content);
         let path = self.blob_path(hash);
         // An empty file is what a power cut leaves of a blob; a frame never is.
@@ -59,14 +57,14 @@ impl Store {
     }
 
     /// The content of this name, checked.
-    pub(super) fn blob(&self, hash: blake3::Hash) -> Result<Vec<u8>, Error> {
+    pub(super) fn blob(&self, hash: blake3::Hash) -> Result<Vec<u8>, SnapshotError> {
         let path = self.blob_path(hash);
-        let content = self.get(&path)?.ok_or_else(|| Error::Corrupt(path.clone()))?;
-        if blake3::hash(&content) == hash { Ok(content) } else { Err(Error::Corrupt(path)) }
+        let content = self.get(&path)?.ok_or_else(|| SnapshotError::Corrupt(path.clone()))?;
+        if blake3::hash(&content) == hash { Ok(content) } else { Err(SnapshotError::Corrupt(path)) }
     }
 
     /// Stores a tree whose blobs are all stored, and returns its name.
-    pub(super) fn put_tree(&self, tree: &Tree) -> Result<TreeId, Error> {
+    pub(super) fn put_tree(&self, tree: &FileTree) -> Result<TreeId, SnapshotError> {
         let bytes = manifest::encode(tree);
         let id = tree_id(&bytes);
         let path = self.tree_path(&id);
@@ -77,17 +75,17 @@ impl Store {
     }
 
     /// The tree of this name, checked.
-    pub(super) fn tree(&self, id: &TreeId) -> Result<Tree, Error> {
+    pub(super) fn tree(&self, id: &TreeId) -> Result<FileTree, SnapshotError> {
         let path = self.tree_path(id);
-        let bytes = self.get(&path)?.ok_or_else(|| Error::Unknown(id.clone()))?;
+        let bytes = self.get(&path)?.ok_or_else(|| SnapshotError::Unknown(id.clone()))?;
         if tree_id(&bytes) != *id {
-            return Err(Error::Corrupt(path));
+            return Err(SnapshotError::Corrupt(path));
         }
-        manifest::decode(&bytes).ok_or(Error::Corrupt(path))
+        manifest::decode(&bytes).ok_or(SnapshotError::Corrupt(path))
     }
 
     /// Compresses a content into a new file.
-    pub(super) fn put(&self, path: &Path, content: &[u8]) -> Result<(), Error> {
+    pub(super) fn put(&self, path: &Path, content: &[u8]) -> Result<(), SnapshotError> {
         let parent = path.parent().unwrap_or(&self.dir);
         let write = || -> io::Result<()> {
             let frame = zstd::bulk::compress(content, LEVEL)?;
@@ -102,17 +100,17 @@ impl Store {
             file.persist(path).map_err(|error| error.error)?;
             Ok(())
         };
-        write().map_err(Error::io(path))
+        write().map_err(SnapshotError::io(path))
     }
 
     /// The content of a compressed file; nothing if there is no such file.
-    pub(super) fn get(&self, path: &Path) -> Result<Option<Vec<u8>>, Error> {
+    pub(super) fn get(&self, path: &Path) -> Result<Option<Vec<u8>>, SnapshotError> {
         match fs::read(path) {
-            Ok(frame) => {
-                zstd::stream::decode_all(&*frame).map(Some).map_err(|_| Error::Corrupt(path.to_owned()))
-            }
+            Ok(frame) => zstd::stream::decode_all(&*frame)
+                .map(Some)
+                .map_err(|_| SnapshotError::Corrupt(path.to_owned())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(source) => Err(Error::Io { path: path.to_owned(), source }),
+            Err(source) => Err(SnapshotError::Io { path: path.to_owned(), source }),
         }
     }
 

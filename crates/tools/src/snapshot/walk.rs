@@ -4,22 +4,20 @@
 //! files and a store inside the worktree are never part of a tree. Files come and go while the walk goes on:
 //! one that vanishes was not there, one that changes under the reader is read again.
 
-use std::{
-    ffi::OsStr,
-    fs::{self, File},
-    io::{self, Read as _},
-    os::unix::ffi::{OsStrExt as _, OsStringExt as _},
-    path::Path,
-};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Read as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::Path;
+use std::{fs, io};
 
-use ignore::{DirEntry, WalkBuilder, gitignore::GitignoreBuilder};
+use ignore::gitignore::GitignoreBuilder;
+use ignore::{DirEntry, WalkBuilder};
 
-use super::{
-    Bounds, Error, Tree,
-    index::{Index, Stat},
-    manifest::{self, Entry},
-    store::Store,
-};
+use super::index::{FileIndex, FileStat};
+use super::manifest::ManifestEntry;
+use super::store::SnapshotStore;
+use super::{CaptureLimits, FileTree, SnapshotError, manifest};
 use crate::replacement::STAGED;
 
 /// How often a file that changes while it is read is tried.
@@ -27,13 +25,13 @@ const TRIES: usize = 3;
 
 /// Captures every file into the store and returns the tree; `index` becomes that of this capture.
 pub(super) fn capture(
-    store: &Store,
+    store: &SnapshotStore,
     worktree: &Path,
-    bounds: Bounds,
-    index: &mut Index,
-) -> Result<Tree, Error> {
-    let mut next = Index::new(store.now()?, index.len());
-    let mut tree = Tree::new();
+    bounds: CaptureLimits,
+    index: &mut FileIndex,
+) -> Result<FileTree, SnapshotError> {
+    let mut next = FileIndex::new(store.now()?, index.len());
+    let mut tree = FileTree::new();
     let mut reused = 0_usize;
     for found in walker(worktree, store.dir()) {
         let file = match found {
@@ -41,7 +39,7 @@ pub(super) fn capture(
             // Without the worktree itself there is nothing to capture; any other folder is passed over.
             Err(error) if error.depth() == Some(0) => {
                 let source = error.into_io_error().unwrap_or_else(|| io::ErrorKind::NotFound.into());
-                return Err(Error::Io { path: worktree.to_owned(), source });
+                return Err(SnapshotError::Io { path: worktree.to_owned(), source });
             }
             Err(error) => {
                 tracing::debug!(%error, "passed over in a snapshot");
@@ -50,7 +48,7 @@ pub(super) fn capture(
         };
         let Ok(relative) = file.path().strip_prefix(worktree) else { continue };
         let Ok(meta) = fs::symlink_metadata(file.path()) else { continue };
-        let stat = Stat::of(&meta);
+        let stat = FileStat::of(&meta);
         if manifest::mode(stat.mode).is_none() {
             continue;
         }
@@ -66,7 +64,7 @@ pub(super) fn capture(
             tree.insert(path.to_vec(), entry);
         }
         if tree.len() > bounds.files {
-            return Err(Error::TooMany(bounds.files));
+            return Err(SnapshotError::TooMany(bounds.files));
         }
     }
     let same = reused == index.len() && reused == next.len();
@@ -78,14 +76,14 @@ pub(super) fn capture(
 }
 
 /// Stores one file as it is now; nothing if it vanished, cannot be read, or does not hold still.
-fn take(store: &Store, path: &Path) -> Result<Option<(Stat, Entry)>, Error> {
+fn take(store: &SnapshotStore, path: &Path) -> Result<Option<(FileStat, ManifestEntry)>, SnapshotError> {
     for _ in 0..TRIES {
         let Ok((stat, content)) = read(path) else { return Ok(None) };
         let Some(mode) = manifest::mode(stat.mode) else { return Ok(None) };
-        let still = fs::symlink_metadata(path).is_ok_and(|meta| Stat::of(&meta) == stat);
+        let still = fs::symlink_metadata(path).is_ok_and(|meta| FileStat::of(&meta) == stat);
         if still {
             let hash = store.put_blob(&content)?;
-            return Ok(Some((stat, Entry { mode, size: content.len() as u64, hash })));
+            return Ok(Some((stat, ManifestEntry { mode, size: content.len() as u64, hash })));
         }
     }
     tracing::debug!(path = %path.display(), "kept changing during a snapshot");
@@ -93,23 +91,23 @@ fn take(store: &Store, path: &Path) -> Result<Option<(Stat, Entry)>, Error> {
 }
 
 /// What `stat` says of a file, and the content that went with it.
-fn read(path: &Path) -> io::Result<(Stat, Vec<u8>)> {
+fn read(path: &Path) -> io::Result<(FileStat, Vec<u8>)> {
     let meta = fs::symlink_metadata(path)?;
     if meta.is_symlink() {
-        return Ok((Stat::of(&meta), fs::read_link(path)?.into_os_string().into_vec()));
+        return Ok((FileStat::of(&meta), fs::read_link(path)?.into_os_string().into_vec()));
     }
     if !meta.is_file() {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     let mut content = Vec::new();
     File::open(path)?.read_to_end(&mut content)?;
-    Ok((Stat::of(&meta), content))
+    Ok((FileStat::of(&meta), content))
 }
 
 /// What a tree would record of a file now, without storing it; nothing if there is none.
-pub(super) fn present(path: &Path) -> io::Result<Option<Entry>> {
+pub(super) fn present(path: &Path) -> io::Result<Option<ManifestEntry>> {
     match read(path) {
-        Ok((stat, content)) => Ok(manifest::mode(stat.mode).map(|mode| Entry {
+        Ok((stat, content)) => Ok(manifest::mode(stat.mode).map(|mode| ManifestEntry {
             mode,
             size: content.len() as u64,
             hash: blake3::hash(&content),

@@ -1,4 +1,4 @@
-//! The pieces of an HTML text: tags and what stands between them, read once from beginning to end.
+//! Splits an HTML text into tags and what stands between them, in one pass.
 //!
 //! Comments, scripts, styles, drawings and the like never show. Reading takes time in proportion to the text, whatever
 //! is in it.
@@ -52,8 +52,8 @@ const NAMED: [(&str, &str); 32] = [
 ];
 
 /// One piece.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Token<'a> {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum MarkupToken<'a> {
     /// Text in which characters may still be written by name.
     Text(&'a str),
     /// The page's title.
@@ -66,13 +66,13 @@ pub(super) enum Token<'a> {
 
 /// The pieces of a text.
 #[derive(Debug)]
-pub(super) struct Tokens<'a> {
+pub(super) struct MarkupTokens<'a> {
     rest: &'a str,
     /// Names that have no end tag any more: looking for them again and again would take forever.
     endless: Vec<String>,
 }
 
-impl<'a> Tokens<'a> {
+impl<'a> MarkupTokens<'a> {
     pub(super) fn new(html: &'a str) -> Self {
         Self { rest: html, endless: Vec::new() }
     }
@@ -134,7 +134,7 @@ impl<'a> Tokens<'a> {
         attributes
     }
 
-    fn tag(&mut self) -> Option<Token<'a>> {
+    fn tag(&mut self) -> Option<MarkupToken<'a>> {
         let closing = self.rest.starts_with("</");
         self.skip(if closing { 2 } else { 1 });
         let length = self.rest.find(|c: char| c.is_ascii_whitespace() || c == '/' || c == '>');
@@ -145,7 +145,7 @@ impl<'a> Tokens<'a> {
         }
         let name = name.to_ascii_lowercase();
         if closing {
-            return Some(Token::End(name));
+            return Some(MarkupToken::End(name));
         }
         if RAW.contains(&name.as_str()) {
             let end = self.end_of(&name).unwrap_or(self.rest.len());
@@ -164,16 +164,16 @@ impl<'a> Tokens<'a> {
             let end = self.end_of(&name).unwrap_or(self.rest.len());
             let text = self.skip(end);
             self.skip_over(">");
-            return Some(if name == "title" { Token::Title(text) } else { Token::Text(text) });
+            return Some(if name == "title" { MarkupToken::Title(text) } else { MarkupToken::Text(text) });
         }
-        Some(Token::Start(name, attributes))
+        Some(MarkupToken::Start(name, attributes))
     }
 }
 
-impl<'a> Iterator for Tokens<'a> {
-    type Item = Token<'a>;
+impl<'a> Iterator for MarkupTokens<'a> {
+    type Item = MarkupToken<'a>;
 
-    fn next(&mut self) -> Option<Token<'a>> {
+    fn next(&mut self) -> Option<MarkupToken<'a>> {
         while !self.rest.is_empty() {
             let mut start = self.rest.bytes();
             match (start.next(), start.next(), start.next()) {
@@ -199,7 +199,7 @@ impl<'a> Iterator for Tokens<'a> {
                 _ => {
                     // A `<` that begins no tag is text.
                     let end = self.rest.get(1..).and_then(|rest| rest.find('<')).map(|at| at + 1);
-                    return Some(Token::Text(self.skip(end.unwrap_or(self.rest.len()))));
+                    return Some(MarkupToken::Text(self.skip(end.unwrap_or(self.rest.len()))));
                 }
             }
         }
@@ -230,7 +230,7 @@ pub(super) fn attribute<'a>(attributes: &'a str, wanted: &str) -> Option<Cow<'a,
         if name.eq_ignore_ascii_case(wanted) {
             return Some(decode(value));
         }
-        // Something is always taken, or a stray sign would stop us here for ever.
+        // Something is always taken, or a stray character would stop us here forever.
         let after = if after.len() == rest.len() { after.get(1..).unwrap_or_default() } else { after };
         rest = after.trim_start_matches(|c: char| c.is_ascii_whitespace() || c == '/');
     }
@@ -279,12 +279,12 @@ mod tests {
     use super::*;
 
     fn check(html: &str, expected: &[&str]) {
-        let shown: Vec<String> = Tokens::new(html)
+        let shown: Vec<String> = MarkupTokens::new(html)
             .map(|token| match token {
-                Token::Text(text) => text.to_owned(),
-                Token::Title(text) => format!("title:{text}"),
-                Token::Start(name, attributes) => format!("<{name}|{}>", attributes.trim()),
-                Token::End(name) => format!("</{name}>"),
+                MarkupToken::Text(text) => text.to_owned(),
+                MarkupToken::Title(text) => format!("title:{text}"),
+                MarkupToken::Start(name, attributes) => format!("<{name}|{}>", attributes.trim()),
+                MarkupToken::End(name) => format!("</{name}>"),
             })
             .collect();
         assert_eq!(shown, expected, "{html}");

@@ -1,18 +1,14 @@
-//! What came back: its kind, its characters, and its text.
+//! A page that was fetched: its kind, its encoding, and its text.
 
 use std::thread;
 
 use encoding_rs::{Encoding, UTF_8, WINDOWS_1252};
-use htmd::{
-    HtmlToMarkdown,
-    options::{BulletListMarker, HrStyle, Options},
-};
+use htmd::HtmlToMarkdown;
+use htmd::options::{BulletListMarker, HrStyle, Options};
 use url::Url;
 
-use super::{
-    markup::{Token, Tokens, decode},
-    rewrite::rewrite,
-};
+use super::markup::{MarkupToken, MarkupTokens, decode};
+use super::rewrite::rewrite;
 
 /// How far into a page its character set may be named.
 const META: usize = 2048;
@@ -39,7 +35,7 @@ const TEXTUAL: [&str; 12] = [
 
 /// A page as it came.
 #[derive(Debug)]
-pub(super) struct Page {
+pub(super) struct FetchedPage {
     pub(super) url: Url,
     /// The media type, in lower case and without parameters; empty if none was given.
     pub(super) media: String,
@@ -49,8 +45,8 @@ pub(super) struct Page {
 }
 
 /// What a page is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PageKind {
     Html,
     Text,
     Image(&'static str),
@@ -68,18 +64,18 @@ pub(super) fn media(header: &str) -> (String, Option<String>) {
     (media, charset)
 }
 
-impl Page {
-    pub(super) fn kind(&self) -> Kind {
+impl FetchedPage {
+    pub(super) fn kind(&self) -> PageKind {
         let is_image = |magic: &[u8]| self.body.starts_with(magic);
         let vague = matches!(self.media.as_str(), "" | "application/octet-stream" | "binary/octet-stream");
         match self.media.as_str() {
-            "image/png" if is_image(b"\x89PNG\r\n\x1a\n") => return Kind::Image("image/png"),
-            "image/jpeg" | "image/jpg" if is_image(b"\xff\xd8\xff") => return Kind::Image("image/jpeg"),
-            "image/gif" if is_image(b"GIF8") => return Kind::Image("image/gif"),
+            "image/png" if is_image(b"\x89PNG\r\n\x1a\n") => return PageKind::Image("image/png"),
+            "image/jpeg" | "image/jpg" if is_image(b"\xff\xd8\xff") => return PageKind::Image("image/jpeg"),
+            "image/gif" if is_image(b"GIF8") => return PageKind::Image("image/gif"),
             "image/webp" if is_image(b"RIFF") && self.body.get(8..12) == Some(b"WEBP") => {
-                return Kind::Image("image/webp");
+                return PageKind::Image("image/webp");
             }
-            "text/html" | "application/xhtml+xml" => return Kind::Html,
+            "text/html" | "application/xhtml+xml" => return PageKind::Html,
             _ => {}
         }
         let textual = self.media.starts_with("text/")
@@ -87,19 +83,19 @@ impl Page {
             || self.media.ends_with("+xml")
             || TEXTUAL.contains(&self.media.as_str());
         if textual || self.body.is_empty() {
-            return Kind::Text;
+            return PageKind::Text;
         }
         match str::from_utf8(&self.body) {
             Ok(text) if vague && !text.contains('\0') => {
                 let start = text.trim_start().as_bytes();
                 let says = |tag: &[u8]| start.get(..tag.len()).is_some_and(|at| at.eq_ignore_ascii_case(tag));
                 if self.media.is_empty() && (says(b"<!doctype html") || says(b"<html")) {
-                    Kind::Html
+                    PageKind::Html
                 } else {
-                    Kind::Text
+                    PageKind::Text
                 }
             }
-            _ => Kind::Binary,
+            _ => PageKind::Binary,
         }
     }
 
@@ -168,14 +164,14 @@ fn plain_text(html: &str) -> (String, Option<String>) {
     let mut text = String::new();
     let mut title = None;
     let mut pre = 0_usize;
-    for token in Tokens::new(html) {
+    for token in MarkupTokens::new(html) {
         match token {
-            Token::Title(words) => {
+            MarkupToken::Title(words) => {
                 title.get_or_insert_with(|| words.to_owned());
             }
-            Token::Text(words) if pre > 0 => text.push_str(&decode(words)),
-            Token::Text(words) => flow(&decode(words), &mut text),
-            Token::Start(name, _) => {
+            MarkupToken::Text(words) if pre > 0 => text.push_str(&decode(words)),
+            MarkupToken::Text(words) => flow(&decode(words), &mut text),
+            MarkupToken::Start(name, _) => {
                 pre += usize::from(name == "pre");
                 match name.as_str() {
                     "br" => text.push('\n'),
@@ -187,7 +183,7 @@ fn plain_text(html: &str) -> (String, Option<String>) {
                     name => lines(&mut text, gap(name)),
                 }
             }
-            Token::End(name) => {
+            MarkupToken::End(name) => {
                 pre = pre.saturating_sub(usize::from(name == "pre"));
                 lines(&mut text, gap(&name));
             }

@@ -1,4 +1,4 @@
-//! A page's markup written anew, so that converting it is safe.
+//! Rewrites the markup of a page, so that converting it is safe.
 //!
 //! The HTML standard says what a parser must make of any text, and some texts make it do a lot: elements nested a
 //! million deep, or formatting that is opened again in every paragraph. Here the few elements that Markdown knows are
@@ -7,7 +7,7 @@
 
 use url::Url;
 
-use super::markup::{Token, Tokens, attribute};
+use super::markup::{MarkupToken, MarkupTokens, attribute};
 
 /// How deep elements may be nested.
 const DEPTH: usize = 80;
@@ -22,16 +22,17 @@ const LINK_MAX: usize = 2000;
 
 /// The page as clean HTML, links made absolute, and its title.
 pub(super) fn rewrite(html: &str, base: &Url) -> (String, Option<String>) {
-    let mut page = Rewrite { out: String::with_capacity(html.len() / 2), open: Vec::new(), tags: 0, base };
+    let mut page =
+        MarkupRewrite { out: String::with_capacity(html.len() / 2), open: Vec::new(), tags: 0, base };
     let mut title = None;
-    for token in Tokens::new(html) {
+    for token in MarkupTokens::new(html) {
         match token {
-            Token::Text(text) => page.text(text),
-            Token::Title(text) => {
+            MarkupToken::Text(text) => page.text(text),
+            MarkupToken::Title(text) => {
                 title.get_or_insert_with(|| text.to_owned());
             }
-            Token::Start(name, attributes) => page.start(&name, attributes),
-            Token::End(name) => page.end(&name),
+            MarkupToken::Start(name, attributes) => page.start(&name, attributes),
+            MarkupToken::End(name) => page.end(&name),
         }
     }
     page.close_to(0);
@@ -39,7 +40,7 @@ pub(super) fn rewrite(html: &str, base: &Url) -> (String, Option<String>) {
 }
 
 #[derive(Debug)]
-struct Rewrite<'a> {
+struct MarkupRewrite<'a> {
     out: String,
     /// The elements that are open, as they are written.
     open: Vec<&'static str>,
@@ -90,7 +91,7 @@ fn of_table(name: &str) -> bool {
     matches!(name, "table" | "thead" | "tbody" | "tr" | "th" | "td")
 }
 
-impl Rewrite<'_> {
+impl MarkupRewrite<'_> {
     fn text(&mut self, text: &str) {
         for piece in text.split('\0') {
             // Characters that are written by name stay so; a `<` that began no tag must not begin one now.
@@ -295,10 +296,10 @@ mod tests {
             let base = Url::parse("https://a.example/").unwrap();
             let (out, _) = rewrite(&html, &base);
             let mut open = Vec::new();
-            for token in Tokens::new(&out) {
+            for token in MarkupTokens::new(&out) {
                 match token {
-                    Token::Start(name, _) if name != "br" => open.push(name),
-                    Token::End(name) => prop_assert_eq!(open.pop(), Some(name)),
+                    MarkupToken::Start(name, _) if name != "br" => open.push(name),
+                    MarkupToken::End(name) => prop_assert_eq!(open.pop(), Some(name)),
                     _ => {}
                 }
                 prop_assert!(open.len() <= DEPTH);

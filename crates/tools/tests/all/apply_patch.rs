@@ -1,12 +1,12 @@
 //! Patches: what they do, what they refuse, and that they do all of it or nothing.
 
-use std::{
-    fs,
-    os::unix::fs::{PermissionsExt as _, symlink},
-    sync::Arc,
-};
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::sync::Arc;
 
-use everturn_tools::{Context, Failure, Seen, Tool, Verdict, apply_patch::ApplyPatch, read::Read};
+use everturn_tools::apply_patch::ApplyPatchTool;
+use everturn_tools::read::ReadTool;
+use everturn_tools::{Context, Failure, ForecastVerdict, SeenFiles, Tool};
 use serde_json::{Value, json};
 
 use crate::harness::{Project, tree};
@@ -17,7 +17,7 @@ fn patch(body: &str) -> Value {
 
 async fn apply(project: &Project, body: &str) -> Result<String, String> {
     let before = tree(&project.outside());
-    match project.run(&ApplyPatch, patch(body)).await {
+    match project.run(&ApplyPatchTool, patch(body)).await {
         Ok(output) => Ok(output.output),
         Err(failure) => {
             assert_eq!(tree(&project.outside()), before, "a failed patch changes nothing");
@@ -45,10 +45,16 @@ async fn a_patch_has_the_recorded_form() {
         "*** Add File: new/file.txt\n+hello\n*** Update File: src/a.txt\n@@\n one\n-two\n+2\n\
          *** Update File: old.sh\n*** Move to: bin/new.sh\n-run\n+walk\n*** Delete File: gone",
     );
-    let forecasts = ApplyPatch.forecast(&input, &project.scope).unwrap();
-    assert_eq!(forecasts.iter().map(|each| each.verdict()).collect::<Vec<_>>(), [Verdict::Untouched; 5]);
-    let output = project.run(&ApplyPatch, input).await.unwrap();
-    assert_eq!(forecasts.iter().map(|each| each.verdict()).collect::<Vec<_>>(), [Verdict::Applied; 5]);
+    let forecasts = ApplyPatchTool.forecast(&input, &project.scope).unwrap();
+    assert_eq!(
+        forecasts.iter().map(|each| each.verdict()).collect::<Vec<_>>(),
+        [ForecastVerdict::Untouched; 5]
+    );
+    let output = project.run(&ApplyPatchTool, input).await.unwrap();
+    assert_eq!(
+        forecasts.iter().map(|each| each.verdict()).collect::<Vec<_>>(),
+        [ForecastVerdict::Applied; 5]
+    );
     assert_eq!(
         output.output,
         "Success. Updated the following files:\nA new/file.txt\nM src/a.txt\nM bin/new.sh\nD gone"
@@ -97,7 +103,7 @@ async fn the_person_sees_every_file_first() {
     let input = patch(
         "*** Update File: link\n*** Move to: b\n-one\n+two\n*** Add File: ../c\n+x\n*** Add File: ../d\n+x",
     );
-    let needs = ApplyPatch.needs(&input, &project.scope).unwrap();
+    let needs = ApplyPatchTool.needs(&input, &project.scope).unwrap();
     let named: Vec<_> = needs.iter().map(|need| (&*need.permission, need.patterns.clone())).collect();
     let outside = |name: &str| project.outside().join(name).to_str().unwrap().to_owned();
     let patterns = vec!["link".to_owned(), "a".to_owned(), "b".to_owned(), outside("c"), outside("d")];
@@ -107,7 +113,7 @@ async fn the_person_sees_every_file_first() {
     assert!(metadata["diff"].as_str().unwrap().contains("-one\n+two"));
     assert_eq!(metadata["files"].as_array().unwrap().len(), 3);
     // A hunk that is not there says nothing about what is.
-    let needs = ApplyPatch.needs(&patch("*** Update File: a\n-two\n+x"), &project.scope).unwrap();
+    let needs = ApplyPatchTool.needs(&patch("*** Update File: a\n-two\n+x"), &project.scope).unwrap();
     assert_eq!((&needs[0].metadata["diff"], &needs[0].metadata["files"]), (&json!(""), &json!([])));
 }
 
@@ -146,7 +152,7 @@ async fn line_ends_and_marks_are_kept() {
     let text = "apply_patch <<'EOF'\r\n*** Begin Patch\r\n*** Update File: f\r\n-a\r\n+b\r\n*** End Patch\r\nEOF\r\n";
     let project = Project::new();
     project.file("f", "a\n");
-    project.run(&ApplyPatch, json!({ "patchText": text })).await.unwrap();
+    project.run(&ApplyPatchTool, json!({ "patchText": text })).await.unwrap();
     assert_eq!(project.text("f"), "b\n");
 }
 
@@ -240,25 +246,25 @@ async fn a_folder_that_takes_no_files_spoils_all_of_it() {
 #[tokio::test]
 async fn only_what_the_session_has_seen_is_patched() {
     let project = Project::new();
-    let seen = Arc::<Seen>::default();
+    let seen = Arc::<SeenFiles>::default();
     project.file("a", "one\n");
     project.file("b", "one\n");
     let run = |tool: &'static dyn Tool, input: Value| project.run_in(&seen, tool, input);
-    run(&Read, json!({ "filePath": "a" })).await.unwrap();
+    run(&ReadTool, json!({ "filePath": "a" })).await.unwrap();
     project.file("a", "one\ntwo\n");
     for body in ["*** Update File: a\n-one\n+1", "*** Delete File: a", "*** Update File: a\n*** Move to: c"] {
         let both = patch(&format!("*** Update File: b\n-one\n+1\n{body}"));
-        let text = run(&ApplyPatch, both).await.unwrap_err().to_string();
+        let text = run(&ApplyPatchTool, both).await.unwrap_err().to_string();
         assert!(text.contains("changed since it was read: read it again"), "{text}");
     }
     assert_eq!((project.text("a"), project.text("b")), ("one\ntwo\n".into(), "one\n".into()));
-    run(&Read, json!({ "filePath": "a" })).await.unwrap();
-    run(&ApplyPatch, patch("*** Update File: a\n*** Move to: c\n-one\n+1")).await.unwrap();
-    run(&ApplyPatch, patch("*** Update File: c\n-1\n+one")).await.unwrap();
+    run(&ReadTool, json!({ "filePath": "a" })).await.unwrap();
+    run(&ApplyPatchTool, patch("*** Update File: a\n*** Move to: c\n-one\n+1")).await.unwrap();
+    run(&ApplyPatchTool, patch("*** Update File: c\n-1\n+one")).await.unwrap();
     project.file("c", "else\n");
-    let text = run(&ApplyPatch, patch("*** Update File: c\n-else\n+x")).await.unwrap_err().to_string();
+    let text = run(&ApplyPatchTool, patch("*** Update File: c\n-else\n+x")).await.unwrap_err().to_string();
     assert!(text.contains("read it again"), "{text}");
-    run(&ApplyPatch, patch("*** Add File: a\n+new")).await.unwrap();
+    run(&ApplyPatchTool, patch("*** Add File: a\n+new")).await.unwrap();
     assert_eq!(project.text("a"), "new\n");
 }
 
@@ -266,10 +272,10 @@ async fn only_what_the_session_has_seen_is_patched() {
 async fn a_cancelled_patch_does_nothing() {
     let project = Project::new();
     let input = patch("*** Add File: a\n+x");
-    let granted = ApplyPatch.needs(&input, &project.scope).unwrap().into();
+    let granted = ApplyPatchTool.needs(&input, &project.scope).unwrap().into();
     let context = Context { granted, ..project.context().0 };
     context.cancel.cancel();
-    assert_eq!(ApplyPatch.run(input, context).await, Err(Failure::Cancelled));
+    assert_eq!(ApplyPatchTool.run(input, context).await, Err(Failure::Cancelled));
     assert!(tree(&project.outside().join("project")).is_empty());
 }
 

@@ -3,30 +3,37 @@
 //! Whether a process has died is told by a named pipe: its reader gets to the end when the last process that
 //! holds it open for writing is gone.
 
-use std::{fs, path::Path, time::Duration};
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
 
-use everturn_tools::{Failure, Secrets, Tool, bash::Bash, process::Launcher};
+use everturn_tools::bash::BashTool;
+use everturn_tools::process::Launcher;
+use everturn_tools::{Failure, Secrets, Tool};
 use serde_json::{Value, json};
-use tokio::{task::JoinHandle, time::timeout};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 use crate::harness::{Project, names};
 
 /// Far longer than anything here takes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The tool with a warden.
-pub(crate) fn tool() -> Bash {
-    let launcher =
-        Launcher { warden: Some(env!("CARGO_BIN_EXE_everturn-warden").into()), ..Launcher::default() };
-    Bash { launcher, ..Bash::default() }
+/// The tool with a supervisor.
+pub(crate) fn tool() -> BashTool {
+    let launcher = Launcher {
+        supervisor: Some(env!("CARGO_BIN_EXE_everturn-supervisor").into()),
+        ..Launcher::default()
+    };
+    BashTool { launcher, ..BashTool::default() }
 }
 
-/// The tool with a warden that soon loses patience.
-pub(crate) fn quick() -> Bash {
+/// The tool with a supervisor that soon loses patience.
+pub(crate) fn quick() -> BashTool {
     with_grace(tool(), Duration::from_millis(200))
 }
 
-fn with_grace(mut tool: Bash, grace: Duration) -> Bash {
+fn with_grace(mut tool: BashTool, grace: Duration) -> BashTool {
     tool.launcher.grace = grace;
     tool
 }
@@ -180,7 +187,7 @@ const LEFTOVERS: &str =
 
 #[tokio::test]
 async fn what_a_command_leaves_running_is_stopped_and_told() {
-    for tool in [quick(), with_grace(Bash::default(), Duration::from_millis(200))] {
+    for tool in [quick(), with_grace(BashTool::default(), Duration::from_millis(200))] {
         let project = Project::new();
         let gone = watch(&project.path("pipe"));
         let line = "exec 9>pipe; sleep 1000 & echo started";
@@ -193,7 +200,7 @@ async fn what_a_command_leaves_running_is_stopped_and_told() {
 
 #[tokio::test]
 async fn a_busy_background_process_does_not_hold_up_the_call() {
-    for tool in [tool(), Bash::default()] {
+    for tool in [tool(), BashTool::default()] {
         let project = Project::new();
         let run = project.run(&tool, command("yes & echo started"));
         let output = timeout(PATIENCE, run).await.unwrap().unwrap();
@@ -217,7 +224,7 @@ async fn a_process_that_ends_soon_after_the_shell_may_finish() {
 async fn keys_are_kept_from_commands() {
     let project = Project::new();
     // What cargo sets for tests stands for a key: the environment of this process is not ours to change.
-    for mut tool in [tool(), Bash::default()] {
+    for mut tool in [tool(), BashTool::default()] {
         let shown = project.run(&tool, command("echo ${CARGO_PKG_NAME-none}")).await.unwrap();
         assert_eq!(shown.output, "everturn-tools\n");
         tool.launcher.secrets = Secrets::found_by(|| vec!["CARGO_PKG_NAME".to_owned()]);
@@ -278,7 +285,7 @@ async fn a_command_that_the_system_does_not_take_is_refused_in_words() {
         let expected = Failure::InvalidInput(format!("{why}: write it to a script file and run that."));
         assert_eq!(tool().needs(&command(&line), &project.scope), Err(expected));
     }
-    for tool in [tool(), Bash::default()] {
+    for tool in [tool(), BashTool::default()] {
         let output = project.run(&tool, command(&long(128 * 1024 - 1))).await.unwrap();
         assert_eq!(output.output, "hi\n");
     }
@@ -286,7 +293,7 @@ async fn a_command_that_the_system_does_not_take_is_refused_in_words() {
 
 #[tokio::test]
 async fn a_shell_that_left_its_group_holds_nothing_up() {
-    // Without a warden, the group was killed and the shell, which was no member any more, waited for without end.
+    // Without a supervisor, the group was killed and the shell, which was no member any more, waited for without end.
     let project = Project::new();
     let gone = watch(&project.path("pipe"));
     let script = "
@@ -301,7 +308,7 @@ time.sleep(1000)";
     project.file("leave.py", script);
     let (context, mut reports) = project.context();
     let cancel = context.cancel.clone();
-    let tool = with_grace(Bash::default(), Duration::from_millis(100));
+    let tool = with_grace(BashTool::default(), Duration::from_millis(100));
     let run = tool.run(command("exec python3 leave.py"), context);
     let cancelling = async {
         while let Some(report) = reports.recv().await {
@@ -333,7 +340,7 @@ async fn no_other_shell_takes_the_place_of_bash() {
 #[ignore = "a process that another test starts where there is no bash"]
 async fn helper_without_bash() {
     let project = Project::new();
-    for tool in [tool(), Bash::default()] {
+    for tool in [tool(), BashTool::default()] {
         let result = project.run(&tool, command(r"echo $'\'; echo > touched #'")).await;
         let text = result.unwrap_err().to_string();
         assert!(text.contains("commands need bash, and there is none on the PATH"), "{text}");

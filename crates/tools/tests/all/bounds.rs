@@ -1,12 +1,10 @@
 //! The size limit of outputs, and the files that keep the rest.
 
-use std::{
-    fs,
-    os::unix::fs::MetadataExt as _,
-    time::{Duration, SystemTime},
-};
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::time::{Duration, SystemTime};
 
-use everturn_tools::bound::{Bounded, Limits, bound, sweep};
+use everturn_tools::bound::{Bounded, OutputLimits, bound, sweep};
 
 use crate::harness::names;
 
@@ -18,7 +16,7 @@ fn numbered(lines: usize) -> String {
 fn a_text_within_the_limits_is_untouched() {
     let dir = tempfile::tempdir().unwrap();
     for text in [String::new(), "x".repeat(51_200), numbered(2000), numbered(2000).trim_end().to_owned()] {
-        let bounded = bound(text.clone(), Limits::default(), dir.path());
+        let bounded = bound(text.clone(), OutputLimits::default(), dir.path());
         assert_eq!(bounded, Bounded { text, truncated: false, path: None });
     }
     assert!(names(dir.path()).is_empty());
@@ -29,7 +27,7 @@ fn too_many_lines_keep_both_ends_and_a_private_file() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("made/on/demand");
     let text = numbered(2001);
-    let bounded = bound(text.clone(), Limits::default(), &out);
+    let bounded = bound(text.clone(), OutputLimits::default(), &out);
     assert!(bounded.truncated);
     assert!(bounded.text.starts_with("line 1\n"));
     assert!(bounded.text.contains("\nline 1000\n"));
@@ -40,7 +38,7 @@ fn too_many_lines_keep_both_ends_and_a_private_file() {
     assert!(path.file_name().unwrap().to_str().unwrap().starts_with("tool_"));
     assert_eq!(fs::read_to_string(&path).unwrap(), text);
     assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
-    let second = bound(text, Limits::default(), &out).path.unwrap();
+    let second = bound(text, OutputLimits::default(), &out).path.unwrap();
     assert_ne!(second, path);
 }
 
@@ -49,11 +47,11 @@ fn bytes_are_cut_between_characters() {
     let dir = tempfile::tempdir().unwrap();
     for shift in 0..4 {
         let text = format!("{}{}", "x".repeat(shift), "😀".repeat(20_000));
-        let bounded = bound(text, Limits::default(), dir.path());
+        let bounded = bound(text, OutputLimits::default(), dir.path());
         assert!(bounded.truncated && bounded.text.len() < 51_200 + 400);
         assert!(bounded.text.ends_with('😀'));
     }
-    let tiny = bound("äöü".to_owned(), Limits { lines: 10, bytes: 3 }, dir.path());
+    let tiny = bound("äöü".to_owned(), OutputLimits { lines: 10, bytes: 3 }, dir.path());
     assert!(tiny.truncated);
 }
 
@@ -62,7 +60,7 @@ fn a_file_that_cannot_be_kept_costs_only_the_rest() {
     let dir = tempfile::tempdir().unwrap();
     let blocked = dir.path().join("file");
     fs::write(&blocked, "").unwrap();
-    let bounded = bound(numbered(5000), Limits::default(), &blocked.join("out"));
+    let bounded = bound(numbered(5000), OutputLimits::default(), &blocked.join("out"));
     assert!(bounded.truncated && bounded.path.is_none());
     assert!(bounded.text.contains("lost"));
     assert!(bounded.text.ends_with("line 5000\n"));

@@ -1,24 +1,21 @@
 //! Paths that try to get out of the project, by words and by races.
 
-use std::{
-    fs,
-    os::unix::fs::symlink,
-    path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    thread,
-};
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::{fs, thread};
 
-use everturn_tools::{Failure, Need, Tool, apply_patch::ApplyPatch, edit::Edit, read::Read, write::Write};
+use everturn_tools::apply_patch::ApplyPatchTool;
+use everturn_tools::edit::EditTool;
+use everturn_tools::read::ReadTool;
+use everturn_tools::write::WriteTool;
+use everturn_tools::{Failure, Need, Tool};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::{Value, json};
 
-use crate::{
-    bash::tool,
-    harness::{Project, tree},
-};
+use crate::bash::tool;
+use crate::harness::{Project, tree};
 
 const SECRET: &str = "the secret";
 
@@ -37,12 +34,12 @@ fn project() -> Project {
 fn calls(path: &str) -> [(&'static dyn Tool, Value); 6] {
     let patch = |body: &str| json!({ "patchText": format!("*** Begin Patch\n{body}\n*** End Patch") });
     [
-        (&Read, json!({ "filePath": path })),
-        (&Write, json!({ "filePath": path, "content": "taken" })),
-        (&Edit, json!({ "filePath": path, "oldString": "", "newString": "taken" })),
-        (&Edit, json!({ "filePath": path, "oldString": "secret", "newString": "taken" })),
-        (&ApplyPatch, patch(&format!("*** Add File: {path}\n+taken"))),
-        (&ApplyPatch, patch(&format!("*** Update File: d/deep/key\n*** Move to: {path}"))),
+        (&ReadTool, json!({ "filePath": path })),
+        (&WriteTool, json!({ "filePath": path, "content": "taken" })),
+        (&EditTool, json!({ "filePath": path, "oldString": "", "newString": "taken" })),
+        (&EditTool, json!({ "filePath": path, "oldString": "secret", "newString": "taken" })),
+        (&ApplyPatchTool, patch(&format!("*** Add File: {path}\n+taken"))),
+        (&ApplyPatchTool, patch(&format!("*** Update File: d/deep/key\n*** Move to: {path}"))),
     ]
 }
 
@@ -168,7 +165,7 @@ async fn what_is_no_path_is_refused_in_words() {
         ("d/key/below", "Not a directory"),
     ] {
         let before = tree(&project.path(""));
-        let result = project.run(&Write, json!({ "filePath": path, "content": "x" })).await;
+        let result = project.run(&WriteTool, json!({ "filePath": path, "content": "x" })).await;
         let text = result.unwrap_err().to_string();
         assert!(text.contains(why), "{path:.20}: {text}");
         assert_eq!(tree(&project.path("")), before);
@@ -229,10 +226,10 @@ async fn a_permission_is_for_one_file_within_the_project_too() {
     let project = project();
     project.file(".env", SECRET);
     let input = json!({ "filePath": "d/key" });
-    let needs = Read.needs(&input, &project.scope).unwrap();
+    let needs = ReadTool.needs(&input, &project.scope).unwrap();
     fs::remove_file(project.path("d/key")).unwrap();
     symlink("../.env", project.path("d/key")).unwrap();
-    let text = project.run_with(needs, &Read, input).await.unwrap_err().to_string();
+    let text = project.run_with(needs, &ReadTool, input).await.unwrap_err().to_string();
     assert!(text.contains("leads elsewhere now than when it was permitted"), "{text}");
 }
 
@@ -242,7 +239,7 @@ async fn a_working_folder_that_became_a_link_is_no_door() {
     let scope = everturn_tools::Scope { directory: project.path("d"), ..(*project.scope).clone() };
     fs::rename(project.path("d"), project.path("away")).unwrap();
     symlink("../secret", project.path("d")).unwrap();
-    let needs = Read.needs(&json!({ "filePath": "key" }), &scope).unwrap();
+    let needs = ReadTool.needs(&json!({ "filePath": "key" }), &scope).unwrap();
     assert_eq!(external(&needs), [project.outside().join("secret/*").to_str().unwrap()]);
 }
 
@@ -274,14 +271,14 @@ async fn changing_what_git_keeps_asks_and_reading_does_not() {
             let needs = tool.needs(&input, &project.scope).unwrap();
             assert_eq!(external(&needs), expected, "{} {path}", tool.name());
         }
-        let needs = Read.needs(&json!({ "filePath": path }), &project.scope).unwrap();
+        let needs = ReadTool.needs(&json!({ "filePath": path }), &project.scope).unwrap();
         assert_eq!(external(&needs), [""; 0], "{path}");
     }
     // Where git keeps its things behind a link, they are still git's.
     fs::rename(project.path(".git"), project.path("git-dir")).unwrap();
     symlink("git-dir", project.path(".git")).unwrap();
     let needs =
-        Write.needs(&json!({ "filePath": "git-dir/hooks/x", "content": "" }), &project.scope).unwrap();
+        WriteTool.needs(&json!({ "filePath": "git-dir/hooks/x", "content": "" }), &project.scope).unwrap();
     assert_eq!(external(&needs), [project.path("git-dir/hooks/*").to_str().unwrap()]);
 }
 

@@ -1,10 +1,15 @@
 //! Pieces of files replaced exactly.
 
-use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, sync::Arc};
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::sync::Arc;
 
-use everturn_tools::{
-    Context, Failure, Seen, Tool, apply_patch::ApplyPatch, edit::Edit, read::Read, write::Write,
-};
+use everturn_tools::apply_patch::ApplyPatchTool;
+use everturn_tools::edit::EditTool;
+use everturn_tools::read::ReadTool;
+use everturn_tools::write::WriteTool;
+use everturn_tools::{Context, Failure, SeenFiles, Tool};
 use serde_json::{Value, json};
 
 use crate::harness::Project;
@@ -13,7 +18,7 @@ async fn edit(before: &str, old: &str, new: &str) -> Result<String, String> {
     let project = Project::new();
     project.file("f", before);
     let input = json!({ "filePath": "f", "oldString": old, "newString": new });
-    let result = project.run(&Edit, input).await;
+    let result = project.run(&EditTool, input).await;
     let after = project.text("f");
     match result {
         Ok(_) => Ok(after),
@@ -29,7 +34,7 @@ async fn an_edit_has_the_recorded_form() {
     let project = Project::new();
     let path = project.file("b.txt", "line1\nline2\n");
     let input = json!({ "filePath": path, "oldString": "line1", "newString": "LINE ONE" });
-    let output = project.run(&Edit, input).await.unwrap();
+    let output = project.run(&EditTool, input).await.unwrap();
     assert_eq!(project.text("b.txt"), "LINE ONE\nline2\n");
     let file = path.to_str().unwrap();
     let rule = "=".repeat(67);
@@ -81,7 +86,7 @@ async fn every_occurrence_on_request() {
     let project = Project::new();
     project.file("f", "a b a");
     let input = json!({ "filePath": "f", "oldString": "a", "newString": "aa", "replaceAll": true });
-    project.run(&Edit, input).await.unwrap();
+    project.run(&EditTool, input).await.unwrap();
     assert_eq!(project.text("f"), "aa b aa");
 }
 
@@ -89,12 +94,12 @@ async fn every_occurrence_on_request() {
 async fn an_empty_old_string_makes_a_file() {
     let project = Project::new();
     let input = json!({ "filePath": "x/new", "oldString": "", "newString": "hello\n" });
-    let output = project.run(&Edit, input).await.unwrap();
+    let output = project.run(&EditTool, input).await.unwrap();
     assert_eq!(project.text("x/new"), "hello\n");
     assert_eq!(output.metadata["filediff"]["additions"], 1);
     let absent = json!({ "filePath": "none", "oldString": "a", "newString": "b" });
     assert!(
-        matches!(project.run(&Edit, absent).await, Err(Failure::Failed(text)) if text.contains("not found"))
+        matches!(project.run(&EditTool, absent).await, Err(Failure::Failed(text)) if text.contains("not found"))
     );
 }
 
@@ -103,7 +108,7 @@ async fn bytes_that_are_not_text_are_left_alone() {
     let project = Project::new();
     project.file("f", b"a \xff b");
     let input = json!({ "filePath": "f", "oldString": "a", "newString": "b" });
-    assert!(project.run(&Edit, input).await.is_err());
+    assert!(project.run(&EditTool, input).await.is_err());
     assert_eq!(project.content("f"), b"a \xff b");
 }
 
@@ -112,11 +117,11 @@ fn needs_never_tell_what_a_file_holds() {
     let project = Project::new();
     project.file(".env", "KEY=1\n");
     let input = |old: &str| json!({ "filePath": ".env", "oldString": old, "newString": "x" });
-    let hit = Edit.needs(&input("KEY=1"), &project.scope).unwrap();
-    let miss = Edit.needs(&input("KEY=2"), &project.scope).unwrap();
+    let hit = EditTool.needs(&input("KEY=1"), &project.scope).unwrap();
+    let miss = EditTool.needs(&input("KEY=2"), &project.scope).unwrap();
     assert!(hit[0].metadata["diff"].as_str().unwrap().contains("-KEY=1"));
     assert_eq!(miss[0].metadata["diff"], "");
-    assert!(Edit.forecast(&input("KEY=2"), &project.scope).is_err());
+    assert!(EditTool.forecast(&input("KEY=2"), &project.scope).is_err());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -130,7 +135,7 @@ async fn edits_of_one_file_take_turns() {
             tokio::spawn(async move {
                 let input =
                     json!({ "filePath": "f", "oldString": format!("<{n}>"), "newString": format!("[{n}]") });
-                project.run(&Edit, input).await.unwrap();
+                project.run(&EditTool, input).await.unwrap();
             })
         })
         .collect();
@@ -162,37 +167,37 @@ async fn whitespace_around_lines_is_forgiven_where_one_place_fits() {
 #[tokio::test]
 async fn a_file_that_changed_since_it_was_read_is_left_alone() {
     let project = Project::new();
-    let seen = Arc::<Seen>::default();
+    let seen = Arc::<SeenFiles>::default();
     let run = |tool: &'static dyn Tool, input: Value| project.run_in(&seen, tool, input);
     let change = |old: &str, new: &str| json!({ "filePath": "f", "oldString": old, "newString": new });
     project.file("f", "one\ntwo\n");
     // Whoever has the text to replace needs no reading first.
-    run(&Edit, change("one", "1")).await.unwrap();
-    run(&Edit, change("two", "2")).await.unwrap();
+    run(&EditTool, change("one", "1")).await.unwrap();
+    run(&EditTool, change("two", "2")).await.unwrap();
     project.file("f", "1\n2\n3\n");
-    let text = run(&Edit, change("1", "one")).await.unwrap_err().to_string();
+    let text = run(&EditTool, change("1", "one")).await.unwrap_err().to_string();
     assert!(text.contains("changed since it was read: read it again"), "{text}");
     assert_eq!(project.text("f"), "1\n2\n3\n");
-    run(&Read, json!({ "filePath": "f", "limit": 1 })).await.unwrap();
-    run(&Edit, change("1", "one")).await.unwrap();
+    run(&ReadTool, json!({ "filePath": "f", "limit": 1 })).await.unwrap();
+    run(&EditTool, change("1", "one")).await.unwrap();
     assert_eq!(project.text("f"), "one\n2\n3\n");
     // Another session has its own picture.
-    project.run(&Edit, change("2", "two")).await.unwrap();
-    assert!(run(&Edit, change("3", "three")).await.is_err());
+    project.run(&EditTool, change("2", "two")).await.unwrap();
+    assert!(run(&EditTool, change("3", "three")).await.is_err());
 }
 
 #[tokio::test]
 async fn only_a_file_that_was_shown_is_quoted() {
     let project = Project::new();
-    let seen = Arc::<Seen>::default();
+    let seen = Arc::<SeenFiles>::default();
     let run = |tool: &'static dyn Tool, input: Value| project.run_in(&seen, tool, input);
     let change = |old: &str, new: &str| json!({ "filePath": ".env", "oldString": old, "newString": new });
     project.file(".env", "A=1\nTOKEN=abc\n");
-    run(&Edit, change("A=1", "A=2")).await.unwrap();
-    let text = run(&Edit, change("TOKEN=xyz", "x")).await.unwrap_err().to_string();
+    run(&EditTool, change("A=1", "A=2")).await.unwrap();
+    let text = run(&EditTool, change("TOKEN=xyz", "x")).await.unwrap_err().to_string();
     assert!(text.contains("does not occur") && !text.contains("abc"), "{text}");
-    run(&Read, json!({ "filePath": ".env" })).await.unwrap();
-    let text = run(&Edit, change("TOKEN=xyz", "x")).await.unwrap_err().to_string();
+    run(&ReadTool, json!({ "filePath": ".env" })).await.unwrap();
+    let text = run(&EditTool, change("TOKEN=xyz", "x")).await.unwrap_err().to_string();
     assert!(text.ends_with("The nearest text in the file is:\n2: TOKEN=abc"), "{text}");
 }
 
@@ -202,12 +207,12 @@ async fn a_cancelled_edit_changes_nothing_and_a_mode_is_kept() {
     let path = project.file("f", "one");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
     let input = json!({ "filePath": "f", "oldString": "one", "newString": "two" });
-    let granted = Edit.needs(&input, &project.scope).unwrap().into();
+    let granted = EditTool.needs(&input, &project.scope).unwrap().into();
     let context = Context { granted, ..project.context().0 };
     context.cancel.cancel();
-    assert_eq!(Edit.run(input.clone(), context).await, Err(Failure::Cancelled));
+    assert_eq!(EditTool.run(input.clone(), context).await, Err(Failure::Cancelled));
     assert_eq!(project.text("f"), "one");
-    project.run(&Edit, input).await.unwrap();
+    project.run(&EditTool, input).await.unwrap();
     assert_eq!(project.text("f"), "two");
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o640);
 }
@@ -216,7 +221,7 @@ async fn a_cancelled_edit_changes_nothing_and_a_mode_is_kept() {
 #[tokio::test]
 async fn attributes_are_kept_by_every_change() {
     let project = Project::new();
-    let seen = Arc::<Seen>::default();
+    let seen = Arc::<SeenFiles>::default();
     let path = project.file("f", "one");
     // The owner, one other account, the group, the most that both may do, and everybody else.
     let entries = [(1, 6, u32::MAX), (2, 4, 12345), (4, 0, u32::MAX), (16, 4, u32::MAX), (32, 0, u32::MAX)];
@@ -246,13 +251,13 @@ async fn attributes_are_kept_by_every_change() {
     let before = (values(&path), fs::metadata(&path).unwrap().permissions().mode());
     assert_eq!(before.0, given);
     let edit = json!({ "filePath": "f", "oldString": "one", "newString": "two" });
-    project.run_in(&seen, &Edit, edit).await.unwrap();
+    project.run_in(&seen, &EditTool, edit).await.unwrap();
     assert_eq!((values(&path), fs::metadata(&path).unwrap().permissions().mode()), before);
-    project.run_in(&seen, &Read, json!({ "filePath": "f" })).await.unwrap();
-    project.run_in(&seen, &Write, json!({ "filePath": "f", "content": "three" })).await.unwrap();
+    project.run_in(&seen, &ReadTool, json!({ "filePath": "f" })).await.unwrap();
+    project.run_in(&seen, &WriteTool, json!({ "filePath": "f", "content": "three" })).await.unwrap();
     assert_eq!((values(&path), fs::metadata(&path).unwrap().permissions().mode()), before);
     let patch = "*** Begin Patch\n*** Update File: f\n*** Move to: g\n*** End Patch";
-    project.run_in(&seen, &ApplyPatch, json!({ "patchText": patch })).await.unwrap();
+    project.run_in(&seen, &ApplyPatchTool, json!({ "patchText": patch })).await.unwrap();
     let moved = project.path("g");
     assert_eq!((values(&moved), fs::metadata(&moved).unwrap().permissions().mode()), before);
 }
@@ -260,16 +265,16 @@ async fn attributes_are_kept_by_every_change() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn parallel_edits_of_one_session_all_land() {
     let project = Arc::new(Project::new());
-    let seen = Arc::<Seen>::default();
+    let seen = Arc::<SeenFiles>::default();
     project.file("f", (0..16).map(|n| format!("<{n}>\n")).collect::<String>());
-    project.run_in(&seen, &Read, json!({ "filePath": "f" })).await.unwrap();
+    project.run_in(&seen, &ReadTool, json!({ "filePath": "f" })).await.unwrap();
     let calls: Vec<_> = (0..16)
         .map(|n| {
             let (project, seen) = (Arc::clone(&project), Arc::clone(&seen));
             tokio::spawn(async move {
                 let input =
                     json!({ "filePath": "f", "oldString": format!("<{n}>"), "newString": format!("[{n}]") });
-                project.run_in(&seen, &Edit, input).await.unwrap();
+                project.run_in(&seen, &EditTool, input).await.unwrap();
             })
         })
         .collect();

@@ -1,6 +1,7 @@
 //! No test file is forgotten.
 
-use std::{fs, path::Path};
+use std::fs;
+use std::path::Path;
 
 #[test]
 fn every_file_is_listed() {

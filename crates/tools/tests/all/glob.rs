@@ -1,15 +1,20 @@
 //! Finding files by name.
 
-use std::{fs, os::unix::fs::symlink};
+use std::fs;
+use std::os::unix::fs::symlink;
 
-use everturn_tools::{Failure, Output, Tool as _, glob::Glob, grep::Grep, list::List};
+use everturn_tools::glob::GlobTool;
+use everturn_tools::grep::GrepTool;
+use everturn_tools::list::ListTool;
+use everturn_tools::{Failure, Output, Tool as _};
 use serde_json::{Value, json};
 
-use crate::{grep::age, harness::Project};
+use crate::grep::age;
+use crate::harness::Project;
 
 /// Runs a search and compares the names that are shown, relative to the project.
 async fn check(project: &Project, input: Value, expected: &[&str]) {
-    let output = project.run(&Glob::default(), input.clone()).await.unwrap();
+    let output = project.run(&GlobTool::default(), input.clone()).await.unwrap();
     let root = format!("{}/", project.scope.worktree.display());
     let shown: Vec<String> = output.output.lines().map(|line| line.replace(&root, "")).collect();
     let expected = if expected.is_empty() { &["No files found"] } else { expected };
@@ -54,7 +59,8 @@ async fn patterns_find_the_newest_first() {
     let absolute = project.path("src/**/*.rs");
     check(&project, json!({ "pattern": absolute }), &["src/deep/er/a.rs", "src/main.rs"]).await;
     check(&project, json!({ "pattern": "../web/*.js", "path": "src" }), &["web/y.js"]).await;
-    let output = project.run(&Glob::default(), json!({ "pattern": "*", "path": "src/deep" })).await.unwrap();
+    let output =
+        project.run(&GlobTool::default(), json!({ "pattern": "*", "path": "src/deep" })).await.unwrap();
     assert_eq!(output.title, "src/deep");
 }
 
@@ -64,7 +70,7 @@ async fn the_limit_keeps_the_newest_and_says_how_many_there_are() {
     for number in 0..150 {
         age(&project.file(&format!("d{}/{number:03}", number % 5), ""), (number * 7) % 150);
     }
-    let output = project.run(&Glob::default(), json!({ "pattern": "**", "limit": 2 })).await.unwrap();
+    let output = project.run(&GlobTool::default(), json!({ "pattern": "**", "limit": 2 })).await.unwrap();
     let root = project.scope.worktree.display();
     assert_eq!(
         output,
@@ -78,14 +84,14 @@ async fn the_limit_keeps_the_newest_and_says_how_many_there_are() {
             ..Output::default()
         }
     );
-    let output = project.run(&Glob::default(), json!({ "pattern": "**" })).await.unwrap();
+    let output = project.run(&GlobTool::default(), json!({ "pattern": "**" })).await.unwrap();
     assert_eq!(Value::Object(output.metadata), json!({ "count": 100, "truncated": true }));
 }
 
 #[tokio::test]
 async fn a_pattern_that_leaves_the_project_asks() {
     let project = Project::new();
-    let tool = Glob::default();
+    let tool = GlobTool::default();
     let outside = project.outside().join("*").display().to_string();
     symlink("/etc", project.path("door")).unwrap();
     for (input, folder) in [
@@ -123,7 +129,7 @@ async fn a_cancelled_search_is_cancelled() {
     let project = Project::new();
     let (context, _reports) = project.context();
     context.cancel.cancel();
-    let failure = Glob::default().run(json!({ "pattern": "*" }), context).await.unwrap_err();
+    let failure = GlobTool::default().run(json!({ "pattern": "*" }), context).await.unwrap_err();
     assert_eq!(failure, Failure::Cancelled);
 }
 
@@ -134,7 +140,7 @@ async fn what_a_change_left_beside_its_place_is_not_found() {
     project.file("a/x", "needle");
     project.file("a/.everturn-tmp-1-2", "needle");
     check(&project, json!({ "pattern": "**/*" }), &["a/x"]).await;
-    let found = project.run(&Grep::default(), json!({ "pattern": "needle" })).await.unwrap().output;
-    let listed = project.run(&List::default(), json!({})).await.unwrap().output;
+    let found = project.run(&GrepTool::default(), json!({ "pattern": "needle" })).await.unwrap().output;
+    let listed = project.run(&ListTool::default(), json!({})).await.unwrap().output;
     assert!(!found.contains("everturn-tmp") && !listed.contains("everturn-tmp"), "{found}\n{listed}");
 }

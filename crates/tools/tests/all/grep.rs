@@ -1,15 +1,16 @@
 //! Searching the content of files: what is found, in which order, and what is never opened.
 
-use std::{
-    fs::{self, File},
-    os::unix::{fs::symlink, net::UnixListener},
-    path::Path,
-    process::Command,
-    sync::atomic::{AtomicBool, Ordering},
-    time::{Duration, SystemTime},
-};
+use std::fs::{self, File};
+use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
 
-use everturn_tools::{Context, Failure, Output, Readable, Tool as _, glob::Glob, grep::Grep};
+use everturn_tools::glob::GlobTool;
+use everturn_tools::grep::GrepTool;
+use everturn_tools::{Context, Failure, Output, Readable, Tool as _};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -22,7 +23,7 @@ pub(crate) fn age(path: &Path, seconds: u64) {
 }
 
 async fn grep(project: &Project, input: Value) -> Output {
-    project.run(&Grep::default(), input).await.unwrap()
+    project.run(&GrepTool::default(), input).await.unwrap()
 }
 
 /// Runs a search and compares the whole text, with the project's path as `P`.
@@ -109,7 +110,7 @@ async fn the_limit_keeps_the_newest_whatever_the_threads_do() {
     }
     assert_eq!(grep(&project, json!({ "pattern": "hit" })).await.metadata["matches"], 100);
     for limit in [0, 1001] {
-        let failure = project.run(&Grep::default(), json!({ "pattern": "x", "limit": limit })).await;
+        let failure = project.run(&GrepTool::default(), json!({ "pattern": "x", "limit": limit })).await;
         assert!(matches!(failure, Err(Failure::InvalidInput(_))), "{failure:?}");
     }
 }
@@ -169,17 +170,18 @@ async fn a_pattern_that_cannot_be_used_says_why_and_where() {
         ("a\\nb", "one line at a time"),
         ("(?:\\w{100}){100}{100}", "exceeds size limit"),
     ] {
-        let failure = project.run(&Grep::default(), json!({ "pattern": pattern })).await.unwrap_err();
+        let failure = project.run(&GrepTool::default(), json!({ "pattern": pattern })).await.unwrap_err();
         assert!(matches!(&failure, Failure::Failed(text) if text.contains(reason)), "{pattern}: {failure}");
     }
     let deep = "(".repeat(100_000);
-    let failure = project.run(&Grep::default(), json!({ "pattern": deep })).await.unwrap_err();
+    let failure = project.run(&GrepTool::default(), json!({ "pattern": deep })).await.unwrap_err();
     let text = failure.to_string();
     assert!(text.contains("cannot be used") && text.len() < 1000, "{text}");
     let failure =
-        project.run(&Grep::default(), json!({ "pattern": "a", "include": "[a" })).await.unwrap_err();
+        project.run(&GrepTool::default(), json!({ "pattern": "a", "include": "[a" })).await.unwrap_err();
     assert!(failure.to_string().contains("include \"[a\" is not a valid glob pattern"), "{failure}");
-    let failure = project.run(&Grep::default(), json!({ "pattern": "a", "path": "gone" })).await.unwrap_err();
+    let failure =
+        project.run(&GrepTool::default(), json!({ "pattern": "a", "path": "gone" })).await.unwrap_err();
     assert!(failure.to_string().ends_with("gone does not exist."), "{failure}");
 }
 
@@ -211,11 +213,11 @@ async fn nothing_is_waited_for() {
     fs::create_dir(project.path(".git")).unwrap();
     let found = "Found 1 matches\nP/a:\n  Line 1: needle\n\n(1 file or folder could not be read.)";
     check(&project, json!({ "pattern": "needle" }), found).await;
-    let output = project.run(&Glob::default(), json!({ "pattern": "**/a" })).await.unwrap();
+    let output = project.run(&GlobTool::default(), json!({ "pattern": "**/a" })).await.unwrap();
     assert_eq!(output.metadata["count"], 1);
     for name in ["pipe", "socket"] {
         let input = json!({ "pattern": "needle", "path": name });
-        let failure = project.run(&Grep::default(), input).await.unwrap_err();
+        let failure = project.run(&GrepTool::default(), input).await.unwrap_err();
         assert!(failure.to_string().contains("not an ordinary file"), "{failure}");
     }
     // Also when the rules are above the folder that is searched.
@@ -232,9 +234,9 @@ async fn a_search_stops_when_told_and_when_time_is_over() {
     project.file("big", "hay\n".repeat(8 * 1024 * 1024));
     let (context, _reports) = project.context();
     context.cancel.cancel();
-    let failure = Grep::default().run(json!({ "pattern": "needle" }), context).await.unwrap_err();
+    let failure = GrepTool::default().run(json!({ "pattern": "needle" }), context).await.unwrap_err();
     assert_eq!(failure, Failure::Cancelled);
-    let hasty = Grep { patience: Duration::from_millis(1) };
+    let hasty = GrepTool { patience: Duration::from_millis(1) };
     for path in [".", "big"] {
         let output = project.run(&hasty, json!({ "pattern": "needle", "path": path })).await.unwrap();
         assert!(output.output.contains("Time was over"), "{path}: {}", output.output);
@@ -244,7 +246,7 @@ async fn a_search_stops_when_told_and_when_time_is_over() {
 #[tokio::test]
 async fn outside_needs_permission_and_managed_files_do_not() {
     let project = Project::new();
-    let tool = Grep::default();
+    let tool = GrepTool::default();
     let needs = |input: Value| {
         let needs = tool.needs(&input, &project.scope).unwrap();
         needs.into_iter().map(|need| (need.permission, need.patterns)).collect::<Vec<_>>()
@@ -311,7 +313,7 @@ async fn a_folder_swapped_for_a_link_leads_nowhere() {
                         return Some(text);
                     }
                     let input = json!({ "pattern": "**", "limit": 1000 });
-                    let text = project.run(&Glob::default(), input).await.unwrap().output;
+                    let text = project.run(&GlobTool::default(), input).await.unwrap().output;
                     if text.contains("outside") {
                         return Some(text);
                     }
@@ -334,15 +336,15 @@ async fn files_that_must_be_asked_about_stay_closed() {
     let input = json!({ "pattern": "TOKEN" });
     let readable = Readable::by(|name| !name.ends_with(".env"));
     let context = Context { readable: readable.clone(), ..project.context().0 };
-    let found = Grep::default().run(input, context).await.unwrap().output;
+    let found = GrepTool::default().run(input, context).await.unwrap().output;
     assert_eq!(found, format!("Found 1 matches\n{}:\n  Line 1: TOKEN=none", project.path("a.txt").display()));
     let named = json!({ "pattern": "TOKEN", "path": ".env" });
-    let needs = Grep::default().needs(&named, &project.scope).unwrap();
+    let needs = GrepTool::default().needs(&named, &project.scope).unwrap();
     let wanted: Vec<_> = needs.iter().map(|need| (&*need.permission, &*need.patterns[0])).collect();
     assert_eq!(wanted, [("grep", "TOKEN"), ("read", ".env")]);
     let context = Context { readable, granted: needs.into(), ..project.context().0 };
-    assert!(Grep::default().run(named.clone(), context).await.unwrap().output.contains("TOKEN=abc"));
-    let refused = Grep::default().run(named, project.context().0).await;
+    assert!(GrepTool::default().run(named.clone(), context).await.unwrap().output.contains("TOKEN=abc"));
+    let refused = GrepTool::default().run(named, project.context().0).await;
     assert!(refused.is_err(), "the file was not permitted");
 }
 
@@ -353,10 +355,10 @@ async fn a_rule_about_files_holds_behind_a_link() {
     project.file("secrets/key", "TOKEN=abc");
     symlink("secrets", project.path("door")).unwrap();
     let input = json!({ "pattern": "TOKEN", "path": "door" });
-    let granted = Grep::default().needs(&input, &project.scope).unwrap().into();
+    let granted = GrepTool::default().needs(&input, &project.scope).unwrap().into();
     let readable = Readable::by(|name| !name.starts_with("secrets/"));
     let context = Context { readable, granted, ..project.context().0 };
-    assert_eq!(Grep::default().run(input.clone(), context).await.unwrap().output, "No files found");
+    assert_eq!(GrepTool::default().run(input.clone(), context).await.unwrap().output, "No files found");
     check(&project, input, "Found 1 matches\nP/door/key:\n  Line 1: TOKEN=abc").await;
 }
 

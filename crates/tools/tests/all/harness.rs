@@ -1,14 +1,12 @@
 //! A project in a temporary folder, and a way to run one tool in it.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    os::unix::fs::MetadataExt as _,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use everturn_tools::{Context, Failure, Need, Output, Progress, Scope, Seen, Tool};
+use everturn_tools::{Context, Failure, Need, Output, Progress, Scope, SeenFiles, Tool};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::sync::mpsc;
@@ -26,8 +24,12 @@ impl Project {
         let base = root.path().canonicalize().unwrap();
         let worktree = base.join("project");
         fs::create_dir(&worktree).unwrap();
-        let scope =
-            Arc::new(Scope { directory: worktree.clone(), worktree, output_dir: base.join("output") });
+        let scope = Arc::new(Scope {
+            directory: worktree.clone(),
+            worktree,
+            output_dir: base.join("output"),
+            home: base.join("home"),
+        });
         Self { root, scope }
     }
 
@@ -67,7 +69,7 @@ impl Project {
     /// The same in a session that has seen files.
     pub(crate) async fn run_in(
         &self,
-        seen: &Arc<Seen>,
+        seen: &Arc<SeenFiles>,
         tool: &dyn Tool,
         input: Value,
     ) -> Result<Output, Failure> {

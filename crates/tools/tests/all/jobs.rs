@@ -1,18 +1,18 @@
 //! Commands in the background.
 
-use std::{fs, os::unix::fs::MetadataExt as _, path::PathBuf, time::Duration};
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
+use std::time::Duration;
 
-use everturn_tools::{
-    Failure, Output,
-    bash::{Bash, Jobs},
-};
+use everturn_tools::bash::{BashTool, Jobs};
+use everturn_tools::{Failure, Output};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::{
-    bash::{PATIENCE, quick, tool, watch},
-    harness::{Project, names},
-};
+use crate::bash::{PATIENCE, quick, tool, watch};
+use crate::harness::{Project, names};
 
 fn background(line: &str) -> Value {
     json!({ "command": line, "description": "a job", "background": true })
@@ -38,7 +38,7 @@ fn stop_line(output: &Output) -> String {
 
 #[tokio::test]
 async fn a_job_goes_on_and_can_be_stopped_as_told() {
-    for tool in [quick(), Bash::default()] {
+    for tool in [quick(), BashTool::default()] {
         let project = Project::new();
         let gone = watch(&project.path("pipe"));
         let line = "exec 9>pipe; echo one; mkfifo go; read x < go; echo two; sleep 1000 & sleep 1000";
@@ -61,7 +61,7 @@ async fn a_job_goes_on_and_can_be_stopped_as_told() {
         assert_eq!(project.run(&tool, kill).await.unwrap().metadata["exit"], 0);
         timeout(PATIENCE, gone).await.unwrap().unwrap();
         let text = until(&path, |text| text.ends_with("]\n")).await;
-        // Without a warden, what has ended but was not taken note of counts as left running.
+        // Without a supervisor, what has ended but was not taken note of counts as left running.
         assert!(text.starts_with("one\ntwo\n\n[the command was ended by signal 15"), "{text}");
         let none = async {
             while tool.jobs.running() > 0 {
@@ -98,7 +98,8 @@ async fn jobs_end_with_their_tool() {
 #[tokio::test]
 async fn a_cancelled_call_stops_its_job() {
     let project = Project::new();
-    let gone = watch(&project.path("pipe"));
+    let pipe = project.path("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let (context, _reports) = project.context();
     context.cancel.cancel();
     let tool = quick();
@@ -107,22 +108,25 @@ async fn a_cancelled_call_stops_its_job() {
     let (context, _reports) = project.context();
     let cancel = context.cancel.clone();
     let line = "exec 9>pipe; echo up >&9; sleep 1000";
-    let run = everturn_tools::Tool::run(&tool, background(line), context);
-    let cancelling = async {
-        // The call looks at its job for a while; within that time it is cancelled.
-        tokio::time::sleep(Duration::from_millis(50)).await;
+    // The call looks at its job for a while, and is cancelled within that time: the clock stands still while a thread
+    // waits for the job to come and go.
+    tokio::time::pause();
+    let gone = tokio::task::spawn_blocking(move || {
+        let mut lines = BufReader::new(fs::File::open(pipe).unwrap()).lines();
+        assert_eq!(lines.next().unwrap().unwrap(), "up");
         cancel.cancel();
-    };
-    let (output, ()) = tokio::join!(run, cancelling);
+        assert!(lines.next().is_none(), "it says nothing more and is gone");
+    });
+    let output = everturn_tools::Tool::run(&tool, background(line), context).await;
+    gone.await.unwrap();
     assert_eq!(output.unwrap().metadata["exit"], 143);
     assert_eq!(tool.jobs.running(), 0);
-    timeout(PATIENCE, gone).await.unwrap().unwrap();
 }
 
 #[tokio::test]
 async fn there_is_a_limit_to_jobs() {
     let project = Project::new();
-    let tool = Bash { jobs: Jobs::with_limits(1, 1000), ..quick() };
+    let tool = BashTool { jobs: Jobs::with_limits(1, 1000), ..quick() };
     project.run(&tool, background("sleep 1000")).await.unwrap();
     let Err(Failure::Failed(text)) = project.run(&tool, background("sleep 1000")).await else {
         panic!("one more than allowed");
@@ -133,7 +137,7 @@ async fn there_is_a_limit_to_jobs() {
 #[tokio::test]
 async fn the_output_of_a_job_is_limited() {
     let project = Project::new();
-    let tool = Bash { jobs: Jobs::with_limits(4, 100_000), ..quick() };
+    let tool = BashTool { jobs: Jobs::with_limits(4, 100_000), ..quick() };
     // It prints far more than is kept, and is not held up by that.
     let output = project.run(&tool, background("yes | head -c 50M; echo end > end")).await.unwrap();
     let path = output.output_path.unwrap();
@@ -159,7 +163,7 @@ async fn a_job_that_cannot_start_leaves_no_file() {
     // The file for its output stayed behind, empty, and nobody knew of it.
     let project = Project::new();
     let mut tool = quick();
-    tool.launcher.warden = Some(project.path("no-such-program"));
+    tool.launcher.supervisor = Some(project.path("no-such-program"));
     assert!(matches!(project.run(&tool, background("true")).await, Err(Failure::Failed(_))));
     assert_eq!(names(&project.scope.output_dir), [""; 0]);
 }

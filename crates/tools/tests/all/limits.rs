@@ -1,20 +1,16 @@
 //! Output that is too much, is not text, or cannot be kept: a bounded success each time.
 
-use std::{
-    fs,
-    os::unix::fs::MetadataExt as _,
-    process::{Command, Stdio},
-    time::Duration,
-};
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use everturn_tools::{Scope, bound};
 use proptest::prelude::*;
 use serde_json::json;
 
-use crate::{
-    bash::{command, tool},
-    harness::{Project, names},
-};
+use crate::bash::{command, tool};
+use crate::harness::{Project, names};
 
 /// What names the folder of a helper process.
 const FOLDER: &str = "LIMITS_FOLDER";
@@ -93,8 +89,12 @@ async fn helper_in_little_room() {
     #[expect(clippy::disallowed_methods, reason = "how the test speaks to its helper")]
     let base = std::path::PathBuf::from(std::env::var(FOLDER).unwrap());
     let worktree = base.join("project");
-    let scope =
-        std::sync::Arc::new(Scope { directory: worktree.clone(), worktree, output_dir: base.join("output") });
+    let scope = std::sync::Arc::new(Scope {
+        directory: worktree.clone(),
+        worktree,
+        output_dir: base.join("output"),
+        home: base.join("home"),
+    });
     let context = || everturn_tools::Context::new(std::sync::Arc::clone(&scope)).0;
     // More than the limit, through the spool of a command.
     let output = everturn_tools::Tool::run(&tool(), command("seq 1 200000"), context()).await.unwrap();
@@ -105,7 +105,7 @@ async fn helper_in_little_room() {
     assert!(output.metadata.get("outputPath").is_none());
     // More than the limit, as the text of any tool.
     let text = "line\n".repeat(200_000);
-    let bounded = bound::bound(text, bound::Limits::default(), &scope.output_dir);
+    let bounded = bound::bound(text, bound::OutputLimits::default(), &scope.output_dir);
     assert!(bounded.truncated && bounded.path.is_none() && bounded.text.contains("is lost"));
     assert_eq!(names(&scope.output_dir), Vec::<String>::new(), "no part of a file is left");
     // A job goes on; its file ends with what happened.
@@ -163,7 +163,7 @@ proptest! {
     ) {
         let dir = tempfile::tempdir().unwrap();
         let text = pieces.concat();
-        let bounded = bound::bound(text.clone(), bound::Limits { lines, bytes }, dir.path());
+        let bounded = bound::bound(text.clone(), bound::OutputLimits { lines, bytes }, dir.path());
         let count = |text: &str| text.split_inclusive('\n').count();
         prop_assert_eq!(bounded.truncated, text.len() > bytes || count(&text) > lines);
         match bounded.path {

@@ -1,14 +1,16 @@
 //! A folder as a tree.
 
-use std::{fs, os::unix::fs::symlink};
+use std::fs;
+use std::os::unix::fs::symlink;
 
-use everturn_tools::{Failure, Output, Tool as _, list::List};
+use everturn_tools::list::ListTool;
+use everturn_tools::{Failure, Output, Tool as _};
 use serde_json::{Value, json};
 
 use crate::harness::Project;
 
 async fn list(project: &Project, input: Value) -> Output {
-    project.run(&List::default(), input).await.unwrap()
+    project.run(&ListTool::default(), input).await.unwrap()
 }
 
 #[tokio::test]
@@ -80,7 +82,7 @@ async fn upper_levels_come_before_deeper_ones() {
 async fn other_places_ask_and_mistakes_are_told() {
     let project = Project::new();
     project.file("a", "");
-    let tool = List::default();
+    let tool = ListTool::default();
     let needs = |input: Value| {
         let needs = tool.needs(&input, &project.scope).unwrap();
         needs.into_iter().map(|need| (need.permission, need.patterns)).collect::<Vec<_>>()

@@ -1,31 +1,32 @@
-//! MCP servers of all kinds: a scripted one that misbehaves, one over HTTP that loses sessions and cuts streams, and the
-//! real reference server from npm.
+//! MCP servers of all kinds: a scripted one that misbehaves, one over HTTP that loses sessions and cuts streams, and
+//! the real reference server from npm.
 
 mod everything;
 mod http;
 mod set;
 mod stdio;
 
-use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
 use everturn_testkit::within;
-use everturn_tools::{
-    Context, Failure, Output, Registry, Scope, Settings, Tool,
-    mcp::{Launch, Options, Server, Servers, Status, Timing},
-    process::{Launcher, Secrets},
-};
+use everturn_tools::mcp::{Launch, McpOptions, McpTiming, ServerDefinition, ServerStatus, Servers};
+use everturn_tools::process::{Launcher, Secrets};
+use everturn_tools::{Context, Failure, Output, Registry, Scope, Tool, ToolSettings};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// Times that do not make a test wait.
-fn quick() -> Timing {
-    Timing {
+fn quick() -> McpTiming {
+    McpTiming {
         grace: Duration::from_millis(200),
         first_pause: Duration::from_millis(20),
         longest_pause: Duration::from_millis(100),
         relist: Duration::from_millis(1),
         settle: Duration::from_secs(30),
-        ..Timing::default()
+        ..McpTiming::default()
     }
 }
 
@@ -40,20 +41,20 @@ impl Bench {
         Self::timed(servers, quick())
     }
 
-    fn timed(servers: impl IntoIterator<Item = (&'static str, Value)>, timing: Timing) -> Self {
+    fn timed(servers: impl IntoIterator<Item = (&'static str, Value)>, timing: McpTiming) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let read = |(name, value): (&str, Value)| {
-            (name.to_owned(), (Server::from_value(&value).unwrap(), Launch::Now))
+            (name.to_owned(), (ServerDefinition::from_value(&value).unwrap(), Launch::Now))
         };
         let servers: BTreeMap<_, _> = servers.into_iter().map(read).collect();
         let directory = folder.path().canonicalize().unwrap();
         let launcher = Launcher {
-            warden: Some(env!("CARGO_BIN_EXE_everturn-warden").into()),
+            supervisor: Some(env!("CARGO_BIN_EXE_everturn-supervisor").into()),
             secrets: Secrets::found_by(|| vec!["CARGO_MANIFEST_DIR".to_owned()]),
             ..Launcher::default()
         };
-        let options = Options { directory, launcher, timing };
-        let below = Registry::builtin(&Settings::default());
+        let options = McpOptions { directory, launcher, timing };
+        let below = Registry::builtin(&ToolSettings::default());
         Self { servers: Servers::start(servers, &below, &options), folder }
     }
 
@@ -62,7 +63,7 @@ impl Bench {
         Self::scripted_timed(mode, quick()).await
     }
 
-    async fn scripted_timed(mode: &str, timing: Timing) -> Self {
+    async fn scripted_timed(mode: &str, timing: McpTiming) -> Self {
         let bench = Self::timed([("s", scripted(mode, None))], timing);
         within("the first attempt", bench.servers.settled()).await;
         bench
@@ -74,7 +75,7 @@ impl Bench {
 
     /// The names of the servers' own tools.
     fn names(&self) -> Vec<String> {
-        let builtin = Registry::builtin(&Settings::default());
+        let builtin = Registry::builtin(&ToolSettings::default());
         let offer = self.servers.registry().offer();
         offer.names().filter(|name| builtin.get(name).is_none()).map(str::to_owned).collect()
     }
@@ -86,7 +87,8 @@ impl Bench {
     fn context(&self) -> Context {
         let directory = self.directory();
         let output_dir = directory.join("output");
-        Context::new(Arc::new(Scope { worktree: directory.clone(), directory, output_dir })).0
+        Context::new(Arc::new(Scope { worktree: directory.clone(), directory, output_dir, home: "".into() }))
+            .0
     }
 
     async fn call(&self, name: &str, input: Value) -> Result<Output, Failure> {
@@ -100,12 +102,12 @@ impl Bench {
         }
     }
 
-    fn status(&self, name: &str) -> Status {
+    fn status(&self, name: &str) -> ServerStatus {
         self.servers.statuses().remove(name).unwrap()
     }
 
     /// Waits for a state of a server.
-    async fn until(&self, name: &str, wanted: impl Fn(&Status) -> bool) -> Status {
+    async fn until(&self, name: &str, wanted: impl Fn(&ServerStatus) -> bool) -> ServerStatus {
         within("another state", async {
             loop {
                 let status = self.status(name);

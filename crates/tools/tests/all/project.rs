@@ -1,14 +1,12 @@
 //! Which repository a folder belongs to, with real repositories of the real git.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use everturn_testkit::Repo;
-use everturn_tools::project::{Identity, identity, is_gone, repository};
+use everturn_tools::project::{RepositoryIdentity, identity, is_gone, repository};
 
-async fn id(folder: &Path) -> Identity {
+async fn id(folder: &Path) -> RepositoryIdentity {
     identity(&repository(folder).unwrap()).await
 }
 
@@ -31,11 +29,11 @@ async fn a_repository_is_its_first_commit() {
     fs::create_dir_all(repo.join("inner/most")).unwrap();
     let found = repository(&repo.join("inner/most")).unwrap();
     assert_eq!((found.root.as_path(), found.shallow), (repo.path(), false));
-    assert_eq!(identity(&found).await, Identity::Root(first.clone()));
+    assert_eq!(identity(&found).await, RepositoryIdentity::Root(first.clone()));
     // A second root: the smaller hash counts.
     repo.git(&["checkout", "-q", "--orphan", "other"]);
     let second = repo.commit("of another history");
-    assert_eq!(id(repo.path()).await, Identity::Root(first.min(second)));
+    assert_eq!(id(repo.path()).await, RepositoryIdentity::Root(first.min(second)));
 }
 
 #[tokio::test]
@@ -73,7 +71,7 @@ async fn the_edge_of_a_shallow_clone_is_no_root() {
     let address = format!("file://{}", repo.dir());
     repo.git(&["clone", "-q", "--depth", "1", &address, clone.to_str().unwrap()]);
     assert!(repository(&clone).unwrap().shallow);
-    assert_eq!(id(&clone).await, Identity::Edge(last));
+    assert_eq!(id(&clone).await, RepositoryIdentity::Edge(last));
     repo.git(&["-C", clone.to_str().unwrap(), "fetch", "-q", "--unshallow"]);
     assert_eq!(id(&clone).await, id(repo.path()).await);
 }
@@ -102,10 +100,10 @@ async fn what_is_no_repository_is_not_taken_for_one() {
     let inner = repo.join("hollow");
     fs::create_dir_all(inner.join(".git")).unwrap();
     fs::write(inner.join(".git/HEAD"), "ref: refs/heads/main\n").unwrap();
-    assert_eq!(id(&inner).await, Identity::Unknown);
+    assert_eq!(id(&inner).await, RepositoryIdentity::Unknown);
     fs::remove_dir_all(&inner).unwrap();
     repo.git(&["init", "-q", inner.to_str().unwrap()]);
-    assert_eq!(id(&inner).await, Identity::Unborn);
+    assert_eq!(id(&inner).await, RepositoryIdentity::Unborn);
 }
 
 #[tokio::test]
@@ -129,7 +127,7 @@ async fn nothing_that_a_repository_names_is_run() {
     }
     repo.git(&["config", "core.hooksPath", hooks.to_str().unwrap()]);
     repo.git(&["config", "alias.rev-list", &format!("!{program}")]);
-    assert!(matches!(id(repo.path()).await, Identity::Root(_)));
+    assert!(matches!(id(repo.path()).await, RepositoryIdentity::Root(_)));
     assert!(!trace.exists(), "{}", fs::read_to_string(&trace).unwrap_or_default());
 }
 
@@ -141,6 +139,6 @@ fn a_place_is_gone_only_when_its_disk_is_there() {
     let (_folder, there) = beside(&repo);
     assert!(is_gone(&there, Some(&mark)));
     assert!(is_gone(&there.join("deeper"), None));
-    let other_disk = everturn_tools::project::Mark { device: mark.device + 1, ..mark };
+    let other_disk = everturn_tools::project::RepositoryMark { device: mark.device + 1, ..mark };
     assert!(!is_gone(&there, Some(&other_disk)), "the disk that it was on is not there");
 }

@@ -1,8 +1,12 @@
 //! Edits and patches by properties: what they make of any text, and that a failed one makes nothing of it.
 
-use std::{fs, ops::Range, sync::LazyLock};
+use std::fs;
+use std::ops::Range;
+use std::sync::LazyLock;
 
-use everturn_tools::{Failure, Output, Tool, apply_patch::ApplyPatch, edit::Edit};
+use everturn_tools::apply_patch::ApplyPatchTool;
+use everturn_tools::edit::EditTool;
+use everturn_tools::{Failure, Output, Tool};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use similar::{ChangeTag, TextDiff};
@@ -84,7 +88,7 @@ fn patch(sections: &str) -> Value {
 }
 
 /// How the lines of a text end.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug, Clone, Copy)]
 enum Ends {
     Lf,
     CrLf,
@@ -143,10 +147,10 @@ proptest! {
         let project = Project::new();
         let path = project.file("f", &before);
         let there = section("f", &before, &after);
-        run(&project, &ApplyPatch, patch(&there)).map_err(|failure| TestCaseError::fail(format!("{failure}\n{there}")))?;
+        run(&project, &ApplyPatchTool, patch(&there)).map_err(|failure| TestCaseError::fail(format!("{failure}\n{there}")))?;
         prop_assert_eq!(&fs::read_to_string(&path).unwrap(), &after, "{}", there);
         let back = section("f", &after, &before);
-        run(&project, &ApplyPatch, patch(&back)).map_err(|failure| TestCaseError::fail(format!("{failure}\n{back}")))?;
+        run(&project, &ApplyPatchTool, patch(&back)).map_err(|failure| TestCaseError::fail(format!("{failure}\n{back}")))?;
         prop_assert_eq!(&fs::read_to_string(&path).unwrap(), &before, "{}", back);
     }
 
@@ -171,8 +175,8 @@ proptest! {
         }
         prop_assume!(!there.is_empty());
         let mut old = tree(&project.outside());
-        run(&project, &ApplyPatch, patch(&there)).map_err(|failure| TestCaseError::fail(failure.to_string()))?;
-        run(&project, &ApplyPatch, patch(&back)).map_err(|failure| TestCaseError::fail(failure.to_string()))?;
+        run(&project, &ApplyPatchTool, patch(&there)).map_err(|failure| TestCaseError::fail(failure.to_string()))?;
+        run(&project, &ApplyPatchTool, patch(&back)).map_err(|failure| TestCaseError::fail(failure.to_string()))?;
         if moved {
             // The folder that was made for the way there stays, and is empty.
             fs::remove_dir(project.path("deep")).unwrap();
@@ -207,7 +211,7 @@ proptest! {
         ];
         sections.insert(bad, wrong[kind].to_owned());
         let before = tree(&project.outside());
-        let failure = run(&project, &ApplyPatch, patch(&sections.concat())).unwrap_err();
+        let failure = run(&project, &ApplyPatchTool, patch(&sections.concat())).unwrap_err();
         prop_assert!(matches!(failure, Failure::Failed(_)), "{}", failure);
         prop_assert_eq!(tree(&project.outside()), before);
     }
@@ -228,7 +232,7 @@ proptest! {
         let old: String = chars[from..(from + length).min(chars.len())].iter().collect();
         prop_assume!(old != new);
         let input = json!({ "filePath": "f", "oldString": old, "newString": new });
-        let result = run(&project, &Edit, input);
+        let result = run(&project, &EditTool, input);
         let now = fs::read_to_string(&path).unwrap();
         let mark = &before[..before.len() - bare.len()];
         // Occurrences that overlap count too: in "\n \n \n" the text "\n \n" has two places.
@@ -249,7 +253,7 @@ proptest! {
         project.file("g", &other);
         let tree_before = tree(&project.outside());
         let input = json!({ "filePath": "f", "oldString": old, "newString": "\u{1f980}" });
-        if run(&project, &Edit, input).is_err() {
+        if run(&project, &EditTool, input).is_err() {
             prop_assert_eq!(tree(&project.outside()), tree_before);
         } else {
             // Whatever was found, only one place changed.

@@ -1,14 +1,14 @@
 //! Pages, folders, images and refusals.
 
-use std::{
-    fmt::Write as _,
-    fs::{self, File},
-    io::Write as _,
-    os::unix::fs::symlink,
-    sync::Arc,
-};
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::os::unix::fs::symlink;
+use std::sync::Arc;
 
-use everturn_tools::{Context, Failure, Seen, Tool, read::Read, settle, settlement::Rules};
+use everturn_tools::read::ReadTool;
+use everturn_tools::settlement::SettlementRules;
+use everturn_tools::{Context, Failure, SeenFiles, Tool, settle};
 use serde_json::{Value, json};
 
 use crate::harness::Project;
@@ -21,7 +21,7 @@ async fn a_small_file_has_the_recorded_form() {
     let project = Project::new();
     let path = project.file("a.txt", "hello\nworld\n");
     let path = path.to_str().unwrap();
-    let output = project.run(&Read, json!({ "filePath": path })).await.unwrap();
+    let output = project.run(&ReadTool, json!({ "filePath": path })).await.unwrap();
     assert_eq!(
         output.output,
         format!(
@@ -55,19 +55,19 @@ async fn pages_say_where_to_go_on() {
         text
     });
     project.file("long", &text);
-    let first = project.run(&Read, json!({ "filePath": "long" })).await.unwrap();
+    let first = project.run(&ReadTool, json!({ "filePath": "long" })).await.unwrap();
     assert!(first.output.contains("\n2000: line 2000\n"));
     assert!(!first.output.contains("2001: "));
     assert!(first.output.contains("offset=2001"), "{}", &first.output[first.output.len() - 100..]);
     assert_eq!(first.metadata["truncated"], true);
     assert_eq!(first.metadata["display"]["totalLines"], 2500);
-    let rest = project.run(&Read, json!({ "filePath": "long", "offset": 2001 })).await.unwrap();
+    let rest = project.run(&ReadTool, json!({ "filePath": "long", "offset": 2001 })).await.unwrap();
     assert!(rest.output.contains("<content>\n2001: line 2001\n"));
     assert!(rest.output.contains("(End of file - total 2500 lines)"));
     assert_eq!(rest.metadata["display"]["lineEnd"], 2500);
-    let two = project.run(&Read, json!({ "filePath": "long", "offset": 5, "limit": 2 })).await.unwrap();
+    let two = project.run(&ReadTool, json!({ "filePath": "long", "offset": 5, "limit": 2 })).await.unwrap();
     assert_eq!(two.metadata["display"]["text"], "line 5\nline 6");
-    let past = project.run(&Read, json!({ "filePath": "long", "offset": 9999 })).await;
+    let past = project.run(&ReadTool, json!({ "filePath": "long", "offset": 9999 })).await;
     assert!(matches!(past, Err(Failure::Failed(text)) if text.contains("2500 lines")));
 }
 
@@ -75,14 +75,14 @@ async fn pages_say_where_to_go_on() {
 async fn long_lines_and_large_pages_are_cut_between_characters() {
     let project = Project::new();
     project.file("wide", format!("{}\nshort", "ä€😀".repeat(50_000)));
-    let output = project.run(&Read, json!({ "filePath": "wide" })).await.unwrap();
+    let output = project.run(&ReadTool, json!({ "filePath": "wide" })).await.unwrap();
     let shown = output.metadata["display"]["text"].as_str().unwrap();
     let line = shown.lines().next().unwrap();
     assert_eq!(line.chars().filter(|c| "ä€😀".contains(*c)).count(), 2000);
     assert!(line.ends_with("(line cut at 2000 characters)"));
     assert!(shown.ends_with("short"));
     project.file("many", format!("{}\n", "x".repeat(1000)).repeat(200));
-    let output = project.run(&Read, json!({ "filePath": "many" })).await.unwrap();
+    let output = project.run(&ReadTool, json!({ "filePath": "many" })).await.unwrap();
     assert!(output.metadata["display"]["text"].as_str().unwrap().len() <= 50 * 1024);
     assert_eq!(output.metadata["display"]["lineEnd"], 51);
     assert!(output.output.contains("(Lines 1-51 of 200; go on with offset=52)"));
@@ -92,13 +92,13 @@ async fn long_lines_and_large_pages_are_cut_between_characters() {
 async fn marks_and_carriage_returns_are_not_shown() {
     let project = Project::new();
     project.file("dos", "\u{feff}one\r\ntwo\r\n");
-    let output = project.run(&Read, json!({ "filePath": "dos" })).await.unwrap();
+    let output = project.run(&ReadTool, json!({ "filePath": "dos" })).await.unwrap();
     assert_eq!(output.metadata["display"]["text"], "one\ntwo");
     project.file("latin", b"caf\xe9\n");
-    let output = project.run(&Read, json!({ "filePath": "latin" })).await.unwrap();
+    let output = project.run(&ReadTool, json!({ "filePath": "latin" })).await.unwrap();
     assert_eq!(output.metadata["display"]["text"], "caf\u{fffd}");
     project.file("empty", "");
-    let output = project.run(&Read, json!({ "filePath": "empty" })).await.unwrap();
+    let output = project.run(&ReadTool, json!({ "filePath": "empty" })).await.unwrap();
     assert!(output.output.ends_with("<content>\n\n(End of file - total 0 lines)\n</content>"));
 }
 
@@ -107,7 +107,7 @@ async fn folders_are_listed() {
     let project = Project::new();
     project.file("b.txt", "");
     project.file("a/x", "");
-    let output = project.run(&Read, json!({ "filePath": "." })).await.unwrap();
+    let output = project.run(&ReadTool, json!({ "filePath": "." })).await.unwrap();
     let dir = project.path("");
     let dir = dir.to_str().unwrap().trim_end_matches('/');
     let expected = format!(
@@ -123,7 +123,10 @@ async fn a_page_past_the_end_of_a_folder_is_refused() {
     let project = Project::new();
     project.file("only/x", "");
     let page = async |offset: usize| {
-        project.run(&Read, json!({ "filePath": "only", "offset": offset })).await.map(|output| output.output)
+        project
+            .run(&ReadTool, json!({ "filePath": "only", "offset": offset }))
+            .await
+            .map(|output| output.output)
     };
     assert!(page(1).await.unwrap().ends_with("<entries>\nx\n\n(1 entry)\n</entries>"));
     let text = "Entry 2 is past the end of the folder, which has 1 entry.".to_owned();
@@ -134,7 +137,7 @@ async fn a_page_past_the_end_of_a_folder_is_refused() {
 async fn images_are_attached_by_content() {
     let project = Project::new();
     project.file("picture.txt", b"\x89PNG\r\n\x1a\n\0\0\0");
-    let output = project.run(&Read, json!({ "filePath": "picture.txt" })).await.unwrap();
+    let output = project.run(&ReadTool, json!({ "filePath": "picture.txt" })).await.unwrap();
     let [attachment] = &output.attachments[..] else { panic!() };
     assert_eq!(attachment.mime, "image/png");
     assert_eq!(attachment.url, "data:image/png;base64,iVBORw0KGgoAAAA=");
@@ -145,15 +148,15 @@ async fn images_are_attached_by_content() {
 async fn what_cannot_be_shown_is_refused() {
     let project = Project::new();
     project.file("blob", b"ab\0cd");
-    let refused = project.run(&Read, json!({ "filePath": "blob" })).await;
+    let refused = project.run(&ReadTool, json!({ "filePath": "blob" })).await;
     assert!(matches!(&refused, Err(Failure::Failed(text)) if text.contains("binary")), "{refused:?}");
     project.file("notes.md", "");
-    let absent = project.run(&Read, json!({ "filePath": "notes" })).await.unwrap_err().to_string();
+    let absent = project.run(&ReadTool, json!({ "filePath": "notes" })).await.unwrap_err().to_string();
     let path = project.path("notes");
     assert_eq!(absent, format!("File not found: {}\nFiles with a similar name: notes.md", path.display()));
-    let plain = project.run(&Read, json!({ "filePath": "zzz" })).await.unwrap_err().to_string();
+    let plain = project.run(&ReadTool, json!({ "filePath": "zzz" })).await.unwrap_err().to_string();
     assert_eq!(plain, format!("File not found: {}", project.path("zzz").display()));
-    assert!(matches!(project.run(&Read, json!({ "path": 1 })).await, Err(Failure::InvalidInput(_))));
+    assert!(matches!(project.run(&ReadTool, json!({ "path": 1 })).await, Err(Failure::InvalidInput(_))));
 }
 
 #[tokio::test]
@@ -172,7 +175,7 @@ async fn documents_and_images_are_attached_up_to_their_limits() {
         (b"%PDF-1.7\n", "application/pdf", PDF_MAX),
     ] {
         sized("f", start, most);
-        let output = project.run(&Read, json!({ "filePath": "f" })).await.unwrap();
+        let output = project.run(&ReadTool, json!({ "filePath": "f" })).await.unwrap();
         let [attachment] = &output.attachments[..] else { panic!("{mime}") };
         let head = format!("data:{mime};base64,");
         assert_eq!((&*attachment.mime, attachment.filename.as_deref()), (mime, Some("f")));
@@ -180,7 +183,7 @@ async fn documents_and_images_are_attached_up_to_their_limits() {
         assert_eq!((attachment.url.len() - head.len()) as u64, most.div_ceil(3) * 4);
         assert!(output.shaped && output.output.contains(&most.to_string()), "{}", output.output);
         sized("f", start, most + 1);
-        let text = project.run(&Read, json!({ "filePath": "f" })).await.unwrap_err().to_string();
+        let text = project.run(&ReadTool, json!({ "filePath": "f" })).await.unwrap_err().to_string();
         assert!(text.contains(&format!("at most {most} can be attached. Use `bash`")), "{text}");
     }
 }
@@ -188,19 +191,19 @@ async fn documents_and_images_are_attached_up_to_their_limits() {
 #[tokio::test]
 async fn a_read_is_remembered_as_the_whole_file() {
     let project = Project::new();
-    let seen = Arc::<Seen>::default();
+    let seen = Arc::<SeenFiles>::default();
     let path = project.file("f", "one\ntwo\nthree\n");
     symlink("f", project.path("link")).unwrap();
     project.file("dir/x", "");
     for input in [json!({ "filePath": "link", "limit": 1 }), json!({ "filePath": "dir" })] {
-        let output = project.run_in(&seen, &Read, input).await.unwrap();
+        let output = project.run_in(&seen, &ReadTool, input).await.unwrap();
         assert!(output.shaped);
     }
     let print = blake3::hash(b"one\ntwo\nthree\n").to_hex().to_string();
     assert_eq!((seen.last(&path), seen.shown(&path)), (Some(print), true));
     assert_eq!(seen.last(&project.path("link")), None);
     fs::remove_file(&path).unwrap();
-    project.run_in(&seen, &Read, json!({ "filePath": "f" })).await.unwrap_err();
+    project.run_in(&seen, &ReadTool, json!({ "filePath": "f" })).await.unwrap_err();
     assert_eq!(seen.last(&path), None, "a file that is gone is forgotten");
 }
 
@@ -209,10 +212,10 @@ async fn a_cancelled_read_stops() {
     let project = Project::new();
     project.file("f", "x");
     let input = json!({ "filePath": "f" });
-    let granted = Read.needs(&input, &project.scope).unwrap().into();
+    let granted = ReadTool.needs(&input, &project.scope).unwrap().into();
     let context = Context { granted, ..project.context().0 };
     context.cancel.cancel();
-    assert_eq!(Read.run(input, context).await, Err(Failure::Cancelled));
+    assert_eq!(ReadTool.run(input, context).await, Err(Failure::Cancelled));
 }
 
 #[tokio::test]
@@ -220,8 +223,8 @@ async fn nothing_is_read_that_was_not_permitted() {
     let project = Project::new();
     project.file("f", "x");
     project.file("g", "y");
-    let needs = Read.needs(&json!({ "filePath": "f" }), &project.scope).unwrap();
-    let other = project.run_with(needs, &Read, json!({ "filePath": "g" })).await;
+    let needs = ReadTool.needs(&json!({ "filePath": "f" }), &project.scope).unwrap();
+    let other = project.run_with(needs, &ReadTool, json!({ "filePath": "g" })).await;
     assert!(matches!(&other, Err(Failure::Failed(text)) if text.contains("permitted")), "{other:?}");
 }
 
@@ -231,9 +234,9 @@ async fn a_page_is_whole_however_many_lines_are_asked_for() {
     let project = Project::new();
     project.file("f", (1..=9000).map(|n| format!("{n}\n")).collect::<String>());
     let input = json!({ "filePath": "f", "offset": 3, "limit": 9000 });
-    let granted = Read.needs(&input, &project.scope).unwrap().into();
+    let granted = ReadTool.needs(&input, &project.scope).unwrap().into();
     let context = Context { granted, ..project.context().0 };
-    let output = settle(&Read, input, context, Rules::default()).await.unwrap();
+    let output = settle(&ReadTool, input, context, SettlementRules::default()).await.unwrap();
     let lines: Vec<&str> = output.output.lines().collect();
     assert_eq!((lines[3], lines[2002]), ("3: 3", "2002: 2002"));
     assert_eq!(lines[2004..], ["(Lines 3-2002 of 9000; go on with offset=2003)", "</content>"]);

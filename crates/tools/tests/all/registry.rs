@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use everturn_tools::bound::OutputLimits;
+use everturn_tools::invalid::InvalidTool;
+use everturn_tools::settlement::SettlementRules;
 use everturn_tools::{
-    BoxFuture, Context, Effect, Failure, Need, Output, Registry, Scope, Settings, Tool, bound::Limits,
-    invalid::Invalid, settle, settlement::Rules,
+    BoxFuture, Context, Effect, Failure, Need, Output, Registry, Scope, Tool, ToolSettings, settle,
 };
 use serde_json::{Value, json};
 
@@ -36,7 +38,7 @@ impl Tool for Named {
 
 #[test]
 fn builtin_specs_are_sorted_and_leave_out_invalid() {
-    let registry = Registry::builtin(&Settings::default());
+    let registry = Registry::builtin(&ToolSettings::default());
     let names: Vec<String> = registry.offer().specs().into_iter().map(|spec| spec.name).collect();
     let expected = [
         "apply_patch",
@@ -147,7 +149,8 @@ where
 async fn a_tool_that_panics_fails_its_own_call() {
     let project = Project::new();
     let tool = Acts(|| async { panic!("a defect") });
-    let failure = settle(&tool, json!({}), project.context().0, Rules::default()).await.unwrap_err();
+    let failure =
+        settle(&tool, json!({}), project.context().0, SettlementRules::default()).await.unwrap_err();
     assert!(failure.to_string().contains("defect of its own"), "{failure}");
 }
 
@@ -157,14 +160,18 @@ async fn a_tool_that_does_not_stop_is_left_behind() {
     let tool = Acts(std::future::pending);
     let context = project.context().0;
     context.cancel.cancel();
-    let failure = settle(&tool, json!({}), context, Rules::default()).await.unwrap_err();
+    let failure = settle(&tool, json!({}), context, SettlementRules::default()).await.unwrap_err();
     assert!(failure.to_string().contains("left behind"), "{failure}");
 }
 
 #[tokio::test]
 async fn every_settlement_is_bounded() {
     let project = Project::new();
-    let rules = Rules { limits: Limits { lines: 10, bytes: 1000 }, attachments: 100, ..Rules::default() };
+    let rules = SettlementRules {
+        limits: OutputLimits { lines: 10, bytes: 1000 },
+        attachments: 100,
+        ..SettlementRules::default()
+    };
     let long: String = (0..100).map(|n| format!("line {n}\n")).collect();
     let make = move |shaped: bool, path: Option<&str>| Output {
         output: long.clone(),
@@ -201,8 +208,8 @@ async fn every_settlement_is_bounded() {
 #[tokio::test]
 async fn an_unknown_tool_is_told_what_there_is() {
     let project = Project::new();
-    let input = Registry::builtin(&Settings::default()).offer().unknown("nosuchtool");
-    let output = project.run(&Invalid, input).await.unwrap();
+    let input = Registry::builtin(&ToolSettings::default()).offer().unknown("nosuchtool");
+    let output = project.run(&InvalidTool, input).await.unwrap();
     assert_eq!(output.title, "Invalid Tool");
     assert!(output.output.contains("'nosuchtool'"), "{}", output.output);
     assert!(output.output.contains("Available tools: apply_patch, bash, "), "{}", output.output);

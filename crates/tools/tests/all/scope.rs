@@ -1,8 +1,14 @@
 //! What is inside a project and what is not.
 
-use std::{fs, os::unix::fs::symlink, path::Path};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
 
-use everturn_tools::{Scope, Tool, bash::Bash, edit::Edit, read::Read, write::Write};
+use everturn_tools::bash::BashTool;
+use everturn_tools::edit::EditTool;
+use everturn_tools::read::ReadTool;
+use everturn_tools::write::WriteTool;
+use everturn_tools::{Scope, Tool};
 use serde_json::{Value, json};
 
 use crate::harness::Project;
@@ -17,7 +23,7 @@ fn inside_needs_only_the_tools_own_permission() {
     let project = Project::new();
     project.file("src/a.txt", "a");
     for path in ["src/a.txt", "./src/../src/a.txt", project.path("src/a.txt").to_str().unwrap()] {
-        let needs = permissions(&Read, &json!({ "filePath": path }), &project);
+        let needs = permissions(&ReadTool, &json!({ "filePath": path }), &project);
         assert_eq!(needs, [("read".to_owned(), vec!["src/a.txt".to_owned()])], "{path}");
     }
 }
@@ -25,7 +31,7 @@ fn inside_needs_only_the_tools_own_permission() {
 #[test]
 fn outside_asks_for_the_folder_first() {
     let project = Project::new();
-    let needs = Read.needs(&json!({ "filePath": "/etc/hostname" }), &project.scope).unwrap();
+    let needs = ReadTool.needs(&json!({ "filePath": "/etc/hostname" }), &project.scope).unwrap();
     let [external, read] = &needs[..] else { panic!("{needs:?}") };
     assert_eq!(
         serde_json::to_value(external).unwrap(),
@@ -40,8 +46,8 @@ fn outside_asks_for_the_folder_first() {
         serde_json::to_value(read).unwrap(),
         json!({ "permission": "read", "patterns": ["/etc/hostname"], "always": ["*"], "metadata": {} })
     );
-    assert_eq!(permissions(&Read, &json!({ "filePath": "/etc" }), &project)[0].1, ["/etc/*"]);
-    let up = permissions(&Write, &json!({ "filePath": "../x/y", "content": "" }), &project);
+    assert_eq!(permissions(&ReadTool, &json!({ "filePath": "/etc" }), &project)[0].1, ["/etc/*"]);
+    let up = permissions(&WriteTool, &json!({ "filePath": "../x/y", "content": "" }), &project);
     assert_eq!(up[0].1, [project.outside().join("x/*").to_str().unwrap()]);
 }
 
@@ -56,12 +62,12 @@ fn a_link_that_leads_out_is_outside() {
     symlink("door/key", project.path("relay")).unwrap();
     let pattern = secret.join("*").to_str().unwrap().to_owned();
     for path in ["door/key", "door/new", "dangling", "relay"] {
-        let needs = permissions(&Write, &json!({ "filePath": path, "content": "" }), &project);
+        let needs = permissions(&WriteTool, &json!({ "filePath": path, "content": "" }), &project);
         assert_eq!(needs[0], ("external_directory".to_owned(), vec![pattern.clone()]), "{path}");
     }
     project.file("real/a", "a");
     symlink("real", project.path("within")).unwrap();
-    assert_eq!(permissions(&Read, &json!({ "filePath": "within/a" }), &project).len(), 1);
+    assert_eq!(permissions(&ReadTool, &json!({ "filePath": "within/a" }), &project).len(), 1);
 }
 
 #[test]
@@ -86,7 +92,9 @@ fn rules_see_what_a_link_leads_to() {
         ("door", [absolute(&project.path("door")), absolute(&secret)]),
     ] {
         let input = json!({ "filePath": path, "content": "", "oldString": "a", "newString": "b" });
-        for (tool, permission) in [(&Read as &dyn Tool, "read"), (&Write, "edit"), (&Edit, "edit")] {
+        for (tool, permission) in
+            [(&ReadTool as &dyn Tool, "read"), (&WriteTool, "edit"), (&EditTool, "edit")]
+        {
             let need = permissions(tool, &input, &project).pop().unwrap();
             assert_eq!(need, (permission.to_owned(), expected.to_vec()), "{path}");
         }
@@ -100,7 +108,8 @@ fn a_project_behind_a_link_keeps_its_spelling() {
     let door = project.outside().join("door");
     symlink(&project.scope.worktree, &door).unwrap();
     for worktree in [door.clone(), door.join("src"), "/".into()] {
-        let scope = Scope { directory: door.join("src"), worktree, output_dir: "/nowhere".into() };
+        let scope =
+            Scope { directory: door.join("src"), worktree, output_dir: "/nowhere".into(), home: "".into() };
         for path in ["a", "new", ".", "deep/new"] {
             let path = scope.resolve(path);
             assert_eq!(scope.patterns(&path), [scope.pattern(&path)]);
@@ -115,8 +124,8 @@ fn managed_outputs_may_be_read_but_not_written() {
     let path = project.scope.output_dir.join("tool_x");
     fs::write(&path, "x").unwrap();
     let path = path.to_str().unwrap();
-    assert_eq!(permissions(&Read, &json!({ "filePath": path }), &project).len(), 1);
-    assert_eq!(permissions(&Write, &json!({ "filePath": path, "content": "" }), &project).len(), 2);
+    assert_eq!(permissions(&ReadTool, &json!({ "filePath": path }), &project).len(), 1);
+    assert_eq!(permissions(&WriteTool, &json!({ "filePath": path, "content": "" }), &project).len(), 2);
 }
 
 #[test]
@@ -132,12 +141,12 @@ fn a_root_worktree_does_not_swallow_the_machine() {
 fn bash_needs_name_each_command() {
     let project = Project::new();
     let input = json!({ "command": "echo hi", "description": "greet" });
-    let needs = Bash::default().needs(&input, &project.scope).unwrap();
+    let needs = BashTool::default().needs(&input, &project.scope).unwrap();
     assert_eq!(needs.len(), 1);
     assert_eq!((&*needs[0].permission, &needs[0].patterns[..]), ("bash", &["echo hi".to_owned()][..]));
     assert_eq!(needs[0].always, ["echo *"]);
     let input = json!({ "command": "git status && rm -rf x", "workdir": "/etc" });
-    let needs = permissions(&Bash::default(), &input, &project);
+    let needs = permissions(&BashTool::default(), &input, &project);
     assert_eq!(needs[0], ("external_directory".to_owned(), vec!["/etc/*".to_owned()]));
     // What git runs in a folder that is not the project is that folder's to say.
     assert_eq!(needs[1].1, ["git status", "rm -rf x", "(runs other programs) git status"]);
@@ -149,6 +158,7 @@ fn titles_are_relative_to_the_worktree() {
         directory: "/srv/demo/project".into(),
         worktree: "/srv/demo/project".into(),
         output_dir: "/tmp/out".into(),
+        home: "".into(),
     };
     assert_eq!(scope.relative(Path::new("/etc/hostname")), "../../../etc/hostname");
     assert_eq!(scope.relative(Path::new("/srv/demo/project/w.txt")), "w.txt");

@@ -2,15 +2,13 @@
 
 use std::sync::{Arc, Mutex};
 
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::{TcpListener, TcpStream},
-    sync::Notify,
-    task::JoinSet,
-};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
 
 /// What follows the first bytes of an answer.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) enum Tail {
     /// The end of the connection.
     Close,
@@ -23,7 +21,7 @@ pub(crate) enum Tail {
 }
 
 /// An answer: its first bytes, and what follows.
-#[derive(Clone, Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Answer(pub(crate) Vec<u8>, pub(crate) Tail);
 
 impl Answer {

@@ -1,19 +1,13 @@
 //! The tools that act on a session, on a session of the test's own.
 
-use std::{
-    path::PathBuf,
-    sync::{Arc, Mutex},
-};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 
-use everturn_tools::{
-    BoxFuture, Context, Failure, Host, Output, Tool,
-    host::{Delegate, Question, Report, Skill, Task, Todo},
-    plan::{PlanEnter, PlanExit},
-    question, settle,
-    settlement::Rules,
-    task,
-    todo::{TodoRead, TodoWrite},
-};
+use everturn_tools::host::{AskedQuestion, Delegate, DelegatedTask, LoadedSkill, TaskReport, TodoItem};
+use everturn_tools::plan::{PlanEnterTool, PlanExitTool};
+use everturn_tools::settlement::SettlementRules;
+use everturn_tools::todo::{TodoReadTool, TodoWriteTool};
+use everturn_tools::{BoxFuture, Context, Failure, Host, Output, Tool, question, settle, task};
 use serde_json::{Value, json};
 
 use crate::harness::Project;
@@ -21,26 +15,26 @@ use crate::harness::Project;
 /// A session that answers as the test says and remembers what it was asked.
 #[derive(Debug, Default)]
 pub(crate) struct Script {
-    pub(crate) todos: Mutex<Vec<Todo>>,
+    pub(crate) todos: Mutex<Vec<TodoItem>>,
     pub(crate) answers: Mutex<Option<Vec<Vec<String>>>>,
-    pub(crate) asked: Mutex<Vec<Question>>,
-    pub(crate) tasks: Mutex<Vec<Task>>,
-    pub(crate) report: Mutex<Option<Report>>,
+    pub(crate) asked: Mutex<Vec<AskedQuestion>>,
+    pub(crate) tasks: Mutex<Vec<DelegatedTask>>,
+    pub(crate) report: Mutex<Option<TaskReport>>,
     pub(crate) plan: PathBuf,
     pub(crate) handed: Mutex<Vec<(String, String)>>,
 }
 
 impl Host for Script {
-    fn todos(&self) -> BoxFuture<'_, Result<Vec<Todo>, Failure>> {
+    fn todos(&self) -> BoxFuture<'_, Result<Vec<TodoItem>, Failure>> {
         Box::pin(async { Ok(self.todos.lock().unwrap().clone()) })
     }
 
-    fn set_todos(&self, todos: Vec<Todo>) -> BoxFuture<'_, Result<(), Failure>> {
+    fn set_todos(&self, todos: Vec<TodoItem>) -> BoxFuture<'_, Result<(), Failure>> {
         *self.todos.lock().unwrap() = todos;
         Box::pin(async { Ok(()) })
     }
 
-    fn ask(&self, questions: Vec<Question>) -> BoxFuture<'_, Result<Vec<Vec<String>>, Failure>> {
+    fn ask(&self, questions: Vec<AskedQuestion>) -> BoxFuture<'_, Result<Vec<Vec<String>>, Failure>> {
         self.asked.lock().unwrap().extend(questions);
         let answer = self.answers.lock().unwrap().take();
         Box::pin(async { answer.ok_or_else(|| Failure::Declined("no".to_owned())) })
@@ -48,9 +42,9 @@ impl Host for Script {
 
     fn delegate<'a>(
         &'a self,
-        task: Task,
+        task: DelegatedTask,
         started: &'a (dyn Fn(&Delegate) + Send + Sync),
-    ) -> BoxFuture<'a, Result<Report, Failure>> {
+    ) -> BoxFuture<'a, Result<TaskReport, Failure>> {
         self.tasks.lock().unwrap().push(task);
         let report = self.report.lock().unwrap().clone();
         if let Some(report) = &report {
@@ -72,7 +66,7 @@ impl Host for Script {
         Box::pin(async { Ok(()) })
     }
 
-    fn skill(&self, _: &str) -> BoxFuture<'_, Result<Skill, Failure>> {
+    fn skill(&self, _: &str) -> BoxFuture<'_, Result<LoadedSkill, Failure>> {
         Box::pin(async { Err(Failure::Cancelled) })
     }
 }
@@ -82,7 +76,7 @@ pub(crate) async fn run(host: &Arc<Script>, tool: &dyn Tool, input: Value) -> Re
     let project = Project::new();
     let granted = tool.needs(&input, &project.scope)?.into();
     let context = Context { granted, host: Arc::clone(host) as Arc<dyn Host>, ..project.context().0 };
-    settle(tool, input, context, Rules::default()).await
+    settle(tool, input, context, SettlementRules::default()).await
 }
 
 async fn refused(tool: &dyn Tool, input: Value) -> String {
@@ -105,22 +99,22 @@ async fn the_list_is_replaced_and_shown_as_recorded() {
         { "id": "1", "content": "one", "status": "completed", "priority": "medium" },
         todo("two", "in_progress", "medium"),
     ]});
-    let output = run(&host, &TodoWrite, input).await.unwrap();
+    let output = run(&host, &TodoWriteTool, input).await.unwrap();
     let text = "[\n  {\n    \"content\": \"one\",\n    \"status\": \"completed\",\n    \"priority\": \"medium\"\n  },\n  \
                 {\n    \"content\": \"two\",\n    \"status\": \"in_progress\",\n    \"priority\": \"medium\"\n  }\n]";
     let todos = json!([todo("one", "completed", "medium"), todo("two", "in_progress", "medium")]);
     assert_eq!((output.title.as_str(), output.output.as_str()), ("1 todos", text));
     assert_eq!(Value::Object(output.metadata), json!({ "todos": todos, "truncated": false }));
-    let read = run(&host, &TodoRead, json!({})).await.unwrap();
+    let read = run(&host, &TodoReadTool, json!({})).await.unwrap();
     assert_eq!((read.title.as_str(), read.output.as_str()), ("1 todos", text));
-    run(&host, &TodoWrite, json!({ "todos": [] })).await.unwrap();
-    assert_eq!(run(&host, &TodoRead, json!({})).await.unwrap().output, "[]");
+    run(&host, &TodoWriteTool, json!({ "todos": [] })).await.unwrap();
+    assert_eq!(run(&host, &TodoReadTool, json!({})).await.unwrap().output, "[]");
 }
 
 #[tokio::test]
 async fn words_of_the_list_are_checked() {
     let check = async |item: Value| {
-        refused(&TodoWrite, json!({ "todos": [todo("a", "pending", "low"), item] })).await
+        refused(&TodoWriteTool, json!({ "todos": [todo("a", "pending", "low"), item] })).await
     };
     assert_eq!(
         check(todo("x", "done", "low")).await,
@@ -131,7 +125,7 @@ async fn words_of_the_list_are_checked() {
         "Item 2 of `todos`: the priority 'urgent' is none of high, medium, low."
     );
     assert!(check(todo(" ", "pending", "low")).await.contains("content is empty"));
-    assert!(refused(&TodoWrite, json!({ "todos": "x" })).await.contains("It takes todos (array)."));
+    assert!(refused(&TodoWriteTool, json!({ "todos": "x" })).await.contains("It takes todos (array)."));
 }
 
 fn ask(question: &str, labels: &[&str]) -> Value {
@@ -148,19 +142,19 @@ async fn answers_are_told_by_question() {
     let mut first = ask("One?", &["x", "y"]);
     first["multiple"] = json!(true);
     let input = json!({ "questions": [first, ask("Two?", &["z"])] });
-    let output = run(&host, &question::Question, input.clone()).await.unwrap();
+    let output = run(&host, &question::QuestionTool, input.clone()).await.unwrap();
     assert_eq!(output.output, "The person answered:\n\"One?\"=\"x, y\"\n\"Two?\"=\"(no answer)\"");
     assert_eq!(output.title, "Asked 2 questions");
     assert_eq!(Value::Object(output.metadata), json!({ "answers": [["x", "y"], []], "truncated": false }));
     assert_eq!(json!(*host.asked.lock().unwrap()), input["questions"]);
-    let declined = run(&host, &question::Question, input).await;
+    let declined = run(&host, &question::QuestionTool, input).await;
     assert_eq!(declined, Err(Failure::Declined("no".to_owned())));
 }
 
 #[tokio::test]
 async fn questions_that_nobody_can_answer_are_refused() {
     let check =
-        async |questions: Value| refused(&question::Question, json!({ "questions": questions })).await;
+        async |questions: Value| refused(&question::QuestionTool, json!({ "questions": questions })).await;
     assert_eq!(check(json!([])).await, "Ask from 1 to 8 questions at once, not 0.");
     let many: Vec<Value> = (0..9).map(|_| ask("Q", &["a"])).collect();
     assert_eq!(check(json!(many)).await, "Ask from 1 to 8 questions at once, not 9.");
@@ -183,9 +177,9 @@ async fn a_task_is_shown_as_recorded() {
         parent: "ses_1".to_owned(),
         model: Some(("fake".to_owned(), "fake-1".to_owned())),
     };
-    let report = Report { delegate, failed: false, text: "found it".to_owned() };
+    let report = TaskReport { delegate, failed: false, text: "found it".to_owned() };
     *host.report.lock().unwrap() = Some(report.clone());
-    let tool = task::Task::new(&[("general".to_owned(), "does things".to_owned())]);
+    let tool = task::TaskTool::new(&[("general".to_owned(), "does things".to_owned())]);
     assert!(tool.description().ends_with("\n- general: does things"), "{}", tool.description());
     let input = json!({
         "description": "sub work", "prompt": "look", "subagent_type": "general", "task_id": "ses_2",
@@ -198,7 +192,7 @@ async fn a_task_is_shown_as_recorded() {
     );
     let (context, mut reports) = project.context();
     let context = Context { host: Arc::clone(&host) as Arc<dyn Host>, ..context };
-    let output = settle(&tool, input.clone(), context, Rules::default()).await.unwrap();
+    let output = settle(&tool, input.clone(), context, SettlementRules::default()).await.unwrap();
     let text = "<task id=\"ses_2\" state=\"completed\">\n<task_result>\nfound it\n</task_result>\n</task>";
     assert_eq!((output.title.as_str(), output.output.as_str()), ("sub work", text));
     let mut metadata = json!({
@@ -207,14 +201,14 @@ async fn a_task_is_shown_as_recorded() {
     assert_eq!(Value::Object(reports.try_recv().unwrap().metadata), metadata, "it is told while it runs");
     metadata["truncated"] = json!(false);
     assert_eq!(Value::Object(output.metadata), metadata);
-    let given = Task {
+    let given = DelegatedTask {
         description: "sub work".to_owned(),
         prompt: "look".to_owned(),
         agent: "general".to_owned(),
         resume: Some("ses_2".to_owned()),
     };
     assert_eq!(*host.tasks.lock().unwrap(), [given]);
-    *host.report.lock().unwrap() = Some(Report { failed: true, text: "broke".to_owned(), ..report });
+    *host.report.lock().unwrap() = Some(TaskReport { failed: true, text: "broke".to_owned(), ..report });
     let failure = run(&host, &tool, input).await.unwrap_err();
     let text = "<task id=\"ses_2\" state=\"error\">\n<task_error>\nbroke\n</task_error>\n</task>";
     assert_eq!(failure, Failure::Failed(text.to_owned()));
@@ -236,33 +230,33 @@ async fn planned(tool: &dyn Tool, plan: PathBuf, answer: &[&str]) -> (Output, Ve
 async fn a_yes_hands_over_and_anything_else_does_not() {
     let project = Project::new();
     let plan = project.path("plan.md");
-    let (output, handed) = planned(&PlanExit, plan.clone(), &["Yes"]).await;
+    let (output, handed) = planned(&PlanExitTool, plan.clone(), &["Yes"]).await;
     assert_eq!(output.title, "Switching to build agent");
     assert_eq!(Value::Object(output.metadata), json!({ "truncated": false }));
     assert_eq!(handed[0].0, "build");
     assert!(handed[0].1.contains("the plan above"), "{handed:?}");
     project.file("plan.md", "1. do it");
-    let (_, handed) = planned(&PlanExit, plan.clone(), &["Yes"]).await;
+    let (_, handed) = planned(&PlanExitTool, plan.clone(), &["Yes"]).await;
     assert!(handed[0].1.contains(&format!("the plan in {}", plan.display())), "{handed:?}");
-    let (output, handed) = planned(&PlanEnter, plan.clone(), &["Yes"]).await;
+    let (output, handed) = planned(&PlanEnterTool, plan.clone(), &["Yes"]).await;
     assert_eq!((output.title.as_str(), handed[0].0.as_str()), ("Switching to plan agent", "plan"));
     assert!(handed[0].1.contains(&plan.display().to_string()), "{handed:?}");
     for answer in [&["No"][..], &[], &["Yes", "No"], &["yes, but smaller"]] {
-        for tool in [&PlanExit as &dyn Tool, &PlanEnter] {
+        for tool in [&PlanExitTool as &dyn Tool, &PlanEnterTool] {
             let (output, handed) = planned(tool, plan.clone(), answer).await;
             assert!(output.title.starts_with("Staying with "), "{output:?}");
             assert_eq!(handed, []);
         }
     }
-    let (output, _) = planned(&PlanExit, plan.clone(), &["use fewer steps"]).await;
+    let (output, _) = planned(&PlanExitTool, plan.clone(), &["use fewer steps"]).await;
     assert!(output.output.contains("and says: use fewer steps."), "{}", output.output);
     let host = Arc::new(Script { plan, ..Script::default() });
-    assert_eq!(run(&host, &PlanExit, json!({})).await, Err(Failure::Declined("no".to_owned())));
+    assert_eq!(run(&host, &PlanExitTool, json!({})).await, Err(Failure::Declined("no".to_owned())));
 }
 
 #[tokio::test]
 async fn without_a_session_the_tools_say_so() {
     let project = Project::new();
-    let failure = project.run(&TodoRead, json!({})).await.unwrap_err();
+    let failure = project.run(&TodoReadTool, json!({})).await.unwrap_err();
     assert_eq!(failure.to_string(), "This tool works only in a session.");
 }

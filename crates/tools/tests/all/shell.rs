@@ -1,12 +1,11 @@
 //! Permission of command lines: what rules allow is run in a real shell, where every program records that it ran.
 
 use everturn_model::permission::{Action, Rule, decide};
-use everturn_tools::{Scope, shell::Analysis};
+use everturn_tools::Scope;
+use everturn_tools::shell::Analysis;
 
-use self::{
-    arena::{Arena, Deed, Folder},
-    generator::Generator,
-};
+use self::arena::{Arena, Deed, Folder};
+use self::generator::Generator;
 use crate::harness::Project;
 
 mod analysis;

@@ -1,19 +1,16 @@
 //! Skills: where they are found, what is left out, and the tool that loads one.
 
-use std::{
-    fs,
-    os::unix::fs::symlink,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use everturn_tools::{
-    BoxFuture, Context, Failure, Host, Need, Observed, Output, Places, Tool,
-    host::{Delegate, NoHost, Question, Report, Skill as Found, Task, Todo},
-    places::{Named, ProjectFiles},
-    skill::Skill,
-    skills,
+use everturn_tools::host::{
+    AskedQuestion, Delegate, DelegatedTask, LoadedSkill as Found, NoHost, TaskReport, TodoItem,
 };
+use everturn_tools::places::{NamedPath, ProjectFiles};
+use everturn_tools::skill::SkillTool;
+use everturn_tools::{BoxFuture, Context, Failure, Host, Need, Observed, Output, Places, Tool, skills};
 use serde_json::{Map, json};
 
 use crate::harness::Project;
@@ -57,7 +54,7 @@ fn every_folder_is_looked_into_and_the_nearest_one_counts() {
     let project = Project::new();
     let mut places = places(&project);
     assert_eq!(skills::observe(&places), Observed::Absent);
-    places.skills = vec![Named::by_person("~/mine"), Named::by_project("extra")];
+    places.skills = vec![NamedPath::by_person("~/mine"), NamedPath::by_project("extra")];
     // From the one that counts least to the one that counts most.
     let folders = [
         "home/.agents/skills",
@@ -97,12 +94,12 @@ fn a_projects_configuration_names_no_folders_outside_of_it() {
     let mut places = places(&project);
     for name in ["~/../mine", "../../mine"] {
         put(&project.outside().join("mine"), "private", "mine");
-        places.skills = vec![Named::by_project(name)];
+        places.skills = vec![NamedPath::by_project(name)];
         let (found, problems) = seen(&places);
         assert_eq!(found, [], "{name}");
         assert_eq!(problems[0].0, project.outside().join("mine"));
         assert!(problems[0].1.contains("lies outside of the project"), "{problems:?}");
-        places.skills = vec![Named::by_person(name)];
+        places.skills = vec![NamedPath::by_person(name)];
         assert_eq!(seen(&places).0.len(), 1, "{name}");
     }
 }
@@ -199,20 +196,20 @@ fn a_folder_that_cannot_be_listed_makes_them_unavailable() {
 struct Session(Places);
 
 impl Host for Session {
-    fn todos(&self) -> BoxFuture<'_, Result<Vec<Todo>, Failure>> {
+    fn todos(&self) -> BoxFuture<'_, Result<Vec<TodoItem>, Failure>> {
         NoHost.todos()
     }
-    fn set_todos(&self, _: Vec<Todo>) -> BoxFuture<'_, Result<(), Failure>> {
+    fn set_todos(&self, _: Vec<TodoItem>) -> BoxFuture<'_, Result<(), Failure>> {
         Box::pin(async { Ok(()) })
     }
-    fn ask(&self, _: Vec<Question>) -> BoxFuture<'_, Result<Vec<Vec<String>>, Failure>> {
+    fn ask(&self, _: Vec<AskedQuestion>) -> BoxFuture<'_, Result<Vec<Vec<String>>, Failure>> {
         Box::pin(async { Ok(Vec::new()) })
     }
     fn delegate<'a>(
         &'a self,
-        task: Task,
+        task: DelegatedTask,
         _: &'a (dyn Fn(&Delegate) + Send + Sync),
-    ) -> BoxFuture<'a, Result<Report, Failure>> {
+    ) -> BoxFuture<'a, Result<TaskReport, Failure>> {
         Box::pin(async { Err(Failure::Failed(task.prompt)) })
     }
     fn delegates(&self) -> Vec<(String, String)> {
@@ -232,7 +229,7 @@ impl Host for Session {
 
 async fn load(project: &Project, places: &Places, name: &str) -> Result<Output, Failure> {
     let context = Context { host: Arc::new(Session(places.clone())), ..project.context().0 };
-    Skill.run(json!({"name": name}), context).await
+    SkillTool.run(json!({"name": name}), context).await
 }
 
 #[tokio::test]
@@ -275,8 +272,8 @@ async fn the_tool_asks_by_name_and_names_what_there_is() {
         always: vec![name.to_owned()],
         metadata: Map::new(),
     };
-    assert_eq!(Skill.needs(&json!({"name": "a"}), &project.scope), Ok(vec![need("a")]));
-    assert!(matches!(Skill.needs(&json!({}), &project.scope), Err(Failure::InvalidInput(_))));
+    assert_eq!(SkillTool.needs(&json!({"name": "a"}), &project.scope), Ok(vec![need("a")]));
+    assert!(matches!(SkillTool.needs(&json!({}), &project.scope), Err(Failure::InvalidInput(_))));
     let fail = |text: &str| Err(Failure::Failed(text.to_owned()));
     assert_eq!(
         load(&project, &places, "c").await,
@@ -288,6 +285,6 @@ async fn the_tool_asks_by_name_and_names_what_there_is() {
         load(&project, &places, "c").await,
         fail("There is no skill named 'c'. Available skills: a, b.")
     );
-    let failure = Skill.run(json!({"name": "a"}), project.context().0).await.unwrap_err();
+    let failure = SkillTool.run(json!({"name": "a"}), project.context().0).await.unwrap_err();
     assert_eq!(failure.to_string(), "This tool works only in a session.");
 }

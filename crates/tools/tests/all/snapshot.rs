@@ -1,19 +1,15 @@
 //! Capture, diff and restore of real folders.
 
-use std::{
-    ffi::OsStr,
-    fs,
-    os::unix::{
-        ffi::OsStrExt as _,
-        fs::{MetadataExt as _, PermissionsExt as _, symlink},
-    },
-    path::{Path, PathBuf},
-    sync::Barrier,
-};
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::Barrier;
 
-use everturn_tools::{
-    patch::Status,
-    snapshot::{Bounds, Error, FileDiff, Plan, Snapshots, TreeId, Why},
+use everturn_tools::patch::FileStatus;
+use everturn_tools::snapshot::{
+    CaptureLimits, SkipReason, SnapshotError, SnapshotPlan, Snapshots, TreeDiff, TreeId,
 };
 
 use crate::harness::{Project, names};
@@ -28,8 +24,8 @@ fn changed(project: &Project, snapshots: &Snapshots, from: &TreeId, to: &TreeId)
     snapshots.changed(from, to).unwrap().iter().map(relative).collect()
 }
 
-fn plan(snapshots: &Snapshots, now: &TreeId, target: &TreeId) -> Plan {
-    Plan::uniform(now.clone(), target, snapshots.changed(target, now).unwrap())
+fn plan(snapshots: &Snapshots, now: &TreeId, target: &TreeId) -> SnapshotPlan {
+    SnapshotPlan::uniform(now.clone(), target, snapshots.changed(target, now).unwrap())
 }
 
 fn chmod(path: &Path, mode: u32) {
@@ -100,7 +96,7 @@ fn a_new_process_does_not_read_unchanged_files() {
     fs::remove_dir_all(project.outside().join("store/blobs")).unwrap();
     assert_eq!(open(&project).capture().unwrap(), first);
     assert!(
-        matches!(snapshots.content(&first, Path::new("a")), Err(Error::Corrupt(_))),
+        matches!(snapshots.content(&first, Path::new("a")), Err(SnapshotError::Corrupt(_))),
         "no blob was written"
     );
 }
@@ -121,7 +117,7 @@ fn diffs_have_the_recorded_form() {
     let to = snapshots.capture().unwrap();
     assert_eq!(changed(&project, &snapshots, &from, &to), ["bin", "gone.txt", "m.txt", "w.txt"]);
     let head = |file: &str| format!("Index: {file}\n{}\n--- {file}\t\n+++ {file}\t\n", "=".repeat(67));
-    let diff = |file: &str, patch: String, additions, deletions, status| FileDiff {
+    let diff = |file: &str, patch: String, additions, deletions, status| TreeDiff {
         file: file.to_owned(),
         patch,
         additions,
@@ -131,15 +127,15 @@ fn diffs_have_the_recorded_form() {
     let modified = "@@ -11,9 +11,9 @@\n 11\n 12\n 13\n 14\n-15\n+fifteen\n 16\n 17\n 18\n 19\n\
                     @@ -27,4 +27,5 @@\n 27\n 28\n 29\n 30\n+31\n";
     let expected = [
-        diff("bin", String::new(), 0, 0, Status::Modified),
-        diff("gone.txt", head("gone.txt") + "@@ -1,1 +0,0 @@\n-x\n", 0, 1, Status::Deleted),
-        diff("m.txt", head("m.txt") + modified, 2, 1, Status::Modified),
+        diff("bin", String::new(), 0, 0, FileStatus::Modified),
+        diff("gone.txt", head("gone.txt") + "@@ -1,1 +0,0 @@\n-x\n", 0, 1, FileStatus::Deleted),
+        diff("m.txt", head("m.txt") + modified, 2, 1, FileStatus::Modified),
         diff(
             "w.txt",
             head("w.txt") + "@@ -0,0 +1,1 @@\n+written\n\\ No newline at end of file\n",
             1,
             0,
-            Status::Added,
+            FileStatus::Added,
         ),
     ];
     assert_eq!(snapshots.diff(&from, &to).unwrap(), expected);
@@ -160,13 +156,16 @@ fn ignored_files_are_left_out_without_git() {
         project.file(name, name);
     }
     let empty = Snapshots::open(project.outside().join("s2"), project.outside().join("none"));
-    assert!(matches!(empty.unwrap().capture(), Err(Error::Io { .. })), "a missing worktree is an error");
+    assert!(
+        matches!(empty.unwrap().capture(), Err(SnapshotError::Io { .. })),
+        "a missing worktree is an error"
+    );
     let tree = snapshots.capture().unwrap();
     let from = {
         let bare = Project::new();
         open(&bare).capture().unwrap()
     };
-    assert!(matches!(snapshots.changed(&from, &tree), Err(Error::Unknown(_))));
+    assert!(matches!(snapshots.changed(&from, &tree), Err(SnapshotError::Unknown(_))));
     let has = |name: &str| snapshots.content(&tree, Path::new(name)).unwrap().is_some();
     for name in [".gitignore", "sub/.gitignore", "keep.log", "sub/kept", ".hidden", "local"] {
         assert!(has(name), "{name}");
@@ -198,12 +197,12 @@ fn large_files_wait_until_they_are_known() {
     project.file("grows", &large);
     let second = open(&project).capture().unwrap();
     assert_eq!(changed(&project, &snapshots, &first, &second), ["grows"]);
-    let few = Bounds { files: 1, ..Bounds::default() };
+    let few = CaptureLimits { files: 1, ..CaptureLimits::default() };
     let refused = Snapshots::with_bounds(project.outside().join("s2"), project.path(""), few).unwrap();
     project.file("another", "");
     project.file("third", "");
-    assert!(matches!(refused.capture(), Err(Error::TooMany(1))));
-    assert!(matches!(Snapshots::open(project.outside().join("s3"), "/"), Err(Error::Root)));
+    assert!(matches!(refused.capture(), Err(SnapshotError::TooMany(1))));
+    assert!(matches!(Snapshots::open(project.outside().join("s3"), "/"), Err(SnapshotError::Root)));
 }
 
 #[test]
@@ -249,7 +248,7 @@ fn everything_comes_back() {
     assert_eq!(fs::read_link(project.path("link")).unwrap(), Path::new("modified"));
     assert!(!project.path("new").exists(), "emptied folders go too");
     assert_eq!(snapshots.restore(&plan_back).unwrap(), report, "doing it again changes nothing");
-    let forth = Plan::uniform(before.clone(), &after, snapshots.changed(&before, &after).unwrap());
+    let forth = SnapshotPlan::uniform(before.clone(), &after, snapshots.changed(&before, &after).unwrap());
     assert_eq!(snapshots.restore(&forth).unwrap().skipped, []);
     assert_eq!(snapshots.capture().unwrap(), after);
 }
@@ -273,7 +272,7 @@ fn what_the_person_changed_stays() {
     let report = snapshots.restore(&plan(&snapshots, &after, &before)).unwrap();
     assert_eq!(report.restored, [project.path("a")]);
     let skipped: Vec<_> = report.skipped.iter().map(|skip| (skip.file.clone(), skip.why.clone())).collect();
-    let kept = ["b", "c", "d"].map(|name| (project.path(name), Why::Changed));
+    let kept = ["b", "c", "d"].map(|name| (project.path(name), SkipReason::Changed));
     assert_eq!(skipped, kept);
     assert_eq!(project.text("a"), "a0");
     assert_eq!((project.text("b"), project.text("c")), ("mine".into(), "mine too".into()));
@@ -294,7 +293,10 @@ fn a_file_that_was_only_ignored_is_not_removed() {
     assert_eq!(changed(&project, &snapshots, &before, &after), [".env", ".gitignore", "added", "build/out"]);
     let report = snapshots.restore(&plan(&snapshots, &after, &before)).unwrap();
     let skipped: Vec<_> = report.skipped.iter().map(|skip| (skip.file.clone(), skip.why.clone())).collect();
-    assert_eq!(skipped, [(project.path(".env"), Why::Ignored), (project.path("build/out"), Why::Ignored)]);
+    assert_eq!(
+        skipped,
+        [(project.path(".env"), SkipReason::Ignored), (project.path("build/out"), SkipReason::Ignored)]
+    );
     assert_eq!(project.text(".env"), "KEY=1");
     assert!(!project.path("added").exists());
     assert_eq!(snapshots.capture().unwrap(), before);
@@ -311,9 +313,9 @@ fn a_restore_stays_in_the_worktree() {
     fs::rename(project.path("dir"), project.outside().join("moved")).unwrap();
     symlink(project.outside().join("moved"), project.path("dir")).unwrap();
     let files = [PathBuf::from("dir/a"), PathBuf::from("../moved/a"), "/etc/hostname".into(), "".into()];
-    let report = snapshots.restore(&Plan::uniform(after, &before, files)).unwrap();
+    let report = snapshots.restore(&SnapshotPlan::uniform(after, &before, files)).unwrap();
     assert_eq!(report.restored, [] as [PathBuf; 0]);
-    assert!(report.skipped.iter().all(|skip| skip.why == Why::Outside), "{report:?}");
+    assert!(report.skipped.iter().all(|skip| skip.why == SkipReason::Outside), "{report:?}");
     assert_eq!(fs::read_to_string(project.outside().join("moved/a")).unwrap(), "1");
 }
 
@@ -353,9 +355,9 @@ fn damage_is_noticed() {
     let hex = blake3::hash(b"0").to_hex().to_string();
     let blob = project.outside().join("store/blobs").join(&hex[..2]).join(&hex[2..]);
     fs::copy(project.outside().join("store/trees").join(before.as_str()), &blob).unwrap();
-    assert!(matches!(snapshots.diff(&before, &after), Err(Error::Corrupt(path)) if path == blob));
+    assert!(matches!(snapshots.diff(&before, &after), Err(SnapshotError::Corrupt(path)) if path == blob));
     let report = snapshots.restore(&plan(&snapshots, &after, &before)).unwrap();
-    assert!(matches!(report.skipped[0].why, Why::Refused(_)));
+    assert!(matches!(report.skipped[0].why, SkipReason::Refused(_)));
     assert_eq!(project.text("a"), "1");
     fs::write(project.outside().join("store/index"), "rubbish").unwrap();
     assert_eq!(open(&project).capture().unwrap(), after, "a damaged index only costs time");

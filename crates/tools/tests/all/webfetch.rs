@@ -2,19 +2,18 @@
 
 use std::time::{Duration, Instant};
 
-use everturn_tools::{Attachment, Failure, Output, Tool as _, webfetch::Webfetch};
+use everturn_tools::webfetch::WebfetchTool;
+use everturn_tools::{Attachment, Failure, Output, Tool as _};
 use serde_json::{Value, json};
 
-use crate::{
-    harness::Project,
-    server::{Answer, Server, Tail},
-};
+use crate::harness::Project;
+use crate::server::{Answer, Server, Tail};
 
 const HTML: [(&str, &str); 1] = [("content-type", "text/html")];
 
 async fn fetch(input: Value) -> Result<Output, Failure> {
     let started = Instant::now();
-    let result = Project::new().run(&Webfetch::default(), input.clone()).await;
+    let result = Project::new().run(&WebfetchTool::default(), input.clone()).await;
     assert!(started.elapsed() < Duration::from_secs(20), "{input} took too long");
     result
 }
@@ -271,7 +270,7 @@ async fn a_fetch_can_be_cancelled() {
     let project = Project::new();
     let (context, _reports) = project.context();
     let cancel = context.cancel.clone();
-    let tool = Webfetch::default();
+    let tool = WebfetchTool::default();
     let call = tool.run(json!({ "url": server.url("/") }), context);
     let (result, ()) = tokio::join!(call, async {
         server.asked().await;
@@ -349,7 +348,7 @@ async fn hostile_markup_is_converted_in_bounds() {
 #[test]
 fn permission_shows_where_a_call_goes() {
     let scope = Project::new().scope;
-    let tool = Webfetch::default();
+    let tool = WebfetchTool::default();
     for (url, pattern, always) in [
         ("https://Example.com/a b?q#part", "https://example.com/a%20b?q", "https://example.com/*"),
         ("http://example.com:8080", "http://example.com:8080/", "http://example.com:8080/*"),

@@ -2,31 +2,27 @@
 
 use std::time::{Duration, Instant};
 
-use everturn_tools::{
-    Failure, Output, Registry, Settings, Tool as _,
-    websearch::{Provider, Websearch},
-};
+use everturn_tools::websearch::{SearchService, WebsearchTool};
+use everturn_tools::{Failure, Output, Registry, Tool as _, ToolSettings};
 use serde_json::{Value, json};
 
-use crate::{
-    harness::Project,
-    server::{Answer, Server, Tail},
-};
+use crate::harness::Project;
+use crate::server::{Answer, Server, Tail};
 
 const KEY: &str = "exa-secret-4711";
 const JSON: [(&str, &str); 1] = [("content-type", "application/json")];
 
-fn exa(server: &Server) -> Provider {
-    Provider::Exa { key: KEY.to_owned(), url: server.url("").parse().unwrap() }
+fn exa(server: &Server) -> SearchService {
+    SearchService::Exa { key: KEY.to_owned(), url: server.url("").parse().unwrap() }
 }
 
-fn searxng(server: &Server) -> Provider {
-    Provider::Searxng { url: server.url("/searx/").parse().unwrap() }
+fn searxng(server: &Server) -> SearchService {
+    SearchService::Searxng { url: server.url("/searx/").parse().unwrap() }
 }
 
-async fn search(provider: Provider, input: Value) -> Result<Output, Failure> {
+async fn search(provider: SearchService, input: Value) -> Result<Output, Failure> {
     let started = Instant::now();
-    let result = Project::new().run(&Websearch::new(provider), input).await;
+    let result = Project::new().run(&WebsearchTool::new(provider), input).await;
     assert!(started.elapsed() < Duration::from_secs(20));
     result
 }
@@ -96,7 +92,7 @@ async fn what_goes_wrong_is_told_without_the_key() {
         _ => Answer(Vec::new(), Tail::Hang),
     })
     .await;
-    let at = |path: &str| Provider::Exa { key: KEY.to_owned(), url: server.url(path).parse().unwrap() };
+    let at = |path: &str| SearchService::Exa { key: KEY.to_owned(), url: server.url(path).parse().unwrap() };
     for (path, reason) in [
         (
             "/denied",
@@ -115,8 +111,8 @@ async fn what_goes_wrong_is_told_without_the_key() {
     }
     let output = search(at("/echo"), json!({ "query": "a" })).await.unwrap();
     assert_eq!(output.output, "1. ***\nu");
-    assert!(!format!("{:?}", Websearch::new(at("/x"))).contains(KEY));
-    let mut hasty = Websearch::new(at("/silent"));
+    assert!(!format!("{:?}", WebsearchTool::new(at("/x"))).contains(KEY));
+    let mut hasty = WebsearchTool::new(at("/silent"));
     hasty.patience = Duration::from_millis(200);
     let text = Project::new().run(&hasty, json!({ "query": "a" })).await.unwrap_err().to_string();
     assert!(text.contains("did not answer within 0.2 s"), "{text}");
@@ -134,7 +130,7 @@ async fn a_search_can_be_cancelled() {
     let server = Server::start(|_| Answer(Vec::new(), Tail::Hang)).await;
     let (context, _reports) = Project::new().context();
     let cancel = context.cancel.clone();
-    let tool = Websearch::new(exa(&server));
+    let tool = WebsearchTool::new(exa(&server));
     let call = tool.run(json!({ "query": "a" }), context);
     let (result, ()) = tokio::join!(call, async {
         server.asked().await;
@@ -147,24 +143,27 @@ async fn a_search_can_be_cancelled() {
 fn the_tool_exists_where_a_service_is_configured() {
     let none = |_: &str| None;
     let key = |name: &str| (name == "EXA_API_KEY").then(|| format!(" {KEY}\n"));
-    let exa = |url: &str| Provider::Exa { key: KEY.to_owned(), url: url.parse().unwrap() };
+    let exa = |url: &str| SearchService::Exa { key: KEY.to_owned(), url: url.parse().unwrap() };
     let config = |value: Value| json!({ "model": "m", "websearch": value });
-    assert_eq!(Provider::from_config(&json!({}), none).unwrap(), None);
-    assert_eq!(Provider::from_config(&json!({}), key).unwrap(), Some(exa("https://api.exa.ai")));
-    assert_eq!(Provider::from_config(&json!({}), |_| Some(String::new())).unwrap(), None);
-    assert_eq!(Provider::from_config(&config(json!(false)), key).unwrap(), None);
+    assert_eq!(SearchService::from_config(&json!({}), none).unwrap(), None);
+    assert_eq!(SearchService::from_config(&json!({}), key).unwrap(), Some(exa("https://api.exa.ai")));
+    assert_eq!(SearchService::from_config(&json!({}), |_| Some(String::new())).unwrap(), None);
+    assert_eq!(SearchService::from_config(&config(json!(false)), key).unwrap(), None);
     assert_eq!(
-        Provider::from_config(&config(json!({ "provider": "exa", "key": KEY, "url": "http://x:1" })), none)
-            .unwrap(),
+        SearchService::from_config(
+            &config(json!({ "provider": "exa", "key": KEY, "url": "http://x:1" })),
+            none
+        )
+        .unwrap(),
         Some(exa("http://x:1"))
     );
     assert_eq!(
-        Provider::from_config(&config(json!({ "provider": "exa" })), key).unwrap(),
+        SearchService::from_config(&config(json!({ "provider": "exa" })), key).unwrap(),
         Some(exa("https://api.exa.ai"))
     );
-    let searxng = Provider::Searxng { url: "http://localhost:8888/".parse().unwrap() };
+    let searxng = SearchService::Searxng { url: "http://localhost:8888/".parse().unwrap() };
     let given = config(json!({ "provider": "searxng", "url": "http://localhost:8888" }));
-    assert_eq!(Provider::from_config(&given, key).unwrap(), Some(searxng.clone()));
+    assert_eq!(SearchService::from_config(&given, key).unwrap(), Some(searxng.clone()));
     for (wrong, reason) in [
         (json!({ "provider": "exa" }), "exa needs a key: set `key` or EXA_API_KEY"),
         (json!({ "provider": "searxng" }), "searxng needs the `url` of an instance"),
@@ -174,11 +173,11 @@ fn the_tool_exists_where_a_service_is_configured() {
         (json!({ "provider": "exa", "key": [KEY] }), "expected"),
         (json!(KEY), "expected"),
     ] {
-        let error = Provider::from_config(&config(wrong), none).unwrap_err().to_string();
+        let error = SearchService::from_config(&config(wrong), none).unwrap_err().to_string();
         assert!(error.contains(reason) && !error.contains(KEY), "{error}");
     }
-    assert!(Registry::builtin(&Settings::default()).get("websearch").is_none());
-    let registry = Registry::builtin(&Settings { websearch: Some(searxng), ..Settings::default() });
+    assert!(Registry::builtin(&ToolSettings::default()).get("websearch").is_none());
+    let registry = Registry::builtin(&ToolSettings { websearch: Some(searxng), ..ToolSettings::default() });
     let tool = registry.get("websearch").unwrap();
     let needs = tool.needs(&json!({ "query": "a b" }), &Project::new().scope).unwrap();
     assert_eq!(

@@ -1,25 +1,21 @@
-//! Programs that behave badly, under a real warden: each call settles in time and nothing lives on.
+//! Programs that behave badly, under a real supervisor: each call settles in time and nothing lives on.
 //!
 //! Every program of a test carries a marker in its command line (an argument of `sleep` that no other test has), so the
 //! processes of the machine tell whether one is left, whatever it did to its environment, its descriptors and its
 //! session. When the call has returned there is nothing to wait for: the check is made at once.
 
-use std::{
-    fs,
-    path::PathBuf,
-    process::{Command, Stdio},
-    sync::atomic::{AtomicU32, Ordering},
-    time::{Duration, Instant},
-};
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use everturn_tools::{Output, Tool};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::{
-    bash::{PATIENCE, command, quick, tool, watch},
-    harness::Project,
-};
+use crate::bash::{PATIENCE, command, quick, tool, watch};
+use crate::harness::Project;
 
 /// What names the folder of a helper process.
 const FOLDER: &str = "ZOO_FOLDER";
@@ -162,7 +158,7 @@ async fn killed_from_outside() {
 }
 
 #[tokio::test]
-async fn the_warden_killed_from_outside() {
+async fn the_supervisor_killed_from_outside() {
     for line in [
         "sleep @ & kill -9 $PPID; sleep @",
         "setsid -f sleep @; sleep 0.05; kill -9 $PPID; sleep @",
@@ -177,7 +173,7 @@ async fn the_warden_killed_from_outside() {
 }
 
 #[tokio::test]
-async fn a_warden_asked_to_end_stops_everything() {
+async fn a_supervisor_asked_to_end_stops_everything() {
     let output = check("setsid -f sleep @; sleep 0.05; kill $PPID; sleep @", 60_000).await;
     assert_eq!(output.metadata["exit"], 143);
 }
@@ -232,7 +228,8 @@ async fn a_fork_bomb() {
     assert!(stopped_by_time(&check(bomb, 300).await));
 }
 
-/// Each process starts its successor and ends, so none was there when somebody looked, and the warden left them running.
+/// Each process starts its successor and ends, so none was there when somebody looked, and the supervisor left them
+/// running.
 #[tokio::test]
 async fn a_relay_that_never_stands_still() {
     for start in ["relay &", "(exec setsid bash -c \"$code\") &"] {

@@ -11,6 +11,9 @@ use crate::stage::{Stage, prompt};
 /// How long the original works on after it said that it is idle, without telling anybody when it is done.
 const AFTERTHOUGHT: Duration = Duration::from_millis(1500);
 
+/// How often the server is asked while something is waited for.
+const GLANCE: Duration = Duration::from_millis(20);
+
 /// Drives a server through the phases.
 #[derive(Debug)]
 pub(super) struct Script<'a> {
@@ -49,11 +52,12 @@ impl<'a> Script<'a> {
                 events.iter().any(|event| event.pointer("/properties/info/error").is_some())
             })
             .await;
+            let events = self.end().await;
             self.session = kept;
-        } else {
-            self.begin().await;
-            self.act(phase).await;
+            return events;
         }
+        self.begin().await;
+        self.act(phase).await;
         self.end().await
     }
 
@@ -214,11 +218,26 @@ impl<'a> Script<'a> {
     }
 
     async fn end(&mut self) -> Vec<Value> {
+        self.settled().await;
         if self.afterthought {
             tokio::time::sleep(AFTERTHOUGHT).await;
         }
         self.mark().await;
         self.events()
+    }
+
+    /// Waits until the session does not work any more: it sums up after it has said that it is idle.
+    async fn settled(&self) {
+        let settled = async {
+            loop {
+                let statuses = self.client.get("/session/status").await.ok().json();
+                if statuses.get(&self.session).is_none_or(|status| status["type"] == "idle") {
+                    return;
+                }
+                tokio::time::sleep(GLANCE).await;
+            }
+        };
+        within("the session to settle", settled).await;
     }
 
     /// Makes a session and waits for its event: whatever was said before has arrived then.

@@ -14,7 +14,7 @@ use crate::{Block, Message, protocol};
 
 /// The blocks of an answer.
 pub(super) fn blocks(blocks: &[Block], ids: &mut CallIds) -> Vec<Value> {
-    let mut hosted = Hosted::of(blocks);
+    let mut hosted = ReplayableTools::of(blocks);
     let mut lowered: Vec<Value> = blocks.iter().filter_map(|block| lower(block, &mut hosted, ids)).collect();
     // An answer may not end in a thought.
     while lowered.pop_if(|block| matches!(kind(block), "thinking" | "redacted_thinking")).is_some() {}
@@ -29,10 +29,10 @@ pub(super) fn leaves_something(message: &Message) -> bool {
         Block::ToolCall { .. } => true,
         Block::Reasoning { .. } | Block::HostedCall { .. } | Block::HostedResult { .. } => false,
     };
-    blocks.iter().any(speaks) || !Hosted::of(blocks).usable.is_empty()
+    blocks.iter().any(speaks) || !ReplayableTools::of(blocks).usable.is_empty()
 }
 
-fn lower(block: &Block, hosted: &mut Hosted<'_>, ids: &mut CallIds) -> Option<Value> {
+fn lower(block: &Block, hosted: &mut ReplayableTools<'_>, ids: &mut CallIds) -> Option<Value> {
     match block {
         Block::Text { text, metadata } => {
             let mut lowered = super::content::text(text);
@@ -79,13 +79,13 @@ fn raw(metadata: Option<&Value>) -> Option<Value> {
 /// Which of the provider's own tools can be replayed in one answer: those whose call and result are there as they came,
 /// in this order. A call without any result is one that the provider goes on with.
 #[derive(Debug)]
-struct Hosted<'a> {
+struct ReplayableTools<'a> {
     usable: HashSet<&'a str>,
     called: HashSet<&'a str>,
     answered: HashSet<&'a str>,
 }
 
-impl<'a> Hosted<'a> {
+impl<'a> ReplayableTools<'a> {
     fn of(blocks: &'a [Block]) -> Self {
         let mut usable = HashSet::new();
         let mut spoilt = HashSet::new();
@@ -121,10 +121,10 @@ impl<'a> Hosted<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::call_id::Shape;
+    use crate::call_id::CallIdRule;
 
     fn check(answer: &[Block], expected: &[Value]) {
-        assert_eq!(blocks(answer, &mut CallIds::new(Shape::Words(64))), expected);
+        assert_eq!(blocks(answer, &mut CallIds::new(CallIdRule::Words(64))), expected);
         let message = Message::Assistant { blocks: answer.to_vec(), origin: None };
         assert_eq!(leaves_something(&message), !expected.is_empty());
     }

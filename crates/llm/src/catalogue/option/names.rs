@@ -2,11 +2,11 @@
 
 use super::super::Protocol;
 
-use Turn::{Body, Budget, Group, Level, Nothing, Object, OnlyOff, Place, Thinking};
+use OptionUse::{Body, Budget, Group, Level, Nothing, Object, OnlyOff, Place, Thinking};
 
 /// What becomes of an option.
 #[derive(Clone, Copy)]
-pub(super) enum Turn {
+pub(super) enum OptionUse {
     /// It goes to this place in the body.
     Place(&'static [&'static str]),
     /// It goes to this place, and the names in it are written with underscores there.
@@ -27,10 +27,10 @@ pub(super) enum Turn {
     Nothing,
 }
 
-pub(super) type Row = (&'static str, Turn);
+pub(super) type OptionRow = (&'static str, OptionUse);
 
 /// Settings of a client and not of a request.
-pub(super) const CLIENT: &[Row] = &[
+pub(super) const CLIENT: &[OptionRow] = &[
     ("apiKey", Nothing),
     ("baseURL", Nothing),
     ("chunkTimeout", Nothing),
@@ -49,7 +49,7 @@ pub(super) const CLIENT: &[Row] = &[
     ("toolStreaming", Nothing),
 ];
 
-const CHAT: &[Row] = &[
+const CHAT: &[OptionRow] = &[
     ("anthropicBeta", Nothing),
     ("cacheControl", Object(&["cache_control"])),
     ("documentImageLimit", Place(&["document_image_limit"])),
@@ -95,7 +95,7 @@ const CHAT: &[Row] = &[
     ("webSearchOptions", Object(&["web_search_options"])),
 ];
 
-const RESPONSES: &[Row] = &[
+const RESPONSES: &[OptionRow] = &[
     ("allowedTools", Nothing),
     ("contextManagement", Object(&["context_management"])),
     ("effort", Level(&["reasoning", "effort"])),
@@ -126,7 +126,7 @@ const RESPONSES: &[Row] = &[
     ("verbosity", Place(&["text", "verbosity"])),
 ];
 
-const ANTHROPIC: &[Row] = &[
+const ANTHROPIC: &[OptionRow] = &[
     // These travel as a header.
     ("anthropicBeta", Nothing),
     ("betas", Nothing),
@@ -167,7 +167,7 @@ const ANTHROPIC: &[Row] = &[
     ("user", Nothing),
 ];
 
-const GEMINI: &[Row] = &[
+const GEMINI: &[OptionRow] = &[
     ("audioTimestamp", Place(&["generationConfig", "audioTimestamp"])),
     ("effort", Level(LEVEL)),
     ("frequencyPenalty", Place(&["generationConfig", "frequencyPenalty"])),
@@ -209,7 +209,7 @@ const LEVEL: &[&str] = &["generationConfig", "thinkingConfig", "thinkingLevel"];
 const BUDGET: &[&str] = &["generationConfig", "thinkingConfig", "thinkingBudget"];
 
 /// The names of a protocol.
-pub(super) fn rows(protocol: Protocol) -> &'static [Row] {
+pub(super) fn rows(protocol: Protocol) -> &'static [OptionRow] {
     match protocol {
         Protocol::OpenAiChat
         | Protocol::Bedrock

@@ -17,7 +17,7 @@ fn check(
     options: Value,
     left_out: &[&str],
 ) {
-    let expected = Translated {
+    let expected = TranslatedOptions {
         reasoning: Reasoning { effort, budget },
         options: object(options),
         left_out: left_out.iter().map(|name| (*name).to_owned()).collect(),
@@ -185,7 +185,7 @@ fn a_variant_replaces_what_the_model_says_about_thinking() {
         |reasoning, options: Value| Variant { name: "v".into(), reasoning, options: object(options) };
     let effort = |effort| Reasoning { effort: Some(effort), budget: None };
     let check = |model: &ModelInfo, variant: Option<Variant>, reasoning: Reasoning, options: Value| {
-        let expected = Setting { reasoning, options: object(options) };
+        let expected = ModelSetting { reasoning, options: object(options) };
         assert_eq!(model.setting(variant.as_ref()), expected);
     };
     let chat = model(

@@ -6,10 +6,10 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::attachment::{Attachment, Source};
+use crate::attachment::{AttachedFile, AttachmentSource};
 use crate::call_id::OpenCalls;
 use crate::gemini::{METADATA, model};
-use crate::{Block, Content, Message, Request, history, protocol};
+use crate::{Block, Content, Message, ModelRequest, history, protocol};
 
 /// What the user is made to say where the model would have the first word.
 const OPENING: &str = "Let us begin.";
@@ -19,9 +19,9 @@ const OPENING: &str = "Let us begin.";
 const UNSIGNED: &str = "skip_thought_signature_validator";
 
 /// The turns of a repaired request.
-pub(super) fn lower(request: &Request) -> Vec<Value> {
+pub(super) fn lower(request: &ModelRequest) -> Vec<Value> {
     let mut turns = Turns::default();
-    let mut calls = Calls::default();
+    let mut calls = OpenGeminiCalls::default();
     let checks_signatures = model::is_third_generation(&request.model);
     // What tools showed: it follows when all responses of the turn are given.
     let mut shown: Vec<Value> = Vec::new();
@@ -73,10 +73,10 @@ impl Turns {
 
 /// Calls without a response yet, each with the provider's own id. One that the provider did not give it does not want
 /// back: it then tells calls apart by their order.
-type Calls = OpenCalls<Option<String>>;
+type OpenGeminiCalls = OpenCalls<Option<String>>;
 
 /// The parts of an answer, each with the signature it came with.
-fn answer(blocks: &[Block], calls: &mut Calls, checks_signatures: bool) -> Vec<Value> {
+fn answer(blocks: &[Block], calls: &mut OpenGeminiCalls, checks_signatures: bool) -> Vec<Value> {
     let mut parts: Vec<Value> = Vec::new();
     let mut called = false;
     for block in blocks {
@@ -148,22 +148,22 @@ fn is_blank(content: &Content) -> bool {
 fn content(content: &Content) -> Value {
     match content {
         Content::Text(text) => json!({"text": text}),
-        Content::Media { mime, url, filename } => media(&Attachment::of(mime, url, filename.as_deref())),
+        Content::Media { mime, url, filename } => media(&AttachedFile::of(mime, url, filename.as_deref())),
     }
 }
 
 /// An attachment. Text goes as text, as the API knows few of its many media types.
-fn media(attachment: &Attachment<'_>) -> Value {
+fn media(attachment: &AttachedFile<'_>) -> Value {
     let mime = &attachment.mime;
     let taken = TAKEN.contains(&mime.as_str());
     match &attachment.source {
-        Source::Inline(data) if taken => {
+        AttachmentSource::Inline(data) if taken => {
             json!({"inlineData": {"mimeType": mime, "data": data}})
         }
-        Source::Remote(url) if taken => {
+        AttachmentSource::Remote(url) if taken => {
             json!({"fileData": {"mimeType": mime, "fileUri": url}})
         }
-        Source::Elsewhere(url) if taken && url.starts_with("gs://") => {
+        AttachmentSource::Elsewhere(url) if taken && url.starts_with("gs://") => {
             json!({"fileData": {"mimeType": mime, "fileUri": url}})
         }
         _ => json!({"text": attachment.in_words()}),

@@ -1,17 +1,17 @@
 //! Bodies of requests.
 
 use super::*;
-use crate::gemini::rules::assert_valid;
+use crate::gemini::rule_tests::assert_valid;
 use crate::gemini::{GenerateContent, METADATA};
-use crate::protocol::Protocol as _;
-use crate::{Block, Content, Endpoint, Message, Origin, ToolSpec, sample};
+use crate::protocol::WireProtocol as _;
+use crate::{AnswerOrigin, Block, Content, Endpoint, Message, ToolSpec, test_sample};
 
 fn say(text: &str) -> Message {
     Message::User(vec![Content::Text(text.into())])
 }
 
 fn answer(blocks: Vec<Block>) -> Message {
-    Message::Assistant { blocks, origin: Some(Origin::default()) }
+    Message::Assistant { blocks, origin: Some(AnswerOrigin::default()) }
 }
 
 fn text(text: &str, metadata: Option<Value>) -> Block {
@@ -34,8 +34,8 @@ fn written(text: &str) -> Vec<Content> {
     vec![Content::Text(text.into())]
 }
 
-fn request(model: &str, messages: Vec<Message>) -> Request {
-    Request { model: model.into(), messages, ..Request::default() }.repaired()
+fn request(model: &str, messages: Vec<Message>) -> ModelRequest {
+    ModelRequest { model: model.into(), messages, ..ModelRequest::default() }.repaired()
 }
 
 #[track_caller]
@@ -83,7 +83,7 @@ fn tool_choices() {
     let tools =
         vec![ToolSpec { name: "now".into(), description: "Tells the time.".into(), schema: json!({}) }];
     let check = |tool_choice: ToolChoice, expected: Value| {
-        let request = Request { tools: tools.clone(), tool_choice, ..Request::default() };
+        let request = ModelRequest { tools: tools.clone(), tool_choice, ..ModelRequest::default() };
         let body = body(&request);
         assert_eq!(body["toolConfig"], json!({"functionCallingConfig": expected}));
         let declared = json!([{"functionDeclarations": [{"name": "now", "description": "Tells the time."}]}]);
@@ -93,14 +93,14 @@ fn tool_choices() {
     check(ToolChoice::None, json!({"mode": "NONE"}));
     check(ToolChoice::Required, json!({"mode": "ANY"}));
     check(ToolChoice::Tool("now".into()), json!({"mode": "ANY", "allowedFunctionNames": ["now"]}));
-    let without = body(&Request { tool_choice: ToolChoice::Required, ..Request::default() });
+    let without = body(&ModelRequest { tool_choice: ToolChoice::Required, ..ModelRequest::default() });
     assert_eq!((without.get("tools"), without.get("toolConfig")), (None, None));
 }
 
 #[test]
 fn shape_of_the_answer() {
     let check = |model: &str, tool_choice: ToolChoice, has_tools: bool, enforced: bool| {
-        let mut request = sample::conversation(None, None);
+        let mut request = test_sample::conversation(None, None);
         request.model = model.into();
         request.tool_choice = tool_choice;
         request.tools.truncate(if has_tools { 1 } else { 0 });
@@ -128,7 +128,7 @@ fn options_come_last() {
         "safetySettings": [{"category": "X"}],
         "systemInstruction": null,
     });
-    let mut request = sample::conversation(None, None);
+    let mut request = test_sample::conversation(None, None);
     request.options = options.as_object().unwrap().clone();
     let body = body(&request);
     assert_eq!(body["generationConfig"]["topP"], 0.9);
@@ -299,7 +299,7 @@ fn metadata() -> (Option<Value>, Option<Value>) {
     (Some(thought), Some(call))
 }
 
-fn pretty(request: Request) -> String {
+fn pretty(request: ModelRequest) -> String {
     let body = body(&request.repaired());
     assert_valid(&body);
     serde_json::to_string_pretty(&body).unwrap()
@@ -308,8 +308,10 @@ fn pretty(request: Request) -> String {
 #[test]
 fn a_conversation_with_everything_in_it() {
     let (thought, call) = metadata();
-    let asked =
-        |model: &str| Request { model: model.into(), ..sample::conversation(thought.clone(), call.clone()) };
+    let asked = |model: &str| ModelRequest {
+        model: model.into(),
+        ..test_sample::conversation(thought.clone(), call.clone())
+    };
     insta::assert_snapshot!("everything_second_generation", pretty(asked("gemini-2.5-pro")));
     insta::assert_snapshot!("everything_third_generation", pretty(asked("gemini-3-pro-preview")));
 }
@@ -317,6 +319,7 @@ fn a_conversation_with_everything_in_it() {
 #[test]
 fn the_same_conversation_after_a_switch() {
     let (thought, call) = metadata();
-    let request = Request { model: "gemini-3-pro-preview".into(), ..sample::switched(thought, call) };
+    let request =
+        ModelRequest { model: "gemini-3-pro-preview".into(), ..test_sample::switched(thought, call) };
     insta::assert_snapshot!("switched", pretty(request));
 }

@@ -1,8 +1,8 @@
 //! Conversations as the servers want them.
 
 use super::*;
-use crate::openai_chat::Dialect;
-use crate::{Endpoint, Origin};
+use crate::openai_chat::ChatDialect;
+use crate::{AnswerOrigin, Endpoint};
 
 const ANYWHERE: &str = "http://localhost:8080/v1";
 const MISTRAL: &str = "https://api.mistral.ai/v1";
@@ -12,7 +12,7 @@ fn say(text: &str) -> Message {
 }
 
 fn answer(blocks: Vec<Block>) -> Message {
-    Message::Assistant { blocks, origin: Some(Origin::default()) }
+    Message::Assistant { blocks, origin: Some(AnswerOrigin::default()) }
 }
 
 fn text(text: &str) -> Block {
@@ -41,8 +41,8 @@ fn picture() -> Content {
 
 fn lowered(base_url: &str, model: &str, messages: Vec<Message>) -> Vec<Value> {
     let endpoint = Endpoint::new(base_url);
-    let demands = Demands::of(&endpoint, model, Dialect::of(&endpoint));
-    lower(&Request { model: model.into(), messages, ..Request::default() }.repaired(), &demands)
+    let demands = ServerDemands::of(&endpoint, model, ChatDialect::of(&endpoint));
+    lower(&ModelRequest { model: model.into(), messages, ..ModelRequest::default() }.repaired(), &demands)
 }
 
 #[track_caller]

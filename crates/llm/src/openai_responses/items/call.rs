@@ -5,19 +5,19 @@ use std::borrow::Cow;
 use serde_json::{Map, Value, json};
 
 use super::super::wire::{self, text};
-use super::Tie;
+use super::ReplayIds;
 use crate::protocol::Events;
-use crate::{Event, arguments};
+use crate::{StreamEvent, arguments};
 
 #[derive(Debug, Default)]
-pub(super) struct Call {
+pub(super) struct CallItem {
     id: Option<String>,
     name: Option<String>,
     raw: String,
     announced: bool,
 }
 
-impl Call {
+impl CallItem {
     pub(super) fn is_called(&self, id: &str) -> bool {
         self.id.as_deref() == Some(id)
     }
@@ -32,7 +32,7 @@ impl Call {
     pub(super) fn add(&mut self, more: Cow<'_, str>, out: &mut Events) {
         self.raw.push_str(&more);
         if let (Some(id), true, false) = (&self.id, self.announced, more.is_empty()) {
-            out.push_back(Event::ToolInputDelta { id: id.clone(), text: more.into_owned() });
+            out.push_back(StreamEvent::ToolInputDelta { id: id.clone(), text: more.into_owned() });
         }
     }
 
@@ -51,7 +51,7 @@ impl Call {
         &mut self,
         whole: Option<&Value>,
         cut: bool,
-        tie: &Tie,
+        tie: &ReplayIds,
         fallback: String,
         out: &mut Events,
     ) {
@@ -59,7 +59,7 @@ impl Call {
         let name = self.name.get_or_insert_default().clone();
         self.announce(out);
         self.complete(whole.and_then(|whole| whole.get("arguments")), out);
-        out.push_back(Event::ToolInputEnd { id: id.clone() });
+        out.push_back(StreamEvent::ToolInputEnd { id: id.clone() });
         let raw = std::mem::take(&mut self.raw);
         // No arguments at all are fine, but not where the model had no room for them.
         let stopped = whole.and_then(|whole| text(whole, "status")) == Some("incomplete");
@@ -77,18 +77,18 @@ impl Call {
                 if rewritten != raw && !raw.trim().is_empty() {
                     more.insert("arguments".into(), json!(raw));
                 }
-                Event::ToolCall { id, name, input, raw, metadata: tie.metadata(more) }
+                StreamEvent::ToolCall { id, name, input, raw, metadata: tie.metadata(more) }
             }
-            Err(reason) => Event::ToolCallMalformed { id, name, raw, reason },
+            Err(reason) => StreamEvent::ToolCallMalformed { id, name, raw, reason },
         });
     }
 
     fn announce(&mut self, out: &mut Events) {
         let (Some(id), Some(name), false) = (&self.id, &self.name, self.announced) else { return };
         self.announced = true;
-        out.push_back(Event::ToolInputStart { id: id.clone(), name: name.clone() });
+        out.push_back(StreamEvent::ToolInputStart { id: id.clone(), name: name.clone() });
         if !self.raw.is_empty() {
-            out.push_back(Event::ToolInputDelta { id: id.clone(), text: self.raw.clone() });
+            out.push_back(StreamEvent::ToolInputDelta { id: id.clone(), text: self.raw.clone() });
         }
     }
 }

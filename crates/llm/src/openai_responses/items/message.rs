@@ -9,24 +9,24 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::super::wire::{list, text};
-use super::told::Told;
-use super::{Blocks, Tie};
-use crate::Event;
+use super::digest::TextDigest;
+use super::{BlockNames, ReplayIds};
+use crate::StreamEvent;
 use crate::protocol::Events;
 
 #[derive(Debug, Default)]
-pub(super) struct Message {
-    parts: BTreeMap<u64, Part>,
+pub(super) struct MessageItem {
+    parts: BTreeMap<u64, MessageItemPart>,
     /// Whether the model called it a remark or its answer; some models want that back.
     phase: Option<String>,
 }
 
 #[derive(Debug, Default)]
-struct Part {
+struct MessageItemPart {
     refusal: bool,
     /// The open block.
     block: Option<String>,
-    told: Told,
+    digest: TextDigest,
     annotations: Vec<Value>,
 }
 
@@ -35,7 +35,7 @@ pub(super) fn is_part(content: &Value) -> bool {
     matches!(text(content, "type"), Some("output_text" | "text" | "refusal"))
 }
 
-impl Message {
+impl MessageItem {
     pub(super) fn learn(&mut self, item: &Value) {
         if let Some(phase) = text(item, "phase") {
             self.phase = Some(phase.to_owned());
@@ -47,7 +47,7 @@ impl Message {
         part: u64,
         refusal: bool,
         more: Cow<'_, str>,
-        blocks: &mut Blocks,
+        blocks: &mut BlockNames,
         out: &mut Events,
     ) {
         if more.is_empty() {
@@ -55,17 +55,17 @@ impl Message {
         }
         let part = self.part(part);
         part.refusal |= refusal;
-        part.told.add(&more);
+        part.digest.add(&more);
         let id = match &part.block {
             Some(id) => id.clone(),
             None => {
                 let id = blocks.next("text");
-                out.push_back(Event::TextStart { id: id.clone() });
+                out.push_back(StreamEvent::TextStart { id: id.clone() });
                 part.block = Some(id.clone());
                 id
             }
         };
-        out.push_back(Event::TextDelta { id, text: more.into_owned() });
+        out.push_back(StreamEvent::TextDelta { id, text: more.into_owned() });
     }
 
     /// Adds what is missing from a part. What was streamed stands, even if the server now says something else.
@@ -74,15 +74,15 @@ impl Message {
         part: u64,
         refusal: bool,
         whole: &str,
-        blocks: &mut Blocks,
+        blocks: &mut BlockNames,
         out: &mut Events,
     ) {
-        let rest = self.part(part).told.rest_of(whole).unwrap_or_default();
+        let rest = self.part(part).digest.rest_of(whole).unwrap_or_default();
         self.add(part, refusal, rest.into(), blocks, out);
     }
 
     /// Takes a whole part.
-    pub(super) fn take(&mut self, part: u64, content: &Value, blocks: &mut Blocks, out: &mut Events) {
+    pub(super) fn take(&mut self, part: u64, content: &Value, blocks: &mut BlockNames, out: &mut Events) {
         let refused = text(content, "refusal");
         let whole = refused.or_else(|| text(content, "text")).unwrap_or_default();
         self.complete(part, refused.is_some(), whole, blocks, out);
@@ -97,7 +97,13 @@ impl Message {
         self.part(part).annotations.extend(annotation.cloned());
     }
 
-    pub(super) fn finish(&mut self, whole: Option<&Value>, tie: &Tie, blocks: &mut Blocks, out: &mut Events) {
+    pub(super) fn finish(
+        &mut self,
+        whole: Option<&Value>,
+        tie: &ReplayIds,
+        blocks: &mut BlockNames,
+        out: &mut Events,
+    ) {
         if let Some(whole) = whole {
             self.learn(whole);
             for (part, content) in (0..).zip(list(whole, "content")).filter(|(_, content)| is_part(content)) {
@@ -114,11 +120,11 @@ impl Message {
             if !part.annotations.is_empty() {
                 more.insert("annotations".into(), Value::Array(part.annotations));
             }
-            out.push_back(Event::TextEnd { id, metadata: tie.metadata(more) });
+            out.push_back(StreamEvent::TextEnd { id, metadata: tie.metadata(more) });
         }
     }
 
-    fn part(&mut self, index: u64) -> &mut Part {
+    fn part(&mut self, index: u64) -> &mut MessageItemPart {
         self.parts.entry(index).or_default()
     }
 }

@@ -8,15 +8,15 @@ use std::borrow::Cow;
 use serde_json::{Map, Value, json};
 
 use super::super::wire::{list, text};
-use super::Tie;
-use super::told::Told;
-use crate::Event;
+use super::ReplayIds;
+use super::digest::TextDigest;
+use crate::StreamEvent;
 use crate::protocol::Events;
 
 #[derive(Debug)]
-pub(super) struct Reasoning {
+pub(super) struct ReasoningItem {
     block: String,
-    sections: Vec<(Section, Told)>,
+    sections: Vec<(Section, TextDigest)>,
 }
 
 /// Where a text stands in the item.
@@ -28,9 +28,9 @@ pub(in super::super) enum Section {
     Content(u64),
 }
 
-impl Reasoning {
+impl ReasoningItem {
     pub(super) fn begin(block: String, out: &mut Events) -> Self {
-        out.push_back(Event::ReasoningStart { id: block.clone() });
+        out.push_back(StreamEvent::ReasoningStart { id: block.clone() });
         Self { block, sections: Vec::new() }
     }
 
@@ -41,14 +41,14 @@ impl Reasoning {
         let id = self.block.clone();
         if let Some((_, known)) = self.sections.iter_mut().find(|(known, _)| *known == section) {
             known.add(&more);
-            out.push_back(Event::ReasoningDelta { id, text: more.into_owned() });
+            out.push_back(StreamEvent::ReasoningDelta { id, text: more.into_owned() });
             return;
         }
         let gap = if self.sections.is_empty() { "" } else { "\n\n" };
-        let mut told = Told::default();
-        told.add(&more);
-        self.sections.push((section, told));
-        out.push_back(Event::ReasoningDelta { id, text: format!("{gap}{more}") });
+        let mut digest = TextDigest::default();
+        digest.add(&more);
+        self.sections.push((section, digest));
+        out.push_back(StreamEvent::ReasoningDelta { id, text: format!("{gap}{more}") });
     }
 
     /// Adds what is missing from a section. A section that others followed can grow no more.
@@ -63,7 +63,7 @@ impl Reasoning {
         }
     }
 
-    pub(super) fn finish(&mut self, whole: Option<&Value>, tie: &Tie, out: &mut Events) {
+    pub(super) fn finish(&mut self, whole: Option<&Value>, tie: &ReplayIds, out: &mut Events) {
         let whole = whole.unwrap_or(&Value::Null);
         for (index, part) in (0..).zip(list(whole, "summary")) {
             self.complete(Section::Summary(index), text(part, "text").unwrap_or_default(), out);
@@ -76,6 +76,6 @@ impl Reasoning {
             more.insert("encrypted_content".into(), json!(encrypted));
             more.insert("summary".into(), json!(list(whole, "summary")));
         }
-        out.push_back(Event::ReasoningEnd { id: self.block.clone(), metadata: tie.metadata(more) });
+        out.push_back(StreamEvent::ReasoningEnd { id: self.block.clone(), metadata: tie.metadata(more) });
     }
 }

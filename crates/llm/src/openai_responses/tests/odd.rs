@@ -11,8 +11,8 @@ fn unknown_events_are_ignored() {
     let input = format!(": comment\n\ndata: {{}}\n\n{}", transcript(&frames)).replace('\n', "\r\n");
     let mut expected = text("text-0", &["hi"], own(json!({"id": "msg_1"})));
     expected.push(step(FinishReason::Stop, Usage::default()));
-    check(&input, &expected, &Outcome::Complete);
-    check("data: {\"type\":\"response.output_item.done\"}\n\n", &[], &Outcome::Malformed);
+    check(&input, &expected, &TranscriptEnd::Complete);
+    check("data: {\"type\":\"response.output_item.done\"}\n\n", &[], &TranscriptEnd::Malformed);
 }
 
 #[test]
@@ -28,9 +28,13 @@ fn texts_that_come_only_when_they_are_done() {
     let item = done(0, &message("msg_1", json!([said("hello")])));
     let end = completed(&[message("msg_1", json!([said("hello")]))]);
     for frame in [whole, part, item] {
-        check(&transcript(&[delta.clone(), frame, completed(&[])]), &expected("msg_1"), &Outcome::Complete);
+        check(
+            &transcript(&[delta.clone(), frame, completed(&[])]),
+            &expected("msg_1"),
+            &TranscriptEnd::Complete,
+        );
     }
-    check(&transcript(&[delta, end]), &expected("msg_1"), &Outcome::Complete);
+    check(&transcript(&[delta, end]), &expected("msg_1"), &TranscriptEnd::Complete);
 }
 
 #[test]
@@ -42,7 +46,7 @@ fn ids_that_change_and_indexes_that_do_not() {
     frames.push(completed(&[message("d", json!([said("hi")]))]));
     let mut expected = text("text-0", &["hi"], own(json!({"id": "c"})));
     expected.push(step(FinishReason::Stop, Usage::default()));
-    check(&transcript(&frames), &expected, &Outcome::Complete);
+    check(&transcript(&frames), &expected, &TranscriptEnd::Complete);
 
     // All items have one index; the ids are right.
     let item = function_call("fc_1", "call_1", "read", "{}");
@@ -58,7 +62,7 @@ fn ids_that_change_and_indexes_that_do_not() {
     expected.splice(2..2, calls[..2].iter().cloned());
     expected.extend(calls.into_iter().skip(2));
     expected.push(step(FinishReason::ToolCalls, Usage::default()));
-    check(&transcript(&frames), &expected, &Outcome::Complete);
+    check(&transcript(&frames), &expected, &TranscriptEnd::Complete);
 }
 
 #[test]
@@ -77,7 +81,7 @@ fn neither_ids_nor_indexes() {
     expected.extend(call("call_x_1", "read", &["{\"p\":1}"], json!({"p": 1}), None));
     expected.extend(call("call_x_2", "read", &[], json!({}), None));
     expected.push(step(FinishReason::ToolCalls, Usage::default()));
-    check(&transcript(&frames), &expected, &Outcome::Complete);
+    check(&transcript(&frames), &expected, &TranscriptEnd::Complete);
 }
 
 #[test]
@@ -95,7 +99,7 @@ fn thoughts_in_the_open() {
     ];
     let mut expected = reasoning("reasoning-0", &["hm, ", "so"], own(json!({"id": "rs_1"})));
     expected.push(step(FinishReason::Stop, Usage::default()));
-    check(&transcript(&frames), &expected, &Outcome::Complete);
+    check(&transcript(&frames), &expected, &TranscriptEnd::Complete);
 }
 
 #[test]
@@ -107,7 +111,7 @@ fn an_end_that_lacks_items() {
     let mut expected = reasoning("reasoning-0", &[], kept);
     expected.extend(text("text-1", &["hi"], own(json!({"id": "msg_1", "after": "rs_1"}))));
     expected.push(step(FinishReason::Stop, Usage::default()));
-    check(&transcript(&frames), &expected, &Outcome::Complete);
+    check(&transcript(&frames), &expected, &TranscriptEnd::Complete);
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use everturn_llm::catalogue::overlay::OverlayError;
 use everturn_llm::catalogue::{
-    Abilities, Catalogue, ConnectError, Limits, Modalities, ModelInfo, Price, Prices, Protocol, ProviderInfo,
-    Rate, Status, Tier, Variant,
+    Abilities, Catalogue, ConnectError, Modalities, ModelInfo, ModelStatus, Prices, Protocol, ProviderInfo,
+    Rate, TokenLimits, TokenPrice, TokenPriceTier, Variant,
 };
 use everturn_llm::{Effort, Reasoning, Secret};
 use serde_json::{Value, json};
@@ -51,7 +51,7 @@ fn providers_and_models_are_added() {
         }},
     }}});
     let catalogue = lay(&config).unwrap();
-    let price = Price {
+    let price = TokenPrice {
         input: dollars("3"),
         output: dollars("15.5"),
         cache_read: dollars("0.3"),
@@ -77,10 +77,13 @@ fn providers_and_models_are_added() {
         family: Some("ones".into()),
         package: "@ai-sdk/openai-compatible".into(),
         base_url: None,
-        limits: Limits { context: 1000, input: Some(900), output: 100 },
+        limits: TokenLimits { context: 1000, input: Some(900), output: 100 },
         prices: Prices {
             base: price,
-            tiers: vec![Tier { above: 200_000, price: Price { input: dollars("6"), ..price } }],
+            tiers: vec![TokenPriceTier {
+                above: 200_000,
+                price: TokenPrice { input: dollars("6"), ..price },
+            }],
         },
         abilities: Abilities {
             reasoning: true,
@@ -90,7 +93,7 @@ fn providers_and_models_are_added() {
             input: Modalities::from_words(["text", "image"]).unwrap(),
             output: Modalities::from_words(["text", "audio"]).unwrap(),
         },
-        status: Status::Beta,
+        status: ModelStatus::Beta,
         released: "2030-01-01".into(),
         own_variants: Some(vec![low, effort("medium", Effort::Medium), deep]),
         headers: vec![("x-b".into(), "sk-secret-3".into())],
@@ -149,8 +152,8 @@ fn known_models_are_changed_field_by_field() {
         model.prices.tiers.clear();
     });
     check(json!({"cost": {"tiers": [{"tier": {"type": "context", "size": 9}, "input": 0}]}}), |model| {
-        let price = Price { input: Rate::FREE, ..model.prices.base };
-        model.prices.tiers = vec![Tier { above: 9, price }];
+        let price = TokenPrice { input: Rate::FREE, ..model.prices.base };
+        model.prices.tiers = vec![TokenPriceTier { above: 9, price }];
     });
     check(json!({"provider": {"npm": "@ai-sdk/anthropic", "api": "http://y"}}), |model| {
         model.package = "@ai-sdk/anthropic".into();

@@ -3,7 +3,8 @@
 use std::process::{Command, Output};
 
 use everturn_llm::catalogue::{
-    Abilities, Catalogue, Limits, Modalities, ModelInfo, Price, Prices, Rate, Status, Tier,
+    Abilities, Catalogue, Modalities, ModelInfo, ModelStatus, Prices, Rate, TokenLimits, TokenPrice,
+    TokenPriceTier,
 };
 
 fn run(json: &std::path::Path) -> Output {
@@ -35,7 +36,7 @@ fn writes_sorted_lines() {
 #[test]
 fn what_it_writes_is_read_as_it_was_meant() {
     let catalogue = Catalogue::from_table(Box::leak(sample().into_boxed_str())).unwrap();
-    let price = |[input, output, cache_read, cache_write]: [u64; 4]| Price {
+    let price = |[input, output, cache_read, cache_write]: [u64; 4]| TokenPrice {
         input: Rate::from_nanos(input),
         output: Rate::from_nanos(output),
         cache_read: Rate::from_nanos(cache_read),
@@ -49,12 +50,12 @@ fn what_it_writes_is_read_as_it_was_meant() {
         family: Some("z".into()),
         package: "@ai-sdk/openai-compatible".into(),
         base_url: Some("https://zeta.example/v1".into()),
-        limits: Limits { context: 1000, input: Some(600), output: 400 },
+        limits: TokenLimits { context: 1000, input: Some(600), output: 400 },
         prices: Prices {
             base: price([1_500_000_000, 25_000_000, 100, 0]),
             tiers: vec![
-                Tier { above: 100, price: dollars([3, 4, 0, 2]) },
-                Tier { above: 500, price: dollars([9, 8, 7, 6]) },
+                TokenPriceTier { above: 100, price: dollars([3, 4, 0, 2]) },
+                TokenPriceTier { above: 500, price: dollars([9, 8, 7, 6]) },
             ],
         },
         abilities: Abilities {
@@ -65,7 +66,7 @@ fn what_it_writes_is_read_as_it_was_meant() {
             input: Modalities::from_words(["text", "pdf"]).unwrap(),
             output: Modalities::TEXT,
         },
-        status: Status::Deprecated,
+        status: ModelStatus::Deprecated,
         released: "2029-12".into(),
         ..ModelInfo::default()
     };

@@ -3,15 +3,16 @@
 use std::collections::BTreeMap;
 
 use everturn_llm::catalogue::{
-    Abilities, Catalogue, Limits, Modalities, ModelInfo, Price, Prices, Protocol, Rate, Status, Tier,
+    Abilities, Catalogue, Modalities, ModelInfo, ModelStatus, Prices, Protocol, Rate, TokenLimits,
+    TokenPrice, TokenPriceTier,
 };
 
 fn rate(text: &str) -> Rate {
     text.parse().unwrap()
 }
 
-fn price([input, output, cache_read, cache_write]: [&str; 4]) -> Price {
-    Price {
+fn price([input, output, cache_read, cache_write]: [&str; 4]) -> TokenPrice {
+    TokenPrice {
         input: rate(input),
         output: rate(output),
         cache_read: rate(cache_read),
@@ -94,10 +95,10 @@ fn tiers_and_input_limits_are_kept() {
         name: "GPT-5.6".into(),
         family: Some("gpt-sol".into()),
         package: "@ai-sdk/openai".into(),
-        limits: Limits { context: 1_050_000, input: Some(922_000), output: 128_000 },
+        limits: TokenLimits { context: 1_050_000, input: Some(922_000), output: 128_000 },
         prices: Prices {
             base: price(["4", "20", "0.4", "5"]),
-            tiers: vec![Tier { above: 272_000, price: price(["8", "30", "0.8", "10"]) }],
+            tiers: vec![TokenPriceTier { above: 272_000, price: price(["8", "30", "0.8", "10"]) }],
         },
         abilities: Abilities {
             reasoning: true,
@@ -107,7 +108,7 @@ fn tiers_and_input_limits_are_kept() {
             input: Modalities::from_words(["text", "image", "pdf"]).unwrap(),
             output: Modalities::TEXT,
         },
-        status: Status::Active,
+        status: ModelStatus::Active,
         released: "2026-07-09".into(),
         ..ModelInfo::default()
     };
@@ -123,7 +124,7 @@ fn a_row_of_its_own_protocol_and_address_is_kept() {
         family: Some("gpt".into()),
         package: "@ai-sdk/amazon-bedrock/mantle".into(),
         base_url: Some("https://bedrock-mantle.${AWS_REGION}.api.aws/openai/v1".into()),
-        limits: Limits { context: 1_000_000, input: None, output: 128_000 },
+        limits: TokenLimits { context: 1_000_000, input: None, output: 128_000 },
         prices: Prices { base: price(["2.75", "16.5", "0.275", "0"]), tiers: Vec::new() },
         abilities: Abilities {
             reasoning: true,
@@ -133,7 +134,7 @@ fn a_row_of_its_own_protocol_and_address_is_kept() {
             input: Modalities::from_words(["text", "image", "pdf"]).unwrap(),
             output: Modalities::TEXT,
         },
-        status: Status::Active,
+        status: ModelStatus::Active,
         released: "2026-03-05".into(),
         ..ModelInfo::default()
     };
@@ -149,7 +150,7 @@ fn a_deprecated_row_inherits_the_address_of_its_provider() {
         family: Some("deepseek-flash".into()),
         package: "@ai-sdk/openai-compatible".into(),
         base_url: Some("https://api.deepseek.com".into()),
-        limits: Limits { context: 1_000_000, input: None, output: 393_216 },
+        limits: TokenLimits { context: 1_000_000, input: None, output: 393_216 },
         prices: Prices { base: price(["0.15", "0.6", "0.003", "0"]), tiers: Vec::new() },
         abilities: Abilities {
             reasoning: true,
@@ -159,7 +160,7 @@ fn a_deprecated_row_inherits_the_address_of_its_provider() {
             input: Modalities::from_words(["text", "image"]).unwrap(),
             output: Modalities::TEXT,
         },
-        status: Status::Deprecated,
+        status: ModelStatus::Deprecated,
         released: "2026-09-10".into(),
         ..ModelInfo::default()
     };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use everturn_llm::Protocol;
-use everturn_llm::retry::Policy;
+use everturn_llm::retry::RetryPolicy;
 use everturn_testkit::ModelServer;
 
 use super::{PROTOCOLS, ask, check, failure};
@@ -82,7 +82,7 @@ async fn without_advice() {
     let server = ModelServer::start();
     for protocol in PROTOCOLS {
         let error = failure(ask(server.base_url(), protocol, "ERR:500")).await;
-        let policy = Policy::default();
+        let policy = RetryPolicy::default();
         let pauses =
             |chance: f64| (1..=5).map(|failed| policy.delay(failed, &error, chance)).collect::<Vec<_>>();
         let seconds = |all: [f64; 4]| {
@@ -93,7 +93,7 @@ async fn without_advice() {
         };
         assert_eq!(pauses(0.0), seconds([2.0, 4.0, 8.0, 16.0]), "{protocol}");
         assert_eq!(pauses(1.0), seconds([2.5, 5.0, 10.0, 20.0]), "{protocol}");
-        let long = Policy { tries: 9, ..policy };
+        let long = RetryPolicy { tries: 9, ..policy };
         assert_eq!(long.delay(8, &error, 1.0), Some(Duration::from_secs(30)), "{protocol}");
         // Advice is taken as it is, also late and also beyond the cap.
         let error = failure(ask(server.base_url(), protocol, "ERR:500\nHEADER:retry-after=90")).await;

@@ -1,6 +1,7 @@
-//! Nothing arrives for too long. The clock is stopped once the server stands still, so that the limit is reached at once.
+//! Nothing arrives for too long. The clock is stopped once the server stands still, so that the limit is reached at
+//! once.
 
-use everturn_llm::Event;
+use everturn_llm::StreamEvent;
 use everturn_testkit::ModelServer;
 use futures_util::StreamExt;
 
@@ -11,7 +12,7 @@ async fn after_the_first_byte() {
     for protocol in PROTOCOLS {
         let server = ModelServer::start();
         let mut stream = ask(server.base_url(), protocol, "HOLD:h SAY:one two");
-        while !matches!(stream.next().await.unwrap().unwrap(), Event::TextDelta { .. }) {}
+        while !matches!(stream.next().await.unwrap().unwrap(), StreamEvent::TextDelta { .. }) {}
         server.held("h").await;
         tokio::time::pause();
         let error = failure(stream).await;

@@ -1,7 +1,8 @@
 //! One conversation that uses every feature, asked in several ways. The folder `requests` has the same for the SDKs.
 
 use everturn_llm::{
-    Block, Content, Effort, Format, Message, Origin, Reasoning, Request, ToolChoice, ToolSpec,
+    AnswerFormat, AnswerOrigin, Block, Content, Effort, Message, ModelRequest, Reasoning, ToolChoice,
+    ToolSpec,
 };
 use serde_json::{Value, json};
 
@@ -14,15 +15,15 @@ pub(super) const PIXEL: &str = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAA
 pub(super) const DOCUMENT: &str = "data:application/pdf;base64,JVBERi0xLjQKJSVFT0YK";
 
 /// The ways in which a protocol is asked, by their names on the other side.
-pub(super) fn requests(protocol: Protocol) -> Vec<(&'static str, Request)> {
+pub(super) fn requests(protocol: Protocol) -> Vec<(&'static str, ModelRequest)> {
     let budget = Reasoning { effort: None, budget: Some(2_000) };
     let effort = Reasoning { effort: Some(Effort::High), budget: None };
-    let thinks = |model: &str, reasoning: Reasoning, format: Option<Format>| Request {
+    let thinks = |model: &str, reasoning: Reasoning, format: Option<AnswerFormat>| ModelRequest {
         reasoning,
         format,
         ..conversation(protocol, model)
     };
-    let forced = |model: &str| Request {
+    let forced = |model: &str| ModelRequest {
         tool_choice: ToolChoice::Tool("read".into()),
         temperature: Some(0.5),
         ..conversation(protocol, model)
@@ -76,9 +77,9 @@ fn metadata(protocol: Protocol) -> [Option<Value>; 4] {
     }
 }
 
-fn conversation(protocol: Protocol, model: &str) -> Request {
-    let origin = Origin { provider: protocol.name().into(), model: model.into() };
-    Request {
+fn conversation(protocol: Protocol, model: &str) -> ModelRequest {
+    let origin = AnswerOrigin { provider: protocol.name().into(), model: model.into() };
+    ModelRequest {
         messages: messages(protocol, &origin),
         origin,
         model: model.into(),
@@ -86,11 +87,11 @@ fn conversation(protocol: Protocol, model: &str) -> Request {
         tools: tools(),
         max_output: Some(4_000),
         cache_key: Some("ses_1".into()),
-        ..Request::default()
+        ..ModelRequest::default()
     }
 }
 
-fn messages(protocol: Protocol, origin: &Origin) -> Vec<Message> {
+fn messages(protocol: Protocol, origin: &AnswerOrigin) -> Vec<Message> {
     let answer = |blocks| Message::Assistant { blocks, origin: Some(origin.clone()) };
     let media = |mime: &str, url: &str, filename: Option<&str>| Content::Media {
         mime: mime.into(),
@@ -150,7 +151,7 @@ fn tools() -> Vec<ToolSpec> {
     ]
 }
 
-fn summary() -> Format {
+fn summary() -> AnswerFormat {
     let schema = json!({
         "type": "object",
         "properties": {
@@ -160,5 +161,5 @@ fn summary() -> Format {
         },
         "required": ["lines"],
     });
-    Format { name: "summary".into(), schema }
+    AnswerFormat { name: "summary".into(), schema }
 }

@@ -3,7 +3,7 @@
 //! An answer that came to its end has its id, model, reason to stop in the protocol's words and in ours, content and
 //! usage. One that failed has its error. Both have the pieces in which the content came.
 
-use everturn_llm::{Content, Error, Event, FinishReason, Message, Provider, Request, Usage};
+use everturn_llm::{Content, Error, FinishReason, Message, ModelRequest, Provider, StreamEvent, Usage};
 use futures_util::StreamExt;
 use serde_json::{Map, Value, json};
 
@@ -12,7 +12,8 @@ use super::Protocol;
 /// Asks `prompt` and tells what came of it.
 pub(super) async fn read(protocol: Protocol, provider: &dyn Provider, prompt: &str) -> Value {
     let messages = vec![Message::User(vec![Content::Text(prompt.into())])];
-    let mut stream = provider.stream(Request { model: "fake-1".into(), messages, ..Request::default() });
+    let mut stream =
+        provider.stream(ModelRequest { model: "fake-1".into(), messages, ..ModelRequest::default() });
     let mut reading = Reading { protocol, begun: false, pieces: Vec::new(), content: Vec::new(), end: None };
     while let Some(item) = stream.next().await {
         match item {
@@ -32,26 +33,26 @@ struct Reading {
 }
 
 impl Reading {
-    fn take(&mut self, event: Event) {
+    fn take(&mut self, event: StreamEvent) {
         match event {
-            Event::Start => self.begun = true,
-            Event::ReasoningStart { .. } => self.begin("reasoning"),
-            Event::TextStart { .. } => self.begin("text"),
-            Event::ReasoningDelta { text, .. } => self.more("reasoning", &text),
-            Event::TextDelta { text, .. } => self.more("text", &text),
-            Event::ReasoningEnd { metadata, .. } => {
+            StreamEvent::Start => self.begun = true,
+            StreamEvent::ReasoningStart { .. } => self.begin("reasoning"),
+            StreamEvent::TextStart { .. } => self.begin("text"),
+            StreamEvent::ReasoningDelta { text, .. } => self.more("reasoning", &text),
+            StreamEvent::TextDelta { text, .. } => self.more("text", &text),
+            StreamEvent::ReasoningEnd { metadata, .. } => {
                 let own = self.own(metadata.as_ref());
                 let signature = signature(&own);
                 self.finish(&own, [("signature", signature)]);
             }
-            Event::TextEnd { metadata, .. } => {
+            StreamEvent::TextEnd { metadata, .. } => {
                 let own = self.own(metadata.as_ref());
                 self.finish(&own, []);
             }
             // Gemini gives arguments all at once, and not as text.
-            Event::ToolInputDelta { .. } if self.protocol == Protocol::Gemini => {}
-            Event::ToolInputDelta { text, .. } => self.pieces.push(json!(["input", text])),
-            Event::ToolCall { id, name, input, metadata, .. } => {
+            StreamEvent::ToolInputDelta { .. } if self.protocol == Protocol::Gemini => {}
+            StreamEvent::ToolInputDelta { text, .. } => self.pieces.push(json!(["input", text])),
+            StreamEvent::ToolCall { id, name, input, metadata, .. } => {
                 let own = self.own(metadata.as_ref());
                 self.content.push(Map::from_iter([("kind".to_owned(), json!("call"))]));
                 let fields = [("id", json!(id)), ("name", json!(name)), ("input", input)];
@@ -61,12 +62,14 @@ impl Reading {
                     self.finish(&own, [("signature", signature(&own))]);
                 }
             }
-            Event::StepFinish { reason, usage, metadata } => {
+            StreamEvent::StepFinish { reason, usage, metadata } => {
                 let own = self.own(metadata.as_ref());
                 self.end = Some((reason, usage, own));
             }
-            Event::ToolInputStart { .. } | Event::ToolInputEnd { .. } | Event::Finish => {}
-            Event::ToolCallMalformed { .. } | Event::HostedCall { .. } | Event::HostedResult { .. } => {
+            StreamEvent::ToolInputStart { .. } | StreamEvent::ToolInputEnd { .. } | StreamEvent::Finish => {}
+            StreamEvent::ToolCallMalformed { .. }
+            | StreamEvent::HostedCall { .. }
+            | StreamEvent::HostedResult { .. } => {
                 panic!("nothing in the script leads to {event:?}")
             }
         }

@@ -5,10 +5,10 @@
 
 mod compare;
 
-use everturn_llm::openai_chat::Dialect;
+use everturn_llm::openai_chat::ChatDialect;
 use everturn_llm::{Endpoint, OpenAiChat, Provider};
 use everturn_testkit::ModelServer;
-use everturn_testkit::model_server::Arrival;
+use everturn_testkit::model_server::ArrivedRequest;
 use futures_util::StreamExt;
 use serde_json::json;
 
@@ -86,7 +86,7 @@ const CONSTANTS: &str =
 fn provider(protocol: Protocol, name: &str, server: &ModelServer) -> Box<dyn Provider> {
     if protocol == Protocol::Chat && name != "compatible" {
         let endpoint = Endpoint::new(format!("{}/v1", server.root())).with_api_key(KEY);
-        return Box::new(OpenAiChat::with_dialect(endpoint, Dialect::OpenAi));
+        return Box::new(OpenAiChat::with_dialect(endpoint, ChatDialect::OpenAi));
     }
     protocol.provider(server)
 }
@@ -111,7 +111,8 @@ async fn check(protocol: Protocol) {
     }
 
     let mut complaints: Vec<String> = Vec::new();
-    let pairs: Vec<(Arrival, Arrival)> = ours.arrivals().into_iter().zip(theirs.arrivals()).collect();
+    let pairs: Vec<(ArrivedRequest, ArrivedRequest)> =
+        ours.arrivals().into_iter().zip(theirs.arrivals()).collect();
     assert_eq!(pairs.len(), names.len());
     for (name, (ours, theirs)) in names.iter().zip(&pairs) {
         let found = differences(ours, theirs);

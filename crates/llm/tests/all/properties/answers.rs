@@ -1,6 +1,6 @@
 //! Answers of frames in any order, sound and broken: no decoder panics, and the network decides over nothing.
 
-use everturn_llm::{Event, Protocol, replay};
+use everturn_llm::{Protocol, StreamEvent, replay};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -134,7 +134,7 @@ proptest! {
     #[test]
     fn any_frames_keep_the_order_of_events((protocol, body) in answer()) {
         let events: Vec<_> = replay(protocol, [body.as_slice()]).unwrap().collect();
-        prop_assert!(matches!(events.first(), Some(Ok(Event::Start))));
+        prop_assert!(matches!(events.first(), Some(Ok(StreamEvent::Start))));
         let mut open: Vec<(char, String)> = Vec::new();
         for (position, event) in events.iter().enumerate() {
             let is_last = position + 1 == events.len();
@@ -142,18 +142,18 @@ proptest! {
                 prop_assert!(is_last, "nothing follows an error");
                 continue;
             };
-            prop_assert_eq!(matches!(event, Event::Finish), is_last, "a finished answer ends so");
+            prop_assert_eq!(matches!(event, StreamEvent::Finish), is_last, "a finished answer ends so");
             let (kind, id, change) = match event {
-                Event::TextStart { id } => ('t', id, 1),
-                Event::TextDelta { id, .. } => ('t', id, 0),
-                Event::TextEnd { id, .. } => ('t', id, -1),
-                Event::ReasoningStart { id } => ('r', id, 1),
-                Event::ReasoningDelta { id, .. } => ('r', id, 0),
-                Event::ReasoningEnd { id, .. } => ('r', id, -1),
-                Event::ToolInputStart { id, .. } => ('c', id, 1),
-                Event::ToolInputDelta { id, .. } => ('c', id, 0),
-                Event::ToolInputEnd { id } => ('c', id, -1),
-                Event::StepFinish { .. } => {
+                StreamEvent::TextStart { id } => ('t', id, 1),
+                StreamEvent::TextDelta { id, .. } => ('t', id, 0),
+                StreamEvent::TextEnd { id, .. } => ('t', id, -1),
+                StreamEvent::ReasoningStart { id } => ('r', id, 1),
+                StreamEvent::ReasoningDelta { id, .. } => ('r', id, 0),
+                StreamEvent::ReasoningEnd { id, .. } => ('r', id, -1),
+                StreamEvent::ToolInputStart { id, .. } => ('c', id, 1),
+                StreamEvent::ToolInputDelta { id, .. } => ('c', id, 0),
+                StreamEvent::ToolInputEnd { id } => ('c', id, -1),
+                StreamEvent::StepFinish { .. } => {
                     prop_assert_eq!(&open, &Vec::new(), "what was opened is closed");
                     continue;
                 }

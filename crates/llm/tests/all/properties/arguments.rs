@@ -1,6 +1,6 @@
 //! The arguments of a tool call, in pieces: an object survives any cut, and anything else has a defined outcome.
 
-use everturn_llm::{Event, Protocol, replay};
+use everturn_llm::{Protocol, StreamEvent, replay};
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -93,9 +93,9 @@ fn call(protocol: Protocol, pieces: &[String]) -> (Result<Value, String>, String
     let mut calls = Vec::new();
     for event in replay(protocol, [body.as_bytes()]).unwrap() {
         match event.unwrap() {
-            Event::ToolInputDelta { text, .. } => streamed.push_str(&text),
-            Event::ToolCall { input, raw, .. } => calls.push((Ok(input), raw)),
-            Event::ToolCallMalformed { raw, reason, .. } => calls.push((Err(reason), raw)),
+            StreamEvent::ToolInputDelta { text, .. } => streamed.push_str(&text),
+            StreamEvent::ToolCall { input, raw, .. } => calls.push((Ok(input), raw)),
+            StreamEvent::ToolCallMalformed { raw, reason, .. } => calls.push((Err(reason), raw)),
             _ => {}
         }
     }
@@ -153,8 +153,8 @@ proptest! {
         let calls: Vec<Option<Value>> = replay(Protocol::Gemini, [body.as_bytes()])
             .unwrap()
             .filter_map(|event| match event.unwrap() {
-                Event::ToolCall { input, .. } => Some(Some(input)),
-                Event::ToolCallMalformed { .. } => Some(None),
+                StreamEvent::ToolCall { input, .. } => Some(Some(input)),
+                StreamEvent::ToolCallMalformed { .. } => Some(None),
                 _ => None,
             })
             .collect();

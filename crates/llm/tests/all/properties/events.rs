@@ -1,6 +1,6 @@
 //! Server-sent events: the same however the bytes arrive, what the standard says, and never much in memory.
 
-use everturn_llm::sse::{Decoder, Frame, TooLarge};
+use everturn_llm::sse::{FrameTooLarge, SseDecoder, SseFrame};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -49,8 +49,8 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
 }
 
 /// All frames, and whether one was too large. What is kept in between stays below a bound.
-fn decode(pieces: &[&[u8]], limit: usize) -> (Vec<Frame>, Result<(), TooLarge>) {
-    let mut decoder = Decoder::new(limit);
+fn decode(pieces: &[&[u8]], limit: usize) -> (Vec<SseFrame>, Result<(), FrameTooLarge>) {
+    let mut decoder = SseDecoder::new(limit);
     let mut frames = Vec::new();
     for piece in pieces {
         let taken = decoder.push(piece);
@@ -66,11 +66,11 @@ fn decode(pieces: &[&[u8]], limit: usize) -> (Vec<Frame>, Result<(), TooLarge>) 
 }
 
 /// The standard's rules, said once more for a text that is all there. A last frame needs no blank line.
-fn reference(text: &str) -> Vec<Frame> {
+fn reference(text: &str) -> Vec<SseFrame> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let lines = text.replace("\r\n", "\n").replace('\r', "\n");
     let mut frames = Vec::new();
-    let mut frame = Frame::default();
+    let mut frame = SseFrame::default();
     let mut data: Vec<&str> = Vec::new();
     for line in lines.split('\n').chain([""]) {
         let (name, value) = line.split_once(':').unwrap_or((line, ""));
@@ -79,7 +79,7 @@ fn reference(text: &str) -> Vec<Frame> {
             _ if line.is_empty() => {
                 let complete = std::mem::take(&mut frame);
                 if !data.is_empty() {
-                    frames.push(Frame { data: data.join("\n"), ..complete });
+                    frames.push(SseFrame { data: data.join("\n"), ..complete });
                 }
                 data.clear();
             }

@@ -2,7 +2,7 @@
 //! that was valid before.
 
 use everturn_llm::history::INTERRUPTED;
-use everturn_llm::{Block, Content, Message, Origin, repair};
+use everturn_llm::{AnswerOrigin, Block, Content, Message, repair};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 
 use super::config;
 
-fn asked() -> Origin {
-    Origin { provider: "acme".into(), model: "m-1".into() }
+fn asked() -> AnswerOrigin {
+    AnswerOrigin { provider: "acme".into(), model: "m-1".into() }
 }
 
-fn is_own(origin: Option<&Origin>) -> bool {
+fn is_own(origin: Option<&AnswerOrigin>) -> bool {
     origin == Some(&asked())
 }
 
@@ -61,7 +61,7 @@ fn block() -> impl Strategy<Value = Block> {
 }
 
 fn message() -> impl Strategy<Value = Message> {
-    let origin = select(vec![None, Some(asked()), Some(asked()), Some(Origin::default())]);
+    let origin = select(vec![None, Some(asked()), Some(asked()), Some(AnswerOrigin::default())]);
     prop_oneof![
         2 => contents().prop_map(Message::User),
         3 => (vec(block(), 0..5), origin).prop_map(|(blocks, origin)| Message::Assistant { blocks, origin }),

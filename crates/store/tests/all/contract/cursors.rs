@@ -1,7 +1,7 @@
 //! Cursors: good in every store of a place and after reopening, and refused when they are not ours.
 
 use everturn_model::SessionId;
-use everturn_store::{Ask, BadCursor, Cursor, Error, Filter, Order, PathQuery, Store};
+use everturn_store::{BadCursor, Cursor, Error, Filter, Order, PageRequest, PathQuery, Store};
 
 use crate::events::{append, begin, chain, titled};
 use crate::place::{Place, contract};
@@ -22,15 +22,15 @@ async fn cursors(store: &Store) -> (Cursor, Cursor, SessionId) {
     begin(store).await;
     chain(store, &id, 3).await;
     let filter = Filter { limit: Some(1), ..Filter::default() };
-    let sessions = store.page(Ask::First(filter)).await.unwrap().next.unwrap();
+    let sessions = store.page(PageRequest::First(filter)).await.unwrap().next.unwrap();
     let query = PathQuery { session: id.clone(), leaf: None, order: Order::Newest, limit: 1 };
-    let path = store.path(Ask::First(query)).await.unwrap().next.unwrap();
+    let path = store.path(PageRequest::First(query)).await.unwrap().next.unwrap();
     (sessions, path, id)
 }
 
 async fn refusals(store: &Store, cursor: &Cursor) -> [BadCursor; 2] {
-    let sessions = store.page(Ask::After(cursor.clone())).await;
-    let path = store.path(Ask::After(cursor.clone())).await;
+    let sessions = store.page(PageRequest::After(cursor.clone())).await;
+    let path = store.path(PageRequest::After(cursor.clone())).await;
     let (Err(Error::Cursor(sessions)), Err(Error::Cursor(path))) = (&sessions, &path) else {
         panic!("{cursor}: {sessions:?} {path:?}")
     };
@@ -41,13 +41,13 @@ async fn a_cursor_is_good_in_every_store_of_its_place(place: &Place) {
     let (one, two) = (place.open("own_a").await, place.open("own_b").await);
     let (sessions, path, _) = cursors(&one).await;
     let expected = (
-        one.page(Ask::After(sessions.clone())).await.unwrap(),
-        one.path(Ask::After(path.clone())).await.unwrap(),
+        one.page(PageRequest::After(sessions.clone())).await.unwrap(),
+        one.path(PageRequest::After(path.clone())).await.unwrap(),
     );
     assert_eq!((expected.0.items.len(), expected.1.items.len()), (1, 1));
     let found = async |store: &Store| {
-        let sessions = store.page(Ask::After(sessions.clone())).await.unwrap();
-        (sessions, store.path(Ask::After(path.clone())).await.unwrap())
+        let sessions = store.page(PageRequest::After(sessions.clone())).await.unwrap();
+        (sessions, store.path(PageRequest::After(path.clone())).await.unwrap())
     };
     assert_eq!(found(&two).await, expected);
     drop((one, two));
@@ -64,8 +64,8 @@ async fn a_cursor_keeps_its_question(place: &Place) {
         begin(&store).await;
     }
     let filter = Filter { limit: Some(2), search: Some("want".into()), ..Filter::default() };
-    let first = store.page(Ask::First(filter)).await.unwrap();
-    let second = store.page(Ask::After(first.next.unwrap())).await.unwrap();
+    let first = store.page(PageRequest::First(filter)).await.unwrap();
+    let second = store.page(PageRequest::After(first.next.unwrap())).await.unwrap();
     let ids: Vec<SessionId> = first.items.into_iter().chain(second.items).map(|session| session.id).collect();
     let [a, b, c] = wanted;
     assert_eq!((ids, second.next), (vec![c, b, a], None));
@@ -102,9 +102,9 @@ async fn a_cursor_with_any_change_is_refused(place: &Place) {
 async fn a_cursor_of_another_list_is_refused(place: &Place) {
     let store = place.open("own_a").await;
     let (sessions, path, _) = cursors(&store).await;
-    let refused = store.path(Ask::After(sessions)).await;
+    let refused = store.path(PageRequest::After(sessions)).await;
     assert!(matches!(refused, Err(Error::Cursor(BadCursor::OtherKind))), "{refused:?}");
-    let refused = store.page(Ask::After(path)).await;
+    let refused = store.page(PageRequest::After(path)).await;
     assert!(matches!(refused, Err(Error::Cursor(BadCursor::OtherKind))), "{refused:?}");
 }
 

@@ -149,8 +149,8 @@ async fn the_session_of_a_silent_owner_is_taken_when_patience_ends_and_not_befor
 
 async fn an_owner_that_speaks_keeps_its_session_for_longer_than_anybodys_patience(place: &Place) {
     let patience = Duration::from_secs(2);
-    let one = place.open_impatient("own_a", patience).await;
-    let two = place.open_impatient("own_b", patience).await;
+    let one = place.open_speaking("own_a", patience).await;
+    let two = place.open_speaking("own_b", patience).await;
     let id = begin(&one).await;
     let lease = one.acquire(&id).await.unwrap();
     let began = Instant::now();

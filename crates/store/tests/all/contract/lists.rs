@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use everturn_model::event::SessionChange;
 use everturn_model::usage::Cache;
 use everturn_model::{Event, Money, Session, SessionId, Tokens};
-use everturn_store::{Ask, Filter, Store, Totals};
+use everturn_store::{Filter, PageRequest, Store, Totals};
 
 use crate::events::{
     NOW, admitted, append, at, changed, creation, ended, prompt, session, session_id, started, turn, used,
@@ -142,7 +142,7 @@ async fn a_limit_takes_the_first_ones(place: &Place) {
 
 async fn all_pages(store: &Store, filter: Filter) -> Vec<Session> {
     let limit = usize::try_from(filter.limit.unwrap()).unwrap();
-    let mut ask = Ask::First(filter);
+    let mut ask = PageRequest::First(filter);
     let mut found = Vec::new();
     loop {
         let page = store.page(ask).await.unwrap();
@@ -150,7 +150,7 @@ async fn all_pages(store: &Store, filter: Filter) -> Vec<Session> {
         assert!(page.items.len() == limit || (!more && page.items.len() < limit), "{}", page.items.len());
         found.extend(page.items);
         match page.next {
-            Some(next) => ask = Ask::After(next),
+            Some(next) => ask = PageRequest::After(next),
             None => return found,
         }
     }
@@ -182,8 +182,10 @@ async fn a_page_is_never_larger_than_asked_for_or_a_thousand(place: &Place) {
     let store = place.open("own_a").await;
     let sessions = many(&store).await;
     let first = async |limit| {
-        let page =
-            store.page(Ask::First(Filter { limit, archived: true, ..Filter::default() })).await.unwrap();
+        let page = store
+            .page(PageRequest::First(Filter { limit, archived: true, ..Filter::default() }))
+            .await
+            .unwrap();
         (page.items.len(), page.next.is_some())
     };
     let all = naive(&Filter { archived: true, ..Filter::default() }, &sessions).len();
@@ -211,14 +213,14 @@ async fn who_is_active_between_pages_moves_to_the_front_and_nobody_shows_twice(p
         let mut active: BTreeSet<SessionId> = BTreeSet::new();
         let mut expected: BTreeSet<SessionId> = ids.iter().cloned().collect();
         let filter = Filter { project: Some(project.clone()), limit: Some(limit), ..Filter::default() };
-        let mut ask = Ask::First(filter.clone());
+        let mut ask = PageRequest::First(filter.clone());
         for round in 0_i64.. {
             let page = store.page(ask).await.unwrap();
             for session in page.items {
                 *shown.entry(session.id).or_default() += 1;
             }
             let Some(next) = page.next else { break };
-            ask = Ask::After(next);
+            ask = PageRequest::After(next);
             // One of them is active, and one is new.
             let busy = &ids[usize::try_from(round).unwrap() * 11 % ids.len()];
             append(&store, busy, vec![at(NOW + 100 + round, admitted(&prompt("hello")).event)]).await;

@@ -4,7 +4,7 @@ use everturn_model::entry::{Body, Compaction, Shell};
 use everturn_model::event::{Amendment, Seed};
 use everturn_model::tree::Node;
 use everturn_model::{Entry, EntryId, Event, SessionId, Tree, path};
-use everturn_store::{Ask, Error, Order, Page, PathQuery, Store, Tail};
+use everturn_store::{Error, Order, Page, PageRequest, PathQuery, Store, Tail};
 
 use crate::events::{
     NOW, added, admitted, amended, append, begin, chain, entry_id, leaf_moved, new, note, promoted, prompt,
@@ -35,7 +35,7 @@ async fn rest(store: &Store, page: Page<Node>, limit: u32) -> Vec<Node> {
     while let Some(cursor) = next {
         let full = nodes.len() == pages * usize::try_from(limit).unwrap();
         assert!(full, "only the last page has less: {} after {pages} pages of {limit}", nodes.len());
-        let page = store.path(Ask::After(cursor)).await.unwrap();
+        let page = store.path(PageRequest::After(cursor)).await.unwrap();
         assert!(!page.items.is_empty(), "a page that was announced is not empty");
         nodes.extend(page.items);
         next = page.next;
@@ -47,7 +47,7 @@ async fn rest(store: &Store, page: Page<Node>, limit: u32) -> Vec<Node> {
 
 async fn pages(store: &Store, query: PathQuery) -> Vec<Node> {
     let limit = query.limit;
-    let first = store.path(Ask::First(query)).await.unwrap();
+    let first = store.path(PageRequest::First(query)).await.unwrap();
     rest(store, first, limit).await
 }
 
@@ -129,7 +129,7 @@ async fn pages_go_on_in_the_same_conversation_when_its_end_moves_meanwhile(place
     for (order, limit) in [(Order::Newest, 1), (Order::Newest, 3), (Order::Oldest, 1), (Order::Oldest, 3)] {
         let before = tree(&store, &id).await;
         let leaf = before.session.leaf.clone();
-        let first = store.path(Ask::First(query(&id, order, limit))).await.unwrap();
+        let first = store.path(PageRequest::First(query(&id, order, limit))).await.unwrap();
         let more = chain_from(&store, &id, leaf.as_ref().unwrap(), 2).await;
         append(&store, &id, vec![leaf_moved(more.last(), Some(&before.nodes()[0].entry.id))]).await;
         let found = rest(&store, first, limit).await;
@@ -156,10 +156,10 @@ async fn a_path_without_entries_is_empty_and_one_without_a_session_an_error(plac
     let id = begin(&store).await;
     let empty = Page { items: Vec::new(), next: None };
     for order in [Order::Newest, Order::Oldest] {
-        assert_eq!(store.path(Ask::First(query(&id, order, 5))).await.unwrap(), empty);
+        assert_eq!(store.path(PageRequest::First(query(&id, order, 5))).await.unwrap(), empty);
         let unknown = PathQuery { leaf: Some(entry_id()), ..query(&id, order, 5) };
-        assert_eq!(store.path(Ask::First(unknown)).await.unwrap(), empty);
-        let missing = store.path(Ask::First(query(&session_id(), order, 5))).await;
+        assert_eq!(store.path(PageRequest::First(unknown)).await.unwrap(), empty);
+        let missing = store.path(PageRequest::First(query(&session_id(), order, 5))).await;
         assert!(matches!(missing, Err(Error::NoSession(_))), "{missing:?}");
     }
     assert_eq!(store.tail(&session_id(), 5).await.unwrap(), None);

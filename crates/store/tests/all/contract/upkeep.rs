@@ -5,7 +5,7 @@ use std::time::Duration;
 use everturn_model::{Event, SessionId};
 use everturn_store::upkeep::scrub::Scrub;
 use everturn_store::upkeep::trash::Retention;
-use everturn_store::{Ask, Error, Filter, Hash, Options, Search, Store};
+use everturn_store::{Error, Filter, Hash, Options, PageRequest, Search, Store};
 
 use crate::events::{NOW, added, append, begin, file, log, new, note, text, titled, tree};
 use crate::place::{Place, contract};
@@ -147,12 +147,12 @@ async fn a_damaged_session_hides_no_other_and_is_healed_from_its_log(place: &Pla
     place.garble(&ids[2]).await;
     let others: std::collections::BTreeSet<&SessionId> = ids.iter().filter(|id| **id != ids[2]).collect();
     let mut listed = Vec::new();
-    let mut ask = Ask::First(Filter { limit: Some(2), ..Filter::default() });
+    let mut ask = PageRequest::First(Filter { limit: Some(2), ..Filter::default() });
     loop {
         let page = store.page(ask).await.unwrap();
         listed.extend(page.items.into_iter().map(|session| session.id));
         match page.next {
-            Some(next) => ask = Ask::After(next),
+            Some(next) => ask = PageRequest::After(next),
             None => break,
         }
     }

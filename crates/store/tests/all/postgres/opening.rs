@@ -1,7 +1,7 @@
 //! Opening: new, again, by two at once, foreign, newer, and what a wrong address says.
 
 use everturn_model::SessionId;
-use everturn_store::{Ask, Authority, Error, Filter, Options, Store};
+use everturn_store::{Authority, Error, Filter, Options, PageRequest, Store};
 use everturn_testkit::Postgres;
 
 use super::Place;
@@ -25,8 +25,9 @@ async fn several_may_open_a_new_database_at_once() {
         .append(&SessionId::new("ses_2"), Authority::Open, vec![event(2, created("ses_2"))])
         .await
         .unwrap();
-    let first = opened[1].page(Ask::First(Filter { limit: Some(1), ..Filter::default() })).await.unwrap();
-    let next = opened[2].page(Ask::After(first.next.unwrap())).await.unwrap();
+    let first =
+        opened[1].page(PageRequest::First(Filter { limit: Some(1), ..Filter::default() })).await.unwrap();
+    let next = opened[2].page(PageRequest::After(first.next.unwrap())).await.unwrap();
     assert_eq!(next.items.len(), 1, "all of them seal cursors with the same key");
 }
 
@@ -86,7 +87,15 @@ async fn a_wrong_address_says_what_is_wrong_and_keeps_the_password() {
     assert!(matches!(wrong, Error::Refused { .. }), "{wrong:?}");
     let (user, password) = (server.user(), server.password());
     let missing = open(format!("postgres://{user}:{password}@{host}/nowhere?{off}")).await;
-    assert!(matches!(&missing, Error::Refused { reason, .. } if reason.contains("nowhere")), "{missing:?}");
+    // It was once called a wrong password, which sent people to look in the wrong place.
+    assert!(
+        matches!(&missing, Error::NoDatabase { reason, .. } if reason.contains("\"nowhere\"")),
+        "{missing:?}"
+    );
+    let text = missing.to_string();
+    assert!(text.contains("Create it") && !text.contains("password"), "{text}");
+    let nobody = open(format!("postgres://nobody:{secret}@{host}/{name}?{off}")).await;
+    assert!(matches!(nobody, Error::Refused { .. }), "{nobody:?}");
     let nobody = open(format!("postgres://u:{secret}@127.0.0.1:1/{name}?{off}")).await;
     assert!(matches!(&nobody, Error::Unreachable { address, .. } if address == "127.0.0.1:1"), "{nobody:?}");
     for bad in [

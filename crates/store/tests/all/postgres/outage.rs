@@ -2,22 +2,47 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use everturn_model::{EventId, SessionId};
 use everturn_store::{Authority, Error, Options, Store};
 use everturn_testkit::postgres::Shutdown;
-use everturn_testkit::{Postgres, Proxy};
+use everturn_testkit::{Postgres, Proxy, within};
 use tokio::task::JoinHandle;
 
 use super::Place;
 use crate::postgres::{ID, created, event, titled};
 
-/// Appends to sessions of its own until told to stop. Gives what was acknowledged.
-fn load(store: &Store, writer: u64, stop: &Arc<AtomicBool>) -> JoinHandle<Vec<(SessionId, EventId, u64)>> {
+/// How many appends each writer gets acknowledged between two disturbances.
+const PROGRESS: u64 = 5;
+
+/// A writer at work.
+struct Writer {
+    acked: Arc<AtomicU64>,
+    /// What was acknowledged.
+    kept: JoinHandle<Vec<(SessionId, EventId, u64)>>,
+}
+
+impl Writer {
+    /// Waits until it has got on: the store works.
+    async fn progress(&self) {
+        let wanted = self.acked.load(Ordering::SeqCst) + PROGRESS;
+        within("a writer to get on", async {
+            while self.acked.load(Ordering::SeqCst) < wanted {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await;
+    }
+}
+
+/// Appends to a session of its own until told to stop.
+fn load(store: &Store, writer: u64, stop: &Arc<AtomicBool>) -> Writer {
     let (store, stop) = (store.clone(), Arc::clone(stop));
-    tokio::spawn(async move {
+    let acked = Arc::new(AtomicU64::new(0));
+    let counter = Arc::clone(&acked);
+    let kept = tokio::spawn(async move {
         let name = format!("ses_{writer}");
         let id = SessionId::new(&name);
         let start = event(writer * 1_000_000, created(&name));
@@ -28,13 +53,17 @@ fn load(store: &Store, writer: u64, stop: &Arc<AtomicBool>) -> JoinHandle<Vec<(S
             number += 1;
             let new = titled(number, &format!("title {number}"));
             match store.append(&id, Authority::Open, vec![new.clone()]).await {
-                Ok(appended) => kept.push((id.clone(), new.id, appended.first)),
+                Ok(appended) => {
+                    kept.push((id.clone(), new.id, appended.first));
+                    counter.fetch_add(1, Ordering::SeqCst);
+                }
                 Err(Error::Unreachable { .. } | Error::Unknown { .. }) => {}
                 Err(error) => panic!("{error:?}"),
             }
         }
         kept
-    })
+    });
+    Writer { acked, kept }
 }
 
 /// Everything acknowledged is there, once, in its place, and nothing has a gap.
@@ -58,16 +87,18 @@ async fn disturb(server: &Postgres, disturbance: impl Fn(&Place), times: usize) 
     let stop = Arc::new(AtomicBool::new(false));
     let writers: Vec<_> = (1..=6).map(|writer| load(&store, writer, &stop)).collect();
     for _ in 0..times {
-        tokio::time::sleep(Duration::from_millis(400)).await;
+        for writer in &writers {
+            writer.progress().await;
+        }
         tokio::task::block_in_place(|| disturbance(&place));
     }
-    tokio::time::sleep(Duration::from_millis(400)).await;
+    for writer in &writers {
+        writer.progress().await;
+    }
     stop.store(true, Ordering::Relaxed);
     let mut kept = Vec::new();
     for writer in writers {
-        let own = writer.await.unwrap();
-        assert!(!own.is_empty());
-        kept.extend(own);
+        kept.extend(writer.kept.await.unwrap());
     }
     check(&store, kept).await;
 }

@@ -1,15 +1,15 @@
 //! The calls that are about an open file.
 //!
-//! SQLite gives one piece of memory for a file. It begins with our [`File`]; behind it is the file of the VFS below.
+//! SQLite gives one piece of memory for a file. It begins with our [`VfsFile`]; behind it is the file of the VFS below.
 
 use std::ffi::{c_int, c_void};
 use std::{ptr, slice};
 
 use rusqlite::ffi;
 
-use crate::disk::Shared;
-use crate::disk::fault::{Call, Verdict};
-use crate::disk::trace::{Inode, Step};
+use crate::disk::SharedDisk;
+use crate::disk::fault::{CallVerdict, DiskCall};
+use crate::disk::trace::{DiskStep, Inode};
 
 /// What a disk may promise here. Promises that an image does not keep, such as that writes are atomic or in order, are
 /// left out: SQLite would save syncs and rely on them.
@@ -18,17 +18,17 @@ const PROMISES: c_int =
 
 /// Our part of an open file.
 #[repr(C)]
-pub(super) struct File {
+pub(super) struct VfsFile {
     /// SQLite reads this; it has to be the first field.
     base: ffi::sqlite3_file,
-    shared: &'static Shared,
+    shared: &'static SharedDisk,
     /// None if it is not recorded.
     inode: Option<Inode>,
     /// The next sync is one of the folder too.
     syncs_folder: bool,
 }
 
-impl File {
+impl VfsFile {
     /// Fills our part, as a file that is not open, and gives the place for the file of the VFS below.
     ///
     /// # Safety
@@ -36,7 +36,7 @@ impl File {
     /// `file` must have room for our part and the one below.
     pub(super) unsafe fn prepare(
         file: *mut ffi::sqlite3_file,
-        shared: &'static Shared,
+        shared: &'static SharedDisk,
     ) -> *mut ffi::sqlite3_file {
         let base = ffi::sqlite3_file { pMethods: ptr::null() };
         // SAFETY: there is room, and SQLite aligns it for pointers.
@@ -64,7 +64,7 @@ impl File {
     }
 
     /// Does to the file below what `act` does, and notes the step if it succeeded.
-    fn noted(&self, act: impl FnOnce() -> c_int, step: impl FnOnce(Inode) -> Step) -> c_int {
+    fn noted(&self, act: impl FnOnce() -> c_int, step: impl FnOnce(Inode) -> DiskStep) -> c_int {
         let Some((inode, mut trace)) = self.inode.zip(self.shared.recorder()) else { return act() };
         let code = act();
         if code == ffi::SQLITE_OK {
@@ -75,7 +75,7 @@ impl File {
 }
 
 fn real(file: *mut ffi::sqlite3_file) -> *mut ffi::sqlite3_file {
-    file.cast::<File>().wrapping_add(1).cast()
+    file.cast::<VfsFile>().wrapping_add(1).cast()
 }
 
 /// Our part of a file.
@@ -84,9 +84,9 @@ fn real(file: *mut ffi::sqlite3_file) -> *mut ffi::sqlite3_file {
 ///
 /// The file must have been prepared, and no other reference to our part be in use. SQLite never makes two calls for one
 /// open file at a time.
-unsafe fn own<'a>(file: *mut ffi::sqlite3_file) -> &'a mut File {
+unsafe fn own<'a>(file: *mut ffi::sqlite3_file) -> &'a mut VfsFile {
     // SAFETY: as promised by the caller.
-    unsafe { &mut *file.cast::<File>() }
+    unsafe { &mut *file.cast::<VfsFile>() }
 }
 
 const fn methods(version: c_int) -> ffi::sqlite3_io_methods {
@@ -162,9 +162,9 @@ unsafe extern "C" fn read(
     offset: i64,
 ) -> c_int {
     // SAFETY: SQLite calls with an open file of ours.
-    match unsafe { own(file) }.shared.judge(Call::Read) {
-        Verdict::Pass => forward!(file, xRead(out, amount, offset), ffi::SQLITE_IOERR_READ),
-        Verdict::Fail(code) | Verdict::Halve(code) => code,
+    match unsafe { own(file) }.shared.judge(DiskCall::Read) {
+        CallVerdict::Pass => forward!(file, xRead(out, amount, offset), ffi::SQLITE_IOERR_READ),
+        CallVerdict::Fail(code) | CallVerdict::Halve(code) => code,
     }
 }
 
@@ -176,15 +176,15 @@ unsafe extern "C" fn write(
 ) -> c_int {
     // SAFETY: SQLite calls with an open file of ours.
     let own = unsafe { own(file) };
-    let (amount, after) = match own.shared.judge(Call::Write) {
-        Verdict::Pass => (amount, ffi::SQLITE_OK),
-        Verdict::Halve(code) => (amount / 2, code),
-        Verdict::Fail(code) => return code,
+    let (amount, after) = match own.shared.judge(DiskCall::Write) {
+        CallVerdict::Pass => (amount, ffi::SQLITE_OK),
+        CallVerdict::Halve(code) => (amount / 2, code),
+        CallVerdict::Fail(code) => return code,
     };
     let step = |inode| {
         // SAFETY: SQLite gives at least as many bytes, and they stay during this call.
         let bytes = unsafe { slice::from_raw_parts(bytes.cast::<u8>(), number(amount.into())) };
-        Step::Write { inode, offset: number(offset), bytes: bytes.into() }
+        DiskStep::Write { inode, offset: number(offset), bytes: bytes.into() }
     };
     let code = own.noted(|| forward!(file, xWrite(bytes, amount, offset), ffi::SQLITE_IOERR_WRITE), step);
     if code == ffi::SQLITE_OK { after } else { code }
@@ -193,25 +193,25 @@ unsafe extern "C" fn write(
 unsafe extern "C" fn truncate(file: *mut ffi::sqlite3_file, size: i64) -> c_int {
     // SAFETY: SQLite calls with an open file of ours.
     let own = unsafe { own(file) };
-    if let Verdict::Fail(code) | Verdict::Halve(code) = own.shared.judge(Call::Truncate) {
+    if let CallVerdict::Fail(code) | CallVerdict::Halve(code) = own.shared.judge(DiskCall::Truncate) {
         return code;
     }
     own.noted(
         || forward!(file, xTruncate(size), ffi::SQLITE_IOERR_TRUNCATE),
-        |inode| Step::Truncate { inode, size: number(size) },
+        |inode| DiskStep::Truncate { inode, size: number(size) },
     )
 }
 
 unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, flags: c_int) -> c_int {
     // SAFETY: SQLite calls with an open file of ours.
     let own = unsafe { own(file) };
-    if let Verdict::Fail(code) | Verdict::Halve(code) = own.shared.judge(Call::Sync) {
+    if let CallVerdict::Fail(code) | CallVerdict::Halve(code) = own.shared.judge(DiskCall::Sync) {
         return code;
     }
     let folder = own.syncs_folder;
     let code = own.noted(
         || forward!(file, xSync(flags), ffi::SQLITE_IOERR_FSYNC),
-        |inode| Step::Sync { inode, folder },
+        |inode| DiskStep::Sync { inode, folder },
     );
     if code == ffi::SQLITE_OK {
         own.syncs_folder = false;
@@ -221,9 +221,9 @@ unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, flags: c_int) -> c_int {
 
 unsafe extern "C" fn file_size(file: *mut ffi::sqlite3_file, out: *mut i64) -> c_int {
     // SAFETY: SQLite calls with an open file of ours.
-    match unsafe { own(file) }.shared.judge(Call::Size) {
-        Verdict::Pass => forward!(file, xFileSize(out), ffi::SQLITE_IOERR_FSTAT),
-        Verdict::Fail(code) | Verdict::Halve(code) => code,
+    match unsafe { own(file) }.shared.judge(DiskCall::Size) {
+        CallVerdict::Pass => forward!(file, xFileSize(out), ffi::SQLITE_IOERR_FSTAT),
+        CallVerdict::Fail(code) | CallVerdict::Halve(code) => code,
     }
 }
 

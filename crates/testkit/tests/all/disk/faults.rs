@@ -1,6 +1,6 @@
 //! Calls that fail: the fault comes where it was ordered, and is gone when it is taken away.
 
-use everturn_testkit::disk::{Disk, Fault, FaultKind, scratch};
+use everturn_testkit::disk::{Disk, DiskFault, FaultKind, scratch};
 use rusqlite::{Connection, ffi};
 
 use super::{DELETE_EXTRA, WAL_FULL, commit, count, lose, open};
@@ -17,7 +17,7 @@ fn work(disk: &Disk, connection: &mut Connection, next: u64, last: u64) -> (u64,
 }
 
 /// Opens a database and works, with the fault; then goes on without it.
-fn survive(disk: &Disk, settings: &str, fault: Fault) {
+fn survive(disk: &Disk, settings: &str, fault: DiskFault) {
     let live = scratch();
     disk.fail(fault);
     let opened = open(disk, live.path(), settings);
@@ -52,8 +52,8 @@ fn a_connection_recovers_from_a_fault_at_any_call() {
         for (kind, calls) in FaultKind::ALL.map(|kind| (kind, disk.calls(kind))) {
             assert!(calls > 5, "{kind:?}: {calls} calls");
             for at in 1..=calls {
-                survive(&disk, settings, Fault { kind, at, once: true });
-                survive(&disk, settings, Fault { kind, at, once: false });
+                survive(&disk, settings, DiskFault { kind, at, once: true });
+                survive(&disk, settings, DiskFault { kind, at, once: false });
             }
         }
     }
@@ -70,14 +70,14 @@ fn each_kind_has_its_code() {
         (FaultKind::ShortWrite, ffi::SQLITE_IOERR_WRITE),
         (FaultKind::FsyncFailed, ffi::SQLITE_IOERR_FSYNC),
     ] {
-        disk.fail(Fault { kind, at: 1, once: true });
+        disk.fail(DiskFault { kind, at: 1, once: true });
         assert!(!disk.failed(), "nothing was called yet");
         let error = commit(&mut connection, next).unwrap_err();
         assert_eq!(error.sqlite_error().unwrap().extended_code, code, "{kind:?}");
         assert!(disk.failed());
         commit(&mut connection, next).expect("only one call was to fail");
         disk.heal();
-        disk.fail(Fault { kind, at: 1, once: false });
+        disk.fail(DiskFault { kind, at: 1, once: false });
         for _ in 0..3 {
             let error = commit(&mut connection, next + 1).unwrap_err();
             assert_eq!(error.sqlite_error().unwrap().extended_code, code, "{kind:?}");
@@ -86,7 +86,7 @@ fn each_kind_has_its_code() {
         next += 1;
     }
     // A device error has the code of the call it meets.
-    disk.fail(Fault { kind: FaultKind::Eio, at: 1, once: true });
+    disk.fail(DiskFault { kind: FaultKind::Eio, at: 1, once: true });
     let other = live.path().join("other.db");
     let opened = Connection::open_with_flags_and_vfs(other, rusqlite::OpenFlags::default(), disk.name());
     assert_eq!(opened.unwrap_err().sqlite_error().unwrap().extended_code, ffi::SQLITE_CANTOPEN);
@@ -99,7 +99,7 @@ fn half_of_a_short_write_is_on_disk() {
     let live = scratch();
     let mut connection = open(&disk, live.path(), WAL_FULL).unwrap();
     // The second write of a transaction is the page of the first frame, after the frame's header.
-    disk.fail(Fault { kind: FaultKind::ShortWrite, at: 2, once: true });
+    disk.fail(DiskFault { kind: FaultKind::ShortWrite, at: 2, once: true });
     let header = disk.len() + 1;
     commit(&mut connection, 1).unwrap_err();
     let range = |cut: usize| {
@@ -120,7 +120,7 @@ fn acknowledged_transactions_survive_a_fault_and_then_a_power_loss() {
             let mut connection = open(&disk, live.path(), settings).unwrap();
             let mut done = 0;
             for round in 1..=6 {
-                disk.fail(Fault { kind, at: round, once: false });
+                disk.fail(DiskFault { kind, at: round, once: false });
                 let (_, result) = work(&disk, &mut connection, done + 1, done + 9);
                 result.unwrap_err();
                 disk.heal();

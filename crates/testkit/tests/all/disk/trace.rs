@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use everturn_testkit::disk::{Disk, Loss, Mark, scratch};
+use everturn_testkit::disk::{Disk, Loss, TraceMark, scratch};
 use rusqlite::{Connection, OpenFlags};
 
 use super::{DELETE_EXTRA, WAL_FULL, acknowledged, commit, count, open, survivors};
@@ -69,8 +69,8 @@ fn marks_are_in_the_order_of_the_disk() {
     disk.mark(1);
     disk.mark(format!("after {}", 1));
     assert_eq!(disk.marks_before(0), []);
-    assert_eq!(disk.marks_before(committed), [Mark::from("before")]);
-    assert_eq!(disk.marks_before(disk.len()), [Mark::from("before"), 1.into(), "after 1".into()]);
+    assert_eq!(disk.marks_before(committed), [TraceMark::from("before")]);
+    assert_eq!(disk.marks_before(disk.len()), [TraceMark::from("before"), 1.into(), "after 1".into()]);
     assert_eq!((acknowledged(&disk, committed), acknowledged(&disk, committed + 1)), (0, 1));
     assert_eq!(disk.describe(committed + 1), "mark 1");
     assert_eq!(disk.describe(0), "nothing");

@@ -2,17 +2,13 @@
 
 use tree_sitter::Node;
 
-use super::{
-    super::{
-        builtins,
-        lexer::Unsure,
-        syntax::{children, text},
-        word::Word,
-    },
-    Walk,
-};
+use super::super::builtins;
+use super::super::lexer::Unsure;
+use super::super::syntax::{children, text};
+use super::super::word::CommandWord;
+use super::TreeWalk;
 
-impl Walk<'_> {
+impl TreeWalk<'_> {
     /// A test runs nothing, unless it is made to evaluate a word.
     pub(super) fn test(&mut self, node: Node<'_>) -> Result<(), Unsure> {
         let double = text(node, self.line).starts_with("[[");
@@ -29,7 +25,7 @@ impl Walk<'_> {
         while let Some(node) = open.pop() {
             match node.kind() {
                 "test_operator" => {
-                    words.push(Word::literal(text(node, self.line)));
+                    words.push(CommandWord::literal(text(node, self.line)));
                     evaluates |= compares(text(node, self.line));
                     strays = true;
                 }
@@ -51,9 +47,10 @@ impl Walk<'_> {
                 _ => operands.push(self.word(node)?),
             }
         }
-        let number =
-            |word: &Word| word.known().is_some_and(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-        let status = |word: &Word| matches!(word.text.as_str(), "$?" | "$#" | "\"$?\"" | "\"$#\"");
+        let number = |word: &CommandWord| {
+            word.known().is_some_and(|text| text.bytes().all(|byte| byte.is_ascii_digit()))
+        };
+        let status = |word: &CommandWord| matches!(word.text.as_str(), "$?" | "$#" | "\"$?\"" | "\"$#\"");
         let plain = operands.iter().all(|word| number(word) || status(word));
         words.extend(operands);
         // `[[ ]]` evaluates the sides of a comparison of numbers as arithmetic, commands in it included.
@@ -65,15 +62,15 @@ impl Walk<'_> {
     }
 
     /// The words between `[` and `]`, in their order.
-    fn operands(&self, node: Node<'_>, words: &mut Vec<Word>) -> Result<(), Unsure> {
+    fn operands(&self, node: Node<'_>, words: &mut Vec<CommandWord>) -> Result<(), Unsure> {
         for (_, child) in children(node) {
             match child.kind() {
-                "test_operator" => words.push(Word::literal(text(child, self.line))),
+                "test_operator" => words.push(CommandWord::literal(text(child, self.line))),
                 "unary_expression" | "binary_expression" | "parenthesized_expression" => {
                     self.operands(child, words)?;
                 }
                 "[" | "]" if !child.is_named() => {}
-                _ if !child.is_named() => words.push(Word::literal(text(child, self.line).trim())),
+                _ if !child.is_named() => words.push(CommandWord::literal(text(child, self.line).trim())),
                 _ => words.push(self.word(child)?),
             }
         }

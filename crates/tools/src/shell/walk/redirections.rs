@@ -2,25 +2,21 @@
 
 use tree_sitter::Node;
 
-use super::{
-    super::{
-        lexer::Unsure,
-        paths::device,
-        remember,
-        syntax::{children, text},
-        word::Word,
-    },
-    Walk,
-};
-use crate::scope::Access;
+use super::super::lexer::Unsure;
+use super::super::paths::device;
+use super::super::remember;
+use super::super::syntax::{children, text};
+use super::super::word::CommandWord;
+use super::TreeWalk;
+use crate::scope::PathAccess;
 
-impl Walk<'_> {
+impl TreeWalk<'_> {
     /// A file that a command writes.
-    pub(super) fn written(&mut self, file: &Word) {
+    pub(super) fn written(&mut self, file: &CommandWord) {
         let Some(path) = file.known() else { return };
         let places = self.folders.resolve(path, file.tilde).unwrap_or_default();
         self.reopens |= places.iter().any(|place| place.starts_with("/dev") && !place.ends_with("null"));
-        for place in places.into_iter().filter(|place| !device(place, Access::Write)) {
+        for place in places.into_iter().filter(|place| !device(place, PathAccess::Write)) {
             // What is missing to make a folder a repository.
             self.moved |= place.ends_with("HEAD") || place.ends_with("commondir");
             for name in self.scope.patterns(&place).into_iter().map(|name| format!("> {name}")) {
@@ -28,7 +24,7 @@ impl Walk<'_> {
                 self.found.push(name);
             }
         }
-        self.external.extend(self.folders.beyond(path, file.tilde, Access::Write));
+        self.external.extend(self.folders.beyond(path, file.tilde, PathAccess::Write));
     }
 
     /// `> file`, `2>&1`, `< file`.
@@ -63,7 +59,7 @@ impl Walk<'_> {
             // `2< f` and then `> /dev/stderr` would write the file.
             let descriptor = parts.iter().find(|(_, part)| part.kind() == "file_descriptor");
             self.crossed |= descriptor.is_some_and(|(_, part)| text(*part, self.line) != "0");
-            self.external.extend(self.folders.beyond(path, word.tilde, Access::Read));
+            self.external.extend(self.folders.beyond(path, word.tilde, PathAccess::Read));
         }
         Ok(())
     }

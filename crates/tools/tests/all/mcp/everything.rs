@@ -1,23 +1,18 @@
 //! The reference server from npm, over both transports: everything that MCP has, from somebody else's hand.
 
-use std::{
-    collections::BTreeSet,
-    net::TcpListener,
-    path::{Path, PathBuf},
-    process::Stdio,
-};
+use std::collections::BTreeSet;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use everturn_testkit::within;
-use everturn_tools::{
-    Context, Failure,
-    mcp::{Content, Status},
-};
+use everturn_tools::mcp::{McpContent, ServerStatus};
+use everturn_tools::{Context, Failure};
 use serde_json::{Map, Value, json};
-use tokio::{
-    io::{AsyncBufReadExt as _, BufReader},
-    process::{Child, Command},
-};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::{Child, Command};
 
 use super::{Bench, content};
 
@@ -91,7 +86,7 @@ impl Remote {
 /// Everything that can be listed and called.
 async fn check(bench: &Bench) {
     within("the server", bench.servers.settled()).await;
-    assert_eq!(bench.status("all"), Status::Connected);
+    assert_eq!(bench.status("all"), ServerStatus::Connected);
     let connection = bench.servers.connection("all").unwrap();
     assert_eq!(connection.peer().name, "mcp-servers/everything");
     assert_eq!(connection.peer().revision, "2025-06-18");
@@ -130,7 +125,7 @@ async fn lists(connection: &everturn_tools::mcp::Connection) {
     let messages = connection.prompt("args-prompt", filled).await.unwrap();
     assert_eq!(messages.len(), 1);
     assert_eq!(messages[0].role, "user");
-    assert_eq!(messages[0].content, Content::Text { text: "What's weather in Ulm?".to_owned() });
+    assert_eq!(messages[0].content, McpContent::Text { text: "What's weather in Ulm?".to_owned() });
     assert!(connection.prompt("args-prompt", Map::new()).await.is_err());
 }
 
@@ -208,7 +203,7 @@ async fn over_stdio() {
     let (outcome, ()) = tokio::join!(waiting, killing);
     let Err(Failure::Failed(text)) = outcome else { panic!("it was killed") };
     assert!(text.contains("the server ended (signal: 9 (SIGKILL)); its last words were: Starting"), "{text}");
-    bench.until("all", |status| *status == Status::Connected).await;
+    bench.until("all", |status| *status == ServerStatus::Connected).await;
     assert_eq!(bench.text("all_echo", json!({"message": "back"})).await, "Echo: back");
     within("the end", bench.servers.close()).await;
 }
@@ -220,10 +215,10 @@ async fn over_streamable_http() {
     check(&bench).await;
     let echo = bench.tool("all_echo");
     remote.stop().await;
-    bench.until("all", |status| matches!(status, Status::Failed(_))).await;
+    bench.until("all", |status| matches!(status, ServerStatus::Failed(_))).await;
     assert_eq!(bench.names(), Vec::<String>::new());
     remote.process = Remote::listen(remote.port).await.expect("the same port again");
-    bench.until("all", |status| *status == Status::Connected).await;
+    bench.until("all", |status| *status == ServerStatus::Connected).await;
     let output = within("a call", echo.run(json!({"message": "back"}), bench.context())).await.unwrap();
     assert_eq!(output.output, "Echo: back");
     within("the end", bench.servers.close()).await;

@@ -1,32 +1,28 @@
 //! A server over HTTP that loses sessions, cuts streams, redirects and refuses.
 
-use std::{
-    collections::HashMap,
-    convert::Infallible,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use axum::{
-    Router,
-    body::{Body, Bytes},
-    extract::State,
-    http::{HeaderMap, Method, StatusCode, Uri, header},
-    response::{IntoResponse as _, Response},
-};
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
+use axum::response::{IntoResponse as _, Response};
 use everturn_testkit::within;
-use everturn_tools::{
-    Failure,
-    mcp::{Status, Timing},
-};
+use everturn_tools::Failure;
+use everturn_tools::mcp::{McpTiming, ServerStatus};
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
-use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 use super::{Bench, quick};
 
 /// What the server shall do besides being one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Mode {
     /// Answers in JSON, has no stream of its own.
     #[default]
@@ -236,7 +232,7 @@ fn spoken(shared: &Shared) -> Response {
 async fn connected(remote: &Remote) -> Bench {
     let bench = Bench::start([("r", remote.server())]);
     within("the first attempt", bench.servers.settled()).await;
-    assert_eq!(bench.status("r"), Status::Connected);
+    assert_eq!(bench.status("r"), ServerStatus::Connected);
     bench
 }
 
@@ -342,9 +338,12 @@ async fn a_server_that_wants_a_login_says_so() {
     open["headers"]["X-Key"] = json!("open");
     let bench = Bench::start([("r", remote.server()), ("open", open)]);
     bench.servers.settled().await;
-    let Status::NeedsAuth(reason) = bench.status("r") else { panic!("{:?}", bench.status("r")) };
+    let ServerStatus::NeedsAuth(reason) = bench.status("r") else { panic!("{:?}", bench.status("r")) };
     assert!(reason.contains("put a token into the server's `headers`"), "{reason}");
-    assert_eq!((bench.status("open"), bench.names()), (Status::Connected, vec!["open_echo".to_owned()]));
+    assert_eq!(
+        (bench.status("open"), bench.names()),
+        (ServerStatus::Connected, vec!["open_echo".to_owned()])
+    );
 }
 
 #[tokio::test]
@@ -360,7 +359,7 @@ async fn headers_do_not_leave_their_origin() {
     let remote = Remote::start_beside(Mode::Away, other.url.clone()).await;
     let bench = Bench::start([("r", remote.server())]);
     bench.servers.settled().await;
-    let Status::Failed(reason) = bench.status("r") else { panic!("{:?}", bench.status("r")) };
+    let ServerStatus::Failed(reason) = bench.status("r") else { panic!("{:?}", bench.status("r")) };
     assert!(reason.contains(&format!("sends requests on to {}", other.url)), "{reason}");
     assert_eq!(other.seen("x-key"), []);
 }
@@ -374,8 +373,8 @@ async fn a_server_that_is_not_there_is_tried_again() {
     let bench = Bench::start([("broken", remote.server()), ("gone", gone)]);
     bench.servers.settled().await;
     let broken = "the server answered with error 500: out of order";
-    assert_eq!(bench.status("broken"), Status::Failed(broken.to_owned()));
-    let Status::Failed(reason) = bench.status("gone") else { panic!("{:?}", bench.status("gone")) };
+    assert_eq!(bench.status("broken"), ServerStatus::Failed(broken.to_owned()));
+    let ServerStatus::Failed(reason) = bench.status("gone") else { panic!("{:?}", bench.status("gone")) };
     assert!(reason.contains("cannot be reached") && reason.contains("refused"), "{reason}");
     within("more attempts", async {
         while remote.seen("x-key").len() < 3 {
@@ -390,9 +389,9 @@ async fn a_server_that_went_away_is_noticed() {
     let remote = Remote::start(Mode::Json).await;
     let pause = Duration::from_secs(600);
     let timing =
-        Timing { first_pause: pause, longest_pause: pause, settle: Duration::from_secs(1), ..quick() };
+        McpTiming { first_pause: pause, longest_pause: pause, settle: Duration::from_secs(1), ..quick() };
     let bench = Bench::timed([("r", remote.server())], timing);
-    bench.until("r", |status| *status == Status::Connected).await;
+    bench.until("r", |status| *status == ServerStatus::Connected).await;
     let echo = bench.tool("r_echo");
     let (serving, _) = (&remote.serving, &remote.shared);
     serving.abort();
@@ -407,6 +406,6 @@ async fn a_server_that_went_away_is_noticed() {
         while echo.run(json!({"message": "x"}), bench.context()).await.is_ok() {}
     })
     .await;
-    bench.until("r", |status| matches!(status, Status::Failed(_))).await;
+    bench.until("r", |status| matches!(status, ServerStatus::Failed(_))).await;
     assert_eq!(bench.names(), Vec::<String>::new());
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use everturn_testkit::within;
-use everturn_tools::mcp::{Status, Timing};
+use everturn_tools::mcp::{McpTiming, ServerStatus};
 use serde_json::json;
 
 use super::{Bench, quick, scripted};
@@ -23,10 +23,10 @@ async fn one_server_is_none_of_anothers_business() {
 
 #[tokio::test]
 async fn a_turn_waits_only_a_short_while() {
-    let timing = Timing { settle: Duration::from_millis(100), ..quick() };
+    let timing = McpTiming { settle: Duration::from_millis(100), ..quick() };
     let bench = Bench::timed([("s", scripted("silent", None))], timing);
     within("the short while", bench.servers.settled()).await;
-    assert_eq!(bench.status("s"), Status::Connecting);
+    assert_eq!(bench.status("s"), ServerStatus::Connecting);
     assert_eq!(bench.names(), Vec::<String>::new());
     within("the end", bench.servers.close()).await;
 }
@@ -41,13 +41,13 @@ async fn what_was_given_up_is_tried_again_on_use() {
         script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/all/mcp/scripted.py")
     );
     let server = json!({"type": "local", "command": ["sh", "-c", script]});
-    let timing = Timing { patience: Duration::ZERO, ..quick() };
+    let timing = McpTiming { patience: Duration::ZERO, ..quick() };
     let bench = Bench::timed([("s", server)], timing);
     let gave_up = "the server ended (exit status: 1); its last words were: not yet";
-    bench.until("s", |status| *status == Status::Failed(gave_up.to_owned())).await;
+    bench.until("s", |status| *status == ServerStatus::Failed(gave_up.to_owned())).await;
     std::fs::write(flag, "").unwrap();
     within("the next use", async {
-        while bench.status("s") != Status::Connected {
+        while bench.status("s") != ServerStatus::Connected {
             bench.servers.settled().await;
             tokio::time::sleep(Duration::from_millis(5)).await;
         }

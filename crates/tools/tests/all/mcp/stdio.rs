@@ -1,12 +1,11 @@
 //! A scripted server over standard input and output, with every misbehaviour that we could think of.
 
-use std::{path::Path, time::Duration};
+use std::path::Path;
+use std::time::Duration;
 
 use everturn_testkit::within;
-use everturn_tools::{
-    Context, Failure,
-    mcp::{Launch, Status, Timing},
-};
+use everturn_tools::mcp::{Launch, McpTiming, ServerStatus};
+use everturn_tools::{Context, Failure};
 use serde_json::{Value, json};
 
 use super::{Bench, content, is_alive, quick, scripted};
@@ -14,7 +13,7 @@ use super::{Bench, content, is_alive, quick, scripted};
 #[tokio::test]
 async fn tools_are_registered_and_called() {
     let bench = Bench::scripted("plain").await;
-    assert_eq!(bench.status("s"), Status::Connected);
+    assert_eq!(bench.status("s"), ServerStatus::Connected);
     assert_eq!(bench.names(), ["s_die", "s_echo", "s_env", "s_fail", "s_mute", "s_other", "s_slow"]);
     assert_eq!(bench.text("s_echo", json!({"message": "grüße"})).await, "grüße");
     let tool = bench.tool("s_echo");
@@ -28,7 +27,7 @@ async fn tools_are_registered_and_called() {
     assert!(matches!(bench.call("s_echo", json!("text")).await, Err(Failure::InvalidInput(_))));
     bench.servers.connection("s").unwrap().ping().await.unwrap();
     bench.servers.close().await;
-    assert_eq!((bench.status("s"), bench.names()), (Status::Disabled, Vec::new()));
+    assert_eq!((bench.status("s"), bench.names()), (ServerStatus::Disabled, Vec::new()));
 }
 
 #[tokio::test]
@@ -44,7 +43,7 @@ async fn our_secrets_stay_with_us() {
     assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some());
     assert_eq!(environment.get("CARGO_MANIFEST_DIR"), None);
     let ours = environment.as_object().unwrap().keys().filter(|name| name.starts_with("EVERTURN_"));
-    // By which its processes are found when the warden was killed.
+    // By which its processes are found when the supervisor was killed.
     assert_eq!(ours.collect::<Vec<_>>(), ["EVERTURN_CALL"]);
 }
 
@@ -53,7 +52,7 @@ async fn revisions_are_negotiated() {
     let bench = Bench::scripted("old").await;
     assert_eq!(bench.servers.connection("s").unwrap().peer().revision, "2024-11-05");
     let bench = Bench::scripted("future").await;
-    let Status::Failed(reason) = bench.status("s") else { panic!("{:?}", bench.status("s")) };
+    let ServerStatus::Failed(reason) = bench.status("s") else { panic!("{:?}", bench.status("s")) };
     assert!(reason.contains("2099-01-01"), "{reason}");
 }
 
@@ -148,7 +147,7 @@ async fn a_server_that_dies_fails_its_calls_and_comes_back() {
                     the last words. Do without it, or say what is needed of it.";
     assert_eq!(waiting, Err(Failure::Failed(expected.to_owned())));
     assert_eq!(dying, waiting);
-    bench.until("s", |status| *status == Status::Connected).await;
+    bench.until("s", |status| *status == ServerStatus::Connected).await;
     assert_eq!(bench.text("s_echo", json!({"message": "again"})).await, "again");
 }
 
@@ -243,8 +242,8 @@ async fn a_server_that_does_not_start_says_why() {
     let bench = Bench::start([("crash", scripted("crash", None)), ("missing", missing)]);
     bench.servers.settled().await;
     let crash = "the server ended (exit status: 7); its last words were: cannot start";
-    assert_eq!(bench.status("crash"), Status::Failed(crash.to_owned()));
-    let Status::Failed(reason) = bench.status("missing") else { panic!("it is not there") };
+    assert_eq!(bench.status("crash"), ServerStatus::Failed(crash.to_owned()));
+    let ServerStatus::Failed(reason) = bench.status("missing") else { panic!("it is not there") };
     assert!(reason.starts_with("could not start \"/nowhere/at-all\""), "{reason}");
     assert_eq!(bench.names(), Vec::<String>::new());
 }
@@ -254,9 +253,9 @@ async fn a_server_that_never_answers_is_given_up() {
     // Through a shell, which says something long before the time is up.
     let line = "echo not now >&2; exec sleep 1000";
     let server = json!({"type": "local", "command": ["sh", "-c", line]});
-    let bench = Bench::timed([("s", server)], Timing { connect: Duration::from_secs(1), ..quick() });
+    let bench = Bench::timed([("s", server)], McpTiming { connect: Duration::from_secs(1), ..quick() });
     bench.servers.settled().await;
-    let Status::Failed(reason) = bench.status("s") else { panic!("{:?}", bench.status("s")) };
+    let ServerStatus::Failed(reason) = bench.status("s") else { panic!("{:?}", bench.status("s")) };
     assert_eq!(reason, "there was no answer within 1 s; its last words were: not now");
 }
 
@@ -265,10 +264,10 @@ async fn check_flood(mode: &str, expected: &str) {
     let before = peak_memory();
     // Long pauses: one flood is enough.
     let pause = Duration::from_secs(600);
-    let timing = Timing { first_pause: pause, longest_pause: pause, ..quick() };
+    let timing = McpTiming { first_pause: pause, longest_pause: pause, ..quick() };
     let bench = Bench::scripted_timed(mode, timing).await;
-    let status = bench.until("s", |status| matches!(status, Status::Failed(_))).await;
-    let Status::Failed(reason) = status else { panic!("{status:?}") };
+    let status = bench.until("s", |status| matches!(status, ServerStatus::Failed(_))).await;
+    let ServerStatus::Failed(reason) = status else { panic!("{status:?}") };
     assert!(reason.starts_with(expected), "{reason}");
     let grown = peak_memory().saturating_sub(before);
     assert!(grown < 300 * 1024, "{mode} took {grown} KiB");
@@ -307,7 +306,7 @@ async fn a_server_that_does_not_read_blocks_nobody() {
     let (silence, ping) = (Duration::from_millis(500), Duration::from_millis(300));
     let server = scripted("deaf", Some(trace.path()));
     let servers = [("s", server), ("t", scripted("plain", None))];
-    let bench = Bench::timed(servers, Timing { silence, ping, ..quick() });
+    let bench = Bench::timed(servers, McpTiming { silence, ping, ..quick() });
     bench.servers.settled().await;
     content(trace.path()).await;
     // More than any pipe holds, and then more than the queue does.
@@ -323,7 +322,7 @@ async fn a_server_that_does_not_read_blocks_nobody() {
             "{text}"
         );
     }
-    // It does not answer a ping either, and is started anew.
+    // It does not answer a ping either, and is started again.
     within("another process", async {
         while content(trace.path()).await.lines().count() < 2 {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -361,7 +360,7 @@ async fn a_silent_call_ends_and_the_server_stays() {
     let trace = tempfile::NamedTempFile::new().unwrap();
     let server = scripted("plain", Some(trace.path()));
     let silence = Duration::from_millis(600);
-    let bench = Bench::timed([("s", server)], Timing { silence, ..quick() });
+    let bench = Bench::timed([("s", server)], McpTiming { silence, ..quick() });
     bench.servers.settled().await;
     let Err(Failure::Failed(text)) = bench.call("s_mute", json!({})).await else { panic!("it is mute") };
     assert!(text.contains("told to stop because there was no answer within 600 ms"), "{text}");
@@ -371,7 +370,7 @@ async fn a_silent_call_ends_and_the_server_stays() {
 
 #[tokio::test]
 async fn a_flood_of_progress_is_thinned() {
-    let timing = Timing { longest: Duration::from_millis(700), ..quick() };
+    let timing = McpTiming { longest: Duration::from_millis(700), ..quick() };
     let bench = Bench::scripted_timed("spinning", timing).await;
     let (context, mut reports) = Context::new(bench.context().scope);
     let outcome = within("the end", bench.tool("s_slow").run(json!({}), context)).await;
@@ -388,12 +387,12 @@ async fn a_flood_of_progress_is_thinned() {
 async fn servers_are_switched_and_held() {
     let bench = Bench::scripted("plain").await;
     assert!(bench.servers.set("s", Launch::Off));
-    bench.until("s", |status| *status == Status::Disabled).await;
+    bench.until("s", |status| *status == ServerStatus::Disabled).await;
     assert_eq!(bench.names(), Vec::<String>::new());
     assert!(bench.servers.set("s", Launch::Held("not yet".to_owned())));
-    bench.until("s", |status| *status == Status::Failed("not yet".to_owned())).await;
+    bench.until("s", |status| *status == ServerStatus::Failed("not yet".to_owned())).await;
     assert!(bench.servers.set("s", Launch::Now));
-    bench.until("s", |status| *status == Status::Connected).await;
+    bench.until("s", |status| *status == ServerStatus::Connected).await;
     assert_eq!(bench.text("s_other", json!({})).await, "did other");
     assert!(!bench.servers.set("nobody", Launch::Now));
 }

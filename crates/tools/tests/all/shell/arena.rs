@@ -4,14 +4,12 @@
 //! launchers and of harmless programs then become the real program, so that what those start is recorded as well; all
 //! others only record. Nothing but the shell's own commands and absolute paths gets past them.
 
-use std::{
-    collections::BTreeMap,
-    env, fs,
-    io::Write as _,
-    os::unix::fs::PermissionsExt as _,
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
-};
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::{env, fs};
 
 use tempfile::TempDir;
 
@@ -99,7 +97,7 @@ pub(super) struct Arena {
 }
 
 /// Whether every line gets a folder of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Folder {
     Own,
     Shared,

@@ -2,10 +2,9 @@
 
 use std::os::unix::fs::symlink;
 
-use everturn_tools::{
-    scope::Access::{self, Read, Write},
-    shell::{Analysis, OPAQUE, RUNS},
-};
+use everturn_tools::scope::PathAccess;
+use everturn_tools::scope::PathAccess::{Read, Write};
+use everturn_tools::shell::{Analysis, OPAQUE, RUNS};
 
 use crate::harness::Project;
 
@@ -28,7 +27,7 @@ fn analyse(project: &Project, line: &str) -> Analysis {
 
 /// Checks what lies outside; a relative path is meant from the project.
 #[track_caller]
-fn check(project: &Project, line: &str, expected: &[(&str, Access)]) {
+fn check(project: &Project, line: &str, expected: &[(&str, PathAccess)]) {
     let root = &project.scope.directory;
     let place = |path: &str| match path.strip_prefix("../") {
         Some(rest) => root.parent().unwrap().join(rest),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use everturn_testkit::model_server::Arrival;
+use everturn_testkit::model_server::ArrivedRequest;
 use serde_json::{Value, json};
 
 /// Headers that belong to the connection. They tell which HTTP library was used, in which version.
@@ -26,7 +26,7 @@ impl fmt::Display for Difference {
 }
 
 /// All places where they differ.
-pub(super) fn differences(ours: &Arrival, theirs: &Arrival) -> Vec<Difference> {
+pub(super) fn differences(ours: &ArrivedRequest, theirs: &ArrivedRequest) -> Vec<Difference> {
     let mut found = Vec::new();
     for (place, ours, theirs) in [
         ("method", &ours.method, &theirs.method),
@@ -37,7 +37,7 @@ pub(super) fn differences(ours: &Arrival, theirs: &Arrival) -> Vec<Difference> {
     }
     let names: BTreeSet<&String> = ours.headers.keys().chain(theirs.headers.keys()).collect();
     for name in names.into_iter().filter(|name| !CONNECTION.contains(&name.as_str())) {
-        let value = |headers: &Arrival| headers.headers.get(name).map(|value| json!(value));
+        let value = |headers: &ArrivedRequest| headers.headers.get(name).map(|value| json!(value));
         walk(name, value(ours).as_ref(), value(theirs).as_ref(), &mut found);
     }
     walk("", Some(&ours.body), Some(&theirs.body), &mut found);

@@ -1,0 +1,106 @@
+//! The log, the engine and the store speak no dialect: the words of OpenCode's contract are in `interop` and `api`
+//! alone.
+//!
+//! The words are made from the recorded contract (`fixtures/opencode/contract-words.py`): names of errors and schemas,
+//! types of events, fields in camel case.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{check, code, read, shipped};
+
+const WORDS: &str = "fixtures/opencode/contract-words-1.18.33.txt";
+
+/// The crates that speak no dialect.
+const PLAIN: [&str; 3] = ["crates/engine/", "crates/model/", "crates/store/"];
+
+/// Imports have to know what they read.
+const IMPORTS: &str = "crates/engine/src/import";
+
+/// Words of the contract that are words of ours too, and why.
+const OURS: [(&str, &str); 9] = [
+    ("session.created", "an event of ours: the first one of every log, as it is in OpenCode's"),
+    ("SessionCreated", "an event of ours"),
+    ("todo.updated", "an event of ours, which has the task list and not OpenCode's shape of it"),
+    ("TodoUpdated", "an event of ours"),
+    ("FileDiff", "a type of ours; it is stored under names of our own"),
+    ("ModelRef", "a type of ours; it is stored under names of our own"),
+    ("ToolState", "a type of ours; it is stored under names of our own"),
+    ("FileEdited", "a signal of ours, which is in no log"),
+    ("baseURL", "a key of the configuration, named in a message to the person who wrote it"),
+];
+
+/// Words that are still to be taken out. Nothing is added here.
+const NOT_YET: [&str; 12] = [
+    "APIError",
+    "MessageAbortedError",
+    "ProviderAuthError",
+    "UnknownError",
+    "clientName",
+    "isRetryable",
+    "project.updated",
+    "providerID",
+    "responseBody",
+    "responseHeaders",
+    "statusCode",
+    "v2",
+];
+
+/// The words of the contract, and the names of its two versions.
+fn words() -> BTreeMap<String, String> {
+    let text = read(WORDS);
+    let pairs = text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once(' '));
+    let mut words: BTreeMap<String, String> =
+        pairs.map(|(kind, word)| (word.to_owned(), kind.to_owned())).collect();
+    for kind in ["error", "event", "field", "schema"] {
+        assert!(
+            words.values().filter(|found| *found == kind).count() > 30,
+            "there are words of the kind {kind}"
+        );
+    }
+    words.extend(["v1", "v2", "V1", "V2"].map(|word| (word.to_owned(), "version".to_owned())));
+    words
+}
+
+/// The words in a line of code: with dots and hyphens for types of events, and each piece alone.
+fn pieces(line: &str) -> BTreeSet<&str> {
+    let plain = |character: char| character.is_ascii_alphanumeric();
+    let long = line.split(move |character: char| !plain(character) && !"_.-".contains(character));
+    let long = long.map(|word| word.trim_matches(['.', '-', '_']));
+    long.clone().chain(long.flat_map(move |word| word.split(move |c: char| !plain(c) && c != '_'))).collect()
+}
+
+#[test]
+fn the_log_the_engine_and_the_store_speak_no_dialect() {
+    let words = words();
+    let mut complaints = Vec::new();
+    let mut used = BTreeSet::new();
+    for (file, text) in shipped() {
+        if !PLAIN.iter().any(|plain| file.starts_with(plain)) || file.starts_with(IMPORTS) {
+            continue;
+        }
+        for (number, line) in code(&text) {
+            for word in pieces(line) {
+                let Some(kind) = words.get(word) else { continue };
+                let mut listed = OURS.iter().map(|(word, _)| *word).chain(NOT_YET);
+                match listed.find(|listed| *listed == word) {
+                    Some(listed) => drop(used.insert(listed)),
+                    None => complaints.push(format!("{file}:{number}: {word} is a {kind} of OpenCode")),
+                }
+            }
+        }
+    }
+    let listed = OURS.iter().map(|(word, _)| *word).chain(NOT_YET);
+    let idle = listed.filter(|listed| !used.contains(listed));
+    complaints.extend(idle.map(|word| format!("{word} is listed here and is nowhere any more")));
+    check(&complaints);
+}
+
+#[test]
+fn words_are_found_in_code() {
+    let found =
+        pieces(r#"let fault = json!({"name": "APIError", "type": "session.next.moved"}); // x.isRetryable"#);
+    for word in ["APIError", "session.next.moved", "session", "isRetryable", "fault"] {
+        assert!(found.contains(word), "{word}");
+    }
+    assert!(!found.contains("Error"));
+}

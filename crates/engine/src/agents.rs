@@ -1,0 +1,254 @@
+//! Agents: who acts, under which rules and with which instructions.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use everturn_model::Session;
+use everturn_model::permission::{Action, Rule, bounded};
+
+/// An agent.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Agent {
+    /// Its name.
+    pub name: String,
+    /// What it is for.
+    pub description: Option<String>,
+    /// `primary`, `subagent` or `all`.
+    pub mode: &'static str,
+    /// True for those that people do not choose.
+    pub hidden: bool,
+    /// Its rules.
+    pub permission: Vec<Rule>,
+    /// Its instructions.
+    pub prompt: &'static str,
+}
+
+/// The agents of a server, and the rules that hold for them; clones share them.
+#[derive(Debug, Clone)]
+pub struct Agents {
+    all: Arc<[Agent]>,
+    default: String,
+}
+
+impl Agents {
+    /// These agents, and the one for sessions that choose none.
+    pub(crate) fn new(all: Vec<Agent>, default: Option<&str>) -> Self {
+        Self { all: all.into(), default: default.unwrap_or("build").to_owned() }
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn all(&self) -> &[Agent] {
+        &self.all
+    }
+
+    /// The name of the agent for sessions that choose none.
+    pub(crate) fn default_name(&self) -> String {
+        self.default.clone()
+    }
+
+    /// The agent of a name.
+    pub(crate) fn named(&self, name: &str) -> Option<&Agent> {
+        self.all.iter().find(|agent| agent.name == name)
+    }
+
+    /// The rules that hold in a session: its agent's, the configuration's, its own.
+    pub(crate) fn rules(&self, session: &Session) -> Vec<Rule> {
+        self.rules_of(session.agent.as_deref().unwrap_or(&self.default), session)
+    }
+
+    /// The same for a turn's own agent: a switch that came since does not change what the turn may do.
+    pub(crate) fn rules_of(&self, name: &str, session: &Session) -> Vec<Rule> {
+        // An agent that is not there may do nothing.
+        let agent = self.named(name);
+        let mut rules =
+            agent.map_or_else(|| vec![Rule::new("*", "*", Action::Deny)], |agent| agent.permission.clone());
+        let own = session.permission.as_deref().unwrap_or_default();
+        if session.parent.is_some() {
+            // Those of a child are what the one that it works for may do.
+            return bounded(&rules, own);
+        }
+        rules.extend_from_slice(own);
+        rules
+    }
+}
+
+const BUILD: &str = "You are a coding agent working in a person's project through tools. \
+Look before you change: read the files that matter, then make the smallest change that does what was asked. \
+Check your work with the project's own tests or tools when there are any. \
+Say plainly what you did, what you could not do and what is uncertain. \
+When a tool's outcome is unknown, inspect the state before you act again.";
+
+const PLAN: &str = "You are a planning agent. Study the project and the request, change nothing but the file of the plan, \
+and write a plan that another agent can carry out: the steps in order, the files each one touches, and how to check \
+the result. Ask the person where the choice is theirs. When the plan is complete, ask with `plan_exit` whether it shall \
+be carried out.";
+
+const GENERAL: &str = "You are an agent to whom another agent has given a piece of work. Do all of it yourself with your \
+tools: you cannot ask anybody, and the one who gave it sees nothing but your last message. End with that message: what \
+you found or did, the files and lines that matter, what you could not do and what is uncertain.";
+
+const EXPLORE: &str = "You are an agent that finds things in a project and changes nothing. Search broadly first, by file \
+names and by content, then read what matters. Follow names to where they are defined and used before you conclude. Your \
+last message is all that the one who asked gets to see: answer what was asked, with paths and lines, and say what you \
+looked for and did not find.";
+
+const TITLE: &str = "You are a title generator. Answer with one line of at most eight words that names what the \
+conversation is about. No quotes, no full stop, no explanation.";
+
+/// What an agent may never do as long as another one waits for it: ask the person, plan with them, keep the task list
+/// that is not its own, and give work on.
+pub(crate) const NOT_FOR_SUBAGENTS: [&str; 5] = ["question", "plan_enter", "plan_exit", "todowrite", "task"];
+
+fn base_rules(data: &Path) -> Vec<Rule> {
+    let mut rules = vec![
+        Rule::new("*", "*", Action::Allow),
+        Rule::new("doom_loop", "*", Action::Ask),
+        Rule::new("question", "*", Action::Deny),
+        Rule::new("plan_enter", "*", Action::Deny),
+        Rule::new("plan_exit", "*", Action::Deny),
+    ];
+    rules.extend(looking_rules(data));
+    rules
+}
+
+/// Where plans are in a project, and where those of sessions outside any repository are.
+pub(crate) const PLANS: &str = ".opencode/plans";
+pub(crate) const PLANS_ELSEWHERE: &str = "plans";
+
+/// What holds for everybody who looks at files: secrets and other folders are asked for.
+fn looking_rules(data: &Path) -> [Rule; 7] {
+    let outputs = format!("{}/*", data.join("tool-output").display());
+    let plans = format!("{}/*", data.join(PLANS_ELSEWHERE).display());
+    [
+        Rule::new("external_directory", "*", Action::Ask),
+        Rule::new("external_directory", &outputs, Action::Allow),
+        Rule::new("external_directory", &plans, Action::Allow),
+        Rule::new("read", "*", Action::Allow),
+        Rule::new("read", "*.env", Action::Ask),
+        Rule::new("read", "*.env.*", Action::Ask),
+        Rule::new("read", "*.env.example", Action::Allow),
+    ]
+}
+
+/// The agents that a task may be given to, each with what it is for.
+pub(crate) fn delegates(agents: &[Agent]) -> Vec<(String, String)> {
+    let able = agents.iter().filter(|agent| agent.mode != "primary" && !agent.hidden);
+    able.map(|agent| (agent.name.clone(), agent.description.clone().unwrap_or_default())).collect()
+}
+
+/// The file of a session's plan: in the project, or in the data folder where there is no repository.
+pub(crate) fn plan_file(session: &Session, worktree: &Path, data: &Path) -> PathBuf {
+    // The slug of an imported session is somebody else's word.
+    let slug: String = session
+        .slug
+        .chars()
+        .filter(|letter| letter.is_ascii_alphanumeric() || *letter == '-')
+        .take(64)
+        .collect();
+    let name = format!("{}-{slug}.md", session.time.created);
+    // Outside a repository the root is that of the file system.
+    let folder = if worktree.parent().is_some() { worktree.join(PLANS) } else { data.join(PLANS_ELSEWHERE) };
+    folder.join(name)
+}
+
+/// What the planning agent is told about the file of its plan.
+pub(crate) fn plan_note(agent: &Agent, file: &Path) -> Option<String> {
+    (agent.name == "plan")
+        .then(|| format!("The file of the plan, the only one that you may change: {}", file.display()))
+}
+
+/// The agents of a server: the built-in ones with the configured rules behind their own, and within the bounds of what
+/// each is for. `data` is the folder that tool output is kept in.
+#[must_use]
+pub fn agents(configured: &[Rule], data: &Path) -> Vec<Agent> {
+    let with = |own: &[Rule], bounds: &[Rule]| {
+        let mut rules = base_rules(data);
+        rules.extend_from_slice(own);
+        rules.extend_from_slice(configured);
+        bounded(&rules, bounds)
+    };
+    let allow = |name: &str| Rule::new(name, "*", Action::Allow);
+    let hidden = |name: &str, prompt: &'static str| Agent {
+        name: name.to_owned(),
+        description: None,
+        mode: "primary",
+        hidden: true,
+        permission: with(&[], &[Rule::new("*", "*", Action::Deny)]),
+        prompt,
+    };
+    vec![
+        Agent {
+            name: "build".to_owned(),
+            description: Some("Works on the project with all tools that the rules allow.".to_owned()),
+            mode: "primary",
+            hidden: false,
+            permission: with(&[allow("question"), allow("plan_enter")], &[]),
+            prompt: BUILD,
+        },
+        Agent {
+            name: "plan".to_owned(),
+            description: Some("Studies the project and makes a plan; changes nothing else.".to_owned()),
+            mode: "primary",
+            hidden: false,
+            permission: with(&[allow("question"), allow("plan_exit")], &planning_bounds(data)),
+            prompt: PLAN,
+        },
+        Agent {
+            name: "general".to_owned(),
+            description: Some(
+                "Does work of several steps on its own, searching and changing files; several at once, if they do \
+                 not touch the same files."
+                    .to_owned(),
+            ),
+            mode: "subagent",
+            hidden: false,
+            permission: with(&[], &NOT_FOR_SUBAGENTS.map(|name| Rule::new(name, "*", Action::Deny))),
+            prompt: GENERAL,
+        },
+        Agent {
+            name: "explore".to_owned(),
+            description: Some(
+                "Finds files, code and answers about how the project works; changes nothing. Say how thorough it \
+                 shall be."
+                    .to_owned(),
+            ),
+            mode: "subagent",
+            hidden: false,
+            permission: with(&[], &exploring_bounds()),
+            prompt: EXPLORE,
+        },
+        hidden("title", TITLE),
+    ]
+}
+
+/// No files but those of plans.
+fn planning_bounds(data: &Path) -> [Rule; 3] {
+    let elsewhere = format!("{}/*.md", data.join(PLANS_ELSEWHERE).display());
+    [
+        Rule::new("edit", "*", Action::Deny),
+        Rule::new("edit", &format!("{PLANS}/*.md"), Action::Allow),
+        Rule::new("edit", &elsewhere, Action::Allow),
+    ]
+}
+
+/// Nothing but looking.
+fn exploring_bounds() -> Vec<Rule> {
+    let looking = ["glob", "grep", "list", "webfetch", "read", "external_directory"];
+    let looking = looking.map(|name| Rule::new(name, "*", Action::Allow));
+    [Rule::new("*", "*", Action::Deny)].into_iter().chain(looking).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_stays_in_its_folder() {
+        let mut session = Session::new("ses_1".into(), "global", "/srv/demo", "t", "1", 17);
+        session.slug = "../calm/../river".to_owned();
+        let file = |worktree: &str| plan_file(&session, Path::new(worktree), Path::new("/data"));
+        assert_eq!(file("/srv/demo"), Path::new("/srv/demo/.opencode/plans/17-calmriver.md"));
+        assert_eq!(file("/"), Path::new("/data/plans/17-calmriver.md"));
+    }
+}

@@ -1,0 +1,182 @@
+//! What is attached to a prompt comes with its content, so that the prompt means the same later: files of the project, and
+//! resources of MCP servers.
+
+use std::path::Path;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use everturn_model::Session;
+use everturn_model::part::PartKind;
+use everturn_tools::mcp::ResourceContent;
+use futures_util::future::try_join_all;
+use serde_json::Value;
+use tokio::time::timeout;
+
+use crate::Error;
+use crate::inbox::PartInput;
+use crate::mcp::McpServers;
+use crate::projects::Projects;
+
+/// The largest text that comes with a prompt, in bytes.
+const LARGEST: u64 = 256 * 1024;
+
+/// The largest picture or document that is taken in, in bytes; providers refuse larger ones.
+const LARGEST_SHOWN: u64 = 5 * 1024 * 1024;
+
+/// How long a prompt waits for the resources that are attached to it. The person is waiting, too.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Reads what is attached to prompts; clones share it.
+#[derive(Debug, Clone)]
+pub(crate) struct Attachments {
+    projects: Projects,
+    mcp: McpServers,
+}
+
+impl Attachments {
+    /// Attachments from projects and from their servers.
+    pub(crate) fn new(projects: Projects, mcp: McpServers) -> Self {
+        Self { projects, mcp }
+    }
+
+    /// The parts of a prompt, each with the content of what it attaches. What cannot be read is no reason to refuse the
+    /// prompt.
+    pub(crate) async fn read(
+        &self,
+        inputs: Vec<PartInput>,
+        session: &Session,
+    ) -> Result<Vec<PartInput>, Error> {
+        let parts = inputs.into_iter().map(async |part| {
+            if let Some((server, uri)) = resource(&part.kind) {
+                let reading = self.resource_for(session, &server, &uri);
+                let late = |_| Err(format!("it took longer than {} seconds", PATIENCE.as_secs()));
+                let reading = timeout(PATIENCE, reading).await.unwrap_or_else(late);
+                return Ok(show(part, &server, &uri, reading));
+            }
+            let directory = session.directory.clone();
+            let attached = tokio::task::spawn_blocking(move || attach_file(part, &directory)).await;
+            attached.map_err(|error| Error::Invalid(error.to_string()))
+        });
+        Ok(try_join_all(parts).await?.into_iter().flatten().collect())
+    }
+
+    async fn resource_for(
+        &self,
+        session: &Session,
+        server: &str,
+        uri: &str,
+    ) -> Result<ResourceContent, String> {
+        let location =
+            self.projects.location(Some(&session.directory)).await.map_err(|error| error.to_string())?;
+        self.mcp.read_resource(&location, server, uri).await
+    }
+}
+
+/// The server and the address of a resource that a part attaches.
+fn resource(kind: &PartKind) -> Option<(String, String)> {
+    let PartKind::File { source: Some(source), .. } = kind else { return None };
+    let text = |key: &str| source.get(key).and_then(Value::as_str).map(str::to_owned);
+    (text("type")? == "resource").then_some(())?;
+    Some((text("clientName")?, text("uri")?))
+}
+
+/// A resource's texts before the part that attaches it, and its pictures and documents behind.
+fn show(
+    part: PartInput,
+    server: &str,
+    uri: &str,
+    reading: Result<ResourceContent, String>,
+) -> Vec<PartInput> {
+    let (said, files) = match reading {
+        Err(reason) => {
+            (format!("The resource {uri} of the MCP server {server} could not be read: {reason}"), Vec::new())
+        }
+        // Without a text, too: the model would not know what the files are.
+        Ok(ResourceContent { text, files }) => {
+            (format!("Attached resource {uri} of the MCP server {server}:\n{}", cut(text)), files)
+        }
+    };
+    let file = |file: everturn_tools::Attachment| {
+        let large = file.url.len() as u64 / 4 * 3 > LARGEST_SHOWN;
+        if large || !is_shown(&file.mime) {
+            let name = file.filename.as_deref().unwrap_or("a file");
+            return words(format!("[{name} ({}) of that resource is not shown.]", file.mime));
+        }
+        let kind = PartKind::File { mime: file.mime, filename: file.filename, url: file.url, source: None };
+        PartInput { id: None, kind }
+    };
+    let files: Vec<PartInput> = files.into_iter().map(file).collect();
+    [words(said), part].into_iter().chain(files).collect()
+}
+
+fn cut(mut text: String) -> String {
+    let whole = text.len();
+    let most = usize::try_from(LARGEST).unwrap_or(usize::MAX);
+    if whole > most {
+        text.truncate(text.floor_char_boundary(most));
+        text.push_str(&format!("\n[The resource goes on: it has {whole} bytes.]"));
+    }
+    text
+}
+
+fn is_shown(mime: &str) -> bool {
+    mime.starts_with("image/") || mime == "application/pdf"
+}
+
+/// Words to the model about what is attached; people do not see them.
+fn words(text: String) -> PartInput {
+    let kind = PartKind::Text { text, synthetic: Some(true), ignored: None, time: None, metadata: None };
+    PartInput { id: None, kind }
+}
+
+/// A file that is attached by its address: text beside it, pictures and documents in place of the address.
+fn attach_file(mut part: PartInput, directory: &str) -> Vec<PartInput> {
+    let PartKind::File { mime, url, .. } = &mut part.kind else { return vec![part] };
+    let Some(path) = url.strip_prefix("file://") else { return vec![part] };
+    let path = path.split_once('?').map_or(path, |(path, _)| path);
+    let path = Path::new(directory).join(decode(path));
+    let Some(file) = std::fs::metadata(&path).ok().filter(std::fs::Metadata::is_file) else {
+        return vec![part];
+    };
+    let is_text = mime.starts_with("text/");
+    let is_shown = is_shown(mime);
+    let said = match file.len() {
+        _ if !is_text && !is_shown => None,
+        size if is_text && size > LARGEST => {
+            Some(format!("Attached file {} has {size} bytes; read it in parts.", path.display()))
+        }
+        size if is_shown && size > LARGEST_SHOWN => {
+            Some(format!("Attached file {} has {size} bytes, too many to be shown.", path.display()))
+        }
+        _ => match std::fs::read(&path) {
+            Err(_) => None,
+            Ok(bytes) if is_text => {
+                Some(format!("Attached file {}:\n{}", path.display(), String::from_utf8_lossy(&bytes)))
+            }
+            Ok(bytes) => {
+                *url = format!("data:{mime};base64,{}", STANDARD.encode(bytes));
+                None
+            }
+        },
+    };
+    said.map(words).into_iter().chain([part]).collect()
+}
+
+/// An address's path with its `%xx` read.
+fn decode(path: &str) -> String {
+    percent_encoding::percent_decode_str(path).decode_utf8_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_decoded() {
+        assert_eq!(decode("/srv/a%20b/%C3%A9.txt"), "/srv/a b/é.txt");
+        assert_eq!(decode("/srv/100%/x%zz"), "/srv/100%/x%zz");
+        // A sign before a digit was once taken for a part of a number.
+        assert_eq!(decode("/srv/%+1"), "/srv/%+1");
+    }
+}

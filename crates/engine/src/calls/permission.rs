@@ -1,0 +1,103 @@
+//! Whether a call may do what it needs: by the rules, by what was approved before, or because a person says so now.
+
+use everturn_model::permission::{self, Action};
+use everturn_model::request::{Ask, Request};
+use everturn_tools::Need;
+
+use super::{CallSetting, INTERRUPTED, ToolCall, ToolCalls};
+use crate::Error;
+use crate::requests::RequestAnswer;
+
+/// What the model is told when the person says no. Clients look for these words.
+const REJECTED: &str = "The user rejected permission to use this specific tool call.";
+
+/// Whether a call may run.
+pub(super) enum Permit {
+    /// Go on; whether somebody had to be asked.
+    Run { asked: bool },
+    /// Do not, with what the model is told.
+    Refuse { text: String, declined: bool },
+}
+
+impl ToolCalls {
+    /// Decides about a call, and asks the person where that is theirs.
+    pub(super) async fn permit(
+        &self,
+        setting: &CallSetting,
+        call: &ToolCall,
+        needs: Vec<Need>,
+    ) -> Result<Permit, Error> {
+        // A call asks its own questions when it runs: it was permitted before, and has begun.
+        let running = matches!(&call.waiting, Some(Request { ask: Ask::Question { .. }, .. }));
+        let waiting = call.waiting.as_ref().filter(|_| !running);
+        let mut asked = waiting.is_some();
+        if let Some(request) = waiting {
+            let answer = self.requests.ask_again(&setting.session, request, &setting.cancel).await?;
+            if let Some(refusal) = refusal(answer) {
+                return Ok(refusal);
+            }
+        }
+        // Nobody is asked about a call that another of its needs forbids.
+        let forbidden = |need: &&Need| {
+            permission::decide(&setting.rules, &[], &need.permission, &need.patterns) == Action::Deny
+        };
+        if let Some(need) = needs.iter().find(forbidden) {
+            return Ok(denial(need));
+        }
+        for need in needs {
+            let saved = self.requests.approvals(&setting.session.project).await?;
+            match permission::decide(&setting.rules, &saved, &need.permission, &need.patterns) {
+                Action::Allow => {}
+                Action::Deny => return Ok(denial(&need)),
+                Action::Ask if running => {}
+                // The request that was answered above was for this need; the others are asked as ever.
+                Action::Ask if waiting.is_some_and(|request| asks_for(request, &need)) => {}
+                Action::Ask => {
+                    asked = true;
+                    let caller = call.caller();
+                    let Need { permission, patterns, always, metadata } = need;
+                    let ask = Ask::Permission { permission, patterns, always, metadata };
+                    let answer = self.requests.ask(&setting.session, ask, caller, &setting.cancel).await?;
+                    if let Some(refusal) = refusal(answer) {
+                        return Ok(refusal);
+                    }
+                }
+            }
+        }
+        Ok(Permit::Run { asked })
+    }
+}
+
+fn denial(need: &Need) -> Permit {
+    let text = format!(
+        "Not allowed: a rule is against {} on {}. Find another way or say that it cannot be \
+         done.",
+        need.permission,
+        need.patterns.join(", ")
+    );
+    Permit::Refuse { text, declined: false }
+}
+
+fn refusal(answer: RequestAnswer) -> Option<Permit> {
+    match answer {
+        RequestAnswer::Allowed => None,
+        RequestAnswer::Rejected(None) => Some(Permit::Refuse { text: REJECTED.to_owned(), declined: true }),
+        RequestAnswer::Rejected(Some(message)) => {
+            let text = format!("{REJECTED} They said: {message}");
+            Some(Permit::Refuse { text, declined: false })
+        }
+        // Labels are no permission.
+        RequestAnswer::Interrupted | RequestAnswer::Chosen(_) => {
+            Some(Permit::Refuse { text: INTERRUPTED.to_owned(), declined: false })
+        }
+    }
+}
+
+fn asks_for(request: &Request, need: &Need) -> bool {
+    match &request.ask {
+        Ask::Permission { permission, patterns, .. } => {
+            permission == &need.permission && patterns == &need.patterns
+        }
+        Ask::Question { .. } => false,
+    }
+}

@@ -1,0 +1,80 @@
+//! Calls that run beside each other: each comes back with what came of it, also when its task died.
+
+use std::any::Any;
+use std::collections::HashMap;
+
+use everturn_model::tool::{Outcome, ToolResult};
+use tokio::task::{Id, JoinError, JoinSet};
+use tracing::Instrument as _;
+
+use super::{CallSetting, SettledCall, ToolCall, ToolCalls};
+use crate::mint::Mint;
+
+/// The calls of a turn that run.
+#[derive(Debug)]
+pub(crate) struct RunningCalls {
+    tasks: JoinSet<SettledCall>,
+    calls: HashMap<Id, ToolCall>,
+    mint: Mint,
+}
+
+impl RunningCalls {
+    /// None yet.
+    pub(crate) fn new(mint: Mint) -> Self {
+        Self { tasks: JoinSet::new(), calls: HashMap::new(), mint }
+    }
+
+    /// Starts a call.
+    pub(crate) fn start(&mut self, room: &ToolCalls, setting: CallSetting, call: ToolCall) {
+        let task = self.tasks.spawn(room.clone().execute(setting, call.clone()).in_current_span());
+        self.calls.insert(task.id(), call);
+    }
+
+    /// Whether none runs.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.tasks.is_empty()
+    }
+
+    /// The next call that has ended; none when none runs. Nothing is lost when nobody waits for it any more.
+    pub(crate) async fn next(&mut self) -> Option<SettledCall> {
+        loop {
+            match self.tasks.join_next_with_id().await? {
+                Ok((id, settled)) => {
+                    self.calls.remove(&id);
+                    return Some(settled);
+                }
+                Err(error) => {
+                    // Each task was noted when it was started.
+                    if let Some(call) = self.calls.remove(&error.id()) {
+                        return Some(died(call, error, &self.mint));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The result of a call whose task died. Whether it took effect is not known.
+fn died(call: ToolCall, error: JoinError, mint: &Mint) -> SettledCall {
+    let reason = match error.try_into_panic() {
+        Ok(panic) => format!("it failed with \"{}\"", message(&*panic)),
+        Err(_) => "it was cut off".to_owned(),
+    };
+    tracing::error!(tool = call.tool, call = call.id, reason, "the task of a call died");
+    let text = format!(
+        "The call to {} did not come to an end: {reason}, because of a defect and not because of its arguments. It may \
+         have taken effect in full, in part or not at all. Check the actual state before you go on.",
+        call.tool
+    );
+    let result = ToolResult {
+        start: Some(call.start),
+        end: Some(mint.now()),
+        ..ToolResult::new(&call.id, &call.tool, Outcome::Unknown, &text)
+    };
+    SettledCall { call, result, declined: false, edited: Vec::new() }
+}
+
+fn message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
+}

@@ -1,0 +1,272 @@
+//! Sessions of other programs: read what they left on disk and append it to the log.
+//!
+//! The files of the other program are only read. Ids of the import's events follow from the session, so importing
+//! twice changes nothing.
+
+mod database;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use everturn_interop::opencode::{self, Imported, Problem, files};
+use everturn_model::event::SessionChange;
+use everturn_model::mint::Mint as Deterministic;
+use everturn_model::{Event, Record, SessionId};
+use everturn_store::foreign::Database;
+use everturn_store::{Authority, NewEvent, Store};
+use serde_json::Value;
+use tokio::task::JoinSet;
+
+use crate::Error;
+use crate::projects::{Project, Projects};
+use database::{read_projects, read_session};
+
+/// How many sessions are on their way to the disk at once.
+const FLIGHT: usize = 128;
+
+/// What came of an import.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ImportReport {
+    /// Sessions that came in.
+    pub imported: Vec<SessionId>,
+    /// Sessions that were there already.
+    pub present: usize,
+    /// What could not be read.
+    pub problems: Vec<String>,
+}
+
+/// What an import found to read.
+#[derive(Debug)]
+struct ImportSources {
+    databases: Vec<PathBuf>,
+    storage: Option<PathBuf>,
+}
+
+/// Brings sessions of other programs in; clones share it.
+#[derive(Debug, Clone)]
+pub struct Imports {
+    store: Store,
+    projects: Projects,
+}
+
+impl Imports {
+    /// Imports into a store.
+    pub(crate) fn new(store: Store, projects: Projects) -> Self {
+        Self { store, projects }
+    }
+
+    /// Imports what OpenCode left in its data folder: its database, and its older JSON tree. `progress` hears how many
+    /// sessions are done and how many there are.
+    ///
+    /// # Errors
+    /// When there is nothing to import or the store refuses.
+    pub async fn opencode(
+        &self,
+        folder: &Path,
+        mut progress: impl FnMut(usize, usize) + Send,
+    ) -> Result<ImportReport, Error> {
+        let sources = find(folder)?;
+        let mut report = ImportReport::default();
+        for path in &sources.databases {
+            self.database(path, &mut report, &mut progress).await?;
+        }
+        if let Some(storage) = &sources.storage {
+            let (sessions, problems) = files::read(read_tree(storage)?);
+            report.problems.extend(problems.iter().map(ToString::to_string));
+            let total = sessions.len();
+            let sessions = sessions.into_iter().map(|session| Incoming::seeded(session, Vec::new()));
+            self.take_in(sessions, total, &mut report, &mut progress).await?;
+        }
+        Ok(report)
+    }
+
+    /// Imports one session from what `opencode export` prints.
+    ///
+    /// # Errors
+    /// When the bytes are no export, or the session is there already with another history.
+    pub async fn export(&self, bytes: &[u8]) -> Result<ImportReport, Error> {
+        let imported = opencode::export::read(bytes).map_err(|problem| Error::Import(problem.to_string()))?;
+        let mut report = ImportReport::default();
+        let incoming = std::iter::once(Incoming::seeded(imported, Vec::new()));
+        self.take_in(incoming, 1, &mut report, &mut |_, _| {}).await?;
+        Ok(report)
+    }
+
+    async fn database(
+        &self,
+        path: &Path,
+        report: &mut ImportReport,
+        progress: &mut (impl FnMut(usize, usize) + Send),
+    ) -> Result<(), Error> {
+        let database = Database::open(path)?;
+        if !database.has("session", &["id", "project_id", "directory", "title"])?
+            || !database.has("message", &["data"])?
+        {
+            return Err(Error::Import(format!(
+                "{} is not a database of OpenCode 1.2 or later",
+                path.display()
+            )));
+        }
+        let projects = read_projects(&database)?;
+        let ids = database.select("SELECT id FROM session ORDER BY time_created, id", &[])?;
+        let ids: Vec<String> = ids.into_iter().filter_map(|row| row.into_iter().next()?.text()).collect();
+        let total = ids.len();
+        let sessions = ids.iter().filter_map(|id| match read_session(&database, id, &projects) {
+            Ok(read) => Some(read),
+            Err(error) => {
+                tracing::error!(session = id, error = error.to_string(), "a session could not be read");
+                None
+            }
+        });
+        self.take_in(sessions, total, report, progress).await
+    }
+
+    async fn take_in(
+        &self,
+        sessions: impl Iterator<Item = Incoming>,
+        total: usize,
+        report: &mut ImportReport,
+        progress: &mut (impl FnMut(usize, usize) + Send),
+    ) -> Result<(), Error> {
+        let mut flight = JoinSet::new();
+        // What is known of a project here is newer than what comes in.
+        let mut known: HashMap<String, ()> =
+            self.projects.all().await?.into_iter().map(|project| (project.id, ())).collect();
+        let mut done = 0;
+        for Incoming { id, project, events, problems } in sessions {
+            report.problems.extend(problems.iter().map(|problem| format!("{id}: {problem}")));
+            if let Some(project) = project.as_ref().and_then(as_project)
+                && known.insert(project.id.clone(), ()).is_none()
+                && let Ok(data) = serde_json::to_string(&project)
+            {
+                self.store.put_project(&project.id, data).await?;
+            }
+            let store = self.store.clone();
+            flight.spawn(async move {
+                let appended = store.append(&id, Authority::Open, events).await;
+                (id, appended)
+            });
+            while flight.len() >= FLIGHT {
+                land(&mut flight, report).await?;
+                done += 1;
+                progress(done, total);
+            }
+        }
+        while !flight.is_empty() {
+            land(&mut flight, report).await?;
+            done += 1;
+            progress(done, total);
+        }
+        Ok(())
+    }
+}
+
+type Landing = (SessionId, Result<everturn_store::Appended, everturn_store::Error>);
+
+async fn land(flight: &mut JoinSet<Landing>, report: &mut ImportReport) -> Result<(), Error> {
+    use everturn_store::Error as Store;
+    let Some(Ok((id, appended))) = flight.join_next().await else { return Ok(()) };
+    match appended {
+        Ok(appended) if appended.fresh => report.imported.push(id),
+        Ok(_) | Err(Store::Exists(_)) => report.present += 1,
+        Err(Store::Unfit { session, source }) => report.problems.push(format!("{session}: {source}")),
+        Err(error) => return Err(error.into()),
+    }
+    Ok(())
+}
+
+/// A session on its way in.
+struct Incoming {
+    id: SessionId,
+    project: Option<Value>,
+    events: Vec<NewEvent>,
+    problems: Vec<Problem>,
+}
+
+impl Incoming {
+    /// A session whose messages come in at once.
+    fn seeded(imported: Imported, problems: Vec<Problem>) -> Self {
+        let Imported { session, seed, project } = imported;
+        let id = session.id.clone();
+        let time = session.time.created;
+        let mut mint = Deterministic::new(&format!("import/opencode/{id}"));
+        let events = [
+            Event::SessionCreated { session: Box::new(session) },
+            Event::SessionImported { dialect: "opencode".to_owned(), seed: Box::new(seed) },
+        ];
+        let events = events.into_iter().map(|event| NewEvent { id: mint.event(time), time, event }).collect();
+        Self { id, project, events, problems }
+    }
+
+    /// A session that has a log of its own: event for event, and parked at its end.
+    fn logged(id: SessionId, project: Option<Value>, records: Vec<Record>) -> Self {
+        let time = records.last().map(|record| record.time).unwrap_or_default();
+        let mut mint = Deterministic::new(&format!("import/opencode/{id}"));
+        let parked = Event::SessionChanged { changes: vec![SessionChange::Parked] };
+        let end = NewEvent { id: mint.event(time), time, event: parked };
+        let own = records.into_iter().map(|record| NewEvent {
+            id: record.id,
+            time: record.time,
+            event: record.event,
+        });
+        Self { id, project, events: own.chain(std::iter::once(end)).collect(), problems: Vec::new() }
+    }
+}
+
+/// What there is to import in a folder that a person named: OpenCode's data folder or its `storage`.
+fn find(folder: &Path) -> Result<ImportSources, Error> {
+    let io = |source| Error::Io { context: format!("cannot read {}", folder.display()), source };
+    let mut databases = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(io)? {
+        let path = entry.map_err(io)?.path();
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        if name.starts_with("opencode") && path.extension().is_some_and(|extension| extension == "db") {
+            databases.push(path);
+        }
+    }
+    databases.sort();
+    let storage =
+        [folder.join("storage"), folder.to_owned()].into_iter().find(|path| path.join("session").is_dir());
+    if databases.is_empty() && storage.is_none() {
+        return Err(Error::Import(format!(
+            "{} holds neither opencode.db nor storage/session; name OpenCode's data folder, usually ~/.local/share/opencode",
+            folder.display()
+        )));
+    }
+    Ok(ImportSources { databases, storage })
+}
+
+/// The files of a JSON tree, by their path below it.
+fn read_tree(storage: &Path) -> Result<files::Files, Error> {
+    let mut found = files::Files::default();
+    let mut folders = vec![storage.to_owned()];
+    while let Some(folder) = folders.pop() {
+        let io = |source| Error::Io { context: format!("cannot read {}", folder.display()), source };
+        for entry in std::fs::read_dir(&folder).map_err(io)? {
+            let path = entry.map_err(io)?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if let Ok(name) = path.strip_prefix(storage) {
+                let bytes = std::fs::read(&path).map_err(|source| Error::Io {
+                    context: format!("cannot read {}", path.display()),
+                    source,
+                })?;
+                found.insert(name.display().to_string(), bytes);
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn as_project(value: &Value) -> Option<Project> {
+    let text = |key: &str| value.get(key).and_then(Value::as_str);
+    let time = |key: &str| value.pointer(&format!("/time/{key}")).and_then(Value::as_i64).unwrap_or_default();
+    Some(Project {
+        id: text("id")?.to_owned(),
+        worktree: PathBuf::from(text("worktree")?),
+        vcs: text("vcs").map(str::to_owned),
+        created: time("created"),
+        updated: time("updated"),
+        places: Vec::new(),
+    })
+}

@@ -1,0 +1,120 @@
+//! The recording of events: each gets an id and a time and is appended, by everybody or by the owner of a session.
+//!
+//! Here is also what everybody reads before they write: a session or its tree, unless it is in the trash. What is only
+//! of the moment is not recorded; it goes out over the bus.
+
+use std::sync::Arc;
+
+use everturn_model::tree::Node;
+use everturn_model::{EntryId, Event, Record, Session, SessionId, Tree};
+use everturn_store::{Appended, Authority, Lease, NewEvent, Store};
+
+use crate::Error;
+use crate::bus::{Bus, Live, Notice, Signal};
+use crate::mint::Mint;
+
+/// Records events and sends signals; clones share it.
+#[derive(Debug, Clone)]
+pub(crate) struct Journal {
+    store: Store,
+    mint: Mint,
+    bus: Bus,
+}
+
+impl Journal {
+    /// A journal that writes to a store and signals on a bus.
+    pub(crate) fn new(store: Store, mint: Mint, bus: Bus) -> Self {
+        Self { store, mint, bus }
+    }
+
+    /// New ids and the time.
+    pub(crate) fn mint(&self) -> &Mint {
+        &self.mint
+    }
+
+    /// The bus that signals go out on.
+    pub(crate) fn bus(&self) -> &Bus {
+        &self.bus
+    }
+
+    /// Records events that anybody may record.
+    pub(crate) async fn append(&self, session: &SessionId, events: Vec<Event>) -> Result<Appended, Error> {
+        Ok(self.store.append(session, Authority::Open, self.stamped(events)).await?)
+    }
+
+    /// Records the admission of a prompt; refused while a revert is staged.
+    pub(crate) async fn append_admission(
+        &self,
+        session: &SessionId,
+        event: Event,
+    ) -> Result<Appended, Error> {
+        Ok(self.store.append(session, Authority::Admission, self.stamped(vec![event])).await?)
+    }
+
+    /// Records events by the right of the owner.
+    pub(crate) async fn append_owned(&self, lease: &Lease, events: Vec<Event>) -> Result<Appended, Error> {
+        let authority = Authority::Owned(lease.clone());
+        Ok(self.store.append(&lease.session, authority, self.stamped(events)).await?)
+    }
+
+    /// Records events by the right of the owner, who keeps a copy of the tree: they come back as they are in the log.
+    pub(crate) async fn record_owned(
+        &self,
+        lease: &Lease,
+        events: Vec<Event>,
+    ) -> Result<(Appended, Vec<Record>), Error> {
+        let new = self.stamped(events);
+        let authority = Authority::Owned(lease.clone());
+        let appended = self.store.append(&lease.session, authority, new.clone()).await?;
+        let record = |(seq, NewEvent { id, time, event })| Record {
+            id,
+            session: lease.session.clone(),
+            seq,
+            time,
+            event,
+            subject: None,
+        };
+        let records = (appended.first..).zip(new).map(record).collect();
+        Ok((appended, records))
+    }
+
+    fn stamped(&self, events: Vec<Event>) -> Vec<NewEvent> {
+        let time = self.mint.now();
+        events.into_iter().map(|event| NewEvent { id: self.mint.event(), time, event }).collect()
+    }
+
+    /// Sends a signal of the moment.
+    pub(crate) fn signal(&self, session: &Session, signal: Signal) {
+        self.bus.send(Notice::Live(Arc::new(Live {
+            session: session.id.clone(),
+            project: session.project.clone(),
+            directory: session.directory.clone(),
+            signal,
+        })));
+    }
+
+    /// A session that is not in the trash.
+    pub(crate) async fn session(&self, id: &SessionId) -> Result<Session, Error> {
+        let session = self.store.session(id).await?;
+        session.filter(|session| session.time.trashed.is_none()).ok_or_else(|| Error::NoSession(id.clone()))
+    }
+
+    /// The tree of a session that is not in the trash.
+    pub(crate) async fn tree(&self, id: &SessionId) -> Result<Tree, Error> {
+        let tree = self.store.tree(id).await?;
+        tree.filter(|tree| tree.session.time.trashed.is_none()).ok_or_else(|| Error::NoSession(id.clone()))
+    }
+
+    /// An entry of a session with its parts.
+    pub(crate) async fn node(&self, id: &SessionId, entry: &EntryId) -> Result<Option<Node>, Error> {
+        Ok(self.store.node(id, entry).await?)
+    }
+
+    /// A session and what waits in its inbox, without its conversation.
+    pub(crate) async fn outline(&self, id: &SessionId) -> Result<Tree, Error> {
+        let now = self.store.tail(id, 0).await?.ok_or_else(|| Error::NoSession(id.clone()))?;
+        let mut tree = Tree::new(now.session);
+        tree.inbox = now.inbox;
+        Ok(tree)
+    }
+}

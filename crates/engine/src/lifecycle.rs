@@ -1,0 +1,38 @@
+//! The engine's own life: what it does in the background, and that it is closing.
+//!
+//! Every room that waits for something waits for the end too, and whatever must have ended before the process may is
+//! started here.
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// Whether the engine is closing, and what it waits for then; clones share it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Lifecycle {
+    closing: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl Lifecycle {
+    /// Whether the engine is closing.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.is_cancelled()
+    }
+
+    /// Resolves when the engine begins to close.
+    pub(crate) async fn closing(&self) {
+        self.closing.cancelled().await;
+    }
+
+    /// Does something in the background. Closing waits for it.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.spawn(task);
+    }
+
+    /// Says that the engine is closing, and waits for what was started.
+    pub(crate) async fn close(&self) {
+        self.closing.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}

@@ -1,0 +1,45 @@
+//! Recovery: which sessions go on by themselves, after a start and when another process died. How a turn that was cut
+//! off is closed is in `turn/leftovers.rs`.
+
+use everturn_store::Store;
+
+use crate::Error;
+use crate::drains::Drains;
+use crate::projects::Projects;
+
+/// Wakes sessions that were left with work to do; clones share it.
+#[derive(Debug, Clone)]
+pub(crate) struct Recovery {
+    store: Store,
+    projects: Projects,
+    drains: Drains,
+}
+
+impl Recovery {
+    /// Recovery of the sessions of a store.
+    pub(crate) fn new(store: Store, projects: Projects, drains: Drains) -> Self {
+        Self { store, projects, drains }
+    }
+
+    /// Continues every session that a crash or a stop left with work to do.
+    pub(crate) async fn recover(&self) -> Result<usize, Error> {
+        // Sessions of a project that was moved here go on here.
+        self.projects.location(None).await?;
+        let unfinished = self.store.unfinished().await?;
+        let count = unfinished.len();
+        for id in unfinished {
+            self.drains.wake(&id);
+        }
+        Ok(count)
+    }
+
+    /// Continues sessions whose process died while they were at work.
+    pub(crate) async fn adopt(&self) -> Result<(), Error> {
+        for id in self.store.orphans().await? {
+            if !self.drains.is_running(&id) {
+                self.drains.wake(&id);
+            }
+        }
+        Ok(())
+    }
+}

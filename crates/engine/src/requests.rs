@@ -1,0 +1,320 @@
+//! Permission requests and questions: asked durably, answered by anybody, waited for by the call.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use everturn_model::permission::{self, Action, Rule};
+use everturn_model::request::{Ask, CallRef, GivenAnswer, Reply, Request};
+use everturn_model::{Event, RequestId, Session, SessionId};
+use everturn_store::Store;
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use crate::Error;
+use crate::agents::Agents;
+use crate::elsewhere::Elsewhere;
+use crate::journal::Journal;
+use crate::lifecycle::Lifecycle;
+
+/// Asks people, takes their answers and keeps what they approve; clones share it.
+#[derive(Debug, Clone)]
+pub struct Requests {
+    store: Store,
+    journal: Journal,
+    agents: Agents,
+    elsewhere: Elsewhere,
+    lifecycle: Lifecycle,
+    waiting: WaitingCalls,
+}
+
+/// The calls of this process that wait for an answer.
+#[derive(Debug, Clone, Default)]
+struct WaitingCalls(Arc<Mutex<HashMap<RequestId, oneshot::Sender<RequestAnswer>>>>);
+
+/// What became of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum RequestAnswer {
+    /// Go on.
+    Allowed,
+    /// The labels that were chosen for each question.
+    Chosen(Vec<Vec<String>>),
+    /// Do not; with what the person said.
+    Rejected(Option<String>),
+    /// The work was interrupted while it waited.
+    Interrupted,
+}
+
+impl WaitingCalls {
+    fn wait(&self, id: &RequestId) -> oneshot::Receiver<RequestAnswer> {
+        let (sender, receiver) = oneshot::channel();
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone(), sender);
+        receiver
+    }
+
+    fn answer(&self, id: &RequestId, answer: RequestAnswer) {
+        let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+        if let Some(sender) = waiting {
+            sender.send(answer).ok();
+        }
+    }
+}
+
+impl Requests {
+    /// The requests of a store's sessions.
+    pub(crate) fn new(
+        store: Store,
+        journal: Journal,
+        agents: Agents,
+        elsewhere: Elsewhere,
+        lifecycle: Lifecycle,
+    ) -> Self {
+        Self { store, journal, agents, elsewhere, lifecycle, waiting: WaitingCalls::default() }
+    }
+
+    /// Requests that wait for a person, with their sessions.
+    ///
+    /// # Errors
+    /// When the store refuses.
+    pub async fn waiting(&self) -> Result<Vec<(SessionId, Request)>, Error> {
+        Ok(self.store.requests().await?)
+    }
+
+    /// What people have approved for good in a project.
+    pub(crate) async fn approvals(&self, project: &str) -> Result<Vec<Rule>, Error> {
+        Ok(self.store.approvals(project).await?)
+    }
+
+    /// Asks the person and waits for the answer. The request is on disk before anybody sees it.
+    pub(crate) async fn ask(
+        &self,
+        session: &Session,
+        ask: Ask,
+        call: CallRef,
+        cancel: &CancellationToken,
+    ) -> Result<RequestAnswer, Error> {
+        let id = match &ask {
+            Ask::Permission { .. } => self.journal.mint().request(),
+            Ask::Question { .. } => self.journal.mint().question(),
+        };
+        let request = Request { id, time: self.journal.mint().now(), ask, call: Some(call) };
+        let waiting = self.waiting.wait(&request.id);
+        let event = Event::RequestAsked { request: Box::new(request.clone()) };
+        self.journal.append(&session.id, vec![event]).await?;
+        self.answered(&session.id, &request, waiting, cancel).await
+    }
+
+    /// Waits again for a request that an earlier process asked.
+    pub(crate) async fn ask_again(
+        &self,
+        session: &Session,
+        request: &Request,
+        cancel: &CancellationToken,
+    ) -> Result<RequestAnswer, Error> {
+        let waiting = self.waiting.wait(&request.id);
+        // The answer may have come before this process waited for it: then the call has it.
+        if self.store.request(&request.id).await?.is_none() {
+            return self.given_answer(&session.id, request).await;
+        }
+        self.answered(&session.id, request, waiting, cancel).await
+    }
+
+    /// The answer that a request got, from the call that made it. A call that has settled needs none.
+    async fn given_answer(&self, session: &SessionId, request: &Request) -> Result<RequestAnswer, Error> {
+        let Some(call) = &request.call else { return Ok(RequestAnswer::Interrupted) };
+        let node = self.store.node(session, &call.entry).await?;
+        let open = node.into_iter().flat_map(|node| node.parts).filter_map(|part| part.open);
+        let mut last = open.filter_map(|open| open.request);
+        let answer = last.find(|last| last.request.id == request.id).and_then(|last| last.answer);
+        Ok(match answer {
+            Some(GivenAnswer { answers: Some(answers), .. }) => RequestAnswer::Chosen(labels(&answers)),
+            Some(GivenAnswer { reply: Some(Reply::Once | Reply::Always), .. }) => RequestAnswer::Allowed,
+            Some(GivenAnswer { reply: Some(Reply::Reject), message, .. }) => RequestAnswer::Rejected(message),
+            Some(GivenAnswer { reply: None, .. }) | None => RequestAnswer::Interrupted,
+        })
+    }
+
+    async fn answered(
+        &self,
+        session: &SessionId,
+        request: &Request,
+        waiting: oneshot::Receiver<RequestAnswer>,
+        cancel: &CancellationToken,
+    ) -> Result<RequestAnswer, Error> {
+        tokio::select! {
+            answer = waiting => Ok(answer.unwrap_or(RequestAnswer::Interrupted)),
+            () = self.elsewhere.answered(&request.id) => self.given_answer(session, request).await,
+            // The process ends: the request stays for the next one.
+            () = self.lifecycle.closing() => Ok(RequestAnswer::Interrupted),
+            () = cancel.cancelled() => {
+                // Somebody may have answered at the same moment.
+                let event = given(request, Reply::Reject, None);
+                self.journal.append(session, vec![event]).await.ok();
+                Ok(RequestAnswer::Interrupted)
+            }
+        }
+    }
+
+    /// Answers a permission request. `always` also releases what it now allows elsewhere in the project; `reject`
+    /// also rejects what else this session waits for.
+    ///
+    /// # Errors
+    /// When nobody waits for it.
+    pub async fn reply(&self, id: &RequestId, reply: Reply, message: Option<String>) -> Result<(), Error> {
+        let found = self.store.request(id).await?.ok_or_else(|| Error::NoRequest(id.clone()))?;
+        let (session, request) = found;
+        let Ask::Permission { permission, always, .. } = &request.ask else {
+            return Err(Error::NoRequest(id.clone()));
+        };
+        let row = self.journal.session(&session).await?;
+        if reply == Reply::Always {
+            let rules = always.iter().map(|pattern| Rule::new(permission, pattern, Action::Allow)).collect();
+            self.store.approve(&row.project, rules, self.journal.mint().now()).await?;
+        }
+        let answer = match reply {
+            Reply::Once | Reply::Always => RequestAnswer::Allowed,
+            Reply::Reject => RequestAnswer::Rejected(message.clone()),
+        };
+        self.settle(&session, id, given(&request, reply, message), answer).await?;
+        match reply {
+            Reply::Once => Ok(()),
+            Reply::Always => self.release(&row).await,
+            Reply::Reject => {
+                for (other, request) in self.waiting().await? {
+                    if other == session {
+                        let event = given(&request, reply, None);
+                        let settled =
+                            self.settle(&other, &request.id, event, RequestAnswer::Rejected(None)).await;
+                        unless_gone(settled)?;
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Answers a question: the chosen labels, or words of the person's own, for each question that was asked.
+    ///
+    /// # Errors
+    /// When nobody waits for it, or the answers are not as many as the questions.
+    pub async fn answer(&self, id: &RequestId, answers: Vec<Vec<String>>) -> Result<(), Error> {
+        let (session, request, asked) = self.question(id).await?;
+        if answers.len() != asked {
+            let text = format!(
+                "{asked} questions were asked and {} answered: send one list of labels for each question",
+                answers.len()
+            );
+            return Err(Error::Invalid(text));
+        }
+        let event = Event::RequestAnswered {
+            id: id.clone(),
+            call: request.call,
+            reply: None,
+            message: None,
+            answers: Some(json!(answers)),
+        };
+        self.settle(&session, id, event, RequestAnswer::Chosen(answers)).await
+    }
+
+    /// Says that the person does not want to answer a question.
+    ///
+    /// # Errors
+    /// When nobody waits for it.
+    pub async fn dismiss(&self, id: &RequestId) -> Result<(), Error> {
+        let (session, request, _) = self.question(id).await?;
+        self.settle(&session, id, given(&request, Reply::Reject, None), RequestAnswer::Rejected(None)).await
+    }
+
+    /// The session that waits for a question, the request, and how many questions there are in it.
+    async fn question(&self, id: &RequestId) -> Result<(SessionId, Request, usize), Error> {
+        let found = self.store.request(id).await?;
+        let count = |request: &Request| match &request.ask {
+            Ask::Question { questions } => Some(questions.as_array().map_or(0, Vec::len)),
+            Ask::Permission { .. } => None,
+        };
+        let found = found.and_then(|(session, request)| {
+            let count = count(&request)?;
+            Some((session, request, count))
+        });
+        found.ok_or_else(|| Error::NoRequest(id.clone()))
+    }
+
+    async fn settle(
+        &self,
+        session: &SessionId,
+        id: &RequestId,
+        event: Event,
+        answer: RequestAnswer,
+    ) -> Result<(), Error> {
+        match self.journal.append(session, vec![event]).await {
+            Ok(_) => {}
+            // Two answers at once: the first one counts.
+            Err(Error::Store(everturn_store::Error::Unfit { .. })) => {
+                return Err(Error::NoRequest(id.clone()));
+            }
+            Err(error) => return Err(error),
+        }
+        self.waiting.answer(id, answer);
+        Ok(())
+    }
+
+    /// Answers what a new approval allows now.
+    async fn release(&self, approved_in: &Session) -> Result<(), Error> {
+        let saved = self.approvals(&approved_in.project).await?;
+        for (id, request) in self.waiting().await? {
+            let Ask::Permission { permission, patterns, .. } = &request.ask else { continue };
+            let session = match self.journal.session(&id).await {
+                Err(Error::NoSession(_)) => continue,
+                session => session?,
+            };
+            if session.project != approved_in.project {
+                continue;
+            }
+            let rules = self.agents.rules(&session);
+            if permission::decide(&rules, &saved, permission, patterns) == Action::Allow {
+                let event = given(&request, Reply::Always, None);
+                unless_gone(self.settle(&id, &request.id, event, RequestAnswer::Allowed).await)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether one of the other requests could be answered. That somebody was faster, or took its session away, is no failure
+/// of the answer that was given.
+fn unless_gone(settled: Result<(), Error>) -> Result<(), Error> {
+    match settled {
+        Err(Error::NoRequest(_) | Error::NoSession(_)) => Ok(()),
+        settled => settled,
+    }
+}
+
+/// The answer to a permission request, as an event.
+fn given(request: &Request, reply: Reply, message: Option<String>) -> Event {
+    let (id, call) = (request.id.clone(), request.call.clone());
+    Event::RequestAnswered { id, call, reply: Some(reply), message, answers: None }
+}
+
+/// The chosen labels from a log.
+fn labels(answers: &Value) -> Vec<Vec<String>> {
+    let texts = |one: &Value| {
+        one.as_array().into_iter().flatten().filter_map(|label| label.as_str().map(str::to_owned)).collect()
+    };
+    answers.as_array().into_iter().flatten().map(texts).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_answer_at_the_same_moment_is_no_failure() {
+        // A reply that had taken effect was answered with 404 when another client answered a further request of the
+        // session, or deleted a session, while the others were gone through.
+        let gone = || RequestId::from("per_1");
+        assert!(unless_gone(Err(Error::NoRequest(gone()))).is_ok());
+        assert!(unless_gone(Err(Error::NoSession(SessionId::from("ses_1")))).is_ok());
+        assert!(unless_gone(Err(Error::Conflict("x".to_owned()))).is_err());
+        assert!(unless_gone(Ok(())).is_ok());
+    }
+}

@@ -1,0 +1,142 @@
+//! Titles: a session that nobody named is named after its first prompt, by a small model, in the background.
+
+use std::path::Path;
+
+use everturn_llm::{Content, Message, ModelRequest, StreamEvent as Delta};
+use everturn_model::entry::Body;
+use everturn_model::part::PartKind;
+use everturn_model::usage::Cache;
+use everturn_model::{Event, Session, Tokens, Tree};
+
+use crate::Error;
+use crate::agents::Agents;
+use crate::journal::Journal;
+use crate::lifecycle::Lifecycle;
+use crate::models::{Chosen, ModelFinder};
+use crate::provider_call::ProviderCall;
+use crate::sessions::is_default_title;
+
+/// The longest title, in characters.
+const LONGEST: usize = 100;
+
+/// Names sessions in the background; clones share it.
+#[derive(Debug, Clone)]
+pub(crate) struct Titles {
+    journal: Journal,
+    models: ModelFinder,
+    agents: Agents,
+    lifecycle: Lifecycle,
+}
+
+impl Titles {
+    /// Titles by a small model.
+    pub(crate) fn new(journal: Journal, models: ModelFinder, agents: Agents, lifecycle: Lifecycle) -> Self {
+        Self { journal, models, agents, lifecycle }
+    }
+
+    /// Names a session in the background when its first prompt is there and nobody has named it.
+    pub(crate) fn name_later(&self, session: &Session, tree: &Tree) {
+        if session.parent.is_some() || !is_default_title(&session.title) {
+            return;
+        }
+        let mut users = tree.nodes().iter().filter(|node| matches!(node.entry.body, Body::User(_)));
+        let (Some(first), None) = (users.next(), users.next()) else { return };
+        let text: Vec<&str> = first
+            .parts
+            .iter()
+            .filter_map(|part| match &part.kind {
+                PartKind::Text { text, synthetic, .. } if *synthetic != Some(true) => Some(text.as_str()),
+                _ => None,
+            })
+            .collect();
+        let text = text.join("\n");
+        if text.trim().is_empty() {
+            return;
+        }
+        let folder = Path::new(&session.directory);
+        let Ok(chosen) = self.models.choose_small(session.model.as_ref(), folder) else { return };
+        let titles = self.clone();
+        let session = session.clone();
+        self.lifecycle.spawn(async move {
+            tokio::select! {
+                () = titles.lifecycle.closing() => {}
+                named = titles.name(&session, &chosen, text) => if let Err(error) = named {
+                    tracing::warn!(session = %session.id, error = error.to_string(), "no title was made");
+                },
+            }
+        });
+    }
+
+    async fn name(&self, session: &Session, chosen: &Chosen, prompt: String) -> Result<(), Error> {
+        let instructions = self.agents.named("title").map_or("", |agent| agent.prompt);
+        let request = ModelRequest {
+            origin: chosen.origin(),
+            model: chosen.model.wire.to_string(),
+            system: vec![instructions.to_owned()],
+            messages: vec![Message::User(vec![Content::Text(prompt)])],
+            ..ModelRequest::default()
+        };
+        let mut stream = ProviderCall::new(chosen, request);
+        let mut title = String::new();
+        let mut used = None;
+        while let Some(delta) = stream.next().await {
+            match delta {
+                Ok(Delta::TextDelta { text, .. }) => title.push_str(&text),
+                Ok(Delta::StepFinish { usage, .. }) => used = Some(usage),
+                Ok(_) => {}
+                Err(error) => return Err(Error::Invalid(error.to_string())),
+            }
+        }
+        let mut events = Vec::new();
+        if let Some(usage) = used {
+            let tokens = Tokens {
+                total: None,
+                input: usage.input,
+                output: usage.output,
+                reasoning: usage.reasoning,
+                cache: Cache { read: usage.cache_read, write: usage.cache_write },
+            };
+            let cost = chosen.pricing().cost(&tokens);
+            events.push(Event::UsageRecorded { source: "title".to_owned(), tokens, cost });
+        }
+        // A name that a person gave meanwhile stays.
+        let now = self.journal.session(&session.id).await?;
+        if let Some(title) = clean(&title)
+            && is_default_title(&now.title)
+        {
+            events.push(Event::TitleChanged {
+                entry: self.journal.mint().entry(&now),
+                parent: now.leaf.clone(),
+                title,
+            });
+        }
+        if !events.is_empty() {
+            self.journal.append(&session.id, events).await?;
+        }
+        Ok(())
+    }
+}
+
+/// The first line that says something, without thoughts, cut to a length that lists can show.
+fn clean(text: &str) -> Option<String> {
+    let text = text.rsplit("</think>").next().unwrap_or(text);
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
+    if line.chars().count() <= LONGEST {
+        return Some(line.to_owned());
+    }
+    Some(line.chars().take(LONGEST - 3).chain("...".chars()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn titles_are_one_short_line() {
+        assert_eq!(clean("<think>hm</think>\n\n  A title \nmore"), Some("A title".to_owned()));
+        assert_eq!(clean("  \n"), None);
+        let long = clean(&"é".repeat(200)).unwrap();
+        assert_eq!(long.chars().count(), 100);
+        assert!(long.ends_with("..."));
+    }
+}

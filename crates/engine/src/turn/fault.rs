@@ -1,0 +1,100 @@
+//! Turns that fail: what was streamed is kept, what ran is settled, and the reason is in the log.
+
+use everturn_model::fault::{ApiFault, Fault, FaultKind};
+use everturn_model::inbox::Delivery;
+use everturn_model::tool::Outcome;
+use everturn_model::{EntryId, Event};
+use everturn_tools::snapshot::TreeId;
+
+use super::intake::StreamIntake;
+use super::opening::TurnOpening;
+use super::results::unfinished;
+use super::{Stage, Turn, TurnEnd};
+use crate::Error;
+use crate::bus::Signal;
+use crate::calls::{INTERRUPTED, RunningCalls};
+use crate::models::Chosen;
+
+impl Turn<'_> {
+    /// A turn that cannot begin: the prompt is promoted, the failure is an answer that says why.
+    pub(super) async fn refuse(&mut self, error: &Error) -> Result<TurnEnd, Error> {
+        let mut opening = TurnOpening::at(&self.tree, self.rooms.journal.mint());
+        let id = opening.start_refused();
+        self.commit(opening.into_events()).await?;
+        self.give_up(&id, Fault::internal(error.to_string()), Vec::new()).await
+    }
+
+    /// Ends a turn that failed or was interrupted: what was streamed is kept, what ran is settled.
+    pub(super) async fn fail(
+        &mut self,
+        stage: &Stage,
+        mut intake: StreamIntake,
+        calls: Option<RunningCalls>,
+        fault: Fault,
+        start: Option<TreeId>,
+    ) -> Result<TurnEnd, Error> {
+        stage.setting.cancel.cancel();
+        let called = intake.called();
+        let rest = intake.abandon();
+        let mut unsettled = intake.unsettled();
+        let mut calls = calls;
+        while let Some(calls) = &mut calls
+            && let Some(mut settled) = calls.next().await
+        {
+            unsettled.retain(|call| call.part != settled.call.part);
+            if settled.result.outcome == Outcome::Error {
+                settled.result.output = INTERRUPTED.to_owned();
+            }
+            self.settle(settled).await?;
+        }
+        for call in unsettled {
+            let settled = unfinished(call, self.rooms.journal.mint().now(), INTERRUPTED);
+            self.settle(settled).await?;
+        }
+        let mut rest = rest;
+        if called {
+            rest.extend(self.leave_traces(stage, start).await);
+        }
+        self.give_up(&stage.assistant, fault, rest).await
+    }
+
+    async fn give_up(
+        &mut self,
+        assistant: &EntryId,
+        error: Fault,
+        mut events: Vec<Event>,
+    ) -> Result<TurnEnd, Error> {
+        self.rooms.journal.signal(self.session(), Signal::Failed { error: error.clone() });
+        self.rooms.journal.signal(self.session(), Signal::Idle);
+        if self.cancel.is_cancelled() {
+            // Who stops the session stops all of it: prompts that came meanwhile join the conversation unanswered.
+            self.tree.inbox = self.rooms.journal.outline(&self.session().id).await?.inbox;
+            let mut leaf = self.session().leaf.clone();
+            for item in self.tree.inbox.iter().filter(|item| item.delivery == Delivery::Steer) {
+                let parent = leaf.replace(item.id.clone());
+                events.push(Event::PromptPromoted { id: item.id.clone(), parent });
+            }
+        }
+        events.push(Event::StepFailed { entry: assistant.clone(), error, resumes: false });
+        self.commit(events).await?;
+        Ok(TurnEnd::Failed)
+    }
+}
+
+/// A provider's failure.
+pub(super) fn fault(chosen: &Chosen, error: &everturn_llm::Error) -> Fault {
+    let message = error.provider_message();
+    let Some(http) = error.http() else { return Fault::internal(message) };
+    if matches!(error, everturn_llm::Error::Authentication { .. }) {
+        let provider = chosen.reference.provider.clone();
+        return Fault::new(FaultKind::Authentication { provider }, message);
+    }
+    let api = ApiFault {
+        status: Some(http.status.into()),
+        retryable: Some(error.retryable()),
+        headers: Some(http.headers.clone()),
+        body: Some(http.body.clone()),
+        url: Some(http.url.clone()),
+    };
+    Fault::new(FaultKind::Api(Box::new(api)), message)
+}

@@ -1,0 +1,246 @@
+//! Leftovers: what a restart does with a turn that was cut off.
+//!
+//! The log says what is certain. Streamed text that was saved is kept; a tool that changes nothing, or
+//! the same when it runs twice, runs again; a call that still waits for a person goes on waiting under the same
+//! request; and a call that may have had an effect
+//! is never run twice: it settles as *unknown* and the model is told to look. Then the conversation goes on by itself.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use everturn_model::entry::{Body, Entry};
+use everturn_model::part::PartKind;
+use everturn_model::tool::{Outcome, ToolResult, ToolState};
+use everturn_model::{EntryId, Event, Fault, FaultKind, Finish, Money, Part, PartId, Tokens, Tree, path};
+use everturn_store::Lease;
+use everturn_tools::Effect;
+use tokio_util::sync::CancellationToken;
+
+use super::results::unfinished;
+use super::{ProviderTurns, Turn};
+use crate::Error;
+use crate::calls::{CallSetting, INTERRUPTED, RunningCalls, SettledCall, ToolCall, UNKNOWN};
+use crate::worker::NextWork;
+
+const CUT_OFF: &str = "The server ended while this answer was being written.";
+
+const GO_ON: &str = "The server was restarted while you were answering. What you had written is above. Go on from there \
+without repeating it.";
+
+/// What is to be done about a call that has no result.
+enum Remedy {
+    /// It never began.
+    Stopped(ToolCall),
+    /// Nobody knows.
+    Unknown(ToolCall),
+    /// It may run: it changes nothing, comes to the same when run twice, or has not begun.
+    Run(ToolCall),
+}
+
+impl ProviderTurns {
+    /// Closes a turn that an earlier process left open. None when this process ends before that is done.
+    pub(crate) async fn settle_leftovers(
+        &self,
+        tree: Tree,
+        lease: &Lease,
+        cancel: &CancellationToken,
+    ) -> Result<Option<Tree>, Error> {
+        let Some(assistant) = open_assistant(&tree) else { return Ok(Some(tree)) };
+        let id = tree.session.id.clone();
+        let saved = self.rooms.store.streams(&id).await?;
+        let saved: HashMap<PartId, String> =
+            saved.into_iter().map(|saved| (saved.part, saved.text)).collect();
+        let ends = end_texts(&tree, &assistant, &saved);
+        let wrote = saved.values().any(|text| !text.is_empty()) || has_text(&tree, &assistant);
+        let remedies = self.remedies(&tree, &assistant);
+        let hosted = self.open_calls(&tree, &assistant, |part| part.kind.is_hosted());
+        tracing::info!(session = %id, calls = remedies.len(), "continuing a turn that was cut off");
+        let work = NextWork { promote: Vec::new() };
+        let mut turn = Turn { rooms: &self.rooms, lease, cancel, tree, work };
+        if !ends.is_empty() {
+            turn.commit(ends).await?;
+        }
+        for call in hosted {
+            turn.settle(unfinished(call, self.rooms.journal.mint().now(), INTERRUPTED)).await?;
+        }
+        if remedies.is_empty() && !called(&turn.tree, &assistant) {
+            let error = Fault::new(FaultKind::CutOff, CUT_OFF);
+            let mut events = vec![Event::StepFailed { entry: assistant, error, resumes: true }];
+            if wrote {
+                let entry_id = self.rooms.journal.mint().entry(turn.session());
+                let body = Body::Synthetic {
+                    text: Some(GO_ON.to_owned()),
+                    origin_type: Some("recovery".to_owned()),
+                    display: Some(false),
+                };
+                let entry =
+                    Entry::new(entry_id, turn.session().leaf.clone(), self.rooms.journal.mint().now(), body);
+                events.push(Event::EntryAdded { entry: Box::new(entry), parts: Vec::new() });
+            }
+            turn.commit(events).await?;
+            return Ok(Some(turn.tree));
+        }
+        let Some(declined) = self.apply(&mut turn, remedies).await? else { return Ok(None) };
+        turn.commit(vec![Event::StepEnded {
+            entry: assistant,
+            finish: Finish::ToolCalls,
+            tokens: Tokens::default(),
+            cost: Money::ZERO,
+            snapshot: None,
+            files: None,
+            parts: Vec::new(),
+            declined: declined || cancel.is_cancelled(),
+        }])
+        .await?;
+        Ok(Some(turn.tree))
+    }
+
+    /// Calls of a turn that have no result, with what is to be done about each.
+    fn remedies(&self, tree: &Tree, assistant: &EntryId) -> Vec<Remedy> {
+        let open = self.open_calls(tree, assistant, |part| !part.kind.is_hosted());
+        let remedy = |call: ToolCall| {
+            let effect = self.rooms.mcp.own_tools().get(&call.tool).map(|tool| tool.effect());
+            let pure = matches!(effect, Some(Effect::Pure | Effect::Repeatable));
+            // Without a request the call began at once; with one it began only if that was recorded.
+            let waiting = call.waiting.filter(|_| pure || !has_begun(tree, &call.entry, &call.part));
+            let call = ToolCall { waiting, ..call };
+            if !is_running(tree, &call) {
+                Remedy::Stopped(call)
+            } else if call.waiting.is_some() || pure {
+                Remedy::Run(call)
+            } else {
+                Remedy::Unknown(call)
+            }
+        };
+        open.into_iter().map(remedy).collect()
+    }
+
+    /// Those calls of a turn that have no result.
+    fn open_calls(&self, tree: &Tree, assistant: &EntryId, wanted: impl Fn(&Part) -> bool) -> Vec<ToolCall> {
+        let path = path::to(tree, tree.session.leaf.as_ref());
+        let settled = path::results(&path);
+        let parts = tree.node(assistant).into_iter().flat_map(|node| &node.parts);
+        let open = |part: &Part| {
+            let PartKind::Tool { call, tool, state, .. } = &part.kind else { return None };
+            if state.is_settled() || settled.contains_key(&(assistant, call.as_str())) {
+                return None;
+            }
+            let start = match state {
+                ToolState::Running { start, .. } => *start,
+                _ => self.rooms.journal.mint().now(),
+            };
+            Some(ToolCall {
+                entry: assistant.clone(),
+                part: part.id.clone(),
+                id: call.clone(),
+                tool: tool.clone(),
+                input: state.input().clone(),
+                start,
+                waiting: part.open.as_ref().and_then(|open| Some(open.request.as_ref()?.request.clone())),
+                again: true,
+            })
+        };
+        parts.filter(|part| wanted(part)).filter_map(open).collect()
+    }
+
+    /// Settles calls; whether a person declined one of them. None when this process ends before all are settled.
+    async fn apply(&self, turn: &mut Turn<'_>, remedies: Vec<Remedy>) -> Result<Option<bool>, Error> {
+        let mut declined = false;
+        // As in the turn that made them, calls run beside each other: one that waits holds up no other.
+        let mut running = RunningCalls::new(self.rooms.journal.mint().clone());
+        for remedy in remedies {
+            let settled = match remedy {
+                Remedy::Stopped(call) => unfinished(call, self.rooms.journal.mint().now(), INTERRUPTED),
+                Remedy::Unknown(call) => {
+                    let result = ToolResult {
+                        start: Some(call.start),
+                        end: Some(self.rooms.journal.mint().now()),
+                        ..ToolResult::new(&call.id, &call.tool, Outcome::Unknown, UNKNOWN)
+                    };
+                    SettledCall { call, result, declined: false, edited: Vec::new() }
+                }
+                Remedy::Run(call) => {
+                    running.start(&self.rooms.calls, self.setting(turn).await?, call);
+                    continue;
+                }
+            };
+            turn.settle(settled).await?;
+        }
+        while let Some(settled) = running.next().await {
+            if self.rooms.lifecycle.is_closing() {
+                return Ok(None);
+            }
+            declined |= settled.declined;
+            turn.settle(settled).await?;
+        }
+        Ok(Some(declined))
+    }
+
+    async fn setting(&self, turn: &Turn<'_>) -> Result<CallSetting, Error> {
+        let session = turn.session();
+        let location = self.rooms.projects.location(Some(&session.directory)).await?;
+        let open = open_assistant(&turn.tree).and_then(|id| turn.tree.node(&id));
+        let agent = open.and_then(|node| node.entry.body.assistant()?.agent.clone());
+        self.rooms.views.recall(&session.id, &path::to(&turn.tree, session.leaf.as_ref()));
+        let registry = self.rooms.mcp.registry(&location, turn.cancel).await;
+        Ok(CallSetting {
+            session: Arc::new(turn.session().clone()),
+            scope: Arc::new(turn.scope(&location)),
+            offer: Arc::new(registry.offer()),
+            rules: Arc::new(agent.map_or_else(
+                || self.rooms.agents.rules(session),
+                |name| self.rooms.agents.rules_of(&name, session),
+            )),
+            lease: turn.lease.clone(),
+            cancel: turn.cancel.child_token(),
+        })
+    }
+}
+
+/// The newest assistant on the path, if its turn is not closed.
+fn open_assistant(tree: &Tree) -> Option<EntryId> {
+    let path = path::to(tree, tree.session.leaf.as_ref());
+    let newest = path.into_iter().rev().find(|node| matches!(node.entry.body, Body::Assistant(_)))?;
+    let open = newest.entry.body.assistant().is_some_and(|assistant| assistant.completed.is_none());
+    open.then(|| newest.entry.id.clone())
+}
+
+/// Whether a call that had to ask was about to act.
+fn has_begun(tree: &Tree, entry: &EntryId, part: &PartId) -> bool {
+    let part = tree.node(entry).and_then(|node| node.part(part));
+    part.and_then(|part| part.open.as_ref()).is_some_and(|open| open.begun)
+}
+
+/// Ends text and reasoning that was streaming, with what was saved of it.
+fn end_texts(tree: &Tree, assistant: &EntryId, saved: &HashMap<PartId, String>) -> Vec<Event> {
+    let parts = tree.node(assistant).into_iter().flat_map(|node| &node.parts);
+    let open = parts.filter(|part| match &part.kind {
+        PartKind::Text { time, .. } | PartKind::Reasoning { time, .. } => {
+            time.is_some_and(|time| time.end.is_none())
+        }
+        _ => false,
+    });
+    open.map(|part| Event::PartEnded {
+        entry: assistant.clone(),
+        part: part.id.clone(),
+        text: saved.get(&part.id).cloned().unwrap_or_default(),
+        metadata: None,
+    })
+    .collect()
+}
+
+fn has_text(tree: &Tree, assistant: &EntryId) -> bool {
+    let parts = tree.node(assistant).into_iter().flat_map(|node| &node.parts);
+    parts.into_iter().any(|part| matches!(&part.kind, PartKind::Text { text, .. } if !text.is_empty()))
+}
+
+/// True when the model called a tool of this machine.
+fn called(tree: &Tree, assistant: &EntryId) -> bool {
+    let local = |part: &Part| part.kind.call().is_some() && !part.kind.is_hosted();
+    tree.node(assistant).is_some_and(|node| node.parts.iter().any(local))
+}
+
+fn is_running(tree: &Tree, call: &ToolCall) -> bool {
+    let part = tree.node(&call.entry).and_then(|node| node.part(&call.part));
+    matches!(part.map(|part| &part.kind), Some(PartKind::Tool { state: ToolState::Running { .. }, .. }))
+}

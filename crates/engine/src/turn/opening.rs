@@ -1,0 +1,207 @@
+//! The opening of a turn, which is the Safe Provider-Turn Boundary: what happens between the last event and the next
+//! request.
+//!
+//! First the baseline, where an epoch begins; then prompts are promoted; then the model is told what has changed around
+//! it since it was told last; then the step starts. All of it is one append, put together by a builder that knows the
+//! leaf as it will be.
+
+use everturn_model::entry::{Assistant, Body, Entry, UserSummary};
+use everturn_model::permission::Rule;
+use everturn_model::session::Summary;
+use everturn_model::{EntryId, Event, Session, Tree, path};
+
+use super::Turn;
+use super::request::last_user;
+use crate::Error;
+use crate::agents::Agent;
+use crate::background::blocking;
+use crate::context::{self, ContextSource, ContextView};
+use crate::mint::Mint;
+use crate::models::Chosen;
+use crate::projects::Location;
+
+/// The events of an opening so far, and where the conversation stands behind them.
+pub(super) struct TurnOpening {
+    events: Vec<Event>,
+    /// The entry that the next one follows.
+    leaf: Option<EntryId>,
+    /// The message that the next answer is to, by the id that clients know.
+    answers: Option<String>,
+    /// The prompt that was promoted last.
+    promoted: Option<EntryId>,
+    session: Session,
+    mint: Mint,
+}
+
+impl TurnOpening {
+    /// An opening behind the leaf of a tree.
+    pub(super) fn at(tree: &Tree, mint: &Mint) -> Self {
+        Self {
+            events: Vec::new(),
+            leaf: tree.session.leaf.clone(),
+            answers: last_user(tree).map(|node| node.entry.wire_id().to_owned()),
+            promoted: None,
+            session: tree.session.clone(),
+            mint: mint.clone(),
+        }
+    }
+
+    fn entry(&mut self, body: Body) -> Entry {
+        let id = self.mint.entry(&self.session);
+        let parent = self.leaf.replace(id.clone());
+        Entry::new(id, parent, self.mint.now(), body)
+    }
+
+    /// Adds an entry that stands for itself.
+    fn add(&mut self, body: Body) {
+        let entry = Box::new(self.entry(body));
+        self.events.push(Event::EntryAdded { entry, parts: Vec::new() });
+    }
+
+    /// Adds an event that leaves the leaf where it is.
+    pub(super) fn push(&mut self, event: Option<Event>) {
+        self.events.extend(event);
+    }
+
+    /// Promotes a prompt.
+    fn promote(&mut self, id: &EntryId) {
+        let parent = self.leaf.replace(id.clone());
+        self.answers = Some(id.to_string());
+        self.promoted = Some(id.clone());
+        self.events.push(Event::PromptPromoted { id: id.clone(), parent });
+    }
+
+    /// Starts the step of an agent and a model in a folder; the id of its answer comes back.
+    pub(super) fn start_step(&mut self, location: &Location, agent: &Agent, chosen: &Chosen) -> EntryId {
+        self.start(Assistant {
+            agent: Some(agent.name.clone()),
+            model: Some(chosen.reference.clone()),
+            cwd: Some(location.directory.display().to_string()),
+            root: Some(location.worktree.display().to_string()),
+            ..Assistant::default()
+        })
+    }
+
+    /// Starts the step of a turn that has no model: only its failure will be in it.
+    pub(super) fn start_refused(&mut self) -> EntryId {
+        let session = &self.session;
+        self.start(Assistant {
+            agent: session.agent.clone(),
+            model: session.model.clone(),
+            cwd: Some(session.directory.clone()),
+            root: Some(session.directory.clone()),
+            ..Assistant::default()
+        })
+    }
+
+    fn start(&mut self, assistant: Assistant) -> EntryId {
+        let answers = self.answers.clone();
+        let entry = self.entry(Body::Assistant(Assistant { answers, ..assistant }));
+        let id = entry.id.clone();
+        self.events.push(Event::StepStarted { entry: Box::new(entry) });
+        id
+    }
+
+    /// Says of a prompt that was promoted just now that nothing has changed since; false when there is none.
+    pub(super) fn summarize_promoted(&mut self) -> bool {
+        let Some(entry) = self.promoted.clone() else { return false };
+        let session: Summary = self.session.summary.clone().unwrap_or_default();
+        self.events.push(Event::TurnSummarized { entry, summary: UserSummary::default(), session });
+        true
+    }
+
+    /// The events, for one append.
+    pub(super) fn into_events(self) -> Vec<Event> {
+        self.events
+    }
+}
+
+impl Turn<'_> {
+    /// What comes before the model: the epoch's baseline, then promotion.
+    pub(super) fn open(&self, opening: &mut TurnOpening, sources: &[ContextSource]) -> Result<(), Error> {
+        if self.session().epoch.is_none() {
+            let baseline = context::initialize(sources)?;
+            opening.add(Body::Epoch { baseline: baseline.text, snapshot: baseline.snapshot });
+        }
+        for id in &self.work.promote {
+            opening.promote(id);
+        }
+        Ok(())
+    }
+
+    /// What has changed around the model since it was told last, as one entry.
+    pub(super) fn update(&self, opening: &mut TurnOpening, sources: &[ContextSource]) {
+        // A new epoch has just been told everything.
+        if self.session().epoch.is_none() {
+            return;
+        }
+        let path = path::to(&self.tree, self.session().leaf.as_ref());
+        let change = context::admitted(&path).and_then(|told| context::reconcile(told, sources));
+        if let Some(change) = change {
+            opening.add(Body::System { text: change.text, snapshot: Some(change.snapshot) });
+        }
+    }
+
+    /// The System Context as it is now, for an agent with these rules.
+    pub(super) async fn observe(
+        &self,
+        location: &Location,
+        rules: Vec<Rule>,
+    ) -> Result<Vec<ContextSource>, Error> {
+        let nested = if self.session().epoch.is_some() {
+            let path = path::to(&self.tree, self.session().leaf.as_ref());
+            context::found_beside(&path).into_iter().collect()
+        } else {
+            Vec::new()
+        };
+        let view = ContextView {
+            location: location.clone(),
+            places: self.rooms.guidance.places(location),
+            rules,
+            nested,
+            now: self.rooms.journal.mint().now(),
+        };
+        blocking(move || context::observe(&view)).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::world::System;
+
+    #[test]
+    fn each_event_of_an_opening_follows_the_one_before() {
+        let mut session = Session::new("ses_1".into(), "global", "/srv/demo", "t", "1", 17);
+        session.leaf = Some("msg_before".into());
+        let mut opening = TurnOpening::at(&Tree::new(session), &Mint::new(Arc::new(System)));
+        opening.promote(&"msg_one".into());
+        opening.promote(&"msg_two".into());
+        opening.add(Body::System { text: "news".to_owned(), snapshot: None });
+        let assistant = opening.start_refused();
+        assert!(opening.summarize_promoted());
+        let mut before = EntryId::from("msg_before");
+        let mut summarized = None;
+        for event in opening.into_events() {
+            let (id, parent) = match event {
+                Event::PromptPromoted { id, parent } => (id, parent),
+                Event::EntryAdded { entry, .. } => (entry.id, entry.parent),
+                Event::StepStarted { entry } => {
+                    let answers = entry.body.assistant().and_then(|assistant| assistant.answers.clone());
+                    assert_eq!(answers.as_deref(), Some("msg_two"));
+                    (entry.id, entry.parent)
+                }
+                Event::TurnSummarized { entry, .. } => {
+                    summarized = Some(entry);
+                    continue;
+                }
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(parent.as_ref(), Some(&before));
+            before = id;
+        }
+        assert_eq!((before, summarized), (assistant, Some("msg_two".into())));
+    }
+}

@@ -1,0 +1,105 @@
+//! The request of a turn: which agent and model answer, with which tools, and what the provider is given.
+
+use everturn_llm::{ModelRequest, ToolChoice, ToolSpec};
+use everturn_model::entry::Body;
+use everturn_model::session::ModelRef;
+use everturn_model::tree::Node;
+use everturn_model::{Tree, path, permission, permission::Rule};
+use everturn_tools::{Registry, ToolOffer};
+
+use super::Turn;
+use crate::agents::{self, Agent};
+use crate::history;
+use crate::models::Chosen;
+use crate::projects::Location;
+
+impl Turn<'_> {
+    pub(super) fn wants_answer(&self) -> bool {
+        self.work.promote.iter().any(|id| self.tree.waiting(id).is_some_and(|item| item.reply))
+    }
+
+    pub(super) fn agent(&self) -> Agent {
+        let last = self.work.promote.iter().rev().find_map(|id| self.tree.waiting(id)?.user.agent.clone());
+        let name =
+            last.or_else(|| self.session().agent.clone()).unwrap_or_else(|| self.rooms.agents.default_name());
+        // One that is gone since the prompt was admitted answers still, but by its name it may do nothing.
+        self.rooms.agents.named(&name).cloned().unwrap_or_else(|| Agent {
+            name,
+            description: None,
+            mode: "primary",
+            hidden: true,
+            permission: Vec::new(),
+            prompt: self.rooms.agents.all().first().map_or("", |agent| agent.prompt),
+        })
+    }
+
+    pub(super) fn selected_model(&self) -> Option<ModelRef> {
+        let last = self.work.promote.iter().rev().find_map(|id| self.tree.waiting(id)?.user.model.clone());
+        last.or_else(|| self.session().model.clone())
+    }
+
+    /// The tools of this turn: those that the model can use, the person has not switched off and the rules do not
+    /// forbid altogether.
+    pub(super) fn offer(&self, registry: &Registry, chosen: &Chosen, rules: &[Rule]) -> ToolOffer {
+        if !chosen.model.abilities.tool_call {
+            return ToolOffer::default();
+        }
+        let off = last_user(&self.tree).and_then(|node| match &node.entry.body {
+            Body::User(user) => user.tools.as_ref(),
+            _ => None,
+        });
+        registry.offer().filter(|tool| {
+            off.and_then(|off| off.get(tool.name())?.as_bool()) != Some(false)
+                && !permission::hides(rules, tool.permission())
+        })
+    }
+
+    pub(super) fn request(
+        &self,
+        chosen: &Chosen,
+        agent: &Agent,
+        offer: &ToolOffer,
+        location: &Location,
+    ) -> ModelRequest {
+        let path = path::to(&self.tree, self.session().leaf.as_ref());
+        let baseline = path.iter().rev().find_map(|node| match &node.entry.body {
+            Body::Epoch { baseline, .. } => Some(baseline.clone()),
+            _ => None,
+        });
+        let user = last_user(&self.tree).and_then(|node| match &node.entry.body {
+            Body::User(user) => Some(user),
+            _ => None,
+        });
+        let plan = agents::plan_file(self.session(), &location.worktree, &self.rooms.data);
+        let mut system = vec![agent.prompt.to_owned()];
+        system.extend(agents::plan_note(agent, &plan));
+        system.extend(baseline);
+        system.extend(user.and_then(|user| user.system.clone()));
+        let setting = chosen.setting();
+        ModelRequest {
+            origin: chosen.origin(),
+            model: chosen.model.wire.to_string(),
+            system,
+            messages: history::messages(&path, chosen.takes),
+            tools: offer
+                .specs()
+                .into_iter()
+                .map(|spec| ToolSpec { name: spec.name, description: spec.description, schema: spec.schema })
+                .collect(),
+            tool_choice: ToolChoice::Auto,
+            max_output: (chosen.model.limits.output > 0).then(|| chosen.model.limits.output.min(32_000)),
+            temperature: None,
+            headers: Vec::new(),
+            cache_key: Some(self.session().id.to_string()),
+            reasoning: setting.reasoning,
+            options: setting.options,
+            ..ModelRequest::default()
+        }
+    }
+}
+
+/// The newest message of a person on the path.
+pub(super) fn last_user(tree: &Tree) -> Option<&Node> {
+    let path = path::to(tree, tree.session.leaf.as_ref());
+    path.into_iter().rev().find(|node| matches!(node.entry.body, Body::User(_)) && !node.entry.hidden)
+}

@@ -1,0 +1,70 @@
+//! Results of calls: recorded first, then told to the model.
+
+use std::path::Path;
+
+use everturn_model::entry::{Body, Entry};
+use everturn_model::tool::{Outcome, ToolResult};
+use everturn_model::{Event, path};
+use everturn_tools::instructions;
+use serde_json::Value;
+
+use super::Turn;
+use crate::Error;
+use crate::background::blocking;
+use crate::bus::Signal;
+use crate::calls::{SettledCall, ToolCall};
+use crate::context;
+
+impl Turn<'_> {
+    /// Records a call's result; the model hears of it afterwards.
+    pub(super) async fn settle(&mut self, mut settled: SettledCall) -> Result<(), Error> {
+        self.name_loaded(&settled.call, &mut settled.result).await?;
+        for file in &settled.edited {
+            self.rooms
+                .journal
+                .signal(self.session(), Signal::FileEdited { file: file.display().to_string() });
+        }
+        let id = self.rooms.journal.mint().entry(self.session());
+        let body = Body::ToolResult { result: Box::new(settled.result) };
+        let entry = Entry::new(id, self.session().leaf.clone(), self.rooms.journal.mint().now(), body);
+        self.commit(vec![Event::ToolSettled {
+            entry: Box::new(entry),
+            assistant: Some(settled.call.entry),
+            part: Some(settled.call.part),
+        }])
+        .await
+    }
+
+    /// Names in the result of a read the instructions that apply to what was read and that the conversation does not
+    /// know yet. The next boundary tells the model.
+    async fn name_loaded(&self, call: &ToolCall, result: &mut ToolResult) -> Result<(), Error> {
+        let named = call.input.get("filePath").and_then(Value::as_str);
+        let (Some(named), "read", Outcome::Completed) = (named, call.tool.as_str(), result.outcome) else {
+            return Ok(());
+        };
+        let location = self.rooms.projects.location(Some(&self.session().directory)).await?;
+        let places = self.rooms.guidance.places(&location);
+        let file = location.directory.join(Path::new(named));
+        let found = blocking(move || instructions::beside(&places, &file)).await?;
+        let known = context::found_beside(&path::to(&self.tree, self.session().leaf.as_ref()));
+        let new: Vec<Value> = found
+            .iter()
+            .filter(|path| !known.contains(*path))
+            .map(|path| path.display().to_string().into())
+            .collect();
+        if !new.is_empty() {
+            result.metadata.get_or_insert_default().insert("loaded".to_owned(), new.into());
+        }
+        Ok(())
+    }
+}
+
+/// A call that came to nothing, with the words for it.
+pub(super) fn unfinished(call: ToolCall, now: i64, words: &str) -> SettledCall {
+    let result = ToolResult {
+        start: Some(call.start),
+        end: Some(now),
+        ..ToolResult::new(&call.id, &call.tool, Outcome::Error, words)
+    };
+    SettledCall { call, result, declined: false, edited: Vec::new() }
+}

@@ -1,0 +1,117 @@
+//! The stream of a turn: deltas come in, calls run beside it, and whoever stops the session stops both.
+
+use std::time::Duration;
+
+use everturn_llm::StreamEvent as Delta;
+use everturn_model::fault::{Fault, FaultKind};
+use everturn_model::part::PartKind;
+use everturn_model::{EntryId, Event, Part};
+use everturn_tools::snapshot::TreeId;
+use tokio::task::JoinHandle;
+
+use super::fault::fault;
+use super::intake::StreamIntake;
+use super::{Stage, Turn, TurnEnd};
+use crate::Error;
+use crate::bus::Signal;
+use crate::calls::RunningCalls;
+use crate::provider_call::ProviderCall;
+
+/// How often streamed text is saved at least.
+const SAVE_EVERY: Duration = Duration::from_millis(200);
+
+impl Turn<'_> {
+    /// Talks to the provider and runs what it asks for.
+    pub(super) async fn converse(
+        &mut self,
+        stage: Stage,
+        before: JoinHandle<Option<TreeId>>,
+    ) -> Result<TurnEnd, Error> {
+        let mut stream = ProviderCall::new(&stage.chosen, stage.request.clone());
+        let mut before = Some(before);
+        let mut start: Option<TreeId> = None;
+        let mut intake = StreamIntake::new(stage.assistant.clone());
+        let mut calls = RunningCalls::new(self.rooms.journal.mint().clone());
+        let mut declined = false;
+        let mut tries = 0;
+        let mut save = tokio::time::interval(SAVE_EVERY);
+        save.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let lifecycle = self.rooms.lifecycle.clone();
+        let mut streaming = true;
+        while streaming || !calls.is_empty() {
+            tokio::select! {
+                biased;
+                () = self.cancel.cancelled() => {
+                    stage.setting.cancel.cancel();
+                    drop(stream);
+                    let fault = Fault::new(FaultKind::Aborted, "Aborted");
+                    return self.fail(&stage, intake, Some(calls), fault, start).await;
+                }
+                () = lifecycle.closing() => {
+                    intake.save(self);
+                    return Ok(TurnEnd::Closing);
+                }
+                Some(settled) = calls.next(), if !calls.is_empty() => {
+                    declined |= settled.declined;
+                    intake.settled(&settled.call.part);
+                    self.settle(settled).await?;
+                }
+                delta = stream.next(), if streaming => match delta {
+                    Some(Ok(Delta::Start)) => {
+                        if let Some(before) = before.take() {
+                            start = before.await.ok().flatten();
+                            self.start_step(&stage.assistant, start.as_ref()).await?;
+                        }
+                    }
+                    Some(Ok(delta)) => {
+                        for call in intake.take(self, delta).await? {
+                            calls.start(&self.rooms.calls, stage.setting.clone(), call);
+                        }
+                    }
+                    Some(Err(error)) => {
+                        tries += 1;
+                        let wait = if intake.is_fresh() { self.retry_delay(tries, &error) } else { None };
+                        match wait {
+                            Some(wait) => {
+                                self.wait(tries, &error, wait).await;
+                                stream = ProviderCall::new(&stage.chosen, stage.request.clone());
+                            }
+                            None => {
+                                drop(stream);
+                                let fault = fault(&stage.chosen, &error);
+                                return self.fail(&stage, intake, Some(calls), fault, start).await;
+                            }
+                        }
+                    }
+                    None => streaming = false,
+                },
+                _ = save.tick(), if intake.is_open() => intake.save(self),
+            }
+        }
+        self.close(stage, intake, start, declined).await
+    }
+
+    async fn start_step(&mut self, assistant: &EntryId, snapshot: Option<&TreeId>) -> Result<(), Error> {
+        let kind = PartKind::StepStart { snapshot: snapshot.map(|tree| tree.as_str().to_owned()) };
+        let part = Box::new(Part::new(self.rooms.journal.mint().part(self.session()), kind));
+        self.commit(vec![Event::PartAdded { entry: assistant.clone(), part }]).await
+    }
+
+    fn retry_delay(&self, tries: u32, error: &everturn_llm::Error) -> Option<Duration> {
+        everturn_llm::retry::RetryPolicy::default().delay(tries, error, self.rooms.journal.mint().chance())
+    }
+
+    async fn wait(&self, attempt: u32, error: &everturn_llm::Error, wait: Duration) {
+        let next = self.rooms.journal.mint().now() + i64::try_from(wait.as_millis()).unwrap_or_default();
+        let retry = Signal::Retry { attempt, message: error.provider_message(), next };
+        self.rooms.drains.set_status(&self.session().id, retry.clone());
+        self.rooms.journal.signal(self.session(), retry);
+        tokio::select! {
+            () = tokio::time::sleep(wait) => {}
+            () = self.cancel.cancelled() => {}
+            () = self.rooms.lifecycle.closing() => {}
+        }
+        self.rooms.drains.set_status(&self.session().id, Signal::Busy);
+        self.rooms.journal.signal(self.session(), Signal::Busy);
+    }
+}

@@ -1,0 +1,213 @@
+//! The work of a drain: takes the session, closes what was left open, and runs one turn after the other until nothing is
+//! left to do.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use everturn_model::fault::Fault;
+use everturn_model::inbox::Delivery;
+use everturn_model::{EntryId, SessionId, Tree};
+use everturn_store::Lease;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+use tracing::Instrument as _;
+
+use crate::Error;
+use crate::bus::Signal;
+use crate::drains::Drains;
+use crate::elsewhere::Elsewhere;
+use crate::journal::Journal;
+use crate::leases::Leases;
+use crate::lifecycle::Lifecycle;
+use crate::turn::{ProviderTurns, TurnEnd};
+
+/// How often failed work is tried again before it waits for the next prompt or start.
+const MOST_FAILURES: u32 = 10;
+
+/// The longest pause between two tries, in seconds.
+const LONGEST_PAUSE: u64 = 60;
+
+/// Works off what sessions have.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    journal: Journal,
+    drains: Drains,
+    leases: Leases,
+    turns: ProviderTurns,
+    elsewhere: Elsewhere,
+    lifecycle: Lifecycle,
+}
+
+impl Worker {
+    /// A worker for the drains of this process.
+    pub(crate) fn new(
+        journal: Journal,
+        drains: Drains,
+        leases: Leases,
+        turns: ProviderTurns,
+        elsewhere: Elsewhere,
+        lifecycle: Lifecycle,
+    ) -> Self {
+        Self { journal, drains, leases, turns, elsewhere, lifecycle }
+    }
+
+    /// Runs the drain of a session, and the next one for as long as it is woken.
+    pub(crate) async fn run(self: Arc<Self>, id: &SessionId, mut cancel: CancellationToken) {
+        let mut failures = 0;
+        loop {
+            // A panic in a turn is this session's misfortune and nobody else's.
+            let task = tokio::spawn({
+                let (worker, id, cancel) = (Arc::clone(&self), id.clone(), cancel.clone());
+                async move { worker.drain(&id, &cancel).await }
+            });
+            let failure = match task.await {
+                // Only a person can mend what they have written: it waits for them.
+                Ok(Err(error)) => Some((matches!(error, Error::Unavailable(_)), error.to_string())),
+                Ok(Ok(())) => None,
+                Err(panic) => Some((false, panic.to_string())),
+            };
+            if let Some((lasts, failure)) = failure {
+                // Whoever panicked could not say so.
+                self.drains.set_owned(id, false);
+                self.report_failure(id, &failure).await;
+                // What was accepted is not forgotten because the disk was full for a moment.
+                if !lasts && self.back_off(&mut failures, &cancel).await {
+                    continue;
+                }
+                if cancel.is_cancelled() && self.drain(id, &cancel).await.is_err() {
+                    tracing::error!(session = %id, "the work could not be stopped in the log");
+                }
+            }
+            match self.drains.next(id) {
+                Some(next) => cancel = next,
+                None => return,
+            }
+        }
+    }
+
+    /// Waits before failed work is tried again; false when it is not to be.
+    async fn back_off(&self, failures: &mut u32, cancel: &CancellationToken) -> bool {
+        *failures += 1;
+        let seconds = 2u64.saturating_pow(*failures).min(LONGEST_PAUSE);
+        tokio::select! {
+            () = tokio::time::sleep(Duration::from_secs(seconds)) => *failures <= MOST_FAILURES,
+            () = cancel.cancelled() => false,
+            () = self.lifecycle.closing() => false,
+        }
+    }
+
+    /// Tells clients that the work stopped for a reason that is in no log: the disk, most likely.
+    async fn report_failure(&self, id: &SessionId, failure: &str) {
+        tracing::error!(session = %id, error = failure, "the work on a session failed");
+        if let Ok(session) = self.journal.session(id).await {
+            self.journal.signal(&session, Signal::Failed { error: Fault::internal(failure) });
+            self.journal.signal(&session, Signal::Idle);
+        }
+    }
+
+    /// Works on a session once it is free. While another process has it, that one works; what it leaves is ours. Does
+    /// nothing when nothing is left to do, or nobody wants it any more.
+    async fn drain(&self, id: &SessionId, cancel: &CancellationToken) -> Result<(), Error> {
+        let mut waited = false;
+        loop {
+            let span = tracing::info_span!("session", session.id = %id);
+            let owned = self.leases.in_drain(id, |lease| self.drain_owned(lease, cancel).instrument(span));
+            if owned.await?.is_some() {
+                return Ok(());
+            }
+            if next_work(&self.journal.outline(id).await?).is_none() {
+                if waited {
+                    self.journal.signal(&self.journal.session(id).await?, Signal::Idle);
+                }
+                return Ok(());
+            }
+            waited = true;
+            tokio::select! {
+                () = self.elsewhere.may_be_free() => {}
+                () = cancel.cancelled() => return Ok(()),
+                () = self.lifecycle.closing() => return Ok(()),
+            }
+        }
+    }
+
+    async fn drain_owned(&self, lease: Lease, cancel: &CancellationToken) -> Result<(), Error> {
+        let id = &lease.session;
+        self.drains.set_owned(id, true);
+        // It ends with the work, also if that panics.
+        let watching = self.elsewhere.clone().watch_interrupts(id.clone(), cancel.clone());
+        let watching = AbortOnDropHandle::new(tokio::spawn(watching));
+        let result = self.work_off(&lease, cancel).await;
+        drop(watching);
+        self.drains.set_owned(id, false);
+        result
+    }
+
+    async fn work_off(&self, lease: &Lease, cancel: &CancellationToken) -> Result<(), Error> {
+        let mut tree = self.journal.tree(&lease.session).await?;
+        if next_work(&tree).is_none() {
+            return Ok(());
+        }
+        let session = tree.session.clone();
+        self.journal.signal(&session, Signal::Busy);
+        let Some(settled) = self.turns.settle_leftovers(tree, lease, cancel).await? else { return Ok(()) };
+        // Prompts may have come while a call waited for a person.
+        tree = self.refresh(settled).await?;
+        let end = loop {
+            let Some(work) = next_work(&tree) else { break TurnEnd::Done };
+            let (end, after) = self.turns.run(tree, work, lease, cancel).await?;
+            tree = self.refresh(after).await?;
+            match end {
+                TurnEnd::Continue => {}
+                // What was admitted meanwhile is worked off unless somebody stopped the session.
+                TurnEnd::Done if next_work(&tree).is_some() => {}
+                end => break end,
+            }
+        };
+        self.rest(&tree, end, lease).await
+    }
+
+    /// The turn's tree with what others did meanwhile: the session row and the inbox. The path is the owner's alone.
+    async fn refresh(&self, mut tree: Tree) -> Result<Tree, Error> {
+        let now = self.journal.outline(&tree.session.id).await?;
+        tree.session = now.session;
+        tree.inbox = now.inbox;
+        Ok(tree)
+    }
+
+    async fn rest(&self, tree: &Tree, end: TurnEnd, lease: &Lease) -> Result<(), Error> {
+        match end {
+            // The turn has said so itself, in the order that clients know.
+            TurnEnd::Failed | TurnEnd::Closing => {}
+            TurnEnd::Done | TurnEnd::Declined | TurnEnd::Continue => {
+                self.journal.signal(&tree.session, Signal::Idle);
+                if let Some(event) = self.turns.summarize(tree).await? {
+                    self.journal.append_owned(lease, vec![event]).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a session has to do next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NextWork {
+    /// The prompts to promote, in this order.
+    pub(crate) promote: Vec<EntryId>,
+}
+
+/// Steers are promoted at once, all of them; a queued prompt only when nothing else is left, one at a time.
+pub(crate) fn next_work(tree: &Tree) -> Option<NextWork> {
+    // A staged revert is waiting for the person; a parked session for a prompt.
+    if tree.session.parked || tree.session.revert.is_some() {
+        return None;
+    }
+    let of = |delivery| {
+        tree.inbox.iter().filter(move |item| item.delivery == delivery).map(|item| item.id.clone())
+    };
+    let mut promote: Vec<_> = of(Delivery::Steer).collect();
+    if promote.is_empty() && !tree.session.open {
+        promote.extend(of(Delivery::Queue).next());
+    }
+    (tree.session.open || !promote.is_empty()).then_some(NextWork { promote })
+}

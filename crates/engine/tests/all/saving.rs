@@ -1,0 +1,84 @@
+//! How much of a streamed answer a crash can take: what came within the last 200 milliseconds.
+
+use std::path::PathBuf;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use everturn_engine::{Notice, Prompt, Signal};
+use everturn_store::{Options, Store};
+use everturn_testkit::deadline::PATIENCE;
+use serde_json::json;
+
+use crate::bench::Bench;
+
+/// A clock that moves only when a test moves it.
+struct Clock {
+    /// The paused clock runs ahead whenever all tasks wait, but not while a thread works for them.
+    _work: mpsc::Sender<()>,
+}
+
+impl Clock {
+    fn stop() -> Self {
+        tokio::time::pause();
+        let (work, ended) = mpsc::channel::<()>();
+        tokio::task::spawn_blocking(move || ended.recv());
+        Self { _work: work }
+    }
+
+    async fn advance(&self, time: Duration) {
+        tokio::time::advance(time).await;
+    }
+}
+
+/// Waits, by the clock on the wall, until what was saved is as wanted; gives what was saved instead.
+async fn saved(store: &Store, bench: &Bench, wanted: impl Fn(&str) -> bool) -> Result<(), String> {
+    let end = Instant::now() + PATIENCE / 6;
+    loop {
+        let streams = store.streams(&bench.session.id).await.unwrap();
+        let text: String = streams.into_iter().map(|stream| stream.text).collect();
+        if wanted(&text) {
+            return Ok(());
+        }
+        if Instant::now() > end {
+            return Err(text);
+        }
+        // Not a pause, as the clock stands still: the others go first.
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Waits until the model has said a word.
+async fn said(bench: &mut Bench, word: &str) {
+    let is_word = |notice: &Notice| match notice {
+        Notice::Live(live) => {
+            matches!(&live.signal, Signal::Delta { text, .. } if text == word).then_some(())
+        }
+        Notice::Committed(_) => None,
+    };
+    bench.notice(is_word).await;
+}
+
+#[tokio::test]
+async fn streamed_text_is_saved_within_200_milliseconds() {
+    // Saving every 390 milliseconds, nearly twice what is promised, went unnoticed.
+    let mut data = PathBuf::new();
+    let mut bench = Bench::with(|_| json!({}), |options| data.clone_from(&options.paths.data)).await;
+    let store = Store::open(Options::folder(data, "own_reader")).await.unwrap();
+    let clock = Clock::stop();
+    // Words come one by one, by the clock on the wall.
+    let prompt = Prompt::text("SLOW:40 HOLD:end SAY:one two three four five");
+    bench.engine.inbox().admit(&bench.session.id, prompt).await.unwrap();
+    said(&mut bench, "one ").await;
+    // The first piece is saved at once. Timers count in whole milliseconds, so the clock has to move for that.
+    clock.advance(Duration::from_millis(1)).await;
+    assert_eq!(saved(&store, &bench, |text| text.starts_with("one ")).await, Ok(()));
+    said(&mut bench, "four ").await;
+    clock.advance(Duration::from_millis(200)).await;
+    assert_eq!(saved(&store, &bench, |text| text == "one two three four ").await, Ok(()));
+
+    drop(clock);
+    tokio::time::resume();
+    bench.model.release("end");
+    bench.settled().await;
+    assert_eq!(bench.transcript().await.last().unwrap(), "assistant: one two three four five");
+}

@@ -1,0 +1,191 @@
+//! Finding processes through `/proc`, and stopping them so that none slips away.
+//!
+//! A process can start another one between the moment it is seen and the moment it is killed. So all are frozen
+//! first, again and again until no new one shows up, and only then killed; and that is repeated until none is left.
+//!
+//! A process that starts its successor and ends at once may never be there when we look. Only its parent can tell for
+//! sure that none is left, and only a parent may kill by number without a look: see [`kill_children`].
+
+use std::collections::HashSet;
+use std::fs;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal};
+
+use super::environment::MARK;
+
+/// How long killed processes may take to vanish. Only the system itself can hold them up.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often new processes are frozen before those that are frozen are killed.
+const ROUNDS: usize = 20;
+/// The pause between two looks at processes that were killed.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// One living process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Process {
+    pid: Pid,
+    parent: i32,
+    session: i32,
+    stopped: bool,
+    /// When it started; with the pid this names it for good.
+    start: u64,
+}
+
+/// What became of a signal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SignalResult {
+    Delivered,
+    Gone,
+    Refused,
+}
+
+/// Every descendant of a process.
+pub(super) fn descendants(ancestor: Pid) -> Vec<Process> {
+    with_descendants(Vec::new(), &[ancestor.as_raw_pid()], all())
+}
+
+/// The processes of one call whose supervisor is gone: those of its session, those that carry its mark, and the
+/// descendants of both.
+pub(super) fn marked(session: Pid, mark: &str) -> Vec<Process> {
+    let entry = format!("{MARK}={mark}").into_bytes();
+    let carries = |process: &Process| {
+        fs::read(format!("/proc/{}/environ", process.pid))
+            .is_ok_and(|environ| environ.split(|byte| *byte == 0).any(|variable| variable == entry))
+    };
+    let (found, others): (Vec<_>, Vec<_>) =
+        all().into_iter().partition(|process| process.session == session.as_raw_pid() || carries(process));
+    let parents: Vec<i32> = found.iter().map(|process| process.pid.as_raw_pid()).collect();
+    with_descendants(found, &parents, others)
+}
+
+/// Asks processes to stop. One that is halted goes on, to hear it.
+pub(super) fn ask(processes: &[Process], signals: &[Signal]) {
+    for process in processes {
+        for signal in signals {
+            process.send(*signal);
+        }
+        if process.stopped {
+            process.send(Signal::CONT);
+        }
+    }
+}
+
+/// Kills our children by number, which nobody else can have before we have reaped them. Quicker than looking at all
+/// processes, so that it catches those which are never there for long.
+pub(super) fn kill_children() {
+    let own = getpid();
+    let listed = fs::read_to_string(format!("/proc/{own}/task/{own}/children")).unwrap_or_default();
+    for child in listed.split_ascii_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)) {
+        kill_process(child, Signal::KILL).ok();
+    }
+}
+
+/// Kills whatever `find` finds, and says how many could not be killed. `reap` is called in between: it says whether
+/// any can be left, if it knows. Otherwise the end is when nothing is found.
+pub(super) fn kill(find: impl Fn() -> Vec<Process>, mut reap: impl FnMut() -> Option<bool>) -> usize {
+    let deadline = Instant::now() + PATIENCE;
+    let mut refused = HashSet::new();
+    loop {
+        let mut frozen = HashSet::new();
+        for _ in 0..ROUNDS {
+            let mut news = false;
+            for process in find() {
+                let name = (process.pid, process.start);
+                if !refused.contains(&name) && frozen.insert(name) {
+                    news = true;
+                    if process.send(Signal::STOP) == SignalResult::Refused {
+                        refused.insert(name);
+                    }
+                }
+            }
+            if !news {
+                break;
+            }
+        }
+        let found = find();
+        for process in &found {
+            process.send(Signal::KILL);
+        }
+        let left = found.iter().filter(|process| !refused.contains(&(process.pid, process.start))).count();
+        match reap() {
+            Some(false) => return 0,
+            // What may not be killed is all there is.
+            None | Some(true) if left == 0 && !found.is_empty() => return found.len(),
+            None if left == 0 => return 0,
+            _ if Instant::now() > deadline => return found.len().max(1),
+            _ => {}
+        }
+        sleep(PAUSE);
+    }
+}
+
+impl Process {
+    /// Reads one process; nothing for one that has ended.
+    fn read(pid: Pid) -> Option<Self> {
+        let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+        // The name is in parentheses and may hold anything, parentheses too.
+        let after = stat.iter().rposition(|byte| *byte == b')')?;
+        let rest = str::from_utf8(stat.get(after + 1..)?).ok()?;
+        let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+        let number = |at: usize| fields.get(at)?.parse::<i32>().ok();
+        let state = *fields.first()?;
+        // A process whose first thread has ended looks like a zombie while its other threads go on.
+        if matches!(state, "Z" | "X" | "x") && number(17)? <= 1 {
+            return None;
+        }
+        Some(Self {
+            pid,
+            parent: number(1)?,
+            session: number(3)?,
+            stopped: matches!(state, "T" | "t"),
+            start: fields.get(19)?.parse().ok()?,
+        })
+    }
+
+    /// Sends a signal to this process and to no later one that got its number.
+    fn send(self, signal: Signal) -> SignalResult {
+        let sent = match pidfd_open(self.pid, PidfdFlags::empty()) {
+            Ok(handle) => match Self::read(self.pid) {
+                Some(now) if now.start == self.start => pidfd_send_signal(handle, signal),
+                _ => return SignalResult::Gone,
+            },
+            // A kernel without such handles.
+            Err(Errno::NOSYS) => kill_process(self.pid, signal),
+            Err(error) => Err(error),
+        };
+        match sent {
+            Ok(()) => SignalResult::Delivered,
+            Err(Errno::PERM) => SignalResult::Refused,
+            Err(_) => SignalResult::Gone,
+        }
+    }
+}
+
+/// Every living process that we can see.
+fn all() -> Vec<Process> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?));
+    pids.filter_map(Process::read).collect()
+}
+
+/// Adds to `found` those of `others` that descend from one of `parents`.
+fn with_descendants(mut found: Vec<Process>, parents: &[i32], mut others: Vec<Process>) -> Vec<Process> {
+    let mut known: HashSet<i32> = parents.iter().copied().collect();
+    loop {
+        let before = found.len();
+        others.retain(|process| {
+            let is_one = known.contains(&process.parent);
+            if is_one {
+                known.insert(process.pid.as_raw_pid());
+                found.push(*process);
+            }
+            !is_one
+        });
+        if found.len() == before {
+            return found;
+        }
+    }
+}
