@@ -281,7 +281,9 @@ impl Encoder {
                 let part = v1::part(&live.session, entry.as_str(), part, None);
                 send(payload(mint, "message.part.updated", &PartUpdated { session, part, time: mint.now() }));
             }
-            Signal::Failed { error } => send(payload(mint, "session.error", &Failed { session, error })),
+            Signal::Failed { error } => {
+                send(payload(mint, "session.error", &Failed { session, error: v1::ShownFault(error) }));
+            }
             Signal::FileEdited { file } => send(payload(mint, "file.edited", &json!({"file": file}))),
         }
     }

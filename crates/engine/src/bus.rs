@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use everturn_model::entry::Fault;
+use everturn_model::fault::Fault;
 use everturn_model::{EntryId, Part, PartId, SessionId};
 pub use everturn_store::{Committed, WrittenBy};
 use tokio::sync::broadcast;

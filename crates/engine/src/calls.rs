@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use everturn_model::part::PartKind;
 use everturn_model::permission::{Action, Rule, decide};
-use everturn_model::request::Request;
+use everturn_model::request::{CallRef, Request};
 use everturn_model::tool::{Outcome, ToolResult, ToolState};
 use everturn_model::{EntryId, Event, Millis, Part, PartId, Session};
 use everturn_store::Lease;
@@ -57,6 +57,13 @@ pub(crate) struct ToolCall {
     pub(crate) waiting: Option<Request>,
     /// True when an earlier process may have begun it.
     pub(crate) again: bool,
+}
+
+impl ToolCall {
+    /// The call, as its requests name it.
+    pub(crate) fn caller(&self) -> CallRef {
+        CallRef { entry: self.entry.clone(), call: self.id.clone(), part: Some(self.part.clone()) }
+    }
 }
 
 /// What came of a call.
@@ -232,7 +239,8 @@ impl ToolCalls {
             metadata: Some(metadata),
             start: call.start,
         };
-        let kind = PartKind::Tool { call: call.id.clone(), tool: call.tool.clone(), state, metadata: None };
+        let (id, tool) = (call.id.clone(), call.tool.clone());
+        let kind = PartKind::Tool { call: id, tool, state, hosted: false, metadata: None };
         let part = Box::new(Part::new(call.part.clone(), kind));
         self.journal.signal(&setting.session, Signal::Progress { entry: call.entry.clone(), part });
     }

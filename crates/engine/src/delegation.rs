@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use everturn_model::entry::Body;
 use everturn_model::event::SessionChange;
+use everturn_model::finish::Finish;
 use everturn_model::ids::{Stamp, other};
 use everturn_model::part::PartKind;
 use everturn_model::permission::{self, Action, Rule};
@@ -329,12 +330,12 @@ fn outcome(tree: &Tree, prompt: &EntryId) -> Result<String, String> {
     });
     let Some((node, assistant)) = last else { return fail("It has not answered.") };
     if let Some(error) = &assistant.error {
-        return Err(error.message().unwrap_or(&error.name).to_owned());
+        return Err(error.text().to_owned());
     }
     if tree.session.open {
         return fail("It stopped before it was done.");
     }
-    if assistant.finish.as_deref() == Some("tool-calls") {
+    if assistant.finish == Some(Finish::ToolCalls) {
         return fail("It stopped because the person did not permit one of its calls.");
     }
     let text = node.parts.iter().rev().find_map(|part| match &part.kind {

@@ -84,7 +84,7 @@ impl FeedFollower {
         let session = &committed.tree.session;
         match &committed.record.event {
             // Whoever answered: the call goes on with what is in the log.
-            Event::RequestAnswered { id, reply, message, answers } => {
+            Event::RequestAnswered { id, reply, message, answers, .. } => {
                 self.waiting.answer(id, RequestAnswer::of(*reply, message.as_deref(), answers.as_ref()));
             }
             Event::StepStarted { .. } if committed.by == WrittenBy::Us => {

@@ -9,7 +9,7 @@ use base64::Engine as _;
 use everturn_llm::catalogue::{Modalities, Modality};
 use everturn_llm::{AnswerOrigin, Block, Content, Message};
 use everturn_model::entry::{Assistant, Body, Compaction, Shell};
-use everturn_model::part::{PROVIDER_EXECUTED, PartKind};
+use everturn_model::part::PartKind;
 use everturn_model::tool::{Hosted, Outcome, ToolResult, ToolState};
 use everturn_model::tree::Node;
 use everturn_model::{EntryId, Map, Part, path};
@@ -170,7 +170,7 @@ fn lower_assistant(
             }
             // Only as a whole does the provider take back what it did itself.
             PartKind::Tool { .. } if part.kind.is_hosted() && !replay => {}
-            PartKind::Tool { call, tool, state, metadata: map } if part.kind.is_hosted() => {
+            PartKind::Tool { call, tool, state, hosted: true, metadata: map } => {
                 let result = find_result(node, call, state, results);
                 let came = result.and_then(|result| Some((result, result.hosted.as_ref()?)));
                 // A result that is not from the provider says that the call came to nothing.
@@ -180,7 +180,7 @@ fn lower_assistant(
                 }
                 hosted.extend(came.map(|(result, came)| (came.place, hosted_result(result, came))));
             }
-            PartKind::Tool { call, tool, state, metadata: map } => {
+            PartKind::Tool { call, tool, state, metadata: map, .. } => {
                 let input = if state.input().is_object() {
                     state.input().clone()
                 } else {
@@ -224,11 +224,9 @@ fn find_result<'a>(
     results.get(&(&node.entry.id, call)).copied().or(inline)
 }
 
-/// What the provider gave with a call that it ran itself, without the mark that says so.
+/// What the provider gave with a call that it ran itself.
 fn given(metadata: Option<&Map>) -> Option<Value> {
-    let mut metadata = metadata.cloned()?;
-    metadata.shift_remove(PROVIDER_EXECUTED);
-    (!metadata.is_empty()).then_some(Value::Object(metadata))
+    metadata.filter(|metadata| !metadata.is_empty()).cloned().map(Value::Object)
 }
 
 /// What a tool gave that the provider ran itself.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use everturn_model::part::PartKind;
 use everturn_model::permission::{self, Action};
-use everturn_model::request::{Ask, CallRef, Request};
+use everturn_model::request::{Ask, Request};
 use everturn_model::{Event, Map, todo};
 use everturn_tools::host::{AskedQuestion, Delegate, DelegatedTask, LoadedSkill, TaskReport, TodoItem};
 use everturn_tools::{BoxFuture, Failure, Host};
@@ -74,11 +74,13 @@ impl CallHost {
         let questions = json!(questions);
         match &self.call.waiting {
             // An earlier process asked, and may have got the answer already.
-            Some(Request { id, ask: Ask::Question { questions: asked }, .. }) if *asked == questions => {
-                self.rooms.requests.ask_again(session, id, cancel).await
+            Some(request @ Request { ask: Ask::Question { questions: asked }, .. })
+                if *asked == questions =>
+            {
+                self.rooms.requests.ask_again(session, request, cancel).await
             }
             _ => {
-                let caller = CallRef { entry: self.call.entry.clone(), call: self.call.id.clone() };
+                let caller = self.call.caller();
                 self.rooms.requests.ask(session, Ask::Question { questions }, caller, cancel).await
             }
         }

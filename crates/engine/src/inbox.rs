@@ -158,10 +158,6 @@ impl PromptInbox {
         };
         let mut extra = Extra::default();
         extra.put("everturn", "request", request.into());
-        if prompt.delivery == Delivery::Queue {
-            // V2 names the delivery again at promotion, when the inbox has forgotten it.
-            extra.put("v2", "delivery", "queue".into());
-        }
         Ok(InboxItem {
             id: message,
             time: self.journal.mint().now(),

@@ -72,6 +72,7 @@ impl Journal {
             seq,
             time,
             event,
+            subject: None,
         };
         let records = (appended.first..).zip(new).map(record).collect();
         Ok((appended, records))

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use everturn_model::permission::{self, Action, Rule};
-use everturn_model::request::{Ask, CallRef, Reply, Request};
+use everturn_model::request::{Ask, CallRef, GivenAnswer, Reply, Request};
 use everturn_model::{Event, RequestId, Session, SessionId};
 use everturn_store::Store;
 use serde_json::{Value, json};
@@ -112,56 +112,57 @@ impl Requests {
             Ask::Question { .. } => self.journal.mint().question(),
         };
         let request = Request { id, time: self.journal.mint().now(), ask, call: Some(call) };
-        let id = request.id.clone();
-        let waiting = self.waiting.wait(&id);
-        let event = Event::RequestAsked { request: Box::new(request) };
+        let waiting = self.waiting.wait(&request.id);
+        let event = Event::RequestAsked { request: Box::new(request.clone()) };
         self.journal.append(&session.id, vec![event]).await?;
-        self.answered(&session.id, &id, waiting, cancel).await
+        self.answered(&session.id, &request, waiting, cancel).await
     }
 
     /// Waits again for a request that an earlier process asked.
     pub(crate) async fn ask_again(
         &self,
         session: &Session,
-        id: &RequestId,
+        request: &Request,
         cancel: &CancellationToken,
     ) -> Result<RequestAnswer, Error> {
-        let waiting = self.waiting.wait(id);
-        // The answer may have come before this process waited for it: then the log has it.
-        if self.store.request(id).await?.is_none() {
-            return self.answer_in_log(&session.id, id).await;
+        let waiting = self.waiting.wait(&request.id);
+        // The answer may have come before this process waited for it: then the call has it.
+        if self.store.request(&request.id).await?.is_none() {
+            return self.given_answer(&session.id, request).await;
         }
-        self.answered(&session.id, id, waiting, cancel).await
+        self.answered(&session.id, request, waiting, cancel).await
     }
 
-    async fn answer_in_log(&self, session: &SessionId, id: &RequestId) -> Result<RequestAnswer, Error> {
-        let log = self.store.events(session, None, usize::MAX).await?;
-        let answer = log.into_iter().rev().find_map(|record| match record.event {
-            Event::RequestAnswered { id: answered, reply, message, answers } if answered == *id => {
-                Some((reply, message, answers))
-            }
-            _ => None,
-        });
-        let answer = answer
-            .map(|(reply, message, answers)| RequestAnswer::of(reply, message.as_deref(), answers.as_ref()));
-        Ok(answer.unwrap_or(RequestAnswer::Interrupted))
+    /// The answer that a request got, from the call that made it. A call that has settled needs none.
+    async fn given_answer(&self, session: &SessionId, request: &Request) -> Result<RequestAnswer, Error> {
+        let Some(call) = &request.call else { return Ok(RequestAnswer::Interrupted) };
+        let node = self.store.node(session, &call.entry).await?;
+        let open = node.into_iter().flat_map(|node| node.parts).filter_map(|part| part.open);
+        let mut last = open.filter_map(|open| open.request);
+        let answer = last.find(|last| last.request.id == request.id).and_then(|last| last.answer);
+        Ok(match answer {
+            Some(GivenAnswer { answers: Some(answers), .. }) => RequestAnswer::Chosen(labels(&answers)),
+            Some(GivenAnswer { reply: Some(Reply::Once | Reply::Always), .. }) => RequestAnswer::Allowed,
+            Some(GivenAnswer { reply: Some(Reply::Reject), message, .. }) => RequestAnswer::Rejected(message),
+            Some(GivenAnswer { reply: None, .. }) | None => RequestAnswer::Interrupted,
+        })
     }
 
     async fn answered(
         &self,
         session: &SessionId,
-        id: &RequestId,
+        request: &Request,
         waiting: oneshot::Receiver<RequestAnswer>,
         cancel: &CancellationToken,
     ) -> Result<RequestAnswer, Error> {
         tokio::select! {
             answer = waiting => Ok(answer.unwrap_or(RequestAnswer::Interrupted)),
-            () = self.missed.answered(id) => self.answer_in_log(session, id).await,
+            () = self.missed.answered(&request.id) => self.given_answer(session, request).await,
             // The process ends: the request stays for the next one.
             () = self.lifecycle.closing() => Ok(RequestAnswer::Interrupted),
             () = cancel.cancelled() => {
                 // Somebody may have answered at the same moment.
-                let event = given(id, Reply::Reject, None);
+                let event = given(request, Reply::Reject, None);
                 self.journal.append(session, vec![event]).await.ok();
                 Ok(RequestAnswer::Interrupted)
             }
@@ -184,14 +185,14 @@ impl Requests {
             let rules = always.iter().map(|pattern| Rule::new(permission, pattern, Action::Allow)).collect();
             self.store.approve(&row.project, rules, self.journal.mint().now()).await?;
         }
-        self.settle(&session, id, given(id, reply, message)).await?;
+        self.settle(&session, id, given(&request, reply, message)).await?;
         match reply {
             Reply::Once => Ok(()),
             Reply::Always => self.release(&row).await,
             Reply::Reject => {
                 for (other, request) in self.waiting().await? {
                     if other == session {
-                        let event = given(&request.id, reply, None);
+                        let event = given(&request, reply, None);
                         unless_gone(self.settle(&other, &request.id, event).await)?;
                     }
                 }
@@ -205,7 +206,7 @@ impl Requests {
     /// # Errors
     /// When nobody waits for it, or the answers are not as many as the questions.
     pub async fn answer(&self, id: &RequestId, answers: Vec<Vec<String>>) -> Result<(), Error> {
-        let (session, asked) = self.question(id).await?;
+        let (session, request, asked) = self.question(id).await?;
         if answers.len() != asked {
             let text = format!(
                 "{asked} questions were asked and {} answered: send one list of labels for each question",
@@ -215,6 +216,7 @@ impl Requests {
         }
         let event = Event::RequestAnswered {
             id: id.clone(),
+            call: request.call,
             reply: None,
             message: None,
             answers: Some(json!(answers)),
@@ -227,18 +229,22 @@ impl Requests {
     /// # Errors
     /// When nobody waits for it.
     pub async fn dismiss(&self, id: &RequestId) -> Result<(), Error> {
-        let (session, _) = self.question(id).await?;
-        self.settle(&session, id, given(id, Reply::Reject, None)).await
+        let (session, request, _) = self.question(id).await?;
+        self.settle(&session, id, given(&request, Reply::Reject, None)).await
     }
 
-    /// The session that waits for a question, and how many there are in it.
-    async fn question(&self, id: &RequestId) -> Result<(SessionId, usize), Error> {
-        match self.store.request(id).await? {
-            Some((session, Request { ask: Ask::Question { questions }, .. })) => {
-                Ok((session, questions.as_array().map_or(0, Vec::len)))
-            }
-            _ => Err(Error::NoRequest(id.clone())),
-        }
+    /// The session that waits for a question, the request, and how many questions there are in it.
+    async fn question(&self, id: &RequestId) -> Result<(SessionId, Request, usize), Error> {
+        let found = self.store.request(id).await?;
+        let count = |request: &Request| match &request.ask {
+            Ask::Question { questions } => Some(questions.as_array().map_or(0, Vec::len)),
+            Ask::Permission { .. } => None,
+        };
+        let found = found.and_then(|(session, request)| {
+            let count = count(&request)?;
+            Some((session, request, count))
+        });
+        found.ok_or_else(|| Error::NoRequest(id.clone()))
     }
 
     /// Records an answer. The call that waits for it, here or in another process, is given it by the feed.
@@ -265,7 +271,7 @@ impl Requests {
             }
             let rules = self.agents.rules(&session);
             if permission::decide(&rules, &saved, permission, patterns) == Action::Allow {
-                let event = given(&request.id, Reply::Always, None);
+                let event = given(&request, Reply::Always, None);
                 unless_gone(self.settle(&id, &request.id, event).await)?;
             }
         }
@@ -283,8 +289,9 @@ fn unless_gone(settled: Result<(), Error>) -> Result<(), Error> {
 }
 
 /// The answer to a permission request, as an event.
-fn given(id: &RequestId, reply: Reply, message: Option<String>) -> Event {
-    Event::RequestAnswered { id: id.clone(), reply: Some(reply), message, answers: None }
+fn given(request: &Request, reply: Reply, message: Option<String>) -> Event {
+    let (id, call) = (request.id.clone(), request.call.clone());
+    Event::RequestAnswered { id, call, reply: Some(reply), message, answers: None }
 }
 
 /// The chosen labels from a log.

@@ -245,6 +245,7 @@ mod tests {
             seq: 7,
             time: 17,
             event: Event::PartAdded { entry: "msg_unknown".into(), part },
+            subject: None,
         };
         let error = follow(&mut Tree::new(session), &record).unwrap_err();
         assert!(matches!(&error, Error::Diverged { seq: 7, .. }), "{error}");

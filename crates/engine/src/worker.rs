@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_model::entry::Fault;
+use everturn_model::fault::Fault;
 use everturn_model::inbox::Delivery;
 use everturn_model::{EntryId, SessionId, Tree};
 use everturn_store::Lease;
@@ -103,7 +103,7 @@ impl Worker {
     async fn report_failure(&self, id: &SessionId, failure: &str) {
         tracing::error!(session = %id, error = failure, "the work on a session failed");
         if let Ok(session) = self.journal.session(id).await {
-            self.journal.signal(&session, Signal::Failed { error: Fault::new("UnknownError", failure) });
+            self.journal.signal(&session, Signal::Failed { error: Fault::internal(failure) });
             self.journal.signal(&session, Signal::Idle);
         }
     }

@@ -10,6 +10,7 @@
 //! - [`export`]: the file that `opencode export` prints
 //! - [`files`]: the JSON file tree of OpenCode 1.1
 //! - [`rows`]: the tables of OpenCode's database
+//! - `fault`: what OpenCode calls a fault
 //! - `shape`: values that several shapes share; `kept`: what a reader does not understand, so that it leaves as it came
 
 use everturn_model::Session;
@@ -17,6 +18,7 @@ use everturn_model::event::Seed;
 use serde_json::Value;
 
 pub mod export;
+mod fault;
 pub mod files;
 mod kept;
 pub mod rows;

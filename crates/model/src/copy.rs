@@ -27,6 +27,8 @@ pub fn copy(session: &SessionId, mut nodes: Vec<Node>, leaf: Option<&EntryId>, n
         refer(node, &names);
         for part in &mut node.parts {
             part.id = mint.part(0);
+            // What a call asked for is answered in the session that asked.
+            part.open = None;
         }
     }
     let leaf = leaf.and_then(|leaf| names.get(leaf.as_str()).cloned());

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::fault::Fault;
+use crate::finish::{Finish, Trigger};
 use crate::session::{FileDiff, ModelRef};
 use crate::tool::ToolResult;
 use crate::{EntryId, Extra, Map, Millis, Money, Tokens};
@@ -82,32 +84,6 @@ pub struct UserSummary {
     pub extra: Map,
 }
 
-/// An error as clients see it: a name and its data.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Fault {
-    /// Its name, such as `MessageAbortedError`.
-    pub name: String,
-    /// Its data, usually with a `message`.
-    #[serde(default)]
-    pub data: Map,
-}
-
-impl Fault {
-    /// A fault with a message.
-    #[must_use]
-    pub fn new(name: &str, message: &str) -> Self {
-        let mut data = Map::new();
-        data.insert("message".to_owned(), message.into());
-        Self { name: name.to_owned(), data }
-    }
-
-    /// Its message, where it has one.
-    #[must_use]
-    pub fn message(&self) -> Option<&str> {
-        self.data.get("message").and_then(Value::as_str)
-    }
-}
-
 /// One provider turn, as an entry keeps it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Assistant {
@@ -131,7 +107,7 @@ pub struct Assistant {
     pub completed: Option<Millis>,
     /// Why the model stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub finish: Option<String>,
+    pub finish: Option<Finish>,
     /// Why the turn failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Fault>,
@@ -186,9 +162,9 @@ pub struct Compaction {
     /// How large the context was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens_before: Option<u64>,
-    /// `auto` or `manual`.
+    /// What made it begin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
+    pub reason: Option<Trigger>,
     /// Recent conversation kept as text, as V2 keeps it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recent: Option<String>,

@@ -1,18 +1,22 @@
 //! The durable event catalogue.
 //!
 //! An event says what happened in one session; the log of them is the only truth. Each type has a version, kept in
-//! its stored name (`step.started.1`), so that old logs stay readable when a shape changes. Each event maps to at
-//! most one of OpenCode V2's durable events, so that `seq` is an exact cursor there; events without a V2 form are
-//! gaps. `docs/design/0001-events.md` lists what V1, V2 and pi clients see of each.
+//! its stored name (`step.started.1`), so that old logs stay readable when a shape changes: what earlier versions wrote is
+//! converted when it is read (`earlier`). Each event maps to at most one of OpenCode V2's durable events, so that `seq`
+//! is an exact cursor there; events without a V2 form are gaps. `docs/design/0001-events.md` lists what V1, V2 and pi clients see of each.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::entry::{Entry, Fault, UserSummary};
+use crate::earlier;
+use crate::entry::{Entry, UserSummary};
+use crate::fault::Fault;
+use crate::finish::Finish;
 use crate::inbox::{Delivery, InboxItem};
 use crate::permission::Rule;
-use crate::request::{Reply, Request};
+use crate::request::{CallRef, Reply, Request};
 use crate::session::{Origin, Revert, Session, Summary};
+use crate::subject::Subject;
 use crate::todo::Todo;
 use crate::tool::FileForecast;
 use crate::tree::Node;
@@ -31,6 +35,9 @@ pub struct Record {
     pub time: Millis,
     /// What happened.
     pub event: Event,
+    /// What the event is about, where it names a row without saying what that is. Records of earlier versions have
+    /// none; [`complete`](Self::complete) finds it.
+    pub subject: Option<Subject>,
 }
 
 /// Entries that come into a session at once, by fork or import.
@@ -118,12 +125,29 @@ macro_rules! catalogue {
     ($( $(#[$doc:meta])* $variant:ident = $name:literal v $version:literal { $( $(#[$field_doc:meta])* $field:ident : $type:ty ),* $(,)? } )*) => {
         /// What can happen in a session.
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+        #[serde(from = "Stored")]
         pub enum Event {
             $(
                 $(#[$doc])*
                 #[serde(rename = $name)]
                 $variant { $( $(#[$field_doc])* $field: $type ),* },
             )*
+        }
+
+        /// An event as it was stored, by this version or an earlier one.
+        #[derive(Deserialize)]
+        enum Stored {
+            $( #[serde(rename = $name)] $variant { $( $(#[$field_doc])* $field: $type ),* }, )*
+        }
+
+        impl From<Stored> for Event {
+            fn from(stored: Stored) -> Self {
+                let mut event = match stored {
+                    $( Stored::$variant { $( $field ),* } => Self::$variant { $( $field ),* }, )*
+                };
+                earlier::event(&mut event);
+                event
+            }
         }
 
         impl Event {
@@ -152,14 +176,14 @@ catalogue! {
         session: Box<Session>,
     }
     /// The session was copied from a path of another one.
-    SessionForked = "session.forked" v 1 {
+    SessionForked = "session.forked" v 2 {
         /// From where.
         origin: Origin,
         /// The copied path.
         seed: Box<Seed>,
     }
     /// The session came in from another program.
-    SessionImported = "session.imported" v 1 {
+    SessionImported = "session.imported" v 2 {
         /// The dialect it came in.
         dialect: String,
         /// What came.
@@ -220,7 +244,7 @@ catalogue! {
         id: EntryId,
     }
     /// An Admitted Prompt became part of the conversation.
-    PromptPromoted = "prompt.promoted" v 1 {
+    PromptPromoted = "prompt.promoted" v 2 {
         /// Which prompt.
         id: EntryId,
         /// The entry it follows.
@@ -229,7 +253,7 @@ catalogue! {
     }
     /// An entry that has no event of its own came into being at the leaf: a switch, a system message, a synthetic
     /// text, a branch summary, an epoch, extension state.
-    EntryAdded = "entry.added" v 1 {
+    EntryAdded = "entry.added" v 2 {
         /// The entry.
         entry: Box<Entry>,
         /// Its parts.
@@ -242,7 +266,7 @@ catalogue! {
         entry: Box<Entry>,
     }
     /// A person's command began.
-    ShellStarted = "shell.started" v 1 {
+    ShellStarted = "shell.started" v 2 {
         /// The shell entry.
         entry: Box<Entry>,
         /// Its parts in V1.
@@ -250,7 +274,7 @@ catalogue! {
         parts: Vec<Part>,
     }
     /// A person's command ended.
-    ShellEnded = "shell.ended" v 1 {
+    ShellEnded = "shell.ended" v 2 {
         /// The shell entry.
         entry: EntryId,
         /// What it printed.
@@ -268,11 +292,11 @@ catalogue! {
         entry: Box<Entry>,
     }
     /// A Provider Turn ended.
-    StepEnded = "step.ended" v 1 {
+    StepEnded = "step.ended" v 2 {
         /// The assistant entry.
         entry: EntryId,
         /// Why the model stopped.
-        finish: String,
+        finish: Finish,
         /// What it used.
         tokens: Tokens,
         /// What that cost.
@@ -291,7 +315,7 @@ catalogue! {
         declined: bool,
     }
     /// A Provider Turn failed or was interrupted.
-    StepFailed = "step.failed" v 1 {
+    StepFailed = "step.failed" v 2 {
         /// The assistant entry.
         entry: EntryId,
         /// Why.
@@ -310,14 +334,14 @@ catalogue! {
         session: Summary,
     }
     /// A part began to stream.
-    PartStarted = "part.started" v 1 {
+    PartStarted = "part.started" v 2 {
         /// The entry.
         entry: EntryId,
         /// The part as it begins.
         part: Box<Part>,
     }
     /// A part is complete: text, reasoning, or the input of a tool call.
-    PartEnded = "part.ended" v 1 {
+    PartEnded = "part.ended" v 2 {
         /// The entry.
         entry: EntryId,
         /// The part.
@@ -329,20 +353,23 @@ catalogue! {
         metadata: Option<Map>,
     }
     /// A part came complete.
-    PartAdded = "part.added" v 1 {
+    PartAdded = "part.added" v 2 {
         /// The entry.
         entry: EntryId,
         /// The part.
         part: Box<Part>,
     }
     /// A tool call was accepted and is about to run.
-    ToolCalled = "tool.called" v 1 {
+    ToolCalled = "tool.called" v 2 {
         /// The assistant entry.
         entry: EntryId,
         /// The tool part.
         part: PartId,
         /// The input.
         input: Value,
+        /// True when the provider runs it itself.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        hosted: bool,
         /// Provider metadata.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         metadata: Option<Map>,
@@ -362,7 +389,7 @@ catalogue! {
         forecast: Vec<FileForecast>,
     }
     /// A running tool shows something.
-    ToolProgress = "tool.progress" v 1 {
+    ToolProgress = "tool.progress" v 2 {
         /// The assistant entry.
         entry: EntryId,
         /// The tool part.
@@ -371,7 +398,7 @@ catalogue! {
         metadata: Map,
     }
     /// A call ended; its result is an entry of its own.
-    ToolSettled = "tool.settled" v 1 {
+    ToolSettled = "tool.settled" v 2 {
         /// The `tool_result` entry.
         entry: Box<Entry>,
         /// The assistant entry that holds the call.
@@ -382,7 +409,7 @@ catalogue! {
         part: Option<PartId>,
     }
     /// A compaction began.
-    CompactionStarted = "compaction.started" v 1 {
+    CompactionStarted = "compaction.started" v 2 {
         /// The compaction entry, without a summary yet.
         entry: Box<Entry>,
         /// Its parts in V1.
@@ -390,7 +417,7 @@ catalogue! {
         parts: Vec<Part>,
     }
     /// A compaction ended: the model sees the summary from now on.
-    CompactionEnded = "compaction.ended" v 1 {
+    CompactionEnded = "compaction.ended" v 2 {
         /// The compaction entry.
         entry: EntryId,
         /// The summary.
@@ -403,7 +430,7 @@ catalogue! {
         recent: Option<String>,
     }
     /// A compaction failed and changed nothing.
-    CompactionFailed = "compaction.failed" v 1 {
+    CompactionFailed = "compaction.failed" v 2 {
         /// The compaction entry.
         entry: EntryId,
         /// Why.
@@ -431,7 +458,7 @@ catalogue! {
     /// A staged revert was undone.
     RevertCleared = "revert.cleared" v 1 {}
     /// A closed entry or part was changed.
-    EntryAmended = "entry.amended" v 1 {
+    EntryAmended = "entry.amended" v 2 {
         /// The entry.
         entry: EntryId,
         /// The part, where it is about one.
@@ -446,14 +473,17 @@ catalogue! {
         todos: Vec<Todo>,
     }
     /// Somebody has to answer before a call goes on.
-    RequestAsked = "request.asked" v 1 {
+    RequestAsked = "request.asked" v 2 {
         /// The request.
         request: Box<Request>,
     }
     /// Somebody answered.
-    RequestAnswered = "request.answered" v 1 {
+    RequestAnswered = "request.answered" v 2 {
         /// Which request.
         id: RequestId,
+        /// The call that waits for it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        call: Option<CallRef>,
         /// The answer to a permission request.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reply: Option<Reply>,
@@ -483,6 +513,13 @@ impl Event {
     pub fn stored_name(&self) -> String {
         format!("{}.{}", self.name(), self.version())
     }
+
+    /// True when an event of this kind may be stored under `name`: its own, or that of an earlier version.
+    #[must_use]
+    pub fn is_stored_as(&self, name: &str) -> bool {
+        let version = name.strip_prefix(self.name()).and_then(|rest| rest.strip_prefix('.'));
+        (1..=self.version()).any(|known| version == Some(known.to_string().as_str()))
+    }
 }
 
 /// Rows that an event needs to be folded, for stores that fold without loading the session.
@@ -498,6 +535,17 @@ pub struct Touches<'a> {
     pub inbox: Vec<&'a EntryId>,
     /// These requests.
     pub requests: Vec<&'a RequestId>,
+}
+
+impl<'a> Touches<'a> {
+    /// The part of a call; without its id, only a look at all parts finds it.
+    fn call(&mut self, call: &'a CallRef) {
+        self.entries.push(&call.entry);
+        match &call.part {
+            Some(part) => self.parts.push(part),
+            None => self.whole = true,
+        }
+    }
 }
 
 impl Event {
@@ -546,6 +594,7 @@ impl Event {
                 touches.parts.extend(part.iter().map(|part| &part.id));
             }
             Self::PartEnded { entry, part, .. }
+            | Self::ToolBegun { entry, part, .. }
             | Self::ToolCalled { entry, part, .. }
             | Self::ToolProgress { entry, part, .. } => {
                 touches.entries.push(entry);
@@ -563,7 +612,19 @@ impl Event {
                 touches.entries.extend(assistant);
                 touches.parts.extend(part);
             }
-            Self::RequestAnswered { id, .. } => touches.requests.push(id),
+            Self::RequestAsked { request } => {
+                if let Some(call) = &request.call {
+                    touches.call(call);
+                }
+            }
+            Self::RequestAnswered { id, call, .. } => {
+                touches.requests.push(id);
+                match call {
+                    Some(call) => touches.call(call),
+                    // Only the request says which call it is.
+                    None => touches.whole = true,
+                }
+            }
             Self::SessionCreated { .. }
             | Self::SessionChanged { .. }
             | Self::SessionMoved { .. }
@@ -572,9 +633,7 @@ impl Event {
             | Self::RevertStaged { .. }
             | Self::RevertCleared {}
             | Self::TodoUpdated { .. }
-            | Self::RequestAsked { .. }
             | Self::UsageRecorded { .. }
-            | Self::ToolBegun { .. }
             | Self::InterruptRequested {} => {}
         }
         touches

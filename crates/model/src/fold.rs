@@ -7,10 +7,12 @@ use std::collections::HashSet;
 
 use crate::entry::{Body, Entry};
 use crate::event::{Amendment, Cause, Event, Record, Seed, SessionChange};
+use crate::finish::Finish;
 use crate::ids::Stamp;
 use crate::inbox::{Delivery, InboxItem};
 use crate::part::{PartKind, Span};
 use crate::path::{self, State};
+use crate::request::{CallRef, GivenAnswer, LastRequest, OpenCall};
 use crate::session::{Session, Summary};
 use crate::tool::{IllegalTransition, ToolState};
 use crate::tree::{Node, Tree};
@@ -172,7 +174,12 @@ impl Fold<'_> {
                 self.tree.session.open = true;
                 self.append((**entry).clone(), &[])?;
             }
-            Event::ToolSettled { entry, .. } => self.append((**entry).clone(), &[])?,
+            Event::ToolSettled { entry, assistant, part } => {
+                self.append((**entry).clone(), &[])?;
+                if let (Some(assistant), Some(part)) = (assistant, part) {
+                    self.close_call(assistant, part);
+                }
+            }
             Event::LeafMoved { to, cause, .. } => self.move_leaf(to.as_ref(), cause)?,
             Event::RevertStaged { revert, summary } => {
                 let session = &mut self.tree.session;
@@ -194,13 +201,25 @@ impl Fold<'_> {
             Event::RequestAsked { request } => {
                 self.tree.requests.insert(request.id.clone(), (**request).clone());
                 self.changes.requests.push(request.id.clone());
+                if let Some(call) = &request.call {
+                    let last = LastRequest { request: (**request).clone(), answer: None };
+                    self.open_call(call, |open| open.request = Some(last));
+                }
             }
-            Event::RequestAnswered { id, .. } => {
-                self.tree.requests.remove(id).ok_or_else(|| missing(self.name, id))?;
+            Event::RequestAnswered { id, call, reply, message, answers } => {
+                let request = self.tree.requests.remove(id).ok_or_else(|| missing(self.name, id))?;
                 self.changes.requests.push(id.clone());
+                if let Some(call) = call.as_ref().or(request.call.as_ref()) {
+                    let given =
+                        GivenAnswer { reply: *reply, message: message.clone(), answers: answers.clone() };
+                    self.open_call(call, |open| {
+                        if let Some(last) = open.request.as_mut().filter(|last| last.request.id == *id) {
+                            last.answer = Some(given);
+                        }
+                    });
+                }
             }
             Event::UsageRecorded { tokens, cost, .. } => self.spend(tokens, *cost),
-            Event::ToolBegun { .. } => {}
             Event::InterruptRequested {} => self.tree.session.interrupts += 1,
             other => self.inside(other)?,
         }
@@ -235,7 +254,7 @@ impl Fold<'_> {
                 assistant.files.clone_from(files);
                 assistant.completed = Some(time);
                 let session = &mut self.tree.session;
-                session.open = finish == "tool-calls" && !declined;
+                session.open = *finish == Finish::ToolCalls && !declined;
                 session.tokens = session.tokens.minus(&before).plus(tokens);
                 session.cost = session.cost - spent + *cost;
                 self.spend(tokens, *cost);
@@ -276,7 +295,7 @@ impl Fold<'_> {
                 let time = self.time;
                 self.part(entry, part, |part| end_part(part, text, metadata.as_ref(), time))?;
             }
-            Event::ToolCalled { entry, part, input, metadata, progress } => {
+            Event::ToolCalled { entry, part, input, hosted, metadata, progress } => {
                 let running = ToolState::Running {
                     input: input.clone(),
                     title: None,
@@ -284,14 +303,27 @@ impl Fold<'_> {
                     start: self.time,
                 };
                 self.tool(entry, part, running)?;
-                if metadata.is_some() {
+                if *hosted || metadata.is_some() {
                     self.part(entry, part, |part| {
-                        if let PartKind::Tool { metadata: slot, .. } = &mut part.kind {
-                            slot.clone_from(metadata);
+                        if let PartKind::Tool { hosted: mark, metadata: slot, .. } = &mut part.kind {
+                            *mark |= hosted;
+                            *slot = metadata.clone().or(slot.take());
                         }
                         true
                     })?;
                 }
+            }
+            Event::ToolBegun { entry, part, forecast } => {
+                self.part(entry, part, |part| {
+                    let call = part.kind.call().is_some();
+                    if call {
+                        let open = part.open.get_or_insert_default();
+                        open.begun = true;
+                        // Of a call that was begun twice, the later beginning counts.
+                        open.forecast.clone_from(forecast);
+                    }
+                    call
+                })?;
             }
             Event::ToolProgress { entry, part, metadata } => {
                 self.part(entry, part, |part| match &mut part.kind {
@@ -488,9 +520,9 @@ impl Fold<'_> {
 
     fn replace_part(&mut self, entry: &EntryId, new: &Part) -> Result<(), Error> {
         self.part(entry, &new.id, |part| {
-            let hidden = part.hidden;
+            let (hidden, open) = (part.hidden, part.open.take());
             *part = new.clone();
-            part.hidden = hidden;
+            (part.hidden, part.open) = (hidden, open);
             true
         })
     }
@@ -525,6 +557,32 @@ impl Fold<'_> {
             _ => false,
         })?;
         refused.map_or(Ok(()), Err)
+    }
+
+    /// Changes what is known of a call that has not settled. A request may be about no call that is here.
+    fn open_call(&mut self, call: &CallRef, change: impl FnOnce(&mut OpenCall)) {
+        let Some(node) = self.tree.node_mut(&call.entry) else { return };
+        let wanted = |part: &Part| match (&call.part, &part.kind) {
+            (Some(id), PartKind::Tool { .. }) => part.id == *id,
+            // Call ids repeat. The newest call is the one that is at work.
+            (None, PartKind::Tool { call: own, state, .. }) => *own == call.call && !state.is_settled(),
+            _ => false,
+        };
+        let Some(part) = node.parts.iter_mut().rev().find(|part| wanted(part)) else { return };
+        change(part.open.get_or_insert_default());
+        let key = (call.entry.clone(), part.id.clone());
+        if !self.changes.parts.contains(&key) {
+            self.changes.parts.push(key);
+        }
+    }
+
+    /// Forgets what was known of a call until it settled.
+    fn close_call(&mut self, entry: &EntryId, id: &PartId) {
+        let Some(node) = self.tree.node_mut(entry) else { return };
+        let Some(part) = node.parts.iter_mut().find(|part| part.id == *id) else { return };
+        if part.open.take().is_some() {
+            self.changes.parts.push((entry.clone(), id.clone()));
+        }
     }
 
     fn entry(&mut self, id: &EntryId) -> Result<&mut Entry, Error> {

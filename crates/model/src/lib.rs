@@ -9,8 +9,11 @@
 //! - [`ids`]: identifiers, their order and the wrap of their clock
 //! - [`session`]: the session row with every field that any dialect knows
 //! - [`entry`], [`part`], [`tool`]: what the tree is made of, and the tool state machine
+//! - [`fault`], [`finish`]: why something failed, and small words with a meaning
 //! - [`inbox`], [`request`], [`mod@todo`]: prompts waiting for promotion, questions waiting for a person, the task list
 //! - [`event`]: the durable event catalogue with versions
+//! - [`subject`]: what an event is about, kept with it
+//! - `earlier`: shapes of earlier versions, which logs still hold
 //! - [`tree`], [`fold`]: the state and the one function that changes it
 //! - [`path`]: what a path means: its entries, its selections, its compaction cut, its results
 //! - [`copy`], [`mint`]: copying entries into another session, and ids that follow from a name
@@ -18,8 +21,11 @@
 //! - [`permission`]: rules, wildcards and their evaluation
 
 pub mod copy;
+mod earlier;
 pub mod entry;
 pub mod event;
+pub mod fault;
+pub mod finish;
 pub mod fold;
 pub mod ids;
 pub mod inbox;
@@ -30,6 +36,7 @@ pub mod path;
 pub mod permission;
 pub mod request;
 pub mod session;
+pub mod subject;
 pub mod todo;
 pub mod tool;
 pub mod tree;
@@ -37,6 +44,8 @@ pub mod usage;
 
 pub use entry::{Body, Entry};
 pub use event::{Event, Record};
+pub use fault::{Fault, FaultKind};
+pub use finish::Finish;
 pub use fold::{Changes, apply};
 pub use ids::{EntryId, EventId, PartId, RequestId, SessionId};
 pub use money::Money;
@@ -90,6 +99,16 @@ impl Extra {
         if let Some(fields) = slot.as_object_mut() {
             fields.insert(name.to_owned(), value);
         }
+    }
+
+    /// Takes one field of a dialect out.
+    pub(crate) fn take(&mut self, dialect: &str, name: &str) -> Option<serde_json::Value> {
+        let fields = self.0.get_mut(dialect)?.as_object_mut()?;
+        let taken = fields.shift_remove(name);
+        if fields.is_empty() {
+            self.0.shift_remove(dialect);
+        }
+        taken
     }
 
     /// An extra that holds one dialect's fields.

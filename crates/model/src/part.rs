@@ -3,6 +3,10 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::earlier;
+use crate::fault::Fault;
+use crate::finish::Finish;
+use crate::request::OpenCall;
 use crate::session::ModelRef;
 use crate::tool::ToolState;
 use crate::{Extra, Map, Millis, Money, PartId, Tokens};
@@ -19,6 +23,7 @@ pub struct Span {
 
 /// A part of an entry.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Stored")]
 pub struct Part {
     /// Its id.
     pub id: PartId,
@@ -30,6 +35,12 @@ pub struct Part {
     /// True when an amendment hides it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hidden: bool,
+    /// The name that another program's log knows it by, where that is not its id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wire: Option<String>,
+    /// What is known of a call until it settles.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open: Option<Box<OpenCall>>,
     /// Fields of other programs.
     #[serde(default, skip_serializing_if = "Extra::is_empty")]
     pub extra: Extra,
@@ -39,7 +50,32 @@ impl Part {
     /// A part with nothing riding along.
     #[must_use]
     pub fn new(id: PartId, kind: PartKind) -> Self {
-        Self { id, kind, second: false, hidden: false, extra: Extra::default() }
+        Self { id, kind, second: false, hidden: false, wire: None, open: None, extra: Extra::default() }
+    }
+}
+
+/// A part as it was stored, by this version or an earlier one.
+#[derive(Deserialize)]
+struct Stored {
+    id: PartId,
+    kind: PartKind,
+    #[serde(default)]
+    second: bool,
+    #[serde(default)]
+    hidden: bool,
+    #[serde(default)]
+    wire: Option<String>,
+    #[serde(default)]
+    open: Option<Box<OpenCall>>,
+    #[serde(default)]
+    extra: Extra,
+}
+
+impl From<Stored> for Part {
+    fn from(Stored { id, kind, second, hidden, wire, open, extra }: Stored) -> Self {
+        let mut part = Self { id, kind, second, hidden, wire, open, extra };
+        earlier::part(&mut part);
+        part
     }
 }
 
@@ -83,6 +119,9 @@ pub enum PartKind {
         tool: String,
         /// The call's own state.
         state: ToolState,
+        /// True when the provider runs it itself: nobody else may.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        hosted: bool,
         /// Provider metadata for replay.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         metadata: Option<Map>,
@@ -145,7 +184,7 @@ pub enum PartKind {
         /// Which attempt failed.
         attempt: u64,
         /// How.
-        error: Value,
+        error: Fault,
         /// When.
         created: Millis,
     },
@@ -158,7 +197,7 @@ pub enum PartKind {
     /// A provider turn ended.
     StepFinish {
         /// Why.
-        reason: String,
+        reason: Finish,
         /// The files after it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         snapshot: Option<String>,
@@ -173,9 +212,6 @@ pub enum PartKind {
         body: Map,
     },
 }
-
-/// The mark of a call that the provider runs itself, among its provider metadata; other programs use the same.
-pub const PROVIDER_EXECUTED: &str = "providerExecuted";
 
 impl PartKind {
     /// Plain text.
@@ -195,9 +231,6 @@ impl PartKind {
     /// True for a call that the provider runs itself: nobody else may run it.
     #[must_use]
     pub fn is_hosted(&self) -> bool {
-        match self {
-            Self::Tool { metadata: Some(map), .. } => map.get(PROVIDER_EXECUTED) == Some(&Value::Bool(true)),
-            _ => false,
-        }
+        matches!(self, Self::Tool { hosted: true, .. })
     }
 }

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{EntryId, Map, Millis, RequestId};
+use crate::tool::FileForecast;
+use crate::{EntryId, Map, Millis, PartId, RequestId};
 
 /// A request that is waiting for an answer. It survives restarts under its id.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -27,6 +28,48 @@ pub struct CallRef {
     pub entry: EntryId,
     /// The call's id.
     pub call: String,
+    /// The call's part, by which it is found at once. Requests of earlier versions have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<PartId>,
+}
+
+/// What is known of a call that has not settled, beside the state of its part. It is what a restart needs: a call that
+/// asked and has not begun may still be run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct OpenCall {
+    /// True when it was about to act: after somebody had been asked, or as an edit whose outcome was foreseen.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub begun: bool,
+    /// What it will make of the files that it changes, where that is known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub forecast: Vec<FileForecast>,
+    /// The newest request that it made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<LastRequest>,
+}
+
+/// The newest request of a call, and what came of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LastRequest {
+    /// The request.
+    pub request: Request,
+    /// The answer; none while it waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<GivenAnswer>,
+}
+
+/// What somebody answered.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct GivenAnswer {
+    /// The answer to a permission request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply: Option<Reply>,
+    /// What the person said with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// The answers to questions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answers: Option<Value>,
 }
 
 /// What is asked.

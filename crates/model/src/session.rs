@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::finish::FileChange;
 use crate::ids::Stamp;
 use crate::permission::Rule;
 use crate::{EntryId, Extra, Map, Millis, Money, PartId, SessionId, Tokens};
@@ -30,9 +31,9 @@ pub struct FileDiff {
     pub additions: u64,
     /// Lines removed.
     pub deletions: u64,
-    /// `added`, `deleted` or `modified`.
+    /// What became of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub status: Option<String>,
+    pub status: Option<FileChange>,
     /// Fields of other versions (`before` and `after` texts of OpenCode 1.1).
     #[serde(flatten)]
     pub extra: Map,

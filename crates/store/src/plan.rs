@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use everturn_model::event::Touches;
 use everturn_model::fold::{self, Changes};
+use everturn_model::subject::Subject;
 use everturn_model::{EntryId, Event, EventId, Millis, PartId, Record, RequestId, SessionId, Tree};
 
 use crate::Error;
@@ -321,7 +322,8 @@ impl AppendProgress {
         if !matches!(new.event, Event::SessionCreated { .. }) {
             return Err(Error::NoSession(id.clone()));
         }
-        let record = Record { id: new.id, session: id.clone(), seq: 0, time: new.time, event: new.event };
+        let (session, event) = (id.clone(), new.event);
+        let record = Record { id: new.id, session, seq: 0, time: new.time, event, subject: None };
         let record = Arc::new(record);
         let tree = fold::begin(&record).map_err(|source| unfit(id, source))?;
         if tree.session.id != *id {
@@ -337,7 +339,9 @@ impl AppendProgress {
 
     fn append(&mut self, state: &mut SessionState, id: &SessionId, new: NewEvent) -> Result<(), Error> {
         let (seq, time): (u64, Millis) = (state.seq + 1, new.time);
-        let record = Arc::new(Record { id: new.id, session: id.clone(), seq, time, event: new.event });
+        let subject = Subject::of(&new.event, &state.tree);
+        let (session, event) = (id.clone(), new.event);
+        let record = Arc::new(Record { id: new.id, session, seq, time, event, subject });
         self.log(&record)?;
         let before = self.observed.then(|| state.tree.session.clone());
         let changes = fold::apply(&mut state.tree, &record).map_err(|source| unfit(id, source))?;

@@ -49,9 +49,9 @@ impl LogRow {
         // with writing these.
         let packed = if holds(&record.event) > ASIDE {
             let record = Arc::clone(record);
-            Err(std::thread::spawn(move || pack(&record.event)))
+            Err(std::thread::spawn(move || pack_event(&record)))
         } else {
-            Ok(pack(&record.event)?)
+            Ok(pack_event(record)?)
         };
         Ok(Packing { row, packed })
     }
@@ -301,14 +301,18 @@ fn findable(text: &str) -> Option<String> {
     words::has_word(text).then(|| text.to_owned())
 }
 
+fn pack_event(record: &Record) -> Result<Packed, Error> {
+    payload::pack(record.to_json().map_err(|error| unwritable(&error))?).map_err(unpacked)
+}
+
 fn pack(value: &impl Serialize) -> Result<Packed, Error> {
     payload::pack(encode(value)?).map_err(unpacked)
 }
 
 pub(crate) fn encode(value: &impl Serialize) -> Result<String, Error> {
-    serde_json::to_string(value).map_err(|error| Error::Corrupt {
-        session: String::new(),
-        place: "memory".to_owned(),
-        reason: error.to_string(),
-    })
+    serde_json::to_string(value).map_err(|error| unwritable(&error))
+}
+
+fn unwritable(error: &serde_json::Error) -> Error {
+    Error::Corrupt { session: String::new(), place: "memory".to_owned(), reason: error.to_string() }
 }

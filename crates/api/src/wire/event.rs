@@ -1,7 +1,7 @@
 //! Events of the moment, and the envelope of all events.
 
+use everturn_interop::opencode::v1::ShownFault;
 use everturn_model::Millis;
-use everturn_model::entry::Fault;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -72,5 +72,5 @@ pub(crate) struct Failed<'a> {
     #[serde(rename = "sessionID")]
     pub(crate) session: &'a str,
     /// What.
-    pub(crate) error: &'a Fault,
+    pub(crate) error: ShownFault<'a>,
 }

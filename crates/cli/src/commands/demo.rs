@@ -49,7 +49,7 @@ async fn play(folder: &Path, project: &Path) -> Result<()> {
             SessionUpdate::Live(live) => match &live.signal {
                 Signal::Delta { text, .. } => table::text(text),
                 Signal::Idle => break,
-                Signal::Failed { error } => anyhow::bail!("{}", error.message().unwrap_or(&error.name)),
+                Signal::Failed { error } => anyhow::bail!("{}", error.text()),
                 _ => {}
             },
             SessionUpdate::Committed(committed) => match &committed.record.event {

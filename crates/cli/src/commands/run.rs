@@ -136,7 +136,7 @@ impl RunCommand {
             SessionUpdate::Live(live) if &live.session == session => match &live.signal {
                 Signal::Delta { part, offset, text, .. } => shown.add(part, *offset, text),
                 Signal::Failed { error } => {
-                    shown.failure = Some(error.message().unwrap_or(&error.name).to_owned());
+                    shown.failure = Some(error.text().to_owned());
                 }
                 Signal::Idle => return Ok(true),
                 _ => {}

@@ -1,7 +1,7 @@
 //! Whether a call may do what it needs: by the rules, by what was approved before, or because a person says so now.
 
 use everturn_model::permission::{self, Action};
-use everturn_model::request::{Ask, CallRef, Request};
+use everturn_model::request::{Ask, Request};
 use everturn_tools::Need;
 
 use super::{CallSetting, INTERRUPTED, ToolCall, ToolCalls};
@@ -32,7 +32,7 @@ impl ToolCalls {
         let waiting = call.waiting.as_ref().filter(|_| !running);
         let mut asked = waiting.is_some();
         if let Some(request) = waiting {
-            let answer = self.requests.ask_again(&setting.session, &request.id, &setting.cancel).await?;
+            let answer = self.requests.ask_again(&setting.session, request, &setting.cancel).await?;
             if let Some(refusal) = refusal(answer) {
                 return Ok(refusal);
             }
@@ -54,7 +54,7 @@ impl ToolCalls {
                 Action::Ask if waiting.is_some_and(|request| asks_for(request, &need)) => {}
                 Action::Ask => {
                     asked = true;
-                    let caller = CallRef { entry: call.entry.clone(), call: call.id.clone() };
+                    let caller = call.caller();
                     let Need { permission, patterns, always, metadata } = need;
                     let ask = Ask::Permission { permission, patterns, always, metadata };
                     let answer = self.requests.ask(&setting.session, ask, caller, &setting.cancel).await?;

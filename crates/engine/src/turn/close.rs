@@ -1,6 +1,7 @@
 //! The close of a turn: usage, cost, changed files, and whether the model goes on.
 
-use everturn_model::entry::Fault;
+use everturn_model::fault::Fault;
+use everturn_model::finish::Finish;
 use everturn_model::part::PartKind;
 use everturn_model::{EntryId, Event, Money, Part, Tokens};
 use everturn_tools::snapshot::TreeId;
@@ -25,7 +26,7 @@ impl Turn<'_> {
     ) -> Result<TurnEnd, Error> {
         let called = intake.called();
         let Some(finish) = intake.finish() else {
-            let fault = Fault::new("UnknownError", "The provider's answer ended before it was complete.");
+            let fault = Fault::internal("The provider's answer ended before it was complete.");
             return self.fail(&stage, intake, None, fault, start).await;
         };
         for call in intake.unsaid() {
@@ -33,12 +34,12 @@ impl Turn<'_> {
             self.settle(settled).await?;
         }
         let (reason, usage) = finish;
-        if let Some(words) = given_up(reason).filter(|_| !called) {
-            return self.fail(&stage, intake, None, Fault::new("UnknownError", words), start).await;
+        if let Some(words) = given_up(&reason).filter(|_| !called) {
+            return self.fail(&stage, intake, None, Fault::internal(words), start).await;
         }
         let reason = match (called, reason) {
-            (true, _) => "tool-calls",
-            (false, "tool-calls") => "unknown",
+            (true, _) => Finish::ToolCalls,
+            (false, Finish::ToolCalls) => Finish::Unknown,
             (false, reason) => reason,
         };
         let end = if called { capture(stage.snapshots.clone()).await.ok().flatten() } else { start.clone() };
@@ -48,12 +49,8 @@ impl Turn<'_> {
         };
         let cost = stage.chosen.pricing().cost(&usage);
         let snapshot = end.map(|tree| tree.as_str().to_owned());
-        let finish_part = PartKind::StepFinish {
-            reason: reason.to_owned(),
-            snapshot: snapshot.clone(),
-            tokens: usage,
-            cost,
-        };
+        let finish_part =
+            PartKind::StepFinish { reason: reason.clone(), snapshot: snapshot.clone(), tokens: usage, cost };
         let mut parts = vec![Part::new(self.rooms.journal.mint().part(self.session()), finish_part)];
         if let (false, Some(from)) = (files.is_empty(), &start) {
             let kind = PartKind::Patch { hash: from.as_str().to_owned(), files: files.clone() };
@@ -72,7 +69,7 @@ impl Turn<'_> {
 #[expect(clippy::too_many_arguments, reason = "the fields of one event")]
 fn step_ended(
     entry: &EntryId,
-    finish: &str,
+    finish: Finish,
     tokens: Tokens,
     cost: Money,
     snapshot: Option<String>,
@@ -82,7 +79,7 @@ fn step_ended(
 ) -> Event {
     Event::StepEnded {
         entry: entry.clone(),
-        finish: finish.to_owned(),
+        finish,
         tokens,
         cost,
         snapshot,
@@ -93,10 +90,10 @@ fn step_ended(
 }
 
 /// What to tell when an answer ended in a way that is no end. Nobody should take it for a finished one.
-fn given_up(reason: &str) -> Option<&'static str> {
+fn given_up(reason: &Finish) -> Option<&'static str> {
     match reason {
-        "error" => Some("The provider gave up in the midst of its answer. Asking again may help."),
-        "content-filter" => Some(
+        Finish::Error => Some("The provider gave up in the midst of its answer. Asking again may help."),
+        Finish::ContentFilter => Some(
             "The provider's filter ended the answer. Another wording, or another model, may get further.",
         ),
         _ => None,

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use everturn_model::tool::{FileForecast, Outcome, ToolResult};
-use everturn_model::{EntryId, Event, PartId, Record, path};
+use everturn_model::{EntryId, PartId, Tree, path};
 
 use super::Turn;
 use crate::background::blocking;
@@ -20,13 +20,12 @@ leave them, so it took effect in full. It was not run again.";
 pub(super) struct CutOffEdits(HashMap<PartId, Vec<FileForecast>>);
 
 impl CutOffEdits {
-    /// What the log has of the calls of a turn. Of a call that was begun twice, the later beginning counts.
-    pub(super) fn found(log: &[Record], assistant: &EntryId) -> Self {
-        let noted = log.iter().filter_map(|record| match &record.event {
-            Event::ToolBegun { entry, part, forecast } if entry == assistant => {
-                Some((part.clone(), forecast.clone()))
-            }
-            _ => None,
+    /// What is known of the calls of a turn that have not settled.
+    pub(super) fn found(tree: &Tree, assistant: &EntryId) -> Self {
+        let parts = tree.node(assistant).into_iter().flat_map(|node| &node.parts);
+        let noted = parts.filter_map(|part| {
+            let open = part.open.as_ref().filter(|open| open.begun)?;
+            Some((part.id.clone(), open.forecast.clone()))
         });
         Self(noted.collect())
     }

@@ -1,9 +1,9 @@
 //! Turns that fail: what was streamed is kept, what ran is settled, and the reason is in the log.
 
-use everturn_model::entry::Fault;
+use everturn_model::fault::{ApiFault, Fault, FaultKind};
 use everturn_model::inbox::Delivery;
 use everturn_model::tool::Outcome;
-use everturn_model::{EntryId, Event, Map};
+use everturn_model::{EntryId, Event};
 use everturn_tools::snapshot::TreeId;
 
 use super::intake::StreamIntake;
@@ -21,7 +21,7 @@ impl Turn<'_> {
         let mut opening = TurnOpening::at(&self.tree, self.rooms.journal.mint());
         let id = opening.start_refused();
         self.commit(opening.into_events()).await?;
-        self.give_up(&id, Fault::new("UnknownError", &error.to_string()), Vec::new()).await
+        self.give_up(&id, Fault::internal(error.to_string()), Vec::new()).await
     }
 
     /// Ends a turn that failed or was interrupted: what was streamed is kept, what ran is settled.
@@ -81,22 +81,20 @@ impl Turn<'_> {
     }
 }
 
-/// A provider's failure as clients see it.
+/// A provider's failure.
 pub(super) fn fault(chosen: &Chosen, error: &everturn_llm::Error) -> Fault {
     let message = error.provider_message();
-    let Some(http) = error.http() else { return Fault::new("UnknownError", &message) };
+    let Some(http) = error.http() else { return Fault::internal(message) };
     if matches!(error, everturn_llm::Error::Authentication { .. }) {
-        let mut fault = Fault::new("ProviderAuthError", &message);
-        fault.data.insert("providerID".to_owned(), chosen.reference.provider.clone().into());
-        return fault;
+        let provider = chosen.reference.provider.clone();
+        return Fault::new(FaultKind::Authentication { provider }, message);
     }
-    let mut fault = Fault::new("APIError", &message);
-    fault.data.insert("statusCode".to_owned(), http.status.into());
-    fault.data.insert("isRetryable".to_owned(), error.retryable().into());
-    let headers: Map =
-        http.headers.iter().map(|(name, value)| (name.clone(), value.clone().into())).collect();
-    fault.data.insert("responseHeaders".to_owned(), headers.into());
-    fault.data.insert("responseBody".to_owned(), http.body.clone().into());
-    fault.data.insert("metadata".to_owned(), serde_json::json!({"url": http.url}));
-    fault
+    let api = ApiFault {
+        status: Some(http.status.into()),
+        retryable: Some(error.retryable()),
+        headers: Some(http.headers.clone()),
+        body: Some(http.body.clone()),
+        url: Some(http.url.clone()),
+    };
+    Fault::new(FaultKind::Api(Box::new(api)), message)
 }

@@ -108,7 +108,7 @@ pub(super) fn capture(snapshots: Option<Arc<Snapshots>>) -> JoinHandle<Option<Tr
 /// The changes between two snapshots, as sessions keep them.
 pub(crate) fn diffs(snapshots: &Snapshots, from: &str, to: &str) -> Option<Vec<FileDiff>> {
     let diffs = snapshots.diff(&from.parse().ok()?, &to.parse().ok()?).ok()?;
-    let status = |status| serde_json::to_value(status).ok()?.as_str().map(str::to_owned);
+    let status = |status| Some(serde_json::to_value(status).ok()?.as_str()?.into());
     let convert = |diff: everturn_tools::snapshot::TreeDiff| FileDiff {
         file: diff.file,
         patch: Some(diff.patch),

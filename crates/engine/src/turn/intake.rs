@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 
-use everturn_llm::StreamEvent as Delta;
-use everturn_model::part::{PROVIDER_EXECUTED, PartKind, Span};
+use everturn_llm::{FinishReason, StreamEvent as Delta};
+use everturn_model::finish::Finish;
+use everturn_model::part::{PartKind, Span};
 use everturn_model::tool::{Hosted, Outcome, ToolResult, ToolState};
 use everturn_model::usage::Cache;
 use everturn_model::{EntryId, Event, Map, Part, PartId, Tokens};
@@ -28,7 +29,7 @@ pub(super) struct StreamIntake {
     hosted: HashMap<String, ToolCall>,
     called: bool,
     fresh: bool,
-    finish: Option<(&'static str, Tokens)>,
+    finish: Option<(Finish, Tokens)>,
 }
 
 struct OpenText {
@@ -67,8 +68,8 @@ impl StreamIntake {
     }
 
     /// Why the model stopped and what it used, once it said so.
-    pub(super) fn finish(&self) -> Option<(&'static str, Tokens)> {
-        self.finish
+    pub(super) fn finish(&self) -> Option<(Finish, Tokens)> {
+        self.finish.clone()
     }
 
     /// A call has its result.
@@ -125,7 +126,7 @@ impl StreamIntake {
                     reasoning: usage.reasoning,
                     cache: Cache { read: usage.cache_read, write: usage.cache_write },
                 };
-                self.finish = Some((reason.as_str(), tokens));
+                self.finish = Some((reason_of(reason), tokens));
             }
         }
         Ok(Vec::new())
@@ -178,7 +179,8 @@ impl StreamIntake {
     async fn start_call(&mut self, turn: &mut Turn<'_>, id: String, tool: String) -> Result<(), Error> {
         let part = turn.rooms.journal.mint().part(turn.session());
         let state = ToolState::Pending { input: Value::Object(Map::new()), raw: String::new() };
-        let kind = PartKind::Tool { call: id.clone(), tool: tool.clone(), state, metadata: None };
+        let (call, name) = (id.clone(), tool.clone());
+        let kind = PartKind::Tool { call, tool: name, state, hosted: false, metadata: None };
         let event =
             Event::PartStarted { entry: self.entry.clone(), part: Box::new(Part::new(part.clone(), kind)) };
         let call = ToolCall {
@@ -212,7 +214,7 @@ impl StreamIntake {
         let (entry, part) = (self.entry.clone(), call.part.clone());
         turn.commit(vec![
             Event::PartEnded { entry: entry.clone(), part: part.clone(), text: raw, metadata: None },
-            Event::ToolCalled { entry, part, input, metadata, progress: None },
+            Event::ToolCalled { entry, part, input, hosted: false, metadata, progress: None },
         ])
         .await?;
         Ok(vec![call])
@@ -229,11 +231,10 @@ impl StreamIntake {
     ) -> Result<(), Error> {
         let (entry, part) = (self.entry.clone(), turn.rooms.journal.mint().part(turn.session()));
         let start = turn.rooms.journal.mint().now();
-        let mut metadata = object(metadata).unwrap_or_default();
-        metadata.insert(PROVIDER_EXECUTED.to_owned(), true.into());
+        let metadata = object(metadata);
         let state = ToolState::Pending { input: Value::Object(Map::new()), raw: String::new() };
-        let kind =
-            PartKind::Tool { call: id.clone(), tool: tool.clone(), state, metadata: Some(metadata.clone()) };
+        let (own, name) = (id.clone(), tool.clone());
+        let kind = PartKind::Tool { call: own, tool: name, state, hosted: true, metadata: metadata.clone() };
         let call = ToolCall {
             entry: entry.clone(),
             part: part.clone(),
@@ -245,11 +246,11 @@ impl StreamIntake {
             again: false,
         };
         self.hosted.insert(id, call);
-        let (text, metadata) = (input.to_string(), Some(metadata));
+        let text = input.to_string();
         turn.commit(vec![
             Event::PartStarted { entry: entry.clone(), part: Box::new(Part::new(part.clone(), kind)) },
             Event::PartEnded { entry: entry.clone(), part: part.clone(), text, metadata: None },
-            Event::ToolCalled { entry, part, input, metadata, progress: None },
+            Event::ToolCalled { entry, part, input, hosted: true, metadata, progress: None },
         ])
         .await
     }
@@ -288,6 +289,18 @@ impl StreamIntake {
                 metadata: None,
             })
             .collect()
+    }
+}
+
+/// Why a model stopped.
+fn reason_of(reason: FinishReason) -> Finish {
+    match reason {
+        FinishReason::Stop => Finish::Stop,
+        FinishReason::Length => Finish::Length,
+        FinishReason::ToolCalls => Finish::ToolCalls,
+        FinishReason::ContentFilter => Finish::ContentFilter,
+        FinishReason::Error => Finish::Error,
+        FinishReason::Unknown => Finish::Unknown,
     }
 }
 

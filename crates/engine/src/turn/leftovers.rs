@@ -8,11 +8,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use everturn_model::entry::{Body, Entry, Fault};
+use everturn_model::entry::{Body, Entry};
 use everturn_model::part::PartKind;
-use everturn_model::request::Request;
 use everturn_model::tool::{Outcome, ToolResult, ToolState};
-use everturn_model::{EntryId, Event, Money, Part, PartId, Record, Tokens, Tree, path};
+use everturn_model::{EntryId, Event, Fault, FaultKind, Finish, Money, Part, PartId, Tokens, Tree, path};
 use everturn_store::Lease;
 use everturn_tools::Effect;
 use tokio_util::sync::CancellationToken;
@@ -57,11 +56,10 @@ impl ProviderTurns {
             saved.into_iter().map(|saved| (saved.part, saved.text)).collect();
         let ends = end_texts(&tree, &assistant, &saved);
         let wrote = saved.values().any(|text| !text.is_empty()) || has_text(&tree, &assistant);
-        let log = self.rooms.store.events(&id, None, usize::MAX).await?;
-        let edits = CutOffEdits::found(&log, &assistant);
+        let edits = CutOffEdits::found(&tree, &assistant);
         let open = self.open_calls(&tree, &assistant, |part| !part.kind.is_hosted());
         let verdicts = edits.clone().verdicts(open.iter().map(|call| call.part.clone()).collect()).await?;
-        let remedies = self.remedies(&tree, &assistant, &log, open, &verdicts);
+        let remedies = self.remedies(&tree, open, &verdicts);
         let hosted = self.open_calls(&tree, &assistant, |part| part.kind.is_hosted());
         tracing::info!(session = %id, calls = remedies.len(), "continuing a turn that was cut off");
         let work = NextWork { promote: Vec::new() };
@@ -73,7 +71,7 @@ impl ProviderTurns {
             turn.settle(unfinished(call, self.rooms.journal.mint().now(), INTERRUPTED)).await?;
         }
         if remedies.is_empty() && !called(&turn.tree, &assistant) {
-            let error = Fault::new("MessageAbortedError", CUT_OFF);
+            let error = Fault::new(FaultKind::CutOff, CUT_OFF);
             let mut events = vec![Event::StepFailed { entry: assistant, error, resumes: true }];
             if wrote {
                 let entry_id = self.rooms.journal.mint().entry(turn.session());
@@ -92,7 +90,7 @@ impl ProviderTurns {
         let Some(declined) = self.apply(&mut turn, remedies, &edits).await? else { return Ok(None) };
         turn.commit(vec![Event::StepEnded {
             entry: assistant,
-            finish: "tool-calls".to_owned(),
+            finish: Finish::ToolCalls,
             tokens: Tokens::default(),
             cost: Money::ZERO,
             snapshot: None,
@@ -108,8 +106,6 @@ impl ProviderTurns {
     fn remedies(
         &self,
         tree: &Tree,
-        assistant: &EntryId,
-        log: &[Record],
         open: Vec<ToolCall>,
         verdicts: &HashMap<PartId, EditVerdict>,
     ) -> Vec<Remedy> {
@@ -118,10 +114,8 @@ impl ProviderTurns {
             let pure = matches!(effect, Some(Effect::Pure | Effect::Repeatable));
             let verdict = verdicts.get(&call.part).copied().unwrap_or(EditVerdict::Unknown);
             let may_run = pure || verdict == EditVerdict::Untouched;
-            // Without a request the call began at once; with one it began only if the log says so.
-            let begun_already = has_begun(log, &call.part);
-            let waiting =
-                if begun_already && !may_run { None } else { last_request(log, assistant, &call.id) };
+            // Without a request the call began at once; with one it began only if that was recorded.
+            let waiting = call.waiting.filter(|_| may_run || !has_begun(tree, &call.entry, &call.part));
             let call = ToolCall { waiting, ..call };
             if !is_running(tree, &call) {
                 Remedy::Stopped(call)
@@ -157,7 +151,7 @@ impl ProviderTurns {
                 tool: tool.clone(),
                 input: state.input().clone(),
                 start,
-                waiting: None,
+                waiting: part.open.as_ref().and_then(|open| Some(open.request.as_ref()?.request.clone())),
                 again: true,
             })
         };
@@ -232,19 +226,10 @@ fn open_assistant(tree: &Tree) -> Option<EntryId> {
     open.then(|| newest.entry.id.clone())
 }
 
-/// The newest request that a call made, answered or not.
-fn last_request(log: &[Record], assistant: &EntryId, call: &str) -> Option<Request> {
-    log.iter().rev().find_map(|record| match &record.event {
-        Event::RequestAsked { request } => {
-            let caller = request.call.as_ref()?;
-            (&caller.entry == assistant && caller.call == call).then(|| (**request).clone())
-        }
-        _ => None,
-    })
-}
-
-fn has_begun(log: &[Record], part: &PartId) -> bool {
-    log.iter().any(|record| matches!(&record.event, Event::ToolBegun { part: begun, .. } if begun == part))
+/// Whether a call that had to ask was about to act.
+fn has_begun(tree: &Tree, entry: &EntryId, part: &PartId) -> bool {
+    let part = tree.node(entry).and_then(|node| node.part(part));
+    part.and_then(|part| part.open.as_ref()).is_some_and(|open| open.begun)
 }
 
 /// Ends text and reasoning that was streaming, with what was saved of it.

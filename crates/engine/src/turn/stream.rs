@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use everturn_llm::StreamEvent as Delta;
-use everturn_model::entry::Fault;
+use everturn_model::fault::{Fault, FaultKind};
 use everturn_model::part::PartKind;
 use everturn_model::{EntryId, Event, Part};
 use everturn_tools::snapshot::TreeId;
@@ -44,7 +44,7 @@ impl Turn<'_> {
                 () = self.cancel.cancelled() => {
                     stage.setting.cancel.cancel();
                     drop(stream);
-                    let fault = Fault::new("MessageAbortedError", "Aborted");
+                    let fault = Fault::new(FaultKind::Aborted, "Aborted");
                     return self.fail(&stage, intake, Some(calls), fault, start).await;
                 }
                 () = lifecycle.closing() => {

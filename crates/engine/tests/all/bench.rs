@@ -6,7 +6,7 @@ use everturn_model::entry::Body;
 use everturn_model::part::PartKind;
 use everturn_model::session::ModelRef;
 use everturn_model::tree::Node;
-use everturn_model::{EntryId, Session, SessionId};
+use everturn_model::{EntryId, Fault, FaultKind, Session, SessionId};
 use everturn_testkit::{ModelServer, Repo, opencode_config, within};
 use tokio::sync::broadcast::Receiver;
 
@@ -142,7 +142,7 @@ impl Bench {
             lines.push(match &node.entry.body {
                 Body::User(_) => format!("user: {}", texts.join(" ")),
                 Body::Assistant(assistant) => {
-                    let error = assistant.error.as_ref().map(|error| format!(" !{}", error.name));
+                    let error = assistant.error.as_ref().map(|error| format!(" !{}", kind(error)));
                     format!("assistant: {}{}", texts.join(" "), error.unwrap_or_default())
                 }
                 Body::ToolResult { result } => {
@@ -153,5 +153,17 @@ impl Bench {
             });
         }
         lines
+    }
+}
+
+/// What happened, in one word.
+fn kind(fault: &Fault) -> &'static str {
+    match &fault.kind {
+        FaultKind::Aborted => "aborted",
+        FaultKind::CutOff => "cut off",
+        FaultKind::Authentication { .. } => "authentication",
+        FaultKind::Api(_) => "api",
+        FaultKind::Internal => "internal",
+        other => panic!("no turn ends with {other:?} here"),
     }
 }

@@ -95,7 +95,7 @@ async fn a_first_turn_waits_for_instructions_that_cannot_be_read() {
     let failure = bench
         .notice(|notice| match notice {
             SessionUpdate::Live(live) => match &live.signal {
-                Signal::Failed { error } => error.message().map(str::to_owned),
+                Signal::Failed { error } => error.message.clone(),
                 _ => None,
             },
             SessionUpdate::Committed(_) | SessionUpdate::Gap => None,

@@ -43,7 +43,7 @@ async fn an_interrupt_from_elsewhere_stops_the_turn() {
     bench.model.held("x").await;
     other.drains().abort(&bench.session.id).await.unwrap();
     bench.settled().await;
-    assert!(bench.transcript().await[1].ends_with("!MessageAbortedError"));
+    assert!(bench.transcript().await[1].ends_with("!aborted"));
     other.close().await;
 }
 
@@ -79,7 +79,7 @@ async fn an_interrupt_through_a_process_that_waits_for_the_runner_stops_the_runn
     other.drains().abort(&bench.session.id).await.unwrap();
     bench.settled().await;
     let said = bench.transcript().await;
-    assert!(said[1].ends_with("!MessageAbortedError"), "{said:?}");
+    assert!(said[1].ends_with("!aborted"), "{said:?}");
     assert!(!bench.engine.sessions().get(&bench.session.id).await.unwrap().open);
     other.close().await;
 }

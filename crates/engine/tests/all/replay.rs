@@ -269,7 +269,7 @@ async fn a_restart_does_not_run_a_hosted_call() {
         bench.transcript().await,
         [
             "user: go",
-            "assistant: (read)  !MessageAbortedError",
+            "assistant: (read)  !cut off",
             "result: Error Tool execution aborted",
             "assistant: back"
         ]

@@ -191,7 +191,7 @@ async fn who_stops_the_parent_stops_the_child() {
     within("the abort", bench.engine.drains().abort(&bench.session.id)).await.unwrap();
     assert!(!bench.engine.drains().is_running(&child));
     let transcript = bench.transcript_of(&child).await;
-    assert!(transcript.last().unwrap().ends_with("!MessageAbortedError"), "{transcript:?}");
+    assert!(transcript.last().unwrap().ends_with("!aborted"), "{transcript:?}");
     assert_eq!(results(&bench).await, ["Error Tool execution aborted"]);
 }
 

@@ -1,10 +1,9 @@
 //! Turns: text, tools, errors, interrupts, retries.
 
 use everturn_engine::{Prompt, SessionUpdate, Signal};
-use everturn_model::Event;
 use everturn_model::session::ModelRef;
+use everturn_model::{Event, FaultKind};
 use everturn_testkit::within;
-use serde_json::json;
 
 use crate::bench::Bench;
 
@@ -96,7 +95,7 @@ async fn what_a_stopped_step_did_is_known_and_can_be_undone() {
 async fn a_failing_provider_is_an_answer_that_says_why() {
     let mut bench = Bench::new().await;
     bench.say("ERR:400 please").await;
-    assert_eq!(bench.transcript().await, ["user: ERR:400 please", "assistant:  !APIError"]);
+    assert_eq!(bench.transcript().await, ["user: ERR:400 please", "assistant:  !api"]);
     let error = bench
         .notice(|notice| match notice {
             SessionUpdate::Live(live) => match &live.signal {
@@ -106,8 +105,9 @@ async fn a_failing_provider_is_an_answer_that_says_why() {
             SessionUpdate::Committed(_) | SessionUpdate::Gap => None,
         })
         .await;
-    assert_eq!(error.data["statusCode"], json!(400));
-    assert_eq!(error.message(), Some("fake error"));
+    let FaultKind::Api(api) = &error.kind else { panic!("{error:?}") };
+    assert_eq!((api.status, api.retryable), (Some(400), Some(false)));
+    assert_eq!(error.message.as_deref(), Some("fake error"));
 }
 
 #[tokio::test]
@@ -132,10 +132,7 @@ async fn an_interrupt_keeps_what_was_said() {
         })
         .await;
     within("the abort", bench.engine.drains().abort(&bench.session.id)).await.unwrap();
-    assert_eq!(
-        bench.transcript().await,
-        ["user: HOLD:x SAY:one two three", "assistant: one two  !MessageAbortedError"]
-    );
+    assert_eq!(bench.transcript().await, ["user: HOLD:x SAY:one two three", "assistant: one two  !aborted"]);
     bench.model.abandoned("x").await;
     bench.model.release("x");
     bench.say("SAY:again").await;
@@ -167,7 +164,7 @@ async fn an_unknown_model_fails_the_turn_and_not_the_session() {
     let prompt = Prompt { model: model("nowhere", "none"), ..Prompt::text("hello") };
     bench.engine.inbox().admit(&bench.session.id, prompt).await.unwrap();
     bench.settled().await;
-    assert_eq!(bench.transcript().await, ["user: hello", "assistant:  !UnknownError"]);
+    assert_eq!(bench.transcript().await, ["user: hello", "assistant:  !internal"]);
     let prompt = Prompt { model: model("fake", "fake-1"), ..Prompt::text("SAY:back") };
     bench.engine.inbox().admit(&bench.session.id, prompt).await.unwrap();
     bench.settled().await;

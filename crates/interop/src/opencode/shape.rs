@@ -1,9 +1,10 @@
-//! Small values that several OpenCode shapes share: tokens, amounts, models, moments, faults, file changes.
+//! Small values that several OpenCode shapes share: tokens, amounts, models, moments, words, file changes.
 //!
 //! Each `read_*` takes what it can and says whether writing the result gives the value back; when it does not, the
 //! caller keeps the value as it came.
 
-use everturn_model::entry::{Fault, UserSummary};
+use everturn_model::entry::UserSummary;
+use everturn_model::finish::{Finish, Trigger};
 use everturn_model::part::Span;
 use everturn_model::permission::Rule;
 use everturn_model::session::{FileDiff, ModelRef, Summary};
@@ -162,12 +163,48 @@ pub(super) fn text<'a>(map: &'a Map, key: &str) -> Option<&'a str> {
     map.get(key).and_then(Value::as_str)
 }
 
-pub(super) fn read_fault(value: &Value) -> Option<Read<Fault>> {
-    let map = value.as_object()?;
-    let name = text(map, "name")?.to_owned();
-    let data = map.get("data").and_then(Value::as_object);
-    let exact = data.is_some() && map.len() == 2;
-    Some((Fault { name, data: data.cloned().unwrap_or_default() }, exact))
+/// The word for why a model stopped, the same in V1 and V2.
+pub(super) fn finish(finish: &Finish) -> &str {
+    match finish {
+        Finish::Stop => "stop",
+        Finish::ToolCalls => "tool-calls",
+        Finish::Length => "length",
+        Finish::ContentFilter => "content-filter",
+        Finish::Error => "error",
+        Finish::Aborted => "aborted",
+        Finish::Unknown => "unknown",
+        Finish::Imported(word) => word,
+    }
+}
+
+pub(super) fn read_finish(word: String) -> Finish {
+    match word.as_str() {
+        "stop" => Finish::Stop,
+        "tool-calls" => Finish::ToolCalls,
+        "length" => Finish::Length,
+        "content-filter" => Finish::ContentFilter,
+        "error" => Finish::Error,
+        "aborted" => Finish::Aborted,
+        "unknown" => Finish::Unknown,
+        _ => Finish::Imported(word),
+    }
+}
+
+/// The word for what made a compaction begin.
+pub(super) fn trigger(trigger: Option<&Trigger>) -> &str {
+    match trigger {
+        None | Some(Trigger::Auto) => "auto",
+        Some(Trigger::Manual) => "manual",
+        Some(Trigger::Imported(word)) => word,
+    }
+}
+
+pub(super) fn read_trigger(word: &str) -> Trigger {
+    match word {
+        "auto" => Trigger::Auto,
+        "manual" => Trigger::Manual,
+        other => Trigger::Imported(other.to_owned()),
+    }
 }
 
 pub(super) fn diffs(list: &[FileDiff]) -> Value {
@@ -202,7 +239,7 @@ fn read_diff(value: Value) -> FileDiff {
         match (key.as_str(), value) {
             ("file", Value::String(file)) => diff.file = file,
             ("patch", Value::String(patch)) => diff.patch = Some(patch),
-            ("status", Value::String(status)) => diff.status = Some(status),
+            ("status", Value::String(status)) => diff.status = Some(status.into()),
             ("additions", value) => diff.additions = value.as_u64().unwrap_or_default(),
             ("deletions", value) => diff.deletions = value.as_u64().unwrap_or_default(),
             (_, value) => drop(diff.extra.insert(key, value)),

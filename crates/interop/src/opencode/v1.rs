@@ -23,6 +23,7 @@ pub(super) mod view;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use crate::opencode::fault::{ShownFault, read_fault};
 pub use events::{Event, events};
 pub use info::Selected;
 pub use part::{PartInfo, part, read_part};

@@ -17,15 +17,16 @@ mod message;
 mod prompt;
 mod tool;
 
-pub use event::{Durable, write_event};
+pub use event::{Durable, Incomplete, write_event, write_session_event};
 pub use log::read_events;
 pub use message::{input, messages};
 pub use prompt::{prompt, read_prompt};
 
-use everturn_model::Map;
-use everturn_model::entry::{Body, Fault};
+use everturn_model::entry::Body;
+use everturn_model::{Fault, Map};
 use serde_json::Value;
 
+use super::fault;
 use super::rows::EpochRow;
 use super::shape::{object, text};
 
@@ -47,16 +48,17 @@ pub fn epoch(row: &EpochRow) -> Body {
 fn read_error(error: &Value) -> Fault {
     let empty = Map::new();
     let map = error.as_object().unwrap_or(&empty);
-    let name = match text(map, "type") {
-        None | Some("unknown") => "UnknownError",
-        Some(other) => other,
-    };
-    Fault::new(name, text(map, "message").unwrap_or_default())
+    let message = text(map, "message").unwrap_or_default();
+    match text(map, "type") {
+        None | Some("unknown") => Fault::internal(message),
+        Some(other) => fault::imported(other, message),
+    }
 }
 
 fn error(fault: &Fault) -> Value {
-    let kind = if fault.name.contains('.') { fault.name.as_str() } else { "unknown" };
-    unknown(kind, fault.message().unwrap_or(&fault.name))
+    let name = fault::full_name(fault);
+    let kind = if name.contains('.') { name } else { "unknown" };
+    unknown(kind, fault.message.as_deref().unwrap_or(name))
 }
 
 fn unknown(kind: &str, message: &str) -> Value {

@@ -47,6 +47,7 @@ fn kind(block: &Value, time: Millis) -> PartKind {
                 metadata: None,
                 start: time,
             },
+            hosted: false,
             metadata: None,
         },
         Some("image") => {

@@ -3,12 +3,12 @@
 //! Only what has a word in the model is taken here, and only where it has the expected type: whatever else the line
 //! holds is found afterwards, by writing the entry again and comparing.
 
-use everturn_model::entry::{Assistant, Compaction, Fault, Shell, User};
+use everturn_model::entry::{Assistant, Compaction, Shell, User};
 use everturn_model::mint::Mint;
 use everturn_model::session::ModelRef;
 use everturn_model::tool::{Outcome, ToolResult};
 use everturn_model::usage::Cache;
-use everturn_model::{Body, Millis, Money, Part, PartKind, Tokens};
+use everturn_model::{Body, Fault, FaultKind, Finish, Millis, Money, Part, PartKind, Tokens};
 use serde_json::Value;
 
 use super::{block, script};
@@ -166,24 +166,34 @@ fn message(message: &Value, time: Millis, mint: &mut Mint) -> Decoded {
     }
 }
 
+/// Why the model stopped, from pi's word for it.
+fn finish(stop: &str) -> Finish {
+    match stop {
+        "stop" => Finish::Stop,
+        "toolUse" => Finish::ToolCalls,
+        "length" => Finish::Length,
+        "error" => Finish::Error,
+        "aborted" => Finish::Aborted,
+        other => Finish::from(other.to_owned()),
+    }
+}
+
 fn assistant(message: &Value, completed: Millis) -> Assistant {
     let stop = text(message, "stopReason");
     let fault = match stop {
-        Some("aborted") => Some("MessageAbortedError"),
-        Some("error") => Some("UnknownError"),
-        _ => message.get("errorMessage").is_some_and(Value::is_string).then_some("UnknownError"),
+        Some("aborted") => Some(FaultKind::Aborted),
+        Some("error") => Some(FaultKind::Internal),
+        _ => message.get("errorMessage").is_some_and(Value::is_string).then_some(FaultKind::Internal),
     };
-    let error = fault.map(|name| match text(message, "errorMessage") {
-        Some(reason) => Fault::new(name, reason),
-        None => Fault { name: name.to_owned(), data: everturn_model::Map::new() },
-    });
+    let reason = || owned(message, "errorMessage");
+    let error = fault.map(|kind| Fault { kind, message: reason(), came: None });
     let usage = message.get("usage").unwrap_or(&Value::Null);
     let count = |name: &str| usage.get(name).and_then(Value::as_u64);
     let total = usage.get("cost").and_then(|cost| cost.get("total")).and_then(Value::as_f64);
     Assistant {
         model: model(text(message, "provider"), text(message, "model")),
         completed: Some(completed),
-        finish: stop.map(|stop| if stop == "toolUse" { "tool-calls" } else { stop }.to_owned()),
+        finish: stop.map(finish),
         error,
         tokens: Tokens {
             total: count("totalTokens"),

@@ -7,7 +7,7 @@
 use everturn_model::entry::{Assistant, Compaction, Entry, Shell};
 use everturn_model::tool::{Outcome, ToolResult};
 use everturn_model::tree::Node;
-use everturn_model::{Body, Map, Millis, Part};
+use everturn_model::{Body, Fault, FaultKind, Finish, Map, Millis, Part};
 use serde_json::{Value, json};
 
 use super::decode::{AGENT, AS_MESSAGE, AS_MODEL, AS_TITLE, EPOCH, FOREIGN, SYNTHETIC, SYSTEM, UNREADABLE};
@@ -271,20 +271,26 @@ fn assistant(entry: &Entry, assistant: &Assistant, content: Value) -> Value {
     );
     message.insert("stopReason".to_owned(), stop_reason(assistant).into());
     message.insert("timestamp".to_owned(), entry.time.into());
-    if let Some(reason) = assistant.error.as_ref().and_then(|error| error.message()) {
+    if let Some(reason) = assistant.error.as_ref().and_then(|error| error.message.as_deref()) {
         message.insert("errorMessage".to_owned(), reason.into());
     }
     message.into()
 }
 
 fn stop_reason(assistant: &Assistant) -> &str {
-    match (assistant.finish.as_deref(), &assistant.error) {
-        (Some("tool-calls"), _) => "toolUse",
-        (Some("max_tokens"), _) => "length",
-        (Some("end_turn" | "unknown" | "other"), None) => "stop",
-        (Some(finish), _) => finish,
+    match (&assistant.finish, &assistant.error) {
+        (Some(Finish::ToolCalls), _) => "toolUse",
+        (Some(Finish::Imported(word)), _) if word == "max_tokens" => "length",
+        (Some(Finish::Unknown), None) => "stop",
+        (Some(Finish::Imported(word)), None) if matches!(word.as_str(), "end_turn" | "other") => "stop",
+        (Some(Finish::Stop), _) => "stop",
+        (Some(Finish::Length), _) => "length",
+        (Some(Finish::Error), _) => "error",
+        (Some(Finish::Aborted), _) => "aborted",
+        // pi has no word for these. They stand as they are, for whoever reads the file.
+        (Some(finish @ (Finish::ContentFilter | Finish::Unknown | Finish::Imported(_))), _) => finish.word(),
         (None, None) => "stop",
-        (None, Some(error)) if error.name == "MessageAbortedError" => "aborted",
+        (None, Some(Fault { kind: FaultKind::Aborted | FaultKind::CutOff, .. })) => "aborted",
         (None, Some(_)) => "error",
     }
 }

@@ -7,7 +7,7 @@
 use everturn_model::entry::Assistant;
 use everturn_model::tool::{ToolResult, ToolState};
 use everturn_model::tree::Node;
-use everturn_model::{Body, Entry, EntryId, Map, Part, PartKind, Tokens, Tree};
+use everturn_model::{Body, Entry, EntryId, Finish, Map, Part, PartKind, Tokens, Tree};
 use serde_json::{Value, json};
 
 use super::DIALECT;
@@ -337,11 +337,8 @@ fn steps(node: &Node) -> Vec<Step> {
         let mut assistant = whole.clone();
         if !last {
             let idle = Assistant { tokens: Tokens::default(), error: None, ..whole.clone() };
-            assistant = Assistant {
-                cost: everturn_model::Money::ZERO,
-                finish: Some("tool-calls".to_owned()),
-                ..idle
-            };
+            assistant =
+                Assistant { cost: everturn_model::Money::ZERO, finish: Some(Finish::ToolCalls), ..idle };
         }
         let finish = group.iter().find_map(|part| match &part.kind {
             PartKind::StepFinish { reason, tokens, cost, .. } => Some((reason.clone(), *tokens, *cost)),

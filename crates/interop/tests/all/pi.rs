@@ -70,7 +70,7 @@ fn import(file: &File) -> Tree {
             let stored = serde_json::to_string(&event).unwrap();
             let event: Event = serde_json::from_str(&stored).unwrap();
             let time = file.session.time.updated;
-            Record { id: mint.event(time), session: file.session.id.clone(), seq, time, event }
+            Record { id: mint.event(time), session: file.session.id.clone(), seq, time, event, subject: None }
         })
         .collect();
     let tree = fold::replay(&records).unwrap().unwrap();

@@ -22,6 +22,7 @@ pub(crate) fn measure(size: Size) {
             seq,
             time: new.time,
             event: new.event,
+            subject: None,
         })
         .collect();
     let texts: Vec<String> =

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use everturn_model::request::Request;
+use everturn_model::subject::EventPayload;
 use everturn_model::{Event, EventId, Session, SessionId, fold};
 use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
@@ -215,8 +216,8 @@ impl LoadedGroup {
         }
         let blobs = Blobs::of(&link.client, payloads.into_iter()).await?;
         for (id, session, seq, data) in events {
-            match blobs.decode::<Event>(session.as_str(), &format!("event {seq}"), data) {
-                Ok(event) => {
+            match blobs.decode::<EventPayload>(session.as_str(), &format!("event {seq}"), data) {
+                Ok(EventPayload { event, .. }) => {
                     self.known.insert(id.clone(), KnownEvent { id, session, seq, event });
                 }
                 Err(error) => drop(self.unknown.insert(id, SessionRefusal::of(error))),

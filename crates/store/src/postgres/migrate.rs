@@ -14,7 +14,10 @@ use crate::access::Access;
 const LOCK: i64 = 0x4576_746e_0000_0001;
 
 /// What leads from each schema to the next.
-const MIGRATIONS: &[&str] = &[include_str!("../../migrations/postgres/0001_store.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("../../migrations/postgres/0001_store.sql"),
+    include_str!("../../migrations/postgres/0002_typed_log.sql"),
+];
 
 /// What was found in the database.
 enum FoundSchema {

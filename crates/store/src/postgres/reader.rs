@@ -4,6 +4,7 @@ use deadpool_postgres::ClientWrapper;
 use everturn_model::inbox::InboxItem;
 use everturn_model::permission::{Action, Rule};
 use everturn_model::request::Request;
+use everturn_model::subject::EventPayload;
 use everturn_model::todo::Todo;
 use everturn_model::{EventId, Record, RequestId, Session, SessionId, Tree};
 use serde::de::DeserializeOwned;
@@ -144,10 +145,10 @@ pub(super) async fn events(
     let blobs = Blobs::of(client, payloads.texts()).await?;
     let mut records = Vec::with_capacity(rows.len());
     for ((seq, event_id, data), row) in payloads.rows.iter().zip(&rows) {
-        let event = blobs.decode(id.as_str(), &format!("event {seq}"), data)?;
+        let EventPayload { event, subject } = blobs.decode(id.as_str(), &format!("event {seq}"), data)?;
         let seq = u64::try_from(*seq).unwrap_or(0);
         let (event_id, session) = (EventId::new(*event_id), id.clone());
-        records.push(Record { id: event_id, session, seq, time: row.try_get(3)?, event });
+        records.push(Record { id: event_id, session, seq, time: row.try_get(3)?, event, subject });
     }
     Ok(records)
 }

@@ -63,6 +63,13 @@ impl PostgresEngine {
         self.each(&rows, |row| Ok(SessionId::new(row.try_get::<_, String>(0)?)))
     }
 
+    /// Sessions with work left, or with somebody to be asked, wherever they are.
+    pub(crate) async fn left_open(&self) -> Result<Vec<SessionId>, Error> {
+        let sql = "SELECT id FROM session WHERE open OR key IN (SELECT session FROM request)";
+        let rows = read!(self, client => pool::query(&client, sql, &[]))?;
+        self.each(&rows, |row| Ok(SessionId::new(row.try_get::<_, String>(0)?)))
+    }
+
     pub(crate) async fn replace_rows(&self, rebuilt: RebuiltRows) -> Result<bool, Error> {
         let link = self.begin().await?;
         let outcome = whole_session::replace_rows(&link, rebuilt).await;

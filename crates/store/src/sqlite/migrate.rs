@@ -24,11 +24,18 @@ type MigrationStep = fn(&Connection) -> Result<(), Error>;
 struct Migration {
     sql: &'static str,
     then: Option<MigrationStep>,
+    /// Whether it changes what is stored. One that only marks the file needs no copy of it.
+    changes: bool,
 }
 
 const MIGRATIONS: &[Migration] = &[
-    Migration { sql: include_str!("../../migrations/sqlite/0001_spine.sql"), then: None },
-    Migration { sql: include_str!("../../migrations/sqlite/0002_store.sql"), then: Some(fill_rows) },
+    Migration { sql: include_str!("../../migrations/sqlite/0001_spine.sql"), then: None, changes: true },
+    Migration {
+        sql: include_str!("../../migrations/sqlite/0002_store.sql"),
+        then: Some(fill_rows),
+        changes: true,
+    },
+    Migration { sql: include_str!("../../migrations/sqlite/0003_typed_log.sql"), then: None, changes: false },
 ];
 
 /// What was found in the file.
@@ -53,8 +60,11 @@ pub(super) fn migrate(connection: &mut Connection, path: &Path) -> Result<Access
     if let Some(access) = judge(found, known, path)? {
         return Ok(access);
     }
+    let due = MIGRATIONS.iter().skip(usize::try_from(found.version).unwrap_or_default());
     if found.tables > 0 {
-        back_up(connection, path, found.version)?;
+        if due.into_iter().any(|migration| migration.changes) {
+            back_up(connection, path, found.version)?;
+        }
     } else {
         // Only before the first table; later, free pages can be given back to the file system.
         connection.execute_batch("PRAGMA auto_vacuum = INCREMENTAL").map_err(failure)?;

@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use everturn_model::inbox::InboxItem;
 use everturn_model::permission::{Action, Rule};
 use everturn_model::request::Request;
+use everturn_model::subject::EventPayload;
 use everturn_model::todo::Todo;
 use everturn_model::tree::Node;
 use everturn_model::{Entry, EntryId, EventId, Part, PartId, Record, RequestId, Session, SessionId, Tree};
@@ -305,13 +306,15 @@ pub(super) fn events(
     while let Some(row) = rows.next()? {
         let seq: u64 = row.get(0)?;
         let data = text(row, 3)?;
-        let event = unpack(connection, id.as_str(), &format!("event {seq}"), &data)?;
+        let EventPayload { event, subject } =
+            unpack(connection, id.as_str(), &format!("event {seq}"), &data)?;
         records.push(Record {
             id: EventId::new(row.get::<_, String>(1)?),
             session: id.clone(),
             seq,
             time: row.get(2)?,
             event,
+            subject,
         });
     }
     Ok(records)

@@ -41,6 +41,17 @@ impl SqliteEngine {
         self.read(move |connection| ids(connection, after.as_ref(), limit)).await
     }
 
+    /// Sessions with work left, or with somebody to be asked, wherever they are.
+    pub(crate) async fn left_open(&self) -> Result<Vec<SessionId>, Error> {
+        self.read(|connection| {
+            let sql = "SELECT id FROM session WHERE open = 1 OR key IN (SELECT session FROM request)";
+            let mut statement = connection.prepare_cached(sql)?;
+            let rows = statement.query_map([], |row| stored_session::text(row, 0))?;
+            Ok(rows.collect::<Result<Vec<_>, _>>()?.into_iter().map(SessionId::new).collect())
+        })
+        .await
+    }
+
     pub(crate) async fn replace_rows(&self, rebuilt: RebuiltRows) -> Result<bool, Error> {
         self.write(move |connection| whole_session::replace_rows(connection, &rebuilt)).await
     }

@@ -13,9 +13,16 @@ use crate::row::{LogRow, Rows, SessionRow};
 use crate::store::ask;
 use crate::{Error, Store};
 
-/// The version of the fold. A change to what events mean in rows raises it, and every store rebuilds its rows when it
-/// is opened the next time. It rises together with the schema, so that older versions only read what it made.
-pub const FOLD_VERSION: i64 = 1;
+/// The version of the fold. A change to what events mean in rows raises it, and every store rebuilds the rows that it
+/// concerns when it is opened the next time. It rises together with the schema, so that older versions only read what it
+/// made.
+///
+/// Version 2 keeps with a call what it asked and whether it has begun, until it settles. That concerns sessions with work
+/// left, which are few; rows in the shapes of version 1 are read as they are.
+pub const FOLD_VERSION: i64 = 2;
+
+/// The earliest fold whose rows can be read as they are.
+const FIRST_FOLD: i64 = 1;
 
 /// How often a session may change under a rebuild before it is given up.
 const TRIES: usize = 64;
@@ -76,8 +83,8 @@ impl RebuiltRows {
     /// The rows of a log as they should be.
     pub(crate) fn of(id: &SessionId, stored: &StoredSession, log: &StoredLog, replayed: ReplayedLog) -> Self {
         let misnamed = stored.log.iter().zip(&log.records).filter_map(|(row, record)| {
-            let name = record.event.stored_name();
-            (row.name != name).then(|| LogRow { name, ..row.clone() })
+            let named = record.event.is_stored_as(&row.name);
+            (!named).then(|| LogRow { name: record.event.stored_name(), ..row.clone() })
         });
         Self {
             id: id.clone(),
@@ -94,6 +101,10 @@ impl RebuiltRows {
             audit: None,
         }
     }
+}
+
+fn ids(refused: &[(SessionId, String)]) -> Vec<&SessionId> {
+    refused.iter().map(|(id, _)| id).collect()
 }
 
 /// Folds a log that was read, or says where it is broken.
@@ -130,34 +141,54 @@ impl Store {
             let page = self.ids(after.as_ref(), PAGE).await?;
             let Some(last) = page.last() else { break };
             after = Some(last.clone());
-            for id in page {
-                match self.rebuild_session(&id).await {
-                    Ok(_) => all.sessions += 1,
-                    Err(Error::Purged(_) | Error::NoSession(_)) => {}
-                    Err(error @ (Error::Broken { .. } | Error::Corrupt { .. })) => {
-                        tracing::error!(session = %id, error = error.to_string(), "a session is set aside");
-                        self.set_aside(&id, &error.to_string(), time).await?;
-                        all.refused.push((id, error.to_string()));
-                    }
-                    Err(error) => return Err(error),
-                }
-            }
+            let these = self.rebuild_these(page, time).await?;
+            all.sessions += these.sessions;
+            all.refused.extend(these.refused);
         }
-        let refused: Vec<&SessionId> = all.refused.iter().map(|(id, _)| id).collect();
-        let detail = json!({ "sessions": all.sessions, "refused": refused, "fold": FOLD_VERSION });
+        let detail = json!({ "sessions": all.sessions, "refused": ids(&all.refused), "fold": FOLD_VERSION });
         let audit = Audit::new(time, "rebuild", detail);
         ask!(self, engine => engine.note_fold(FOLD_VERSION, audit).await)?;
         Ok(all)
     }
 
-    /// Rebuilds everything if an older version's fold made the rows.
+    /// Rebuilds the rows of some sessions. Those whose log is damaged are set aside.
+    async fn rebuild_these(&self, these: Vec<SessionId>, time: Millis) -> Result<RebuiltAll, Error> {
+        let mut all = RebuiltAll::default();
+        for id in these {
+            match self.rebuild_session(&id).await {
+                Ok(_) => all.sessions += 1,
+                Err(Error::Purged(_) | Error::NoSession(_)) => {}
+                Err(error @ (Error::Broken { .. } | Error::Corrupt { .. })) => {
+                    tracing::error!(session = %id, error = error.to_string(), "a session is set aside");
+                    self.set_aside(&id, &error.to_string(), time).await?;
+                    all.refused.push((id, error.to_string()));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(all)
+    }
+
+    /// Sessions with work left, or with somebody to be asked.
+    async fn left_open(&self) -> Result<Vec<SessionId>, Error> {
+        ask!(self, engine => engine.left_open().await)
+    }
+
+    /// Rebuilds the rows that this version's fold makes differently, if an older version's made them.
     pub(crate) async fn follow_fold(&self) -> Result<(), Error> {
         if self.read_only().is_some() {
             return Ok(());
         }
         let (found, now) = ask!(self, engine => engine.fold_version().await)?;
-        if found < FOLD_VERSION {
+        if found < FIRST_FOLD {
             let all = self.rebuild_all(now).await?;
+            tracing::info!(from = found, to = FOLD_VERSION, sessions = all.sessions, "rows were made anew");
+        } else if found < FOLD_VERSION {
+            let all = self.rebuild_these(self.left_open().await?, now).await?;
+            let detail =
+                json!({ "sessions": all.sessions, "refused": ids(&all.refused), "fold": FOLD_VERSION });
+            let audit = Audit::new(now, "rebuild", detail);
+            ask!(self, engine => engine.note_fold(FOLD_VERSION, audit).await)?;
             tracing::info!(from = found, to = FOLD_VERSION, sessions = all.sessions, "rows were made anew");
         }
         Ok(())

@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
 
-use everturn_model::{Event, Millis, Record, SessionId};
+use everturn_model::subject::EventPayload;
+use everturn_model::{Millis, Record, SessionId};
 use serde_json::json;
 
 use super::audit::Audit;
@@ -344,14 +345,15 @@ fn clean_log(stored: &StoredSession, log: &StoredLog, secret: &LeakedSecret) -> 
         };
         let unreadable =
             |error: &dyn fmt::Display| format!("event {} could not be read any more: {error}", row.seq);
-        let event: Event = serde_json::from_str(&json).map_err(|error| unreadable(&error))?;
+        let EventPayload { event, subject } =
+            serde_json::from_str(&json).map_err(|error| unreadable(&error))?;
         if event.name() != record.event.name() {
             return Err(unreadable(&"it would be another one"));
         }
         let packed = payload::pack(json).map_err(|error| unreadable(&error))?;
-        clean.rows.push(LogRow { name: event.stored_name(), data: packed.data, ..row.clone() });
+        clean.rows.push(LogRow { data: packed.data, ..row.clone() });
         clean.blobs.extend(packed.blobs);
-        clean.records.push(Record { event, ..record.clone() });
+        clean.records.push(Record { event, subject, ..record.clone() });
     }
     Ok(clean)
 }

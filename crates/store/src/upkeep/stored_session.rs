@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use everturn_model::subject::EventPayload;
 use everturn_model::{EventId, Record, SessionId};
 use serde::de::DeserializeOwned;
 
@@ -94,11 +95,11 @@ pub(crate) async fn read(store: &Store, id: &SessionId, rows: &[LogRow]) -> Resu
         let mut named = BTreeSet::new();
         let json = json(store, &row.data, &mut named).await?;
         log.named.extend(&named);
-        match json.and_then(|json| decode(&json).map(|event| (json, event))) {
-            Ok((json, event)) if whole => {
+        match json.and_then(|json| decode(&json).map(|payload| (json, payload))) {
+            Ok((json, EventPayload { event, subject })) if whole => {
                 let (seq, time) = (row.seq, row.time);
                 let (session, id) = (id.clone(), EventId::new(row.id.clone()));
-                log.records.push(Record { id, session, seq, time, event });
+                log.records.push(Record { id, session, seq, time, event, subject });
                 log.payloads.push(StoredPayload { json, named });
             }
             Ok(_) => {}

@@ -287,8 +287,8 @@ async fn verify(store: &Store, id: &SessionId, stored: &StoredSession) -> Result
     let log = stored_session::read(store, id, &stored.log).await?;
     let StoredLog { records, named, mut problems, .. } = log;
     for (row, record) in stored.log.iter().zip(&records) {
-        let expected = record.event.stored_name();
-        if row.name != expected {
+        if !record.event.is_stored_as(&row.name) {
+            let expected = record.event.stored_name();
             problems.push(SessionProblem::Misnamed { seq: row.seq, found: row.name.clone(), expected });
         }
     }

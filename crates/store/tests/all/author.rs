@@ -3,8 +3,10 @@
 //! An author keeps the tree of its session and folds in what it writes, so that each event fits those before it. What
 //! others wrote in between it reads from the log.
 
-use everturn_model::entry::{Assistant, Body, Entry, Fault, User};
+use everturn_model::entry::{Assistant, Body, Entry, User};
 use everturn_model::event::{Amendment, Cause, SessionChange};
+use everturn_model::fault::Fault;
+use everturn_model::finish::Finish;
 use everturn_model::ids::{RANDOM, Stamp};
 use everturn_model::inbox::{Delivery, InboxItem};
 use everturn_model::part::{PartKind, Span};
@@ -146,7 +148,8 @@ impl Author {
         self.count += 1;
         let id = EventId::mint(self.stamp(), self.chance.bytes());
         let time = TIME + i64::try_from(self.count).unwrap_or(0);
-        let record = Record { id, session: self.session(), seq: self.seq + 1, time, event };
+        let session = self.session();
+        let record = Record { id, session, seq: self.seq + 1, time, event, subject: None };
         fold::apply(&mut self.tree, &record).unwrap();
         NewEvent { id: record.id, time, event: record.event }
     }
@@ -210,6 +213,7 @@ impl Author {
                 entry,
                 part: id,
                 input: json!({"command": text}),
+                hosted: false,
                 metadata: None,
                 progress: None,
             },
@@ -224,13 +228,14 @@ impl Author {
                 2 => {
                     let state = ToolState::Pending { input: json!({}), raw: String::new() };
                     let call = format!("call_{}", self.chance.next());
-                    let kind = PartKind::Tool { call, tool: "bash".into(), state, metadata: None };
+                    let kind =
+                        PartKind::Tool { call, tool: "bash".into(), state, hosted: false, metadata: None };
                     Event::PartStarted { entry, part: Box::new(Part::new(self.part_id(), kind)) }
                 }
-                3 => Event::StepFailed { entry, error: Fault::new("UnknownError", &text), resumes: false },
+                3 => Event::StepFailed { entry, error: Fault::internal(text), resumes: false },
                 _ => {
                     let tokens = Tokens { input: self.chance.below(900), output: 7, ..Tokens::default() };
-                    let (finish, cost) = ("stop".to_owned(), Money::from_f64(0.001));
+                    let (finish, cost) = (Finish::Stop, Money::from_f64(0.001));
                     let (snapshot, files, parts) = (None, None, Vec::new());
                     Event::StepEnded { entry, finish, tokens, cost, snapshot, files, parts, declined: false }
                 }

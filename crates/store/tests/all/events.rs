@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use everturn_model::entry::{Assistant, Body, User};
 use everturn_model::event::{Amendment, Cause, SessionChange};
+use everturn_model::finish::Finish;
 use everturn_model::ids::{RANDOM, Stamp};
 use everturn_model::inbox::{Delivery, InboxItem};
 use everturn_model::part::{PartKind, Span};
@@ -125,7 +126,7 @@ pub(crate) fn started(turn: &Entry) -> NewEvent {
 pub(crate) fn ended(turn: &Entry, tokens: Tokens, cost: Money) -> NewEvent {
     new(Event::StepEnded {
         entry: turn.id.clone(),
-        finish: "stop".to_owned(),
+        finish: Finish::Stop,
         tokens,
         cost,
         snapshot: None,
@@ -182,7 +183,8 @@ pub(crate) fn asked(request: &Request) -> NewEvent {
 }
 
 pub(crate) fn answered(request: &Request) -> NewEvent {
-    new(Event::RequestAnswered { id: request.id.clone(), reply: None, message: None, answers: None })
+    let (id, call) = (request.id.clone(), request.call.clone());
+    new(Event::RequestAnswered { id, call, reply: None, message: None, answers: None })
 }
 
 pub(crate) fn todo(content: &str) -> Todo {

@@ -1,14 +1,16 @@
 //! Random histories that make sense: numbers become events that fit the session so far.
 
-use everturn_model::entry::{Assistant, Body, Compaction, Entry, Fault, Shell, User, UserSummary};
+use everturn_model::entry::{Assistant, Body, Compaction, Entry, Shell, User, UserSummary};
 use everturn_model::event::{Amendment, Cause, Seed, SessionChange};
+use everturn_model::fault::Fault;
 use everturn_model::ids::RANDOM;
 use everturn_model::inbox::{Delivery, InboxItem};
 use everturn_model::part::{PartKind, Span};
-use everturn_model::request::{Ask, Reply, Request};
+use everturn_model::request::{Ask, CallRef, Reply, Request};
 use everturn_model::session::{ModelRef, Origin, Revert, Summary};
+use everturn_model::subject::Subject;
 use everturn_model::todo::Todo;
-use everturn_model::tool::{Outcome, ToolResult, ToolState};
+use everturn_model::tool::{FileForecast, Outcome, ToolResult, ToolState};
 use everturn_model::tree::Node;
 use everturn_model::{
     EntryId, Event, EventId, Extra, Map, Money, Part, PartId, Record, RequestId, Session, SessionId, Tokens,
@@ -37,6 +39,7 @@ impl Story {
             seq: 0,
             time: NOW,
             event: Event::SessionCreated { session: Box::new(session) },
+            subject: None,
         };
         Self { tree: fold::begin(&record).unwrap(), records: vec![record] }
     }
@@ -50,6 +53,16 @@ impl Story {
     pub(crate) fn pick(&self, by: u16) -> Option<EntryId> {
         let nodes = self.tree.nodes();
         nodes.get(usize::from(by) % nodes.len().max(1)).map(|node| node.entry.id.clone())
+    }
+
+    /// A call of the open turn, named by its part or only by its id.
+    fn caller(&self, by: u16) -> Option<CallRef> {
+        let entry = self.open_assistant()?;
+        let parts = self.tree.node(&entry)?.parts.iter().filter(|part| part.kind.call().is_some());
+        let parts: Vec<&Part> = parts.collect();
+        let part = parts.get(usize::from(by) % parts.len().max(1))?;
+        let call = part.kind.call()?.to_owned();
+        Some(CallRef { entry, call, part: (!by.is_multiple_of(5)).then(|| part.id.clone()) })
     }
 
     fn open_assistant(&self) -> Option<EntryId> {
@@ -119,7 +132,7 @@ impl Story {
                 let entry = self.open_assistant()?;
                 let state = ToolState::Pending { input: json!({}), raw: String::new() };
                 let call = format!("call_{}", a % 4);
-                let kind = PartKind::Tool { call, tool: "bash".into(), state, metadata: None };
+                let kind = PartKind::Tool { call, tool: "bash".into(), state, hosted: false, metadata: None };
                 Event::PartStarted { entry, part: Box::new(Part::new(part_id(), kind)) }
             }
             10 => {
@@ -133,7 +146,8 @@ impl Story {
                     matches!(part.kind, PartKind::Tool { state: ToolState::Pending { .. }, .. })
                 });
                 let part = part?.id.clone();
-                Event::ToolCalled { entry, part, input: json!({"n": a}), metadata: None, progress: None }
+                let input = json!({"n": a});
+                Event::ToolCalled { entry, part, input, hosted: b % 5 == 0, metadata: None, progress: None }
             }
             12 => {
                 let entry = self.open_assistant()?;
@@ -143,13 +157,26 @@ impl Story {
                     PartKind::Tool { state: ToolState::Running { .. }, .. }
                 );
                 let metadata: Map = json!({"output": text}).as_object().cloned()?;
-                running.then_some(Event::ToolProgress { entry, part, metadata })?
+                match running {
+                    true if b % 3 == 0 => {
+                        let (before, after) = (None, Some(text.clone()));
+                        let file = FileForecast { path: "/srv/a.txt".to_owned(), before, after };
+                        let forecast = if b % 2 == 0 { vec![file] } else { Vec::new() };
+                        Event::ToolBegun { entry, part, forecast }
+                    }
+                    true => Event::ToolProgress { entry, part, metadata },
+                    false => return None,
+                }
             }
             13 => {
                 let result = ToolResult::new(&format!("call_{}", a % 4), "bash", Outcome::Completed, &text);
                 let body = Body::ToolResult { result: Box::new(result) };
                 let entry = Box::new(Entry::new(entry_id(), leaf, time, body));
-                Event::ToolSettled { entry, assistant: None, part: None }
+                // Most ends say whose they are; those of other programs need not.
+                let caller = self.caller(a).filter(|_| b % 4 > 0);
+                let (assistant, part) =
+                    caller.map_or((None, None), |caller| (Some(caller.entry), caller.part));
+                Event::ToolSettled { entry, assistant, part }
             }
             14 => {
                 let entry = self.open_assistant()?;
@@ -170,7 +197,7 @@ impl Story {
             }
             15 => Event::StepFailed {
                 entry: self.open_assistant()?,
-                error: Fault::new("UnknownError", &text),
+                error: Fault::internal(text),
                 resumes: a % 2 == 0,
             },
             16 => {
@@ -295,11 +322,13 @@ impl Story {
                     matches!(&node.entry.body, Body::Compaction(Compaction { summary: None, .. }))
                 });
                 let entry = open?.entry.id.clone();
-                Event::CompactionFailed { entry, error: Fault::new("UnknownError", &text) }
+                Event::CompactionFailed { entry, error: Fault::internal(text) }
             }
             _ => match self.tree.requests.keys().next().cloned() {
                 Some(id) if a % 2 == 0 => {
-                    Event::RequestAnswered { id, reply: Some(Reply::Once), message: None, answers: None }
+                    let call = self.tree.requests.get(&id)?.call.clone().filter(|_| b % 3 > 0);
+                    let reply = Some(Reply::Once);
+                    Event::RequestAnswered { id, call, reply, message: None, answers: None }
                 }
                 _ => {
                     let user = self.tree.nodes().iter().find(|node| matches!(node.entry.body, Body::User(_)));
@@ -317,7 +346,8 @@ impl Story {
                             metadata: Map::new(),
                         };
                         let id = RequestId::mint(stamp(), [7; RANDOM]);
-                        Event::RequestAsked { request: Box::new(Request { id, time, ask, call: None }) }
+                        let call = self.caller(a);
+                        Event::RequestAsked { request: Box::new(Request { id, time, ask, call }) }
                     }
                 }
             },
@@ -360,6 +390,7 @@ impl Story {
             session: self.tree.session.id.clone(),
             seq,
             time: NOW + i64::from(later),
+            subject: Subject::of(&event, &self.tree),
             event,
         };
         fold::apply(&mut self.tree, &record).unwrap();

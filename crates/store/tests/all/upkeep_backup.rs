@@ -252,5 +252,5 @@ async fn an_older_backup_is_brought_up_to_date() {
         connection.query_row("PRAGMA user_version", [], |row| row.get::<_, i64>(0)).unwrap()
     };
     assert_eq!(version(&old), 1, "the backup is as it was");
-    assert_eq!(version(&folder.path().join("restored/everturn.db")), 2);
+    assert_eq!(version(&folder.path().join("restored/everturn.db")), 3);
 }

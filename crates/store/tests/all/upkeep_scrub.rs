@@ -75,9 +75,9 @@ async fn nothing_of_a_secret_is_left_in_any_file() {
     let blobs = scrubbed.blobs;
     let expected = Scrubbed {
         sessions: vec![rich.id.clone(), child.id.clone()],
-        // Of the first: title, prompt, answer, long text, task, request, waiting prompt, name of the blob. Of the copy:
-        // its seed.
-        events: 8 + 1,
+        // Of the first: title, prompt, the same promoted, answer, long text, task, request, waiting prompt, name of the
+        // blob. Of the copy: its seed.
+        events: 9 + 1,
         blobs,
         left: Vec::new(),
         backups: vec![old],
@@ -116,7 +116,7 @@ async fn nothing_of_a_secret_is_left_in_any_file() {
     assert_eq!(detail["sessions"], json!([rich.id, child.id]));
     assert_eq!(
         (&detail["events"], &detail["blobs"], &detail["left"]),
-        (&json!(9), &json!(blobs), &json!([]))
+        (&json!(10), &json!(blobs), &json!([]))
     );
     store.append(&rich.id, Authority::Owned(lease), vec![rich.title(0x201, "goes on")]).await.unwrap();
 
@@ -137,7 +137,7 @@ async fn a_scrub_of_one_session_leaves_the_others_alone() {
     let scrub =
         Scrub { session: Some(one.id.clone()), replacement: String::new(), ..Scrub::new(SECRET, "", 9) };
     let scrubbed = store.scrub(scrub).await.unwrap();
-    assert_eq!((scrubbed.sessions, scrubbed.events), (vec![one.id.clone()], 7));
+    assert_eq!((scrubbed.sessions, scrubbed.events), (vec![one.id.clone()], 8));
     assert!(!format!("{:?}", whole(&store, &one.id).await).contains(SECRET));
     assert!(whole(&store, &two.id).await == untouched, "the blob that both used is still there for it");
     assert!(store.verify_all(None).await.unwrap().is_sound());
@@ -154,7 +154,7 @@ async fn a_secret_with_quotes_and_lines_is_found_in_every_form() {
     let input = json!({ "command": "login", (secret): secret }).to_string();
     store.append(&rich.id, Authority::Open, vec![rich.title(0x200, &input)]).await.unwrap();
     let scrubbed = store.scrub(Scrub::new(secret, "", 9)).await.unwrap();
-    assert_eq!((scrubbed.events, scrubbed.left), (8, Vec::new()));
+    assert_eq!((scrubbed.events, scrubbed.left), (9, Vec::new()));
     let title = store.session(&rich.id).await.unwrap().unwrap().title;
     assert_eq!(title, r#"{"command":"login","[scrubbed]":"[scrubbed]"}"#);
     assert_eq!(holding(folder.path(), "ss\\"), [""; 0]);

@@ -163,7 +163,7 @@ async fn rows_that_say_something_else_are_made_anew() {
     })
     .await;
     check("UPDATE event SET type = 'other.1' WHERE session = KEY AND seq = 3", |_| {
-        let (found, expected) = ("other.1".to_owned(), "prompt.promoted.1".to_owned());
+        let (found, expected) = ("other.1".to_owned(), "prompt.promoted.2".to_owned());
         vec![SessionProblem::Misnamed { seq: 3, found, expected }]
     })
     .await;

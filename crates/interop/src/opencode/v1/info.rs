@@ -7,7 +7,7 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use super::Ids;
+use super::{Ids, ShownFault, read_fault};
 use crate::opencode::kept::{Laid, Rest};
 use crate::opencode::shape::{self, Came, Model, ModelKey, millis, text};
 
@@ -89,7 +89,7 @@ fn answer<M: SerializeMap>(
 ) -> Result<(), M::Error> {
     let model = Model::of(assistant.model.as_ref().or(at.model));
     let agent = assistant.agent.as_deref().or(at.agent).unwrap_or(AGENT);
-    map.put_some("error", assistant.error.as_ref())?;
+    map.put_some("error", assistant.error.as_ref().map(ShownFault))?;
     map.put("parentID", assistant.answers.as_deref().or(at.user).unwrap_or_default())?;
     map.put("modelID", model.model)?;
     map.put("providerID", model.provider)?;
@@ -103,7 +103,7 @@ fn answer<M: SerializeMap>(
     map.put("cost", &assistant.cost)?;
     map.put("tokens", &assistant.tokens)?;
     map.put_some("variant", assistant.model.as_ref().and_then(|model| model.variant.as_deref()))?;
-    map.put_some("finish", assistant.finish.as_deref())
+    map.put_some("finish", assistant.finish.as_ref().map(shape::finish))
 }
 
 #[derive(Serialize)]
@@ -269,14 +269,10 @@ fn read_assistant(map: Map, session: &SessionId, ids: Ids) -> Head {
                     rest.keep("tokens", value);
                 }
             }
-            ("finish", Value::String(finish)) => it.finish = Some(finish),
-            ("error", value) => match shape::read_fault(&value) {
-                Some((fault, true)) => it.error = Some(fault),
-                found => {
-                    it.error = found.map(|(fault, _)| fault);
-                    rest.keep("error", value);
-                }
-            },
+            ("finish", Value::String(finish)) => it.finish = Some(shape::read_finish(finish)),
+            ("error", value) if value.get("name").is_some_and(Value::is_string) => {
+                it.error = Some(read_fault(value));
+            }
             (_, value) => rest.keep(key, value),
         }
     }

@@ -11,8 +11,8 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use super::Ids;
 use super::tool::{self, Call, State};
+use super::{Ids, ShownFault, read_fault};
 use crate::opencode::kept::{self, Laid, Rest, WHOLE};
 use crate::opencode::shape::{self, Model, ModelKey, millis, object, text};
 
@@ -95,6 +95,37 @@ impl Serialize for Shown<'_> {
     }
 }
 
+/// The mark of a call that the provider runs itself, among what else the provider said of it.
+const EXECUTED: &str = "providerExecuted";
+
+/// Metadata with that mark, which stands behind everything else.
+struct Hosted<'a>(Option<&'a Map>);
+
+impl Serialize for Hosted<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for (key, value) in self.0.into_iter().flatten() {
+            map.serialize_entry(key, value)?;
+        }
+        map.serialize_entry(EXECUTED, &true)?;
+        map.end()
+    }
+}
+
+/// Takes the mark out; metadata that it stood elsewhere in is kept as it came.
+fn read_hosted(metadata: Option<Map>, rest: &mut Rest) -> (bool, Option<Map>) {
+    match metadata {
+        Some(mut map) if map.get(EXECUTED) == Some(&Value::Bool(true)) => {
+            if map.keys().next_back().is_none_or(|last| last != EXECUTED) {
+                rest.keep("metadata", map.clone().into());
+            }
+            map.shift_remove(EXECUTED);
+            (true, Some(map).filter(|map| !map.is_empty()))
+        }
+        metadata => (false, metadata),
+    }
+}
+
 #[derive(Serialize)]
 struct Made {
     created: Millis,
@@ -117,12 +148,16 @@ impl Shown<'_> {
                 map.put_some("metadata", metadata.as_ref())?;
                 map.put_some("time", *time)
             }
-            PartKind::Tool { call, tool, state, metadata } => {
+            PartKind::Tool { call, tool, state, hosted, metadata } => {
                 map.put("type", "tool")?;
                 map.put("callID", call)?;
                 map.put("tool", tool)?;
                 map.put("state", &State { shown: *self, state })?;
-                map.put_some("metadata", metadata.as_ref())
+                if *hosted {
+                    map.put("metadata", &Hosted(metadata.as_ref()))
+                } else {
+                    map.put_some("metadata", metadata.as_ref())
+                }
             }
             PartKind::File { mime, filename, url, source } => {
                 map.put("type", "file")?;
@@ -160,7 +195,7 @@ impl Shown<'_> {
             PartKind::Retry { attempt, error, created } => {
                 map.put("type", "retry")?;
                 map.put("attempt", attempt)?;
-                map.put("error", error)?;
+                map.put("error", &ShownFault(error))?;
                 map.put("time", &Made { created: *created })
             }
             PartKind::StepStart { snapshot } => {
@@ -169,7 +204,7 @@ impl Shown<'_> {
             }
             PartKind::StepFinish { reason, snapshot, tokens, cost } => {
                 map.put("type", "step-finish")?;
-                map.put("reason", reason)?;
+                map.put("reason", shape::finish(reason))?;
                 map.put_some("snapshot", snapshot.as_deref())?;
                 map.put("cost", cost)?;
                 map.put("tokens", tokens)
@@ -208,7 +243,7 @@ pub(in crate::opencode) fn read(value: Value, place: Place<'_>, id: Option<Strin
         rest.require("id", own.is_some());
     }
     let kind = kind(map, &mut rest, place, mint);
-    Part { id: named(own, mint), kind, second: false, hidden: false, extra: rest.into_extra() }
+    Part { extra: rest.into_extra(), ..Part::new(named(own, mint), kind) }
 }
 
 /// Takes a text out of an object; anything else stays.
@@ -331,7 +366,8 @@ fn read_tool(map: Map, rest: &mut Rest, place: Place<'_>, mint: &mut Mint) -> Pa
         }
     }
     let state = tool::read(state, &id, &name, rest, place, mint);
-    PartKind::Tool { call: id, tool: name, state, metadata }
+    let (hosted, metadata) = read_hosted(metadata, rest);
+    PartKind::Tool { call: id, tool: name, state, hosted, metadata }
 }
 
 fn read_file(map: Map, rest: &mut Rest) -> PartKind {
@@ -414,12 +450,12 @@ fn read_subtask(map: Map, rest: &mut Rest) -> PartKind {
 }
 
 fn read_retry(map: Map, rest: &mut Rest) -> PartKind {
-    let (mut attempt, mut error, mut created) = (0, Value::Null, 0);
+    let (mut attempt, mut error, mut created) = (0, read_fault(Value::Null), 0);
     for (key, value) in map {
         match (key.as_str(), value) {
             ("type", _) => {}
             ("attempt", value) => attempt = value.as_u64().unwrap_or_default(),
-            ("error", value) => error = value,
+            ("error", value) => error = read_fault(value),
             ("time", Value::Object(time)) => created = millis(&time, "created").unwrap_or_default(),
             (_, value) => rest.keep(key, value),
         }
@@ -466,7 +502,7 @@ fn read_step_finish(map: Map, rest: &mut Rest) -> PartKind {
     rest.require("tokens", tokens.is_some());
     rest.require("cost", cost.is_some());
     PartKind::StepFinish {
-        reason,
+        reason: shape::read_finish(reason),
         snapshot,
         tokens: tokens.unwrap_or_default(),
         cost: cost.unwrap_or_default(),

@@ -8,6 +8,7 @@ use std::collections::HashSet;
 
 use everturn_model::entry::{Assistant, Body, Compaction, Entry, Pair, Shell, User};
 use everturn_model::event::Seed;
+use everturn_model::finish::Trigger;
 use everturn_model::ids::Stamp;
 use everturn_model::mint::Mint;
 use everturn_model::part::PartKind;
@@ -243,7 +244,7 @@ impl Both {
                 Body::Compaction(Compaction {
                     summary: if failed { None } else { summary(told) },
                     first_kept: kept.map(EntryId::new),
-                    reason: Some(if *auto { "auto" } else { "manual" }.to_owned()),
+                    reason: Some(if *auto { Trigger::Auto } else { Trigger::Manual }),
                     pair,
                     ..Compaction::default()
                 })

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use everturn_model::entry::{Assistant, Body, Compaction, Entry, Pair, Shell, User};
+use everturn_model::finish::{Finish, Trigger};
 use everturn_model::inbox::InboxItem;
 use everturn_model::part::PartKind;
 use everturn_model::path;
@@ -375,17 +376,17 @@ fn of_shell<'a>(entry: &'a Entry, shell: &Shell, at: Selected<'a>, list: &mut Ve
         }
     };
     let completed = shell.output.as_ref().map(|_| shell.completed.unwrap_or(entry.time));
-    let tool = PartKind::Tool { call, tool: "bash".to_owned(), state, metadata: None };
+    let tool = PartKind::Tool { call, tool: "bash".to_owned(), state, hosted: false, metadata: None };
     let parts = [synthetic(super::SHELL), tool];
     two(entry, parts, Assistant { completed, ..Assistant::default() }, Tells::Answer, at, list);
 }
 
 fn of_compaction<'a>(entry: &'a Entry, compaction: &Compaction, at: Selected<'a>, list: &mut Vec<Shown<'a>>) {
-    let auto = compaction.reason.as_deref() != Some("manual");
+    let auto = compaction.reason != Some(Trigger::Manual);
     let done = compaction.summary.is_some();
     let assistant = Assistant {
         completed: done.then(|| compaction.completed.unwrap_or(entry.time)),
-        finish: done.then(|| "stop".to_owned()),
+        finish: done.then_some(Finish::Stop),
         ..Assistant::default()
     };
     let text = PartKind::text(compaction.summary.as_deref().unwrap_or_default());

@@ -1,12 +1,12 @@
-//! A V2 durable event from our record.
+//! A V2 durable event from our record alone.
 
-use everturn_model::entry::{Body, Compaction, Entry, Shell};
+use everturn_model::entry::{Body, Entry};
 use everturn_model::event::{Cause, Record};
 use everturn_model::inbox::InboxItem;
 use everturn_model::part::PartKind;
+use everturn_model::subject::{Subject, SubjectKind};
 use everturn_model::tool::ToolState;
-use everturn_model::tree::{Node, Tree};
-use everturn_model::{EntryId, Event, Extra, Map, Millis, Part, PartId, SessionId};
+use everturn_model::{EntryId, Event, Extra, Map, Millis, Part, Session, SessionId};
 use serde_json::Value;
 
 use super::message::{delivery, part_name, synthetic, tokens};
@@ -62,19 +62,49 @@ impl Durable {
     }
 }
 
-/// What V2 clients are told of a record; none for what their protocol has no word for. `tree` holds the session row
-/// after the event and at least the rows that it touches.
+/// A record of an earlier version that does not say what it is about: [`Record::complete`] finds that in a tree.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("record {seq} of {session} was written before records said what they are about")]
+pub struct Incomplete {
+    /// Its session.
+    pub session: SessionId,
+    /// Its place.
+    pub seq: u64,
+}
+
+/// What V2 clients are told of a record; none for what their protocol has no word for.
+///
+/// # Errors
+/// When the record is of an earlier version and was not completed.
+pub fn write_event(record: &Record) -> Result<Option<Durable>, Incomplete> {
+    let told = Writer { record }.told()?;
+    Ok(told.map(|told| durable(record, told)))
+}
+
+/// What OpenCode's database also has in a session's log and V2 clients are not told: how the session came, changed and
+/// went. It holds the whole session as it is after the event, so whoever writes a database folds the log on the way.
 #[must_use]
-pub fn write_event(record: &Record, tree: &Tree) -> Option<Durable> {
-    let told = Writer { record, tree }.told()?;
-    Some(Durable {
+pub fn write_session_event(record: &Record, session: &Session) -> Option<Durable> {
+    let name = match &record.event {
+        Event::SessionCreated { .. } => "session.created",
+        Event::TitleChanged { .. } | Event::SessionChanged { .. } => "session.updated",
+        Event::SessionTrashed {} => "session.deleted",
+        _ => return None,
+    };
+    let id = record.session.as_str();
+    let data = object([("sessionID", id.into()), ("info", session_info(session))]);
+    Some(durable(record, Told { name: name.to_owned(), version: 1, data }))
+}
+
+fn durable(record: &Record, told: Told) -> Durable {
+    Durable {
         id: record.id.as_str().to_owned(),
         name: told.name,
         version: told.version,
         aggregate: record.session.as_str().to_owned(),
         seq: record.seq,
         data: told.data.into(),
-    })
+    }
 }
 
 struct Told {
@@ -85,206 +115,210 @@ struct Told {
 
 struct Writer<'a> {
     record: &'a Record,
-    tree: &'a Tree,
 }
 
-impl Writer<'_> {
-    fn told(&self) -> Option<Told> {
+impl<'a> Writer<'a> {
+    fn told(&self) -> Result<Option<Told>, Incomplete> {
         let time = self.record.time;
-        match &self.record.event {
-            Event::SessionCreated { .. } => Some(self.session("session.created")),
-            Event::TitleChanged { .. } | Event::SessionChanged { .. } => {
-                Some(self.session("session.updated"))
-            }
-            Event::SessionTrashed {} => Some(self.session("session.deleted")),
+        Ok(Some(match &self.record.event {
             Event::SessionMoved { directory, extra, .. } => {
                 let mut data = self.base(time);
                 let place = object([("directory", directory.as_str().into())]);
                 put(&mut data, "location", extra.get("location").cloned().unwrap_or_else(|| place.into()));
                 put_some(&mut data, "subdirectory", extra.get("subdirectory").cloned());
-                Some(next("moved", data))
+                next("moved", data)
             }
-            Event::PromptAdmitted { item } => Some(next("prompt.admitted", self.prompt(item))),
-            Event::PromptPromoted { id, .. } => self.promoted(id),
-            Event::EntryAdded { entry, parts } => self.added(entry, parts),
+            Event::PromptAdmitted { item } => {
+                next("prompt.admitted", self.prompt(item, delivery(item.delivery).into()))
+            }
+            // The promotion says again what was admitted, and when.
+            Event::PromptPromoted { .. } => match &self.subject()?.kind {
+                Some(SubjectKind::Prompt { item }) => {
+                    next("prompted", self.prompt(item, delivery(item.delivery).into()))
+                }
+                _ => return Ok(None),
+            },
+            Event::EntryAdded { entry, parts } => return Ok(self.added(entry, parts)),
             Event::ShellStarted { entry, .. } => {
-                let Body::Shell(shell) = &entry.body else { return None };
-                let mut data = self.message(entry, entry.time);
-                put(&mut data, "callID", call(entry, shell));
+                let Body::Shell(shell) = &entry.body else { return Ok(None) };
+                let mut data = self.message(entry.wire_id(), entry.time);
+                put(&mut data, "callID", shell.call.as_deref().unwrap_or(entry.wire_id()));
                 put(&mut data, "command", shell.command.as_str());
-                Some(next("shell.started", data))
+                next("shell.started", data)
             }
             Event::ShellEnded { entry, output, .. } => {
-                let entry = &self.node(entry)?.entry;
-                let Body::Shell(shell) = &entry.body else { return None };
+                let subject = self.subject()?;
+                let Some(SubjectKind::Shell { call }) = &subject.kind else { return Ok(None) };
                 let mut data = self.base(time);
-                put(&mut data, "callID", call(entry, shell));
+                put(&mut data, "callID", call.as_deref().unwrap_or(wire(subject, entry)));
                 put(&mut data, "output", output.as_str());
-                Some(next("shell.ended", data))
+                next("shell.ended", data)
             }
-            Event::StepStarted { entry } => self.step_started(entry),
+            Event::StepStarted { entry } => return Ok(self.step_started(entry)),
             Event::StepEnded { entry, finish, tokens: used, cost, snapshot, files, .. } => {
-                let mut data = self.answer(&self.node(entry)?.entry);
-                put(&mut data, "finish", finish.as_str());
+                let mut data = self.answer(entry)?;
+                put(&mut data, "finish", shape::finish(finish));
                 put(&mut data, "cost", shape::money(*cost));
                 put(&mut data, "tokens", tokens(used));
                 put_some(&mut data, "snapshot", snapshot.as_deref());
                 put_some(&mut data, "files", files.clone());
-                Some(Told { version: 2, ..next("step.ended", data) })
+                Told { version: 2, ..next("step.ended", data) }
             }
             Event::StepFailed { entry, error: fault, .. } => {
-                let mut data = self.answer(&self.node(entry)?.entry);
+                let mut data = self.answer(entry)?;
                 put(&mut data, "error", error(fault));
-                Some(Told { version: 2, ..next("step.failed", data) })
+                Told { version: 2, ..next("step.failed", data) }
             }
             Event::CompactionStarted { entry, .. } => {
-                let Body::Compaction(compaction) = &entry.body else { return None };
-                let mut data = self.message(entry, entry.time);
-                put(&mut data, "reason", reason(compaction));
-                Some(next("compaction.started", data))
+                let Body::Compaction(compaction) = &entry.body else { return Ok(None) };
+                let mut data = self.message(entry.wire_id(), entry.time);
+                put(&mut data, "reason", shape::trigger(compaction.reason.as_ref()));
+                next("compaction.started", data)
             }
             Event::CompactionEnded { entry, summary, recent, .. } => {
-                let entry = &self.node(entry)?.entry;
-                let Body::Compaction(compaction) = &entry.body else { return None };
-                let mut data = self.message(entry, time);
-                put(&mut data, "reason", reason(compaction));
+                let subject = self.subject()?;
+                let Some(SubjectKind::Compaction { reason }) = &subject.kind else { return Ok(None) };
+                let mut data = self.message(wire(subject, entry), time);
+                put(&mut data, "reason", shape::trigger(reason.as_ref()));
                 put(&mut data, "text", summary.as_str());
                 put(&mut data, "recent", recent.as_deref().unwrap_or_default());
-                Some(next("compaction.ended", data))
+                next("compaction.ended", data)
             }
-            Event::RevertStaged { revert, .. } if revert.pending => None,
+            Event::RevertStaged { revert, .. } if revert.pending => return Ok(None),
             Event::RevertStaged { revert, .. } => {
                 let mut data = self.base(time);
                 put(&mut data, "revert", session::revert(revert));
-                Some(next("revert.staged", data))
+                next("revert.staged", data)
             }
-            Event::RevertCleared {} => Some(next("revert.cleared", self.base(time))),
+            Event::RevertCleared {} => next("revert.cleared", self.base(time)),
             Event::LeafMoved { cause: Cause::Revert { message }, .. } => {
                 let mut data = self.base(time);
                 put(&mut data, "messageID", message.as_str());
-                Some(next("revert.committed", data))
+                next("revert.committed", data)
             }
-            other => self.inside(other),
-        }
+            Event::PartStarted { .. }
+            | Event::PartEnded { .. }
+            | Event::PartAdded { .. }
+            | Event::ToolCalled { .. }
+            | Event::ToolProgress { .. }
+            | Event::ToolSettled { .. } => return self.inside(&self.record.event),
+            // The first six are in OpenCode's database, or nowhere; the rest is not said in V2.
+            Event::SessionCreated { .. }
+            | Event::SessionForked { .. }
+            | Event::SessionImported { .. }
+            | Event::SessionChanged { .. }
+            | Event::SessionTrashed {}
+            | Event::TitleChanged { .. }
+            | Event::SessionRestored {}
+            | Event::PromptEdited { .. }
+            | Event::PromptRerouted { .. }
+            | Event::PromptCancelled { .. }
+            | Event::Labeled { .. }
+            | Event::TurnSummarized { .. }
+            | Event::ToolBegun { .. }
+            | Event::CompactionFailed { .. }
+            | Event::LeafMoved { cause: Cause::Branch, .. }
+            | Event::EntryAmended { .. }
+            | Event::TodoUpdated { .. }
+            | Event::RequestAsked { .. }
+            | Event::RequestAnswered { .. }
+            | Event::UsageRecorded { .. }
+            | Event::InterruptRequested {} => return Ok(None),
+        }))
     }
 
     /// Events about parts of a turn.
-    fn inside(&self, event: &Event) -> Option<Told> {
+    fn inside(&self, event: &Event) -> Result<Option<Told>, Incomplete> {
         match event {
             Event::PartStarted { entry, part } => self.part_started(entry, part),
             Event::PartEnded { entry, part, text, metadata } => {
-                let (node, part) = self.part(entry, part)?;
-                let mut data = self.answer(&node.entry);
-                let name = match &part.kind {
-                    PartKind::Text { .. } => {
-                        put(&mut data, "textID", part_name(part));
+                let mut data = self.answer(entry)?;
+                let name = match &self.subject()?.kind {
+                    Some(SubjectKind::Text { name }) => {
+                        put(&mut data, "textID", name.as_deref().unwrap_or(part.as_str()));
                         "text.ended"
                     }
-                    PartKind::Reasoning { .. } => {
-                        put(&mut data, "reasoningID", part_name(part));
+                    Some(SubjectKind::Reasoning { name }) => {
+                        put(&mut data, "reasoningID", name.as_deref().unwrap_or(part.as_str()));
                         "reasoning.ended"
                     }
-                    PartKind::Tool { call, .. } => {
+                    Some(SubjectKind::Call { call, .. }) => {
                         put(&mut data, "callID", call.as_str());
                         "tool.input.ended"
                     }
-                    _ => return None,
+                    _ => return Ok(None),
                 };
                 put(&mut data, "text", text.as_str());
                 put_some(&mut data, "providerMetadata", metadata.clone());
-                Some(next(name, data))
+                Ok(Some(next(name, data)))
             }
-            Event::PartAdded { entry, part } => {
-                let PartKind::Tool { state: ToolState::Running { input, .. }, metadata, .. } = &part.kind
-                else {
-                    return None;
-                };
-                let node = self.node(entry)?;
-                self.called(node, part, input, metadata.as_ref())
-            }
-            Event::ToolCalled { entry, part, input, metadata, .. } => {
-                let (node, part) = self.part(entry, part)?;
-                self.called(node, part, input, metadata.as_ref())
-            }
-            Event::ToolProgress { entry, part, metadata } => {
-                let (node, part) = self.part(entry, part)?;
-                let mut data = self.answer(&node.entry);
-                put(&mut data, "callID", part.kind.call()?);
+            Event::PartAdded { entry, part } => match &part.kind {
+                PartKind::Tool { call, tool, state: ToolState::Running { input, .. }, hosted, metadata } => {
+                    self.called(entry, (call, tool), input, *hosted, metadata.as_ref()).map(Some)
+                }
+                _ => Ok(None),
+            },
+            Event::ToolCalled { entry, input, hosted, metadata, .. } => match &self.subject()?.kind {
+                Some(SubjectKind::Call { call, tool }) => {
+                    self.called(entry, (call, tool), input, *hosted, metadata.as_ref()).map(Some)
+                }
+                _ => Ok(None),
+            },
+            Event::ToolProgress { entry, metadata, .. } => {
+                let mut data = self.answer(entry)?;
+                let Some(SubjectKind::Call { call, .. }) = &self.subject()?.kind else { return Ok(None) };
+                put(&mut data, "callID", call.as_str());
                 data.extend(tool::progress(Some(metadata)).map(|(key, value)| (key.to_owned(), value)));
-                Some(next("tool.progress", data))
+                Ok(Some(next("tool.progress", data)))
             }
-            Event::ToolSettled { entry, assistant, .. } => {
-                let Body::ToolResult { result } = &entry.body else { return None };
-                let mut data = self.answer(&self.node(assistant.as_ref()?)?.entry);
+            Event::ToolSettled { entry, assistant: Some(assistant), .. } => {
+                let Body::ToolResult { result } = &entry.body else { return Ok(None) };
+                let mut data = self.answer(assistant)?;
                 put(&mut data, "callID", result.call.as_str());
                 let (failed, fields) = tool::settled(result);
                 data.extend(fields);
-                Some(next(if failed { "tool.failed" } else { "tool.success" }, data))
+                Ok(Some(next(if failed { "tool.failed" } else { "tool.success" }, data)))
             }
-            _ => None,
+            _ => Ok(None),
         }
     }
 
-    fn session(&self, name: &str) -> Told {
-        let info = session_info(&self.tree.session);
-        let data = object([("sessionID", self.id().as_str().into()), ("info", info)]);
-        Told { name: name.to_owned(), version: 1, data }
-    }
-
-    fn id(&self) -> &SessionId {
-        &self.record.session
+    fn subject(&self) -> Result<&'a Subject, Incomplete> {
+        let (session, seq) = (&self.record.session, self.record.seq);
+        self.record.subject.as_ref().ok_or_else(|| Incomplete { session: session.clone(), seq })
     }
 
     fn base(&self, time: Millis) -> Map {
-        object([("timestamp", time.into()), ("sessionID", self.id().as_str().into())])
+        object([("timestamp", time.into()), ("sessionID", self.record.session.as_str().into())])
     }
 
-    fn message(&self, entry: &Entry, time: Millis) -> Map {
+    fn message(&self, id: &str, time: Millis) -> Map {
         let mut data = self.base(time);
-        put(&mut data, "messageID", entry.wire_id());
+        put(&mut data, "messageID", id);
         data
     }
 
-    fn answer(&self, entry: &Entry) -> Map {
+    fn answer(&self, entry: &EntryId) -> Result<Map, Incomplete> {
         let mut data = self.base(self.record.time);
-        put(&mut data, "assistantMessageID", entry.wire_id());
-        data
+        put(&mut data, "assistantMessageID", wire(self.subject()?, entry));
+        Ok(data)
     }
 
-    fn node(&self, id: &EntryId) -> Option<&Node> {
-        self.tree.node(id)
-    }
-
-    fn part(&self, entry: &EntryId, part: &PartId) -> Option<(&Node, &Part)> {
-        let node = self.node(entry)?;
-        Some((node, node.part(part)?))
-    }
-
-    fn prompt(&self, item: &InboxItem) -> Map {
-        let mut data = self.base(item.time);
-        put(&mut data, "messageID", item.id.as_str());
+    fn prompt(&self, item: &InboxItem, delivery: Value) -> Map {
+        let mut data = self.message(item.id.as_str(), item.time);
         put(&mut data, "prompt", prompt(&item.parts, &item.extra));
-        put(&mut data, "delivery", delivery(item.delivery));
+        put(&mut data, "delivery", delivery);
         data
-    }
-
-    // The promotion says again what was admitted, and when.
-    fn promoted(&self, id: &EntryId) -> Option<Told> {
-        let node = self.node(id)?;
-        Some(self.prompted(&node.entry, &node.parts))
-    }
-
-    fn prompted(&self, entry: &Entry, parts: &[Part]) -> Told {
-        let mut data = self.message(entry, entry.time);
-        put(&mut data, "prompt", prompt(parts, &entry.extra));
-        put(&mut data, "delivery", kept_delivery(&entry.extra));
-        next("prompted", data)
     }
 
     fn added(&self, entry: &Entry, parts: &[Part]) -> Option<Told> {
-        let mut data = self.message(entry, entry.time);
+        let mut data = self.message(entry.wire_id(), entry.time);
         match &entry.body {
-            Body::User(_) => Some(self.prompted(entry, parts)),
+            Body::User(_) => {
+                put(&mut data, "prompt", prompt(parts, &entry.extra));
+                put(&mut data, "delivery", kept_delivery(&entry.extra));
+                Some(next("prompted", data))
+            }
             Body::AgentSwitch { agent } => {
                 put(&mut data, "agent", agent.as_str());
                 Some(next("agent.switched", data))
@@ -321,8 +355,8 @@ impl Writer<'_> {
         Some(next("step.started", data))
     }
 
-    fn part_started(&self, entry: &EntryId, part: &Part) -> Option<Told> {
-        let mut data = self.answer(&self.node(entry)?.entry);
+    fn part_started(&self, entry: &EntryId, part: &Part) -> Result<Option<Told>, Incomplete> {
+        let mut data = self.answer(entry)?;
         let name = match &part.kind {
             PartKind::Text { .. } => {
                 put(&mut data, "textID", part_name(part));
@@ -338,35 +372,38 @@ impl Writer<'_> {
                 put(&mut data, "name", tool.as_str());
                 "tool.input.started"
             }
-            _ => return None,
+            _ => return Ok(None),
         };
-        Some(next(name, data))
+        Ok(Some(next(name, data)))
     }
 
-    fn called(&self, node: &Node, part: &Part, input: &Value, metadata: Option<&Map>) -> Option<Told> {
-        let PartKind::Tool { call, tool, .. } = &part.kind else { return None };
-        let mut data = self.answer(&node.entry);
-        put(&mut data, "callID", call.as_str());
-        put(&mut data, "tool", tool.as_str());
+    fn called(
+        &self,
+        entry: &EntryId,
+        (call, tool): (&str, &str),
+        input: &Value,
+        hosted: bool,
+        metadata: Option<&Map>,
+    ) -> Result<Told, Incomplete> {
+        let mut data = self.answer(entry)?;
+        put(&mut data, "callID", call);
+        put(&mut data, "tool", tool);
         put(&mut data, "input", input.clone());
-        put(&mut data, "provider", tool::provider(metadata));
-        Some(next("tool.called", data))
+        put(&mut data, "provider", tool::provider(hosted, metadata));
+        Ok(next("tool.called", data))
     }
+}
+
+/// The id that V2 knows the entry of an event by.
+fn wire<'a>(subject: &'a Subject, entry: &'a EntryId) -> &'a str {
+    subject.wire.as_deref().unwrap_or(entry.as_str())
 }
 
 fn next(name: &str, data: Map) -> Told {
     Told { name: format!("{NEXT}{name}"), version: 1, data }
 }
 
-fn call<'a>(entry: &'a Entry, shell: &'a Shell) -> &'a str {
-    shell.call.as_deref().unwrap_or(entry.wire_id())
-}
-
-fn reason(compaction: &Compaction) -> &str {
-    compaction.reason.as_deref().unwrap_or("auto")
-}
-
-// The entry of a promoted prompt no longer says how it was delivered, unless it was queued.
+// An entry does not say how its prompt was delivered, unless its log had no admission that did.
 fn kept_delivery(extra: &Extra) -> Value {
     extra.field(super::V2, "delivery").cloned().unwrap_or_else(|| "steer".into())
 }

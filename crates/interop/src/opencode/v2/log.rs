@@ -49,7 +49,7 @@ pub fn read_events(rows: Vec<EventRow>) -> Result<Vec<Record>, Problem> {
             }
         };
         let session = SessionId::new(row.aggregate_id.as_str());
-        records.push(Record { id: EventId::new(row.id), session, seq, time, event });
+        records.push(Record { id: EventId::new(row.id), session, seq, time, event, subject: None });
     }
     Ok(records)
 }
@@ -141,7 +141,7 @@ impl Reader {
                 Some(Event::ShellEnded { entry, output, exit: None, part: None })
             }
             "compaction.started.1" => {
-                let reason = Some(text(data, "reason")?.to_owned());
+                let reason = Some(shape::read_trigger(text(data, "reason")?));
                 let body = Body::Compaction(Compaction { reason, ..Compaction::default() });
                 let entry = Box::new(self.entry(id?, time, body));
                 Some(Event::CompactionStarted { entry, parts: Vec::new() })
@@ -196,7 +196,7 @@ impl Reader {
                     |files: &Vec<Value>| files.iter().filter_map(Value::as_str).map(str::to_owned).collect();
                 Some(Event::StepEnded {
                     entry,
-                    finish: text(data, "finish")?.to_owned(),
+                    finish: shape::read_finish(text(data, "finish")?.to_owned()),
                     tokens,
                     cost,
                     snapshot: text(data, "snapshot").map(str::to_owned),
@@ -214,7 +214,7 @@ impl Reader {
                 if let PartKind::Text { time: slot, .. } = &mut kind {
                     *slot = Some(Span { start: time, end: None });
                 }
-                let part = self.open(assistant, name, "", kind, object([("id", name.into())]), time);
+                let part = self.open(assistant, name, "", kind, Map::new(), time);
                 Some(Event::PartStarted { entry, part })
             }
             "reasoning.started.1" => {
@@ -224,7 +224,7 @@ impl Reader {
                     time: Some(Span { start: time, end: None }),
                     metadata: data.get("providerMetadata").and_then(Value::as_object).cloned(),
                 };
-                let part = self.open(assistant, name, "", kind, object([("id", name.into())]), time);
+                let part = self.open(assistant, name, "", kind, Map::new(), time);
                 Some(Event::PartStarted { entry, part })
             }
             "text.ended.1" => self.ended(assistant, text(data, "textID")?, data),
@@ -233,7 +233,7 @@ impl Reader {
             "tool.input.started.1" => {
                 let (call, tool) = (text(data, "callID")?, text(data, "name")?);
                 let state = ToolState::Pending { input: Map::new().into(), raw: String::new() };
-                let kind = call_part(call, tool, state, None);
+                let kind = call_part(call, tool, state, (false, None));
                 let part = self.open(assistant, call, tool, kind, object([("created", time.into())]), time);
                 Some(Event::PartStarted { entry, part })
             }
@@ -261,11 +261,7 @@ impl Reader {
     }
 
     fn prompt(&mut self, data: &Map, time: Millis) -> Option<(Vec<Part>, Extra)> {
-        let (parts, mut extra) = read_prompt(data.get("prompt")?.as_object()?, time, &mut self.mint);
-        if let Some(delivery) = data.get("delivery").filter(|delivery| *delivery != "steer") {
-            extra.put(V2, "delivery", delivery.clone());
-        }
-        Some((parts, extra))
+        Some(read_prompt(data.get("prompt")?.as_object()?, time, &mut self.mint))
     }
 
     fn prompted(&mut self, id: EntryId, data: &Map, time: Millis) -> Option<Event> {
@@ -274,7 +270,10 @@ impl Reader {
             let parent = self.leaf.replace(id.clone());
             return Some(Event::PromptPromoted { id, parent });
         }
-        let (parts, extra) = self.prompt(data, time)?;
+        let (parts, mut extra) = self.prompt(data, time)?;
+        if let Some(delivery) = data.get("delivery").filter(|delivery| *delivery != "steer") {
+            extra.put(V2, "delivery", delivery.clone());
+        }
         let mut entry = self.entry(id, time, Body::User(User::default()));
         entry.extra = extra;
         Some(Event::EntryAdded { entry: Box::new(entry), parts })
@@ -297,15 +296,16 @@ impl Reader {
         let (call, name) = (text(data, "callID")?, text(data, "tool")?);
         let entry = EntryId::new(assistant);
         let input = data.get("input")?.clone();
-        let metadata = tool::read_provider(data.get("provider"));
+        let (hosted, metadata) = tool::read_provider(data.get("provider"));
         match self.parts.get_mut(&(assistant.to_owned(), call.to_owned())) {
             Some(open) => {
                 open.ran = Some(time);
-                Some(Event::ToolCalled { entry, part: open.id.clone(), input, metadata, progress: None })
+                let part = open.id.clone();
+                Some(Event::ToolCalled { entry, part, input, hosted, metadata, progress: None })
             }
             None => {
                 let state = ToolState::Running { input, title: None, metadata: None, start: time };
-                let kind = call_part(call, name, state, metadata);
+                let kind = call_part(call, name, state, (hosted, metadata));
                 let part = self.open(assistant, call, name, kind, Map::new(), time);
                 Some(Event::PartAdded { entry, part })
             }
@@ -346,6 +346,9 @@ impl Reader {
     ) -> Box<Part> {
         let ran = matches!(&kind, PartKind::Tool { state: ToolState::Running { .. }, .. }).then_some(time);
         let mut part = Part::new(self.mint.part(time), kind);
+        if part.kind.call().is_none() {
+            part.wire = Some(name.to_owned());
+        }
         part.extra.set(V2, kept);
         let open = Open { id: part.id.clone(), tool: tool.to_owned(), ran };
         self.parts.insert((assistant.to_owned(), name.to_owned()), open);
@@ -362,6 +365,6 @@ impl Reader {
     }
 }
 
-fn call_part(call: &str, tool: &str, state: ToolState, metadata: Option<Map>) -> PartKind {
-    PartKind::Tool { call: call.to_owned(), tool: tool.to_owned(), state, metadata }
+fn call_part(call: &str, tool: &str, state: ToolState, (hosted, metadata): (bool, Option<Map>)) -> PartKind {
+    PartKind::Tool { call: call.to_owned(), tool: tool.to_owned(), state, hosted, metadata }
 }

@@ -8,7 +8,7 @@ use everturn_model::tree::Node;
 use everturn_model::{Map, Millis, Part, SessionId};
 use serde_json::Value;
 
-use super::{V2, error, prompt, tool};
+use super::{error, prompt, tool};
 use crate::opencode::shape::{self, ModelKey, object, put, put_some};
 use crate::opencode::v1::Results;
 
@@ -71,7 +71,7 @@ fn message(session: &SessionId, node: &Node, results: &Results<'_>) -> Option<Ma
             // It is a message once there is a summary, and then it is as old as that.
             let summary = compaction.summary.as_deref()?;
             let mut map = head(entry, "compaction", compaction.completed.unwrap_or(entry.time), None);
-            put(&mut map, "reason", compaction.reason.as_deref().unwrap_or("auto"));
+            put(&mut map, "reason", shape::trigger(compaction.reason.as_ref()));
             put(&mut map, "summary", summary);
             put(&mut map, "recent", compaction.recent.as_deref().unwrap_or_default());
             map
@@ -140,7 +140,7 @@ fn answer(node: &Node, assistant: &Assistant, results: &Results<'_>) -> Map {
     }
     match (&assistant.finish, &assistant.error) {
         (Some(finish), _) => {
-            put(&mut map, "finish", finish.as_str());
+            put(&mut map, "finish", shape::finish(finish));
             put(&mut map, "cost", shape::money(assistant.cost));
             put(&mut map, "tokens", tokens(&assistant.tokens));
         }
@@ -158,7 +158,7 @@ pub(super) fn tokens(tokens: &everturn_model::Tokens) -> Value {
 
 /// The id under which V2 knows a text or a thought.
 pub(super) fn part_name(part: &Part) -> &str {
-    part.extra.field(V2, "id").and_then(Value::as_str).unwrap_or(part.id.as_str())
+    part.wire.as_deref().unwrap_or(part.id.as_str())
 }
 
 fn content(node: &Node, part: &Part, closed: Option<Millis>, results: &Results<'_>) -> Option<Map> {

@@ -3,7 +3,7 @@
 //! V2 tells a result as structured data and content for the model; here that is metadata and output, and the V2
 //! content rides along only where it is more than the output.
 
-use everturn_model::part::{PROVIDER_EXECUTED as EXECUTED, PartKind};
+use everturn_model::part::PartKind;
 use everturn_model::tool::{Outcome, ToolResult, ToolState};
 use everturn_model::{Map, Millis, Part};
 use serde_json::Value;
@@ -16,28 +16,18 @@ const CONTENT: &str = "$content";
 /// What a call without a result shows once its turn is closed.
 const INTERRUPTED: &str = "The call was interrupted before it ended";
 
-/// The metadata of a call from V2's word on its provider.
-pub(super) fn read_provider(provider: Option<&Value>) -> Option<Map> {
-    let provider = provider.and_then(Value::as_object)?;
+/// What V2 says of the provider of a call: whether that runs it itself, and its metadata.
+pub(super) fn read_provider(provider: Option<&Value>) -> (bool, Option<Map>) {
+    let Some(provider) = provider.and_then(Value::as_object) else { return (false, None) };
+    let executed = provider.get("executed") == Some(&Value::Bool(true));
     let metadata = provider.get("metadata").and_then(Value::as_object).cloned();
-    if provider.get("executed") == Some(&Value::Bool(true)) {
-        let mut metadata = metadata.unwrap_or_default();
-        put(&mut metadata, EXECUTED, true);
-        return Some(metadata);
-    }
-    metadata
+    (executed, metadata.filter(|metadata| !executed || !metadata.is_empty()))
 }
 
 /// V2's word on the provider of a call.
-pub(super) fn provider(metadata: Option<&Map>) -> Map {
-    let executed = metadata.and_then(|map| map.get(EXECUTED)) == Some(&Value::Bool(true));
+pub(super) fn provider(executed: bool, metadata: Option<&Map>) -> Map {
     let mut map = object([("executed", executed.into())]);
-    let rest = metadata.map(|metadata| {
-        let mut rest = metadata.clone();
-        rest.shift_remove(EXECUTED);
-        rest
-    });
-    put_some(&mut map, "metadata", rest.filter(|rest| !executed || !rest.is_empty()));
+    put_some(&mut map, "metadata", metadata.filter(|rest| !executed || !rest.is_empty()).cloned());
     map
 }
 
@@ -70,7 +60,7 @@ pub(super) fn read_result(
         put_some(&mut kept, "outputPaths", data.get("outputPaths").cloned());
     }
     put_some(&mut kept, "result", data.get("result").cloned());
-    let plain = provider(None);
+    let plain = provider(false, None);
     let own = data.get("provider").filter(|own| own.as_object() != Some(&plain));
     put_some(&mut kept, "provider", own.cloned());
     result.extra.set(V2, kept);
@@ -116,7 +106,7 @@ pub(super) fn settled(result: &ToolResult) -> (bool, Map) {
         put_some(&mut map, "outputPaths", kept("outputPaths"));
     }
     put_some(&mut map, "result", kept("result"));
-    put(&mut map, "provider", giver(result).unwrap_or_else(|| provider(None).into()));
+    put(&mut map, "provider", giver(result).unwrap_or_else(|| provider(false, None).into()));
     (failed, map)
 }
 
@@ -153,7 +143,7 @@ pub(super) fn content_part(
     made: Millis,
     closed: Option<Millis>,
 ) -> Option<Map> {
-    let PartKind::Tool { call, tool, state, metadata } = &part.kind else { return None };
+    let PartKind::Tool { call, tool, state, hosted, metadata } = &part.kind else { return None };
     let inline = match state {
         ToolState::Completed { result, .. } | ToolState::Error { result, .. } => Some(result.as_ref()),
         _ => None,
@@ -166,7 +156,7 @@ pub(super) fn content_part(
     let mut map =
         object([("type", "tool".into()), ("id", call.as_str().into()), ("name", tool.as_str().into())]);
     if ran.is_some() {
-        let mut told = provider(metadata.as_ref());
+        let mut told = provider(*hosted, metadata.as_ref());
         let own = result.and_then(giver);
         put_some(&mut told, "resultMetadata", own.and_then(|own| own.get("metadata").cloned()));
         put(&mut map, "provider", told);

@@ -32,6 +32,7 @@ pub(super) fn folded(imported: &Imported) -> Tree {
             seq: seq as u64,
             time: imported.session.time.created,
             event: serde_json::from_str(&stored).unwrap(),
+            subject: None,
         }
     });
     fold::replay(&records.collect::<Vec<_>>()).unwrap().unwrap()

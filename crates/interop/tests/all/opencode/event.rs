@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use everturn_interop::opencode::v1;
-use everturn_model::entry::{Assistant, Body, Compaction, Fault, Pair, Shell, User, UserSummary};
+use everturn_model::entry::{Assistant, Body, Compaction, Pair, Shell, User, UserSummary};
 use everturn_model::event::{Amendment, Cause, Record, SessionChange};
 use everturn_model::inbox::{Delivery, InboxItem};
 use everturn_model::mint::Mint;
@@ -65,7 +65,8 @@ impl Replay {
     /// Appends a record, and compares what it shows as with what was recorded.
     fn commit(&mut self, time: Millis, event: Event, expected: Vec<Told>) {
         let id = EventId::new(format!("evt_{}", self.seq));
-        let record = Record { id, session: SessionId::new(SESSION), seq: self.seq, time, event };
+        let session = SessionId::new(SESSION);
+        let record = Record { id, session, seq: self.seq, time, event, subject: None };
         self.seq += 1;
         let before = self.tree.as_ref().map(|tree| tree.session.clone());
         match &mut self.tree {
@@ -165,6 +166,7 @@ impl Replay {
                     call: Some(CallRef {
                         entry: EntryId::new(body["tool"]["messageID"].as_str().unwrap()),
                         call: body["tool"]["callID"].as_str().unwrap().to_owned(),
+                        part: None,
                     }),
                 });
                 self.commit(1, Event::RequestAsked { request }, vec![told]);
@@ -172,7 +174,7 @@ impl Replay {
             "permission.replied" => {
                 let id = RequestId::new(body["requestID"].as_str().unwrap());
                 let reply: Option<Reply> = serde_json::from_value(body["reply"].clone()).unwrap();
-                let event = Event::RequestAnswered { id, reply, message: None, answers: None };
+                let event = Event::RequestAnswered { id, call: None, reply, message: None, answers: None };
                 self.commit(1, event, vec![told]);
             }
             "session.compacted" => {
@@ -283,7 +285,7 @@ impl Replay {
         let entry = self.entry_of(&id);
         let completed = moment(&info["time"]["completed"]);
         if info.get("error").is_some() {
-            let error: Fault = serde_json::from_value(info["error"].clone()).unwrap();
+            let error = v1::read_fault(info["error"].clone());
             return self.commit(completed, Event::StepFailed { entry, error, resumes: false }, vec![told]);
         }
         // What is left is the end of a person's command.
@@ -359,7 +361,9 @@ impl Replay {
                     metadata: None,
                 };
                 self.commit(start, ended, Vec::new());
-                let event = Event::ToolCalled { entry, part: id, input, metadata: None, progress: metadata };
+                let progress = metadata;
+                let event =
+                    Event::ToolCalled { entry, part: id, input, hosted: false, metadata: None, progress };
                 self.commit(start, event, vec![told]);
             }
             (_, PartKind::Tool { state: ToolState::Running { metadata, .. }, .. }) => {
@@ -395,7 +399,7 @@ impl Replay {
         expected.push(closed);
         let event = Event::StepEnded {
             entry,
-            finish: info["finish"].as_str().unwrap().to_owned(),
+            finish: info["finish"].as_str().unwrap().to_owned().into(),
             tokens: serde_json::from_value(info["tokens"].clone()).unwrap(),
             cost: serde_json::from_value(info["cost"].clone()).unwrap(),
             snapshot: None,

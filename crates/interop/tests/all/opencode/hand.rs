@@ -4,6 +4,7 @@ use everturn_interop::opencode::v1::{self, Message};
 use everturn_interop::opencode::{Imported, export};
 use everturn_model::entry::{Assistant, Body, Compaction, Shell, User};
 use everturn_model::event::{Cause, Record, Seed};
+use everturn_model::finish::Trigger;
 use everturn_model::mint::Mint;
 use everturn_model::part::PartKind;
 use everturn_model::session::Origin;
@@ -25,7 +26,8 @@ fn entry(id: &str, parent: Option<&str>, body: Body) -> Entry {
 fn turn(id: &str, parent: Option<&str>, completed: Option<i64>) -> Node {
     let body = Body::Assistant(Assistant { completed, ..Assistant::default() });
     let state = ToolState::Running { input: json!({"a": 1}), title: None, metadata: None, start: 6 };
-    let tool = PartKind::Tool { call: "c".to_owned(), tool: "bash".to_owned(), state, metadata: None };
+    let (call, tool) = ("c".to_owned(), "bash".to_owned());
+    let tool = PartKind::Tool { call, tool, state, hosted: false, metadata: None };
     Node::new(entry(id, parent, body), vec![Part::new(PartId::new(format!("prt_{id}")), tool)])
 }
 
@@ -283,8 +285,8 @@ fn pairs_are_one_entry_and_calls_have_results_of_their_own() {
     assert_eq!(kinds, ["compaction", "shell", "assistant", "tool_result"]);
     let Body::Compaction(compaction) = &seed.nodes[0].entry.body else { panic!() };
     assert_eq!(
-        (compaction.summary.as_deref(), compaction.reason.as_deref(), compaction.first_kept.as_ref()),
-        (Some("sum"), Some("auto"), Some(&EntryId::new("msg_0")))
+        (compaction.summary.as_deref(), compaction.reason.as_ref(), compaction.first_kept.as_ref()),
+        (Some("sum"), Some(&Trigger::Auto), Some(&EntryId::new("msg_0")))
     );
     let Body::Shell(shell) = &seed.nodes[1].entry.body else { panic!() };
     assert_eq!((shell.command.as_str(), shell.output.as_deref(), shell.exit), ("ls", Some("a"), Some(3)));
@@ -303,6 +305,7 @@ fn what_the_source_said_of_a_session_holds_until_the_session_changes() {
         seq,
         time: 9,
         event,
+        subject: None,
     };
     let leaf = Event::LeafMoved { from: None, to: None, cause: Cause::Branch };
     fold::apply(&mut tree, &step(2, leaf)).unwrap();
@@ -316,8 +319,8 @@ fn a_fork_tells_every_message_it_copied() {
     let seed = Seed { nodes, leaf: Some(EntryId::new("msg_2")), ..Seed::default() };
     let origin = Origin { session: SessionId::new("ses_0"), entry: None };
     let event = Event::SessionForked { origin, seed: Box::new(seed) };
-    let record =
-        Record { id: EventId::new("evt_1"), session: SessionId::new("ses_1"), seq: 1, time: 7, event };
+    let (id, session_id) = (EventId::new("evt_1"), SessionId::new("ses_1"));
+    let record = Record { id, session: session_id, seq: 1, time: 7, event, subject: None };
     let mut tree = Tree::new(session());
     fold::apply(&mut tree, &record).unwrap();
     let list = v1::events(None, &record, &tree);
@@ -342,8 +345,8 @@ fn a_branch_tells_what_left_what_joined_and_which_call_lost_its_result() {
         to: Some(EntryId::new("msg_4")),
         cause: Cause::Branch,
     };
-    let record =
-        Record { id: EventId::new("evt_2"), session: SessionId::new("ses_1"), seq: 2, time: 7, event };
+    let (id, session_id) = (EventId::new("evt_2"), SessionId::new("ses_1"));
+    let record = Record { id, session: session_id, seq: 2, time: 7, event, subject: None };
     fold::apply(&mut tree, &record).unwrap();
     let told = v1::events(None, &record, &tree).into_iter().map(|event| {
         let body = event.properties;

@@ -9,7 +9,7 @@ use everturn_model::entry::Assistant;
 use everturn_model::part::PartKind;
 use everturn_model::tool::Outcome;
 use everturn_model::usage::Cache;
-use everturn_model::{Body, Money, Part, Tokens, Tree};
+use everturn_model::{Body, Fault, FaultKind, Finish, Money, Part, Tokens, Tree};
 use serde_json::Value;
 
 use super::data::{fixture, folded};
@@ -41,17 +41,34 @@ fn money(value: &Value) -> Money {
     Money::from_f64(value.as_f64().unwrap())
 }
 
+/// What OpenCode calls a fault that has a meaning here.
+fn name(fault: &Fault) -> &'static str {
+    match &fault.kind {
+        FaultKind::Aborted => "MessageAbortedError",
+        FaultKind::Authentication { .. } => "ProviderAuthError",
+        FaultKind::Api(_) => "APIError",
+        FaultKind::ContextOverflow { .. } => "ContextOverflowError",
+        FaultKind::OutputLength => "MessageOutputLengthError",
+        FaultKind::ContentFilter => "ContentFilterError",
+        FaultKind::StructuredOutput { .. } => "StructuredOutputError",
+        FaultKind::Internal => "UnknownError",
+        FaultKind::CutOff | FaultKind::Imported => panic!("no message holds this: {fault:?}"),
+    }
+}
+
 fn check_answer(place: &str, info: &Value, assistant: &Assistant, seen: &mut Seen) {
-    assert_eq!(assistant.finish.as_deref(), info["finish"].as_str(), "{place}");
+    assert_eq!(assistant.finish, info["finish"].as_str().map(Finish::from), "{place}");
     assert_eq!(assistant.tokens, tokens(&info["tokens"]), "{place}");
     assert_eq!(assistant.cost, money(&info["cost"]), "{place}");
-    let fault = assistant.error.as_ref().map(|fault| fault.name.as_str());
-    assert_eq!(fault, info["error"]["name"].as_str(), "{place}");
+    let fault = assistant.error.as_ref();
+    assert_eq!(fault.map(name), info["error"]["name"].as_str(), "{place}");
+    let message = fault.and_then(|fault| fault.message.as_deref());
+    assert_eq!(message, info["error"]["data"]["message"].as_str(), "{place}");
     let model = assistant.model.as_ref().map(|model| (model.provider.as_str(), model.model.as_str()));
     assert_eq!(model, info["providerID"].as_str().zip(info["modelID"].as_str()), "{place}");
     assert_eq!(assistant.completed, info["time"]["completed"].as_i64(), "{place}");
-    seen.stopped += usize::from(info["finish"] == "stop");
-    seen.called += usize::from(info["finish"] == "tool-calls");
+    seen.stopped += usize::from(assistant.finish == Some(Finish::Stop));
+    seen.called += usize::from(assistant.finish == Some(Finish::ToolCalls));
     seen.failed += usize::from(fault.is_some());
     seen.used += usize::from(assistant.tokens.input > 0);
     seen.paid += usize::from(assistant.cost > Money::ZERO);
@@ -61,7 +78,7 @@ fn check_step(place: &str, raw: &Value, part: &Part) {
     let PartKind::StepFinish { reason, tokens: used, cost, .. } = &part.kind else {
         panic!("{place}: {part:?}")
     };
-    assert_eq!(Some(reason.as_str()), raw["reason"].as_str(), "{place}");
+    assert_eq!(Some(reason), raw["reason"].as_str().map(Finish::from).as_ref(), "{place}");
     assert_eq!(*used, tokens(&raw["tokens"]), "{place}");
     assert_eq!(*cost, money(&raw["cost"]), "{place}");
 }

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use everturn_interop::pi::{self, Flavor, View};
 use everturn_model::tool::Outcome;
 use everturn_model::usage::Cache;
-use everturn_model::{Body, Money, PartKind, Tokens};
+use everturn_model::{Body, FaultKind, Finish, Money, PartKind, Tokens};
 use serde_json::Value;
 
 use super::{names, source, tree};
@@ -45,14 +45,14 @@ fn check_answer(place: &str, message: &Value, body: &Body, seen: &mut Seen) {
     let Body::Assistant(assistant) = body else { panic!("{place}: {body:?}") };
     let stop = message["stopReason"].as_str().unwrap();
     let finish = match stop {
-        "toolUse" => "tool-calls",
-        other => other,
+        "toolUse" => Finish::ToolCalls,
+        other => Finish::from(other),
     };
-    assert_eq!(assistant.finish.as_deref(), Some(finish), "{place}");
-    let fault = assistant.error.as_ref().map(|fault| fault.name.as_str());
+    assert_eq!(assistant.finish, Some(finish), "{place}");
+    let fault = assistant.error.as_ref().map(|fault| &fault.kind);
     match stop {
-        "aborted" => assert_eq!(fault, Some("MessageAbortedError"), "{place}"),
-        "error" => assert_eq!(fault, Some("UnknownError"), "{place}"),
+        "aborted" => assert_eq!(fault, Some(&FaultKind::Aborted), "{place}"),
+        "error" => assert_eq!(fault, Some(&FaultKind::Internal), "{place}"),
         _ => assert_eq!(fault, None, "{place}"),
     }
     seen.stopped += usize::from(stop == "stop");

@@ -3,6 +3,7 @@
 use everturn_interop::pi::{self, Flavor, Leaf, View};
 use everturn_model::entry::{Assistant, Compaction, Shell, User};
 use everturn_model::event::{Amendment, Cause, Event, Record};
+use everturn_model::finish::Finish;
 use everturn_model::session::ModelRef;
 use everturn_model::tool::{Outcome, ToolResult, ToolState};
 use everturn_model::{
@@ -17,7 +18,14 @@ const NOW: i64 = 1_800_000_000_000;
 /// Folds further events into a tree.
 fn grow(tree: &mut Tree, events: Vec<Event>) {
     for (seq, event) in (2..).zip(events) {
-        let record = Record { id: "evt_x".into(), session: tree.session.id.clone(), seq, time: NOW, event };
+        let record = Record {
+            id: "evt_x".into(),
+            session: tree.session.id.clone(),
+            seq,
+            time: NOW,
+            event,
+            subject: None,
+        };
         fold::apply(tree, &record).unwrap();
     }
 }
@@ -72,12 +80,13 @@ fn a_session_that_goes_on_here_goes_on_in_its_file() {
             metadata: None,
             start: NOW,
         },
+        hosted: false,
         metadata: None,
     };
     let turn = Assistant {
         model: model(),
         completed: Some(NOW + 5),
-        finish: Some("tool-calls".to_owned()),
+        finish: Some(Finish::ToolCalls),
         tokens: Tokens { input: 10, output: 2, reasoning: 3, ..Tokens::default() },
         cost: Money::from_f64(0.25),
         ..Assistant::default()
@@ -320,7 +329,7 @@ fn own() -> Tree {
         Body::User(User::default()),
         Body::Assistant(Assistant {
             model: model(),
-            finish: Some("stop".to_owned()),
+            finish: Some(Finish::Stop),
             completed: Some(NOW),
             tokens: Tokens { total: Some(0), ..Tokens::default() },
             ..Assistant::default()
@@ -397,10 +406,11 @@ fn a_turn_that_holds_steps_and_results_becomes_several_lines() {
         call: "c1".to_owned(),
         tool: "bash".to_owned(),
         state: ToolState::Completed { input: json!({}), result },
+        hosted: false,
         metadata: None,
     };
     let finish = |reason: &str, input| PartKind::StepFinish {
-        reason: reason.to_owned(),
+        reason: reason.to_owned().into(),
         snapshot: None,
         tokens: Tokens { input, ..Tokens::default() },
         cost: Money::ZERO,

@@ -83,6 +83,7 @@ fn committed(session: usize, seq: u64, by: WrittenBy, follows: u64) -> Committed
         seq,
         time: 0,
         event: Event::InterruptRequested {},
+        subject: None,
     };
     let tree = Tree::new(Session::new(id, "global", "/srv", "t", "1", 0));
     Committed { record: Arc::new(record), before: None, tree, by, follows }

@@ -90,7 +90,7 @@ pub(super) fn odd(story: &Story, others: &[Known], odd: u8, a: u16, b: u16) -> O
             let mut elsewhere = others.iter().flat_map(|known| known.story.tree.requests.values());
             let id =
                 elsewhere.next().map_or_else(|| permission("per_nowhere").id, |request| request.id.clone());
-            Event::RequestAnswered { id, reply: None, message: None, answers: None }
+            Event::RequestAnswered { id, call: None, reply: None, message: None, answers: None }
         }
         5 => Event::StepEnded {
             entry: any?,
@@ -132,7 +132,8 @@ pub(super) fn odd(story: &Story, others: &[Known], odd: u8, a: u16, b: u16) -> O
         14 => {
             let entry = any?;
             let part = part_of(&entry)?.id;
-            Event::ToolCalled { entry, part, input: serde_json::Value::Null, metadata: None, progress: None }
+            let input = serde_json::Value::Null;
+            Event::ToolCalled { entry, part, input, hosted: false, metadata: None, progress: None }
         }
         15 => {
             // The part is named by what replaces it alone.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use everturn_model::subject::Subject;
 use everturn_model::{Event, Record, Session, SessionId, fold};
 use everturn_store::{
     Appended, Authority, Cut, Durability, Error, Filter, Fork, Lease, NewEvent, Store, Totals,
@@ -277,6 +278,7 @@ impl Known {
             seq: story.records.last().unwrap().seq + 1,
             session: self.id(),
             time: NOW,
+            subject: Subject::of(&event, &story.tree),
             event,
         };
         match fold::apply(&mut story.tree, &record) {

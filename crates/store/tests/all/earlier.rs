@@ -1,0 +1,160 @@
+//! A database of the version before this one: read as it is, and made anew only where work is left.
+
+use everturn_model::fault::FaultKind;
+use everturn_model::part::PartKind;
+use everturn_model::request::{CallRef, OpenCall, Reply};
+use everturn_model::subject::SubjectKind;
+use everturn_model::tool::{Outcome, ToolResult, ToolState};
+use everturn_model::{Body, Entry, Event, Fault, Part, Record, SessionId};
+use everturn_store::{Authority, Options, Store};
+use rusqlite::{Connection, params};
+use serde_json::{Value, json};
+
+use crate::events::{
+    NOW, asked, begin, entry_id, new, part_id, part_started, permission, started, titled, turn,
+};
+
+/// A call of an open turn that asked, got its answer and has begun.
+async fn call(store: &Store, id: &SessionId) -> (Entry, Part) {
+    let turn = turn(None);
+    let state = ToolState::Pending { input: json!({}), raw: String::new() };
+    let (name, tool) = ("c".to_owned(), "bash".to_owned());
+    let part = Part::new(
+        part_id(),
+        PartKind::Tool { call: name.clone(), tool, state, hosted: false, metadata: None },
+    );
+    let (entry, own) = (turn.id.clone(), part.id.clone());
+    let mut request = permission(&format!("per_{}", id.as_str()));
+    // Requests of earlier versions named no part, and answers no call.
+    request.call = Some(CallRef { entry: entry.clone(), call: name, part: None });
+    let reply = Some(Reply::Once);
+    let events = vec![
+        started(&turn),
+        part_started(&entry, &part),
+        new(Event::ToolCalled {
+            entry: entry.clone(),
+            part: own.clone(),
+            input: json!({}),
+            hosted: false,
+            metadata: None,
+            progress: None,
+        }),
+        asked(&request),
+        new(Event::RequestAnswered { id: request.id, call: None, reply, message: None, answers: None }),
+        new(Event::ToolBegun { entry, part: own, forecast: Vec::new() }),
+    ];
+    store.append(id, Authority::Open, events).await.unwrap();
+    (turn, part)
+}
+
+async fn open_call(store: &Store, id: &SessionId, turn: &Entry) -> Option<OpenCall> {
+    let node = store.node(id, &turn.id).await.unwrap().unwrap();
+    node.parts[0].open.as_deref().cloned()
+}
+
+#[tokio::test]
+async fn what_an_open_call_asked_is_found_in_the_log_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = || Options::folder(folder.path(), "own_test");
+    let store = Store::open(options()).await.unwrap();
+    let (left, closed) = (begin(&store).await, begin(&store).await);
+    let (turn, part) = call(&store, &left).await;
+    store.append(&closed, Authority::Open, vec![titled("closed")]).await.unwrap();
+    let expected = open_call(&store, &left, &turn).await.unwrap();
+    let last = expected.request.as_ref().unwrap();
+    assert!(expected.begun && last.answer.as_ref().unwrap().reply == Some(Reply::Once));
+    drop(store);
+
+    let path = folder.path().join("everturn.db");
+    let connection = Connection::open(&path).unwrap();
+    let sql = "SELECT data FROM part WHERE id = ?1";
+    let mut row: Value = serde_json::from_str(
+        &connection.query_row(sql, [part.id.as_str()], |row| row.get::<_, String>(0)).unwrap(),
+    )
+    .unwrap();
+    row.as_object_mut().unwrap().remove("open").unwrap();
+    connection
+        .execute("UPDATE part SET data = ?1 WHERE id = ?2", params![row.to_string(), part.id.as_str()])
+        .unwrap();
+    connection
+        .execute_batch("UPDATE meta SET value = 1 WHERE name = 'fold'; PRAGMA user_version = 2;")
+        .unwrap();
+    drop(connection);
+
+    let store = Store::open(options()).await.unwrap();
+    assert_eq!(open_call(&store, &left, &turn).await, Some(expected), "the log had it");
+    let audits = store.audits(9).await.unwrap().into_iter().filter(|audit| audit.action == "rebuild");
+    let rebuilt: Vec<Value> = audits.map(|audit| audit.detail).collect();
+    assert_eq!(rebuilt.len(), 1);
+    assert_eq!(rebuilt[0]["sessions"], 1, "a session without work is left alone");
+    assert!(store.verify_all(None).await.unwrap().is_sound());
+
+    let mut result = ToolResult::new("c", "bash", Outcome::Completed, "ok");
+    result.end = Some(NOW);
+    let entry =
+        Entry::new(entry_id(), Some(turn.id.clone()), NOW, Body::ToolResult { result: Box::new(result) });
+    let settled = Event::ToolSettled {
+        entry: Box::new(entry),
+        assistant: Some(turn.id.clone()),
+        part: Some(part.id.clone()),
+    };
+    store.append(&left, Authority::Open, vec![new(settled)]).await.unwrap();
+    assert_eq!(open_call(&store, &left, &turn).await, None, "nothing of it is needed any more");
+    drop(store);
+    let names = std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().file_name());
+    let copies: Vec<_> = names.filter(|name| name.to_string_lossy().contains("backup")).collect();
+    assert!(copies.is_empty(), "marking the file needs no copy of it: {copies:?}");
+}
+
+#[tokio::test]
+async fn events_and_rows_in_shapes_of_before_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = || Options::folder(folder.path(), "own_test");
+    let store = Store::open(options()).await.unwrap();
+    let id = begin(&store).await;
+    let turn = turn(None);
+    let failed = Event::StepFailed {
+        entry: turn.id.clone(),
+        error: Fault::new(FaultKind::Aborted, "Aborted"),
+        resumes: false,
+    };
+    store.append(&id, Authority::Open, vec![started(&turn), new(failed)]).await.unwrap();
+    let (log, node) = (store.events(&id, None, 99).await.unwrap(), store.node(&id, &turn.id).await.unwrap());
+    drop(store);
+
+    let connection = Connection::open(folder.path().join("everturn.db")).unwrap();
+    let ours = r#"{"kind":"aborted","message":"Aborted"}"#;
+    let before = r#"{"name":"MessageAbortedError","data":{"message":"Aborted"}}"#;
+    let rewrite = |sql: &str| connection.execute(sql, params![ours, before]).unwrap();
+    assert_eq!(rewrite("UPDATE entry SET data = replace(data, ?1, ?2) WHERE instr(data, ?1)"), 1);
+    let events = "UPDATE event SET type = 'step.failed.1', data = replace(replace(data, ?1, ?2), ',\"subject\":{}', '')
+                  WHERE instr(data, ?1)";
+    assert_eq!(rewrite(events), 1);
+    drop(connection);
+
+    let store = Store::open(options()).await.unwrap();
+    assert_eq!(store.node(&id, &turn.id).await.unwrap(), node);
+    let read = store.events(&id, None, 99).await.unwrap();
+    let events = |log: &[Record]| log.iter().map(|record| record.event.clone()).collect::<Vec<_>>();
+    assert_eq!(events(&read), events(&log));
+    assert_eq!(read.last().unwrap().subject, None, "records of before did not say what they are about");
+    assert!(store.verify_all(None).await.unwrap().is_sound());
+    assert_eq!(store.rebuild(&id, NOW).await.unwrap().events, 3);
+    assert_eq!(store.node(&id, &turn.id).await.unwrap(), node);
+    assert!(store.verify_all(None).await.unwrap().is_sound());
+}
+
+#[tokio::test]
+async fn a_record_says_what_it_is_about() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(Options::folder(folder.path(), "own_test")).await.unwrap();
+    let id = begin(&store).await;
+    call(&store, &id).await;
+    let log = store.events(&id, None, 99).await.unwrap();
+    let called = log.iter().find(|record| matches!(record.event, Event::ToolCalled { .. })).unwrap();
+    let kind = called.subject.as_ref().unwrap().kind.clone();
+    assert_eq!(kind, Some(SubjectKind::Call { call: "c".to_owned(), tool: "bash".to_owned() }));
+    // The same again is the same, although what was asked for does not say what it is about.
+    let again = crate::events::again(called);
+    assert!(!store.append(&id, Authority::Open, vec![again]).await.unwrap().fresh);
+}
