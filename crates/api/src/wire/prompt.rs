@@ -33,13 +33,13 @@ pub(crate) struct PromptBody {
     #[schemars(with = "Option<std::collections::BTreeMap<String, bool>>")]
     tools: Option<Map>,
     #[schemars(with = "Option<OutputFormat>")]
-    format: Option<AnswerFormat>,
+    format: Option<AskedFormat>,
     parts: Vec<PromptPart>,
 }
 
 /// How the answer is to look: `text`.
 #[derive(Debug, Deserialize)]
-struct AnswerFormat {
+struct AskedFormat {
     #[serde(rename = "type")]
     kind: String,
 }

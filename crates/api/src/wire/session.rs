@@ -138,7 +138,7 @@ pub(crate) struct FileDiffShape {
     patch: Option<String>,
     additions: u64,
     deletions: u64,
-    #[schemars(with = "Option<FileChange>")]
+    #[schemars(with = "Option<FileDiffStatus>")]
     status: Option<String>,
 }
 
@@ -146,7 +146,7 @@ pub(crate) struct FileDiffShape {
 #[schemars(inline)]
 #[serde(rename_all = "lowercase")]
 #[expect(dead_code, reason = "it describes what the model prints")]
-enum FileChange {
+enum FileDiffStatus {
     Added,
     Deleted,
     Modified,

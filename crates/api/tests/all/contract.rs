@@ -216,7 +216,7 @@ fn shape(document: &Value, schema: &Value, shapes: &mut Map<String, Value>) -> V
         return one_of(made);
     }
     if let Some(kinds) = map.get("type").and_then(Value::as_array) {
-        return one_of(kinds.iter().map(|kind| kind.clone()).collect());
+        return one_of(kinds.clone());
     }
     match map.get("type").and_then(Value::as_str) {
         Some("array") => {
@@ -460,8 +460,8 @@ fn fits(pattern: &str, line: &str) -> bool {
     let mut pieces: Vec<&str> = pieces.collect();
     let Some(last) = pieces.pop() else { return rest.is_empty() };
     for piece in pieces {
-        let Some(at) = rest.find(piece) else { return false };
-        rest = &rest[at + piece.len()..];
+        let Some((_, after)) = rest.split_once(piece) else { return false };
+        rest = after;
     }
     rest.ends_with(last)
 }

@@ -166,11 +166,11 @@ struct Plain<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     agent: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    model: Option<Chosen<'a>>,
+    model: Option<ChosenModel<'a>>,
     version: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     metadata: Option<&'a Map>,
-    time: Moments,
+    time: SessionTimes,
     #[serde(skip_serializing_if = "Option::is_none")]
     permission: Option<&'a [Rule]>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -183,7 +183,7 @@ struct SharedAt<'a> {
 }
 
 #[derive(Serialize)]
-struct Chosen<'a> {
+struct ChosenModel<'a> {
     id: &'a str,
     #[serde(rename = "providerID")]
     provider: &'a str,
@@ -191,7 +191,7 @@ struct Chosen<'a> {
 }
 
 #[derive(Serialize)]
-struct Moments {
+struct SessionTimes {
     created: Millis,
     updated: Millis,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -217,10 +217,10 @@ impl<'a> Plain<'a> {
             share: session.share.as_deref().map(|url| SharedAt { url }),
             title: &session.title,
             agent: session.agent.as_deref(),
-            model: session.model.as_ref().map(Chosen::of),
+            model: session.model.as_ref().map(ChosenModel::of),
             version: &session.version,
             metadata: session.metadata.as_ref(),
-            time: Moments {
+            time: SessionTimes {
                 created: time.created,
                 updated: time.updated,
                 compacting: time.compacting,
@@ -232,7 +232,7 @@ impl<'a> Plain<'a> {
     }
 }
 
-impl<'a> Chosen<'a> {
+impl<'a> ChosenModel<'a> {
     // Clients are told of a variant even when nobody chose one.
     fn of(model: &'a ModelRef) -> Self {
         let variant = model.variant.as_deref().unwrap_or("default");
