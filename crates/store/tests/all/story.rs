@@ -159,7 +159,7 @@ impl Story {
                 let metadata: Map = json!({"output": text}).as_object().cloned()?;
                 match running {
                     true if b % 3 == 0 => {
-                        let (before, after) = (None, Some(text.clone()));
+                        let (before, after) = (None, Some(text));
                         let file = FileForecast { path: "/srv/a.txt".to_owned(), before, after };
                         let forecast = if b % 2 == 0 { vec![file] } else { Vec::new() };
                         Event::ToolBegun { entry, part, forecast }
