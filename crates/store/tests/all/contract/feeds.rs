@@ -206,7 +206,7 @@ async fn events_of_others_come_with_the_rows_that_they_touched(place: &Place) {
     let node = |number: usize, id: &EntryId| heard[number].tree.node(id).unwrap().clone();
     assert_eq!(node(2, &entry.id).parts, [words]);
     assert_eq!((node(3, &step.id).entry, node(3, &step.id).parts.len()), (step.clone(), 0));
-    assert_eq!(node(4, &step.id).parts, [part.clone()], "as it began");
+    assert_eq!(node(4, &step.id).parts, std::slice::from_ref(&part), "as it began");
     let said = node(5, &step.id).parts;
     assert!(format!("{said:?}").contains("\"said\""), "{said:?}");
     assert!(node(6, &step.id).entry.body.assistant().unwrap().completed.is_some());
@@ -382,7 +382,7 @@ async fn sessions_that_others_run_are_known(place: &Place) {
         store.append(id, Authority::Owned(lease), vec![started(&turn(None))]).await.unwrap();
     }
     other.acquire(&rests).await.unwrap();
-    assert_eq!(one.run_elsewhere().await.unwrap(), [busy.clone()]);
+    assert_eq!(one.run_elsewhere().await.unwrap(), std::slice::from_ref(&busy));
     assert_eq!(other.run_elsewhere().await.unwrap(), [own]);
     // Nobody runs what a dead process has left.
     drop(other);
