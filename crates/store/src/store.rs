@@ -20,7 +20,7 @@ use tokio::task::AbortHandle;
 use crate::append::{Appended, Authority, Lease, NewEvent, StreamPiece};
 use crate::feed::StreamingPart;
 use crate::feed::looker::{self, FeedReader};
-use crate::feed::sequencer::{OpenPart, Sequencer, streams};
+use crate::feed::sequencer::{FollowedPart, Sequencer, streams};
 use crate::fork::{self, Fork};
 use crate::options::{Options, StorePlace};
 use crate::payload::Hash;
@@ -135,7 +135,7 @@ impl Store {
         };
         let now = reader.position().await?;
         let open = self.streaming_parts().await?;
-        let open = open.into_iter().map(|open| OpenPart::new(&open.session, open.entry, open.part.id));
+        let open = open.into_iter().map(|open| FollowedPart::new(&open.session, open.entry, open.part.id));
         feed.sequencer.begin(now, open.collect());
         let looker = tokio::spawn(looker::run(Arc::clone(&feed.sequencer), reader, look));
         // Only here, once.

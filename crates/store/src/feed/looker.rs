@@ -12,7 +12,7 @@ use everturn_model::SessionId;
 
 use super::excerpt::Excerpt;
 use super::position::Position;
-use super::sequencer::{OpenPart, SavedPiece, Sequencer};
+use super::sequencer::{FollowedPart, SavedPiece, Sequencer};
 use crate::{Error, postgres, sqlite};
 
 /// How many events are read at once.
@@ -67,7 +67,7 @@ impl FeedReader {
     }
 
     /// What was saved of these parts behind what was told.
-    async fn pieces(&self, open: Vec<OpenPart>) -> Result<Vec<SavedPiece>, Error> {
+    async fn pieces(&self, open: Vec<FollowedPart>) -> Result<Vec<SavedPiece>, Error> {
         read!(self, engine => engine.pieces(open).await)
     }
 }

@@ -44,7 +44,7 @@ struct Track {
 
 /// A part that another process is streaming.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct OpenPart {
+pub(crate) struct FollowedPart {
     pub(crate) session: SessionId,
     pub(crate) project: String,
     pub(crate) directory: String,
@@ -54,7 +54,7 @@ pub(crate) struct OpenPart {
     pub(crate) offset: usize,
 }
 
-impl OpenPart {
+impl FollowedPart {
     /// A part of which nothing was told.
     pub(crate) fn new(session: &Session, entry: EntryId, part: PartId) -> Self {
         let (project, directory) = (session.project.clone(), session.directory.clone());
@@ -79,7 +79,7 @@ struct SequencerState {
     /// How many looks have begun.
     looks: u64,
     tracks: HashMap<SessionId, Track>,
-    open: BTreeMap<(SessionId, PartId), OpenPart>,
+    open: BTreeMap<(SessionId, PartId), FollowedPart>,
 }
 
 /// The one order of a process.
@@ -106,7 +106,7 @@ impl Sequencer {
     }
 
     /// Begins at a moment, with the parts that others are streaming then.
-    pub(crate) fn begin(&self, now: Position, open: Vec<OpenPart>) {
+    pub(crate) fn begin(&self, now: Position, open: Vec<FollowedPart>) {
         let mut state = self.lock();
         state.told = Some(now);
         state.open = open.into_iter().map(|part| ((part.session.clone(), part.part.clone()), part)).collect();
@@ -190,7 +190,7 @@ impl Sequencer {
     }
 
     /// The parts that others are streaming.
-    pub(crate) fn open_parts(&self) -> Vec<OpenPart> {
+    pub(crate) fn open_parts(&self) -> Vec<FollowedPart> {
         self.lock().open.values().cloned().collect()
     }
 
@@ -286,7 +286,7 @@ impl SequencerState {
         match &record.event {
             Event::PartStarted { entry, part } if streams(part) => {
                 if let WrittenBy::Others { .. } = committed.by {
-                    let open = OpenPart::new(&committed.tree.session, entry.clone(), part.id.clone());
+                    let open = FollowedPart::new(&committed.tree.session, entry.clone(), part.id.clone());
                     self.open.insert((record.session.clone(), part.id.clone()), open);
                 }
             }

@@ -14,7 +14,7 @@ use super::{blob, path};
 use crate::Error;
 use crate::feed::excerpt::Excerpt;
 use crate::feed::position::{Position, TransactionSnapshot};
-use crate::feed::sequencer::{OpenPart, SavedPiece};
+use crate::feed::sequencer::{FollowedPart, SavedPiece};
 use crate::plan::NeededRows;
 use crate::shape::damaged;
 
@@ -53,7 +53,7 @@ impl ServerReader {
         read!(self, client => excerpt(&client, id, after, limit))
     }
 
-    pub(crate) async fn pieces(&self, open: Vec<OpenPart>) -> Result<Vec<SavedPiece>, Error> {
+    pub(crate) async fn pieces(&self, open: Vec<FollowedPart>) -> Result<Vec<SavedPiece>, Error> {
         read!(self, client => pieces(&client, &open))
     }
 }
@@ -147,7 +147,7 @@ async fn excerpt(
 }
 
 /// What was saved of parts behind what is known of them.
-async fn pieces(client: &ClientWrapper, open: &[OpenPart]) -> Result<Vec<SavedPiece>, ServerFailure> {
+async fn pieces(client: &ClientWrapper, open: &[FollowedPart]) -> Result<Vec<SavedPiece>, ServerFailure> {
     let sql = "SELECT s.id, t.part, t.start, t.text
                FROM unnest($1::text[], $2::text[], $3::bigint[]) u (session, part, start)
                JOIN session s ON s.id = u.session

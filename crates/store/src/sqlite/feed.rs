@@ -9,7 +9,7 @@ use super::{reader, schema, write};
 use crate::Error;
 use crate::feed::excerpt::Excerpt;
 use crate::feed::position::Position;
-use crate::feed::sequencer::{OpenPart, SavedPiece};
+use crate::feed::sequencer::{FollowedPart, SavedPiece};
 use crate::plan::NeededRows;
 
 /// Reads for the feed. It holds the file open but keeps nothing else of the store alive.
@@ -79,7 +79,7 @@ impl FileReader {
         self.read(move |connection| excerpt(connection, &id, after, limit)).await
     }
 
-    pub(crate) async fn pieces(&self, open: Vec<OpenPart>) -> Result<Vec<SavedPiece>, Error> {
+    pub(crate) async fn pieces(&self, open: Vec<FollowedPart>) -> Result<Vec<SavedPiece>, Error> {
         self.read(move |connection| pieces(connection, open)).await
     }
 }
@@ -148,13 +148,13 @@ fn excerpt(
 }
 
 /// What was saved of parts behind what is known of them.
-fn pieces(connection: &Connection, open: Vec<OpenPart>) -> Result<Vec<SavedPiece>, Error> {
+fn pieces(connection: &Connection, open: Vec<FollowedPart>) -> Result<Vec<SavedPiece>, Error> {
     let mut key = connection.prepare_cached("SELECT key FROM session WHERE id = ?1")?;
     let mut saved = connection.prepare_cached(
         "SELECT start, text FROM stream WHERE session = ?1 AND part = ?2 AND start >= ?3 ORDER BY start",
     )?;
     let mut pieces = Vec::new();
-    for OpenPart { session, part, offset, .. } in open {
+    for FollowedPart { session, part, offset, .. } in open {
         let Some(key) = key.query_row([session.as_str()], |row| row.get::<_, i64>(0)).optional()? else {
             continue;
         };
