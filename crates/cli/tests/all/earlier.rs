@@ -357,7 +357,7 @@ async fn prompt_closed_sessions(earlier: &Earlier, stage: &Stage) {
     ] {
         let id = earlier.closed(name);
         let answer = stage.client().post(&format!("/session/{id}/message"), body).await.ok().json();
-        assert_eq!(texts(&[answer.clone()], "assistant"), ["still here"], "{name}: {answer}");
+        assert_eq!(texts(std::slice::from_ref(&answer), "assistant"), ["still here"], "{name}: {answer}");
         let before: Vec<Value> =
             serde_json::from_str(&earlier.said(&format!("http/{id}-message.json"))).unwrap();
         let after = stage.messages(id).await;
