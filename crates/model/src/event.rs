@@ -124,7 +124,7 @@ macro_rules! catalogue {
     ($( $(#[$doc:meta])* $variant:ident = $name:literal v $version:literal { $( $(#[$field_doc:meta])* $field:ident : $type:ty ),* $(,)? } )*) => {
         /// What can happen in a session.
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-        #[serde(from = "Stored")]
+        #[serde(from = "StoredEvent")]
         pub enum Event {
             $(
                 $(#[$doc])*
@@ -135,14 +135,14 @@ macro_rules! catalogue {
 
         /// An event as it was stored, by this version or an earlier one.
         #[derive(Deserialize)]
-        enum Stored {
+        enum StoredEvent {
             $( #[serde(rename = $name)] $variant { $( $(#[$field_doc])* $field: $type ),* }, )*
         }
 
-        impl From<Stored> for Event {
-            fn from(stored: Stored) -> Self {
+        impl From<StoredEvent> for Event {
+            fn from(stored: StoredEvent) -> Self {
                 let mut event = match stored {
-                    $( Stored::$variant { $( $field ),* } => Self::$variant { $( $field ),* }, )*
+                    $( StoredEvent::$variant { $( $field ),* } => Self::$variant { $( $field ),* }, )*
                 };
                 earlier::event(&mut event);
                 event

@@ -113,7 +113,7 @@ impl Fault {
 
 /// The shape in which a fault is stored.
 #[derive(Deserialize)]
-struct Stored {
+struct StoredFault {
     kind: FaultKind,
     #[serde(default)]
     message: Option<String>,
@@ -132,7 +132,8 @@ impl<'de> Deserialize<'de> for Fault {
         if !value.as_object().is_some_and(ours) {
             return Ok(earlier::fault(value));
         }
-        let Stored { kind, message, came } = Stored::deserialize(value).map_err(serde::de::Error::custom)?;
+        let StoredFault { kind, message, came } =
+            StoredFault::deserialize(value).map_err(serde::de::Error::custom)?;
         Ok(Self { kind, message, came })
     }
 }

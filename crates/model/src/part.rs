@@ -23,7 +23,7 @@ pub struct Span {
 
 /// A part of an entry.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(from = "Stored")]
+#[serde(from = "StoredPart")]
 pub struct Part {
     /// Its id.
     pub id: PartId,
@@ -56,7 +56,7 @@ impl Part {
 
 /// A part as it was stored, by this version or an earlier one.
 #[derive(Deserialize)]
-struct Stored {
+struct StoredPart {
     id: PartId,
     kind: PartKind,
     #[serde(default)]
@@ -71,8 +71,8 @@ struct Stored {
     extra: Extra,
 }
 
-impl From<Stored> for Part {
-    fn from(Stored { id, kind, second, hidden, wire, open, extra }: Stored) -> Self {
+impl From<StoredPart> for Part {
+    fn from(StoredPart { id, kind, second, hidden, wire, open, extra }: StoredPart) -> Self {
         let mut part = Self { id, kind, second, hidden, wire, open, extra };
         earlier::part(&mut part);
         part

@@ -47,7 +47,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tempfile::TempDir;
 
-pub use fault::{DiskFault, FaultKind};
+pub use fault::{DiskFault, DiskFaultKind};
 pub use image::Loss;
 pub use trace::TraceMark;
 
@@ -214,7 +214,7 @@ impl Disk {
     }
 
     /// How many calls there were that count for this kind, since [`Disk::reset_calls`].
-    pub fn calls(&self, kind: FaultKind) -> u64 {
+    pub fn calls(&self, kind: DiskFaultKind) -> u64 {
         lock(&self.shared().faults).calls(kind)
     }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use everturn_model::SessionId;
 use everturn_store::{Appended, Authority, Error, Lease, NewEvent, Options, Search, Store};
-use everturn_testkit::disk::{self, Disk, DiskFault, FaultKind};
+use everturn_testkit::disk::{self, Disk, DiskFault, DiskFaultKind};
 
 use crate::author::Author;
 use crate::campaign::{Deed, Ledger, cases, check_integrity, ids, runtime};
@@ -184,7 +184,7 @@ fn template() -> Vec<u8> {
 }
 
 /// Lets every call of a kind fail in turn.
-fn campaign(kind: FaultKind, once: bool) {
+fn campaign(kind: DiskFaultKind, once: bool) {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let disk = || Disk::register_without_trace(&format!("faults-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
     let runtime = runtime();
@@ -223,34 +223,34 @@ fn campaign(kind: FaultKind, once: bool) {
 
 #[test]
 fn a_device_error_is_never_taken_for_success() {
-    campaign(FaultKind::Eio, true);
+    campaign(DiskFaultKind::Eio, true);
 }
 
 #[test]
 fn a_device_that_fails_for_a_while_is_never_taken_for_success() {
-    campaign(FaultKind::Eio, false);
+    campaign(DiskFaultKind::Eio, false);
 }
 
 #[test]
 fn a_full_disk_is_never_taken_for_success() {
-    campaign(FaultKind::Full, true);
-    campaign(FaultKind::Full, false);
+    campaign(DiskFaultKind::Full, true);
+    campaign(DiskFaultKind::Full, false);
 }
 
 #[test]
 fn half_a_write_is_never_taken_for_success() {
-    campaign(FaultKind::ShortWrite, true);
-    campaign(FaultKind::ShortWrite, false);
+    campaign(DiskFaultKind::ShortWrite, true);
+    campaign(DiskFaultKind::ShortWrite, false);
 }
 
 #[test]
 fn a_failed_sync_is_never_taken_for_success() {
-    campaign(FaultKind::FsyncFailed, true);
-    campaign(FaultKind::FsyncFailed, false);
+    campaign(DiskFaultKind::FsyncFailed, true);
+    campaign(DiskFaultKind::FsyncFailed, false);
 }
 
 /// What an append says when a call of the disk fails in its commit, and whether its event is there afterwards.
-async fn append_at(fault: FaultKind) -> (Error, bool) {
+async fn append_at(fault: DiskFaultKind) -> (Error, bool) {
     let folder = disk::scratch();
     let disk = Disk::register_without_trace(&format!("append-{fault:?}"));
     let session = SessionId::new("ses_faultfaultfaultfaultfault1");
@@ -270,11 +270,11 @@ async fn append_at(fault: FaultKind) -> (Error, bool) {
 async fn after_a_failed_sync_nobody_says_that_nothing_was_saved() {
     // What a disk has after a failed sync is anybody's guess. A caller who hears a sure no would send the event again
     // under another id, and could have it twice. Nothing noticed when it was called a refusal.
-    let (error, _) = append_at(FaultKind::FsyncFailed).await;
+    let (error, _) = append_at(DiskFaultKind::FsyncFailed).await;
     assert!(matches!(error, Error::Unknown { .. }), "{error:?}");
     assert!(error.to_string().contains("look it up before trying again"), "{error}");
     // A full disk is noticed before anything is complete: that is a sure no.
-    let (error, there) = append_at(FaultKind::Full).await;
+    let (error, there) = append_at(DiskFaultKind::Full).await;
     assert!(matches!(error, Error::Full { .. }), "{error:?}");
     assert!(!there, "what was surely refused is not there");
 }

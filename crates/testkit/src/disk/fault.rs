@@ -6,7 +6,7 @@ use rusqlite::ffi;
 
 /// How a call fails, and with that which calls count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum FaultKind {
+pub enum DiskFaultKind {
     /// The device reports an error. Counts reads, writes, syncs, truncations, openings and questions for the size.
     Eio,
     /// The disk is full and nothing is written. Counts writes.
@@ -17,7 +17,7 @@ pub enum FaultKind {
     FsyncFailed,
 }
 
-impl FaultKind {
+impl DiskFaultKind {
     /// All kinds, for tests that go through them.
     pub const ALL: [Self; 4] = [Self::Eio, Self::Full, Self::ShortWrite, Self::FsyncFailed];
 
@@ -34,7 +34,7 @@ impl FaultKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiskFault {
     /// How it fails.
-    pub kind: FaultKind,
+    pub kind: DiskFaultKind,
     /// Which of the calls that count for this kind, from now on; the next one is 1.
     pub at: u64,
     /// Only this call fails. Otherwise each later one fails too.
@@ -87,7 +87,7 @@ struct ArmedFault {
 pub(super) struct Faults {
     armed: Vec<ArmedFault>,
     fired: bool,
-    calls: HashMap<FaultKind, u64>,
+    calls: HashMap<DiskFaultKind, u64>,
 }
 
 impl Faults {
@@ -104,7 +104,7 @@ impl Faults {
         self.fired
     }
 
-    pub(super) fn calls(&self, kind: FaultKind) -> u64 {
+    pub(super) fn calls(&self, kind: DiskFaultKind) -> u64 {
         self.calls.get(&kind).copied().unwrap_or(0)
     }
 
@@ -114,7 +114,7 @@ impl Faults {
 
     /// Counts the call, for every fault that is waiting, and says what becomes of it.
     pub(super) fn judge(&mut self, call: DiskCall) -> CallVerdict {
-        for kind in FaultKind::ALL.into_iter().filter(|kind| kind.counts(call)) {
+        for kind in DiskFaultKind::ALL.into_iter().filter(|kind| kind.counts(call)) {
             *self.calls.entry(kind).or_default() += 1;
         }
         let mut verdict = CallVerdict::Pass;
@@ -124,9 +124,9 @@ impl Faults {
             let due = if fault.once { *seen == fault.at } else { *seen >= fault.at };
             if due && verdict == CallVerdict::Pass {
                 verdict = match fault.kind {
-                    FaultKind::Eio | FaultKind::FsyncFailed => CallVerdict::Fail(call.error()),
-                    FaultKind::Full => CallVerdict::Fail(ffi::SQLITE_FULL),
-                    FaultKind::ShortWrite => CallVerdict::Halve(call.error()),
+                    DiskFaultKind::Eio | DiskFaultKind::FsyncFailed => CallVerdict::Fail(call.error()),
+                    DiskFaultKind::Full => CallVerdict::Fail(ffi::SQLITE_FULL),
+                    DiskFaultKind::ShortWrite => CallVerdict::Halve(call.error()),
                 };
             }
         }

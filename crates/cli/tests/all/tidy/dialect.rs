@@ -13,8 +13,14 @@ const WORDS: &str = "fixtures/opencode/contract-words-1.18.33.txt";
 /// The crates that speak no dialect.
 const PLAIN: [&str; 3] = ["crates/engine/", "crates/model/", "crates/store/"];
 
-/// Imports have to know what they read.
-const IMPORTS: &str = "crates/engine/src/import";
+/// Files that have to know what they read, and why.
+const READERS: [(&str, &str); 2] = [
+    ("crates/engine/src/import", "imports read what OpenCode wrote"),
+    (
+        "crates/model/src/earlier.rs",
+        "logs of earlier versions hold names of OpenCode, and are never rewritten",
+    ),
+];
 
 /// Words of the contract that are words of ours too, and why.
 const OURS: [(&str, &str); 9] = [
@@ -30,20 +36,7 @@ const OURS: [(&str, &str); 9] = [
 ];
 
 /// Words that are still to be taken out. Nothing is added here.
-const NOT_YET: [&str; 12] = [
-    "APIError",
-    "MessageAbortedError",
-    "ProviderAuthError",
-    "UnknownError",
-    "clientName",
-    "isRetryable",
-    "project.updated",
-    "providerID",
-    "responseBody",
-    "responseHeaders",
-    "statusCode",
-    "v2",
-];
+const NOT_YET: [&str; 2] = ["clientName", "project.updated"];
 
 /// The words of the contract, and the names of its two versions.
 fn words() -> BTreeMap<String, String> {
@@ -75,7 +68,8 @@ fn the_log_the_engine_and_the_store_speak_no_dialect() {
     let mut complaints = Vec::new();
     let mut used = BTreeSet::new();
     for (file, text) in shipped() {
-        if !PLAIN.iter().any(|plain| file.starts_with(plain)) || file.starts_with(IMPORTS) {
+        let reads = READERS.iter().any(|(reader, _)| file.starts_with(reader));
+        if !PLAIN.iter().any(|plain| file.starts_with(plain)) || reads {
             continue;
         }
         for (number, line) in code(&text) {

@@ -80,9 +80,9 @@ impl Serialize for Shown<'_> {
 const EXECUTED: &str = "providerExecuted";
 
 /// Metadata with that mark, which stands behind everything else.
-struct Hosted<'a>(Option<&'a Map>);
+struct MarkedMetadata<'a>(Option<&'a Map>);
 
-impl Serialize for Hosted<'_> {
+impl Serialize for MarkedMetadata<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         for (key, value) in self.0.into_iter().flatten() {
@@ -135,7 +135,7 @@ impl Shown<'_> {
                 map.put("tool", tool)?;
                 map.put("state", &State { shown: *self, state })?;
                 if *hosted {
-                    map.put("metadata", &Hosted(metadata.as_ref()))
+                    map.put("metadata", &MarkedMetadata(metadata.as_ref()))
                 } else {
                     map.put_some("metadata", metadata.as_ref())
                 }

@@ -1,6 +1,6 @@
 //! Calls that fail: the fault comes where it was ordered, and is gone when it is taken away.
 
-use everturn_testkit::disk::{Disk, DiskFault, FaultKind, scratch};
+use everturn_testkit::disk::{Disk, DiskFault, DiskFaultKind, scratch};
 use rusqlite::{Connection, ffi};
 
 use super::{DELETE_EXTRA, WAL_FULL, commit, count, lose, open};
@@ -49,7 +49,7 @@ fn a_connection_recovers_from_a_fault_at_any_call() {
         let live = scratch();
         let mut connection = open(&disk, live.path(), settings).unwrap();
         work(&disk, &mut connection, 1, 3).1.unwrap();
-        for (kind, calls) in FaultKind::ALL.map(|kind| (kind, disk.calls(kind))) {
+        for (kind, calls) in DiskFaultKind::ALL.map(|kind| (kind, disk.calls(kind))) {
             assert!(calls > 5, "{kind:?}: {calls} calls");
             for at in 1..=calls {
                 survive(&disk, settings, DiskFault { kind, at, once: true });
@@ -66,9 +66,9 @@ fn each_kind_has_its_code() {
     let mut connection = open(&disk, live.path(), WAL_FULL).unwrap();
     let mut next = 1;
     for (kind, code) in [
-        (FaultKind::Full, ffi::SQLITE_FULL),
-        (FaultKind::ShortWrite, ffi::SQLITE_IOERR_WRITE),
-        (FaultKind::FsyncFailed, ffi::SQLITE_IOERR_FSYNC),
+        (DiskFaultKind::Full, ffi::SQLITE_FULL),
+        (DiskFaultKind::ShortWrite, ffi::SQLITE_IOERR_WRITE),
+        (DiskFaultKind::FsyncFailed, ffi::SQLITE_IOERR_FSYNC),
     ] {
         disk.fail(DiskFault { kind, at: 1, once: true });
         assert!(!disk.failed(), "nothing was called yet");
@@ -86,7 +86,7 @@ fn each_kind_has_its_code() {
         next += 1;
     }
     // A device error has the code of the call it meets.
-    disk.fail(DiskFault { kind: FaultKind::Eio, at: 1, once: true });
+    disk.fail(DiskFault { kind: DiskFaultKind::Eio, at: 1, once: true });
     let other = live.path().join("other.db");
     let opened = Connection::open_with_flags_and_vfs(other, rusqlite::OpenFlags::default(), disk.name());
     assert_eq!(opened.unwrap_err().sqlite_error().unwrap().extended_code, ffi::SQLITE_CANTOPEN);
@@ -99,7 +99,7 @@ fn half_of_a_short_write_is_on_disk() {
     let live = scratch();
     let mut connection = open(&disk, live.path(), WAL_FULL).unwrap();
     // The second write of a transaction is the page of the first frame, after the frame's header.
-    disk.fail(DiskFault { kind: FaultKind::ShortWrite, at: 2, once: true });
+    disk.fail(DiskFault { kind: DiskFaultKind::ShortWrite, at: 2, once: true });
     let header = disk.len() + 1;
     commit(&mut connection, 1).unwrap_err();
     let range = |cut: usize| {
@@ -114,7 +114,7 @@ fn half_of_a_short_write_is_on_disk() {
 #[test]
 fn acknowledged_transactions_survive_a_fault_and_then_a_power_loss() {
     for (settings, name) in [(WAL_FULL, "wal"), (DELETE_EXTRA, "delete")] {
-        for kind in FaultKind::ALL {
+        for kind in DiskFaultKind::ALL {
             let disk = Disk::register(&format!("faults-loss-{name}-{kind:?}"));
             let live = scratch();
             let mut connection = open(&disk, live.path(), settings).unwrap();
