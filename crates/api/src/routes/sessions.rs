@@ -18,7 +18,7 @@ use crate::error::ErrorKind::NotFound;
 use crate::input::{AtMost, Flag, Given, Id, InSession, Json, MaybeJson, Moment, Path, Query};
 use crate::operation::Operation;
 use crate::wire::session::{
-    FileDiffShape, ForkBody, SessionCreate, SessionShape, SessionStatus, SessionUpdate, TodoShape,
+    FileDiffShape, ForkBody, SessionCreate, SessionPatch, SessionShape, SessionStatus, TodoShape,
 };
 use crate::workdir::Workdir;
 
@@ -126,7 +126,7 @@ async fn read(State(app): State<App>, Path(at): Path<InSession>) -> Result<JsonA
 async fn update(
     State(app): State<App>,
     Path(at): Path<InSession>,
-    Json(body): Json<SessionUpdate>,
+    Json(body): Json<SessionPatch>,
 ) -> Result<JsonAnswer<SessionShape>> {
     let id = at.session.0;
     let title = body.title.clone();

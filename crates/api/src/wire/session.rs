@@ -289,7 +289,7 @@ impl SessionCreate {
 /// Changes of a session.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[schemars(inline)]
-pub(crate) struct SessionUpdate {
+pub(crate) struct SessionPatch {
     /// A new name.
     pub(crate) title: Option<String>,
     #[serde(default, deserialize_with = "present")]
@@ -308,7 +308,7 @@ struct NewTimes {
     archived: Option<Option<Value>>,
 }
 
-impl SessionUpdate {
+impl SessionPatch {
     /// What changes beside the name.
     pub(crate) fn changes(self) -> Result<Vec<SessionChange>, Error> {
         let mut changes = Vec::new();
