@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use everturn_testkit::within;
 use everturn_tools::mcp::{Launch, McpOptions, McpTiming, ServerDefinition, ServerStatus, Servers};
+use everturn_tools::process::is_secret;
 use everturn_tools::process::{Launcher, Secrets};
 use everturn_tools::{Context, Failure, Output, Registry, Scope, Tool, ToolSettings};
 use serde_json::{Value, json};
@@ -50,7 +51,7 @@ impl Bench {
         let directory = folder.path().canonicalize().unwrap();
         let launcher = Launcher {
             supervisor: Some(env!("CARGO_BIN_EXE_everturn-supervisor").into()),
-            secrets: Secrets::found_by(|| vec!["CARGO_MANIFEST_DIR".to_owned()]),
+            secrets: Secrets::found_by(secret_names),
             ..Launcher::default()
         };
         let options = McpOptions { directory, launcher, timing };
@@ -146,4 +147,10 @@ async fn content(path: &Path) -> String {
 fn is_alive(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+}
+
+/// The names that the program keeps to itself, found as it finds them, and one that every test has.
+fn secret_names() -> Vec<String> {
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    names.filter(|name| is_secret(name) || name == "CARGO_MANIFEST_DIR").collect()
 }
