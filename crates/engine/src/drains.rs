@@ -2,7 +2,7 @@
 //!
 //! Each session has at most one drain in this process, and the lease makes it one among all processes. Wakes that
 //! arrive while it works are remembered as one; an interrupt stops it at the next await and lets it settle. What a
-//! drain does is the [`worker`](crate::worker)'s.
+//! drain does is the `worker`'s.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

@@ -3,7 +3,7 @@
 //! Whoever opens a store with an [`Observer`] is told of each durable event once and in the order of its session, whether
 //! this process wrote it or another one, and of text while another process streams it. Own commits come straight from the
 //! writer, before their append is answered. What others commit is found by one task that looks for it: it alone asks the
-//! database, however many listen. [`sequencer`] puts both into one order.
+//! database, however many listen. `sequencer` puts both into one order.
 //!
 //! What is told belongs together: a commit that leaves a gap behind the last event waits, with everything that was to be
 //! told after it, until the missing events are read from the log. Where that is not possible, [`FeedItem::Gap`] says so.
