@@ -190,8 +190,8 @@ impl Sessions {
 
     /// The newest messages of a conversation, or all of it.
     ///
-    /// Text that this process streams is not in it but on the bus alone: whoever reads both, in whichever order, sees
-    /// each piece once. What another process has saved of its text is in it, because it is on no bus here.
+    /// Text that is streaming, here or in another process, is not in it but on the bus alone: whoever reads both, in
+    /// whichever order, sees each piece once. What was saved of a text that nobody streams any more is in it.
     ///
     /// # Errors
     /// When there is no such session.

@@ -13,8 +13,7 @@ use std::time::Duration;
 
 use everturn_testkit::within;
 use everturn_tools::mcp::{Launch, McpOptions, McpTiming, ServerDefinition, ServerStatus, Servers};
-use everturn_tools::process::is_secret;
-use everturn_tools::process::{Launcher, Secrets};
+use everturn_tools::process::{Launcher, Secrets, is_secret};
 use everturn_tools::{Context, Failure, Output, Registry, Scope, Tool, ToolSettings};
 use serde_json::{Value, json};
 use tempfile::TempDir;
