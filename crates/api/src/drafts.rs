@@ -16,7 +16,7 @@ use everturn_interop::opencode::v1;
 use everturn_model::part::PartKind;
 use everturn_model::{EntryId, Event, Part, PartId, Session, SessionId};
 
-use crate::hub::{Frame, payload};
+use crate::hub::{EventFrame, payload};
 use crate::wire::event::PartUpdated;
 
 /// The texts and thoughts that are streaming, in the order in which they began.
@@ -51,11 +51,11 @@ impl Draft {
     }
 
     /// The part as it is so far.
-    fn frame(&self, mint: &Mint) -> Frame {
+    fn frame(&self, mint: &Mint) -> EventFrame {
         let session = self.session.as_str();
         let part = v1::part(&self.session, self.entry.as_str(), &self.part, None);
         let updated = PartUpdated { session, part, time: mint.now() };
-        Frame::new(&self.directory, &self.project, payload(mint, "message.part.updated", &updated))
+        EventFrame::new(&self.directory, &self.project, payload(mint, "message.part.updated", &updated))
     }
 }
 
@@ -78,13 +78,13 @@ impl Drafts {
     }
 
     /// Each part as it is so far.
-    pub(crate) fn frames(&self, mint: &Mint) -> Vec<Frame> {
+    pub(crate) fn frames(&self, mint: &Mint) -> Vec<EventFrame> {
         self.0.values().map(|draft| draft.frame(mint)).collect()
     }
 
     /// Takes notice of what begins and ends. A part that was known before it began shows as it is so far: its event would
     /// take back what was shown of it.
-    pub(crate) fn commit(&mut self, committed: &Committed, mint: &Mint) -> Option<Frame> {
+    pub(crate) fn commit(&mut self, committed: &Committed, mint: &Mint) -> Option<EventFrame> {
         match &committed.record.event {
             Event::PartStarted { entry, part } if streams(part) => {
                 if let Some(draft) = self.0.get(&part.id) {

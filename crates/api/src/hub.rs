@@ -19,7 +19,8 @@ use everturn_interop::opencode::v1;
 use everturn_model::{EntryId, PartId, SessionId};
 use serde::Serialize;
 use serde_json::{Value, json};
-use tokio::sync::broadcast::{self, error::RecvError};
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -31,16 +32,16 @@ const CAPACITY: usize = 4096;
 
 /// What the hub hands to streams.
 #[derive(Debug, Clone)]
-pub(crate) enum Item {
+pub(crate) enum HubItem {
     /// An event.
-    Event(Arc<Frame>),
+    Event(Arc<EventFrame>),
     /// Something was missed; what follows does not fit what was before.
     Gap,
 }
 
 /// An event as bytes.
 #[derive(Debug)]
-pub(crate) struct Frame {
+pub(crate) struct EventFrame {
     directory: String,
     project: String,
     payload: String,
@@ -48,7 +49,7 @@ pub(crate) struct Frame {
     wrapped: OnceLock<Bytes>,
 }
 
-impl Frame {
+impl EventFrame {
     /// An event in a place.
     pub(crate) fn new(directory: &str, project: &str, payload: String) -> Self {
         Self {
@@ -115,7 +116,7 @@ pub(crate) struct Hub {
 /// exactly once: in a draft, or as an event.
 #[derive(Debug)]
 struct Outlet {
-    frames: broadcast::Sender<Item>,
+    frames: broadcast::Sender<HubItem>,
     drafts: Mutex<Drafts>,
 }
 
@@ -144,7 +145,7 @@ impl Hub {
     }
 
     /// The text that is streaming, and a queue of what happens from now on.
-    pub(crate) fn subscribe(&self, mint: &Mint) -> (Vec<Frame>, broadcast::Receiver<Item>) {
+    pub(crate) fn subscribe(&self, mint: &Mint) -> (Vec<EventFrame>, broadcast::Receiver<HubItem>) {
         let drafts = self.outlet.lock();
         (drafts.frames(mint), self.outlet.frames.subscribe())
     }
@@ -173,7 +174,7 @@ async fn listen(
         };
         if !whole {
             encoder.busy.clear();
-            drop(outlet.frames.send(Item::Gap));
+            drop(outlet.frames.send(HubItem::Gap));
             begin(&sessions, &outlet).await;
         }
     }
@@ -194,7 +195,7 @@ fn take(update: &SessionUpdate, encoder: &mut Encoder, outlet: &Outlet) -> bool 
     let frames = &outlet.frames;
     let changes = encoder.follow(update);
     let mut drafts = outlet.lock();
-    let send = |frame| drop(frames.send(Item::Event(Arc::new(frame))));
+    let send = |frame| drop(frames.send(HubItem::Event(Arc::new(frame))));
     // Printing costs; nobody may be listening.
     let shown = changes && frames.receiver_count() > 0;
     match update {
@@ -243,7 +244,7 @@ impl Encoder {
         }
     }
 
-    fn committed(&self, committed: &Committed, send: impl Fn(Frame)) {
+    fn committed(&self, committed: &Committed, send: impl Fn(EventFrame)) {
         let session = &committed.tree.session;
         let events = v1::events(committed.before.as_ref(), &committed.record, &committed.tree);
         for (index, event) in events.iter().enumerate() {
@@ -253,20 +254,20 @@ impl Encoder {
             } else {
                 payload(&self.mint, event.kind, &event.properties)
             };
-            send(Frame::new(&session.directory, &session.project, payload));
+            send(EventFrame::new(&session.directory, &session.project, payload));
         }
     }
 
-    fn delta(&self, live: &Live, entry: &EntryId, part: &PartId, text: &str) -> Frame {
+    fn delta(&self, live: &Live, entry: &EntryId, part: &PartId, text: &str) -> EventFrame {
         let (session, message, part) = (live.session.as_str(), entry.as_str(), part.as_str());
         let delta = Delta { session, message, part, field: "text", delta: text };
-        Frame::new(&live.directory, &live.project, payload(&self.mint, "message.part.delta", &delta))
+        EventFrame::new(&live.directory, &live.project, payload(&self.mint, "message.part.delta", &delta))
     }
 
-    fn signal(&self, live: &Live, send: impl Fn(Frame)) {
+    fn signal(&self, live: &Live, send: impl Fn(EventFrame)) {
         let session = live.session.as_str();
         let mint = &self.mint;
-        let send = |payload| send(Frame::new(&live.directory, &live.project, payload));
+        let send = |payload| send(EventFrame::new(&live.directory, &live.project, payload));
         match &live.signal {
             Signal::Busy | Signal::Retry { .. } => {
                 send(payload(mint, "session.status", &Status { session, status: status(&live.signal) }));

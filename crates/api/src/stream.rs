@@ -16,27 +16,27 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::App;
-use crate::hub::{Frame, Item, frame, payload, wrap};
+use crate::hub::{EventFrame, HubItem, frame, payload, wrap};
 
 /// How often a quiet stream shows that it is alive.
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
 /// What a stream shows.
 #[derive(Debug)]
-pub(crate) enum Scope {
+pub(crate) enum StreamScope {
     /// Everything, each event with its place.
     Global,
     /// What happens in one place, bare.
     Of { project: String, directory: String },
 }
 
-impl Scope {
+impl StreamScope {
     /// What happens in a place.
     pub(crate) fn of(location: &Location) -> Self {
         Self::Of { project: location.project.id.clone(), directory: location.directory.display().to_string() }
     }
 
-    fn show(&self, frame: &Frame) -> Option<Bytes> {
+    fn show(&self, frame: &EventFrame) -> Option<Bytes> {
         match self {
             Self::Global => Some(frame.wrapped()),
             Self::Of { project, directory } => frame.is_in(project, directory).then(|| frame.bare()),
@@ -54,20 +54,20 @@ impl Scope {
 }
 
 struct Stream {
-    scope: Scope,
+    scope: StreamScope,
     mint: Mint,
     greeted: bool,
-    drafts: std::vec::IntoIter<Frame>,
-    items: broadcast::Receiver<Item>,
+    drafts: std::vec::IntoIter<EventFrame>,
+    items: broadcast::Receiver<HubItem>,
     heartbeat: Interval,
     closing: CancellationToken,
 }
 
 impl Stream {
     fn new(
-        scope: Scope,
+        scope: StreamScope,
         mint: Mint,
-        (drafts, items): (Vec<Frame>, broadcast::Receiver<Item>),
+        (drafts, items): (Vec<EventFrame>, broadcast::Receiver<HubItem>),
         closing: CancellationToken,
     ) -> Self {
         let mut heartbeat = interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
@@ -88,11 +88,11 @@ impl Stream {
                 biased;
                 () = self.closing.cancelled() => return None,
                 item = self.items.recv() => match item {
-                    Ok(Item::Event(frame)) => if let Some(bytes) = self.scope.show(&frame) {
+                    Ok(HubItem::Event(frame)) => if let Some(bytes) = self.scope.show(&frame) {
                         return Some(bytes);
                     },
                     // Missed something: better to end than to go on with a hole.
-                    Ok(Item::Gap) | Err(_) => return None,
+                    Ok(HubItem::Gap) | Err(_) => return None,
                 },
                 _ = self.heartbeat.tick() => return Some(self.scope.say(&self.mint, "server.heartbeat")),
             }
@@ -101,7 +101,7 @@ impl Stream {
 }
 
 /// Opens a stream. It begins with the text that is streaming, and whatever happens after this returns is in it.
-pub(crate) fn open(app: &App, scope: Scope) -> Response {
+pub(crate) fn open(app: &App, scope: StreamScope) -> Response {
     let (mint, closing) = (app.engine.mint().clone(), app.hub.closing().clone());
     let subscription = app.hub.subscribe(&mint);
     let stream = Stream::new(scope, mint, subscription, closing);
@@ -125,15 +125,15 @@ mod tests {
 
     use super::*;
 
-    fn stream(scope: Scope) -> (broadcast::Sender<Item>, CancellationToken, Stream) {
+    fn stream(scope: StreamScope) -> (broadcast::Sender<HubItem>, CancellationToken, Stream) {
         let (sender, items) = broadcast::channel(4);
         let closing = CancellationToken::new();
         let stream = Stream::new(scope, Mint::new(Arc::new(System)), (Vec::new(), items), closing.clone());
         (sender, closing, stream)
     }
 
-    fn event(directory: &str, project: &str, kind: &str) -> Item {
-        Item::Event(Arc::new(Frame::new(directory, project, format!("{{\"type\":\"{kind}\"}}"))))
+    fn event(directory: &str, project: &str, kind: &str) -> HubItem {
+        HubItem::Event(Arc::new(EventFrame::new(directory, project, format!("{{\"type\":\"{kind}\"}}"))))
     }
 
     async fn next(stream: &mut Stream) -> Option<String> {
@@ -142,7 +142,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_falls_behind_is_ended() {
-        let (sender, _closing, mut stream) = stream(Scope::Global);
+        let (sender, _closing, mut stream) = stream(StreamScope::Global);
         for _ in 0..5 {
             sender.send(event("/a", "p", "x")).unwrap();
         }
@@ -152,11 +152,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_gap_and_the_end_of_the_server_end_a_stream() {
-        let (sender, _closing, mut first) = stream(Scope::Global);
-        sender.send(Item::Gap).unwrap();
+        let (sender, _closing, mut first) = stream(StreamScope::Global);
+        sender.send(HubItem::Gap).unwrap();
         next(&mut first).await.unwrap();
         assert_eq!(next(&mut first).await, None);
-        let (_sender, closing, mut second) = stream(Scope::Global);
+        let (_sender, closing, mut second) = stream(StreamScope::Global);
         next(&mut second).await.unwrap();
         closing.cancel();
         assert_eq!(next(&mut second).await, None);
@@ -164,13 +164,13 @@ mod tests {
 
     #[tokio::test]
     async fn frames_are_bare_or_wrapped() {
-        let (sender, _closing, mut global) = stream(Scope::Global);
+        let (sender, _closing, mut global) = stream(StreamScope::Global);
         sender.send(event("/a \"b\"", "p", "x")).unwrap();
         assert!(next(&mut global).await.unwrap().starts_with("data: {\"payload\":{\"id\":\"evt_"));
         let wrapped =
             "data: {\"directory\":\"/a \\\"b\\\"\",\"project\":\"p\",\"payload\":{\"type\":\"x\"}}\n\n";
         assert_eq!(next(&mut global).await.unwrap(), wrapped);
-        let place = Scope::Of { project: "p".to_owned(), directory: "/a".to_owned() };
+        let place = StreamScope::Of { project: "p".to_owned(), directory: "/a".to_owned() };
         let (sender, _closing, mut here) = stream(place);
         next(&mut here).await.unwrap();
         sender.send(event("/b", "other", "hidden")).unwrap();
@@ -180,7 +180,7 @@ mod tests {
 
     #[tokio::test]
     async fn outside_of_projects_each_folder_is_its_own() {
-        let place = Scope::Of { project: "global".to_owned(), directory: "/a".to_owned() };
+        let place = StreamScope::Of { project: "global".to_owned(), directory: "/a".to_owned() };
         let (sender, _closing, mut here) = stream(place);
         next(&mut here).await.unwrap();
         sender.send(event("/b", "global", "hidden")).unwrap();
@@ -190,7 +190,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_quiet_stream_shows_that_it_is_alive() {
-        let (_sender, _closing, mut stream) = stream(Scope::Global);
+        let (_sender, _closing, mut stream) = stream(StreamScope::Global);
         next(&mut stream).await.unwrap();
         let before = Instant::now();
         assert!(next(&mut stream).await.unwrap().contains("server.heartbeat"));

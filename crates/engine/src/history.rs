@@ -3,19 +3,16 @@
 //! Who said what is told with it: a provider leaves behind what only another model understands, and repairs what a
 //! crash or an edit left open.
 
-use std::collections::HashMap;
-
 use base64::Engine as _;
 use everturn_llm::catalogue::{Modalities, Modality};
 use everturn_llm::{AnswerOrigin, Block, Content, Message};
 use everturn_model::entry::{Assistant, Body, Compaction, Shell};
 use everturn_model::part::PartKind;
+use everturn_model::path::{self, ResultsByCall};
 use everturn_model::tool::{Hosted, Outcome, ToolResult, ToolState};
 use everturn_model::tree::Node;
-use everturn_model::{EntryId, Map, Part, path};
+use everturn_model::{Map, Part};
 use serde_json::Value;
-
-type Results<'a> = HashMap<(&'a EntryId, &'a str), &'a ToolResult>;
 
 /// What a model takes in; nothing when nobody described it.
 pub(crate) type Takes = Option<Modalities>;
@@ -51,7 +48,7 @@ fn user_text(text: String) -> Message {
     Message::User(vec![Content::Text(text)])
 }
 
-fn lower(node: &Node, results: &Results<'_>, takes: Takes, out: &mut Vec<Message>) {
+fn lower(node: &Node, results: &ResultsByCall<'_>, takes: Takes, out: &mut Vec<Message>) {
     match &node.entry.body {
         Body::User(_) => {
             let content: Vec<Content> = shown(node).filter_map(|part| content(&part.kind, takes)).collect();
@@ -139,7 +136,7 @@ fn data_text(url: &str) -> Option<String> {
 fn lower_assistant(
     node: &Node,
     assistant: &Assistant,
-    results: &Results<'_>,
+    results: &ResultsByCall<'_>,
     takes: Takes,
     out: &mut Vec<Message>,
 ) {
@@ -215,7 +212,7 @@ fn find_result<'a>(
     node: &'a Node,
     call: &'a str,
     state: &'a ToolState,
-    results: &Results<'a>,
+    results: &ResultsByCall<'a>,
 ) -> Option<&'a ToolResult> {
     let inline = match state {
         ToolState::Completed { result, .. } | ToolState::Error { result, .. } => Some(result.as_ref()),

@@ -8,9 +8,9 @@ mod database;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use everturn_interop::opencode::{self, Imported, Problem, files};
+use everturn_interop::opencode::{self, ImportProblem, Imported, files};
+use everturn_model::derived_ids::DerivedIds;
 use everturn_model::event::SessionChange;
-use everturn_model::mint::Mint as Deterministic;
 use everturn_model::{Event, Record, SessionId};
 use everturn_store::foreign::Database;
 use everturn_store::{Authority, NewEvent, Store};
@@ -180,16 +180,16 @@ struct Incoming {
     id: SessionId,
     project: Option<Value>,
     events: Vec<NewEvent>,
-    problems: Vec<Problem>,
+    problems: Vec<ImportProblem>,
 }
 
 impl Incoming {
     /// A session whose messages come in at once.
-    fn seeded(imported: Imported, problems: Vec<Problem>) -> Self {
+    fn seeded(imported: Imported, problems: Vec<ImportProblem>) -> Self {
         let Imported { session, seed, project } = imported;
         let id = session.id.clone();
         let time = session.time.created;
-        let mut mint = Deterministic::new(&format!("import/opencode/{id}"));
+        let mut mint = DerivedIds::new(&format!("import/opencode/{id}"));
         let events = [
             Event::SessionCreated { session: Box::new(session) },
             Event::SessionImported { dialect: "opencode".to_owned(), seed: Box::new(seed) },
@@ -201,7 +201,7 @@ impl Incoming {
     /// A session that has a log of its own: event for event, and parked at its end.
     fn logged(id: SessionId, project: Option<Value>, records: Vec<Record>) -> Self {
         let time = records.last().map(|record| record.time).unwrap_or_default();
-        let mut mint = Deterministic::new(&format!("import/opencode/{id}"));
+        let mut mint = DerivedIds::new(&format!("import/opencode/{id}"));
         let parked = Event::SessionChanged { changes: vec![SessionChange::Parked] };
         let end = NewEvent { id: mint.event(time), time, event: parked };
         let own = records.into_iter().map(|record| NewEvent {

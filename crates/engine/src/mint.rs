@@ -15,11 +15,11 @@ const REMEMBERED: usize = 4096;
 #[derive(Debug, Clone)]
 pub struct Mint {
     world: Arc<dyn World>,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<MintState>>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct MintState {
     last: Stamp,
     floors: HashMap<SessionId, Stamp>,
 }

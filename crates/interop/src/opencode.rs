@@ -40,14 +40,14 @@ pub struct Imported {
 /// Something that could not be read, and was left out. The rest is there.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {what}")]
-pub struct Problem {
+pub struct ImportProblem {
     /// Where: a path, or a table and an id.
     pub place: String,
     /// What is wrong with it.
     pub what: String,
 }
 
-impl Problem {
+impl ImportProblem {
     /// A problem at a place.
     pub fn new(place: impl Into<String>, what: impl Into<String>) -> Self {
         Self { place: place.into(), what: what.into() }

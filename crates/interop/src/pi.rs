@@ -33,7 +33,7 @@ mod view;
 mod write;
 
 pub use file::{Dialect, Error, File};
-pub use health::{Kind, Problem};
+pub use health::{LineProblem, ProblemKind};
 pub use read::read;
 pub use script::stringify;
 pub use view::{Flavor, Leaf, Listing, View};

@@ -5,17 +5,17 @@
 
 use std::collections::HashMap;
 
+use crate::derived_ids::DerivedIds;
 use crate::entry::{Body, Compaction, Shell};
 use crate::event::Seed;
 use crate::ids::{RANDOM, Stamp};
-use crate::mint::Mint;
 use crate::tree::Node;
 use crate::{EntryId, Millis, SessionId};
 
 /// The same entries under new ids for `session`; parents come before children. The copy of `leaf` is the new leaf.
 #[must_use]
 pub fn copy(session: &SessionId, mut nodes: Vec<Node>, leaf: Option<&EntryId>, now: Millis) -> Seed {
-    let mut mint = Mint::new(session.as_str());
+    let mut mint = DerivedIds::new(session.as_str());
     // Above the clock, so that what is written next in the fork sorts after the copy.
     mint.above(EntryId::mint(Stamp::at(now, 0), [0; RANDOM]).as_str());
     // All names first: an entry may speak of one that comes later.
@@ -36,7 +36,7 @@ pub fn copy(session: &SessionId, mut nodes: Vec<Node>, leaf: Option<&EntryId>, n
 }
 
 /// Gives an entry its new ids and remembers the old ones.
-fn rename(node: &mut Node, mint: &mut Mint, names: &mut HashMap<String, EntryId>) {
+fn rename(node: &mut Node, mint: &mut DerivedIds, names: &mut HashMap<String, EntryId>) {
     let new = mint.entry(0);
     let old = std::mem::replace(&mut node.entry.id, new.clone());
     if let Some(wire) = node.entry.wire.take() {

@@ -11,7 +11,7 @@ use crate::finish::Finish;
 use crate::ids::Stamp;
 use crate::inbox::{Delivery, InboxItem};
 use crate::part::{PartKind, Span};
-use crate::path::{self, State};
+use crate::path::{self, PathState};
 use crate::request::{CallRef, GivenAnswer, LastRequest, OpenCall};
 use crate::session::{Session, Summary};
 use crate::tool::{IllegalTransition, ToolState};
@@ -432,14 +432,18 @@ impl Fold<'_> {
         let leaf = self.tree.session.leaf.clone();
         let state = path::state(path::to(self.tree, leaf.as_ref()));
         // A session that was given a selection keeps it while its path has none.
-        let kept = State::cached(&self.tree.session);
+        let kept = PathState::cached(&self.tree.session);
         let moved = self.tree.session.time.moved;
         let holds = |id: &EntryId| {
             self.tree.node(id).is_some_and(|node| moved.is_none_or(|moved| node.entry.time >= moved))
         };
         let epoch = state.epoch.filter(holds);
-        let state =
-            State { agent: state.agent.or(kept.agent), model: state.model.or(kept.model), epoch, ..state };
+        let state = PathState {
+            agent: state.agent.or(kept.agent),
+            model: state.model.or(kept.model),
+            epoch,
+            ..state
+        };
         state.store(&mut self.tree.session);
     }
 
@@ -483,7 +487,7 @@ impl Fold<'_> {
     fn append(&mut self, entry: Entry, parts: &[Part]) -> Result<(), Error> {
         let id = entry.id.clone();
         self.insert(entry, parts)?;
-        let mut state = State::cached(&self.tree.session);
+        let mut state = PathState::cached(&self.tree.session);
         if let Some(node) = self.tree.node(&id) {
             state.step(node);
         }

@@ -16,11 +16,12 @@
 //! - `earlier`: shapes of earlier versions, which logs still hold
 //! - [`tree`], [`fold`]: the state and the one function that changes it
 //! - [`path`]: what a path means: its entries, its selections, its compaction cut, its results
-//! - [`copy`], [`mint`]: copying entries into another session, and ids that follow from a name
+//! - [`copy`], [`derived_ids`]: copying entries into another session, and ids that follow from a name
 //! - [`usage`], [`money`]: tokens, prices, decimal cost
 //! - [`permission`]: rules, wildcards and their evaluation
 
 pub mod copy;
+pub mod derived_ids;
 mod earlier;
 pub mod entry;
 pub mod event;
@@ -29,7 +30,6 @@ pub mod finish;
 pub mod fold;
 pub mod ids;
 pub mod inbox;
-pub mod mint;
 pub mod money;
 pub mod part;
 pub mod path;

@@ -31,7 +31,7 @@ pub fn to<'a>(tree: &'a Tree, leaf: Option<&EntryId>) -> Vec<&'a Node> {
 
 /// What a path selects and sums up.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct State {
+pub struct PathState {
     /// The agent for the next turn.
     pub agent: Option<String>,
     /// The model for the next turn.
@@ -48,7 +48,7 @@ pub struct State {
     pub cost: Money,
 }
 
-impl State {
+impl PathState {
     /// The state that a session row caches.
     #[must_use]
     pub fn cached(session: &Session) -> Self {
@@ -109,18 +109,21 @@ fn set<T: Clone>(slot: &mut Option<T>, value: Option<&T>) {
 }
 
 /// The state at the end of a path.
-pub fn state<'a>(path: impl IntoIterator<Item = &'a Node>) -> State {
-    let mut state = State::default();
+pub fn state<'a>(path: impl IntoIterator<Item = &'a Node>) -> PathState {
+    let mut state = PathState::default();
     for node in path {
         state.step(node);
     }
     state
 }
 
-/// The results on a path, by the assistant they belong to and the call: the nearest assistant above that holds the
-/// call. A call that was settled twice keeps the last result.
+/// The results on a path, by the assistant that they belong to and the id of the call.
+pub type ResultsByCall<'a> = HashMap<(&'a EntryId, &'a str), &'a ToolResult>;
+
+/// The results on a path. A result belongs to the nearest assistant above it that holds the call; a call that was
+/// settled twice keeps the last result.
 #[must_use]
-pub fn results<'a>(path: &[&'a Node]) -> HashMap<(&'a EntryId, &'a str), &'a ToolResult> {
+pub fn results<'a>(path: &[&'a Node]) -> ResultsByCall<'a> {
     let mut holder: HashMap<&str, &EntryId> = HashMap::new();
     let mut results = HashMap::new();
     for node in path {

@@ -5,7 +5,7 @@ use axum::extract::State;
 use crate::App;
 use crate::answer::{Result, SseAnswer};
 use crate::operation::Operation;
-use crate::stream::{Scope, open};
+use crate::stream::{StreamScope, open};
 use crate::wire::happening::{EventShape, GlobalEvent};
 use crate::workdir::Workdir;
 
@@ -17,9 +17,9 @@ pub(super) fn operations() -> Vec<Operation> {
 }
 
 async fn here(State(app): State<App>, Workdir(location): Workdir) -> Result<SseAnswer<EventShape>> {
-    Ok(SseAnswer::new(open(&app, Scope::of(&location))))
+    Ok(SseAnswer::new(open(&app, StreamScope::of(&location))))
 }
 
 async fn anywhere(State(app): State<App>) -> Result<SseAnswer<GlobalEvent>> {
-    Ok(SseAnswer::new(open(&app, Scope::Global)))
+    Ok(SseAnswer::new(open(&app, StreamScope::Global)))
 }

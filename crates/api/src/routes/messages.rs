@@ -7,9 +7,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use everturn_engine::Engine;
 use everturn_engine::sessions::Conversation;
-use everturn_interop::opencode::v1::{self, Message, PartInfo};
+use everturn_interop::opencode::v1::{self, PartInfo, V1Message};
+use everturn_model::derived_ids::DerivedIds;
 use everturn_model::entry::{Body, Compaction, Shell};
-use everturn_model::mint::Mint;
 use everturn_model::tree::Node;
 use everturn_model::{EntryId, SessionId};
 use schemars::JsonSchema;
@@ -44,13 +44,13 @@ pub(super) fn operations() -> Vec<Operation> {
 }
 
 /// The messages of a conversation.
-pub(super) fn shown(conversation: &Conversation) -> Vec<Message> {
+pub(super) fn shown(conversation: &Conversation) -> Vec<V1Message> {
     let path: Vec<&Node> = conversation.nodes.iter().collect();
     v1::messages(&conversation.session.id, &path, &conversation.inbox)
 }
 
 /// The id of a message.
-pub(super) fn id_of(message: &Message) -> &str {
+pub(super) fn id_of(message: &V1Message) -> &str {
     message.info.get("id").and_then(Value::as_str).unwrap_or_default()
 }
 
@@ -153,7 +153,7 @@ async fn replace_part(
         }
     }
     app.engine.sessions().get(&id).await?;
-    let mut mint = Mint::new(part.as_str());
+    let mut mint = DerivedIds::new(part.as_str());
     let new = v1::read_part(&id, message.as_str(), body, app.engine.mint().now(), &mut mint);
     let shown = answer(&PartInfo::of(&id, message.as_str(), &new));
     let engine = app.engine;

@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use everturn_engine::Engine;
-use everturn_interop::opencode::v1::{self, Message, Selected};
+use everturn_interop::opencode::v1::{self, Selected, V1Message};
 use everturn_model::inbox::InboxItem;
 use everturn_model::{EntryId, SessionId};
 use serde_json::Value;
@@ -62,7 +62,7 @@ async fn prompt_async(
 }
 
 /// The last answer of a session, given after a prompt.
-async fn last_answer(engine: &Engine, id: &SessionId, prompt: &EntryId) -> Result<Message> {
+async fn last_answer(engine: &Engine, id: &SessionId, prompt: &EntryId) -> Result<V1Message> {
     for limit in [Some(NEWEST), None] {
         for message in shown(&engine.sessions().conversation(id, limit).await?).into_iter().rev() {
             if message.info.get("role").and_then(Value::as_str) == Some("assistant") {

@@ -21,11 +21,11 @@ pub(crate) struct WithParts {
     parts: Vec<PartShape>,
 }
 
-shows! { v1::Message as WithParts, v1::Conversation<'_> as Vec<WithParts> }
+shows! { v1::V1Message as WithParts, v1::ConversationView<'_> as Vec<WithParts> }
 
 /// The head of a message.
 #[derive(JsonSchema)]
-#[schemars(rename = "Message")]
+#[schemars(rename = "V1Message")]
 #[serde(untagged)]
 pub(crate) enum MessageShape {
     User(Box<UserMessage>),

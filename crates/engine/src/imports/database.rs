@@ -19,7 +19,7 @@ pub(super) fn read_projects(database: &Database) -> Result<HashMap<String, Value
     let mut projects = HashMap::new();
     for row in database.select(select, &[])? {
         let mut row = Cells(row.into_iter());
-        let row = rows::ProjectRow {
+        let row = rows::OpenCodeProjectRow {
             id: row.text(),
             worktree: row.text(),
             vcs: row.maybe(),
@@ -49,7 +49,7 @@ pub(super) fn read_session(
                   model, time_created, time_updated, time_compacting, time_archived FROM session WHERE id = ?1";
     let found = database.select(select, &[id])?.into_iter().next();
     let mut row = Cells(found.ok_or_else(|| Error::Import(format!("session {id} is gone")))?.into_iter());
-    let session = rows::SessionRow {
+    let session = rows::OpenCodeSessionRow {
         id: row.text(),
         project_id: row.text(),
         workspace_id: row.maybe(),
@@ -88,7 +88,7 @@ pub(super) fn read_session(
         .into_iter()
         .map(|row| {
             let mut row = Cells(row.into_iter());
-            rows::MessageRow {
+            rows::OpenCodeMessageRow {
                 id: row.text(),
                 session_id: row.text(),
                 time_created: row.integer(),
@@ -105,7 +105,7 @@ pub(super) fn read_session(
         .into_iter()
         .map(|row| {
             let mut row = Cells(row.into_iter());
-            rows::PartRow {
+            rows::OpenCodePartRow {
                 id: row.text(),
                 message_id: row.text(),
                 session_id: row.text(),
@@ -124,7 +124,7 @@ pub(super) fn read_session(
         .into_iter()
         .map(|row| {
             let mut row = Cells(row.into_iter());
-            rows::TodoRow {
+            rows::OpenCodeTodoRow {
                 session_id: row.text(),
                 content: row.text(),
                 status: row.text(),
@@ -136,7 +136,7 @@ pub(super) fn read_session(
         })
         .collect();
     let project = projects.get(&session.project_id).cloned();
-    let messages: Vec<rows::MessageRow> = messages;
+    let messages: Vec<rows::OpenCodeMessageRow> = messages;
     if messages.is_empty()
         && let Some(records) = read_log(database, id)?
     {
@@ -152,12 +152,12 @@ fn read_log(database: &Database, id: &str) -> Result<Option<Vec<Record>>, Error>
         return Ok(None);
     }
     let select = "SELECT id, aggregate_id, seq, type, data FROM event WHERE aggregate_id = ?1 ORDER BY seq";
-    let rows: Vec<rows::EventRow> = database
+    let rows: Vec<rows::OpenCodeEventRow> = database
         .select(select, &[id])?
         .into_iter()
         .map(|row| {
             let mut row = Cells(row.into_iter());
-            rows::EventRow {
+            rows::OpenCodeEventRow {
                 id: row.text(),
                 aggregate_id: row.text(),
                 seq: row.integer(),

@@ -98,7 +98,7 @@ impl RestorePlan {
         earlier: Option<&Revert>,
     ) -> Result<Self, Error> {
         let now = snapshots.capture()?;
-        let mut trees = Trees { snapshots, differing: HashMap::new() };
+        let mut trees = TreeComparisons { snapshots, differing: HashMap::new() };
         let original = earlier.and_then(|earlier| parse(earlier.snapshot.as_deref()));
         // A revert that came with an imported session names trees that are not here.
         let known = match original {
@@ -208,7 +208,7 @@ fn listed(files: &BTreeMap<PathBuf, BTreeSet<TreeId>>) -> Vec<Restored> {
 
 /// The files that a staged revert put back, each with the trees that it may be from.
 fn put_back(
-    trees: &mut Trees<'_>,
+    trees: &mut TreeComparisons<'_>,
     revert: &Revert,
     original: &TreeId,
 ) -> Result<BTreeMap<PathBuf, BTreeSet<TreeId>>, Error> {
@@ -242,12 +242,12 @@ fn touched(steps: &[UndoneStep]) -> BTreeMap<&Path, (Option<&TreeId>, Option<&Tr
 }
 
 /// Comparisons of trees, each made once.
-struct Trees<'a> {
+struct TreeComparisons<'a> {
     snapshots: &'a Snapshots,
     differing: HashMap<(TreeId, TreeId), Option<HashSet<PathBuf>>>,
 }
 
-impl Trees<'_> {
+impl TreeComparisons<'_> {
     /// The files that differ between two trees; none when one of them cannot be had.
     fn differing(&mut self, a: &TreeId, b: &TreeId) -> Result<Option<&HashSet<PathBuf>>, Error> {
         let pair = (a.clone(), b.clone());

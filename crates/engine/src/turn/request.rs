@@ -2,9 +2,10 @@
 
 use everturn_llm::{ModelRequest, ToolChoice, ToolSpec};
 use everturn_model::entry::Body;
+use everturn_model::permission::Rule;
 use everturn_model::session::ModelRef;
 use everturn_model::tree::Node;
-use everturn_model::{Tree, path, permission, permission::Rule};
+use everturn_model::{Tree, path, permission};
 use everturn_tools::{Registry, ToolOffer};
 
 use super::Turn;

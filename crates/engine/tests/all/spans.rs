@@ -14,7 +14,7 @@ use crate::bench::Bench;
 #[derive(Clone, Default)]
 struct Spans(Arc<Mutex<Vec<Span>>>);
 
-#[derive(Default, Clone)]
+#[derive(Clone, Default)]
 struct Span {
     name: &'static str,
     fields: BTreeMap<&'static str, String>,

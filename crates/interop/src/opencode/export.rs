@@ -1,14 +1,14 @@
 //! The file that `opencode export` prints: one session with its messages.
 
+use everturn_model::derived_ids::DerivedIds;
 use everturn_model::inbox::InboxItem;
-use everturn_model::mint::Mint;
 use everturn_model::tree::Node;
 use everturn_model::{Map, Session};
 use serde_json::Value;
 
 use super::shape::{object, put};
-use super::v1::{self, Message, session};
-use super::{Imported, Problem};
+use super::v1::{self, V1Message, session};
+use super::{ImportProblem, Imported};
 
 /// Fields of the file that have no word here, kept beside the session.
 const BESIDE: &str = "export";
@@ -17,8 +17,9 @@ const BESIDE: &str = "export";
 ///
 /// # Errors
 /// When the bytes are no JSON, or hold no session.
-pub fn read(bytes: &[u8]) -> Result<Imported, Problem> {
-    let value = serde_json::from_slice(bytes).map_err(|error| Problem::new("export", error.to_string()))?;
+pub fn read(bytes: &[u8]) -> Result<Imported, ImportProblem> {
+    let value =
+        serde_json::from_slice(bytes).map_err(|error| ImportProblem::new("export", error.to_string()))?;
     read_value(value)
 }
 
@@ -26,20 +27,20 @@ pub fn read(bytes: &[u8]) -> Result<Imported, Problem> {
 ///
 /// # Errors
 /// When it holds no session.
-pub fn read_value(value: Value) -> Result<Imported, Problem> {
-    let Value::Object(mut map) = value else { return Err(Problem::new("export", "is no object")) };
+pub fn read_value(value: Value) -> Result<Imported, ImportProblem> {
+    let Value::Object(mut map) = value else { return Err(ImportProblem::new("export", "is no object")) };
     let Some(Value::Object(info)) = map.remove("info") else {
-        return Err(Problem::new("export.info", "is no session"));
+        return Err(ImportProblem::new("export.info", "is no session"));
     };
     let Some(mut session) = v1::read_session(info) else {
-        return Err(Problem::new("export.info", "has no id"));
+        return Err(ImportProblem::new("export.info", "has no id"));
     };
     let messages = match map.remove("messages") {
         Some(Value::Array(list)) => list.into_iter().map(message).collect::<Result<_, _>>()?,
         None => Vec::new(),
-        Some(_) => return Err(Problem::new("export.messages", "is no list")),
+        Some(_) => return Err(ImportProblem::new("export.messages", "is no list")),
     };
-    let mut mint = Mint::new(session.id.as_str());
+    let mut mint = DerivedIds::new(session.id.as_str());
     let seed = v1::read_messages(&session.id, messages, &mut mint);
     session::adopt(&mut session, &seed);
     if !map.is_empty() {
@@ -48,8 +49,8 @@ pub fn read_value(value: Value) -> Result<Imported, Problem> {
     Ok(Imported { project: None, session, seed })
 }
 
-fn message(value: Value) -> Result<Message, Problem> {
-    serde_json::from_value(value).map_err(|error| Problem::new("export.messages", error.to_string()))
+fn message(value: Value) -> Result<V1Message, ImportProblem> {
+    serde_json::from_value(value).map_err(|error| ImportProblem::new("export.messages", error.to_string()))
 }
 
 /// The export of a session: the messages of a path, and the prompts that wait.

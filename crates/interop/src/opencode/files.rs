@@ -5,14 +5,14 @@
 
 use std::collections::BTreeMap;
 
-use everturn_model::mint::Mint;
+use everturn_model::derived_ids::DerivedIds;
 use everturn_model::todo::Todo;
 use everturn_model::{Map, Tree, path};
 use serde_json::Value;
 
 use super::shape::text;
-use super::v1::{self, Draft, Ids, info, session, view};
-use super::{Imported, Problem};
+use super::v1::{self, Ids, ReadMessage, info, session, view};
+use super::{ImportProblem, Imported};
 
 /// Files by their path under `storage/`, as bytes.
 pub type Files = BTreeMap<String, Vec<u8>>;
@@ -40,7 +40,7 @@ const SHARE: &str = "share";
 
 /// Reads a whole tree.
 #[must_use]
-pub fn read(files: Files) -> (Vec<Imported>, Vec<Problem>) {
+pub fn read(files: Files) -> (Vec<Imported>, Vec<ImportProblem>) {
     let mut sorted = Sorted::default();
     for (path, bytes) in files {
         sorted.sort(path, bytes);
@@ -73,7 +73,7 @@ struct Sorted {
     messages: BTreeMap<String, Vec<(String, Vec<u8>)>>,
     parts: BTreeMap<String, Vec<(String, Vec<u8>)>>,
     beside: BTreeMap<(String, String), Vec<u8>>,
-    problems: Vec<Problem>,
+    problems: Vec<ImportProblem>,
 }
 
 impl Sorted {
@@ -97,7 +97,7 @@ impl Sorted {
             [kind @ ("todo" | "session_diff" | "share"), session] => {
                 drop(self.beside.insert(((*kind).to_owned(), (*session).to_owned()), bytes));
             }
-            _ => self.problems.push(Problem::new(path, "is no file of a session")),
+            _ => self.problems.push(ImportProblem::new(path, "is no file of a session")),
         }
     }
 
@@ -113,18 +113,19 @@ impl Sorted {
         SessionFiles { session, messages, parts, todo, diff, share }
     }
 
-    fn orphans(self, problems: &mut Vec<Problem>) {
+    fn orphans(self, problems: &mut Vec<ImportProblem>) {
         let what = "belongs to a session that is not there";
         for (session, list) in &self.messages {
             let paths = list.iter().map(|(id, _)| format!("message/{session}/{id}.json"));
-            problems.extend(paths.map(|path| Problem::new(path, what)));
+            problems.extend(paths.map(|path| ImportProblem::new(path, what)));
         }
         for (kind, session) in self.beside.keys() {
-            problems.push(Problem::new(format!("{kind}/{session}.json"), what));
+            problems.push(ImportProblem::new(format!("{kind}/{session}.json"), what));
         }
         for (message, list) in &self.parts {
             let paths = list.iter().map(|(id, _)| format!("part/{message}/{id}.json"));
-            problems.extend(paths.map(|path| Problem::new(path, "belongs to a message that is not there")));
+            problems
+                .extend(paths.map(|path| ImportProblem::new(path, "belongs to a message that is not there")));
         }
     }
 }
@@ -133,14 +134,17 @@ impl Sorted {
 ///
 /// # Errors
 /// When the session's own file cannot be read.
-pub fn read_one(files: SessionFiles, project: Option<Value>) -> Result<(Imported, Vec<Problem>), Problem> {
+pub fn read_one(
+    files: SessionFiles,
+    project: Option<Value>,
+) -> Result<(Imported, Vec<ImportProblem>), ImportProblem> {
     let (path, bytes) = files.session;
     let Value::Object(info) = json(&path, &bytes)? else {
-        return Err(Problem::new(path, "is no session"));
+        return Err(ImportProblem::new(path, "is no session"));
     };
-    let Some(mut row) = v1::read_session(info) else { return Err(Problem::new(path, "has no id")) };
+    let Some(mut row) = v1::read_session(info) else { return Err(ImportProblem::new(path, "has no id")) };
     let id = row.id.clone();
-    let mut mint = Mint::new(id.as_str());
+    let mut mint = DerivedIds::new(id.as_str());
     let mut problems = Vec::new();
     let mut parts: BTreeMap<String, Vec<(String, Value)>> = BTreeMap::new();
     for (message, part, bytes) in files.parts {
@@ -149,23 +153,23 @@ pub fn read_one(files: SessionFiles, project: Option<Value>) -> Result<(Imported
             Err(problem) => problems.push(problem),
         }
     }
-    let mut drafts = Vec::with_capacity(files.messages.len());
+    let mut read = Vec::with_capacity(files.messages.len());
     for (message, bytes) in files.messages {
         match json(&format!("message/{id}/{message}.json"), &bytes) {
             Ok(value) => {
                 let head = info::read(value, &id, Ids::Inside);
                 let own = parts.remove(&message).unwrap_or_default();
                 let own = own.into_iter().map(|(_, part)| part).collect();
-                drafts.push(Draft::new(&id, head, own, Ids::Inside, &mut mint));
+                read.push(ReadMessage::new(&id, head, own, Ids::Inside, &mut mint));
             }
             Err(problem) => problems.push(problem),
         }
     }
     for (message, list) in parts {
         let paths = list.into_iter().map(|(part, _)| format!("part/{message}/{part}.json"));
-        problems.extend(paths.map(|path| Problem::new(path, "belongs to a message that is not there")));
+        problems.extend(paths.map(|path| ImportProblem::new(path, "belongs to a message that is not there")));
     }
-    let mut seed = v1::assemble(drafts, &mut mint);
+    let mut seed = v1::assemble(read, &mut mint);
     let mut beside = |kind: &str, bytes: Option<Vec<u8>>| {
         let value = bytes.map(|bytes| json(&format!("{kind}/{id}.json"), &bytes))?;
         value.map_err(|problem| problems.push(problem)).ok()
@@ -184,7 +188,8 @@ pub fn read_one(files: SessionFiles, project: Option<Value>) -> Result<(Imported
             match read_todo(value) {
                 Some(todo) => seed.todos.push(todo),
                 None => {
-                    problems.push(Problem::new(format!("todo/{id}.json"), format!("item {at} is no task")));
+                    problems
+                        .push(ImportProblem::new(format!("todo/{id}.json"), format!("item {at} is no task")));
                 }
             }
         }
@@ -207,8 +212,8 @@ pub fn read_todo(value: &Value) -> Option<Todo> {
     })
 }
 
-fn json(path: &str, bytes: &[u8]) -> Result<Value, Problem> {
-    serde_json::from_slice(bytes).map_err(|error| Problem::new(path, format!("is no JSON: {error}")))
+fn json(path: &str, bytes: &[u8]) -> Result<Value, ImportProblem> {
+    serde_json::from_slice(bytes).map_err(|error| ImportProblem::new(path, format!("is no JSON: {error}")))
 }
 
 /// The files of a session's path, and of its project.

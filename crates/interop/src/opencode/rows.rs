@@ -5,15 +5,15 @@
 
 use std::collections::HashMap;
 
-use everturn_model::mint::Mint;
+use everturn_model::derived_ids::DerivedIds;
 use everturn_model::todo::Todo;
 use everturn_model::{Map, SessionId, Tree, path};
 use serde_json::Value;
 
-use super::v1::info::{self, Head};
-use super::v1::part::{self, Place};
-use super::v1::{self, Draft, Ids, session, view};
-use super::{Imported, Problem};
+use super::v1::info::{self, MessagePlace, ReadHead};
+use super::v1::part;
+use super::v1::{self, Ids, ReadMessage, session, view};
+use super::{ImportProblem, Imported};
 
 mod column;
 
@@ -21,7 +21,7 @@ pub use column::{project_row, project_value, read_session_row, session_row};
 
 /// A row of `session`.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct SessionRow {
+pub struct OpenCodeSessionRow {
     /// The session's id.
     pub id: String,
     /// Its project.
@@ -84,7 +84,7 @@ pub struct SessionRow {
 
 /// A row of `message`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct MessageRow {
+pub struct OpenCodeMessageRow {
     /// The message's id.
     pub id: String,
     /// Its session.
@@ -99,7 +99,7 @@ pub struct MessageRow {
 
 /// A row of `part`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct PartRow {
+pub struct OpenCodePartRow {
     /// The part's id.
     pub id: String,
     /// Its message.
@@ -116,7 +116,7 @@ pub struct PartRow {
 
 /// A row of `todo`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct TodoRow {
+pub struct OpenCodeTodoRow {
     /// The session.
     pub session_id: String,
     /// What is to be done.
@@ -135,7 +135,7 @@ pub struct TodoRow {
 
 /// A row of `project`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ProjectRow {
+pub struct OpenCodeProjectRow {
     /// The project's id.
     pub id: String,
     /// Its folder.
@@ -164,7 +164,7 @@ pub struct ProjectRow {
 
 /// A row of `event`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct EventRow {
+pub struct OpenCodeEventRow {
     /// The event's id.
     pub id: String,
     /// The session.
@@ -179,7 +179,7 @@ pub struct EventRow {
 
 /// A row of `session_message`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct SessionMessageRow {
+pub struct OpenCodeSessionMessageRow {
     /// The message's id.
     pub id: String,
     /// Its session.
@@ -198,7 +198,7 @@ pub struct SessionMessageRow {
 
 /// A row of `session_input`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct SessionInputRow {
+pub struct OpenCodeSessionInputRow {
     /// The id of the message it becomes.
     pub id: String,
     /// Its session.
@@ -217,7 +217,7 @@ pub struct SessionInputRow {
 
 /// A row of `session_context_epoch`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct EpochRow {
+pub struct OpenCodeEpochRow {
     /// The session.
     pub session_id: String,
     /// The baseline, byte for byte.
@@ -230,7 +230,7 @@ pub struct EpochRow {
 
 /// A row of `permission`: something that was allowed for ever.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct PermissionRow {
+pub struct OpenCodePermissionRow {
     /// Its id.
     pub id: String,
     /// The project.
@@ -249,41 +249,42 @@ pub struct PermissionRow {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SessionRows {
     /// The session.
-    pub session: SessionRow,
+    pub session: OpenCodeSessionRow,
     /// Its V1 messages.
-    pub messages: Vec<MessageRow>,
+    pub messages: Vec<OpenCodeMessageRow>,
     /// Their parts.
-    pub parts: Vec<PartRow>,
+    pub parts: Vec<OpenCodePartRow>,
     /// Its task list.
-    pub todos: Vec<TodoRow>,
+    pub todos: Vec<OpenCodeTodoRow>,
 }
 
 /// Reads the V1 messages of one session. What cannot be read is named, and the rest is there.
 #[must_use]
-pub fn read_one(rows: SessionRows, project: Option<Value>) -> (Imported, Vec<Problem>) {
+pub fn read_one(rows: SessionRows, project: Option<Value>) -> (Imported, Vec<ImportProblem>) {
     let mut problems = Vec::new();
     let mut row = read_session_row(rows.session);
-    let mut mint = Mint::new(row.id.as_str());
+    let mut mint = DerivedIds::new(row.id.as_str());
     let mut parts: HashMap<String, Vec<(String, String)>> = HashMap::with_capacity(rows.messages.len());
     for part in rows.parts {
         parts.entry(part.message_id).or_default().push((part.id, part.data));
     }
-    let mut drafts = Vec::with_capacity(rows.messages.len());
+    let mut read = Vec::with_capacity(rows.messages.len());
     for message in rows.messages {
         match json(&message.data) {
             Ok(info) => {
                 let own = parts.remove(&message.id).unwrap_or_default();
-                drafts.push(draft(&row.id, message, info, own, &mut mint, &mut problems));
+                read.push(read_message(&row.id, message, info, own, &mut mint, &mut problems));
             }
-            Err(what) => problems.push(Problem::new(format!("message {}", message.id), what)),
+            Err(what) => problems.push(ImportProblem::new(format!("message {}", message.id), what)),
         }
     }
     for (message, list) in parts {
         let what = format!("belongs to message {message}, which is not there");
-        problems.extend(list.into_iter().map(|(id, _)| Problem::new(format!("part {id}"), what.clone())));
+        problems
+            .extend(list.into_iter().map(|(id, _)| ImportProblem::new(format!("part {id}"), what.clone())));
     }
     problems.sort_by(|a, b| a.place.cmp(&b.place));
-    let mut seed = v1::assemble(drafts, &mut mint);
+    let mut seed = v1::assemble(read, &mut mint);
     let mut todos = rows.todos;
     todos.sort_by_key(|todo| todo.position);
     seed.todos = todos.into_iter().map(todo).collect();
@@ -291,35 +292,35 @@ pub fn read_one(rows: SessionRows, project: Option<Value>) -> (Imported, Vec<Pro
     (Imported { project, session: row, seed }, problems)
 }
 
-fn draft(
+fn read_message(
     session: &SessionId,
-    row: MessageRow,
+    row: OpenCodeMessageRow,
     info: Value,
     mut parts: Vec<(String, String)>,
-    mint: &mut Mint,
-    problems: &mut Vec<Problem>,
-) -> Draft {
-    let mut head: Head = info::read(info, session, Ids::Outside);
+    mint: &mut DerivedIds,
+    problems: &mut Vec<ImportProblem>,
+) -> ReadMessage {
+    let mut head: ReadHead = info::read(info, session, Ids::Outside);
     head.created = head.created.or(Some(row.time_created));
     parts.sort_unstable_by(|a, b| a.0.cmp(&b.0));
     let time = head.created.unwrap_or_default();
-    let place = Place { session: session.as_str(), message: &row.id, time, ids: Ids::Outside };
+    let place = MessagePlace { session: session.as_str(), message: &row.id, time, ids: Ids::Outside };
     let mut read = Vec::with_capacity(parts.len());
     for (id, data) in parts {
         match json(&data) {
             Ok(value) => read.push(part::read(value, place, Some(id), mint)),
-            Err(what) => problems.push(Problem::new(format!("part {id}"), what)),
+            Err(what) => problems.push(ImportProblem::new(format!("part {id}"), what)),
         }
     }
     head.id = Some(row.id);
-    Draft::of(head, read)
+    ReadMessage::of(head, read)
 }
 
 fn json(text: &str) -> Result<Value, String> {
     serde_json::from_str(text).map_err(|error| format!("is no JSON: {error}"))
 }
 
-fn todo(row: TodoRow) -> Todo {
+fn todo(row: OpenCodeTodoRow) -> Todo {
     Todo { content: row.content, status: row.status, priority: row.priority, extra: Map::new() }
 }
 
@@ -331,7 +332,7 @@ pub fn write(tree: &Tree) -> SessionRows {
     let mut rows = SessionRows { session: session_row(&tree.session), ..SessionRows::default() };
     for shown in view::shown(&way, &tree.inbox) {
         for (part, data) in shown.parts(id, Ids::Outside) {
-            rows.parts.push(PartRow {
+            rows.parts.push(OpenCodePartRow {
                 id: part.to_owned(),
                 message_id: shown.id.clone().into_owned(),
                 session_id: id.as_str().to_owned(),
@@ -340,7 +341,7 @@ pub fn write(tree: &Tree) -> SessionRows {
                 data: data.to_string(),
             });
         }
-        rows.messages.push(MessageRow {
+        rows.messages.push(OpenCodeMessageRow {
             session_id: id.as_str().to_owned(),
             time_created: shown.time,
             time_updated: shown.time,
@@ -354,8 +355,8 @@ pub fn write(tree: &Tree) -> SessionRows {
     rows
 }
 
-fn todo_row(session: &SessionId, position: i64, todo: &Todo, time: i64) -> TodoRow {
-    TodoRow {
+fn todo_row(session: &SessionId, position: i64, todo: &Todo, time: i64) -> OpenCodeTodoRow {
+    OpenCodeTodoRow {
         session_id: session.as_str().to_owned(),
         content: todo.content.clone(),
         status: todo.status.clone(),

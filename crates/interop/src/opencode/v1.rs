@@ -24,17 +24,17 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use crate::opencode::fault::{ShownFault, read_fault};
-pub use events::{Event, events};
+pub use events::{V1Event, events};
 pub use info::Selected;
 pub use part::{PartInfo, part, read_part};
 pub use seed::read_messages;
-pub(super) use seed::{Draft, assemble};
+pub(super) use seed::{ReadMessage, assemble};
 pub use session::{SessionInfo, read_session, session_info};
-pub use view::{Conversation, Results, conversation, entry_messages, holder, inbox_message, messages};
+pub use view::{ConversationView, conversation, entry_messages, holder, inbox_message, messages};
 
 /// A message as clients see it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Message {
+pub struct V1Message {
     /// Its head: ids, role, times, model.
     pub info: Value,
     /// Its parts, in order.

@@ -27,7 +27,7 @@ use everturn_model::{Fault, Map};
 use serde_json::Value;
 
 use super::fault;
-use super::rows::EpochRow;
+use super::rows::OpenCodeEpochRow;
 use super::shape::{object, text};
 
 /// The fields kept for V2.
@@ -39,7 +39,7 @@ const FOREIGN: &str = "opencode.v2";
 
 /// The Context Epoch of a row, as an entry keeps it.
 #[must_use]
-pub fn epoch(row: &EpochRow) -> Body {
+pub fn epoch(row: &OpenCodeEpochRow) -> Body {
     let snapshot = serde_json::from_str(&row.snapshot).unwrap_or_else(|_| row.snapshot.as_str().into());
     Body::Epoch { baseline: row.baseline.clone(), snapshot }
 }

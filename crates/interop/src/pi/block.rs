@@ -1,6 +1,6 @@
 //! Content blocks of pi's messages as parts, and back.
 
-use everturn_model::mint::Mint;
+use everturn_model::derived_ids::DerivedIds;
 use everturn_model::tool::ToolState;
 use everturn_model::tree::Node;
 use everturn_model::{Extra, Map, Millis, Part, PartKind};
@@ -10,7 +10,7 @@ use super::DIALECT;
 use super::patch;
 
 /// The parts of a message's content, one for each block, and whether the content was a plain text.
-pub(super) fn parts(content: Option<&Value>, time: Millis, mint: &mut Mint) -> (Vec<Part>, bool) {
+pub(super) fn parts(content: Option<&Value>, time: Millis, mint: &mut DerivedIds) -> (Vec<Part>, bool) {
     match content {
         Some(Value::String(text)) => (vec![Part::new(mint.part(time), PartKind::text(text))], true),
         Some(Value::Array(blocks)) => {
@@ -22,7 +22,7 @@ pub(super) fn parts(content: Option<&Value>, time: Millis, mint: &mut Mint) -> (
 }
 
 /// The part that a block is, with what the part has no word for.
-fn part(block: &Value, time: Millis, mint: &mut Mint) -> Part {
+fn part(block: &Value, time: Millis, mint: &mut DerivedIds) -> Part {
     let mut part = Part::new(mint.part(time), kind(block, time));
     let made = encode(&part.kind).unwrap_or_default();
     part.extra = Extra::of(DIALECT, patch::diff(&made, block));

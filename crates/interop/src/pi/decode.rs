@@ -3,8 +3,8 @@
 //! Only what has a word in the model is taken here, and only where it has the expected type: whatever else the line
 //! holds is found afterwards, by writing the entry again and comparing.
 
+use everturn_model::derived_ids::DerivedIds;
 use everturn_model::entry::{Assistant, Compaction, Shell, User};
-use everturn_model::mint::Mint;
 use everturn_model::session::ModelRef;
 use everturn_model::tool::{Outcome, ToolResult};
 use everturn_model::usage::Cache;
@@ -100,7 +100,7 @@ pub(super) fn is_known(name: &str) -> bool {
 }
 
 /// Reads an entry that was made at `time`.
-pub(super) fn entry(entry: &Value, time: Millis, mint: &mut Mint) -> Decoded {
+pub(super) fn entry(entry: &Value, time: Millis, mint: &mut DerivedIds) -> Decoded {
     let plain = |body| Decoded::new(body, time);
     match text(entry, "type") {
         Some("message") => message(entry.get("message").unwrap_or(&Value::Null), time, mint),
@@ -127,7 +127,7 @@ pub(super) fn entry(entry: &Value, time: Millis, mint: &mut Mint) -> Decoded {
     }
 }
 
-fn message(message: &Value, time: Millis, mint: &mut Mint) -> Decoded {
+fn message(message: &Value, time: Millis, mint: &mut DerivedIds) -> Decoded {
     let content = message.get("content");
     match text(message, "role") {
         Some("user") => {
@@ -210,7 +210,7 @@ fn assistant(message: &Value, completed: Millis) -> Assistant {
     }
 }
 
-fn tool_result(message: &Value, time: Millis, mint: &mut Mint) -> ToolResult {
+fn tool_result(message: &Value, time: Millis, mint: &mut DerivedIds) -> ToolResult {
     let failed = message.get("isError").and_then(Value::as_bool).unwrap_or_default();
     let outcome = if failed { Outcome::Error } else { Outcome::Completed };
     let (parts, _) = block::parts(message.get("content"), time, mint);
@@ -230,7 +230,7 @@ fn tool_result(message: &Value, time: Millis, mint: &mut Mint) -> ToolResult {
     result
 }
 
-fn synthetic(message: &Value, time: Millis, mint: &mut Mint) -> Decoded {
+fn synthetic(message: &Value, time: Millis, mint: &mut DerivedIds) -> Decoded {
     let content = message.get("content");
     let origin_type = owned(message, "customType").filter(|name| name != SYNTHETIC);
     let display = message.get("display").and_then(Value::as_bool);
@@ -239,7 +239,7 @@ fn synthetic(message: &Value, time: Millis, mint: &mut Mint) -> Decoded {
     Decoded::new(Body::Synthetic { text, origin_type, display }, time).with((parts, false))
 }
 
-fn custom_message(entry: &Value, time: Millis, mint: &mut Mint) -> Decoded {
+fn custom_message(entry: &Value, time: Millis, mint: &mut DerivedIds) -> Decoded {
     let content = text(entry, "content");
     match (text(entry, "customType"), content) {
         (Some(SYSTEM), Some(text)) => {

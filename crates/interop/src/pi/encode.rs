@@ -1,8 +1,8 @@
 //! A node as an entry of pi.
 //!
-//! [`Frame::typed`] writes what the model has words for, in the shape and key order of pi's own writer;
-//! [`Frame::entry`] adds what rode along, which gives an imported entry exactly as its line had it;
-//! [`Frame::current`] lifts entries of versions 1 and 2 to version 3, as pi does when it opens a file.
+//! [`EntryEncoder::typed`] writes what the model has words for, in the shape and key order of pi's own writer;
+//! [`EntryEncoder::entry`] adds what rode along, which gives an imported entry exactly as its line had it;
+//! [`EntryEncoder::current`] lifts entries of versions 1 and 2 to version 3, as pi does when it opens a file.
 
 use everturn_model::entry::{Assistant, Compaction, Entry, Shell};
 use everturn_model::tool::{Outcome, ToolResult};
@@ -17,13 +17,13 @@ use super::{DIALECT, block, patch, script};
 
 /// What encoding an entry needs to know of its session.
 #[derive(Debug)]
-pub(super) struct Frame {
+pub(super) struct EntryEncoder {
     pub(super) names: Names,
     pub(super) dialect: Dialect,
     pub(super) version: u64,
 }
 
-impl Frame {
+impl EntryEncoder {
     /// The entry as its line had it; none for a line that is no JSON.
     pub(super) fn entry(&self, node: &Node) -> Option<Value> {
         if is_unreadable(node) {

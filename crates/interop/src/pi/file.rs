@@ -1,10 +1,10 @@
 //! What reading a session file gives.
 
 use everturn_model::event::Seed;
-use everturn_model::path::{self, State};
+use everturn_model::path::{self, PathState};
 use everturn_model::{Map, Session, Tree};
 
-use super::health::Problem;
+use super::health::LineProblem;
 
 /// Which program's dialect a file is in, by its shape: all of them call themselves version 3.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,7 +62,7 @@ pub struct File {
     /// Its entries and its leaf.
     pub seed: Seed,
     /// What was found wrong or unusual, by line.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<LineProblem>,
 }
 
 impl File {
@@ -74,7 +74,7 @@ impl File {
             tree.insert(node.clone());
         }
         tree.session.leaf.clone_from(&self.seed.leaf);
-        let state: State = path::state(path::to(&tree, self.seed.leaf.as_ref()));
+        let state: PathState = path::state(path::to(&tree, self.seed.leaf.as_ref()));
         state.store(&mut tree.session);
         tree
     }

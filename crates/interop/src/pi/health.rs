@@ -4,16 +4,16 @@ use std::fmt;
 
 /// Something that the reader found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
+pub struct LineProblem {
     /// The line, from 1; 0 for the file as a whole.
     pub line: usize,
     /// What it is.
-    pub kind: Kind,
+    pub kind: ProblemKind,
 }
 
 /// The kinds of problem.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kind {
+pub enum ProblemKind {
     /// A byte order mark.
     ByteOrderMark,
     /// Lines that end with carriage return and line feed.
@@ -62,7 +62,7 @@ pub enum Kind {
     NoTime,
 }
 
-impl Kind {
+impl ProblemKind {
     /// True when the file lost something, or a program would lose something over it; false when it is only unusual.
     #[must_use]
     pub fn is_damage(&self) -> bool {
@@ -133,7 +133,7 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for ProblemKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ByteOrderMark => f.write_str("a byte order mark"),
@@ -165,7 +165,7 @@ impl fmt::Display for Kind {
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for LineProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
             0 => write!(f, "{}: {}", self.kind, self.kind.remedy()),

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::health::Kind;
+use super::health::ProblemKind;
 
 /// What a line says about its place in the tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub(super) enum Claim {
 
 /// A line to be put into the tree.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct UnlinkedLine {
     /// Its id, where other lines can name it.
     pub(super) id: Option<String>,
     /// What it says.
@@ -48,7 +48,7 @@ pub(super) struct Link {
     /// Whether that is not what was written.
     pub(super) mended: bool,
     /// What is wrong with what was written.
-    pub(super) problem: Option<Kind>,
+    pub(super) problem: Option<ProblemKind>,
 }
 
 /// What a v2 or v3 entry says it follows. pi takes an empty text for none.
@@ -71,12 +71,12 @@ pub(super) fn salvage(text: &str) -> Claim {
 }
 
 /// The line that an id means: the last that has it.
-pub(super) fn index(places: &[Place]) -> HashMap<&str, usize> {
+pub(super) fn index(places: &[UnlinkedLine]) -> HashMap<&str, usize> {
     places.iter().enumerate().filter_map(|(at, place)| Some((place.id.as_deref()?, at))).collect()
 }
 
 /// Links every line to the one it follows, so that the whole is a forest.
-pub(super) fn resolve(places: &[Place]) -> Vec<Link> {
+pub(super) fn resolve(places: &[UnlinkedLine]) -> Vec<Link> {
     let index = index(places);
     let broken: HashMap<&str, usize> = places
         .iter()
@@ -96,14 +96,14 @@ pub(super) fn resolve(places: &[Place]) -> Vec<Link> {
             Claim::Root => Link::default(),
             Claim::Sequence => Link { parent: last_whole, ..Link::default() },
             Claim::Parent(id) => match index.get(id.as_str()) {
-                Some(parent) if *parent == at => cut(Some(Kind::OwnParent)),
+                Some(parent) if *parent == at => cut(Some(ProblemKind::OwnParent)),
                 Some(parent) => Link { parent: Some(*parent), ..Link::default() },
                 None => {
                     guess = broken.get(id.as_str()).copied().filter(|other| *other != at).or(guess);
-                    cut(Some(Kind::MissingParent(id.clone())))
+                    cut(Some(ProblemKind::MissingParent(id.clone())))
                 }
             },
-            Claim::Silent => cut(Some(Kind::NoParent)),
+            Claim::Silent => cut(Some(ProblemKind::NoParent)),
             Claim::Broken { parent, .. } => {
                 guess = parent.as_deref().and_then(|parent| index.get(parent).copied()).or(guess);
                 cut(None)
@@ -143,7 +143,7 @@ fn open_loops(links: &mut [Link]) {
     }
     for at in cuts {
         if let Some(link) = links.get_mut(at) {
-            *link = Link { parent: None, mended: true, problem: Some(Kind::Loop) };
+            *link = Link { parent: None, mended: true, problem: Some(ProblemKind::Loop) };
         }
     }
 }
@@ -160,7 +160,7 @@ fn earliest(links: &[Link], on_loop: usize) -> usize {
 
 /// Lets what was cut off follow its guess, unless that stands below it.
 fn mend(links: &mut [Link], guesses: &[Option<usize>]) {
-    let mut trees = Trees((0..links.len()).collect());
+    let mut trees = DisjointSets((0..links.len()).collect());
     for (at, link) in links.iter().enumerate() {
         if let Some(parent) = link.parent {
             trees.join(at, parent);
@@ -177,9 +177,9 @@ fn mend(links: &mut [Link], guesses: &[Option<usize>]) {
 }
 
 /// Which lines hang together, as a union of sets.
-struct Trees(Vec<usize>);
+struct DisjointSets(Vec<usize>);
 
-impl Trees {
+impl DisjointSets {
     fn root(&mut self, mut at: usize) -> usize {
         while let Some(up) = self.0.get(at).copied().filter(|up| *up != at) {
             // Halving the way keeps later walks short.
@@ -207,9 +207,9 @@ mod tests {
     use super::*;
 
     fn check(claims: &[(&str, Claim)], expected: &[(Option<usize>, bool)]) {
-        let places: Vec<Place> = claims
+        let places: Vec<UnlinkedLine> = claims
             .iter()
-            .map(|(id, claim)| Place { id: Some((*id).to_owned()), claim: claim.clone() })
+            .map(|(id, claim)| UnlinkedLine { id: Some((*id).to_owned()), claim: claim.clone() })
             .collect();
         let links: Vec<_> = resolve(&places).iter().map(|link| (link.parent, link.mended)).collect();
         assert_eq!(links, expected);
@@ -240,11 +240,11 @@ mod tests {
         let broken = salvage(r#"{"type":"message","id":"b","parentId":"a","tim"#);
         assert_eq!(broken, Claim::Broken { id: Some("b".to_owned()), parent: Some("a".to_owned()) });
         let places = [
-            Place { id: Some("a".to_owned()), claim: Claim::Root },
-            Place { id: Some("z".to_owned()), claim: Claim::Root },
-            Place { id: None, claim: broken },
-            Place { id: Some("y".to_owned()), claim: Claim::Root },
-            Place { id: Some("c".to_owned()), claim: parent("b") },
+            UnlinkedLine { id: Some("a".to_owned()), claim: Claim::Root },
+            UnlinkedLine { id: Some("z".to_owned()), claim: Claim::Root },
+            UnlinkedLine { id: None, claim: broken },
+            UnlinkedLine { id: Some("y".to_owned()), claim: Claim::Root },
+            UnlinkedLine { id: Some("c".to_owned()), claim: parent("b") },
         ];
         let parents: Vec<_> = resolve(&places).iter().map(|link| link.parent).collect();
         assert_eq!(parents, [None, None, Some(0), None, Some(2)]);
@@ -274,8 +274,8 @@ mod tests {
     #[test]
     fn long_chains_take_no_stack() {
         let count = 200_000;
-        let places: Vec<Place> = (0..count)
-            .map(|at| Place { id: Some(at.to_string()), claim: parent(&(at + 1).to_string()) })
+        let places: Vec<UnlinkedLine> = (0..count)
+            .map(|at| UnlinkedLine { id: Some(at.to_string()), claim: parent(&(at + 1).to_string()) })
             .collect();
         let links = resolve(&places);
         assert_eq!(links.last().map(|link| (link.parent, link.mended)), Some((None, true)));

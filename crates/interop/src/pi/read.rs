@@ -2,20 +2,20 @@
 
 use std::collections::{HashMap, HashSet};
 
+use everturn_model::derived_ids::DerivedIds;
 use everturn_model::entry::Provenance;
 use everturn_model::event::Seed;
 use everturn_model::ids::{RANDOM, Stamp};
-use everturn_model::mint::Mint;
 use everturn_model::tree::Node;
 use everturn_model::{Body, Entry, EntryId, Map, Millis, PartKind, Session, SessionId};
 use serde_json::{Value, json};
 
 use super::decode::{self, HEADER, UNREADABLE, VALUE};
-use super::encode::Frame;
+use super::encode::EntryEncoder;
 use super::file::{Dialect, Error, File};
-use super::health::{Kind, Problem};
+use super::health::{LineProblem, ProblemKind};
 use super::line::{self, Line, Reading};
-use super::link::{self, Claim, Link, Place};
+use super::link::{self, Claim, Link, UnlinkedLine};
 use super::names::Names;
 use super::{DIALECT, patch, script};
 
@@ -31,7 +31,7 @@ const TITLE: usize = 100;
 /// When nothing in it is an entry of a session. An empty file is an empty session.
 pub fn read(bytes: &[u8]) -> Result<File, Error> {
     let lines = line::lines(bytes);
-    let mut reader = Reader::new(bytes, &lines);
+    let mut reader = SessionFileReader::new(bytes, &lines);
     if !lines.is_empty() && !reader.found {
         return Err(Error::NotASession { lines: lines.len() });
     }
@@ -47,9 +47,9 @@ struct Row<'a> {
     ordinal: Option<usize>,
 }
 
-struct Reader<'a> {
+struct SessionFileReader<'a> {
     rows: Vec<Row<'a>>,
-    problems: Vec<Problem>,
+    problems: Vec<LineProblem>,
     /// Whether anything looks like a session.
     found: bool,
     slot: Option<(Map, Line<'a>)>,
@@ -57,7 +57,7 @@ struct Reader<'a> {
     digest: u64,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> SessionFileReader<'a> {
     fn new(bytes: &[u8], lines: &[Line<'a>]) -> Self {
         let mut reader = Self {
             rows: Vec::with_capacity(lines.len()),
@@ -68,10 +68,10 @@ impl<'a> Reader<'a> {
             digest: fingerprint(bytes),
         };
         if lines.is_empty() {
-            reader.report(0, Kind::Empty);
+            reader.report(0, ProblemKind::Empty);
         }
         if lines.iter().any(|line| bytes.get(line.end) == Some(&b'\r')) {
-            reader.report(0, Kind::CarriageReturns);
+            reader.report(0, ProblemKind::CarriageReturns);
         }
         let mut ordinal = 0;
         for line in lines {
@@ -80,26 +80,26 @@ impl<'a> Reader<'a> {
         reader
     }
 
-    fn report(&mut self, line: usize, kind: Kind) {
-        self.problems.push(Problem { line, kind });
+    fn report(&mut self, line: usize, kind: ProblemKind) {
+        self.problems.push(LineProblem { line, kind });
     }
 
     fn row(&mut self, line: Line<'a>, ordinal: &mut usize) {
         if line.marked {
-            self.report(line.number, Kind::ByteOrderMark);
+            self.report(line.number, ProblemKind::ByteOrderMark);
         }
         let mut row = Row { line, value: None, ordinal: None };
         match line::parse(line.bytes) {
             Reading::Value { value, replaced_bytes, replaced_halves } => {
                 self.found |= value.get("type").is_some_and(Value::is_string);
                 if replaced_bytes {
-                    self.report(line.number, Kind::InvalidText);
+                    self.report(line.number, ProblemKind::InvalidText);
                 }
                 if replaced_halves {
-                    self.report(line.number, Kind::HalfCharacter);
+                    self.report(line.number, ProblemKind::HalfCharacter);
                 }
                 if !value.is_object() {
-                    self.report(line.number, Kind::NotAnEntry);
+                    self.report(line.number, ProblemKind::NotAnEntry);
                 }
                 row.value = Some(value);
                 row.ordinal = Some(*ordinal);
@@ -107,7 +107,7 @@ impl<'a> Reader<'a> {
             }
             Reading::Broken(reason) => {
                 self.found |= line.bytes.starts_with(b"{\"type\":\"");
-                let kind = if line.ended { Kind::Unreadable(reason) } else { Kind::CutShort };
+                let kind = if line.ended { ProblemKind::Unreadable(reason) } else { ProblemKind::CutShort };
                 self.report(line.number, kind);
             }
         }
@@ -126,7 +126,7 @@ impl<'a> Reader<'a> {
         let first = self.rows.iter().position(|row| row.value.is_some());
         let Some(header) = header else {
             if !self.rows.is_empty() || self.slot.is_some() {
-                self.report(0, Kind::NoHeader);
+                self.report(0, ProblemKind::NoHeader);
             }
             return;
         };
@@ -137,17 +137,17 @@ impl<'a> Reader<'a> {
         let bad = !map.get("id").is_some_and(Value::is_string);
         let version = map.get("version").cloned().unwrap_or(Value::Null);
         if first != Some(header) {
-            self.report(number, Kind::LateHeader);
+            self.report(number, ProblemKind::LateHeader);
         }
         if hidden {
-            self.report(number, Kind::OutOfSight);
+            self.report(number, ProblemKind::OutOfSight);
         }
         if bad {
-            self.report(number, Kind::BadHeader);
+            self.report(number, ProblemKind::BadHeader);
         }
         let known = version.is_null() || version.as_u64().is_some_and(|version| (1..=3).contains(&version));
         if !known {
-            self.report(number, Kind::FutureVersion(version.to_string()));
+            self.report(number, ProblemKind::FutureVersion(version.to_string()));
         }
     }
 
@@ -207,13 +207,16 @@ impl<'a> Reader<'a> {
     }
 
     /// What each row says about its place in the tree.
-    fn places(&self, version: u64) -> Vec<Place> {
+    fn places(&self, version: u64) -> Vec<UnlinkedLine> {
         let place = |row: &Row<'_>| {
             let Some(value) = &row.value else {
-                return Place { id: None, claim: link::salvage(&String::from_utf8_lossy(row.line.bytes)) };
+                return UnlinkedLine {
+                    id: None,
+                    claim: link::salvage(&String::from_utf8_lossy(row.line.bytes)),
+                };
             };
             if is_header(value) {
-                return Place { id: None, claim: Claim::Broken { id: None, parent: None } };
+                return UnlinkedLine { id: None, claim: Claim::Broken { id: None, parent: None } };
             }
             let id = value.get("id").and_then(Value::as_str).map(str::to_owned).filter(|_| version > 1);
             let claim = match version {
@@ -221,7 +224,7 @@ impl<'a> Reader<'a> {
                 _ if !value.is_object() => Claim::Broken { id: None, parent: None },
                 _ => link::claim(value),
             };
-            Place { id, claim }
+            UnlinkedLine { id, claim }
         };
         self.rows.iter().map(place).collect()
     }
@@ -230,26 +233,26 @@ impl<'a> Reader<'a> {
         let mut seen = HashSet::new();
         let mut found = Vec::new();
         for (at, row) in self.rows.iter().enumerate() {
-            let mut report = |kind| found.push(Problem { line: row.line.number, kind });
+            let mut report = |kind| found.push(LineProblem { line: row.line.number, kind });
             let Some(value) = row.value.as_ref().filter(|value| value.is_object()) else { continue };
             if is_header(value) {
-                report(Kind::ExtraHeader);
+                report(ProblemKind::ExtraHeader);
                 continue;
             }
             match value.get("type").and_then(Value::as_str) {
                 Some(name) if decode::is_known(name) => {}
-                Some(name) => report(Kind::UnknownType(name.to_owned())),
-                None => report(Kind::NotAnEntry),
+                Some(name) => report(ProblemKind::UnknownType(name.to_owned())),
+                None => report(ProblemKind::NotAnEntry),
             }
             if version > 1 {
                 match value.get("id").and_then(Value::as_str) {
-                    None => report(Kind::NoId),
-                    Some(id) if !seen.insert(id) => report(Kind::RepeatedId(id.to_owned())),
+                    None => report(ProblemKind::NoId),
+                    Some(id) if !seen.insert(id) => report(ProblemKind::RepeatedId(id.to_owned())),
                     Some(_) => {}
                 }
             }
             if decode::time(value).is_none() {
-                report(Kind::NoTime);
+                report(ProblemKind::NoTime);
             }
             if let Some(problem) = links.get(at).and_then(|link| link.problem.clone()) {
                 report(problem);
@@ -268,7 +271,7 @@ impl<'a> Reader<'a> {
         let id = header.as_ref().and_then(|header| header.get("id")?.as_str());
         let name = id.map_or_else(|| format!("{:016x}", self.digest), str::to_owned);
         let created = header.as_ref().and_then(|header| script::moment(header.get("timestamp")?.as_str()?));
-        let mut mint = Mint::new(&name);
+        let mut mint = DerivedIds::new(&name);
         let mut nodes = self.nodes(version, created, &mut mint);
         self.connect(&mut nodes, &places, &links, version);
         let nodes = self.carry(nodes, &links, version, dialect);
@@ -281,7 +284,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The rows as nodes, with their typed fields and not yet connected.
-    fn nodes(&self, version: u64, created: Option<Millis>, mint: &mut Mint) -> Vec<Node> {
+    fn nodes(&self, version: u64, created: Option<Millis>, mint: &mut DerivedIds) -> Vec<Node> {
         let mut last = created.unwrap_or_default();
         let mut nodes = Vec::with_capacity(self.rows.len());
         for row in &self.rows {
@@ -320,7 +323,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Sets parents, and what labels and compactions point at.
-    fn connect(&mut self, nodes: &mut [Node], places: &[Place], links: &[Link], version: u64) {
+    fn connect(&mut self, nodes: &mut [Node], places: &[UnlinkedLine], links: &[Link], version: u64) {
         let ids: Vec<EntryId> = nodes.iter().map(|node| node.entry.id.clone()).collect();
         let index = link::index(places);
         let by_name = |name: &str| index.get(name).and_then(|at| ids.get(*at)).cloned();
@@ -342,8 +345,8 @@ impl<'a> Reader<'a> {
             } else if let Some(name) = value.get(name).and_then(Value::as_str) {
                 *slot = by_name(name);
                 if slot.is_none() {
-                    let kind = Kind::MissingTarget(name.to_owned());
-                    missing.push(Problem { line: row.line.number, kind });
+                    let kind = ProblemKind::MissingTarget(name.to_owned());
+                    missing.push(LineProblem { line: row.line.number, kind });
                 }
             }
         }
@@ -352,7 +355,7 @@ impl<'a> Reader<'a> {
 
     /// Adds to each node what its typed fields do not say.
     fn carry(&mut self, mut nodes: Vec<Node>, links: &[Link], version: u64, dialect: Dialect) -> Vec<Node> {
-        let frame = Frame { names: Names::of(&nodes, version), dialect, version };
+        let frame = EntryEncoder { names: Names::of(&nodes, version), dialect, version };
         for ((node, link), row) in nodes.iter_mut().zip(links).zip(&mut self.rows) {
             let mut extra = node.entry.extra.get(DIALECT).cloned().unwrap_or_default();
             match row.value.take() {

@@ -11,7 +11,7 @@ use everturn_model::{Body, EntryId, Map, Millis, Tree};
 use serde_json::{Value, json};
 
 use super::decode::HEADER;
-use super::encode::Frame;
+use super::encode::EntryEncoder;
 use super::file::Dialect;
 use super::names::{Names, is_unwritten};
 use super::read::is_counted;
@@ -68,7 +68,7 @@ pub struct Listing {
 pub struct View<'t> {
     tree: &'t Tree,
     flavor: Flavor,
-    frame: Frame,
+    frame: EntryEncoder,
     mended: bool,
     /// The nodes that the program counts, in order.
     entries: Vec<&'t Node>,
@@ -307,11 +307,11 @@ impl<'t> View<'t> {
 }
 
 /// What encoding a tree's entries needs.
-pub(super) fn frame(tree: &Tree) -> Frame {
+pub(super) fn frame(tree: &Tree) -> EntryEncoder {
     let field = |name: &str| tree.session.extra.field(DIALECT, name);
     let version = field("version").and_then(Value::as_u64).unwrap_or(3);
     let dialect = Dialect::of(field("dialect").and_then(Value::as_str).unwrap_or_default());
-    Frame { names: Names::of(tree.nodes(), version), dialect, version }
+    EntryEncoder { names: Names::of(tree.nodes(), version), dialect, version }
 }
 
 /// The header or title slot that came with a session.
@@ -336,13 +336,13 @@ fn written_parent(node: &Node) -> Option<&str> {
 /// The tree as the programs build it: one node for each id, under every entry that repeats it.
 struct Forest<'v, 't> {
     view: &'v View<'t>,
-    items: Vec<Item>,
+    items: Vec<ForestNode>,
     roots: Vec<usize>,
     children: Vec<Vec<usize>>,
 }
 
 /// A node of the forest.
-struct Item {
+struct ForestNode {
     fields: Map,
     time: Option<Millis>,
 }
@@ -436,7 +436,7 @@ impl<'v, 't> Forest<'v, 't> {
     }
 }
 
-fn item(view: &View<'_>, node: &Node, entry: &Value, label: Option<&(&str, Millis)>) -> Item {
+fn item(view: &View<'_>, node: &Node, entry: &Value, label: Option<&(&str, Millis)>) -> ForestNode {
     let mut fields = Map::new();
     let names: &[&str] =
         if view.flavor == Flavor::Pi { &["id", "parentId", "type"] } else { &["id", "type"] };
@@ -455,5 +455,5 @@ fn item(view: &View<'_>, node: &Node, entry: &Value, label: Option<&(&str, Milli
         }
     }
     let time = entry.get("timestamp").and_then(Value::as_str).and_then(script::moment);
-    Item { fields, time: time.or_else(|| node.entry.origin.is_none().then_some(node.entry.time)) }
+    ForestNode { fields, time: time.or_else(|| node.entry.origin.is_none().then_some(node.entry.time)) }
 }

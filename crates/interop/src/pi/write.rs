@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::DIALECT;
 use super::decode::LEAF;
-use super::encode::{self, Frame, is_unreadable};
+use super::encode::{self, EntryEncoder, is_unreadable};
 use super::line::{self, Reading};
 use super::names::{is_trailing, is_unwritten};
 use super::read::is_counted;
@@ -22,7 +22,7 @@ use super::view::{frame, part};
 /// Writes a session as a file of pi or omp. `source` are the bytes that it was imported from.
 #[must_use]
 pub fn write(tree: &Tree, source: Option<&[u8]>) -> Vec<u8> {
-    let mut writer = Writer::new(tree);
+    let mut writer = SessionFileWriter::new(tree);
     match source.and_then(|source| writer.pieces(source).map(|pieces| (source, pieces))) {
         Some((source, pieces)) => writer.splice(source, &pieces),
         None => writer.again(),
@@ -48,9 +48,9 @@ enum Now {
     Gone,
 }
 
-struct Writer<'t> {
+struct SessionFileWriter<'t> {
     tree: &'t Tree,
-    frame: Frame,
+    frame: EntryEncoder,
     /// What came from a file, in its order.
     imported: Vec<&'t Node>,
     /// What was made here and is part of a conversation.
@@ -62,7 +62,7 @@ struct Writer<'t> {
     out: Vec<u8>,
 }
 
-impl<'t> Writer<'t> {
+impl<'t> SessionFileWriter<'t> {
     fn new(tree: &'t Tree) -> Self {
         let (mut imported, mut native, mut trailing) = (Vec::new(), Vec::new(), Vec::new());
         for node in tree.nodes() {

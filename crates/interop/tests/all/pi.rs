@@ -21,8 +21,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use everturn_interop::pi::{self, File};
+use everturn_model::derived_ids::DerivedIds;
 use everturn_model::event::{Event, Record};
-use everturn_model::mint::Mint;
 use everturn_model::{Tree, fold};
 use serde_json::Value;
 
@@ -59,7 +59,7 @@ fn omp_golden(name: &str) -> Option<Value> {
 
 /// The tree of a file, through the log: its creation and its import are written, stored as JSON and folded.
 fn import(file: &File) -> Tree {
-    let mut mint = Mint::new("records");
+    let mut mint = DerivedIds::new("records");
     let events = [
         Event::SessionCreated { session: Box::new(file.session.clone()) },
         Event::SessionImported { dialect: pi::DIALECT.to_owned(), seed: Box::new(file.seed.clone()) },

@@ -38,30 +38,6 @@ const TEST_PROTOCOLS: &[&str] = &[
 
 const ENGINES: &[&str] = &["store/src/postgres", "store/src/sqlite"];
 
-/// Names that still mean several things, until their crates are gone through. Nothing is added here.
-const NOT_YET: [&str; 20] = [
-    "Conversation",
-    "Draft",
-    "Event",
-    "Frame",
-    "Head",
-    "Item",
-    "Message",
-    "Mint",
-    "PartRow",
-    "Place",
-    "Problem",
-    "Reader",
-    "Results",
-    "Scope",
-    "SessionRow",
-    "Shown",
-    "State",
-    "Times",
-    "Trees",
-    "Writer",
-];
-
 /// The type that a line of code defines.
 fn defined(line: &str) -> Option<&str> {
     let inner = line.starts_with(' ');
@@ -106,11 +82,11 @@ fn one_type_name_has_one_meaning() {
     let mut complaints = Vec::new();
     for (name, files) in types.iter().filter(|(_, files)| files.len() > 1) {
         let shared = SHARED.iter().any(|(shared, paths, _)| shared == name && is_shared(files, paths));
-        if !shared && !NOT_YET.contains(&name.as_str()) {
+        if !shared {
             complaints.push(format!("{name} is {} types: {}", files.len(), files.join(", ")));
         }
     }
-    let listed = SHARED.iter().map(|(name, ..)| *name).chain(NOT_YET);
+    let listed = SHARED.iter().map(|(name, ..)| *name);
     let idle = listed.filter(|name| types.get(*name).is_none_or(|files| files.len() < 2));
     complaints.extend(idle.map(|name| format!("{name} is listed here and is not several types")));
     check(&complaints);

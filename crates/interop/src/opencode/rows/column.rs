@@ -5,20 +5,20 @@
 use everturn_model::{Map, Money, Session, SessionId};
 use serde_json::Value;
 
-use super::{ProjectRow, SessionRow};
+use super::{OpenCodeProjectRow, OpenCodeSessionRow};
 use crate::opencode::shape::{object, put, put_some, text};
 use crate::opencode::v1::{read_session, session_info};
 
 /// The session of a row.
 #[must_use]
-pub fn read_session_row(row: SessionRow) -> Session {
+pub fn read_session_row(row: OpenCodeSessionRow) -> Session {
     let id = row.id.clone();
     let made = row.time_created;
     // The object has an id, so it is a session.
     read_session(info(row)).unwrap_or_else(|| Session::new(SessionId::new(id), "", "", "", "", made))
 }
 
-fn info(row: SessionRow) -> Map {
+fn info(row: OpenCodeSessionRow) -> Map {
     let mut map = object([("id", row.id.into())]);
     // An empty slug prints as none; the column cannot be null.
     if !row.slug.is_empty() {
@@ -81,8 +81,8 @@ fn column(value: Value) -> String {
 
 /// The row of a session.
 #[must_use]
-pub fn session_row(session: &Session) -> SessionRow {
-    let Value::Object(mut map) = session_info(session) else { return SessionRow::default() };
+pub fn session_row(session: &Session) -> OpenCodeSessionRow {
+    let Value::Object(mut map) = session_info(session) else { return OpenCodeSessionRow::default() };
     let mut take = |key: &str| map.remove(key);
     let word = |value: Option<Value>| value.and_then(|value| value.as_str().map(str::to_owned));
     let object = |value: Option<Value>| match value {
@@ -94,7 +94,7 @@ pub fn session_row(session: &Session) -> SessionRow {
     let tokens = object(take("tokens"));
     let cache = object(tokens.get("cache").cloned());
     let time = object(take("time"));
-    SessionRow {
+    OpenCodeSessionRow {
         id: word(take("id")).unwrap_or_default(),
         project_id: word(take("projectID")).unwrap_or_default(),
         workspace_id: word(take("workspaceID")),
@@ -129,7 +129,7 @@ pub fn session_row(session: &Session) -> SessionRow {
 
 /// The project of a row, as clients see it.
 #[must_use]
-pub fn project_value(row: ProjectRow) -> Value {
+pub fn project_value(row: OpenCodeProjectRow) -> Value {
     let mut map = object([("id", row.id.into()), ("worktree", row.worktree.into())]);
     put_some(&mut map, "vcs", row.vcs);
     put_some(&mut map, "name", row.name);
@@ -150,14 +150,14 @@ pub fn project_value(row: ProjectRow) -> Value {
 
 /// The row of a project.
 #[must_use]
-pub fn project_row(project: &Value) -> ProjectRow {
+pub fn project_row(project: &Value) -> OpenCodeProjectRow {
     let none = Map::new();
     let map = project.as_object().unwrap_or(&none);
     let inner = |key: &str| map.get(key).and_then(Value::as_object).unwrap_or(&none);
     let word = |map: &Map, key: &str| text(map, key).map(str::to_owned);
     let (icon, time) = (inner("icon"), inner("time"));
     let moment = |key: &str| time.get(key).and_then(Value::as_i64);
-    ProjectRow {
+    OpenCodeProjectRow {
         id: word(map, "id").unwrap_or_default(),
         worktree: word(map, "worktree").unwrap_or_default(),
         vcs: word(map, "vcs"),

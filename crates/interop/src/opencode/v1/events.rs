@@ -6,10 +6,10 @@
 use everturn_model::entry::{Assistant, Body, Entry};
 use everturn_model::event::{Amendment, Record};
 use everturn_model::part::PartKind;
-use everturn_model::path;
+use everturn_model::path::{self, ResultsByCall};
 use everturn_model::request::{Ask, Reply, Request};
 use everturn_model::tree::{Node, Tree};
-use everturn_model::{EntryId, Map, Millis, Part, PartId, RequestId, Session, SessionId};
+use everturn_model::{EntryId, Event, Map, Millis, Part, PartId, RequestId, Session, SessionId};
 use serde_json::Value;
 
 use super::Ids;
@@ -17,13 +17,13 @@ use super::info::Selected;
 use super::part::{self, part};
 use super::session::session_info;
 use super::tool::Call;
-use super::view::{self, Results, Shown};
+use super::view::{self, MessageView};
 use crate::opencode::kept;
 use crate::opencode::shape::{self, object, put, put_some};
 
 /// An event as V1 clients see it; its id and place are the server's.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Event {
+pub struct V1Event {
     /// Its type, such as `message.updated`.
     pub kind: &'static str,
     /// What it says.
@@ -33,7 +33,7 @@ pub struct Event {
 /// What a durable event shows as. `before` is the session row before it; `tree` holds the row after it and at least
 /// the rows that it touches (everything, when it says so).
 #[must_use]
-pub fn events(before: Option<&Session>, record: &Record, tree: &Tree) -> Vec<Event> {
+pub fn events(before: Option<&Session>, record: &Record, tree: &Tree) -> Vec<V1Event> {
     let mut out = Out { session: &tree.session, tree, time: record.time, list: Vec::new() };
     out.record(before, record);
     out.list
@@ -43,23 +43,22 @@ struct Out<'a> {
     session: &'a Session,
     tree: &'a Tree,
     time: Millis,
-    list: Vec<Event>,
+    list: Vec<V1Event>,
 }
 
 impl<'a> Out<'a> {
     fn record(&mut self, before: Option<&Session>, record: &'a Record) {
-        use everturn_model::Event as Happened;
         match &record.event {
-            Happened::SessionCreated { .. } => self.session("session.created"),
-            Happened::SessionForked { .. } => self.all_messages(),
-            Happened::SessionImported { .. }
-            | Happened::SessionChanged { .. }
-            | Happened::SessionMoved { .. }
-            | Happened::SessionRestored {}
-            | Happened::TitleChanged { .. }
-            | Happened::RevertCleared {} => self.session("session.updated"),
-            Happened::SessionTrashed {} => self.session("session.deleted"),
-            Happened::PromptAdmitted { item } => {
+            Event::SessionCreated { .. } => self.session("session.created"),
+            Event::SessionForked { .. } => self.all_messages(),
+            Event::SessionImported { .. }
+            | Event::SessionChanged { .. }
+            | Event::SessionMoved { .. }
+            | Event::SessionRestored {}
+            | Event::TitleChanged { .. }
+            | Event::RevertCleared {} => self.session("session.updated"),
+            Event::SessionTrashed {} => self.session("session.deleted"),
+            Event::PromptAdmitted { item } => {
                 let selection = |session: &Session| (session.agent.clone(), session.model.clone());
                 if before.is_some_and(|before| selection(before) != selection(self.session)) {
                     self.session("session.updated");
@@ -67,78 +66,78 @@ impl<'a> Out<'a> {
                 self.message(&view::of_item(item, self.selected()));
                 self.session("session.updated");
             }
-            Happened::PromptEdited { item } => self.message(&view::of_item(item, self.selected())),
-            Happened::PromptCancelled { id } => self.removed(id.as_str()),
-            Happened::EntryAdded { entry, .. } => {
+            Event::PromptEdited { item } => self.message(&view::of_item(item, self.selected())),
+            Event::PromptCancelled { id } => self.removed(id.as_str()),
+            Event::EntryAdded { entry, .. } => {
                 self.entry(&entry.id);
                 if matches!(entry.body, Body::AgentSwitch { .. } | Body::ModelSwitch { .. }) {
                     self.session("session.updated");
                 }
             }
-            Happened::ShellStarted { entry, .. }
-            | Happened::CompactionStarted { entry, .. }
-            | Happened::StepStarted { entry } => self.entry(&entry.id),
-            Happened::ShellEnded { entry, part, .. } => {
+            Event::ShellStarted { entry, .. }
+            | Event::CompactionStarted { entry, .. }
+            | Event::StepStarted { entry } => self.entry(&entry.id),
+            Event::ShellEnded { entry, part, .. } => {
                 self.assistant(entry, |_| {});
                 if let Some(part) = part {
                     self.part(entry, &part.id);
                 }
             }
-            Happened::StepEnded { entry, parts, .. } => self.step_ended(entry, parts),
-            Happened::StepFailed { entry, .. } | Happened::CompactionFailed { entry, .. } => {
+            Event::StepEnded { entry, parts, .. } => self.step_ended(entry, parts),
+            Event::StepFailed { entry, .. } | Event::CompactionFailed { entry, .. } => {
                 self.assistant(entry, |_| {});
             }
-            Happened::TurnSummarized { entry, .. } => self.summarized(entry),
-            Happened::PartStarted { entry, part } | Happened::PartAdded { entry, part } => {
+            Event::TurnSummarized { entry, .. } => self.summarized(entry),
+            Event::PartStarted { entry, part } | Event::PartAdded { entry, part } => {
                 self.part(entry, &part.id);
             }
-            Happened::PartEnded { entry, part, .. } => {
+            Event::PartEnded { entry, part, .. } => {
                 let kind = self.tree.node(entry).and_then(|node| node.part(part)).map(|part| &part.kind);
                 // Clients learn the input with the call.
                 if !matches!(kind, Some(PartKind::Tool { .. })) {
                     self.part(entry, part);
                 }
             }
-            Happened::ToolCalled { entry, part, .. } | Happened::ToolProgress { entry, part, .. } => {
+            Event::ToolCalled { entry, part, .. } | Event::ToolProgress { entry, part, .. } => {
                 self.part(entry, part);
             }
-            Happened::ToolSettled { entry, assistant: Some(assistant), part: Some(part) } => {
+            Event::ToolSettled { entry, assistant: Some(assistant), part: Some(part) } => {
                 self.settled(entry, assistant, part);
             }
-            Happened::CompactionEnded { .. } => {
+            Event::CompactionEnded { .. } => {
                 let properties = object([("sessionID", self.session.id.as_str().into())]);
                 self.push("session.compacted", properties);
             }
-            Happened::LeafMoved { from, to, .. } => self.moved(from.as_ref(), to.as_ref()),
+            Event::LeafMoved { from, to, .. } => self.moved(from.as_ref(), to.as_ref()),
             // Clients hear of a revert when its files are done.
-            Happened::RevertStaged { revert, .. } if revert.pending => {}
-            Happened::RevertStaged { summary, .. } => {
+            Event::RevertStaged { revert, .. } if revert.pending => {}
+            Event::RevertStaged { summary, .. } => {
                 let diffs = summary.as_ref().and_then(|summary| summary.diffs.as_deref());
                 self.diff(shape::diffs(diffs.unwrap_or_default()));
                 self.session("session.updated");
             }
-            Happened::EntryAmended { entry, part, change } => self.amended(entry, part.as_ref(), change),
-            Happened::TodoUpdated { todos } => {
+            Event::EntryAmended { entry, part, change } => self.amended(entry, part.as_ref(), change),
+            Event::TodoUpdated { todos } => {
                 let todos = serde_json::to_value(todos).unwrap_or_default();
                 let id = self.session.id.as_str();
                 self.push("todo.updated", object([("sessionID", id.into()), ("todos", todos)]));
             }
-            Happened::RequestAsked { request } => self.asked(request),
-            Happened::RequestAnswered { id, reply, answers, .. } => {
+            Event::RequestAsked { request } => self.asked(request),
+            Event::RequestAnswered { id, reply, answers, .. } => {
                 self.answered(id, *reply, answers.as_ref());
             }
-            Happened::ToolSettled { .. }
-            | Happened::PromptRerouted { .. }
-            | Happened::PromptPromoted { .. }
-            | Happened::Labeled { .. }
-            | Happened::UsageRecorded { .. }
-            | Happened::ToolBegun { .. }
-            | Happened::InterruptRequested {} => {}
+            Event::ToolSettled { .. }
+            | Event::PromptRerouted { .. }
+            | Event::PromptPromoted { .. }
+            | Event::Labeled { .. }
+            | Event::UsageRecorded { .. }
+            | Event::ToolBegun { .. }
+            | Event::InterruptRequested {} => {}
         }
     }
 
     fn push(&mut self, kind: &'static str, properties: Map) {
-        self.list.push(Event { kind, properties: properties.into() });
+        self.list.push(V1Event { kind, properties: properties.into() });
     }
 
     fn session(&mut self, kind: &'static str) {
@@ -175,7 +174,7 @@ impl<'a> Out<'a> {
         self.push("session.diff", object([("sessionID", id.into()), ("diff", diff)]));
     }
 
-    fn message(&mut self, shown: &Shown<'_>) {
+    fn message(&mut self, shown: &MessageView<'_>) {
         self.updated(shown.info(self.id(), Ids::Inside));
         for (_, part) in shown.parts(self.id(), Ids::Inside) {
             self.part_updated(part);
@@ -189,9 +188,9 @@ impl<'a> Out<'a> {
         }
     }
 
-    fn shown(&self, node: &'a Node) -> Vec<Shown<'a>> {
+    fn shown(&self, node: &'a Node) -> Vec<MessageView<'a>> {
         let mut list = Vec::new();
-        view::of_entry(node, &Results::new(), self.selected(), &mut list);
+        view::of_entry(node, &ResultsByCall::new(), self.selected(), &mut list);
         list
     }
 
@@ -286,7 +285,7 @@ impl<'a> Out<'a> {
                 let holder = view::holder(&node.entry, own);
                 let call = Call { result, closed };
                 let session = self.session.id.as_str();
-                let shown = part::Shown { session, message: &holder, part: own, call, ids: Ids::Inside };
+                let shown = part::PartView { session, message: &holder, part: own, call, ids: Ids::Inside };
                 self.part_updated(kept::value(&shown));
             }
         }
@@ -311,7 +310,7 @@ impl<'a> Out<'a> {
                 let mut list = Vec::new();
                 let mut visible = node.clone();
                 visible.entry.hidden = false;
-                view::of_entry(&visible, &Results::new(), self.selected(), &mut list);
+                view::of_entry(&visible, &ResultsByCall::new(), self.selected(), &mut list);
                 for shown in &list {
                     self.removed(&shown.id);
                 }

@@ -26,9 +26,9 @@ pub struct Selected<'a> {
 /// The agent that stands in where nothing names one.
 const AGENT: &str = "build";
 
-/// Where a message stands.
+/// The message that a head or a part is written for, or read from.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::opencode) struct Place<'a> {
+pub(in crate::opencode) struct MessagePlace<'a> {
     /// Its session.
     pub(in crate::opencode) session: &'a str,
     /// Its own id.
@@ -51,8 +51,8 @@ pub(in crate::opencode) enum Tells {
 /// The head of a message, to be written.
 #[derive(Debug)]
 pub(in crate::opencode) enum Info<'a> {
-    User(Place<'a>, &'a User, &'a Extra, Selected<'a>),
-    Assistant(Place<'a>, &'a Assistant, &'a Extra, Selected<'a>, Tells),
+    User(MessagePlace<'a>, &'a User, &'a Extra, Selected<'a>),
+    Assistant(MessagePlace<'a>, &'a Assistant, &'a Extra, Selected<'a>, Tells),
     /// As it came.
     Whole(&'a Value),
 }
@@ -119,7 +119,7 @@ struct Moments {
     completed: Option<Millis>,
 }
 
-impl Place<'_> {
+impl MessagePlace<'_> {
     fn head<M: SerializeMap>(
         &self,
         map: &mut Laid<'_, M>,
@@ -137,7 +137,7 @@ impl Place<'_> {
 
 /// A head that was read.
 #[derive(Debug)]
-pub(in crate::opencode) struct Head {
+pub(in crate::opencode) struct ReadHead {
     /// Its id, where it has one.
     pub(in crate::opencode) id: Option<String>,
     /// When it was made, where it says so.
@@ -160,11 +160,11 @@ pub(in crate::opencode) enum Role {
 }
 
 /// Reads the head of a message.
-pub(in crate::opencode) fn read(value: Value, session: &SessionId, ids: Ids) -> Head {
+pub(in crate::opencode) fn read(value: Value, session: &SessionId, ids: Ids) -> ReadHead {
     match value {
         Value::Object(map) if text(&map, "role") == Some("user") => read_user(map, session, ids),
         Value::Object(map) if text(&map, "role") == Some("assistant") => read_assistant(map, session, ids),
-        other => Head {
+        other => ReadHead {
             id: other.get("id").and_then(Value::as_str).map(str::to_owned),
             created: other.get("time").and_then(|time| time.get("created")).and_then(Value::as_i64),
             role: Role::Other(other),
@@ -174,7 +174,7 @@ pub(in crate::opencode) fn read(value: Value, session: &SessionId, ids: Ids) -> 
     }
 }
 
-fn read_user(map: Map, session: &SessionId, ids: Ids) -> Head {
+fn read_user(map: Map, session: &SessionId, ids: Ids) -> ReadHead {
     let (mut id, mut created, mut place) = (None, None, false);
     let mut user = Box::<User>::default();
     let mut rest = Rest::default();
@@ -215,10 +215,10 @@ fn read_user(map: Map, session: &SessionId, ids: Ids) -> Head {
     rest.require("time", created.is_some());
     rest.require("agent", user.agent.is_some());
     rest.require("model", user.model.is_some());
-    Head { id, created, role: Role::User(user), summary: false, extra: rest.into_extra() }
+    ReadHead { id, created, role: Role::User(user), summary: false, extra: rest.into_extra() }
 }
 
-fn read_assistant(map: Map, session: &SessionId, ids: Ids) -> Head {
+fn read_assistant(map: Map, session: &SessionId, ids: Ids) -> ReadHead {
     let (mut id, mut created, mut place) = (None, None, false);
     let (mut provider, mut name, mut variant, mut mode) = (None, None, None, None);
     let (mut path, mut cost, mut tokens) = (false, false, false);
@@ -305,5 +305,5 @@ fn read_assistant(map: Map, session: &SessionId, ids: Ids) -> Head {
         }),
     };
     let summary = rest.get("summary") == Some(&Value::Bool(true));
-    Head { id, created, role: Role::Assistant(it), summary, extra: rest.into_extra() }
+    ReadHead { id, created, role: Role::Assistant(it), summary, extra: rest.into_extra() }
 }

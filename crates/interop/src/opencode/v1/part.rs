@@ -3,7 +3,7 @@
 //! A part that lacks what makes its kind (the text of a text part, the call of a tool part) is kept as a foreign part,
 //! whole; anything else that is odd about it rides along.
 
-use everturn_model::mint::Mint;
+use everturn_model::derived_ids::DerivedIds;
 use everturn_model::part::PartKind;
 use everturn_model::tool::ToolResult;
 use everturn_model::{Map, Millis, Part, PartId, SessionId};
@@ -11,7 +11,8 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use super::tool::{self, Call, State};
+use super::info::MessagePlace;
+use super::tool::{self, Call, ToolStateView};
 use super::{Ids, ShownFault, read_fault};
 use crate::opencode::kept::{self, Laid, Rest, WHOLE};
 use crate::opencode::shape::{self, Model, ModelKey, millis, object, text};
@@ -21,19 +22,19 @@ use crate::opencode::shape::{self, Model, ModelKey, millis, object, text};
 #[must_use]
 pub fn part(session: &SessionId, message: &str, part: &Part, result: Option<&ToolResult>) -> Value {
     let call = Call::open(result);
-    kept::value(&Shown { session: session.as_str(), message, part, call, ids: Ids::Inside })
+    kept::value(&PartView { session: session.as_str(), message, part, call, ids: Ids::Inside })
 }
 
 /// A part as clients see it, to be written.
 #[derive(Debug, Clone, Copy)]
-pub struct PartInfo<'a>(Shown<'a>);
+pub struct PartInfo<'a>(PartView<'a>);
 
 impl<'a> PartInfo<'a> {
     /// A part of the message with the id `message`, in its own state.
     #[must_use]
     pub fn of(session: &'a SessionId, message: &'a str, part: &'a Part) -> Self {
         let call = Call::open(None);
-        Self(Shown { session: session.as_str(), message, part, call, ids: Ids::Inside })
+        Self(PartView { session: session.as_str(), message, part, call, ids: Ids::Inside })
     }
 }
 
@@ -46,27 +47,20 @@ impl Serialize for PartInfo<'_> {
 /// A part from what a client or a file says of it; an id is minted where it has none. An ended tool call keeps its
 /// result inline.
 #[must_use]
-pub fn read_part(session: &SessionId, message: &str, value: Value, time: Millis, mint: &mut Mint) -> Part {
-    let place = Place { session: session.as_str(), message, time, ids: Ids::Inside };
+pub fn read_part(
+    session: &SessionId,
+    message: &str,
+    value: Value,
+    time: Millis,
+    mint: &mut DerivedIds,
+) -> Part {
+    let place = MessagePlace { session: session.as_str(), message, time, ids: Ids::Inside };
     read(value, place, None, mint)
-}
-
-/// Where a part that is read stands.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::opencode) struct Place<'a> {
-    /// Its session.
-    pub(in crate::opencode) session: &'a str,
-    /// Its message.
-    pub(in crate::opencode) message: &'a str,
-    /// When that was made.
-    pub(in crate::opencode) time: Millis,
-    /// Whether ids are fields.
-    pub(in crate::opencode) ids: Ids,
 }
 
 /// A part, to be written.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::opencode) struct Shown<'a> {
+pub(in crate::opencode) struct PartView<'a> {
     /// Its session.
     pub(in crate::opencode) session: &'a str,
     /// Its message.
@@ -79,7 +73,7 @@ pub(in crate::opencode) struct Shown<'a> {
     pub(in crate::opencode) ids: Ids,
 }
 
-impl Serialize for Shown<'_> {
+impl Serialize for PartView<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if let Some(whole) = self.part.extra.field(WHOLE, "part") {
             return whole.serialize(serializer);
@@ -131,7 +125,7 @@ struct Made {
     created: Millis,
 }
 
-impl Shown<'_> {
+impl PartView<'_> {
     fn fill<M: SerializeMap>(&self, map: &mut Laid<'_, M>) -> Result<(), M::Error> {
         match &self.part.kind {
             PartKind::Text { text, synthetic, ignored, time, metadata } => {
@@ -152,7 +146,7 @@ impl Shown<'_> {
                 map.put("type", "tool")?;
                 map.put("callID", call)?;
                 map.put("tool", tool)?;
-                map.put("state", &State { shown: *self, state })?;
+                map.put("state", &ToolStateView { shown: *self, state })?;
                 if *hosted {
                     map.put("metadata", &MarkedMetadata(metadata.as_ref()))
                 } else {
@@ -215,8 +209,14 @@ impl Shown<'_> {
 }
 
 /// Reads a part; `id` is the one that its place says.
-pub(in crate::opencode) fn read(value: Value, place: Place<'_>, id: Option<String>, mint: &mut Mint) -> Part {
-    let named = |id: Option<String>, mint: &mut Mint| id.map_or_else(|| mint.part(place.time), PartId::new);
+pub(in crate::opencode) fn read(
+    value: Value,
+    place: MessagePlace<'_>,
+    id: Option<String>,
+    mint: &mut DerivedIds,
+) -> Part {
+    let named =
+        |id: Option<String>, mint: &mut DerivedIds| id.map_or_else(|| mint.part(place.time), PartId::new);
     let Value::Object(mut map) = value else {
         let mut part = Part::new(named(id, mint), PartKind::Foreign { body: Map::new() });
         part.extra.set(WHOLE, object([("part", value)]));
@@ -257,7 +257,7 @@ fn take_text(map: &mut Map, key: &str) -> Option<String> {
     }
 }
 
-fn kind(map: Map, rest: &mut Rest, place: Place<'_>, mint: &mut Mint) -> PartKind {
+fn kind(map: Map, rest: &mut Rest, place: MessagePlace<'_>, mint: &mut DerivedIds) -> PartKind {
     let has = |key: &str| text(&map, key).is_some();
     match text(&map, "type").unwrap_or_default() {
         "text" if has("text") => read_text(map, rest),
@@ -353,7 +353,7 @@ fn read_reasoning(map: Map, rest: &mut Rest) -> PartKind {
     PartKind::Reasoning { text: words, time, metadata }
 }
 
-fn read_tool(map: Map, rest: &mut Rest, place: Place<'_>, mint: &mut Mint) -> PartKind {
+fn read_tool(map: Map, rest: &mut Rest, place: MessagePlace<'_>, mint: &mut DerivedIds) -> PartKind {
     let (mut id, mut name, mut state, mut metadata) = (String::new(), String::new(), Map::new(), None);
     for (key, value) in map {
         match (key.as_str(), value) {

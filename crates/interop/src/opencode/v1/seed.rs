@@ -6,60 +6,60 @@
 
 use std::collections::HashSet;
 
+use everturn_model::derived_ids::DerivedIds;
 use everturn_model::entry::{Assistant, Body, Compaction, Entry, Pair, Shell, User};
 use everturn_model::event::Seed;
 use everturn_model::finish::Trigger;
 use everturn_model::ids::Stamp;
-use everturn_model::mint::Mint;
 use everturn_model::part::PartKind;
 use everturn_model::tool::{ToolResult, ToolState};
 use everturn_model::tree::Node;
 use everturn_model::{EntryId, Extra, Millis, Part, SessionId};
 use serde_json::Value;
 
-use super::info::{self, Head, Role};
-use super::part::{self, Place};
-use super::{Ids, Message, SHELL, tool};
+use super::info::{self, MessagePlace, ReadHead, Role};
+use super::part;
+use super::{Ids, SHELL, V1Message, tool};
 use crate::opencode::kept::{V1, WHOLE};
 use crate::opencode::shape::{object, text};
 
 /// The entries that messages of a session stand for.
 #[must_use]
-pub fn read_messages(session: &SessionId, messages: Vec<Message>, mint: &mut Mint) -> Seed {
-    let drafts = messages.into_iter().map(|message| {
+pub fn read_messages(session: &SessionId, messages: Vec<V1Message>, mint: &mut DerivedIds) -> Seed {
+    let messages = messages.into_iter().map(|message| {
         let head = info::read(message.info, session, Ids::Inside);
-        Draft::new(session, head, message.parts, Ids::Inside, mint)
+        ReadMessage::new(session, head, message.parts, Ids::Inside, mint)
     });
-    let drafts = drafts.collect();
-    assemble(drafts, mint)
+    let messages = messages.collect();
+    assemble(messages, mint)
 }
 
 /// A message that was read, before it has its place.
 #[derive(Debug)]
-pub(in crate::opencode) struct Draft {
-    head: Head,
+pub(in crate::opencode) struct ReadMessage {
+    head: ReadHead,
     parts: Vec<Part>,
     time: Millis,
 }
 
-impl Draft {
+impl ReadMessage {
     /// A message from its head and parts.
     pub(in crate::opencode) fn new(
         session: &SessionId,
-        head: Head,
+        head: ReadHead,
         parts: Vec<Value>,
         ids: Ids,
-        mint: &mut Mint,
+        mint: &mut DerivedIds,
     ) -> Self {
         let time = head.created.unwrap_or_default();
         let message = head.id.as_deref().unwrap_or_default();
-        let place = Place { session: session.as_str(), message, time, ids };
+        let place = MessagePlace { session: session.as_str(), message, time, ids };
         let parts = parts.into_iter().map(|value| part::read(value, place, None, mint)).collect();
         Self { head, parts, time }
     }
 
     /// A message whose parts were read already.
-    pub(in crate::opencode) fn of(head: Head, parts: Vec<Part>) -> Self {
+    pub(in crate::opencode) fn of(head: ReadHead, parts: Vec<Part>) -> Self {
         let time = head.created.unwrap_or_default();
         Self { head, parts, time }
     }
@@ -70,43 +70,43 @@ impl Draft {
 }
 
 /// The entries of messages.
-pub(in crate::opencode) fn assemble(mut drafts: Vec<Draft>, mint: &mut Mint) -> Seed {
-    find_times(&mut drafts);
-    drafts.sort_by(|a, b| (a.time, a.id()).cmp(&(b.time, b.id())));
-    part_ids(&mut drafts, mint);
+pub(in crate::opencode) fn assemble(mut messages: Vec<ReadMessage>, mint: &mut DerivedIds) -> Seed {
+    find_times(&mut messages);
+    messages.sort_by(|a, b| (a.time, a.id()).cmp(&(b.time, b.id())));
+    part_ids(&mut messages, mint);
     let mut chain =
-        Chain { nodes: Vec::with_capacity(drafts.len() * 2), leaf: None, used: HashSet::new(), mint };
-    let mut drafts = drafts.into_iter().peekable();
-    while let Some(draft) = drafts.next() {
-        match drafts.next_if(|next| pairs(&draft, next)) {
-            Some(next) => chain.pair(draft, next),
-            None => chain.single(draft),
+        Chain { nodes: Vec::with_capacity(messages.len() * 2), leaf: None, used: HashSet::new(), mint };
+    let mut messages = messages.into_iter().peekable();
+    while let Some(message) = messages.next() {
+        match messages.next_if(|next| pairs(&message, next)) {
+            Some(next) => chain.pair(message, next),
+            None => chain.single(message),
         }
     }
     Seed { nodes: chain.nodes, leaf: chain.leaf, ..Seed::default() }
 }
 
 // A message that does not say when it was made says so by its id, near the time of the others.
-fn find_times(drafts: &mut [Draft]) {
-    let reference = drafts.iter().filter_map(|draft| draft.head.created).max().unwrap_or_default();
-    for draft in drafts.iter_mut().filter(|draft| draft.head.created.is_none()) {
-        draft.time = Stamp::of(draft.id()).map_or(reference, |stamp| stamp.time(reference));
+fn find_times(messages: &mut [ReadMessage]) {
+    let reference = messages.iter().filter_map(|message| message.head.created).max().unwrap_or_default();
+    for message in messages.iter_mut().filter(|message| message.head.created.is_none()) {
+        message.time = Stamp::of(message.id()).map_or(reference, |stamp| stamp.time(reference));
     }
 }
 
 // Part ids are unique in a session; a copy that is not gets a new one here and keeps its own on the wire.
-fn part_ids(drafts: &mut [Draft], mint: &mut Mint) {
-    let count = drafts.iter().map(|draft| draft.parts.len()).sum();
+fn part_ids(messages: &mut [ReadMessage], mint: &mut DerivedIds) {
+    let count = messages.iter().map(|message| message.parts.len()).sum();
     let mut seen = HashSet::with_capacity(count);
-    let unique = drafts.iter().flat_map(|draft| &draft.parts).all(|part| seen.insert(part.id.as_str()));
+    let unique = messages.iter().flat_map(|message| &message.parts).all(|part| seen.insert(part.id.as_str()));
     if unique {
         return;
     }
     let mut seen = HashSet::new();
-    for draft in drafts {
-        for part in &mut draft.parts {
+    for message in messages {
+        for part in &mut message.parts {
             if !seen.insert(part.id.clone()) {
-                let own = std::mem::replace(&mut part.id, mint.part(draft.time));
+                let own = std::mem::replace(&mut part.id, mint.part(message.time));
                 if part.extra.field(V1, "id").is_none() && part.extra.get(WHOLE).is_none() {
                     part.extra.put(V1, "id", own.as_str().into());
                 }
@@ -115,7 +115,7 @@ fn part_ids(drafts: &mut [Draft], mint: &mut Mint) {
     }
 }
 
-fn pairs(first: &Draft, second: &Draft) -> bool {
+fn pairs(first: &ReadMessage, second: &ReadMessage) -> bool {
     let (Role::User(_), Role::Assistant(assistant)) = (&first.head.role, &second.head.role) else {
         return false;
     };
@@ -144,12 +144,12 @@ struct Chain<'m> {
     nodes: Vec<Node>,
     leaf: Option<EntryId>,
     used: HashSet<String>,
-    mint: &'m mut Mint,
+    mint: &'m mut DerivedIds,
 }
 
 impl Chain<'_> {
-    fn single(&mut self, draft: Draft) {
-        let Draft { head: Head { id, role, mut extra, .. }, mut parts, time } = draft;
+    fn single(&mut self, message: ReadMessage) {
+        let ReadMessage { head: ReadHead { id, role, mut extra, .. }, mut parts, time } = message;
         let (id, wire) = self.name(id, time);
         let mut results = Vec::new();
         let body = match role {
@@ -173,7 +173,7 @@ impl Chain<'_> {
         }
     }
 
-    fn pair(&mut self, first: Draft, second: Draft) {
+    fn pair(&mut self, first: ReadMessage, second: ReadMessage) {
         let (Role::User(user), Role::Assistant(assistant)) = (first.head.role, second.head.role) else {
             return;
         };

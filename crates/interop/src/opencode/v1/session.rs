@@ -4,7 +4,7 @@
 //! while what stands here is what it came to: each such field is kept as a pair of *here* and *there*.
 
 use everturn_model::event::Seed;
-use everturn_model::path::{self, State};
+use everturn_model::path::{self, PathState};
 use everturn_model::permission::Rule;
 use everturn_model::session::{ModelRef, Revert, Spent, Summary, Times};
 use everturn_model::{EntryId, Extra, Map, Millis, Money, PartId, Session, SessionId, Tokens};
@@ -108,7 +108,7 @@ pub(in crate::opencode) fn adopt(session: &mut Session, seed: &Seed) {
     if !spoken {
         session.spent = Spent { tokens: state.tokens, cost: state.cost };
     }
-    let kept = State::cached(session);
+    let kept = PathState::cached(session);
     session.agent = state.agent.or(kept.agent);
     session.model = state.model.or(kept.model);
     session.tokens = state.tokens;

@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use everturn_model::mint::Mint;
+use everturn_model::derived_ids::DerivedIds;
 use everturn_model::part::PartKind;
 use everturn_model::tool::{Outcome, ToolResult, ToolState};
 use everturn_model::{Map, Millis, Part};
@@ -15,7 +15,8 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use super::Ids;
-use super::part::{self, Place, Shown};
+use super::info::MessagePlace;
+use super::part::{self, PartView};
 use crate::opencode::kept::{self, Laid, Rest, STATE};
 use crate::opencode::shape::{millis, object, put, text};
 
@@ -40,15 +41,15 @@ impl<'a> Call<'a> {
 
 /// A state, to be written.
 #[derive(Debug)]
-pub(super) struct State<'a> {
+pub(super) struct ToolStateView<'a> {
     /// The part it belongs to.
-    pub(super) shown: Shown<'a>,
+    pub(super) shown: PartView<'a>,
     /// The part's own state.
     pub(super) state: &'a ToolState,
 }
 
 #[derive(Serialize)]
-struct Times {
+struct CallTimes {
     start: Millis,
     #[serde(skip_serializing_if = "Option::is_none")]
     end: Option<Millis>,
@@ -56,7 +57,7 @@ struct Times {
     compacted: Option<Millis>,
 }
 
-impl Serialize for State<'_> {
+impl Serialize for ToolStateView<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let inline = match self.state {
             ToolState::Completed { result, .. } | ToolState::Error { result, .. } => Some(result.as_ref()),
@@ -72,7 +73,7 @@ impl Serialize for State<'_> {
     }
 }
 
-impl State<'_> {
+impl ToolStateView<'_> {
     fn unsettled<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         match (self.state, self.shown.call.closed) {
@@ -90,7 +91,7 @@ impl State<'_> {
                 if let Some(metadata) = metadata {
                     map.serialize_entry("metadata", metadata)?;
                 }
-                map.serialize_entry("time", &Times { start: *start, end: None, compacted: None })?;
+                map.serialize_entry("time", &CallTimes { start: *start, end: None, compacted: None })?;
             }
             (state, closed) => {
                 let end = closed.unwrap_or_default();
@@ -101,7 +102,7 @@ impl State<'_> {
                 map.serialize_entry("status", "error")?;
                 map.serialize_entry("input", or_empty(state.input()).as_ref())?;
                 map.serialize_entry("error", INTERRUPTED)?;
-                map.serialize_entry("time", &Times { start, end: Some(end), compacted: None })?;
+                map.serialize_entry("time", &CallTimes { start, end: Some(end), compacted: None })?;
             }
         }
         map.end()
@@ -113,7 +114,7 @@ impl State<'_> {
             _ => None,
         };
         let start = result.start.or(began).or(result.end).unwrap_or_default();
-        let time = |compacted| Times { start, end: Some(result.end.unwrap_or(start)), compacted };
+        let time = |compacted| CallTimes { start, end: Some(result.end.unwrap_or(start)), compacted };
         let mut map = Laid::new(serializer.serialize_map(None)?, &result.extra);
         if result.outcome == Outcome::Completed {
             map.put("status", "completed")?;
@@ -125,7 +126,7 @@ impl State<'_> {
                 None => map.put("metadata", &Map::new())?,
             }
             map.put("time", &time(result.compacted))?;
-            let one = |part| Shown { part, call: Call::open(None), ids: Ids::Inside, ..self.shown };
+            let one = |part| PartView { part, call: Call::open(None), ids: Ids::Inside, ..self.shown };
             let files = result.attachments.as_ref().map(|files| files.iter().map(one).collect::<Vec<_>>());
             map.put_some("attachments", files)?;
         } else {
@@ -161,8 +162,8 @@ pub(super) fn read(
     call: &str,
     tool: &str,
     rest: &mut Rest,
-    place: Place<'_>,
-    mint: &mut Mint,
+    place: MessagePlace<'_>,
+    mint: &mut DerivedIds,
 ) -> ToolState {
     match text(&state, "status") {
         Some("completed") => {
@@ -188,7 +189,7 @@ fn read_pending(state: Map, rest: &mut Rest) -> ToolState {
     ToolState::Pending { input: input.unwrap_or_default(), raw: raw.unwrap_or_default() }
 }
 
-fn read_running(state: Map, rest: &mut Rest, place: Place<'_>) -> ToolState {
+fn read_running(state: Map, rest: &mut Rest, place: MessagePlace<'_>) -> ToolState {
     let time = state.get("time").and_then(Value::as_object);
     let start = time.and_then(|time| millis(time, "start"));
     let input = state.get("input").cloned();
@@ -210,8 +211,8 @@ fn read_running(state: Map, rest: &mut Rest, place: Place<'_>) -> ToolState {
 fn read_completed(
     state: Map,
     mut result: ToolResult,
-    place: Place<'_>,
-    mint: &mut Mint,
+    place: MessagePlace<'_>,
+    mint: &mut DerivedIds,
 ) -> (Value, Box<ToolResult>) {
     let (mut input, mut output) = (None, false);
     let mut rest = Rest::default();
@@ -234,7 +235,7 @@ fn read_completed(
                 }
             }
             ("attachments", Value::Array(files)) => {
-                let place = Place { ids: Ids::Inside, ..place };
+                let place = MessagePlace { ids: Ids::Inside, ..place };
                 result.attachments =
                     Some(files.into_iter().map(|file| part::read(file, place, None, mint)).collect());
             }
@@ -295,7 +296,7 @@ pub(super) fn keep_closed(part: &mut Part) {
     if state.is_settled() || part.extra.field(STATE, "state").is_some() {
         return;
     }
-    let shown = Shown { session: "", message: "", part, call: Call::open(None), ids: Ids::Outside };
-    let own = kept::value(&State { shown, state });
+    let shown = PartView { session: "", message: "", part, call: Call::open(None), ids: Ids::Outside };
+    let own = kept::value(&ToolStateView { shown, state });
     part.extra.set(STATE, object([("state", own)]));
 }

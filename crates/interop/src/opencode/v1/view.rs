@@ -4,34 +4,30 @@
 //! compactions). Nothing is copied until a message is printed.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 
 use everturn_model::entry::{Assistant, Body, Compaction, Entry, Pair, Shell, User};
 use everturn_model::finish::{Finish, Trigger};
 use everturn_model::inbox::InboxItem;
 use everturn_model::part::PartKind;
-use everturn_model::path;
+use everturn_model::path::{self, ResultsByCall};
 use everturn_model::session::ModelRef;
 use everturn_model::tool::{Outcome, ToolResult, ToolState};
 use everturn_model::tree::Node;
-use everturn_model::{EntryId, Extra, Millis, Part, PartId, Session, SessionId};
+use everturn_model::{Extra, Millis, Part, PartId, Session, SessionId};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use super::info::{Info, Place, Selected, Tells};
+use super::info::{Info, MessagePlace, Selected, Tells};
 use super::part;
 use super::tool::Call;
-use super::{Ids, Message};
+use super::{Ids, V1Message};
 use crate::opencode::kept::{self, WHOLE};
 use crate::opencode::shape::object;
 
-/// The results on a path, by assistant and call: what [`path::results`] gives.
-pub type Results<'a> = HashMap<(&'a EntryId, &'a str), &'a ToolResult>;
-
 /// The messages of a path, then the prompts that wait.
 #[must_use]
-pub fn messages(session: &SessionId, path: &[&Node], inbox: &[InboxItem]) -> Vec<Message> {
+pub fn messages(session: &SessionId, path: &[&Node], inbox: &[InboxItem]) -> Vec<V1Message> {
     conversation(session, path, inbox).messages()
 }
 
@@ -41,19 +37,19 @@ pub fn conversation<'a>(
     session: &'a SessionId,
     path: &[&'a Node],
     inbox: &'a [InboxItem],
-) -> Conversation<'a> {
-    Conversation { session, list: shown(path, inbox) }
+) -> ConversationView<'a> {
+    ConversationView { session, list: shown(path, inbox) }
 }
 
 /// Messages that are not printed yet. It serializes as the list of messages that [`messages`] gives, without making
 /// a value of each, which is most of the work for a long session.
 #[derive(Debug)]
-pub struct Conversation<'a> {
+pub struct ConversationView<'a> {
     session: &'a SessionId,
-    list: Vec<Shown<'a>>,
+    list: Vec<MessageView<'a>>,
 }
 
-impl Conversation<'_> {
+impl ConversationView<'_> {
     /// How many messages there are.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -79,19 +75,19 @@ impl Conversation<'_> {
 
     /// The messages, printed.
     #[must_use]
-    pub fn messages(&self) -> Vec<Message> {
+    pub fn messages(&self) -> Vec<V1Message> {
         self.list.iter().map(|shown| shown.write(self.session)).collect()
     }
 }
 
-impl Serialize for Conversation<'_> {
+impl Serialize for ConversationView<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(self.list.iter().map(|shown| Written { shown, session: self.session }))
     }
 }
 
 struct Written<'a> {
-    shown: &'a Shown<'a>,
+    shown: &'a MessageView<'a>,
     session: &'a SessionId,
 }
 
@@ -117,9 +113,9 @@ impl Serialize for WrittenParts<'_> {
 pub fn entry_messages(
     session: &SessionId,
     node: &Node,
-    results: &Results<'_>,
+    results: &ResultsByCall<'_>,
     at: Selected<'_>,
-) -> Vec<Message> {
+) -> Vec<V1Message> {
     let mut list = Vec::new();
     of_entry(node, results, at, &mut list);
     list.iter().map(|message| message.write(session)).collect()
@@ -127,7 +123,7 @@ pub fn entry_messages(
 
 /// A waiting prompt as a message.
 #[must_use]
-pub fn inbox_message(session: &SessionId, item: &InboxItem, at: Selected<'_>) -> Message {
+pub fn inbox_message(session: &SessionId, item: &InboxItem, at: Selected<'_>) -> V1Message {
     of_item(item, at).write(session)
 }
 
@@ -166,27 +162,27 @@ impl<'a> Selected<'a> {
 
 /// A message before it is printed.
 #[derive(Debug)]
-pub(in crate::opencode) struct Shown<'a> {
+pub(in crate::opencode) struct MessageView<'a> {
     /// Its id on the wire.
     pub(in crate::opencode) id: Cow<'a, str>,
     /// When it was made.
     pub(in crate::opencode) time: Millis,
-    head: Head<'a>,
+    head: MessageHead<'a>,
     parts: Vec<(Cow<'a, Part>, Option<&'a ToolResult>)>,
     at: Selected<'a>,
 }
 
 #[derive(Debug)]
-enum Head<'a> {
+enum MessageHead<'a> {
     User(Cow<'a, User>, Cow<'a, Extra>),
     Assistant(Cow<'a, Assistant>, Cow<'a, Extra>, Tells),
     Whole(&'a Value),
 }
 
-impl Shown<'_> {
-    fn write(&self, session: &SessionId) -> Message {
+impl MessageView<'_> {
+    fn write(&self, session: &SessionId) -> V1Message {
         let parts = self.own_parts(session, Ids::Inside).map(|part| kept::value(&part)).collect();
-        Message { info: self.info(session, Ids::Inside), parts }
+        V1Message { info: self.info(session, Ids::Inside), parts }
     }
 
     /// Its head, printed.
@@ -195,13 +191,13 @@ impl Shown<'_> {
     }
 
     fn head<'b>(&'b self, session: &'b SessionId, ids: Ids) -> Info<'b> {
-        let place = Place { session: session.as_str(), message: &self.id, time: self.time, ids };
+        let place = MessagePlace { session: session.as_str(), message: &self.id, time: self.time, ids };
         match &self.head {
-            Head::User(user, extra) => Info::User(place, user, extra, self.at),
-            Head::Assistant(assistant, extra, tells) => {
+            MessageHead::User(user, extra) => Info::User(place, user, extra, self.at),
+            MessageHead::Assistant(assistant, extra, tells) => {
                 Info::Assistant(place, assistant, extra, self.at, *tells)
             }
-            Head::Whole(value) => Info::Whole(value),
+            MessageHead::Whole(value) => Info::Whole(value),
         }
     }
 
@@ -209,12 +205,12 @@ impl Shown<'_> {
         &'b self,
         session: &'b SessionId,
         ids: Ids,
-    ) -> impl Iterator<Item = part::Shown<'b>> + use<'b> {
+    ) -> impl Iterator<Item = part::PartView<'b>> + use<'b> {
         let closed = match &self.head {
-            Head::Assistant(assistant, ..) => assistant.completed,
-            Head::User(..) | Head::Whole(_) => None,
+            MessageHead::Assistant(assistant, ..) => assistant.completed,
+            MessageHead::User(..) | MessageHead::Whole(_) => None,
         };
-        self.parts.iter().map(move |(own, result)| part::Shown {
+        self.parts.iter().map(move |(own, result)| part::PartView {
             session: session.as_str(),
             message: &self.id,
             part: own,
@@ -235,7 +231,7 @@ impl Shown<'_> {
 }
 
 /// The messages of a path and an inbox, before they are printed.
-pub(in crate::opencode) fn shown<'a>(path: &[&'a Node], inbox: &'a [InboxItem]) -> Vec<Shown<'a>> {
+pub(in crate::opencode) fn shown<'a>(path: &[&'a Node], inbox: &'a [InboxItem]) -> Vec<MessageView<'a>> {
     let results = path::results(path);
     let mut list = Vec::with_capacity(path.len() + inbox.len());
     let mut at = Selected::default();
@@ -247,11 +243,11 @@ pub(in crate::opencode) fn shown<'a>(path: &[&'a Node], inbox: &'a [InboxItem]) 
     list
 }
 
-pub(super) fn of_item<'a>(item: &'a InboxItem, at: Selected<'a>) -> Shown<'a> {
-    Shown {
+pub(super) fn of_item<'a>(item: &'a InboxItem, at: Selected<'a>) -> MessageView<'a> {
+    MessageView {
         id: item.id.as_str().into(),
         time: item.time,
-        head: Head::User(Cow::Borrowed(&item.user), Cow::Borrowed(&item.extra)),
+        head: MessageHead::User(Cow::Borrowed(&item.user), Cow::Borrowed(&item.extra)),
         parts: item
             .parts
             .iter()
@@ -264,22 +260,23 @@ pub(super) fn of_item<'a>(item: &'a InboxItem, at: Selected<'a>) -> Shown<'a> {
 
 pub(super) fn of_entry<'a>(
     node: &'a Node,
-    results: &Results<'a>,
+    results: &ResultsByCall<'a>,
     at: Selected<'a>,
-    list: &mut Vec<Shown<'a>>,
+    list: &mut Vec<MessageView<'a>>,
 ) {
     let entry = &node.entry;
     if entry.hidden {
         return;
     }
-    let first = |head, parts| Shown { id: entry.wire_id().into(), time: entry.time, head, parts, at };
+    let first = |head, parts| MessageView { id: entry.wire_id().into(), time: entry.time, head, parts, at };
     match &entry.body {
         Body::User(user) => {
-            let head = Head::User(Cow::Borrowed(user), Cow::Borrowed(&entry.extra));
+            let head = MessageHead::User(Cow::Borrowed(user), Cow::Borrowed(&entry.extra));
             list.push(first(head, own_parts(node, results, |_| true)));
         }
         Body::Assistant(assistant) => {
-            let head = Head::Assistant(Cow::Borrowed(assistant), Cow::Borrowed(&entry.extra), Tells::Answer);
+            let head =
+                MessageHead::Assistant(Cow::Borrowed(assistant), Cow::Borrowed(&entry.extra), Tells::Answer);
             list.push(first(head, own_parts(node, results, |_| true)));
         }
         Body::Synthetic { text, .. } => {
@@ -288,11 +285,11 @@ pub(super) fn of_entry<'a>(
             if let Some(text) = text.as_deref().filter(|_| parts.is_empty()) {
                 parts.push((Cow::Owned(made(entry, 0, synthetic(text))), None));
             }
-            list.push(first(Head::User(Cow::Owned(User::default()), Cow::default()), parts));
+            list.push(first(MessageHead::User(Cow::Owned(User::default()), Cow::default()), parts));
         }
         Body::BranchSummary { summary, .. } => {
             let parts = vec![(Cow::Owned(made(entry, 0, synthetic(summary))), None)];
-            list.push(first(Head::User(Cow::Owned(User::default()), Cow::default()), parts));
+            list.push(first(MessageHead::User(Cow::Owned(User::default()), Cow::default()), parts));
         }
         Body::Shell(Shell { pair: Some(pair), .. }) => {
             of_pair(node, pair, Tells::Answer, results, at, list);
@@ -304,7 +301,7 @@ pub(super) fn of_entry<'a>(
         Body::Compaction(compaction) => of_compaction(entry, compaction, at, list),
         Body::Foreign { .. } => {
             if let Some(whole) = entry.extra.field(WHOLE, "info") {
-                list.push(first(Head::Whole(whole), own_parts(node, results, |_| true)));
+                list.push(first(MessageHead::Whole(whole), own_parts(node, results, |_| true)));
             }
         }
         Body::ToolResult { .. }
@@ -321,7 +318,7 @@ pub(super) fn of_entry<'a>(
 
 fn own_parts<'a>(
     node: &'a Node,
-    results: &Results<'a>,
+    results: &ResultsByCall<'a>,
     which: impl Fn(&Part) -> bool,
 ) -> Vec<(Cow<'a, Part>, Option<&'a ToolResult>)> {
     let parts = node.parts.iter().filter(|part| !part.hidden && which(part));
@@ -338,28 +335,32 @@ fn of_pair<'a>(
     node: &'a Node,
     pair: &'a Pair,
     tells: Tells,
-    results: &Results<'a>,
+    results: &ResultsByCall<'a>,
     at: Selected<'a>,
-    list: &mut Vec<Shown<'a>>,
+    list: &mut Vec<MessageView<'a>>,
 ) {
     let entry = &node.entry;
-    list.push(Shown {
+    list.push(MessageView {
         id: entry.wire_id().into(),
         time: entry.time,
-        head: Head::User(Cow::Borrowed(&pair.user), Cow::Borrowed(&pair.user_extra)),
+        head: MessageHead::User(Cow::Borrowed(&pair.user), Cow::Borrowed(&pair.user_extra)),
         parts: own_parts(node, results, |part| !part.second),
         at,
     });
-    list.push(Shown {
+    list.push(MessageView {
         id: pair.second.as_str().into(),
         time: pair.second_time,
-        head: Head::Assistant(Cow::Borrowed(&pair.assistant), Cow::Borrowed(&pair.second_extra), tells),
+        head: MessageHead::Assistant(
+            Cow::Borrowed(&pair.assistant),
+            Cow::Borrowed(&pair.second_extra),
+            tells,
+        ),
         parts: own_parts(node, results, |part| part.second),
         at: Selected { user: Some(entry.wire_id()), ..at },
     });
 }
 
-fn of_shell<'a>(entry: &'a Entry, shell: &Shell, at: Selected<'a>, list: &mut Vec<Shown<'a>>) {
+fn of_shell<'a>(entry: &'a Entry, shell: &Shell, at: Selected<'a>, list: &mut Vec<MessageView<'a>>) {
     let call = shell.call.clone().unwrap_or_else(|| entry.wire_id().to_owned());
     let input: Value = object([("command", shell.command.as_str().into())]).into();
     let state = match &shell.output {
@@ -381,7 +382,12 @@ fn of_shell<'a>(entry: &'a Entry, shell: &Shell, at: Selected<'a>, list: &mut Ve
     two(entry, parts, Assistant { completed, ..Assistant::default() }, Tells::Answer, at, list);
 }
 
-fn of_compaction<'a>(entry: &'a Entry, compaction: &Compaction, at: Selected<'a>, list: &mut Vec<Shown<'a>>) {
+fn of_compaction<'a>(
+    entry: &'a Entry,
+    compaction: &Compaction,
+    at: Selected<'a>,
+    list: &mut Vec<MessageView<'a>>,
+) {
     let auto = compaction.reason != Some(Trigger::Manual);
     let done = compaction.summary.is_some();
     let assistant = Assistant {
@@ -400,20 +406,20 @@ fn two<'a>(
     assistant: Assistant,
     tells: Tells,
     at: Selected<'a>,
-    list: &mut Vec<Shown<'a>>,
+    list: &mut Vec<MessageView<'a>>,
 ) {
-    list.push(Shown {
+    list.push(MessageView {
         id: entry.wire_id().into(),
         time: entry.time,
-        head: Head::User(Cow::Owned(User::default()), Cow::default()),
+        head: MessageHead::User(Cow::Owned(User::default()), Cow::default()),
         parts: vec![(Cow::Owned(made(entry, 0, asked)), None)],
         at,
     });
     let told = (Cow::Owned(made(entry, 1, told)), None);
-    list.push(Shown {
+    list.push(MessageView {
         id: second_id(entry),
         time: entry.time,
-        head: Head::Assistant(Cow::Owned(assistant), Cow::default(), tells),
+        head: MessageHead::Assistant(Cow::Owned(assistant), Cow::default(), tells),
         parts: vec![told],
         at: Selected { user: Some(entry.wire_id()), ..at },
     });
@@ -463,6 +469,6 @@ pub(in crate::opencode) fn assistant_info(
         }
         _ => (entry.wire_id(), entry.time, &entry.extra, Tells::Answer),
     };
-    let place = Place { session: session.as_str(), message: id, time, ids: Ids::Inside };
+    let place = MessagePlace { session: session.as_str(), message: id, time, ids: Ids::Inside };
     kept::value(&Info::Assistant(place, assistant, extra, at, tells))
 }

@@ -77,7 +77,7 @@ pub struct Incomplete {
 /// # Errors
 /// When the record is of an earlier version and was not completed.
 pub fn write_event(record: &Record) -> Result<Option<Durable>, Incomplete> {
-    let told = Writer { record }.told()?;
+    let told = V2EventWriter { record }.told()?;
     Ok(told.map(|told| durable(record, told)))
 }
 
@@ -113,11 +113,11 @@ struct Told {
     data: Map,
 }
 
-struct Writer<'a> {
+struct V2EventWriter<'a> {
     record: &'a Record,
 }
 
-impl<'a> Writer<'a> {
+impl<'a> V2EventWriter<'a> {
     fn told(&self) -> Result<Option<Told>, Incomplete> {
         let time = self.record.time;
         Ok(Some(match &self.record.event {

@@ -2,30 +2,31 @@
 
 use std::collections::{HashMap, HashSet};
 
+use everturn_model::derived_ids::DerivedIds;
 use everturn_model::entry::{Assistant, Body, Compaction, Shell, User};
 use everturn_model::event::{Cause, Record};
 use everturn_model::inbox::{Delivery, InboxItem};
-use everturn_model::mint::Mint;
 use everturn_model::part::{PartKind, Span};
 use everturn_model::tool::ToolState;
 use everturn_model::{Entry, EntryId, Event, EventId, Extra, Map, Millis, Part, PartId, SessionId};
 use serde_json::Value;
 
 use super::{FOREIGN, NEXT, V2, read_error, read_prompt, tool};
-use crate::opencode::Problem;
-use crate::opencode::rows::EventRow;
+use crate::opencode::ImportProblem;
+use crate::opencode::rows::OpenCodeEventRow;
 use crate::opencode::shape::{self, ModelKey, millis, object, text};
-use crate::opencode::v1::{read_session, session::read_revert};
+use crate::opencode::v1::read_session;
+use crate::opencode::v1::session::read_revert;
 
 /// The records of one session's events, which must come in order and from the first on.
 ///
 /// # Errors
 /// When the log does not begin with the session's creation, has a gap, or holds data that is no object.
-pub fn read_events(rows: Vec<EventRow>) -> Result<Vec<Record>, Problem> {
-    let mut reader: Option<Reader> = None;
+pub fn read_events(rows: Vec<OpenCodeEventRow>) -> Result<Vec<Record>, ImportProblem> {
+    let mut reader: Option<V2LogReader> = None;
     let mut records = Vec::with_capacity(rows.len());
     for (at, row) in (0..).zip(rows) {
-        let problem = |what: &str| Problem::new(format!("event {} at seq {}", row.id, row.seq), what);
+        let problem = |what: &str| ImportProblem::new(format!("event {} at seq {}", row.id, row.seq), what);
         let seq = u64::try_from(row.seq).map_err(|_| problem("its seq is no place"))?;
         if seq != at {
             return Err(problem(&format!("expected seq {at}")));
@@ -44,7 +45,7 @@ pub fn read_events(rows: Vec<EventRow>) -> Result<Vec<Record>, Problem> {
                 let session = info.filter(|_| row.kind == "session.created.1").and_then(read_session);
                 let session = session.ok_or_else(|| problem("a log begins with session.created.1"))?;
                 let time = session.time.created;
-                reader = Some(Reader::new(&session));
+                reader = Some(V2LogReader::new(&session));
                 (time, Event::SessionCreated { session: Box::new(session) })
             }
         };
@@ -55,8 +56,8 @@ pub fn read_events(rows: Vec<EventRow>) -> Result<Vec<Record>, Problem> {
 }
 
 /// What later events refer to.
-struct Reader {
-    mint: Mint,
+struct V2LogReader {
+    mint: DerivedIds,
     last: Millis,
     project: String,
     directory: String,
@@ -75,10 +76,10 @@ struct Open {
     ran: Option<Millis>,
 }
 
-impl Reader {
+impl V2LogReader {
     fn new(session: &everturn_model::Session) -> Self {
         Self {
-            mint: Mint::new(session.id.as_str()),
+            mint: DerivedIds::new(session.id.as_str()),
             last: session.time.created,
             project: session.project.clone(),
             directory: session.directory.clone(),

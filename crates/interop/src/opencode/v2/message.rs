@@ -3,14 +3,13 @@
 use everturn_model::entry::{Assistant, Body, Entry};
 use everturn_model::inbox::{Delivery, InboxItem};
 use everturn_model::part::PartKind;
-use everturn_model::path;
+use everturn_model::path::{self, ResultsByCall};
 use everturn_model::tree::Node;
 use everturn_model::{Map, Millis, Part, SessionId};
 use serde_json::Value;
 
 use super::{error, prompt, tool};
 use crate::opencode::shape::{self, ModelKey, object, put, put_some};
-use crate::opencode::v1::Results;
 
 /// The messages of a path. Prompts that wait are not among them: see [`input`].
 #[must_use]
@@ -39,7 +38,7 @@ pub(super) fn delivery(delivery: Delivery) -> &'static str {
     }
 }
 
-fn message(session: &SessionId, node: &Node, results: &Results<'_>) -> Option<Map> {
+fn message(session: &SessionId, node: &Node, results: &ResultsByCall<'_>) -> Option<Map> {
     let entry = &node.entry;
     let plain = |kind: &str| head(entry, kind, entry.time, None);
     let map = match &entry.body {
@@ -118,7 +117,7 @@ pub(super) fn synthetic(body: &Body, parts: &[Part]) -> String {
     }
 }
 
-fn answer(node: &Node, assistant: &Assistant, results: &Results<'_>) -> Map {
+fn answer(node: &Node, assistant: &Assistant, results: &ResultsByCall<'_>) -> Map {
     let entry = &node.entry;
     let mut map = head(entry, "assistant", entry.time, assistant.completed);
     put(&mut map, "agent", assistant.agent.as_deref().unwrap_or("build"));
@@ -161,7 +160,7 @@ pub(super) fn part_name(part: &Part) -> &str {
     part.wire.as_deref().unwrap_or(part.id.as_str())
 }
 
-fn content(node: &Node, part: &Part, closed: Option<Millis>, results: &Results<'_>) -> Option<Map> {
+fn content(node: &Node, part: &Part, closed: Option<Millis>, results: &ResultsByCall<'_>) -> Option<Map> {
     match &part.kind {
         PartKind::Text { text, .. } => Some(object([
             ("type", "text".into()),

@@ -1,6 +1,6 @@
 //! A prompt: text, files and agents in V2, parts in the tree.
 
-use everturn_model::mint::Mint;
+use everturn_model::derived_ids::DerivedIds;
 use everturn_model::part::PartKind;
 use everturn_model::{Extra, Map, Millis, Part};
 use serde_json::Value;
@@ -63,7 +63,7 @@ fn read_mention(source: &Value) -> Option<Value> {
 
 /// The parts of a prompt, and what it says beyond them.
 #[must_use]
-pub fn read_prompt(prompt: &Map, time: Millis, mint: &mut Mint) -> (Vec<Part>, Extra) {
+pub fn read_prompt(prompt: &Map, time: Millis, mint: &mut DerivedIds) -> (Vec<Part>, Extra) {
     let mut parts = Vec::new();
     if let Some(text) = text(prompt, "text") {
         parts.push(Part::new(mint.part(time), PartKind::text(text)));

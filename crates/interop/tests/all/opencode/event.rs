@@ -7,10 +7,10 @@
 use std::collections::VecDeque;
 
 use everturn_interop::opencode::v1;
+use everturn_model::derived_ids::DerivedIds;
 use everturn_model::entry::{Assistant, Body, Compaction, Pair, Shell, User, UserSummary};
 use everturn_model::event::{Amendment, Cause, Record, SessionChange};
 use everturn_model::inbox::{Delivery, InboxItem};
-use everturn_model::mint::Mint;
 use everturn_model::part::PartKind;
 use everturn_model::request::{Ask, CallRef, Reply, Request};
 use everturn_model::session::{ModelRef, Revert, Summary};
@@ -34,12 +34,12 @@ struct Replay {
     stream: VecDeque<Told>,
     tree: Option<Tree>,
     seq: u64,
-    mint: Mint,
+    mint: DerivedIds,
 }
 
 impl Replay {
     fn new() -> Self {
-        Self { stream: VecDeque::new(), tree: None, seq: 0, mint: Mint::new(SESSION) }
+        Self { stream: VecDeque::new(), tree: None, seq: 0, mint: DerivedIds::new(SESSION) }
     }
 
     fn phase(&mut self, name: &str) {

@@ -1,11 +1,11 @@
 //! Cases that no recording has: branches, strange places, strange values.
 
-use everturn_interop::opencode::v1::{self, Message};
+use everturn_interop::opencode::v1::{self, V1Message};
 use everturn_interop::opencode::{Imported, export};
+use everturn_model::derived_ids::DerivedIds;
 use everturn_model::entry::{Assistant, Body, Compaction, Shell, User};
 use everturn_model::event::{Cause, Record, Seed};
 use everturn_model::finish::Trigger;
-use everturn_model::mint::Mint;
 use everturn_model::part::PartKind;
 use everturn_model::session::Origin;
 use everturn_model::tool::{Outcome, ToolResult, ToolState};
@@ -46,7 +46,7 @@ fn tree(nodes: Vec<Node>, leaf: &str) -> Tree {
     folded(&Imported { project: None, session: session(), seed })
 }
 
-fn shown(tree: &Tree) -> Vec<Message> {
+fn shown(tree: &Tree) -> Vec<V1Message> {
     let way = path::to(tree, tree.session.leaf.as_ref());
     v1::messages(&tree.session.id, &way, &tree.inbox)
 }
@@ -204,9 +204,9 @@ fn hidden_entries_and_parts_are_left_out() {
 }
 
 fn check(messages: Value) {
-    let messages: Vec<Message> = serde_json::from_value(messages).unwrap();
+    let messages: Vec<V1Message> = serde_json::from_value(messages).unwrap();
     let id = SessionId::new("ses_1");
-    let seed = v1::read_messages(&id, messages.clone(), &mut Mint::new("ses_1"));
+    let seed = v1::read_messages(&id, messages.clone(), &mut DerivedIds::new("ses_1"));
     let tree = folded(&Imported { project: None, session: session(), seed });
     assert_eq!(shown(&tree), messages);
 }
@@ -280,7 +280,7 @@ fn pairs_are_one_entry_and_calls_have_results_of_their_own() {
     ]);
     check(messages.clone());
     let messages = serde_json::from_value(messages).unwrap();
-    let seed = v1::read_messages(&SessionId::new("ses_1"), messages, &mut Mint::new("ses_1"));
+    let seed = v1::read_messages(&SessionId::new("ses_1"), messages, &mut DerivedIds::new("ses_1"));
     let kinds: Vec<_> = seed.nodes.iter().map(|node| node.entry.body.kind()).collect();
     assert_eq!(kinds, ["compaction", "shell", "assistant", "tool_result"]);
     let Body::Compaction(compaction) = &seed.nodes[0].entry.body else { panic!() };

@@ -1,8 +1,8 @@
 //! Random messages, with fields and values that nobody expects, survive the tree.
 
 use everturn_interop::opencode::Imported;
-use everturn_interop::opencode::v1::{self, Message};
-use everturn_model::mint::Mint;
+use everturn_interop::opencode::v1::{self, V1Message};
+use everturn_model::derived_ids::DerivedIds;
 use everturn_model::{Map, Session, SessionId, path};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -142,7 +142,7 @@ fn info() -> impl Strategy<Value = Value> {
     prop_oneof![3 => base.clone(), 1 => spoilt(base)]
 }
 
-fn messages() -> impl Strategy<Value = Vec<Message>> {
+fn messages() -> impl Strategy<Value = Vec<V1Message>> {
     let one = (info(), prop::collection::vec((body(), 0..40u8), 0..4), 0..3i64, any::<bool>(), any::<bool>());
     prop::collection::vec(one, 0..7).prop_map(|list| {
         let mut time = 1_000;
@@ -174,7 +174,7 @@ fn messages() -> impl Strategy<Value = Vec<Message>> {
                 }
                 part
             });
-            Message { parts: parts.collect(), info }
+            V1Message { parts: parts.collect(), info }
         });
         place.collect()
     })
@@ -186,11 +186,11 @@ proptest! {
     fn any_messages_survive_the_tree(messages in messages()) {
         let id = SessionId::new("ses_1");
         let session = Session::new(id.clone(), "global", "/", "t", "1", 1_000);
-        let seed = v1::read_messages(&id, messages.clone(), &mut Mint::new("ses_1"));
+        let seed = v1::read_messages(&id, messages.clone(), &mut DerivedIds::new("ses_1"));
         let tree = folded(&Imported { project: None, session, seed });
         let way = path::to(&tree, tree.session.leaf.as_ref());
         let written = serde_json::to_string(&v1::conversation(&id, &way, &tree.inbox)).unwrap();
-        let read: Vec<Message> = serde_json::from_str(&written).unwrap();
+        let read: Vec<V1Message> = serde_json::from_str(&written).unwrap();
         prop_assert_eq!(&read, &messages);
         prop_assert_eq!(v1::messages(&id, &way, &tree.inbox), messages);
     }

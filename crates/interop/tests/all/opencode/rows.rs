@@ -3,15 +3,16 @@
 use std::collections::BTreeMap;
 
 use everturn_interop::opencode::rows::{
-    self, MessageRow, PartRow, ProjectRow, SessionRow, SessionRows, TodoRow,
+    self, OpenCodeMessageRow, OpenCodePartRow, OpenCodeProjectRow, OpenCodeSessionRow, OpenCodeTodoRow,
+    SessionRows,
 };
 use rusqlite::{Connection, Row};
 use serde_json::Value;
 
 use super::data::{folded, unpacked};
 
-fn session(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
-    Ok(SessionRow {
+fn session(row: &Row<'_>) -> rusqlite::Result<OpenCodeSessionRow> {
+    Ok(OpenCodeSessionRow {
         id: row.get("id")?,
         project_id: row.get("project_id")?,
         workspace_id: row.get("workspace_id")?,
@@ -44,8 +45,8 @@ fn session(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
     })
 }
 
-fn message(row: &Row<'_>) -> rusqlite::Result<MessageRow> {
-    Ok(MessageRow {
+fn message(row: &Row<'_>) -> rusqlite::Result<OpenCodeMessageRow> {
+    Ok(OpenCodeMessageRow {
         id: row.get("id")?,
         session_id: row.get("session_id")?,
         time_created: row.get("time_created")?,
@@ -54,8 +55,8 @@ fn message(row: &Row<'_>) -> rusqlite::Result<MessageRow> {
     })
 }
 
-fn part(row: &Row<'_>) -> rusqlite::Result<PartRow> {
-    Ok(PartRow {
+fn part(row: &Row<'_>) -> rusqlite::Result<OpenCodePartRow> {
+    Ok(OpenCodePartRow {
         id: row.get("id")?,
         message_id: row.get("message_id")?,
         session_id: row.get("session_id")?,
@@ -65,8 +66,8 @@ fn part(row: &Row<'_>) -> rusqlite::Result<PartRow> {
     })
 }
 
-fn todo(row: &Row<'_>) -> rusqlite::Result<TodoRow> {
-    Ok(TodoRow {
+fn todo(row: &Row<'_>) -> rusqlite::Result<OpenCodeTodoRow> {
+    Ok(OpenCodeTodoRow {
         session_id: row.get("session_id")?,
         content: row.get("content")?,
         status: row.get("status")?,
@@ -77,8 +78,8 @@ fn todo(row: &Row<'_>) -> rusqlite::Result<TodoRow> {
     })
 }
 
-fn project(row: &Row<'_>) -> rusqlite::Result<ProjectRow> {
-    Ok(ProjectRow {
+fn project(row: &Row<'_>) -> rusqlite::Result<OpenCodeProjectRow> {
+    Ok(OpenCodeProjectRow {
         id: row.get("id")?,
         worktree: row.get("worktree")?,
         vcs: row.get("vcs")?,
@@ -105,11 +106,11 @@ pub(super) fn all<T>(
     rows.map(Result::unwrap).collect()
 }
 
-pub(super) fn sessions(db: &Connection) -> Vec<SessionRow> {
+pub(super) fn sessions(db: &Connection) -> Vec<OpenCodeSessionRow> {
     all(db, "select * from session order by id", &[], session)
 }
 
-fn rows_of(db: &Connection, session: SessionRow) -> SessionRows {
+fn rows_of(db: &Connection, session: OpenCodeSessionRow) -> SessionRows {
     let id = session.id.clone();
     let of = |table: &str| format!("select * from {table} where session_id = ?");
     SessionRows {
@@ -123,20 +124,21 @@ fn rows_of(db: &Connection, session: SessionRow) -> SessionRows {
 type Data = BTreeMap<String, (String, Value)>;
 
 fn messages(rows: &SessionRows) -> Data {
-    let row = |row: &MessageRow| {
+    let row = |row: &OpenCodeMessageRow| {
         (row.id.clone(), (row.time_created.to_string(), serde_json::from_str(&row.data).unwrap()))
     };
     rows.messages.iter().map(row).collect()
 }
 
 fn parts(rows: &SessionRows) -> Data {
-    let row =
-        |row: &PartRow| (row.id.clone(), (row.message_id.clone(), serde_json::from_str(&row.data).unwrap()));
+    let row = |row: &OpenCodePartRow| {
+        (row.id.clone(), (row.message_id.clone(), serde_json::from_str(&row.data).unwrap()))
+    };
     rows.parts.iter().map(row).collect()
 }
 
 fn todos(rows: &SessionRows) -> Vec<[String; 4]> {
-    let row = |row: &TodoRow| {
+    let row = |row: &OpenCodeTodoRow| {
         [row.content.clone(), row.status.clone(), row.priority.clone(), row.position.to_string()]
     };
     rows.todos.iter().map(row).collect()
@@ -174,7 +176,7 @@ fn projects_survive() {
     for row in all(&db, "select * from project", &[], project) {
         assert_eq!(rows::project_row(&rows::project_value(row.clone())), row);
     }
-    let rich = ProjectRow {
+    let rich = OpenCodeProjectRow {
         id: "global".to_owned(),
         worktree: "/".to_owned(),
         name: Some("all".to_owned()),
@@ -182,7 +184,7 @@ fn projects_survive() {
         icon_color: Some("pink".to_owned()),
         sandboxes: r#"["/a"]"#.to_owned(),
         commands: Some(r#"{"start":"make"}"#.to_owned()),
-        ..ProjectRow::default()
+        ..OpenCodeProjectRow::default()
     };
     assert_eq!(rows::project_row(&rows::project_value(rich.clone())), rich);
 }
@@ -197,8 +199,12 @@ fn rows_that_are_no_json_are_named_and_odd_columns_stay() {
     rows.session.model = Some(r#"{"id":"m"}"#.to_owned());
     rows.session.slug = String::new();
     check(&rows);
-    rows.messages.push(MessageRow { id: "msg_bad".to_owned(), data: "{".to_owned(), ..Default::default() });
-    rows.parts.push(PartRow {
+    rows.messages.push(OpenCodeMessageRow {
+        id: "msg_bad".to_owned(),
+        data: "{".to_owned(),
+        ..Default::default()
+    });
+    rows.parts.push(OpenCodePartRow {
         id: "prt_bad".to_owned(),
         message_id: "msg_none".to_owned(),
         ..Default::default()

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::io::Read as _;
 
-use everturn_interop::opencode::rows::{EventRow, SessionInputRow, SessionMessageRow};
+use everturn_interop::opencode::rows::{
+    OpenCodeEventRow, OpenCodeSessionInputRow, OpenCodeSessionMessageRow,
+};
 use everturn_interop::opencode::{v1, v2};
 use everturn_model::event::Record;
 use everturn_model::subject::{EventPayload, Subject};
@@ -14,8 +16,8 @@ use serde_json::{Value, json};
 use super::data::{fixture, unpacked};
 use super::rows::{all, sessions};
 
-fn event(row: &Row<'_>) -> rusqlite::Result<EventRow> {
-    Ok(EventRow {
+fn event(row: &Row<'_>) -> rusqlite::Result<OpenCodeEventRow> {
+    Ok(OpenCodeEventRow {
         id: row.get("id")?,
         aggregate_id: row.get("aggregate_id")?,
         seq: row.get("seq")?,
@@ -24,8 +26,8 @@ fn event(row: &Row<'_>) -> rusqlite::Result<EventRow> {
     })
 }
 
-fn message(row: &Row<'_>) -> rusqlite::Result<SessionMessageRow> {
-    Ok(SessionMessageRow {
+fn message(row: &Row<'_>) -> rusqlite::Result<OpenCodeSessionMessageRow> {
+    Ok(OpenCodeSessionMessageRow {
         id: row.get("id")?,
         session_id: row.get("session_id")?,
         kind: row.get("type")?,
@@ -36,8 +38,8 @@ fn message(row: &Row<'_>) -> rusqlite::Result<SessionMessageRow> {
     })
 }
 
-fn input(row: &Row<'_>) -> rusqlite::Result<SessionInputRow> {
-    Ok(SessionInputRow {
+fn input(row: &Row<'_>) -> rusqlite::Result<OpenCodeSessionInputRow> {
+    Ok(OpenCodeSessionInputRow {
         id: row.get("id")?,
         session_id: row.get("session_id")?,
         prompt: row.get("prompt")?,
@@ -59,7 +61,7 @@ fn database() -> (tempfile::TempDir, Connection) {
     (folder, db)
 }
 
-fn events(db: &Connection, session: &str) -> Vec<EventRow> {
+fn events(db: &Connection, session: &str) -> Vec<OpenCodeEventRow> {
     all(db, "select * from event where aggregate_id = ? order by seq", &[session], event)
 }
 
@@ -211,7 +213,7 @@ fn v1_clients_see_the_same_conversation() {
         let again = v1::read_messages(
             &tree.session.id,
             shown.clone(),
-            &mut everturn_model::mint::Mint::new(&session.id),
+            &mut everturn_model::derived_ids::DerivedIds::new(&session.id),
         );
         let refs: Vec<_> = again.nodes.iter().collect();
         assert_eq!(v1::messages(&tree.session.id, &refs, &[]).len(), shown.len());
@@ -221,14 +223,14 @@ fn v1_clients_see_the_same_conversation() {
     }
 }
 
-fn log(events: &[(&str, Value)]) -> Vec<EventRow> {
+fn log(events: &[(&str, Value)]) -> Vec<OpenCodeEventRow> {
     let created =
         json!({"sessionID": "ses_1", "info": {"id": "ses_1", "time": {"created": 1, "updated": 1}}});
     let all = std::iter::once(("session.created.1".to_owned(), created));
     let all = all.chain(events.iter().map(|(kind, data)| (format!("session.next.{kind}"), data.clone())));
     let row = |(seq, (kind, mut data)): (i64, (String, Value))| {
         data["sessionID"] = "ses_1".into();
-        EventRow {
+        OpenCodeEventRow {
             id: format!("evt_{seq}"),
             aggregate_id: "ses_1".to_owned(),
             seq,

@@ -321,7 +321,7 @@ fn half_of_an_emoji_does_not_cost_the_line() {
         r#"{"type":"message","id":"1","parentId":null,"timestamp":"2026-01-01T00:00:01.000Z","message":{"role":"user","content":"cut \ud83d"}}"#
     );
     let file = pi::read(text.as_bytes()).unwrap();
-    assert_eq!(file.problems, [pi::Problem { line: 2, kind: pi::Kind::HalfCharacter }]);
+    assert_eq!(file.problems, [pi::LineProblem { line: 2, kind: pi::ProblemKind::HalfCharacter }]);
     let tree = super::import(&file);
     assert_eq!(pi::write(&tree, Some(text.as_bytes())), text.as_bytes());
     assert_eq!(context(&tree, Flavor::Pi, "1")["messages"][0]["content"], "cut \u{fffd}");

@@ -1,6 +1,6 @@
 //! Contexts, trees, leaves, labels and listings against those of pi 0.73.1 and omp 18.2.3.
 
-use everturn_interop::pi::{self, Dialect, Flavor, Kind, Leaf, View};
+use everturn_interop::pi::{self, Dialect, Flavor, Leaf, ProblemKind, View};
 use everturn_model::{EntryId, Tree};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
@@ -185,7 +185,8 @@ fn pi_finds_the_latest_session_where_ours_says_so() {
             continue;
         };
         let file = pi::read(&source(&name)).unwrap();
-        let unseen = [Kind::Empty, Kind::NoHeader, Kind::BadHeader, Kind::OutOfSight];
+        let unseen =
+            [ProblemKind::Empty, ProblemKind::NoHeader, ProblemKind::BadHeader, ProblemKind::OutOfSight];
         let seen = file.dialect != Dialect::Omp18
             && !file.problems.iter().any(|problem| unseen.contains(&problem.kind));
         assert_eq!(seen, expected, "{name}");

@@ -8,12 +8,12 @@ use crate::{EntryId, EventId, Millis, PartId};
 
 /// Makes ids that ascend and that follow from a name.
 #[derive(Debug, Clone)]
-pub struct Mint {
+pub struct DerivedIds {
     last: Stamp,
     state: u64,
 }
 
-impl Mint {
+impl DerivedIds {
     /// A mint whose ids follow from `name`.
     #[must_use]
     pub fn new(name: &str) -> Self {
