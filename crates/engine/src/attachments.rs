@@ -10,11 +10,10 @@ use everturn_model::Session;
 use everturn_model::part::PartKind;
 use everturn_tools::mcp::ResourceContent;
 use futures_util::future::try_join_all;
-use serde_json::Value;
 use tokio::time::timeout;
 
 use crate::Error;
-use crate::inbox::PartInput;
+use crate::inbox::{PartInput, ResourceAddress};
 use crate::mcp::McpServers;
 use crate::projects::Projects;
 
@@ -48,11 +47,11 @@ impl Attachments {
         session: &Session,
     ) -> Result<Vec<PartInput>, Error> {
         let parts = inputs.into_iter().map(async |part| {
-            if let Some((server, uri)) = resource(&part.kind) {
-                let reading = self.resource_for(session, &server, &uri);
+            if let Some(address) = part.resource.clone() {
+                let reading = self.resource_for(session, &address);
                 let late = |_| Err(format!("it took longer than {} seconds", PATIENCE.as_secs()));
                 let reading = timeout(PATIENCE, reading).await.unwrap_or_else(late);
-                return Ok(show(part, &server, &uri, reading));
+                return Ok(show(part, &address, reading));
             }
             let directory = session.directory.clone();
             let attached = tokio::task::spawn_blocking(move || attach_file(part, &directory)).await;
@@ -64,30 +63,21 @@ impl Attachments {
     async fn resource_for(
         &self,
         session: &Session,
-        server: &str,
-        uri: &str,
+        address: &ResourceAddress,
     ) -> Result<ResourceContent, String> {
         let location =
             self.projects.location(Some(&session.directory)).await.map_err(|error| error.to_string())?;
-        self.mcp.read_resource(&location, server, uri).await
+        self.mcp.read_resource(&location, &address.server, &address.uri).await
     }
-}
-
-/// The server and the address of a resource that a part attaches.
-fn resource(kind: &PartKind) -> Option<(String, String)> {
-    let PartKind::File { source: Some(source), .. } = kind else { return None };
-    let text = |key: &str| source.get(key).and_then(Value::as_str).map(str::to_owned);
-    (text("type")? == "resource").then_some(())?;
-    Some((text("clientName")?, text("uri")?))
 }
 
 /// A resource's texts before the part that attaches it, and its pictures and documents behind.
 fn show(
     part: PartInput,
-    server: &str,
-    uri: &str,
+    address: &ResourceAddress,
     reading: Result<ResourceContent, String>,
 ) -> Vec<PartInput> {
+    let ResourceAddress { server, uri } = address;
     let (said, files) = match reading {
         Err(reason) => {
             (format!("The resource {uri} of the MCP server {server} could not be read: {reason}"), Vec::new())
@@ -104,7 +94,7 @@ fn show(
             return words(format!("[{name} ({}) of that resource is not shown.]", file.mime));
         }
         let kind = PartKind::File { mime: file.mime, filename: file.filename, url: file.url, source: None };
-        PartInput { id: None, kind }
+        PartInput::new(kind)
     };
     let files: Vec<PartInput> = files.into_iter().map(file).collect();
     [words(said), part].into_iter().chain(files).collect()
@@ -127,7 +117,7 @@ fn is_shown(mime: &str) -> bool {
 /// Words to the model about what is attached; people do not see them.
 fn words(text: String) -> PartInput {
     let kind = PartKind::Text { text, synthetic: Some(true), ignored: None, time: None, metadata: None };
-    PartInput { id: None, kind }
+    PartInput::new(kind)
 }
 
 /// A file that is attached by its address: text beside it, pictures and documents in place of the address.

@@ -92,7 +92,7 @@ impl CallHost {
         let (_, id) = delegation::ids(&self.call.part)
             .ok_or_else(|| Error::Invalid("the call has no id of the usual form".to_owned()))?;
         let kind = PartKind::Text { text, synthetic: Some(true), ignored: None, time: None, metadata: None };
-        let parts = vec![PartInput { id: None, kind }];
+        let parts = vec![PartInput::new(kind)];
         let prompt = Prompt { id: Some(id), agent: Some(agent), parts, ..Prompt::text("") };
         self.rooms.inbox.admit(&self.setting.session.id, prompt).await?;
         Ok(())

@@ -32,6 +32,25 @@ pub struct PartInput {
     pub id: Option<PartId>,
     /// What it is.
     pub kind: PartKind,
+    /// The resource of an MCP server that it attaches.
+    pub resource: Option<ResourceAddress>,
+}
+
+impl PartInput {
+    /// A part that attaches no resource, under an id of our own.
+    #[must_use]
+    pub fn new(kind: PartKind) -> Self {
+        Self { id: None, kind, resource: None }
+    }
+}
+
+/// Where a resource is to be had.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResourceAddress {
+    /// The MCP server that has it, by its configured name.
+    pub server: String,
+    /// Its address there.
+    pub uri: String,
 }
 
 /// A new prompt.
@@ -65,7 +84,7 @@ impl Prompt {
             model: None,
             system: None,
             tools: None,
-            parts: vec![PartInput { id: None, kind: PartKind::text(text) }],
+            parts: vec![PartInput::new(PartKind::text(text))],
             delivery: Delivery::Steer,
             reply: true,
         }

@@ -1,7 +1,7 @@
 //! Prompts as clients send them.
 
 use everturn_engine::Prompt;
-use everturn_engine::inbox::PartInput;
+use everturn_engine::inbox::{PartInput, ResourceAddress};
 use everturn_model::inbox::Delivery;
 use everturn_model::part::{PartKind, Span};
 use everturn_model::session::ModelRef;
@@ -116,7 +116,28 @@ impl PromptBody {
 
 impl From<PromptPart> for PartInput {
     fn from(part: PromptPart) -> Self {
-        Self { id: part.id.map(|id| id.0), kind: part.said.into() }
+        let resource = part.said.resource();
+        Self { id: part.id.map(|id| id.0), kind: part.said.into(), resource }
+    }
+}
+
+/// What a file's source says of a resource; other sources, and what is no source at all, are kept and not read.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+enum AttachedSource {
+    Resource {
+        #[serde(rename = "clientName")]
+        server: String,
+        uri: String,
+    },
+}
+
+impl PartSaid {
+    /// The resource of an MCP server that a part attaches.
+    fn resource(&self) -> Option<ResourceAddress> {
+        let Self::File { source: Some(source), .. } = self else { return None };
+        let AttachedSource::Resource { server, uri } = AttachedSource::deserialize(source).ok()?;
+        Some(ResourceAddress { server, uri })
     }
 }
 
@@ -133,5 +154,28 @@ impl From<PartSaid> for PartKind {
                 Self::Subtask { prompt, description, agent, model: model.map(ModelRef::from), command }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn resource(source: Value) -> Option<ResourceAddress> {
+        let part = json!({"type": "file", "mime": "text/plain", "url": "docs://a", "source": source});
+        PartInput::from(serde_json::from_value::<PromptPart>(part).unwrap()).resource
+    }
+
+    #[test]
+    fn a_file_from_a_resource_says_where_it_is() {
+        let text = json!({"value": "@a", "start": 0, "end": 2});
+        let source = json!({"type": "resource", "clientName": "docs", "uri": "docs://a", "text": text});
+        let address = ResourceAddress { server: "docs".to_owned(), uri: "docs://a".to_owned() };
+        assert_eq!(resource(source), Some(address));
+        assert_eq!(resource(json!({"type": "resource", "uri": "docs://a"})), None);
+        assert_eq!(resource(json!({"type": "file", "path": "a", "clientName": "x", "uri": "y"})), None);
+        assert_eq!(resource(json!("anything")), None);
     }
 }

@@ -96,7 +96,7 @@ async fn the_same_prompt_is_the_same_although_its_file_changed() {
         url: format!("file://{}", bench.repo.join("a.txt").display()),
         source: None,
     };
-    let file = everturn_engine::inbox::PartInput { id: None, kind };
+    let file = everturn_engine::inbox::PartInput::new(kind);
     let mut prompt =
         Prompt { id: Some(bench.engine.mint().entry(&bench.session)), ..Prompt::text("SAY:read") };
     prompt.parts.push(file);

@@ -1,6 +1,6 @@
 //! A session whose model uses the tools of an MCP server, and servers that nobody allowed.
 
-use everturn_engine::inbox::PartInput;
+use everturn_engine::inbox::{PartInput, ResourceAddress};
 use everturn_engine::mcp::{ServerStatus, Trust};
 use everturn_engine::{Engine, Prompt};
 use everturn_model::part::PartKind;
@@ -88,10 +88,9 @@ async fn an_attached_resource_comes_with_its_content() {
     // Clients list resources and let people attach them; the model got nothing of them.
     let bench = Bench::configured(json!({"mcp": {"s": scripted("plain")}})).await;
     let attached = |server: &str, uri: &str| {
-        let source = json!({"type": "resource", "clientName": server, "uri": uri,
-            "text": {"value": "@notes", "start": 0, "end": 6}});
-        let file = json!({"file": {"mime": "text/plain", "filename": "notes", "url": uri, "source": source}});
-        PartInput { id: None, kind: serde_json::from_value(file).unwrap() }
+        let file = json!({"file": {"mime": "text/plain", "filename": "notes", "url": uri}});
+        let resource = ResourceAddress { server: server.to_owned(), uri: uri.to_owned() };
+        PartInput { id: None, kind: serde_json::from_value(file).unwrap(), resource: Some(resource) }
     };
     let mut prompt = Prompt::text("SAY:read");
     prompt.parts.extend([attached("s", "x://notes"), attached("s", "x://gone"), attached("none", "x://a")]);

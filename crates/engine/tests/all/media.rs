@@ -54,7 +54,7 @@ async fn an_attached_picture_is_taken_in_when_the_prompt_is() {
         serde_json::from_value(json!({"file": {"mime": "image/png", "filename": "a dot.png", "url": url}}))
             .unwrap();
     let mut prompt = Prompt::text("SAY:I see");
-    prompt.parts.push(PartInput { id: None, kind });
+    prompt.parts.push(PartInput::new(kind));
     bench.engine.inbox().admit(&bench.session.id, prompt).await.unwrap();
     std::fs::remove_file(&path).unwrap();
     bench.settled().await;

@@ -35,9 +35,6 @@ const OURS: [(&str, &str); 9] = [
     ("baseURL", "a key of the configuration, named in a message to the person who wrote it"),
 ];
 
-/// Words that are still to be taken out. Nothing is added here.
-const NOT_YET: [&str; 2] = ["clientName", "project.updated"];
-
 /// The words of the contract, and the names of its two versions.
 fn words() -> BTreeMap<String, String> {
     let text = read(WORDS);
@@ -62,6 +59,11 @@ fn pieces(line: &str) -> BTreeSet<&str> {
     long.clone().chain(long.flat_map(move |word| word.split(move |c: char| !plain(c) && c != '_'))).collect()
 }
 
+/// Whether a word with dots is the field of a value, as in `project.updated = now`: the type of an event is a literal.
+fn is_field(line: &str, word: &str) -> bool {
+    word.contains('.') && !line.contains(&format!("\"{word}"))
+}
+
 #[test]
 fn the_log_the_engine_and_the_store_speak_no_dialect() {
     let words = words();
@@ -73,18 +75,16 @@ fn the_log_the_engine_and_the_store_speak_no_dialect() {
             continue;
         }
         for (number, line) in code(&text) {
-            for word in pieces(line) {
+            for word in pieces(line).into_iter().filter(|word| !is_field(line, word)) {
                 let Some(kind) = words.get(word) else { continue };
-                let mut listed = OURS.iter().map(|(word, _)| *word).chain(NOT_YET);
-                match listed.find(|listed| *listed == word) {
-                    Some(listed) => drop(used.insert(listed)),
+                match OURS.iter().find(|(listed, _)| *listed == word) {
+                    Some((listed, _)) => drop(used.insert(*listed)),
                     None => complaints.push(format!("{file}:{number}: {word} is a {kind} of OpenCode")),
                 }
             }
         }
     }
-    let listed = OURS.iter().map(|(word, _)| *word).chain(NOT_YET);
-    let idle = listed.filter(|listed| !used.contains(listed));
+    let idle = OURS.iter().map(|(word, _)| *word).filter(|listed| !used.contains(listed));
     complaints.extend(idle.map(|word| format!("{word} is listed here and is nowhere any more")));
     check(&complaints);
 }
@@ -97,4 +97,8 @@ fn words_are_found_in_code() {
         assert!(found.contains(word), "{word}");
     }
     assert!(!found.contains("Error"));
+    assert!(is_field("project.updated = self.now();", "project.updated"));
+    assert!(!is_field(r#"let kind = "project.updated";"#, "project.updated"));
+    assert!(!is_field(r#"let text = "{\"type\":\"project.updated\"}";"#, "project.updated"));
+    assert!(!is_field("let name = clientName;", "clientName"));
 }
