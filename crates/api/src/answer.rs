@@ -18,28 +18,28 @@ use crate::error::Error;
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// A value that prints in a known shape: its own, or that of a type which describes it.
-pub(crate) trait Shows: Serialize {
+pub(crate) trait Shaped: Serialize {
     /// The shape.
     type Shape: JsonSchema;
 }
 
 /// Says which types print in which shapes; `T as T` is a type that prints in its own.
-macro_rules! shows {
+macro_rules! shaped {
     ($($type:ty as $shape:ty),* $(,)?) => {
-        $(impl $crate::answer::Shows for $type {
+        $(impl $crate::answer::Shaped for $type {
             type Shape = $shape;
         })*
     };
 }
-pub(crate) use shows;
+pub(crate) use shaped;
 
-shows! { bool as bool, String as String, Value as Value }
+shaped! { bool as bool, String as String, Value as Value }
 
-impl<T: Shows> Shows for Vec<T> {
+impl<T: Shaped> Shaped for Vec<T> {
     type Shape = Vec<T::Shape>;
 }
 
-impl<T: Shows> Shows for BTreeMap<String, T> {
+impl<T: Shaped> Shaped for BTreeMap<String, T> {
     type Shape = BTreeMap<String, T::Shape>;
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct JsonAnswer<S> {
 
 /// A value as a success.
 #[expect(clippy::unnecessary_wraps, reason = "handlers end with it")]
-pub(crate) fn answer<T: Shows>(value: &T) -> Result<JsonAnswer<T::Shape>> {
+pub(crate) fn answer<T: Shaped>(value: &T) -> Result<JsonAnswer<T::Shape>> {
     Ok(JsonAnswer { response: json(StatusCode::OK, value), shape: PhantomData })
 }
 

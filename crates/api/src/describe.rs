@@ -27,7 +27,7 @@ impl Describe for std::convert::Infallible {
 
 /// Where a parameter is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Within {
+pub(crate) enum ParameterPlace {
     /// In the path.
     Path,
     /// In the query.
@@ -36,7 +36,7 @@ pub(crate) enum Within {
     Header,
 }
 
-impl Within {
+impl ParameterPlace {
     fn as_str(self) -> &'static str {
         match self {
             Self::Path => "path",
@@ -77,7 +77,7 @@ impl<'a> Description<'a> {
     }
 
     /// Each field of a type is a parameter.
-    pub(crate) fn parameters<T: JsonSchema>(&mut self, within: Within) {
+    pub(crate) fn parameters<T: JsonSchema>(&mut self, place: ParameterPlace) {
         let Some(generator) = self.generator.as_mut() else { return };
         let mut schema = T::json_schema(generator);
         let required: Vec<Value> =
@@ -87,14 +87,14 @@ impl<'a> Description<'a> {
             _ => None,
         });
         for (name, schema) in fields.unwrap_or_default() {
-            let needed = within == Within::Path || required.contains(&Value::from(name.as_str()));
-            self.parameter(within, &name, needed, &schema);
+            let needed = place == ParameterPlace::Path || required.contains(&Value::from(name.as_str()));
+            self.parameter(place, &name, needed, &schema);
         }
     }
 
     /// A parameter.
-    pub(crate) fn parameter(&mut self, within: Within, name: &str, required: bool, schema: &Value) {
-        let place = within.as_str();
+    pub(crate) fn parameter(&mut self, place: ParameterPlace, name: &str, required: bool, schema: &Value) {
+        let place = place.as_str();
         self.parameters.push(json!({"name": name, "in": place, "required": required, "schema": schema}));
     }
 

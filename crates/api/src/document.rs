@@ -42,7 +42,7 @@ fn of(table: &[Operation]) -> Value {
         let shown = shown(operation, &mut generator, &mut errors);
         let path = paths.entry(operation.path).or_insert_with(|| Map::new().into());
         if let Value::Object(methods) = path {
-            methods.insert(operation.verb.as_str().to_owned(), shown);
+            methods.insert(operation.method.as_str().to_owned(), shown);
         }
     }
     let mut schemas = generator.take_definitions(true);
@@ -106,7 +106,7 @@ fn shown(
     map.insert("operationId".to_owned(), operation.id.into());
     map.insert("tags".to_owned(), json!([tag]));
     map.insert("security".to_owned(), json!([{"basic": [right]}, {"bearer": [right]}, {"query": [right]}]));
-    if let Some(what) = operation.absent {
+    if let Some(what) = operation.unsupported {
         map.insert("x-absent".to_owned(), what.into());
     }
     if !parameters.is_empty() {

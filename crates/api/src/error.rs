@@ -49,7 +49,7 @@ pub(crate) enum Error {
     /// The id is used for something else.
     Conflict(String),
     /// Not in this release.
-    Absent(&'static str),
+    Unsupported(&'static str),
     /// The session stopped before it answered.
     Unanswered,
     /// Something broke here.
@@ -93,8 +93,8 @@ pub(crate) enum ErrorKind {
     Internal,
     /// See [`Error::Unanswered`].
     Unanswered,
-    /// See [`Error::Absent`].
-    Absent,
+    /// See [`Error::Unsupported`].
+    Unsupported,
 }
 
 impl Error {
@@ -120,7 +120,7 @@ impl Error {
             Self::NoMethod(_) => ErrorKind::NoMethod,
             Self::Busy { .. } => ErrorKind::Busy,
             Self::Conflict(_) => ErrorKind::Conflict,
-            Self::Absent(_) => ErrorKind::Absent,
+            Self::Unsupported(_) => ErrorKind::Unsupported,
             Self::Unanswered => ErrorKind::Unanswered,
             Self::Internal(_) => ErrorKind::Internal,
         }
@@ -162,9 +162,9 @@ impl From<tokio::task::JoinError> for Error {
 
 /// An error on its way to the words of a protocol.
 #[derive(Debug, Clone)]
-pub(crate) struct Unworded(Arc<Error>);
+pub(crate) struct UnformattedError(Arc<Error>);
 
-impl Unworded {
+impl UnformattedError {
     /// What went wrong, where something did.
     pub(crate) fn of(response: &Response) -> Option<ErrorKind> {
         response.extensions().get::<Self>().map(|word| word.0.kind())
@@ -174,7 +174,7 @@ impl Unworded {
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
         let mut response = StatusCode::INTERNAL_SERVER_ERROR.into_response();
-        response.extensions_mut().insert(Unworded(Arc::new(self)));
+        response.extensions_mut().insert(UnformattedError(Arc::new(self)));
         response
     }
 }

@@ -25,7 +25,7 @@ use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::drafts::{Drafts, NewText};
-use crate::wire::event::{Delta, Failed, OfSession, PartUpdated, Payload, Status};
+use crate::wire::event::{Delta, Failed, PartUpdated, Payload, SessionOnly, Status};
 
 /// How many events a stream may fall behind.
 const CAPACITY: usize = 4096;
@@ -274,7 +274,7 @@ impl Encoder {
             }
             Signal::Idle => {
                 send(payload(mint, "session.status", &Status { session, status: status(&live.signal) }));
-                send(payload(mint, "session.idle", &OfSession { session }));
+                send(payload(mint, "session.idle", &SessionOnly { session }));
             }
             // Only what is new of it is shown, which the drafts know.
             Signal::Delta { .. } => {}
@@ -283,7 +283,7 @@ impl Encoder {
                 send(payload(mint, "message.part.updated", &PartUpdated { session, part, time: mint.now() }));
             }
             Signal::Failed { error } => {
-                send(payload(mint, "session.error", &Failed { session, error: v1::ShownFault(error) }));
+                send(payload(mint, "session.error", &Failed { session, error: v1::FaultView(error) }));
             }
             Signal::FileEdited { file } => send(payload(mint, "file.edited", &json!({"file": file}))),
         }

@@ -20,9 +20,9 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 pub(crate) use id::{Id, QuestionId};
-pub(crate) use query::{AtMost, Flag, Given, Moment, Query, value_in};
+pub(crate) use query::{FlagParameter, Limit, MomentParameter, Query, TextParameter, value_in};
 
-use crate::describe::{Describe, Description, Within};
+use crate::describe::{Describe, Description, ParameterPlace};
 use crate::error::{Error, ErrorKind};
 
 /// The parameters of a path.
@@ -48,21 +48,21 @@ fn unfit(rejection: PathRejection) -> String {
 
 impl<T: JsonSchema> Describe for Path<T> {
     fn describe(description: &mut Description<'_>) {
-        description.parameters::<T>(Within::Path);
+        description.parameters::<T>(ParameterPlace::Path);
         description.errors.insert(ErrorKind::Path);
     }
 }
 
 /// A session in the path.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct InSession {
+pub(crate) struct SessionPath {
     #[serde(rename = "sessionID")]
     pub(crate) session: Id<SessionId>,
 }
 
 /// A message in the path.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct InMessage {
+pub(crate) struct MessagePath {
     #[serde(rename = "sessionID")]
     pub(crate) session: Id<SessionId>,
     #[serde(rename = "messageID")]
@@ -71,7 +71,7 @@ pub(crate) struct InMessage {
 
 /// A part in the path.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct InPart {
+pub(crate) struct PartPath {
     #[serde(rename = "sessionID")]
     pub(crate) session: Id<SessionId>,
     #[serde(rename = "messageID")]
@@ -82,14 +82,14 @@ pub(crate) struct InPart {
 
 /// A permission request in the path.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct OfPermission {
+pub(crate) struct PermissionPath {
     #[serde(rename = "requestID")]
     pub(crate) request: Id<RequestId>,
 }
 
 /// A permission request in the path, below its session.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct OfSessionPermission {
+pub(crate) struct SessionPermissionPath {
     #[serde(rename = "sessionID")]
     pub(crate) session: Id<SessionId>,
     #[serde(rename = "permissionID")]
@@ -98,7 +98,7 @@ pub(crate) struct OfSessionPermission {
 
 /// A question in the path.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct OfQuestion {
+pub(crate) struct QuestionPath {
     #[serde(rename = "requestID")]
     pub(crate) request: Id<QuestionId>,
 }
@@ -128,9 +128,9 @@ impl<T: JsonSchema> Describe for Json<T> {
 
 /// A JSON body that may be left out.
 #[derive(Debug)]
-pub(crate) struct MaybeJson<T>(pub(crate) T);
+pub(crate) struct OptionalJson<T>(pub(crate) T);
 
-impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for MaybeJson<T> {
+impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for OptionalJson<T> {
     type Rejection = Error;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Error> {
@@ -139,7 +139,7 @@ impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for MaybeJson
     }
 }
 
-impl<T: JsonSchema> Describe for MaybeJson<T> {
+impl<T: JsonSchema> Describe for OptionalJson<T> {
     fn describe(description: &mut Description<'_>) {
         description.body::<T>(false);
         description.errors.extend([ErrorKind::Body, ErrorKind::TooLarge, ErrorKind::NotJson]);

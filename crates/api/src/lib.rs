@@ -87,5 +87,5 @@ pub fn router(engine: Engine, options: Options) -> Router {
     let hub = Hub::start(&engine, options.closing.clone());
     let guarded = gate::guard(routes::all().with_state(App { engine, hub }), options);
     // Outermost, so that whoever refuses a request is put into words.
-    guarded.layer(map_response(error::v1::word))
+    guarded.layer(map_response(error::v1::format_error))
 }

@@ -13,18 +13,18 @@ use axum::routing::{MethodFilter, MethodRouter, on};
 use crate::App;
 use crate::answer::Result;
 use crate::describe::{Describe, Description};
-use crate::error::{ErrorKind, Unworded};
+use crate::error::{ErrorKind, UnformattedError};
 
 /// The method of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verb {
+pub(crate) enum HttpMethod {
     Get,
     Post,
     Patch,
     Delete,
 }
 
-impl Verb {
+impl HttpMethod {
     /// Its name in the document.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
@@ -47,7 +47,7 @@ impl Verb {
 
 /// What a caller must be allowed to do. The server's one token allows all of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Right {
+pub(crate) enum CallerRight {
     /// To read.
     Read,
     /// To change something.
@@ -56,7 +56,7 @@ pub(crate) enum Right {
     Decide,
 }
 
-impl Right {
+impl CallerRight {
     /// Its name in the document.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
@@ -73,13 +73,13 @@ pub(crate) struct Operation {
     /// Its name, as OpenCode's clients know it.
     pub(crate) id: &'static str,
     /// Its method.
-    pub(crate) verb: Verb,
+    pub(crate) method: HttpMethod,
     /// Its path, with `{name}` for each parameter.
     pub(crate) path: &'static str,
     /// What its caller must be allowed to do.
-    pub(crate) right: Right,
+    pub(crate) right: CallerRight,
     /// What of OpenCode's it stands for without doing it.
-    pub(crate) absent: Option<&'static str>,
+    pub(crate) unsupported: Option<&'static str>,
     errors: Vec<ErrorKind>,
     describe: fn(&mut Description<'_>),
     route: MethodRouter<App>,
@@ -87,51 +87,67 @@ pub(crate) struct Operation {
 
 impl Operation {
     /// Something that is read.
-    pub(crate) fn get<T: 'static>(id: &'static str, path: &'static str, handler: impl Handled<T>) -> Self {
-        Self::on(Verb::Get, id, path, handler)
+    pub(crate) fn get<T: 'static>(
+        id: &'static str,
+        path: &'static str,
+        handler: impl DescribedHandler<T>,
+    ) -> Self {
+        Self::on(HttpMethod::Get, id, path, handler)
     }
 
     /// Something that is done.
-    pub(crate) fn post<T: 'static>(id: &'static str, path: &'static str, handler: impl Handled<T>) -> Self {
-        Self::on(Verb::Post, id, path, handler)
+    pub(crate) fn post<T: 'static>(
+        id: &'static str,
+        path: &'static str,
+        handler: impl DescribedHandler<T>,
+    ) -> Self {
+        Self::on(HttpMethod::Post, id, path, handler)
     }
 
     /// Something that is changed.
-    pub(crate) fn patch<T: 'static>(id: &'static str, path: &'static str, handler: impl Handled<T>) -> Self {
-        Self::on(Verb::Patch, id, path, handler)
+    pub(crate) fn patch<T: 'static>(
+        id: &'static str,
+        path: &'static str,
+        handler: impl DescribedHandler<T>,
+    ) -> Self {
+        Self::on(HttpMethod::Patch, id, path, handler)
     }
 
     /// Something that is taken away.
-    pub(crate) fn delete<T: 'static>(id: &'static str, path: &'static str, handler: impl Handled<T>) -> Self {
-        Self::on(Verb::Delete, id, path, handler)
+    pub(crate) fn delete<T: 'static>(
+        id: &'static str,
+        path: &'static str,
+        handler: impl DescribedHandler<T>,
+    ) -> Self {
+        Self::on(HttpMethod::Delete, id, path, handler)
     }
 
     /// An operation of any method.
-    pub(crate) fn on<T: 'static, H: Handled<T>>(
-        verb: Verb,
+    pub(crate) fn on<T: 'static, H: DescribedHandler<T>>(
+        method: HttpMethod,
         id: &'static str,
         path: &'static str,
         handler: H,
     ) -> Self {
-        let right = if verb == Verb::Get { Right::Read } else { Right::Change };
-        let route = on(verb.filter(), handler);
-        Self { id, verb, path, right, absent: None, errors: Vec::new(), describe: H::describe, route }
+        let right = if method == HttpMethod::Get { CallerRight::Read } else { CallerRight::Change };
+        let route = on(method.filter(), handler);
+        Self { id, method, path, right, unsupported: None, errors: Vec::new(), describe: H::describe, route }
     }
 
     /// The same, failing in these ways too. What its inputs can be refused for is known from their types.
-    pub(crate) fn fails(mut self, errors: impl IntoIterator<Item = ErrorKind>) -> Self {
+    pub(crate) fn fails_with(mut self, errors: impl IntoIterator<Item = ErrorKind>) -> Self {
         self.errors.extend(errors);
         self
     }
 
     /// The same, for callers who may decide for the person.
-    pub(crate) fn decides(self) -> Self {
-        Self { right: Right::Decide, ..self }
+    pub(crate) fn needs_decision_right(self) -> Self {
+        Self { right: CallerRight::Decide, ..self }
     }
 
     /// The same, as one that is known and not done.
-    pub(crate) fn absent(self, what: &'static str) -> Self {
-        Self { absent: Some(what), ..self.fails([ErrorKind::Absent]) }
+    pub(crate) fn unsupported(self, what: &'static str) -> Self {
+        Self { unsupported: Some(what), ..self.fails_with([ErrorKind::Unsupported]) }
     }
 
     /// Everything that its types and its declaration say of it.
@@ -145,7 +161,7 @@ impl Operation {
     pub(crate) fn mount(self, router: Router<App>) -> Router<App> {
         let (id, errors) = (self.id, self.declared());
         let check = move |response: Response| {
-            let undeclared = Unworded::of(&response).filter(|kind| !errors.contains(kind));
+            let undeclared = UnformattedError::of(&response).filter(|kind| !errors.contains(kind));
             if let Some(kind) = undeclared {
                 tracing::error!(
                     operation = id,
@@ -170,14 +186,14 @@ impl Operation {
 }
 
 /// A handler whose types say what it takes and gives.
-pub(crate) trait Handled<T>: Handler<T, App> {
+pub(crate) trait DescribedHandler<T>: Handler<T, App> {
     /// Tells what the types say.
     fn describe(description: &mut Description<'_>);
 }
 
 macro_rules! handled {
     ($($input:ident)*) => {
-        impl<F, Given, A, M, $($input,)*> Handled<(M, $($input,)*)> for F
+        impl<F, Given, A, M, $($input,)*> DescribedHandler<(M, $($input,)*)> for F
         where
             F: Handler<(M, $($input,)*), App> + Fn($($input,)*) -> Given,
             Given: Future<Output = Result<A>>,

@@ -11,7 +11,7 @@
 //! - `places`: paths, projects, version control
 //! - `mcp`: MCP servers
 //! - `status`: health and what clients ask for at their start
-//! - `absent`: what OpenCode has and this release has not
+//! - `unsupported`: what OpenCode has and this release has not
 
 use axum::Router;
 use axum::extract::Request;
@@ -20,7 +20,6 @@ use crate::App;
 use crate::error::Error;
 use crate::operation::Operation;
 
-mod absent;
 mod events;
 mod mcp;
 mod messages;
@@ -31,6 +30,7 @@ mod sessions;
 mod settings;
 mod status;
 mod turns;
+mod unsupported;
 
 /// All operations. What is under `/api` (OpenCode's V2 protocol) is not there yet: the terminal asks for some of it at
 /// its start and does without when it gets a 404.
@@ -46,7 +46,7 @@ pub(crate) fn table() -> Vec<Operation> {
         places::operations(),
         mcp::operations(),
         status::operations(),
-        absent::operations(),
+        unsupported::operations(),
     ]
     .into_iter()
     .flatten()
@@ -66,7 +66,7 @@ fn name(request: &Request) -> String {
 }
 
 /// Work that goes on when its client goes away in the middle of it: half of an admission is none.
-async fn whole<T: Send + 'static>(
+async fn run_to_end<T: Send + 'static>(
     work: impl Future<Output = Result<T, everturn_engine::Error>> + Send + 'static,
 ) -> Result<T, Error> {
     Ok(tokio::spawn(work).await??)

@@ -7,7 +7,7 @@
 //! - `session`: sessions, new ones and changes of them
 //! - `message`: messages
 //! - `part`: parts of messages, and the states of tool calls
-//! - `happening`: what the event streams tell
+//! - `event_shape`: what the event streams tell
 //! - `event`: events of the moment, and the envelope of all events
 //! - `prompt`: prompts
 //! - `request`: permission requests, questions and their answers
@@ -19,7 +19,7 @@
 
 pub(crate) mod agent;
 pub(crate) mod event;
-pub(crate) mod happening;
+pub(crate) mod event_shape;
 pub(crate) mod message;
 pub(crate) mod part;
 pub(crate) mod project;

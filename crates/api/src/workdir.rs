@@ -7,7 +7,7 @@ use percent_encoding::percent_decode;
 use serde_json::json;
 
 use crate::App;
-use crate::describe::{Describe, Description, Within};
+use crate::describe::{Describe, Description, ParameterPlace};
 use crate::error::{Error, ErrorKind};
 use crate::input::value_in;
 
@@ -32,8 +32,8 @@ impl FromRequestParts<App> for Workdir {
 
 impl Describe for Workdir {
     fn describe(description: &mut Description<'_>) {
-        description.parameter(Within::Query, "directory", false, &json!({"type": "string"}));
-        description.parameter(Within::Header, HEADER, false, &json!({"type": "string"}));
+        description.parameter(ParameterPlace::Query, "directory", false, &json!({"type": "string"}));
+        description.parameter(ParameterPlace::Header, HEADER, false, &json!({"type": "string"}));
         description.errors.insert(ErrorKind::Query);
     }
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use etcetera::BaseStrategy as _;
-use everturn_engine::config::Foreign;
+use everturn_engine::config::ProjectShare;
 use everturn_engine::mcp::Trust;
 use everturn_engine::models::{AuthFile, Keyring};
 use everturn_engine::{Config, Engine, Options, ProjectFiles};
@@ -174,7 +174,7 @@ pub(crate) fn working_folder() -> Result<PathBuf> {
 struct Configuration {
     merged: Map<String, Value>,
     /// What of it the project's own files have brought.
-    foreign: Foreign,
+    foreign: ProjectShare,
     /// The variables that keys are taken from.
     key_variables: BTreeSet<String>,
 }
@@ -182,7 +182,7 @@ struct Configuration {
 /// The merged configuration for a folder.
 fn configuration(directory: &Path) -> Result<Configuration> {
     let mut merged = Map::new();
-    let mut foreign = Foreign::default();
+    let mut foreign = ProjectShare::default();
     let mut key_variables = BTreeSet::new();
     let mut files = Vec::new();
     if let Ok(base) = etcetera::base_strategy::choose_native_strategy() {
@@ -262,7 +262,7 @@ fn holds_keys(name: &str) -> bool {
 }
 
 /// Notes what a file brings. A server that a project has touched stays the project's; of a list the last one counts.
-fn note_origin(foreign: &mut Foreign, read: &Map<String, Value>, project: bool) {
+fn note_origin(foreign: &mut ProjectShare, read: &Map<String, Value>, project: bool) {
     if project {
         let servers = read.get("mcp").and_then(Value::as_object).into_iter().flatten();
         foreign.servers.extend(servers.map(|(name, _)| name.clone()));

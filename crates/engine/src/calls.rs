@@ -23,7 +23,7 @@ use tracing::{Instrument as _, field};
 use crate::background::unless_stopped;
 use crate::bus::Signal;
 use crate::file_views::FileViews;
-use crate::host::{CallHost, HostRooms};
+use crate::host::{CallHost, HostServices};
 use crate::journal::Journal;
 use crate::requests::Requests;
 use crate::{Error, file_views};
@@ -81,7 +81,7 @@ pub(crate) struct SettledCall {
 
 /// Where and as whom calls run.
 #[derive(Debug, Clone)]
-pub(crate) struct CallSetting {
+pub(crate) struct CallSurroundings {
     /// The session as the turn began.
     pub(crate) session: Arc<Session>,
     /// Folders.
@@ -103,7 +103,7 @@ pub(crate) struct ToolCalls {
     requests: Requests,
     views: FileViews,
     limits: OutputLimits,
-    host: Arc<HostRooms>,
+    host: Arc<HostServices>,
 }
 
 impl ToolCalls {
@@ -113,13 +113,13 @@ impl ToolCalls {
         requests: Requests,
         views: FileViews,
         limits: OutputLimits,
-        host: HostRooms,
+        host: HostServices,
     ) -> Self {
         Self { journal, requests, views, limits, host: Arc::new(host) }
     }
 
     /// Runs a call to its end. Whatever happens, there is a result.
-    pub(crate) async fn execute(self, setting: CallSetting, call: ToolCall) -> SettledCall {
+    pub(crate) async fn execute(self, setting: CallSurroundings, call: ToolCall) -> SettledCall {
         let begun = Instant::now();
         let span = tracing::info_span!(
             "tool_call",
@@ -145,7 +145,7 @@ impl ToolCalls {
 
     async fn attempt(
         &self,
-        setting: &CallSetting,
+        setting: &CallSurroundings,
         call: &ToolCall,
     ) -> Result<(ToolResult, bool, Vec<PathBuf>), Error> {
         let refuse = |text: &str| ToolResult::new(&call.id, &call.tool, Outcome::Error, text);
@@ -210,11 +210,11 @@ impl ToolCalls {
                 (refuse(&failure.to_string()), declined, Vec::new())
             }
         };
-        file_views::keep(&seen, &mut result);
+        file_views::store_in(&seen, &mut result);
         Ok((result, declined, edited))
     }
 
-    fn completed(&self, setting: &CallSetting, call: &ToolCall, output: Output) -> ToolResult {
+    fn completed(&self, setting: &CallSurroundings, call: &ToolCall, output: Output) -> ToolResult {
         let attachments: Vec<Part> = output
             .attachments
             .into_iter()
@@ -232,7 +232,7 @@ impl ToolCalls {
         }
     }
 
-    fn report(&self, setting: &CallSetting, call: &ToolCall, metadata: everturn_model::Map) {
+    fn report(&self, setting: &CallSurroundings, call: &ToolCall, metadata: everturn_model::Map) {
         let state = ToolState::Running {
             input: call.input.clone(),
             title: None,

@@ -20,7 +20,7 @@ use crate::mcp;
 
 /// What of a merged configuration came with a project, and is nothing that this person wrote.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Foreign {
+pub struct ProjectShare {
     /// MCP servers that it names or changes.
     pub servers: BTreeSet<String>,
     /// Whether the list of further `instructions` is its own.
@@ -47,9 +47,9 @@ pub struct Config {
     /// The largest text of a tool that goes to the model whole.
     pub tool_output: OutputLimits,
     /// MCP servers.
-    pub mcp: mcp::Configured,
+    pub mcp: mcp::ConfiguredServers,
     /// What of it came with the project.
-    pub foreign: Foreign,
+    pub foreign: ProjectShare,
     /// Variables of the environment that it puts where keys are.
     pub key_variables: BTreeSet<String>,
     catalogue: OnceLock<Catalogue>,
@@ -98,8 +98,8 @@ impl Config {
             permission: raw.get("permission").map(rules).unwrap_or_default(),
             snapshot: raw.get("snapshot").and_then(Value::as_bool).unwrap_or(true),
             tool_output: raw.get("tool_output").map(limits).unwrap_or_default(),
-            mcp: raw.get("mcp").map(mcp::Configured::read).unwrap_or_default(),
-            foreign: Foreign::default(),
+            mcp: raw.get("mcp").map(mcp::ConfiguredServers::read).unwrap_or_default(),
+            foreign: ProjectShare::default(),
             key_variables: BTreeSet::new(),
             catalogue: OnceLock::new(),
             raw,
@@ -120,7 +120,7 @@ impl Config {
 
     /// Says what of it the configuration of the project at `root` has brought.
     #[must_use]
-    pub fn with_foreign(mut self, foreign: Foreign, root: &Path) -> Self {
+    pub fn with_foreign(mut self, foreign: ProjectShare, root: &Path) -> Self {
         self.mcp = self.mcp.with_foreign(foreign.servers.clone(), root);
         self.foreign = foreign;
         self

@@ -24,7 +24,7 @@ use tokio::time::Instant;
 
 use crate::agents::NOT_FOR_SUBAGENTS;
 use crate::bus::SessionUpdate;
-use crate::calls::{CallSetting, ToolCall};
+use crate::calls::{CallSurroundings, ToolCall};
 use crate::drains::Drains;
 use crate::host::failed;
 use crate::inbox::PromptInbox;
@@ -35,9 +35,9 @@ use crate::requests::Requests;
 use crate::sessions::{NewSession, Sessions};
 use crate::{Error, Prompt};
 
-/// The rooms that delegation works with.
+/// The services that delegation works with.
 #[derive(Debug)]
-pub(crate) struct DelegationRooms {
+pub(crate) struct DelegationServices {
     pub(crate) store: Store,
     pub(crate) journal: Journal,
     pub(crate) sessions: Sessions,
@@ -51,7 +51,7 @@ pub(crate) struct DelegationRooms {
 /// Gives tasks to child sessions.
 #[derive(Debug)]
 pub(crate) struct Delegation {
-    rooms: DelegationRooms,
+    services: DelegationServices,
     claims: ChildClaims,
     /// How long a child may show no progress.
     patience: Duration,
@@ -59,38 +59,38 @@ pub(crate) struct Delegation {
 
 impl Delegation {
     /// Delegation that gives a child up when it shows no progress for as long as `patience`.
-    pub(crate) fn new(rooms: DelegationRooms, patience: Duration) -> Self {
-        Self { rooms, claims: ChildClaims::default(), patience }
+    pub(crate) fn new(services: DelegationServices, patience: Duration) -> Self {
+        Self { services, claims: ChildClaims::default(), patience }
     }
 
     /// Gives a task of a call to a child session and waits until it has come to an end. `delegates` are the agents that
     /// it may be given to.
-    pub(crate) async fn hand_out(
+    pub(crate) async fn run_task(
         &self,
-        setting: &CallSetting,
+        setting: &CallSurroundings,
         call: &ToolCall,
         delegates: &[(String, String)],
         task: DelegatedTask,
         started: &(dyn Fn(&Delegate) + Send + Sync),
     ) -> Result<TaskReport, Failure> {
-        let Self { rooms, claims, patience } = self;
-        Handover { rooms, claims, patience: *patience, setting, call }
-            .hand_out(delegates, task, started)
+        let Self { services, claims, patience } = self;
+        TaskHandover { services, claims, patience: *patience, setting, call }
+            .run_task(delegates, task, started)
             .await
     }
 }
 
 /// One task of one call.
-struct Handover<'a> {
-    rooms: &'a DelegationRooms,
+struct TaskHandover<'a> {
+    services: &'a DelegationServices,
     claims: &'a ChildClaims,
     patience: Duration,
-    setting: &'a CallSetting,
+    setting: &'a CallSurroundings,
     call: &'a ToolCall,
 }
 
-impl Handover<'_> {
-    async fn hand_out(
+impl TaskHandover<'_> {
+    async fn run_task(
         &self,
         delegates: &[(String, String)],
         task: DelegatedTask,
@@ -122,9 +122,9 @@ impl Handover<'_> {
         started(&delegate);
         let admitted =
             Prompt { id: Some(prompt.clone()), agent: Some(task.agent), model, ..Prompt::text(&task.prompt) };
-        self.rooms.inbox.admit(&child.id, admitted).await.map_err(failed)?;
+        self.services.inbox.admit(&child.id, admitted).await.map_err(failed)?;
         self.wait(&child.id).await?;
-        let tree = self.rooms.journal.tree(&child.id).await.map_err(failed)?;
+        let tree = self.services.journal.tree(&child.id).await.map_err(failed)?;
         let (failed, text) = match outcome(&tree, &prompt) {
             Ok(text) => (false, text),
             Err(text) => (true, text),
@@ -135,7 +135,7 @@ impl Handover<'_> {
     /// An earlier child of this session, if it rests.
     async fn resumed(&self, id: &SessionId) -> Result<Session, Failure> {
         let parent = &self.setting.session.id;
-        let found = match self.rooms.journal.session(id).await {
+        let found = match self.services.journal.session(id).await {
             Ok(session) => Some(session).filter(|session| session.parent.as_ref() == Some(parent)),
             Err(Error::NoSession(_)) => None,
             Err(error) => return Err(failed(error)),
@@ -147,7 +147,7 @@ impl Handover<'_> {
             ))
         })?;
         // After a restart the work may be this call's own.
-        if self.rooms.drains.is_running(id) && !self.call.again {
+        if self.services.drains.is_running(id) && !self.call.again {
             return Err(at_work(id));
         }
         Ok(child)
@@ -166,7 +166,7 @@ impl Handover<'_> {
         if child.permission.as_ref() != Some(&rules) {
             let change = SessionChange::Permission { rules: Some(rules) };
             let event = Event::SessionChanged { changes: vec![change] };
-            self.rooms.journal.append(&child.id, vec![event]).await?;
+            self.services.journal.append(&child.id, vec![event]).await?;
         }
         Ok(())
     }
@@ -174,11 +174,11 @@ impl Handover<'_> {
     /// The child session of this call, made unless an earlier process has made it.
     async fn child(&self, id: SessionId, task: &DelegatedTask) -> Result<Session, Error> {
         let parent = &self.setting.session;
-        if let Some(found) = self.rooms.store.session(&id).await? {
+        if let Some(found) = self.services.store.session(&id).await? {
             let ours = found.parent.as_ref() == Some(&parent.id) && found.time.trashed.is_none();
             return if ours { Ok(found) } else { Err(Error::Conflict(id.to_string())) };
         }
-        let location = self.rooms.projects.location(Some(&parent.directory)).await?;
+        let location = self.services.projects.location(Some(&parent.directory)).await?;
         let new = NewSession {
             id: Some(id),
             parent: Some(parent.id.clone()),
@@ -187,7 +187,7 @@ impl Handover<'_> {
             permission: Some(self.bounds()),
             ..NewSession::default()
         };
-        self.rooms.sessions.create(&location, new).await
+        self.services.sessions.create(&location, new).await
     }
 
     /// What a child may do at most: what this session may do now, without what is not for subagents.
@@ -198,7 +198,7 @@ impl Handover<'_> {
 
     /// The model of the turn that made the call.
     async fn model(&self) -> Result<Option<ModelRef>, Error> {
-        let node = self.rooms.journal.node(&self.setting.session.id, &self.call.entry).await?;
+        let node = self.services.journal.node(&self.setting.session.id, &self.call.entry).await?;
         let spoke = node.and_then(|node| node.entry.body.assistant()?.model.clone());
         Ok(spoke.or_else(|| self.setting.session.model.clone()))
     }
@@ -210,13 +210,13 @@ impl Handover<'_> {
             part: self.call.part.clone(),
             metadata: delegate.metadata(),
         };
-        self.rooms.journal.append_owned(&self.setting.lease, vec![event]).await?;
+        self.services.journal.append_owned(&self.setting.lease, vec![event]).await?;
         Ok(())
     }
 
     /// Waits until the child rests. Who stops the parent stops the child.
     async fn wait(&self, child: &SessionId) -> Result<(), Failure> {
-        let DelegationRooms { journal, drains, lifecycle, .. } = self.rooms;
+        let DelegationServices { journal, drains, lifecycle, .. } = self.services;
         let patience = self.patience;
         let mut updates = journal.bus().listen();
         let settled = drains.settled(child);
@@ -254,7 +254,7 @@ impl Handover<'_> {
     }
 
     async fn waits_for_person(&self, session: &SessionId) -> bool {
-        let requests = self.rooms.requests.waiting().await.unwrap_or_default();
+        let requests = self.services.requests.waiting().await.unwrap_or_default();
         requests.iter().any(|(asking, _)| asking == session)
     }
 }

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Error;
 use crate::bus::Signal;
-use crate::elsewhere::BusyElsewhere;
+use crate::feed_follower::BusyElsewhere;
 use crate::journal::Journal;
 use crate::lifecycle::Lifecycle;
 use crate::worker::Worker;
@@ -29,7 +29,7 @@ impl DrainSlots {
     }
 
     /// A session got a prompt by another process. If it works here, it looks again before it rests.
-    pub(crate) fn nudge(&self, id: &SessionId) {
+    pub(crate) fn look_again(&self, id: &SessionId) {
         self.with(|slots| {
             if let Some(slot) = slots.get_mut(id) {
                 slot.again = true;
@@ -43,16 +43,16 @@ impl DrainSlots {
         self.with(|slots| {
             if let Some(slot) = slots.get_mut(id) {
                 slot.interrupts = slot.interrupts.max(interrupts);
-                slot.obey();
+                slot.stop_if_interrupted();
             }
         });
     }
 
     /// Something happened in a session elsewhere. True when a drain waits there for its turn.
-    pub(crate) fn stir(&self, id: &SessionId) -> bool {
+    pub(crate) fn notify_waiting(&self, id: &SessionId) -> bool {
         self.with(|slots| match slots.get(id) {
             Some(slot) if !slot.owned => {
-                slot.stirred.notify_one();
+                slot.changed_elsewhere.notify_one();
                 true
             }
             _ => false,
@@ -60,11 +60,11 @@ impl DrainSlots {
     }
 
     /// Something may have happened anywhere.
-    pub(crate) fn stir_all(&self) {
+    pub(crate) fn notify_all_waiting(&self) {
         self.with(|slots| {
             for slot in slots.values_mut() {
                 slot.again |= slot.owned;
-                slot.stirred.notify_one();
+                slot.changed_elsewhere.notify_one();
             }
         });
     }
@@ -75,7 +75,7 @@ impl DrainSlots {
 pub struct Drains {
     slots: DrainSlots,
     elsewhere: BusyElsewhere,
-    /// Who works when a session is woken. It needs this room itself and outlives none of its clones.
+    /// Who works when a session is woken. It needs this service itself and outlives none of its clones.
     worker: Arc<OnceLock<Weak<Worker>>>,
     journal: Journal,
     lifecycle: Lifecycle,
@@ -92,7 +92,7 @@ struct DrainSlot {
     // How many the feed told of.
     interrupts: u64,
     // Something happened in the session while another process has it.
-    stirred: Arc<Notify>,
+    changed_elsewhere: Arc<Notify>,
     // Fires when the drain that runs now has ended; the next one has another.
     done: CancellationToken,
     status: Signal,
@@ -112,7 +112,7 @@ impl Drains {
     }
 
     /// Says who works when a session is woken.
-    pub(crate) fn employ(&self, worker: &Arc<Worker>) {
+    pub(crate) fn set_worker(&self, worker: &Arc<Worker>) {
         self.worker.get_or_init(|| Arc::downgrade(worker));
     }
 
@@ -138,9 +138,9 @@ impl Drains {
     }
 
     /// Resolves when something happened in a session that another process has.
-    pub(crate) async fn stirred(&self, id: &SessionId) {
-        match self.with(|slots| slots.get(id).map(|slot| Arc::clone(&slot.stirred))) {
-            Some(stirred) => stirred.notified().await,
+    pub(crate) async fn changed_elsewhere(&self, id: &SessionId) {
+        match self.with(|slots| slots.get(id).map(|slot| Arc::clone(&slot.changed_elsewhere))) {
+            Some(changed_elsewhere) => changed_elsewhere.notified().await,
             None => std::future::pending().await,
         }
     }
@@ -150,7 +150,7 @@ impl Drains {
         self.with(|slots| {
             if let Some(slot) = slots.get_mut(id) {
                 slot.begun = Some(interrupts);
-                slot.obey();
+                slot.stop_if_interrupted();
             }
         });
     }
@@ -262,7 +262,7 @@ impl Drains {
     }
 
     /// True while text of the session goes out over the bus as it grows, whichever process streams it.
-    pub(crate) fn tells_live(&self, id: &SessionId) -> bool {
+    pub(crate) fn streams_live(&self, id: &SessionId) -> bool {
         self.with(|slots| slots.get(id).is_some_and(|slot| slot.owned)) || self.elsewhere.has(id)
     }
 
@@ -286,7 +286,7 @@ impl DrainSlot {
             owned,
             begun: None,
             interrupts: 0,
-            stirred: Arc::default(),
+            changed_elsewhere: Arc::default(),
             done,
             status: Signal::Busy,
             ended,
@@ -295,7 +295,7 @@ impl DrainSlot {
     }
 
     /// Stops the work if somebody asked for that after it began. What woke the session before is stopped with it.
-    fn obey(&mut self) {
+    fn stop_if_interrupted(&mut self) {
         if self.owned && self.begun.is_some_and(|begun| self.interrupts > begun) {
             self.again = false;
             self.cancel.cancel();
@@ -339,7 +339,7 @@ mod tests {
         slots.with(|all| {
             let slot = all.get_mut(id).unwrap();
             slot.begun = Some(interrupts);
-            slot.obey();
+            slot.stop_if_interrupted();
         });
     }
 
@@ -347,7 +347,7 @@ mod tests {
     fn an_interrupt_from_elsewhere_stops_the_work_that_it_was_meant_for() {
         let (slots, id, cancel) = slots(true);
         begin(&slots, &id, 2);
-        slots.nudge(&id);
+        slots.look_again(&id);
         slots.interrupt(&id, 2);
         assert!(!cancel.is_cancelled(), "it was asked for before the work began");
         slots.interrupt(&id, 3);
@@ -370,9 +370,9 @@ mod tests {
         begin(&slots, &id, 0);
         slots.interrupt(&id, 1);
         assert!(!cancel.is_cancelled(), "the other process has the work");
-        assert!(slots.stir(&id));
-        let stirred = slots.with(|all| Arc::clone(&all.get(&id).unwrap().stirred));
-        stirred.notified().await;
-        assert!(!slots.stir(&SessionId::new("ses_2")), "nobody waits there");
+        assert!(slots.notify_waiting(&id));
+        let changed_elsewhere = slots.with(|all| Arc::clone(&all.get(&id).unwrap().changed_elsewhere));
+        changed_elsewhere.notified().await;
+        assert!(!slots.notify_waiting(&SessionId::new("ses_2")), "nobody waits there");
     }
 }

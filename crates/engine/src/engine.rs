@@ -1,6 +1,6 @@
-//! The engine's handle, and the one place that puts its rooms together.
+//! The engine's handle, and the one place that puts its services together.
 //!
-//! A room is one subject: a type with its own state and methods, which is given the rooms that it works with and knows
+//! A room is one subject: a type with its own state and methods, which is given the services that it works with and knows
 //! no others. The handle only leads to them.
 
 use std::path::{Path, PathBuf};
@@ -14,12 +14,12 @@ use crate::agents::{self, Agents};
 use crate::attachments::Attachments;
 use crate::bus::Bus;
 use crate::calls::ToolCalls;
-use crate::delegation::{Delegation, DelegationRooms};
+use crate::delegation::{Delegation, DelegationServices};
 use crate::drains::{DrainSlots, Drains};
-use crate::elsewhere::{BusyElsewhere, FeedFollower, MissedUpdates};
+use crate::feed_follower::{BusyElsewhere, FeedFollower, MissedUpdates};
 use crate::file_views::FileViews;
 use crate::guidance::Guidance;
-use crate::host::HostRooms;
+use crate::host::HostServices;
 use crate::imports::Imports;
 use crate::inbox::PromptInbox;
 use crate::journal::Journal;
@@ -39,17 +39,17 @@ use crate::snapshot_folders::SnapshotFolders;
 use crate::spending::Spending;
 use crate::titles::Titles;
 use crate::trash::Trash;
-use crate::turn::{ProviderTurns, TurnRooms};
+use crate::turn::{ProviderTurns, TurnServices};
 use crate::worker::Worker;
 use crate::{Config, Error};
 
 /// A running engine; clones share it.
 #[derive(Debug, Clone)]
-pub struct Engine(Arc<Rooms>);
+pub struct Engine(Arc<EngineServices>);
 
-/// The rooms that the handle leads to.
+/// The services that the handle leads to.
 #[derive(Debug)]
-struct Rooms {
+struct EngineServices {
     lifecycle: Lifecycle,
     journal: Journal,
     config: Arc<Config>,
@@ -82,12 +82,12 @@ impl Engine {
     /// When the store cannot be opened.
     pub async fn open(options: Options) -> Result<Self, Error> {
         let mint = Mint::new(Arc::clone(&options.world));
-        let base = FeedRooms::default();
+        let base = FeedServices::default();
         let follower =
             FeedFollower::new(base.bus.clone(), base.slots.clone(), base.waiting.clone(), base.busy.clone());
         let gaps = follower.gaps();
         let observer: Option<Observer> =
-            (!options.quiet).then(|| Arc::new(move |item| follower.hear(item)) as Observer);
+            (!options.quiet).then(|| Arc::new(move |item| follower.take(item)) as Observer);
         let owner = mint.other("own");
         let data = &options.paths.data;
         let mut store_options = match &options.database {
@@ -100,7 +100,7 @@ impl Engine {
             base.busy.begin(store.run_elsewhere().await?);
         }
         let missed = MissedUpdates::new(store.clone(), gaps);
-        Ok(Self(Arc::new(Rooms::compose(store, mint, base, missed, options))))
+        Ok(Self(Arc::new(EngineServices::compose(store, mint, base, missed, options))))
     }
 
     /// Stops accepting work, leaves running turns as they are for the next start, and waits for what must end.
@@ -248,17 +248,23 @@ impl Engine {
 
 /// What the store's feed reaches: made before the store, which tells from its first moment on.
 #[derive(Debug, Default)]
-struct FeedRooms {
+struct FeedServices {
     bus: Bus,
     slots: DrainSlots,
     waiting: WaitingCalls,
     busy: BusyElsewhere,
 }
 
-impl Rooms {
-    /// Puts the rooms together, from those that need no other to those that need most.
-    fn compose(store: Store, mint: Mint, base: FeedRooms, missed: MissedUpdates, options: Options) -> Self {
-        let FeedRooms { bus, slots, waiting, busy } = base;
+impl EngineServices {
+    /// Puts the services together, from those that need no other to those that need most.
+    fn compose(
+        store: Store,
+        mint: Mint,
+        base: FeedServices,
+        missed: MissedUpdates,
+        options: Options,
+    ) -> Self {
+        let FeedServices { bus, slots, waiting, busy } = base;
         let Options { paths, directory, config, project_files, keys, tools, supervisor, patience, .. } =
             options;
         let (config, paths) = (Arc::new(config), Arc::new(paths));
@@ -303,7 +309,7 @@ impl Rooms {
             missed.clone(),
             lifecycle.clone(),
         );
-        let delegation = DelegationRooms {
+        let delegation = DelegationServices {
             store: store.clone(),
             journal: journal.clone(),
             sessions: sessions.clone(),
@@ -313,7 +319,7 @@ impl Rooms {
             drains: drains.clone(),
             lifecycle: lifecycle.clone(),
         };
-        let host = HostRooms {
+        let host = HostServices {
             journal: journal.clone(),
             sessions: sessions.clone(),
             inbox: inbox.clone(),
@@ -326,7 +332,7 @@ impl Rooms {
         };
         let calls =
             ToolCalls::new(journal.clone(), requests.clone(), views.clone(), config.tool_output, host);
-        let turns = TurnRooms {
+        let turns = TurnServices {
             store: store.clone(),
             journal: journal.clone(),
             drains: drains.clone(),
@@ -351,7 +357,7 @@ impl Rooms {
             missed,
             lifecycle.clone(),
         ));
-        drains.employ(&worker);
+        drains.set_worker(&worker);
         Self {
             imports: Imports::new(store.clone(), projects.clone()),
             trash: Trash::new(store.clone(), journal.clone(), drains.clone()),

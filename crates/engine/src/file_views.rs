@@ -40,7 +40,7 @@ const DIALECT: &str = "everturn";
 const FIELD: &str = "seen";
 
 /// Puts what a session saw since it was last asked into a result.
-pub(crate) fn keep(seen: &SeenFiles, result: &mut ToolResult) {
+pub(crate) fn store_in(seen: &SeenFiles, result: &mut ToolResult) {
     // A path that is no text has no place in the log; nothing depends on it but a question more.
     let news = seen
         .news()

@@ -9,16 +9,16 @@ use everturn_llm::{AnswerOrigin, Block, Content, Message};
 use everturn_model::entry::{Assistant, Body, Compaction, Shell};
 use everturn_model::part::PartKind;
 use everturn_model::path::{self, ResultsByCall};
-use everturn_model::tool::{Hosted, Outcome, ToolResult, ToolState};
+use everturn_model::tool::{HostedResult, Outcome, ToolResult, ToolState};
 use everturn_model::tree::Node;
 use everturn_model::{Map, Part};
 use serde_json::Value;
 
 /// What a model takes in; nothing when nobody described it.
-pub(crate) type Takes = Option<Modalities>;
+pub(crate) type AcceptedContent = Option<Modalities>;
 
 /// The messages of a path, for a model that takes these kinds of content.
-pub(crate) fn messages(path: &[&Node], takes: Takes) -> Vec<Message> {
+pub(crate) fn messages(path: &[&Node], accepted: AcceptedContent) -> Vec<Message> {
     let (cut, indices) = path::visible(path);
     let results = path::results(path);
     let mut messages = Vec::new();
@@ -38,7 +38,7 @@ pub(crate) fn messages(path: &[&Node], takes: Takes) -> Vec<Message> {
     };
     for (index, node) in indices.into_iter().filter_map(|index| Some((index, path.get(index)?))) {
         if !node.entry.hidden && !is_past(index, node) {
-            lower(node, &results, takes, &mut messages);
+            lower(node, &results, accepted, &mut messages);
         }
     }
     messages
@@ -48,18 +48,19 @@ fn user_text(text: String) -> Message {
     Message::User(vec![Content::Text(text)])
 }
 
-fn lower(node: &Node, results: &ResultsByCall<'_>, takes: Takes, out: &mut Vec<Message>) {
+fn lower(node: &Node, results: &ResultsByCall<'_>, accepted: AcceptedContent, out: &mut Vec<Message>) {
     match &node.entry.body {
         Body::User(_) => {
-            let content: Vec<Content> = shown(node).filter_map(|part| content(&part.kind, takes)).collect();
+            let content: Vec<Content> =
+                shown(node).filter_map(|part| content(&part.kind, accepted)).collect();
             if !content.is_empty() {
                 out.push(Message::User(content));
             }
         }
-        Body::Assistant(assistant) => lower_assistant(node, assistant, results, takes, out),
+        Body::Assistant(assistant) => lower_assistant(node, assistant, results, accepted, out),
         Body::System { text, .. } => out.push(Message::System(text.clone())),
         Body::Synthetic { text, .. } => {
-            let parts = shown(node).filter_map(|part| content(&part.kind, takes));
+            let parts = shown(node).filter_map(|part| content(&part.kind, accepted));
             let content: Vec<Content> = text.iter().cloned().map(Content::Text).chain(parts).collect();
             if !content.is_empty() {
                 out.push(Message::User(content));
@@ -86,7 +87,7 @@ fn is_shown(part: &Part) -> bool {
     !part.hidden && !part.second
 }
 
-fn content(kind: &PartKind, takes: Takes) -> Option<Content> {
+fn content(kind: &PartKind, accepted: AcceptedContent) -> Option<Content> {
     match kind {
         PartKind::Text { text, ignored, .. } if *ignored != Some(true) && !text.is_empty() => {
             Some(Content::Text(text.clone()))
@@ -98,8 +99,8 @@ fn content(kind: &PartKind, takes: Takes) -> Option<Content> {
                 return Some(Content::Text(format!("Attached file {name}:\n{text}")));
             }
             // A model that gets what it does not take refuses the whole conversation, from now on.
-            if let (Some(takes), Some(kind)) = (takes, modality(mime))
-                && !takes.contains(kind)
+            if let (Some(accepted), Some(kind)) = (accepted, modality(mime))
+                && !accepted.contains(kind)
             {
                 let name = filename.as_deref().unwrap_or("an attachment");
                 return Some(Content::Text(format!(
@@ -137,7 +138,7 @@ fn lower_assistant(
     node: &Node,
     assistant: &Assistant,
     results: &ResultsByCall<'_>,
-    takes: Takes,
+    accepted: AcceptedContent,
     out: &mut Vec<Message>,
 ) {
     let origin = assistant
@@ -187,7 +188,7 @@ fn lower_assistant(
                 blocks.push(Block::ToolCall { id, name, input, metadata: metadata(map) });
                 if let Some(result) = find_result(node, call, state, results) {
                     let attached = result.attachments.iter().flatten();
-                    let attached = attached.filter_map(|part| content(&part.kind, takes));
+                    let attached = attached.filter_map(|part| content(&part.kind, accepted));
                     let text = Content::Text(result.output.clone());
                     settled.push(Message::Tool {
                         call_id: call.clone(),
@@ -227,7 +228,7 @@ fn given(metadata: Option<&Map>) -> Option<Value> {
 }
 
 /// What a tool gave that the provider ran itself.
-fn hosted_result(result: &ToolResult, came: &Hosted) -> Block {
+fn hosted_result(result: &ToolResult, came: &HostedResult) -> Block {
     let text = || Value::String(result.output.clone());
     Block::HostedResult {
         id: result.call.clone(),

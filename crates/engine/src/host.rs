@@ -15,7 +15,7 @@ use everturn_tools::{BoxFuture, Failure, Host};
 use serde_json::json;
 
 use crate::agents::{self, Agents};
-use crate::calls::{CallSetting, ToolCall};
+use crate::calls::{CallSurroundings, ToolCall};
 use crate::delegation::{self, Delegation};
 use crate::guidance::Guidance;
 use crate::inbox::{PartInput, PromptInbox};
@@ -28,9 +28,9 @@ use crate::{Error, Prompt};
 /// What the model is told when the person does not answer.
 const DISMISSED: &str = "The person dismissed the question without an answer.";
 
-/// The rooms that tools reach.
+/// The services that tools reach.
 #[derive(Debug)]
-pub(crate) struct HostRooms {
+pub(crate) struct HostServices {
     pub(crate) journal: Journal,
     pub(crate) sessions: Sessions,
     pub(crate) inbox: PromptInbox,
@@ -46,15 +46,15 @@ pub(crate) struct HostRooms {
 /// The session of one call.
 #[derive(Debug)]
 pub(crate) struct CallHost {
-    rooms: Arc<HostRooms>,
-    setting: CallSetting,
+    services: Arc<HostServices>,
+    setting: CallSurroundings,
     call: ToolCall,
 }
 
 impl CallHost {
     /// The session of a call, as its tool sees it.
-    pub(crate) fn new(rooms: Arc<HostRooms>, setting: CallSetting, call: ToolCall) -> Self {
-        Self { rooms, setting, call }
+    pub(crate) fn new(services: Arc<HostServices>, setting: CallSurroundings, call: ToolCall) -> Self {
+        Self { services, setting, call }
     }
 
     async fn write_todos(&self, todos: Vec<TodoItem>) -> Result<(), Error> {
@@ -65,7 +65,7 @@ impl CallHost {
             extra: Map::new(),
         };
         let event = Event::TodoUpdated { todos: todos.into_iter().map(keep).collect() };
-        self.rooms.journal.append_owned(&self.setting.lease, vec![event]).await?;
+        self.services.journal.append_owned(&self.setting.lease, vec![event]).await?;
         Ok(())
     }
 
@@ -77,11 +77,11 @@ impl CallHost {
             Some(request @ Request { ask: Ask::Question { questions: asked }, .. })
                 if *asked == questions =>
             {
-                self.rooms.requests.ask_again(session, request, cancel).await
+                self.services.requests.ask_again(session, request, cancel).await
             }
             _ => {
                 let caller = self.call.caller();
-                self.rooms.requests.ask(session, Ask::Question { questions }, caller, cancel).await
+                self.services.requests.ask(session, Ask::Question { questions }, caller, cancel).await
             }
         }
     }
@@ -94,7 +94,7 @@ impl CallHost {
         let kind = PartKind::Text { text, synthetic: Some(true), ignored: None, time: None, metadata: None };
         let parts = vec![PartInput::new(kind)];
         let prompt = Prompt { id: Some(id), agent: Some(agent), parts, ..Prompt::text("") };
-        self.rooms.inbox.admit(&self.setting.session.id, prompt).await?;
+        self.services.inbox.admit(&self.setting.session.id, prompt).await?;
         Ok(())
     }
 }
@@ -106,7 +106,7 @@ pub(crate) fn failed(error: impl std::fmt::Display) -> Failure {
 impl Host for CallHost {
     fn todos(&self) -> BoxFuture<'_, Result<Vec<TodoItem>, Failure>> {
         Box::pin(async {
-            let todos = self.rooms.sessions.todos(&self.setting.session.id).await.map_err(failed)?;
+            let todos = self.services.sessions.todos(&self.setting.session.id).await.map_err(failed)?;
             let show = |todo: todo::Todo| TodoItem {
                 content: todo.content,
                 status: todo.status,
@@ -123,7 +123,7 @@ impl Host for CallHost {
     fn ask(&self, questions: Vec<AskedQuestion>) -> BoxFuture<'_, Result<Vec<Vec<String>>, Failure>> {
         Box::pin(async {
             match self.question(questions).await.map_err(failed)? {
-                RequestAnswer::Chosen(labels) => Ok(labels),
+                RequestAnswer::UsableModel(labels) => Ok(labels),
                 RequestAnswer::Rejected(None) => Err(Failure::Declined(DISMISSED.to_owned())),
                 RequestAnswer::Rejected(Some(message)) => {
                     Err(Failure::Failed(format!("{DISMISSED} They said: {message}")))
@@ -141,12 +141,12 @@ impl Host for CallHost {
     ) -> BoxFuture<'a, Result<TaskReport, Failure>> {
         Box::pin(async {
             let delegates = self.delegates();
-            self.rooms.delegation.hand_out(&self.setting, &self.call, &delegates, task, started).await
+            self.services.delegation.run_task(&self.setting, &self.call, &delegates, task, started).await
         })
     }
 
     fn delegates(&self) -> Vec<(String, String)> {
-        let mut delegates = agents::delegates(self.rooms.agents.all());
+        let mut delegates = agents::delegates(self.services.agents.all());
         let rules = &self.setting.rules;
         delegates.retain(|(name, _)| {
             permission::decide(rules, &[], "task", std::slice::from_ref(name)) != Action::Deny
@@ -155,8 +155,8 @@ impl Host for CallHost {
     }
 
     fn plan_file(&self) -> PathBuf {
-        let CallSetting { session, scope, .. } = &self.setting;
-        agents::plan_file(session, &scope.worktree, &self.rooms.data)
+        let CallSurroundings { session, scope, .. } = &self.setting;
+        agents::plan_file(session, &scope.worktree, &self.services.data)
     }
 
     fn hand_over(&self, agent: &str, note: &str) -> BoxFuture<'_, Result<(), Failure>> {
@@ -167,9 +167,13 @@ impl Host for CallHost {
     fn skill(&self, name: &str) -> BoxFuture<'_, Result<LoadedSkill, Failure>> {
         let name = name.to_owned();
         Box::pin(async move {
-            let location =
-                self.rooms.projects.location(Some(&self.setting.session.directory)).await.map_err(failed)?;
-            self.rooms.guidance.skill(&location, &name).await
+            let location = self
+                .services
+                .projects
+                .location(Some(&self.setting.session.directory))
+                .await
+                .map_err(failed)?;
+            self.services.guidance.skill(&location, &name).await
         })
     }
 }

@@ -128,7 +128,7 @@ impl Imports {
         report: &mut ImportReport,
         progress: &mut (impl FnMut(usize, usize) + Send),
     ) -> Result<(), Error> {
-        let mut flight = JoinSet::new();
+        let mut appends = JoinSet::new();
         // What is known of a project here is newer than what comes in.
         let mut known: HashMap<String, ()> =
             self.projects.all().await?.into_iter().map(|project| (project.id, ())).collect();
@@ -142,18 +142,18 @@ impl Imports {
                 self.store.put_project(&project.id, data).await?;
             }
             let store = self.store.clone();
-            flight.spawn(async move {
+            appends.spawn(async move {
                 let appended = store.append(&id, Authority::Open, events).await;
                 (id, appended)
             });
-            while flight.len() >= FLIGHT {
-                land(&mut flight, report).await?;
+            while appends.len() >= FLIGHT {
+                collect_finished(&mut appends, report).await?;
                 done += 1;
                 progress(done, total);
             }
         }
-        while !flight.is_empty() {
-            land(&mut flight, report).await?;
+        while !appends.is_empty() {
+            collect_finished(&mut appends, report).await?;
             done += 1;
             progress(done, total);
         }
@@ -161,11 +161,14 @@ impl Imports {
     }
 }
 
-type Landing = (SessionId, Result<everturn_store::Appended, everturn_store::Error>);
+type FinishedAppend = (SessionId, Result<everturn_store::Appended, everturn_store::Error>);
 
-async fn land(flight: &mut JoinSet<Landing>, report: &mut ImportReport) -> Result<(), Error> {
+async fn collect_finished(
+    appends: &mut JoinSet<FinishedAppend>,
+    report: &mut ImportReport,
+) -> Result<(), Error> {
     use everturn_store::Error as Store;
-    let Some(Ok((id, appended))) = flight.join_next().await else { return Ok(()) };
+    let Some(Ok((id, appended))) = appends.join_next().await else { return Ok(()) };
     match appended {
         Ok(appended) if appended.fresh => report.imported.push(id),
         Ok(_) | Err(Store::Exists(_)) => report.present += 1,

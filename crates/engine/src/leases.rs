@@ -151,7 +151,7 @@ mod tests {
     use super::*;
     use crate::bus::Bus;
     use crate::drains::DrainSlots;
-    use crate::elsewhere::BusyElsewhere;
+    use crate::feed_follower::BusyElsewhere;
     use crate::journal::Journal;
     use crate::mint::Mint;
     use crate::world::System;

@@ -6,7 +6,7 @@
 //!
 //! # Layout
 //! The handle, and what everything stands on:
-//! - [`engine`]: the handle, and where its rooms are put together
+//! - [`engine`]: the handle, and where its services are put together
 //! - [`options`]: how an engine is opened
 //! - `error`: what can go wrong
 //! - [`world`]: the clock and the source of chance
@@ -17,7 +17,7 @@
 //! - `background`: work that waits for the disk
 //! - `journal`: the recording of events
 //! - `leases`: the one way to work under a lease
-//! - `elsewhere`: what other processes do, as the store's feed tells it
+//! - `feed_follower`: what other processes do, as the store's feed tells it
 //!
 //! Where and by whom:
 //! - [`projects`]: what a folder belongs to, and sessions that follow their folder
@@ -61,9 +61,9 @@ pub mod config;
 mod context;
 mod delegation;
 pub mod drains;
-mod elsewhere;
 pub mod engine;
 mod error;
+mod feed_follower;
 mod file_views;
 pub mod guidance;
 mod history;

@@ -1,6 +1,6 @@
 //! The engine's own life: what it does in the background, and that it is closing.
 //!
-//! Every room that waits for something waits for the end too, and whatever must have ended before the process may is
+//! Every service that waits for something waits for the end too, and whatever must have ended before the process may is
 //! started here.
 
 use tokio_util::sync::CancellationToken;

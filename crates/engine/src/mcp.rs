@@ -29,7 +29,7 @@ const SETS_MAX: usize = 16;
 
 /// The servers that are configured.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Configured {
+pub struct ConfiguredServers {
     servers: BTreeMap<String, ServerDefinition>,
     /// Those whose configuration cannot be used, and why.
     invalid: BTreeMap<String, String>,
@@ -39,7 +39,7 @@ pub struct Configured {
     root: PathBuf,
 }
 
-impl Configured {
+impl ConfiguredServers {
     /// Reads OpenCode's `mcp` object.
     pub(crate) fn read(value: &Value) -> Self {
         let mut configured = Self::default();

@@ -104,7 +104,7 @@ impl Mint {
 
     /// A number from 0 to 1, for jitter.
     #[must_use]
-    pub fn chance(&self) -> f64 {
+    pub fn random_fraction(&self) -> f64 {
         f64::from(self.world.random()[0]) / 255.0
     }
 }

@@ -10,7 +10,7 @@ use everturn_model::Money;
 use everturn_model::session::ModelRef;
 use everturn_model::usage::{Price, Pricing, Tier};
 
-use crate::history::Takes;
+use crate::history::AcceptedContent;
 use crate::{Config, Error};
 
 pub use everturn_llm::{AuthFile, Keyring, Secret, catalogue, credential};
@@ -23,7 +23,7 @@ const DEMO: &str = "demo";
 
 /// A model that can be asked.
 #[derive(Debug, Clone)]
-pub struct Chosen {
+pub struct UsableModel {
     /// Which one.
     pub reference: ModelRef,
     /// What is known of it.
@@ -31,12 +31,12 @@ pub struct Chosen {
     /// How it is asked, where that was chosen.
     pub variant: Option<Variant>,
     /// What it takes in, where somebody described it.
-    pub(crate) takes: Takes,
+    pub(crate) takes: AcceptedContent,
     /// The way to it.
     pub provider: Arc<dyn Provider>,
 }
 
-impl Chosen {
+impl UsableModel {
     /// The model as the conversation names it.
     pub(crate) fn origin(&self) -> AnswerOrigin {
         AnswerOrigin { provider: self.reference.provider.clone(), model: self.reference.model.clone() }
@@ -70,7 +70,7 @@ impl ModelFinder {
     ///
     /// # Errors
     /// When there is none or it cannot be reached.
-    pub fn choose(&self, wanted: Option<&ModelRef>, folder: &Path) -> Result<Chosen, Error> {
+    pub fn choose(&self, wanted: Option<&ModelRef>, folder: &Path) -> Result<UsableModel, Error> {
         let Some(wanted) = wanted else { return self.choose(Some(&self.default_model(folder)?), folder) };
         if wanted.provider == SCRIPTED {
             return scripted(wanted, folder);
@@ -82,7 +82,7 @@ impl ModelFinder {
     ///
     /// # Errors
     /// When there is none or it cannot be reached.
-    pub(crate) fn choose_small(&self, main: Option<&ModelRef>, folder: &Path) -> Result<Chosen, Error> {
+    pub(crate) fn choose_small(&self, main: Option<&ModelRef>, folder: &Path) -> Result<UsableModel, Error> {
         if let Some(name) = &self.config.small_model {
             return self.choose(Some(&self.named(name, folder)?), folder);
         }
@@ -143,19 +143,19 @@ impl ModelFinder {
         })
     }
 
-    fn reach(&self, found: &FoundModel<'_>) -> Result<Chosen, Error> {
+    fn reach(&self, found: &FoundModel<'_>) -> Result<UsableModel, Error> {
         let provider = found.connect(&self.keys)?;
         let takes = match &found.model {
             Cow::Borrowed(model) => Some(model.abilities.input),
             Cow::Owned(_) => None,
         };
         let (model, variant) = (found.model.clone().into_owned(), found.variant.clone());
-        Ok(Chosen { reference: reference(found), model, variant, takes, provider })
+        Ok(UsableModel { reference: reference(found), model, variant, takes, provider })
     }
 }
 
 /// A script is read again each time: what was changed in the file holds from the next turn on.
-fn scripted(wanted: &ModelRef, folder: &Path) -> Result<Chosen, Error> {
+fn scripted(wanted: &ModelRef, folder: &Path) -> Result<UsableModel, Error> {
     let provider = match wanted.model.as_str() {
         DEMO => Scripted::demo(),
         // Collected from its components, it says where it was looked for without `./`.
@@ -163,7 +163,7 @@ fn scripted(wanted: &ModelRef, folder: &Path) -> Result<Chosen, Error> {
     };
     let model = ModelInfo { id: wanted.model.clone().into(), ..ModelInfo::default() };
     let (reference, provider) = (wanted.clone(), Arc::new(provider));
-    Ok(Chosen { reference, model, variant: None, takes: None, provider })
+    Ok(UsableModel { reference, model, variant: None, takes: None, provider })
 }
 
 fn reference(found: &FoundModel<'_>) -> ModelRef {

@@ -114,7 +114,7 @@ struct Repositories(std::sync::Mutex<HashMap<PathBuf, RepositoryState>>);
 #[derive(Debug, Default)]
 struct RepositoryState {
     /// Whose turn it is to look at it.
-    turn: Arc<tokio::sync::Mutex<()>>,
+    turn_lock: Arc<tokio::sync::Mutex<()>>,
     /// What git said nothing about, and how long it is not asked again.
     silent: Option<(RepositoryMark, Instant)>,
 }
@@ -124,23 +124,23 @@ impl Repositories {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= REMEMBERED {
             // Those that somebody is at stay.
-            known.retain(|_, state| Arc::strong_count(&state.turn) > 1);
+            known.retain(|_, state| Arc::strong_count(&state.turn_lock) > 1);
         }
         use_state(known.entry(root.to_owned()).or_default())
     }
 
-    fn turn(&self, root: &Path) -> Arc<tokio::sync::Mutex<()>> {
-        self.with(root, |state| Arc::clone(&state.turn))
+    fn turn_lock(&self, root: &Path) -> Arc<tokio::sync::Mutex<()>> {
+        self.with(root, |state| Arc::clone(&state.turn_lock))
     }
 
-    fn is_silent(&self, found: &Repository) -> bool {
+    fn git_is_unresponsive(&self, found: &Repository) -> bool {
         let now = Instant::now();
         self.with(&found.root, |state| {
             state.silent.is_some_and(|(mark, until)| mark == found.mark && until > now)
         })
     }
 
-    fn note_silence(&self, found: &Repository) {
+    fn note_unresponsive_git(&self, found: &Repository) {
         self.with(&found.root, |state| state.silent = Some((found.mark, Instant::now() + FRESH)));
     }
 }
@@ -229,8 +229,8 @@ impl Projects {
             return Ok(location);
         }
         // One at a time: whoever comes second finds what the first has found.
-        let turn = self.repositories.turn(&found.root);
-        let _turn = turn.lock().await;
+        let turn_lock = self.repositories.turn_lock(&found.root);
+        let _turn = turn_lock.lock().await;
         if let Some(location) = self.recall(&directory, &found).await {
             return Ok(location);
         }
@@ -310,12 +310,12 @@ impl Projects {
     /// Asks git which repository it is, unless it had no answer a moment ago: waiting for it takes long.
     async fn ask_git(&self, found: &Repository) -> RepositoryIdentity {
         let repositories = &self.repositories;
-        if repositories.is_silent(found) {
+        if repositories.git_is_unresponsive(found) {
             return RepositoryIdentity::Unknown;
         }
         let identity = identity(found).await;
         if identity == RepositoryIdentity::Unknown {
-            repositories.note_silence(found);
+            repositories.note_unresponsive_git(found);
         }
         identity
     }
@@ -326,7 +326,7 @@ impl Projects {
         let Some(id) = id else { return Ok(self.blank_project(GLOBAL, found.root.clone(), Some("git"))) };
         let project = known.iter().find(|project| project.id == id).cloned();
         let project = project.unwrap_or_else(|| self.blank_project(&id, found.root.clone(), Some("git")));
-        let project = self.settle_places(project, &known, found).await?;
+        let project = self.update_places(project, &known, found).await?;
         Ok(Project { worktree: found.root.clone(), vcs: Some("git".to_owned()), ..project })
     }
 

@@ -6,7 +6,7 @@ use everturn_llm::{Error, EventStream, ModelRequest, StreamEvent};
 use futures_util::StreamExt as _;
 use tracing::{Instrument as _, Span, field};
 
-use crate::models::Chosen;
+use crate::models::UsableModel;
 
 /// A call that streams.
 pub(crate) struct ProviderCall {
@@ -18,7 +18,7 @@ pub(crate) struct ProviderCall {
 
 impl ProviderCall {
     /// A call to a model. Nothing is sent before the first delta is asked for.
-    pub(crate) fn new(chosen: &Chosen, request: ModelRequest) -> Self {
+    pub(crate) fn new(chosen: &UsableModel, request: ModelRequest) -> Self {
         let span = tracing::info_span!(
             "provider_call",
             provider = chosen.reference.provider,

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Error;
 use crate::agents::Agents;
-use crate::elsewhere::MissedUpdates;
+use crate::feed_follower::MissedUpdates;
 use crate::journal::Journal;
 use crate::lifecycle::Lifecycle;
 
@@ -38,7 +38,7 @@ pub(crate) enum RequestAnswer {
     /// Go on.
     Allowed,
     /// The labels that were chosen for each question.
-    Chosen(Vec<Vec<String>>),
+    UsableModel(Vec<Vec<String>>),
     /// Do not; with what the person said.
     Rejected(Option<String>),
     /// The work was interrupted while it waited.
@@ -49,7 +49,7 @@ impl RequestAnswer {
     /// What an answer in the log says.
     pub(crate) fn of(reply: Option<Reply>, message: Option<&str>, answers: Option<&Value>) -> Self {
         match (answers, reply) {
-            (Some(answers), _) => Self::Chosen(labels(answers)),
+            (Some(answers), _) => Self::UsableModel(labels(answers)),
             (None, Some(Reply::Once | Reply::Always)) => Self::Allowed,
             (None, Some(Reply::Reject)) => Self::Rejected(message.map(str::to_owned)),
             (None, None) => Self::Interrupted,
@@ -141,7 +141,7 @@ impl Requests {
         let mut last = open.filter_map(|open| open.request);
         let answer = last.find(|last| last.request.id == request.id).and_then(|last| last.answer);
         Ok(match answer {
-            Some(GivenAnswer { answers: Some(answers), .. }) => RequestAnswer::Chosen(labels(&answers)),
+            Some(GivenAnswer { answers: Some(answers), .. }) => RequestAnswer::UsableModel(labels(&answers)),
             Some(GivenAnswer { reply: Some(Reply::Once | Reply::Always), .. }) => RequestAnswer::Allowed,
             Some(GivenAnswer { reply: Some(Reply::Reject), message, .. }) => RequestAnswer::Rejected(message),
             Some(GivenAnswer { reply: None, .. }) | None => RequestAnswer::Interrupted,
@@ -162,7 +162,7 @@ impl Requests {
             () = self.lifecycle.closing() => Ok(RequestAnswer::Interrupted),
             () = cancel.cancelled() => {
                 // Somebody may have answered at the same moment.
-                let event = given(request, Reply::Reject, None);
+                let event = permission_answer(request, Reply::Reject, None);
                 self.journal.append(session, vec![event]).await.ok();
                 Ok(RequestAnswer::Interrupted)
             }
@@ -185,15 +185,15 @@ impl Requests {
             let rules = always.iter().map(|pattern| Rule::new(permission, pattern, Action::Allow)).collect();
             self.store.approve(&row.project, rules, self.journal.mint().now()).await?;
         }
-        self.settle(&session, id, given(&request, reply, message)).await?;
+        self.settle(&session, id, permission_answer(&request, reply, message)).await?;
         match reply {
             Reply::Once => Ok(()),
             Reply::Always => self.release(&row).await,
             Reply::Reject => {
                 for (other, request) in self.waiting().await? {
                     if other == session {
-                        let event = given(&request, reply, None);
-                        unless_gone(self.settle(&other, &request.id, event).await)?;
+                        let event = permission_answer(&request, reply, None);
+                        ignore_gone(self.settle(&other, &request.id, event).await)?;
                     }
                 }
                 Ok(())
@@ -230,7 +230,7 @@ impl Requests {
     /// When nobody waits for it.
     pub async fn dismiss(&self, id: &RequestId) -> Result<(), Error> {
         let (session, request, _) = self.question(id).await?;
-        self.settle(&session, id, given(&request, Reply::Reject, None)).await
+        self.settle(&session, id, permission_answer(&request, Reply::Reject, None)).await
     }
 
     /// The session that waits for a question, the request, and how many questions there are in it.
@@ -271,8 +271,8 @@ impl Requests {
             }
             let rules = self.agents.rules(&session);
             if permission::decide(&rules, &saved, permission, patterns) == Action::Allow {
-                let event = given(&request, Reply::Always, None);
-                unless_gone(self.settle(&id, &request.id, event).await)?;
+                let event = permission_answer(&request, Reply::Always, None);
+                ignore_gone(self.settle(&id, &request.id, event).await)?;
             }
         }
         Ok(())
@@ -281,7 +281,7 @@ impl Requests {
 
 /// Whether one of the other requests could be answered. That somebody was faster, or took its session away, is no failure
 /// of the answer that was given.
-fn unless_gone(settled: Result<(), Error>) -> Result<(), Error> {
+fn ignore_gone(settled: Result<(), Error>) -> Result<(), Error> {
     match settled {
         Err(Error::NoRequest(_) | Error::NoSession(_)) => Ok(()),
         settled => settled,
@@ -289,7 +289,7 @@ fn unless_gone(settled: Result<(), Error>) -> Result<(), Error> {
 }
 
 /// The answer to a permission request, as an event.
-fn given(request: &Request, reply: Reply, message: Option<String>) -> Event {
+fn permission_answer(request: &Request, reply: Reply, message: Option<String>) -> Event {
     let (id, call) = (request.id.clone(), request.call.clone());
     Event::RequestAnswered { id, call, reply: Some(reply), message, answers: None }
 }
@@ -311,9 +311,9 @@ mod tests {
         // A reply that had taken effect was answered with 404 when another client answered a further request of the
         // session, or deleted a session, while the others were gone through.
         let gone = || RequestId::from("per_1");
-        assert!(unless_gone(Err(Error::NoRequest(gone()))).is_ok());
-        assert!(unless_gone(Err(Error::NoSession(SessionId::from("ses_1")))).is_ok());
-        assert!(unless_gone(Err(Error::Conflict("x".to_owned()))).is_err());
-        assert!(unless_gone(Ok(())).is_ok());
+        assert!(ignore_gone(Err(Error::NoRequest(gone()))).is_ok());
+        assert!(ignore_gone(Err(Error::NoSession(SessionId::from("ses_1")))).is_ok());
+        assert!(ignore_gone(Err(Error::Conflict("x".to_owned()))).is_err());
+        assert!(ignore_gone(Ok(())).is_ok());
     }
 }

@@ -21,7 +21,7 @@ use crate::leases::Leases;
 use crate::projects::Projects;
 use crate::snapshot_folders::SnapshotFolders;
 use crate::worker::next_work;
-use files::{RestorePlan, taken_back, undone};
+use files::{RestorePlan, undone_changes, undone_steps};
 
 /// Takes messages and files back, and brings them back; clones share it.
 #[derive(Debug, Clone)]
@@ -86,19 +86,19 @@ impl Reverts {
         let earlier = tree.session.revert.clone();
         let mut diffs = Vec::new();
         if let Some(snapshots) = self.snapshots.of(&location) {
-            let steps = undone(&tree, &revert.message, &worktree);
+            let steps = undone_steps(&tree, &revert.message, &worktree);
             let task = {
                 let (snapshots, earlier) = (snapshots.clone(), earlier.clone());
                 move || {
                     let work = RestorePlan::plan(&snapshots, &steps, earlier.as_ref())?;
-                    Ok((work, taken_back(&snapshots, &steps)))
+                    Ok((work, undone_changes(&snapshots, &steps)))
                 }
             };
             let (work, changes) = blocking(task).await?;
             diffs = changes;
             revert.snapshot = Some(work.original().to_owned());
             if work.changes_files() {
-                revert.restored = work.possible();
+                revert.restored = work.possible_sources();
                 revert.pending = true;
                 self.append_revert(lease, revert.clone(), None).await?;
             }

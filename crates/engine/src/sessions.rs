@@ -130,8 +130,8 @@ impl Sessions {
     }
 
     fn slug(&self) -> String {
-        let chance = self.journal.mint().chance();
-        let other = self.journal.mint().chance();
+        let chance = self.journal.mint().random_fraction();
+        let other = self.journal.mint().random_fraction();
         let pick = |list: &[&'static str; 16], chance: f64| {
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to 15")]
             list.get((chance * 15.99) as usize).copied().unwrap_or("calm")
@@ -222,7 +222,7 @@ impl Sessions {
         let saved = self.store.streams(&conversation.session.id).await?;
         // Asked last: if this process has taken the session meanwhile, the text may be its own. What the feed tells of
         // another process is told as it grows, too.
-        if self.drains.tells_live(&conversation.session.id) {
+        if self.drains.streams_live(&conversation.session.id) {
             return Ok(());
         }
         let mut texts: HashMap<PartId, String> =

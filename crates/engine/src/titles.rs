@@ -12,7 +12,7 @@ use crate::Error;
 use crate::agents::Agents;
 use crate::journal::Journal;
 use crate::lifecycle::Lifecycle;
-use crate::models::{Chosen, ModelFinder};
+use crate::models::{ModelFinder, UsableModel};
 use crate::provider_call::ProviderCall;
 use crate::sessions::is_default_title;
 
@@ -67,7 +67,7 @@ impl Titles {
         });
     }
 
-    async fn name(&self, session: &Session, chosen: &Chosen, prompt: String) -> Result<(), Error> {
+    async fn name(&self, session: &Session, chosen: &UsableModel, prompt: String) -> Result<(), Error> {
         let instructions = self.agents.named("title").map_or("", |agent| agent.prompt);
         let request = ModelRequest {
             origin: chosen.origin(),

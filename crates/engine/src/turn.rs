@@ -27,14 +27,14 @@ use tracing::Instrument as _;
 
 use crate::Error;
 use crate::agents::Agents;
-use crate::calls::{CallSetting, ToolCalls};
+use crate::calls::{CallSurroundings, ToolCalls};
 use crate::drains::Drains;
 use crate::file_views::FileViews;
 use crate::guidance::Guidance;
 use crate::journal::Journal;
 use crate::lifecycle::Lifecycle;
 use crate::mcp::McpServers;
-use crate::models::{Chosen, ModelFinder};
+use crate::models::{ModelFinder, UsableModel};
 use crate::outputs::ToolOutputs;
 use crate::projects::{Location, Projects};
 use crate::snapshot_folders::SnapshotFolders;
@@ -71,9 +71,9 @@ impl TurnEnd {
     }
 }
 
-/// The rooms that turns work with.
+/// The services that turns work with.
 #[derive(Debug)]
-pub(crate) struct TurnRooms {
+pub(crate) struct TurnServices {
     pub(crate) store: Store,
     pub(crate) journal: Journal,
     pub(crate) drains: Drains,
@@ -95,13 +95,13 @@ pub(crate) struct TurnRooms {
 /// Runs turns.
 #[derive(Debug)]
 pub(crate) struct ProviderTurns {
-    rooms: TurnRooms,
+    services: TurnServices,
 }
 
 impl ProviderTurns {
-    /// Turns that work with these rooms.
-    pub(crate) fn new(rooms: TurnRooms) -> Self {
-        Self { rooms }
+    /// Turns that work with these services.
+    pub(crate) fn new(services: TurnServices) -> Self {
+        Self { services }
     }
 
     /// Runs one turn to its end; the tree comes back as it is then.
@@ -114,7 +114,7 @@ impl ProviderTurns {
     ) -> Result<(TurnEnd, Tree), Error> {
         let span =
             tracing::info_span!("turn", session.id = %tree.session.id, outcome = tracing::field::Empty);
-        let mut turn = Turn { rooms: &self.rooms, lease, cancel, tree, work };
+        let mut turn = Turn { services: &self.services, lease, cancel, tree, work };
         let end = turn.run().instrument(span.clone()).await;
         span.record("outcome", end.as_ref().map_or("error", |end| end.as_str()));
         Ok((end?, turn.tree))
@@ -123,7 +123,7 @@ impl ProviderTurns {
 
 /// A turn at work.
 struct Turn<'r> {
-    rooms: &'r TurnRooms,
+    services: &'r TurnServices,
     lease: &'r Lease,
     cancel: &'r CancellationToken,
     tree: Tree,
@@ -131,9 +131,9 @@ struct Turn<'r> {
 }
 
 /// What a turn needs from its surroundings once it knows its model.
-struct Stage {
-    setting: CallSetting,
-    chosen: Chosen,
+struct TurnSetup {
+    setting: CallSurroundings,
+    chosen: UsableModel,
     assistant: EntryId,
     request: ModelRequest,
     snapshots: Option<Arc<Snapshots>>,
@@ -142,7 +142,7 @@ struct Stage {
 impl Turn<'_> {
     /// Appends events by the right of the owner and folds them into the turn's own tree.
     async fn commit(&mut self, events: Vec<Event>) -> Result<(), Error> {
-        let (appended, records) = self.rooms.journal.record_owned(self.lease, events).await?;
+        let (appended, records) = self.services.journal.record_owned(self.lease, events).await?;
         for record in &records {
             follow(&mut self.tree, record)?;
         }
@@ -156,11 +156,11 @@ impl Turn<'_> {
 
     /// Runs the turn to its end.
     async fn run(&mut self) -> Result<TurnEnd, Error> {
-        let location = self.rooms.projects.location(Some(&self.session().directory)).await?;
+        let location = self.services.projects.location(Some(&self.session().directory)).await?;
         let agent = self.agent();
-        let rules = self.rooms.agents.rules_of(&agent.name, self.session());
+        let rules = self.services.agents.rules_of(&agent.name, self.session());
         let sources = self.observe(&location, rules.clone()).await?;
-        let mut opening = TurnOpening::at(&self.tree, self.rooms.journal.mint());
+        let mut opening = TurnOpening::at(&self.tree, self.services.journal.mint());
         self.open(&mut opening, &sources)?;
         if !self.session().open && !self.wants_answer() {
             let events = opening.into_events();
@@ -169,7 +169,7 @@ impl Turn<'_> {
         }
         self.update(&mut opening, &sources);
         let wanted = self.selected_model();
-        let chosen = match self.rooms.models.choose(wanted.as_ref(), &location.directory) {
+        let chosen = match self.services.models.choose(wanted.as_ref(), &location.directory) {
             Ok(chosen) => chosen,
             Err(error) => {
                 let events = opening.into_events();
@@ -177,23 +177,23 @@ impl Turn<'_> {
                 return self.refuse(&error).await;
             }
         };
-        let snapshots = self.rooms.snapshots.of(&location);
+        let snapshots = self.services.snapshots.of(&location);
         let before = files::capture(snapshots.clone());
 
         let assistant = opening.start_step(&location, &agent, &chosen);
         if !opening.summarize_promoted() {
-            opening.push(self.rooms.summarize(&self.tree).await?);
+            opening.push(self.services.summarize(&self.tree).await?);
         }
         let events = opening.into_events();
         self.commit(events).await?;
-        self.rooms.titles.name_later(self.session(), &self.tree);
+        self.services.titles.name_later(self.session(), &self.tree);
 
         let path = path::to(&self.tree, self.session().leaf.as_ref());
-        self.rooms.views.recall(&self.session().id, &path);
-        let registry = self.rooms.mcp.registry(&location, self.cancel).await;
+        self.services.views.recall(&self.session().id, &path);
+        let registry = self.services.mcp.registry(&location, self.cancel).await;
         let offer = self.offer(&registry, &chosen, &rules);
         let request = self.request(&chosen, &agent, &offer, &location);
-        let setting = CallSetting {
+        let setting = CallSurroundings {
             session: Arc::new(self.session().clone()),
             scope: Arc::new(self.scope(&location)),
             offer: Arc::new(offer),
@@ -201,7 +201,7 @@ impl Turn<'_> {
             lease: self.lease.clone(),
             cancel: self.cancel.child_token(),
         };
-        self.converse(Stage { setting, chosen, assistant, request, snapshots }, before).await
+        self.converse(TurnSetup { setting, chosen, assistant, request, snapshots }, before).await
     }
 
     /// The folders that calls of this turn work in.
@@ -209,8 +209,8 @@ impl Turn<'_> {
         Scope {
             directory: location.directory.clone(),
             worktree: location.worktree.clone(),
-            output_dir: self.rooms.outputs.folder().to_owned(),
-            home: self.rooms.guidance.home().to_owned(),
+            output_dir: self.services.outputs.folder().to_owned(),
+            home: self.services.guidance.home().to_owned(),
         }
     }
 }

@@ -14,7 +14,7 @@ use tracing::Instrument as _;
 use crate::Error;
 use crate::bus::Signal;
 use crate::drains::Drains;
-use crate::elsewhere::MissedUpdates;
+use crate::feed_follower::MissedUpdates;
 use crate::journal::Journal;
 use crate::leases::Leases;
 use crate::lifecycle::Lifecycle;
@@ -134,7 +134,7 @@ impl Worker {
     ) -> Result<bool, Error> {
         let lease = tokio::time::sleep(TRY_LEASE);
         tokio::pin!(lease);
-        let mut stirred = false;
+        let mut changed_elsewhere = false;
         loop {
             let now = self.journal.outline(id).await?;
             if next_work(&now).is_none() {
@@ -144,12 +144,12 @@ impl Worker {
                 return Ok(false);
             }
             // While a turn is open its owner is at work, and what it does is no reason to try.
-            if stirred && !now.session.open {
+            if changed_elsewhere && !now.session.open {
                 return Ok(true);
             }
             *waited = true;
             tokio::select! {
-                () = self.drains.stirred(id) => stirred = true,
+                () = self.drains.changed_elsewhere(id) => changed_elsewhere = true,
                 () = &mut lease => return Ok(true),
                 () = cancel.cancelled() => return Ok(false),
                 () = self.lifecycle.closing() => return Ok(false),

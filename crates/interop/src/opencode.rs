@@ -11,7 +11,7 @@
 //! - [`files`]: the JSON file tree of OpenCode 1.1
 //! - [`rows`]: the tables of OpenCode's database
 //! - `fault`: what OpenCode calls a fault
-//! - `shape`: values that several shapes share; `kept`: what a reader does not understand, so that it leaves as it came
+//! - `shape`: values that several shapes share; `unread`: what a reader has no word for, so that it leaves as it came
 
 use everturn_model::Session;
 use everturn_model::event::Seed;
@@ -20,9 +20,9 @@ use serde_json::Value;
 pub mod export;
 mod fault;
 pub mod files;
-mod kept;
 pub mod rows;
 mod shape;
+mod unread;
 pub mod v1;
 pub mod v2;
 

@@ -31,7 +31,7 @@ const V2: &str = "v2";
 pub(crate) fn fault(value: Value) -> Fault {
     let empty = Map::new();
     let data = value.get("data").and_then(Value::as_object).unwrap_or(&empty);
-    let mut fields = Fields { data, seen: Vec::new(), exact: true };
+    let mut fields = FaultFields { data, seen: Vec::new(), exact: true };
     let message = fields.text("message");
     let name = value.get("name").and_then(Value::as_str).unwrap_or_default();
     let kind = kind(name, message.as_deref(), &mut fields);
@@ -41,7 +41,7 @@ pub(crate) fn fault(value: Value) -> Fault {
     Fault { kind, message, came: came.then(|| Box::new(value)) }
 }
 
-fn kind(name: &str, message: Option<&str>, fields: &mut Fields<'_>) -> FaultKind {
+fn kind(name: &str, message: Option<&str>, fields: &mut FaultFields<'_>) -> FaultKind {
     match name {
         "UnknownError" => FaultKind::Internal,
         "MessageAbortedError" if message == Some(CUT_OFF) => FaultKind::CutOff,
@@ -78,7 +78,7 @@ fn url(value: &Value) -> Option<String> {
 }
 
 /// The data of a fault, as far as it was taken.
-struct Fields<'a> {
+struct FaultFields<'a> {
     data: &'a Map,
     /// What was taken, in the order in which it is written today.
     seen: Vec<&'static str>,
@@ -86,7 +86,7 @@ struct Fields<'a> {
     exact: bool,
 }
 
-impl Fields<'_> {
+impl FaultFields<'_> {
     fn take<T>(&mut self, key: &'static str, read: impl FnOnce(&Value) -> Option<T>) -> Option<T> {
         let value = self.data.get(key)?;
         self.seen.push(key);

@@ -15,7 +15,7 @@ use crate::finish::Finish;
 use crate::inbox::{Delivery, InboxItem};
 use crate::permission::Rule;
 use crate::request::{CallRef, Reply, Request};
-use crate::session::{Origin, Revert, Session, Summary};
+use crate::session::{ForkOrigin, Revert, Session, Summary};
 use crate::subject::Subject;
 use crate::todo::Todo;
 use crate::tool::FileForecast;
@@ -178,7 +178,7 @@ catalogue! {
     /// The session was copied from a path of another one.
     SessionForked = "session.forked" v 2 {
         /// From where.
-        origin: Origin,
+        origin: ForkOrigin,
         /// The copied path.
         seed: Box<Seed>,
     }
@@ -524,7 +524,7 @@ impl Event {
 
 /// Rows that an event needs to be folded, for stores that fold without loading the session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Touches<'a> {
+pub struct RowsToFold<'a> {
     /// Everything: the event looks at whole paths.
     pub whole: bool,
     /// These entries.
@@ -537,7 +537,7 @@ pub struct Touches<'a> {
     pub requests: Vec<&'a RequestId>,
 }
 
-impl<'a> Touches<'a> {
+impl<'a> RowsToFold<'a> {
     /// The part of a call; without its id, only a look at all parts finds it.
     fn call(&mut self, call: &'a CallRef) {
         self.entries.push(&call.entry);
@@ -551,8 +551,8 @@ impl<'a> Touches<'a> {
 impl Event {
     /// The rows that folding it needs beside the session's own.
     #[must_use]
-    pub fn touches(&self) -> Touches<'_> {
-        let mut touches = Touches::default();
+    pub fn touches(&self) -> RowsToFold<'_> {
+        let mut touches = RowsToFold::default();
         match self {
             Self::LeafMoved { .. } | Self::SessionForked { .. } | Self::SessionImported { .. } => {
                 touches.whole = true;

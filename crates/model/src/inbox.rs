@@ -25,7 +25,7 @@ pub struct InboxItem {
     /// When it is promoted.
     pub delivery: Delivery,
     /// Whether its promotion starts a turn.
-    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    #[serde(default = "default_true", skip_serializing_if = "is_true")]
     pub reply: bool,
     /// The prompt.
     pub user: User,
@@ -37,12 +37,12 @@ pub struct InboxItem {
     pub extra: Extra,
 }
 
-fn yes() -> bool {
+fn default_true() -> bool {
     true
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
-fn is_yes(value: &bool) -> bool {
+fn is_true(value: &bool) -> bool {
     *value
 }
 

@@ -73,7 +73,7 @@ pub struct Revert {
     /// The files that were put back. Each is brought to what `snapshot` has when the revert is undone, if it is still
     /// as one of its trees here has it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub restored: Vec<Restored>,
+    pub restored: Vec<RevertedFile>,
     /// True from the decision until the files are done: then any of them may be as in `snapshot` or as in a tree of
     /// `restored`, and there is no `diff`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -110,7 +110,7 @@ impl Revert {
 
 /// A file that a revert put back.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Restored {
+pub struct RevertedFile {
     /// The file, as an absolute path.
     pub file: String,
     /// The tree that it was taken from; one that lacks it means that it was removed.
@@ -119,7 +119,7 @@ pub struct Restored {
 
 /// Moments of a session, in milliseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Times {
+pub struct SessionTimes {
     /// When it was created.
     pub created: Millis,
     /// Its last activity.
@@ -140,7 +140,7 @@ pub struct Times {
 
 /// Where a session was forked from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Origin {
+pub struct ForkOrigin {
     /// The session that was copied.
     pub session: SessionId,
     /// The last entry that was copied.
@@ -198,10 +198,10 @@ pub struct Session {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revert: Option<Revert>,
     /// Its moments.
-    pub time: Times,
+    pub time: SessionTimes,
     /// Where it was forked from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub origin: Option<Origin>,
+    pub origin: Option<ForkOrigin>,
     /// Fields of other programs.
     #[serde(default, skip_serializing_if = "Extra::is_empty")]
     pub extra: Extra,
@@ -280,7 +280,7 @@ impl Session {
             metadata: None,
             permission: None,
             revert: None,
-            time: Times { created: now, updated: now, ..Times::default() },
+            time: SessionTimes { created: now, updated: now, ..SessionTimes::default() },
             origin: None,
             extra: Extra::default(),
             leaf: None,

@@ -171,7 +171,7 @@ pub struct ToolResult {
     pub compacted: Option<Millis>,
     /// What is to be known of it where the provider ran the tool itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hosted: Option<Box<Hosted>>,
+    pub hosted: Option<Box<HostedResult>>,
     /// Fields of other programs.
     #[serde(default, skip_serializing_if = "Extra::is_empty")]
     pub extra: Extra,
@@ -179,7 +179,7 @@ pub struct ToolResult {
 
 /// A result that came in the midst of an answer, from the provider that ran the tool itself.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Hosted {
+pub struct HostedResult {
     /// How many parts the answer had when it came: it goes back in the same place.
     pub place: usize,
     /// Provider metadata for replay.

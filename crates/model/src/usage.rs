@@ -84,7 +84,7 @@ pub enum CachedInput {
 
 /// What a provider reported, before its semantics are resolved. Counts may be missing or nonsense.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Reported {
+pub struct ReportedUsage {
     /// Input tokens, with or without cached ones.
     pub input: f64,
     /// Output tokens, without reasoning.
@@ -99,7 +99,7 @@ pub struct Reported {
     pub total: Option<f64>,
 }
 
-impl Reported {
+impl ReportedUsage {
     /// The tokens that this report means.
     #[must_use]
     pub fn resolve(&self, semantics: CachedInput) -> Tokens {
@@ -235,15 +235,20 @@ mod tests {
 
     #[test]
     fn cached_tokens_are_counted_once_by_each_providers_semantics() {
-        let report = Reported { input: 100.0, cache_read: 60.0, output: 5.0, ..Reported::default() };
+        let report =
+            ReportedUsage { input: 100.0, cache_read: 60.0, output: 5.0, ..ReportedUsage::default() };
         assert_eq!(report.resolve(CachedInput::Included).input, 40);
         assert_eq!(report.resolve(CachedInput::Excluded).input, 100);
     }
 
     #[test]
     fn nonsense_counts_are_zero() {
-        let report =
-            Reported { input: f64::NAN, output: -3.0, cache_read: f64::INFINITY, ..Reported::default() };
+        let report = ReportedUsage {
+            input: f64::NAN,
+            output: -3.0,
+            cache_read: f64::INFINITY,
+            ..ReportedUsage::default()
+        };
         assert_eq!(report.resolve(CachedInput::Included), Tokens::default());
     }
 }

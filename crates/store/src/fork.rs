@@ -1,7 +1,7 @@
 //! Forks and clones: a session made of another one's entries, in one append.
 
 use everturn_model::event::Event;
-use everturn_model::session::Origin;
+use everturn_model::session::ForkOrigin;
 use everturn_model::tree::Node;
 use everturn_model::{EntryId, EventId, Millis, Session, SessionId, copy, fold};
 
@@ -39,7 +39,7 @@ pub struct Fork {
 pub(crate) async fn fork(store: &Store, fork: Fork) -> Result<Appended, Error> {
     let Fork { source, cut, session, events, time } = fork;
     let (nodes, leaf) = nodes(store, &source, &cut).await?;
-    let origin = Origin { session: source, entry: leaf.clone() };
+    let origin = ForkOrigin { session: source, entry: leaf.clone() };
     let seed = copy::copy(&session.id, nodes, leaf.as_ref(), time);
     let id = session.id.clone();
     let [first, second] = events;

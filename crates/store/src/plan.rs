@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use everturn_model::event::Touches;
+use everturn_model::event::RowsToFold;
 use everturn_model::fold::{self, Changes};
 use everturn_model::subject::Subject;
 use everturn_model::{EntryId, Event, EventId, Millis, PartId, Record, RequestId, SessionId, Tree};
@@ -61,7 +61,7 @@ impl NeededRows {
     pub(crate) fn of<'e>(events: impl IntoIterator<Item = &'e Event>) -> Self {
         let mut needs = Self::default();
         for event in events {
-            let Touches { whole, entries, parts, inbox, requests } = event.touches();
+            let RowsToFold { whole, entries, parts, inbox, requests } = event.touches();
             needs.whole |= whole;
             for entry in entries {
                 push(&mut needs.entries, entry);

@@ -11,11 +11,11 @@ use everturn_model::Map;
 use schemars::{Schema, json_schema};
 use serde_json::{Value, json};
 
-use super::{Error, ErrorKind, Unworded};
+use super::{Error, ErrorKind, UnformattedError};
 use crate::answer;
 
 /// How an error of a kind looks.
-struct Form {
+struct ErrorForm {
     status: StatusCode,
     name: &'static str,
     /// A field beside the message.
@@ -24,7 +24,7 @@ struct Form {
     tagged: bool,
 }
 
-fn form(kind: ErrorKind) -> Form {
+fn form(kind: ErrorKind) -> ErrorForm {
     let (status, name, more, tagged) = match kind {
         ErrorKind::Path | ErrorKind::Query | ErrorKind::Body => {
             (StatusCode::BAD_REQUEST, "BadRequest", Some("kind"), false)
@@ -45,14 +45,14 @@ fn form(kind: ErrorKind) -> Form {
         ErrorKind::NotJson => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaTypeError", None, false),
         ErrorKind::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "UnknownError", Some("ref"), false),
         ErrorKind::Unanswered => (StatusCode::INTERNAL_SERVER_ERROR, "UnknownError", None, false),
-        ErrorKind::Absent => (StatusCode::NOT_IMPLEMENTED, "NotImplementedError", None, false),
+        ErrorKind::Unsupported => (StatusCode::NOT_IMPLEMENTED, "NotImplementedError", None, false),
     };
-    Form { status, name, more, tagged }
+    ErrorForm { status, name, more, tagged }
 }
 
 /// The status and the shape of an error, for the document.
 pub(crate) fn shape(kind: ErrorKind) -> (u16, &'static str, Schema) {
-    let Form { status, name, more, tagged } = form(kind);
+    let ErrorForm { status, name, more, tagged } = form(kind);
     let mut fields = Map::from_iter([("message".to_owned(), json!({"type": "string"}))]);
     let mut needed = vec!["message"];
     if let Some(more) = more {
@@ -82,8 +82,8 @@ pub(crate) fn shape(kind: ErrorKind) -> (u16, &'static str, Schema) {
 }
 
 /// Puts the error of a response into words, where it has one.
-pub(crate) fn word(mut response: Response) -> Ready<Response> {
-    let Some(Unworded(error)) = response.extensions_mut().remove::<Unworded>() else {
+pub(crate) fn format_error(mut response: Response) -> Ready<Response> {
+    let Some(UnformattedError(error)) = response.extensions_mut().remove::<UnformattedError>() else {
         return ready(response);
     };
     let (status, body) = body(&error);
@@ -96,8 +96,8 @@ pub(crate) fn word(mut response: Response) -> Ready<Response> {
 }
 
 fn body(error: &Error) -> (StatusCode, Map) {
-    let Form { status, name, more, tagged } = form(error.kind());
-    let (message, detail) = say(error);
+    let ErrorForm { status, name, more, tagged } = form(error.kind());
+    let (message, detail) = explain(error);
     let more: Map =
         more.into_iter().zip(detail).map(|(key, detail)| (key.to_owned(), detail.into())).collect();
     let mut body = Map::from_iter([("name".to_owned(), Value::from(name))]);
@@ -113,7 +113,7 @@ fn body(error: &Error) -> (StatusCode, Map) {
 }
 
 /// The message of an error, and the field beside it.
-fn say(error: &Error) -> (String, Option<String>) {
+fn explain(error: &Error) -> (String, Option<String>) {
     match error {
         Error::Unauthorized => {
             ("a token is needed: HTTP Basic with the server's password, or Bearer".to_owned(), None)
@@ -134,7 +134,7 @@ fn say(error: &Error) -> (String, Option<String>) {
         Error::NoServer(name) => (format!("there is no MCP server named {name}"), Some(name.clone())),
         Error::NoRoute(what) | Error::NoMethod(what) => (format!("no route {what}"), None),
         Error::Busy { session, message } => (message.clone(), Some(session.clone())),
-        Error::Absent(what) => (format!("{what} is not in this release of Everturn"), None),
+        Error::Unsupported(what) => (format!("{what} is not in this release of Everturn"), None),
         Error::Unanswered => {
             ("the session stopped before it answered; its session.error event says why".to_owned(), None)
         }

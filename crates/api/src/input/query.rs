@@ -11,11 +11,11 @@ use serde::de::{
     self, Deserialize, DeserializeOwned, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, Visitor,
 };
 
-use crate::describe::{Describe, Description, Within};
+use crate::describe::{Describe, Description, ParameterPlace};
 use crate::error::{Error, ErrorKind};
 
 /// The query of a request. Of several values under one name the first counts, and names that `T` does not have are
-/// ignored. An empty value is none, except for those that are [`Given`].
+/// ignored. An empty value is none, except for those that are [`TextParameter`].
 #[derive(Debug)]
 pub(crate) struct Query<T>(pub(crate) T);
 
@@ -29,7 +29,7 @@ impl<S: Sync, T: DeserializeOwned> FromRequestParts<S> for Query<T> {
 
 impl<T: JsonSchema> Describe for Query<T> {
     fn describe(description: &mut Description<'_>) {
-        description.parameters::<T>(Within::Query);
+        description.parameters::<T>(ParameterPlace::Query);
         description.errors.insert(ErrorKind::Query);
     }
 }
@@ -47,22 +47,22 @@ fn read<T: DeserializeOwned>(query: &str) -> Result<T, String> {
             pairs.push((key, value));
         }
     }
-    let mut pairs = Pairs { rest: pairs.into_iter(), value: None, key: String::new() };
+    let mut pairs = QueryPairs { rest: pairs.into_iter(), value: None, key: String::new() };
     let read = T::deserialize(de::value::MapAccessDeserializer::new(&mut pairs));
-    read.map_err(|Wrong(message)| format!("{} {message}", pairs.key).trim_start().to_owned())
+    read.map_err(|QueryError(message)| format!("{} {message}", pairs.key).trim_start().to_owned())
 }
 
 /// The pairs of a query as an object; it remembers which one is being read.
-struct Pairs<'a> {
+struct QueryPairs<'a> {
     rest: std::vec::IntoIter<(Cow<'a, str>, Cow<'a, str>)>,
     value: Option<Cow<'a, str>>,
     key: String,
 }
 
-impl<'de> MapAccess<'de> for &mut Pairs<'_> {
-    type Error = Wrong;
+impl<'de> MapAccess<'de> for &mut QueryPairs<'_> {
+    type Error = QueryError;
 
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Wrong> {
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, QueryError> {
         let Some((key, value)) = self.rest.next() else {
             self.key.clear();
             return Ok(None);
@@ -72,24 +72,24 @@ impl<'de> MapAccess<'de> for &mut Pairs<'_> {
         seed.deserialize(self.key.as_str().into_deserializer()).map(Some)
     }
 
-    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Wrong> {
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, QueryError> {
         seed.deserialize(QueryValue(self.value.take().unwrap_or_default()))
     }
 }
 
 /// What is wrong with a value.
 #[derive(Debug)]
-struct Wrong(String);
+struct QueryError(String);
 
-impl fmt::Display for Wrong {
+impl fmt::Display for QueryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Wrong {}
+impl std::error::Error for QueryError {}
 
-impl de::Error for Wrong {
+impl de::Error for QueryError {
     fn custom<T: fmt::Display>(message: T) -> Self {
         Self(message.to_string())
     }
@@ -99,13 +99,13 @@ impl de::Error for Wrong {
 struct QueryValue<'a>(Cow<'a, str>);
 
 impl<'de> Deserializer<'de> for QueryValue<'_> {
-    type Error = Wrong;
+    type Error = QueryError;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, QueryError> {
         visitor.visit_str(&self.0)
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, QueryError> {
         if self.0.is_empty() { visitor.visit_none() } else { visitor.visit_some(self) }
     }
 
@@ -135,11 +135,11 @@ macro_rules! value {
 
 /// A text that may be empty and is there all the same.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Given(pub(crate) Option<String>);
+pub(crate) struct TextParameter(pub(crate) Option<String>);
 
-value!(Given, {"type": "string"});
+value!(TextParameter, {"type": "string"});
 
-impl<'de> Deserialize<'de> for Given {
+impl<'de> Deserialize<'de> for TextParameter {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         String::deserialize(from).map(|text| Self(Some(text)))
     }
@@ -147,11 +147,11 @@ impl<'de> Deserialize<'de> for Given {
 
 /// A flag.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Flag(pub(crate) bool);
+pub(crate) struct FlagParameter(pub(crate) bool);
 
-value!(Flag, {"type": "boolean"});
+value!(FlagParameter, {"type": "boolean"});
 
-impl<'de> Deserialize<'de> for Flag {
+impl<'de> Deserialize<'de> for FlagParameter {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         match String::deserialize(from)?.as_str() {
             "" | "false" => Ok(Self(false)),
@@ -163,11 +163,11 @@ impl<'de> Deserialize<'de> for Flag {
 
 /// How many at most; zero and nothing both mean all.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct AtMost(pub(crate) Option<u32>);
+pub(crate) struct Limit(pub(crate) Option<u32>);
 
-value!(AtMost, {"type": "integer", "minimum": 0});
+value!(Limit, {"type": "integer", "minimum": 0});
 
-impl<'de> Deserialize<'de> for AtMost {
+impl<'de> Deserialize<'de> for Limit {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let text = String::deserialize(from)?;
         if text.is_empty() {
@@ -181,11 +181,11 @@ impl<'de> Deserialize<'de> for AtMost {
 
 /// A moment in milliseconds; what is behind the point does not count.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Moment(pub(crate) Option<Millis>);
+pub(crate) struct MomentParameter(pub(crate) Option<Millis>);
 
-value!(Moment, {"type": "number"});
+value!(MomentParameter, {"type": "number"});
 
-impl<'de> Deserialize<'de> for Moment {
+impl<'de> Deserialize<'de> for MomentParameter {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let text = String::deserialize(from)?;
         if text.is_empty() {
@@ -208,10 +208,10 @@ mod tests {
     #[serde(default)]
     struct Asked {
         directory: Option<String>,
-        path: Given,
-        limit: AtMost,
-        start: Moment,
-        roots: Flag,
+        path: TextParameter,
+        limit: Limit,
+        start: MomentParameter,
+        roots: FlagParameter,
         #[serde(rename = "location[directory]")]
         place: Option<String>,
     }

@@ -6,7 +6,7 @@ use crate::App;
 use crate::answer::{Result, SseAnswer};
 use crate::operation::Operation;
 use crate::stream::{StreamScope, open};
-use crate::wire::happening::{EventShape, GlobalEvent};
+use crate::wire::event_shape::{EventShape, GlobalEvent};
 use crate::workdir::Workdir;
 
 pub(super) fn operations() -> Vec<Operation> {

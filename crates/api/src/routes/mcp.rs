@@ -9,15 +9,15 @@ use crate::answer::{JsonAnswer, Result, answer};
 use crate::error::ErrorKind::{Body, NoServer};
 use crate::input::Path;
 use crate::operation::Operation;
-use crate::wire::server::{ByName, McpResource, McpState};
+use crate::wire::server::{McpResource, McpState, ServerPath};
 use crate::workdir::Workdir;
 
 pub(super) fn operations() -> Vec<Operation> {
     vec![
         Operation::get("mcp.status", "/mcp", statuses),
         Operation::get("experimental.resource.list", "/experimental/resource", resources),
-        Operation::post("mcp.connect", "/mcp/{name}/connect", connect).fails([NoServer, Body]),
-        Operation::post("mcp.disconnect", "/mcp/{name}/disconnect", disconnect).fails([NoServer]),
+        Operation::post("mcp.connect", "/mcp/{name}/connect", connect).fails_with([NoServer, Body]),
+        Operation::post("mcp.disconnect", "/mcp/{name}/disconnect", disconnect).fails_with([NoServer]),
     ]
 }
 
@@ -44,7 +44,7 @@ async fn resources(
 async fn connect(
     State(app): State<App>,
     Workdir(location): Workdir,
-    Path(server): Path<ByName>,
+    Path(server): Path<ServerPath>,
 ) -> Result<JsonAnswer<bool>> {
     app.engine.mcp().connect(&location, &server.name).await?;
     answer(&true)
@@ -53,7 +53,7 @@ async fn connect(
 async fn disconnect(
     State(app): State<App>,
     Workdir(location): Workdir,
-    Path(server): Path<ByName>,
+    Path(server): Path<ServerPath>,
 ) -> Result<JsonAnswer<bool>> {
     app.engine.mcp().disconnect(&location, &server.name)?;
     answer(&true)

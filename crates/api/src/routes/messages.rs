@@ -16,14 +16,14 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::whole;
+use super::run_to_end;
 use crate::App;
 use crate::answer::{JsonAnswer, Result, answer};
 use crate::error::Error;
 use crate::error::ErrorKind::{Busy, NotFound};
-use crate::input::{AtMost, InMessage, InPart, InSession, Json, Path, Query};
+use crate::input::{Json, Limit, MessagePath, PartPath, Path, Query, SessionPath};
 use crate::operation::Operation;
-use crate::wire::message::WithParts;
+use crate::wire::message::MessageWithParts;
 use crate::wire::part::{NewPart, PartShape};
 
 /// Where a client goes on reading, towards the past.
@@ -35,11 +35,11 @@ pub(super) fn operations() -> Vec<Operation> {
         "/session/{sessionID}/message/{messageID}/part/{partID}",
     );
     vec![
-        Operation::get("session.messages", "/session/{sessionID}/message", list).fails([NotFound]),
-        Operation::get("session.message", one, read).fails([NotFound]),
-        Operation::delete("session.deleteMessage", one, remove).fails([NotFound, Busy]),
-        Operation::delete("part.delete", part, remove_part).fails([NotFound, Busy]),
-        Operation::patch("part.update", part, replace_part).fails([NotFound, Busy]),
+        Operation::get("session.messages", "/session/{sessionID}/message", list).fails_with([NotFound]),
+        Operation::get("session.message", one, read).fails_with([NotFound]),
+        Operation::delete("session.deleteMessage", one, remove).fails_with([NotFound, Busy]),
+        Operation::delete("part.delete", part, remove_part).fails_with([NotFound, Busy]),
+        Operation::patch("part.update", part, replace_part).fails_with([NotFound, Busy]),
     ]
 }
 
@@ -57,18 +57,18 @@ pub(super) fn id_of(message: &V1Message) -> &str {
 /// Which messages a client wants to see.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default)]
-struct MessagesAsked {
+struct MessagesQuery {
     /// The newest so many; all where none is said.
-    limit: AtMost,
+    limit: Limit,
     /// Those before a cursor that an earlier answer gave.
     before: Option<String>,
 }
 
 async fn list(
     State(app): State<App>,
-    Path(at): Path<InSession>,
-    Query(asked): Query<MessagesAsked>,
-) -> Result<JsonAnswer<Vec<WithParts>>> {
+    Path(at): Path<SessionPath>,
+    Query(asked): Query<MessagesQuery>,
+) -> Result<JsonAnswer<Vec<MessageWithParts>>> {
     let id = at.session.0;
     let limit = asked.limit.0.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
     let before = asked.before.as_deref().map(read_cursor).transpose()?;
@@ -102,7 +102,7 @@ fn read_cursor(cursor: &str) -> Result<String> {
     text.ok_or_else(|| Error::Query("before is not a cursor of this server".to_owned()))
 }
 
-async fn read(State(app): State<App>, Path(at): Path<InMessage>) -> Result<JsonAnswer<WithParts>> {
+async fn read(State(app): State<App>, Path(at): Path<MessagePath>) -> Result<JsonAnswer<MessageWithParts>> {
     let (id, message) = (at.session.0, at.message.0);
     let messages = shown(&app.engine.sessions().conversation(&id, None).await?);
     match messages.iter().find(|found| id_of(found) == message.as_str()) {
@@ -111,11 +111,11 @@ async fn read(State(app): State<App>, Path(at): Path<InMessage>) -> Result<JsonA
     }
 }
 
-async fn remove(State(app): State<App>, Path(at): Path<InMessage>) -> Result<JsonAnswer<bool>> {
+async fn remove(State(app): State<App>, Path(at): Path<MessagePath>) -> Result<JsonAnswer<bool>> {
     let (id, message) = (at.session.0, at.message.0);
     let engine = app.engine;
     engine.sessions().get(&id).await?;
-    whole(async move {
+    run_to_end(async move {
         on_entry(&engine, &id, message, |id, message| {
             let engine = engine.clone();
             async move { engine.sessions().hide_message(&id, &message).await }
@@ -126,11 +126,11 @@ async fn remove(State(app): State<App>, Path(at): Path<InMessage>) -> Result<Jso
     answer(&true)
 }
 
-async fn remove_part(State(app): State<App>, Path(at): Path<InPart>) -> Result<JsonAnswer<bool>> {
+async fn remove_part(State(app): State<App>, Path(at): Path<PartPath>) -> Result<JsonAnswer<bool>> {
     let (id, message, part) = (at.session.0, at.message.0, at.part.0);
     let engine = app.engine;
     engine.sessions().get(&id).await?;
-    whole(async move {
+    run_to_end(async move {
         on_entry(&engine, &id, message, |id, message| {
             let (engine, part) = (engine.clone(), part.clone());
             async move { engine.sessions().hide_part(&id, &message, &part).await }
@@ -143,7 +143,7 @@ async fn remove_part(State(app): State<App>, Path(at): Path<InPart>) -> Result<J
 
 async fn replace_part(
     State(app): State<App>,
-    Path(at): Path<InPart>,
+    Path(at): Path<PartPath>,
     Json(NewPart(body)): Json<NewPart>,
 ) -> Result<JsonAnswer<PartShape>> {
     let (id, message, part) = (at.session.0, at.message.0, at.part.0);
@@ -157,7 +157,7 @@ async fn replace_part(
     let new = v1::read_part(&id, message.as_str(), body, app.engine.mint().now(), &mut mint);
     let shown = answer(&PartInfo::of(&id, message.as_str(), &new));
     let engine = app.engine;
-    whole(async move {
+    run_to_end(async move {
         on_entry(&engine, &id, message, |id, message| {
             let (engine, part) = (engine.clone(), new.clone());
             async move { engine.sessions().replace_part(&id, &message, part).await }

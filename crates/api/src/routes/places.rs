@@ -18,7 +18,7 @@ pub(super) fn operations() -> Vec<Operation> {
         Operation::get("project.list", "/project", projects),
         Operation::get("project.current", "/project/current", current),
         Operation::get("project.directories", "/project/{projectID}/directories", directories)
-            .fails([ErrorKind::NotFound]),
+            .fails_with([ErrorKind::NotFound]),
         Operation::get("vcs.get", "/vcs", vcs),
     ]
 }
@@ -45,7 +45,7 @@ async fn current(Workdir(location): Workdir) -> Result<JsonAnswer<ProjectInfo<'s
 
 /// A project in the path.
 #[derive(Debug, Deserialize, JsonSchema)]
-struct InProject {
+struct ProjectPath {
     #[serde(rename = "projectID")]
     project: String,
 }
@@ -53,7 +53,7 @@ struct InProject {
 async fn directories(
     State(app): State<App>,
     Workdir(location): Workdir,
-    Path(InProject { project: id }): Path<InProject>,
+    Path(ProjectPath { project: id }): Path<ProjectPath>,
 ) -> Result<JsonAnswer<Vec<ProjectDirectory>>> {
     let worktree = if location.project.id == id {
         Some(location.worktree)

@@ -8,14 +8,14 @@ use everturn_model::{EntryId, SessionId};
 use serde_json::Value;
 
 use super::messages::{id_of, shown};
-use super::whole;
+use super::run_to_end;
 use crate::App;
 use crate::answer::{JsonAnswer, NoContent, Result, answer};
 use crate::error::Error;
-use crate::error::ErrorKind::{Absent, Busy, Conflict, NotFound, Unanswered};
-use crate::input::{InSession, Json, Path};
+use crate::error::ErrorKind::{Busy, Conflict, NotFound, Unanswered, Unsupported};
+use crate::input::{Json, Path, SessionPath};
 use crate::operation::Operation;
-use crate::wire::message::WithParts;
+use crate::wire::message::MessageWithParts;
 use crate::wire::prompt::PromptBody;
 
 /// The last answer is nearly always among so many messages.
@@ -23,26 +23,31 @@ const NEWEST: usize = 2;
 
 pub(super) fn operations() -> Vec<Operation> {
     vec![
-        Operation::post("session.prompt", "/session/{sessionID}/message", prompt)
-            .fails([NotFound, Busy, Conflict, Absent, Unanswered]),
+        Operation::post("session.prompt", "/session/{sessionID}/message", prompt).fails_with([
+            NotFound,
+            Busy,
+            Conflict,
+            Unsupported,
+            Unanswered,
+        ]),
         Operation::post("session.prompt_async", "/session/{sessionID}/prompt_async", prompt_async)
-            .fails([NotFound, Busy, Conflict, Absent]),
+            .fails_with([NotFound, Busy, Conflict, Unsupported]),
     ]
 }
 
 async fn admit(engine: &Engine, id: &SessionId, body: PromptBody) -> Result<InboxItem> {
     let prompt = body.into_prompt()?;
     let (engine, id) = (engine.clone(), id.clone());
-    whole(async move { engine.inbox().admit(&id, prompt).await }).await
+    run_to_end(async move { engine.inbox().admit(&id, prompt).await }).await
 }
 
 /// Prompts and answers with the message that the session ends with. A client that goes away leaves the session
 /// working.
 async fn prompt(
     State(app): State<App>,
-    Path(at): Path<InSession>,
+    Path(at): Path<SessionPath>,
     Json(body): Json<PromptBody>,
-) -> Result<JsonAnswer<WithParts>> {
+) -> Result<JsonAnswer<MessageWithParts>> {
     let id = at.session.0;
     let item = admit(&app.engine, &id, body).await?;
     if !item.reply {
@@ -54,7 +59,7 @@ async fn prompt(
 
 async fn prompt_async(
     State(app): State<App>,
-    Path(at): Path<InSession>,
+    Path(at): Path<SessionPath>,
     Json(body): Json<PromptBody>,
 ) -> Result<NoContent> {
     admit(&app.engine, &at.session.0, body).await?;

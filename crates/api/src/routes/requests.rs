@@ -4,31 +4,31 @@ use axum::extract::State;
 use everturn_engine::Engine;
 use everturn_model::RequestId;
 
-use super::whole;
+use super::run_to_end;
 use crate::App;
 use crate::answer::{JsonAnswer, Result, answer};
 use crate::error::Error;
 use crate::error::ErrorKind::{NoPermission, NoQuestion, NotFound};
-use crate::input::{Json, OfPermission, OfQuestion, OfSessionPermission, Path};
+use crate::input::{Json, Path, PermissionPath, QuestionPath, SessionPermissionPath};
 use crate::operation::Operation;
-use crate::wire::request::{Decision, OldDecision, PermissionRequest, QuestionAnswers, QuestionRequest};
+use crate::wire::request::{Decision, OlderDecision, PermissionRequest, QuestionAnswers, QuestionRequest};
 
 pub(super) fn operations() -> Vec<Operation> {
     vec![
         Operation::get("permission.list", "/permission", permissions),
         Operation::post("permission.reply", "/permission/{requestID}/reply", reply)
-            .decides()
-            .fails([NoPermission]),
+            .needs_decision_right()
+            .fails_with([NoPermission]),
         Operation::post("permission.respond", "/session/{sessionID}/permissions/{permissionID}", respond)
-            .decides()
-            .fails([NotFound, NoPermission]),
+            .needs_decision_right()
+            .fails_with([NotFound, NoPermission]),
         Operation::get("question.list", "/question", questions),
         Operation::post("question.reply", "/question/{requestID}/reply", reply_question)
-            .decides()
-            .fails([NoQuestion]),
+            .needs_decision_right()
+            .fails_with([NoQuestion]),
         Operation::post("question.reject", "/question/{requestID}/reject", reject_question)
-            .decides()
-            .fails([NoQuestion]),
+            .needs_decision_right()
+            .fails_with([NoQuestion]),
     ]
 }
 
@@ -44,7 +44,7 @@ async fn questions(State(app): State<App>) -> Result<JsonAnswer<Vec<QuestionRequ
 
 async fn reply(
     State(app): State<App>,
-    Path(at): Path<OfPermission>,
+    Path(at): Path<PermissionPath>,
     Json(decision): Json<Decision>,
 ) -> Result<JsonAnswer<bool>> {
     settle(app.engine, at.request.0, decision).await
@@ -52,8 +52,8 @@ async fn reply(
 
 async fn respond(
     State(app): State<App>,
-    Path(at): Path<OfSessionPermission>,
-    Json(decision): Json<OldDecision>,
+    Path(at): Path<SessionPermissionPath>,
+    Json(decision): Json<OlderDecision>,
 ) -> Result<JsonAnswer<bool>> {
     let (session, id) = (at.session.0, at.request.0);
     app.engine.sessions().get(&session).await?;
@@ -65,22 +65,22 @@ async fn respond(
 }
 
 async fn settle(engine: Engine, id: RequestId, decision: Decision) -> Result<JsonAnswer<bool>> {
-    whole(async move { engine.requests().reply(&id, decision.reply, decision.message).await }).await?;
+    run_to_end(async move { engine.requests().reply(&id, decision.reply, decision.message).await }).await?;
     answer(&true)
 }
 
 async fn reply_question(
     State(app): State<App>,
-    Path(at): Path<OfQuestion>,
+    Path(at): Path<QuestionPath>,
     Json(body): Json<QuestionAnswers>,
 ) -> Result<JsonAnswer<bool>> {
     let id = at.request.0.0;
-    whole(async move { app.engine.requests().answer(&id, body.answers).await }).await?;
+    run_to_end(async move { app.engine.requests().answer(&id, body.answers).await }).await?;
     answer(&true)
 }
 
-async fn reject_question(State(app): State<App>, Path(at): Path<OfQuestion>) -> Result<JsonAnswer<bool>> {
+async fn reject_question(State(app): State<App>, Path(at): Path<QuestionPath>) -> Result<JsonAnswer<bool>> {
     let id = at.request.0.0;
-    whole(async move { app.engine.requests().dismiss(&id).await }).await?;
+    run_to_end(async move { app.engine.requests().dismiss(&id).await }).await?;
     answer(&true)
 }

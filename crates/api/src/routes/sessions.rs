@@ -11,11 +11,13 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::messages::on_entry;
-use super::whole;
+use super::run_to_end;
 use crate::App;
 use crate::answer::{JsonAnswer, Result, answer};
 use crate::error::ErrorKind::NotFound;
-use crate::input::{AtMost, Flag, Given, Id, InSession, Json, MaybeJson, Moment, Path, Query};
+use crate::input::{
+    FlagParameter, Id, Json, Limit, MomentParameter, OptionalJson, Path, Query, SessionPath, TextParameter,
+};
 use crate::operation::Operation;
 use crate::wire::session::{
     FileDiffShape, ForkBody, SessionCreate, SessionPatch, SessionShape, SessionStatus, TodoShape,
@@ -28,34 +30,34 @@ const LISTED: u32 = 100;
 pub(super) fn operations() -> Vec<Operation> {
     vec![
         Operation::get("session.list", "/session", list),
-        Operation::post("session.create", "/session", create).fails([NotFound]),
+        Operation::post("session.create", "/session", create).fails_with([NotFound]),
         Operation::get("session.status", "/session/status", statuses),
-        Operation::get("session.get", "/session/{sessionID}", read).fails([NotFound]),
-        Operation::patch("session.update", "/session/{sessionID}", update).fails([NotFound]),
-        Operation::delete("session.delete", "/session/{sessionID}", remove).fails([NotFound]),
-        Operation::get("session.children", "/session/{sessionID}/children", children).fails([NotFound]),
-        Operation::get("session.todo", "/session/{sessionID}/todo", todo).fails([NotFound]),
-        Operation::get("session.diff", "/session/{sessionID}/diff", diff).fails([NotFound]),
-        Operation::post("session.fork", "/session/{sessionID}/fork", fork).fails([NotFound]),
+        Operation::get("session.get", "/session/{sessionID}", read).fails_with([NotFound]),
+        Operation::patch("session.update", "/session/{sessionID}", update).fails_with([NotFound]),
+        Operation::delete("session.delete", "/session/{sessionID}", remove).fails_with([NotFound]),
+        Operation::get("session.children", "/session/{sessionID}/children", children).fails_with([NotFound]),
+        Operation::get("session.todo", "/session/{sessionID}/todo", todo).fails_with([NotFound]),
+        Operation::get("session.diff", "/session/{sessionID}/diff", diff).fails_with([NotFound]),
+        Operation::post("session.fork", "/session/{sessionID}/fork", fork).fails_with([NotFound]),
     ]
 }
 
 /// Which sessions a client wants to see.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default)]
-struct SessionsAsked {
+struct SessionsQuery {
     /// `project`: those of the whole project, wherever in it.
     #[schemars(extend("enum" = ["project"]))]
     scope: Option<String>,
     /// Those below this path of the project.
-    path: Given,
+    path: TextParameter,
     /// Without those that belong to another session.
-    roots: Flag,
+    roots: FlagParameter,
     /// Active at or after this moment.
-    start: Moment,
+    start: MomentParameter,
     /// Whose title contains this.
     search: Option<String>,
-    limit: AtMost,
+    limit: Limit,
     #[schemars(skip)]
     directory: Option<String>,
 }
@@ -63,7 +65,7 @@ struct SessionsAsked {
 async fn list(
     State(app): State<App>,
     Workdir(location): Workdir,
-    Query(asked): Query<SessionsAsked>,
+    Query(asked): Query<SessionsQuery>,
 ) -> Result<JsonAnswer<Vec<SessionShape>>> {
     let limit = asked.limit.0.unwrap_or(LISTED);
     let below = asked.path.0.as_deref().unwrap_or_default().trim_matches('/');
@@ -101,13 +103,13 @@ fn shown(sessions: &[Session]) -> Vec<SessionInfo<'_>> {
 async fn create(
     State(app): State<App>,
     Workdir(location): Workdir,
-    MaybeJson(body): MaybeJson<SessionCreate>,
+    OptionalJson(body): OptionalJson<SessionCreate>,
 ) -> Result<JsonAnswer<SessionShape>> {
     let new = body.into_new();
     if let Some(parent) = &new.parent {
         app.engine.sessions().get(parent).await?;
     }
-    let session = whole(async move { app.engine.sessions().create(&location, new).await }).await?;
+    let session = run_to_end(async move { app.engine.sessions().create(&location, new).await }).await?;
     answer(&SessionInfo::of(&session))
 }
 
@@ -118,14 +120,14 @@ async fn statuses(State(app): State<App>) -> Result<JsonAnswer<BTreeMap<String, 
     answer(&shown)
 }
 
-async fn read(State(app): State<App>, Path(at): Path<InSession>) -> Result<JsonAnswer<SessionShape>> {
+async fn read(State(app): State<App>, Path(at): Path<SessionPath>) -> Result<JsonAnswer<SessionShape>> {
     let session = app.engine.sessions().get(&at.session.0).await?;
     answer(&SessionInfo::of(&session))
 }
 
 async fn update(
     State(app): State<App>,
-    Path(at): Path<InSession>,
+    Path(at): Path<SessionPath>,
     Json(body): Json<SessionPatch>,
 ) -> Result<JsonAnswer<SessionShape>> {
     let id = at.session.0;
@@ -142,23 +144,23 @@ async fn update(
     }
     if let Some(title) = title {
         let (engine, id) = (app.engine.clone(), id.clone());
-        session = whole(async move { engine.sessions().rename(&id, &title).await }).await?;
+        session = run_to_end(async move { engine.sessions().rename(&id, &title).await }).await?;
     }
     if !changes.is_empty() {
-        session = whole(async move { app.engine.sessions().change(&id, changes).await }).await?;
+        session = run_to_end(async move { app.engine.sessions().change(&id, changes).await }).await?;
     }
     answer(&SessionInfo::of(&session))
 }
 
-async fn remove(State(app): State<App>, Path(at): Path<InSession>) -> Result<JsonAnswer<bool>> {
+async fn remove(State(app): State<App>, Path(at): Path<SessionPath>) -> Result<JsonAnswer<bool>> {
     let id = at.session.0;
-    whole(async move { app.engine.sessions().trash(&id).await }).await?;
+    run_to_end(async move { app.engine.sessions().trash(&id).await }).await?;
     answer(&true)
 }
 
 async fn children(
     State(app): State<App>,
-    Path(at): Path<InSession>,
+    Path(at): Path<SessionPath>,
 ) -> Result<JsonAnswer<Vec<SessionShape>>> {
     let id = at.session.0;
     app.engine.sessions().get(&id).await?;
@@ -166,22 +168,22 @@ async fn children(
     answer(&shown(&children))
 }
 
-async fn todo(State(app): State<App>, Path(at): Path<InSession>) -> Result<JsonAnswer<Vec<TodoShape>>> {
+async fn todo(State(app): State<App>, Path(at): Path<SessionPath>) -> Result<JsonAnswer<Vec<TodoShape>>> {
     answer(&app.engine.sessions().todos(&at.session.0).await?)
 }
 
 /// Which changes a client wants to see.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default)]
-struct DiffAsked {
+struct DiffQuery {
     #[serde(rename = "messageID")]
     message: Option<Id<EntryId>>,
 }
 
 async fn diff(
     State(app): State<App>,
-    Path(at): Path<InSession>,
-    Query(asked): Query<DiffAsked>,
+    Path(at): Path<SessionPath>,
+    Query(asked): Query<DiffQuery>,
 ) -> Result<JsonAnswer<Vec<FileDiffShape>>> {
     let id = at.session.0;
     app.engine.sessions().get(&id).await?;
@@ -200,16 +202,16 @@ async fn diff(
 
 async fn fork(
     State(app): State<App>,
-    Path(at): Path<InSession>,
-    MaybeJson(body): MaybeJson<ForkBody>,
+    Path(at): Path<SessionPath>,
+    OptionalJson(body): OptionalJson<ForkBody>,
 ) -> Result<JsonAnswer<SessionShape>> {
     let id = at.session.0;
     app.engine.sessions().get(&id).await?;
     let session = match body.message {
-        None => whole(async move { app.engine.sessions().fork(&id, None).await }).await?,
+        None => run_to_end(async move { app.engine.sessions().fork(&id, None).await }).await?,
         Some(message) => {
             let engine = app.engine;
-            whole(async move {
+            run_to_end(async move {
                 on_entry(&engine, &id, message.0, |id, message| {
                     let engine = engine.clone();
                     async move { engine.sessions().fork(&id, Some(&message)).await }

@@ -17,8 +17,8 @@ pub(super) fn operations() -> Vec<Operation> {
     vec![
         Operation::get("config.get", "/config", config),
         Operation::get("global.config.get", "/global/config", config),
-        Operation::get("config.providers", "/config/providers", configured).fails([Body]),
-        Operation::get("provider.list", "/provider", providers).fails([Body]),
+        Operation::get("config.providers", "/config/providers", configured).fails_with([Body]),
+        Operation::get("provider.list", "/provider", providers).fails_with([Body]),
         Operation::get("provider.auth", "/provider/auth", auth_methods),
         Operation::get("app.agents", "/agent", agents),
         Operation::get("command.list", "/command", commands),

@@ -23,7 +23,7 @@ pub(super) fn operations() -> Vec<Operation> {
         Operation::get("global.health", "/global/health", health),
         Operation::get("lsp.status", "/lsp", nothing),
         Operation::get("formatter.status", "/formatter", nothing),
-        Operation::get("app.skills", "/skill", skills).fails([ErrorKind::Body]),
+        Operation::get("app.skills", "/skill", skills).fails_with([ErrorKind::Body]),
         Operation::get("experimental.capabilities.get", "/experimental/capabilities", capabilities),
         Operation::get("experimental.console.get", "/experimental/console", console),
         Operation::get("experimental.workspace.list", "/experimental/workspace", nothing),

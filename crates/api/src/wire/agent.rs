@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::session::PermissionRule;
-use crate::answer::shows;
+use crate::answer::shaped;
 
 /// An agent.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -79,7 +79,7 @@ impl<'a> SkillInfo<'a> {
     }
 }
 
-shows! {
+shaped! {
     AgentInfo<'_> as AgentInfo<'static>,
     SkillInfo<'_> as SkillInfo<'static>,
 }

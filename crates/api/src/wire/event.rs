@@ -1,6 +1,6 @@
 //! Events of the moment, and the envelope of all events.
 
-use everturn_interop::opencode::v1::ShownFault;
+use everturn_interop::opencode::v1::FaultView;
 use everturn_model::Millis;
 use serde::Serialize;
 use serde_json::Value;
@@ -19,7 +19,7 @@ pub(crate) struct Payload<'a, P> {
 
 /// Something about a session, and nothing more.
 #[derive(Debug, Serialize)]
-pub(crate) struct OfSession<'a> {
+pub(crate) struct SessionOnly<'a> {
     /// The session.
     #[serde(rename = "sessionID")]
     pub(crate) session: &'a str,
@@ -72,5 +72,5 @@ pub(crate) struct Failed<'a> {
     #[serde(rename = "sessionID")]
     pub(crate) session: &'a str,
     /// What.
-    pub(crate) error: ShownFault<'a>,
+    pub(crate) error: FaultView<'a>,
 }

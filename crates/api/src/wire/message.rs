@@ -7,21 +7,21 @@ use everturn_model::{EntryId, Map, Millis, SessionId};
 use schemars::JsonSchema;
 use serde_json::Value;
 
-use super::happening::NoFields;
+use super::event_shape::NoFields;
 use super::part::PartShape;
 use super::session::{FileDiffShape, MessageTokens};
-use crate::answer::shows;
+use crate::answer::shaped;
 use crate::input::Id;
 
 /// A message with its parts.
 #[derive(JsonSchema)]
 #[schemars(inline)]
-pub(crate) struct WithParts {
+pub(crate) struct MessageWithParts {
     info: MessageShape,
     parts: Vec<PartShape>,
 }
 
-shows! { v1::V1Message as WithParts, v1::ConversationView<'_> as Vec<WithParts> }
+shaped! { v1::V1Message as MessageWithParts, v1::ConversationView<'_> as Vec<MessageWithParts> }
 
 /// The head of a message.
 #[derive(JsonSchema)]
@@ -90,7 +90,7 @@ pub(crate) struct AssistantMessage {
     provider: String,
     mode: String,
     agent: String,
-    path: WorkedIn,
+    path: MessageFolders,
     summary: Option<bool>,
     cost: f64,
     tokens: MessageTokens,
@@ -108,7 +108,7 @@ struct CreatedAndCompleted {
 
 #[derive(JsonSchema)]
 #[schemars(inline)]
-struct WorkedIn {
+struct MessageFolders {
     cwd: String,
     root: String,
 }

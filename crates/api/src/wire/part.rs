@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::message::ApiErrorData;
 use super::session::MessageTokens;
-use crate::answer::shows;
+use crate::answer::shaped;
 use crate::input::Id;
 
 /// A part of a message.
@@ -32,7 +32,7 @@ pub(crate) enum PartShape {
     Compaction(CompactionPart),
 }
 
-shows! { v1::PartInfo<'_> as PartShape }
+shaped! { v1::PartInfo<'_> as PartShape }
 
 /// A part that a client gives new content, as it came.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -130,7 +130,7 @@ part!(AgentPart, "agent" {
 part!(RetryPart, "retry" {
     attempt: u32,
     error: RetryError,
-    time: Tried,
+    time: RetryTime,
 });
 
 part!(CompactionPart, "compaction" {
@@ -149,7 +149,7 @@ struct Period {
 
 #[derive(JsonSchema)]
 #[schemars(inline)]
-struct Tried {
+struct RetryTime {
     created: Millis,
 }
 
@@ -234,40 +234,40 @@ enum ToolStateShape {
         input: Map,
         title: Option<String>,
         metadata: Option<Map>,
-        time: Begun,
+        time: StartTime,
     },
     Completed {
         input: Map,
         output: String,
         title: String,
         metadata: Map,
-        time: BegunAndCompleted,
+        time: CompletedTimes,
         attachments: Option<Vec<FilePart>>,
     },
     Error {
         input: Map,
         error: String,
         metadata: Option<Map>,
-        time: BegunAndEnded,
+        time: StartAndEnd,
     },
 }
 
 #[derive(JsonSchema)]
 #[schemars(inline)]
-struct Begun {
+struct StartTime {
     start: Millis,
 }
 
 #[derive(JsonSchema)]
 #[schemars(inline)]
-struct BegunAndEnded {
+struct StartAndEnd {
     start: Millis,
     end: Millis,
 }
 
 #[derive(JsonSchema)]
 #[schemars(inline)]
-struct BegunAndCompleted {
+struct CompletedTimes {
     start: Millis,
     end: Millis,
     compacted: Option<Millis>,

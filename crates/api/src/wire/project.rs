@@ -7,7 +7,7 @@ use everturn_model::Millis;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::answer::shows;
+use crate::answer::shaped;
 
 /// Where things are.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -75,7 +75,7 @@ pub(crate) struct VcsInfo {
     pub(crate) branch: Option<String>,
 }
 
-shows! {
+shaped! {
     PathInfo<'_> as PathInfo<'static>,
     ProjectInfo<'_> as ProjectInfo<'static>,
     ProjectDirectory as ProjectDirectory,

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::message::OutputFormat;
 use super::part::{FilePartSource, MentionSource};
-use super::session::NamedModel;
+use super::session::ModelInMessage;
 use crate::error::Error;
 use crate::input::Id;
 
@@ -23,7 +23,7 @@ pub(crate) struct PromptBody {
     /// The id that the message is to have. The same prompt under the same id again is the same prompt.
     #[serde(rename = "messageID")]
     message: Option<Id<EntryId>>,
-    model: Option<NamedModel>,
+    model: Option<ModelInMessage>,
     variant: Option<String>,
     agent: Option<String>,
     /// Only to be kept: nobody answers.
@@ -33,13 +33,13 @@ pub(crate) struct PromptBody {
     #[schemars(with = "Option<std::collections::BTreeMap<String, bool>>")]
     tools: Option<Map>,
     #[schemars(with = "Option<OutputFormat>")]
-    format: Option<AskedFormat>,
+    format: Option<RequestedFormat>,
     parts: Vec<PromptPart>,
 }
 
 /// How the answer is to look: `text`.
 #[derive(Debug, Deserialize)]
-struct AskedFormat {
+struct RequestedFormat {
     #[serde(rename = "type")]
     kind: String,
 }
@@ -49,18 +49,18 @@ struct AskedFormat {
 struct PromptPart {
     id: Option<Id<PartId>>,
     #[serde(flatten)]
-    said: PartSaid,
+    kind: PromptPartKind,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[schemars(inline)]
 #[serde(tag = "type", rename_all = "lowercase")]
-enum PartSaid {
+enum PromptPartKind {
     Text {
         text: String,
         synthetic: Option<bool>,
         ignored: Option<bool>,
-        time: Option<PartSaidAt>,
+        time: Option<PromptPartTime>,
         metadata: Option<Map>,
     },
     File {
@@ -79,14 +79,14 @@ enum PartSaid {
         prompt: String,
         description: String,
         agent: String,
-        model: Option<NamedModel>,
+        model: Option<ModelInMessage>,
         command: Option<String>,
     },
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[schemars(inline)]
-struct PartSaidAt {
+struct PromptPartTime {
     start: Millis,
     end: Option<Millis>,
 }
@@ -95,7 +95,7 @@ impl PromptBody {
     /// What the engine is asked for.
     pub(crate) fn into_prompt(self) -> Result<Prompt, Error> {
         if self.format.is_some_and(|format| format.kind != "text") {
-            return Err(Error::Absent("an answer in a given JSON schema"));
+            return Err(Error::Unsupported("an answer in a given JSON schema"));
         }
         if self.parts.is_empty() {
             return Err(Error::Body("a prompt needs at least one part".to_owned()));
@@ -116,8 +116,8 @@ impl PromptBody {
 
 impl From<PromptPart> for PartInput {
     fn from(part: PromptPart) -> Self {
-        let resource = part.said.resource();
-        Self { id: part.id.map(|id| id.0), kind: part.said.into(), resource }
+        let resource = part.kind.resource();
+        Self { id: part.id.map(|id| id.0), kind: part.kind.into(), resource }
     }
 }
 
@@ -132,7 +132,7 @@ enum AttachedSource {
     },
 }
 
-impl PartSaid {
+impl PromptPartKind {
     /// The resource of an MCP server that a part attaches.
     fn resource(&self) -> Option<ResourceAddress> {
         let Self::File { source: Some(source), .. } = self else { return None };
@@ -141,16 +141,18 @@ impl PartSaid {
     }
 }
 
-impl From<PartSaid> for PartKind {
-    fn from(said: PartSaid) -> Self {
-        match said {
-            PartSaid::Text { text, synthetic, ignored, time, metadata } => {
+impl From<PromptPartKind> for PartKind {
+    fn from(kind: PromptPartKind) -> Self {
+        match kind {
+            PromptPartKind::Text { text, synthetic, ignored, time, metadata } => {
                 let time = time.map(|time| Span { start: time.start, end: time.end });
                 Self::Text { text, synthetic, ignored, time, metadata }
             }
-            PartSaid::File { mime, filename, url, source } => Self::File { mime, filename, url, source },
-            PartSaid::Agent { name, source } => Self::Agent { name, source },
-            PartSaid::Subtask { prompt, description, agent, model, command } => {
+            PromptPartKind::File { mime, filename, url, source } => {
+                Self::File { mime, filename, url, source }
+            }
+            PromptPartKind::Agent { name, source } => Self::Agent { name, source },
+            PromptPartKind::Subtask { prompt, description, agent, model, command } => {
                 Self::Subtask { prompt, description, agent, model: model.map(ModelRef::from), command }
             }
         }

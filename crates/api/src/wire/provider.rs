@@ -14,13 +14,13 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use super::secret;
-use crate::answer::shows;
+use crate::answer::shaped;
 
 /// A provider and its models.
-pub(crate) type Offer<'a> = (&'a ProviderInfo, Vec<&'a ModelInfo>);
+pub(crate) type ProviderWithModels<'a> = (&'a ProviderInfo, Vec<&'a ModelInfo>);
 
 /// What can be used, the best first: a client that has to choose takes the first.
-pub(crate) fn usable(engine: &Engine) -> Result<Vec<Offer<'_>>, Error> {
+pub(crate) fn usable(engine: &Engine) -> Result<Vec<ProviderWithModels<'_>>, Error> {
     let mut offers = engine.config().catalogue().offered(&engine.models().usable()?);
     let chosen = chosen(engine);
     offers.sort_by_key(|(known, _)| chosen.as_ref().is_none_or(|chosen| chosen.provider != known.id));
@@ -62,7 +62,7 @@ pub(crate) struct KnownProviders<'a> {
     pub(crate) connected: Vec<&'a str>,
 }
 
-shows! { UsableProviders<'_> as UsableProviders<'static>, KnownProviders<'_> as KnownProviders<'static> }
+shaped! { UsableProviders<'_> as UsableProviders<'static>, KnownProviders<'_> as KnownProviders<'static> }
 
 /// A provider with its models.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -146,14 +146,14 @@ struct Capabilities {
     reasoning: bool,
     attachment: bool,
     toolcall: bool,
-    input: Kinds,
-    output: Kinds,
+    input: ModalityFlags,
+    output: ModalityFlags,
     interleaved: bool,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(inline)]
-struct Kinds {
+struct ModalityFlags {
     text: bool,
     audio: bool,
     image: bool,
@@ -201,7 +201,7 @@ struct ModelLimit {
 
 impl<'a> ProviderShape<'a> {
     /// A provider and what it offers, as clients see it.
-    pub(crate) fn of(config: &Config, (provider, models): &Offer<'a>) -> Self {
+    pub(crate) fn of(config: &Config, (provider, models): &ProviderWithModels<'a>) -> Self {
         let written = config.raw.get("provider").and_then(|all| all.get(provider.id.as_ref()));
         let options = written.and_then(|written| written.get("options")).and_then(Value::as_object);
         Self {
@@ -239,8 +239,8 @@ impl<'a> ModelShape<'a> {
                 reasoning: model.abilities.reasoning,
                 attachment: model.abilities.attachment,
                 toolcall: model.abilities.tool_call,
-                input: Kinds::of(model.abilities.input),
-                output: Kinds::of(model.abilities.output),
+                input: ModalityFlags::of(model.abilities.input),
+                output: ModalityFlags::of(model.abilities.output),
                 interleaved: false,
             },
             cost: Cost::of(model),
@@ -258,7 +258,7 @@ impl<'a> ModelShape<'a> {
     }
 }
 
-impl Kinds {
+impl ModalityFlags {
     fn of(known: Modalities) -> Self {
         Self {
             text: known.contains(Modality::Text),

@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::happening::PermissionWord;
-use crate::answer::shows;
+use super::event_shape::PermissionAnswer;
+use crate::answer::shaped;
 use crate::input::{Id, QuestionId};
 
 /// A permission request that waits.
@@ -107,7 +107,7 @@ impl<'a> QuestionRequest<'a> {
     }
 }
 
-shows! {
+shaped! {
     PermissionRequest<'_> as PermissionRequest<'static>,
     QuestionRequest<'_> as QuestionRequest<'static>,
 }
@@ -118,7 +118,7 @@ shows! {
 pub(crate) struct Decision {
     /// The answer; older clients say `response`.
     #[serde(alias = "response")]
-    #[schemars(with = "PermissionWord")]
+    #[schemars(with = "PermissionAnswer")]
     pub(crate) reply: Reply,
     /// Why, for the model to read.
     pub(crate) message: Option<String>,
@@ -127,16 +127,16 @@ pub(crate) struct Decision {
 /// An answer to a permission request, as older clients give it.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[schemars(inline)]
-pub(crate) struct OldDecision {
+pub(crate) struct OlderDecision {
     /// The answer; newer clients say `reply`.
     #[serde(alias = "reply")]
-    #[schemars(with = "PermissionWord")]
+    #[schemars(with = "PermissionAnswer")]
     response: Reply,
     message: Option<String>,
 }
 
-impl From<OldDecision> for Decision {
-    fn from(old: OldDecision) -> Self {
+impl From<OlderDecision> for Decision {
+    fn from(old: OlderDecision) -> Self {
         Self { reply: old.response, message: old.message }
     }
 }

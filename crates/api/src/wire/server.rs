@@ -8,7 +8,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
-use crate::answer::shows;
+use crate::answer::shaped;
 
 /// What an MCP server is doing. Clients know of no state in between.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -67,7 +67,7 @@ impl McpResource {
 
 /// An MCP server in the path.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct ByName {
+pub(crate) struct ServerPath {
     pub(crate) name: String,
 }
 
@@ -149,7 +149,7 @@ impl JsonSchema for EmptyMap {
 #[expect(dead_code, reason = "it describes what was written")]
 pub(crate) struct ConfigShape(#[schemars(with = "Map")] Value);
 
-shows! {
+shaped! {
     Map as ConfigShape,
     McpState as McpState,
     McpResource as McpResource,

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::answer::shows;
+use crate::answer::shaped;
 use crate::error::Error;
 use crate::input::Id;
 
@@ -180,7 +180,7 @@ pub(crate) struct TodoShape {
     priority: String,
 }
 
-shows! {
+shaped! {
     v1::SessionInfo<'_> as SessionShape,
     everturn_model::todo::Todo as TodoShape,
     everturn_model::session::FileDiff as FileDiffShape,
@@ -223,7 +223,7 @@ pub(crate) struct SessionCreate {
     parent: Option<Id<SessionId>>,
     title: Option<String>,
     agent: Option<String>,
-    model: Option<OwnModel>,
+    model: Option<ModelInSession>,
     #[schemars(with = "Option<Vec<PermissionRule>>")]
     permission: Option<Vec<Rule>>,
     metadata: Option<Map>,
@@ -232,7 +232,7 @@ pub(crate) struct SessionCreate {
 /// A model as sessions name it: `id`; `modelID`, as messages do, is understood too.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[schemars(inline)]
-struct OwnModel {
+struct ModelInSession {
     #[serde(rename = "id", alias = "modelID")]
     model: String,
     #[serde(rename = "providerID")]
@@ -243,7 +243,7 @@ struct OwnModel {
 /// A model as messages name it: `modelID`; `id`, as sessions do, is understood too.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[schemars(inline)]
-pub(crate) struct NamedModel {
+pub(crate) struct ModelInMessage {
     #[serde(rename = "providerID")]
     provider: String,
     #[serde(rename = "modelID", alias = "id")]
@@ -251,19 +251,19 @@ pub(crate) struct NamedModel {
     variant: Option<String>,
 }
 
-impl From<OwnModel> for ModelRef {
-    fn from(model: OwnModel) -> Self {
+impl From<ModelInSession> for ModelRef {
+    fn from(model: ModelInSession) -> Self {
         Self { provider: model.provider, model: model.model, variant: model.variant }
     }
 }
 
-impl From<NamedModel> for ModelRef {
-    fn from(model: NamedModel) -> Self {
+impl From<ModelInMessage> for ModelRef {
+    fn from(model: ModelInMessage) -> Self {
         Self { provider: model.provider, model: model.model, variant: model.variant }
     }
 }
 
-impl NamedModel {
+impl ModelInMessage {
     /// The same model in another variant, where one is given.
     pub(crate) fn with_variant(self, variant: Option<String>) -> ModelRef {
         let variant = variant.or_else(|| self.variant.clone());

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use everturn_interop::pi::{self, Flavor, Leaf, View};
+use everturn_interop::pi::{self, PathEnd, PiView, Program};
 use serde_json::{Value, json};
 
 use crate::table;
@@ -37,15 +37,15 @@ impl InspectCommand {
             std::fs::read(&self.file).with_context(|| format!("cannot read {}", self.file.display()))?;
         let file = pi::read(&bytes).with_context(|| self.file.display().to_string())?;
         let tree = file.tree();
-        let flavor = if file.dialect == pi::Dialect::Omp18 { Flavor::Omp18 } else { Flavor::Pi };
-        let view = View::new(&tree, flavor);
+        let program = if file.dialect == pi::Dialect::Omp18 { Program::Omp18 } else { Program::Pi };
+        let view = PiView::new(&tree, program);
         // In JSON the answer is pi's own, damage included; people are shown what is really there.
         let view = if self.json || file.is_sound() { view } else { view.mended() };
         let leaf = match self.leaf.as_deref() {
-            None => Leaf::Current,
-            Some("root") => Leaf::Root,
+            None => PathEnd::Current,
+            Some("root") => PathEnd::Root,
             Some(id) => {
-                Leaf::At(view.find(id).with_context(|| format!("there is no entry {id} in it"))?.clone())
+                PathEnd::At(view.find(id).with_context(|| format!("there is no entry {id} in it"))?.clone())
             }
         };
         if self.context {
@@ -60,7 +60,7 @@ impl InspectCommand {
         Ok(())
     }
 
-    fn show_context(&self, view: &View<'_>, leaf: &Leaf) {
+    fn show_context(&self, view: &PiView<'_>, leaf: &PathEnd) {
         let context = view.context(leaf);
         if self.json {
             table::json(&context);
@@ -74,7 +74,7 @@ impl InspectCommand {
         }
     }
 
-    fn show_tree(&self, view: &View<'_>) {
+    fn show_tree(&self, view: &PiView<'_>) {
         let tree = view.tree();
         if self.json {
             table::json(&tree);
@@ -107,7 +107,7 @@ impl InspectCommand {
         }
     }
 
-    fn show_file(&self, file: &pi::File, view: &View<'_>, size: usize) {
+    fn show_file(&self, file: &pi::SessionFile, view: &PiView<'_>, size: usize) {
         let branches = view.entries().filter(|id| view.children(id).is_empty()).count();
         let problems: Vec<Value> = file
             .problems
@@ -154,7 +154,7 @@ impl InspectCommand {
     }
 }
 
-fn show_meta(view: &View<'_>, leaf: &Leaf) {
+fn show_meta(view: &PiView<'_>, leaf: &PathEnd) {
     let branch = view.branch(leaf);
     let labels: serde_json::Map<String, Value> = view
         .labels()

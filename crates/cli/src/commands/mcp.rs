@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use anyhow::{Result, bail};
 use clap::Subcommand;
-use everturn_engine::mcp::{Configured, ServerStatus};
+use everturn_engine::mcp::{ConfiguredServers, ServerStatus};
 use everturn_tools::mcp::{McpOptions, McpTiming, ServerAddress, ServerDefinition, Servers};
 use everturn_tools::process::{Launcher, Secrets};
 use everturn_tools::{Registry, ToolSettings};
@@ -43,7 +43,7 @@ impl McpCommand {
     }
 }
 
-async fn list(configured: &Configured) -> Result<()> {
+async fn list(configured: &ConfiguredServers) -> Result<()> {
     if configured.is_empty() {
         table::note("no MCP server is configured: `mcp` in opencode.json names them");
         return Ok(());
@@ -89,7 +89,7 @@ async fn list(configured: &Configured) -> Result<()> {
     Ok(())
 }
 
-fn trust(configured: &Configured, names: &[String]) -> Result<()> {
+fn trust(configured: &ConfiguredServers, names: &[String]) -> Result<()> {
     let foreign: Vec<(&str, &ServerDefinition)> = configured.foreign().collect();
     let unknown = names.iter().find(|name| !foreign.iter().any(|(known, _)| known == name));
     if let Some(name) = unknown {
@@ -115,7 +115,7 @@ fn trust(configured: &Configured, names: &[String]) -> Result<()> {
     Ok(())
 }
 
-fn untrust(configured: &Configured, names: &[String]) -> Result<()> {
+fn untrust(configured: &ConfiguredServers, names: &[String]) -> Result<()> {
     let count = settings::trust()?.revoke(configured.root(), names)?;
     table::line(format!("{count} servers may not run in {} any more", configured.root().display()));
     Ok(())

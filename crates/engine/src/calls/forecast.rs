@@ -10,7 +10,7 @@ use std::sync::Arc;
 use everturn_model::tool::FileForecast;
 use everturn_tools::{Effect, Forecast, ForecastVerdict, Tool};
 
-use super::{CallSetting, ToolCall};
+use super::{CallSurroundings, ToolCall};
 use crate::Error;
 use crate::background::unless_stopped;
 
@@ -28,7 +28,7 @@ pub(crate) enum EditVerdict {
 /// What a call is going to make of which files. Nothing for tools that do not edit, and for an edit that will not apply.
 pub(super) async fn of(
     tool: &Arc<dyn Tool>,
-    setting: &CallSetting,
+    setting: &CallSurroundings,
     call: &ToolCall,
 ) -> Result<Vec<FileForecast>, Error> {
     match tool.effect() {

@@ -4,7 +4,7 @@ use everturn_model::permission::{self, Action};
 use everturn_model::request::{Ask, Request};
 use everturn_tools::Need;
 
-use super::{CallSetting, INTERRUPTED, ToolCall, ToolCalls};
+use super::{CallSurroundings, INTERRUPTED, ToolCall, ToolCalls};
 use crate::Error;
 use crate::requests::RequestAnswer;
 
@@ -23,7 +23,7 @@ impl ToolCalls {
     /// Decides about a call, and asks the person where that is theirs.
     pub(super) async fn permit(
         &self,
-        setting: &CallSetting,
+        setting: &CallSurroundings,
         call: &ToolCall,
         needs: Vec<Need>,
     ) -> Result<Permit, Error> {
@@ -87,7 +87,7 @@ fn refusal(answer: RequestAnswer) -> Option<Permit> {
             Some(Permit::Refuse { text, declined: false })
         }
         // Labels are no permission.
-        RequestAnswer::Interrupted | RequestAnswer::Chosen(_) => {
+        RequestAnswer::Interrupted | RequestAnswer::UsableModel(_) => {
             Some(Permit::Refuse { text: INTERRUPTED.to_owned(), declined: false })
         }
     }

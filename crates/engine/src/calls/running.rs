@@ -7,7 +7,7 @@ use everturn_model::tool::{Outcome, ToolResult};
 use tokio::task::{Id, JoinError, JoinSet};
 use tracing::Instrument as _;
 
-use super::{CallSetting, SettledCall, ToolCall, ToolCalls};
+use super::{CallSurroundings, SettledCall, ToolCall, ToolCalls};
 use crate::mint::Mint;
 
 /// The calls of a turn that run.
@@ -25,8 +25,8 @@ impl RunningCalls {
     }
 
     /// Starts a call.
-    pub(crate) fn start(&mut self, room: &ToolCalls, setting: CallSetting, call: ToolCall) {
-        let task = self.tasks.spawn(room.clone().execute(setting, call.clone()).in_current_span());
+    pub(crate) fn start(&mut self, calls: &ToolCalls, setting: CallSurroundings, call: ToolCall) {
+        let task = self.tasks.spawn(calls.clone().execute(setting, call.clone()).in_current_span());
         self.calls.insert(task.id(), call);
     }
 

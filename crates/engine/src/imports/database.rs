@@ -18,20 +18,20 @@ pub(super) fn read_projects(database: &Database) -> Result<HashMap<String, Value
     }
     let mut projects = HashMap::new();
     for row in database.select(select, &[])? {
-        let mut row = Cells(row.into_iter());
+        let mut row = RowCells(row.into_iter());
         let row = rows::OpenCodeProjectRow {
             id: row.text(),
             worktree: row.text(),
-            vcs: row.maybe(),
-            name: row.maybe(),
-            icon_url: row.maybe(),
-            icon_url_override: row.maybe(),
-            icon_color: row.maybe(),
+            vcs: row.optional_text(),
+            name: row.optional_text(),
+            icon_url: row.optional_text(),
+            icon_url_override: row.optional_text(),
+            icon_color: row.optional_text(),
             time_created: row.integer(),
             time_updated: row.integer(),
-            time_initialized: row.maybe_integer(),
+            time_initialized: row.optional_integer(),
             sandboxes: row.text(),
-            commands: row.maybe(),
+            commands: row.optional_text(),
         };
         projects.insert(row.id.clone(), rows::project_value(row));
     }
@@ -48,37 +48,37 @@ pub(super) fn read_session(
                   tokens_output, tokens_reasoning, tokens_cache_read, tokens_cache_write, revert, permission, agent, \
                   model, time_created, time_updated, time_compacting, time_archived FROM session WHERE id = ?1";
     let found = database.select(select, &[id])?.into_iter().next();
-    let mut row = Cells(found.ok_or_else(|| Error::Import(format!("session {id} is gone")))?.into_iter());
+    let mut row = RowCells(found.ok_or_else(|| Error::Import(format!("session {id} is gone")))?.into_iter());
     let session = rows::OpenCodeSessionRow {
         id: row.text(),
         project_id: row.text(),
-        workspace_id: row.maybe(),
-        parent_id: row.maybe(),
+        workspace_id: row.optional_text(),
+        parent_id: row.optional_text(),
         slug: row.text(),
         directory: row.text(),
-        path: row.maybe(),
+        path: row.optional_text(),
         title: row.text(),
         version: row.text(),
-        share_url: row.maybe(),
-        summary_additions: row.maybe_integer(),
-        summary_deletions: row.maybe_integer(),
-        summary_files: row.maybe_integer(),
-        summary_diffs: row.maybe(),
-        metadata: row.maybe(),
+        share_url: row.optional_text(),
+        summary_additions: row.optional_integer(),
+        summary_deletions: row.optional_integer(),
+        summary_files: row.optional_integer(),
+        summary_diffs: row.optional_text(),
+        metadata: row.optional_text(),
         cost: row.next().number().unwrap_or_default(),
         tokens_input: row.integer(),
         tokens_output: row.integer(),
         tokens_reasoning: row.integer(),
         tokens_cache_read: row.integer(),
         tokens_cache_write: row.integer(),
-        revert: row.maybe(),
-        permission: row.maybe(),
-        agent: row.maybe(),
-        model: row.maybe(),
+        revert: row.optional_text(),
+        permission: row.optional_text(),
+        agent: row.optional_text(),
+        model: row.optional_text(),
         time_created: row.integer(),
         time_updated: row.integer(),
-        time_compacting: row.maybe_integer(),
-        time_archived: row.maybe_integer(),
+        time_compacting: row.optional_integer(),
+        time_archived: row.optional_integer(),
     };
     let messages = database
         .select(
@@ -87,7 +87,7 @@ pub(super) fn read_session(
         )?
         .into_iter()
         .map(|row| {
-            let mut row = Cells(row.into_iter());
+            let mut row = RowCells(row.into_iter());
             rows::OpenCodeMessageRow {
                 id: row.text(),
                 session_id: row.text(),
@@ -104,7 +104,7 @@ pub(super) fn read_session(
         )?
         .into_iter()
         .map(|row| {
-            let mut row = Cells(row.into_iter());
+            let mut row = RowCells(row.into_iter());
             rows::OpenCodePartRow {
                 id: row.text(),
                 message_id: row.text(),
@@ -123,7 +123,7 @@ pub(super) fn read_session(
         )?
         .into_iter()
         .map(|row| {
-            let mut row = Cells(row.into_iter());
+            let mut row = RowCells(row.into_iter());
             rows::OpenCodeTodoRow {
                 session_id: row.text(),
                 content: row.text(),
@@ -156,7 +156,7 @@ fn read_log(database: &Database, id: &str) -> Result<Option<Vec<Record>>, Error>
         .select(select, &[id])?
         .into_iter()
         .map(|row| {
-            let mut row = Cells(row.into_iter());
+            let mut row = RowCells(row.into_iter());
             rows::OpenCodeEventRow {
                 id: row.text(),
                 aggregate_id: row.text(),
@@ -173,26 +173,26 @@ fn read_log(database: &Database, id: &str) -> Result<Option<Vec<Record>>, Error>
 }
 
 /// The cells of a row, taken in order.
-struct Cells(std::vec::IntoIter<Column>);
+struct RowCells(std::vec::IntoIter<Column>);
 
-impl Cells {
+impl RowCells {
     fn next(&mut self) -> Column {
         self.0.next().unwrap_or(Column::Null)
     }
 
     fn text(&mut self) -> String {
-        self.maybe().unwrap_or_default()
+        self.optional_text().unwrap_or_default()
     }
 
-    fn maybe(&mut self) -> Option<String> {
+    fn optional_text(&mut self) -> Option<String> {
         self.next().text()
     }
 
     fn integer(&mut self) -> i64 {
-        self.maybe_integer().unwrap_or_default()
+        self.optional_integer().unwrap_or_default()
     }
 
-    fn maybe_integer(&mut self) -> Option<i64> {
+    fn optional_integer(&mut self) -> Option<i64> {
         self.next().integer()
     }
 }

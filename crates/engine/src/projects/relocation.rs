@@ -26,7 +26,7 @@ use crate::sessions::Filter;
 
 /// Sessions of a project in a folder, and where they belong.
 #[derive(Debug)]
-struct Move<'a> {
+struct SessionMove<'a> {
     project: &'a str,
     from: &'a Path,
     to: &'a Repository,
@@ -35,7 +35,7 @@ struct Move<'a> {
 
 impl Projects {
     /// Brings the places of a project up to date and the sessions of places that were moved to where they are now.
-    pub(super) async fn settle_places(
+    pub(super) async fn update_places(
         &self,
         mut project: Project,
         known: &[Project],
@@ -67,8 +67,8 @@ impl Projects {
             let comes = if renamed { is_this(place) } else { new && others == 0 && !place.left };
             if comes {
                 let from = place.root.clone();
-                let way = Move { project: &id, from: &from, to: found, id: &id };
-                if self.take_along(&way).await? {
+                let way = SessionMove { project: &id, from: &from, to: found, id: &id };
+                if self.move_sessions(&way).await? {
                     taken.insert(from);
                 } else {
                     complete = false;
@@ -128,8 +128,8 @@ impl Projects {
         let mut settled = true;
         let earlier = known.iter().filter(was_cut_off).map(|project| project.id.as_str());
         for project in earlier.chain([GLOBAL]) {
-            let way = Move { project, from: &found.root, to: found, id };
-            settled &= self.take_along(&way).await?;
+            let way = SessionMove { project, from: &found.root, to: found, id };
+            settled &= self.move_sessions(&way).await?;
         }
         Ok(settled)
     }
@@ -147,7 +147,7 @@ impl Projects {
     }
 
     /// Moves sessions, and the record of the files of their turns. False when one of them was at work and stays.
-    async fn take_along(&self, way: &Move<'_>) -> Result<bool, Error> {
+    async fn move_sessions(&self, way: &SessionMove<'_>) -> Result<bool, Error> {
         let mut complete = true;
         for session in self.all_sessions(way.project).await? {
             let Ok(below) = Path::new(&session.directory).strip_prefix(way.from) else { continue };

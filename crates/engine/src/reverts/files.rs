@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use everturn_model::part::PartKind;
-use everturn_model::session::{FileDiff, Restored, Revert};
+use everturn_model::session::{FileDiff, Revert, RevertedFile};
 use everturn_model::{EntryId, Tree, path};
 use everturn_tools::Snapshots;
 use everturn_tools::snapshot::{SnapshotError as Trouble, SnapshotPlan, TreeId};
@@ -23,7 +23,7 @@ pub(super) struct UndoneStep {
 }
 
 /// The steps that a revert takes back, oldest first.
-pub(super) fn undone(tree: &Tree, boundary: &EntryId, worktree: &Path) -> Vec<UndoneStep> {
+pub(super) fn undone_steps(tree: &Tree, boundary: &EntryId, worktree: &Path) -> Vec<UndoneStep> {
     let path = path::to(tree, tree.session.leaf.as_ref());
     let mut steps = Vec::new();
     for node in path.into_iter().skip_while(|node| &node.entry.id != boundary) {
@@ -62,7 +62,7 @@ fn parse(tree: Option<&str>) -> Option<TreeId> {
 }
 
 /// How much the steps changed in all, as clients are told.
-pub(super) fn taken_back(snapshots: &Snapshots, steps: &[UndoneStep]) -> Vec<FileDiff> {
+pub(super) fn undone_changes(snapshots: &Snapshots, steps: &[UndoneStep]) -> Vec<FileDiff> {
     let first = steps.iter().find_map(|step| step.before.as_ref());
     let last = steps.iter().rev().find_map(|step| step.after.as_ref());
     let (Some(first), Some(last)) = (first, last) else { return Vec::new() };
@@ -85,7 +85,7 @@ pub(super) struct RestorePlan {
 /// What was done to the files.
 #[derive(Debug)]
 pub(super) struct RestoreOutcome {
-    pub(super) restored: Vec<Restored>,
+    pub(super) restored: Vec<RevertedFile>,
     pub(super) skipped: Vec<String>,
     pub(super) diff: String,
 }
@@ -167,7 +167,7 @@ impl RestorePlan {
     }
 
     /// Every tree that a file may be from while the plan is carried out, apart from the original.
-    pub(super) fn possible(&self) -> Vec<Restored> {
+    pub(super) fn possible_sources(&self) -> Vec<RevertedFile> {
         let mut all = self.earlier.clone();
         for (file, tree) in self.plan.files.iter().filter(|(_, tree)| *tree != self.original) {
             all.entry(file.clone()).or_default().insert(tree.clone());
@@ -198,8 +198,8 @@ impl RestorePlan {
     }
 }
 
-fn listed(files: &BTreeMap<PathBuf, BTreeSet<TreeId>>) -> Vec<Restored> {
-    let each = |file: &Path, tree: &TreeId| Restored {
+fn listed(files: &BTreeMap<PathBuf, BTreeSet<TreeId>>) -> Vec<RevertedFile> {
+    let each = |file: &Path, tree: &TreeId| RevertedFile {
         file: file.display().to_string(),
         tree: tree.as_str().to_owned(),
     };
@@ -213,7 +213,7 @@ fn put_back(
     original: &TreeId,
 ) -> Result<BTreeMap<PathBuf, BTreeSet<TreeId>>, Error> {
     let mut files: BTreeMap<PathBuf, BTreeSet<TreeId>> = BTreeMap::new();
-    for Restored { file, tree } in &revert.restored {
+    for RevertedFile { file, tree } in &revert.restored {
         if let Some(tree) = parse(Some(tree)) {
             files.entry(PathBuf::from(file)).or_default().insert(tree);
         }

@@ -9,7 +9,7 @@ use everturn_tools::snapshot::TreeId;
 use super::files::{capture, changed};
 use super::intake::StreamIntake;
 use super::results::unfinished;
-use super::{Stage, Turn, TurnEnd};
+use super::{Turn, TurnEnd, TurnSetup};
 use crate::Error;
 
 /// What is said of a tool that the provider ran itself and left without a result.
@@ -19,7 +19,7 @@ impl Turn<'_> {
     /// Closes the step: usage, files, and whether the model goes on.
     pub(super) async fn close(
         &mut self,
-        stage: Stage,
+        setup: TurnSetup,
         intake: StreamIntake,
         start: Option<TreeId>,
         declined: bool,
@@ -27,36 +27,36 @@ impl Turn<'_> {
         let called = intake.called();
         let Some(finish) = intake.finish() else {
             let fault = Fault::internal("The provider's answer ended before it was complete.");
-            return self.fail(&stage, intake, None, fault, start).await;
+            return self.fail(&setup, intake, None, fault, start).await;
         };
-        for call in intake.unsaid() {
-            let settled = unfinished(call, self.rooms.journal.mint().now(), UNSAID);
+        for call in intake.unsettled_hosted() {
+            let settled = unfinished(call, self.services.journal.mint().now(), UNSAID);
             self.settle(settled).await?;
         }
         let (reason, usage) = finish;
         if let Some(words) = given_up(&reason).filter(|_| !called) {
-            return self.fail(&stage, intake, None, Fault::internal(words), start).await;
+            return self.fail(&setup, intake, None, Fault::internal(words), start).await;
         }
         let reason = match (called, reason) {
             (true, _) => Finish::ToolCalls,
             (false, Finish::ToolCalls) => Finish::Unknown,
             (false, reason) => reason,
         };
-        let end = if called { capture(stage.snapshots.clone()).await.ok().flatten() } else { start.clone() };
-        let files = match (&stage.snapshots, &start, &end) {
+        let end = if called { capture(setup.snapshots.clone()).await.ok().flatten() } else { start.clone() };
+        let files = match (&setup.snapshots, &start, &end) {
             (Some(snapshots), Some(from), Some(to)) if from != to => changed(snapshots, from, to),
             _ => Vec::new(),
         };
-        let cost = stage.chosen.pricing().cost(&usage);
+        let cost = setup.chosen.pricing().cost(&usage);
         let snapshot = end.map(|tree| tree.as_str().to_owned());
         let finish_part =
             PartKind::StepFinish { reason: reason.clone(), snapshot: snapshot.clone(), tokens: usage, cost };
-        let mut parts = vec![Part::new(self.rooms.journal.mint().part(self.session()), finish_part)];
+        let mut parts = vec![Part::new(self.services.journal.mint().part(self.session()), finish_part)];
         if let (false, Some(from)) = (files.is_empty(), &start) {
             let kind = PartKind::Patch { hash: from.as_str().to_owned(), files: files.clone() };
-            parts.push(Part::new(self.rooms.journal.mint().part(self.session()), kind));
+            parts.push(Part::new(self.services.journal.mint().part(self.session()), kind));
         }
-        let event = step_ended(&stage.assistant, reason, usage, cost, snapshot, files, parts, declined);
+        let event = step_ended(&setup.assistant, reason, usage, cost, snapshot, files, parts, declined);
         self.commit(vec![event]).await?;
         Ok(match (called, declined) {
             (true, false) => TurnEnd::Continue,

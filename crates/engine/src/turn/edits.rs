@@ -47,8 +47,8 @@ impl CutOffEdits {
     pub(super) fn settled(&self, turn: &Turn<'_>, call: ToolCall) -> SettledCall {
         let files = self.0.get(&call.part).map_or(&[][..], Vec::as_slice);
         let session = turn.session();
-        turn.rooms.views.recall(&session.id, &path::to(&turn.tree, session.leaf.as_ref()));
-        let seen = turn.rooms.views.of(&session.id);
+        turn.services.views.recall(&session.id, &path::to(&turn.tree, session.leaf.as_ref()));
+        let seen = turn.services.views.of(&session.id);
         for file in files {
             match &file.after {
                 Some(print) => seen.renew(Path::new(&file.path), print.clone()),
@@ -62,10 +62,10 @@ impl CutOffEdits {
         let mut result = ToolResult {
             title: Some(names.collect::<Vec<_>>().join(", ")),
             start: Some(call.start),
-            end: Some(turn.rooms.journal.mint().now()),
+            end: Some(turn.services.journal.mint().now()),
             ..ToolResult::new(&call.id, &call.tool, Outcome::Completed, APPLIED)
         };
-        file_views::keep(&seen, &mut result);
+        file_views::store_in(&seen, &mut result);
         let edited = files.iter().map(|file| PathBuf::from(&file.path)).collect();
         SettledCall { call, result, declined: false, edited }
     }

@@ -9,16 +9,16 @@ use everturn_tools::snapshot::TreeId;
 use super::intake::StreamIntake;
 use super::opening::TurnOpening;
 use super::results::unfinished;
-use super::{Stage, Turn, TurnEnd};
+use super::{Turn, TurnEnd, TurnSetup};
 use crate::Error;
 use crate::bus::Signal;
 use crate::calls::{INTERRUPTED, RunningCalls};
-use crate::models::Chosen;
+use crate::models::UsableModel;
 
 impl Turn<'_> {
     /// A turn that cannot begin: the prompt is promoted, the failure is an answer that says why.
     pub(super) async fn refuse(&mut self, error: &Error) -> Result<TurnEnd, Error> {
-        let mut opening = TurnOpening::at(&self.tree, self.rooms.journal.mint());
+        let mut opening = TurnOpening::at(&self.tree, self.services.journal.mint());
         let id = opening.start_refused();
         self.commit(opening.into_events()).await?;
         self.give_up(&id, Fault::internal(error.to_string()), Vec::new()).await
@@ -27,13 +27,13 @@ impl Turn<'_> {
     /// Ends a turn that failed or was interrupted: what was streamed is kept, what ran is settled.
     pub(super) async fn fail(
         &mut self,
-        stage: &Stage,
+        setup: &TurnSetup,
         mut intake: StreamIntake,
         calls: Option<RunningCalls>,
         fault: Fault,
         start: Option<TreeId>,
     ) -> Result<TurnEnd, Error> {
-        stage.setting.cancel.cancel();
+        setup.setting.cancel.cancel();
         let called = intake.called();
         let rest = intake.abandon();
         let mut unsettled = intake.unsettled();
@@ -48,14 +48,14 @@ impl Turn<'_> {
             self.settle(settled).await?;
         }
         for call in unsettled {
-            let settled = unfinished(call, self.rooms.journal.mint().now(), INTERRUPTED);
+            let settled = unfinished(call, self.services.journal.mint().now(), INTERRUPTED);
             self.settle(settled).await?;
         }
         let mut rest = rest;
         if called {
-            rest.extend(self.leave_traces(stage, start).await);
+            rest.extend(self.record_partial_changes(setup, start).await);
         }
-        self.give_up(&stage.assistant, fault, rest).await
+        self.give_up(&setup.assistant, fault, rest).await
     }
 
     async fn give_up(
@@ -64,11 +64,11 @@ impl Turn<'_> {
         error: Fault,
         mut events: Vec<Event>,
     ) -> Result<TurnEnd, Error> {
-        self.rooms.journal.signal(self.session(), Signal::Failed { error: error.clone() });
-        self.rooms.journal.signal(self.session(), Signal::Idle);
+        self.services.journal.signal(self.session(), Signal::Failed { error: error.clone() });
+        self.services.journal.signal(self.session(), Signal::Idle);
         if self.cancel.is_cancelled() {
             // Who stops the session stops all of it: prompts that came meanwhile join the conversation unanswered.
-            self.tree.inbox = self.rooms.journal.outline(&self.session().id).await?.inbox;
+            self.tree.inbox = self.services.journal.outline(&self.session().id).await?.inbox;
             let mut leaf = self.session().leaf.clone();
             for item in self.tree.inbox.iter().filter(|item| item.delivery == Delivery::Steer) {
                 let parent = leaf.replace(item.id.clone());
@@ -82,7 +82,7 @@ impl Turn<'_> {
 }
 
 /// A provider's failure.
-pub(super) fn fault(chosen: &Chosen, error: &everturn_llm::Error) -> Fault {
+pub(super) fn fault(chosen: &UsableModel, error: &everturn_llm::Error) -> Fault {
     let message = error.provider_message();
     let Some(http) = error.http() else { return Fault::internal(message) };
     if matches!(error, everturn_llm::Error::Authentication { .. }) {

@@ -10,17 +10,17 @@ use everturn_tools::Snapshots;
 use everturn_tools::snapshot::TreeId;
 use tokio::task::JoinHandle;
 
-use super::{ProviderTurns, Stage, Turn, TurnRooms};
+use super::{ProviderTurns, Turn, TurnServices, TurnSetup};
 use crate::Error;
 
 impl ProviderTurns {
     /// What the newest prompt's turns changed so far, as an event; none without a prompt.
     pub(crate) async fn summarize(&self, tree: &Tree) -> Result<Option<Event>, Error> {
-        self.rooms.summarize(tree).await
+        self.services.summarize(tree).await
     }
 }
 
-impl TurnRooms {
+impl TurnServices {
     /// What the newest prompt's turns changed so far, as an event; none without a prompt.
     pub(super) async fn summarize(&self, tree: &Tree) -> Result<Option<Event>, Error> {
         let path = path::to(tree, tree.session.leaf.as_ref());
@@ -67,9 +67,13 @@ impl TurnRooms {
 
 impl Turn<'_> {
     /// The files that a step changed before it was stopped, so that it can be undone like any other.
-    pub(super) async fn leave_traces(&self, stage: &Stage, start: Option<TreeId>) -> Vec<Event> {
-        let end = capture(stage.snapshots.clone()).await.ok().flatten();
-        let (Some(snapshots), Some(from), Some(to)) = (&stage.snapshots, start, end) else {
+    pub(super) async fn record_partial_changes(
+        &self,
+        setup: &TurnSetup,
+        start: Option<TreeId>,
+    ) -> Vec<Event> {
+        let end = capture(setup.snapshots.clone()).await.ok().flatten();
+        let (Some(snapshots), Some(from), Some(to)) = (&setup.snapshots, start, end) else {
             return Vec::new();
         };
         let files = changed(snapshots, &from, &to);
@@ -80,8 +84,8 @@ impl Turn<'_> {
             PartKind::Snapshot { snapshot: to.as_str().to_owned() },
             PartKind::Patch { hash: from.as_str().to_owned(), files },
         ];
-        let part = |kind| Box::new(Part::new(self.rooms.journal.mint().part(self.session()), kind));
-        kinds.map(|kind| Event::PartAdded { entry: stage.assistant.clone(), part: part(kind) }).into()
+        let part = |kind| Box::new(Part::new(self.services.journal.mint().part(self.session()), kind));
+        kinds.map(|kind| Event::PartAdded { entry: setup.assistant.clone(), part: part(kind) }).into()
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use everturn_llm::{FinishReason, StreamEvent as Delta};
 use everturn_model::finish::Finish;
 use everturn_model::part::{PartKind, Span};
-use everturn_model::tool::{Hosted, Outcome, ToolResult, ToolState};
+use everturn_model::tool::{HostedResult, Outcome, ToolResult, ToolState};
 use everturn_model::usage::Cache;
 use everturn_model::{EntryId, Event, Map, Part, PartId, Tokens};
 use serde_json::Value;
@@ -53,7 +53,7 @@ impl StreamIntake {
     }
 
     /// True while nothing came that anybody saw: the request may be made again.
-    pub(super) fn is_fresh(&self) -> bool {
+    pub(super) fn may_be_repeated(&self) -> bool {
         self.fresh
     }
 
@@ -83,7 +83,7 @@ impl StreamIntake {
     }
 
     /// Calls that the provider runs itself and of which it has not said what came of them.
-    pub(super) fn unsaid(&self) -> Vec<ToolCall> {
+    pub(super) fn unsettled_hosted(&self) -> Vec<ToolCall> {
         let mut calls: Vec<ToolCall> = self.hosted.values().cloned().collect();
         calls.sort_by(|a, b| a.part.cmp(&b.part));
         calls
@@ -133,8 +133,8 @@ impl StreamIntake {
     }
 
     async fn start(&mut self, turn: &mut Turn<'_>, id: String, reasoning: bool) -> Result<(), Error> {
-        let part = turn.rooms.journal.mint().part(turn.session());
-        let time = Some(Span { start: turn.rooms.journal.mint().now(), end: None });
+        let part = turn.services.journal.mint().part(turn.session());
+        let time = Some(Span { start: turn.services.journal.mint().now(), end: None });
         let text = String::new();
         let kind = if reasoning {
             PartKind::Reasoning { text, time, metadata: None }
@@ -152,7 +152,7 @@ impl StreamIntake {
         let (entry, part, offset) = (self.entry.clone(), open.part.clone(), open.text.len());
         open.text.push_str(text);
         let delta = Signal::Delta { entry, part, offset, text: text.to_owned() };
-        turn.rooms.journal.signal(turn.session(), delta);
+        turn.services.journal.signal(turn.session(), delta);
         if open.text.len() - open.saved >= SAVE_BYTES {
             save(&self.entry, open, turn);
         }
@@ -177,7 +177,7 @@ impl StreamIntake {
     }
 
     async fn start_call(&mut self, turn: &mut Turn<'_>, id: String, tool: String) -> Result<(), Error> {
-        let part = turn.rooms.journal.mint().part(turn.session());
+        let part = turn.services.journal.mint().part(turn.session());
         let state = ToolState::Pending { input: Value::Object(Map::new()), raw: String::new() };
         let (call, name) = (id.clone(), tool.clone());
         let kind = PartKind::Tool { call, tool: name, state, hosted: false, metadata: None };
@@ -189,7 +189,7 @@ impl StreamIntake {
             id: id.clone(),
             tool,
             input: Value::Null,
-            start: turn.rooms.journal.mint().now(),
+            start: turn.services.journal.mint().now(),
             waiting: None,
             again: false,
         };
@@ -208,7 +208,7 @@ impl StreamIntake {
         let Some(call) = self.calls.get_mut(id) else { return Ok(Vec::new()) };
         self.called = true;
         call.input = input.clone();
-        call.start = turn.rooms.journal.mint().now();
+        call.start = turn.services.journal.mint().now();
         let call = call.clone();
         let metadata = object(metadata);
         let (entry, part) = (self.entry.clone(), call.part.clone());
@@ -229,8 +229,8 @@ impl StreamIntake {
         input: Value,
         metadata: Option<Value>,
     ) -> Result<(), Error> {
-        let (entry, part) = (self.entry.clone(), turn.rooms.journal.mint().part(turn.session()));
-        let start = turn.rooms.journal.mint().now();
+        let (entry, part) = (self.entry.clone(), turn.services.journal.mint().part(turn.session()));
+        let start = turn.services.journal.mint().now();
         let metadata = object(metadata);
         let state = ToolState::Pending { input: Value::Object(Map::new()), raw: String::new() };
         let (own, name) = (id.clone(), tool.clone());
@@ -270,8 +270,8 @@ impl StreamIntake {
         let place = turn.tree.node(&self.entry).map_or(0, |node| node.parts.len());
         let result = ToolResult {
             start: Some(call.start),
-            end: Some(turn.rooms.journal.mint().now()),
-            hosted: Some(Box::new(Hosted { place, metadata: object(metadata) })),
+            end: Some(turn.services.journal.mint().now()),
+            hosted: Some(Box::new(HostedResult { place, metadata: object(metadata) })),
             ..ToolResult::new(&call.id, &call.tool, outcome, &text)
         };
         turn.settle(SettledCall { call, result, declined: false, edited: Vec::new() }).await
@@ -315,6 +315,6 @@ fn object(metadata: Option<Value>) -> Option<Map> {
 /// Saves the piece that is not saved yet.
 fn save(entry: &EntryId, open: &mut OpenText, turn: &Turn<'_>) {
     let Some(piece) = open.text.get(open.saved..) else { return };
-    turn.rooms.store.save_stream(turn.lease, entry, &open.part, open.saved, piece.to_owned());
+    turn.services.store.save_stream(turn.lease, entry, &open.part, open.saved, piece.to_owned());
     open.saved = open.text.len();
 }

@@ -20,7 +20,9 @@ use super::edits::CutOffEdits;
 use super::results::unfinished;
 use super::{ProviderTurns, Turn};
 use crate::Error;
-use crate::calls::{CallSetting, EditVerdict, INTERRUPTED, RunningCalls, SettledCall, ToolCall, UNKNOWN};
+use crate::calls::{
+    CallSurroundings, EditVerdict, INTERRUPTED, RunningCalls, SettledCall, ToolCall, UNKNOWN,
+};
 use crate::worker::NextWork;
 
 const CUT_OFF: &str = "The server ended while this answer was being written.";
@@ -51,7 +53,7 @@ impl ProviderTurns {
     ) -> Result<Option<Tree>, Error> {
         let Some(assistant) = open_assistant(&tree) else { return Ok(Some(tree)) };
         let id = tree.session.id.clone();
-        let saved = self.rooms.store.streams(&id).await?;
+        let saved = self.services.store.streams(&id).await?;
         let saved: HashMap<PartId, String> =
             saved.into_iter().map(|saved| (saved.part, saved.text)).collect();
         let ends = end_texts(&tree, &assistant, &saved);
@@ -63,25 +65,29 @@ impl ProviderTurns {
         let hosted = self.open_calls(&tree, &assistant, |part| part.kind.is_hosted());
         tracing::info!(session = %id, calls = remedies.len(), "continuing a turn that was cut off");
         let work = NextWork { promote: Vec::new() };
-        let mut turn = Turn { rooms: &self.rooms, lease, cancel, tree, work };
+        let mut turn = Turn { services: &self.services, lease, cancel, tree, work };
         if !ends.is_empty() {
             turn.commit(ends).await?;
         }
         for call in hosted {
-            turn.settle(unfinished(call, self.rooms.journal.mint().now(), INTERRUPTED)).await?;
+            turn.settle(unfinished(call, self.services.journal.mint().now(), INTERRUPTED)).await?;
         }
         if remedies.is_empty() && !called(&turn.tree, &assistant) {
             let error = Fault::new(FaultKind::CutOff, CUT_OFF);
             let mut events = vec![Event::StepFailed { entry: assistant, error, resumes: true }];
             if wrote {
-                let entry_id = self.rooms.journal.mint().entry(turn.session());
+                let entry_id = self.services.journal.mint().entry(turn.session());
                 let body = Body::Synthetic {
                     text: Some(GO_ON.to_owned()),
                     origin_type: Some("recovery".to_owned()),
                     display: Some(false),
                 };
-                let entry =
-                    Entry::new(entry_id, turn.session().leaf.clone(), self.rooms.journal.mint().now(), body);
+                let entry = Entry::new(
+                    entry_id,
+                    turn.session().leaf.clone(),
+                    self.services.journal.mint().now(),
+                    body,
+                );
                 events.push(Event::EntryAdded { entry: Box::new(entry), parts: Vec::new() });
             }
             turn.commit(events).await?;
@@ -110,7 +116,7 @@ impl ProviderTurns {
         verdicts: &HashMap<PartId, EditVerdict>,
     ) -> Vec<Remedy> {
         let remedy = |call: ToolCall| {
-            let effect = self.rooms.mcp.own_tools().get(&call.tool).map(|tool| tool.effect());
+            let effect = self.services.mcp.own_tools().get(&call.tool).map(|tool| tool.effect());
             let pure = matches!(effect, Some(Effect::Pure | Effect::Repeatable));
             let verdict = verdicts.get(&call.part).copied().unwrap_or(EditVerdict::Unknown);
             let may_run = pure || verdict == EditVerdict::Untouched;
@@ -142,7 +148,7 @@ impl ProviderTurns {
             }
             let start = match state {
                 ToolState::Running { start, .. } => *start,
-                _ => self.rooms.journal.mint().now(),
+                _ => self.services.journal.mint().now(),
             };
             Some(ToolCall {
                 entry: assistant.clone(),
@@ -167,28 +173,28 @@ impl ProviderTurns {
     ) -> Result<Option<bool>, Error> {
         let mut declined = false;
         // As in the turn that made them, calls run beside each other: one that waits holds up no other.
-        let mut running = RunningCalls::new(self.rooms.journal.mint().clone());
+        let mut running = RunningCalls::new(self.services.journal.mint().clone());
         for remedy in remedies {
             let settled = match remedy {
-                Remedy::Stopped(call) => unfinished(call, self.rooms.journal.mint().now(), INTERRUPTED),
+                Remedy::Stopped(call) => unfinished(call, self.services.journal.mint().now(), INTERRUPTED),
                 Remedy::Unknown(call) => {
                     let result = ToolResult {
                         start: Some(call.start),
-                        end: Some(self.rooms.journal.mint().now()),
+                        end: Some(self.services.journal.mint().now()),
                         ..ToolResult::new(&call.id, &call.tool, Outcome::Unknown, UNKNOWN)
                     };
                     SettledCall { call, result, declined: false, edited: Vec::new() }
                 }
                 Remedy::Applied(call) => edits.settled(turn, call),
                 Remedy::Run(call) => {
-                    running.start(&self.rooms.calls, self.setting(turn).await?, call);
+                    running.start(&self.services.calls, self.setting(turn).await?, call);
                     continue;
                 }
             };
             turn.settle(settled).await?;
         }
         while let Some(settled) = running.next().await {
-            if self.rooms.lifecycle.is_closing() {
+            if self.services.lifecycle.is_closing() {
                 return Ok(None);
             }
             declined |= settled.declined;
@@ -197,20 +203,20 @@ impl ProviderTurns {
         Ok(Some(declined))
     }
 
-    async fn setting(&self, turn: &Turn<'_>) -> Result<CallSetting, Error> {
+    async fn setting(&self, turn: &Turn<'_>) -> Result<CallSurroundings, Error> {
         let session = turn.session();
-        let location = self.rooms.projects.location(Some(&session.directory)).await?;
+        let location = self.services.projects.location(Some(&session.directory)).await?;
         let open = open_assistant(&turn.tree).and_then(|id| turn.tree.node(&id));
         let agent = open.and_then(|node| node.entry.body.assistant()?.agent.clone());
-        self.rooms.views.recall(&session.id, &path::to(&turn.tree, session.leaf.as_ref()));
-        let registry = self.rooms.mcp.registry(&location, turn.cancel).await;
-        Ok(CallSetting {
+        self.services.views.recall(&session.id, &path::to(&turn.tree, session.leaf.as_ref()));
+        let registry = self.services.mcp.registry(&location, turn.cancel).await;
+        Ok(CallSurroundings {
             session: Arc::new(turn.session().clone()),
             scope: Arc::new(turn.scope(&location)),
             offer: Arc::new(registry.offer()),
             rules: Arc::new(agent.map_or_else(
-                || self.rooms.agents.rules(session),
-                |name| self.rooms.agents.rules_of(&name, session),
+                || self.services.agents.rules(session),
+                |name| self.services.agents.rules_of(&name, session),
             )),
             lease: turn.lease.clone(),
             cancel: turn.cancel.child_token(),

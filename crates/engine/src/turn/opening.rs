@@ -17,7 +17,7 @@ use crate::agents::Agent;
 use crate::background::blocking;
 use crate::context::{self, ContextSource, ContextView};
 use crate::mint::Mint;
-use crate::models::Chosen;
+use crate::models::UsableModel;
 use crate::projects::Location;
 
 /// The events of an opening so far, and where the conversation stands behind them.
@@ -72,7 +72,7 @@ impl TurnOpening {
     }
 
     /// Starts the step of an agent and a model in a folder; the id of its answer comes back.
-    pub(super) fn start_step(&mut self, location: &Location, agent: &Agent, chosen: &Chosen) -> EntryId {
+    pub(super) fn start_step(&mut self, location: &Location, agent: &Agent, chosen: &UsableModel) -> EntryId {
         self.start(Assistant {
             agent: Some(agent.name.clone()),
             model: Some(chosen.reference.clone()),
@@ -156,10 +156,10 @@ impl Turn<'_> {
         };
         let view = ContextView {
             location: location.clone(),
-            places: self.rooms.guidance.places(location),
+            places: self.services.guidance.places(location),
             rules,
             nested,
-            now: self.rooms.journal.mint().now(),
+            now: self.services.journal.mint().now(),
         };
         blocking(move || context::observe(&view)).await
     }

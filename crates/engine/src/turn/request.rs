@@ -11,7 +11,7 @@ use everturn_tools::{Registry, ToolOffer};
 use super::Turn;
 use crate::agents::{self, Agent};
 use crate::history;
-use crate::models::Chosen;
+use crate::models::UsableModel;
 use crate::projects::Location;
 
 impl Turn<'_> {
@@ -21,16 +21,17 @@ impl Turn<'_> {
 
     pub(super) fn agent(&self) -> Agent {
         let last = self.work.promote.iter().rev().find_map(|id| self.tree.waiting(id)?.user.agent.clone());
-        let name =
-            last.or_else(|| self.session().agent.clone()).unwrap_or_else(|| self.rooms.agents.default_name());
+        let name = last
+            .or_else(|| self.session().agent.clone())
+            .unwrap_or_else(|| self.services.agents.default_name());
         // One that is gone since the prompt was admitted answers still, but by its name it may do nothing.
-        self.rooms.agents.named(&name).cloned().unwrap_or_else(|| Agent {
+        self.services.agents.named(&name).cloned().unwrap_or_else(|| Agent {
             name,
             description: None,
             mode: "primary",
             hidden: true,
             permission: Vec::new(),
-            prompt: self.rooms.agents.all().first().map_or("", |agent| agent.prompt),
+            prompt: self.services.agents.all().first().map_or("", |agent| agent.prompt),
         })
     }
 
@@ -41,7 +42,7 @@ impl Turn<'_> {
 
     /// The tools of this turn: those that the model can use, the person has not switched off and the rules do not
     /// forbid altogether.
-    pub(super) fn offer(&self, registry: &Registry, chosen: &Chosen, rules: &[Rule]) -> ToolOffer {
+    pub(super) fn offer(&self, registry: &Registry, chosen: &UsableModel, rules: &[Rule]) -> ToolOffer {
         if !chosen.model.abilities.tool_call {
             return ToolOffer::default();
         }
@@ -57,7 +58,7 @@ impl Turn<'_> {
 
     pub(super) fn request(
         &self,
-        chosen: &Chosen,
+        chosen: &UsableModel,
         agent: &Agent,
         offer: &ToolOffer,
         location: &Location,
@@ -71,7 +72,7 @@ impl Turn<'_> {
             Body::User(user) => Some(user),
             _ => None,
         });
-        let plan = agents::plan_file(self.session(), &location.worktree, &self.rooms.data);
+        let plan = agents::plan_file(self.session(), &location.worktree, &self.services.data);
         let mut system = vec![agent.prompt.to_owned()];
         system.extend(agents::plan_note(agent, &plan));
         system.extend(baseline);

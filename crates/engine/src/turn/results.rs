@@ -20,13 +20,13 @@ impl Turn<'_> {
     pub(super) async fn settle(&mut self, mut settled: SettledCall) -> Result<(), Error> {
         self.name_loaded(&settled.call, &mut settled.result).await?;
         for file in &settled.edited {
-            self.rooms
+            self.services
                 .journal
                 .signal(self.session(), Signal::FileEdited { file: file.display().to_string() });
         }
-        let id = self.rooms.journal.mint().entry(self.session());
+        let id = self.services.journal.mint().entry(self.session());
         let body = Body::ToolResult { result: Box::new(settled.result) };
-        let entry = Entry::new(id, self.session().leaf.clone(), self.rooms.journal.mint().now(), body);
+        let entry = Entry::new(id, self.session().leaf.clone(), self.services.journal.mint().now(), body);
         self.commit(vec![Event::ToolSettled {
             entry: Box::new(entry),
             assistant: Some(settled.call.entry),
@@ -42,8 +42,8 @@ impl Turn<'_> {
         let (Some(named), "read", Outcome::Completed) = (named, call.tool.as_str(), result.outcome) else {
             return Ok(());
         };
-        let location = self.rooms.projects.location(Some(&self.session().directory)).await?;
-        let places = self.rooms.guidance.places(&location);
+        let location = self.services.projects.location(Some(&self.session().directory)).await?;
+        let places = self.services.guidance.places(&location);
         let file = location.directory.join(Path::new(named));
         let found = blocking(move || instructions::beside(&places, &file)).await?;
         let known = context::found_beside(&path::to(&self.tree, self.session().leaf.as_ref()));

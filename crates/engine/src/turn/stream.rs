@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 
 use super::fault::fault;
 use super::intake::StreamIntake;
-use super::{Stage, Turn, TurnEnd};
+use super::{Turn, TurnEnd, TurnSetup};
 use crate::Error;
 use crate::bus::Signal;
 use crate::calls::RunningCalls;
@@ -24,28 +24,28 @@ impl Turn<'_> {
     /// Talks to the provider and runs what it asks for.
     pub(super) async fn converse(
         &mut self,
-        stage: Stage,
+        setup: TurnSetup,
         before: JoinHandle<Option<TreeId>>,
     ) -> Result<TurnEnd, Error> {
-        let mut stream = ProviderCall::new(&stage.chosen, stage.request.clone());
+        let mut stream = ProviderCall::new(&setup.chosen, setup.request.clone());
         let mut before = Some(before);
         let mut start: Option<TreeId> = None;
-        let mut intake = StreamIntake::new(stage.assistant.clone());
-        let mut calls = RunningCalls::new(self.rooms.journal.mint().clone());
+        let mut intake = StreamIntake::new(setup.assistant.clone());
+        let mut calls = RunningCalls::new(self.services.journal.mint().clone());
         let mut declined = false;
         let mut tries = 0;
         let mut save = tokio::time::interval(SAVE_EVERY);
         save.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let lifecycle = self.rooms.lifecycle.clone();
+        let lifecycle = self.services.lifecycle.clone();
         let mut streaming = true;
         while streaming || !calls.is_empty() {
             tokio::select! {
                 biased;
                 () = self.cancel.cancelled() => {
-                    stage.setting.cancel.cancel();
+                    setup.setting.cancel.cancel();
                     drop(stream);
                     let fault = Fault::new(FaultKind::Aborted, "Aborted");
-                    return self.fail(&stage, intake, Some(calls), fault, start).await;
+                    return self.fail(&setup, intake, Some(calls), fault, start).await;
                 }
                 () = lifecycle.closing() => {
                     intake.save(self);
@@ -60,26 +60,26 @@ impl Turn<'_> {
                     Some(Ok(Delta::Start)) => {
                         if let Some(before) = before.take() {
                             start = before.await.ok().flatten();
-                            self.start_step(&stage.assistant, start.as_ref()).await?;
+                            self.start_step(&setup.assistant, start.as_ref()).await?;
                         }
                     }
                     Some(Ok(delta)) => {
                         for call in intake.take(self, delta).await? {
-                            calls.start(&self.rooms.calls, stage.setting.clone(), call);
+                            calls.start(&self.services.calls, setup.setting.clone(), call);
                         }
                     }
                     Some(Err(error)) => {
                         tries += 1;
-                        let wait = if intake.is_fresh() { self.retry_delay(tries, &error) } else { None };
+                        let wait = if intake.may_be_repeated() { self.retry_delay(tries, &error) } else { None };
                         match wait {
                             Some(wait) => {
                                 self.wait(tries, &error, wait).await;
-                                stream = ProviderCall::new(&stage.chosen, stage.request.clone());
+                                stream = ProviderCall::new(&setup.chosen, setup.request.clone());
                             }
                             None => {
                                 drop(stream);
-                                let fault = fault(&stage.chosen, &error);
-                                return self.fail(&stage, intake, Some(calls), fault, start).await;
+                                let fault = fault(&setup.chosen, &error);
+                                return self.fail(&setup, intake, Some(calls), fault, start).await;
                             }
                         }
                     }
@@ -88,30 +88,34 @@ impl Turn<'_> {
                 _ = save.tick(), if intake.is_open() => intake.save(self),
             }
         }
-        self.close(stage, intake, start, declined).await
+        self.close(setup, intake, start, declined).await
     }
 
     async fn start_step(&mut self, assistant: &EntryId, snapshot: Option<&TreeId>) -> Result<(), Error> {
         let kind = PartKind::StepStart { snapshot: snapshot.map(|tree| tree.as_str().to_owned()) };
-        let part = Box::new(Part::new(self.rooms.journal.mint().part(self.session()), kind));
+        let part = Box::new(Part::new(self.services.journal.mint().part(self.session()), kind));
         self.commit(vec![Event::PartAdded { entry: assistant.clone(), part }]).await
     }
 
     fn retry_delay(&self, tries: u32, error: &everturn_llm::Error) -> Option<Duration> {
-        everturn_llm::retry::RetryPolicy::default().delay(tries, error, self.rooms.journal.mint().chance())
+        everturn_llm::retry::RetryPolicy::default().delay(
+            tries,
+            error,
+            self.services.journal.mint().random_fraction(),
+        )
     }
 
     async fn wait(&self, attempt: u32, error: &everturn_llm::Error, wait: Duration) {
-        let next = self.rooms.journal.mint().now() + i64::try_from(wait.as_millis()).unwrap_or_default();
+        let next = self.services.journal.mint().now() + i64::try_from(wait.as_millis()).unwrap_or_default();
         let retry = Signal::Retry { attempt, message: error.provider_message(), next };
-        self.rooms.drains.set_status(&self.session().id, retry.clone());
-        self.rooms.journal.signal(self.session(), retry);
+        self.services.drains.set_status(&self.session().id, retry.clone());
+        self.services.journal.signal(self.session(), retry);
         tokio::select! {
             () = tokio::time::sleep(wait) => {}
             () = self.cancel.cancelled() => {}
-            () = self.rooms.lifecycle.closing() => {}
+            () = self.services.lifecycle.closing() => {}
         }
-        self.rooms.drains.set_status(&self.session().id, Signal::Busy);
-        self.rooms.journal.signal(self.session(), Signal::Busy);
+        self.services.drains.set_status(&self.session().id, Signal::Busy);
+        self.services.journal.signal(self.session(), Signal::Busy);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use everturn_model::session::{Restored, Revert};
+use everturn_model::session::{Revert, RevertedFile};
 use everturn_model::{EntryId, Event};
 use everturn_store::{Authority, NewEvent, Options, Store};
 
@@ -293,7 +293,7 @@ async fn a_crash_amid_a_second_stage_can_be_undone() {
     assert_eq!(files(&bench), both(Some("one"), None));
     revert(&bench, &one).await;
     let intent = staged(&bench).await.swap_remove(2);
-    let of_one = |restored: &&Restored| restored.file == path(&bench, "1.txt");
+    let of_one = |restored: &&RevertedFile| restored.file == path(&bench, "1.txt");
     assert_eq!(intent.restored.iter().filter(of_one).count(), 2, "from the first stage or from the second");
     for now in [None, Some("one"), Some("three")] {
         unrevert(&bench).await;

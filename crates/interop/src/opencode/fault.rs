@@ -15,9 +15,9 @@ use super::shape::{object, text};
 
 /// A fault as V1 clients see it.
 #[derive(Debug, Clone, Copy)]
-pub struct ShownFault<'a>(pub &'a Fault);
+pub struct FaultView<'a>(pub &'a Fault);
 
-impl Serialize for ShownFault<'_> {
+impl Serialize for FaultView<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match (&self.0.came, name(&self.0.kind)) {
             (Some(came), _) => came.serialize(serializer),
@@ -25,7 +25,7 @@ impl Serialize for ShownFault<'_> {
             (None, Some(name)) => {
                 let mut map = serializer.serialize_map(Some(2))?;
                 map.serialize_entry("name", name)?;
-                map.serialize_entry("data", &Data(self.0))?;
+                map.serialize_entry("data", &FaultData(self.0))?;
                 map.end()
             }
         }
@@ -53,9 +53,9 @@ pub(super) fn full_name(fault: &Fault) -> &str {
     came.or(name(&fault.kind)).unwrap_or_default()
 }
 
-struct Data<'a>(&'a Fault);
+struct FaultData<'a>(&'a Fault);
 
-impl Serialize for Data<'_> {
+impl Serialize for FaultData<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         put(&mut map, "message", self.0.message.as_ref())?;
@@ -66,7 +66,7 @@ impl Serialize for Data<'_> {
                 put(&mut map, "isRetryable", api.retryable)?;
                 put(&mut map, "responseHeaders", api.headers.as_ref())?;
                 put(&mut map, "responseBody", api.body.as_ref())?;
-                put(&mut map, "metadata", api.url.as_ref().map(|url| Asked { url }))?;
+                put(&mut map, "metadata", api.url.as_ref().map(|url| RequestUrl { url }))?;
             }
             FaultKind::ContextOverflow { body } => put(&mut map, "responseBody", body.as_ref())?,
             FaultKind::StructuredOutput { retries } => put(&mut map, "retries", *retries)?,
@@ -82,7 +82,7 @@ impl Serialize for Data<'_> {
 }
 
 #[derive(Serialize)]
-struct Asked<'a> {
+struct RequestUrl<'a> {
     url: &'a str,
 }
 
@@ -98,7 +98,7 @@ pub fn read_fault(value: Value) -> Fault {
     let kind = value.get("name").and_then(Value::as_str).and_then(|name| read_kind(name, data));
     let message = text(data, "message").map(str::to_owned);
     let mut fault = Fault { kind: kind.unwrap_or(FaultKind::Imported), message, came: None };
-    if !gives(&fault, &value) {
+    if !is_exact(&fault, &value) {
         fault.came = Some(Box::new(value));
     }
     fault
@@ -111,9 +111,9 @@ pub(super) fn imported(name: &str, message: &str) -> Fault {
 }
 
 /// Whether every byte of a value comes back, in its order.
-fn gives(fault: &Fault, value: &Value) -> bool {
+fn is_exact(fault: &Fault, value: &Value) -> bool {
     let bytes = serde_json::to_string(value);
-    bytes.is_ok_and(|bytes| serde_json::to_string(&ShownFault(fault)).is_ok_and(|shown| shown == bytes))
+    bytes.is_ok_and(|bytes| serde_json::to_string(&FaultView(fault)).is_ok_and(|shown| shown == bytes))
 }
 
 fn read_kind(name: &str, data: &Map) -> Option<FaultKind> {
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     fn shown(fault: &Fault) -> String {
-        serde_json::to_string(&ShownFault(fault)).unwrap()
+        serde_json::to_string(&FaultView(fault)).unwrap()
     }
 
     /// What OpenCode's contract has, what the engine once wrote, and what no version of either has.

@@ -11,7 +11,7 @@ use everturn_model::{Map, Tree, path};
 use serde_json::Value;
 
 use super::shape::text;
-use super::v1::{self, Ids, ReadMessage, info, session, view};
+use super::v1::{self, IdPlacement, ReadMessage, info, session, view};
 use super::{ImportProblem, Imported};
 
 /// Files by their path under `storage/`, as bytes.
@@ -41,7 +41,7 @@ const SHARE: &str = "share";
 /// Reads a whole tree.
 #[must_use]
 pub fn read(files: Files) -> (Vec<Imported>, Vec<ImportProblem>) {
-    let mut sorted = Sorted::default();
+    let mut sorted = SortedFiles::default();
     for (path, bytes) in files {
         sorted.sort(path, bytes);
     }
@@ -67,7 +67,7 @@ fn project_of(path: &str) -> Option<&str> {
 }
 
 #[derive(Default)]
-struct Sorted {
+struct SortedFiles {
     projects: BTreeMap<String, Value>,
     sessions: BTreeMap<String, (String, Vec<u8>)>,
     messages: BTreeMap<String, Vec<(String, Vec<u8>)>>,
@@ -76,7 +76,7 @@ struct Sorted {
     problems: Vec<ImportProblem>,
 }
 
-impl Sorted {
+impl SortedFiles {
     fn sort(&mut self, path: String, bytes: Vec<u8>) {
         if path == "migration" {
             return;
@@ -157,10 +157,10 @@ pub fn read_one(
     for (message, bytes) in files.messages {
         match json(&format!("message/{id}/{message}.json"), &bytes) {
             Ok(value) => {
-                let head = info::read(value, &id, Ids::Inside);
+                let head = info::read(value, &id, IdPlacement::Inside);
                 let own = parts.remove(&message).unwrap_or_default();
                 let own = own.into_iter().map(|(_, part)| part).collect();
-                read.push(ReadMessage::new(&id, head, own, Ids::Inside, &mut mint));
+                read.push(ReadMessage::new(&id, head, own, IdPlacement::Inside, &mut mint));
             }
             Err(problem) => problems.push(problem),
         }
@@ -229,8 +229,8 @@ pub fn write(project: Option<&Value>, tree: &Tree) -> Files {
     put(&mut files, format!("session/{owner}/{id}.json"), &v1::session_info(&tree.session));
     let way = path::to(tree, tree.session.leaf.as_ref());
     for shown in view::shown(&way, &tree.inbox) {
-        put(&mut files, format!("message/{id}/{}.json", shown.id), &shown.info(id, Ids::Inside));
-        for (part, value) in shown.parts(id, Ids::Inside) {
+        put(&mut files, format!("message/{id}/{}.json", shown.id), &shown.info(id, IdPlacement::Inside));
+        for (part, value) in shown.parts(id, IdPlacement::Inside) {
             put(&mut files, format!("part/{}/{part}.json", shown.id), &value);
         }
     }

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::v1::info::{self, MessagePlace, ReadHead};
 use super::v1::part;
-use super::v1::{self, Ids, ReadMessage, session, view};
+use super::v1::{self, IdPlacement, ReadMessage, session, view};
 use super::{ImportProblem, Imported};
 
 mod column;
@@ -300,11 +300,11 @@ fn read_message(
     mint: &mut DerivedIds,
     problems: &mut Vec<ImportProblem>,
 ) -> ReadMessage {
-    let mut head: ReadHead = info::read(info, session, Ids::Outside);
+    let mut head: ReadHead = info::read(info, session, IdPlacement::Outside);
     head.created = head.created.or(Some(row.time_created));
     parts.sort_unstable_by(|a, b| a.0.cmp(&b.0));
     let time = head.created.unwrap_or_default();
-    let place = MessagePlace { session: session.as_str(), message: &row.id, time, ids: Ids::Outside };
+    let place = MessagePlace { session: session.as_str(), message: &row.id, time, ids: IdPlacement::Outside };
     let mut read = Vec::with_capacity(parts.len());
     for (id, data) in parts {
         match json(&data) {
@@ -331,7 +331,7 @@ pub fn write(tree: &Tree) -> SessionRows {
     let way = path::to(tree, tree.session.leaf.as_ref());
     let mut rows = SessionRows { session: session_row(&tree.session), ..SessionRows::default() };
     for shown in view::shown(&way, &tree.inbox) {
-        for (part, data) in shown.parts(id, Ids::Outside) {
+        for (part, data) in shown.parts(id, IdPlacement::Outside) {
             rows.parts.push(OpenCodePartRow {
                 id: part.to_owned(),
                 message_id: shown.id.clone().into_owned(),
@@ -345,7 +345,7 @@ pub fn write(tree: &Tree) -> SessionRows {
             session_id: id.as_str().to_owned(),
             time_created: shown.time,
             time_updated: shown.time,
-            data: shown.info(id, Ids::Outside).to_string(),
+            data: shown.info(id, IdPlacement::Outside).to_string(),
             id: shown.id.into_owned(),
         });
     }

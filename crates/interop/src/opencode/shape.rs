@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 /// A value that was read, and whether nothing of it is lost.
-pub(super) type Read<T> = (T, bool);
+pub(super) type ReadValue<T> = (T, bool);
 
 /// An object from its fields, in order.
 pub(super) fn object<const N: usize>(fields: [(&str, Value); N]) -> Map {
@@ -37,7 +37,7 @@ pub(super) fn money(amount: Money) -> Value {
     amount.to_json()
 }
 
-pub(super) fn read_money(value: &Value) -> Read<Money> {
+pub(super) fn read_money(value: &Value) -> ReadValue<Money> {
     match value {
         Value::Number(number) if number.as_u64() == Some(0) => (Money::ZERO, true),
         Value::Number(number) => {
@@ -62,7 +62,7 @@ pub(super) fn tokens(tokens: &Tokens) -> Value {
     map.into()
 }
 
-pub(super) fn read_tokens(value: &Value) -> Read<Tokens> {
+pub(super) fn read_tokens(value: &Value) -> ReadValue<Tokens> {
     let Some(map) = value.as_object() else { return (Tokens::default(), false) };
     let count = |map: &Map, key: &str| map.get(key).and_then(Value::as_u64);
     let own = ["total", "input", "output", "reasoning"].map(|key| count(map, key));
@@ -138,7 +138,7 @@ pub(super) fn model(model: &ModelRef, key: ModelKey) -> Value {
     map.into()
 }
 
-pub(super) fn read_model(value: &Value, key: ModelKey) -> Option<Read<ModelRef>> {
+pub(super) fn read_model(value: &Value, key: ModelKey) -> Option<ReadValue<ModelRef>> {
     let map = value.as_object()?;
     let text = |key: &str| map.get(key).and_then(Value::as_str).map(str::to_owned);
     let model =
@@ -147,7 +147,7 @@ pub(super) fn read_model(value: &Value, key: ModelKey) -> Option<Read<ModelRef>>
     Some((model, exact))
 }
 
-pub(super) fn read_span(value: &Value) -> Option<Read<Span>> {
+pub(super) fn read_span(value: &Value) -> Option<ReadValue<Span>> {
     let map = value.as_object()?;
     let span = Span { start: millis(map, "start")?, end: millis(map, "end") };
     Some((span, map.len() == 1 + usize::from(span.end.is_some())))
@@ -250,7 +250,7 @@ fn read_diff(value: Value) -> FileDiff {
 
 /// What came of a prompt, as messages tell it.
 #[derive(Debug, Serialize)]
-pub(super) struct Came<'a> {
+pub(super) struct UserSummaryView<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     title: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -260,7 +260,7 @@ pub(super) struct Came<'a> {
     extra: &'a Map,
 }
 
-impl<'a> Came<'a> {
+impl<'a> UserSummaryView<'a> {
     /// What came of a prompt.
     pub(super) fn of(summary: &'a UserSummary) -> Self {
         Self {

@@ -23,7 +23,7 @@ pub(super) mod view;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use crate::opencode::fault::{ShownFault, read_fault};
+pub use crate::opencode::fault::{FaultView, read_fault};
 pub use events::{V1Event, events};
 pub use info::Selected;
 pub use part::{PartInfo, part, read_part};
@@ -44,7 +44,7 @@ pub struct V1Message {
 
 /// Whether a record holds its own ids, or its place says them: the database keeps them in columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ids {
+pub(super) enum IdPlacement {
     /// `id`, `sessionID` and `messageID` are fields.
     Inside,
     /// They are columns.

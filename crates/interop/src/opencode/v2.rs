@@ -17,7 +17,7 @@ mod message;
 mod prompt;
 mod tool;
 
-pub use event::{Durable, Incomplete, write_event, write_session_event};
+pub use event::{IncompleteRecord, V2Event, write_event, write_session_event};
 pub use log::read_events;
 pub use message::{input, messages};
 pub use prompt::{prompt, read_prompt};

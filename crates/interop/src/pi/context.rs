@@ -5,11 +5,11 @@ use everturn_model::tree::Node;
 use everturn_model::{Body, Map};
 use serde_json::{Value, json};
 
-use super::script;
-use super::view::View;
+use super::javascript;
+use super::view::PiView;
 
 /// Messages, thinking level and model at the end of a path.
-pub(super) fn build(view: &View<'_>, path: &[&Node]) -> Value {
+pub(super) fn build(view: &PiView<'_>, path: &[&Node]) -> Value {
     let mut thinking = Some(Value::from("off"));
     let mut model = Value::Null;
     for node in path {
@@ -106,5 +106,5 @@ fn is_truthy(value: &Value) -> bool {
 
 /// An entry's time in milliseconds; a date that cannot be read is null, as JavaScript prints it.
 fn time(entry: &Value) -> Value {
-    json!(entry.get("timestamp").and_then(Value::as_str).and_then(script::moment))
+    json!(entry.get("timestamp").and_then(Value::as_str).and_then(javascript::moment))
 }

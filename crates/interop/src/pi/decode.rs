@@ -11,7 +11,7 @@ use everturn_model::usage::Cache;
 use everturn_model::{Body, Fault, FaultKind, Finish, Millis, Money, Part, PartKind, Tokens};
 use serde_json::Value;
 
-use super::{block, script};
+use super::{block, javascript};
 
 /// Extension state that keeps an entry which pi has no type for.
 pub(super) const AGENT: &str = "everturn.agent";
@@ -71,7 +71,7 @@ impl Decoded {
 
 /// The time of an entry, by its own field.
 pub(super) fn time(entry: &Value) -> Option<Millis> {
-    text(entry, "timestamp").and_then(script::moment)
+    text(entry, "timestamp").and_then(javascript::moment)
 }
 
 /// Whether pi or omp have entries of this type.

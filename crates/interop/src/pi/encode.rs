@@ -12,13 +12,13 @@ use serde_json::{Value, json};
 
 use super::decode::{AGENT, AS_MESSAGE, AS_MODEL, AS_TITLE, EPOCH, FOREIGN, SYNTHETIC, SYSTEM, UNREADABLE};
 use super::file::Dialect;
-use super::names::Names;
-use super::{DIALECT, block, patch, script};
+use super::names::EntryNames;
+use super::{DIALECT, block, javascript, patch};
 
 /// What encoding an entry needs to know of its session.
 #[derive(Debug)]
 pub(super) struct EntryEncoder {
-    pub(super) names: Names,
+    pub(super) names: EntryNames,
     pub(super) dialect: Dialect,
     pub(super) version: u64,
 }
@@ -209,7 +209,7 @@ impl EntryEncoder {
             }
             map.insert("parentId".to_owned(), self.parent(node).into());
         }
-        map.insert("timestamp".to_owned(), script::date(written_at(entry)).unwrap_or_default().into());
+        map.insert("timestamp".to_owned(), javascript::date(written_at(entry)).unwrap_or_default().into());
     }
 
     fn parent(&self, node: &Node) -> Option<&str> {

@@ -4,7 +4,7 @@ use everturn_model::event::Seed;
 use everturn_model::path::{self, PathState};
 use everturn_model::{Map, Session, Tree};
 
-use super::health::LineProblem;
+use super::problems::LineProblem;
 
 /// Which program's dialect a file is in, by its shape: all of them call themselves version 3.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +50,7 @@ pub enum Error {
 
 /// A session file.
 #[derive(Debug, Clone, PartialEq)]
-pub struct File {
+pub struct SessionFile {
     /// Whose dialect it is in.
     pub dialect: Dialect,
     /// The version of the format that the header names; 1 where it names none.
@@ -65,7 +65,7 @@ pub struct File {
     pub problems: Vec<LineProblem>,
 }
 
-impl File {
+impl SessionFile {
     /// The tree that importing the file into a new session gives.
     #[must_use]
     pub fn tree(&self) -> Tree {

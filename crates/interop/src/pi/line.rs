@@ -13,7 +13,7 @@ const REPLACEMENT: &str = "\\ufffd";
 
 /// A line that is not blank.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Line<'a> {
+pub(super) struct SessionLine<'a> {
     /// Its number, from 1.
     pub(super) number: usize,
     /// Its first byte, after a byte order mark.
@@ -29,7 +29,7 @@ pub(super) struct Line<'a> {
 }
 
 /// The lines of a file that are not blank.
-pub(super) fn lines(bytes: &[u8]) -> Vec<Line<'_>> {
+pub(super) fn lines(bytes: &[u8]) -> Vec<SessionLine<'_>> {
     let mut lines = Vec::new();
     let mut start = 0;
     for (at, whole) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
@@ -44,7 +44,7 @@ pub(super) fn lines(bytes: &[u8]) -> Vec<Line<'_>> {
         };
         if !body.iter().all(u8::is_ascii_whitespace) {
             let end = from + body.len();
-            lines.push(Line { number: at + 1, start: from, end, bytes: body, marked, ended });
+            lines.push(SessionLine { number: at + 1, start: from, end, bytes: body, marked, ended });
         }
     }
     lines
@@ -52,7 +52,7 @@ pub(super) fn lines(bytes: &[u8]) -> Vec<Line<'_>> {
 
 /// What stands on a line.
 #[derive(Debug)]
-pub(super) enum Reading {
+pub(super) enum LineContent {
     /// JSON.
     Value {
         /// The value.
@@ -67,9 +67,9 @@ pub(super) enum Reading {
 }
 
 /// Reads a line as JavaScript would: bytes that are no text, and halves of characters, become U+FFFD.
-pub(super) fn parse(bytes: &[u8]) -> Reading {
+pub(super) fn parse(bytes: &[u8]) -> LineContent {
     let strict = match serde_json::from_slice(bytes) {
-        Ok(value) => return Reading::Value { value, replaced_bytes: false, replaced_halves: false },
+        Ok(value) => return LineContent::Value { value, replaced_bytes: false, replaced_halves: false },
         Err(error) => error,
     };
     let text = String::from_utf8_lossy(bytes);
@@ -77,11 +77,11 @@ pub(super) fn parse(bytes: &[u8]) -> Reading {
     let whole = whole_characters(&text);
     let replaced_halves = matches!(whole, Cow::Owned(_));
     if !replaced_bytes && !replaced_halves {
-        return Reading::Broken(strict.to_string());
+        return LineContent::Broken(strict.to_string());
     }
     match serde_json::from_str(&whole) {
-        Ok(value) => Reading::Value { value, replaced_bytes, replaced_halves },
-        Err(error) => Reading::Broken(error.to_string()),
+        Ok(value) => LineContent::Value { value, replaced_bytes, replaced_halves },
+        Err(error) => LineContent::Broken(error.to_string()),
     }
 }
 
@@ -95,16 +95,16 @@ fn whole_characters(text: &str) -> Cow<'_, str> {
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('\\') {
         whole.push_str(before);
-        let code = unit(after);
-        if code.is_some_and(|unit| (0xd800..0xdc00).contains(&unit))
+        let code = code_unit(after);
+        if code.is_some_and(|code_unit| (0xd800..0xdc00).contains(&code_unit))
             && let Some((high, next)) = after.split_at_checked(5)
             && let Some(next) = next.strip_prefix('\\')
-            && unit(next).is_some_and(|unit| (0xdc00..0xe000).contains(&unit))
+            && code_unit(next).is_some_and(|code_unit| (0xdc00..0xe000).contains(&code_unit))
             && let Some((low, next)) = next.split_at_checked(5)
         {
             whole.extend(["\\", high, "\\", low]);
             rest = next;
-        } else if code.is_some_and(|unit| (0xd800..0xe000).contains(&unit)) {
+        } else if code.is_some_and(|code_unit| (0xd800..0xe000).contains(&code_unit)) {
             whole.push_str(REPLACEMENT);
             changed = true;
             rest = after.split_at_checked(5).map_or("", |(_, next)| next);
@@ -121,7 +121,7 @@ fn whole_characters(text: &str) -> Cow<'_, str> {
 }
 
 /// The code unit of an escape, from its `u` on.
-fn unit(text: &str) -> Option<u16> {
+fn code_unit(text: &str) -> Option<u16> {
     let digits = text.strip_prefix('u')?.get(..4)?;
     u16::from_str_radix(digits, 16).ok()
 }
@@ -146,10 +146,10 @@ mod tests {
     fn halves_of_characters_are_replaced_and_whole_ones_are_not() {
         fn check(text: &str, expected: &Value, halves: bool) {
             match parse(text.as_bytes()) {
-                Reading::Value { value, replaced_halves, .. } => {
+                LineContent::Value { value, replaced_halves, .. } => {
                     assert_eq!((&value, replaced_halves), (expected, halves), "{text}");
                 }
-                Reading::Broken(error) => panic!("{text}: {error}"),
+                LineContent::Broken(error) => panic!("{text}: {error}"),
             }
         }
         check(r#""\ud83d\ude00""#, &json!("😀"), false);
@@ -160,10 +160,10 @@ mod tests {
 
     #[test]
     fn bytes_that_are_no_text_are_replaced() {
-        let Reading::Value { value, replaced_bytes: true, .. } = parse(b"\"\xff\xfe0\"") else {
+        let LineContent::Value { value, replaced_bytes: true, .. } = parse(b"\"\xff\xfe0\"") else {
             panic!("not read")
         };
         assert_eq!(value, json!("\u{fffd}\u{fffd}0"));
-        assert!(matches!(parse(b"{\"type\":"), Reading::Broken(_)));
+        assert!(matches!(parse(b"{\"type\":"), LineContent::Broken(_)));
     }
 }

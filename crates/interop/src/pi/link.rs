@@ -9,11 +9,11 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::health::ProblemKind;
+use super::problems::ProblemKind;
 
 /// What a line says about its place in the tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Claim {
+pub(super) enum StatedParent {
     /// It is a root.
     Root,
     /// It follows the entry before it, as in version 1.
@@ -37,7 +37,7 @@ pub(super) struct UnlinkedLine {
     /// Its id, where other lines can name it.
     pub(super) id: Option<String>,
     /// What it says.
-    pub(super) claim: Claim,
+    pub(super) claim: StatedParent,
 }
 
 /// Where a line came to stand.
@@ -52,22 +52,22 @@ pub(super) struct Link {
 }
 
 /// What a v2 or v3 entry says it follows. pi takes an empty text for none.
-pub(super) fn claim(entry: &Value) -> Claim {
+pub(super) fn claim(entry: &Value) -> StatedParent {
     match entry.get("parentId") {
-        Some(Value::Null) => Claim::Root,
-        Some(Value::String(id)) if id.is_empty() => Claim::Root,
-        Some(Value::String(id)) => Claim::Parent(id.clone()),
-        _ => Claim::Silent,
+        Some(Value::Null) => StatedParent::Root,
+        Some(Value::String(id)) if id.is_empty() => StatedParent::Root,
+        Some(Value::String(id)) => StatedParent::Parent(id.clone()),
+        _ => StatedParent::Silent,
     }
 }
 
 /// What can still be made out of a broken line.
-pub(super) fn salvage(text: &str) -> Claim {
+pub(super) fn salvage(text: &str) -> StatedParent {
     let field = |name: &str| {
         let (_, rest) = text.split_once(&format!("\"{name}\":\""))?;
         rest.split_once('"').map(|(value, _)| value.to_owned())
     };
-    Claim::Broken { id: field("id"), parent: field("parentId") }
+    StatedParent::Broken { id: field("id"), parent: field("parentId") }
 }
 
 /// The line that an id means: the last that has it.
@@ -82,7 +82,7 @@ pub(super) fn resolve(places: &[UnlinkedLine]) -> Vec<Link> {
         .iter()
         .enumerate()
         .filter_map(|(at, place)| match &place.claim {
-            Claim::Broken { id: Some(id), .. } => Some((id.as_str(), at)),
+            StatedParent::Broken { id: Some(id), .. } => Some((id.as_str(), at)),
             _ => None,
         })
         .collect();
@@ -93,9 +93,9 @@ pub(super) fn resolve(places: &[UnlinkedLine]) -> Vec<Link> {
         let mut guess = at.checked_sub(1);
         let cut = |problem| Link { parent: None, mended: true, problem };
         let link = match &place.claim {
-            Claim::Root => Link::default(),
-            Claim::Sequence => Link { parent: last_whole, ..Link::default() },
-            Claim::Parent(id) => match index.get(id.as_str()) {
+            StatedParent::Root => Link::default(),
+            StatedParent::Sequence => Link { parent: last_whole, ..Link::default() },
+            StatedParent::Parent(id) => match index.get(id.as_str()) {
                 Some(parent) if *parent == at => cut(Some(ProblemKind::OwnParent)),
                 Some(parent) => Link { parent: Some(*parent), ..Link::default() },
                 None => {
@@ -103,13 +103,13 @@ pub(super) fn resolve(places: &[UnlinkedLine]) -> Vec<Link> {
                     cut(Some(ProblemKind::MissingParent(id.clone())))
                 }
             },
-            Claim::Silent => cut(Some(ProblemKind::NoParent)),
-            Claim::Broken { parent, .. } => {
+            StatedParent::Silent => cut(Some(ProblemKind::NoParent)),
+            StatedParent::Broken { parent, .. } => {
                 guess = parent.as_deref().and_then(|parent| index.get(parent).copied()).or(guess);
                 cut(None)
             }
         };
-        if !matches!(place.claim, Claim::Broken { .. }) {
+        if !matches!(place.claim, StatedParent::Broken { .. }) {
             last_whole = Some(at);
         }
         guesses.push(guess);
@@ -206,7 +206,7 @@ impl DisjointSets {
 mod tests {
     use super::*;
 
-    fn check(claims: &[(&str, Claim)], expected: &[(Option<usize>, bool)]) {
+    fn check(claims: &[(&str, StatedParent)], expected: &[(Option<usize>, bool)]) {
         let places: Vec<UnlinkedLine> = claims
             .iter()
             .map(|(id, claim)| UnlinkedLine { id: Some((*id).to_owned()), claim: claim.clone() })
@@ -215,14 +215,14 @@ mod tests {
         assert_eq!(links, expected);
     }
 
-    fn parent(id: &str) -> Claim {
-        Claim::Parent(id.to_owned())
+    fn parent(id: &str) -> StatedParent {
+        StatedParent::Parent(id.to_owned())
     }
 
     #[test]
     fn whole_links_stay() {
         check(
-            &[("a", Claim::Root), ("b", parent("a")), ("c", parent("a")), ("d", Claim::Root)],
+            &[("a", StatedParent::Root), ("b", parent("a")), ("c", parent("a")), ("d", StatedParent::Root)],
             &[(None, false), (Some(0), false), (Some(0), false), (None, false)],
         );
     }
@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn what_is_cut_off_follows_the_line_before_it() {
         check(
-            &[("a", Claim::Root), ("b", parent("x")), ("c", parent("c")), ("d", Claim::Silent)],
+            &[("a", StatedParent::Root), ("b", parent("x")), ("c", parent("c")), ("d", StatedParent::Silent)],
             &[(None, false), (Some(0), true), (Some(1), true), (Some(2), true)],
         );
     }
@@ -238,12 +238,12 @@ mod tests {
     #[test]
     fn a_broken_line_is_found_by_what_is_left_of_it() {
         let broken = salvage(r#"{"type":"message","id":"b","parentId":"a","tim"#);
-        assert_eq!(broken, Claim::Broken { id: Some("b".to_owned()), parent: Some("a".to_owned()) });
+        assert_eq!(broken, StatedParent::Broken { id: Some("b".to_owned()), parent: Some("a".to_owned()) });
         let places = [
-            UnlinkedLine { id: Some("a".to_owned()), claim: Claim::Root },
-            UnlinkedLine { id: Some("z".to_owned()), claim: Claim::Root },
+            UnlinkedLine { id: Some("a".to_owned()), claim: StatedParent::Root },
+            UnlinkedLine { id: Some("z".to_owned()), claim: StatedParent::Root },
             UnlinkedLine { id: None, claim: broken },
-            UnlinkedLine { id: Some("y".to_owned()), claim: Claim::Root },
+            UnlinkedLine { id: Some("y".to_owned()), claim: StatedParent::Root },
             UnlinkedLine { id: Some("c".to_owned()), claim: parent("b") },
         ];
         let parents: Vec<_> = resolve(&places).iter().map(|link| link.parent).collect();
@@ -266,7 +266,7 @@ mod tests {
     #[test]
     fn the_last_line_with_an_id_is_meant() {
         check(
-            &[("a", Claim::Root), ("a", Claim::Root), ("b", parent("a"))],
+            &[("a", StatedParent::Root), ("a", StatedParent::Root), ("b", parent("a"))],
             &[(None, false), (None, false), (Some(1), false)],
         );
     }

@@ -11,13 +11,13 @@ use everturn_model::{Body, EntryId};
 
 /// What pi calls the entries of one session.
 #[derive(Debug, Default)]
-pub(super) struct Names {
-    names: HashMap<EntryId, Name>,
+pub(super) struct EntryNames {
+    names: HashMap<EntryId, EntryName>,
     taken: HashSet<String>,
 }
 
 #[derive(Debug)]
-struct Name {
+struct EntryName {
     id: Option<String>,
     /// What a child names as its parent, where that is a later line of the same entry.
     tail: Option<String>,
@@ -25,7 +25,7 @@ struct Name {
     instead: Option<Option<EntryId>>,
 }
 
-impl Names {
+impl EntryNames {
     /// The names of these entries, read from a file of this version.
     pub(super) fn of(nodes: &[Node], version: u64) -> Self {
         let mut names = Self::default();
@@ -40,7 +40,7 @@ impl Names {
             };
             let skipped = id.is_none() || is_unwritten(node) || is_trailing(node);
             let instead = skipped.then(|| node.entry.parent.clone());
-            names.names.insert(node.entry.id.clone(), Name { id, tail: None, instead });
+            names.names.insert(node.entry.id.clone(), EntryName { id, tail: None, instead });
         }
         names
     }
@@ -103,9 +103,9 @@ mod tests {
 
     #[test]
     fn derived_ids_are_stable_and_never_taken() {
-        let mut names = Names::default();
+        let mut names = EntryNames::default();
         let first = names.derive("msg_1");
-        assert_eq!((first.len(), first.clone()), (8, Names::default().derive("msg_1")));
+        assert_eq!((first.len(), first.clone()), (8, EntryNames::default().derive("msg_1")));
         assert_ne!(names.derive("msg_1"), first);
     }
 
@@ -117,7 +117,7 @@ mod tests {
         let switch = || Body::ThinkingSwitch { level: None };
         let label = Body::Label { target: None, label: None };
         let nodes = [node("a", None, switch()), node("b", Some("a"), label), node("c", Some("b"), switch())];
-        let names = Names::of(&nodes, 3);
+        let names = EntryNames::of(&nodes, 3);
         assert_eq!(names.parent(Some(&EntryId::from("b"))), names.id(&EntryId::from("a")));
     }
 }

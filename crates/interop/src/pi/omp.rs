@@ -14,7 +14,7 @@ use everturn_model::{Body, Map};
 use serde_json::{Value, json};
 
 use super::context;
-use super::view::View;
+use super::view::PiView;
 
 /// A note that keeps an interrupted turn's thinking.
 const INTERRUPTED: &str = "interrupted-thinking";
@@ -22,8 +22,8 @@ const INTERRUPTED: &str = "interrupted-thinking";
 const PREWALK: &str = "prewalk-plan";
 
 /// Everything that omp says about the end of a path.
-pub(super) fn build(view: &View<'_>, path: &[&Node]) -> Value {
-    let mut settings = Settings::default();
+pub(super) fn build(view: &PiView<'_>, path: &[&Node]) -> Value {
+    let mut settings = PathSettings::default();
     let mut reset = None;
     for (at, node) in path.iter().enumerate() {
         match &node.entry.body {
@@ -45,7 +45,7 @@ pub(super) fn build(view: &View<'_>, path: &[&Node]) -> Value {
     settings.finish(messages)
 }
 
-struct Settings {
+struct PathSettings {
     thinking: Value,
     configured: Option<Value>,
     tier: Option<Value>,
@@ -56,7 +56,7 @@ struct Settings {
     mode_data: Option<Value>,
 }
 
-impl Default for Settings {
+impl Default for PathSettings {
     fn default() -> Self {
         Self {
             thinking: "off".into(),
@@ -71,7 +71,7 @@ impl Default for Settings {
     }
 }
 
-impl Settings {
+impl PathSettings {
     fn step(&mut self, entry: &Value) {
         let field = |name: &str| entry.get(name).filter(|value| !value.is_null()).cloned();
         let text = |value: &Value, name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
@@ -134,7 +134,7 @@ impl Settings {
 }
 
 /// The messages of a path before turns are cleaned.
-fn emit(view: &View<'_>, path: &[&Node], reset: Option<usize>) -> Vec<Value> {
+fn emit(view: &PiView<'_>, path: &[&Node], reset: Option<usize>) -> Vec<Value> {
     let (cut, rest) = path::visible(path);
     let one = |at: usize| path.get(at).and_then(|node| message(view.encode(node)?));
     if let Some(reset) = reset

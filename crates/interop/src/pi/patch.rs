@@ -65,7 +65,7 @@ const ENTRY: &[&str] = &[
 const USAGE: &[&str] = &["input", "output", "cacheRead", "cacheWrite", "totalTokens", "cost", "total"];
 
 /// The usual order of names in an object of this sort.
-fn usual(map: &Map) -> &'static [&'static str] {
+fn usual_order(map: &Map) -> &'static [&'static str] {
     if map.contains_key("role") {
         return MESSAGE;
     }
@@ -142,8 +142,8 @@ fn diff_objects(patch: &mut Map, from: &Map, to: &Map) {
     }
     let mut made = Value::Object(from.clone());
     apply(&mut made, patch);
-    let usual = made.as_object().is_some_and(|made| made.keys().eq(to.keys()));
-    if !usual {
+    let usual_order = made.as_object().is_some_and(|made| made.keys().eq(to.keys()));
+    if !usual_order {
         let order: Vec<Value> = to.keys().map(|name| name.as_str().into()).collect();
         patch.insert("order".to_owned(), order.into());
     }
@@ -184,8 +184,8 @@ pub(super) fn apply(value: &mut Value, patch: &Map) {
         for (name, value) in set {
             map.insert(name.clone(), value.clone());
         }
-        let usual = usual(map);
-        arrange(map, usual.iter().copied());
+        let usual_order = usual_order(map);
+        arrange(map, usual_order.iter().copied());
     }
     arrange(map, names(patch, "order"));
 }

@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 
 use super::decode::{self, HEADER, UNREADABLE, VALUE};
 use super::encode::EntryEncoder;
-use super::file::{Dialect, Error, File};
-use super::health::{LineProblem, ProblemKind};
-use super::line::{self, Line, Reading};
-use super::link::{self, Claim, Link, UnlinkedLine};
-use super::names::Names;
-use super::{DIALECT, patch, script};
+use super::file::{Dialect, Error, SessionFile};
+use super::line::{self, LineContent, SessionLine};
+use super::link::{self, Link, StatedParent, UnlinkedLine};
+use super::names::EntryNames;
+use super::problems::{LineProblem, ProblemKind};
+use super::{DIALECT, javascript, patch};
 
 /// How much of a file pi reads when it looks for the latest session.
 const SIGHT: usize = 512;
@@ -29,7 +29,7 @@ const TITLE: usize = 100;
 ///
 /// # Errors
 /// When nothing in it is an entry of a session. An empty file is an empty session.
-pub fn read(bytes: &[u8]) -> Result<File, Error> {
+pub fn read(bytes: &[u8]) -> Result<SessionFile, Error> {
     let lines = line::lines(bytes);
     let mut reader = SessionFileReader::new(bytes, &lines);
     if !lines.is_empty() && !reader.found {
@@ -40,25 +40,25 @@ pub fn read(bytes: &[u8]) -> Result<File, Error> {
 }
 
 /// A line that is not the header or the title slot.
-struct Row<'a> {
-    line: Line<'a>,
+struct EntryLine<'a> {
+    line: SessionLine<'a>,
     value: Option<Value>,
     /// Its place among the values of the file, by which version 1 names entries.
     ordinal: Option<usize>,
 }
 
 struct SessionFileReader<'a> {
-    rows: Vec<Row<'a>>,
+    rows: Vec<EntryLine<'a>>,
     problems: Vec<LineProblem>,
     /// Whether anything looks like a session.
     found: bool,
-    slot: Option<(Map, Line<'a>)>,
-    header: Option<(Map, Line<'a>)>,
+    slot: Option<(Map, SessionLine<'a>)>,
+    header: Option<(Map, SessionLine<'a>)>,
     digest: u64,
 }
 
 impl<'a> SessionFileReader<'a> {
-    fn new(bytes: &[u8], lines: &[Line<'a>]) -> Self {
+    fn new(bytes: &[u8], lines: &[SessionLine<'a>]) -> Self {
         let mut reader = Self {
             rows: Vec::with_capacity(lines.len()),
             problems: Vec::new(),
@@ -84,13 +84,13 @@ impl<'a> SessionFileReader<'a> {
         self.problems.push(LineProblem { line, kind });
     }
 
-    fn row(&mut self, line: Line<'a>, ordinal: &mut usize) {
+    fn row(&mut self, line: SessionLine<'a>, ordinal: &mut usize) {
         if line.marked {
             self.report(line.number, ProblemKind::ByteOrderMark);
         }
-        let mut row = Row { line, value: None, ordinal: None };
+        let mut row = EntryLine { line, value: None, ordinal: None };
         match line::parse(line.bytes) {
-            Reading::Value { value, replaced_bytes, replaced_halves } => {
+            LineContent::Value { value, replaced_bytes, replaced_halves } => {
                 self.found |= value.get("type").is_some_and(Value::is_string);
                 if replaced_bytes {
                     self.report(line.number, ProblemKind::InvalidText);
@@ -105,7 +105,7 @@ impl<'a> SessionFileReader<'a> {
                 row.ordinal = Some(*ordinal);
                 *ordinal += 1;
             }
-            Reading::Broken(reason) => {
+            LineContent::Broken(reason) => {
                 self.found |= line.bytes.starts_with(b"{\"type\":\"");
                 let kind = if line.ended { ProblemKind::Unreadable(reason) } else { ProblemKind::CutShort };
                 self.report(line.number, kind);
@@ -116,7 +116,7 @@ impl<'a> SessionFileReader<'a> {
 
     /// Takes the title slot and the header out of the rows.
     fn take_header(&mut self) {
-        let kind = |row: &Row<'_>| {
+        let kind = |row: &EntryLine<'_>| {
             row.value.as_ref().and_then(|value| value.get("type")?.as_str().map(str::to_owned))
         };
         if self.rows.first().and_then(kind).as_deref() == Some("title") {
@@ -151,7 +151,7 @@ impl<'a> SessionFileReader<'a> {
         }
     }
 
-    fn take(&mut self, at: usize) -> Option<(Map, Line<'a>)> {
+    fn take(&mut self, at: usize) -> Option<(Map, SessionLine<'a>)> {
         let row = self.rows.remove(at);
         match row.value {
             Some(Value::Object(map)) => Some((map, row.line)),
@@ -167,7 +167,8 @@ impl<'a> SessionFileReader<'a> {
                 Some(version) => version.as_u64().unwrap_or(3),
             },
             None => {
-                let named = |row: &Row<'_>| row.value.as_ref().is_some_and(|value| value.get("id").is_some());
+                let named =
+                    |row: &EntryLine<'_>| row.value.as_ref().is_some_and(|value| value.get("id").is_some());
                 if self.rows.is_empty() || self.rows.iter().any(named) { 3 } else { 1 }
             }
         }
@@ -208,7 +209,7 @@ impl<'a> SessionFileReader<'a> {
 
     /// What each row says about its place in the tree.
     fn places(&self, version: u64) -> Vec<UnlinkedLine> {
-        let place = |row: &Row<'_>| {
+        let place = |row: &EntryLine<'_>| {
             let Some(value) = &row.value else {
                 return UnlinkedLine {
                     id: None,
@@ -216,12 +217,12 @@ impl<'a> SessionFileReader<'a> {
                 };
             };
             if is_header(value) {
-                return UnlinkedLine { id: None, claim: Claim::Broken { id: None, parent: None } };
+                return UnlinkedLine { id: None, claim: StatedParent::Broken { id: None, parent: None } };
             }
             let id = value.get("id").and_then(Value::as_str).map(str::to_owned).filter(|_| version > 1);
             let claim = match version {
-                0 | 1 => Claim::Sequence,
-                _ if !value.is_object() => Claim::Broken { id: None, parent: None },
+                0 | 1 => StatedParent::Sequence,
+                _ if !value.is_object() => StatedParent::Broken { id: None, parent: None },
                 _ => link::claim(value),
             };
             UnlinkedLine { id, claim }
@@ -261,7 +262,7 @@ impl<'a> SessionFileReader<'a> {
         self.problems.append(&mut found);
     }
 
-    fn finish(mut self) -> File {
+    fn finish(mut self) -> SessionFile {
         let (version, dialect) = (self.version(), self.dialect());
         let places = self.places(version);
         let links = link::resolve(&places);
@@ -270,7 +271,8 @@ impl<'a> SessionFileReader<'a> {
         let header = self.header.as_ref().map(|(header, _)| header.clone());
         let id = header.as_ref().and_then(|header| header.get("id")?.as_str());
         let name = id.map_or_else(|| format!("{:016x}", self.digest), str::to_owned);
-        let created = header.as_ref().and_then(|header| script::moment(header.get("timestamp")?.as_str()?));
+        let created =
+            header.as_ref().and_then(|header| javascript::moment(header.get("timestamp")?.as_str()?));
         let mut mint = DerivedIds::new(&name);
         let mut nodes = self.nodes(version, created, &mut mint);
         self.connect(&mut nodes, &places, &links, version);
@@ -280,7 +282,7 @@ impl<'a> SessionFileReader<'a> {
         let session = self.session(&name, version, dialect, created, &nodes);
         self.problems.sort_by_key(|problem| problem.line);
         let seed = Seed { nodes, leaf, ..Seed::default() };
-        File { dialect, version, header, session, seed, problems: self.problems }
+        SessionFile { dialect, version, header, session, seed, problems: self.problems }
     }
 
     /// The rows as nodes, with their typed fields and not yet connected.
@@ -355,11 +357,11 @@ impl<'a> SessionFileReader<'a> {
 
     /// Adds to each node what its typed fields do not say.
     fn carry(&mut self, mut nodes: Vec<Node>, links: &[Link], version: u64, dialect: Dialect) -> Vec<Node> {
-        let frame = EntryEncoder { names: Names::of(&nodes, version), dialect, version };
+        let encoder = EntryEncoder { names: EntryNames::of(&nodes, version), dialect, version };
         for ((node, link), row) in nodes.iter_mut().zip(links).zip(&mut self.rows) {
             let mut extra = node.entry.extra.get(DIALECT).cloned().unwrap_or_default();
             match row.value.take() {
-                Some(value) => extra.append(&mut patch::diff(&frame.typed(node), &value)),
+                Some(value) => extra.append(&mut patch::diff(&encoder.typed(node), &value)),
                 None => {
                     let raw = String::from_utf8_lossy(row.line.bytes);
                     extra.insert("raw".to_owned(), raw.into());

@@ -1,7 +1,7 @@
 //! What pi or omp make of a tree: entries, branches, labels, names, listing.
 //!
 //! A view is made from the model's nodes alone. By default it follows the links as the file had them, so that it shows
-//! what the program itself shows, a cut-off history included; [`View::mended`] follows the links of the model, which is
+//! what the program itself shows, a cut-off history included; [`PiView::mended`] follows the links of the model, which is
 //! what Everturn goes on from.
 
 use std::collections::{HashMap, HashSet};
@@ -13,16 +13,16 @@ use serde_json::{Value, json};
 use super::decode::HEADER;
 use super::encode::EntryEncoder;
 use super::file::Dialect;
-use super::names::{Names, is_unwritten};
+use super::names::{EntryNames, is_unwritten};
 use super::read::is_counted;
-use super::{DIALECT, context, omp, script};
+use super::{DIALECT, context, javascript, omp};
 
 /// Above this many entries a tree is shown flat: nesting has no bound in a conversation.
 const NESTED: usize = 400;
 
 /// Which program's eyes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Flavor {
+pub enum Program {
     /// pi 0.73.1.
     Pi,
     /// omp 18.2.3.
@@ -31,7 +31,7 @@ pub enum Flavor {
 
 /// Where a path ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Leaf {
+pub enum PathEnd {
     /// At the session's leaf.
     Current,
     /// Before the first entry.
@@ -42,7 +42,7 @@ pub enum Leaf {
 
 /// What pi shows of a session in its list.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Listing {
+pub struct SessionListing {
     /// The session's id there.
     pub id: Value,
     /// The folder.
@@ -65,10 +65,10 @@ pub struct Listing {
 
 /// A tree as a program sees it.
 #[derive(Debug)]
-pub struct View<'t> {
+pub struct PiView<'t> {
     tree: &'t Tree,
-    flavor: Flavor,
-    frame: EntryEncoder,
+    program: Program,
+    encoder: EntryEncoder,
     mended: bool,
     /// The nodes that the program counts, in order.
     entries: Vec<&'t Node>,
@@ -76,15 +76,15 @@ pub struct View<'t> {
     index: HashMap<Option<String>, &'t Node>,
 }
 
-impl<'t> View<'t> {
-    /// What `flavor` makes of a tree.
+impl<'t> PiView<'t> {
+    /// What `program` makes of a tree.
     #[must_use]
-    pub fn new(tree: &'t Tree, flavor: Flavor) -> Self {
-        let frame = frame(tree);
-        let entries: Vec<&Node> = tree.nodes().iter().filter(|node| counts(node, flavor)).collect();
+    pub fn new(tree: &'t Tree, program: Program) -> Self {
+        let encoder = encoder(tree);
+        let entries: Vec<&Node> = tree.nodes().iter().filter(|node| counts(node, program)).collect();
         let index =
-            entries.iter().map(|node| (frame.names.id(&node.entry.id).map(str::to_owned), *node)).collect();
-        Self { tree, flavor, frame, mended: false, entries, index }
+            entries.iter().map(|node| (encoder.names.id(&node.entry.id).map(str::to_owned), *node)).collect();
+        Self { tree, program, encoder, mended: false, entries, index }
     }
 
     /// The same through the model's own links, where the file's are damaged.
@@ -103,7 +103,7 @@ impl<'t> View<'t> {
     /// The id by which the program knows an entry.
     #[must_use]
     pub fn name_of(&self, entry: &EntryId) -> Option<&str> {
-        self.frame.names.id(entry)
+        self.encoder.names.id(entry)
     }
 
     /// The entries that the program counts.
@@ -121,10 +121,10 @@ impl<'t> View<'t> {
     #[must_use]
     pub fn header(&self) -> Option<Map> {
         let mut header = part(self.tree, "header")?.clone();
-        if self.frame.version < 3 {
+        if self.encoder.version < 3 {
             header.insert("version".to_owned(), 3.into());
         }
-        if let (Flavor::Omp18, Some(slot)) = (self.flavor, part(self.tree, "slot")) {
+        if let (Program::Omp18, Some(slot)) = (self.program, part(self.tree, "slot")) {
             for (from, to) in [("title", "title"), ("source", "titleSource")] {
                 match slot.get(from).filter(|value| value.as_str() != Some("")) {
                     Some(value) => header.insert(to.to_owned(), value.clone()),
@@ -137,17 +137,17 @@ impl<'t> View<'t> {
 
     /// The context of a path.
     #[must_use]
-    pub fn context(&self, leaf: &Leaf) -> Value {
+    pub fn context(&self, leaf: &PathEnd) -> Value {
         let path = self.path(leaf);
-        match self.flavor {
-            Flavor::Pi => context::build(self, &path),
-            Flavor::Omp18 => omp::build(self, &path),
+        match self.program {
+            Program::Pi => context::build(self, &path),
+            Program::Omp18 => omp::build(self, &path),
         }
     }
 
     /// The entries from the root to a leaf.
     #[must_use]
-    pub fn branch(&self, leaf: &Leaf) -> Vec<&'t EntryId> {
+    pub fn branch(&self, leaf: &PathEnd) -> Vec<&'t EntryId> {
         self.path(leaf).into_iter().map(|node| &node.entry.id).collect()
     }
 
@@ -155,7 +155,7 @@ impl<'t> View<'t> {
     #[must_use]
     pub fn children(&self, id: &EntryId) -> Vec<&'t EntryId> {
         let own = |node: &&&Node| {
-            let name = self.frame.names.id(&node.entry.id).map(str::to_owned);
+            let name = self.encoder.names.id(&node.entry.id).map(str::to_owned);
             self.index.get(&name).is_some_and(|last| last.entry.id == node.entry.id)
                 && self.counted_parent(node).is_some_and(|parent| &parent.entry.id == id)
         };
@@ -197,11 +197,11 @@ impl<'t> View<'t> {
 
     /// What the program shows in its list of sessions; none where it takes the file for no session.
     #[must_use]
-    pub fn listing(&self) -> Option<Listing> {
+    pub fn listing(&self) -> Option<SessionListing> {
         let header = part(self.tree, "header")?;
         let text = |name: &str| header.get(name).and_then(Value::as_str);
-        let created = text("timestamp").and_then(script::moment);
-        let mut listing = Listing {
+        let created = text("timestamp").and_then(javascript::moment);
+        let mut listing = SessionListing {
             id: header.get("id").cloned().unwrap_or_default(),
             cwd: text("cwd").unwrap_or_default().to_owned(),
             name: self.name().map(str::to_owned),
@@ -224,7 +224,7 @@ impl<'t> View<'t> {
         Some(listing)
     }
 
-    fn list(&self, node: &Node, listing: &mut Listing, texts: &mut Vec<String>) {
+    fn list(&self, node: &Node, listing: &mut SessionListing, texts: &mut Vec<String>) {
         let Some(Value::Object(entry)) = self.encode(node) else { return };
         if entry.get("type").and_then(Value::as_str) != Some("message") {
             return;
@@ -236,7 +236,7 @@ impl<'t> View<'t> {
             return;
         }
         let own = message.get("timestamp").and_then(Value::as_i64);
-        let time = own.or_else(|| script::moment(entry.get("timestamp")?.as_str()?));
+        let time = own.or_else(|| javascript::moment(entry.get("timestamp")?.as_str()?));
         listing.modified = listing.modified.max(time);
         let text = match message.get("content") {
             Some(Value::String(text)) => text.clone(),
@@ -257,7 +257,7 @@ impl<'t> View<'t> {
     }
 
     pub(super) fn encode(&self, node: &Node) -> Option<Value> {
-        self.frame.current(node)
+        self.encoder.current(node)
     }
 
     /// The entry that a node follows: by the model, or as its line says.
@@ -282,14 +282,14 @@ impl<'t> View<'t> {
     }
 
     fn counts(&self, node: &Node) -> bool {
-        counts(node, self.flavor)
+        counts(node, self.program)
     }
 
-    fn path(&self, leaf: &Leaf) -> Vec<&'t Node> {
+    fn path(&self, leaf: &PathEnd) -> Vec<&'t Node> {
         let mut next = match leaf {
-            Leaf::Current => self.tree.session.leaf.as_ref().and_then(|id| self.tree.node(id)),
-            Leaf::Root => None,
-            Leaf::At(id) => self.tree.node(id),
+            PathEnd::Current => self.tree.session.leaf.as_ref().and_then(|id| self.tree.node(id)),
+            PathEnd::Root => None,
+            PathEnd::At(id) => self.tree.node(id),
         };
         let mut path = Vec::new();
         let mut seen = HashSet::new();
@@ -307,11 +307,11 @@ impl<'t> View<'t> {
 }
 
 /// What encoding a tree's entries needs.
-pub(super) fn frame(tree: &Tree) -> EntryEncoder {
+pub(super) fn encoder(tree: &Tree) -> EntryEncoder {
     let field = |name: &str| tree.session.extra.field(DIALECT, name);
     let version = field("version").and_then(Value::as_u64).unwrap_or(3);
     let dialect = Dialect::of(field("dialect").and_then(Value::as_str).unwrap_or_default());
-    EntryEncoder { names: Names::of(tree.nodes(), version), dialect, version }
+    EntryEncoder { names: EntryNames::of(tree.nodes(), version), dialect, version }
 }
 
 /// The header or title slot that came with a session.
@@ -320,8 +320,8 @@ pub(super) fn part<'t>(tree: &'t Tree, name: &str) -> Option<&'t Map> {
 }
 
 /// omp counts a second header as an entry; pi does not.
-fn counts(node: &Node, flavor: Flavor) -> bool {
-    !is_unwritten(node) && (is_counted(node) || (flavor == Flavor::Omp18 && is_header(node)))
+fn counts(node: &Node, program: Program) -> bool {
+    !is_unwritten(node) && (is_counted(node) || (program == Program::Omp18 && is_header(node)))
 }
 
 fn is_header(node: &Node) -> bool {
@@ -335,7 +335,7 @@ fn written_parent(node: &Node) -> Option<&str> {
 
 /// The tree as the programs build it: one node for each id, under every entry that repeats it.
 struct Forest<'v, 't> {
-    view: &'v View<'t>,
+    view: &'v PiView<'t>,
     items: Vec<ForestNode>,
     roots: Vec<usize>,
     children: Vec<Vec<usize>>,
@@ -348,9 +348,9 @@ struct ForestNode {
 }
 
 impl<'v, 't> Forest<'v, 't> {
-    fn new(view: &'v View<'t>) -> Self {
+    fn new(view: &'v PiView<'t>) -> Self {
         let labels = view.labels();
-        let name = |node: &Node| view.frame.names.id(&node.entry.id).map(str::to_owned);
+        let name = |node: &Node| view.encoder.names.id(&node.entry.id).map(str::to_owned);
         let at: HashMap<&EntryId, usize> =
             view.entries.iter().enumerate().map(|(at, node)| (&node.entry.id, at)).collect();
         let last = |node: &Node| view.index.get(&name(node)).and_then(|last| at.get(&last.entry.id)).copied();
@@ -436,10 +436,10 @@ impl<'v, 't> Forest<'v, 't> {
     }
 }
 
-fn item(view: &View<'_>, node: &Node, entry: &Value, label: Option<&(&str, Millis)>) -> ForestNode {
+fn item(view: &PiView<'_>, node: &Node, entry: &Value, label: Option<&(&str, Millis)>) -> ForestNode {
     let mut fields = Map::new();
     let names: &[&str] =
-        if view.flavor == Flavor::Pi { &["id", "parentId", "type"] } else { &["id", "type"] };
+        if view.program == Program::Pi { &["id", "parentId", "type"] } else { &["id", "type"] };
     for name in names {
         if let Some(value) = entry.get(*name) {
             fields.insert((*name).to_owned(), value.clone());
@@ -450,10 +450,10 @@ fn item(view: &View<'_>, node: &Node, entry: &Value, label: Option<&(&str, Milli
     }
     if let Some((label, time)) = label {
         fields.insert("label".to_owned(), json!(label));
-        if view.flavor == Flavor::Pi {
-            fields.insert("labelTimestamp".to_owned(), json!(script::date(*time)));
+        if view.program == Program::Pi {
+            fields.insert("labelTimestamp".to_owned(), json!(javascript::date(*time)));
         }
     }
-    let time = entry.get("timestamp").and_then(Value::as_str).and_then(script::moment);
+    let time = entry.get("timestamp").and_then(Value::as_str).and_then(javascript::moment);
     ForestNode { fields, time: time.or_else(|| node.entry.origin.is_none().then_some(node.entry.time)) }
 }

@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 use super::DIALECT;
 use super::decode::LEAF;
 use super::encode::{self, EntryEncoder, is_unreadable};
-use super::line::{self, Reading};
+use super::javascript::{self, stringify};
+use super::line::{self, LineContent};
 use super::names::{is_trailing, is_unwritten};
 use super::read::is_counted;
-use super::script::{self, stringify};
-use super::view::{frame, part};
+use super::view::{encoder, part};
 
 /// Writes a session as a file of pi or omp. `source` are the bytes that it was imported from.
 #[must_use]
@@ -25,21 +25,21 @@ pub fn write(tree: &Tree, source: Option<&[u8]>) -> Vec<u8> {
     let mut writer = SessionFileWriter::new(tree);
     match source.and_then(|source| writer.pieces(source).map(|pieces| (source, pieces))) {
         Some((source, pieces)) => writer.splice(source, &pieces),
-        None => writer.again(),
+        None => writer.rewrite_all(),
     }
     writer.append();
     writer.out
 }
 
 /// A stretch of the source that something here stands for.
-struct Piece {
+struct SourcePiece {
     start: usize,
     end: usize,
-    now: Now,
+    now: PieceChange,
 }
 
 /// What becomes of it.
-enum Now {
+enum PieceChange {
     /// It is copied.
     Same,
     /// Another line stands there.
@@ -50,7 +50,7 @@ enum Now {
 
 struct SessionFileWriter<'t> {
     tree: &'t Tree,
-    frame: EntryEncoder,
+    encoder: EntryEncoder,
     /// What came from a file, in its order.
     imported: Vec<&'t Node>,
     /// What was made here and is part of a conversation.
@@ -77,7 +77,7 @@ impl<'t> SessionFileWriter<'t> {
         trailing.retain(|node| !node.entry.hidden);
         imported.sort_by_key(|node| node.entry.origin.as_ref().map(|origin| origin.start));
         let mut writer =
-            Self { tree, frame: frame(tree), imported, native, trailing, grows: false, out: Vec::new() };
+            Self { tree, encoder: encoder(tree), imported, native, trailing, grows: false, out: Vec::new() };
         writer.grows = !writer.native.is_empty() || !writer.trailing.is_empty() || writer.needs_mark();
         for node in writer.native.clone() {
             writer.name_steps(node);
@@ -98,12 +98,12 @@ impl<'t> SessionFileWriter<'t> {
     }
 
     /// Whether entries of an older version are lifted to version 3: new ones need ids to point at.
-    fn lifts(&self) -> bool {
-        self.grows && self.frame.version < 3
+    fn upgrades(&self) -> bool {
+        self.grows && self.encoder.version < 3
     }
 
     fn entry(&self, node: &Node) -> Option<Value> {
-        if self.lifts() { self.frame.current(node) } else { self.frame.entry(node) }
+        if self.upgrades() { self.encoder.current(node) } else { self.encoder.entry(node) }
     }
 
     fn line(&mut self, text: &str) {
@@ -117,13 +117,13 @@ impl<'t> SessionFileWriter<'t> {
         let mut header = match part(self.tree, "header") {
             Some(header) => header.clone(),
             None => {
-                let created = script::date(session.time.created).unwrap_or_default();
+                let created = javascript::date(session.time.created).unwrap_or_default();
                 let header = json!({"type": "session", "version": 3, "id": session.id.as_str(),
                     "timestamp": created, "cwd": session.directory});
                 return header.as_object().cloned();
             }
         };
-        if self.lifts() {
+        if self.upgrades() {
             header.insert("version".to_owned(), 3.into());
         }
         if self.grows && !header.get("id").is_some_and(Value::is_string) {
@@ -134,7 +134,7 @@ impl<'t> SessionFileWriter<'t> {
     }
 
     /// Everything in the source that something here stands for; none when this is not where the session came from.
-    fn pieces(&self, source: &[u8]) -> Option<Vec<Piece>> {
+    fn pieces(&self, source: &[u8]) -> Option<Vec<SourcePiece>> {
         let mut pieces = Vec::with_capacity(self.imported.len() + 2);
         for name in ["slot", "header"] {
             let Some(place) = self.tree.session.extra.field(DIALECT, name) else { continue };
@@ -143,14 +143,18 @@ impl<'t> SessionFileWriter<'t> {
             let (start, end) = (at("start")?, at("end")?);
             let now = if name == "header" { self.header() } else { part(self.tree, "slot").cloned() };
             let now = compare(source.get(start..end)?, now.map(Value::Object).as_ref());
-            pieces.push(Piece { start, end, now });
+            pieces.push(SourcePiece { start, end, now });
         }
         for node in &self.imported {
             let origin = node.entry.origin.as_ref()?;
             let (start, end) = (usize::try_from(origin.start).ok()?, usize::try_from(origin.end).ok()?);
             let bytes = source.get(start..end)?;
-            let now = if is_unwritten(node) { Now::Gone } else { compare(bytes, self.entry(node).as_ref()) };
-            pieces.push(Piece { start, end, now });
+            let now = if is_unwritten(node) {
+                PieceChange::Gone
+            } else {
+                compare(bytes, self.entry(node).as_ref())
+            };
+            pieces.push(SourcePiece { start, end, now });
         }
         pieces.sort_by_key(|piece| piece.start);
         let apart = pieces.iter().zip(pieces.iter().skip(1)).all(|(piece, next)| piece.end <= next.start);
@@ -158,7 +162,7 @@ impl<'t> SessionFileWriter<'t> {
     }
 
     /// The source with its pieces replaced.
-    fn splice(&mut self, source: &[u8], pieces: &[Piece]) {
+    fn splice(&mut self, source: &[u8], pieces: &[SourcePiece]) {
         if self.grows && part(self.tree, "header").is_none() {
             let header = self.header().map(Value::Object).unwrap_or_default();
             self.line(&stringify(&header));
@@ -168,15 +172,15 @@ impl<'t> SessionFileWriter<'t> {
             let before = source.get(at..piece.start).unwrap_or_default();
             at = piece.end;
             match &piece.now {
-                Now::Same => {
+                PieceChange::Same => {
                     self.out.extend_from_slice(before);
                     self.out.extend_from_slice(source.get(piece.start..piece.end).unwrap_or_default());
                 }
-                Now::Line(text) => {
+                PieceChange::Line(text) => {
                     self.out.extend_from_slice(before);
                     self.out.extend_from_slice(text.as_bytes());
                 }
-                Now::Gone => {
+                PieceChange::Gone => {
                     self.out.extend_from_slice(before);
                     let rest = source.get(at..).unwrap_or_default();
                     at += ["\r\n", "\n"]
@@ -193,7 +197,7 @@ impl<'t> SessionFileWriter<'t> {
     }
 
     /// Every imported line, written again.
-    fn again(&mut self) {
+    fn rewrite_all(&mut self) {
         if let Some(slot) = part(self.tree, "slot") {
             let slot = stringify(&Value::Object(slot.clone()));
             self.line(&slot);
@@ -222,12 +226,12 @@ impl<'t> SessionFileWriter<'t> {
             }
         }
         let leaf = self.tree.session.leaf.as_ref();
-        let mut end = self.frame.names.parent(leaf).map(str::to_owned);
+        let mut end = self.encoder.names.parent(leaf).map(str::to_owned);
         let mut chain = Vec::new();
         for node in &self.trailing {
-            if let Some(mut value) = self.frame.entry(node) {
+            if let Some(mut value) = self.encoder.entry(node) {
                 put(&mut value, "parentId", end.clone());
-                end = self.frame.names.id(&node.entry.id).map(str::to_owned);
+                end = self.encoder.names.id(&node.entry.id).map(str::to_owned);
                 chain.push(value);
             }
         }
@@ -238,14 +242,14 @@ impl<'t> SessionFileWriter<'t> {
             && self.imported.is_empty()
             && !self.trailing.iter().any(|node| titled(node))
         {
-            let id = self.frame.names.derive(&format!("{}/title", self.tree.session.id));
+            let id = self.encoder.names.derive(&format!("{}/title", self.tree.session.id));
             let mut value = self.made("session_info", &id, end.as_deref());
             put(&mut value, "name", Some(title.to_owned()));
             chain.push(value);
         }
         if chain.is_empty() && self.needs_mark() {
             let at = leaf.map_or("root", |leaf| leaf.as_str());
-            let id = self.frame.names.derive(&format!("{}/leaf/{at}", self.tree.session.id));
+            let id = self.encoder.names.derive(&format!("{}/leaf/{at}", self.tree.session.id));
             let mut value = self.made("custom", &id, end.as_deref());
             put(&mut value, "customType", Some(LEAF.to_owned()));
             chain.push(value);
@@ -256,21 +260,21 @@ impl<'t> SessionFileWriter<'t> {
     }
 
     fn made(&self, kind: &str, id: &str, parent: Option<&str>) -> Value {
-        let time = script::date(self.tree.session.time.updated).unwrap_or_default();
+        let time = javascript::date(self.tree.session.time.updated).unwrap_or_default();
         json!({"type": kind, "id": id, "parentId": parent, "timestamp": time})
     }
 
     /// Names the lines that an assistant becomes beyond its first, so that its children can follow the last.
     fn name_steps(&mut self, node: &Node) {
-        let more = steps(node).iter().map(Step::lines).sum::<usize>().saturating_sub(1);
+        let more = steps(node).iter().map(AssistantStep::lines).sum::<usize>().saturating_sub(1);
         if more > 0 {
             let tail = self.step_id(node, more);
-            self.frame.names.continue_at(&node.entry.id, tail);
+            self.encoder.names.continue_at(&node.entry.id, tail);
         }
     }
 
     fn step_id(&self, node: &Node, at: usize) -> String {
-        match (at, self.frame.names.id(&node.entry.id)) {
+        match (at, self.encoder.names.id(&node.entry.id)) {
             (0, Some(id)) => id.to_owned(),
             // Part of an entry: its own id with a number cannot be one of pi's eight digits.
             (_, id) => format!("{}-{at}", id.unwrap_or_default()),
@@ -282,16 +286,16 @@ impl<'t> SessionFileWriter<'t> {
         let steps = steps(node);
         let single = steps.len() == 1 && steps.iter().all(|step| step.results.is_empty());
         if steps.is_empty() || single {
-            return self.frame.entry(node).into_iter().collect();
+            return self.encoder.entry(node).into_iter().collect();
         }
         let mut values = Vec::new();
-        let mut parent = self.frame.names.parent(node.entry.parent.as_ref()).map(str::to_owned);
+        let mut parent = self.encoder.names.parent(node.entry.parent.as_ref()).map(str::to_owned);
         for step in steps {
-            let mut lines = vec![self.frame.typed(&step.node)];
+            let mut lines = vec![self.encoder.typed(&step.node)];
             lines.extend(step.results.iter().map(|result| {
                 let time = result.end.unwrap_or(step.node.entry.time);
                 json!({"type": "message", "id": "", "parentId": null,
-                    "timestamp": script::date(time).unwrap_or_default(),
+                    "timestamp": javascript::date(time).unwrap_or_default(),
                     "message": encode::tool_result(time, result)})
             }));
             for mut line in lines {
@@ -306,19 +310,19 @@ impl<'t> SessionFileWriter<'t> {
 }
 
 /// One step of an assistant, with the results that it holds itself.
-struct Step {
+struct AssistantStep {
     node: Node,
     results: Vec<ToolResult>,
 }
 
-impl Step {
+impl AssistantStep {
     fn lines(&self) -> usize {
         1 + self.results.len()
     }
 }
 
 /// The steps of an assistant; nothing for other entries.
-fn steps(node: &Node) -> Vec<Step> {
+fn steps(node: &Node) -> Vec<AssistantStep> {
     let Body::Assistant(whole) = &node.entry.body else { return Vec::new() };
     let mut groups: Vec<Vec<&Part>> = vec![Vec::new()];
     for part in &node.parts {
@@ -356,7 +360,7 @@ fn steps(node: &Node) -> Vec<Step> {
         });
         let results = results.collect();
         let entry = Entry { body: Body::Assistant(assistant), ..node.entry.clone() };
-        Step { node: Node::new(entry, group.into_iter().cloned().collect()), results }
+        AssistantStep { node: Node::new(entry, group.into_iter().cloned().collect()), results }
     };
     groups.into_iter().enumerate().map(step).collect()
 }
@@ -368,10 +372,10 @@ fn put(value: &mut Value, name: &str, text: Option<String>) {
 }
 
 /// What becomes of a stretch of the source that is to mean `value`; none means whatever it is.
-fn compare(bytes: &[u8], value: Option<&Value>) -> Now {
-    let Some(value) = value else { return Now::Same };
+fn compare(bytes: &[u8], value: Option<&Value>) -> PieceChange {
+    let Some(value) = value else { return PieceChange::Same };
     match line::parse(bytes) {
-        Reading::Value { value: found, .. } if &found == value => Now::Same,
-        _ => Now::Line(stringify(value)),
+        LineContent::Value { value: found, .. } if &found == value => PieceChange::Same,
+        _ => PieceChange::Line(stringify(value)),
     }
 }

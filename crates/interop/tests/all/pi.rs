@@ -20,7 +20,7 @@ mod roundtrip;
 use std::fs;
 use std::path::PathBuf;
 
-use everturn_interop::pi::{self, File};
+use everturn_interop::pi::{self, SessionFile};
 use everturn_model::derived_ids::DerivedIds;
 use everturn_model::event::{Event, Record};
 use everturn_model::{Tree, fold};
@@ -58,7 +58,7 @@ fn omp_golden(name: &str) -> Option<Value> {
 }
 
 /// The tree of a file, through the log: its creation and its import are written, stored as JSON and folded.
-fn import(file: &File) -> Tree {
+fn import(file: &SessionFile) -> Tree {
     let mut mint = DerivedIds::new("records");
     let events = [
         Event::SessionCreated { session: Box::new(file.session.clone()) },

@@ -19,32 +19,33 @@ pub fn bounded(rules: &[Rule], bounds: &[Rule]) -> Vec<Rule> {
 
 fn bounded_within(rules: &[Rule], bounds: &[Rule], effort: usize) -> Vec<Rule> {
     let (open, unsaid) = (Rule::new("*", "*", Action::Allow), Rule::new("*", "*", Action::Ask));
-    let mut met: Vec<Rule> = Vec::new();
+    let mut overlapping: Vec<Rule> = Vec::new();
     // The last bound that is about something counts, and within it the last rule: so their meeting is the last one, too.
     for bound in [&open].into_iter().chain(bounds) {
         for rule in [&unsaid].into_iter().chain(rules) {
-            let permissions = meet(&bound.permission, &rule.permission, effort);
+            let permissions = overlap(&bound.permission, &rule.permission, effort);
             if permissions.as_ref().is_some_and(Vec::is_empty) {
                 continue;
             }
-            let patterns = meet(&bound.pattern, &rule.pattern, effort);
+            let patterns = overlap(&bound.pattern, &rule.pattern, effort);
             match (permissions, patterns) {
                 (Some(permissions), Some(patterns)) => {
                     let action = stricter(bound.action, rule.action);
                     for permission in &permissions {
-                        met.extend(patterns.iter().map(|pattern| Rule::new(permission, pattern, action)));
+                        overlapping
+                            .extend(patterns.iter().map(|pattern| Rule::new(permission, pattern, action)));
                     }
                 }
                 // What they have in common takes too long to say. The bound holds already, by its meeting with
                 // everything; a stricter rule holds for all that it is about, at its strictest.
                 _ if strictness(rule.action) > strictness(bound.action) => {
-                    met.push(Rule { action: Action::Deny, ..rule.clone() });
+                    overlapping.push(Rule { action: Action::Deny, ..rule.clone() });
                 }
                 _ => {}
             }
         }
     }
-    without_repetition(met)
+    without_repetition(overlapping)
 }
 
 fn strictness(action: Action) -> u8 {
@@ -70,8 +71,8 @@ fn without_repetition(rules: Vec<Rule>) -> Vec<Rule> {
     let mut kept: Vec<Rule> = Vec::new();
     for rule in last.into_iter().rev() {
         let apart = |other: &&Rule| {
-            is_none(meet(&other.permission, &rule.permission, EFFORT))
-                || is_none(meet(&other.pattern, &rule.pattern, EFFORT))
+            is_none(overlap(&other.permission, &rule.permission, EFFORT))
+                || is_none(overlap(&other.pattern, &rule.pattern, EFFORT))
         };
         let before = kept.iter().rev().find(|other| !apart(other));
         if !before.is_some_and(|before| before.action == rule.action && encloses(before, &rule)) {
@@ -81,8 +82,8 @@ fn without_repetition(rules: Vec<Rule>) -> Vec<Rule> {
     kept
 }
 
-fn is_none(met: Option<Vec<String>>) -> bool {
-    met.is_some_and(|met| met.is_empty())
+fn is_none(overlapping: Option<Vec<String>>) -> bool {
+    overlapping.is_some_and(|overlapping| overlapping.is_empty())
 }
 
 fn encloses(wide: &Rule, narrow: &Rule) -> bool {
@@ -97,17 +98,17 @@ fn covers(wide: &str, narrow: &str) -> bool {
 }
 
 /// The wildcards that together match what both of two match; nothing if that takes too long to find out.
-fn meet(one: &str, other: &str, effort: usize) -> Option<Vec<String>> {
+fn overlap(one: &str, other: &str, effort: usize) -> Option<Vec<String>> {
     if covers(one, other) {
         return Some(vec![other.to_owned()]);
     }
     if covers(other, one) {
         return Some(vec![one.to_owned()]);
     }
-    let mut meeting = Meeting { found: Vec::new(), effort };
-    for one in readings(one) {
-        for other in readings(other) {
-            meeting.look(&one, &other, &mut String::new())?;
+    let mut meeting = OverlapSearch { found: Vec::new(), effort };
+    for one in expansions(one) {
+        for other in expansions(other) {
+            meeting.collect_overlap(&one, &other, &mut String::new())?;
         }
     }
     let mut found: Vec<String> = Vec::new();
@@ -121,53 +122,59 @@ fn meet(one: &str, other: &str, effort: usize) -> Option<Vec<String>> {
 }
 
 /// A wildcard as it is matched: its last ` *` may be missing.
-fn readings(wildcard: &str) -> Vec<Vec<char>> {
+fn expansions(wildcard: &str) -> Vec<Vec<char>> {
     let plain = |text: &str| text.chars().map(|letter| if letter == '\\' { '/' } else { letter }).collect();
     [Some(wildcard), wildcard.strip_suffix(" *")].into_iter().flatten().map(plain).collect()
 }
 
-struct Meeting {
+struct OverlapSearch {
     found: Vec<String>,
     effort: usize,
 }
 
-impl Meeting {
+impl OverlapSearch {
     /// Collects what two wildcards have in common, behind what they have in common so far.
-    fn look(&mut self, one: &[char], other: &[char], so_far: &mut String) -> Option<()> {
+    fn collect_overlap(&mut self, one: &[char], other: &[char], so_far: &mut String) -> Option<()> {
         self.effort = self.effort.checked_sub(1)?;
         match (one.split_first(), other.split_first()) {
             (None, None) => self.found.push(closed(so_far)),
             (Some(('*', rest)), Some(('*', others))) => {
                 // Both stars take the same text, and then one of them goes on taking.
                 so_far.push('*');
-                self.look(rest, other, so_far)?;
-                self.look(one, others, so_far)?;
+                self.collect_overlap(rest, other, so_far)?;
+                self.collect_overlap(one, others, so_far)?;
                 so_far.pop();
             }
             (Some(('*', rest)), next) => {
-                self.look(rest, other, so_far)?;
+                self.collect_overlap(rest, other, so_far)?;
                 if let Some((letter, others)) = next {
-                    self.with(*letter, one, others, so_far)?;
+                    self.collect_after(*letter, one, others, so_far)?;
                 }
             }
             (next, Some(('*', others))) => {
-                self.look(one, others, so_far)?;
+                self.collect_overlap(one, others, so_far)?;
                 if let Some((letter, rest)) = next {
-                    self.with(*letter, rest, other, so_far)?;
+                    self.collect_after(*letter, rest, other, so_far)?;
                 }
             }
             (Some((a, rest)), Some((b, others))) if a == b || *b == '?' => {
-                self.with(*a, rest, others, so_far)?;
+                self.collect_after(*a, rest, others, so_far)?;
             }
-            (Some(('?', rest)), Some((b, others))) => self.with(*b, rest, others, so_far)?,
+            (Some(('?', rest)), Some((b, others))) => self.collect_after(*b, rest, others, so_far)?,
             _ => {}
         }
         Some(())
     }
 
-    fn with(&mut self, letter: char, one: &[char], other: &[char], so_far: &mut String) -> Option<()> {
+    fn collect_after(
+        &mut self,
+        letter: char,
+        one: &[char],
+        other: &[char],
+        so_far: &mut String,
+    ) -> Option<()> {
         so_far.push(letter);
-        self.look(one, other, so_far)?;
+        self.collect_overlap(one, other, so_far)?;
         so_far.pop();
         Some(())
     }
@@ -238,16 +245,16 @@ mod tests {
     #[test]
     fn what_two_wildcards_have_in_common_is_found() {
         let check = |one: &str, other: &str, expected: &[&str]| {
-            let mut met = meet(one, other, EFFORT).unwrap();
-            met.sort();
-            assert_eq!(met, expected, "{one} and {other}");
+            let mut overlapping = overlap(one, other, EFFORT).unwrap();
+            overlapping.sort();
+            assert_eq!(overlapping, expected, "{one} and {other}");
         };
         check("config/*", "*.env", &["config/*.env"]);
         check("foo.e*", "*.env", &["foo.e*.env", "foo.env"]);
         check("git *", "* --force", &["git * --force", "git --force"]);
         check("src/*", "lib/*", &[]);
         check("a?c", "ab*", &["abc"]);
-        assert_eq!(meet(&"*a".repeat(60), &"a*".repeat(60), EFFORT), None);
+        assert_eq!(overlap(&"*a".repeat(60), &"a*".repeat(60), EFFORT), None);
     }
 
     fn wildcard() -> impl Strategy<Value = String> {

@@ -7,7 +7,7 @@ use everturn_model::ids::RANDOM;
 use everturn_model::inbox::{Delivery, InboxItem};
 use everturn_model::part::{PartKind, Span};
 use everturn_model::request::{Ask, CallRef, Reply, Request};
-use everturn_model::session::{ModelRef, Origin, Revert, Summary};
+use everturn_model::session::{ForkOrigin, ModelRef, Revert, Summary};
 use everturn_model::subject::Subject;
 use everturn_model::todo::Todo;
 use everturn_model::tool::{FileForecast, Outcome, ToolResult, ToolState};
@@ -370,7 +370,7 @@ impl Story {
         let event = if size.is_multiple_of(2) {
             Event::SessionImported { dialect: "pi".into(), seed: Box::new(seed) }
         } else {
-            let origin = Origin { session: SessionId::new("ses_other"), entry: None };
+            let origin = ForkOrigin { session: SessionId::new("ses_other"), entry: None };
             Event::SessionForked { origin, seed: Box::new(seed) }
         };
         self.record(event, 0);

@@ -12,14 +12,14 @@ use everturn_model::tree::{Node, Tree};
 use everturn_model::{EntryId, Event, Map, Millis, Part, PartId, RequestId, Session, SessionId};
 use serde_json::Value;
 
-use super::Ids;
+use super::IdPlacement;
 use super::info::Selected;
 use super::part::{self, part};
 use super::session::session_info;
-use super::tool::Call;
+use super::tool::CallEnd;
 use super::view::{self, MessageView};
-use crate::opencode::kept;
 use crate::opencode::shape::{self, object, put, put_some};
+use crate::opencode::unread;
 
 /// An event as V1 clients see it; its id and place are the server's.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,19 +34,19 @@ pub struct V1Event {
 /// the rows that it touches (everything, when it says so).
 #[must_use]
 pub fn events(before: Option<&Session>, record: &Record, tree: &Tree) -> Vec<V1Event> {
-    let mut out = Out { session: &tree.session, tree, time: record.time, list: Vec::new() };
+    let mut out = EventBuilder { session: &tree.session, tree, time: record.time, list: Vec::new() };
     out.record(before, record);
     out.list
 }
 
-struct Out<'a> {
+struct EventBuilder<'a> {
     session: &'a Session,
     tree: &'a Tree,
     time: Millis,
     list: Vec<V1Event>,
 }
 
-impl<'a> Out<'a> {
+impl<'a> EventBuilder<'a> {
     fn record(&mut self, before: Option<&Session>, record: &'a Record) {
         match &record.event {
             Event::SessionCreated { .. } => self.session("session.created"),
@@ -175,8 +175,8 @@ impl<'a> Out<'a> {
     }
 
     fn message(&mut self, shown: &MessageView<'_>) {
-        self.updated(shown.info(self.id(), Ids::Inside));
-        for (_, part) in shown.parts(self.id(), Ids::Inside) {
+        self.updated(shown.info(self.id(), IdPlacement::Inside));
+        for (_, part) in shown.parts(self.id(), IdPlacement::Inside) {
             self.part_updated(part);
         }
     }
@@ -241,11 +241,11 @@ impl<'a> Out<'a> {
         self.session("session.updated");
         self.diff(Value::Array(Vec::new()));
         if let Some(item) = self.tree.waiting(id) {
-            self.updated(view::of_item(item, self.selected()).info(self.id(), Ids::Inside));
+            self.updated(view::of_item(item, self.selected()).info(self.id(), IdPlacement::Inside));
         } else if let Some(node) = self.tree.node(id)
             && let Some(first) = self.shown(node).first()
         {
-            self.updated(first.info(self.id(), Ids::Inside));
+            self.updated(first.info(self.id(), IdPlacement::Inside));
         }
     }
 
@@ -283,10 +283,11 @@ impl<'a> Out<'a> {
                 }
                 let closed = node.entry.body.assistant().and_then(|assistant| assistant.completed);
                 let holder = view::holder(&node.entry, own);
-                let call = Call { result, closed };
+                let call = CallEnd { result, closed };
                 let session = self.session.id.as_str();
-                let shown = part::PartView { session, message: &holder, part: own, call, ids: Ids::Inside };
-                self.part_updated(kept::value(&shown));
+                let shown =
+                    part::PartView { session, message: &holder, part: own, call, ids: IdPlacement::Inside };
+                self.part_updated(unread::to_value(&shown));
             }
         }
     }
@@ -318,7 +319,7 @@ impl<'a> Out<'a> {
             (None, Amendment::Unhide) => self.entry(id),
             (_, Amendment::ReplaceEntry { .. }) => {
                 for shown in self.shown(node) {
-                    self.updated(shown.info(self.id(), Ids::Inside));
+                    self.updated(shown.info(self.id(), IdPlacement::Inside));
                 }
             }
         }

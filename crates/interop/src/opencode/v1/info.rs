@@ -7,9 +7,9 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use super::{Ids, ShownFault, read_fault};
-use crate::opencode::kept::{Laid, Rest};
-use crate::opencode::shape::{self, Came, Model, ModelKey, millis, text};
+use super::{FaultView, IdPlacement, read_fault};
+use crate::opencode::shape::{self, Model, ModelKey, UserSummaryView, millis, text};
+use crate::opencode::unread::{MergedObject, UnreadFields};
 
 /// What stands in for a field that an entry of another program does not have but every V1 message has: the
 /// selection at its place on the path, and the last user message.
@@ -36,12 +36,12 @@ pub(in crate::opencode) struct MessagePlace<'a> {
     /// When it was made.
     pub(in crate::opencode) time: Millis,
     /// Whether its ids are printed.
-    pub(in crate::opencode) ids: Ids,
+    pub(in crate::opencode) ids: IdPlacement,
 }
 
 /// What an assistant message is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::opencode) enum Tells {
+pub(in crate::opencode) enum AnswerPurpose {
     /// It answers.
     Answer,
     /// It sums up what came before it.
@@ -52,7 +52,7 @@ pub(in crate::opencode) enum Tells {
 #[derive(Debug)]
 pub(in crate::opencode) enum Info<'a> {
     User(MessagePlace<'a>, &'a User, &'a Extra, Selected<'a>),
-    Assistant(MessagePlace<'a>, &'a Assistant, &'a Extra, Selected<'a>, Tells),
+    Assistant(MessagePlace<'a>, &'a Assistant, &'a Extra, Selected<'a>, AnswerPurpose),
     /// As it came.
     Whole(&'a Value),
 }
@@ -61,19 +61,19 @@ impl Serialize for Info<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match *self {
             Info::User(place, user, extra, at) => {
-                let mut map = Laid::new(serializer.serialize_map(None)?, extra);
+                let mut map = MergedObject::new(serializer.serialize_map(None)?, extra);
                 place.head(&mut map, "user", None)?;
-                map.put_some("summary", user.summary.as_ref().map(Came::of))?;
+                map.put_some("summary", user.summary.as_ref().map(UserSummaryView::of))?;
                 map.put("agent", user.agent.as_deref().or(at.agent).unwrap_or(AGENT))?;
                 map.put("model", &Model::of(user.model.as_ref().or(at.model)))?;
                 map.put_some("system", user.system.as_deref())?;
                 map.put_some("tools", user.tools.as_ref())?;
                 map.end()
             }
-            Info::Assistant(place, assistant, extra, at, tells) => {
-                let mut map = Laid::new(serializer.serialize_map(None)?, extra);
+            Info::Assistant(place, assistant, extra, at, purpose) => {
+                let mut map = MergedObject::new(serializer.serialize_map(None)?, extra);
                 place.head(&mut map, "assistant", assistant.completed)?;
-                answer(&mut map, assistant, at, tells)?;
+                answer(&mut map, assistant, at, purpose)?;
                 map.end()
             }
             Info::Whole(value) => value.serialize(serializer),
@@ -82,22 +82,22 @@ impl Serialize for Info<'_> {
 }
 
 fn answer<M: SerializeMap>(
-    map: &mut Laid<'_, M>,
+    map: &mut MergedObject<'_, M>,
     assistant: &Assistant,
     at: Selected<'_>,
-    tells: Tells,
+    purpose: AnswerPurpose,
 ) -> Result<(), M::Error> {
     let model = Model::of(assistant.model.as_ref().or(at.model));
     let agent = assistant.agent.as_deref().or(at.agent).unwrap_or(AGENT);
-    map.put_some("error", assistant.error.as_ref().map(ShownFault))?;
+    map.put_some("error", assistant.error.as_ref().map(FaultView))?;
     map.put("parentID", assistant.answers.as_deref().or(at.user).unwrap_or_default())?;
     map.put("modelID", model.model)?;
     map.put("providerID", model.provider)?;
     map.put("mode", agent)?;
     map.put("agent", agent)?;
     let cwd = assistant.cwd.as_deref().unwrap_or_default();
-    map.put("path", &Folder { cwd, root: assistant.root.as_deref().unwrap_or(cwd) })?;
-    if tells == Tells::Summary {
+    map.put("path", &MessageFolder { cwd, root: assistant.root.as_deref().unwrap_or(cwd) })?;
+    if purpose == AnswerPurpose::Summary {
         map.put("summary", &true)?;
     }
     map.put("cost", &assistant.cost)?;
@@ -107,13 +107,13 @@ fn answer<M: SerializeMap>(
 }
 
 #[derive(Serialize)]
-struct Folder<'a> {
+struct MessageFolder<'a> {
     cwd: &'a str,
     root: &'a str,
 }
 
 #[derive(Serialize)]
-struct Moments {
+struct MessageTimes {
     created: Millis,
     #[serde(skip_serializing_if = "Option::is_none")]
     completed: Option<Millis>,
@@ -122,16 +122,16 @@ struct Moments {
 impl MessagePlace<'_> {
     fn head<M: SerializeMap>(
         &self,
-        map: &mut Laid<'_, M>,
+        map: &mut MergedObject<'_, M>,
         role: &str,
         completed: Option<Millis>,
     ) -> Result<(), M::Error> {
-        if self.ids == Ids::Inside {
+        if self.ids == IdPlacement::Inside {
             map.put("id", self.message)?;
             map.put("sessionID", self.session)?;
         }
         map.put("role", role)?;
-        map.put("time", &Moments { created: self.time, completed })
+        map.put("time", &MessageTimes { created: self.time, completed })
     }
 }
 
@@ -160,7 +160,7 @@ pub(in crate::opencode) enum Role {
 }
 
 /// Reads the head of a message.
-pub(in crate::opencode) fn read(value: Value, session: &SessionId, ids: Ids) -> ReadHead {
+pub(in crate::opencode) fn read(value: Value, session: &SessionId, ids: IdPlacement) -> ReadHead {
     match value {
         Value::Object(map) if text(&map, "role") == Some("user") => read_user(map, session, ids),
         Value::Object(map) if text(&map, "role") == Some("assistant") => read_assistant(map, session, ids),
@@ -174,14 +174,14 @@ pub(in crate::opencode) fn read(value: Value, session: &SessionId, ids: Ids) -> 
     }
 }
 
-fn read_user(map: Map, session: &SessionId, ids: Ids) -> ReadHead {
+fn read_user(map: Map, session: &SessionId, ids: IdPlacement) -> ReadHead {
     let (mut id, mut created, mut place) = (None, None, false);
     let mut user = Box::<User>::default();
-    let mut rest = Rest::default();
+    let mut rest = UnreadFields::default();
     for (key, value) in map {
         match (key.as_str(), value) {
-            ("id", Value::String(own)) if ids == Ids::Inside => id = Some(own),
-            ("sessionID", Value::String(own)) if ids == Ids::Inside && own == session.as_str() => {
+            ("id", Value::String(own)) if ids == IdPlacement::Inside => id = Some(own),
+            ("sessionID", Value::String(own)) if ids == IdPlacement::Inside && own == session.as_str() => {
                 place = true;
             }
             ("role", _) => {}
@@ -208,7 +208,7 @@ fn read_user(map: Map, session: &SessionId, ids: Ids) -> ReadHead {
             (_, value) => rest.keep(key, value),
         }
     }
-    if ids == Ids::Inside {
+    if ids == IdPlacement::Inside {
         rest.require("id", id.is_some());
         rest.require("sessionID", place);
     }
@@ -218,16 +218,16 @@ fn read_user(map: Map, session: &SessionId, ids: Ids) -> ReadHead {
     ReadHead { id, created, role: Role::User(user), summary: false, extra: rest.into_extra() }
 }
 
-fn read_assistant(map: Map, session: &SessionId, ids: Ids) -> ReadHead {
+fn read_assistant(map: Map, session: &SessionId, ids: IdPlacement) -> ReadHead {
     let (mut id, mut created, mut place) = (None, None, false);
     let (mut provider, mut name, mut variant, mut mode) = (None, None, None, None);
     let (mut path, mut cost, mut tokens) = (false, false, false);
     let mut it = Box::<Assistant>::default();
-    let mut rest = Rest::default();
+    let mut rest = UnreadFields::default();
     for (key, value) in map {
         match (key.as_str(), value) {
-            ("id", Value::String(own)) if ids == Ids::Inside => id = Some(own),
-            ("sessionID", Value::String(own)) if ids == Ids::Inside && own == session.as_str() => {
+            ("id", Value::String(own)) if ids == IdPlacement::Inside => id = Some(own),
+            ("sessionID", Value::String(own)) if ids == IdPlacement::Inside && own == session.as_str() => {
                 place = true;
             }
             ("role", _) => {}
@@ -276,7 +276,7 @@ fn read_assistant(map: Map, session: &SessionId, ids: Ids) -> ReadHead {
             (_, value) => rest.keep(key, value),
         }
     }
-    if ids == Ids::Inside {
+    if ids == IdPlacement::Inside {
         rest.require("id", id.is_some());
         rest.require("sessionID", place);
     }

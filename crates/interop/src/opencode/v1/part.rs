@@ -12,17 +12,17 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use super::info::MessagePlace;
-use super::tool::{self, Call, ToolStateView};
-use super::{Ids, ShownFault, read_fault};
-use crate::opencode::kept::{self, Laid, Rest, WHOLE};
+use super::tool::{self, CallEnd, ToolStateView};
+use super::{FaultView, IdPlacement, read_fault};
 use crate::opencode::shape::{self, Model, ModelKey, millis, object, text};
+use crate::opencode::unread::{self, MergedObject, UnreadFields, WHOLE};
 
 /// A part as clients see it, in the message with the id `message`. A tool part is completed by its result; without
 /// one it shows its own state.
 #[must_use]
 pub fn part(session: &SessionId, message: &str, part: &Part, result: Option<&ToolResult>) -> Value {
-    let call = Call::open(result);
-    kept::value(&PartView { session: session.as_str(), message, part, call, ids: Ids::Inside })
+    let call = CallEnd::open(result);
+    unread::to_value(&PartView { session: session.as_str(), message, part, call, ids: IdPlacement::Inside })
 }
 
 /// A part as clients see it, to be written.
@@ -33,8 +33,8 @@ impl<'a> PartInfo<'a> {
     /// A part of the message with the id `message`, in its own state.
     #[must_use]
     pub fn of(session: &'a SessionId, message: &'a str, part: &'a Part) -> Self {
-        let call = Call::open(None);
-        Self(PartView { session: session.as_str(), message, part, call, ids: Ids::Inside })
+        let call = CallEnd::open(None);
+        Self(PartView { session: session.as_str(), message, part, call, ids: IdPlacement::Inside })
     }
 }
 
@@ -54,7 +54,7 @@ pub fn read_part(
     time: Millis,
     mint: &mut DerivedIds,
 ) -> Part {
-    let place = MessagePlace { session: session.as_str(), message, time, ids: Ids::Inside };
+    let place = MessagePlace { session: session.as_str(), message, time, ids: IdPlacement::Inside };
     read(value, place, None, mint)
 }
 
@@ -68,9 +68,9 @@ pub(in crate::opencode) struct PartView<'a> {
     /// The part.
     pub(in crate::opencode) part: &'a Part,
     /// What is known of its call.
-    pub(in crate::opencode) call: Call<'a>,
+    pub(in crate::opencode) call: CallEnd<'a>,
     /// Whether its ids are written.
-    pub(in crate::opencode) ids: Ids,
+    pub(in crate::opencode) ids: IdPlacement,
 }
 
 impl Serialize for PartView<'_> {
@@ -78,8 +78,8 @@ impl Serialize for PartView<'_> {
         if let Some(whole) = self.part.extra.field(WHOLE, "part") {
             return whole.serialize(serializer);
         }
-        let mut map = Laid::new(serializer.serialize_map(None)?, &self.part.extra);
-        if self.ids == Ids::Inside {
+        let mut map = MergedObject::new(serializer.serialize_map(None)?, &self.part.extra);
+        if self.ids == IdPlacement::Inside {
             map.put("id", &self.part.id)?;
             map.put("sessionID", self.session)?;
             map.put("messageID", self.message)?;
@@ -107,7 +107,7 @@ impl Serialize for MarkedMetadata<'_> {
 }
 
 /// Takes the mark out; metadata that it stood elsewhere in is kept as it came.
-fn read_hosted(metadata: Option<Map>, rest: &mut Rest) -> (bool, Option<Map>) {
+fn read_hosted(metadata: Option<Map>, rest: &mut UnreadFields) -> (bool, Option<Map>) {
     match metadata {
         Some(mut map) if map.get(EXECUTED) == Some(&Value::Bool(true)) => {
             if map.keys().next_back().is_none_or(|last| last != EXECUTED) {
@@ -121,12 +121,12 @@ fn read_hosted(metadata: Option<Map>, rest: &mut Rest) -> (bool, Option<Map>) {
 }
 
 #[derive(Serialize)]
-struct Made {
+struct PartTime {
     created: Millis,
 }
 
 impl PartView<'_> {
-    fn fill<M: SerializeMap>(&self, map: &mut Laid<'_, M>) -> Result<(), M::Error> {
+    fn fill<M: SerializeMap>(&self, map: &mut MergedObject<'_, M>) -> Result<(), M::Error> {
         match &self.part.kind {
             PartKind::Text { text, synthetic, ignored, time, metadata } => {
                 map.put("type", "text")?;
@@ -189,8 +189,8 @@ impl PartView<'_> {
             PartKind::Retry { attempt, error, created } => {
                 map.put("type", "retry")?;
                 map.put("attempt", attempt)?;
-                map.put("error", &ShownFault(error))?;
-                map.put("time", &Made { created: *created })
+                map.put("error", &FaultView(error))?;
+                map.put("time", &PartTime { created: *created })
             }
             PartKind::StepStart { snapshot } => {
                 map.put("type", "step-start")?;
@@ -222,9 +222,9 @@ pub(in crate::opencode) fn read(
         part.extra.set(WHOLE, object([("part", value)]));
         return part;
     };
-    let mut rest = Rest::default();
+    let mut rest = UnreadFields::default();
     let mut own = id;
-    if place.ids == Ids::Inside {
+    if place.ids == IdPlacement::Inside {
         own = take_text(&mut map, "id");
         for (key, here) in [("sessionID", place.session), ("messageID", place.message)] {
             let fits = text(&map, key) == Some(here);
@@ -239,7 +239,7 @@ pub(in crate::opencode) fn read(
             rest.keep(key, odd);
         }
     }
-    if place.ids == Ids::Inside {
+    if place.ids == IdPlacement::Inside {
         rest.require("id", own.is_some());
     }
     let kind = kind(map, &mut rest, place, mint);
@@ -257,7 +257,7 @@ fn take_text(map: &mut Map, key: &str) -> Option<String> {
     }
 }
 
-fn kind(map: Map, rest: &mut Rest, place: MessagePlace<'_>, mint: &mut DerivedIds) -> PartKind {
+fn kind(map: Map, rest: &mut UnreadFields, place: MessagePlace<'_>, mint: &mut DerivedIds) -> PartKind {
     let has = |key: &str| text(&map, key).is_some();
     match text(&map, "type").unwrap_or_default() {
         "text" if has("text") => read_text(map, rest),
@@ -294,7 +294,7 @@ fn is_retry(map: &Map) -> bool {
 // Takes the texts with these names; everything else but the type is kept.
 fn read_words<const N: usize>(
     map: Map,
-    rest: &mut Rest,
+    rest: &mut UnreadFields,
     names: [&str; N],
     make: impl FnOnce([String; N]) -> PartKind,
 ) -> PartKind {
@@ -310,7 +310,7 @@ fn read_words<const N: usize>(
     make(words)
 }
 
-fn read_text(map: Map, rest: &mut Rest) -> PartKind {
+fn read_text(map: Map, rest: &mut UnreadFields) -> PartKind {
     let (mut words, mut synthetic, mut ignored, mut time, mut metadata) =
         (String::new(), None, None, None, None);
     for (key, value) in map {
@@ -333,7 +333,7 @@ fn read_text(map: Map, rest: &mut Rest) -> PartKind {
     PartKind::Text { text: words, synthetic, ignored, time, metadata }
 }
 
-fn read_reasoning(map: Map, rest: &mut Rest) -> PartKind {
+fn read_reasoning(map: Map, rest: &mut UnreadFields) -> PartKind {
     let (mut words, mut time, mut metadata) = (String::new(), None, None);
     for (key, value) in map {
         match (key.as_str(), value) {
@@ -353,7 +353,7 @@ fn read_reasoning(map: Map, rest: &mut Rest) -> PartKind {
     PartKind::Reasoning { text: words, time, metadata }
 }
 
-fn read_tool(map: Map, rest: &mut Rest, place: MessagePlace<'_>, mint: &mut DerivedIds) -> PartKind {
+fn read_tool(map: Map, rest: &mut UnreadFields, place: MessagePlace<'_>, mint: &mut DerivedIds) -> PartKind {
     let (mut id, mut name, mut state, mut metadata) = (String::new(), String::new(), Map::new(), None);
     for (key, value) in map {
         match (key.as_str(), value) {
@@ -370,7 +370,7 @@ fn read_tool(map: Map, rest: &mut Rest, place: MessagePlace<'_>, mint: &mut Deri
     PartKind::Tool { call: id, tool: name, state, hosted, metadata }
 }
 
-fn read_file(map: Map, rest: &mut Rest) -> PartKind {
+fn read_file(map: Map, rest: &mut UnreadFields) -> PartKind {
     let (mut mime, mut filename, mut url, mut source) = (String::new(), None, String::new(), None);
     for (key, value) in map {
         match (key.as_str(), value) {
@@ -385,7 +385,7 @@ fn read_file(map: Map, rest: &mut Rest) -> PartKind {
     PartKind::File { mime, filename, url, source }
 }
 
-fn read_patch(map: Map, rest: &mut Rest) -> PartKind {
+fn read_patch(map: Map, rest: &mut UnreadFields) -> PartKind {
     let (mut hash, mut files) = (String::new(), Vec::new());
     for (key, value) in map {
         match (key.as_str(), value) {
@@ -400,7 +400,7 @@ fn read_patch(map: Map, rest: &mut Rest) -> PartKind {
     PartKind::Patch { hash, files }
 }
 
-fn read_agent(map: Map, rest: &mut Rest) -> PartKind {
+fn read_agent(map: Map, rest: &mut UnreadFields) -> PartKind {
     let (mut name, mut source) = (String::new(), None);
     for (key, value) in map {
         match (key.as_str(), value) {
@@ -413,7 +413,7 @@ fn read_agent(map: Map, rest: &mut Rest) -> PartKind {
     PartKind::Agent { name, source }
 }
 
-fn read_compaction(map: Map, rest: &mut Rest) -> PartKind {
+fn read_compaction(map: Map, rest: &mut UnreadFields) -> PartKind {
     let mut auto = false;
     for (key, value) in map {
         match (key.as_str(), value) {
@@ -425,7 +425,7 @@ fn read_compaction(map: Map, rest: &mut Rest) -> PartKind {
     PartKind::Compaction { auto }
 }
 
-fn read_subtask(map: Map, rest: &mut Rest) -> PartKind {
+fn read_subtask(map: Map, rest: &mut UnreadFields) -> PartKind {
     let (mut words, mut model, mut command) = ([const { String::new() }; 3], None, None);
     let [prompt, description, agent] = &mut words;
     for (key, value) in map {
@@ -449,7 +449,7 @@ fn read_subtask(map: Map, rest: &mut Rest) -> PartKind {
     PartKind::Subtask { prompt, description, agent, model, command }
 }
 
-fn read_retry(map: Map, rest: &mut Rest) -> PartKind {
+fn read_retry(map: Map, rest: &mut UnreadFields) -> PartKind {
     let (mut attempt, mut error, mut created) = (0, read_fault(Value::Null), 0);
     for (key, value) in map {
         match (key.as_str(), value) {
@@ -463,7 +463,7 @@ fn read_retry(map: Map, rest: &mut Rest) -> PartKind {
     PartKind::Retry { attempt, error, created }
 }
 
-fn read_step_start(map: Map, rest: &mut Rest) -> PartKind {
+fn read_step_start(map: Map, rest: &mut UnreadFields) -> PartKind {
     let mut snapshot = None;
     for (key, value) in map {
         match (key.as_str(), value) {
@@ -475,7 +475,7 @@ fn read_step_start(map: Map, rest: &mut Rest) -> PartKind {
     PartKind::StepStart { snapshot }
 }
 
-fn read_step_finish(map: Map, rest: &mut Rest) -> PartKind {
+fn read_step_finish(map: Map, rest: &mut UnreadFields) -> PartKind {
     let (mut reason, mut snapshot, mut tokens, mut cost) = (String::new(), None, None, None);
     for (key, value) in map {
         match (key.as_str(), value) {

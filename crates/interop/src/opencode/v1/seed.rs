@@ -19,16 +19,16 @@ use serde_json::Value;
 
 use super::info::{self, MessagePlace, ReadHead, Role};
 use super::part;
-use super::{Ids, SHELL, V1Message, tool};
-use crate::opencode::kept::{V1, WHOLE};
+use super::{IdPlacement, SHELL, V1Message, tool};
 use crate::opencode::shape::{object, text};
+use crate::opencode::unread::{V1, WHOLE};
 
 /// The entries that messages of a session stand for.
 #[must_use]
 pub fn read_messages(session: &SessionId, messages: Vec<V1Message>, mint: &mut DerivedIds) -> Seed {
     let messages = messages.into_iter().map(|message| {
-        let head = info::read(message.info, session, Ids::Inside);
-        ReadMessage::new(session, head, message.parts, Ids::Inside, mint)
+        let head = info::read(message.info, session, IdPlacement::Inside);
+        ReadMessage::new(session, head, message.parts, IdPlacement::Inside, mint)
     });
     let messages = messages.collect();
     assemble(messages, mint)
@@ -48,7 +48,7 @@ impl ReadMessage {
         session: &SessionId,
         head: ReadHead,
         parts: Vec<Value>,
-        ids: Ids,
+        ids: IdPlacement,
         mint: &mut DerivedIds,
     ) -> Self {
         let time = head.created.unwrap_or_default();
@@ -180,7 +180,7 @@ impl Chain<'_> {
         let (mut parts, mut told) = (first.parts, second.parts);
         close(&mut told, &assistant);
         told.iter_mut().for_each(|part| part.second = true);
-        let body = Both {
+        let body = PairedHeads {
             user: *user,
             user_extra: first.head.extra,
             second: second.head.id.unwrap_or_default(),
@@ -217,7 +217,7 @@ impl Chain<'_> {
     }
 }
 
-struct Both {
+struct PairedHeads {
     user: User,
     user_extra: Extra,
     second: String,
@@ -226,7 +226,7 @@ struct Both {
     second_extra: Extra,
 }
 
-impl Both {
+impl PairedHeads {
     fn body(self, asked: &[Part], told: &[Part]) -> Body {
         let completed = self.assistant.completed;
         let failed = self.assistant.error.is_some();

@@ -6,13 +6,13 @@
 use everturn_model::event::Seed;
 use everturn_model::path::{self, PathState};
 use everturn_model::permission::Rule;
-use everturn_model::session::{ModelRef, Revert, Spent, Summary, Times};
+use everturn_model::session::{ModelRef, Revert, SessionTimes, Spent, Summary};
 use everturn_model::{EntryId, Extra, Map, Millis, Money, PartId, Session, SessionId, Tokens};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use crate::opencode::kept;
 use crate::opencode::shape::{self, ModelKey, millis, object, put, put_some, text};
+use crate::opencode::unread;
 
 /// Fields whose source differs from what would be printed here.
 const PAIRS: &str = "v1-pairs";
@@ -33,7 +33,7 @@ impl Serialize for SessionInfo<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0.extra.get(PAIRS) {
             Some(pairs) if !pairs.is_empty() => session_info(self.0).serialize(serializer),
-            _ => Plain::of(self.0).serialize(serializer),
+            _ => SessionFields::of(self.0).serialize(serializer),
         }
     }
 }
@@ -85,7 +85,7 @@ pub fn read_session(map: Map) -> Option<Session> {
     session.revert = map.get("revert").and_then(read_revert);
     session.cost = map.get("cost").map(|cost| shape::read_money(cost).0).unwrap_or_default();
     session.tokens = map.get("tokens").map(|tokens| shape::read_tokens(tokens).0).unwrap_or_default();
-    session.time = Times {
+    session.time = SessionTimes {
         created,
         updated: moment("updated").unwrap_or(created),
         compacting: moment("compacting"),
@@ -134,7 +134,7 @@ fn keep_pairs(session: &mut Session, source: Map) {
 }
 
 fn plain(session: &Session) -> Map {
-    match kept::value(&Plain::of(session)) {
+    match unread::to_value(&SessionFields::of(session)) {
         Value::Object(map) => map,
         _ => Map::new(),
     }
@@ -143,7 +143,7 @@ fn plain(session: &Session) -> Map {
 /// A session, without what its source had otherwise.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Plain<'a> {
+struct SessionFields<'a> {
     id: &'a SessionId,
     #[serde(skip_serializing_if = "str::is_empty")]
     slug: &'a str,
@@ -161,7 +161,7 @@ struct Plain<'a> {
     cost: Money,
     tokens: &'a Tokens,
     #[serde(skip_serializing_if = "Option::is_none")]
-    share: Option<SharedAt<'a>>,
+    share: Option<ShareAddress<'a>>,
     title: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     agent: Option<&'a str>,
@@ -170,7 +170,7 @@ struct Plain<'a> {
     version: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     metadata: Option<&'a Map>,
-    time: SessionTimes,
+    time: SessionTimesView,
     #[serde(skip_serializing_if = "Option::is_none")]
     permission: Option<&'a [Rule]>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -178,7 +178,7 @@ struct Plain<'a> {
 }
 
 #[derive(Serialize)]
-struct SharedAt<'a> {
+struct ShareAddress<'a> {
     url: &'a str,
 }
 
@@ -191,7 +191,7 @@ struct ChosenModel<'a> {
 }
 
 #[derive(Serialize)]
-struct SessionTimes {
+struct SessionTimesView {
     created: Millis,
     updated: Millis,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -200,7 +200,7 @@ struct SessionTimes {
     archived: Option<Millis>,
 }
 
-impl<'a> Plain<'a> {
+impl<'a> SessionFields<'a> {
     fn of(session: &'a Session) -> Self {
         let time = &session.time;
         Self {
@@ -214,13 +214,13 @@ impl<'a> Plain<'a> {
             summary: session.summary.as_ref(),
             cost: session.cost,
             tokens: &session.tokens,
-            share: session.share.as_deref().map(|url| SharedAt { url }),
+            share: session.share.as_deref().map(|url| ShareAddress { url }),
             title: &session.title,
             agent: session.agent.as_deref(),
             model: session.model.as_ref().map(ChosenModel::of),
             version: &session.version,
             metadata: session.metadata.as_ref(),
-            time: SessionTimes {
+            time: SessionTimesView {
                 created: time.created,
                 updated: time.updated,
                 compacting: time.compacting,

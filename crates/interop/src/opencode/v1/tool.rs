@@ -14,25 +14,25 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use super::Ids;
+use super::IdPlacement;
 use super::info::MessagePlace;
 use super::part::{self, PartView};
-use crate::opencode::kept::{self, Laid, Rest, STATE};
 use crate::opencode::shape::{millis, object, put, text};
+use crate::opencode::unread::{self, MergedObject, STATE, UnreadFields};
 
 /// What a call without a result shows once its turn is closed.
 const INTERRUPTED: &str = "The call was interrupted before it ended";
 
 /// What is known of a call beside its part.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::opencode) struct Call<'a> {
+pub(in crate::opencode) struct CallEnd<'a> {
     /// Its result on the path.
     pub(in crate::opencode) result: Option<&'a ToolResult>,
     /// When its turn was closed; none while it is open.
     pub(in crate::opencode) closed: Option<Millis>,
 }
 
-impl<'a> Call<'a> {
+impl<'a> CallEnd<'a> {
     /// A call of an open turn.
     pub(in crate::opencode) fn open(result: Option<&'a ToolResult>) -> Self {
         Self { result, closed: None }
@@ -115,7 +115,7 @@ impl ToolStateView<'_> {
         };
         let start = result.start.or(began).or(result.end).unwrap_or_default();
         let time = |compacted| CallTimes { start, end: Some(result.end.unwrap_or(start)), compacted };
-        let mut map = Laid::new(serializer.serialize_map(None)?, &result.extra);
+        let mut map = MergedObject::new(serializer.serialize_map(None)?, &result.extra);
         if result.outcome == Outcome::Completed {
             map.put("status", "completed")?;
             map.put("input", self.state.input())?;
@@ -126,7 +126,8 @@ impl ToolStateView<'_> {
                 None => map.put("metadata", &Map::new())?,
             }
             map.put("time", &time(result.compacted))?;
-            let one = |part| PartView { part, call: Call::open(None), ids: Ids::Inside, ..self.shown };
+            let one =
+                |part| PartView { part, call: CallEnd::open(None), ids: IdPlacement::Inside, ..self.shown };
             let files = result.attachments.as_ref().map(|files| files.iter().map(one).collect::<Vec<_>>());
             map.put_some("attachments", files)?;
         } else {
@@ -161,7 +162,7 @@ pub(super) fn read(
     state: Map,
     call: &str,
     tool: &str,
-    rest: &mut Rest,
+    rest: &mut UnreadFields,
     place: MessagePlace<'_>,
     mint: &mut DerivedIds,
 ) -> ToolState {
@@ -180,7 +181,7 @@ pub(super) fn read(
     }
 }
 
-fn read_pending(state: Map, rest: &mut Rest) -> ToolState {
+fn read_pending(state: Map, rest: &mut UnreadFields) -> ToolState {
     let raw = text(&state, "raw").map(str::to_owned);
     let input = state.get("input").cloned();
     if state.len() != 3 || raw.is_none() || input.as_ref().is_none_or(Value::is_null) {
@@ -189,7 +190,7 @@ fn read_pending(state: Map, rest: &mut Rest) -> ToolState {
     ToolState::Pending { input: input.unwrap_or_default(), raw: raw.unwrap_or_default() }
 }
 
-fn read_running(state: Map, rest: &mut Rest, place: MessagePlace<'_>) -> ToolState {
+fn read_running(state: Map, rest: &mut UnreadFields, place: MessagePlace<'_>) -> ToolState {
     let time = state.get("time").and_then(Value::as_object);
     let start = time.and_then(|time| millis(time, "start"));
     let input = state.get("input").cloned();
@@ -215,7 +216,7 @@ fn read_completed(
     mint: &mut DerivedIds,
 ) -> (Value, Box<ToolResult>) {
     let (mut input, mut output) = (None, false);
-    let mut rest = Rest::default();
+    let mut rest = UnreadFields::default();
     for (key, value) in state {
         match (key.as_str(), value) {
             ("status", _) => {}
@@ -235,7 +236,7 @@ fn read_completed(
                 }
             }
             ("attachments", Value::Array(files)) => {
-                let place = MessagePlace { ids: Ids::Inside, ..place };
+                let place = MessagePlace { ids: IdPlacement::Inside, ..place };
                 result.attachments =
                     Some(files.into_iter().map(|file| part::read(file, place, None, mint)).collect());
             }
@@ -254,7 +255,7 @@ fn read_completed(
 
 fn read_error(state: Map, mut result: ToolResult) -> (Value, Box<ToolResult>) {
     let (mut input, mut error) = (None, false);
-    let mut rest = Rest::default();
+    let mut rest = UnreadFields::default();
     for (key, value) in state {
         match (key.as_str(), value) {
             ("status", _) => {}
@@ -296,7 +297,8 @@ pub(super) fn keep_closed(part: &mut Part) {
     if state.is_settled() || part.extra.field(STATE, "state").is_some() {
         return;
     }
-    let shown = PartView { session: "", message: "", part, call: Call::open(None), ids: Ids::Outside };
-    let own = kept::value(&ToolStateView { shown, state });
+    let shown =
+        PartView { session: "", message: "", part, call: CallEnd::open(None), ids: IdPlacement::Outside };
+    let own = unread::to_value(&ToolStateView { shown, state });
     part.extra.set(STATE, object([("state", own)]));
 }

@@ -18,12 +18,12 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use super::info::{Info, MessagePlace, Selected, Tells};
+use super::info::{AnswerPurpose, Info, MessagePlace, Selected};
 use super::part;
-use super::tool::Call;
-use super::{Ids, V1Message};
-use crate::opencode::kept::{self, WHOLE};
+use super::tool::CallEnd;
+use super::{IdPlacement, V1Message};
 use crate::opencode::shape::object;
+use crate::opencode::unread::{self, WHOLE};
 
 /// The messages of a path, then the prompts that wait.
 #[must_use]
@@ -82,29 +82,29 @@ impl ConversationView<'_> {
 
 impl Serialize for ConversationView<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.list.iter().map(|shown| Written { shown, session: self.session }))
+        serializer.collect_seq(self.list.iter().map(|shown| WrittenMessage { shown, session: self.session }))
     }
 }
 
-struct Written<'a> {
+struct WrittenMessage<'a> {
     shown: &'a MessageView<'a>,
     session: &'a SessionId,
 }
 
-impl Serialize for Written<'_> {
+impl Serialize for WrittenMessage<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(2))?;
-        map.serialize_entry("info", &self.shown.head(self.session, Ids::Inside))?;
+        map.serialize_entry("info", &self.shown.head(self.session, IdPlacement::Inside))?;
         map.serialize_entry("parts", &WrittenParts(self))?;
         map.end()
     }
 }
 
-struct WrittenParts<'a>(&'a Written<'a>);
+struct WrittenParts<'a>(&'a WrittenMessage<'a>);
 
 impl Serialize for WrittenParts<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.shown.own_parts(self.0.session, Ids::Inside))
+        serializer.collect_seq(self.0.shown.own_parts(self.0.session, IdPlacement::Inside))
     }
 }
 
@@ -175,27 +175,28 @@ pub(in crate::opencode) struct MessageView<'a> {
 #[derive(Debug)]
 enum MessageHead<'a> {
     User(Cow<'a, User>, Cow<'a, Extra>),
-    Assistant(Cow<'a, Assistant>, Cow<'a, Extra>, Tells),
+    Assistant(Cow<'a, Assistant>, Cow<'a, Extra>, AnswerPurpose),
     Whole(&'a Value),
 }
 
 impl MessageView<'_> {
     fn write(&self, session: &SessionId) -> V1Message {
-        let parts = self.own_parts(session, Ids::Inside).map(|part| kept::value(&part)).collect();
-        V1Message { info: self.info(session, Ids::Inside), parts }
+        let parts =
+            self.own_parts(session, IdPlacement::Inside).map(|part| unread::to_value(&part)).collect();
+        V1Message { info: self.info(session, IdPlacement::Inside), parts }
     }
 
     /// Its head, printed.
-    pub(in crate::opencode) fn info(&self, session: &SessionId, ids: Ids) -> Value {
-        kept::value(&self.head(session, ids))
+    pub(in crate::opencode) fn info(&self, session: &SessionId, ids: IdPlacement) -> Value {
+        unread::to_value(&self.head(session, ids))
     }
 
-    fn head<'b>(&'b self, session: &'b SessionId, ids: Ids) -> Info<'b> {
+    fn head<'b>(&'b self, session: &'b SessionId, ids: IdPlacement) -> Info<'b> {
         let place = MessagePlace { session: session.as_str(), message: &self.id, time: self.time, ids };
         match &self.head {
             MessageHead::User(user, extra) => Info::User(place, user, extra, self.at),
-            MessageHead::Assistant(assistant, extra, tells) => {
-                Info::Assistant(place, assistant, extra, self.at, *tells)
+            MessageHead::Assistant(assistant, extra, purpose) => {
+                Info::Assistant(place, assistant, extra, self.at, *purpose)
             }
             MessageHead::Whole(value) => Info::Whole(value),
         }
@@ -204,7 +205,7 @@ impl MessageView<'_> {
     fn own_parts<'b>(
         &'b self,
         session: &'b SessionId,
-        ids: Ids,
+        ids: IdPlacement,
     ) -> impl Iterator<Item = part::PartView<'b>> + use<'b> {
         let closed = match &self.head {
             MessageHead::Assistant(assistant, ..) => assistant.completed,
@@ -214,7 +215,7 @@ impl MessageView<'_> {
             session: session.as_str(),
             message: &self.id,
             part: own,
-            call: Call { result: *result, closed },
+            call: CallEnd { result: *result, closed },
             ids,
         })
     }
@@ -223,9 +224,9 @@ impl MessageView<'_> {
     pub(in crate::opencode) fn parts(
         &self,
         session: &SessionId,
-        ids: Ids,
+        ids: IdPlacement,
     ) -> impl Iterator<Item = (&str, Value)> {
-        let printed: Vec<_> = self.own_parts(session, ids).map(|part| kept::value(&part)).collect();
+        let printed: Vec<_> = self.own_parts(session, ids).map(|part| unread::to_value(&part)).collect();
         self.parts.iter().map(|(own, _)| own.id.as_str()).zip(printed)
     }
 }
@@ -275,8 +276,11 @@ pub(super) fn of_entry<'a>(
             list.push(first(head, own_parts(node, results, |_| true)));
         }
         Body::Assistant(assistant) => {
-            let head =
-                MessageHead::Assistant(Cow::Borrowed(assistant), Cow::Borrowed(&entry.extra), Tells::Answer);
+            let head = MessageHead::Assistant(
+                Cow::Borrowed(assistant),
+                Cow::Borrowed(&entry.extra),
+                AnswerPurpose::Answer,
+            );
             list.push(first(head, own_parts(node, results, |_| true)));
         }
         Body::Synthetic { text, .. } => {
@@ -292,10 +296,10 @@ pub(super) fn of_entry<'a>(
             list.push(first(MessageHead::User(Cow::Owned(User::default()), Cow::default()), parts));
         }
         Body::Shell(Shell { pair: Some(pair), .. }) => {
-            of_pair(node, pair, Tells::Answer, results, at, list);
+            of_pair(node, pair, AnswerPurpose::Answer, results, at, list);
         }
         Body::Compaction(Compaction { pair: Some(pair), .. }) => {
-            of_pair(node, pair, Tells::Summary, results, at, list);
+            of_pair(node, pair, AnswerPurpose::Summary, results, at, list);
         }
         Body::Shell(shell) => of_shell(entry, shell, at, list),
         Body::Compaction(compaction) => of_compaction(entry, compaction, at, list),
@@ -334,7 +338,7 @@ fn own_parts<'a>(
 fn of_pair<'a>(
     node: &'a Node,
     pair: &'a Pair,
-    tells: Tells,
+    purpose: AnswerPurpose,
     results: &ResultsByCall<'a>,
     at: Selected<'a>,
     list: &mut Vec<MessageView<'a>>,
@@ -353,7 +357,7 @@ fn of_pair<'a>(
         head: MessageHead::Assistant(
             Cow::Borrowed(&pair.assistant),
             Cow::Borrowed(&pair.second_extra),
-            tells,
+            purpose,
         ),
         parts: own_parts(node, results, |part| part.second),
         at: Selected { user: Some(entry.wire_id()), ..at },
@@ -379,7 +383,7 @@ fn of_shell<'a>(entry: &'a Entry, shell: &Shell, at: Selected<'a>, list: &mut Ve
     let completed = shell.output.as_ref().map(|_| shell.completed.unwrap_or(entry.time));
     let tool = PartKind::Tool { call, tool: "bash".to_owned(), state, hosted: false, metadata: None };
     let parts = [synthetic(super::SHELL), tool];
-    two(entry, parts, Assistant { completed, ..Assistant::default() }, Tells::Answer, at, list);
+    two(entry, parts, Assistant { completed, ..Assistant::default() }, AnswerPurpose::Answer, at, list);
 }
 
 fn of_compaction<'a>(
@@ -396,7 +400,7 @@ fn of_compaction<'a>(
         ..Assistant::default()
     };
     let text = PartKind::text(compaction.summary.as_deref().unwrap_or_default());
-    two(entry, [PartKind::Compaction { auto }, text], assistant, Tells::Summary, at, list);
+    two(entry, [PartKind::Compaction { auto }, text], assistant, AnswerPurpose::Summary, at, list);
 }
 
 // An entry of another program has no second message: its ids follow from the entry's.
@@ -404,7 +408,7 @@ fn two<'a>(
     entry: &'a Entry,
     [asked, told]: [PartKind; 2],
     assistant: Assistant,
-    tells: Tells,
+    purpose: AnswerPurpose,
     at: Selected<'a>,
     list: &mut Vec<MessageView<'a>>,
 ) {
@@ -419,7 +423,7 @@ fn two<'a>(
     list.push(MessageView {
         id: second_id(entry),
         time: entry.time,
-        head: MessageHead::Assistant(Cow::Owned(assistant), Cow::default(), tells),
+        head: MessageHead::Assistant(Cow::Owned(assistant), Cow::default(), purpose),
         parts: vec![told],
         at: Selected { user: Some(entry.wire_id()), ..at },
     });
@@ -460,15 +464,15 @@ pub(in crate::opencode) fn assistant_info(
     assistant: &Assistant,
     at: Selected<'_>,
 ) -> Value {
-    let (id, time, extra, tells) = match &entry.body {
+    let (id, time, extra, purpose) = match &entry.body {
         Body::Shell(Shell { pair: Some(pair), .. }) => {
-            (pair.second.as_str(), pair.second_time, &pair.second_extra, Tells::Answer)
+            (pair.second.as_str(), pair.second_time, &pair.second_extra, AnswerPurpose::Answer)
         }
         Body::Compaction(Compaction { pair: Some(pair), .. }) => {
-            (pair.second.as_str(), pair.second_time, &pair.second_extra, Tells::Summary)
+            (pair.second.as_str(), pair.second_time, &pair.second_extra, AnswerPurpose::Summary)
         }
-        _ => (entry.wire_id(), entry.time, &entry.extra, Tells::Answer),
+        _ => (entry.wire_id(), entry.time, &entry.extra, AnswerPurpose::Answer),
     };
-    let place = MessagePlace { session: session.as_str(), message: id, time, ids: Ids::Inside };
-    kept::value(&Info::Assistant(place, assistant, extra, at, tells))
+    let place = MessagePlace { session: session.as_str(), message: id, time, ids: IdPlacement::Inside };
+    unread::to_value(&Info::Assistant(place, assistant, extra, at, purpose))
 }

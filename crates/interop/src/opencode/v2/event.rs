@@ -16,7 +16,7 @@ use crate::opencode::v1::{session, session_info};
 
 /// A durable event of V2.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Durable {
+pub struct V2Event {
     /// Its own id.
     pub id: String,
     /// Its name without the version.
@@ -31,7 +31,7 @@ pub struct Durable {
     pub data: Value,
 }
 
-impl Durable {
+impl V2Event {
     /// Its name and version, as the database keeps it.
     #[must_use]
     pub fn stored_name(&self) -> String {
@@ -65,7 +65,7 @@ impl Durable {
 /// A record of an earlier version that does not say what it is about: [`Record::complete`] finds that in a tree.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("record {seq} of {session} was written before records said what they are about")]
-pub struct Incomplete {
+pub struct IncompleteRecord {
     /// Its session.
     pub session: SessionId,
     /// Its place.
@@ -76,15 +76,15 @@ pub struct Incomplete {
 ///
 /// # Errors
 /// When the record is of an earlier version and was not completed.
-pub fn write_event(record: &Record) -> Result<Option<Durable>, Incomplete> {
-    let told = V2EventWriter { record }.told()?;
-    Ok(told.map(|told| durable(record, told)))
+pub fn write_event(record: &Record) -> Result<Option<V2Event>, IncompleteRecord> {
+    let write = V2EventWriter { record }.write()?;
+    Ok(write.map(|write| durable(record, write)))
 }
 
 /// What OpenCode's database also has in a session's log and V2 clients are not told: how the session came, changed and
 /// went. It holds the whole session as it is after the event, so whoever writes a database folds the log on the way.
 #[must_use]
-pub fn write_session_event(record: &Record, session: &Session) -> Option<Durable> {
+pub fn write_session_event(record: &Record, session: &Session) -> Option<V2Event> {
     let name = match &record.event {
         Event::SessionCreated { .. } => "session.created",
         Event::TitleChanged { .. } | Event::SessionChanged { .. } => "session.updated",
@@ -93,21 +93,21 @@ pub fn write_session_event(record: &Record, session: &Session) -> Option<Durable
     };
     let id = record.session.as_str();
     let data = object([("sessionID", id.into()), ("info", session_info(session))]);
-    Some(durable(record, Told { name: name.to_owned(), version: 1, data }))
+    Some(durable(record, WrittenEvent { name: name.to_owned(), version: 1, data }))
 }
 
-fn durable(record: &Record, told: Told) -> Durable {
-    Durable {
+fn durable(record: &Record, write: WrittenEvent) -> V2Event {
+    V2Event {
         id: record.id.as_str().to_owned(),
-        name: told.name,
-        version: told.version,
+        name: write.name,
+        version: write.version,
         aggregate: record.session.as_str().to_owned(),
         seq: record.seq,
-        data: told.data.into(),
+        data: write.data.into(),
     }
 }
 
-struct Told {
+struct WrittenEvent {
     name: String,
     version: u64,
     data: Map,
@@ -118,7 +118,7 @@ struct V2EventWriter<'a> {
 }
 
 impl<'a> V2EventWriter<'a> {
-    fn told(&self) -> Result<Option<Told>, Incomplete> {
+    fn write(&self) -> Result<Option<WrittenEvent>, IncompleteRecord> {
         let time = self.record.time;
         Ok(Some(match &self.record.event {
             Event::SessionMoved { directory, extra, .. } => {
@@ -162,12 +162,12 @@ impl<'a> V2EventWriter<'a> {
                 put(&mut data, "tokens", tokens(used));
                 put_some(&mut data, "snapshot", snapshot.as_deref());
                 put_some(&mut data, "files", files.clone());
-                Told { version: 2, ..next("step.ended", data) }
+                WrittenEvent { version: 2, ..next("step.ended", data) }
             }
             Event::StepFailed { entry, error: fault, .. } => {
                 let mut data = self.answer(entry)?;
                 put(&mut data, "error", error(fault));
-                Told { version: 2, ..next("step.failed", data) }
+                WrittenEvent { version: 2, ..next("step.failed", data) }
             }
             Event::CompactionStarted { entry, .. } => {
                 let Body::Compaction(compaction) = &entry.body else { return Ok(None) };
@@ -228,7 +228,7 @@ impl<'a> V2EventWriter<'a> {
     }
 
     /// Events about parts of a turn.
-    fn inside(&self, event: &Event) -> Result<Option<Told>, Incomplete> {
+    fn inside(&self, event: &Event) -> Result<Option<WrittenEvent>, IncompleteRecord> {
         match event {
             Event::PartStarted { entry, part } => self.part_started(entry, part),
             Event::PartEnded { entry, part, text, metadata } => {
@@ -283,9 +283,9 @@ impl<'a> V2EventWriter<'a> {
         }
     }
 
-    fn subject(&self) -> Result<&'a Subject, Incomplete> {
+    fn subject(&self) -> Result<&'a Subject, IncompleteRecord> {
         let (session, seq) = (&self.record.session, self.record.seq);
-        self.record.subject.as_ref().ok_or_else(|| Incomplete { session: session.clone(), seq })
+        self.record.subject.as_ref().ok_or_else(|| IncompleteRecord { session: session.clone(), seq })
     }
 
     fn base(&self, time: Millis) -> Map {
@@ -298,7 +298,7 @@ impl<'a> V2EventWriter<'a> {
         data
     }
 
-    fn answer(&self, entry: &EntryId) -> Result<Map, Incomplete> {
+    fn answer(&self, entry: &EntryId) -> Result<Map, IncompleteRecord> {
         let mut data = self.base(self.record.time);
         put(&mut data, "assistantMessageID", wire(self.subject()?, entry));
         Ok(data)
@@ -311,7 +311,7 @@ impl<'a> V2EventWriter<'a> {
         data
     }
 
-    fn added(&self, entry: &Entry, parts: &[Part]) -> Option<Told> {
+    fn added(&self, entry: &Entry, parts: &[Part]) -> Option<WrittenEvent> {
         let mut data = self.message(entry.wire_id(), entry.time);
         match &entry.body {
             Body::User(_) => {
@@ -339,13 +339,13 @@ impl<'a> V2EventWriter<'a> {
                 let stored = shape::text(raw, "type")?;
                 let (name, version) = stored.rsplit_once('.')?;
                 let data = raw.get("data").and_then(Value::as_object).cloned()?;
-                Some(Told { name: name.to_owned(), version: version.parse().ok()?, data })
+                Some(WrittenEvent { name: name.to_owned(), version: version.parse().ok()?, data })
             }
             _ => None,
         }
     }
 
-    fn step_started(&self, entry: &Entry) -> Option<Told> {
+    fn step_started(&self, entry: &Entry) -> Option<WrittenEvent> {
         let Body::Assistant(assistant) = &entry.body else { return None };
         let mut data = self.base(entry.time);
         put(&mut data, "assistantMessageID", entry.wire_id());
@@ -355,7 +355,7 @@ impl<'a> V2EventWriter<'a> {
         Some(next("step.started", data))
     }
 
-    fn part_started(&self, entry: &EntryId, part: &Part) -> Result<Option<Told>, Incomplete> {
+    fn part_started(&self, entry: &EntryId, part: &Part) -> Result<Option<WrittenEvent>, IncompleteRecord> {
         let mut data = self.answer(entry)?;
         let name = match &part.kind {
             PartKind::Text { .. } => {
@@ -384,7 +384,7 @@ impl<'a> V2EventWriter<'a> {
         input: &Value,
         hosted: bool,
         metadata: Option<&Map>,
-    ) -> Result<Told, Incomplete> {
+    ) -> Result<WrittenEvent, IncompleteRecord> {
         let mut data = self.answer(entry)?;
         put(&mut data, "callID", call);
         put(&mut data, "tool", tool);
@@ -399,8 +399,8 @@ fn wire<'a>(subject: &'a Subject, entry: &'a EntryId) -> &'a str {
     subject.wire.as_deref().unwrap_or(entry.as_str())
 }
 
-fn next(name: &str, data: Map) -> Told {
-    Told { name: format!("{NEXT}{name}"), version: 1, data }
+fn next(name: &str, data: Map) -> WrittenEvent {
+    WrittenEvent { name: format!("{NEXT}{name}"), version: 1, data }
 }
 
 // An entry does not say how its prompt was delivered, unless its log had no admission that did.

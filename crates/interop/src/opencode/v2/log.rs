@@ -65,12 +65,12 @@ struct V2LogReader {
     user: Option<EntryId>,
     waiting: HashSet<String>,
     /// Parts by assistant and the name V2 gives them, with the tool's name and when its call began.
-    parts: HashMap<(String, String), Open>,
+    parts: HashMap<(String, String), OpenV2Part>,
     shells: HashMap<String, EntryId>,
 }
 
 #[derive(Clone)]
-struct Open {
+struct OpenV2Part {
     id: PartId,
     tool: String,
     ran: Option<Millis>,
@@ -332,7 +332,7 @@ impl V2LogReader {
         Some(Event::ToolSettled { entry: Box::new(entry), assistant, part: Some(open.id) })
     }
 
-    fn find(&self, assistant: &str, name: &str) -> Option<Open> {
+    fn find(&self, assistant: &str, name: &str) -> Option<OpenV2Part> {
         self.parts.get(&(assistant.to_owned(), name.to_owned())).cloned()
     }
 
@@ -351,7 +351,7 @@ impl V2LogReader {
             part.wire = Some(name.to_owned());
         }
         part.extra.set(V2, kept);
-        let open = Open { id: part.id.clone(), tool: tool.to_owned(), ran };
+        let open = OpenV2Part { id: part.id.clone(), tool: tool.to_owned(), ran };
         self.parts.insert((assistant.to_owned(), name.to_owned()), open);
         Box::new(part)
     }

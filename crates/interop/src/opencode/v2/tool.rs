@@ -211,14 +211,14 @@ fn own_state(state: &ToolState, result: Option<&ToolResult>, closed: Option<Mill
 
 #[cfg(test)]
 mod tests {
-    use everturn_model::tool::Hosted;
+    use everturn_model::tool::HostedResult;
 
     use super::*;
 
     #[test]
     fn a_result_of_the_providers_own_tool_says_so() {
         let metadata = object([("anthropic", object([("block", 1.into())]).into())]);
-        let hosted = Some(Box::new(Hosted { place: 1, metadata: Some(metadata.clone()) }));
+        let hosted = Some(Box::new(HostedResult { place: 1, metadata: Some(metadata.clone()) }));
         let result = ToolResult { hosted, ..ToolResult::new("c", "web_search", Outcome::Completed, "found") };
         let (failed, told) = settled(&result);
         assert!(!failed);

@@ -7,7 +7,7 @@ use everturn_model::entry::{Assistant, Body, Compaction, Shell, User};
 use everturn_model::event::{Cause, Record, Seed};
 use everturn_model::finish::Trigger;
 use everturn_model::part::PartKind;
-use everturn_model::session::Origin;
+use everturn_model::session::ForkOrigin;
 use everturn_model::tool::{Outcome, ToolResult, ToolState};
 use everturn_model::tree::Node;
 use everturn_model::{Entry, EntryId, Event, EventId, Part, PartId, Session, SessionId, Tree, fold, path};
@@ -317,7 +317,7 @@ fn what_the_source_said_of_a_session_holds_until_the_session_changes() {
 fn a_fork_tells_every_message_it_copied() {
     let nodes = vec![turn("msg_1", None, Some(9)), result("msg_2", "msg_1", Outcome::Completed, "yes")];
     let seed = Seed { nodes, leaf: Some(EntryId::new("msg_2")), ..Seed::default() };
-    let origin = Origin { session: SessionId::new("ses_0"), entry: None };
+    let origin = ForkOrigin { session: SessionId::new("ses_0"), entry: None };
     let event = Event::SessionForked { origin, seed: Box::new(seed) };
     let (id, session_id) = (EventId::new("evt_1"), SessionId::new("ses_1"));
     let record = Record { id, session: session_id, seq: 1, time: 7, event, subject: None };

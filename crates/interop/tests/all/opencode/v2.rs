@@ -66,7 +66,7 @@ fn events(db: &Connection, session: &str) -> Vec<OpenCodeEventRow> {
 }
 
 /// What each record is told as once it was stored, and the tree after the last.
-fn told(records: &[Record]) -> (Vec<v2::Durable>, Tree) {
+fn told(records: &[Record]) -> (Vec<v2::V2Event>, Tree) {
     let (first, rest) = records.split_first().unwrap();
     let mut tree = fold::begin(first).unwrap();
     let mut list = vec![v2::write_session_event(first, &tree.session).unwrap()];
@@ -99,7 +99,7 @@ fn a_record_of_an_earlier_version_says_that_it_needs_a_tree_and_todays_will_do()
             let mut completed = record.clone();
             completed.complete(&tree);
             match v2::write_event(record) {
-                Err(v2::Incomplete { seq, .. }) => {
+                Err(v2::IncompleteRecord { seq, .. }) => {
                     assert_eq!(seq, record.seq);
                     counts[0] += 1;
                 }
@@ -125,7 +125,7 @@ fn a_record_of_an_earlier_version_says_that_it_needs_a_tree_and_todays_will_do()
     assert_eq!(counts, [266, 103, 8]);
 }
 
-fn row(event: &v2::Durable) -> (String, String, i64, String, Value) {
+fn row(event: &v2::V2Event) -> (String, String, i64, String, Value) {
     let seq = i64::try_from(event.seq).unwrap();
     (event.id.clone(), event.aggregate.clone(), seq, event.stored_name(), event.data.clone())
 }

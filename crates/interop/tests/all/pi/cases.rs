@@ -1,6 +1,6 @@
 //! Hand-made histories whose contexts were worked out by hand.
 
-use everturn_interop::pi::{self, Dialect, Flavor, Leaf, View};
+use everturn_interop::pi::{self, Dialect, PathEnd, PiView, Program};
 use everturn_model::{EntryId, Tree, path};
 use serde_json::{Value, json};
 
@@ -52,9 +52,9 @@ fn result(call: &str, text: &str) -> Value {
     json!({"role": "toolResult", "toolCallId": call, "toolName": "read", "content": said(text), "isError": false, "timestamp": 3})
 }
 
-fn context(tree: &Tree, flavor: Flavor, id: &str) -> Value {
-    let view = View::new(tree, flavor);
-    view.context(&Leaf::At(view.find(id).unwrap().clone()))
+fn context(tree: &Tree, flavor: Program, id: &str) -> Value {
+    let view = PiView::new(tree, flavor);
+    view.context(&PathEnd::At(view.find(id).unwrap().clone()))
 }
 
 /// Reads a history, checks that it leaves as it came, with and without its bytes, and gives its tree.
@@ -68,7 +68,7 @@ fn check(text: &str) -> Tree {
 
 /// The results on the path to an entry, as (assistant, call, output).
 fn results(tree: &Tree, id: &str) -> Vec<(String, String, String)> {
-    let view = View::new(tree, Flavor::Pi);
+    let view = PiView::new(tree, Program::Pi);
     let path = path::to(tree, Some(view.find(id).unwrap()));
     let name = |id: &EntryId| view.name_of(id).unwrap().to_owned();
     let mut results: Vec<_> = path::results(&path)
@@ -97,7 +97,7 @@ fn results_on_another_branch() {
     ]));
     let model = json!({"provider": "p", "modelId": "m"});
     assert_eq!(
-        context(&tree, Flavor::Pi, "7"),
+        context(&tree, Program::Pi, "7"),
         json!({
             "messages": [user("u"), asked, user("elsewhere"), assistant(said("ok"), "stop")],
             "thinkingLevel": "off",
@@ -105,7 +105,7 @@ fn results_on_another_branch() {
         })
     );
     // omp leaves calls out whose results are elsewhere: both here, one on the path to 5.
-    let omp = |id| context(&tree, Flavor::Omp18, id)["messages"].clone();
+    let omp = |id| context(&tree, Program::Omp18, id)["messages"].clone();
     let looked = assistant(said("look"), "toolUse");
     assert_eq!(omp("7"), json!([user("u"), looked, user("elsewhere"), assistant(said("ok"), "stop")]));
     let half = assistant(json!([said("look")[0], call("c1")]), "toolUse");
@@ -130,11 +130,11 @@ fn labels_and_state_between_call_and_result() {
         entry("label", "9", Some("8"), json!({"targetId": "1", "label": ""})),
     ]));
     let messages = json!([user("u"), asked, result("c1", "one"), assistant(said("done"), "stop")]);
-    for flavor in [Flavor::Pi, Flavor::Omp18] {
+    for flavor in [Program::Pi, Program::Omp18] {
         assert_eq!(context(&tree, flavor, "9")["messages"], messages);
     }
     assert_eq!(results(&tree, "9"), [triple("2", "c1", "one")]);
-    let view = View::new(&tree, Flavor::Pi);
+    let view = PiView::new(&tree, Program::Pi);
     assert_eq!(view.name(), Some("Named"));
     let labels: Vec<_> =
         view.labels().into_iter().map(|(id, (label, _))| (view.name_of(id), label)).collect();
@@ -151,14 +151,14 @@ fn two_roots() {
         message("4", Some("3"), assistant(said("two"), "stop")),
         message("5", Some("2"), user("more")),
     ]));
-    let messages = |id| context(&tree, Flavor::Pi, id)["messages"].clone();
+    let messages = |id| context(&tree, Program::Pi, id)["messages"].clone();
     assert_eq!(messages("4"), json!([user("second"), assistant(said("two"), "stop")]));
     assert_eq!(messages("5"), json!([user("first"), assistant(said("one"), "stop"), user("more")]));
     let leaf = |id: &str, parent: Option<&str>, role: &str, children: Value| json!({"id": id, "parentId": parent, "type": "message", "role": role, "children": children});
     let first = leaf("2", Some("1"), "assistant", json!([leaf("5", Some("2"), "user", json!([]))]));
     let second = leaf("4", Some("3"), "assistant", json!([]));
     assert_eq!(
-        View::new(&tree, Flavor::Pi).tree(),
+        PiView::new(&tree, Program::Pi).tree(),
         json!([leaf("1", None, "user", json!([first])), leaf("3", None, "user", json!([second]))])
     );
 }
@@ -195,7 +195,7 @@ fn a_compaction_keeps_from_its_first_kept_entry_on() {
     ]));
     let seconds = |at: i64| 1_767_225_600_000 + at * 1000;
     assert_eq!(
-        context(&tree, Flavor::Pi, "8"),
+        context(&tree, Program::Pi, "8"),
         json!({
             "messages": [
                 {"role": "compactionSummary", "summary": "S", "tokensBefore": 9, "timestamp": seconds(4)},
@@ -240,7 +240,7 @@ fn omp_settings_clear_and_failed_turns() {
         entry("custom", "f", Some("e"), json!({"customType": "session_exit"})),
     ]));
     assert_eq!(
-        context(&tree, Flavor::Omp18, "f"),
+        context(&tree, Program::Omp18, "f"),
         json!({
             "messages": [user("after")],
             "thinkingLevel": "high",
@@ -252,7 +252,7 @@ fn omp_settings_clear_and_failed_turns() {
             "modeData": {"file": "p.md"},
         })
     );
-    let before = context(&tree, Flavor::Omp18, "5")["messages"].clone();
+    let before = context(&tree, Program::Omp18, "5")["messages"].clone();
     let summary = json!({"role": "compactionSummary", "summary": "S", "tokensBefore": 1, "timestamp": 1_767_225_605_000_i64});
     assert_eq!(before, json!([summary, user("before")]));
     // The side model is no model of the conversation.
@@ -284,9 +284,9 @@ fn a_title_slot_names_the_session_and_folds_into_omps_header() {
     );
     let tree = check(&text);
     assert_eq!(tree.session.title, "Slot");
-    let header = View::new(&tree, Flavor::Omp18).header().unwrap();
+    let header = PiView::new(&tree, Program::Omp18).header().unwrap();
     assert_eq!((&header["title"], &header["titleSource"]), (&json!("Slot"), &json!("user")));
-    assert_eq!(View::new(&tree, Flavor::Pi).header().unwrap().get("title"), None);
+    assert_eq!(PiView::new(&tree, Program::Pi).header().unwrap().get("title"), None);
 }
 
 #[test]
@@ -308,7 +308,7 @@ fn a_broken_line_shifts_the_indices_of_version_1_as_in_pi() {
     let text = lines.join("\n");
     let tree = tree(text.as_bytes());
     assert_eq!(pi::write(&tree, Some(text.as_bytes())), text.as_bytes());
-    let context = View::new(&tree, Flavor::Pi).context(&Leaf::Current);
+    let context = PiView::new(&tree, Program::Pi).context(&PathEnd::Current);
     let kept: Vec<_> =
         context["messages"].as_array().unwrap().iter().map(|message| message["content"].clone()).collect();
     assert_eq!(kept, [Value::Null, json!("b"), json!("c")]);
@@ -324,7 +324,7 @@ fn half_of_an_emoji_does_not_cost_the_line() {
     assert_eq!(file.problems, [pi::LineProblem { line: 2, kind: pi::ProblemKind::HalfCharacter }]);
     let tree = super::import(&file);
     assert_eq!(pi::write(&tree, Some(text.as_bytes())), text.as_bytes());
-    assert_eq!(context(&tree, Flavor::Pi, "1")["messages"][0]["content"], "cut \u{fffd}");
+    assert_eq!(context(&tree, Program::Pi, "1")["messages"][0]["content"], "cut \u{fffd}");
 }
 
 #[test]
@@ -339,9 +339,9 @@ fn long_files_take_no_stack_and_no_square_time() {
     }
     let file = pi::read(text.as_bytes()).unwrap();
     let tree = file.tree();
-    let view = View::new(&tree, Flavor::Pi);
-    assert_eq!(view.branch(&Leaf::Current).len(), count);
-    assert_eq!(view.context(&Leaf::Current)["messages"], json!([]));
+    let view = PiView::new(&tree, Program::Pi);
+    assert_eq!(view.branch(&PathEnd::Current).len(), count);
+    assert_eq!(view.context(&PathEnd::Current)["messages"], json!([]));
     let flat = view.tree();
     assert_eq!(
         flat[count - 1],

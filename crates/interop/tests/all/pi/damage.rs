@@ -4,7 +4,7 @@
 //! that no difference is silent. *Written* is the view through the links in the file, as pi would walk them; *mended*
 //! is the conversation that Everturn goes on from.
 
-use everturn_interop::pi::{self, Dialect, Flavor, Leaf, View};
+use everturn_interop::pi::{self, Dialect, PathEnd, PiView, Program};
 use everturn_model::{Tree, path};
 use serde_json::{Value, json};
 
@@ -59,24 +59,24 @@ struct Ours<'a> {
     health: &'a [&'a str],
 }
 
-fn check(name: &str, flavor: Flavor, ours: &Ours<'_>) {
+fn check(name: &str, flavor: Program, ours: &Ours<'_>) {
     let tree = tree(&source(name));
-    let written = View::new(&tree, flavor);
-    assert_eq!(said(&written.context(&Leaf::Current)), ours.written, "{name}: context as written");
+    let written = PiView::new(&tree, flavor);
+    assert_eq!(said(&written.context(&PathEnd::Current)), ours.written, "{name}: context as written");
     assert_eq!(outline(&written.tree()), ours.tree, "{name}: tree as written");
     let leaf = tree.session.leaf.as_ref().and_then(|leaf| written.name_of(leaf));
     assert_eq!(leaf, Some(ours.leaf), "{name}: leaf");
-    let mended = View::new(&tree, flavor).mended();
-    assert_eq!(said(&mended.context(&Leaf::Current)), ours.mended, "{name}: context mended");
+    let mended = PiView::new(&tree, flavor).mended();
+    assert_eq!(said(&mended.context(&PathEnd::Current)), ours.mended, "{name}: context mended");
     assert_eq!(outline(&mended.tree()), ours.mended_tree, "{name}: tree mended");
     assert_eq!(health(name), ours.health, "{name}: health");
     conversation(name, &tree, &mended);
 }
 
 /// The mended view is the model's own path, with nothing added.
-fn conversation(name: &str, tree: &Tree, mended: &View<'_>) {
+fn conversation(name: &str, tree: &Tree, mended: &PiView<'_>) {
     let path: Vec<_> = path::to(tree, tree.session.leaf.as_ref()).iter().map(|node| &node.entry.id).collect();
-    let seen = mended.branch(&Leaf::Current);
+    let seen = mended.branch(&PathEnd::Current);
     assert_eq!(path, seen, "{name}: the model's path");
 }
 
@@ -84,7 +84,7 @@ fn conversation(name: &str, tree: &Tree, mended: &View<'_>) {
 fn e01_the_history_before_a_broken_line_is_not_lost() {
     check(
         "e01-corrupt-middle-line",
-        Flavor::Pi,
+        Program::Pi,
         &Ours {
             written: &["user: m-00000004", "assistant: a-00000005"],
             mended: &[
@@ -110,7 +110,7 @@ fn e01_the_history_before_a_broken_line_is_not_lost() {
 fn e02_a_line_that_was_cut_short_is_kept_and_changes_nothing() {
     check(
         "e02-truncated-last-line",
-        Flavor::Pi,
+        Program::Pi,
         &Ours {
             written: &["user: m-00000001", "assistant: a-00000002"],
             mended: &["user: m-00000001", "assistant: a-00000002"],
@@ -127,7 +127,7 @@ fn e02_a_line_that_was_cut_short_is_kept_and_changes_nothing() {
 fn e03_without_a_header_the_entries_are_read() {
     check(
         "e03-missing-header",
-        Flavor::Pi,
+        Program::Pi,
         &Ours {
             written: &["user: m-00000001", "assistant: a-00000002"],
             mended: &["user: m-00000001", "assistant: a-00000002"],
@@ -140,18 +140,18 @@ fn e03_without_a_header_the_entries_are_read() {
     // pi emptied the file; omp refused it.
     assert_eq!(golden("e03-missing-header", "tree"), Some(json!([])));
     assert!(omp_golden("e03-missing-header").unwrap()["threw"].is_string());
-    assert_eq!(View::new(&tree(&source("e03-missing-header")), Flavor::Pi).listing(), None);
+    assert_eq!(PiView::new(&tree(&source("e03-missing-header")), Program::Pi).listing(), None);
 }
 
 #[test]
 fn e04_an_empty_file_is_an_empty_session() {
     let tree = tree(&source("e04-empty-file"));
-    let view = View::new(&tree, Flavor::Pi);
-    assert_eq!(Some(view.context(&Leaf::Current)), golden("e04-empty-file", "context"));
+    let view = PiView::new(&tree, Program::Pi);
+    assert_eq!(Some(view.context(&PathEnd::Current)), golden("e04-empty-file", "context"));
     assert_eq!(Some(view.tree()), golden("e04-empty-file", "tree"));
-    let view = View::new(&tree, Flavor::Omp18);
+    let view = PiView::new(&tree, Program::Omp18);
     let omp = omp_golden("e04-empty-file").unwrap();
-    assert_eq!((view.context(&Leaf::Current), view.tree()), (omp["context"].clone(), omp["tree"].clone()));
+    assert_eq!((view.context(&PathEnd::Current), view.tree()), (omp["context"].clone(), omp["tree"].clone()));
     // Both programs write a header with an id of their own into the file; ours leaves it alone.
     assert_eq!((view.header(), tree.session.leaf.clone()), (None, None));
     assert_eq!(health("e04-empty-file"), ["the file is empty: an empty session"]);
@@ -161,7 +161,7 @@ fn e04_an_empty_file_is_an_empty_session() {
 fn e05_a_header_with_a_bad_id_is_still_a_header() {
     check(
         "e05-header-id-not-string",
-        Flavor::Pi,
+        Program::Pi,
         &Ours {
             written: &["user: m-00000001", "assistant: a-00000002"],
             mended: &["user: m-00000001", "assistant: a-00000002"],
@@ -171,7 +171,7 @@ fn e05_a_header_with_a_bad_id_is_still_a_header() {
             health: &["line 1: the session header's id is not a text: its other fields were used"],
         },
     );
-    let listing = View::new(&tree(&source("e05-header-id-not-string")), Flavor::Pi).listing().unwrap();
+    let listing = PiView::new(&tree(&source("e05-header-id-not-string")), Program::Pi).listing().unwrap();
     let expected = golden("e05-header-id-not-string", "meta").unwrap();
     assert_eq!(listing.id, expected["listInfo"]["id"]);
     assert_eq!(json!(listing.messages), expected["listInfo"]["messageCount"]);
@@ -184,7 +184,7 @@ fn e05_a_header_with_a_bad_id_is_still_a_header() {
 fn e12_a_null_line_stops_nothing() {
     check(
         "e12-json-null-line",
-        Flavor::Pi,
+        Program::Pi,
         &Ours {
             written: &["user: m-00000001", "assistant: a-00000002"],
             mended: &["user: m-00000001", "assistant: a-00000002"],
@@ -202,7 +202,7 @@ fn e12_a_null_line_stops_nothing() {
 fn e11_lines_without_ids_have_ids_here() {
     let name = "e11-json-null-number-lines";
     let tree = tree(&source(name));
-    let view = View::new(&tree, Flavor::Pi);
+    let view = PiView::new(&tree, Program::Pi);
     // pi keeps the three under one key `undefined`, and takes that for the last entry when asked.
     let expected = golden(name, "meta").unwrap();
     assert_eq!(expected["contextByLeaf"]["undefined"]["roles"], json!(["user", "assistant"]));
@@ -211,9 +211,9 @@ fn e11_lines_without_ids_have_ids_here() {
     let values: Vec<_> = nameless.iter().map(|id| view.entry(id).unwrap()).collect();
     assert_eq!(values, [json!(42), json!("str"), json!([1, 2])]);
     for id in nameless {
-        assert_eq!(said(&view.context(&Leaf::At(id.clone()))), Vec::<String>::new());
-        let mended = View::new(&tree, Flavor::Pi).mended();
-        assert_eq!(said(&mended.context(&Leaf::At(id.clone()))), ["user: m-00000001"]);
+        assert_eq!(said(&view.context(&PathEnd::At(id.clone()))), Vec::<String>::new());
+        let mended = PiView::new(&tree, Program::Pi).mended();
+        assert_eq!(said(&mended.context(&PathEnd::At(id.clone()))), ["user: m-00000001"]);
     }
 }
 
@@ -221,7 +221,7 @@ fn e11_lines_without_ids_have_ids_here() {
 fn e14_an_entry_that_is_its_own_parent_ends_the_walk() {
     check(
         "e14-self-parent",
-        Flavor::Pi,
+        Program::Pi,
         &Ours {
             written: &["user: m-00000001", "assistant: a-00000002", "assistant: a-00000004"],
             mended: &["user: m-00000001", "assistant: a-00000002", "assistant: a-00000004"],
@@ -233,10 +233,10 @@ fn e14_an_entry_that_is_its_own_parent_ends_the_walk() {
     );
     // At this leaf pi never returns.
     let tree = tree(&source("e14-self-parent"));
-    let view = View::new(&tree, Flavor::Pi);
-    let leaf = Leaf::At(view.find("00000003").unwrap().clone());
+    let view = PiView::new(&tree, Program::Pi);
+    let leaf = PathEnd::At(view.find("00000003").unwrap().clone());
     assert_eq!(said(&view.context(&leaf)), ["user: m-00000003"]);
-    let mended = View::new(&tree, Flavor::Pi).mended();
+    let mended = PiView::new(&tree, Program::Pi).mended();
     assert_eq!(
         said(&mended.context(&leaf)),
         ["user: m-00000001", "assistant: a-00000002", "user: m-00000003"]
@@ -249,7 +249,7 @@ fn e14_an_entry_that_is_its_own_parent_ends_the_walk() {
 fn e15_a_loop_is_walked_once_and_opened_where_it_began() {
     check(
         "e15-cycle",
-        Flavor::Pi,
+        Program::Pi,
         &Ours {
             // omp stops at the first repeat, and so does ours; pi never returns.
             written: &["user: m-00000001", "assistant: a-00000002", "user: m-00000003"],
@@ -263,10 +263,10 @@ fn e15_a_loop_is_walked_once_and_opened_where_it_began() {
     );
     assert_eq!(golden("e15-cycle", "tree"), Some(json!([])));
     let tree = tree(&source("e15-cycle"));
-    let view = View::new(&tree, Flavor::Pi);
-    let leaf = Leaf::At(view.find("00000001").unwrap().clone());
+    let view = PiView::new(&tree, Program::Pi);
+    let leaf = PathEnd::At(view.find("00000001").unwrap().clone());
     assert_eq!(said(&view.context(&leaf)), ["assistant: a-00000002", "user: m-00000003", "user: m-00000001"]);
-    assert_eq!(said(&View::new(&tree, Flavor::Pi).mended().context(&leaf)), ["user: m-00000001"]);
+    assert_eq!(said(&PiView::new(&tree, Program::Pi).mended().context(&leaf)), ["user: m-00000001"]);
 }
 
 #[test]
@@ -276,7 +276,7 @@ fn b06_and_b07_a_fork_at_a_label_keeps_its_history() {
             format!("line 4: parent \"{line}\" is not in the file: follows the entry before it in the file");
         check(
             name,
-            Flavor::Pi,
+            Program::Pi,
             &Ours {
                 written: &["user: u2"],
                 mended: &["user: u1", "assistant: a1", "user: u2"],
@@ -293,7 +293,7 @@ fn b06_and_b07_a_fork_at_a_label_keeps_its_history() {
 fn omp18_05_a_fork_of_omp_keeps_its_history() {
     check(
         "omp18-05-branch-label-fork",
-        Flavor::Omp18,
+        Program::Omp18,
         &Ours {
             written: &["user: u2"],
             mended: &["user: u1", "assistant: a1", "user: u2"],
@@ -314,8 +314,8 @@ fn omp18_files_are_read_where_pi_empties_them() {
         let file = pi::read(&source(name)).unwrap();
         assert_eq!(file.dialect, Dialect::Omp18);
         let tree = tree(&source(name));
-        let view = View::new(&tree, Flavor::Pi);
-        assert_eq!(said(&view.context(&Leaf::Current)), context, "{name}");
+        let view = PiView::new(&tree, Program::Pi);
+        assert_eq!(said(&view.context(&PathEnd::Current)), context, "{name}");
         assert_eq!(outline(&view.tree()), tree_of, "{name}");
         assert_eq!(tree.session.leaf.as_ref().and_then(|leaf| view.name_of(leaf)), Some(leaf), "{name}");
     }

@@ -1,6 +1,6 @@
 //! Contexts, trees, leaves, labels and listings against those of pi 0.73.1 and omp 18.2.3.
 
-use everturn_interop::pi::{self, Dialect, Flavor, Leaf, ProblemKind, View};
+use everturn_interop::pi::{self, Dialect, PathEnd, PiView, ProblemKind, Program};
 use everturn_model::{EntryId, Tree};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
@@ -53,7 +53,7 @@ fn chain(tree: &Value) -> Vec<String> {
 
 /// Everything that pi's golden says of a file, from the tree.
 fn meta(tree: &Tree, rewritten: bool) -> Value {
-    let view = View::new(tree, Flavor::Pi);
+    let view = PiView::new(tree, Program::Pi);
     let name = |id: &EntryId| json!(view.name_of(id));
     let listing = view.listing();
     let listing = listing.map(|listing| {
@@ -81,10 +81,10 @@ fn meta(tree: &Tree, rewritten: bool) -> Value {
         .entries()
         .filter_map(|id| {
             let id = view.find(view.name_of(id)?)?;
-            let context = view.context(&Leaf::At(id.clone()));
+            let context = view.context(&PathEnd::At(id.clone()));
             let roles: Vec<&Value> =
                 context["messages"].as_array().unwrap().iter().map(|message| &message["role"]).collect();
-            let branch: Vec<Value> = view.branch(&Leaf::At(id.clone())).into_iter().map(name).collect();
+            let branch: Vec<Value> = view.branch(&PathEnd::At(id.clone())).into_iter().map(name).collect();
             let children: Vec<Value> = view.children(id).into_iter().map(name).collect();
             let said = json!({
                 "model": context["model"],
@@ -106,11 +106,11 @@ fn meta(tree: &Tree, rewritten: bool) -> Value {
             "leafId": leaf.and_then(|leaf| view.name_of(leaf)),
             "name": view.name(),
             "entryCount": view.entries().len(),
-            "branchLen": view.branch(&Leaf::Current).len(),
+            "branchLen": view.branch(&PathEnd::Current).len(),
             "fileRewrittenOnOpen": rewritten,
         },
         "contextByLeaf": contexts,
-        "contextAtNullLeaf": view.context(&Leaf::Root),
+        "contextAtNullLeaf": view.context(&PathEnd::Root),
     })
 }
 
@@ -141,9 +141,9 @@ fn contexts_and_trees_are_pis() {
             continue;
         }
         let tree = tree(&source(&name));
-        let view = View::new(&tree, Flavor::Pi);
+        let view = PiView::new(&tree, Program::Pi);
         let (context, shape) = (golden(&name, "context").unwrap(), golden(&name, "tree").unwrap());
-        let ours = view.context(&Leaf::Current);
+        let ours = view.context(&PathEnd::Current);
         assert_eq!(pi::stringify(&ours), pi::stringify(&context), "{name}");
         let (old, new) =
             if name.starts_with("v1") { (chain(&shape), chain(&view.tree())) } else { Default::default() };
@@ -170,7 +170,7 @@ fn headers_leaves_names_listings_and_all_contexts_are_pis() {
         let ours = meta(&tree, expected["meta"]["fileRewrittenOnOpen"].as_bool().unwrap());
         let (old, new) = if name.starts_with("v1") {
             let shape = golden(&name, "tree").unwrap();
-            (chain(&shape), chain(&View::new(&tree, Flavor::Pi).tree()))
+            (chain(&shape), chain(&PiView::new(&tree, Program::Pi).tree()))
         } else {
             Default::default()
         };
@@ -195,7 +195,7 @@ fn pi_finds_the_latest_session_where_ours_says_so() {
 
 /// What omp's golden says of a file, from the tree.
 fn omp_meta(tree: &Tree) -> Value {
-    let view = View::new(tree, Flavor::Omp18);
+    let view = PiView::new(tree, Program::Omp18);
     let header = view.header();
     json!({
         "meta": {
@@ -203,9 +203,9 @@ fn omp_meta(tree: &Tree) -> Value {
             "header": header,
             "leafId": tree.session.leaf.as_ref().and_then(|leaf| view.name_of(leaf)),
             "entryCount": view.entries().len(),
-            "branchLen": view.branch(&Leaf::Current).len(),
+            "branchLen": view.branch(&PathEnd::Current).len(),
         },
-        "context": view.context(&Leaf::Current),
+        "context": view.context(&PathEnd::Current),
         "tree": view.tree(),
     })
 }

@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 
-use everturn_interop::pi::{self, Flavor, View};
+use everturn_interop::pi::{self, PiView, Program};
 use everturn_model::tool::Outcome;
 use everturn_model::usage::Cache;
 use everturn_model::{Body, FaultKind, Finish, Money, PartKind, Tokens};
@@ -98,7 +98,7 @@ fn answers_and_results_mean_here_what_they_mean_there() {
         let bytes = source(&name);
         let Ok(file) = pi::read(&bytes) else { continue };
         let tree = super::import(&file);
-        let view = View::new(&tree, Flavor::Pi);
+        let view = PiView::new(&tree, Program::Pi);
         for (id, message) in messages(&bytes) {
             let place = format!("{name} {id}");
             // What a damaged file has lost is said in `damage`.

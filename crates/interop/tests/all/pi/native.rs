@@ -1,6 +1,6 @@
 //! Sessions that went on here, and sessions that began here, as files of pi.
 
-use everturn_interop::pi::{self, Flavor, Leaf, View};
+use everturn_interop::pi::{self, PathEnd, PiView, Program};
 use everturn_model::entry::{Assistant, Compaction, Shell, User};
 use everturn_model::event::{Amendment, Cause, Event, Record};
 use everturn_model::finish::Finish;
@@ -43,7 +43,7 @@ fn added(id: &str, parent: Option<&EntryId>, body: Body, parts: Vec<Part>) -> Ev
 }
 
 fn find(tree: &Tree, id: &str) -> EntryId {
-    View::new(tree, Flavor::Pi).find(id).unwrap().clone()
+    PiView::new(tree, Program::Pi).find(id).unwrap().clone()
 }
 
 /// What was written after the bytes that were there.
@@ -54,7 +54,7 @@ fn written_after(tree: &Tree, before: &[u8]) -> Vec<Value> {
 }
 
 fn context(tree: &Tree) -> Value {
-    View::new(tree, Flavor::Pi).context(&Leaf::Current)
+    PiView::new(tree, Program::Pi).context(&PathEnd::Current)
 }
 
 /// The context of a file as pi would open it.
@@ -133,7 +133,7 @@ fn a_session_that_goes_on_here_goes_on_in_its_file() {
     let lines = written_after(&tree, &before);
     let ids: Vec<&str> = lines.iter().map(|line| line["id"].as_str().unwrap()).collect();
     assert!(ids.iter().all(|id| id.len() == 8 && id.chars().all(|digit| digit.is_ascii_hexdigit())));
-    let parent = View::new(&tree, Flavor::Pi).name_of(&leaf.unwrap()).unwrap().to_owned();
+    let parent = PiView::new(&tree, Program::Pi).name_of(&leaf.unwrap()).unwrap().to_owned();
     let (date, later) = ("2027-01-15T08:00:00.000Z", "2027-01-15T08:00:00.005Z");
     let cost = json!({"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "total": 0.25});
     assert_eq!(
@@ -185,7 +185,7 @@ fn labels_and_names_made_here_follow_the_leaf() {
         ]
     );
     let after = super::tree(&pi::write(&tree, Some(&before)));
-    let view = View::new(&after, Flavor::Pi);
+    let view = PiView::new(&after, Program::Pi);
     assert_eq!((view.name(), view.labels()[&find(&after, "6fbca4a2")].0), (Some("Named"), "mine"));
     assert_eq!(context(&after), context(&tree));
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use everturn_interop::pi::{self, Flavor, Leaf, View};
+use everturn_interop::pi::{self, PathEnd, PiView, Program};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -380,9 +380,9 @@ proptest! {
         let text = text_of(&values);
         let tree = tree(text.as_bytes());
         let leaf = &values[1 + leaf.index(values.len() - 1)];
-        let view = View::new(&tree, Flavor::Pi);
+        let view = PiView::new(&tree, Program::Pi);
         let id = view.find(leaf["id"].as_str().unwrap()).unwrap().clone();
-        let ours = view.context(&Leaf::At(id));
+        let ours = view.context(&PathEnd::At(id));
         prop_assert_eq!(pi::stringify(&ours), pi::stringify(&expected_context(&values, leaf)));
     }
 
@@ -395,9 +395,9 @@ proptest! {
         let lines = |bytes: &[u8]| pi::read(bytes).unwrap().seed.nodes.len();
         let from_nothing = lines(&again);
         prop_assert_eq!(from_nothing, file.seed.nodes.len());
-        for flavor in [Flavor::Pi, Flavor::Omp18] {
-            for view in [View::new(&tree, flavor), View::new(&tree, flavor).mended()] {
-                let _ = (view.context(&Leaf::Current), view.tree(), view.listing(), view.labels());
+        for flavor in [Program::Pi, Program::Omp18] {
+            for view in [PiView::new(&tree, flavor), PiView::new(&tree, flavor).mended()] {
+                let _ = (view.context(&PathEnd::Current), view.tree(), view.listing(), view.labels());
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Large payloads: they come back identical wherever they are read.
 
 use everturn_model::event::Seed;
-use everturn_model::session::Origin;
+use everturn_model::session::ForkOrigin;
 use everturn_model::tree::Node;
 use everturn_model::{Event, Part, PartKind};
 use everturn_store::{Hash, Store};
@@ -102,7 +102,7 @@ async fn an_attachment_of_a_fork_is_the_same(place: &Place) {
     append(&store, &id, vec![added(&entry, parts.clone())]).await;
     let node = Node::new(entry.clone(), parts);
     let seed = Seed { nodes: vec![node.clone()], leaf: Some(entry.id.clone()), ..Seed::default() };
-    let origin = Origin { session: id.clone(), entry: Some(entry.id.clone()) };
+    let origin = ForkOrigin { session: id.clone(), entry: Some(entry.id.clone()) };
     let forked = new(Event::SessionForked { origin, seed: Box::new(seed) });
     append(&store, &fork, vec![created(&fork), forked.clone()]).await;
     for session in [&id, &fork] {

@@ -2,7 +2,7 @@
 
 use everturn_model::entry::{Body, Compaction};
 use everturn_model::event::{Amendment, Cause, Seed};
-use everturn_model::session::Origin;
+use everturn_model::session::ForkOrigin;
 use everturn_model::{Entry, EntryId, Event, Part, PartKind, Session, SessionId, Tokens, Tree, path};
 use everturn_store::{Filter, Lease};
 
@@ -65,7 +65,7 @@ pub(super) fn copied(tree: &Tree, leaf: u16) -> Option<Event> {
     let nodes = tree.nodes();
     let leaf = nodes.get(usize::from(leaf) % nodes.len().max(1))?.entry.id.clone();
     let nodes = path::to(tree, Some(&leaf)).into_iter().cloned().collect();
-    let origin = Origin { session: tree.session.id.clone(), entry: Some(leaf.clone()) };
+    let origin = ForkOrigin { session: tree.session.id.clone(), entry: Some(leaf.clone()) };
     let seed = Seed { nodes, leaf: Some(leaf), todos: tree.todos.clone(), inbox: Vec::new() };
     Some(Event::SessionForked { origin, seed: Box::new(seed) })
 }

@@ -1,8 +1,8 @@
 //! What a reader does not understand, kept so that it leaves as it came.
 //!
 //! A reader consumes an object field by field. What has no word here, or has a word but an unexpected type, goes to
-//! [`Rest`]; so do the names of fields that a writer always prints but the source did not have. A writer prints what
-//! it knows through [`Laid`], which lays the kept fields over it: the source wins.
+//! [`UnreadFields`]; so do the names of fields that a writer always prints but the source did not have. A writer prints what
+//! it knows through [`MergedObject`], which lays the kept fields over it: the source wins.
 
 use everturn_model::{Extra, Map};
 use serde::Serialize;
@@ -21,13 +21,13 @@ pub(super) const STATE: &str = "v1-state";
 
 /// Fields that a reader did not take.
 #[derive(Debug, Default)]
-pub(super) struct Rest {
+pub(super) struct UnreadFields {
     fields: Map,
     absent: Map,
     state: Option<Value>,
 }
 
-impl Rest {
+impl UnreadFields {
     /// Keeps a field as it came.
     pub(super) fn keep(&mut self, key: impl Into<String>, value: Value) {
         self.fields.insert(key.into(), value);
@@ -68,13 +68,13 @@ impl Rest {
 
 /// An object that is being written, with what was kept laid over it.
 #[derive(Debug)]
-pub(super) struct Laid<'a, M> {
+pub(super) struct MergedObject<'a, M> {
     map: M,
     kept: Option<&'a Map>,
     absent: Option<&'a Map>,
 }
 
-impl<'a, M: SerializeMap> Laid<'a, M> {
+impl<'a, M: SerializeMap> MergedObject<'a, M> {
     /// An object that `map` writes, under what `extra` keeps.
     pub(super) fn new(map: M, extra: &'a Extra) -> Self {
         if extra.is_empty() {
@@ -107,7 +107,7 @@ impl<'a, M: SerializeMap> Laid<'a, M> {
 }
 
 /// What a writer writes, as a value.
-pub(super) fn value(written: &impl Serialize) -> Value {
+pub(super) fn to_value(written: &impl Serialize) -> Value {
     // Keys are texts and numbers finite, so this has no way to fail.
     serde_json::to_value(written).unwrap_or_default()
 }

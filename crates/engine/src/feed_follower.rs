@@ -65,7 +65,7 @@ impl FeedFollower {
     }
 
     /// Takes in one thing that the feed tells.
-    pub(crate) fn hear(&self, item: FeedItem) {
+    pub(crate) fn take(&self, item: FeedItem) {
         match item {
             FeedItem::Committed(committed) => {
                 self.bus.send(SessionUpdate::Committed(Arc::clone(&committed)));
@@ -74,7 +74,7 @@ impl FeedFollower {
             FeedItem::Text(text) => self.bus.send(shown(&text)),
             FeedItem::Gap => {
                 self.bus.send(SessionUpdate::Gap);
-                self.slots.stir_all();
+                self.slots.notify_all_waiting();
                 self.gaps.send_modify(|count| *count += 1);
             }
         }
@@ -94,7 +94,7 @@ impl FeedFollower {
         }
         let WrittenBy::Others { newest } = committed.by else { return };
         match &committed.record.event {
-            Event::PromptAdmitted { .. } => self.slots.nudge(&session.id),
+            Event::PromptAdmitted { .. } => self.slots.look_again(&session.id),
             Event::InterruptRequested {} => self.slots.interrupt(&session.id, session.interrupts),
             Event::StepStarted { .. } if self.busy.with(|set| set.insert(session.id.clone())) => {
                 self.bus.send(signal(session, Signal::Busy));
@@ -102,7 +102,7 @@ impl FeedFollower {
             _ => {}
         }
         // A drain that waits for the session says itself when nothing is left to do.
-        let waits = self.slots.stir(&session.id);
+        let waits = self.slots.notify_waiting(&session.id);
         if newest && !session.open && self.busy.with(|set| set.remove(&session.id)) && !waits {
             self.bus.send(signal(session, Signal::Idle));
         }

@@ -17,7 +17,7 @@ use crate::input::{Id, QuestionId};
 pub(crate) struct EventShape {
     id: Id<EventId>,
     #[serde(flatten)]
-    happening: Happening,
+    content: EventContent,
 }
 
 /// An event and where it happened. What the server says of itself happened nowhere.
@@ -31,19 +31,19 @@ pub(crate) struct GlobalEvent {
 #[derive(JsonSchema)]
 #[schemars(inline)]
 #[serde(tag = "type", content = "properties")]
-enum Happening {
+enum EventContent {
     #[serde(rename = "server.connected")]
     Connected(NoFields),
     #[serde(rename = "server.heartbeat")]
     Heartbeat(NoFields),
     #[serde(rename = "session.created")]
-    SessionCreated(InfoOfSession<SessionShape>),
+    SessionCreated(SessionAndInfo<SessionShape>),
     #[serde(rename = "session.updated")]
-    SessionUpdated(InfoOfSession<SessionShape>),
+    SessionUpdated(SessionAndInfo<SessionShape>),
     #[serde(rename = "session.deleted")]
-    SessionDeleted(InfoOfSession<SessionShape>),
+    SessionDeleted(SessionAndInfo<SessionShape>),
     #[serde(rename = "message.updated")]
-    MessageUpdated(InfoOfSession<MessageShape>),
+    MessageUpdated(SessionAndInfo<MessageShape>),
     #[serde(rename = "message.removed")]
     MessageRemoved {
         #[serde(rename = "sessionID")]
@@ -122,7 +122,7 @@ enum Happening {
         session: Id<SessionId>,
         #[serde(rename = "requestID")]
         request: Id<RequestId>,
-        reply: PermissionWord,
+        reply: PermissionAnswer,
     },
     #[serde(rename = "question.asked")]
     QuestionAsked(QuestionRequest<'static>),
@@ -151,7 +151,7 @@ pub(crate) struct NoFields {}
 
 #[derive(JsonSchema)]
 #[schemars(inline)]
-struct InfoOfSession<T> {
+struct SessionAndInfo<T> {
     #[serde(rename = "sessionID")]
     session: Id<SessionId>,
     info: T,
@@ -161,7 +161,7 @@ struct InfoOfSession<T> {
 #[derive(JsonSchema)]
 #[schemars(inline)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum PermissionWord {
+pub(crate) enum PermissionAnswer {
     Once,
     Always,
     Reject,
