@@ -25,7 +25,7 @@ shaped! { v1::V1Message as MessageWithParts, v1::ConversationView<'_> as Vec<Mes
 
 /// The head of a message.
 #[derive(JsonSchema)]
-#[schemars(rename = "V1Message")]
+#[schemars(rename = "Message")]
 #[serde(untagged)]
 pub(crate) enum MessageShape {
     User(Box<UserMessage>),
