@@ -6,10 +6,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use everturn_model::SessionId;
 use everturn_model::entry::Body;
-use everturn_model::tool::ToolResult;
+use everturn_model::tool::{SeenFile, ToolResult};
 use everturn_model::tree::Node;
-use everturn_model::{Map, SessionId};
 use everturn_tools::SeenFiles;
 use everturn_tools::seen::FileView;
 
@@ -33,23 +33,12 @@ struct SessionView {
     used: u64,
 }
 
-/// Where a result keeps what its call saw.
-const DIALECT: &str = "everturn";
-
-/// Under which name it does.
-const FIELD: &str = "seen";
-
 /// Puts what a session saw since it was last asked into a result.
 pub(crate) fn store_in(seen: &SeenFiles, result: &mut ToolResult) {
-    // A path that is no text has no place in the log; nothing depends on it but a question more.
-    let news = seen
-        .news()
-        .into_iter()
-        .filter_map(|(path, sight)| Some((path.to_str()?.to_owned(), serde_json::to_value(sight).ok()?)));
-    let news: Map = news.collect();
-    if !news.is_empty() {
-        result.extra.put(DIALECT, FIELD, news.into());
-    }
+    // A path that is not text cannot be in the log; without it, the session only has to read the file once more.
+    let news = seen.news().into_iter();
+    let seen = |view: FileView| SeenFile { fingerprint: view.fingerprint, shown: view.shown };
+    result.seen.extend(news.filter_map(|(path, view)| Some((path.to_str()?.to_owned(), view.map(seen)))));
 }
 
 impl FileViews {
@@ -59,14 +48,13 @@ impl FileViews {
             return;
         }
         let seen = self.of(session);
-        let kept = path.iter().filter_map(|node| match &node.entry.body {
-            Body::ToolResult { result } => result.extra.field(DIALECT, FIELD)?.as_object(),
+        let stored = path.iter().filter_map(|node| match &node.entry.body {
+            Body::ToolResult { result } => Some(&result.seen),
             _ => None,
         });
-        for (path, sight) in kept.flatten() {
-            if let Ok(sight) = serde_json::from_value::<Option<FileView>>(sight.clone()) {
-                seen.recall(path.into(), sight);
-            }
+        for (path, view) in stored.flatten() {
+            let view = view.clone().map(|SeenFile { fingerprint, shown }| FileView { fingerprint, shown });
+            seen.recall(path.into(), view);
         }
     }
 

@@ -44,7 +44,7 @@ impl PartInput {
     }
 }
 
-/// Where a resource is to be had.
+/// Where a resource can be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResourceAddress {
     /// The MCP server that has it, by its configured name.
@@ -142,10 +142,10 @@ impl PromptInbox {
         Ok(item)
     }
 
-    /// The prompt as it would be kept: everything that it leaves open is decided here, once.
+    /// The prompt as it is stored: everything that it leaves open is decided here, once.
     async fn draft(&self, id: &SessionId, prompt: Prompt) -> Result<InboxItem, Error> {
         let session = self.journal.session(id).await?;
-        let request = digest(&prompt);
+        let digest = digest(&prompt);
         let agent =
             prompt.agent.or_else(|| session.agent.clone()).unwrap_or_else(|| self.agents.default_name());
         if self.agents.named(&agent).is_none() {
@@ -157,7 +157,7 @@ impl PromptInbox {
             None => self.models.default_model(Path::new(&session.directory))?,
         };
         let given = prompt.id.map(|message| self.check_id(&session, message)).transpose()?;
-        // It may take a while, in which others prompt: ids are in the order of admission.
+        // This may take a while, and others may prompt meanwhile: ids are in the order of admission.
         let attached = self.attachments.read(prompt.parts, &session).await?;
         let message = given.unwrap_or_else(|| self.journal.mint().entry(&session));
         let part = |part: PartInput| {
@@ -174,9 +174,8 @@ impl PromptInbox {
             system: prompt.system,
             tools: prompt.tools,
             summary: None,
+            digest: Some(digest),
         };
-        let mut extra = Extra::default();
-        extra.put("everturn", "request", request.into());
         Ok(InboxItem {
             id: message,
             time: self.journal.mint().now(),
@@ -184,7 +183,7 @@ impl PromptInbox {
             reply: prompt.reply,
             user,
             parts,
-            extra,
+            extra: Extra::default(),
         })
     }
 
@@ -203,8 +202,7 @@ impl PromptInbox {
         }
     }
 
-    /// Puts a prompt into the log. On a staged revert it commits that first: both in one transaction, by the right of
-    /// the owner.
+    /// Puts a prompt into the log. On a staged revert it commits that first: both in one transaction, as the owner.
     async fn record(&self, id: &SessionId, item: &InboxItem) -> Result<(), Error> {
         let admitted = Event::PromptAdmitted { item: Box::new(item.clone()) };
         match self.journal.append_admission(id, admitted.clone()).await {

@@ -4,18 +4,21 @@
 //! Everturn wrote names of OpenCode's V1 into its log: they are known here and nowhere else in `model`, `store` and
 //! `engine`, and they mean what they meant then. `interop` has its own table for what clients are told today.
 //!
-//! Nothing here is on the way of data in today's shapes, except for one look into the metadata of a tool part.
+//! Data in today's shapes passes with a look at the metadata of a tool part and at what rides along with an entry.
 
 use std::collections::BTreeMap;
 
+use serde::Deserialize;
 use serde_json::Value;
 
+use crate::entry::{Body, Entry, User};
 use crate::fault::{ApiFault, Fault, FaultKind};
 use crate::inbox::Delivery;
 use crate::part::{Part, PartKind};
+use crate::tool::{SeenFile, ToolResult};
 use crate::{Event, Extra, Map};
 
-/// What recovery wrote when a process had ended in the midst of an answer, under the name of an abort.
+/// What recovery wrote when a process had ended in the middle of an answer, under the name of an abort.
 const CUT_OFF: &str = "The server ended while this answer was being written.";
 
 /// How a call was marked that the provider runs itself, among the provider's own metadata.
@@ -26,6 +29,9 @@ const V1: &str = "v1";
 
 /// The dialect of fields that a V2 log brought.
 const V2: &str = "v2";
+
+/// Where fields of our own rode along, before they had types.
+const OWN: &str = "everturn";
 
 /// A fault that was stored as a name and data; or whatever another program gave as one.
 pub(crate) fn fault(value: Value) -> Fault {
@@ -99,8 +105,8 @@ impl FaultFields<'_> {
         self.take(key, |value| value.as_str().map(str::to_owned))
     }
 
-    /// Whether the types give back every byte. They write keys in an order of their own, headers sorted, and of what was
-    /// asked only the address.
+    /// Whether the types reproduce every byte. They write keys in an order of their own, headers sorted, and of what
+    /// was asked only the address.
     fn is_exact(&self) -> bool {
         let inner = |key: &str| self.data.get(key).and_then(Value::as_object);
         self.exact
@@ -123,7 +129,7 @@ pub(crate) fn part(part: &mut Part) {
         && !*hosted
         && metadata.get(EXECUTED) == Some(&Value::Bool(true))
     {
-        // V1 is shown the mark behind everything else. Where it stood elsewhere, that is kept for V1 as it was.
+        // V1 gets the mark after everything else. Where it was in another place, that is kept for V1 as it was.
         if metadata.keys().next_back().is_none_or(|last| last != EXECUTED) {
             keep(&mut part.extra, metadata);
         }
@@ -149,6 +155,36 @@ pub(crate) fn delivery(extra: &Extra) -> Delivery {
     }
 }
 
+/// Brings an entry to today's shape: the digest of a prompt, and what a call saw of files, rode along.
+pub(crate) fn entry(entry: &mut Entry) {
+    match &mut entry.body {
+        Body::User(user) => digest(user, &mut entry.extra),
+        Body::ToolResult { result } => seen(result),
+        _ => {}
+    }
+}
+
+/// Takes the digest of a prompt from what rode along.
+pub(crate) fn digest(user: &mut User, extra: &mut Extra) {
+    if extra.get(OWN).is_none() || user.digest.is_some() {
+        return;
+    }
+    match extra.take(OWN, "request") {
+        Some(Value::String(digest)) => user.digest = Some(digest),
+        Some(other) => extra.put(OWN, "request", other),
+        None => {}
+    }
+}
+
+/// Takes what a call saw of files from what rode along.
+fn seen(result: &mut ToolResult) {
+    let kept = result.extra.field(OWN, "seen");
+    if let Some(Ok(seen)) = kept.map(BTreeMap::<String, Option<SeenFile>>::deserialize) {
+        result.extra.take(OWN, "seen");
+        result.seen = seen;
+    }
+}
+
 /// Brings an event to today's shape: the same mark was among the metadata of a `tool.called` of version 1.
 pub(crate) fn event(event: &mut Event) {
     if let Event::ToolCalled { hosted, metadata, .. } = event
@@ -169,7 +205,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::entry::{Body, Entry};
     use crate::finish::{Finish, Trigger};
     use crate::request::CallRef;
     use crate::session::Session;
@@ -291,6 +326,24 @@ mod tests {
     }
 
     #[test]
+    fn what_rode_along_has_types() {
+        let admitted = r#"{"prompt.admitted":{"item":{"id":"msg_1","time":1,"delivery":"steer","user":{"agent":"build"},"parts":[],"extra":{"everturn":{"request":"abc"},"v1":{"x":1}}}}}"#;
+        let Event::PromptAdmitted { item } = read(admitted) else { panic!() };
+        assert_eq!((item.user.digest.as_deref(), item.extra.get(OWN)), (Some("abc"), None));
+        assert_eq!(item.extra.field("v1", "x"), Some(&json!(1)), "the rest rides along");
+        let row = r#"{"id":"msg_1","time":1,"body":{"user":{"agent":"build"}},"extra":{"everturn":{"request":"abc"}}}"#;
+        let entry: Entry = serde_json::from_str(row).unwrap();
+        let Body::User(user) = &entry.body else { panic!() };
+        assert_eq!((user.digest.as_deref(), entry.extra.is_empty()), (Some("abc"), true));
+        let settled = r#"{"tool.settled":{"entry":{"id":"msg_2","time":1,"body":{"tool_result":{"result":{"call":"c","tool":"read","outcome":"completed","output":"a","extra":{"everturn":{"seen":{"/a":{"fingerprint":"f","shown":true},"/b":null}}}}}}}}}"#;
+        let Event::ToolSettled { entry, .. } = read(settled) else { panic!() };
+        let Body::ToolResult { result } = &entry.body else { panic!() };
+        let view = SeenFile { fingerprint: "f".to_owned(), shown: true };
+        let seen = BTreeMap::from([("/a".to_owned(), Some(view)), ("/b".to_owned(), None)]);
+        assert_eq!((&result.seen, result.extra.is_empty()), (&seen, true));
+    }
+
+    #[test]
     fn requests_named_no_part() {
         let asked = r#"{"request.asked":{"request":{"id":"per_1","time":1,"ask":"permission","permission":"bash","patterns":["ls"],"always":[],"metadata":{},"call":{"entry":"msg_1","call":"c"}}}}"#;
         let Event::RequestAsked { request } = read(asked) else { panic!() };
@@ -306,7 +359,7 @@ mod tests {
         let promoted = r#"{"prompt.promoted":{"id":"msg_1","parent":null}}"#;
         let event = read(promoted);
         let mut tree = Tree::new(Session::new(SessionId::new("ses_1"), "p", "/", "t", "1", 1));
-        let mut entry = Entry::new(EntryId::new("msg_1"), None, 7, Body::User(crate::entry::User::default()));
+        let mut entry = Entry::new(EntryId::new("msg_1"), None, 7, Body::User(User::default()));
         entry.extra.put("v2", "delivery", "queue".into());
         tree.insert(Node::new(entry, vec![Part::new(PartId::new("prt_1"), PartKind::text("hello"))]));
         let Some(Subject { kind: Some(SubjectKind::Prompt { item }), .. }) = Subject::of(&event, &tree)

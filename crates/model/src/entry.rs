@@ -7,10 +7,11 @@ use crate::fault::Fault;
 use crate::finish::{Finish, Trigger};
 use crate::session::{FileDiff, ModelRef};
 use crate::tool::ToolResult;
-use crate::{EntryId, Extra, Map, Millis, Money, Tokens};
+use crate::{EntryId, Extra, Map, Millis, Money, Tokens, earlier};
 
 /// A node of the tree. Its parts are kept beside it, in order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(from = "StoredEntry")]
 pub struct Entry {
     /// Its id in this session.
     pub id: EntryId,
@@ -27,12 +28,39 @@ pub struct Entry {
     /// The id that OpenCode's clients know it by, where that is not its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wire: Option<String>,
-    /// Where it stands in the file it was imported from.
+    /// Where it is in the file it was imported from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Provenance>,
     /// Fields of other programs.
     #[serde(default, skip_serializing_if = "Extra::is_empty")]
     pub extra: Extra,
+}
+
+/// An entry as it was stored, by this version or an earlier one.
+#[derive(Deserialize)]
+struct StoredEntry {
+    id: EntryId,
+    #[serde(default)]
+    parent: Option<EntryId>,
+    time: Millis,
+    body: Body,
+    #[serde(default)]
+    hidden: bool,
+    #[serde(default)]
+    wire: Option<String>,
+    #[serde(default)]
+    origin: Option<Provenance>,
+    #[serde(default)]
+    extra: Extra,
+}
+
+impl From<StoredEntry> for Entry {
+    fn from(stored: StoredEntry) -> Self {
+        let StoredEntry { id, parent, time, body, hidden, wire, origin, extra } = stored;
+        let mut entry = Self { id, parent, time, body, hidden, wire, origin, extra };
+        earlier::entry(&mut entry);
+        entry
+    }
 }
 
 /// An imported entry's place in its file, so that unchanged entries leave byte for byte.
@@ -65,6 +93,9 @@ pub struct User {
     /// What the turn changed, filled in afterwards.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<UserSummary>,
+    /// A digest of what the client asked for: it tells the same prompt, sent again, from another one under the same id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
 }
 
 /// What came of a prompt.

@@ -222,12 +222,12 @@ catalogue! {
         title: String,
     }
     /// A prompt was accepted.
-    PromptAdmitted = "prompt.admitted" v 1 {
+    PromptAdmitted = "prompt.admitted" v 2 {
         /// The prompt.
         item: Box<InboxItem>,
     }
     /// A waiting prompt was changed.
-    PromptEdited = "prompt.edited" v 1 {
+    PromptEdited = "prompt.edited" v 2 {
         /// The new prompt under the same id.
         item: Box<InboxItem>,
     }
@@ -549,7 +549,7 @@ impl<'a> RowsToFold<'a> {
 }
 
 impl Event {
-    /// The rows that folding it needs beside the session's own.
+    /// The rows that folding it needs, besides the session's own.
     #[must_use]
     pub fn touches(&self) -> RowsToFold<'_> {
         let mut touches = RowsToFold::default();

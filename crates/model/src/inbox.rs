@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::entry::User;
-use crate::{EntryId, Extra, Millis, Part};
+use crate::{EntryId, Extra, Millis, Part, earlier};
 
 /// When an Admitted Prompt is promoted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,6 +17,7 @@ pub enum Delivery {
 
 /// An Admitted Prompt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(from = "StoredInboxItem")]
 pub struct InboxItem {
     /// The id of the message it becomes; admission is idempotent by it.
     pub id: EntryId,
@@ -37,6 +38,29 @@ pub struct InboxItem {
     pub extra: Extra,
 }
 
+/// A prompt as it was stored, by this version or an earlier one.
+#[derive(Deserialize)]
+struct StoredInboxItem {
+    id: EntryId,
+    time: Millis,
+    delivery: Delivery,
+    #[serde(default = "default_true")]
+    reply: bool,
+    user: User,
+    #[serde(default)]
+    parts: Vec<Part>,
+    #[serde(default)]
+    extra: Extra,
+}
+
+impl From<StoredInboxItem> for InboxItem {
+    fn from(stored: StoredInboxItem) -> Self {
+        let StoredInboxItem { id, time, delivery, reply, mut user, parts, mut extra } = stored;
+        earlier::digest(&mut user, &mut extra);
+        Self { id, time, delivery, reply, user, parts, extra }
+    }
+}
+
 fn default_true() -> bool {
     true
 }
@@ -51,16 +75,14 @@ impl InboxItem {
     /// where the program that admitted it kept one; what was filled in since (an attached file, a selection) may differ.
     #[must_use]
     pub fn same_request(&self, other: &Self) -> bool {
-        let digest = |item: &Self| item.extra.field("everturn", "request").cloned();
-        if let (Some(one), Some(two)) = (digest(self), digest(other))
-            && one == two
-        {
+        if self.user.digest.is_some() && self.user.digest == other.user.digest {
             return self.id == other.id;
         }
+        let user = |item: &Self| User { digest: None, ..item.user.clone() };
         let kinds = |item: &Self| item.parts.iter().map(|part| part.kind.clone()).collect::<Vec<_>>();
         self.id == other.id
             && self.delivery == other.delivery
-            && self.user == other.user
+            && user(self) == user(other)
             && kinds(self) == kinds(other)
     }
 }

@@ -7,6 +7,8 @@
 //! A call's part goes no further than `running`: its end is a `tool_result` entry of its own, so that a result can be on
 //! one branch and absent on another. Imported calls may hold their end inline.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -169,6 +171,9 @@ pub struct ToolResult {
     /// When its output was cleared from the model's view.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compacted: Option<Millis>,
+    /// What its call saw of files, by path; none for a file that was gone.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub seen: BTreeMap<String, Option<SeenFile>>,
     /// What is to be known of it where the provider ran the tool itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hosted: Option<Box<HostedResult>>,
@@ -177,7 +182,16 @@ pub struct ToolResult {
     pub extra: Extra,
 }
 
-/// A result that came in the midst of an answer, from the provider that ran the tool itself.
+/// What a call saw of one file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SeenFile {
+    /// The fingerprint of its content.
+    pub fingerprint: String,
+    /// Whether the session knows what is in it, besides its own edits.
+    pub shown: bool,
+}
+
+/// A result that came in the middle of an answer, from the provider that ran the tool itself.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct HostedResult {
     /// How many parts the answer had when it came: it goes back in the same place.
@@ -202,6 +216,7 @@ impl ToolResult {
             start: None,
             end: None,
             compacted: None,
+            seen: BTreeMap::new(),
             hosted: None,
             extra: Extra::default(),
         }
