@@ -1,4 +1,4 @@
-//! What handlers answer with. The type of an answer says its shape to the [document](crate::document).
+//! What handlers answer with. The type of an answer tells the [document](crate::document) its shape.
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;

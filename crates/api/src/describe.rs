@@ -66,7 +66,7 @@ impl<'a> Description<'a> {
         Self { generator: Some(generator), ..Self::without_shapes() }
     }
 
-    /// The same, leaving all shapes out: making them takes time that a start has not.
+    /// The same, leaving all shapes out: making them would slow down the start.
     pub(crate) fn without_shapes() -> Self {
         Self { generator: None, parameters: Vec::new(), body: None, answer: None, errors: BTreeSet::new() }
     }

@@ -1,8 +1,8 @@
 //! The table of operations as an OpenAPI 3.1 document.
 //!
-//! Its schemas are JSON Schema 2020-12, as [`schemars`] makes them from the types of handlers, with one rule of our own:
-//! a field that may be left out is not said to be null as well. (Bodies with null in such a place are understood all
-//! the same.)
+//! Its schemas are JSON Schema 2020-12, as [`schemars`] makes them from the types of handlers, with one rule of our
+//! own: a field that may be left out is not said to be null as well. (Bodies that have null there are accepted all the
+//! same.)
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;

@@ -1,11 +1,11 @@
-//! Text that is streaming, kept for clients that come in between.
+//! Text that is streaming, kept for clients that attach in the middle of it.
 //!
 //! A V1 client replaces a part when it is told of the whole part, and appends when it is told of a piece of text. When
 //! it loads the messages it cannot tell which pieces they hold already. So the messages hold none of the text that is
-//! streaming, as with OpenCode; the event stream alone brings it, in order. Who attaches in the middle of a text, or
-//! attaches again after a loss, would lack its beginning: its stream begins with the part as it is so far, and goes on
-//! with exactly the pieces that come after that. Each piece has its place in the text, so that one that comes twice, from
-//! the process that streams it and from the buffer that it is saved in, is shown once.
+//! streaming, as with OpenCode; the event stream alone brings it, in order. A client that attaches in the middle of a
+//! text, or attaches again after a loss, would lack its beginning. So its stream begins with the part as it is so far,
+//! and goes on with exactly the pieces that come after that. Each piece has its place in the text, so that one that
+//! comes twice, from the process that streams it and from the buffer that it is saved in, is shown once.
 
 use std::collections::BTreeMap;
 

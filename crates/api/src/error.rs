@@ -1,4 +1,4 @@
-//! What can go wrong with a request, in nobody's words.
+//! What can go wrong with a request, whatever the protocol.
 //!
 //! What the caller can act on is said; what only the operator can act on goes to the log under a reference, and the
 //! caller gets the reference. How an error looks to a client is the business of the protocol that the client speaks:
@@ -56,7 +56,7 @@ pub(crate) enum Error {
     Internal(String),
 }
 
-/// The same without the particulars: what an operation declares.
+/// The same without the details: what an operation declares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ErrorKind {
     /// See [`Error::Path`].
@@ -102,7 +102,7 @@ impl Error {
         Self::Internal(error.to_string())
     }
 
-    /// What it is, without the particulars.
+    /// What it is, without the details.
     pub(crate) fn kind(&self) -> ErrorKind {
         match self {
             Self::Unauthorized => ErrorKind::Unauthorized,
@@ -160,7 +160,7 @@ impl From<tokio::task::JoinError> for Error {
     }
 }
 
-/// An error on its way to the words of a protocol.
+/// An error that no protocol has written yet.
 #[derive(Debug, Clone)]
 pub(crate) struct UnformattedError(Arc<Error>);
 

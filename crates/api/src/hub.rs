@@ -1,11 +1,11 @@
 //! The bus as V1 events, encoded once for everybody.
 //!
-//! One task listens to the engine's bus, turns every update into the events that V1 clients know and hands them to
-//! all streams as ready bytes. The queue is bounded: a stream that falls behind is ended, and its client attaches
-//! again and asks for the state, rather than going on with a hole in what it knows.
+//! One task listens to the engine's bus, turns every update into the events that V1 clients know and hands them to all
+//! streams as ready bytes. The queue is bounded: a stream that falls behind is ended, and its client attaches again and
+//! asks for the state, rather than going on with a gap in what it knows.
 //!
-//! Streamed text is in no state that can be asked for, so the hub keeps it and gives it to each new stream: see
-//! [`drafts`](crate::drafts).
+//! Streamed text is not part of the state that a client can ask for, so the hub keeps it and gives it to each new
+//! stream: see [`drafts`](crate::drafts).
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -61,8 +61,8 @@ impl EventFrame {
         }
     }
 
-    /// Whether it happened in a place. A project has one stream wherever in it a client stands; what is outside of
-    /// all projects has one per folder.
+    /// Whether it happened in a place. A project has one stream, wherever in it a client is; outside of all projects,
+    /// each folder has its own.
     pub(crate) fn is_in(&self, project: &str, directory: &str) -> bool {
         self.directory == directory || (self.project == project && project != "global")
     }
@@ -180,7 +180,7 @@ async fn listen(
     }
 }
 
-/// Begins anew with the text that other processes stream.
+/// Starts over with the text that other processes stream.
 async fn begin(sessions: &Sessions, outlet: &Outlet) {
     // What began before somebody listened is told of only by the store.
     let open = sessions.streaming_parts().await.unwrap_or_else(|error| {

@@ -1,7 +1,7 @@
 //! The HTTP face: what OpenCode's own clients attach to, unchanged.
 //!
 //! [`router`] speaks the V1 protocol over an [`Engine`]: sessions, messages, permissions, configuration and the two
-//! event streams. It holds no state of its own beside the event hub; every answer is a view of what the engine knows.
+//! event streams. It holds no state of its own besides the event hub; every answer is a view of what the engine knows.
 //! Nothing is answered before the gate has let a request in: exact `Host`, matching `Origin`, and a token.
 //!
 //! Each operation is declared once, in `routes`: the router and the [document](openapi) are made from that table.
@@ -18,7 +18,7 @@
 //! - `answer`: what handlers answer with
 //! - `workdir`: the folder that a request means
 //! - `hub`: the bus as V1 events, encoded once for everybody
-//! - `drafts`: text that is streaming, for clients that come in between
+//! - `drafts`: text that is streaming, for clients that attach in the middle of it
 //! - `stream`: one client's event stream
 //! - `wire`: shapes of requests and answers
 //! - `routes`: the operations and their handlers, by resource
@@ -86,6 +86,6 @@ pub(crate) struct App {
 pub fn router(engine: Engine, options: Options) -> Router {
     let hub = Hub::start(&engine, options.closing.clone());
     let guarded = gate::guard(routes::all().with_state(App { engine, hub }), options);
-    // Outermost, so that whoever refuses a request is put into words.
+    // Outermost, so that an error of any layer is written for the client.
     guarded.layer(map_response(error::v1::format_error))
 }

@@ -1,9 +1,9 @@
 //! Operations: each one is declared once, with everything that is known of it.
 //!
 //! A declaration names the operation, its method and path, and its handler. What the operation takes and gives is read
-//! from the handler's own types, so the two cannot disagree; beside that it says only what no type can say: which
-//! errors of the engine come through, and what a caller must be allowed to do. The [router](crate::routes::all) and
-//! the [document](crate::document) are both made from the list of all declarations.
+//! from the handler's own types, so the two cannot disagree; besides that, it says only what no type can say: which
+//! errors of the engine come through, and what a caller must be allowed to do. The [router](crate::routes::all) and the
+//! [document](crate::document) are both made from the list of all declarations.
 
 use axum::Router;
 use axum::handler::Handler;
@@ -78,7 +78,7 @@ pub(crate) struct Operation {
     pub(crate) path: &'static str,
     /// What its caller must be allowed to do.
     pub(crate) right: CallerRight,
-    /// What of OpenCode's it stands for without doing it.
+    /// What it would do in OpenCode, if this release does not do it.
     pub(crate) unsupported: Option<&'static str>,
     errors: Vec<ErrorKind>,
     describe: fn(&mut Description<'_>),
@@ -134,7 +134,7 @@ impl Operation {
         Self { id, method, path, right, unsupported: None, errors: Vec::new(), describe: H::describe, route }
     }
 
-    /// The same, failing in these ways too. What its inputs can be refused for is known from their types.
+    /// The same, failing in these ways too. How its inputs can be refused is known from their types.
     pub(crate) fn fails_with(mut self, errors: impl IntoIterator<Item = ErrorKind>) -> Self {
         self.errors.extend(errors);
         self
@@ -145,7 +145,7 @@ impl Operation {
         Self { right: CallerRight::Decide, ..self }
     }
 
-    /// The same, as one that is known and not done.
+    /// The same, for an operation that is known and not supported.
     pub(crate) fn unsupported(self, what: &'static str) -> Self {
         Self { unsupported: Some(what), ..self.fails_with([ErrorKind::Unsupported]) }
     }

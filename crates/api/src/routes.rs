@@ -65,7 +65,7 @@ fn name(request: &Request) -> String {
     format!("{} {}", request.method(), request.uri().path())
 }
 
-/// Work that goes on when its client goes away in the middle of it: half of an admission is none.
+/// Runs work to its end even if the client goes away in the middle of it.
 async fn run_to_end<T: Send + 'static>(
     work: impl Future<Output = Result<T, everturn_engine::Error>> + Send + 'static,
 ) -> Result<T, Error> {

@@ -91,7 +91,7 @@ impl Stream {
                     Ok(HubItem::Event(frame)) => if let Some(bytes) = self.scope.show(&frame) {
                         return Some(bytes);
                     },
-                    // Missed something: better to end than to go on with a hole.
+                    // Missed something: better to end than to go on with a gap.
                     Ok(HubItem::Gap) | Err(_) => return None,
                 },
                 _ = self.heartbeat.tick() => return Some(self.scope.say(&self.mint, "server.heartbeat")),

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use etcetera::BaseStrategy as _;
-use everturn_engine::config::ProjectShare;
+use everturn_engine::config::ProjectSettings;
 use everturn_engine::mcp::Trust;
 use everturn_engine::models::{AuthFile, Keyring};
 use everturn_engine::{Config, Engine, Options, ProjectFiles};
@@ -117,9 +117,9 @@ pub(crate) fn supervisor() -> Option<PathBuf> {
 
 /// The settings for a folder.
 pub(crate) fn config(directory: &Path) -> Result<Config> {
-    let Configuration { merged, foreign, key_variables } = configuration(directory)?;
+    let Configuration { merged, from_project, key_variables } = configuration(directory)?;
     let root = project_folders(directory).first().map_or(directory, |root| *root);
-    let mut config = Config::from_value(merged)?.with_foreign(foreign, root);
+    let mut config = Config::from_value(merged)?.with_project_settings(from_project, root);
     config.key_variables = key_variables;
     config.key_variables.extend(variable_names().filter(|name| is_secret(name)));
     Ok(config)
@@ -174,7 +174,7 @@ pub(crate) fn working_folder() -> Result<PathBuf> {
 struct Configuration {
     merged: Map<String, Value>,
     /// What of it the project's own files have brought.
-    foreign: ProjectShare,
+    from_project: ProjectSettings,
     /// The variables that keys are taken from.
     key_variables: BTreeSet<String>,
 }
@@ -182,7 +182,7 @@ struct Configuration {
 /// The merged configuration for a folder.
 fn configuration(directory: &Path) -> Result<Configuration> {
     let mut merged = Map::new();
-    let mut foreign = ProjectShare::default();
+    let mut from_project = ProjectSettings::default();
     let mut key_variables = BTreeSet::new();
     let mut files = Vec::new();
     if let Ok(base) = etcetera::base_strategy::choose_native_strategy() {
@@ -213,7 +213,7 @@ fn configuration(directory: &Path) -> Result<Configuration> {
             tracing::warn!(file = %path.display(), "a project does not decide how long the trash is kept");
         }
         read.values_mut().try_for_each(|value| substitute(value, folder)).with_context(invalid)?;
-        note_origin(&mut foreign, &read, projects.contains(&path));
+        note_origin(&mut from_project, &read, projects.contains(&path));
         merge(&mut merged, read);
     }
     if let Some(text) = variable("OPENCODE_CONFIG_CONTENT") {
@@ -221,10 +221,10 @@ fn configuration(directory: &Path) -> Result<Configuration> {
         let mut read = parse(&text).context(invalid)?;
         note_keys(&read, &mut key_variables);
         read.values_mut().try_for_each(|value| substitute(value, directory)).context(invalid)?;
-        note_origin(&mut foreign, &read, false);
+        note_origin(&mut from_project, &read, false);
         merge(&mut merged, read);
     }
-    Ok(Configuration { merged, foreign, key_variables })
+    Ok(Configuration { merged, from_project, key_variables })
 }
 
 /// Variables that are nobody's secret, also where a header is made of them, and that programs cannot do without.
@@ -262,17 +262,17 @@ fn holds_keys(name: &str) -> bool {
 }
 
 /// Notes what a file brings. A server that a project has touched stays the project's; of a list the last one counts.
-fn note_origin(foreign: &mut ProjectShare, read: &Map<String, Value>, project: bool) {
+fn note_origin(from_project: &mut ProjectSettings, read: &Map<String, Value>, project: bool) {
     if project {
         let servers = read.get("mcp").and_then(Value::as_object).into_iter().flatten();
-        foreign.servers.extend(servers.map(|(name, _)| name.clone()));
+        from_project.servers.extend(servers.map(|(name, _)| name.clone()));
     }
     if read.contains_key("instructions") {
-        foreign.instructions = project;
+        from_project.instructions = project;
     }
     // What is not an object is replaced as a whole.
     if read.get("skills").is_some_and(|skills| skills.get("paths").is_some() || !skills.is_object()) {
-        foreign.skills = project;
+        from_project.skills = project;
     }
 }
 

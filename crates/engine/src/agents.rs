@@ -59,7 +59,7 @@ impl Agents {
 
     /// The same for a turn's own agent: a switch that came since does not change what the turn may do.
     pub(crate) fn rules_of(&self, name: &str, session: &Session) -> Vec<Rule> {
-        // An agent that is not there may do nothing.
+        // An agent that does not exist may do nothing.
         let agent = self.named(name);
         let mut rules =
             agent.map_or_else(|| vec![Rule::new("*", "*", Action::Deny)], |agent| agent.permission.clone());
@@ -97,7 +97,7 @@ const TITLE: &str = "You are a title generator. Answer with one line of at most 
 conversation is about. No quotes, no full stop, no explanation.";
 
 /// What an agent may never do as long as another one waits for it: ask the person, plan with them, keep the task list
-/// that is not its own, and give work on.
+/// that is not its own, and delegate further.
 pub(crate) const NOT_FOR_SUBAGENTS: [&str; 5] = ["question", "plan_enter", "plan_exit", "todowrite", "task"];
 
 fn base_rules(data: &Path) -> Vec<Rule> {
@@ -158,7 +158,7 @@ pub(crate) fn plan_note(agent: &Agent, file: &Path) -> Option<String> {
         .then(|| format!("The file of the plan, the only one that you may change: {}", file.display()))
 }
 
-/// The agents of a server: the built-in ones with the configured rules behind their own, and within the bounds of what
+/// The agents of a server: the built-in ones with the configured rules after their own, and within the bounds of what
 /// each is for. `data` is the folder that tool output is kept in.
 #[must_use]
 pub fn agents(configured: &[Rule], data: &Path) -> Vec<Agent> {

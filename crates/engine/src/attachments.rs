@@ -1,5 +1,5 @@
-//! What is attached to a prompt comes with its content, so that the prompt means the same later: files of the project, and
-//! resources of MCP servers.
+//! Attachments: files of the project and resources of MCP servers. Their content is stored with the prompt, so that it
+//! means the same later.
 
 use std::path::Path;
 use std::time::Duration;
@@ -71,7 +71,7 @@ impl Attachments {
     }
 }
 
-/// A resource's texts before the part that attaches it, and its pictures and documents behind.
+/// A resource's texts before the part that attaches it, and its pictures and documents after it.
 fn show(
     part: PartInput,
     address: &ResourceAddress,

@@ -1,4 +1,4 @@
-//! Work that waits for the disk, done away from the threads that carry the streams.
+//! Work that waits for the disk, kept off the threads that carry the streams.
 
 use tokio_util::sync::CancellationToken;
 

@@ -1,8 +1,8 @@
 //! The bus: what happened and what is happening, in order, as one kind of update that every face translates.
 //!
 //! Committed events come from the store's feed: those of this process before their appender is answered, those of other
-//! processes as soon as they are seen, each once and in the order of its session. Live signals are only of the moment:
-//! whoever was not listening asks for the state.
+//! processes as soon as they are seen, each once and in the order of its session. Live signals are not stored: whoever
+//! was not listening asks for the state.
 
 use std::sync::Arc;
 
@@ -19,13 +19,13 @@ const CAPACITY: usize = 16_384;
 pub enum SessionUpdate {
     /// An event that is in the log, with what it touched.
     Committed(Arc<Committed>),
-    /// A signal of the moment.
+    /// A live signal.
     Live(Arc<Live>),
     /// Something may be missing here: whoever shows the state has to get it again.
     Gap,
 }
 
-/// A signal of the moment, with its place.
+/// A live signal, with its place.
 #[derive(Debug)]
 pub struct Live {
     /// The session it is about.
@@ -84,8 +84,9 @@ pub enum Signal {
     },
 }
 
-/// What of a piece of text is new to somebody who has `shown` bytes of it; none when something is missing before it. A
-/// piece may come again in another cut: by the process that streams it, and by the one that takes the session over.
+/// What of a piece of text is new to somebody who has `shown` bytes of it; none when something is missing before it.
+/// The same text may come again, cut differently: from the process that streams it, and from the one that takes the
+/// session over.
 #[must_use]
 pub fn continuation(shown: usize, offset: usize, text: &str) -> Option<&str> {
     let known = shown.checked_sub(offset)?;

@@ -18,9 +18,9 @@ use serde_json::Value;
 
 use crate::mcp;
 
-/// What of a merged configuration came with a project, and is nothing that this person wrote.
+/// What of a merged configuration came with a project, and was not written by this person.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ProjectShare {
+pub struct ProjectSettings {
     /// MCP servers that it names or changes.
     pub servers: BTreeSet<String>,
     /// Whether the list of further `instructions` is its own.
@@ -49,7 +49,7 @@ pub struct Config {
     /// MCP servers.
     pub mcp: mcp::ConfiguredServers,
     /// What of it came with the project.
-    pub foreign: ProjectShare,
+    pub from_project: ProjectSettings,
     /// Variables of the environment that it puts where keys are.
     pub key_variables: BTreeSet<String>,
     catalogue: OnceLock<Catalogue>,
@@ -82,7 +82,8 @@ impl Config {
     /// # Errors
     /// When what it says of providers and models is of the wrong kind.
     pub fn from_value(raw: Map) -> Result<Self, OverlayError> {
-        // Laid over nothing, which finds the same faults and takes no time: most commands never look at the table.
+        // Merged into an empty table, which finds the same mistakes and takes no time: most commands never look at the
+        // table.
         Catalogue::default().overlaid(&raw)?;
         Ok(Self::read(raw))
     }
@@ -99,15 +100,15 @@ impl Config {
             snapshot: raw.get("snapshot").and_then(Value::as_bool).unwrap_or(true),
             tool_output: raw.get("tool_output").map(limits).unwrap_or_default(),
             mcp: raw.get("mcp").map(mcp::ConfiguredServers::read).unwrap_or_default(),
-            foreign: ProjectShare::default(),
+            from_project: ProjectSettings::default(),
             key_variables: BTreeSet::new(),
             catalogue: OnceLock::new(),
             raw,
         }
     }
 
-    /// The variables of the environment that hold keys, which no program is shown that a tool or a server starts: those
-    /// of all providers, also of those that the configuration leaves out, of the services that tools use, and those that
+    /// The environment variables that hold keys, which no program that a tool or a server starts gets to see: those of
+    /// all providers, even of those that the configuration leaves out, of the services that tools use, and those that
     /// the configuration itself takes keys from.
     #[must_use]
     pub fn secrets(&self) -> Vec<String> {
@@ -118,11 +119,11 @@ impl Config {
         names.into_iter().map(str::to_owned).collect()
     }
 
-    /// Says what of it the configuration of the project at `root` has brought.
+    /// Notes what of it came with the project at `root`.
     #[must_use]
-    pub fn with_foreign(mut self, foreign: ProjectShare, root: &Path) -> Self {
-        self.mcp = self.mcp.with_foreign(foreign.servers.clone(), root);
-        self.foreign = foreign;
+    pub fn with_project_settings(mut self, from_project: ProjectSettings, root: &Path) -> Self {
+        self.mcp = self.mcp.with_project_servers(from_project.servers.clone(), root);
+        self.from_project = from_project;
         self
     }
 
@@ -157,8 +158,8 @@ pub fn rules(value: &Value) -> Vec<Rule> {
     rules
 }
 
-/// Limits from a configuration: `{"max_lines": 500, "max_bytes": 20000}`. What is left out, or no positive number, is
-/// as ever.
+/// Limits from a configuration: `{"max_lines": 500, "max_bytes": 20000}`. What is left out, or is no positive number,
+/// keeps its default.
 fn limits(value: &Value) -> OutputLimits {
     let number = |key: &str| {
         let number = value.get(key)?.as_u64().filter(|number| *number > 0)?;

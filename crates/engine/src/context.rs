@@ -23,7 +23,7 @@ use serde_json::{Map, Value, json};
 use crate::Error;
 use crate::projects::Location;
 
-/// How the keys of instructions begin that were found beside a file.
+/// The prefix of the keys of instructions that were found beside a file.
 const NESTED: &str = "core/nested-instructions";
 
 /// The most bytes of nested instructions that a conversation takes in.

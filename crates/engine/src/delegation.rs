@@ -1,8 +1,8 @@
 //! Tasks that one session gives to another: a child session of its own, one prompt, and the last message back.
 //!
-//! Child and prompt have ids that follow from the call's part, so a call that runs again after a crash finds what it had
-//! begun instead of beginning twice. The child is a session like any other: it recovers by itself, and the call that
-//! waits for it is settled from what it came to.
+//! Child and prompt have ids that follow from the call's part, so a call that runs again after a crash finds what it
+//! had begun instead of beginning twice. The child is a session like any other: it recovers by itself, and the call
+//! that waits for it is settled with its outcome.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -153,8 +153,8 @@ impl TaskHandover<'_> {
         Ok(child)
     }
 
-    /// Holds an earlier child also to what this session may do now: its agent, and what the person lets it do, may have
-    /// changed since. What it was held to before stays, since that may be a person's word about this very child.
+    /// Limits an earlier child to what this session may do now as well: its agent, and what the person lets it do, may
+    /// have changed since. Earlier limits stay, since they may be a person's decision about this very child.
     async fn bind(&self, child: &Session) -> Result<(), Error> {
         if child.permission.as_ref() == Some(&self.bounds()) {
             return Ok(());
@@ -214,7 +214,7 @@ impl TaskHandover<'_> {
         Ok(())
     }
 
-    /// Waits until the child rests. Who stops the parent stops the child.
+    /// Waits until the child rests. Stopping the parent stops the child.
     async fn wait(&self, child: &SessionId) -> Result<(), Failure> {
         let DelegationServices { journal, drains, lifecycle, .. } = self.services;
         let patience = self.patience;
@@ -316,7 +316,7 @@ pub(crate) fn ids(part: &PartId) -> Option<(SessionId, EntryId)> {
     Some((SessionId::from(session.as_str()), EntryId::from(format!("msg_{rest}").as_str())))
 }
 
-/// What a child has come to: its last message after the prompt, or why there is none.
+/// The outcome of a child: its last message after the prompt, or why there is none.
 fn outcome(tree: &Tree, prompt: &EntryId) -> Result<String, String> {
     let fail = |text: &str| Err(text.to_owned());
     let path = path::to(tree, tree.session.leaf.as_ref());

@@ -2,7 +2,7 @@
 //!
 //! Each session has at most one drain in this process, and the lease makes it one among all processes. Wakes that
 //! arrive while it works are remembered as one; an interrupt stops it at the next await and lets it settle. What a
-//! drain does is the `worker`'s.
+//! drain does is in `worker`.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -28,7 +28,7 @@ impl DrainSlots {
         use_slots(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// A session got a prompt by another process. If it works here, it looks again before it rests.
+    /// Another process gave a session a prompt. If the session works here, it looks again before it rests.
     pub(crate) fn look_again(&self, id: &SessionId) {
         self.with(|slots| {
             if let Some(slot) = slots.get_mut(id) {
@@ -37,8 +37,8 @@ impl DrainSlots {
         });
     }
 
-    /// Another process asked for an interrupt, the so many-th of the session. It stops what works here, unless that began
-    /// after it.
+    /// Another process asked for an interrupt; the session now has had `interrupts` of them. It stops what works here,
+    /// unless that began after it.
     pub(crate) fn interrupt(&self, id: &SessionId, interrupts: u64) {
         self.with(|slots| {
             if let Some(slot) = slots.get_mut(id) {
@@ -75,7 +75,7 @@ impl DrainSlots {
 pub struct Drains {
     slots: DrainSlots,
     elsewhere: BusyElsewhere,
-    /// Who works when a session is woken. It needs this service itself and outlives none of its clones.
+    /// The worker that runs when a session is woken. It needs this service itself, so it is held weakly.
     worker: Arc<OnceLock<Weak<Worker>>>,
     journal: Journal,
     lifecycle: Lifecycle,
@@ -101,7 +101,7 @@ struct DrainSlot {
 }
 
 impl Drains {
-    /// No drains yet. Nothing is woken before somebody [works](Self::employ).
+    /// No drains yet. Nothing is woken before there is a [worker](Self::set_worker).
     pub(crate) fn new(
         slots: DrainSlots,
         elsewhere: BusyElsewhere,
@@ -111,7 +111,7 @@ impl Drains {
         Self { slots, elsewhere, worker: Arc::default(), journal, lifecycle }
     }
 
-    /// Says who works when a session is woken.
+    /// Sets the worker that runs when a session is woken.
     pub(crate) fn set_worker(&self, worker: &Arc<Worker>) {
         self.worker.get_or_init(|| Arc::downgrade(worker));
     }
@@ -164,7 +164,7 @@ impl Drains {
         });
     }
 
-    /// Resolves when the session does not work, or not any more.
+    /// Resolves once the session is not at work.
     pub async fn settled(&self, id: &SessionId) {
         loop {
             let ended = self.with(|slots| slots.get(id).map(|slot| slot.ended.clone()));
@@ -198,7 +198,7 @@ impl Drains {
         Ok(())
     }
 
-    /// Makes sure that the session works off what it has.
+    /// Makes sure that the session does the work that it has.
     pub(crate) fn wake(&self, id: &SessionId) {
         let Some(worker) = self.worker.get().and_then(Weak::upgrade) else { return };
         if self.lifecycle.is_closing() {
@@ -225,8 +225,8 @@ impl Drains {
         }
     }
 
-    /// Ends a drain: the next one begins at once if the session was woken meanwhile, and can be stopped by what comes
-    /// back. None when there is no next one.
+    /// Ends a drain. If the session was woken meanwhile, the next one begins at once, and the token that comes back
+    /// stops it. None when there is no next one.
     pub(crate) fn next(&self, id: &SessionId) -> Option<CancellationToken> {
         self.with(|slots| match slots.get_mut(id) {
             Some(slot) if slot.again && !self.lifecycle.is_closing() => {

@@ -1,6 +1,6 @@
 //! The engine's handle, and the one place that puts its services together.
 //!
-//! A room is one subject: a type with its own state and methods, which is given the services that it works with and knows
+//! A service is one subject: a type with its own state and methods, which is given the services that it works with and knows
 //! no others. The handle only leads to them.
 
 use std::path::{Path, PathBuf};
@@ -71,7 +71,7 @@ struct EngineServices {
     spending: Spending,
     outputs: ToolOutputs,
     recovery: Recovery,
-    /// Held for the drains, which know it only as long as it is here.
+    /// Held here, because the drains hold it only weakly.
     _worker: Arc<Worker>,
 }
 
@@ -246,7 +246,7 @@ impl Engine {
     }
 }
 
-/// What the store's feed reaches: made before the store, which tells from its first moment on.
+/// The services that the store's feed reaches. They are made before the store, whose feed begins with it.
 #[derive(Debug, Default)]
 struct FeedServices {
     bus: Bus,
@@ -385,7 +385,7 @@ impl EngineServices {
     }
 }
 
-/// The tools, of which the one that gives work to other agents names them.
+/// The tools. The one that gives work to other agents lists these agents.
 fn with_delegates(tools: &Registry, agents: &Agents) -> Registry {
     let tools = tools.layer();
     if tools.get("task").is_some()

@@ -1,9 +1,9 @@
-//! What other processes do to the sessions of this one, and what they run themselves: all of it comes by the store's feed.
+//! Follows the store's feed: what other processes do to our sessions, and what they run themselves.
 //!
-//! The feed tells under the store's own order, so everything here only sets marks and wakes: a prompt for a session that
-//! works here wakes its drain, an interrupt stops it, an answer goes to the call that waits, and anything that happens in
-//! a session that another process runs wakes the drain that waits for it. Whether those sessions are busy follows from
-//! their events.
+//! The feed calls this while it holds the order of events, so everything here only sets flags and wakes tasks: a prompt
+//! for a session that works here wakes its drain, an interrupt stops it, an answer goes to the call that waits, and
+//! anything that happens in a session that another process runs wakes the drain that waits for it. Whether those
+//! sessions are busy follows from their events.
 
 use std::collections::HashSet;
 use std::convert::Infallible;
@@ -27,7 +27,7 @@ impl BusyElsewhere {
         use_set(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Takes in what was running when this process came.
+    /// Notes the sessions that ran elsewhere when this process started.
     pub(crate) fn begin(&self, running: Vec<SessionId>) {
         self.with(|set| set.extend(running));
     }
@@ -43,7 +43,7 @@ impl BusyElsewhere {
     }
 }
 
-/// Takes in what the feed tells: it is put on the bus, and takes effect here.
+/// Takes each item of the feed: puts it on the bus, and lets it take effect here.
 #[derive(Debug)]
 pub(crate) struct FeedFollower {
     bus: Bus,
@@ -64,7 +64,7 @@ impl FeedFollower {
         self.gaps.subscribe()
     }
 
-    /// Takes in one thing that the feed tells.
+    /// Takes one item of the feed.
     pub(crate) fn take(&self, item: FeedItem) {
         match item {
             FeedItem::Committed(committed) => {
@@ -144,7 +144,7 @@ impl MissedUpdates {
         }
     }
 
-    /// Resolves when a request is answered and the feed did not tell of it.
+    /// Resolves when a request was answered and the feed missed it.
     pub(crate) async fn answered(&self, id: &RequestId) {
         let mut gaps = self.gaps.clone();
         loop {
@@ -155,7 +155,7 @@ impl MissedUpdates {
         }
     }
 
-    /// Fires `cancel` when somebody asked for an interrupt since `before` and the feed did not tell of it. It never ends.
+    /// Fires `cancel` when somebody asked for an interrupt since `before` and the feed missed it. It never ends.
     pub(crate) async fn interrupted(
         &self,
         id: &SessionId,

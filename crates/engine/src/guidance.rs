@@ -1,4 +1,4 @@
-//! What a person and a project keep for agents: where it is, and the skills among it.
+//! Instructions and skills that a person or a project keeps for agents, and where they are.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -37,9 +37,9 @@ impl Guidance {
     #[must_use]
     pub fn places(&self, location: &Location) -> Places {
         let raw = &self.config.raw;
-        let foreign = &self.config.foreign;
-        let named = |list: Option<&Value>, foreign: bool| {
-            let by = if foreign { ConfigOrigin::Project } else { ConfigOrigin::Person };
+        let from_project = &self.config.from_project;
+        let named = |list: Option<&Value>, from_project: bool| {
+            let by = if from_project { ConfigOrigin::Project } else { ConfigOrigin::Person };
             let list = list.and_then(Value::as_array).into_iter().flatten();
             list.filter_map(Value::as_str).map(|text| NamedPath { text: text.to_owned(), by }).collect()
         };
@@ -49,15 +49,15 @@ impl Guidance {
             directory: location.directory.clone(),
             worktree: location.worktree.clone(),
             project: self.project_files,
-            instructions: named(raw.get("instructions"), foreign.instructions),
-            skills: named(raw.get("skills").and_then(|skills| skills.get("paths")), foreign.skills),
+            instructions: named(raw.get("instructions"), from_project.instructions),
+            skills: named(raw.get("skills").and_then(|skills| skills.get("paths")), from_project.skills),
         }
     }
 
     /// The skills for a folder, and what is wrong with others.
     ///
     /// # Errors
-    /// When a folder of skills is there and cannot be read.
+    /// When a folder of skills exists and cannot be read.
     pub async fn skills(&self, location: &Location) -> Result<Skills, Error> {
         let places = self.places(location);
         match blocking(move || skills::observe(&places)).await? {

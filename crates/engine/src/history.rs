@@ -1,6 +1,6 @@
 //! From the path to what a provider is given.
 //!
-//! Who said what is told with it: a provider leaves behind what only another model understands, and repairs what a
+//! Each message names the model that said it: `llm` leaves out what only another model understands, and repairs what a
 //! crash or an edit left open.
 
 use base64::Engine as _;
@@ -150,7 +150,7 @@ fn lower_assistant(
     let metadata = |map: &Option<Map>| if replay { map.clone().map(Value::Object) } else { None };
     let mut blocks = Vec::new();
     let mut settled = Vec::new();
-    // What the provider's own tools gave, and how many parts stand before it.
+    // What the provider's own tools gave, and how many parts come before it.
     let mut hosted: Vec<(usize, Block)> = Vec::new();
     for (place, part) in node.parts.iter().enumerate() {
         blocks.extend(hosted.extract_if(.., |(after, _)| *after <= place).map(|(_, block)| block));
@@ -166,12 +166,12 @@ fn lower_assistant(
             PartKind::Reasoning { text, metadata: map, .. } => {
                 blocks.push(Block::Reasoning { text: text.clone(), metadata: metadata(map) });
             }
-            // Only as a whole does the provider take back what it did itself.
+            // The provider takes back what it did itself only as a whole.
             PartKind::Tool { .. } if part.kind.is_hosted() && !replay => {}
             PartKind::Tool { call, tool, state, hosted: true, metadata: map } => {
                 let result = find_result(node, call, state, results);
                 let came = result.and_then(|result| Some((result, result.hosted.as_ref()?)));
-                // A result that is not from the provider says that the call came to nothing.
+                // A result that is not from the provider says that the call failed.
                 if result.is_none() || came.is_some() {
                     let (id, name, input) = (call.clone(), tool.clone(), state.input().clone());
                     blocks.push(Block::HostedCall { id, name, input, metadata: given(map.as_ref()) });

@@ -123,7 +123,7 @@ impl Host for CallHost {
     fn ask(&self, questions: Vec<AskedQuestion>) -> BoxFuture<'_, Result<Vec<Vec<String>>, Failure>> {
         Box::pin(async {
             match self.question(questions).await.map_err(failed)? {
-                RequestAnswer::UsableModel(labels) => Ok(labels),
+                RequestAnswer::Chosen(labels) => Ok(labels),
                 RequestAnswer::Rejected(None) => Err(Failure::Declined(DISMISSED.to_owned())),
                 RequestAnswer::Rejected(Some(message)) => {
                     Err(Failure::Failed(format!("{DISMISSED} They said: {message}")))

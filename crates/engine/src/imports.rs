@@ -83,7 +83,7 @@ impl Imports {
     /// Imports one session from what `opencode export` prints.
     ///
     /// # Errors
-    /// When the bytes are no export, or the session is there already with another history.
+    /// When the bytes are no export, or the session already exists with another history.
     pub async fn export(&self, bytes: &[u8]) -> Result<ImportReport, Error> {
         let imported = opencode::export::read(bytes).map_err(|problem| Error::Import(problem.to_string()))?;
         let mut report = ImportReport::default();

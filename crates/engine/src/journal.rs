@@ -1,7 +1,7 @@
-//! The recording of events: each gets an id and a time and is appended, by everybody or by the owner of a session.
+//! Records events: each gets an id and a time and is appended, by anybody or only by the owner of the session.
 //!
-//! Here is also what everybody reads before they write: a session or its tree, unless it is in the trash. What is only
-//! of the moment is not recorded; it goes out over the bus.
+//! It also reads what is needed before writing: a session or its tree, unless it is in the trash. Live signals are not
+//! recorded; they go out over the bus.
 
 use std::sync::Arc;
 
@@ -51,13 +51,14 @@ impl Journal {
         Ok(self.store.append(session, Authority::Admission, self.stamped(vec![event])).await?)
     }
 
-    /// Records events by the right of the owner.
+    /// Records events as the owner of the session.
     pub(crate) async fn append_owned(&self, lease: &Lease, events: Vec<Event>) -> Result<Appended, Error> {
         let authority = Authority::Owned(lease.clone());
         Ok(self.store.append(&lease.session, authority, self.stamped(events)).await?)
     }
 
-    /// Records events by the right of the owner, who keeps a copy of the tree: they come back as they are in the log.
+    /// Records events as the owner of the session, who keeps a copy of the tree: the events come back as they are in
+    /// the log.
     pub(crate) async fn record_owned(
         &self,
         lease: &Lease,
@@ -83,7 +84,7 @@ impl Journal {
         events.into_iter().map(|event| NewEvent { id: self.mint.event(), time, event }).collect()
     }
 
-    /// Sends a signal of the moment. It never overtakes what was committed to the session before.
+    /// Sends a live signal. It never overtakes what was committed to the session before.
     pub(crate) fn signal(&self, session: &Session, signal: Signal) {
         let live = Live {
             session: session.id.clone(),

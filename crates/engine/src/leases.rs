@@ -114,7 +114,7 @@ impl OwnedSession {
     async fn give_back(mut self) -> Result<(), Error> {
         let Some(lease) = self.lease.clone() else { return Ok(()) };
         let released = self.leases.release(lease).await;
-        // Only now: who is dropped before this line gives it back in the background.
+        // Only now: if this is dropped before this line, the session is given back in the background.
         self.lease = None;
         released
     }

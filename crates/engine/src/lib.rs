@@ -2,14 +2,14 @@
 //!
 //! An [`Engine`] accepts prompts into a session's inbox, promotes them, drives provider turns, runs tools with the
 //! permissions they need, and recovers what a crash left open. Everything that happens is an event in the log before
-//! anybody hears of it; the [`bus`] carries it, with what is only of the moment (streamed text, busy and idle).
+//! anybody hears of it; the [`bus`] carries it, together with live signals (streamed text, busy and idle).
 //!
 //! # Layout
-//! The handle, and what everything stands on:
+//! The handle, and what everything builds on:
 //! - [`engine`]: the handle, and where its services are put together
 //! - [`options`]: how an engine is opened
 //! - `error`: what can go wrong
-//! - [`world`]: the clock and the source of chance
+//! - [`world`]: the clock and random numbers
 //! - [`mint`]: ids above the floor of their session
 //! - [`bus`]: committed events and live signals of all processes, in order
 //! - [`config`]: what is configured
@@ -28,7 +28,7 @@
 //! - [`mcp`]: the MCP servers of a worktree, and which of them a person has allowed
 //! - [`outputs`]: long output of tools
 //!
-//! The way of a prompt:
+//! What a prompt goes through:
 //! - [`inbox`]: admission of prompts
 //! - `attachments`: files and resources that come with a prompt
 //! - [`drains`]: one drain for each session, wakes, interrupts

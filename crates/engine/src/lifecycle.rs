@@ -1,7 +1,7 @@
 //! The engine's own life: what it does in the background, and that it is closing.
 //!
-//! Every service that waits for something waits for the end too, and whatever must have ended before the process may is
-//! started here.
+//! Every service that waits for something also waits for the engine to close. Work that must finish before the process
+//! ends is started here.
 
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;

@@ -2,7 +2,7 @@
 //!
 //! A set of servers is started when a turn, or a client that asks for them, first needs it in a worktree; where none is
 //! configured nothing happens. A server that a project's own configuration names is code from a repository: it is held
-//! until the person has said that it may run there, and held again when it becomes another one. It runs in that project
+//! until the person has said that it may run there, and held again when its definition changes. It runs in that project
 //! and nowhere else, whichever folders clients name.
 
 mod trust;
@@ -34,7 +34,7 @@ pub struct ConfiguredServers {
     /// Those whose configuration cannot be used, and why.
     invalid: BTreeMap<String, String>,
     /// Those that a project's own configuration names or changes.
-    foreign: BTreeSet<String>,
+    from_project: BTreeSet<String>,
     /// The root of that project.
     root: PathBuf,
 }
@@ -63,17 +63,17 @@ impl ConfiguredServers {
 
     /// Says which servers the configuration of the project at `root` names or changes.
     #[must_use]
-    pub fn with_foreign(mut self, names: BTreeSet<String>, root: &Path) -> Self {
-        self.foreign = names;
+    pub fn with_project_servers(mut self, names: BTreeSet<String>, root: &Path) -> Self {
+        self.from_project = names;
         root.clone_into(&mut self.root);
         self
     }
 
     /// The servers that the project brings, with what identifies each.
-    pub fn foreign(&self) -> impl Iterator<Item = (&str, &ServerDefinition)> {
+    pub fn from_project(&self) -> impl Iterator<Item = (&str, &ServerDefinition)> {
         self.servers
             .iter()
-            .filter(|(name, _)| self.foreign.contains(*name))
+            .filter(|(name, _)| self.from_project.contains(*name))
             .map(|(name, server)| (&**name, server))
     }
 
@@ -99,15 +99,15 @@ impl ConfiguredServers {
     }
 
     fn launch(&self, name: &str, server: &ServerDefinition, worktree: &Path, trust: &Trust) -> Launch {
-        // The same words run other code in another folder, and nobody has looked at that.
-        if self.foreign.contains(name) && worktree != self.root {
+        // The same command may run other code in another folder, and nobody has looked at that.
+        if self.from_project.contains(name) && worktree != self.root {
             return Launch::Held(format!(
                 "the configuration of {} brings the server, and it runs only there, not in {}",
                 self.root.display(),
                 worktree.display()
             ));
         }
-        if self.foreign.contains(name) && !trust.allows(&self.root, name, server) {
+        if self.from_project.contains(name) && !trust.allows(&self.root, name, server) {
             return Launch::Held(format!(
                 "this project's configuration brings the server, and nobody has allowed it to run here: look at what \
                  it does, then run `everturn mcp trust {name}` in {}",
@@ -229,7 +229,7 @@ impl McpServers {
     pub fn disconnect(&self, location: &Location, name: &str) -> Result<(), Error> {
         let servers = self.set(location).filter(|servers| servers.contains(name));
         let servers = servers.ok_or_else(|| Error::NoServer(name.to_owned()))?;
-        // What nobody allowed stays so.
+        // What nobody has allowed stays held.
         if servers.held(name).is_none() {
             servers.set(name, Launch::Off);
         }
@@ -273,7 +273,8 @@ impl McpServers {
     /// Starts servers that were held and are allowed by now.
     fn release_servers(&self, servers: &Servers, worktree: &Path) {
         let configured = &self.config.mcp;
-        let held: Vec<_> = configured.foreign().filter(|(name, _)| servers.held(name).is_some()).collect();
+        let held: Vec<_> =
+            configured.from_project().filter(|(name, _)| servers.held(name).is_some()).collect();
         if held.is_empty() {
             return;
         }

@@ -25,7 +25,7 @@ struct MintState {
 }
 
 impl Mint {
-    /// A mint on a world.
+    /// A mint that takes time and randomness from a world.
     #[must_use]
     pub fn new(world: Arc<dyn World>) -> Self {
         Self { world, state: Arc::default() }

@@ -154,7 +154,7 @@ impl ModelFinder {
     }
 }
 
-/// A script is read again each time: what was changed in the file holds from the next turn on.
+/// A script is read again each time: a change to the file takes effect with the next turn.
 fn scripted(wanted: &ModelRef, folder: &Path) -> Result<UsableModel, Error> {
     let provider = match wanted.model.as_str() {
         DEMO => Scripted::demo(),

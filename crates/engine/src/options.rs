@@ -48,7 +48,7 @@ pub struct Options {
     pub tools: Registry,
     /// The binary that can be a supervisor of MCP servers; see [`everturn_tools::process`].
     pub supervisor: Option<PathBuf>,
-    /// Time and chance.
+    /// Time and randomness.
     pub world: Arc<dyn World>,
     /// The PostgreSQL server that keeps the sessions; none keeps them in the data folder.
     pub database: Option<String>,

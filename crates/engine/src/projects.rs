@@ -1,9 +1,9 @@
 //! Projects: what a folder belongs to.
 //!
 //! A git repository is one project wherever it is cloned: its id is its root commit. Everything else is the project
-//! `global`. A project has places, the folders in which it was opened, and a session belongs to the folder that it works
-//! in: a clone has the project in common with its original and nothing else. When a place was moved, its sessions go
-//! along (`relocation`).
+//! `global`. A project has places, the folders in which it was opened, and a session belongs to the folder that it
+//! works in: a clone shares the project with its original and nothing else. When a place is moved, its sessions move
+//! with it (`relocation`).
 
 mod relocation;
 
@@ -98,7 +98,7 @@ pub struct Location {
     pub path: String,
 }
 
-/// A location and how long it is believed.
+/// A location, and how long it is taken as true.
 #[derive(Debug)]
 struct KnownLocation {
     location: Location,
@@ -113,9 +113,9 @@ struct Repositories(std::sync::Mutex<HashMap<PathBuf, RepositoryState>>);
 
 #[derive(Debug, Default)]
 struct RepositoryState {
-    /// Whose turn it is to look at it.
+    /// Held by whoever looks at it now.
     turn_lock: Arc<tokio::sync::Mutex<()>>,
-    /// What git said nothing about, and how long it is not asked again.
+    /// What git gave no answer about, and how long it is not asked again.
     silent: Option<(RepositoryMark, Instant)>,
 }
 
@@ -123,7 +123,7 @@ impl Repositories {
     fn with<T>(&self, root: &Path, use_state: impl FnOnce(&mut RepositoryState) -> T) -> T {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= REMEMBERED {
-            // Those that somebody is at stay.
+            // Those in use stay.
             known.retain(|_, state| Arc::strong_count(&state.turn_lock) > 1);
         }
         use_state(known.entry(root.to_owned()).or_default())
@@ -320,7 +320,8 @@ impl Projects {
         identity
     }
 
-    /// The project of this id as a repository is it, with its places up to date and its sessions where they belong.
+    /// The project with this id that a repository belongs to, with its places up to date and its sessions where they
+    /// belong.
     async fn resolve(&self, found: &Repository, id: Option<String>) -> Result<Project, Error> {
         let known = self.all().await?;
         let Some(id) = id else { return Ok(self.blank_project(GLOBAL, found.root.clone(), Some("git"))) };

@@ -38,7 +38,7 @@ pub(crate) enum RequestAnswer {
     /// Go on.
     Allowed,
     /// The labels that were chosen for each question.
-    UsableModel(Vec<Vec<String>>),
+    Chosen(Vec<Vec<String>>),
     /// Do not; with what the person said.
     Rejected(Option<String>),
     /// The work was interrupted while it waited.
@@ -49,7 +49,7 @@ impl RequestAnswer {
     /// What an answer in the log says.
     pub(crate) fn of(reply: Option<Reply>, message: Option<&str>, answers: Option<&Value>) -> Self {
         match (answers, reply) {
-            (Some(answers), _) => Self::UsableModel(labels(answers)),
+            (Some(answers), _) => Self::Chosen(labels(answers)),
             (None, Some(Reply::Once | Reply::Always)) => Self::Allowed,
             (None, Some(Reply::Reject)) => Self::Rejected(message.map(str::to_owned)),
             (None, None) => Self::Interrupted,
@@ -141,7 +141,7 @@ impl Requests {
         let mut last = open.filter_map(|open| open.request);
         let answer = last.find(|last| last.request.id == request.id).and_then(|last| last.answer);
         Ok(match answer {
-            Some(GivenAnswer { answers: Some(answers), .. }) => RequestAnswer::UsableModel(labels(&answers)),
+            Some(GivenAnswer { answers: Some(answers), .. }) => RequestAnswer::Chosen(labels(&answers)),
             Some(GivenAnswer { reply: Some(Reply::Once | Reply::Always), .. }) => RequestAnswer::Allowed,
             Some(GivenAnswer { reply: Some(Reply::Reject), message, .. }) => RequestAnswer::Rejected(message),
             Some(GivenAnswer { reply: None, .. }) | None => RequestAnswer::Interrupted,
@@ -279,8 +279,8 @@ impl Requests {
     }
 }
 
-/// Whether one of the other requests could be answered. That somebody was faster, or took its session away, is no failure
-/// of the answer that was given.
+/// Whether one of the other requests could be answered. If somebody was faster, or took its session away, the answer
+/// that was given has still succeeded.
 fn ignore_gone(settled: Result<(), Error>) -> Result<(), Error> {
     match settled {
         Err(Error::NoRequest(_) | Error::NoSession(_)) => Ok(()),

@@ -34,7 +34,7 @@ impl Titles {
         Self { journal, models, agents, lifecycle }
     }
 
-    /// Names a session in the background when its first prompt is there and nobody has named it.
+    /// Names a session in the background once it has its first prompt, unless somebody has named it.
     pub(crate) fn name_later(&self, session: &Session, tree: &Tree) {
         if session.parent.is_some() || !is_default_title(&session.title) {
             return;

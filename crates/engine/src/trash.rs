@@ -76,7 +76,7 @@ impl Trash {
         all.extend(self.store.sessions(Filter { archived: true, ..Filter::default() }).await?);
         let family = family(id, &all);
         let mut purged = Vec::new();
-        // Those that belong to others first: what fails leaves none behind whose owner is gone.
+        // Those that belong to others go first: a failure leaves none whose owner is gone.
         for id in family.into_iter().rev() {
             // Work here is stopped; the store refuses while another process is at it.
             if self.drains.is_running(&id) {
@@ -119,7 +119,7 @@ impl Trash {
     }
 }
 
-/// A session and those among `all` that belong to it, each behind the one it belongs to.
+/// A session and those among `all` that belong to it, each after the one it belongs to.
 fn family(id: &SessionId, all: &[Session]) -> Vec<SessionId> {
     let mut family = vec![id.clone()];
     let mut next = 0;

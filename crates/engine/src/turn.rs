@@ -140,7 +140,7 @@ struct TurnSetup {
 }
 
 impl Turn<'_> {
-    /// Appends events by the right of the owner and folds them into the turn's own tree.
+    /// Appends events as the owner of the session and folds them into the turn's own tree.
     async fn commit(&mut self, events: Vec<Event>) -> Result<(), Error> {
         let (appended, records) = self.services.journal.record_owned(self.lease, events).await?;
         for record in &records {
@@ -217,8 +217,7 @@ impl Turn<'_> {
 
 /// Folds what the store has taken into the turn's own tree.
 ///
-/// # Errors
-/// When it does not fit: the store and the turn have lost each other, and the turn must not go on from what it believes.
+/// # Errors When it does not fit: the store and the turn disagree, and the turn must not go on from its own tree.
 fn follow(tree: &mut Tree, record: &Record) -> Result<(), Error> {
     fold::apply(tree, record).map(drop).map_err(|error| Error::Diverged {
         session: record.session.clone(),

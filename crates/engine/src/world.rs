@@ -1,4 +1,4 @@
-//! The world outside: where time and chance come in, so that tests can decide both.
+//! The world outside: time and randomness, which tests can control.
 
 use std::fmt::Debug;
 

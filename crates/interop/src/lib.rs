@@ -6,7 +6,7 @@
 //!
 //! # Layout
 //! - [`opencode`]: OpenCode's V1 messages, parts and events, V2 messages and durable events, file tree, rows, export
-//! - [`pi`]: session files of pi (versions 1 to 3) and of the omp dialects, with their contexts, trees and health
+//! - [`pi`]: session files of pi (versions 1 to 3) and of the omp dialects, with their contexts, trees and problems
 
 pub mod opencode;
 pub mod pi;

@@ -37,7 +37,7 @@ pub struct Imported {
     pub seed: Seed,
 }
 
-/// Something that could not be read, and was left out. The rest is there.
+/// Something that could not be read, and was left out. The rest was read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {what}")]
 pub struct ImportProblem {

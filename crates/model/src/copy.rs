@@ -52,7 +52,7 @@ fn rename(node: &mut Node, mint: &mut DerivedIds, names: &mut HashMap<String, En
     }
 }
 
-/// Lets an entry speak of the copies instead of the originals.
+/// Makes an entry refer to the copies instead of the originals.
 fn refer(node: &mut Node, names: &HashMap<String, EntryId>) {
     let copy_of = |id: EntryId| names.get(id.as_str()).cloned();
     let entry = &mut node.entry;

@@ -1,7 +1,7 @@
 //! Ids that follow from a name: for copies, and for what comes from programs without our ids.
 //!
 //! An import or a copy must give the same ids each time, so that doing it twice finds what is there: ids here follow
-//! from a name (the session's) and the order of calls, not from chance.
+//! from a name (the session's) and the order of calls, and are not random.
 
 use crate::ids::{RANDOM, Stamp};
 use crate::{EntryId, EventId, Millis, PartId};
@@ -14,7 +14,7 @@ pub struct DerivedIds {
 }
 
 impl DerivedIds {
-    /// A mint whose ids follow from `name`.
+    /// Ids that follow from `name`.
     #[must_use]
     pub fn new(name: &str) -> Self {
         // FNV-1a: the digits need spread, not secrecy.

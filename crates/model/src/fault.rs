@@ -1,8 +1,7 @@
-//! Faults: why a turn or a compaction came to nothing.
+//! Faults: why a turn or a compaction failed.
 //!
-//! A fault says what happened in our own types. What V1, V2 and pi call it is made of that in `interop`. Another
-//! program's fault that says more than the types can, or something else, also keeps the value that came, and leaves as
-//! that.
+//! A fault says what happened in our own types. `interop` turns it into what V1, V2 and pi call it. A fault of another
+//! program that says more than the types can, or something else, also keeps its original value, and is written as that.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +18,7 @@ pub struct Fault {
     /// The same for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// The fault as another program wrote it, where the types do not give every byte of that back.
+    /// The fault as another program wrote it, where the types cannot reproduce every byte of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub came: Option<Box<Value>>,
 }
@@ -30,7 +29,7 @@ pub struct Fault {
 pub enum FaultKind {
     /// A person stopped it.
     Aborted,
-    /// The process ended in the midst of it.
+    /// The process ended in the middle of it.
     CutOff,
     /// The provider did not accept the key.
     Authentication {
@@ -45,11 +44,11 @@ pub enum FaultKind {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         body: Option<String>,
     },
-    /// The answer reached its longest length.
+    /// The answer reached its length limit.
     OutputLength,
     /// The provider's filter ended the answer.
     ContentFilter,
-    /// The answer has not the shape that was asked for.
+    /// The answer does not have the shape that was asked for.
     StructuredOutput {
         /// How often it was tried again.
         #[serde(default, skip_serializing_if = "Option::is_none")]

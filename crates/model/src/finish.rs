@@ -1,7 +1,6 @@
-//! Why a model stopped, and what a summary or a change of a file came about by: small words with a meaning.
+//! Small words with a meaning: why a model stopped, what began a compaction, what became of a file.
 //!
-//! Each is stored as one word. A word of another program that is none of ours is kept as it came, so that it leaves as
-//! it came.
+//! Each is stored as one word. A word of another program that is not one of ours is kept, and leaves as it came.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -66,7 +65,7 @@ words! {
     Stop = "stop",
     /// It waits for the results of its calls.
     ToolCalls = "tool-calls",
-    /// The answer reached its longest length.
+    /// The answer reached its length limit.
     Length = "length",
     /// The provider's filter cut it off.
     ContentFilter = "content-filter",

@@ -58,7 +58,7 @@ pub enum Error {
     },
 }
 
-/// The rows that an event changed, beside the session row, which every event may change.
+/// The rows that an event changed, besides the session row, which every event may change.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Changes {
     /// Entries that are new or have a new header.
@@ -226,7 +226,7 @@ impl Fold<'_> {
         Ok(())
     }
 
-    /// Events that change an entry or a part that is there.
+    /// Events that change an existing entry or part.
     fn inside(&mut self, event: &Event) -> Result<(), Error> {
         match event {
             Event::ShellEnded { entry, output, exit, part } => {
@@ -319,7 +319,7 @@ impl Fold<'_> {
                     if call {
                         let open = part.open.get_or_insert_default();
                         open.begun = true;
-                        // Of a call that was begun twice, the later beginning counts.
+                        // If a call was begun twice, the later beginning counts.
                         open.forecast.clone_from(forecast);
                     }
                     call

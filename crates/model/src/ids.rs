@@ -1,4 +1,4 @@
-//! Identifiers: a prefix, twelve hex digits of time and counter, fourteen base-62 digits of chance.
+//! Identifiers: a prefix, twelve hex digits of time and counter, fourteen random base-62 digits.
 //!
 //! The 48 bits hold `milliseconds * 4096 + counter`, which is 2³⁶ ms: they wrap every 795 days (the last time on
 //! 2026-08-14), so an id says nothing about age on its own. Order in a session is by `seq`, lists are by stored times.
@@ -47,7 +47,7 @@ macro_rules! id {
                 text.strip_prefix($prefix).is_some_and(|rest| rest.starts_with('_') && rest.len() > 1)
             }
 
-            /// Mints an id that sorts after everything at or below `clock`'s value.
+            /// Makes an id from a stamp, by which it sorts, and random digits.
             #[must_use]
             pub fn mint(value: Stamp, random: [u8; RANDOM]) -> Self {
                 Self(render($prefix, value.0, random))

@@ -33,7 +33,7 @@ pub struct CallRef {
     pub part: Option<PartId>,
 }
 
-/// What is known of a call that has not settled, beside the state of its part. It is what a restart needs: a call that
+/// What is known of a call that has not settled, besides the state of its part. It is what a restart needs: a call that
 /// asked and has not begun may still be run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct OpenCall {

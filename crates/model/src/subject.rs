@@ -1,8 +1,8 @@
 //! What an event is about: enough of the rows that it names to tell a client of it without them.
 //!
-//! An event says what happened to an entry or a part, and names it by its id. A client of V2 knows it by more: by the id
-//! of another program, the call, the tool; or it is told again what a prompt was. With that in the record, a client
-//! can go on at any place of a log, and nobody has to fold everything before it.
+//! An event says what happened to an entry or a part, and names it by its id. A client of V2 knows it by more: by the
+//! id of another program, the call, the tool; or it is told again what a prompt was. With that in the record, a client
+//! can resume anywhere in a log, and nobody has to fold everything before it.
 
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
@@ -172,7 +172,7 @@ impl Record {
         }
     }
 
-    /// What is stored of it beside its place: the event, and behind it the subject, where it has one.
+    /// What is stored of it besides its place in the log: the event, then the subject, where it has one.
     ///
     /// # Errors
     /// When something in it has no form in JSON.

@@ -20,7 +20,7 @@ struct ErrorForm {
     name: &'static str,
     /// A field beside the message.
     more: Option<&'static str>,
-    /// Whether the fields stand outside of `data` too, with the name as `_tag`.
+    /// Whether the fields are outside of `data` too, with the name as `_tag`.
     tagged: bool,
 }
 
@@ -65,7 +65,7 @@ pub(crate) fn shape(kind: ErrorKind) -> (u16, &'static str, Schema) {
         }
     }
     let data = json!({"type": "object", "properties": fields.clone(), "required": needed.clone()});
-    // The name of an MCP server stands in the place of the error's own.
+    // The name of an MCP server takes the place of the error's own.
     let own = if more == Some("name") { json!({"type": "string"}) } else { json!({"const": name}) };
     let mut outside = Map::from_iter([("name".to_owned(), own)]);
     let mut required = vec!["name"];
@@ -81,14 +81,14 @@ pub(crate) fn shape(kind: ErrorKind) -> (u16, &'static str, Schema) {
     (status.as_u16(), name, schema)
 }
 
-/// Puts the error of a response into words, where it has one.
+/// Writes the error of a response as V1 clients read it, where it has one.
 pub(crate) fn format_error(mut response: Response) -> Ready<Response> {
     let Some(UnformattedError(error)) = response.extensions_mut().remove::<UnformattedError>() else {
         return ready(response);
     };
     let (status, body) = body(&error);
     let mut worded = answer::json(status, &body);
-    // What was said beside the error stays said.
+    // Headers that came with the error stay.
     for (name, value) in response.headers() {
         worded.headers_mut().entry(name).or_insert_with(|| value.clone());
     }

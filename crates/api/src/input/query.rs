@@ -1,4 +1,4 @@
-//! Queries: a type for all of it, and types for single values.
+//! Queries: the extractor, and types for single values.
 
 use std::borrow::Cow;
 use std::fmt;

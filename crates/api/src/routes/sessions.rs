@@ -135,7 +135,7 @@ async fn update(
     let mut changes = body.changes()?;
     let mut session = app.engine.sessions().get(&id).await?;
     for change in &mut changes {
-        // Rules are added behind those that are there, and the last one counts.
+        // Rules are added after those that exist, and the last one counts.
         if let SessionChange::Permission { rules: Some(rules) } = change {
             let mut all = session.permission.clone().unwrap_or_default();
             all.append(rules);

@@ -1,6 +1,6 @@
 //! Health, and what clients ask for at their start and can do without: language servers, formatters, consoles.
 //!
-//! Where Everturn has no such thing the answer is the true one of a server without any: an empty list.
+//! Where Everturn has none of these, it says so with an empty list.
 
 use axum::extract::State;
 use axum::http::StatusCode;

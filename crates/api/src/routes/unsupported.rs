@@ -38,7 +38,7 @@ fn of_server(method: HttpMethod, id: &'static str, path: &'static str, what: &'s
         .unsupported(what)
 }
 
-// A session that is not there is said first, as everywhere.
+// A missing session is reported first, as everywhere.
 fn of_session(method: HttpMethod, id: &'static str, path: &'static str, what: &'static str) -> Operation {
     let handler = move |State(app): State<App>, Path(at): Path<SessionPath>| missing(app, at, what);
     Operation::on(method, id, path, handler).unsupported(what).fails_with([ErrorKind::NotFound])

@@ -1,4 +1,4 @@
-//! Providers and models as clients see them. Keys are never among it.
+//! Providers and models as clients see them. Keys are never shown.
 
 use std::collections::BTreeMap;
 

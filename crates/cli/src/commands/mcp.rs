@@ -90,17 +90,17 @@ async fn list(configured: &ConfiguredServers) -> Result<()> {
 }
 
 fn trust(configured: &ConfiguredServers, names: &[String]) -> Result<()> {
-    let foreign: Vec<(&str, &ServerDefinition)> = configured.foreign().collect();
-    let unknown = names.iter().find(|name| !foreign.iter().any(|(known, _)| known == name));
+    let from_project: Vec<(&str, &ServerDefinition)> = configured.from_project().collect();
+    let unknown = names.iter().find(|name| !from_project.iter().any(|(known, _)| known == name));
     if let Some(name) = unknown {
-        let known: BTreeSet<&str> = foreign.iter().map(|(name, _)| *name).collect();
+        let known: BTreeSet<&str> = from_project.iter().map(|(name, _)| *name).collect();
         if known.is_empty() {
             bail!("this project's configuration brings no MCP server; your own need no permission");
         }
         let known: Vec<&str> = known.into_iter().collect();
         bail!("this project's configuration brings no MCP server {name}, only {}", known.join(", "));
     }
-    let chosen: Vec<(&str, &ServerDefinition)> = foreign
+    let chosen: Vec<(&str, &ServerDefinition)> = from_project
         .into_iter()
         .filter(|(name, _)| names.is_empty() || names.iter().any(|wanted| wanted == name))
         .collect();

@@ -1,7 +1,7 @@
 //! Forecasts: what a call that edits will make of its files, noted before it acts and compared with the disk afterwards.
 //!
-//! A tool that replaces whole files either did so or did not. With what each file was known by before and after, a restart
-//! can tell which, as long as nobody else has changed the files since.
+//! A tool that replaces whole files either did so or did not. The fingerprints of each file before and after let a
+//! restart tell which, as long as nobody else has changed the files since.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

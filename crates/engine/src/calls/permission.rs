@@ -20,7 +20,7 @@ pub(super) enum Permit {
 }
 
 impl ToolCalls {
-    /// Decides about a call, and asks the person where that is theirs.
+    /// Decides about a call, and asks the person where the rules leave it to them.
     pub(super) async fn permit(
         &self,
         setting: &CallSurroundings,
@@ -87,7 +87,7 @@ fn refusal(answer: RequestAnswer) -> Option<Permit> {
             Some(Permit::Refuse { text, declined: false })
         }
         // Labels are no permission.
-        RequestAnswer::Interrupted | RequestAnswer::UsableModel(_) => {
+        RequestAnswer::Interrupted | RequestAnswer::Chosen(_) => {
             Some(Permit::Refuse { text: INTERRUPTED.to_owned(), declined: false })
         }
     }

@@ -1,4 +1,4 @@
-//! Calls that run beside each other: each comes back with what came of it, also when its task died.
+//! Calls that run in parallel. Each comes back with its result, even if its task died.
 
 use std::any::Any;
 use std::collections::HashMap;

@@ -1,17 +1,17 @@
 //! Relocation: sessions follow the folder that they work in.
 //!
-//! Whoever opens a project at a place looks at where it was before. A place whose `.git` is this very one was renamed to
-//! here, and its sessions come along, and only its: two clones that were moved at once each keep their own. Where that
-//! cannot be told (it was copied to another disk and removed), the sessions come along if the project is nowhere else.
-//! A place that is still there keeps what it has, and so does one on a disk that is not there just now. A clone that is
-//! put where another clone of the same project was finds that one's sessions there, too: nobody can tell them apart.
+//! When a project is opened at a new place, its earlier places are looked at. If one of them had this very `.git`, it
+//! was renamed, and its sessions come along, but no others: two clones that were moved at the same time each keep their
+//! own. If that cannot be told, because the folder was copied to another disk and removed, the sessions come along if
+//! the project is nowhere else. A place that still exists keeps its sessions, and so does one on a disk that is not
+//! mounted now. A clone put where another clone of the same project used to be gets that one's sessions: nothing tells
+//! them apart.
 //!
 //! Sessions also change their project when their folder does: when a folder becomes a repository, gets its first
 //! commit, or the rest of a history that was cut off.
 //!
-//! Each session moves by an event of its own and is then where it belongs, so that doing it again does nothing, and
-//! the list of places is written last, so that what a crash leaves is done by the next one to open the place. A session
-//! that is at work somewhere is left for that one too.
+//! Each session moves by an event of its own, so that doing it again does nothing. The list of places is written last:
+//! whatever a crash leaves undone is done when the place is next opened. So is a session that is at work somewhere.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -92,7 +92,7 @@ impl Projects {
         Ok(project)
     }
 
-    /// Places that only sessions tell of: those of other programs, and of times when places were not kept.
+    /// Places that are known only from sessions: those of other programs, and those from before places were recorded.
     async fn unrecorded(&self, project: &Project) -> Result<Vec<ProjectFolder>, Error> {
         let mut roots = BTreeSet::new();
         for session in self.all_sessions(&project.id).await? {

@@ -89,7 +89,7 @@ fn step_ended(
     }
 }
 
-/// What to tell when an answer ended in a way that is no end. Nobody should take it for a finished one.
+/// What to say of an answer that was cut short, so that nobody takes it for a finished one.
 fn given_up(reason: &Finish) -> Option<&'static str> {
     match reason {
         Finish::Error => Some("The provider gave up in the midst of its answer. Asking again may help."),

@@ -67,7 +67,7 @@ impl Turn<'_> {
         self.services.journal.signal(self.session(), Signal::Failed { error: error.clone() });
         self.services.journal.signal(self.session(), Signal::Idle);
         if self.cancel.is_cancelled() {
-            // Who stops the session stops all of it: prompts that came meanwhile join the conversation unanswered.
+            // Stopping the session stops all of it: prompts that came meanwhile join the conversation unanswered.
             self.tree.inbox = self.services.journal.outline(&self.session().id).await?.inbox;
             let mut leaf = self.session().leaf.clone();
             for item in self.tree.inbox.iter().filter(|item| item.delivery == Delivery::Steer) {

@@ -38,8 +38,8 @@ enum Remedy {
     Unknown(ToolCall),
     /// It edited its files, and only its result is missing.
     Applied(ToolCall),
-    /// It may run: it changes nothing, comes to the same when run twice, or has not begun,
-    /// or its files are as they were before.
+    /// It may run: it changes nothing, has the same effect when run twice, or has not begun, or its files are as they
+    /// were before.
     Run(ToolCall),
 }
 
@@ -172,7 +172,7 @@ impl ProviderTurns {
         edits: &CutOffEdits,
     ) -> Result<Option<bool>, Error> {
         let mut declined = false;
-        // As in the turn that made them, calls run beside each other: one that waits holds up no other.
+        // As in the turn that made them, calls run in parallel: one that waits holds up no other.
         let mut running = RunningCalls::new(self.services.journal.mint().clone());
         for remedy in remedies {
             let settled = match remedy {

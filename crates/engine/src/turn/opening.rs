@@ -20,7 +20,7 @@ use crate::mint::Mint;
 use crate::models::UsableModel;
 use crate::projects::Location;
 
-/// The events of an opening so far, and where the conversation stands behind them.
+/// The events of an opening so far, and where the conversation is after them.
 pub(super) struct TurnOpening {
     events: Vec<Event>,
     /// The entry that the next one follows.
@@ -34,7 +34,7 @@ pub(super) struct TurnOpening {
 }
 
 impl TurnOpening {
-    /// An opening behind the leaf of a tree.
+    /// An opening that follows the leaf of a tree.
     pub(super) fn at(tree: &Tree, mint: &Mint) -> Self {
         Self {
             events: Vec::new(),
@@ -52,7 +52,7 @@ impl TurnOpening {
         Entry::new(id, parent, self.mint.now(), body)
     }
 
-    /// Adds an entry that stands for itself.
+    /// Adds an entry that needs no other event.
     fn add(&mut self, body: Body) {
         let entry = Box::new(self.entry(body));
         self.events.push(Event::EntryAdded { entry, parts: Vec::new() });
@@ -102,7 +102,7 @@ impl TurnOpening {
         id
     }
 
-    /// Says of a prompt that was promoted just now that nothing has changed since; false when there is none.
+    /// Records that nothing has changed since the prompt that was just promoted; false when there is none.
     pub(super) fn summarize_promoted(&mut self) -> bool {
         let Some(entry) = self.promoted.clone() else { return false };
         let session: Summary = self.session.summary.clone().unwrap_or_default();

@@ -59,7 +59,7 @@ impl Turn<'_> {
     }
 }
 
-/// A call that came to nothing, with the words for it.
+/// A call that did not finish, with the text that says why.
 pub(super) fn unfinished(call: ToolCall, now: i64, words: &str) -> SettledCall {
     let result = ToolResult {
         start: Some(call.start),

@@ -1,4 +1,4 @@
-//! The stream of a turn: deltas come in, calls run beside it, and whoever stops the session stops both.
+//! The stream of a turn: deltas come in, calls run in parallel, and whoever stops the session stops both.
 
 use std::time::Duration;
 

@@ -155,7 +155,7 @@ async fn what_a_project_brings_waits_for_the_person() {
         .reopen(|options| {
             options.paths.state = state.path().to_owned();
             let configured = std::mem::take(&mut options.config.mcp);
-            options.config.mcp = configured.with_foreign(["s".to_owned()].into(), &root);
+            options.config.mcp = configured.with_project_servers(["s".to_owned()].into(), &root);
         })
         .await;
     let location = bench.engine.projects().location(None).await.unwrap();
@@ -170,7 +170,7 @@ async fn what_a_project_brings_waits_for_the_person() {
 
     // Allowed from outside while the engine runs.
     let config = bench.engine.config().mcp.clone();
-    Trust::new(state.path()).allow(&root, config.foreign()).unwrap();
+    Trust::new(state.path()).allow(&root, config.from_project()).unwrap();
     within("the server to start", async {
         while bench.engine.mcp().statuses(&location).await["s"] != ServerStatus::Connected {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
@@ -195,7 +195,7 @@ async fn what_was_allowed_in_one_project_runs_in_no_other() {
         .reopen(|options| {
             options.paths.state = state.path().to_owned();
             let configured = std::mem::take(&mut options.config.mcp);
-            options.config.mcp = configured.with_foreign(["s".to_owned()].into(), &here);
+            options.config.mcp = configured.with_project_servers(["s".to_owned()].into(), &here);
         })
         .await;
     let location = bench.engine.projects().location(Some(there.dir())).await.unwrap();
@@ -210,7 +210,7 @@ async fn what_was_allowed_in_one_project_runs_in_no_other() {
     );
     assert_eq!(reason().await, expected);
     let config = bench.engine.config().mcp.clone();
-    Trust::new(state.path()).allow(&here, config.foreign()).unwrap();
+    Trust::new(state.path()).allow(&here, config.from_project()).unwrap();
     // Neither is it let go afterwards, as one is that waits for the person.
     assert_eq!(reason().await, expected);
     let refused = bench.engine.mcp().connect(&location, "s").await.unwrap_err().to_string();

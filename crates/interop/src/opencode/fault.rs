@@ -1,7 +1,7 @@
 //! What OpenCode calls a fault: a name and data.
 //!
-//! Names are made of the model's types here, and read into them. A fault whose bytes the types do not give back keeps
-//! the value that came, and leaves as that.
+//! The names are made from the model's types here, and read back into them. A fault that the types cannot reproduce
+//! byte for byte also keeps the original value, and is written as that.
 
 use std::collections::BTreeMap;
 

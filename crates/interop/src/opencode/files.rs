@@ -34,7 +34,7 @@ pub struct SessionFiles {
     pub share: Option<Vec<u8>>,
 }
 
-/// What kept beside a session is called here.
+/// The names of what is kept beside a session.
 const DIFF: &str = "session_diff";
 const SHARE: &str = "share";
 

@@ -258,7 +258,7 @@ pub struct SessionRows {
     pub todos: Vec<OpenCodeTodoRow>,
 }
 
-/// Reads the V1 messages of one session. What cannot be read is named, and the rest is there.
+/// Reads the V1 messages of one session. What cannot be read is listed, and the rest is read.
 #[must_use]
 pub fn read_one(rows: SessionRows, project: Option<Value>) -> (Imported, Vec<ImportProblem>) {
     let mut problems = Vec::new();

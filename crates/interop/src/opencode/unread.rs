@@ -1,8 +1,8 @@
 //! What a reader does not understand, kept so that it leaves as it came.
 //!
 //! A reader consumes an object field by field. What has no word here, or has a word but an unexpected type, goes to
-//! [`UnreadFields`]; so do the names of fields that a writer always prints but the source did not have. A writer prints what
-//! it knows through [`MergedObject`], which lays the kept fields over it: the source wins.
+//! [`UnreadFields`]; so do the names of fields that a writer always prints but the source did not have. A writer prints
+//! what it knows through [`MergedObject`], which puts the kept fields over it: the source wins.
 
 use everturn_model::{Extra, Map};
 use serde::Serialize;
@@ -16,10 +16,10 @@ pub(super) const ABSENT: &str = "v1-absent";
 /// A value that is no object, or an object of an unknown role, kept whole.
 pub(super) const WHOLE: &str = "v1-whole";
 
-/// The own state of a tool call as it came, where a part cannot hold it; it shows as long as there is no result.
+/// The state of a tool call as it came, where a part cannot hold it; it is shown as long as there is no result.
 pub(super) const STATE: &str = "v1-state";
 
-/// Fields that a reader did not take.
+/// Fields that a reader could not take.
 #[derive(Debug, Default)]
 pub(super) struct UnreadFields {
     fields: Map,
@@ -33,7 +33,7 @@ impl UnreadFields {
         self.fields.insert(key.into(), value);
     }
 
-    /// Remembers that a field which is always written was not there, unless it was and is kept as it came.
+    /// Notes that the source lacked a field that is always written, unless it is among the kept ones.
     pub(super) fn require(&mut self, key: &str, found: bool) {
         if !found && !self.fields.contains_key(key) {
             self.absent.insert(key.to_owned(), Value::Bool(true));
@@ -45,7 +45,7 @@ impl UnreadFields {
         self.fields.get(key)
     }
 
-    /// Keeps the own state of a tool call as it came.
+    /// Keeps the state of a tool call as it came.
     pub(super) fn keep_state(&mut self, state: Value) {
         self.state = Some(state);
     }
@@ -66,7 +66,7 @@ impl UnreadFields {
     }
 }
 
-/// An object that is being written, with what was kept laid over it.
+/// An object that is being written, merged with the fields that were kept.
 #[derive(Debug)]
 pub(super) struct MergedObject<'a, M> {
     map: M,

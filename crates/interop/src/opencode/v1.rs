@@ -42,7 +42,7 @@ pub struct V1Message {
     pub parts: Vec<Value>,
 }
 
-/// Whether a record holds its own ids, or its place says them: the database keeps them in columns.
+/// Where the ids of a record are: inside it as fields, or outside, as in the columns of the database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum IdPlacement {
     /// `id`, `sessionID` and `messageID` are fields.

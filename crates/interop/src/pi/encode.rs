@@ -287,7 +287,7 @@ fn stop_reason(assistant: &Assistant) -> &str {
         (Some(Finish::Length), _) => "length",
         (Some(Finish::Error), _) => "error",
         (Some(Finish::Aborted), _) => "aborted",
-        // pi has no word for these. They stand as they are, for whoever reads the file.
+        // pi has no word for these. They are written as they are, for whoever reads the file.
         (Some(finish @ (Finish::ContentFilter | Finish::Unknown | Finish::Imported(_))), _) => finish.word(),
         (None, None) => "stop",
         (None, Some(Fault { kind: FaultKind::Aborted | FaultKind::CutOff, .. })) => "aborted",

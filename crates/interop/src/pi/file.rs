@@ -55,7 +55,7 @@ pub struct SessionFile {
     pub dialect: Dialect,
     /// The version of the format that the header names; 1 where it names none.
     pub version: u64,
-    /// The header as it stands in the file.
+    /// The header as it is in the file.
     pub header: Option<Map>,
     /// The session.
     pub session: Session,

@@ -50,7 +50,7 @@ pub(super) fn lines(bytes: &[u8]) -> Vec<SessionLine<'_>> {
     lines
 }
 
-/// What stands on a line.
+/// What is on a line.
 #[derive(Debug)]
 pub(super) enum LineContent {
     /// JSON.

@@ -162,7 +162,7 @@ impl<'t> PiView<'t> {
         self.entries.iter().filter(own).map(|node| &node.entry.id).collect()
     }
 
-    /// Bookmarks with when they were set: the last for each entry, whatever branch it stands on.
+    /// Bookmarks and when they were set: the last for each entry, whatever branch it is on.
     #[must_use]
     pub fn labels(&self) -> HashMap<&'t EntryId, (&'t str, Millis)> {
         let mut labels = HashMap::new();

@@ -2,8 +2,8 @@
 //!
 //! A subagent may do what its own rules allow, but no more than the agent that it works for; a planning agent may do
 //! what a person has configured, but change no files. In a list of which the last match wins, neither can be said by
-//! putting one list behind the other: whichever is last loosens what the first forbids. So each rule is met with each
-//! bound, and the stricter word applies to what both are about.
+//! putting one list after the other: whichever is last loosens what the first forbids. So each rule is combined with
+//! each bound, and the stricter action applies to what both match.
 
 use super::{Action, Rule, matches};
 
@@ -20,7 +20,7 @@ pub fn bounded(rules: &[Rule], bounds: &[Rule]) -> Vec<Rule> {
 fn bounded_within(rules: &[Rule], bounds: &[Rule], effort: usize) -> Vec<Rule> {
     let (open, unsaid) = (Rule::new("*", "*", Action::Allow), Rule::new("*", "*", Action::Ask));
     let mut overlapping: Vec<Rule> = Vec::new();
-    // The last bound that is about something counts, and within it the last rule: so their meeting is the last one, too.
+    // The last bound that is about something counts, and within it the last rule: so their overlap comes last, too.
     for bound in [&open].into_iter().chain(bounds) {
         for rule in [&unsaid].into_iter().chain(rules) {
             let permissions = overlap(&bound.permission, &rule.permission, effort);
@@ -36,7 +36,7 @@ fn bounded_within(rules: &[Rule], bounds: &[Rule], effort: usize) -> Vec<Rule> {
                             .extend(patterns.iter().map(|pattern| Rule::new(permission, pattern, action)));
                     }
                 }
-                // What they have in common takes too long to say. The bound holds already, by its meeting with
+                // What they have in common takes too long to say. The bound holds already, by its overlap with
                 // everything; a stricter rule holds for all that it is about, at its strictest.
                 _ if strictness(rule.action) > strictness(bound.action) => {
                     overlapping.push(Rule { action: Action::Deny, ..rule.clone() });
@@ -133,7 +133,7 @@ struct OverlapSearch {
 }
 
 impl OverlapSearch {
-    /// Collects what two wildcards have in common, behind what they have in common so far.
+    /// Collects what two wildcards have in common, after what they have in common so far.
     fn collect_overlap(&mut self, one: &[char], other: &[char], so_far: &mut String) -> Option<()> {
         self.effort = self.effort.checked_sub(1)?;
         match (one.split_first(), other.split_first()) {

@@ -1,6 +1,7 @@
 //! Rows of `session` and `project` as the objects that clients see, and back.
 //!
-//! The object is the middle: what a session keeps to print itself as it came also fills its columns as they were.
+//! Both ways go through the object: what a session keeps in order to be printed as it came also fills its columns as
+//! they were.
 
 use everturn_model::{Map, Money, Session, SessionId};
 use serde_json::Value;

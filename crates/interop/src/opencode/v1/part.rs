@@ -92,7 +92,7 @@ impl Serialize for PartView<'_> {
 /// The mark of a call that the provider runs itself, among what else the provider said of it.
 const EXECUTED: &str = "providerExecuted";
 
-/// Metadata with that mark, which stands behind everything else.
+/// Metadata with that mark, which comes last.
 struct MarkedMetadata<'a>(Option<&'a Map>);
 
 impl Serialize for MarkedMetadata<'_> {
@@ -106,7 +106,7 @@ impl Serialize for MarkedMetadata<'_> {
     }
 }
 
-/// Takes the mark out; metadata that it stood elsewhere in is kept as it came.
+/// Takes the mark out; metadata that had it in another place is kept as it came.
 fn read_hosted(metadata: Option<Map>, rest: &mut UnreadFields) -> (bool, Option<Map>) {
     match metadata {
         Some(mut map) if map.get(EXECUTED) == Some(&Value::Bool(true)) => {

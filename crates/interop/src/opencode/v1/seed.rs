@@ -194,7 +194,7 @@ impl Chain<'_> {
         self.push(id, wire, first.time, body, Extra::default(), parts);
     }
 
-    // The message's own id where it is free, else a new one with the own as the wire's.
+    // The message's own id where it is free, else a new one, with the own id kept for the wire.
     fn name(&mut self, id: Option<String>, time: Millis) -> (EntryId, Option<String>) {
         match id {
             Some(id) if self.used.insert(id.clone()) => (EntryId::new(id), None),

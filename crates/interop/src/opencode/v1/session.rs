@@ -1,7 +1,7 @@
 //! The session as V1 clients see it.
 //!
-//! A session lives on after it came in, so a field of its source that has another shape here is shown as it came only
-//! while what stands here is what it came to: each such field is kept as a pair of *here* and *there*.
+//! A session changes after its import. A field of the source that has another shape here is therefore shown as it came
+//! only as long as the value here has not changed: each such field is kept as a pair of *here* and *there*.
 
 use everturn_model::event::Seed;
 use everturn_model::path::{self, PathState};

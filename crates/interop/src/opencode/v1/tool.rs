@@ -23,7 +23,7 @@ use crate::opencode::unread::{self, MergedObject, STATE, UnreadFields};
 /// What a call without a result shows once its turn is closed.
 const INTERRUPTED: &str = "The call was interrupted before it ended";
 
-/// What is known of a call beside its part.
+/// What is known of a call besides its part.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::opencode) struct CallEnd<'a> {
     /// Its result on the path.
@@ -291,7 +291,7 @@ fn read_error(state: Map, mut result: ToolResult) -> (Value, Box<ToolResult>) {
     (input.unwrap_or_default(), Box::new(result))
 }
 
-/// Keeps the own state of a call whose turn is closed in the source: there it shows as it is, for ever.
+/// Keeps the state of a call whose turn is closed in the source: it will always be shown as it was there.
 pub(super) fn keep_closed(part: &mut Part) {
     let PartKind::Tool { state, .. } = &part.kind else { return };
     if state.is_settled() || part.extra.field(STATE, "state").is_some() {

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::{V2, unknown};
 use crate::opencode::shape::{object, put, put_some, text};
 
-/// The content of a tool's progress beside its structured data.
+/// The content of a tool's progress, besides its structured data.
 const CONTENT: &str = "$content";
 /// What a call without a result shows once its turn is closed.
 const INTERRUPTED: &str = "The call was interrupted before it ended";
