@@ -165,7 +165,7 @@ mod tests {
 
     use super::*;
 
-    fn resource(source: Value) -> Option<ResourceAddress> {
+    fn resource(source: &Value) -> Option<ResourceAddress> {
         let part = json!({"type": "file", "mime": "text/plain", "url": "docs://a", "source": source});
         PartInput::from(serde_json::from_value::<PromptPart>(part).unwrap()).resource
     }
@@ -175,9 +175,9 @@ mod tests {
         let text = json!({"value": "@a", "start": 0, "end": 2});
         let source = json!({"type": "resource", "clientName": "docs", "uri": "docs://a", "text": text});
         let address = ResourceAddress { server: "docs".to_owned(), uri: "docs://a".to_owned() };
-        assert_eq!(resource(source), Some(address));
-        assert_eq!(resource(json!({"type": "resource", "uri": "docs://a"})), None);
-        assert_eq!(resource(json!({"type": "file", "path": "a", "clientName": "x", "uri": "y"})), None);
-        assert_eq!(resource(json!("anything")), None);
+        assert_eq!(resource(&source), Some(address));
+        assert_eq!(resource(&json!({"type": "resource", "uri": "docs://a"})), None);
+        assert_eq!(resource(&json!({"type": "file", "path": "a", "clientName": "x", "uri": "y"})), None);
+        assert_eq!(resource(&json!("anything")), None);
     }
 }
