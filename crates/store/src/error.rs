@@ -1,13 +1,14 @@
 //! What can go wrong, by what the caller can do about it.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use everturn_model::SessionId;
 
 use crate::cursor::BadCursor;
 
-/// An error of the store.
-#[derive(Debug, thiserror::Error)]
+/// An error of the store. It can be cloned, because one failure may be the answer to many callers.
+#[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
     /// There is no such session: tell the person.
     #[error("session {0} does not exist")]
@@ -152,7 +153,7 @@ pub enum Error {
         /// The file or folder.
         path: PathBuf,
         /// Why.
-        source: std::io::Error,
+        source: Arc<std::io::Error>,
     },
     /// The disk is full; nothing was saved.
     #[error(
@@ -164,7 +165,7 @@ pub enum Error {
     },
     /// SQLite refused; nothing was acknowledged.
     #[error("database: {0}")]
-    Sqlite(#[from] rusqlite::Error),
+    Sqlite(#[source] Arc<rusqlite::Error>),
     /// The server cannot be reached: wait, or check the address.
     #[error(
         "the PostgreSQL server at {address} cannot be reached: {reason}. Check that it runs and that the address is right"
@@ -206,4 +207,17 @@ pub enum Error {
     /// The store is closing.
     #[error("the store is closed")]
     Closed,
+}
+
+impl Error {
+    /// What the file system refused at this place.
+    pub(crate) fn io(path: impl Into<PathBuf>, source: std::io::Error) -> Self {
+        Self::Io { path: path.into(), source: Arc::new(source) }
+    }
+}
+
+impl From<rusqlite::Error> for Error {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sqlite(Arc::new(error))
+    }
 }

@@ -16,12 +16,11 @@
 //! - `parallel`: work on long lists, spread over the cores
 //! - `payload`: how large payloads are kept; `cursor`, `page`: pages; `words`, `text`, `search`: full-text search
 //! - [`upkeep`]: blobs, trash and retention, disk use, verification and rebuilding, scrubs, backups
-//! - `owner`: which processes of this machine are alive; `access`: whether a database may be written
+//! - `owner`: which processes of this machine are alive
 //! - `sqlite`: the engine on SQLite: writer thread with group commit, readers, schema, leases
 //! - `postgres`: the engine on PostgreSQL: writer task with group commit, pool of readers, heartbeat, notices
 //! - [`foreign`]: reading databases of other programs, without writing to them
 
-mod access;
 pub mod append;
 mod cursor;
 pub mod error;

@@ -52,9 +52,9 @@ impl Owner {
     /// Makes this process known in `folder` under a name.
     pub(crate) fn claim(folder: &Path, name: &str, timing: Timing) -> Result<Self, Error> {
         let folder = folder.join("owners");
-        std::fs::create_dir_all(&folder).map_err(|source| Error::Io { path: folder.clone(), source })?;
+        std::fs::create_dir_all(&folder).map_err(|source| Error::io(&folder, source))?;
         let path = folder.join(name);
-        let io = |source| Error::Io { path: path.clone(), source };
+        let io = |source| Error::io(&path, source);
         let file = lock(&path).map_err(io)?;
         write_time(&file).map_err(io)?;
         let file = Arc::new(file);

@@ -37,7 +37,6 @@ use everturn_model::{EntryId, EventId, Record, RequestId, Session, SessionId, Tr
 use tokio::sync::{oneshot, watch};
 
 use crate::Error;
-use crate::access::Access;
 use crate::append::{Appended, Lease, StreamPiece};
 use crate::feed::sequencer::Sequencer;
 use crate::options::{Options, PostgresServer};
@@ -59,7 +58,8 @@ use writer::Job;
 pub(crate) struct PostgresEngine {
     address: Address,
     me: ThisProcess,
-    access: Access,
+    /// Why nothing can be written; none when it can.
+    read_only: Option<Error>,
     pool: Arc<Pool>,
     /// None when the database may only be read.
     writer: Option<writer::WriterHandle>,
@@ -116,10 +116,14 @@ impl PostgresEngine {
         let address = Address::new(server, options)?;
         let named = |failure: failure::ServerFailure| failure.into_error(address.name());
         let client = address.client().await.map_err(named)?;
-        let access = migrate::migrate(&client, &address.place()).await.map_err(named)?;
+        let read_only = match migrate::migrate(&client, &address.place()).await.map_err(named) {
+            Ok(()) => None,
+            Err(newer @ Error::Newer { .. }) => Some(newer),
+            Err(error) => return Err(error),
+        };
         drop(client);
         let me = claim(server, options).await?;
-        let writes = access == Access::Write;
+        let writes = read_only.is_none();
         let (pokes, poked) = watch::channel(0);
         let sequencer = sequencer.map(Arc::clone);
         let me_writing = writes.then_some(&me);
@@ -132,7 +136,7 @@ impl PostgresEngine {
             None
         };
         let pool = Arc::new(Pool::new(address.clone())?);
-        Ok(Self { address, me, access, pool, writer, _pokes: pokes })
+        Ok(Self { address, me, read_only, pool, writer, _pokes: pokes })
     }
 
     pub(crate) fn place(&self) -> String {
@@ -145,10 +149,7 @@ impl PostgresEngine {
 
     /// Why nothing can be written; none when it can.
     pub(crate) fn read_only(&self) -> Option<Error> {
-        match self.access {
-            Access::Write => None,
-            Access::Read { found, known } => Some(Error::Newer { place: self.place(), found, known }),
-        }
+        self.read_only.clone()
     }
 
     fn refuse_reader(&self) -> Result<(), Error> {
@@ -341,7 +342,6 @@ fn boot(folder: &Path) -> Result<String, Error> {
     let path = Path::new("/proc/sys/kernel/random/boot_id");
     // A machine without this file has processes that are only known by their silence.
     let Ok(boot) = read(path) else { return Ok(String::new()) };
-    let folder_data =
-        std::fs::metadata(folder).map_err(|source| Error::Io { path: folder.to_owned(), source })?;
+    let folder_data = std::fs::metadata(folder).map_err(|source| Error::io(folder, source))?;
     Ok(format!("{} {} {}", boot.trim(), folder_data.dev(), folder_data.ino()))
 }

@@ -79,7 +79,7 @@ pub(crate) fn finish(log: Vec<Packing>) -> Result<(Vec<LogRow>, Vec<Blob>), Erro
 }
 
 fn unpacked(source: io::Error) -> Error {
-    Error::Io { path: "compression".into(), source }
+    Error::io("compression", source)
 }
 
 /// The row of a session.

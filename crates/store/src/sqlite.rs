@@ -33,7 +33,6 @@ use rusqlite::{Connection, ErrorCode, params};
 use tokio::sync::oneshot;
 
 use crate::Error;
-use crate::access::Access;
 use crate::append::{Appended, Lease, StreamPiece};
 use crate::feed::sequencer::Sequencer;
 use crate::options::Options;
@@ -53,7 +52,8 @@ pub(crate) struct SqliteEngine {
     owner: Owner,
     /// None when the file may only be read.
     writer: Option<writer::WriterHandle>,
-    access: Access,
+    /// Why nothing can be written; none when it can.
+    read_only: Option<Error>,
     readers: Arc<reader::Pool>,
 }
 
@@ -80,17 +80,20 @@ impl SqliteEngine {
             vfs: options.vfs.clone(),
         };
         let mut connection = schema::open(&settings)?;
-        let access = migrate::migrate(&mut connection, &path)?;
+        let read_only = match migrate::migrate(&mut connection, &path) {
+            Ok(()) => None,
+            Err(newer @ Error::Newer { .. }) => Some(newer),
+            Err(error) => return Err(error),
+        };
         let owner = Owner::claim(folder, &options.owner, options.timing)?;
-        let writer = match access {
-            Access::Read { .. } => None,
-            Access::Write => {
-                schema::configure(&connection, &settings)?;
-                Some(writer::WriterHandle::start(connection, path.clone(), sequencer.map(Arc::clone))?)
-            }
+        let writer = if read_only.is_none() {
+            schema::configure(&connection, &settings)?;
+            Some(writer::WriterHandle::start(connection, path.clone(), sequencer.map(Arc::clone))?)
+        } else {
+            None
         };
         let readers = Arc::new(reader::Pool::new(settings));
-        Ok(Self { path, owner, writer, access, readers })
+        Ok(Self { path, owner, writer, read_only, readers })
     }
 
     pub(crate) fn place(&self) -> String {
@@ -103,10 +106,7 @@ impl SqliteEngine {
 
     /// Why nothing can be written; none when it can.
     pub(crate) fn read_only(&self) -> Option<Error> {
-        match self.access {
-            Access::Write => None,
-            Access::Read { found, known } => Some(Error::Newer { place: self.place(), found, known }),
-        }
+        self.read_only.clone()
     }
 
     fn send(&self, job: Job) -> Result<(), Error> {
@@ -329,7 +329,7 @@ impl SqliteEngine {
 
 /// Copies the database into a new file, whole, that only its owner may read.
 fn copy_into(connection: &Connection, target: &Path) -> Result<(), Error> {
-    let io = |source| Error::Io { path: target.to_owned(), source };
+    let io = |source| Error::io(target, source);
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
@@ -341,23 +341,22 @@ fn copy_into(connection: &Connection, target: &Path) -> Result<(), Error> {
     let file = options.open(target).map_err(io)?;
     connection
         .execute("VACUUM INTO ?1", [target.display().to_string()])
-        .map_err(|source| failure(target, &source))?;
+        .map_err(|source| failure(target, source))?;
     file.sync_all().map_err(io)
 }
 
-/// An error of SQLite by what the caller can do. SQLite's own cannot be cloned, and each caller of a group needs one.
-fn failure(path: &Path, error: &rusqlite::Error) -> Error {
+/// An error of SQLite by what the caller can do.
+fn failure(path: &Path, error: impl Into<Arc<rusqlite::Error>>) -> Error {
     use rusqlite::Error as Cause;
-    let path = path.to_owned();
-    match (error.sqlite_error_code(), error) {
+    let (path, error) = (path.to_owned(), error.into());
+    match (error.sqlite_error_code(), &*error) {
         (Some(ErrorCode::DiskFull), _) => Error::Full { path },
         (Some(ErrorCode::NotADatabase), _) => Error::NotOurs { path, reason: error.to_string() },
-        (Some(ErrorCode::DatabaseCorrupt), _) if index::is_damaged(error) => Error::Index { path },
+        (Some(ErrorCode::DatabaseCorrupt), _) if index::is_damaged(&error) => Error::Index { path },
         (Some(ErrorCode::DatabaseCorrupt), _) => Error::Damaged { path, reason: error.to_string() },
         (Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen), _) => {
-            Error::Io { path, source: std::io::Error::other(error.to_string()) }
+            Error::io(path, std::io::Error::other(error.to_string()))
         }
-        (_, Cause::SqliteFailure(code, text)) => Error::Sqlite(Cause::SqliteFailure(*code, text.clone())),
         // We wrote text and numbers where we now find something else: SQLite has no checksums to notice it before.
         (
             _,
@@ -366,14 +365,14 @@ fn failure(path: &Path, error: &rusqlite::Error) -> Error {
             | Cause::IntegralValueOutOfRange(..)
             | Cause::Utf8Error(..),
         ) => Error::Damaged { path, reason: error.to_string() },
-        (_, other) => Error::Sqlite(Cause::ToSqlConversionFailure(other.to_string().into())),
+        _ => Error::Sqlite(error),
     }
 }
 
 /// Names the file in an error that does not do so yet.
 fn named(path: &Path, error: Error) -> Error {
     match error {
-        Error::Sqlite(error) => failure(path, &error),
+        Error::Sqlite(error) => failure(path, error),
         other => other,
     }
 }

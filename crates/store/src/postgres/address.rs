@@ -163,7 +163,7 @@ fn encryption(config: &Config, authorities: Option<&Path>) -> Result<ClientConfi
         Some(path) => {
             let bad = |error: &dyn fmt::Display| {
                 let source = std::io::Error::new(std::io::ErrorKind::InvalidData, error.to_string());
-                Error::Io { path: path.to_owned(), source }
+                Error::io(path, source)
             };
             for certificate in CertificateDer::pem_file_iter(path).map_err(|error| bad(&error))? {
                 let certificate = certificate.map_err(|error| bad(&error))?;

@@ -8,7 +8,6 @@ use deadpool_postgres::ClientWrapper;
 use super::failure::ServerFailure;
 use super::pool::query;
 use crate::Error;
-use crate::access::Access;
 
 /// The lock that whoever migrates holds alone.
 const LOCK: i64 = 0x4576_746e_0000_0001;
@@ -29,24 +28,24 @@ enum FoundSchema {
     Foreign,
 }
 
-/// Brings the database to the newest schema. One of a newer version is left as it is.
-pub(super) async fn migrate(client: &ClientWrapper, place: &str) -> Result<Access, ServerFailure> {
-    if let Some(access) = judge(&look(client).await?, place)? {
-        return Ok(access);
+/// Brings the database to the newest schema. One of a newer version is left as it is, and is an error.
+pub(super) async fn migrate(client: &ClientWrapper, place: &str) -> Result<(), ServerFailure> {
+    if !is_due(&look(client).await?, place)? {
+        return Ok(());
     }
     client.batch_execute("BEGIN").await?;
-    let access = migrate_within(client, place).await;
-    client.batch_execute(if access.is_ok() { "COMMIT" } else { "ROLLBACK" }).await?;
-    access
+    let migrated = migrate_within(client, place).await;
+    client.batch_execute(if migrated.is_ok() { "COMMIT" } else { "ROLLBACK" }).await?;
+    migrated
 }
 
-async fn migrate_within(client: &ClientWrapper, place: &str) -> Result<Access, ServerFailure> {
+async fn migrate_within(client: &ClientWrapper, place: &str) -> Result<(), ServerFailure> {
     // Others may take long with it, and waiting for them is right.
     client.batch_execute("SET LOCAL lock_timeout = 0").await?;
     client.execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK]).await?;
     let found = look(client).await?;
-    if let Some(access) = judge(&found, place)? {
-        return Ok(access);
+    if !is_due(&found, place)? {
+        return Ok(());
     }
     let version = match found {
         FoundSchema::Version(version) => version,
@@ -66,7 +65,7 @@ async fn migrate_within(client: &ClientWrapper, place: &str) -> Result<Access, S
     getrandom::fill(&mut secret).map_err(|error| Error::Server(format!("no random numbers: {error}")))?;
     let keep = "INSERT INTO meta VALUES ('secret', $1) ON CONFLICT (name) DO NOTHING";
     client.execute(keep, &[&secret.as_slice()]).await?;
-    Ok(Access::Write)
+    Ok(())
 }
 
 async fn look(client: &ClientWrapper) -> Result<FoundSchema, ServerFailure> {
@@ -91,16 +90,18 @@ async fn look(client: &ClientWrapper) -> Result<FoundSchema, ServerFailure> {
     })
 }
 
-/// What can be done without a migration; none when one is due.
-fn judge(found: &FoundSchema, place: &str) -> Result<Option<Access>, Error> {
+/// Whether the database has an older schema than this version's. One that this version must not write is an error.
+fn is_due(found: &FoundSchema, place: &str) -> Result<bool, Error> {
     let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
     match found {
         FoundSchema::Foreign => Err(Error::NotOurs {
             path: place.into(),
             reason: "its schema `everturn` holds another program's tables".to_owned(),
         }),
-        FoundSchema::Version(found) if *found > known => Ok(Some(Access::Read { found: *found, known })),
-        FoundSchema::Version(found) if *found == known => Ok(Some(Access::Write)),
-        FoundSchema::Version(_) | FoundSchema::Nothing { .. } => Ok(None),
+        FoundSchema::Version(found) if *found > known => {
+            Err(Error::Newer { place: place.to_owned(), found: *found, known })
+        }
+        FoundSchema::Version(found) => Ok(*found < known),
+        FoundSchema::Nothing { .. } => Ok(true),
     }
 }

@@ -210,7 +210,7 @@ impl WriterTask {
         }
         for pending in group.appends {
             // A caller that went away wants no answer.
-            drop(pending.answer.send(Err(again(&error))));
+            drop(pending.answer.send(Err(error.clone())));
         }
     }
 
@@ -274,23 +274,5 @@ impl WriterTask {
         if fresh {
             self.pokes.send_modify(|count| *count += 1);
         }
-    }
-}
-
-/// The same error for each caller of a group.
-fn again(error: &Error) -> Error {
-    match error {
-        Error::Unreachable { address, reason } => {
-            Error::Unreachable { address: address.clone(), reason: reason.clone() }
-        }
-        Error::Refused { address, reason } => {
-            Error::Refused { address: address.clone(), reason: reason.clone() }
-        }
-        Error::NoDatabase { address, reason } => {
-            Error::NoDatabase { address: address.clone(), reason: reason.clone() }
-        }
-        Error::Server(reason) => Error::Server(reason.clone()),
-        Error::Closed => Error::Closed,
-        other => Error::Server(other.to_string()),
     }
 }

@@ -10,7 +10,7 @@ use crate::foreign::Database;
 
 /// Copies a database into a new file, whole or not at all. What is there is not overwritten.
 pub(super) fn copy(connection: &Connection, target: &Path) -> Result<(), Error> {
-    let io = |source| Error::Io { path: target.to_owned(), source };
+    let io = |source| Error::io(target, source);
     refuse(target)?;
     let folder = match target.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -21,7 +21,7 @@ pub(super) fn copy(connection: &Connection, target: &Path) -> Result<(), Error> 
         tempfile::Builder::new().prefix(".everturn-").suffix(".part").tempfile_in(folder).map_err(io)?;
     connection
         .execute("VACUUM INTO ?1", [file.path().display().to_string()])
-        .map_err(|source| super::failure(target, &source))?;
+        .map_err(|source| super::failure(target, source))?;
     file.as_file().sync_all().map_err(io)?;
     file.persist_noclobber(target).map_err(|error| match error.error.kind() {
         std::io::ErrorKind::AlreadyExists => Error::Occupied(target.display().to_string()),
@@ -32,7 +32,7 @@ pub(super) fn copy(connection: &Connection, target: &Path) -> Result<(), Error> 
 }
 
 fn refuse(target: &Path) -> Result<(), Error> {
-    let there = std::fs::exists(target).map_err(|source| Error::Io { path: target.to_owned(), source })?;
+    let there = std::fs::exists(target).map_err(|source| Error::io(target, source))?;
     if there { Err(Error::Occupied(target.display().to_string())) } else { Ok(()) }
 }
 
@@ -40,10 +40,10 @@ fn refuse(target: &Path) -> Result<(), Error> {
 pub(crate) fn restore(from: &Path, folder: &Path) -> Result<(), Error> {
     let target = schema::prepare(folder)?;
     refuse(&target)?;
-    let io = |source| Error::Io { path: folder.to_owned(), source };
+    let io = |source| Error::io(folder, source);
     let work = tempfile::Builder::new().prefix(".everturn-").tempdir_in(folder).map_err(io)?;
     let fresh = private(from, work.path())?;
-    let failure = |source: rusqlite::Error| super::failure(&fresh, &source);
+    let failure = |source: rusqlite::Error| super::failure(&fresh, source);
     let connection = Connection::open(&fresh).map_err(failure)?;
     connection.execute_batch("UPDATE session SET owner = NULL").map_err(failure)?;
     copy(&connection, &target)
@@ -52,9 +52,9 @@ pub(crate) fn restore(from: &Path, folder: &Path) -> Result<(), Error> {
 /// Checks a backup and copies it into a folder of our own, under the name that a store expects.
 pub(crate) fn private(from: &Path, folder: &Path) -> Result<PathBuf, Error> {
     // Said here, because SQLite would only say that it cannot open it.
-    std::fs::File::open(from).map_err(|source| Error::Io { path: from.to_owned(), source })?;
+    std::fs::File::open(from).map_err(|source| Error::io(from, source))?;
     let not_ours = |error: Error| match error {
-        Error::Sqlite(source) => match super::failure(from, &source) {
+        Error::Sqlite(source) => match super::failure(from, source) {
             Error::Sqlite(source) => Error::NotOurs { path: from.to_owned(), reason: source.to_string() },
             damaged => damaged,
         },

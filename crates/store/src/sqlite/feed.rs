@@ -43,7 +43,7 @@ impl FileReader {
                 None => (schema::open_reader(readers.settings())?, None),
             };
             let now = connection.query_row("PRAGMA data_version", [], |row| row.get::<_, i64>(0));
-            let now = now.map_err(|error| super::failure(&readers.settings().path, &error))?;
+            let now = now.map_err(|error| super::failure(&readers.settings().path, error))?;
             *version = Some((connection, now));
             Ok(before != Some(now))
         };

@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::{index, write};
-use crate::access::Access;
 use crate::row::SessionRow;
 use crate::{Error, shape};
 
@@ -46,19 +45,19 @@ pub(super) struct FoundSchema {
     tables: i64,
 }
 
-/// Brings the file to the newest schema. A file of a newer version is left as it is.
-pub(super) fn migrate(connection: &mut Connection, path: &Path) -> Result<Access, Error> {
+/// Brings the file to the newest schema. A file of a newer version is left as it is, and is an error.
+pub(super) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), Error> {
     let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
-    let failure = |source: rusqlite::Error| super::failure(path, &source);
+    let failure = |source: rusqlite::Error| super::failure(path, source);
     let found = look(connection).map_err(failure)?;
-    if let Some(access) = judge(found, known, path)? {
-        return Ok(access);
+    if !is_due(found, known, path)? {
+        return Ok(());
     }
     // Held until the end: nobody else migrates between the copy and the change. The kernel drops it if we die.
     let _lock = lock(path)?;
     let found = look(connection).map_err(failure)?;
-    if let Some(access) = judge(found, known, path)? {
-        return Ok(access);
+    if !is_due(found, known, path)? {
+        return Ok(());
     }
     let due = MIGRATIONS.iter().skip(usize::try_from(found.version).unwrap_or_default());
     if found.tables > 0 {
@@ -72,8 +71,8 @@ pub(super) fn migrate(connection: &mut Connection, path: &Path) -> Result<Access
     let transaction =
         connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failure)?;
     let found = look(&transaction).map_err(failure)?;
-    if let Some(access) = judge(found, known, path)? {
-        return Ok(access);
+    if !is_due(found, known, path)? {
+        return Ok(());
     }
     for (number, migration) in (1i64..).zip(MIGRATIONS) {
         if number > found.version {
@@ -85,8 +84,7 @@ pub(super) fn migrate(connection: &mut Connection, path: &Path) -> Result<Access
         }
     }
     transaction.execute_batch(&format!("PRAGMA application_id = {APPLICATION};")).map_err(failure)?;
-    transaction.commit().map_err(failure)?;
-    Ok(Access::Write)
+    transaction.commit().map_err(failure)
 }
 
 fn look(connection: &Connection) -> rusqlite::Result<FoundSchema> {
@@ -114,30 +112,29 @@ fn read(connection: &Connection) -> rusqlite::Result<FoundSchema> {
 
 /// Ensures that a file is a whole database of ours that this version knows, without changing it.
 pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), Error> {
-    let failure = |source: rusqlite::Error| super::failure(path, &source);
+    let failure = |source: rusqlite::Error| super::failure(path, source);
     let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
     let found = look(connection).map_err(failure)?;
     if found.tables == 0 {
         return Err(Error::NotOurs { path: path.to_owned(), reason: "it is empty".to_owned() });
     }
-    if let Some(Access::Read { found, known }) = judge(found, known, path)? {
-        return Err(Error::Newer { place: path.display().to_string(), found, known });
-    }
+    // An older one is understood as well.
+    is_due(found, known, path)?;
     let check = "PRAGMA quick_check(1)";
     let reason: String = connection.query_row(check, [], |row| row.get(0)).map_err(failure)?;
     if reason == "ok" { Ok(()) } else { Err(Error::Damaged { path: path.to_owned(), reason }) }
 }
 
-/// What can be done without a migration; none when one is due.
-fn judge(found: FoundSchema, known: i64, path: &Path) -> Result<Option<Access>, Error> {
+/// Whether the file has an older schema than this version's. One that this version must not write is an error.
+fn is_due(found: FoundSchema, known: i64, path: &Path) -> Result<bool, Error> {
     if found.application != APPLICATION && found.tables > 0 {
         let reason = "it holds another program's tables".to_owned();
         return Err(Error::NotOurs { path: path.to_owned(), reason });
     }
     if found.version > known {
-        return Ok(Some(Access::Read { found: found.version, known }));
+        return Err(Error::Newer { place: path.display().to_string(), found: found.version, known });
     }
-    Ok((found.version == known).then_some(Access::Write))
+    Ok(found.version < known)
 }
 
 /// The copy that is made before a migration changes a file.
@@ -152,10 +149,10 @@ fn back_up(connection: &Connection, path: &Path, version: i64) -> Result<(), Err
     if let Err(source) = std::fs::remove_file(&partial)
         && source.kind() != std::io::ErrorKind::NotFound
     {
-        return Err(Error::Io { path: partial, source });
+        return Err(Error::io(partial, source));
     }
     super::copy_into(connection, &partial)?;
-    let io = |source| Error::Io { path: target.clone(), source };
+    let io = |source| Error::io(&target, source);
     std::fs::rename(&partial, &target).map_err(io)?;
     // The name has to be on the disk too before the file that it saves is changed.
     let folder = target.parent().unwrap_or(Path::new("."));
@@ -164,7 +161,7 @@ fn back_up(connection: &Connection, path: &Path, version: i64) -> Result<(), Err
 
 fn lock(path: &Path) -> Result<File, Error> {
     let path = path.with_extension("lock");
-    let io = |source| Error::Io { path: path.clone(), source };
+    let io = |source| Error::io(&path, source);
     let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(io)?;
     file.lock().map_err(io)?;
     Ok(file)

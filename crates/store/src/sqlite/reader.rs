@@ -50,7 +50,7 @@ impl Pool {
             }
         };
         // One transaction, so that all rows of an answer are of one moment.
-        let failure = |error| super::failure(&self.settings.path, &error);
+        let failure = |error| super::failure(&self.settings.path, error);
         connection.execute_batch("BEGIN").map_err(failure)?;
         let result = query(&connection).map_err(|error| super::named(&self.settings.path, error));
         if !connection.is_autocommit() {

@@ -24,7 +24,7 @@ pub(super) struct ConnectionSettings {
 
 /// Makes the folder ready and names the database file in it.
 pub(super) fn prepare(folder: &Path) -> Result<PathBuf, Error> {
-    let io = |source| Error::Io { path: folder.to_owned(), source };
+    let io = |source| Error::io(folder, source);
     std::fs::create_dir_all(folder).map_err(io)?;
     #[cfg(unix)]
     {
@@ -73,7 +73,7 @@ pub(super) fn open(settings: &ConnectionSettings) -> Result<Connection, Error> {
         let reason = format!("this build has SQLite {}, which is too old", rusqlite::version());
         return Err(Error::NotOurs { path: path.clone(), reason });
     }
-    let readable = |source| Error::Io { path: path.clone(), source };
+    let readable = |source| Error::io(path, source);
     let found = std::fs::exists(path).map_err(readable)?;
     if found {
         // SQLite would only say that it cannot open the file, not why. The file must not be opened here: closing it
@@ -84,9 +84,9 @@ pub(super) fn open(settings: &ConnectionSettings) -> Result<Connection, Error> {
         create(path)?;
     }
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
-    let connection = connect(settings, flags).map_err(|source| unreadable(path, &source))?;
+    let connection = connect(settings, flags).map_err(|source| unreadable(path, source))?;
     connection.busy_timeout(BUSY)?;
-    check_header(&connection).map_err(|source| unreadable(path, &source))?;
+    check_header(&connection).map_err(|source| unreadable(path, source))?;
     Ok(connection)
 }
 
@@ -109,7 +109,7 @@ pub(super) fn configure(connection: &Connection, settings: &ConnectionSettings) 
              PRAGMA mmap_size = 0;"
         ))
     };
-    configure().map_err(|source| super::failure(&settings.path, &source))?;
+    configure().map_err(|source| super::failure(&settings.path, source))?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(())
 }
@@ -136,7 +136,7 @@ fn switch_to_wal(connection: &Connection) -> rusqlite::Result<()> {
 /// Opens the database for reading.
 pub(super) fn open_reader(settings: &ConnectionSettings) -> Result<Connection, Error> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = connect(settings, flags).map_err(|source| super::failure(&settings.path, &source))?;
+    let connection = connect(settings, flags).map_err(|source| super::failure(&settings.path, source))?;
     connection.busy_timeout(BUSY)?;
     // Without a map of the file a damaged or shortened one is an error and not a signal that ends the process.
     connection.execute_batch(
@@ -165,14 +165,12 @@ fn create(path: &Path) -> Result<(), Error> {
         options.mode(0o600);
     }
     match options.open(path) {
-        Err(source) if source.kind() != std::io::ErrorKind::AlreadyExists => {
-            Err(Error::Io { path: path.to_owned(), source })
-        }
+        Err(source) if source.kind() != std::io::ErrorKind::AlreadyExists => Err(Error::io(path, source)),
         _ => Ok(()),
     }
 }
 
-fn unreadable(path: &Path, source: &rusqlite::Error) -> Error {
+fn unreadable(path: &Path, source: rusqlite::Error) -> Error {
     match source.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => Error::NotOurs { path: path.to_owned(), reason: source.to_string() },
         _ => super::failure(path, source),

@@ -90,7 +90,7 @@ impl WriterHandle {
         let thread = std::thread::Builder::new()
             .name("store-writer".to_owned())
             .spawn(move || writer.run(&queue))
-            .map_err(|source| Error::Io { path: "store-writer thread".into(), source })?;
+            .map_err(|source| Error::io("store-writer thread", source))?;
         Ok(Self { jobs: Some(jobs), thread: Some(thread) })
     }
 
@@ -127,7 +127,7 @@ struct PendingAppend {
 
 /// How a group's commit failed.
 struct CommitFailure {
-    error: rusqlite::Error,
+    error: Arc<rusqlite::Error>,
     /// The transaction is surely not on the disk.
     certain: bool,
 }
@@ -197,7 +197,7 @@ impl WriterThread {
             Ok(stamp) => stamp,
             Err(error) => {
                 tracing::error!(error = error.to_string(), "cannot begin a transaction");
-                let failure = CommitFailure { error, certain: true };
+                let failure = CommitFailure { error: error.into(), certain: true };
                 group.into_iter().for_each(|job| self.refuse(job, &failure));
                 return Vec::new();
             }
@@ -245,7 +245,7 @@ impl WriterThread {
                 self.heal(&error);
                 // A failed sync does not tell what the disk has. Everything else happened before the disk had it.
                 let certain = error.sqlite_error_code() != Some(ErrorCode::SystemIoFailure);
-                let failure = CommitFailure { error, certain };
+                let failure = CommitFailure { error: error.into(), certain };
                 done.into_iter().for_each(|done| self.settle(done, stamp, &failure));
             }
         }
@@ -349,7 +349,7 @@ impl WriterThread {
                     Ok(found) if !found.is_empty() && found.iter().all(|found| *found) => {
                         self.acknowledge(JobDone::Append(pending), stamp);
                     }
-                    Ok(_) if failure.certain => drop(pending.answer.send(Err(self.failure(&failure.error)))),
+                    Ok(_) if failure.certain => drop(pending.answer.send(Err(self.failure(failure)))),
                     _ => {
                         let (session, reason) = (pending.session.to_string(), failure.error.to_string());
                         drop(pending.answer.send(Err(Error::Unknown { session, reason })));
@@ -360,37 +360,34 @@ impl WriterThread {
                 let named = |error| super::named(&self.path, error);
                 drop(answer.send(result.map(|written| written.appended).map_err(named)));
             }
-            JobDone::Other(finish) => finish(Some(self.failure(&failure.error))),
+            JobDone::Other(finish) => finish(Some(self.failure(failure))),
             JobDone::Quiet => {}
         }
     }
 
     fn refuse(&self, job: Job, failure: &CommitFailure) {
         match job {
-            Job::Append(_, answer) => drop(answer.send(Err(self.failure(&failure.error)))),
-            Job::Other(work) => work(Err(self.failure(&failure.error)))(None),
+            Job::Append(_, answer) => drop(answer.send(Err(self.failure(failure)))),
+            Job::Other(work) => work(Err(self.failure(failure)))(None),
             Job::Stream(_) | Job::Alone(_) => {}
         }
     }
 
-    /// SQLite's errors cannot be cloned, and each caller of a group needs one.
-    fn failure(&self, error: &rusqlite::Error) -> Error {
-        super::failure(&self.path, error)
+    fn failure(&self, failure: &CommitFailure) -> Error {
+        super::failure(&self.path, Arc::clone(&failure.error))
     }
 }
 
 /// Why SQLite gave a transaction up: what it said of the index, or to the job during which it happened.
-fn given_up(done: &[JobDone], index: Option<&Error>) -> rusqlite::Error {
+fn given_up(done: &[JobDone], index: Option<&Error>) -> Arc<rusqlite::Error> {
     let job = done.iter().rev().find_map(|done| match done {
         JobDone::Append(PendingAppend { result: Err(error), .. }) => Some(error),
         _ => None,
     });
     match index.or(job) {
-        Some(Error::Sqlite(rusqlite::Error::SqliteFailure(code, text))) => {
-            rusqlite::Error::SqliteFailure(*code, text.clone())
-        }
-        Some(other) => rusqlite::Error::ToSqlConversionFailure(other.to_string().into()),
-        None => rusqlite::Error::ToSqlConversionFailure("the transaction was given up".into()),
+        Some(Error::Sqlite(error)) => Arc::clone(error),
+        Some(other) => Arc::new(rusqlite::Error::ToSqlConversionFailure(other.to_string().into())),
+        None => Arc::new(rusqlite::Error::ToSqlConversionFailure("the transaction was given up".into())),
     }
 }
 

@@ -76,7 +76,7 @@ impl Store {
     /// # Errors
     /// As [`backup`](Self::backup).
     pub async fn dump(&self, target: &Path) -> Result<(), Error> {
-        let io = |source| Error::Io { path: target.to_owned(), source };
+        let io = |source| Error::io(target, source);
         if std::fs::exists(target).map_err(io)? {
             return Err(Error::Occupied(target.display().to_string()));
         }
@@ -99,7 +99,7 @@ impl Store {
         if !self.ids(None, 1).await?.is_empty() || self.instance_rows().await? != InstanceRows::default() {
             return Err(Error::Occupied(self.place()));
         }
-        let work = tempfile::tempdir().map_err(|source| Error::Io { path: from.to_owned(), source })?;
+        let work = tempfile::tempdir().map_err(|source| Error::io(from, source))?;
         let (source, folder) = (from.to_owned(), work.path().to_owned());
         let check = move || copy::private(&source, &folder);
         tokio::task::spawn_blocking(check).await.map_err(|_| Error::Closed)??;
@@ -154,7 +154,7 @@ async fn pour_session(from: &Store, to: &Store, id: SessionId) -> Result<(), Err
         if let Ok(Some(bytes)) = stored_session::fetch(from, hash).await?
             && Hash::of(&bytes) == hash
         {
-            let blob = Blob::of(&bytes).map_err(|source| Error::Io { path: "compression".into(), source })?;
+            let blob = Blob::of(&bytes).map_err(|source| Error::io("compression", source))?;
             ask!(to, engine => engine.put_blob(&id, blob).await)?;
         }
     }

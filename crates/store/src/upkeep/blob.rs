@@ -23,8 +23,7 @@ impl Store {
     /// When the session is missing or set aside, the bytes are more than a gigabyte, or the disk refuses.
     pub async fn put_blob(&self, session: &SessionId, bytes: Vec<u8>) -> Result<Hash, Error> {
         // Compression takes a while and must not hold up the others.
-        let pack =
-            move || Blob::of(&bytes).map_err(|source| Error::Io { path: "compression".into(), source });
+        let pack = move || Blob::of(&bytes).map_err(|source| Error::io("compression", source));
         let blob = tokio::task::spawn_blocking(pack).await.map_err(|_| Error::Closed)??;
         let hash = blob.hash;
         ask!(self, engine => engine.put_blob(session, blob).await)?;

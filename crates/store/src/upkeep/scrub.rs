@@ -312,7 +312,7 @@ async fn put_blobs(
     for hash in stored.uses.difference(named) {
         let Ok(Some(bytes)) = stored_session::fetch(store, *hash).await? else { continue };
         if let Some(clean) = secret.clean_bytes(&bytes) {
-            let blob = Blob::of(&clean).map_err(|source| Error::Io { path: "compression".into(), source })?;
+            let blob = Blob::of(&clean).map_err(|source| Error::io("compression", source))?;
             changed.insert(*hash, blob);
         }
     }
