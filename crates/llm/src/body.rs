@@ -4,8 +4,10 @@
 //! events of the one before were taken: what waits here is never more than one piece from the network and the events of
 //! one frame. A server that answers a streaming request with one JSON object is understood as well.
 
+use everturn_sse::{SseDecoder, SseFrame};
+
+use crate::StreamEvent;
 use crate::protocol::{Decode, DecodeProgress, Events, FrameFault};
-use crate::{StreamEvent, sse};
 
 /// The largest answer taken as one JSON object.
 const JSON_LIMIT: usize = 32 * 1024 * 1024;
@@ -26,7 +28,7 @@ pub(crate) struct AnswerBody<D> {
 enum BodyShape {
     /// Not known yet: only white space so far. This is what the server calls it.
     Unknown(String),
-    Events(Box<sse::SseDecoder>),
+    Events(Box<SseDecoder>),
     Json(Vec<u8>),
 }
 
@@ -117,7 +119,7 @@ impl<D: Decode> AnswerBody<D> {
         self.close()
     }
 
-    fn accept(&mut self, frame: &sse::SseFrame) -> Result<DecodeProgress, BodyError> {
+    fn accept(&mut self, frame: &SseFrame) -> Result<DecodeProgress, BodyError> {
         self.decoder.accept(frame, &mut self.ready).map_err(|fault| broken(fault, &frame.data))
     }
 
@@ -165,7 +167,7 @@ mod tests {
         let decoder = openai_chat::Chat { dialect: openai_chat::ChatDialect::Compatible }.decoder();
         let mut body = AnswerBody::new("text/event-stream", decoder);
         let hello = json!({"choices": [{"delta": {"content": "hello"}}]});
-        let endless = "x".repeat(sse::DEFAULT_LIMIT);
+        let endless = "x".repeat(everturn_sse::EVENT_MAX);
         body.push(format!("data: {hello}\n\ndata: {endless}").as_bytes()).unwrap();
         let mut next = || body.next();
         assert_eq!(next(), Ok(Some(StreamEvent::TextStart { id: "text-0".into() })));

@@ -15,7 +15,6 @@
 //! * [`error`]: [`Error`], by what the caller can do about it, and how an HTTP answer becomes one
 //! * [`retry`]: when to ask again, as data
 //! * [`secret`]: credentials that do not print themselves
-//! * [`sse`]: decoder of server-sent events
 //! * [`endpoint`]: where a provider is, and its key
 //! * [`catalogue`]: which providers and models there are, what they can do and what they cost
 //! * [`credential`]: finding and keeping the key of a provider
@@ -56,7 +55,6 @@ pub mod request;
 pub mod retry;
 pub mod scripted;
 pub mod secret;
-pub mod sse;
 pub mod stream;
 #[cfg(test)]
 mod test_sample;

@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 use std::fmt::Debug;
 
+use everturn_sse::SseFrame;
 use serde_json::Value;
 
 use crate::endpoint::OutgoingCall;
 use crate::exchange::Exchange;
-use crate::sse::SseFrame;
 use crate::tool_name::ToolNames;
 use crate::{Endpoint, EventStream, ModelRequest, Provider, StreamEvent};
 

@@ -17,7 +17,7 @@
 //! - `connection`: one connection, from the handshake to typed requests; `catalogue`: the shapes of its lists
 //! - `inbox`: what comes in, matched with what was asked; `message`: the JSON-RPC envelopes
 //! - `stdio`: a server as a child process; `output`: reading what it writes
-//! - `http`: a server at an address; `route`: the requests to it; `sse`: its event streams
+//! - `http`: a server at an address; `route`: the requests to it
 //! - `tool`: a server's tool as one of ours; `naming`: its name; `content`: its result
 
 mod backoff;
@@ -33,7 +33,6 @@ mod output;
 mod route;
 mod server;
 mod servers;
-mod sse;
 mod stdio;
 mod tool;
 
@@ -46,8 +45,12 @@ pub use definition::{InvalidServer, ServerAddress, ServerDefinition};
 pub use inbox::CallProgress;
 pub use servers::{Launch, McpOptions, McpTiming, ServerStatus, Servers};
 
-/// The largest message that is taken from a server or sent to one, in bytes.
-pub const MESSAGE_MAX: usize = 10 * 1024 * 1024;
+/// The largest message that is taken from a server or sent to one, in bytes: what an event of a stream may have, however
+/// the message comes.
+pub const MESSAGE_MAX: usize = everturn_sse::EVENT_MAX;
+
+/// The same for people.
+const MESSAGE_MAX_MIB: usize = MESSAGE_MAX / (1024 * 1024);
 
 /// Why a server did not do what it was asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

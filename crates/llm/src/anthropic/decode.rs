@@ -8,6 +8,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
+use everturn_sse::SseFrame;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -17,7 +18,6 @@ use super::wire::{
     text,
 };
 use crate::protocol::{Decode, DecodeProgress, Events, FrameFault};
-use crate::sse::SseFrame;
 use crate::{FinishReason, StreamEvent, arguments};
 
 /// The name of a frame with more of a block.

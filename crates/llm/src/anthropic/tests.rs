@@ -395,7 +395,7 @@ fn an_answer_that_is_not_streamed() {
     let mut out = crate::protocol::Events::new();
     let mut streaming = decoder();
     for event in answer(blocks, "tool_use") {
-        let frame = crate::sse::SseFrame { data: event.to_string(), ..Default::default() };
+        let frame = everturn_sse::SseFrame { data: event.to_string(), ..Default::default() };
         crate::protocol::Decode::accept(&mut streaming, &frame, &mut out).unwrap();
     }
     crate::protocol::Decode::end(&mut streaming, &mut out).unwrap();

@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
+use everturn_sse::SseFrame;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
@@ -14,7 +15,6 @@ use super::METADATA;
 use super::wire::{AnswerFrame, Candidate, GeminiPart, TokenCounts};
 use crate::protocol::text::{LooseText, WireText};
 use crate::protocol::{Decode, DecodeProgress, Events, FrameFault};
-use crate::sse::SseFrame;
 use crate::{FinishReason, StreamEvent, Usage, arguments};
 
 /// The name of the tool that runs code at the provider.

@@ -7,13 +7,13 @@
 
 use std::borrow::Cow;
 
+use everturn_sse::SseFrame;
 use serde_json::{Map, Value, json};
 
 use super::calls::ChatCalls;
 use super::wire::{ChatChoice, ChatChunk, ChatDelta};
 use crate::protocol::text::{LooseText, WireText, keep};
 use crate::protocol::{Decode, DecodeProgress, Events, FrameFault};
-use crate::sse::SseFrame;
 use crate::{FinishReason, StreamEvent, Usage};
 
 /// The key under which this protocol keeps its own data in `metadata`.

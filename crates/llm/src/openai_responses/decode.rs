@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 
+use everturn_sse::SseFrame;
 use serde_json::{Value, json};
 
 use super::METADATA;
@@ -12,7 +13,6 @@ use super::items::{OutputItems, Section};
 use super::wire::{FrameKind, ResponseFrame, ResponseInfo, text};
 use crate::protocol::text::WireText;
 use crate::protocol::{Decode, DecodeProgress, Events, FrameFault};
-use crate::sse::SseFrame;
 use crate::{FinishReason, StreamEvent, Usage};
 
 /// The frame that some servers send last.

@@ -2,7 +2,6 @@
 
 mod answers;
 mod arguments;
-mod events;
 mod history;
 
 use proptest::prelude::*;

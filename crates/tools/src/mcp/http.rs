@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use everturn_sse::SseDecoder;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Response, StatusCode};
 use tokio::sync::Semaphore;
@@ -17,8 +18,7 @@ use tokio_util::task::TaskTracker;
 
 use super::inbox::Inbox;
 use super::route::{Route, accept, refusal};
-use super::sse::SseReader;
-use super::{MESSAGE_MAX, McpError};
+use super::{MESSAGE_MAX, MESSAGE_MAX_MIB, McpError};
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const REVISION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -218,26 +218,25 @@ impl SharedSession {
 
     /// Gives the messages of a stream to the inbox.
     async fn events(self: &Arc<Self>, mut response: Response) -> StreamEnd {
-        let mut reader = SseReader::new(MESSAGE_MAX);
+        let mut decoder = SseDecoder::default();
         while let Ok(Some(piece)) = response.chunk().await {
-            let Ok(events) = reader.push(&piece) else {
-                return StreamEnd::Fault(McpError::Malformed(
-                    "the server sent an event of more than 10 MiB".to_owned(),
-                ));
-            };
-            for event in
-                events.iter().filter(|event| event.kind.as_deref().is_none_or(|kind| kind == "message"))
-            {
-                if event.data.is_empty() {
-                    continue;
-                }
-                if let Err(fault) = self.receive(&event.data) {
+            let taken = decoder.push(&piece);
+            while let Some(frame) = decoder.pop() {
+                let is_message = frame.event.as_deref().is_none_or(|kind| kind == "message");
+                if is_message
+                    && !frame.data.is_empty()
+                    && let Err(fault) = self.receive(&frame.data)
+                {
                     return StreamEnd::Fault(fault);
                 }
             }
+            if taken.is_err() {
+                let text = format!("the server sent an event of more than {MESSAGE_MAX_MIB} MiB");
+                return StreamEnd::Fault(McpError::Malformed(text));
+            }
         }
-        let pause = reader.retry.map_or(PAUSE, Duration::from_millis).clamp(PAUSE_MIN, PAUSE_MAX);
-        StreamEnd::At(reader.last_id, pause)
+        let pause = decoder.retry().unwrap_or(PAUSE).clamp(PAUSE_MIN, PAUSE_MAX);
+        StreamEnd::At(decoder.last_id().map(str::to_owned), pause)
     }
 
     /// Takes a text into the inbox, and answers what the server asks in it.
@@ -309,7 +308,8 @@ async fn whole(mut response: Response) -> Result<String, McpError> {
     while let Some(piece) = response.chunk().await.map_err(|_| unanswered())? {
         body.extend_from_slice(&piece);
         if body.len() > MESSAGE_MAX {
-            return Err(McpError::Malformed("the server's answer is larger than 10 MiB".to_owned()));
+            let text = format!("the server's answer is larger than {MESSAGE_MAX_MIB} MiB");
+            return Err(McpError::Malformed(text));
         }
     }
     Ok(String::from_utf8_lossy(&body).into_owned())

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 use super::inbox::Inbox;
-use super::{MESSAGE_MAX, readable};
+use super::{MESSAGE_MAX, MESSAGE_MAX_MIB, readable};
 
 /// How much is read at once.
 const BLOCK: usize = 64 * 1024;
@@ -44,7 +44,7 @@ pub(super) async fn read(
         let mut pieces = fresh.split(|byte| *byte == b'\n').peekable();
         while let Some(piece) = pieces.next() {
             if kept.len() + piece.len() > MESSAGE_MAX {
-                return format!("sent a message of more than {} MiB", MESSAGE_MAX / (1024 * 1024));
+                return format!("sent a message of more than {MESSAGE_MAX_MIB} MiB");
             }
             kept.extend_from_slice(piece);
             if pieces.peek().is_none() {

@@ -7,11 +7,12 @@ use serde_json::Value;
 use super::{check, output};
 
 /// The crates of the workspace and those of them that each may use.
-const DIRECTION: [(&str, &[&str]); 9] = [
+const DIRECTION: [(&str, &[&str]); 10] = [
     ("everturn-model", &[]),
+    ("everturn-sse", &[]),
     ("everturn-store", &["everturn-model"]),
-    ("everturn-llm", &["everturn-model"]),
-    ("everturn-tools", &["everturn-model"]),
+    ("everturn-llm", &["everturn-model", "everturn-sse"]),
+    ("everturn-tools", &["everturn-model", "everturn-sse"]),
     ("everturn-interop", &["everturn-model"]),
     (
         "everturn-engine",

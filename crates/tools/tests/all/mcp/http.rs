@@ -180,7 +180,8 @@ fn call(shared: &Shared, message: &Value) -> Response {
         Mode::Cut => {
             let whole = json!({"jsonrpc": "2.0", "id": message["id"], "result": result});
             shared.rest.lock().unwrap().insert("e1".to_owned(), whole);
-            events("retry: 10\nid: e1\ndata:\n\n")
+            // The second event is cut: it has to come again.
+            events("retry: 10\nid: e1\ndata:\n\nid: e2\ndata: {\"jsonrpc\":")
         }
         Mode::Choppy => {
             let whole = json!({"jsonrpc": "2.0", "id": message["id"], "result": result});
@@ -191,7 +192,7 @@ fn call(shared: &Shared, message: &Value) -> Response {
             events("data: {\"jsonrpc\": \"2.0\", \"method\": \"notifications/x\"}\n\ndata: {\"jsonrpc\":")
         }
         Mode::Huge => {
-            let result = json!({"content": [{"type": "text", "text": "x".repeat(11 * 1024 * 1024)}]});
+            let result = json!({"content": [{"type": "text", "text": "x".repeat(17 * 1024 * 1024)}]});
             answer(shared, message, &result)
         }
         Mode::Endless => {
@@ -327,8 +328,8 @@ async fn what_has_no_answer_says_so() {
 
 #[tokio::test]
 async fn answers_are_bounded() {
-    check_failure(Mode::Huge, "larger than 10 MiB").await;
-    check_failure(Mode::Endless, "an event of more than 10 MiB").await;
+    check_failure(Mode::Huge, "larger than 16 MiB").await;
+    check_failure(Mode::Endless, "an event of more than 16 MiB").await;
 }
 
 #[tokio::test]

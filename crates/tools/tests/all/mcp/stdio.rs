@@ -287,7 +287,7 @@ async fn floods_of_garbage_end_the_connection() {
 
 #[tokio::test]
 async fn a_line_without_an_end_ends_the_connection() {
-    check_flood("endless-line", "the server sent a message of more than 10 MiB").await;
+    check_flood("endless-line", "the server sent a message of more than 16 MiB").await;
 }
 
 #[tokio::test]

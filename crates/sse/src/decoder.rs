@@ -2,13 +2,15 @@
 //!
 //! Lines end in LF, CR or CRLF, also when the two bytes arrive apart, and text is decoded line by line, so a
 //! character split over two pieces survives. Comments are dropped and several `data` lines are joined by LF.
-//! One frame may not grow beyond a limit: a server that never ends a line must not fill the memory.
+//! One frame may not grow beyond a limit: a server that never ends a line must not fill the memory. The newest id and
+//! the pause that the server asks for are kept for whoever takes a cut stream up again.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
+use std::time::Duration;
 
-/// The default limit for one frame, in bytes.
-pub const DEFAULT_LIMIT: usize = 16 * 1024 * 1024;
+/// The largest frame that is read unless another limit is given, in bytes.
+pub const EVENT_MAX: usize = 16 * 1024 * 1024;
 
 /// One dispatched event.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -17,14 +19,11 @@ pub struct SseFrame {
     pub event: Option<String>,
     /// The `data` lines joined by LF.
     pub data: String,
-    /// The `id` field, if one was given.
-    pub id: Option<String>,
 }
 
 impl SseFrame {
     fn size(&self) -> usize {
-        let texts = [self.event.as_deref(), Some(&self.data), self.id.as_deref()];
-        texts.into_iter().flatten().map(str::len).sum()
+        self.event.as_ref().map_or(0, String::len).saturating_add(self.data.len())
     }
 }
 
@@ -42,6 +41,10 @@ pub struct SseDecoder {
     line: Vec<u8>,
     pending: SseFrame,
     has_data: bool,
+    /// The id that holds once the frame is complete.
+    pending_id: Option<String>,
+    last_id: Option<String>,
+    retry: Option<Duration>,
     size: usize,
     after_cr: bool,
     at_start: bool,
@@ -51,7 +54,7 @@ pub struct SseDecoder {
 
 impl Default for SseDecoder {
     fn default() -> Self {
-        Self::new(DEFAULT_LIMIT)
+        Self::new(EVENT_MAX)
     }
 }
 
@@ -62,6 +65,9 @@ impl SseDecoder {
             line: Vec::new(),
             pending: SseFrame::default(),
             has_data: false,
+            pending_id: None,
+            last_id: None,
+            retry: None,
             size: 0,
             after_cr: false,
             at_start: true,
@@ -98,10 +104,23 @@ impl SseDecoder {
         Ok(())
     }
 
-    /// How many bytes are kept: of the line and the frame that are not complete, and of the frames not yet popped.
+    /// How many bytes are kept: of the line and the frame that are not complete, of the frames not yet popped, and of
+    /// the newest id.
     pub fn kept(&self) -> usize {
-        let frames = self.ready.iter().chain([&self.pending]);
-        frames.map(SseFrame::size).fold(self.line.len(), usize::saturating_add)
+        let frames = self.ready.iter().chain([&self.pending]).map(SseFrame::size);
+        let ids = [&self.last_id, &self.pending_id].into_iter().flatten().map(String::len);
+        frames.chain(ids).fold(self.line.len(), usize::saturating_add)
+    }
+
+    /// The newest id of a frame that came to its end, with data or without. An id of a frame that was cut does not
+    /// count: going on behind it would leave that frame out.
+    pub fn last_id(&self) -> Option<&str> {
+        self.last_id.as_deref().filter(|id| !id.is_empty())
+    }
+
+    /// The pause before the next attempt that the server asks for.
+    pub fn retry(&self) -> Option<Duration> {
+        self.retry
     }
 
     /// The next complete frame.
@@ -167,8 +186,16 @@ impl SseDecoder {
                 self.pending.data.push_str(value);
             }
             "event" => self.pending.event = Some(value.to_owned()),
-            "id" => self.pending.id = Some(value.to_owned()),
-            // A line that starts with a colon is a comment: its name is empty. `retry` is for browsers.
+            // Such an id could not be sent back.
+            "id" if value.contains('\0') => return false,
+            "id" => self.pending_id = Some(value.to_owned()),
+            "retry" => {
+                let asked = Some(value).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+                let asked = asked.and_then(|text| text.parse().ok()).map(Duration::from_millis);
+                self.retry = asked.or(self.retry);
+                return false;
+            }
+            // A line that starts with a colon is a comment: its name is empty.
             _ => return false,
         }
         true
@@ -177,6 +204,9 @@ impl SseDecoder {
     fn dispatch(&mut self) {
         let frame = std::mem::take(&mut self.pending);
         self.size = 0;
+        if let Some(id) = self.pending_id.take() {
+            self.last_id = Some(id);
+        }
         if std::mem::take(&mut self.has_data) {
             self.ready.push_back(frame);
         }
@@ -231,11 +261,7 @@ mod tests {
     fn comments_fields_and_joined_data() {
         check(
             ": hello\n\nevent: tick\nid: 7\nretry: 10\ndata: one\ndata:two\ndata\ndata:  three\n: bye\n\n",
-            &[SseFrame {
-                event: Some("tick".into()),
-                data: "one\ntwo\n\n three".into(),
-                id: Some("7".into()),
-            }],
+            &[SseFrame { event: Some("tick".into()), data: "one\ntwo\n\n three".into() }],
         );
     }
 
@@ -265,5 +291,31 @@ mod tests {
         }
         assert_eq!(decoder.push(b"data: 12345\ndata: 12345"), Err(FrameTooLarge { limit: 16 }));
         assert_eq!(std::iter::from_fn(|| decoder.pop()).count(), 10);
+    }
+
+    /// What a stream that was cut is taken up again with, after this much of it.
+    #[track_caller]
+    fn check_resume(input: &str, id: Option<&str>, retry: Option<u64>) {
+        for size in [1, 2, 3, 7, input.len()] {
+            let mut decoder = SseDecoder::default();
+            input.as_bytes().chunks(size).for_each(|piece| decoder.push(piece).unwrap());
+            let found = (decoder.last_id(), decoder.retry());
+            assert_eq!(found, (id, retry.map(Duration::from_millis)), "in pieces of {size}: {input:?}");
+        }
+    }
+
+    #[test]
+    fn id_and_pause_outlast_their_frame() {
+        check_resume("id: 1\ndata: a\n\nevent: ping\nretry: 20\n\ndata: b\n\n", Some("1"), Some(20));
+        check_resume("id: 1\ndata: a\n\nid: 2\r\n\r\n", Some("2"), None);
+        check_resume("id: 1\ndata: a\n\nid\ndata: b\n\n", None, None);
+        check_resume("id: 1\n\nid: 2\0\n\nretry: 5\nretry: +6\nretry: soon\n\n", Some("1"), Some(5));
+    }
+
+    /// The stream is taken up behind the last frame that arrived: with the id of the cut one, that would be lost.
+    #[test]
+    fn the_id_of_a_frame_that_was_cut_does_not_count() {
+        check_resume("id: 1\ndata: a\n\nid: 2\ndata: cut", Some("1"), None);
+        check_resume("id: 1\ndata: a\n\nid: 2\ndata: cut\n", Some("1"), None);
     }
 }

@@ -1,0 +1,3 @@
+//! Tests of the decoder from outside.
+
+mod properties;
