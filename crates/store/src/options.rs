@@ -18,10 +18,9 @@ pub enum StorePlace {
 /// A PostgreSQL server.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PostgresServer {
-    /// Its address: `postgres://user:password@host:port/database`.
+    /// Its address: `postgres://user:password@host:port/database`. `sslmode` and `sslrootcert` in its parameters say how
+    /// the connection is protected.
     pub url: String,
-    /// A file with the certificates that its own is checked against; none means those of the machine.
-    pub authorities: Option<PathBuf>,
     /// A folder of this machine where its processes tell each other that they live; all of them name the same one.
     pub folder: PathBuf,
 }
@@ -100,7 +99,7 @@ impl Options {
     /// A store on a server, with everything else as usual.
     #[must_use]
     pub fn server(url: &str, folder: impl Into<PathBuf>, owner: &str) -> Self {
-        let server = PostgresServer { url: url.to_owned(), authorities: None, folder: folder.into() };
+        let server = PostgresServer { url: url.to_owned(), folder: folder.into() };
         // The server announces commits of other processes; looking is only for when it cannot.
         let timing = Timing { look: Duration::from_secs(1), ..Timing::default() };
         Self { timing, ..Self::new(StorePlace::Server(server), owner) }

@@ -7,6 +7,7 @@
 
 mod address;
 mod blob;
+mod encryption;
 mod failure;
 mod group;
 mod instance_rows;

@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use everturn_testkit::{ModelServer, fixtures, opencode_config};
+use everturn_testkit::{ModelServer, Postgres, fixtures, opencode_config};
 use serde_json::{Value, json};
 
 use crate::shell::Home;
@@ -218,4 +218,22 @@ fn one_prompt_without_a_server() {
     assert_eq!(listed.as_array().unwrap().len(), 1, "the second prompt goes on in the first session");
     let shown = home.run(&["session", "show", listed[0]["id"].as_str().unwrap()]).success();
     assert!(shown.ends_with("\nuser\n  SAY:and on\n\nassistant\n  and on\n"), "{shown}");
+}
+
+#[test]
+fn sessions_are_on_a_server_whose_authority_the_address_names() {
+    let server = Postgres::start_with_tls();
+    let database = server.database();
+    let with = |url: String| {
+        let mut home = Home::new();
+        home.set("EVERTURN_DATABASE", url);
+        home
+    };
+    let authority = server.ca_file().unwrap();
+    let trusting = with(format!("{}&sslrootcert={}", database.url(), text(&authority)));
+    let listed = trusting.run(&["session", "list"]);
+    assert_eq!((listed.status, listed.stdout.as_str()), (Some(0), ""), "{}", listed.stderr);
+    assert!(listed.stderr.starts_with("no sessions here"), "{}", listed.stderr);
+    let error = with(database.url()).run(&["session", "list"]).failure(1);
+    assert!(error.contains("certificate") && !error.contains(server.password()), "{error}");
 }

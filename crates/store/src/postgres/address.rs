@@ -3,22 +3,18 @@
 //! The address holds the password: nothing here prints it, and errors name host and port only.
 
 use std::fmt;
-use std::path::Path;
 use std::pin::Pin;
 use std::str::FromStr as _;
 use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_postgres::{ClientWrapper, Connect};
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::{ClientConfig, RootCertStore};
-use rustls_platform_verifier::BuilderVerifierExt as _;
 use tokio::task::JoinHandle;
-use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::config::Host;
 use tokio_postgres::{Client, Config, Connection, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
+use super::encryption::Encryption;
 use super::failure::{ServerFailure, refusal};
 use crate::Error;
 use crate::options::{Durability, Options, PostgresServer};
@@ -56,7 +52,9 @@ impl fmt::Debug for Address {
 
 impl Address {
     pub(super) fn new(server: &PostgresServer, options: &Options) -> Result<Self, Error> {
-        let mut config = parse(&server.url)?;
+        let (url, encryption) = Encryption::take(&server.url)?;
+        let mut config = parse(&url)?;
+        config.ssl_mode(encryption.mode);
         let name = name(&config).ok_or_else(|| Error::Address("it names no host".to_owned()))?;
         if name.contains('@') {
             // The rest of a password would be taken for the host, and shown.
@@ -70,7 +68,7 @@ impl Address {
         }
         config.keepalives(true).keepalives_idle(QUIET).keepalives_interval(CHECK).keepalives_retries(CHECKS);
         config.tcp_user_timeout(QUIET + CHECK * CHECKS);
-        let tls = MakeRustlsConnect::new(encryption(&config, server.authorities.as_deref())?);
+        let tls = MakeRustlsConnect::new(encryption.client()?);
         Ok(Self { config, tls, settings: settings(options).into(), name: name.into() })
     }
 
@@ -126,11 +124,8 @@ type ConnectResult = Result<(Client, JoinHandle<()>), tokio_postgres::Error>;
 
 /// The configuration in an address. Its parser's errors can hold pieces of a password, so they are not passed on.
 fn parse(url: &str) -> Result<Config, Error> {
-    // The names that other clients have for what is always done here: to check the server's certificate.
-    let url =
-        url.replace("sslmode=verify-full", "sslmode=require").replace("sslmode=verify-ca", "sslmode=require");
-    Config::from_str(&url).map_err(|error| {
-        let known = ["port", "sslmode", "connect_timeout", "channel_binding", "target_session_attrs"];
+    Config::from_str(url).map_err(|error| {
+        let known = ["port", "connect_timeout", "channel_binding", "target_session_attrs"];
         let text = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
         let option = known.iter().find(|option| text == format!("invalid value for option `{option}`"));
         Error::Address(match option {
@@ -149,36 +144,6 @@ fn name(config: &Config) -> Option<String> {
         (None, None) => return None,
     };
     Some(format!("{host}:{port}"))
-}
-
-/// How the server proves who it is: always by a certificate, of given authorities or of the machine's.
-fn encryption(config: &Config, authorities: Option<&Path>) -> Result<ClientConfig, Error> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let failed = |error: &dyn fmt::Display| Error::Server(format!("TLS cannot be set up: {error}"));
-    let builder = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| failed(&error))?;
-    let mut trusted = RootCertStore::empty();
-    let builder = match authorities {
-        Some(path) => {
-            let bad = |error: &dyn fmt::Display| {
-                let source = std::io::Error::new(std::io::ErrorKind::InvalidData, error.to_string());
-                Error::io(path, source)
-            };
-            for certificate in CertificateDer::pem_file_iter(path).map_err(|error| bad(&error))? {
-                let certificate = certificate.map_err(|error| bad(&error))?;
-                trusted.add(certificate).map_err(|error| bad(&error))?;
-            }
-            if trusted.is_empty() {
-                return Err(bad(&"it holds no certificate"));
-            }
-            builder.with_root_certificates(trusted)
-        }
-        // Never used then; and a machine without certificates of its own can still connect in the clear.
-        None if config.get_ssl_mode() == SslMode::Disable => builder.with_root_certificates(trusted),
-        None => builder.with_platform_verifier().map_err(|error| failed(&error))?,
-    };
-    Ok(builder.with_no_client_auth())
 }
 
 /// What each connection is told first.

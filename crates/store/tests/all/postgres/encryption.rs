@@ -1,24 +1,20 @@
 //! A server that takes only encrypted connections: with the authority that made its certificate the store trusts it,
 //! and without it, or under another name, it does not.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use everturn_model::SessionId;
-use everturn_store::{Authority, Error, Options, Store, StorePlace};
+use everturn_store::{Authority, Error, Options, Store};
 use everturn_testkit::{Postgres, within};
 
 use super::Place;
 use crate::listener::Listener;
 use crate::postgres::{ID, created, event, titled};
 
-/// Options for an address, with an authority or with those of the machine.
-fn options(url: &str, folder: &Path, owner: &str, authorities: Option<PathBuf>) -> Options {
-    let mut options = Options::server(url, folder, owner);
-    match &mut options.place {
-        StorePlace::Server(server) => server.authorities = authorities,
-        StorePlace::Folder(_) => panic!("a server"),
-    }
-    options
+/// An address with this authority.
+fn trusting(url: &str, authority: &Path) -> String {
+    let mark = if url.contains('?') { '&' } else { '?' };
+    format!("{url}{mark}sslrootcert={}", authority.display())
 }
 
 /// The error of an attempt to connect, which must be about the certificate and tell no password.
@@ -46,11 +42,11 @@ async fn a_server_is_trusted_by_its_authority_and_by_its_name() {
     // By number and by name; two stores that hear of each other.
     let url = place.database.url();
     assert!(url.contains("sslmode=require"), "{url}");
-    let one = Store::open(options(&url, folder, "own_one", Some(authority.clone()))).await.unwrap();
-    let url = named("localhost", "sslmode=verify-full&hostaddr=127.0.0.1");
+    let options = |url: &str, owner| Options::server(url, folder, owner);
+    let one = Store::open(options(&trusting(&url, &authority), "own_one")).await.unwrap();
+    let url = trusting(&named("localhost", "sslmode=verify-full&hostaddr=127.0.0.1"), &authority);
     let (observer, mut listener) = Listener::new();
-    let listening =
-        Options { observer: Some(observer), ..options(&url, folder, "own_two", Some(authority.clone())) };
+    let listening = Options { observer: Some(observer), ..options(&url, "own_two") };
     let two = Store::open(listening).await.unwrap();
     let id = SessionId::new(ID);
     one.append(&id, Authority::Open, vec![event(1, created(ID))]).await.unwrap();
@@ -61,16 +57,17 @@ async fn a_server_is_trusted_by_its_authority_and_by_its_name() {
 
     // Without the authority, with another one, and under a name that is not in the certificate.
     let url = place.database.url();
-    refused(&server, options(&url, folder, "own_test", None)).await;
+    refused(&server, options(&url, "own_test")).await;
+    refused(&server, options(&format!("{url}&sslrootcert=system"), "own_test")).await;
     let other = tokio::task::block_in_place(Postgres::start_with_tls);
-    refused(&server, options(&url, folder, "own_test", other.ca_file())).await;
-    let url = named("elsewhere.example", "sslmode=require&hostaddr=127.0.0.1");
-    let text = refused(&server, options(&url, folder, "own_test", Some(authority.clone()))).await;
+    refused(&server, options(&trusting(&url, &other.ca_file().unwrap()), "own_test")).await;
+    let url = trusting(&named("elsewhere.example", "sslmode=require&hostaddr=127.0.0.1"), &authority);
+    let text = refused(&server, options(&url, "own_test")).await;
     assert!(text.contains("elsewhere.example"), "{text}");
 
     // In the clear it is not to be had at all.
     let url = named("127.0.0.1", "sslmode=disable");
-    let error = Store::open(options(&url, folder, "own_test", Some(authority))).await.unwrap_err();
+    let error = Store::open(options(&url, "own_test")).await.unwrap_err();
     assert!(matches!(error, Error::Refused { .. }), "{error:?}");
     assert!(error.to_string().contains("no encryption"), "{error}");
     drop((one, two));
@@ -82,8 +79,8 @@ async fn a_file_without_a_certificate_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("authority.pem");
     let open = async || {
-        let url = "postgres://me:hidden@127.0.0.1:1/mine?sslmode=require";
-        Store::open(options(url, folder.path(), "own_test", Some(file.clone()))).await.unwrap_err()
+        let url = trusting("postgres://me:hidden@127.0.0.1:1/mine", &file);
+        Store::open(Options::server(&url, folder.path(), "own_test")).await.unwrap_err()
     };
     for content in [None, Some(""), Some("no certificate")] {
         if let Some(content) = content {
@@ -92,4 +89,22 @@ async fn a_file_without_a_certificate_is_named() {
         let error = open().await;
         assert!(matches!(&error, Error::Io { path, .. } if *path == file), "{content:?}: {error:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_names_an_authority_never_connects_in_the_clear() {
+    // An address without `sslmode` means to encrypt if the server can. This one cannot, and could be anybody.
+    let place = tokio::task::block_in_place(Place::new);
+    let server = Postgres::shared();
+    let (user, password, address) = (server.user(), server.password(), server.address());
+    let plain = format!("postgres://{user}:{password}@{address}/{}", place.database.name());
+    let authority = place.folder.path().join("authority.pem");
+    let tls = tokio::task::block_in_place(Postgres::start_with_tls);
+    std::fs::copy(tls.ca_file().unwrap(), &authority).unwrap();
+    Store::open(Options::server(&plain, place.folder.path(), "own_test")).await.unwrap();
+    let trusting = trusting(&plain, &authority);
+    let error = Store::open(Options::server(&trusting, place.folder.path(), "own_test")).await.unwrap_err();
+    assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
+    assert!(error.to_string().contains("TLS"), "{error}");
+    tokio::task::block_in_place(|| drop((tls, place, server)));
 }
