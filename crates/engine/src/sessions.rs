@@ -12,8 +12,8 @@ use everturn_model::todo::Todo;
 use everturn_model::tree::Node;
 use everturn_model::{EntryId, Event, Map, Part, PartId, Session, SessionId, Tree};
 pub use everturn_store::StreamingPart;
+pub use everturn_store::{ArchivedSessions, Filter, Hit};
 use everturn_store::{Cut, Fork, Search, Store};
-pub use everturn_store::{Filter, Hit};
 
 use crate::drains::Drains;
 use crate::journal::Journal;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use everturn_model::session::{ModelRef, Spent};
 use everturn_model::{EntryId, Event, SessionId};
-use everturn_store::{Filter, Store, Totals};
+use everturn_store::{ArchivedSessions, Filter, Store, Totals};
 
 use crate::Error;
 use crate::projects::Projects;
@@ -73,7 +73,7 @@ impl Spending {
         let mut models: BTreeMap<String, SpentOn> = BTreeMap::new();
         let mut rest = SpentOn { name: None, sessions: 0, spent: Spent::default() };
         for trashed in [false, true] {
-            let filter = Filter { archived: true, trashed, ..Filter::default() };
+            let filter = Filter { archived: ArchivedSessions::Included, trashed, ..Filter::default() };
             for session in self.store.sessions(filter).await? {
                 let own = self.models_of(&session.id).await?;
                 let mut left = session.spent;
@@ -120,7 +120,8 @@ impl Spending {
         let mut row = SpentOn { name, sessions: 0, spent: Spent::default() };
         for trashed in [false, true] {
             let project = project.map(str::to_owned);
-            let filter = Filter { project, archived: true, trashed, ..Filter::default() };
+            let filter =
+                Filter { project, archived: ArchivedSessions::Included, trashed, ..Filter::default() };
             let Totals { sessions, tokens, cost } = self.store.totals(filter).await?;
             row.sessions += sessions;
             row.spent = plus(row.spent, &Spent { tokens, cost });

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use everturn_model::{Event, Millis, Session, SessionId};
-use everturn_store::{Filter, Retention, Store};
+use everturn_store::{ArchivedSessions, Filter, Retention, Store};
 pub use everturn_store::{Swept, Tombstone};
 
 use crate::Error;
@@ -73,7 +73,9 @@ impl Trash {
             return Err(Error::NoSession(id.clone()));
         }
         let mut all = self.all().await?;
-        all.extend(self.store.sessions(Filter { archived: true, ..Filter::default() }).await?);
+        all.extend(
+            self.store.sessions(Filter { archived: ArchivedSessions::Included, ..Filter::default() }).await?,
+        );
         let family = family(id, &all);
         let mut purged = Vec::new();
         // Those that belong to others go first: a failure leaves none whose owner is gone.

@@ -22,12 +22,35 @@ pub struct Filter {
     pub search: Option<String>,
     /// Active at or after this moment.
     pub since: Option<Millis>,
-    /// With archived ones too.
-    pub archived: bool,
+    /// What about archived ones; the trash shows them with the others, unless only they are meant.
+    pub archived: ArchivedSessions,
     /// Those in the trash instead of those outside it.
     pub trashed: bool,
     /// At most so many; in pages, so many a page.
     pub limit: Option<u32>,
+}
+
+/// What a list does with archived sessions.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ArchivedSessions {
+    /// It leaves them out.
+    #[default]
+    Excluded,
+    /// It shows them with the others.
+    Included,
+    /// It shows nothing else.
+    Only,
+}
+
+impl Filter {
+    /// What the filter says about archived sessions, as both engines ask for it.
+    pub(crate) fn archived_condition(&self) -> &'static str {
+        match (self.archived, self.trashed) {
+            (ArchivedSessions::Only, _) => " AND archived IS NOT NULL",
+            (ArchivedSessions::Excluded, false) => " AND archived IS NULL",
+            (ArchivedSessions::Excluded, true) | (ArchivedSessions::Included, _) => "",
+        }
+    }
 }
 
 /// Which page of a list.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use axum::extract::State;
-use everturn_engine::sessions::Filter;
+use everturn_engine::sessions::{ArchivedSessions, Filter};
 use everturn_interop::opencode::v1::SessionInfo;
 use everturn_model::event::SessionChange;
 use everturn_model::{EntryId, Session};
@@ -79,7 +79,7 @@ async fn list(
         roots: asked.roots.0,
         search: asked.search,
         since: asked.start.0,
-        archived: true,
+        archived: ArchivedSessions::Included,
         trashed: false,
         limit: below.is_empty().then_some(limit),
     };

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, Subcommand};
 use everturn_engine::Engine;
-use everturn_engine::sessions::Filter;
+use everturn_engine::sessions::{ArchivedSessions, Filter};
 use everturn_interop::opencode::{export, v1};
 use everturn_model::tree::Node;
 use serde_json::Value;
@@ -116,18 +116,14 @@ impl SessionCommand {
     async fn perform(self, engine: &Engine) -> Result<()> {
         match self {
             Self::List { all, archived, limit, search, json } => {
-                // The store lists archived sessions beside the others only, so the limit applies afterwards.
-                let limited = (!archived).then_some(limit);
-                let filter = Filter { roots: true, search, archived, limit: limited, ..Filter::default() };
-                let mut sessions = if all {
+                let which = if archived { ArchivedSessions::Only } else { ArchivedSessions::Excluded };
+                let filter =
+                    Filter { roots: true, search, archived: which, limit: Some(limit), ..Filter::default() };
+                let sessions = if all {
                     engine.sessions().list(filter).await?
                 } else {
                     engine.projects().sessions(&engine.projects().location(None).await?, filter).await?
                 };
-                if archived {
-                    sessions.retain(|session| session.time.archived.is_some());
-                    sessions.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
-                }
                 list(&sessions, archived, json);
                 Ok(())
             }

@@ -22,7 +22,7 @@ use everturn_tools::project::{Repository, RepositoryIdentity, is_gone, repositor
 use super::{GLOBAL, Project, ProjectFolder, Projects};
 use crate::Error;
 use crate::background::blocking;
-use crate::sessions::Filter;
+use crate::sessions::{ArchivedSessions, Filter};
 
 /// Sessions of a project in a folder, and where they belong.
 #[derive(Debug)]
@@ -137,7 +137,7 @@ impl Projects {
     async fn all_sessions(&self, project: &str) -> Result<Vec<Session>, Error> {
         let all = |trashed| Filter {
             project: Some(project.to_owned()),
-            archived: true,
+            archived: ArchivedSessions::Included,
             trashed,
             ..Filter::default()
         };

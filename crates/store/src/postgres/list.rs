@@ -47,9 +47,7 @@ impl Condition {
         if filter.roots {
             condition.sql.push_str(" AND parent IS NULL");
         }
-        if !filter.archived && !filter.trashed {
-            condition.sql.push_str(" AND archived IS NULL");
-        }
+        condition.sql.push_str(filter.archived_condition());
         condition
     }
 

@@ -37,9 +37,7 @@ fn conditions(filter: &Filter) -> (String, Vec<Value>) {
     if filter.roots {
         sql.push_str(" AND parent IS NULL");
     }
-    if !filter.archived && !filter.trashed {
-        sql.push_str(" AND archived IS NULL");
-    }
+    sql.push_str(filter.archived_condition());
     (sql, values)
 }
 

@@ -18,7 +18,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use everturn_model::{Event, EventId, SessionId};
-use everturn_store::{Filter, Options, Search, Store};
+use everturn_store::{ArchivedSessions, Filter, Options, Search, Store};
 use everturn_testkit::disk::{self, Disk, Loss};
 use rusqlite::trace::{TraceEvent, TraceEventCodes};
 use rusqlite::{Connection, auto_extension, ffi};
@@ -164,7 +164,8 @@ async fn an_old_file_opens_with_everything_in_it() {
             *spent.entry("output").or_insert(0) += tokens.output;
         }
     }
-    let totals = store.totals(Filter { archived: true, ..Filter::default() }).await.unwrap();
+    let totals =
+        store.totals(Filter { archived: ArchivedSessions::Included, ..Filter::default() }).await.unwrap();
     assert_eq!(totals.sessions, 4);
     assert_eq!((totals.tokens.input, totals.tokens.output), (spent["input"], spent["output"]));
     assert!(totals.tokens.input > 300, "there is something to sum up");

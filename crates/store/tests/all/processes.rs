@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use everturn_model::SessionId;
-use everturn_store::{Authority, Error, Filter, Options, Store, Timing};
+use everturn_store::{ArchivedSessions, Authority, Error, Filter, Options, Store, Timing};
 use everturn_testkit::postgres::Postgres;
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
@@ -106,7 +106,7 @@ fn write_together(place: &Where) {
 
 /// The parent was told of everything that its children wrote, once and in order.
 async fn check_feed(store: &Store, listener: &mut Listener) {
-    let everything = Filter { archived: true, ..Filter::default() };
+    let everything = Filter { archived: ArchivedSessions::Included, ..Filter::default() };
     let mut logs = BTreeMap::new();
     for session in store.sessions(everything).await.unwrap() {
         let log = store.events(&session.id, None, usize::MAX).await.unwrap();

@@ -2,7 +2,7 @@
 
 use anyhow::{Error, Result, anyhow};
 use everturn_engine::Engine;
-use everturn_engine::sessions::Filter;
+use everturn_engine::sessions::{ArchivedSessions, Filter};
 use everturn_model::{Session, SessionId};
 
 use crate::table;
@@ -55,7 +55,7 @@ async fn missing(engine: &Engine, id: &SessionId) -> Result<Error> {
     }
     let mut near = Vec::new();
     for trashed in [false, true] {
-        let all = Filter { archived: true, trashed, ..Filter::default() };
+        let all = Filter { archived: ArchivedSessions::Included, trashed, ..Filter::default() };
         near.extend(engine.sessions().list(all).await?.into_iter().map(|session| session.id));
     }
     near.retain(|other| is_near(id.as_str(), other.as_str()));

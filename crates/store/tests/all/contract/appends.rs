@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use everturn_model::fold::{self, Changes};
 use everturn_model::{Event, Record, Session, SessionId, Tree};
-use everturn_store::{Appended, Authority, Error, Filter, Lease, NewEvent, Search, Store};
+use everturn_store::{Appended, ArchivedSessions, Authority, Error, Filter, Lease, NewEvent, Search, Store};
 
 use crate::events::{
     added, admitted, append, begin, chain, created, entry_id, log, new, note, promoted, prompt, session,
@@ -70,7 +70,7 @@ async fn everything(store: &Store, id: &SessionId) -> impl PartialEq + std::fmt:
     (
         log(store, id).await,
         tree(store, id).await,
-        store.sessions(Filter { archived: true, ..Filter::default() }).await.unwrap(),
+        store.sessions(Filter { archived: ArchivedSessions::Included, ..Filter::default() }).await.unwrap(),
         store.requests().await.unwrap(),
         store.search(search).await.unwrap(),
         store.unfinished().await.unwrap(),

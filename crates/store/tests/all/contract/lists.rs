@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use everturn_model::event::SessionChange;
 use everturn_model::usage::Cache;
 use everturn_model::{Event, Money, Session, SessionId, Tokens};
-use everturn_store::{Filter, PageRequest, Store, Totals};
+use everturn_store::{ArchivedSessions, Filter, PageRequest, Store, Totals};
 
 use crate::events::{
     NOW, admitted, append, at, changed, creation, ended, prompt, session, session_id, started, turn, used,
@@ -66,7 +66,11 @@ fn fits(filter: &Filter, session: &Session) -> bool {
         && (!filter.roots || session.parent.is_none())
         && filter.search.as_ref().is_none_or(found)
         && filter.since.is_none_or(|since| session.time.updated >= since)
-        && (filter.archived || filter.trashed || session.time.archived.is_none())
+        && match filter.archived {
+            ArchivedSessions::Excluded => filter.trashed || session.time.archived.is_none(),
+            ArchivedSessions::Included => true,
+            ArchivedSessions::Only => session.time.archived.is_some(),
+        }
         && filter.trashed == session.time.trashed.is_some()
 }
 
@@ -78,6 +82,9 @@ fn naive(filter: &Filter, sessions: &[Session]) -> Vec<Session> {
     found
 }
 
+const ARCHIVED: [ArchivedSessions; 3] =
+    [ArchivedSessions::Excluded, ArchivedSessions::Included, ArchivedSessions::Only];
+
 /// Every combination of filters.
 fn filters() -> Vec<Filter> {
     let some = |text: &str| Some(text.to_owned());
@@ -88,10 +95,8 @@ fn filters() -> Vec<Filter> {
             for search in [None, some("stra"), some("title"), some("%"), some("ÄGY")] {
                 for since in [None, Some(NOW + 3)] {
                     for roots in flags {
-                        for (archived, trashed) in
-                            [(false, false), (true, false), (false, true), (true, true)]
-                        {
-                            all.push(Filter {
+                        for trashed in flags {
+                            all.extend(ARCHIVED.map(|archived| Filter {
                                 project: project.clone(),
                                 directory: directory.clone(),
                                 roots,
@@ -100,7 +105,7 @@ fn filters() -> Vec<Filter> {
                                 archived,
                                 trashed,
                                 limit: None,
-                            });
+                            }));
                         }
                     }
                 }
@@ -123,7 +128,11 @@ async fn every_filter_alone_and_with_others_finds_what_it_says(place: &Place) {
         "ägypten", "*",
     ];
     for text in texts {
-        let filter = Filter { search: Some(text.to_owned()), archived: true, ..Filter::default() };
+        let filter = Filter {
+            search: Some(text.to_owned()),
+            archived: ArchivedSessions::Included,
+            ..Filter::default()
+        };
         let found = store.sessions(filter.clone()).await.unwrap();
         assert_eq!(found, naive(&filter, &sessions), "{text:?}");
     }
@@ -133,10 +142,12 @@ async fn a_limit_takes_the_first_ones(place: &Place) {
     let store = place.open("own_a").await;
     let sessions = many(&store).await;
     for limit in [0, 1, 5, 1000] {
-        let filter = Filter { limit: Some(limit), roots: true, ..Filter::default() };
-        let mut expected = naive(&filter, &sessions);
-        expected.truncate(usize::try_from(limit).unwrap());
-        assert_eq!(store.sessions(filter).await.unwrap(), expected);
+        for archived in ARCHIVED {
+            let filter = Filter { limit: Some(limit), roots: true, archived, ..Filter::default() };
+            let mut expected = naive(&filter, &sessions);
+            expected.truncate(usize::try_from(limit).unwrap());
+            assert_eq!(store.sessions(filter).await.unwrap(), expected, "{archived:?}");
+        }
     }
 }
 
@@ -162,7 +173,8 @@ async fn pages_show_each_session_once_also_when_many_were_active_at_the_same_mom
     let (project, search) = (Some("project 0".to_owned()), Some("t".to_owned()));
     let questions = [
         Filter::default(),
-        Filter { archived: true, ..Filter::default() },
+        Filter { archived: ArchivedSessions::Included, ..Filter::default() },
+        Filter { archived: ArchivedSessions::Only, ..Filter::default() },
         Filter { trashed: true, ..Filter::default() },
         Filter { project, roots: true, ..Filter::default() },
         Filter { search, since: Some(NOW + 1), ..Filter::default() },
@@ -183,12 +195,16 @@ async fn a_page_is_never_larger_than_asked_for_or_a_thousand(place: &Place) {
     let sessions = many(&store).await;
     let first = async |limit| {
         let page = store
-            .page(PageRequest::First(Filter { limit, archived: true, ..Filter::default() }))
+            .page(PageRequest::First(Filter {
+                limit,
+                archived: ArchivedSessions::Included,
+                ..Filter::default()
+            }))
             .await
             .unwrap();
         (page.items.len(), page.next.is_some())
     };
-    let all = naive(&Filter { archived: true, ..Filter::default() }, &sessions).len();
+    let all = naive(&Filter { archived: ArchivedSessions::Included, ..Filter::default() }, &sessions).len();
     assert_eq!(first(Some(0)).await, (1, true), "a page has at least one");
     assert_eq!(first(Some(u32::MAX)).await, (all, false));
     assert_eq!(first(None).await, (all, false), "and some when nobody says");

@@ -4,7 +4,7 @@ use everturn_model::entry::{Body, Compaction};
 use everturn_model::event::{Amendment, Cause, Seed};
 use everturn_model::session::ForkOrigin;
 use everturn_model::{Entry, EntryId, Event, Part, PartKind, Session, SessionId, Tokens, Tree, path};
-use everturn_store::{Filter, Lease};
+use everturn_store::{ArchivedSessions, Filter, Lease};
 
 use crate::events::{NOW, entry_id, note, part_id, permission, prompt, text};
 use crate::story::Story;
@@ -52,7 +52,11 @@ pub(super) fn listed(known: &[Known], filter: &Filter) -> Vec<Session> {
     let fits = |session: &&Session| {
         filter.project.as_ref() == Some(&session.project)
             && filter.trashed == session.time.trashed.is_some()
-            && (filter.archived || filter.trashed || session.time.archived.is_none())
+            && match filter.archived {
+                ArchivedSessions::Excluded => filter.trashed || session.time.archived.is_none(),
+                ArchivedSessions::Included => true,
+                ArchivedSessions::Only => session.time.archived.is_some(),
+            }
     };
     let there = known.iter().rev().filter(|known| !known.purged).map(Known::session);
     let mut sessions: Vec<Session> = there.filter(fits).cloned().collect();

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use everturn_model::subject::Subject;
 use everturn_model::{Event, Record, Session, SessionId, fold};
 use everturn_store::{
-    Appended, Authority, Cut, Durability, Error, Filter, Fork, Lease, NewEvent, Store, Totals,
+    Appended, ArchivedSessions, Authority, Cut, Durability, Error, Filter, Fork, Lease, NewEvent, Store,
+    Totals,
 };
 use tokio::runtime::{Builder, Runtime};
 
@@ -207,7 +208,9 @@ impl Sequence {
             known.check_sound(other).await;
         }
         for project in [self.project.clone(), format!("{}+", self.project)] {
-            for (archived, trashed) in [(false, false), (true, false), (false, true)] {
+            use ArchivedSessions::{Excluded, Included, Only};
+            for (archived, trashed) in [(Excluded, false), (Included, false), (Only, false), (Excluded, true)]
+            {
                 let project = Some(project.clone());
                 let filter = Filter { project, archived, trashed, ..Filter::default() };
                 let expected = listed(&self.known, &filter);
