@@ -270,10 +270,10 @@ impl Encoder {
         let send = |payload| send(EventFrame::new(&live.directory, &live.project, payload));
         match &live.signal {
             Signal::Busy | Signal::Retry { .. } => {
-                send(payload(mint, "session.status", &Status { session, status: status(&live.signal) }));
+                send(payload(mint, "session.status", &Status { session, status: (&live.signal).into() }));
             }
             Signal::Idle => {
-                send(payload(mint, "session.status", &Status { session, status: status(&live.signal) }));
+                send(payload(mint, "session.status", &Status { session, status: (&live.signal).into() }));
                 send(payload(mint, "session.idle", &SessionOnly { session }));
             }
             // Only what is new of it is shown, which the drafts know.
@@ -287,16 +287,5 @@ impl Encoder {
             }
             Signal::FileEdited { file } => send(payload(mint, "file.edited", &json!({"file": file}))),
         }
-    }
-}
-
-/// What a session is doing, as V1 says it.
-pub(crate) fn status(signal: &Signal) -> Value {
-    match signal {
-        Signal::Retry { attempt, message, next } => {
-            json!({"type": "retry", "attempt": attempt, "message": message, "next": next})
-        }
-        Signal::Idle => json!({"type": "idle"}),
-        _ => json!({"type": "busy"}),
     }
 }

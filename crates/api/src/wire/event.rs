@@ -5,6 +5,8 @@ use everturn_model::Millis;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::session::SessionStatus;
+
 /// An event.
 #[derive(Debug, Serialize)]
 pub(crate) struct Payload<'a, P> {
@@ -32,7 +34,7 @@ pub(crate) struct Status<'a> {
     #[serde(rename = "sessionID")]
     pub(crate) session: &'a str,
     /// What it is doing.
-    pub(crate) status: Value,
+    pub(crate) status: SessionStatus,
 }
 
 /// Text that was added to a part.
