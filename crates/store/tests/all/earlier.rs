@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use crate::events::{
     NOW, asked, begin, entry_id, new, part_id, part_started, permission, started, titled, turn,
 };
+use crate::postgres;
 
 /// A call of an open turn that asked, got its answer and has begun.
 async fn call(store: &Store, id: &SessionId) -> (Entry, Part) {
@@ -104,6 +105,38 @@ async fn what_an_open_call_asked_is_found_in_the_log_once() {
     let names = std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().file_name());
     let copies: Vec<_> = names.filter(|name| name.to_string_lossy().contains("backup")).collect();
     assert!(copies.is_empty(), "marking the file needs no copy of it: {copies:?}");
+}
+
+#[tokio::test]
+async fn what_is_left_open_on_a_server_is_made_anew_once() {
+    let place = postgres::Place::new();
+    let store = place.open("own_test").await;
+    let [at_work, asking, closed] = [begin(&store).await, begin(&store).await, begin(&store).await];
+    let (turn, part) = call(&store, &at_work).await;
+    // Nothing is at work here, and still somebody has to be asked.
+    store.append(&asking, Authority::Open, vec![asked(&permission("per_alone"))]).await.unwrap();
+    store.append(&closed, Authority::Open, vec![titled("closed")]).await.unwrap();
+    let expected = open_call(&store, &at_work, &turn).await.unwrap();
+    drop(store);
+
+    let client = place.client().await;
+    let row = client.query_one("SELECT data FROM everturn.part WHERE id = $1", &[&part.id.as_str()]).await;
+    let mut row: Value = serde_json::from_slice(row.unwrap().get(0)).unwrap();
+    row.as_object_mut().unwrap().remove("open").unwrap();
+    let written = row.to_string();
+    let sql = "UPDATE everturn.part SET data = $1 WHERE id = $2";
+    assert_eq!(client.execute(sql, &[&written.as_bytes(), &part.id.as_str()]).await.unwrap(), 1);
+    client.batch_execute("UPDATE everturn.meta SET value = '1' WHERE name = 'fold'").await.unwrap();
+
+    for _ in 0..2 {
+        let store = place.open("own_test").await;
+        assert_eq!(open_call(&store, &at_work, &turn).await, Some(expected.clone()), "the log had it");
+        let audits = store.audits(9).await.unwrap().into_iter().filter(|audit| audit.action == "rebuild");
+        let rebuilt: Vec<Value> = audits.map(|audit| audit.detail).collect();
+        assert_eq!(rebuilt.len(), 1, "once");
+        assert_eq!(rebuilt[0]["sessions"], 2, "a session without work is left alone");
+        assert!(store.verify_all(None).await.unwrap().is_sound());
+    }
 }
 
 #[tokio::test]

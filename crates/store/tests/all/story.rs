@@ -115,7 +115,9 @@ impl Story {
             6 | 7 => {
                 let model = ModelRef { provider: "p".into(), model: format!("m{}", a % 3), variant: None };
                 let body = Body::Assistant(Assistant { model: Some(model), ..Assistant::default() });
-                Event::StepStarted { entry: Box::new(Entry::new(entry_id(), leaf, time, body)) }
+                let mut entry = Entry::new(entry_id(), leaf, time, body);
+                entry.wire = b.is_multiple_of(3).then(|| format!("msg_wire_{b}"));
+                Event::StepStarted { entry: Box::new(entry) }
             }
             8 => {
                 let entry = self.open_assistant()?;
@@ -126,7 +128,9 @@ impl Story {
                     time: Some(Span { start: time, end: None }),
                     metadata: None,
                 };
-                Event::PartStarted { entry, part: Box::new(Part::new(part_id(), kind)) }
+                let mut part = Part::new(part_id(), kind);
+                part.wire = b.is_multiple_of(3).then(|| format!("text-{b}"));
+                Event::PartStarted { entry, part: Box::new(part) }
             }
             9 => {
                 let entry = self.open_assistant()?;
