@@ -46,8 +46,8 @@ pub(super) async fn of(
 }
 
 impl EditVerdict {
-    /// Compares the files with what was noted. `others` are files that other calls without a result were about to
-    /// change: of those nobody can say who made them what they are.
+    /// Compares the files with what was noted. `others` are files that other calls of the turn have changed or were about
+    /// to change: of those nobody can say who made them what they are.
     pub(crate) fn of(forecast: &[FileForecast], others: &BTreeSet<&str>) -> Self {
         if forecast.is_empty() || forecast.iter().any(|file| others.contains(file.path.as_str())) {
             return Self::Unknown;

@@ -8,7 +8,7 @@ use everturn_model::{Event, path};
 use everturn_tools::instructions;
 use serde_json::Value;
 
-use super::Turn;
+use super::{Turn, edits};
 use crate::Error;
 use crate::background::blocking;
 use crate::bus::Signal;
@@ -19,6 +19,7 @@ impl Turn<'_> {
     /// Records a call's result; the model hears of it afterwards.
     pub(super) async fn settle(&mut self, mut settled: SettledCall) -> Result<(), Error> {
         self.name_loaded(&settled.call, &mut settled.result).await?;
+        edits::note_files(&mut settled);
         for file in &settled.edited {
             self.services
                 .journal

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use everturn_engine::{Options, Prompt};
+use everturn_engine::{Options, Prompt, SessionUpdate};
 use everturn_model::Event;
 use everturn_model::request::Reply;
 use everturn_testkit::within;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::sync::{Notify, Semaphore};
 
 use crate::bench::Bench;
-use crate::permission::ask;
+use crate::permission::{ask, asked};
 
 /// Where a call is cut off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -178,6 +178,39 @@ async fn two_edits_of_one_file_are_not_told_apart() {
     let transcript = bench.transcript().await;
     let unknown = transcript.iter().filter(|line| line.starts_with("result: Unknown")).count();
     assert_eq!(unknown, 2, "{transcript:?}");
+    assert_eq!((tool.runs(), file(&bench).as_str()), (2, "hello\n"));
+}
+
+#[tokio::test]
+async fn an_edit_that_a_settled_one_has_undone_is_unknown() {
+    // The file is as before the first one, which was therefore run again, and the second one was lost.
+    let tool = Hanging::new(CutAt::After, 1);
+    let mut bench = Bench::with(|_| json!({"permission": {"edit": "ask"}}), with(&tool)).await;
+    let path = bench.repo.join("a.txt");
+    let call = |from: &str, to: &str| json!({"filePath": path, "oldString": from, "newString": to});
+    let calls =
+        format!("JSONTOOL:edit:{}\nJSONTOOL:edit:{}", call("hello", "goodbye"), call("goodbye", "hello"));
+    let first = ask(&mut bench, &format!("TOGETHER:2\n{calls}\nSAY:done")).await;
+    let second = asked(&mut bench).await;
+    bench.engine.requests().reply(&first.id, Reply::Once, None).await.unwrap();
+    within("the first call to hang", tool.hung.notified()).await;
+    assert_eq!(file(&bench), "goodbye\n");
+    bench.engine.requests().reply(&second.id, Reply::Once, None).await.unwrap();
+    bench
+        .notice(|notice| match notice {
+            SessionUpdate::Committed(committed) => {
+                matches!(committed.record.event, Event::ToolSettled { .. }).then_some(())
+            }
+            SessionUpdate::Live(_) | SessionUpdate::Gap => None,
+        })
+        .await;
+    assert_eq!(file(&bench), "hello\n");
+    bench.restart().await;
+    bench.settled().await;
+    let transcript = bench.transcript().await;
+    let results: Vec<&String> = transcript.iter().filter(|line| line.starts_with("result: ")).collect();
+    assert!(results[0].starts_with("result: Completed Edit applied"), "{results:?}");
+    assert!(results[1].starts_with("result: Unknown"), "{results:?}");
     assert_eq!((tool.runs(), file(&bench).as_str()), (2, "hello\n"));
 }
 
