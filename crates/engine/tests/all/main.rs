@@ -15,6 +15,7 @@ mod cost;
 mod edits;
 mod file_views;
 mod inbox;
+mod latency;
 mod mcp;
 mod media;
 mod order;

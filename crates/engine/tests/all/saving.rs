@@ -12,26 +12,26 @@ use serde_json::json;
 use crate::bench::Bench;
 
 /// A clock that moves only when a test moves it.
-struct Clock {
+pub(crate) struct Clock {
     /// The paused clock runs ahead whenever all tasks wait, but not while a thread works for them.
     _work: mpsc::Sender<()>,
 }
 
 impl Clock {
-    fn stop() -> Self {
+    pub(crate) fn stop() -> Self {
         tokio::time::pause();
         let (work, ended) = mpsc::channel::<()>();
         tokio::task::spawn_blocking(move || ended.recv());
         Self { _work: work }
     }
 
-    async fn advance(&self, time: Duration) {
+    pub(crate) async fn advance(&self, time: Duration) {
         tokio::time::advance(time).await;
     }
 }
 
 /// Waits, by the clock on the wall, until what was saved is as wanted; gives what was saved instead.
-async fn saved(store: &Store, bench: &Bench, wanted: impl Fn(&str) -> bool) -> Result<(), String> {
+pub(crate) async fn saved(store: &Store, bench: &Bench, wanted: impl Fn(&str) -> bool) -> Result<(), String> {
     let end = Instant::now() + PATIENCE / 6;
     loop {
         let streams = store.streams(&bench.session.id).await.unwrap();
@@ -48,7 +48,7 @@ async fn saved(store: &Store, bench: &Bench, wanted: impl Fn(&str) -> bool) -> R
 }
 
 /// Waits until the model has said a word.
-async fn said(bench: &mut Bench, word: &str) {
+pub(crate) async fn said(bench: &mut Bench, word: &str) {
     let is_word = |notice: &SessionUpdate| match notice {
         SessionUpdate::Live(live) => {
             matches!(&live.signal, Signal::Delta { text, .. } if text == word).then_some(())
