@@ -8,6 +8,7 @@ use clap::Args;
 use everturn_api::{Auth, Hosts};
 use everturn_engine::Engine;
 use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::settings::{self, Listeners};
@@ -66,6 +67,8 @@ impl ServeCommand {
         let closing = options.closing.clone();
         let router = everturn_api::router(engine.clone(), options);
         let waiting = engine.recover().await?;
+        // Before anybody is told that the server is there: whoever reads that line may stop it at once.
+        let interrupt = Interrupt::listen()?;
         table::line(format!("everturn server listening on http://{bound}"));
         table::note(format!("user `opencode`, password {place}"));
         if waiting > 0 {
@@ -75,7 +78,7 @@ impl ServeCommand {
         let tidying = tokio::spawn(tidy(engine.clone()));
         let emptying = kept.map(|kept| tokio::spawn(empty_trash(engine.clone(), kept)));
         let stop = async move {
-            interrupted().await;
+            interrupt.received().await;
             closing.cancel();
         };
         let sweeping = tokio::spawn(sweeping);
@@ -123,17 +126,22 @@ async fn empty_trash(engine: Engine, kept: Duration) {
     }
 }
 
-async fn interrupted() {
-    #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        if let Ok(mut terminate) = signal(SignalKind::terminate()) {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = tokio::signal::ctrl_c() => {}
-            }
-            return;
+/// The signals that end the server in good order. They are caught from the moment this exists.
+struct Interrupt {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Interrupt {
+    fn listen() -> Result<Self> {
+        let listen = |kind| signal(kind).context("cannot listen for signals");
+        Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
+    }
+
+    async fn received(mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
         }
     }
-    tokio::signal::ctrl_c().await.ok();
 }

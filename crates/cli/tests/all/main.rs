@@ -25,6 +25,7 @@ mod opencode;
 mod phases;
 mod scripts;
 mod sdk;
+mod serve;
 mod shelf;
 mod shell;
 mod stage;

@@ -53,17 +53,23 @@ impl Home {
         files
     }
 
+    /// A command that was not started yet.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_everturn"));
+        command.args(arguments).current_dir(self.work.path());
+        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command.env("HOME", self.folder.path()).env("LANG", "C.UTF-8").env("TZ", "UTC");
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command
+    }
+
     pub(crate) fn run(&self, arguments: &[&str]) -> Outcome {
         self.run_with(arguments, "")
     }
 
     /// Runs a command with this on its standard input.
     pub(crate) fn run_with(&self, arguments: &[&str], input: &str) -> Outcome {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_everturn"));
-        command.args(arguments).current_dir(self.work.path());
-        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
-        command.env("HOME", self.folder.path()).env("LANG", "C.UTF-8").env("TZ", "UTC");
-        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        let mut command = self.command(arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
