@@ -52,7 +52,9 @@ pub use feed::{FeedItem, ForeignText, Observer, StreamingPart};
 pub use fork::{Cut, Fork};
 pub use options::{Durability, Options, PostgresServer, StorePlace, Timing};
 pub use payload::{BadHash, Hash};
-pub use query::{Filter, Hit, Order, Page, PageRequest, PathQuery, Search, StreamText, Tail, Totals};
+pub use query::{
+    Filter, Hit, Order, Page, PageRequest, PathPiece, PathQuery, Search, StoredPath, StreamText, Tail, Totals,
+};
 pub use store::Store;
 pub use upkeep::{
     Audit, BlobUse, CheckReport, Collected, DiskUse, FOLD_VERSION, FreeSpace, LargeSession, Rebuilt,
