@@ -29,7 +29,7 @@ shaped! {
 
 /// The head of a message.
 #[derive(JsonSchema)]
-#[schemars(rename = "V1Message")]
+#[schemars(rename = "Message")]
 #[serde(untagged)]
 pub(crate) enum MessageShape {
     User(Box<UserMessage>),

@@ -32,7 +32,7 @@ pub use part::{PartInfo, part, read_part};
 pub use seed::read_messages;
 pub(super) use seed::{ReadMessage, assemble};
 pub use session::{SessionInfo, read_session, session_info};
-pub use stored::{ReadNode, ShownResult};
+pub use stored::ReadNode;
 pub use view::{
     ConversationView, ShownMessage, conversation, holder, inbox_message, messages, stored_conversation,
 };

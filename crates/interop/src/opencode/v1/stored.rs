@@ -62,7 +62,7 @@ impl Serialize for ShownJson<'_> {
 
 /// The result of a call, as far as it is shown.
 #[derive(Debug, Clone, Copy)]
-pub struct ShownResult<'a> {
+pub(in crate::opencode) struct ShownResult<'a> {
     pub(super) outcome: Outcome,
     pub(super) output: ShownJson<'a>,
     pub(super) title: Option<ShownJson<'a>>,
