@@ -56,6 +56,11 @@ pub(crate) fn answer<T: Shaped>(value: &T) -> Result<JsonAnswer<T::Shape>> {
     Ok(JsonAnswer { response: json(StatusCode::OK, value), shape: PhantomData })
 }
 
+/// What a value was printed as, as a success.
+pub(crate) fn printed_answer<T: Shaped>(json: serde_json::Result<Vec<u8>>) -> JsonAnswer<T::Shape> {
+    JsonAnswer { response: printed_or_failed(StatusCode::OK, json), shape: PhantomData }
+}
+
 impl<S> JsonAnswer<S> {
     /// The same with a header, unless its value cannot be one.
     pub(crate) fn with_header(mut self, name: HeaderName, value: String) -> Self {
@@ -121,7 +126,11 @@ impl<S: JsonSchema> Describe for SseAnswer<S> {
 
 /// A value as JSON.
 pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> Response {
-    match serde_json::to_vec(value) {
+    printed_or_failed(status, serde_json::to_vec(value))
+}
+
+fn printed_or_failed(status: StatusCode, json: serde_json::Result<Vec<u8>>) -> Response {
+    match json {
         Ok(bytes) => printed(status, bytes),
         Err(error) => {
             tracing::error!(error = error.to_string(), "an answer cannot be printed");

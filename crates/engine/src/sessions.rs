@@ -1,24 +1,21 @@
 //! Sessions as a whole: create, read, rename, archive, trash, fork.
 
-use std::collections::HashMap;
+mod conversation;
 
 use everturn_model::entry::Body;
 use everturn_model::event::{Amendment, SessionChange};
-use everturn_model::inbox::InboxItem;
-use everturn_model::part::PartKind;
 use everturn_model::permission::Rule;
 use everturn_model::session::{FileDiff, ModelRef};
 use everturn_model::todo::Todo;
-use everturn_model::tree::Node;
 use everturn_model::{EntryId, Event, Map, Part, PartId, Session, SessionId, Tree};
-pub use everturn_store::StreamingPart;
-pub use everturn_store::{ArchivedSessions, Filter, Hit};
+pub use everturn_store::{ArchivedSessions, Filter, Hit, PathPiece, StoredPath, StreamingPart};
 use everturn_store::{Cut, Fork, Search, Store};
 
 use crate::drains::Drains;
 use crate::journal::Journal;
 use crate::projects::{Location, Projects};
 use crate::{Error, VERSION};
+pub use conversation::Conversation;
 
 /// What a new session begins with.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -37,19 +34,6 @@ pub struct NewSession {
     pub permission: Option<Vec<Rule>>,
     /// What a client keeps with it.
     pub metadata: Option<Map>,
-}
-
-/// A conversation as clients read it: the path and what waits to join it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Conversation {
-    /// The session.
-    pub session: Session,
-    /// The path, oldest first.
-    pub nodes: Vec<Node>,
-    /// Prompts that wait.
-    pub inbox: Vec<InboxItem>,
-    /// True when the path has more before these.
-    pub more: bool,
 }
 
 const DEFAULT_TITLE: &str = "New session - ";
@@ -188,61 +172,6 @@ impl Sessions {
         Ok(self.store.todos(id).await?)
     }
 
-    /// The newest messages of a conversation, or all of it.
-    ///
-    /// Text that is streaming, here or in another process, is not in it but on the bus alone: whoever reads both, in
-    /// whichever order, sees each piece once. What was saved of a text that nobody streams any more is in it.
-    ///
-    /// # Errors
-    /// When there is no such session.
-    pub async fn conversation(&self, id: &SessionId, limit: Option<usize>) -> Result<Conversation, Error> {
-        let missing = || Error::NoSession(id.clone());
-        let mut conversation = match limit {
-            Some(limit) => {
-                let tail = self.store.tail(id, limit).await?.ok_or_else(missing)?;
-                Conversation { session: tail.session, nodes: tail.nodes, inbox: tail.inbox, more: tail.more }
-            }
-            None => {
-                let mut tree = self.store.tree(id).await?.ok_or_else(missing)?;
-                let inbox = std::mem::take(&mut tree.inbox);
-                let session = tree.session.clone();
-                Conversation { nodes: tree.into_path(session.leaf.as_ref()), session, inbox, more: false }
-            }
-        };
-        if conversation.session.time.trashed.is_some() {
-            return Err(missing());
-        }
-        if conversation.session.open {
-            self.overlay(&mut conversation).await?;
-        }
-        Ok(conversation)
-    }
-
-    async fn overlay(&self, conversation: &mut Conversation) -> Result<(), Error> {
-        let saved = self.store.streams(&conversation.session.id).await?;
-        // Asked last: if this process has taken the session meanwhile, the text may be its own. What the feed tells of
-        // another process is told as it grows, too.
-        if self.drains.streams_live(&conversation.session.id) {
-            return Ok(());
-        }
-        let mut texts: HashMap<PartId, String> =
-            saved.into_iter().map(|saved| (saved.part, saved.text)).collect();
-        for part in conversation.nodes.iter_mut().flat_map(|node| &mut node.parts) {
-            let open = match &mut part.kind {
-                PartKind::Text { text, time, .. } | PartKind::Reasoning { text, time, .. }
-                    if time.is_some_and(|time| time.end.is_none()) =>
-                {
-                    text
-                }
-                _ => continue,
-            };
-            if let Some(text) = texts.remove(&part.id) {
-                *open = text;
-            }
-        }
-        Ok(())
-    }
-
     /// The files that one prompt changed, or none for the session as a whole, as V1 answers.
     ///
     /// # Errors
@@ -329,8 +258,8 @@ impl Sessions {
         part: Option<&PartId>,
         change: Amendment,
     ) -> Result<(), Error> {
-        let tree = self.journal.tree(id).await?;
-        let node = tree.node(message).ok_or_else(|| Error::NoMessage(message.clone()))?;
+        self.get(id).await?;
+        let node = self.store.node(id, message).await?.ok_or_else(|| Error::NoMessage(message.clone()))?;
         if let Some(part) = part
             && node.part(part).is_none()
         {

@@ -33,6 +33,44 @@ impl Node {
     }
 }
 
+/// A node in the JSON that it is stored as, not read yet: most of it is text that some views show as it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeJson {
+    /// The entry's id.
+    pub id: EntryId,
+    /// The entry.
+    pub entry: String,
+    /// Its parts, in order.
+    pub parts: Vec<String>,
+}
+
+impl NodeJson {
+    /// A node as it is stored.
+    ///
+    /// # Errors
+    /// When it holds what JSON cannot say.
+    pub fn of(node: &Node) -> Result<Self, serde_json::Error> {
+        let parts = node.parts.iter().map(serde_json::to_string).collect::<Result<_, _>>()?;
+        Ok(Self { id: node.entry.id.clone(), entry: serde_json::to_string(&node.entry)?, parts })
+    }
+
+    /// How long the JSON is, in bytes.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "no node is empty")]
+    pub fn len(&self) -> usize {
+        self.parts.iter().map(String::len).sum::<usize>() + self.entry.len()
+    }
+
+    /// The node.
+    ///
+    /// # Errors
+    /// When the JSON is damaged.
+    pub fn read(&self) -> Result<Node, serde_json::Error> {
+        let parts = self.parts.iter().map(|part| serde_json::from_str(part)).collect::<Result<_, _>>()?;
+        Ok(Node::new(serde_json::from_str(&self.entry)?, parts))
+    }
+}
+
 /// The state of one session: a whole one after folding its log, or the few rows that one event touches.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tree {

@@ -52,7 +52,8 @@ pub use fork::{Cut, Fork};
 pub use options::{Durability, Options, PostgresServer, StorePlace, Timing};
 pub use payload::{BadHash, Hash};
 pub use query::{
-    ArchivedSessions, Filter, Hit, Order, Page, PageRequest, PathQuery, Search, StreamText, Tail, Totals,
+    ArchivedSessions, Filter, Hit, Order, Page, PageRequest, PathPiece, PathQuery, Search, StoredPath,
+    StreamText, Tail, Totals,
 };
 pub use store::Store;
 pub use upkeep::{

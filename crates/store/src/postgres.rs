@@ -22,6 +22,7 @@ mod pause;
 mod pool;
 mod reader;
 mod rows;
+mod stored_path;
 mod stored_session;
 mod whole_session;
 mod writer;
@@ -44,7 +45,7 @@ use crate::options::{Options, PostgresServer};
 use crate::owner::Owner;
 use crate::payload::Hash;
 use crate::plan::AppendRequest;
-use crate::query::{Filter, Search, StreamText, Tail, Totals};
+use crate::query::{Filter, PathPiece, Search, StoredPath, StreamText, Totals};
 use crate::search::IndexedPlace;
 use crate::words::WordQuery;
 use address::Address;
@@ -241,8 +242,12 @@ impl PostgresEngine {
         read!(self, client => reader::todos(&client, id))
     }
 
-    pub(crate) async fn tail(&self, id: &SessionId, messages: usize) -> Result<Option<Tail>, Error> {
-        read!(self, client => path::tail(&client, id, messages))
+    pub(crate) async fn stored_path(
+        &self,
+        id: &SessionId,
+        piece: PathPiece,
+    ) -> Result<Option<StoredPath>, Error> {
+        read!(self, client => stored_path::piece(&client, id, &piece))
     }
 
     pub(crate) async fn node(&self, id: &SessionId, entry: &EntryId) -> Result<Option<Node>, Error> {

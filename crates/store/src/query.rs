@@ -1,12 +1,13 @@
 //! What can be asked of the store, and the shapes of its answers.
 
 use everturn_model::inbox::InboxItem;
-use everturn_model::tree::Node;
+use everturn_model::tree::{Node, NodeJson};
 use everturn_model::{EntryId, Millis, Money, PartId, Session, SessionId, Tokens};
 use serde::{Deserialize, Serialize};
 
 use crate::cursor::Cursor;
 use crate::words::Snippet;
+use crate::{Error, shape};
 
 /// Which sessions are meant.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -105,6 +106,41 @@ pub struct Tail {
     pub inbox: Vec<InboxItem>,
     /// True when the path has more before these.
     pub more: bool,
+}
+
+/// Which piece of a session's path is meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PathPiece {
+    /// All of it.
+    Whole,
+    /// The newest entries, until clients show so many messages of them.
+    Newest(usize),
+    /// The same of the path that ends with an entry, wherever the session's own path ends meanwhile.
+    UpTo(EntryId, usize),
+    /// An entry of the session's path, and what follows up to the next that clients show as a message: the results of
+    /// its calls.
+    At(EntryId),
+}
+
+/// A piece of a session's path, in the JSON that it is stored as.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredPath {
+    /// The session row.
+    pub session: Session,
+    /// The nodes, oldest first.
+    pub nodes: Vec<NodeJson>,
+    /// Waiting prompts, if the piece ends where they join the path.
+    pub inbox: Vec<InboxItem>,
+    /// True when the path has more before these.
+    pub more: bool,
+}
+
+impl StoredPath {
+    /// What is wrong when a node cannot be read.
+    #[must_use]
+    pub fn damaged(&self, reason: &serde_json::Error) -> Error {
+        shape::damaged(self.session.id.as_str(), "path", reason)
+    }
 }
 
 /// Text of a part that is still being streamed.

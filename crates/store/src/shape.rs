@@ -1,11 +1,13 @@
 //! From rows to what they stand for: the same for both engines, however they fetch them.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
+use std::fmt;
 
-use everturn_model::entry::Body;
 use everturn_model::tree::Node;
 use everturn_model::{Entry, EntryId, Part, PartId, Session, Tree};
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 use crate::Error;
 use crate::query::StreamText;
@@ -16,7 +18,7 @@ pub(crate) fn decode<T: DeserializeOwned>(session: &str, place: &str, data: &str
 }
 
 /// A row that cannot be understood.
-pub(crate) fn damaged(session: &str, place: &str, reason: &dyn std::fmt::Display) -> Error {
+pub(crate) fn damaged(session: &str, place: &str, reason: &dyn fmt::Display) -> Error {
     Error::Corrupt { session: session.to_owned(), place: place.to_owned(), reason: reason.to_string() }
 }
 
@@ -50,13 +52,58 @@ pub(crate) fn tree(session: Session, mut entries: Vec<(i64, Entry)>, mut parts: 
     tree
 }
 
-/// As how many messages clients show an entry.
-pub(crate) fn messages(entry: &Entry) -> usize {
-    match &entry.body {
-        _ if entry.hidden => 0,
-        Body::Shell(_) | Body::Compaction(_) => 2,
-        Body::User(_) | Body::Assistant(_) | Body::Synthetic { .. } | Body::BranchSummary { .. } => 1,
-        _ => 0,
+/// As how many messages clients show an entry, by its JSON.
+pub(crate) fn messages(session: &str, entry: &str) -> Result<usize, Error> {
+    let outline: Outline = decode(session, "entry", entry)?;
+    Ok(match outline.body {
+        _ if outline.hidden => 0,
+        ShownAs::Two => 2,
+        ShownAs::One => 1,
+        ShownAs::Nothing => 0,
+    })
+}
+
+/// What tells how an entry is shown; the rest of its JSON is passed over.
+#[derive(Deserialize)]
+struct Outline {
+    body: ShownAs,
+    #[serde(default)]
+    hidden: bool,
+}
+
+enum ShownAs {
+    Nothing,
+    One,
+    Two,
+}
+
+impl<'de> Deserialize<'de> for ShownAs {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(BodyName)
+    }
+}
+
+/// Looks at the name of a body's kind, which is its only key.
+struct BodyName;
+
+impl<'de> Visitor<'de> for BodyName {
+    type Value = ShownAs;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the body of an entry")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ShownAs, A::Error> {
+        let mut shows = ShownAs::Nothing;
+        while let Some(name) = map.next_key::<Cow<'de, str>>()? {
+            map.next_value::<IgnoredAny>()?;
+            shows = match name.as_ref() {
+                "shell" | "compaction" => ShownAs::Two,
+                "user" | "assistant" | "synthetic" | "branch_summary" => ShownAs::One,
+                _ => ShownAs::Nothing,
+            };
+        }
+        Ok(shows)
     }
 }
 

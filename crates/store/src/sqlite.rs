@@ -15,6 +15,7 @@ mod path;
 mod reader;
 mod schema;
 mod space;
+mod stored_path;
 mod stored_session;
 mod upkeep;
 mod whole_session;
@@ -39,7 +40,7 @@ use crate::options::Options;
 use crate::owner::Owner;
 use crate::payload::Hash;
 use crate::plan::AppendRequest;
-use crate::query::{Filter, Search, StreamText, Tail, Totals};
+use crate::query::{Filter, PathPiece, Search, StoredPath, StreamText, Totals};
 use crate::search::IndexedPlace;
 use crate::words::WordQuery;
 use schema::ConnectionSettings;
@@ -226,9 +227,13 @@ impl SqliteEngine {
         self.read(move |connection| reader::todos_of(connection, &id)).await
     }
 
-    pub(crate) async fn tail(&self, id: &SessionId, messages: usize) -> Result<Option<Tail>, Error> {
+    pub(crate) async fn stored_path(
+        &self,
+        id: &SessionId,
+        piece: PathPiece,
+    ) -> Result<Option<StoredPath>, Error> {
         let id = id.clone();
-        self.read(move |connection| reader::tail(connection, &id, messages)).await
+        self.read(move |connection| stored_path::piece(connection, &id, &piece)).await
     }
 
     pub(crate) async fn node(&self, id: &SessionId, entry: &EntryId) -> Result<Option<Node>, Error> {

@@ -13,7 +13,7 @@ use everturn_model::part::PartKind;
 use everturn_model::permission::Rule;
 use everturn_model::request::Request;
 use everturn_model::todo::Todo;
-use everturn_model::tree::Node;
+use everturn_model::tree::{Node, NodeJson};
 use everturn_model::{EntryId, EventId, PartId, Record, RequestId, Session, SessionId, Tree};
 use tokio::task::AbortHandle;
 
@@ -25,7 +25,9 @@ use crate::fork::{self, Fork};
 use crate::options::{Options, StorePlace};
 use crate::payload::Hash;
 use crate::plan::AppendRequest;
-use crate::query::{Filter, Hit, Page, PageRequest, PathQuery, Search, StreamText, Tail, Totals};
+use crate::query::{
+    Filter, Hit, Page, PageRequest, PathPiece, PathQuery, Search, StoredPath, StreamText, Tail, Totals,
+};
 use crate::words::WordQuery;
 use crate::{Error, page, postgres, search, sqlite};
 
@@ -312,7 +314,19 @@ impl Store {
     /// # Errors
     /// When it cannot be read.
     pub async fn tail(&self, id: &SessionId, messages: usize) -> Result<Option<Tail>, Error> {
-        ask!(self, engine => engine.tail(id, messages).await)
+        let Some(path) = self.stored_path(id, PathPiece::Newest(messages)).await? else { return Ok(None) };
+        let nodes = path.nodes.iter().map(NodeJson::read).collect::<Result<_, _>>();
+        let nodes = nodes.map_err(|error| path.damaged(&error))?;
+        Ok(Some(Tail { session: path.session, nodes, inbox: path.inbox, more: path.more }))
+    }
+
+    /// A piece of a session's path as it is stored: what it takes to read it does not depend on what else the session
+    /// holds. None when there is no such session or entry.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn stored_path(&self, id: &SessionId, piece: PathPiece) -> Result<Option<StoredPath>, Error> {
+        ask!(self, engine => engine.stored_path(id, piece).await)
     }
 
     /// One entry of a session with its parts.

@@ -6,11 +6,11 @@ use axum::http::header::LINK;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use everturn_engine::Engine;
-use everturn_engine::sessions::Conversation;
-use everturn_interop::opencode::v1::{self, PartInfo, V1Message};
+use everturn_engine::sessions::{Conversation, PathPiece, StoredPath};
+use everturn_interop::opencode::v1::{self, PartInfo, ReadNode, V1Message};
 use everturn_model::derived_ids::DerivedIds;
 use everturn_model::entry::{Body, Compaction, Shell};
-use everturn_model::tree::Node;
+use everturn_model::tree::{Node, NodeJson};
 use everturn_model::{EntryId, SessionId};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use super::run_to_end;
 use crate::App;
-use crate::answer::{JsonAnswer, Result, answer};
+use crate::answer::{JsonAnswer, Result, answer, printed_answer};
 use crate::error::Error;
 use crate::error::ErrorKind::{Busy, NotFound};
 use crate::input::{Json, Limit, MessagePath, PartPath, Path, Query, SessionPath};
@@ -75,25 +75,66 @@ async fn list(
     if before.is_some() && limit.is_none() {
         return Err(Error::Query("before needs a limit".to_owned()));
     }
-    // A page from the middle is cut out of the whole. One more than asked for shows whether there is more.
-    let read = if before.is_some() { None } else { limit.map(|limit| limit.saturating_add(1)) };
-    let conversation = app.engine.sessions().conversation(&id, read).await?;
-    let path: Vec<&Node> = conversation.nodes.iter().collect();
-    let mut messages = v1::conversation(&conversation.session.id, &path, &conversation.inbox);
-    let mut end = messages.len();
-    if let Some(before) = before {
-        let found = messages.ids().position(|id| id == before);
-        end = found.ok_or_else(|| Error::Query("before names no message of this session".to_owned()))?;
+    let sessions = app.engine.sessions();
+    // The page from the middle with the message that it ends before, and one more, which shows whether there is more.
+    if let (Some(before), Some(limit)) = (&before, limit) {
+        let piece = PathPiece::UpTo(EntryId::new(before.as_str()), limit.saturating_add(3));
+        if let Some(path) = sessions.stored(&id, piece).await?
+            && let Some(answer) = page(&path, Some(before), Some(limit), Alone::Must)?
+        {
+            return Ok(answer);
+        }
     }
+    let newest = limit.filter(|_| before.is_none());
+    let piece = newest.map_or(PathPiece::Whole, |limit| PathPiece::Newest(limit.saturating_add(1)));
+    let path = sessions.stored(&id, piece).await?;
+    let path = path.ok_or_else(|| everturn_engine::Error::NoSession(id.clone()))?;
+    page(&path, before.as_deref(), limit, Alone::May)?
+        .ok_or_else(|| Error::Query("before names no message of this session".to_owned()))
+}
+
+/// Whether messages may be shown that say less than they would with the rest of the path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Alone {
+    May,
+    Must,
+}
+
+/// The nodes of a piece of a path, read as far as they are shown.
+fn read_nodes(path: &StoredPath) -> Result<Vec<ReadNode<'_>>> {
+    let nodes = ReadNode::all(&path.nodes);
+    Ok(nodes.map_err(|error| everturn_engine::Error::from(path.damaged(&error)))?)
+}
+
+/// A page; none when there is no message that it ends before, or when more of the path is needed.
+fn page(
+    path: &StoredPath,
+    before: Option<&str>,
+    limit: Option<usize>,
+    alone: Alone,
+) -> Result<Option<JsonAnswer<Vec<MessageWithParts>>>> {
+    let id = &path.session.id;
+    let nodes = read_nodes(path)?;
+    let mut messages = v1::stored_conversation(id, &nodes, &path.inbox);
+    let end = match before {
+        Some(before) => messages.ids().position(|id| id == before),
+        None => Some(messages.len()),
+    };
+    let Some(end) = end else { return Ok(None) };
     let surplus = end.saturating_sub(limit.unwrap_or(usize::MAX));
     messages.keep(surplus..end);
-    let answer = answer(&messages)?;
+    if alone == Alone::Must && !messages.stands_alone() {
+        return Ok(None);
+    }
+    // Most of it leaves as it is stored, with some names around it.
+    let stored: usize = path.nodes.iter().map(NodeJson::len).sum();
+    let answer = printed_answer::<v1::ConversationView<'_>>(messages.to_json(stored + stored / 4 + 4096));
     let (true, Some(limit), Some(first)) = (surplus > 0, limit, messages.ids().next()) else {
-        return Ok(answer);
+        return Ok(Some(answer));
     };
     let cursor = URL_SAFE_NO_PAD.encode(first);
     let link = format!("</session/{id}/message?limit={limit}&before={cursor}>; rel=\"next\"");
-    Ok(answer.with_header(NEXT, cursor).with_header(LINK, link))
+    Ok(Some(answer.with_header(NEXT, cursor).with_header(LINK, link)))
 }
 
 fn read_cursor(cursor: &str) -> Result<String> {
@@ -104,11 +145,19 @@ fn read_cursor(cursor: &str) -> Result<String> {
 
 async fn read(State(app): State<App>, Path(at): Path<MessagePath>) -> Result<JsonAnswer<MessageWithParts>> {
     let (id, message) = (at.session.0, at.message.0);
-    let messages = shown(&app.engine.sessions().conversation(&id, None).await?);
-    match messages.iter().find(|found| id_of(found) == message.as_str()) {
-        Some(found) => answer(found),
-        None => Err(everturn_engine::Error::NoMessage(message).into()),
+    let sessions = app.engine.sessions();
+    for (piece, alone) in [(PathPiece::At(message.clone()), Alone::Must), (PathPiece::Whole, Alone::May)] {
+        let Some(path) = sessions.stored(&id, piece).await? else { continue };
+        let nodes = read_nodes(&path)?;
+        let mut messages = v1::stored_conversation(&path.session.id, &nodes, &path.inbox);
+        if messages.keep_one(message.as_str())
+            && (alone == Alone::May || messages.stands_alone())
+            && let Some(found) = messages.first()
+        {
+            return answer(&found);
+        }
     }
+    Err(everturn_engine::Error::NoMessage(message).into())
 }
 
 async fn remove(State(app): State<App>, Path(at): Path<MessagePath>) -> Result<JsonAnswer<bool>> {

@@ -21,7 +21,11 @@ pub(crate) struct MessageWithParts {
     parts: Vec<PartShape>,
 }
 
-shaped! { v1::V1Message as MessageWithParts, v1::ConversationView<'_> as Vec<MessageWithParts> }
+shaped! {
+    v1::V1Message as MessageWithParts,
+    v1::ShownMessage<'_> as MessageWithParts,
+    v1::ConversationView<'_> as Vec<MessageWithParts>,
+}
 
 /// The head of a message.
 #[derive(JsonSchema)]

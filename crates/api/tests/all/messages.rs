@@ -99,6 +99,35 @@ async fn pages_go_back_from_the_newest() {
 }
 
 #[tokio::test]
+async fn a_message_and_a_page_are_what_the_list_has() {
+    // Each is read by itself; the results of its calls are entries of their own and must come with it.
+    let face = Face::start().await;
+    let id = face.session().await;
+    for word in ["one", "two", "three"] {
+        face.prompt(&id, &format!("TOOL:bash:echo {word}\nSAY:{word}")).await;
+    }
+    let all = face.messages(&id).await;
+    assert_eq!(all.len(), 9);
+    let calls = all.iter().flat_map(|message| message["parts"].as_array().unwrap());
+    let ended = calls.filter(|part| part["type"] == "tool" && part["state"]["status"] == "completed");
+    assert_eq!(ended.count(), 3, "{all:#?}");
+    for message in &all {
+        let path = format!("/session/{id}/message/{}", message["info"]["id"].as_str().unwrap());
+        assert_eq!(&face.client.get(&path).await.ok().json(), message);
+    }
+    for limit in 1..=all.len() {
+        let (mut pages, mut path) = (Vec::new(), format!("/session/{id}/message?limit={limit}"));
+        loop {
+            let page = face.client.get(&path).await.ok();
+            pages.splice(..0, page.json().as_array().unwrap().clone());
+            let Some(cursor) = page.header("x-next-cursor") else { break };
+            path = format!("/session/{id}/message?limit={limit}&before={cursor}");
+        }
+        assert_eq!(pages, all, "pages of {limit}");
+    }
+}
+
+#[tokio::test]
 async fn messages_and_parts_can_be_taken_out_and_changed() {
     let face = Face::start().await;
     let id = face.session().await;

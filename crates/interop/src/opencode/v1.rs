@@ -8,6 +8,7 @@
 //! - `session`: the session as clients see it
 //! - `info`: the heads of user and assistant messages
 //! - `part`, `tool`: parts, and the state of tool parts
+//! - `stored`: entries and parts as they are stored, read as far as they are shown
 //! - `view`: a path as messages
 //! - `seed`: messages as entries
 //! - `events`: what one durable event shows as
@@ -17,6 +18,7 @@ pub(super) mod info;
 pub(super) mod part;
 mod seed;
 pub(super) mod session;
+mod stored;
 pub(super) mod tool;
 pub(super) mod view;
 
@@ -30,7 +32,10 @@ pub use part::{PartInfo, part, read_part};
 pub use seed::read_messages;
 pub(super) use seed::{ReadMessage, assemble};
 pub use session::{SessionInfo, read_session, session_info};
-pub use view::{ConversationView, conversation, entry_messages, holder, inbox_message, messages};
+pub use stored::ReadNode;
+pub use view::{
+    ConversationView, ShownMessage, conversation, holder, inbox_message, messages, stored_conversation,
+};
 
 /// A message as clients see it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -1,5 +1,6 @@
 //! Payloads that name blobs: fetching what is named, all at once.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use deadpool_postgres::ClientWrapper;
@@ -58,15 +59,10 @@ impl Blobs {
         std::str::from_utf8(self.0.get(hash)?.as_ref().ok()?).ok()
     }
 
-    /// What a payload means.
-    pub(super) fn decode<T: DeserializeOwned>(
-        &self,
-        session: &str,
-        place: &str,
-        data: &str,
-    ) -> Result<T, Error> {
+    /// The JSON that a payload stands for.
+    pub(super) fn whole<'d>(&self, session: &str, place: &str, data: &'d str) -> Result<Cow<'d, str>, Error> {
         if !data.starts_with(['@', '*']) {
-            return decode(session, place, data);
+            return Ok(Cow::Borrowed(data));
         }
         let fetch = |hash: &Hash| match self.0.get(hash) {
             Some(Ok(bytes)) => Ok(bytes.clone()),
@@ -77,7 +73,17 @@ impl Blobs {
             payload::Unpack::Fetch(error) => error,
             other => damaged(session, place, &other),
         })?;
-        decode(session, place, &json)
+        Ok(Cow::Owned(json))
+    }
+
+    /// What a payload means.
+    pub(super) fn decode<T: DeserializeOwned>(
+        &self,
+        session: &str,
+        place: &str,
+        data: &str,
+    ) -> Result<T, Error> {
+        decode(session, place, &self.whole(session, place, data)?)
     }
 }
 

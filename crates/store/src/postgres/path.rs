@@ -9,16 +9,12 @@ use everturn_model::{Entry, EntryId, SessionId};
 use super::blob::{self, Blobs};
 use super::failure::ServerFailure;
 use super::pool::query;
-use super::reader::{self, Payloads};
-use crate::query::Tail;
+use super::reader::Payloads;
 use crate::shape;
-
-/// How many entries a walk fetches at once when it is not known how many it needs.
-const STRIDE: usize = 64;
 
 /// Follows parents from an entry; the inner limit makes each step one look into the index. A damaged session can have
 /// a circle, so the number of steps is bounded and the caller stops where it comes back.
-const WALK: &str = "
+pub(super) const WALK: &str = "
     WITH RECURSIVE up (depth, id, parent, data) AS (
       SELECT 1::bigint, e.id, e.parent, e.data FROM entry e WHERE e.session = $1 AND e.id = $2
       UNION ALL
@@ -26,7 +22,7 @@ const WALK: &str = "
         SELECT id, parent, data FROM entry WHERE session = $1 AND id = up.parent LIMIT 1
       ) e WHERE up.depth < $3
     )
-    SELECT depth, id, data FROM up ORDER BY depth";
+    SELECT depth, id, data, parent FROM up ORDER BY depth";
 
 const SPINE: &str = "
     WITH RECURSIVE up (depth, id, parent) AS (
@@ -147,47 +143,4 @@ pub(super) async fn node(
     entry: &EntryId,
 ) -> Result<Option<Node>, ServerFailure> {
     Ok(nodes(client, id, std::slice::from_ref(entry)).await?.pop())
-}
-
-/// Walks up from the leaf until enough entries are found that clients show as messages.
-pub(super) async fn tail(
-    client: &ClientWrapper,
-    id: &SessionId,
-    messages: usize,
-) -> Result<Option<Tail>, ServerFailure> {
-    let Some((key, session)) = reader::key_and_session(client, id).await? else { return Ok(None) };
-    let mut kept: Vec<Entry> = Vec::new();
-    let mut seen = HashSet::new();
-    let mut next = session.leaf.clone();
-    let mut left = messages;
-    'walk: while left > 0
-        && let Some(from) = next.clone()
-    {
-        let stride = left.saturating_mul(2).clamp(STRIDE, STRIDE * 16);
-        let found = entries(client, key, id, &from, stride).await?;
-        if found.is_empty() {
-            // The entry it names is missing; what stands before it cannot be found.
-            next = None;
-        }
-        for entry in found {
-            if left == 0 {
-                break 'walk;
-            }
-            if !seen.insert(entry.id.clone()) {
-                next = None;
-                break 'walk;
-            }
-            left = left.saturating_sub(shape::messages(&entry));
-            next.clone_from(&entry.parent);
-            kept.push(entry);
-        }
-    }
-    kept.reverse();
-    let nodes = join(client, key, id, kept).await?;
-    let inbox = reader::inbox(client, key, id.as_str()).await?;
-    let more = match next {
-        Some(before) => !seen.contains(&before) && !entries(client, key, id, &before, 1).await?.is_empty(),
-        None => false,
-    };
-    Ok(Some(Tail { session, nodes, inbox, more }))
 }

@@ -1,7 +1,6 @@
 //! Reading rows.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
 use everturn_model::inbox::InboxItem;
@@ -17,7 +16,7 @@ use serde::de::DeserializeOwned;
 use super::schema::{self, ConnectionSettings};
 use super::stored_session::text;
 use crate::payload::{self, Blob, Hash};
-use crate::query::{StreamText, Tail};
+use crate::query::StreamText;
 use crate::shape::{self, damaged, decode};
 use crate::{Error, parallel};
 
@@ -198,7 +197,7 @@ fn todos(connection: &Connection, key: i64, name: &str) -> Result<Vec<Todo>, Err
     data.map_or(Ok(Vec::new()), |data| decode(name, "todo", &data))
 }
 
-fn inbox(connection: &Connection, key: i64, name: &str) -> Result<Vec<InboxItem>, Error> {
+pub(super) fn inbox(connection: &Connection, key: i64, name: &str) -> Result<Vec<InboxItem>, Error> {
     let mut statement =
         connection.prepare_cached("SELECT data FROM inbox WHERE session = ?1 ORDER BY ord")?;
     let mut found = statement.query([key])?;
@@ -207,32 +206,6 @@ fn inbox(connection: &Connection, key: i64, name: &str) -> Result<Vec<InboxItem>
         items.push(unpack(connection, name, "inbox", &text(row, 0)?)?);
     }
     Ok(items)
-}
-
-/// Walks up from the leaf until enough entries are found that clients show as messages.
-pub(super) fn tail(connection: &Connection, id: &SessionId, messages: usize) -> Result<Option<Tail>, Error> {
-    let Some((key, session)) = key_and_session(connection, id)? else { return Ok(None) };
-    let name = session.id.to_string();
-    let mut nodes = Vec::new();
-    let mut seen = HashSet::new();
-    let mut next = session.leaf.clone();
-    let mut left = messages;
-    while left > 0
-        && let Some(id) = next.take()
-        && seen.insert(id.clone())
-        && let Some(node) = node_of(connection, key, &session.id, &id)?
-    {
-        left = left.saturating_sub(shape::messages(&node.entry));
-        next.clone_from(&node.entry.parent);
-        nodes.push(node);
-    }
-    nodes.reverse();
-    let more = match next {
-        Some(id) => !seen.contains(&id) && entry(connection, key, &id)?.is_some(),
-        None => false,
-    };
-    let inbox = inbox(connection, key, &name)?;
-    Ok(Some(Tail { session, nodes, inbox, more }))
 }
 
 pub(super) fn node(connection: &Connection, id: &SessionId, entry: &EntryId) -> Result<Option<Node>, Error> {
@@ -321,8 +294,7 @@ pub(super) fn events(
 }
 
 pub(super) fn find_event(connection: &Connection, id: &EventId) -> Result<Option<(SessionId, u64)>, Error> {
-    // Not in one query: SQLite plans a join of these two again each time that its value is bound, and nearly always
-    // there is no such event.
+    // Not in one query: nearly always there is no such event.
     let found = connection
         .prepare_cached("SELECT session, seq FROM event WHERE id = ?1")?
         .query_row([id.as_str()], |row| Ok((row.get::<_, i64>(0)?, row.get(1)?)))

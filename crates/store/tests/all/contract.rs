@@ -10,6 +10,7 @@ mod forks;
 mod leases;
 mod lists;
 mod paths;
+mod pieces;
 mod reads;
 mod repeats;
 mod search;

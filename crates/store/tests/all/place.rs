@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use everturn_model::SessionId;
+use everturn_model::{EntryId, SessionId};
 use everturn_store::{Options, Store, Timing};
 use everturn_testkit::postgres::{Postgres, TestDatabase};
 use tempfile::TempDir;
@@ -119,6 +119,28 @@ impl Place {
         let connection = tokio::spawn(connection);
         let sql = "UPDATE everturn.session SET data = '{' WHERE id = $1";
         assert_eq!(client.execute(sql, &[&session.as_str()]).await.unwrap(), 1);
+        drop(client);
+        connection.await.unwrap().unwrap();
+    }
+
+    /// Damages all entries and parts of a session but those of some entries behind the store's back.
+    pub(crate) async fn garble_other_nodes(&self, session: &SessionId, kept: &[EntryId]) {
+        let kept: Vec<String> = kept.iter().map(|id| format!("'{id}'")).collect();
+        let kept = kept.join(", ");
+        let sql = |table: &str, column: &str| {
+            format!(
+                "UPDATE {table} SET data = '{{' WHERE {column} NOT IN ({kept})
+                 AND session = (SELECT key FROM session WHERE id = '{session}');"
+            )
+        };
+        let sql = sql("entry", "id") + &sql("part", "entry");
+        let Some(database) = &self.database else {
+            let connection = rusqlite::Connection::open(self.folder.path().join("everturn.db")).unwrap();
+            return connection.execute_batch(&sql).unwrap();
+        };
+        let (client, connection) = database.config().connect(tokio_postgres::NoTls).await.unwrap();
+        let connection = tokio::spawn(connection);
+        client.batch_execute(&format!("SET search_path = everturn; {sql}")).await.unwrap();
         drop(client);
         connection.await.unwrap().unwrap();
     }

@@ -6,7 +6,7 @@
 use everturn_model::entry::{Assistant, Body, Entry};
 use everturn_model::event::{Amendment, Record};
 use everturn_model::part::PartKind;
-use everturn_model::path::{self, ResultsByCall};
+use everturn_model::path;
 use everturn_model::request::{Ask, Reply, Request};
 use everturn_model::tree::{Node, Tree};
 use everturn_model::{EntryId, Event, Map, Millis, Part, PartId, RequestId, Session, SessionId};
@@ -14,10 +14,11 @@ use serde_json::Value;
 
 use super::IdPlacement;
 use super::info::Selected;
-use super::part::{self, part};
+use super::part::{self, PartRef, part};
 use super::session::session_info;
+use super::stored::ShownResult;
 use super::tool::CallEnd;
-use super::view::{self, MessageView};
+use super::view::{self, MessageView, ShownResults};
 use crate::opencode::shape::{self, object, put, put_some};
 use crate::opencode::unread;
 
@@ -190,7 +191,7 @@ impl<'a> EventBuilder<'a> {
 
     fn shown(&self, node: &'a Node) -> Vec<MessageView<'a>> {
         let mut list = Vec::new();
-        view::of_entry(node, &ResultsByCall::new(), self.selected(), &mut list);
+        view::of_entry(node, &ShownResults::new(), self.selected(), &mut list);
         list
     }
 
@@ -283,10 +284,10 @@ impl<'a> EventBuilder<'a> {
                 }
                 let closed = node.entry.body.assistant().and_then(|assistant| assistant.completed);
                 let holder = view::holder(&node.entry, own);
-                let call = CallEnd { result, closed };
-                let session = self.session.id.as_str();
+                let call = CallEnd { result: result.map(ShownResult::from), closed };
+                let (session, part) = (self.session.id.as_str(), PartRef::Read(own));
                 let shown =
-                    part::PartView { session, message: &holder, part: own, call, ids: IdPlacement::Inside };
+                    part::PartView { session, message: &holder, part, call, ids: IdPlacement::Inside };
                 self.part_updated(unread::to_value(&shown));
             }
         }
@@ -311,7 +312,7 @@ impl<'a> EventBuilder<'a> {
                 let mut list = Vec::new();
                 let mut visible = node.clone();
                 visible.entry.hidden = false;
-                view::of_entry(&visible, &ResultsByCall::new(), self.selected(), &mut list);
+                view::of_entry(&visible, &ShownResults::new(), self.selected(), &mut list);
                 for shown in &list {
                     self.removed(&shown.id);
                 }

@@ -4,14 +4,15 @@
 //! whole; anything else that is odd about it rides along.
 
 use everturn_model::derived_ids::DerivedIds;
-use everturn_model::part::PartKind;
+use everturn_model::part::{PartKind, Span};
 use everturn_model::tool::ToolResult;
-use everturn_model::{Map, Millis, Part, PartId, SessionId};
+use everturn_model::{Extra, Finish, Map, Millis, Money, Part, PartId, SessionId, Tokens};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use super::info::MessagePlace;
+use super::stored::{ShownState, StoredContent, StoredKind};
 use super::tool::{self, CallEnd, ToolStateView};
 use super::{FaultView, IdPlacement, read_fault};
 use crate::opencode::shape::{self, Model, ModelKey, millis, object, text};
@@ -22,6 +23,7 @@ use crate::opencode::unread::{self, MergedObject, UnreadFields, WHOLE};
 #[must_use]
 pub fn part(session: &SessionId, message: &str, part: &Part, result: Option<&ToolResult>) -> Value {
     let call = CallEnd::open(result);
+    let part = PartRef::Read(part);
     unread::to_value(&PartView { session: session.as_str(), message, part, call, ids: IdPlacement::Inside })
 }
 
@@ -33,7 +35,7 @@ impl<'a> PartInfo<'a> {
     /// A part of the message with the id `message`, in its own state.
     #[must_use]
     pub fn of(session: &'a SessionId, message: &'a str, part: &'a Part) -> Self {
-        let call = CallEnd::open(None);
+        let (part, call) = (PartRef::Read(part), CallEnd::open(None));
         Self(PartView { session: session.as_str(), message, part, call, ids: IdPlacement::Inside })
     }
 }
@@ -58,6 +60,33 @@ pub fn read_part(
     read(value, place, None, mint)
 }
 
+/// A part, wherever it comes from.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::opencode) enum PartRef<'a> {
+    /// One that was read whole.
+    Read(&'a Part),
+    /// One as it is stored.
+    Stored(&'a StoredContent<'a>),
+}
+
+impl<'a> PartRef<'a> {
+    /// Its id.
+    pub(in crate::opencode) fn id(self) -> &'a str {
+        match self {
+            Self::Read(part) => part.id.as_str(),
+            Self::Stored(part) => &part.id,
+        }
+    }
+
+    /// What rides along.
+    pub(super) fn extra(self) -> &'a Extra {
+        match self {
+            Self::Read(part) => &part.extra,
+            Self::Stored(part) => &part.extra,
+        }
+    }
+}
+
 /// A part, to be written.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::opencode) struct PartView<'a> {
@@ -66,7 +95,7 @@ pub(in crate::opencode) struct PartView<'a> {
     /// Its message.
     pub(in crate::opencode) message: &'a str,
     /// The part.
-    pub(in crate::opencode) part: &'a Part,
+    pub(in crate::opencode) part: PartRef<'a>,
     /// What is known of its call.
     pub(in crate::opencode) call: CallEnd<'a>,
     /// Whether its ids are written.
@@ -75,16 +104,20 @@ pub(in crate::opencode) struct PartView<'a> {
 
 impl Serialize for PartView<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        if let Some(whole) = self.part.extra.field(WHOLE, "part") {
+        let extra = self.part.extra();
+        if let Some(whole) = extra.field(WHOLE, "part") {
             return whole.serialize(serializer);
         }
-        let mut map = MergedObject::new(serializer.serialize_map(None)?, &self.part.extra);
+        let mut map = MergedObject::new(serializer.serialize_map(None)?, extra);
         if self.ids == IdPlacement::Inside {
-            map.put("id", &self.part.id)?;
+            map.put("id", self.part.id())?;
             map.put("sessionID", self.session)?;
             map.put("messageID", self.message)?;
         }
-        self.fill(&mut map)?;
+        match self.part {
+            PartRef::Read(part) => self.fill(&mut map, &part.kind)?,
+            PartRef::Stored(part) => self.fill_stored(&mut map, &part.kind)?,
+        }
         map.end()
     }
 }
@@ -126,32 +159,16 @@ struct PartTime {
 }
 
 impl PartView<'_> {
-    fn fill<M: SerializeMap>(&self, map: &mut MergedObject<'_, M>) -> Result<(), M::Error> {
-        match &self.part.kind {
+    fn fill<M: SerializeMap>(&self, map: &mut MergedObject<'_, M>, kind: &PartKind) -> Result<(), M::Error> {
+        match kind {
             PartKind::Text { text, synthetic, ignored, time, metadata } => {
-                map.put("type", "text")?;
-                map.put("text", text)?;
-                map.put_some("synthetic", *synthetic)?;
-                map.put_some("ignored", *ignored)?;
-                map.put_some("time", *time)?;
-                map.put_some("metadata", metadata.as_ref())
+                put_text(map, text, (*synthetic, *ignored), *time, metadata.as_ref())
             }
             PartKind::Reasoning { text, time, metadata } => {
-                map.put("type", "reasoning")?;
-                map.put("text", text)?;
-                map.put_some("metadata", metadata.as_ref())?;
-                map.put_some("time", *time)
+                put_reasoning(map, text, *time, metadata.as_ref())
             }
             PartKind::Tool { call, tool, state, hosted, metadata } => {
-                map.put("type", "tool")?;
-                map.put("callID", call)?;
-                map.put("tool", tool)?;
-                map.put("state", &ToolStateView { shown: *self, state })?;
-                if *hosted {
-                    map.put("metadata", &MarkedMetadata(metadata.as_ref()))
-                } else {
-                    map.put_some("metadata", metadata.as_ref())
-                }
+                self.put_tool(map, call, tool, state.into(), *hosted, metadata.as_ref())
             }
             PartKind::File { mime, filename, url, source } => {
                 map.put("type", "file")?;
@@ -164,11 +181,7 @@ impl PartView<'_> {
                 map.put("type", "snapshot")?;
                 map.put("snapshot", snapshot)
             }
-            PartKind::Patch { hash, files } => {
-                map.put("type", "patch")?;
-                map.put("hash", hash)?;
-                map.put("files", files)
-            }
+            PartKind::Patch { hash, files } => put_patch(map, hash, files),
             PartKind::Agent { name, source } => {
                 map.put("type", "agent")?;
                 map.put("name", name)?;
@@ -192,20 +205,113 @@ impl PartView<'_> {
                 map.put("error", &FaultView(error))?;
                 map.put("time", &PartTime { created: *created })
             }
-            PartKind::StepStart { snapshot } => {
-                map.put("type", "step-start")?;
-                map.put_some("snapshot", snapshot.as_deref())
-            }
+            PartKind::StepStart { snapshot } => put_step_start(map, snapshot.as_deref()),
             PartKind::StepFinish { reason, snapshot, tokens, cost } => {
-                map.put("type", "step-finish")?;
-                map.put("reason", shape::finish(reason))?;
-                map.put_some("snapshot", snapshot.as_deref())?;
-                map.put("cost", cost)?;
-                map.put("tokens", tokens)
+                put_step_finish(map, reason, snapshot.as_deref(), *cost, tokens)
             }
             PartKind::Foreign { body } => body.iter().try_for_each(|(key, value)| map.put(key, value)),
         }
     }
+
+    fn fill_stored<M: SerializeMap>(
+        &self,
+        map: &mut MergedObject<'_, M>,
+        kind: &StoredKind<'_>,
+    ) -> Result<(), M::Error> {
+        match kind {
+            StoredKind::Text { text, synthetic, ignored, time, metadata } => {
+                put_text(map, text, (*synthetic, *ignored), *time, *metadata)
+            }
+            StoredKind::Reasoning { text, time, metadata } => put_reasoning(map, text, *time, *metadata),
+            StoredKind::Tool { call, tool, state, hosted } => {
+                self.put_tool(map, call, tool, state.into(), *hosted, None)
+            }
+            StoredKind::StepStart { snapshot } => put_step_start(map, *snapshot),
+            StoredKind::StepFinish { reason, snapshot, tokens, cost } => {
+                put_step_finish(map, reason, *snapshot, *cost, tokens)
+            }
+            StoredKind::Patch { hash, files } => put_patch(map, hash, files),
+        }
+    }
+
+    fn put_tool<M: SerializeMap>(
+        &self,
+        map: &mut MergedObject<'_, M>,
+        call: &str,
+        tool: &impl Serialize,
+        state: ShownState<'_>,
+        hosted: bool,
+        metadata: Option<&Map>,
+    ) -> Result<(), M::Error> {
+        map.put("type", "tool")?;
+        map.put("callID", call)?;
+        map.put("tool", tool)?;
+        map.put("state", &ToolStateView { shown: *self, state })?;
+        if hosted {
+            map.put("metadata", &MarkedMetadata(metadata))
+        } else {
+            map.put_some("metadata", metadata)
+        }
+    }
+}
+
+fn put_text<M: SerializeMap>(
+    map: &mut MergedObject<'_, M>,
+    text: &impl Serialize,
+    (synthetic, ignored): (Option<bool>, Option<bool>),
+    time: Option<Span>,
+    metadata: Option<impl Serialize>,
+) -> Result<(), M::Error> {
+    map.put("type", "text")?;
+    map.put("text", text)?;
+    map.put_some("synthetic", synthetic)?;
+    map.put_some("ignored", ignored)?;
+    map.put_some("time", time)?;
+    map.put_some("metadata", metadata)
+}
+
+fn put_reasoning<M: SerializeMap>(
+    map: &mut MergedObject<'_, M>,
+    text: &impl Serialize,
+    time: Option<Span>,
+    metadata: Option<impl Serialize>,
+) -> Result<(), M::Error> {
+    map.put("type", "reasoning")?;
+    map.put("text", text)?;
+    map.put_some("metadata", metadata)?;
+    map.put_some("time", time)
+}
+
+fn put_patch<M: SerializeMap>(
+    map: &mut MergedObject<'_, M>,
+    hash: &impl Serialize,
+    files: &impl Serialize,
+) -> Result<(), M::Error> {
+    map.put("type", "patch")?;
+    map.put("hash", hash)?;
+    map.put("files", files)
+}
+
+fn put_step_start<M: SerializeMap>(
+    map: &mut MergedObject<'_, M>,
+    snapshot: Option<impl Serialize>,
+) -> Result<(), M::Error> {
+    map.put("type", "step-start")?;
+    map.put_some("snapshot", snapshot)
+}
+
+fn put_step_finish<M: SerializeMap>(
+    map: &mut MergedObject<'_, M>,
+    reason: &Finish,
+    snapshot: Option<impl Serialize>,
+    cost: Money,
+    tokens: &Tokens,
+) -> Result<(), M::Error> {
+    map.put("type", "step-finish")?;
+    map.put("reason", shape::finish(reason))?;
+    map.put_some("snapshot", snapshot)?;
+    map.put("cost", &cost)?;
+    map.put("tokens", tokens)
 }
 
 /// Reads a part; `id` is the one that its place says.

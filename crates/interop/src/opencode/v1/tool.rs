@@ -4,8 +4,6 @@
 //! the part itself holds; the part's own state while its turn is open; and for a closed turn, that the call was
 //! interrupted.
 
-use std::borrow::Cow;
-
 use everturn_model::derived_ids::DerivedIds;
 use everturn_model::part::PartKind;
 use everturn_model::tool::{Outcome, ToolResult, ToolState};
@@ -16,7 +14,8 @@ use serde_json::Value;
 
 use super::IdPlacement;
 use super::info::MessagePlace;
-use super::part::{self, PartView};
+use super::part::{self, PartRef, PartView};
+use super::stored::{CallStage, ShownJson, ShownResult, ShownState};
 use crate::opencode::shape::{millis, object, put, text};
 use crate::opencode::unread::{self, MergedObject, STATE, UnreadFields};
 
@@ -27,7 +26,7 @@ const INTERRUPTED: &str = "The call was interrupted before it ended";
 #[derive(Debug, Clone, Copy)]
 pub(in crate::opencode) struct CallEnd<'a> {
     /// Its result on the path.
-    pub(in crate::opencode) result: Option<&'a ToolResult>,
+    pub(in crate::opencode) result: Option<ShownResult<'a>>,
     /// When its turn was closed; none while it is open.
     pub(in crate::opencode) closed: Option<Millis>,
 }
@@ -35,7 +34,7 @@ pub(in crate::opencode) struct CallEnd<'a> {
 impl<'a> CallEnd<'a> {
     /// A call of an open turn.
     pub(in crate::opencode) fn open(result: Option<&'a ToolResult>) -> Self {
-        Self { result, closed: None }
+        Self { result: result.map(ShownResult::from), closed: None }
     }
 }
 
@@ -45,7 +44,7 @@ pub(super) struct ToolStateView<'a> {
     /// The part it belongs to.
     pub(super) shown: PartView<'a>,
     /// The part's own state.
-    pub(super) state: &'a ToolState,
+    pub(super) state: ShownState<'a>,
 }
 
 #[derive(Serialize)]
@@ -59,13 +58,13 @@ struct CallTimes {
 
 impl Serialize for ToolStateView<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let inline = match self.state {
-            ToolState::Completed { result, .. } | ToolState::Error { result, .. } => Some(result.as_ref()),
-            ToolState::Pending { .. } | ToolState::Running { .. } => None,
+        let inline = match self.state.stage {
+            CallStage::Ended(result) => Some(result),
+            CallStage::Pending { .. } | CallStage::Running { .. } => None,
         };
         match self.shown.call.result.or(inline) {
-            Some(result) => self.settled(result, serializer),
-            None => match self.shown.part.extra.field(STATE, "state") {
+            Some(result) => self.settled(&result, serializer),
+            None => match self.shown.part.extra().field(STATE, "state") {
                 Some(own) => own.serialize(serializer),
                 None => self.unsettled(serializer),
             },
@@ -76,31 +75,32 @@ impl Serialize for ToolStateView<'_> {
 impl ToolStateView<'_> {
     fn unsettled<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        match (self.state, self.shown.call.closed) {
-            (ToolState::Pending { input, raw }, None) => {
+        let input = &self.state.input;
+        match (self.state.stage, self.shown.call.closed) {
+            (CallStage::Pending { raw }, None) => {
                 map.serialize_entry("status", "pending")?;
-                map.serialize_entry("input", or_empty(input).as_ref())?;
-                map.serialize_entry("raw", raw)?;
+                map.serialize_entry("input", &OrEmpty(*input))?;
+                map.serialize_entry("raw", &raw)?;
             }
-            (ToolState::Running { input, title, metadata, start }, None) => {
+            (CallStage::Running { title, metadata, start }, None) => {
                 map.serialize_entry("status", "running")?;
                 map.serialize_entry("input", input)?;
                 if let Some(title) = title {
-                    map.serialize_entry("title", title)?;
+                    map.serialize_entry("title", &title)?;
                 }
                 if let Some(metadata) = metadata {
-                    map.serialize_entry("metadata", metadata)?;
+                    map.serialize_entry("metadata", &metadata)?;
                 }
-                map.serialize_entry("time", &CallTimes { start: *start, end: None, compacted: None })?;
+                map.serialize_entry("time", &CallTimes { start, end: None, compacted: None })?;
             }
-            (state, closed) => {
+            (stage, closed) => {
                 let end = closed.unwrap_or_default();
-                let start = match state {
-                    ToolState::Running { start, .. } => *start,
-                    _ => end,
+                let start = match stage {
+                    CallStage::Running { start, .. } => start,
+                    CallStage::Pending { .. } | CallStage::Ended(_) => end,
                 };
                 map.serialize_entry("status", "error")?;
-                map.serialize_entry("input", or_empty(state.input()).as_ref())?;
+                map.serialize_entry("input", &OrEmpty(*input))?;
                 map.serialize_entry("error", INTERRUPTED)?;
                 map.serialize_entry("time", &CallTimes { start, end: Some(end), compacted: None })?;
             }
@@ -108,38 +108,42 @@ impl ToolStateView<'_> {
         map.end()
     }
 
-    fn settled<S: Serializer>(&self, result: &ToolResult, serializer: S) -> Result<S::Ok, S::Error> {
-        let began = match self.state {
-            ToolState::Running { start, .. } => Some(*start),
-            _ => None,
+    fn settled<S: Serializer>(&self, result: &ShownResult<'_>, serializer: S) -> Result<S::Ok, S::Error> {
+        let began = match self.state.stage {
+            CallStage::Running { start, .. } => Some(start),
+            CallStage::Pending { .. } | CallStage::Ended(_) => None,
         };
         let start = result.start.or(began).or(result.end).unwrap_or_default();
         let time = |compacted| CallTimes { start, end: Some(result.end.unwrap_or(start)), compacted };
-        let mut map = MergedObject::new(serializer.serialize_map(None)?, &result.extra);
+        let mut map = MergedObject::new(serializer.serialize_map(None)?, result.extra);
         if result.outcome == Outcome::Completed {
             map.put("status", "completed")?;
-            map.put("input", self.state.input())?;
+            map.put("input", &self.state.input)?;
             map.put("output", &result.output)?;
-            map.put("title", result.title.as_deref().unwrap_or_default())?;
+            map.put("title", &result.title.unwrap_or(ShownJson::Text("")))?;
             match &result.metadata {
                 Some(metadata) => map.put("metadata", metadata)?,
                 None => map.put("metadata", &Map::new())?,
             }
             map.put("time", &time(result.compacted))?;
-            let one =
-                |part| PartView { part, call: CallEnd::open(None), ids: IdPlacement::Inside, ..self.shown };
-            let files = result.attachments.as_ref().map(|files| files.iter().map(one).collect::<Vec<_>>());
+            let one = |part| PartView {
+                part: PartRef::Read(part),
+                call: CallEnd::open(None),
+                ids: IdPlacement::Inside,
+                ..self.shown
+            };
+            let files = result.attachments.map(|files| files.iter().map(one).collect::<Vec<_>>());
             map.put_some("attachments", files)?;
         } else {
             map.put("status", "error")?;
-            map.put("input", self.state.input())?;
+            map.put("input", &self.state.input)?;
             map.put("error", &result.output)?;
             if result.outcome == Outcome::Unknown {
-                let mut metadata = result.metadata.clone().unwrap_or_default();
+                let mut metadata = result.metadata.map(ShownJson::to_object).unwrap_or_default();
                 put(&mut metadata, "everturn", object([("outcome", "unknown".into())]));
                 map.put("metadata", &metadata)?;
             } else {
-                map.put_some("metadata", result.metadata.as_ref())?;
+                map.put_some("metadata", result.metadata)?;
             }
             map.put("time", &time(None))?;
         }
@@ -147,8 +151,13 @@ impl ToolStateView<'_> {
     }
 }
 
-fn or_empty(input: &Value) -> Cow<'_, Value> {
-    if input.is_null() { Cow::Owned(Map::new().into()) } else { Cow::Borrowed(input) }
+/// An input, or an empty one where there is none.
+struct OrEmpty<'a>(ShownJson<'a>);
+
+impl Serialize for OrEmpty<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if self.0.is_null() { Map::new().serialize(serializer) } else { self.0.serialize(serializer) }
+    }
 }
 
 /// True when a value is the state of a call.
@@ -297,8 +306,13 @@ pub(super) fn keep_closed(part: &mut Part) {
     if state.is_settled() || part.extra.field(STATE, "state").is_some() {
         return;
     }
-    let shown =
-        PartView { session: "", message: "", part, call: CallEnd::open(None), ids: IdPlacement::Outside };
-    let own = unread::to_value(&ToolStateView { shown, state });
+    let shown = PartView {
+        session: "",
+        message: "",
+        part: PartRef::Read(part),
+        call: CallEnd::open(None),
+        ids: IdPlacement::Outside,
+    };
+    let own = unread::to_value(&ToolStateView { shown, state: state.into() });
     part.extra.set(STATE, object([("state", own)]));
 }

@@ -4,26 +4,34 @@
 //! compactions). Nothing is copied until a message is printed.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use everturn_model::entry::{Assistant, Body, Compaction, Entry, Pair, Shell, User};
 use everturn_model::finish::{Finish, Trigger};
 use everturn_model::inbox::InboxItem;
 use everturn_model::part::PartKind;
-use everturn_model::path::{self, ResultsByCall};
+use everturn_model::path;
 use everturn_model::session::ModelRef;
 use everturn_model::tool::{Outcome, ToolResult, ToolState};
 use everturn_model::tree::Node;
-use everturn_model::{Extra, Millis, Part, PartId, Session, SessionId};
+use everturn_model::{EntryId, Extra, Millis, Part, PartId, Session, SessionId};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use super::info::{AnswerPurpose, Info, MessagePlace, Selected};
-use super::part;
+use super::part::{self, PartRef};
+use super::stored::{
+    CallStage, NodeForm, PartForm, ReadNode, ShownResult, ShownState, StoredBody, StoredContent, StoredEntry,
+    StoredKind,
+};
 use super::tool::CallEnd;
 use super::{IdPlacement, V1Message};
 use crate::opencode::shape::object;
 use crate::opencode::unread::{self, WHOLE};
+
+/// The results on a path, by assistant and call, as far as they are shown.
+pub(super) type ShownResults<'a> = HashMap<(&'a EntryId, &'a str), ShownResult<'a>>;
 
 /// The messages of a path, then the prompts that wait.
 #[must_use]
@@ -39,6 +47,29 @@ pub fn conversation<'a>(
     inbox: &'a [InboxItem],
 ) -> ConversationView<'a> {
     ConversationView { session, list: shown(path, inbox) }
+}
+
+/// The same of nodes that were read from what is stored.
+#[must_use]
+pub fn stored_conversation<'a>(
+    session: &'a SessionId,
+    path: &'a [ReadNode<'a>],
+    inbox: &'a [InboxItem],
+) -> ConversationView<'a> {
+    let results = results_of(path);
+    let mut list = Vec::with_capacity(path.len() + inbox.len());
+    let mut at = Selected::default();
+    for node in path {
+        match &node.0 {
+            NodeForm::Whole(node) => {
+                at.step(&node.entry);
+                of_entry(node, &results, at, &mut list);
+            }
+            NodeForm::Frequent(entry, parts) => of_stored(entry, parts, &results, &mut at, &mut list),
+        }
+    }
+    list.extend(inbox.iter().map(|item| of_item(item, at)));
+    ConversationView { session, list }
 }
 
 /// Messages that are not printed yet. It serializes as the list of messages that [`messages`] gives, without making
@@ -67,6 +98,44 @@ impl ConversationView<'_> {
         self.list.iter().map(|shown| shown.id.as_ref())
     }
 
+    /// True when nothing outside this piece of a path could show its messages otherwise: each says its agent and its
+    /// model by itself, and each call has its end.
+    #[must_use]
+    pub fn stands_alone(&self) -> bool {
+        self.list.iter().all(|shown| {
+            let says_all = match &shown.head {
+                MessageHead::User(user, _) => user.agent.is_some() && user.model.is_some(),
+                MessageHead::Assistant(it, ..) => {
+                    it.agent.is_some() && it.model.is_some() && it.answers.is_some()
+                }
+                MessageHead::Whole(_) => true,
+            };
+            says_all && shown.parts.iter().all(|(part, result)| result.is_some() || !part.is_open_call())
+        })
+    }
+
+    /// Keeps the message with this id only; false when there is none.
+    pub fn keep_one(&mut self, id: &str) -> bool {
+        let found = self.ids().position(|own| own == id);
+        found.inspect(|at| self.keep(*at..at + 1)).is_some()
+    }
+
+    /// The list as JSON of about this many bytes.
+    ///
+    /// # Errors
+    /// When it holds what JSON cannot say.
+    pub fn to_json(&self, about: usize) -> Result<Vec<u8>, serde_json::Error> {
+        let mut json = Vec::with_capacity(about);
+        serde_json::to_writer(&mut json, self)?;
+        Ok(json)
+    }
+
+    /// The first message.
+    #[must_use]
+    pub fn first(&self) -> Option<ShownMessage<'_>> {
+        self.list.first().map(|shown| ShownMessage { shown, session: self.session })
+    }
+
     /// Keeps these messages only.
     pub fn keep(&mut self, range: std::ops::Range<usize>) {
         self.list.truncate(range.end);
@@ -82,16 +151,18 @@ impl ConversationView<'_> {
 
 impl Serialize for ConversationView<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.list.iter().map(|shown| WrittenMessage { shown, session: self.session }))
+        serializer.collect_seq(self.list.iter().map(|shown| ShownMessage { shown, session: self.session }))
     }
 }
 
-struct WrittenMessage<'a> {
+/// One of the messages, not printed yet.
+#[derive(Debug)]
+pub struct ShownMessage<'a> {
     shown: &'a MessageView<'a>,
     session: &'a SessionId,
 }
 
-impl Serialize for WrittenMessage<'_> {
+impl Serialize for ShownMessage<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(2))?;
         map.serialize_entry("info", &self.shown.head(self.session, IdPlacement::Inside))?;
@@ -100,25 +171,12 @@ impl Serialize for WrittenMessage<'_> {
     }
 }
 
-struct WrittenParts<'a>(&'a WrittenMessage<'a>);
+struct WrittenParts<'a>(&'a ShownMessage<'a>);
 
 impl Serialize for WrittenParts<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(self.0.shown.own_parts(self.0.session, IdPlacement::Inside))
     }
-}
-
-/// The messages that one entry shows as: none, one or two.
-#[must_use]
-pub fn entry_messages(
-    session: &SessionId,
-    node: &Node,
-    results: &ResultsByCall<'_>,
-    at: Selected<'_>,
-) -> Vec<V1Message> {
-    let mut list = Vec::new();
-    of_entry(node, results, at, &mut list);
-    list.iter().map(|message| message.write(session)).collect()
 }
 
 /// A waiting prompt as a message.
@@ -140,12 +198,19 @@ impl<'a> Selected<'a> {
         Self { agent: session.agent.as_deref(), model: session.model.as_ref(), user: None }
     }
 
+    fn prompted(&mut self, id: &'a str, user: &'a User) {
+        self.user = Some(id);
+        self.select(user.agent.as_deref(), user.model.as_ref());
+    }
+
+    fn select(&mut self, agent: Option<&'a str>, model: Option<&'a ModelRef>) {
+        self.agent = agent.or(self.agent);
+        self.model = model.or(self.model);
+    }
+
     fn step(&mut self, entry: &'a Entry) {
         let (agent, model): (Option<&str>, Option<&ModelRef>) = match &entry.body {
-            Body::User(user) => {
-                self.user = Some(entry.wire_id());
-                (user.agent.as_deref(), user.model.as_ref())
-            }
+            Body::User(user) => return self.prompted(entry.wire_id(), user),
             Body::Assistant(assistant) => (None, assistant.model.as_ref()),
             Body::AgentSwitch { agent } => (Some(agent), None),
             Body::ModelSwitch { model } => (None, Some(model)),
@@ -155,8 +220,7 @@ impl<'a> Selected<'a> {
             }
             _ => (None, None),
         };
-        self.agent = agent.or(self.agent);
-        self.model = model.or(self.model);
+        self.select(agent, model);
     }
 }
 
@@ -168,8 +232,41 @@ pub(in crate::opencode) struct MessageView<'a> {
     /// When it was made.
     pub(in crate::opencode) time: Millis,
     head: MessageHead<'a>,
-    parts: Vec<(Cow<'a, Part>, Option<&'a ToolResult>)>,
+    parts: Vec<ShownPart<'a>>,
     at: Selected<'a>,
+}
+
+/// A part with the result of its call on the path.
+type ShownPart<'a> = (PartSource<'a>, Option<ShownResult<'a>>);
+
+#[derive(Debug)]
+enum PartSource<'a> {
+    Read(Cow<'a, Part>),
+    Stored(&'a StoredContent<'a>),
+}
+
+impl PartSource<'_> {
+    fn as_ref(&self) -> PartRef<'_> {
+        match self {
+            Self::Read(part) => PartRef::Read(part),
+            Self::Stored(part) => PartRef::Stored(part),
+        }
+    }
+
+    /// True for a call that has no end of its own.
+    fn is_open_call(&self) -> bool {
+        let state: ShownState<'_> = match self {
+            Self::Read(part) => match &part.kind {
+                PartKind::Tool { state, .. } => state.into(),
+                _ => return false,
+            },
+            Self::Stored(part) => match &part.kind {
+                StoredKind::Tool { state, .. } => state.into(),
+                _ => return false,
+            },
+        };
+        !matches!(state.stage, CallStage::Ended(_))
+    }
 }
 
 #[derive(Debug)]
@@ -214,7 +311,7 @@ impl MessageView<'_> {
         self.parts.iter().map(move |(own, result)| part::PartView {
             session: session.as_str(),
             message: &self.id,
-            part: own,
+            part: own.as_ref(),
             call: CallEnd { result: *result, closed },
             ids,
         })
@@ -227,13 +324,13 @@ impl MessageView<'_> {
         ids: IdPlacement,
     ) -> impl Iterator<Item = (&str, Value)> {
         let printed: Vec<_> = self.own_parts(session, ids).map(|part| unread::to_value(&part)).collect();
-        self.parts.iter().map(|(own, _)| own.id.as_str()).zip(printed)
+        self.parts.iter().map(|(own, _)| own.as_ref().id()).zip(printed)
     }
 }
 
 /// The messages of a path and an inbox, before they are printed.
 pub(in crate::opencode) fn shown<'a>(path: &[&'a Node], inbox: &'a [InboxItem]) -> Vec<MessageView<'a>> {
-    let results = path::results(path);
+    let results = path::results(path).into_iter().map(|(key, result)| (key, result.into())).collect();
     let mut list = Vec::with_capacity(path.len() + inbox.len());
     let mut at = Selected::default();
     for node in path {
@@ -253,7 +350,7 @@ pub(super) fn of_item<'a>(item: &'a InboxItem, at: Selected<'a>) -> MessageView<
             .parts
             .iter()
             .filter(|part| !part.hidden)
-            .map(|part| (Cow::Borrowed(part), None))
+            .map(|part| (PartSource::Read(Cow::Borrowed(part)), None))
             .collect(),
         at,
     }
@@ -261,7 +358,7 @@ pub(super) fn of_item<'a>(item: &'a InboxItem, at: Selected<'a>) -> MessageView<
 
 pub(super) fn of_entry<'a>(
     node: &'a Node,
-    results: &ResultsByCall<'a>,
+    results: &ShownResults<'a>,
     at: Selected<'a>,
     list: &mut Vec<MessageView<'a>>,
 ) {
@@ -287,12 +384,12 @@ pub(super) fn of_entry<'a>(
             let mut parts = own_parts(node, results, |_| true);
             parts.iter_mut().for_each(|(part, _)| mark_synthetic(part));
             if let Some(text) = text.as_deref().filter(|_| parts.is_empty()) {
-                parts.push((Cow::Owned(made(entry, 0, synthetic(text))), None));
+                parts.push(made(entry, 0, synthetic(text)));
             }
             list.push(first(MessageHead::User(Cow::Owned(User::default()), Cow::default()), parts));
         }
         Body::BranchSummary { summary, .. } => {
-            let parts = vec![(Cow::Owned(made(entry, 0, synthetic(summary))), None)];
+            let parts = vec![made(entry, 0, synthetic(summary))];
             list.push(first(MessageHead::User(Cow::Owned(User::default()), Cow::default()), parts));
         }
         Body::Shell(Shell { pair: Some(pair), .. }) => {
@@ -322,24 +419,74 @@ pub(super) fn of_entry<'a>(
 
 fn own_parts<'a>(
     node: &'a Node,
-    results: &ResultsByCall<'a>,
+    results: &ShownResults<'a>,
     which: impl Fn(&Part) -> bool,
-) -> Vec<(Cow<'a, Part>, Option<&'a ToolResult>)> {
+) -> Vec<ShownPart<'a>> {
     let parts = node.parts.iter().filter(|part| !part.hidden && which(part));
     parts
         .map(|part| {
             let call = part.kind.call();
             let result = call.and_then(|call| results.get(&(&node.entry.id, call)).copied());
-            (Cow::Borrowed(part), result)
+            (PartSource::Read(Cow::Borrowed(part)), result)
         })
         .collect()
+}
+
+fn of_stored<'a>(
+    entry: &'a StoredEntry<'a>,
+    parts: &'a [PartForm<'a>],
+    results: &ShownResults<'a>,
+    at: &mut Selected<'a>,
+    list: &mut Vec<MessageView<'a>>,
+) {
+    let extra = Cow::Borrowed(&entry.extra);
+    let head = match &entry.body {
+        StoredBody::User(user) => {
+            at.prompted(entry.wire_id(), user);
+            MessageHead::User(Cow::Borrowed(user), extra)
+        }
+        StoredBody::Assistant(assistant) => {
+            at.select(None, assistant.model.as_ref());
+            MessageHead::Assistant(Cow::Borrowed(assistant), extra, AnswerPurpose::Answer)
+        }
+        StoredBody::ToolResult { .. } => return,
+    };
+    if entry.hidden {
+        return;
+    }
+    let shown = |part: &'a PartForm<'a>| {
+        let result = part.call().and_then(|call| results.get(&(&entry.id, call)).copied());
+        let source = match part {
+            PartForm::Whole(part) => PartSource::Read(Cow::Borrowed(part)),
+            PartForm::Frequent(part) => PartSource::Stored(part),
+        };
+        (source, result)
+    };
+    let parts = parts.iter().filter(|part| !part.is_hidden()).map(shown).collect();
+    list.push(MessageView { id: entry.wire_id().into(), time: entry.time, head, parts, at: *at });
+}
+
+/// The results among these nodes, found as [`path::results`] finds them.
+fn results_of<'a>(path: &'a [ReadNode<'a>]) -> ShownResults<'a> {
+    let mut holder: HashMap<&str, &EntryId> = HashMap::new();
+    let mut results = HashMap::new();
+    for node in path {
+        if let Some((call, result)) = node.result() {
+            if let Some(assistant) = holder.get(call) {
+                results.insert((*assistant, call), result);
+            }
+        } else {
+            holder.extend(node.calls().into_iter().map(|call| (call, node.id())));
+        }
+    }
+    results
 }
 
 fn of_pair<'a>(
     node: &'a Node,
     pair: &'a Pair,
     purpose: AnswerPurpose,
-    results: &ResultsByCall<'a>,
+    results: &ShownResults<'a>,
     at: Selected<'a>,
     list: &mut Vec<MessageView<'a>>,
 ) {
@@ -416,10 +563,10 @@ fn two<'a>(
         id: entry.wire_id().into(),
         time: entry.time,
         head: MessageHead::User(Cow::Owned(User::default()), Cow::default()),
-        parts: vec![(Cow::Owned(made(entry, 0, asked)), None)],
+        parts: vec![made(entry, 0, asked)],
         at,
     });
-    let told = (Cow::Owned(made(entry, 1, told)), None);
+    let told = made(entry, 1, told);
     list.push(MessageView {
         id: second_id(entry),
         time: entry.time,
@@ -443,18 +590,19 @@ fn synthetic(text: &str) -> PartKind {
     PartKind::Text { text: text.to_owned(), synthetic: Some(true), ignored: None, time: None, metadata: None }
 }
 
-fn mark_synthetic(part: &mut Cow<'_, Part>) {
-    if matches!(&part.kind, PartKind::Text { synthetic: None, .. })
+fn mark_synthetic(part: &mut PartSource<'_>) {
+    if let PartSource::Read(part) = part
+        && matches!(&part.kind, PartKind::Text { synthetic: None, .. })
         && let PartKind::Text { synthetic, .. } = &mut part.to_mut().kind
     {
         *synthetic = Some(true);
     }
 }
 
-fn made(entry: &Entry, at: usize, kind: PartKind) -> Part {
+fn made(entry: &Entry, at: usize, kind: PartKind) -> ShownPart<'static> {
     let wire = entry.wire_id();
     let rest = wire.split_once('_').map_or(wire, |(_, rest)| rest);
-    Part::new(PartId::new(format!("prt_{rest}{at}")), kind)
+    (PartSource::Read(Cow::Owned(Part::new(PartId::new(format!("prt_{rest}{at}")), kind))), None)
 }
 
 /// The second message of an entry, or the one message of a turn, where the entry has an assistant.

@@ -3,8 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use everturn_interop::opencode::Imported;
+use everturn_interop::opencode::v1::{self, ReadNode};
 use everturn_model::event::Record;
-use everturn_model::{Event, EventId, Tree, fold};
+use everturn_model::inbox::InboxItem;
+use everturn_model::tree::{Node, NodeJson};
+use everturn_model::{Event, EventId, SessionId, Tree, fold};
 
 /// A folder or file of the recorded data.
 pub(super) fn fixture(name: &str) -> PathBuf {
@@ -36,4 +39,11 @@ pub(super) fn folded(imported: &Imported) -> Tree {
         }
     });
     fold::replay(&records.collect::<Vec<_>>()).unwrap().unwrap()
+}
+
+/// The messages of a path, written from the JSON that its nodes are stored as.
+pub(super) fn from_stored(session: &SessionId, path: &[&Node], inbox: &[InboxItem]) -> String {
+    let stored: Vec<NodeJson> = path.iter().map(|node| NodeJson::of(node).unwrap()).collect();
+    let read = ReadNode::all(&stored).unwrap();
+    String::from_utf8(v1::stored_conversation(session, &read, inbox).to_json(0).unwrap()).unwrap()
 }

@@ -13,7 +13,7 @@ use everturn_model::tree::Node;
 use everturn_model::{Entry, EntryId, Event, EventId, Part, PartId, Session, SessionId, Tree, fold, path};
 use serde_json::{Value, json};
 
-use super::data::folded;
+use super::data::{folded, from_stored};
 
 fn session() -> Session {
     Session::new(SessionId::new("ses_1"), "global", "/", "t", "1", 1)
@@ -48,7 +48,10 @@ fn tree(nodes: Vec<Node>, leaf: &str) -> Tree {
 
 fn shown(tree: &Tree) -> Vec<V1Message> {
     let way = path::to(tree, tree.session.leaf.as_ref());
-    v1::messages(&tree.session.id, &way, &tree.inbox)
+    let messages = v1::messages(&tree.session.id, &way, &tree.inbox);
+    let written = serde_json::to_string(&v1::conversation(&tree.session.id, &way, &tree.inbox)).unwrap();
+    assert_eq!(from_stored(&tree.session.id, &way, &tree.inbox), written, "read from what is stored");
+    messages
 }
 
 fn state(tree: &Tree) -> Value {

@@ -7,7 +7,7 @@ use everturn_model::{Map, Session, SessionId, path};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::data::folded;
+use super::data::{folded, from_stored};
 
 fn odd() -> impl Strategy<Value = Value> {
     prop_oneof![
@@ -193,5 +193,6 @@ proptest! {
         let read: Vec<V1Message> = serde_json::from_str(&written).unwrap();
         prop_assert_eq!(&read, &messages);
         prop_assert_eq!(v1::messages(&id, &way, &tree.inbox), messages);
+        prop_assert_eq!(from_stored(&id, &way, &tree.inbox), written);
     }
 }

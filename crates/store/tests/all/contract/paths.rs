@@ -72,7 +72,7 @@ async fn check_path(store: &Store, id: &SessionId) {
 }
 
 /// A conversation with a branch, and with entries of many kinds; some have parts, some are hidden.
-async fn conversation(store: &Store) -> SessionId {
+pub(super) async fn conversation(store: &Store) -> SessionId {
     let id = begin(store).await;
     let trunk = chain(store, &id, 3).await;
     let left = chain_from(store, &id, &trunk[2].id, 2).await;
@@ -202,7 +202,7 @@ async fn a_path_that_runs_in_a_circle_ends(place: &Place) {
 }
 
 /// How many messages clients show an entry as.
-fn messages(node: &Node) -> usize {
+pub(super) fn messages(node: &Node) -> usize {
     match &node.entry.body {
         _ if node.entry.hidden => 0,
         Body::Shell(_) | Body::Compaction(_) => 2,
