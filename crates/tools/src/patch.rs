@@ -4,11 +4,12 @@
 //! it with a tab. Hunk headers always carry both counts, and an empty side starts at line 0.
 
 use std::fmt::Write as _;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use sha1::{Digest as _, Sha1};
-use similar::{ChangeTag, TextDiff};
+use similar::algorithms::{Capture, Compact, DiffHook as _, IdentifyDistinct, NoFinishHook, Replace, myers};
+use similar::{ChangeTag, DiffOp, group_diff_ops};
 
 use crate::bound;
 
@@ -163,13 +164,12 @@ fn hunks(
 ) {
     let old: Vec<&str> = before.split_inclusive('\n').collect();
     let new: Vec<&str> = after.split_inclusive('\n').collect();
-    let diff = TextDiff::configure().timeout(TIMEOUT).diff_slices(&old, &new);
-    for group in diff.grouped_ops(context) {
+    for group in group_diff_ops(steps(&old, &new), context) {
         let (Some(first), Some(last)) = (group.first(), group.last()) else { continue };
-        let old = first.old_range().start..last.old_range().end;
-        let new = first.new_range().start..last.new_range().end;
-        patch.text.push_str(&format!("@@ -{} +{} @@\n", span(&old), span(&new)));
-        for change in group.iter().flat_map(|op| diff.iter_changes(op)) {
+        let old_span = first.old_range().start..last.old_range().end;
+        let new_span = first.new_range().start..last.new_range().end;
+        patch.text.push_str(&format!("@@ -{} +{} @@\n", span(&old_span), span(&new_span)));
+        for change in group.iter().flat_map(|step| step.iter_changes(&old, &new)) {
             let sign = match change.tag() {
                 ChangeTag::Equal => ' ',
                 ChangeTag::Delete => {
@@ -188,6 +188,34 @@ fn hunks(
     }
 }
 
+/// What turns some lines into others. Lines that changed are compared by number, the same one for the same line: the
+/// library's own comparison of texts is built for each of the many ways to cut and to compare them, which is many times
+/// as much code.
+fn steps(old: &[&str], new: &[&str]) -> Vec<DiffOp> {
+    let start = old.iter().zip(new).take_while(|(old, new)| old == new).count();
+    let end = old.iter().skip(start).rev().zip(new.iter().skip(start).rev());
+    let end = end.take_while(|(old, new)| old == new).count();
+    let (old_end, new_end) = (old.len() - end, new.len() - end);
+    let numbers = IdentifyDistinct::<u32>::new(old, start..old_end, new, start..new_end);
+    let deadline = Instant::now().checked_add(TIMEOUT);
+    let mut found = Compact::new(Replace::new(Capture::new()), old, new);
+    let mut find = || {
+        if start > 0 {
+            found.equal(0, 0, start)?;
+        }
+        let (before, after) = (numbers.old_lookup(), numbers.new_lookup());
+        let (old, new) = (numbers.old_range(), numbers.new_range());
+        myers::diff_deadline(&mut NoFinishHook::new(&mut found), before, old, after, new, deadline)?;
+        if end > 0 {
+            found.equal(old_end, new_end, end)?;
+        }
+        found.finish()
+    };
+    match find() {
+        Ok(()) => found.into_inner().into_inner().into_ops(),
+    }
+}
+
 /// The same as git writes it: a count of one is left out.
 fn git_span(range: &std::ops::Range<usize>) -> String {
     let start = if range.is_empty() { range.start } else { range.start + 1 };
@@ -202,7 +230,38 @@ fn span(range: &std::ops::Range<usize>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use similar::TextDiff;
+
     use super::*;
+
+    /// Lines of which many are the same, and the same with some of them cut out and others put in.
+    fn versions() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
+        let lines = |most: usize| vec(0..40u8, 0..most);
+        let changes = vec((any::<prop::sample::Index>(), 0..20usize, lines(20)), 0..6);
+        (lines(300), changes).prop_map(|(before, changes)| {
+            let mut after = before.clone();
+            for (at, cut, put) in changes {
+                let at = at.index(after.len() + 1);
+                let end = (at + cut).min(after.len());
+                after.splice(at..end, put);
+            }
+            (before, after)
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn the_steps_are_those_of_a_comparison_of_texts((before, after) in versions()) {
+            let text = |lines: &[u8]| lines.iter().map(|line| format!("{line}\n")).collect::<Vec<_>>();
+            let (before, after) = (text(&before), text(&after));
+            let old: Vec<&str> = before.iter().map(String::as_str).collect();
+            let new: Vec<&str> = after.iter().map(String::as_str).collect();
+            let texts = TextDiff::configure().diff_slices(&old, &new);
+            prop_assert_eq!(steps(&old, &new), texts.ops());
+        }
+    }
 
     #[test]
     fn of_a_large_file_only_the_counts_are_shown() {
@@ -221,6 +280,33 @@ mod tests {
         let larger = format!("{large}end\n");
         let expected = Patch { text: String::new(), additions: 1, deletions: 0 };
         assert_eq!(shown("f", &large, &larger), expected);
+    }
+
+    #[test]
+    fn each_hunk_has_the_lines_around_what_changed() {
+        // Lines that both begin and end with are set aside first; each of these has another set of them.
+        let check = |before: &str, after: &str, hunks: &str| {
+            let head = unified("f", "", "", PatchHeader::Bare).text;
+            assert_eq!(unified("f", before, after, PatchHeader::Bare).text, format!("{head}{hunks}"));
+        };
+        check("a\n", "a\n", "");
+        check("", "a\nb", "@@ -0,0 +1,2 @@\n+a\n+b\n\\ No newline at end of file\n");
+        check("a\nb\n", "", "@@ -1,2 +0,0 @@\n-a\n-b\n");
+        check("a\nb\n", "x\na\nb\n", "@@ -1,2 +1,3 @@\n+x\n a\n b\n");
+        check("a\nb\n", "a\nb\nx\n", "@@ -1,2 +1,3 @@\n a\n b\n+x\n");
+        check("a\nb\nc\n", "x\nb\ny\n", "@@ -1,3 +1,3 @@\n-a\n+x\n b\n-c\n+y\n");
+        // Which of several equal lines is new cannot be told; it is always the last that can be.
+        check("a\na\nb\n", "a\na\na\nb\n", "@@ -1,3 +1,4 @@\n a\n a\n+a\n b\n");
+        let (long, mut changed): (Vec<_>, Vec<_>) =
+            (1..=30).map(|line| (format!("{line}\n"), format!("{line}\n"))).unzip();
+        changed.splice(9..10, ["x\n".to_owned(), "5\n".to_owned()]);
+        changed.remove(25);
+        check(
+            &long.concat(),
+            &changed.concat(),
+            "@@ -6,9 +6,10 @@\n 6\n 7\n 8\n 9\n-10\n+x\n+5\n 11\n 12\n 13\n 14\n\
+             @@ -21,9 +22,8 @@\n 21\n 22\n 23\n 24\n-25\n 26\n 27\n 28\n 29\n",
+        );
     }
 
     #[test]

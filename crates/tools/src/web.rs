@@ -315,6 +315,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn host_names_in_any_script_are_understood() {
+        // What `url` knows of Unicode depends on a crate that is only named in Cargo.toml.
+        for (written, name) in [
+            ("B\u{fc}cher.example", "xn--bcher-kva.example"),
+            ("bu\u{308}cher.example", "xn--bcher-kva.example"),
+            ("stra\u{df}e.example", "xn--strae-oqa.example"),
+            ("\u{4f8b}\u{3048}\u{3002}\u{30c6}\u{30b9}\u{30c8}", "xn--r8jz45g.xn--zckzah"),
+            ("\u{5d0}\u{5d1}.example", "xn--4dbc.example"),
+            ("\u{ff11}\u{ff12}\u{ff17}.0.0.1", "127.0.0.1"),
+        ] {
+            let url = Url::parse(&format!("http://{written}/")).unwrap();
+            assert_eq!(url.host_str(), Some(name), "{written}");
+        }
+        for wrong in ["a\u{200d}b.example", "\u{5d0}a.example", "xn--a.example", "\u{fffd}.example"] {
+            assert!(Url::parse(&format!("http://{wrong}/")).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
     fn addresses_nearby_are_not_public() {
         for nearby in [
             "127.0.0.1",

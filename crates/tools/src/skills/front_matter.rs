@@ -1,15 +1,16 @@
 //! The front matter of a skill: YAML between two lines of three hyphens, at the very beginning.
+//!
+//! # Layout
+//! - `yaml`: the fields, from the events of a YAML parser
+
+mod yaml;
 
 use std::collections::HashMap;
 
-use serde::Deserialize;
-
 /// What the front matter says; fields without a meaning here are passed over.
-#[derive(Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct FrontMatter {
-    #[serde(default)]
     pub(super) name: Option<String>,
-    #[serde(default)]
     pub(super) description: Option<String>,
 }
 
@@ -25,12 +26,9 @@ pub(super) fn read(text: &str) -> Result<FrontMatterText<'_>, String> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let (matter, rest) =
         split(text).ok_or("it does not begin with front matter between two lines of `---`")?;
-    let fields = match serde_saphyr::from_str::<Option<FrontMatter>>(matter) {
-        Ok(fields) => fields.unwrap_or_default(),
-        Err(error) => plain(matter).ok_or_else(|| {
-            let first = error.to_string().lines().next().unwrap_or_default().to_owned();
-            format!("its front matter is no YAML: {first}")
-        })?,
+    let fields = match yaml::read(matter) {
+        Ok(fields) => fields,
+        Err(why) => plain(matter).ok_or_else(|| format!("its front matter is no YAML: {why}"))?,
     };
     Ok(FrontMatterText { fields, rest: rest.trim() })
 }
