@@ -68,6 +68,13 @@ impl FeedFollower {
     pub(crate) fn take(&self, item: FeedItem) {
         match item {
             FeedItem::Committed(committed) => {
+                // Who failed here has said so before the event, as clients know it.
+                if let WrittenBy::Others { .. } = committed.by
+                    && let Event::StepFailed { error, resumes: false, .. } = &committed.record.event
+                {
+                    let failed = Signal::Failed { error: error.clone() };
+                    self.bus.send(signal(&committed.tree.session, failed));
+                }
                 self.bus.send(SessionUpdate::Committed(Arc::clone(&committed)));
                 self.follow(&committed);
             }
