@@ -284,7 +284,7 @@ impl EngineServices {
         let models = ModelFinder::new(Arc::clone(&config), keys);
         let mcp =
             McpServers::new(Arc::clone(&config), &paths.state, tools.clone(), supervisor, lifecycle.clone());
-        let sessions = Sessions::new(store.clone(), journal.clone(), drains.clone(), projects.clone());
+        let sessions = Sessions::new(&store, &journal, &drains, &leases, &projects);
         let reverts = Reverts::new(
             journal.clone(),
             projects.clone(),

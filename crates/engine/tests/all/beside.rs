@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use everturn_engine::{SessionUpdate, Signal};
+use everturn_engine::{Error, SessionUpdate, Signal};
 use everturn_model::entry::{Assistant, Body, Entry};
 use everturn_model::{EntryId, Event, Fault};
 use everturn_store::{Authority, Lease, NewEvent, Options, Store};
@@ -112,4 +112,21 @@ async fn a_failure_in_another_process_is_told_once() {
     let expected =
         ["step.started", "busy", "step.failed", "step.started", "failed: no luck", "step.failed", "idle"];
     assert_eq!(heard, expected);
+}
+
+#[tokio::test]
+async fn a_message_is_not_changed_while_another_process_has_the_session() {
+    // Only the drains of the same process kept a message from being taken away under a turn.
+    let bench = Bench::new().await;
+    let message = bench.say("SAY:one").await;
+    let other = OtherProcess::patient(&bench).await;
+    let lease = other.take().await;
+    let hide = || bench.engine.sessions().hide_message(&bench.session.id, &message);
+    let refused = hide().await;
+    assert!(matches!(refused, Err(Error::Busy(_))), "{refused:?}");
+    assert_eq!(bench.transcript().await, ["user: SAY:one", "assistant: one"]);
+    other.store.release(lease).await.unwrap();
+    hide().await.unwrap();
+    // And the session is free again.
+    other.take().await;
 }
