@@ -20,9 +20,7 @@ impl Turn<'_> {
     pub(super) async fn settle(&mut self, mut settled: SettledCall) -> Result<(), Error> {
         self.name_loaded(&settled.call, &mut settled.result).await?;
         for file in &settled.edited {
-            self.services
-                .journal
-                .signal(self.session(), Signal::FileEdited { file: file.display().to_string() });
+            self.signal(Signal::FileEdited { file: file.display().to_string() });
         }
         let id = self.services.journal.mint().entry(self.session());
         let body = Body::ToolResult { result: Box::new(settled.result) };

@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use everturn_engine::{Error, SessionUpdate, Signal};
+use everturn_engine::{Error, Prompt, SessionUpdate, Signal};
 use everturn_model::entry::{Assistant, Body, Entry};
-use everturn_model::{EntryId, Event, Fault};
+use everturn_model::{EntryId, Event, Fault, Finish, Money, PartId, Tokens};
 use everturn_store::{Authority, Lease, NewEvent, Options, Store};
 use everturn_testkit::within;
 use tokio::sync::broadcast::Receiver;
@@ -61,6 +61,20 @@ impl<'b> OtherProcess<'b> {
     }
 }
 
+/// The end of an answer.
+fn end(entry: EntryId) -> Event {
+    Event::StepEnded {
+        entry,
+        finish: Finish::Stop,
+        tokens: Tokens::default(),
+        cost: Money::ZERO,
+        snapshot: None,
+        files: None,
+        parts: Vec::new(),
+        declined: false,
+    }
+}
+
 /// What a bus said of the session: events by their name, signals in short.
 async fn overhear(
     updates: &mut Receiver<SessionUpdate>,
@@ -94,6 +108,31 @@ fn is_idle(heard: &[String]) -> bool {
 }
 
 #[tokio::test]
+async fn a_session_is_busy_until_the_other_process_has_nothing_left_to_do() {
+    // Between two prompts that the other process answered, clients were told nothing, and then that it is busy again.
+    let bench = Bench::new().await;
+    let other = OtherProcess::patient(&bench).await;
+    let mut updates = bench.engine.bus().listen();
+    let lease = other.take().await;
+    let (first, begun) = other.begin(None);
+    other.write(&lease, vec![begun]).await;
+    let item = bench.engine.inbox().admit(&bench.session.id, Prompt::text("SAY:second")).await.unwrap();
+    other.write(&lease, vec![end(first.clone())]).await;
+    let both = |heard: &[String]| heard.last().is_some_and(|last| last == "step.ended");
+    let heard = overhear(&mut updates, &bench, both).await;
+    assert_eq!(heard, ["step.started", "busy", "prompt.admitted", "step.ended"]);
+    let promoted = Event::PromptPromoted { id: item.id.clone(), parent: Some(first) };
+    let (second, begun) = other.begin(Some(item.id));
+    other.write(&lease, vec![promoted, begun]).await;
+    other.write(&lease, vec![end(second)]).await;
+    other.store.release(lease).await.unwrap();
+    let heard = overhear(&mut updates, &bench, is_idle).await;
+    assert_eq!(heard, ["prompt.promoted", "step.started", "step.ended", "idle"]);
+    bench.settled().await;
+    assert_eq!(bench.engine.drains().statuses(), []);
+}
+
+#[tokio::test]
 async fn a_failure_in_another_process_is_told_once() {
     // Only the clients of the process that ran the turn were told.
     let bench = Bench::new().await;
@@ -112,6 +151,47 @@ async fn a_failure_in_another_process_is_told_once() {
     let expected =
         ["step.started", "busy", "step.failed", "step.started", "failed: no luck", "step.failed", "idle"];
     assert_eq!(heard, expected);
+}
+
+/// Waits until a piece of text was told, and says where it belongs.
+async fn streamed(bench: &mut Bench, wanted: &str) -> (EntryId, PartId) {
+    bench
+        .notice(|update| match update {
+            SessionUpdate::Live(live) => match &live.signal {
+                Signal::Delta { entry, part, text, .. } if text == wanted => {
+                    Some((entry.clone(), part.clone()))
+                }
+                _ => None,
+            },
+            _ => None,
+        })
+        .await
+}
+
+#[tokio::test]
+async fn a_turn_whose_session_was_taken_over_ends_and_says_what_the_log_says() {
+    // A process that had been stopped for so long that another one took its session over went on with its turn: it showed
+    // text that no log has, and said that the session is busy when it was not.
+    let mut bench = Bench::new().await;
+    let prompt = Prompt::text("HOLD:x SAY:one two three");
+    bench.engine.inbox().admit(&bench.session.id, prompt).await.unwrap();
+    let (entry, part) = streamed(&mut bench, "two ").await;
+    bench.model.held("x").await;
+    let mut updates = bench.engine.bus().listen();
+    let other = OtherProcess::new(&bench, Duration::ZERO).await;
+    let lease = other.take().await;
+    let (text, metadata) = ("one ".to_owned(), None);
+    other.write(&lease, vec![Event::PartEnded { entry: entry.clone(), part, text, metadata }]).await;
+    bench.model.abandoned("x").await;
+    bench.model.release("x");
+    let error = Fault::internal("taken over");
+    other.write(&lease, vec![Event::StepFailed { entry, error, resumes: false }]).await;
+    other.store.release(lease).await.unwrap();
+    let heard = overhear(&mut updates, &bench, is_idle).await;
+    assert_eq!(heard, ["part.ended", "failed: taken over", "step.failed", "idle"]);
+    bench.settled().await;
+    assert_eq!(bench.transcript().await[1], "assistant: one  !internal");
+    assert_eq!(bench.engine.drains().statuses(), []);
 }
 
 #[tokio::test]
