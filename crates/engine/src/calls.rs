@@ -92,6 +92,8 @@ pub(crate) struct CallSurroundings {
     pub(crate) rules: Arc<Vec<Rule>>,
     /// The right to run the session.
     pub(crate) lease: Lease,
+    /// Fires when another process has taken it over.
+    pub(crate) lost: CancellationToken,
     /// Fires when the work must stop.
     pub(crate) cancel: CancellationToken,
 }
@@ -242,6 +244,7 @@ impl ToolCalls {
         let (id, tool) = (call.id.clone(), call.tool.clone());
         let kind = PartKind::Tool { call: id, tool, state, hosted: false, metadata: None };
         let part = Box::new(Part::new(call.part.clone(), kind));
-        self.journal.signal(&setting.session, Signal::Progress { entry: call.entry.clone(), part });
+        let progress = Signal::Progress { entry: call.entry.clone(), part };
+        self.journal.signal_unless(&setting.lost, &setting.session, progress);
     }
 }

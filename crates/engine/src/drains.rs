@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
-use everturn_model::{Event, SessionId};
+use everturn_model::{EntryId, Event, SessionId};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -48,14 +48,21 @@ impl DrainSlots {
         });
     }
 
-    /// Something happened in a session elsewhere. True when a drain waits there for its turn.
-    pub(crate) fn notify_waiting(&self, id: &SessionId) -> bool {
-        self.with(|slots| match slots.get(id) {
-            Some(slot) if !slot.owned => {
+    /// Something happened in a session elsewhere, for which a drain here may wait.
+    pub(crate) fn notify_waiting(&self, id: &SessionId) {
+        self.with(|slots| {
+            if let Some(slot) = slots.get(id).filter(|slot| !slot.owned) {
                 slot.changed_elsewhere.notify_one();
-                true
             }
-            _ => false,
+        });
+    }
+
+    /// Another process has gone on with an answer. If it is the one that is written here, the session is lost, and this is
+    /// true.
+    pub(crate) fn lose(&self, id: &SessionId, answer: &EntryId) -> bool {
+        self.with(|slots| {
+            let slot = slots.get(id).filter(|slot| slot.owned && slot.answer.as_ref() == Some(answer));
+            slot.map(|slot| slot.lost.cancel()).is_some()
         })
     }
 
@@ -87,6 +94,9 @@ struct DrainSlot {
     again: bool,
     // Whether this process has the lease, or waits for another one that has it.
     owned: bool,
+    // The answer that a turn is writing, and whether another process has taken the session over from it.
+    answer: Option<EntryId>,
+    lost: CancellationToken,
     // How many interrupts others had asked for when the work began; none before that is known.
     begun: Option<u64>,
     // How many the feed told of.
@@ -145,14 +155,34 @@ impl Drains {
         }
     }
 
-    /// Says with how many interrupts the work began. Those that came since stop it.
+    /// Says that this process works on a session, and with how many interrupts it began. Those that came since stop it.
     pub(crate) fn begin(&self, id: &SessionId, interrupts: u64) {
+        self.elsewhere.remove(id);
         self.with(|slots| {
             if let Some(slot) = slots.get_mut(id) {
                 slot.begun = Some(interrupts);
                 slot.stop_if_interrupted();
             }
         });
+    }
+
+    /// Says which answer a turn begins to write.
+    pub(crate) fn begin_answer(&self, id: &SessionId, answer: &EntryId) {
+        self.with(|slots| {
+            if let Some(slot) = slots.get_mut(id) {
+                slot.answer = Some(answer.clone());
+            }
+        });
+    }
+
+    /// Fires when another process has taken over the session that this one works on.
+    pub(crate) fn lost(&self, id: &SessionId) -> CancellationToken {
+        self.with(|slots| slots.get(id).map(|slot| slot.lost.clone()).unwrap_or_default())
+    }
+
+    /// Says that another process has taken a session over, and runs it now.
+    pub(crate) fn leave(&self, id: &SessionId) {
+        self.elsewhere.add(id.clone(), None);
     }
 
     /// Says what a session at work is doing.
@@ -228,6 +258,8 @@ impl Drains {
     /// Ends a drain. If the session was woken meanwhile, the next one begins at once, and the token that comes back
     /// stops it. None when there is no next one.
     pub(crate) fn next(&self, id: &SessionId) -> Option<CancellationToken> {
+        // It may have left the session to another process, which may be done with it.
+        self.elsewhere.review(id);
         self.with(|slots| match slots.get_mut(id) {
             Some(slot) if slot.again && !self.lifecycle.is_closing() => {
                 slot.again = false;
@@ -271,6 +303,8 @@ impl Drains {
         self.with(|slots| {
             if let Some(slot) = slots.get_mut(id) {
                 slot.owned = owned;
+                slot.answer = None;
+                slot.lost = CancellationToken::new();
             }
         });
     }
@@ -284,6 +318,8 @@ impl DrainSlot {
             cancel,
             again: false,
             owned,
+            answer: None,
+            lost: CancellationToken::new(),
             begun: None,
             interrupts: 0,
             changed_elsewhere: Arc::default(),
@@ -324,55 +360,4 @@ impl Drop for SessionPause {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn slots(owned: bool) -> (DrainSlots, SessionId, CancellationToken) {
-        let (slots, id) = (DrainSlots::default(), SessionId::new("ses_1"));
-        let (_, slot) = DrainSlot::new(owned);
-        let cancel = slot.cancel.clone();
-        slots.with(|all| all.insert(id.clone(), slot));
-        (slots, id, cancel)
-    }
-
-    fn begin(slots: &DrainSlots, id: &SessionId, interrupts: u64) {
-        slots.with(|all| {
-            let slot = all.get_mut(id).unwrap();
-            slot.begun = Some(interrupts);
-            slot.stop_if_interrupted();
-        });
-    }
-
-    #[test]
-    fn an_interrupt_from_elsewhere_stops_the_work_that_it_was_meant_for() {
-        let (slots, id, cancel) = slots(true);
-        begin(&slots, &id, 2);
-        slots.look_again(&id);
-        slots.interrupt(&id, 2);
-        assert!(!cancel.is_cancelled(), "it was asked for before the work began");
-        slots.interrupt(&id, 3);
-        assert!(cancel.is_cancelled());
-        assert!(!slots.with(|all| all.get(&id).unwrap().again), "what woke it before is stopped too");
-    }
-
-    #[test]
-    fn an_interrupt_that_is_told_before_the_work_knows_where_it_began_is_not_lost() {
-        let (slots, id, cancel) = slots(true);
-        slots.interrupt(&id, 1);
-        assert!(!cancel.is_cancelled());
-        begin(&slots, &id, 0);
-        assert!(cancel.is_cancelled());
-    }
-
-    #[tokio::test]
-    async fn a_drain_that_waits_for_another_process_is_woken_and_not_stopped() {
-        let (slots, id, cancel) = slots(false);
-        begin(&slots, &id, 0);
-        slots.interrupt(&id, 1);
-        assert!(!cancel.is_cancelled(), "the other process has the work");
-        assert!(slots.notify_waiting(&id));
-        let changed_elsewhere = slots.with(|all| Arc::clone(&all.get(&id).unwrap().changed_elsewhere));
-        changed_elsewhere.notified().await;
-        assert!(!slots.notify_waiting(&SessionId::new("ses_2")), "nobody waits there");
-    }
-}
+mod tests;

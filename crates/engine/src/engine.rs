@@ -16,7 +16,7 @@ use crate::bus::Bus;
 use crate::calls::ToolCalls;
 use crate::delegation::{Delegation, DelegationServices};
 use crate::drains::{DrainSlots, Drains};
-use crate::feed_follower::{BusyElsewhere, FeedFollower, MissedUpdates};
+use crate::feed_follower::{BusyElsewhere, FeedFollower, MissedUpdates, RestReporter};
 use crate::file_views::FileViews;
 use crate::guidance::Guidance;
 use crate::host::HostServices;
@@ -71,8 +71,9 @@ struct EngineServices {
     spending: Spending,
     outputs: ToolOutputs,
     recovery: Recovery,
-    /// Held here, because the drains hold it only weakly.
+    /// Held for the drains and for what other processes run, which know them only as long as they are here.
     _worker: Arc<Worker>,
+    _reporter: Arc<RestReporter>,
 }
 
 impl Engine {
@@ -275,6 +276,7 @@ impl EngineServices {
         let agents =
             Agents::new(agents::agents(&config.permission, &paths.data), config.default_agent.as_deref());
         let tools = with_delegates(&tools, &agents);
+        let reporter = busy.employ(store.clone(), journal.bus().clone());
         let drains = Drains::new(slots, busy, journal.clone(), lifecycle.clone());
         let leases = Leases::new(store.clone(), drains.clone(), lifecycle.clone());
         let snapshots = SnapshotFolders::new(&paths.data, config.snapshot);
@@ -284,7 +286,7 @@ impl EngineServices {
         let models = ModelFinder::new(Arc::clone(&config), keys);
         let mcp =
             McpServers::new(Arc::clone(&config), &paths.state, tools.clone(), supervisor, lifecycle.clone());
-        let sessions = Sessions::new(store.clone(), journal.clone(), drains.clone(), projects.clone());
+        let sessions = Sessions::new(&store, &journal, &drains, &leases, &projects);
         let reverts = Reverts::new(
             journal.clone(),
             projects.clone(),
@@ -381,6 +383,7 @@ impl EngineServices {
             reverts,
             outputs,
             _worker: worker,
+            _reporter: reporter,
         }
     }
 }

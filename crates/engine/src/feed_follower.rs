@@ -2,44 +2,183 @@
 //!
 //! The feed calls this while it holds the order of events, so everything here only sets flags and wakes tasks: a prompt
 //! for a session that works here wakes its drain, an interrupt stops it, an answer goes to the call that waits, and
-//! anything that happens in a session that another process runs wakes the drain that waits for it. Whether those
-//! sessions are busy follows from their events.
+//! anything that happens in a session that another process runs wakes the drain that waits for it. If another process
+//! goes on with the answer that a turn here is writing, it has taken the session over, and the turn ends.
+//!
+//! A session of another process is busy from the step that it starts, and idle when its log says that nothing is left to
+//! do: see [`RestReporter`].
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
-use everturn_model::{Event, RequestId, Session, SessionId};
+use everturn_model::{EntryId, Event, RequestId, Session, SessionId, Tree};
 use everturn_store::{Committed, FeedItem, ForeignText, Store, WrittenBy};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::bus::{Bus, Live, SessionUpdate, Signal};
 use crate::drains::DrainSlots;
 use crate::requests::{RequestAnswer, WaitingCalls};
+use crate::worker::next_work;
 
-/// The sessions that other processes run; clones share them.
+/// The sessions that other processes run, as far as anybody here was told; clones share them.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct BusyElsewhere(Arc<Mutex<HashSet<SessionId>>>);
+pub(crate) struct BusyElsewhere {
+    /// With the seq of the last event that was told of each; none when it is not known which one that was.
+    runs: Arc<Mutex<HashMap<SessionId, Option<u64>>>>,
+    /// Where it is asked whether they rest.
+    questions: Arc<OnceLock<mpsc::UnboundedSender<RestQuestion>>>,
+}
+
+/// Something to look up.
+#[derive(Debug)]
+enum RestQuestion {
+    /// Whether a session rests after the event that was told last.
+    Session(SessionId, Option<u64>),
+    /// Which sessions there are at all, since events may be missing.
+    All,
+}
 
 impl BusyElsewhere {
-    fn with<T>(&self, use_set: impl FnOnce(&mut HashSet<SessionId>) -> T) -> T {
-        use_set(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with<T>(&self, use_runs: impl FnOnce(&mut HashMap<SessionId, Option<u64>>) -> T) -> T {
+        use_runs(&mut self.runs.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Notes the sessions that ran elsewhere when this process started.
     pub(crate) fn begin(&self, running: Vec<SessionId>) {
-        self.with(|set| set.extend(running));
+        for id in running {
+            self.add(id, None);
+        }
+    }
+
+    /// Begins to look whether they rest, for as long as what comes back is held. Some may have come to rest before.
+    pub(crate) fn employ(&self, store: Store, bus: Bus) -> Arc<RestReporter> {
+        let (questions, asked) = mpsc::unbounded_channel();
+        // Only here, once.
+        drop(self.questions.set(questions));
+        let reporter = Arc::new(RestReporter { store, bus, busy: self.clone() });
+        tokio::spawn(answer(Arc::downgrade(&reporter), asked));
+        self.review_all();
+        reporter
+    }
+
+    fn ask(&self, question: RestQuestion) {
+        // Nobody may be there any more to answer.
+        self.questions.get().map(|questions| questions.send(question).ok());
     }
 
     /// Whether a session is one of them.
     pub(crate) fn has(&self, id: &SessionId) -> bool {
-        self.with(|set| set.contains(id))
+        self.with(|runs| runs.contains_key(id))
     }
 
     /// All of them.
     pub(crate) fn all(&self) -> Vec<SessionId> {
-        self.with(|set| set.iter().cloned().collect())
+        self.with(|runs| runs.keys().cloned().collect())
+    }
+
+    /// Another process runs a session. True when that is news.
+    pub(crate) fn add(&self, id: SessionId, told: Option<u64>) -> bool {
+        self.with(|runs| {
+            let news = !runs.contains_key(&id);
+            let last = runs.entry(id).or_default();
+            *last = told.or(*last);
+            news
+        })
+    }
+
+    /// This process runs it itself, and says so itself.
+    pub(crate) fn remove(&self, id: &SessionId) {
+        self.with(|runs| runs.remove(id));
+    }
+
+    /// Has it looked up whether a session that another process runs has come to rest.
+    pub(crate) fn review(&self, id: &SessionId) {
+        if let Some(told) = self.with(|runs| runs.get(id).copied()) {
+            self.ask(RestQuestion::Session(id.clone(), told));
+        }
+    }
+
+    fn review_all(&self) {
+        for id in self.all() {
+            self.review(&id);
+        }
+    }
+
+    /// An event was told. True when the session is one of them.
+    fn follow(&self, id: &SessionId, seq: u64) -> bool {
+        self.with(|runs| runs.get_mut(id).map(|told| *told = Some(seq)).is_some())
+    }
+
+    /// Events may be missing: what was told last says nothing any more.
+    fn doubt(&self) {
+        self.with(|runs| runs.values_mut().for_each(|told| *told = None));
+        self.ask(RestQuestion::All);
+    }
+
+    /// A session rests after the event that was told last. False when others were told since, or somebody said so before.
+    fn end(&self, id: &SessionId, told: Option<u64>) -> bool {
+        self.with(|runs| runs.get(id).is_some_and(|last| *last == told) && runs.remove(id).is_some())
+    }
+}
+
+/// Says that sessions of other processes rest.
+///
+/// Whether anything is left to do is in the rows and in no event: prompts may wait. So it is looked up, each time that an
+/// event leaves no turn open and each time that a drain ends here, and holds if what was told last is also the last in
+/// the log. If it is not, more will be told, and looked at then. Therefore idle comes after everything that was done, once,
+/// whatever the order in which the work ends, the lease is given back, and this process hears of it.
+#[derive(Debug)]
+pub(crate) struct RestReporter {
+    store: Store,
+    bus: Bus,
+    busy: BusyElsewhere,
+}
+
+/// Answers questions until nobody is there to ask or to answer. Between two of them it keeps nothing alive.
+async fn answer(reporter: Weak<RestReporter>, mut asked: mpsc::UnboundedReceiver<RestQuestion>) {
+    while let Some(question) = asked.recv().await {
+        let Some(reporter) = reporter.upgrade() else { return };
+        let answered = match question {
+            RestQuestion::Session(id, told) => reporter.look(&id, told).await,
+            RestQuestion::All => reporter.count().await,
+        };
+        if let Err(error) = answered {
+            tracing::warn!(error = error.to_string(), "it is not known whether a session is still busy");
+        }
+    }
+}
+
+impl RestReporter {
+    async fn count(&self) -> Result<(), everturn_store::Error> {
+        let running = self.store.run_elsewhere().await;
+        let counted = running.map(|running| self.busy.begin(running));
+        self.busy.review_all();
+        counted
+    }
+
+    async fn look(&self, id: &SessionId, told: Option<u64>) -> Result<(), everturn_store::Error> {
+        let Some(now) = self.store.tail(id, 0).await? else {
+            self.busy.remove(id);
+            return Ok(());
+        };
+        let mut tree = Tree::new(now.session);
+        tree.inbox = now.inbox;
+        if tree.session.time.trashed.is_none() && next_work(&tree).is_some() {
+            return Ok(());
+        }
+        // Asked last: the rows are not older than what was told, and if nothing came after that, not newer either.
+        if told.is_some() && !self.store.events(id, told, 1).await?.is_empty() {
+            return Ok(());
+        }
+        let (bus, busy, session) = (self.bus.clone(), self.busy.clone(), tree.session);
+        self.store.tell_after(id, move || {
+            if busy.end(&session.id, told) {
+                bus.send(signal(&session, Signal::Idle));
+            }
+        });
+        Ok(())
     }
 }
 
@@ -68,6 +207,13 @@ impl FeedFollower {
     pub(crate) fn take(&self, item: FeedItem) {
         match item {
             FeedItem::Committed(committed) => {
+                // Who failed here has said so before the event, as clients know it.
+                if let WrittenBy::Others { .. } = committed.by
+                    && let Event::StepFailed { error, resumes: false, .. } = &committed.record.event
+                {
+                    let failed = Signal::Failed { error: error.clone() };
+                    self.bus.send(signal(&committed.tree.session, failed));
+                }
                 self.bus.send(SessionUpdate::Committed(Arc::clone(&committed)));
                 self.follow(&committed);
             }
@@ -75,37 +221,65 @@ impl FeedFollower {
             FeedItem::Gap => {
                 self.bus.send(SessionUpdate::Gap);
                 self.slots.notify_all_waiting();
+                self.busy.doubt();
                 self.gaps.send_modify(|count| *count += 1);
             }
         }
     }
 
     fn follow(&self, committed: &Committed) {
-        let session = &committed.tree.session;
-        match &committed.record.event {
-            // Whoever answered: the call goes on with what is in the log.
-            Event::RequestAnswered { id, reply, message, answers, .. } => {
-                self.waiting.answer(id, RequestAnswer::of(*reply, message.as_deref(), answers.as_ref()));
-            }
-            Event::StepStarted { .. } if committed.by == WrittenBy::Us => {
-                self.busy.with(|set| set.remove(&session.id));
-            }
-            _ => {}
+        let (session, event) = (&committed.tree.session, &committed.record.event);
+        // Whoever answered: the call goes on with what is in the log.
+        if let Event::RequestAnswered { id, reply, message, answers, .. } = event {
+            self.waiting.answer(id, RequestAnswer::of(*reply, message.as_deref(), answers.as_ref()));
         }
-        let WrittenBy::Others { newest } = committed.by else { return };
-        match &committed.record.event {
+        let last = match committed.by {
+            WrittenBy::Us => {
+                if let Event::StepStarted { .. } = event {
+                    self.busy.remove(&session.id);
+                }
+                true
+            }
+            WrittenBy::Others { newest } => {
+                self.follow_other(committed);
+                newest
+            }
+        };
+        if self.busy.follow(&session.id, committed.record.seq) && last && !session.open {
+            self.busy.review(&session.id);
+        }
+    }
+
+    fn follow_other(&self, committed: &Committed) {
+        let (session, event) = (&committed.tree.session, &committed.record.event);
+        match event {
             Event::PromptAdmitted { .. } => self.slots.look_again(&session.id),
             Event::InterruptRequested {} => self.slots.interrupt(&session.id, session.interrupts),
-            Event::StepStarted { .. } if self.busy.with(|set| set.insert(session.id.clone())) => {
+            Event::StepStarted { .. } if self.busy.add(session.id.clone(), None) => {
                 self.bus.send(signal(session, Signal::Busy));
             }
             _ => {}
         }
-        // A drain that waits for the session says itself when nothing is left to do.
-        let waits = self.slots.notify_waiting(&session.id);
-        if newest && !session.open && self.busy.with(|set| set.remove(&session.id)) && !waits {
-            self.bus.send(signal(session, Signal::Idle));
+        if answered(event).is_some_and(|entry| self.slots.lose(&session.id, entry)) {
+            self.busy.add(session.id.clone(), None);
         }
+        self.slots.notify_waiting(&session.id);
+    }
+}
+
+/// The answer that an event goes on with. Only the owner of a session writes such events.
+fn answered(event: &Event) -> Option<&EntryId> {
+    match event {
+        Event::PartStarted { entry, .. }
+        | Event::PartAdded { entry, .. }
+        | Event::PartEnded { entry, .. }
+        | Event::ToolCalled { entry, .. }
+        | Event::ToolBegun { entry, .. }
+        | Event::ToolProgress { entry, .. }
+        | Event::StepEnded { entry, .. }
+        | Event::StepFailed { entry, .. } => Some(entry),
+        Event::ToolSettled { assistant, .. } => assistant.as_ref(),
+        _ => None,
     }
 }
 
@@ -171,5 +345,32 @@ impl MissedUpdates {
                 cancel.cancel();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_rests_only_after_the_event_that_was_told_last() {
+        let (busy, id) = (BusyElsewhere::default(), SessionId::new("ses_1"));
+        assert!(!busy.follow(&id, 3), "nobody said that it is busy");
+        assert!(busy.add(id.clone(), None));
+        assert!(busy.follow(&id, 4));
+        assert!(!busy.add(id.clone(), None), "this is no news");
+        assert!(!busy.end(&id, Some(3)), "more was told meanwhile");
+        assert!(busy.end(&id, Some(4)));
+        assert!(!busy.end(&id, Some(4)), "it is said once");
+        assert!(busy.all().is_empty());
+    }
+
+    #[test]
+    fn after_a_gap_nothing_is_known_of_what_was_told_last() {
+        let (busy, id) = (BusyElsewhere::default(), SessionId::new("ses_1"));
+        busy.add(id.clone(), Some(4));
+        busy.doubt();
+        assert!(!busy.end(&id, Some(4)) && busy.has(&id));
+        assert!(busy.end(&id, None));
     }
 }

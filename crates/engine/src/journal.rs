@@ -8,6 +8,7 @@ use std::sync::Arc;
 use everturn_model::tree::Node;
 use everturn_model::{EntryId, Event, Record, Session, SessionId, Tree};
 use everturn_store::{Appended, Authority, Lease, NewEvent, Store};
+use tokio_util::sync::CancellationToken;
 
 use crate::Error;
 use crate::bus::{Bus, Live, SessionUpdate, Signal};
@@ -86,14 +87,23 @@ impl Journal {
 
     /// Sends a live signal. It never overtakes what was committed to the session before.
     pub(crate) fn signal(&self, session: &Session, signal: Signal) {
+        self.signal_unless(&CancellationToken::new(), session, signal);
+    }
+
+    /// The same, unless this has fired by then.
+    pub(crate) fn signal_unless(&self, lost: &CancellationToken, session: &Session, signal: Signal) {
         let live = Live {
             session: session.id.clone(),
             project: session.project.clone(),
             directory: session.directory.clone(),
             signal,
         };
-        let bus = self.bus.clone();
-        self.store.tell_after(&session.id, move || bus.send(SessionUpdate::Live(Arc::new(live))));
+        let (bus, lost) = (self.bus.clone(), lost.clone());
+        self.store.tell_after(&session.id, move || {
+            if !lost.is_cancelled() {
+                bus.send(SessionUpdate::Live(Arc::new(live)));
+            }
+        });
     }
 
     /// A session that is not in the trash.

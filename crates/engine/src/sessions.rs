@@ -13,7 +13,9 @@ use everturn_store::{Cut, Fork, Search, Store};
 
 use crate::drains::Drains;
 use crate::journal::Journal;
+use crate::leases::Leases;
 use crate::projects::{Location, Projects};
+use crate::worker::next_work;
 use crate::{Error, VERSION};
 pub use conversation::Conversation;
 
@@ -66,13 +68,21 @@ pub struct Sessions {
     store: Store,
     journal: Journal,
     drains: Drains,
+    leases: Leases,
     projects: Projects,
 }
 
 impl Sessions {
     /// The sessions of a store.
-    pub(crate) fn new(store: Store, journal: Journal, drains: Drains, projects: Projects) -> Self {
-        Self { store, journal, drains, projects }
+    pub(crate) fn new(
+        store: &Store,
+        journal: &Journal,
+        drains: &Drains,
+        leases: &Leases,
+        projects: &Projects,
+    ) -> Self {
+        let (store, journal, drains) = (store.clone(), journal.clone(), drains.clone());
+        Self { store, journal, drains, leases: leases.clone(), projects: projects.clone() }
     }
 
     /// The parts that other processes are streaming now, with what was saved of their text.
@@ -265,9 +275,13 @@ impl Sessions {
         {
             return Err(Error::NoPart(part.to_string()));
         }
-        let _pause = self.drains.pause(id)?;
         let event = Event::EntryAmended { entry: message.clone(), part: part.cloned(), change };
-        self.journal.append(id, vec![event]).await?;
+        let amend = |lease| async move { self.journal.append_owned(&lease, vec![event]).await.map(drop) };
+        self.leases.at_rest(id, amend).await?;
+        // The session of a process that died has no owner now whose death others could see.
+        if next_work(&tree).is_some() {
+            self.drains.wake(id);
+        }
         Ok(())
     }
 

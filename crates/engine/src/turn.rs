@@ -27,6 +27,7 @@ use tracing::Instrument as _;
 
 use crate::Error;
 use crate::agents::Agents;
+use crate::bus::Signal;
 use crate::calls::{CallSurroundings, ToolCalls};
 use crate::drains::Drains;
 use crate::file_views::FileViews;
@@ -114,7 +115,7 @@ impl ProviderTurns {
     ) -> Result<(TurnEnd, Tree), Error> {
         let span =
             tracing::info_span!("turn", session.id = %tree.session.id, outcome = tracing::field::Empty);
-        let mut turn = Turn { services: &self.services, lease, cancel, tree, work };
+        let mut turn = Turn::new(&self.services, lease, cancel, tree, work);
         let end = turn.run().instrument(span.clone()).await;
         span.record("outcome", end.as_ref().map_or("error", |end| end.as_str()));
         Ok((end?, turn.tree))
@@ -126,6 +127,8 @@ struct Turn<'r> {
     services: &'r TurnServices,
     lease: &'r Lease,
     cancel: &'r CancellationToken,
+    /// Fires when another process has taken the session over.
+    lost: CancellationToken,
     tree: Tree,
     work: NextWork,
 }
@@ -139,7 +142,18 @@ struct TurnSetup {
     snapshots: Option<Arc<Snapshots>>,
 }
 
-impl Turn<'_> {
+impl<'r> Turn<'r> {
+    fn new(
+        services: &'r TurnServices,
+        lease: &'r Lease,
+        cancel: &'r CancellationToken,
+        tree: Tree,
+        work: NextWork,
+    ) -> Self {
+        let lost = services.drains.lost(&lease.session);
+        Self { services, lease, cancel, lost, tree, work }
+    }
+
     /// Appends events as the owner of the session and folds them into the turn's own tree.
     async fn commit(&mut self, events: Vec<Event>) -> Result<(), Error> {
         let (appended, records) = self.services.journal.record_owned(self.lease, events).await?;
@@ -152,6 +166,11 @@ impl Turn<'_> {
 
     fn session(&self) -> &Session {
         &self.tree.session
+    }
+
+    /// Sends a signal of the moment, as long as this process has the session.
+    fn signal(&self, signal: Signal) {
+        self.services.journal.signal_unless(&self.lost, self.session(), signal);
     }
 
     /// Runs the turn to its end.
@@ -186,6 +205,7 @@ impl Turn<'_> {
         }
         let events = opening.into_events();
         self.commit(events).await?;
+        self.services.drains.begin_answer(&self.session().id, &assistant);
         self.services.titles.name_later(self.session(), &self.tree);
 
         let path = path::to(&self.tree, self.session().leaf.as_ref());
@@ -199,6 +219,7 @@ impl Turn<'_> {
             offer: Arc::new(offer),
             rules: Arc::new(rules),
             lease: self.lease.clone(),
+            lost: self.lost.clone(),
             cancel: self.cancel.child_token(),
         };
         self.converse(TurnSetup { setting, chosen, assistant, request, snapshots }, before).await

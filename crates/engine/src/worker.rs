@@ -111,14 +111,20 @@ impl Worker {
     /// Works on a session once it is free. While another process has it, that one works; what it leaves is ours. Does
     /// nothing when nothing is left to do, or nobody wants it any more.
     async fn drain(&self, id: &SessionId, cancel: &CancellationToken) -> Result<(), Error> {
-        let mut waited = false;
         loop {
             let span = tracing::info_span!("session", session.id = %id);
             let owned = self.leases.in_drain(id, |lease| self.drain_owned(lease, cancel).instrument(span));
-            if owned.await?.is_some() {
-                return Ok(());
+            match owned.await {
+                Ok(Some(())) => return Ok(()),
+                Ok(None) => {}
+                // Taken over: that is no failure. What was begun here is in the log, and the other process goes on.
+                Err(Error::Busy(lost)) if lost == *id => {
+                    tracing::warn!(session = %id, "another process has taken over a session that was at work here");
+                    self.drains.leave(id);
+                }
+                Err(error) => return Err(error),
             }
-            if !self.wait_for_lease(id, cancel, &mut waited).await? {
+            if !self.wait_for_lease(id, cancel).await? {
                 return Ok(());
             }
         }
@@ -126,28 +132,19 @@ impl Worker {
 
     /// Waits until a session that another process has may be free; false when nothing is left to do there, or nobody
     /// wants it any more.
-    async fn wait_for_lease(
-        &self,
-        id: &SessionId,
-        cancel: &CancellationToken,
-        waited: &mut bool,
-    ) -> Result<bool, Error> {
+    async fn wait_for_lease(&self, id: &SessionId, cancel: &CancellationToken) -> Result<bool, Error> {
         let lease = tokio::time::sleep(TRY_LEASE);
         tokio::pin!(lease);
         let mut changed_elsewhere = false;
         loop {
             let now = self.journal.outline(id).await?;
             if next_work(&now).is_none() {
-                if *waited {
-                    self.journal.signal(&self.journal.session(id).await?, Signal::Idle);
-                }
                 return Ok(false);
             }
             // While a turn is open its owner is at work, and what it does is no reason to try.
             if changed_elsewhere && !now.session.open {
                 return Ok(true);
             }
-            *waited = true;
             tokio::select! {
                 () = self.drains.changed_elsewhere(id) => changed_elsewhere = true,
                 () = &mut lease => return Ok(true),
@@ -172,8 +169,11 @@ impl Worker {
         }
         let (id, interrupts) = (lease.session.clone(), tree.session.interrupts);
         self.drains.begin(&id, interrupts);
+        let lost = self.drains.lost(&id);
         tokio::select! {
             biased;
+            // At once: whatever the turn still says or does, the log has something else.
+            () = lost.cancelled() => Err(Error::Busy(id)),
             result = self.work_off_tree(tree, lease, cancel) => result,
             never = self.missed.interrupted(&id, interrupts, cancel) => match never {},
         }
@@ -248,4 +248,68 @@ pub(crate) fn next_work(tree: &Tree) -> Option<NextWork> {
         promote.extend(of(Delivery::Queue).next());
     }
     (tree.session.open || !promote.is_empty()).then_some(NextWork { promote })
+}
+
+#[cfg(test)]
+mod tests {
+    use everturn_model::entry::{Assistant, Entry};
+    use everturn_model::{Body, Event, Finish, Money, Tokens};
+    use everturn_store::{Authority, NewEvent, Store};
+    use everturn_testkit::within;
+
+    use super::*;
+    use crate::sessions::NewSession;
+    use crate::{Engine, Options, SessionUpdate};
+
+    #[tokio::test]
+    async fn a_drain_that_finds_the_work_done_leaves_nobody_waiting_for_it() {
+        // Another process ended its work, and the feed said so, while a drain here was about to take the session. The feed
+        // left it to the drain to say that the session is idle, and the drain found nothing to do and said nothing.
+        let (data, work) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let engine = Engine::open(Options::new(data.path(), work.path())).await.unwrap();
+        let location = engine.projects().location(None).await.unwrap();
+        let session = engine.sessions().create(&location, NewSession::default()).await.unwrap();
+        let (id, mint) = (&session.id, engine.mint());
+        let other = Store::open(everturn_store::Options::folder(data.path(), "own_other")).await.unwrap();
+        let lease = other.acquire(id).await.unwrap();
+        let write = async |event| {
+            let new = NewEvent { id: mint.event(), time: mint.now(), event };
+            other.append(id, Authority::Owned(lease.clone()), vec![new]).await.unwrap();
+        };
+        let mut updates = engine.bus().listen();
+        let mut hear = async |wanted: &str| {
+            let heard = async {
+                loop {
+                    let said = match updates.recv().await.unwrap() {
+                        SessionUpdate::Committed(committed) => committed.record.event.name(),
+                        SessionUpdate::Live(live) if live.signal == Signal::Busy => "busy",
+                        SessionUpdate::Live(live) if live.signal == Signal::Idle => "idle",
+                        SessionUpdate::Live(_) | SessionUpdate::Gap => "something else",
+                    };
+                    if said == wanted {
+                        return;
+                    }
+                }
+            };
+            within(wanted, heard).await;
+        };
+        let entry = mint.entry(&session);
+        let body = Body::Assistant(Assistant::default());
+        let begun = Entry::new(entry.clone(), None, mint.now(), body);
+        write(Event::StepStarted { entry: Box::new(begun) }).await;
+        hear("busy").await;
+        // The drain, which is woken and does not have the session.
+        let pause = engine.drains().pause(id).unwrap();
+        engine.drains().set_owned(id, false);
+        engine.drains().wake(id);
+        let (finish, tokens, cost) = (Finish::Stop, Tokens::default(), Money::ZERO);
+        let (snapshot, files, parts, declined) = (None, None, Vec::new(), false);
+        write(Event::StepEnded { entry, finish, tokens, cost, snapshot, files, parts, declined }).await;
+        hear("step.ended").await;
+        other.release(lease.clone()).await.unwrap();
+        drop(pause);
+        within("the drain to end", engine.drains().settled(id)).await;
+        hear("idle").await;
+        assert_eq!(engine.drains().statuses(), []);
+    }
 }

@@ -5,14 +5,14 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
-use everturn_engine::bus::{WrittenBy, continuation};
+use everturn_engine::bus::{Committed, continuation};
 use everturn_engine::projects::Location;
 use everturn_engine::sessions::{Filter, NewSession};
-use everturn_engine::{Engine, Prompt, SessionUpdate, Signal};
+use everturn_engine::{Engine, Error, Prompt, SessionUpdate, Signal};
 use everturn_model::part::PartKind;
 use everturn_model::request::{Ask, Reply, Request};
 use everturn_model::tool::Outcome;
-use everturn_model::{Body, Event, PartId, Session, SessionId};
+use everturn_model::{Body, EntryId, Event, PartId, Session, SessionId};
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::settings::{self, Listeners};
@@ -42,21 +42,36 @@ pub(crate) struct RunCommand {
 }
 
 /// What was shown so far.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct RunOutput {
+    /// The session and the prompt.
+    session: SessionId,
+    prompt: EntryId,
+    /// Whether the prompt was told of. What was idle before is no sign of its end.
+    admitted: bool,
     /// How much of each text.
     texts: HashMap<PartId, usize>,
-    /// Why it failed.
+    /// Why the last turn failed.
     failure: Option<String>,
 }
 
 impl RunOutput {
+    fn new(session: SessionId, prompt: EntryId) -> Self {
+        Self { session, prompt, admitted: false, texts: HashMap::new(), failure: None }
+    }
+
     /// Shows what is new of a text.
     fn add(&mut self, part: &PartId, offset: usize, text: &str) {
         let shown = self.texts.entry(part.clone()).or_default();
         // After a gap it goes on with what comes next.
         table::text(continuation(*shown, offset, text).unwrap_or(text));
         *shown = (*shown).max(offset + text.len());
+    }
+
+    /// Ends a text with what was not shown of it: that of another process comes in pieces, and not to its end.
+    fn end(&mut self, part: &PartId, text: &str) {
+        let shown = self.texts.remove(part).unwrap_or_default();
+        table::line(text.get(shown..).unwrap_or_default());
     }
 }
 
@@ -88,15 +103,16 @@ impl RunCommand {
         };
         let prompt = Prompt { model, agent: self.agent.clone(), ..Prompt::text(&self.message.join(" ")) };
         let mut updates = engine.bus().listen();
-        engine.inbox().admit(&session.id, prompt).await?;
-        let mut shown = RunOutput::default();
+        let item = engine.inbox().admit(&session.id, prompt).await?;
+        let mut shown = RunOutput::new(session.id.clone(), item.id);
+        self.answer_waiting(engine, &session.id).await?;
         loop {
             match updates.recv().await {
                 Ok(SessionUpdate::Gap) | Err(RecvError::Lagged(_)) => {
                     table::note("(some of the output was not shown)");
                 }
                 Ok(update) => {
-                    if self.show(engine, &session.id, &update, &mut shown).await? {
+                    if self.show(engine, &update, &mut shown).await? {
                         break;
                     }
                 }
@@ -124,26 +140,23 @@ impl RunCommand {
         })
     }
 
-    /// Shows an update; true when the session is idle.
-    async fn show(
-        &self,
-        engine: &Engine,
-        session: &SessionId,
-        update: &SessionUpdate,
-        shown: &mut RunOutput,
-    ) -> Result<bool> {
+    /// Shows an update; true when the session is idle after the prompt.
+    async fn show(&self, engine: &Engine, update: &SessionUpdate, shown: &mut RunOutput) -> Result<bool> {
         match update {
-            SessionUpdate::Live(live) if &live.session == session => match &live.signal {
+            SessionUpdate::Live(live) if live.session == shown.session => match &live.signal {
                 Signal::Delta { part, offset, text, .. } => shown.add(part, *offset, text),
                 Signal::Failed { error } => {
                     shown.failure = Some(error.text().to_owned());
                 }
-                Signal::Idle => return Ok(true),
+                Signal::Idle => return Ok(shown.admitted),
                 _ => {}
             },
-            SessionUpdate::Committed(committed) if &committed.record.session == session => {
+            SessionUpdate::Committed(committed) if committed.record.session == shown.session => {
                 match &committed.record.event {
-                    Event::PartEnded { .. } => self.end_line(committed),
+                    Event::PromptAdmitted { item } if item.id == shown.prompt => shown.admitted = true,
+                    // What failed before is not what was asked for here.
+                    Event::StepStarted { .. } => shown.failure = None,
+                    Event::PartEnded { part, text, .. } if is_text(committed) => shown.end(part, text),
                     Event::ToolSettled { entry, .. } => {
                         if let Body::ToolResult { result } = &entry.body {
                             let (sign, said) = match result.outcome {
@@ -153,18 +166,14 @@ impl RunCommand {
                             table::line(format!("{sign} {} {said}", result.tool));
                         }
                     }
-                    // What a turn of another process asks, its own clients answer.
-                    Event::RequestAsked { request } if committed.by == WrittenBy::Us => {
-                        self.answer(engine, request).await?;
-                    }
+                    Event::RequestAsked { request } => self.answer(engine, request).await?,
                     _ => {}
                 }
             }
-            // A subagent asks in a session of its own, and nobody else is here to answer.
+            // A subagent asks in a session of its own.
             SessionUpdate::Committed(committed) => {
                 if let Event::RequestAsked { request } = &committed.record.event
-                    && committed.by == WrittenBy::Us
-                    && committed.tree.session.parent.as_ref() == Some(session)
+                    && committed.tree.session.parent.as_ref() == Some(&shown.session)
                 {
                     self.answer(engine, request).await?;
                 }
@@ -174,25 +183,47 @@ impl RunCommand {
         Ok(false)
     }
 
-    /// Answers a request, since nobody else is here to do so.
-    async fn answer(&self, engine: &Engine, request: &Request) -> Result<()> {
-        if let Ask::Question { .. } = request.ask {
-            table::note("a question was asked, and nobody is here to answer it");
-            return Ok(engine.requests().dismiss(&request.id).await?);
+    /// Answers what the session waited for before: another process may be at work on it, and does not go on without.
+    async fn answer_waiting(&self, engine: &Engine, session: &SessionId) -> Result<()> {
+        let children = engine.sessions().children(session).await?;
+        for (asker, request) in engine.requests().waiting().await? {
+            if asker == *session || children.iter().any(|child| child.id == asker) {
+                self.answer(engine, &request).await?;
+            }
         }
-        if !self.yes {
-            table::note("a permission was asked for and refused; --yes allows");
-        }
-        let reply = if self.yes { Reply::Once } else { Reply::Reject };
-        Ok(engine.requests().reply(&request.id, reply, None).await?)
+        Ok(())
     }
 
-    #[expect(clippy::unused_self, reason = "reads as part of showing")]
-    fn end_line(&self, committed: &everturn_engine::bus::Committed) {
-        let Event::PartEnded { entry, part, .. } = &committed.record.event else { return };
-        let part = committed.tree.node(entry).and_then(|node| node.part(part));
-        if matches!(part.map(|part| &part.kind), Some(PartKind::Text { .. } | PartKind::Reasoning { .. })) {
-            table::line("");
+    /// Answers a request, whichever process asks: nobody else may be there to do so.
+    async fn answer(&self, engine: &Engine, request: &Request) -> Result<()> {
+        let (answered, note) = match request.ask {
+            Ask::Question { .. } => {
+                let note = "a question was asked, and nobody is here to answer it";
+                (engine.requests().dismiss(&request.id).await, Some(note))
+            }
+            Ask::Permission { .. } => {
+                let reply = if self.yes { Reply::Once } else { Reply::Reject };
+                let note = "a permission was asked for and refused; --yes allows";
+                (engine.requests().reply(&request.id, reply, None).await, (!self.yes).then_some(note))
+            }
+        };
+        match answered {
+            Ok(()) => {
+                if let Some(note) = note {
+                    table::note(note);
+                }
+                Ok(())
+            }
+            // Somebody else was faster.
+            Err(Error::NoRequest(_)) => Ok(()),
+            Err(error) => Err(error.into()),
         }
     }
+}
+
+/// Whether the part that has ended is one that is shown.
+fn is_text(committed: &Committed) -> bool {
+    let Event::PartEnded { entry, part, .. } = &committed.record.event else { return false };
+    let part = committed.tree.node(entry).and_then(|node| node.part(part));
+    matches!(part.map(|part| &part.kind), Some(PartKind::Text { .. } | PartKind::Reasoning { .. }))
 }

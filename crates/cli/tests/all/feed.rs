@@ -5,6 +5,7 @@
 
 use std::collections::HashSet;
 use std::path::Path;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use everturn_model::SessionId;
@@ -12,9 +13,10 @@ use everturn_store::Store;
 use everturn_testkit::http::EventReader;
 use everturn_testkit::postgres::{Postgres, TestDatabase};
 use everturn_testkit::process::ServerOptions;
-use everturn_testkit::{Client, EverturnServer, ModelServer, Repo};
+use everturn_testkit::{Client, EverturnServer, ModelServer, Repo, within};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::process::Command;
 
 use crate::stage::{PASSWORD, offline, prompt};
 use crate::tmux::Terminal;
@@ -70,6 +72,19 @@ impl Pair {
     async fn session(&self, title: &str) -> String {
         let made = self.far.client().post("/session", &json!({"title": title})).await.ok().json();
         made["id"].as_str().unwrap().to_owned()
+    }
+
+    /// `everturn run` in a session, in a process of its own beside both servers.
+    fn run(&self, session: &str, arguments: &[&str]) -> Command {
+        let home = self.near.home();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_everturn"));
+        command.args(["run", "--session", session]).args(arguments).current_dir(self.repo.path());
+        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command.env("HOME", home).env("OPENCODE_CONFIG", home.join("opencode.json")).envs(offline());
+        command.env("EVERTURN_DATA", self.data.path());
+        command.envs(self.database.iter().map(|database| ("EVERTURN_DATABASE", database.url())));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        command
     }
 
     /// The ids of the events in a session's log.
@@ -288,6 +303,84 @@ async fn a_session_goes_on_in_the_other_server_and_its_clients_see_it_whole() {
         .collect();
     assert_eq!(texts.first(), Some(&"alpha beta gamma "), "{texts:?}");
     assert_eq!(texts.len(), 2, "what was saved, then the rest");
+}
+
+/// What a command printed, once it has ended well.
+async fn printed(command: Command) -> String {
+    let mut command = command;
+    let output = within("the command to end", command.output()).await.unwrap();
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{complaint}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// `everturn run` in a session that a server runs shows what that one says, to its end.
+async fn check_run(pair: &Pair) {
+    // It printed the pieces that had been saved, without the rest, and nothing at all of a short answer.
+    let mut far = pair.far.client().events("/event").await;
+    let session = pair.session("run beside").await;
+    say(&pair.far.client(), &session, "HOLD:first SAY:one two three").await;
+    pair.model.held("first").await;
+    let run = tokio::spawn(printed(pair.run(&session, &["SAY:hi there"])));
+    let prompted = |event: &Value| {
+        is_of(event, "message.part.updated", &session)
+            && event["properties"]["part"]["text"] == "SAY:hi there"
+    };
+    far.wait_for(prompted).await;
+    pair.model.release("first");
+    assert_eq!(run.await.unwrap(), "one two three\nhi there\n");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_prompt_on_the_command_line_shows_the_whole_answer_of_a_server_on_one_file() {
+    check_run(&Pair::on_a_file().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_prompt_on_the_command_line_shows_the_whole_answer_of_a_server_on_one_postgres() {
+    check_run(&Pair::on_a_server().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_prompt_on_the_command_line_answers_what_a_server_asks_in_that_session() {
+    // It waited for ever, because only its own turn's requests were answered.
+    let pair = Pair::on_a_file().await;
+    let mut far = pair.far.client().events("/event").await;
+    let session = pair.session("asked").await;
+    for (arguments, sign) in [(&["--yes", "SAY:and on"][..], "✓ read"), (&["SAY:and on"][..], "✗ read")] {
+        say(&pair.far.client(), &session, "TOOL:read:/etc/hostname\nSAY:read it").await;
+        heard(&mut far, "permission.asked", &session).await;
+        let printed = printed(pair.run(&session, arguments)).await;
+        assert!(printed.starts_with(sign) && printed.ends_with("and on\n"), "{printed}");
+        heard(&mut far, "session.idle", &session).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failure_and_a_message_that_is_in_use_are_the_same_for_clients_of_both_servers() {
+    let pair = Pair::on_a_file().await;
+    let mut near = pair.near.client().events("/event").await;
+    let session = pair.session("failing").await;
+    say(&pair.far.client(), &session, "HOLD:middle SAY:one two").await;
+    pair.model.held("middle").await;
+    let messages = pair.near.client().get(&format!("/session/{session}/message")).await.ok().json();
+    let message = messages[0]["info"]["id"].as_str().unwrap();
+    for server in [&pair.near, &pair.far] {
+        let refused = server.client().delete(&format!("/session/{session}/message/{message}")).await;
+        assert_eq!(refused.status, 409);
+    }
+    pair.model.release("middle");
+    heard(&mut near, "session.idle", &session).await;
+
+    say(&pair.far.client(), &session, "ERR:400 please").await;
+    heard(&mut near, "session.idle", &session).await;
+    let errors: Vec<Value> = near
+        .seen()
+        .into_iter()
+        .filter(|event| is_of(&event.data, "session.error", &session))
+        .map(|event| event.data["properties"]["error"]["name"].clone())
+        .collect();
+    assert_eq!(errors, ["APIError"]);
 }
 
 #[tokio::test]

@@ -64,8 +64,11 @@ impl Turn<'_> {
         error: Fault,
         mut events: Vec<Event>,
     ) -> Result<TurnEnd, Error> {
-        self.services.journal.signal(self.session(), Signal::Failed { error: error.clone() });
-        self.services.journal.signal(self.session(), Signal::Idle);
+        // Clients hear of a failure before it is in the log: so it has to be ours. A process that was stopped for long wakes
+        // up to a broken connection, and to a session that another one has.
+        self.services.store.renew(self.lease).await?;
+        self.signal(Signal::Failed { error: error.clone() });
+        self.signal(Signal::Idle);
         if self.cancel.is_cancelled() {
             // Stopping the session stops all of it: prompts that came meanwhile join the conversation unanswered.
             self.tree.inbox = self.services.journal.outline(&self.session().id).await?.inbox;

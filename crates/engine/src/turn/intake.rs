@@ -152,7 +152,7 @@ impl StreamIntake {
         let (entry, part, offset) = (self.entry.clone(), open.part.clone(), open.text.len());
         open.text.push_str(text);
         let delta = Signal::Delta { entry, part, offset, text: text.to_owned() };
-        turn.services.journal.signal(turn.session(), delta);
+        turn.signal(delta);
         if open.text.len() - open.saved >= SAVE_BYTES {
             save(&self.entry, open, turn);
         }

@@ -65,7 +65,7 @@ impl ProviderTurns {
         let hosted = self.open_calls(&tree, &assistant, |part| part.kind.is_hosted());
         tracing::info!(session = %id, calls = remedies.len(), "continuing a turn that was cut off");
         let work = NextWork { promote: Vec::new() };
-        let mut turn = Turn { services: &self.services, lease, cancel, tree, work };
+        let mut turn = Turn::new(&self.services, lease, cancel, tree, work);
         if !ends.is_empty() {
             turn.commit(ends).await?;
         }
@@ -219,6 +219,7 @@ impl ProviderTurns {
                 |name| self.services.agents.rules_of(&name, session),
             )),
             lease: turn.lease.clone(),
+            lost: turn.lost.clone(),
             cancel: turn.cancel.child_token(),
         })
     }

@@ -21,9 +21,7 @@ impl Turn<'_> {
         self.name_loaded(&settled.call, &mut settled.result).await?;
         edits::note_files(&mut settled);
         for file in &settled.edited {
-            self.services
-                .journal
-                .signal(self.session(), Signal::FileEdited { file: file.display().to_string() });
+            self.signal(Signal::FileEdited { file: file.display().to_string() });
         }
         let id = self.services.journal.mint().entry(self.session());
         let body = Body::ToolResult { result: Box::new(settled.result) };

@@ -109,13 +109,13 @@ impl Turn<'_> {
         let next = self.services.journal.mint().now() + i64::try_from(wait.as_millis()).unwrap_or_default();
         let retry = Signal::Retry { attempt, message: error.provider_message(), next };
         self.services.drains.set_status(&self.session().id, retry.clone());
-        self.services.journal.signal(self.session(), retry);
+        self.signal(retry);
         tokio::select! {
             () = tokio::time::sleep(wait) => {}
             () = self.cancel.cancelled() => {}
             () = self.services.lifecycle.closing() => {}
         }
         self.services.drains.set_status(&self.session().id, Signal::Busy);
-        self.services.journal.signal(self.session(), Signal::Busy);
+        self.signal(Signal::Busy);
     }
 }

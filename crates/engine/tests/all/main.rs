@@ -9,6 +9,7 @@
 )]
 
 mod bench;
+mod beside;
 mod calls;
 mod context;
 mod cost;

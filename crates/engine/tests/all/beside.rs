@@ -1,0 +1,212 @@
+//! An engine beside another process, which the test plays with a store of its own: what that one writes, and in which
+//! order, is in the test's hand.
+
+use std::time::Duration;
+
+use everturn_engine::{Error, Prompt, SessionUpdate, Signal};
+use everturn_model::entry::{Assistant, Body, Entry};
+use everturn_model::{EntryId, Event, Fault, Finish, Money, PartId, Tokens};
+use everturn_store::{Authority, Lease, NewEvent, Options, Store};
+use everturn_testkit::within;
+use tokio::sync::broadcast::Receiver;
+
+use crate::bench::Bench;
+
+/// The other process.
+struct OtherProcess<'b> {
+    bench: &'b Bench,
+    store: Store,
+}
+
+impl<'b> OtherProcess<'b> {
+    /// One that waits for so long before it takes over from a process that is silent.
+    async fn new(bench: &'b Bench, patience: Duration) -> Self {
+        let mut options = Options::folder(bench.data(), "own_other");
+        options.timing.patience = patience;
+        Self { bench, store: Store::open(options).await.unwrap() }
+    }
+
+    /// One that leaves the sessions of others alone.
+    async fn patient(bench: &'b Bench) -> Self {
+        Self::new(bench, Duration::from_secs(600)).await
+    }
+
+    /// Takes the session.
+    async fn take(&self) -> Lease {
+        within("the session to be free", async {
+            loop {
+                match self.store.acquire(&self.bench.session.id).await {
+                    Ok(lease) => return lease,
+                    Err(everturn_store::Error::Busy { .. }) => tokio::task::yield_now().await,
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        })
+        .await
+    }
+
+    async fn write(&self, lease: &Lease, events: Vec<Event>) {
+        let mint = self.bench.engine.mint();
+        let new = events.into_iter().map(|event| NewEvent { id: mint.event(), time: mint.now(), event });
+        let authority = Authority::Owned(lease.clone());
+        self.store.append(&lease.session, authority, new.collect()).await.unwrap();
+    }
+
+    /// The beginning of an answer after an entry.
+    fn begin(&self, parent: Option<EntryId>) -> (EntryId, Event) {
+        let mint = self.bench.engine.mint();
+        let id = mint.entry(&self.bench.session);
+        let entry = Entry::new(id.clone(), parent, mint.now(), Body::Assistant(Assistant::default()));
+        (id, Event::StepStarted { entry: Box::new(entry) })
+    }
+}
+
+/// The end of an answer.
+fn end(entry: EntryId) -> Event {
+    Event::StepEnded {
+        entry,
+        finish: Finish::Stop,
+        tokens: Tokens::default(),
+        cost: Money::ZERO,
+        snapshot: None,
+        files: None,
+        parts: Vec::new(),
+        declined: false,
+    }
+}
+
+/// What a bus said of the session: events by their name, signals in short.
+async fn overhear(
+    updates: &mut Receiver<SessionUpdate>,
+    bench: &Bench,
+    last: impl Fn(&[String]) -> bool,
+) -> Vec<String> {
+    let mut heard = Vec::new();
+    within("the bus to say so", async {
+        while !last(&heard) {
+            match updates.recv().await.unwrap() {
+                SessionUpdate::Committed(committed) if committed.record.session == bench.session.id => {
+                    heard.push(committed.record.event.name().to_owned());
+                }
+                SessionUpdate::Live(live) if live.session == bench.session.id => match &live.signal {
+                    Signal::Busy => heard.push("busy".to_owned()),
+                    Signal::Idle => heard.push("idle".to_owned()),
+                    Signal::Failed { error } => heard.push(format!("failed: {}", error.text())),
+                    Signal::Delta { text, .. } => heard.push(format!("text: {text}")),
+                    _ => {}
+                },
+                _ => {}
+            }
+        }
+    })
+    .await;
+    heard
+}
+
+fn is_idle(heard: &[String]) -> bool {
+    heard.last().is_some_and(|last| last == "idle")
+}
+
+#[tokio::test]
+async fn a_session_is_busy_until_the_other_process_has_nothing_left_to_do() {
+    // Between two prompts that the other process answered, clients were told nothing, and then that it is busy again.
+    let bench = Bench::new().await;
+    let other = OtherProcess::patient(&bench).await;
+    let mut updates = bench.engine.bus().listen();
+    let lease = other.take().await;
+    let (first, begun) = other.begin(None);
+    other.write(&lease, vec![begun]).await;
+    let item = bench.engine.inbox().admit(&bench.session.id, Prompt::text("SAY:second")).await.unwrap();
+    other.write(&lease, vec![end(first.clone())]).await;
+    let both = |heard: &[String]| heard.last().is_some_and(|last| last == "step.ended");
+    let heard = overhear(&mut updates, &bench, both).await;
+    assert_eq!(heard, ["step.started", "busy", "prompt.admitted", "step.ended"]);
+    let promoted = Event::PromptPromoted { id: item.id.clone(), parent: Some(first) };
+    let (second, begun) = other.begin(Some(item.id));
+    other.write(&lease, vec![promoted, begun]).await;
+    other.write(&lease, vec![end(second)]).await;
+    other.store.release(lease).await.unwrap();
+    let heard = overhear(&mut updates, &bench, is_idle).await;
+    assert_eq!(heard, ["prompt.promoted", "step.started", "step.ended", "idle"]);
+    bench.settled().await;
+    assert_eq!(bench.engine.drains().statuses(), []);
+}
+
+#[tokio::test]
+async fn a_failure_in_another_process_is_told_once() {
+    // Only the clients of the process that ran the turn were told.
+    let bench = Bench::new().await;
+    let other = OtherProcess::patient(&bench).await;
+    let mut updates = bench.engine.bus().listen();
+    let lease = other.take().await;
+    let (first, begun) = other.begin(None);
+    let error = Fault::internal("cut off");
+    // What goes on by itself is no failure.
+    other.write(&lease, vec![begun, Event::StepFailed { entry: first.clone(), error, resumes: true }]).await;
+    let (second, begun) = other.begin(Some(first));
+    let error = Fault::internal("no luck");
+    other.write(&lease, vec![begun, Event::StepFailed { entry: second, error, resumes: false }]).await;
+    other.store.release(lease).await.unwrap();
+    let heard = overhear(&mut updates, &bench, is_idle).await;
+    let expected =
+        ["step.started", "busy", "step.failed", "step.started", "failed: no luck", "step.failed", "idle"];
+    assert_eq!(heard, expected);
+}
+
+/// Waits until a piece of text was told, and says where it belongs.
+async fn streamed(bench: &mut Bench, wanted: &str) -> (EntryId, PartId) {
+    bench
+        .notice(|update| match update {
+            SessionUpdate::Live(live) => match &live.signal {
+                Signal::Delta { entry, part, text, .. } if text == wanted => {
+                    Some((entry.clone(), part.clone()))
+                }
+                _ => None,
+            },
+            _ => None,
+        })
+        .await
+}
+
+#[tokio::test]
+async fn a_turn_whose_session_was_taken_over_ends_and_says_what_the_log_says() {
+    // A process that had been stopped for so long that another one took its session over went on with its turn: it showed
+    // text that no log has, and said that the session is busy when it was not.
+    let mut bench = Bench::new().await;
+    let prompt = Prompt::text("HOLD:x SAY:one two three");
+    bench.engine.inbox().admit(&bench.session.id, prompt).await.unwrap();
+    let (entry, part) = streamed(&mut bench, "two ").await;
+    bench.model.held("x").await;
+    let mut updates = bench.engine.bus().listen();
+    let other = OtherProcess::new(&bench, Duration::ZERO).await;
+    let lease = other.take().await;
+    let (text, metadata) = ("one ".to_owned(), None);
+    other.write(&lease, vec![Event::PartEnded { entry: entry.clone(), part, text, metadata }]).await;
+    bench.model.abandoned("x").await;
+    bench.model.release("x");
+    let error = Fault::internal("taken over");
+    other.write(&lease, vec![Event::StepFailed { entry, error, resumes: false }]).await;
+    other.store.release(lease).await.unwrap();
+    let heard = overhear(&mut updates, &bench, is_idle).await;
+    assert_eq!(heard, ["part.ended", "failed: taken over", "step.failed", "idle"]);
+    bench.settled().await;
+    assert_eq!(bench.transcript().await[1], "assistant: one  !internal");
+    assert_eq!(bench.engine.drains().statuses(), []);
+}
+
+#[tokio::test]
+async fn a_message_is_not_changed_while_another_process_has_the_session() {
+    // Only the drains of the same process kept a message from being taken away under a turn.
+    let bench = Bench::new().await;
+    let message = bench.say("SAY:one").await;
+    let other = OtherProcess::patient(&bench).await;
+    let lease = other.take().await;
+    let hide = || bench.engine.sessions().hide_message(&bench.session.id, &message);
+    let refused = hide().await;
+    assert!(matches!(refused, Err(Error::Busy(_))), "{refused:?}");
+    assert_eq!(bench.transcript().await, ["user: SAY:one", "assistant: one"]);
+    other.store.release(lease).await.unwrap();
+    hide().await.unwrap();
+    // And the session is free again.
+    other.take().await;
+}
