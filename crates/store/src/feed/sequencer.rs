@@ -1,7 +1,9 @@
 //! The order in which the feed tells what happened: each event once, a session's events one after the other.
 //!
 //! There are two sources. The writer brings own commits at once; the task that looks brings what it read from the log,
-//! which is everybody's. Both may bring the same event, and either may be first. For each session that is on the move the
+//! which is everybody's. Both may bring the same event, and either may be first. Whose it is does not depend on that: the
+//! writer announces what it is about to commit, and what was announced is told as our own by whoever comes first. For each
+//! session that is on the move the
 //! sequencer keeps the seq of the last event told: what follows directly is told, what was told before is dropped, and
 //! what leaves a gap waits for the events between.
 //!
@@ -72,6 +74,12 @@ pub(crate) struct SavedPiece {
     pub(crate) text: String,
 }
 
+/// An own event that is being committed.
+struct Announced {
+    stamp: u64,
+    committed: Arc<Committed>,
+}
+
 #[derive(Default)]
 struct SequencerState {
     /// Everything before this moment was told.
@@ -79,6 +87,8 @@ struct SequencerState {
     /// How many looks have begun.
     looks: u64,
     tracks: HashMap<SessionId, Track>,
+    /// Own events that may be in the log and were not told, by session and in order.
+    announced: HashMap<SessionId, VecDeque<Announced>>,
     open: BTreeMap<(SessionId, PartId), FollowedPart>,
 }
 
@@ -122,14 +132,27 @@ impl Sequencer {
         self.wake.notified().await;
     }
 
+    /// Takes note of what this process is about to commit under a stamp. A commit that fails needs no other word: what
+    /// was announced is forgotten as soon as its place in the log has another event, or a look has seen that it is not there.
+    pub(crate) fn announce<'c>(&self, stamp: u64, committed: impl IntoIterator<Item = &'c Arc<Committed>>) {
+        let mut state = self.lock();
+        for committed in committed {
+            let announced = state.announced.entry(committed.record.session.clone()).or_default();
+            while announced.back().is_some_and(|last| last.committed.record.seq >= committed.record.seq) {
+                announced.pop_back();
+            }
+            announced.push_back(Announced { stamp, committed: Arc::clone(committed) });
+        }
+    }
+
     /// Takes in what this process committed under a stamp.
-    pub(crate) fn commit(&self, stamp: u64, committed: Vec<Committed>) {
+    pub(crate) fn commit(&self, stamp: u64, committed: Vec<Arc<Committed>>) {
         if committed.is_empty() {
             return;
         }
         let mut state = self.lock();
         for committed in committed {
-            if state.take(&self.observer, stamp, Arc::new(committed)) {
+            if state.take(&self.observer, stamp, committed) {
                 self.wake.notify_one();
             }
         }
@@ -155,6 +178,10 @@ impl Sequencer {
     pub(crate) fn end_look(&self, now: Position) {
         let mut state = self.lock();
         let looks = state.looks;
+        state.announced.retain(|_, announced| {
+            announced.retain(|announced| !now.covers(announced.stamp));
+            !announced.is_empty()
+        });
         state.told = Some(now);
         state.tracks.retain(|_, track| !track.held.is_empty() || track.look >= looks);
     }
@@ -244,10 +271,7 @@ impl SequencerState {
             None => (self.told.is_some() && covers(stamp), seq == 0 || covers(committed.follows)),
         };
         if known {
-            // Read from the log before the writer came to tell of it. Its text is told by this process itself.
-            if let Event::PartStarted { part, .. } = &committed.record.event {
-                self.open.remove(&(session, part.id.clone()));
-            }
+            // Read from the log before the writer came to tell of it.
             return false;
         }
         if follows {
@@ -283,6 +307,7 @@ impl SequencerState {
     fn tell(&mut self, observer: &Observer, committed: Arc<Committed>) {
         let record = &committed.record;
         self.touch(&record.session).last = Some(record.seq);
+        self.forget_announced(&record.session, record.seq);
         match &record.event {
             Event::PartStarted { entry, part } if streams(part) => {
                 if let WrittenBy::Others { .. } = committed.by {
@@ -308,15 +333,33 @@ impl SequencerState {
             return;
         }
         // Our own knows the rows as they were right after it.
-        let own = match track.held.front() {
+        let held = match track.held.front() {
             Some(Held::Commit(own)) if own.record.seq == seq => track.held.pop_front(),
             _ => None,
         };
-        let next = match own {
-            Some(Held::Commit(own)) => own,
-            _ => committed,
+        let own = match held {
+            Some(Held::Commit(own)) => Some(own),
+            _ => self.announced(&committed),
         };
-        self.tell(observer, next);
+        self.tell(observer, own.unwrap_or(committed));
+    }
+
+    /// An event from the log as this process announced it, if it did.
+    fn announced(&self, read: &Committed) -> Option<Arc<Committed>> {
+        let announced = self.announced.get(&read.record.session)?;
+        let own = announced.iter().find(|own| own.committed.record.seq == read.record.seq)?;
+        (own.committed.record.id == read.record.id).then(|| Arc::clone(&own.committed))
+    }
+
+    /// Forgets what was announced of a session up to a seq that was told.
+    fn forget_announced(&mut self, session: &SessionId, seq: u64) {
+        let Some(announced) = self.announced.get_mut(session) else { return };
+        while announced.front().is_some_and(|first| first.committed.record.seq <= seq) {
+            announced.pop_front();
+        }
+        if announced.is_empty() {
+            self.announced.remove(session);
+        }
     }
 
     /// Tells what waits and follows the last event directly.

@@ -235,6 +235,7 @@ impl WriterThread {
             done.into_iter().for_each(|done| self.settle(done, stamp, &failure));
             return jobs.collect();
         }
+        self.announce(&done, stamp);
         match self.connection.execute_batch("COMMIT") {
             Ok(()) => done.into_iter().for_each(|done| self.acknowledge(done, stamp)),
             Err(error) => {
@@ -316,6 +317,16 @@ impl WriterThread {
             // Taken out before.
             Job::Alone(_) => JobDone::Quiet,
         }
+    }
+
+    /// Tells the feed what is about to be committed: from then on others may read it before this thread goes on.
+    fn announce(&self, done: &[JobDone], stamp: i64) {
+        let Some(sequencer) = &self.sequencer else { return };
+        let committed = done.iter().filter_map(|done| match done {
+            JobDone::Append(PendingAppend { result: Ok(written), .. }) => Some(&written.committed),
+            JobDone::Append(_) | JobDone::Other(_) | JobDone::Quiet => None,
+        });
+        sequencer.announce(u64::try_from(stamp).unwrap_or_default(), committed.flatten());
     }
 
     fn acknowledge(&self, done: JobDone, stamp: i64) {
@@ -413,3 +424,6 @@ fn guarded<T>(connection: &Connection, job: impl FnOnce() -> Result<T, Error>) -
     }
     result
 }
+
+#[cfg(test)]
+mod tests;
