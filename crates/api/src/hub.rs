@@ -224,7 +224,12 @@ impl SessionRows {
         }
         let id = &committed.record.session;
         if self.0.as_ref().is_none_or(|read| read.tree.session.id != *id) {
-            self.0 = Some(ReadSession { tree: sessions.tree(id).await?, updates: queued });
+            let tree = match sessions.tree(id).await {
+                // Deleted since: what is left of it is its row.
+                Err(Error::NoSession(_)) => Tree::new(committed.tree.session.clone()),
+                tree => tree?,
+            };
+            self.0 = Some(ReadSession { tree, updates: queued });
         }
         Ok(self.0.as_ref().map(|read| &read.tree))
     }

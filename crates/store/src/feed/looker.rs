@@ -4,8 +4,8 @@
 //! one cheap question tells whether there is anything that was not told, which is never so after own commits alone.
 //!
 //! A look asks for the sessions that changed since the last one, reads what was not told of them, and then the text of
-//! the parts that others are streaming. What it costs grows with what changed, not with how many sessions there are. A look that fails is made again from where it began: nothing is lost by it,
-//! and the sequencer drops what was told twice.
+//! the parts that others are streaming. What it costs grows with what changed, not with how many sessions there are. A look
+//! that fails is made again from where it began: nothing is lost by it, and the sequencer drops what was told twice.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -115,9 +115,9 @@ pub(crate) async fn run(sequencer: Arc<Sequencer>, reader: FeedReader, look: Dur
     let mut failed = false;
     let mut last = Instant::now();
     loop {
-        let called = wait(&sequencer, &reader, look, last).await;
+        let asked = failed || wait(&sequencer, &reader, look, last).await;
         last = Instant::now();
-        match glance(&sequencer, &reader, called || failed).await {
+        match glance(&sequencer, &reader, asked).await {
             Ok(()) => failed = false,
             Err(error) => {
                 if !failed {

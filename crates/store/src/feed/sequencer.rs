@@ -170,8 +170,11 @@ impl Sequencer {
         let mut state = self.lock();
         if let Some(Position::Newest(_)) = state.told {
             state.ahead.insert(stamp);
-            if !state.advance() {
-                self.wake.notify_one();
+            state.advance();
+            // Then nothing was told that is not before that moment, and it alone is enough to know.
+            if state.ahead.is_empty() && state.looks_from.is_none() {
+                state.tracks.retain(|_, track| !track.held.is_empty());
+                state.forget_settled();
             }
         }
     }
@@ -300,19 +303,13 @@ impl SequencerState {
         track
     }
 
-    /// Moves on over own commits that follow directly. False when others are missing between.
-    fn advance(&mut self) -> bool {
-        let Some(Position::Newest(told)) = &mut self.told else { return true };
+    /// Moves on over own commits that follow directly.
+    fn advance(&mut self) {
+        let Some(Position::Newest(told)) = &mut self.told else { return };
         while let Some(next) = self.ahead.first().copied().filter(|next| *next <= *told + 1) {
             self.ahead.remove(&next);
             *told = next.max(*told);
         }
-        // Nothing was told that is not before that moment, so that it alone is enough to know.
-        if self.ahead.is_empty() && self.looks_from.is_none() {
-            self.tracks.retain(|_, track| !track.held.is_empty());
-            self.forget_settled();
-        }
-        self.ahead.is_empty()
     }
 
     /// Takes in an own commit. True when events before it have to be read.

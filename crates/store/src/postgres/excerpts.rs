@@ -162,7 +162,7 @@ pub(super) async fn read(
     limit: usize,
 ) -> Result<Vec<FoundLog>, ServerFailure> {
     let ids: Vec<&str> = wanted.iter().map(|wanted| wanted.session.as_str()).collect();
-    let number = |seq| i64::try_from(seq).unwrap_or(i64::MAX);
+    let number = |seq: u64| i64::try_from(seq).unwrap_or(i64::MAX);
     let firsts: Vec<Option<i64>> = wanted.iter().map(|wanted| wanted.first.map(number)).collect();
     let mut logs = OpenLogs(wanted.iter().map(|_| Ok(None)).collect());
     for row in query(client, SESSIONS, &[&ids, &firsts, &since]).await? {
@@ -176,7 +176,7 @@ pub(super) async fn read(
             }
         }
     }
-    read_events(client, &mut logs, number(limit as u64)).await?;
+    read_events(client, &mut logs, i64::try_from(limit).unwrap_or(i64::MAX)).await?;
     read_rows(client, &mut logs).await?;
     Ok(logs.0.into_iter().map(|log| log.map(|log| log.map(OpenLog::finish))).collect())
 }

@@ -28,6 +28,7 @@ async fn every_commit_stirs_also_after_the_log_was_made_anew() {
     drop(other);
     assert!(!log.exists());
     let other = open(&path);
+    watch.take_notices();
     other.execute_batch("INSERT INTO t VALUES (2)").unwrap();
     within("a commit to a new log", watch.stirred()).await;
     other.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
