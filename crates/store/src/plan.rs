@@ -114,7 +114,7 @@ pub(crate) struct AppendPlan {
     /// The answer.
     pub(crate) appended: Appended,
     /// For the observer.
-    pub(crate) committed: Vec<Committed>,
+    pub(crate) committed: Vec<Arc<Committed>>,
 }
 
 /// Plans an append. After an error the state must not be used again.
@@ -314,7 +314,7 @@ struct AppendProgress {
     observed: bool,
     touched: TouchedRows,
     log: Vec<Packing>,
-    committed: Vec<Committed>,
+    committed: Vec<Arc<Committed>>,
 }
 
 impl AppendProgress {
@@ -332,7 +332,8 @@ impl AppendProgress {
         self.log(&record)?;
         if self.observed {
             let tree = tree.clone();
-            self.committed.push(Committed { record, before: None, tree, by: WrittenBy::Us, follows: 0 });
+            let by = WrittenBy::Us;
+            self.committed.push(Arc::new(Committed { record, before: None, tree, by, follows: 0 }));
         }
         Ok(SessionState { seq: 0, tree, owner: None, epoch: 0, changed: 0 })
     }
@@ -348,8 +349,8 @@ impl AppendProgress {
         state.seq = seq;
         self.touched.note(&record, &changes);
         if self.observed {
-            let (tree, follows) = (state.tree.clone(), state.changed);
-            self.committed.push(Committed { record, before, tree, by: WrittenBy::Us, follows });
+            let (tree, follows, by) = (state.tree.clone(), state.changed, WrittenBy::Us);
+            self.committed.push(Arc::new(Committed { record, before, tree, by, follows }));
         }
         Ok(())
     }

@@ -8,6 +8,7 @@
 mod address;
 mod blob;
 mod encryption;
+mod excerpts;
 mod failure;
 mod group;
 mod instance_rows;

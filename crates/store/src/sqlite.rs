@@ -18,6 +18,7 @@ mod space;
 mod stored_path;
 mod stored_session;
 mod upkeep;
+mod watch;
 mod whole_session;
 mod write;
 mod writer;

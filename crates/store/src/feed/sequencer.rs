@@ -1,15 +1,20 @@
 //! The order in which the feed tells what happened: each event once, a session's events one after the other.
 //!
 //! There are two sources. The writer brings own commits at once; the task that looks brings what it read from the log,
-//! which is everybody's. Both may bring the same event, and either may be first. For each session that is on the move the
+//! which is everybody's. Both may bring the same event, and either may be first. Whose it is does not depend on that: the
+//! writer announces what it is about to commit, and what was announced is told as our own by whoever comes first. For each
+//! session that is on the move the
 //! sequencer keeps the seq of the last event told: what follows directly is told, what was told before is dropped, and
 //! what leaves a gap waits for the events between.
 //!
 //! Sessions that rest cost nothing. Everything up to the last look has been told, so that for a session without a track
 //! two stamps are enough: an own commit that the last look has covered was told by it; one whose predecessor is covered
 //! follows directly; any other has a gap before it.
+//!
+//! Where commits are numbered one after the other, own ones move that moment on by themselves: what comes directly after
+//! the last one that was told needs no look, and a number that was left out is another process's.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use everturn_model::part::PartKind;
@@ -72,13 +77,25 @@ pub(crate) struct SavedPiece {
     pub(crate) text: String,
 }
 
+/// An own event that is being committed.
+struct Announced {
+    stamp: u64,
+    committed: Arc<Committed>,
+}
+
 #[derive(Default)]
 struct SequencerState {
     /// Everything before this moment was told.
     told: Option<Position>,
     /// How many looks have begun.
     looks: u64,
+    /// Where the look began that is under way, or that failed and will be made again.
+    looks_from: Option<Position>,
+    /// Own commits that were told although others before them were not.
+    ahead: BTreeSet<u64>,
     tracks: HashMap<SessionId, Track>,
+    /// Own events that may be in the log and were not told, by session and in order.
+    announced: HashMap<SessionId, VecDeque<Announced>>,
     open: BTreeMap<(SessionId, PartId), FollowedPart>,
 }
 
@@ -122,16 +139,51 @@ impl Sequencer {
         self.wake.notified().await;
     }
 
+    /// Takes note of what this process is about to commit under a stamp. A commit that fails needs no other word: what
+    /// was announced is forgotten as soon as its place in the log has another event, or a look has seen that it is not there.
+    pub(crate) fn announce<'c>(&self, stamp: u64, committed: impl IntoIterator<Item = &'c Arc<Committed>>) {
+        let mut state = self.lock();
+        for committed in committed {
+            let announced = state.announced.entry(committed.record.session.clone()).or_default();
+            while announced.back().is_some_and(|last| last.committed.record.seq >= committed.record.seq) {
+                announced.pop_back();
+            }
+            announced.push_back(Announced { stamp, committed: Arc::clone(committed) });
+        }
+    }
+
     /// Takes in what this process committed under a stamp.
-    pub(crate) fn commit(&self, stamp: u64, committed: Vec<Committed>) {
+    pub(crate) fn commit(&self, stamp: u64, committed: &[Arc<Committed>]) {
         if committed.is_empty() {
             return;
         }
         let mut state = self.lock();
         for committed in committed {
-            if state.take(&self.observer, stamp, Arc::new(committed)) {
+            if state.take(&self.observer, stamp, Arc::clone(committed)) {
                 self.wake.notify_one();
             }
+        }
+    }
+
+    /// Everything that this process committed under a stamp was told.
+    pub(crate) fn pass(&self, stamp: u64) {
+        let mut state = self.lock();
+        if let Some(Position::Newest(_)) = state.told {
+            state.ahead.insert(stamp);
+            state.advance();
+            // Then nothing was told that is not before that moment, and it alone is enough to know.
+            if state.ahead.is_empty() && state.looks_from.is_none() {
+                state.tracks.retain(|_, track| !track.held.is_empty());
+                state.forget_settled();
+            }
+        }
+    }
+
+    /// Whether everything up to a moment was told.
+    pub(crate) fn has_told(&self, now: &Position) -> bool {
+        match (&self.lock().told, now) {
+            (Some(Position::Newest(told)), Position::Newest(now)) => now == told,
+            _ => false,
         }
     }
 
@@ -148,15 +200,28 @@ impl Sequencer {
     pub(crate) fn begin_look(&self) -> Option<Position> {
         let mut state = self.lock();
         state.looks += 1;
+        state.looks_from.clone_from(&state.told);
         state.told.clone()
+    }
+
+    /// How many looks have begun.
+    #[cfg(test)]
+    pub(crate) fn looks(&self) -> u64 {
+        self.lock().looks
     }
 
     /// Ends a look that has told everything before a moment. Sessions that did not move during it are forgotten.
     pub(crate) fn end_look(&self, now: Position) {
         let mut state = self.lock();
         let looks = state.looks;
-        state.told = Some(now);
+        let from = state.looks_from.take();
+        // Own commits may have moved on in the meantime.
+        if from == state.told || !state.told.as_ref().is_some_and(|told| told.includes(&now)) {
+            state.told = Some(now);
+        }
+        state.forget_settled();
         state.tracks.retain(|_, track| !track.held.is_empty() || track.look >= looks);
+        state.advance();
     }
 
     /// The last event of a session that was told, if it is known.
@@ -203,10 +268,16 @@ impl Sequencer {
     pub(crate) fn tell_texts(&self, pieces: Vec<SavedPiece>) {
         let mut state = self.lock();
         for piece in pieces {
+            let key = (piece.session, piece.part);
             // It may have ended while its text was read.
-            let Some(open) = state.open.get_mut(&(piece.session, piece.part)) else { continue };
-            // A piece that was not saved makes a hole; the whole text comes with the part's end.
-            if piece.start != open.offset || piece.text.is_empty() {
+            let Some(open) = state.open.get_mut(&key) else { continue };
+            // A piece that was not saved makes a hole. What comes after it cannot be told and need not be read; the whole
+            // text comes with the part's end.
+            if piece.start > open.offset {
+                state.open.remove(&key);
+                continue;
+            }
+            if piece.start < open.offset || piece.text.is_empty() {
                 continue;
             }
             open.offset += piece.text.len();
@@ -232,6 +303,15 @@ impl SequencerState {
         track
     }
 
+    /// Moves on over own commits that follow directly.
+    fn advance(&mut self) {
+        let Some(Position::Newest(told)) = &mut self.told else { return };
+        while let Some(next) = self.ahead.first().copied().filter(|next| *next <= *told + 1) {
+            self.ahead.remove(&next);
+            *told = next.max(*told);
+        }
+    }
+
     /// Takes in an own commit. True when events before it have to be read.
     fn take(&mut self, observer: &Observer, stamp: u64, committed: Arc<Committed>) -> bool {
         let (session, seq) = (committed.record.session.clone(), committed.record.seq);
@@ -244,10 +324,7 @@ impl SequencerState {
             None => (self.told.is_some() && covers(stamp), seq == 0 || covers(committed.follows)),
         };
         if known {
-            // Read from the log before the writer came to tell of it. Its text is told by this process itself.
-            if let Event::PartStarted { part, .. } = &committed.record.event {
-                self.open.remove(&(session, part.id.clone()));
-            }
+            // Read from the log before the writer came to tell of it.
             return false;
         }
         if follows {
@@ -283,6 +360,7 @@ impl SequencerState {
     fn tell(&mut self, observer: &Observer, committed: Arc<Committed>) {
         let record = &committed.record;
         self.touch(&record.session).last = Some(record.seq);
+        self.forget_announced(&record.session, record.seq);
         match &record.event {
             Event::PartStarted { entry, part } if streams(part) => {
                 if let WrittenBy::Others { .. } = committed.by {
@@ -308,15 +386,42 @@ impl SequencerState {
             return;
         }
         // Our own knows the rows as they were right after it.
-        let own = match track.held.front() {
+        let held = match track.held.front() {
             Some(Held::Commit(own)) if own.record.seq == seq => track.held.pop_front(),
             _ => None,
         };
-        let next = match own {
-            Some(Held::Commit(own)) => own,
-            _ => committed,
+        let own = match held {
+            Some(Held::Commit(own)) => Some(own),
+            _ => self.announced(&committed),
         };
-        self.tell(observer, next);
+        self.tell(observer, own.unwrap_or(committed));
+    }
+
+    /// An event from the log as this process announced it, if it did.
+    fn announced(&self, read: &Committed) -> Option<Arc<Committed>> {
+        let announced = self.announced.get(&read.record.session)?;
+        let own = announced.iter().find(|own| own.committed.record.seq == read.record.seq)?;
+        (own.committed.record.id == read.record.id).then(|| Arc::clone(&own.committed))
+    }
+
+    /// Forgets what was announced of a session up to a seq that was told.
+    fn forget_announced(&mut self, session: &SessionId, seq: u64) {
+        let Some(announced) = self.announced.get_mut(session) else { return };
+        while announced.front().is_some_and(|first| first.committed.record.seq <= seq) {
+            announced.pop_front();
+        }
+        if announced.is_empty() {
+            self.announced.remove(session);
+        }
+    }
+
+    /// Forgets what was announced and would have been told by now if it had been committed.
+    fn forget_settled(&mut self) {
+        let Some(told) = &self.told else { return };
+        self.announced.retain(|_, announced| {
+            announced.retain(|announced| !told.covers(announced.stamp));
+            !announced.is_empty()
+        });
     }
 
     /// Tells what waits and follows the last event directly.

@@ -1,6 +1,7 @@
 //! A group of appends in one transaction.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use everturn_model::{EventId, SessionId};
 
@@ -12,11 +13,12 @@ use super::load::LoadedGroup;
 use super::pool::{StatementValues, limited};
 use super::rows::GroupBatch;
 use crate::append::{Appended, StreamPiece};
+use crate::feed::sequencer::Sequencer;
 use crate::plan::{self, AppendOutcome, AppendPlan, AppendRequest, KnownEvent};
 use crate::{Committed, Error, row};
 
 /// What an append came to.
-pub(super) type Outcomes = Vec<Result<(Appended, Vec<Committed>), Error>>;
+pub(super) type Outcomes = Vec<Result<(Appended, Vec<Arc<Committed>>), Error>>;
 
 /// How a group's transaction failed.
 #[derive(Debug)]
@@ -28,18 +30,22 @@ pub(super) enum GroupFailure {
 }
 
 /// Commits a group of appends and pieces of streamed text, and says under which number. An append that is refused fails
-/// alone.
+/// alone. The feed knows of the events before anybody can read them.
 pub(super) async fn commit(
     link: &WriterConnection,
     appends: &[&AppendRequest],
     pieces: &[StreamPiece],
-    observed: bool,
+    sequencer: Option<&Sequencer>,
 ) -> Result<(Outcomes, String), GroupFailure> {
-    let prepared = limited(prepare(link, appends, pieces, observed)).await;
+    let prepared = limited(prepare(link, appends, pieces, sequencer.is_some())).await;
     let (outcomes, xid, wrote) = match prepared {
         Ok(prepared) => prepared,
         Err(failure) => return Err(GroupFailure::Before(undo(link, failure).await)),
     };
+    if let Some(sequencer) = sequencer {
+        let committed = outcomes.iter().flatten().flat_map(|(_, committed)| committed);
+        sequencer.announce(stamp(&xid), committed);
+    }
     match limited(link.run("COMMIT")).await {
         Ok(()) => Ok((outcomes, xid)),
         Err(ServerFailure::Lost(reason)) if wrote => Err(GroupFailure::Doubt { outcomes, xid, reason }),
@@ -49,6 +55,11 @@ pub(super) async fn commit(
         }
         Err(failure) => Err(GroupFailure::Before(failure)),
     }
+}
+
+/// A transaction's number as a stamp. One that cannot be read counts as later than every look.
+pub(super) fn stamp(xid: &str) -> u64 {
+    xid.parse().unwrap_or(u64::MAX)
 }
 
 /// Codes with which the server turns a commit down: broken rules and conflicts.
@@ -124,7 +135,7 @@ fn plan_one(
     observed: bool,
     repeated: &HashSet<&EventId>,
     batch: &mut GroupBatch,
-) -> Result<(Appended, Vec<Committed>), Error> {
+) -> Result<(Appended, Vec<Arc<Committed>>), Error> {
     let id = &asked.session;
     let known = loaded.known(asked)?;
     if let Some(key) = loaded.sessions.get(id).map(|session| session.key) {

@@ -130,8 +130,7 @@ impl WriterTask {
             Ok(link) => link,
             Err(failure) => return self.give_up(group, failure),
         };
-        let observed = self.sequencer.is_some();
-        match group::commit(&link, &group.asked(), &group.pieces, observed).await {
+        match group::commit(&link, &group.asked(), &group.pieces, self.sequencer.as_deref()).await {
             Ok((outcomes, xid)) => {
                 self.link = Some(link);
                 self.acknowledge(group, outcomes, &xid);
@@ -253,14 +252,13 @@ impl WriterTask {
 
     /// The observer hears of events before their appender does, in the order of the log.
     fn acknowledge(&self, group: JobGroup, outcomes: Outcomes, xid: &str) {
-        // One that cannot be read counts as later than every look.
-        let stamp = xid.parse().unwrap_or(u64::MAX);
+        let stamp = group::stamp(xid);
         let mut fresh = false;
         let mut answers = Vec::with_capacity(group.appends.len());
         for (pending, outcome) in group.appends.into_iter().zip(outcomes) {
             let answer = outcome.map(|(appended, committed)| {
                 if let Some(sequencer) = &self.sequencer {
-                    sequencer.commit(stamp, committed);
+                    sequencer.commit(stamp, &committed);
                 }
                 fresh |= appended.fresh;
                 appended

@@ -5,12 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use everturn_model::SessionId;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
+use super::watch::FileWatch;
 use super::{reader, schema, write};
 use crate::Error;
-use crate::feed::excerpt::Excerpt;
+use crate::feed::excerpt::{self, Excerpt, FoundLog, WantedLog};
+use crate::feed::looker::Sign;
 use crate::feed::position::Position;
 use crate::feed::sequencer::{FollowedPart, SavedPiece};
-use crate::plan::NeededRows;
 
 /// Reads for the feed. It holds the file open but keeps nothing else of the store alive.
 #[derive(Debug)]
@@ -18,11 +19,41 @@ pub(crate) struct FileReader {
     readers: Arc<reader::Pool>,
     /// A connection of its own, because what SQLite says of changes it says for each connection, and the last answer.
     version: Arc<Mutex<Option<(Connection, i64)>>>,
+    /// None where the system cannot tell of writes.
+    watch: Option<FileWatch>,
+    #[cfg(test)]
+    questions: Arc<std::sync::atomic::AtomicU64>,
 }
 
 impl FileReader {
     pub(super) fn new(readers: &Arc<reader::Pool>) -> Self {
-        Self { readers: Arc::clone(readers), version: Arc::default() }
+        let watch = FileWatch::begin(&readers.settings().path);
+        Self {
+            readers: Arc::clone(readers),
+            version: Arc::default(),
+            watch,
+            #[cfg(test)]
+            questions: Arc::default(),
+        }
+    }
+
+    /// How often it was asked what has happened.
+    #[cfg(test)]
+    pub(crate) fn questions(&self) -> Arc<std::sync::atomic::AtomicU64> {
+        Arc::clone(&self.questions)
+    }
+
+    /// Whether the system tells of writes.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.watch.is_some()
+    }
+
+    /// Waits until somebody has written to the file.
+    pub(crate) async fn stirred(&self) {
+        match &self.watch {
+            Some(watch) => watch.stirred().await,
+            None => std::future::pending().await,
+        }
     }
 
     async fn read<T: Send + 'static>(
@@ -33,8 +64,10 @@ impl FileReader {
         tokio::task::spawn_blocking(move || readers.with(query)).await.map_err(|_| Error::Closed)?
     }
 
-    /// Whether anybody has committed anything since this was last asked. It reads no page of the file.
-    pub(crate) async fn has_changed(&self) -> Result<bool, Error> {
+    /// What has happened since this was last asked. As long as nobody has committed anything it reads no page of the file.
+    pub(crate) async fn sign(&self) -> Result<Sign, Error> {
+        #[cfg(test)]
+        self.questions.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let (readers, version) = (Arc::clone(&self.readers), Arc::clone(&self.version));
         let ask = move || {
             let mut version = version.lock().unwrap_or_else(PoisonError::into_inner);
@@ -44,8 +77,13 @@ impl FileReader {
             };
             let now = connection.query_row("PRAGMA data_version", [], |row| row.get::<_, i64>(0));
             let now = now.map_err(|error| super::failure(&readers.settings().path, error))?;
+            let sign = if before == Some(now) {
+                Sign::Still
+            } else {
+                Sign::Written(Position::Newest(position(&connection)?))
+            };
             *version = Some((connection, now));
-            Ok(before != Some(now))
+            Ok(sign)
         };
         tokio::task::spawn_blocking(ask).await.map_err(|_| Error::Closed)?
     }
@@ -64,19 +102,18 @@ impl FileReader {
         self.read(changed).await
     }
 
-    pub(crate) async fn first_since(&self, id: &SessionId, since: &Position) -> Result<Option<u64>, Error> {
-        let (id, since) = (id.clone(), newest(since));
-        self.read(move |connection| first_since(connection, &id, since)).await
-    }
-
-    pub(crate) async fn excerpt(
+    pub(crate) async fn excerpts(
         &self,
-        id: &SessionId,
-        after: Option<u64>,
+        wanted: &[WantedLog],
+        since: &Position,
         limit: usize,
-    ) -> Result<Option<Excerpt>, Error> {
-        let id = id.clone();
-        self.read(move |connection| excerpt(connection, &id, after, limit)).await
+    ) -> Result<Vec<FoundLog>, Error> {
+        let (wanted, since, path) = (wanted.to_vec(), newest(since), self.readers.settings().path.clone());
+        let found = move |connection: &Connection| {
+            let read = |wanted| read_excerpt(connection, wanted, since, limit);
+            Ok(wanted.iter().map(|wanted| read(wanted).map_err(|error| super::named(&path, error))).collect())
+        };
+        self.read(found).await
     }
 
     pub(crate) async fn pieces(&self, open: Vec<FollowedPart>) -> Result<Vec<SavedPiece>, Error> {
@@ -127,23 +164,19 @@ fn first_since(connection: &Connection, id: &SessionId, since: u64) -> Result<Op
     Ok(first)
 }
 
-fn excerpt(
-    connection: &Connection,
-    id: &SessionId,
-    after: Option<u64>,
-    limit: usize,
-) -> Result<Option<Excerpt>, Error> {
+fn read_excerpt(connection: &Connection, wanted: &WantedLog, since: u64, limit: usize) -> FoundLog {
+    let id = &wanted.session;
     let Some((key, session)) = reader::key_and_session(connection, id)? else { return Ok(None) };
     let head = connection
         .prepare_cached("SELECT max(CAST(seq AS INTEGER), 0) FROM session WHERE key = ?1")?
         .query_row([key], |row| row.get(0))?;
-    let records = reader::events(connection, id, after, limit)?;
-    let needs = NeededRows::of(records.iter().map(|record| &record.event));
-    let rows = if needs.whole {
-        reader::rows(connection, key, session)?
-    } else {
-        write::touched(connection, key, session, &needs)?
+    let first = match wanted.first {
+        Some(first) => Some(first),
+        None => first_since(connection, id, since)?,
     };
+    let Some(first) = first else { return Ok(None) };
+    let records = reader::events(connection, id, first.checked_sub(1), limit)?;
+    let rows = write::touched(connection, key, session, &excerpt::needed(&records))?;
     Ok(Some(Excerpt { head, records, rows }))
 }
 

@@ -1,5 +1,7 @@
 //! Writing within a transaction: appends, streamed text, blobs.
 
+use std::sync::Arc;
+
 use everturn_model::tree::Node;
 use everturn_model::{Session, SessionId, Tree, fold};
 use rusqlite::{Connection, OptionalExtension as _, params};
@@ -15,7 +17,7 @@ use crate::{Error, shape, words};
 /// What an append wrote, and what is left to write of it.
 pub(super) struct WrittenAppend {
     pub(super) appended: Appended,
-    pub(super) committed: Vec<Committed>,
+    pub(super) committed: Vec<Arc<Committed>>,
     /// Nothing when it was there already.
     pub(super) fresh: Option<Box<UnwrittenRows>>,
 }
