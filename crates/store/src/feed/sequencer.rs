@@ -200,8 +200,9 @@ impl Sequencer {
     pub(crate) fn begin_look(&self) -> Option<Position> {
         let mut state = self.lock();
         state.looks += 1;
-        state.looks_from.clone_from(&state.told);
-        state.told.clone()
+        let told = state.told.clone();
+        state.looks_from.clone_from(&told);
+        told
     }
 
     /// How many looks have begun.

@@ -52,7 +52,12 @@ mod linux {
             inotify::add_watch(&notices, folder, WatchFlags::MODIFY)?;
             let mut log = name.to_owned();
             log.push("-wal");
-            Ok(Self { notices: AsyncFd::new(notices)?, log })
+            #[expect(
+                deprecated,
+                reason = "what replaces it is unsafe, and an owned descriptor is what it asks for"
+            )]
+            let notices = AsyncFd::new(notices)?;
+            Ok(Self { notices, log })
         }
 
         /// Waits until somebody has written to the log since this was last asked.
