@@ -174,6 +174,9 @@ pub struct ToolResult {
     /// What its call saw of files, by path; none for a file that was gone.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub seen: BTreeMap<String, Option<SeenFile>>,
+    /// The files that its call changed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub edited: Vec<String>,
     /// What is to be known of it where the provider ran the tool itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hosted: Option<Box<HostedResult>>,
@@ -217,6 +220,7 @@ impl ToolResult {
             end: None,
             compacted: None,
             seen: BTreeMap::new(),
+            edited: Vec::new(),
             hosted: None,
             extra: Extra::default(),
         }

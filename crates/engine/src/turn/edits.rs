@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 
 use everturn_model::tool::{FileForecast, Outcome, ToolResult};
 use everturn_model::{Body, EntryId, PartId, Tree, path};
-use serde_json::Value;
 
 use super::Turn;
 use crate::background::blocking;
@@ -19,19 +18,11 @@ use crate::{Error, file_views};
 const APPLIED: &str = "The process ended before the result of this call was recorded. The files are as the call was to \
 leave them, so it took effect in full. It was not run again.";
 
-/// Where a result keeps which files its call changed.
-const DIALECT: &str = "everturn";
-
-/// Under which name it does.
-const FIELD: &str = "edited";
-
 /// Notes in a result which files its call changed, for calls of the same turn that are cut off.
 pub(super) fn note_files(settled: &mut SettledCall) {
     // A path that is no text has no place in the log, and no forecast either.
-    let files: Vec<Value> = settled.edited.iter().filter_map(|path| Some(path.to_str()?.into())).collect();
-    if !files.is_empty() {
-        settled.result.extra.put(DIALECT, FIELD, files.into());
-    }
+    let files = settled.edited.iter().filter_map(|path| path.to_str());
+    settled.result.edited = files.map(str::to_owned).collect();
 }
 
 /// What the calls of one turn were about to make of which files, and which files its other calls have changed.
@@ -99,8 +90,8 @@ fn changed(tree: &Tree, assistant: &EntryId) -> BTreeSet<String> {
     let path = path::to(tree, tree.session.leaf.as_ref());
     let after = path.iter().skip_while(|node| node.entry.id != *assistant);
     let files = after.filter_map(|node| match &node.entry.body {
-        Body::ToolResult { result } => result.extra.field(DIALECT, FIELD)?.as_array(),
+        Body::ToolResult { result } => Some(&result.edited),
         _ => None,
     });
-    files.flatten().filter_map(|path| path.as_str().map(str::to_owned)).collect()
+    files.flatten().cloned().collect()
 }
