@@ -163,6 +163,18 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
+    /// The copy that is made before an upgrade does not fit on the disk.
+    #[error(
+        "the database is copied to {copy} before it is upgraded, which needs {needed} bytes, and {free} are free; nothing was changed. Free some space and try again"
+    )]
+    NoSpaceForCopy {
+        /// Where the copy would be.
+        copy: PathBuf,
+        /// How many bytes it may take.
+        needed: u64,
+        /// How many bytes there are.
+        free: u64,
+    },
     /// SQLite refused; nothing was acknowledged.
     #[error("database: {0}")]
     Sqlite(#[source] Arc<rusqlite::Error>),
