@@ -52,9 +52,7 @@ pub enum Error {
         reason: String,
     },
     /// A row cannot be understood.
-    #[error(
-        "session {session} is damaged at {place}: {reason}; `everturn doctor` can rebuild it from its log"
-    )]
+    #[error("session {session} is damaged at {place}: {reason}; `everturn doctor` says what helps")]
     Corrupt {
         /// The session.
         session: String,
@@ -84,7 +82,8 @@ pub enum Error {
     /// A page was asked for with a cursor that is not ours.
     #[error(transparent)]
     Cursor(#[from] BadCursor),
-    /// The commit may or may not have reached the disk: ask by the event's id before trying again.
+    /// The commit may or may not have reached the disk: look for the event in the log, or append it again under its id,
+    /// which adds nothing if it is there.
     #[error(
         "it is not known whether the change to session {session} was saved ({reason}); look it up before trying again"
     )]
