@@ -42,9 +42,7 @@ pub enum Error {
         source: everturn_model::fold::Error,
     },
     /// The session was set aside because it is damaged; nothing is written to it.
-    #[error(
-        "session {session} was set aside: {reason}; `everturn doctor --rebuild {session}` makes its rows anew from its log"
-    )]
+    #[error("session {session} was set aside: {reason}; `everturn doctor` says what helps")]
     Quarantined {
         /// The session.
         session: SessionId,
