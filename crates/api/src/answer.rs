@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
 use axum::body::Body;
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, LINK};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
@@ -61,15 +61,6 @@ pub(crate) fn printed_answer<T: Shaped>(json: serde_json::Result<Vec<u8>>) -> Js
     JsonAnswer { response: printed_or_failed(StatusCode::OK, json), shape: PhantomData }
 }
 
-impl<S> JsonAnswer<S> {
-    /// The same with a header, unless its value cannot be one.
-    pub(crate) fn with_header(mut self, name: HeaderName, value: String) -> Self {
-        let value = HeaderValue::try_from(value).ok();
-        self.response.headers_mut().extend(value.map(|value| (name, value)));
-        self
-    }
-}
-
 impl<S> IntoResponse for JsonAnswer<S> {
     fn into_response(self) -> Response {
         self.response
@@ -79,6 +70,44 @@ impl<S> IntoResponse for JsonAnswer<S> {
 impl<S: JsonSchema> Describe for JsonAnswer<S> {
     fn describe(description: &mut Description<'_>) {
         description.gives::<S>("application/json", "Done.");
+    }
+}
+
+/// A page of a list, as JSON in the shape `S`. Where there is more, its headers say how to go on.
+#[derive(Debug)]
+pub(crate) struct PageAnswer<S>(JsonAnswer<S>);
+
+/// The cursor of the next page.
+const NEXT: HeaderName = HeaderName::from_static("x-next-cursor");
+
+impl<S> PageAnswer<S> {
+    /// The page behind which nothing comes.
+    pub(crate) fn last(page: JsonAnswer<S>) -> Self {
+        Self(page)
+    }
+
+    /// A page, the cursor of the next one, and where that is.
+    pub(crate) fn followed(mut page: JsonAnswer<S>, cursor: String, next: &str) -> Self {
+        for (name, value) in [(NEXT, cursor), (LINK, format!("<{next}>; rel=\"next\""))] {
+            let value = HeaderValue::try_from(value).ok();
+            page.response.headers_mut().extend(value.map(|value| (name, value)));
+        }
+        Self(page)
+    }
+}
+
+impl<S> IntoResponse for PageAnswer<S> {
+    fn into_response(self) -> Response {
+        self.0.into_response()
+    }
+}
+
+impl<S: JsonSchema> Describe for PageAnswer<S> {
+    fn describe(description: &mut Description<'_>) {
+        JsonAnswer::<S>::describe(description);
+        let next = "The cursor of the next page, to be given as `before`; missing where there is none.";
+        description.gives_header(NEXT.as_str(), next);
+        description.gives_header(LINK.as_str(), "Where the next page is, with the relation `next`.");
     }
 }
 

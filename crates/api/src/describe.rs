@@ -114,6 +114,15 @@ impl<'a> Description<'a> {
         let content = content(media, self.schema::<T>().as_value());
         self.answer = Some((200, json!({"description": says, "content": content})));
     }
+
+    /// A header that a success may have.
+    pub(crate) fn gives_header(&mut self, name: &str, says: &str) {
+        let Some((_, Value::Object(answer))) = &mut self.answer else { return };
+        let header = json!({"description": says, "schema": {"type": "string"}});
+        if let Value::Object(headers) = answer.entry("headers").or_insert_with(|| Map::new().into()) {
+            headers.insert(name.to_owned(), header);
+        }
+    }
 }
 
 fn content(media: &str, schema: &Value) -> Map {

@@ -26,6 +26,8 @@ pub(crate) enum Error {
     Path(String),
     /// The query cannot be understood.
     Query(String),
+    /// A header cannot be understood.
+    Header(String),
     /// The body cannot be understood.
     Body(String),
     /// The body is too large.
@@ -63,6 +65,8 @@ pub(crate) enum ErrorKind {
     Path,
     /// See [`Error::Query`].
     Query,
+    /// See [`Error::Header`].
+    Header,
     /// See [`Error::Body`].
     Body,
     /// See [`Error::Unauthorized`].
@@ -109,6 +113,7 @@ impl Error {
             Self::Forbidden(_) => ErrorKind::Forbidden,
             Self::Path(_) => ErrorKind::Path,
             Self::Query(_) => ErrorKind::Query,
+            Self::Header(_) => ErrorKind::Header,
             Self::Body(_) => ErrorKind::Body,
             Self::TooLarge => ErrorKind::TooLarge,
             Self::NotJson(_) => ErrorKind::NotJson,

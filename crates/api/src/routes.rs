@@ -11,7 +11,7 @@
 //! - `places`: paths, projects, version control
 //! - `mcp`: MCP servers
 //! - `status`: health and what clients ask for at their start
-//! - `unsupported`: what OpenCode has and this release has not
+//! - `unsupported`: what clients of OpenCode offer and this release has not
 
 use axum::Router;
 use axum::extract::Request;

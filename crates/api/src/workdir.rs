@@ -22,9 +22,10 @@ impl FromRequestParts<App> for Workdir {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Error> {
-        let location = app.engine.projects().location(directory(parts).as_deref()).await;
+        let (text, wrong) = directory(parts).unzip();
+        let location = app.engine.projects().location(text.as_deref()).await;
         location.map(Self).map_err(|error| match error {
-            everturn_engine::Error::Invalid(message) => Error::Query(message),
+            everturn_engine::Error::Invalid(message) => wrong.unwrap_or(Error::Query)(message),
             other => other.into(),
         })
     }
@@ -34,19 +35,26 @@ impl Describe for Workdir {
     fn describe(description: &mut Description<'_>) {
         description.parameter(ParameterPlace::Query, "directory", false, &json!({"type": "string"}));
         description.parameter(ParameterPlace::Header, HEADER, false, &json!({"type": "string"}));
-        description.errors.insert(ErrorKind::Query);
+        description.errors.extend([ErrorKind::Query, ErrorKind::Header]);
     }
 }
 
-fn directory(parts: &Parts) -> Option<String> {
+/// What is said to be wrong where a folder is none: the piece of the request that named it.
+type WrongPiece = fn(String) -> Error;
+
+/// The folder as it was written, and by which piece of the request.
+fn directory(parts: &Parts) -> Option<(String, WrongPiece)> {
     let query = value_in(parts.uri.query().unwrap_or_default(), "directory");
     let header = || {
         let value = parts.headers.get(HEADER)?;
         Some(percent_decode(value.as_bytes()).decode_utf8_lossy().into_owned())
     };
+    let (text, wrong): (String, WrongPiece) = match query.filter(|text| !text.is_empty()) {
+        Some(text) => (text, Error::Query),
+        None => (header()?, Error::Header),
+    };
     // A client may leave a slash at the end; a folder has one name.
-    query.filter(|text| !text.is_empty()).or_else(header).map(|text| match text.trim_end_matches('/') {
-        "" if text.starts_with('/') => "/".to_owned(),
-        trimmed => trimmed.to_owned(),
-    })
+    let trimmed = text.trim_end_matches('/');
+    let folder = if trimmed.is_empty() && text.starts_with('/') { "/" } else { trimmed };
+    Some((folder.to_owned(), wrong))
 }

@@ -74,8 +74,11 @@ fn main() -> ExitCode {
     if let Some(code) = everturn_tools::process::supervisor::dispatch() {
         return code;
     }
-    let arguments = Arguments::parse();
     settings::start_logging();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return ExitCode::from(table::explain_arguments(&error)),
+    };
     let result = match arguments.command {
         Command::Serve(command) => command.execute(),
         Command::Run(command) => command.execute(),

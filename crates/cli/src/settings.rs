@@ -16,6 +16,7 @@ use everturn_engine::{Config, Engine, Options, ProjectFiles};
 use everturn_tools::process::is_secret;
 use everturn_tools::{Registry, Secrets, websearch};
 use serde_json::{Map, Value};
+use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::FmtSpan;
 
 use crate::{retention, table};
@@ -32,17 +33,27 @@ fn variable_names() -> impl Iterator<Item = String> {
 }
 
 /// Starts the log on standard error: warnings unless `EVERTURN_LOG` says otherwise, as text, or as JSON if
-/// `EVERTURN_LOG_FORMAT` says so.
+/// `EVERTURN_LOG_FORMAT` says so. Both tell what became of each span and how long it took.
 pub(crate) fn start_logging() {
     let filter = variable("EVERTURN_LOG").unwrap_or_else(|| "warn".to_owned());
-    let filter = tracing_subscriber::EnvFilter::try_new(filter).unwrap_or_default();
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let filter = EnvFilter::try_new(filter).unwrap_or_default();
+    let log = tracing_subscriber::fmt().with_writer(std::io::stderr).with_span_events(FmtSpan::CLOSE);
     match variable("EVERTURN_LOG_FORMAT").as_deref() {
-        // A program that reads it wants to know what became of a span and how long it took, too.
-        Some("json") => log.json().with_span_events(FmtSpan::CLOSE).init(),
-        None | Some("text") => log.init(),
+        Some("json") => {
+            // Notes are not a matter of level: who reads no text still has to be told where the password is.
+            let filter = match format!("{}=info", table::NOTES).parse() {
+                Ok(notes) => filter.add_directive(notes),
+                Err(_) => filter,
+            };
+            log.json().with_env_filter(filter).init();
+            table::log_notes();
+            std::panic::set_hook(Box::new(|panic| {
+                tracing::error!(target: table::NOTES, "{panic}");
+            }));
+        }
+        None | Some("text") => log.with_env_filter(filter).init(),
         Some(other) => {
-            log.init();
+            log.with_env_filter(filter).init();
             tracing::warn!(format = other, "EVERTURN_LOG_FORMAT is neither `text` nor `json`; this is text");
         }
     }

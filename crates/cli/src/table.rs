@@ -1,6 +1,10 @@
 //! What a person sees: lines, tables and errors.
+//!
+//! Where the log is JSON, a program reads standard error, and expects nothing else there: notes and errors are then
+//! events of the log, whatever level is logged.
 
 use std::io::{IsTerminal as _, Write as _};
+use std::sync::OnceLock;
 
 use anyhow::{Result, bail};
 use comfy_table::{ContentArrangement, Table};
@@ -18,8 +22,35 @@ pub(crate) fn text(text: impl std::fmt::Display) {
     out.flush().ok();
 }
 
+/// The target of notes in the log.
+pub(crate) const NOTES: &str = "everturn::note";
+
+static LOGGED: OnceLock<()> = OnceLock::new();
+
+/// From now on notes and errors go to the log.
+pub(crate) fn log_notes() {
+    LOGGED.set(()).ok();
+}
+
+fn is_logged() -> bool {
+    LOGGED.get().is_some()
+}
+
+/// Whether a person sees standard error as it is written.
+pub(crate) fn is_watched() -> bool {
+    !is_logged() && std::io::stderr().is_terminal()
+}
+
 /// Prints a note beside the output.
 pub(crate) fn note(text: impl std::fmt::Display) {
+    if is_logged() {
+        tracing::info!(target: NOTES, "{text}");
+        return;
+    }
+    print_note(text);
+}
+
+fn print_note(text: impl std::fmt::Display) {
     let mut out = std::io::stderr().lock();
     writeln!(out, "{text}").ok();
 }
@@ -35,7 +66,21 @@ pub(crate) fn complain(error: &anyhow::Error) {
             text.push_str(&cause);
         }
     }
-    note(format!("everturn: {text}"));
+    if is_logged() {
+        tracing::error!(target: NOTES, "{text}");
+        return;
+    }
+    print_note(format!("everturn: {text}"));
+}
+
+/// Prints what is wrong with the arguments, or the help that they ask for. Gives the status to end with.
+pub(crate) fn explain_arguments(error: &clap::Error) -> u8 {
+    if is_logged() && error.use_stderr() {
+        complain(&anyhow::anyhow!("{}", error.to_string().trim_end()));
+    } else {
+        error.print().ok();
+    }
+    u8::try_from(error.exit_code()).unwrap_or(1)
 }
 
 /// Prints a value as JSON.

@@ -6,7 +6,6 @@ mod running;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
 
 use everturn_model::part::PartKind;
 use everturn_model::permission::{Action, Rule, decide};
@@ -18,7 +17,7 @@ use everturn_tools::bound::OutputLimits;
 use everturn_tools::{Context, Failure, Need, Output, Readable, Scope, ToolOffer, settle, settlement};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
-use tracing::{Instrument as _, field};
+use tracing::Instrument as _;
 
 use crate::background::unless_stopped;
 use crate::bus::Signal;
@@ -26,6 +25,7 @@ use crate::file_views::FileViews;
 use crate::host::{CallHost, HostServices};
 use crate::journal::Journal;
 use crate::requests::Requests;
+use crate::work_span::{WorkOutcome, WorkSpan};
 use crate::{Error, file_views};
 pub(crate) use forecast::EditVerdict;
 use permission::Permit;
@@ -122,16 +122,8 @@ impl ToolCalls {
 
     /// Runs a call to its end. Whatever happens, there is a result.
     pub(crate) async fn execute(self, setting: CallSurroundings, call: ToolCall) -> SettledCall {
-        let begun = Instant::now();
-        let span = tracing::info_span!(
-            "tool_call",
-            session.id = %setting.session.id,
-            tool = call.tool,
-            call.id = call.id,
-            outcome = field::Empty,
-            duration_ms = field::Empty,
-        );
-        let attempt = self.attempt(&setting, &call).instrument(span.clone()).await;
+        let mut span = WorkSpan::tool_call(&setting.session.id, &call.tool, &call.id);
+        let attempt = self.attempt(&setting, &call).instrument(span.span()).await;
         let (result, declined, edited) = match attempt {
             Ok(parts) => parts,
             Err(error) => {
@@ -139,8 +131,13 @@ impl ToolCalls {
                 (ToolResult::new(&call.id, &call.tool, Outcome::Error, &text), false, Vec::new())
             }
         };
-        span.record("outcome", field::debug(result.outcome));
-        span.record("duration_ms", u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX));
+        span.end(match result.outcome {
+            Outcome::Completed => WorkOutcome::Completed,
+            Outcome::Error if declined => WorkOutcome::Declined,
+            Outcome::Error if setting.cancel.is_cancelled() => WorkOutcome::Interrupted,
+            Outcome::Error => WorkOutcome::Failed,
+            Outcome::Unknown => WorkOutcome::Unknown,
+        });
         let result = ToolResult { start: Some(call.start), end: Some(self.journal.mint().now()), ..result };
         SettledCall { call, result, declined, edited }
     }

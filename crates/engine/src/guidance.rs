@@ -41,7 +41,7 @@ impl Guidance {
         let named = |list: Option<&Value>, from_project: bool| {
             let by = if from_project { ConfigOrigin::Project } else { ConfigOrigin::Person };
             let list = list.and_then(Value::as_array).into_iter().flatten();
-            list.filter_map(Value::as_str).map(|text| NamedPath { text: text.to_owned(), by }).collect()
+            list.filter_map(Value::as_str).map(|text| NamedPath::new(text, by)).collect()
         };
         Places {
             home: self.paths.home.clone(),

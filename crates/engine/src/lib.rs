@@ -43,6 +43,7 @@
 //! - `delegation`: tasks that one session gives to another
 //! - `file_views`: what each session last saw of the files
 //! - `titles`: names for sessions that nobody named
+//! - `work_span`: how the work is seen in the log
 //!
 //! What else happens to sessions:
 //! - [`sessions`]: create, list, rename, archive, trash, fork
@@ -89,6 +90,7 @@ pub mod spending;
 mod titles;
 pub mod trash;
 mod turn;
+mod work_span;
 mod worker;
 pub mod world;
 

@@ -1,56 +1,34 @@
 //! One call to a provider, in a span of its own: which model, how it ended and how long it took.
 
-use std::time::Instant;
-
 use everturn_llm::{Error, EventStream, ModelRequest, StreamEvent};
+use everturn_model::SessionId;
 use futures_util::StreamExt as _;
-use tracing::{Instrument as _, Span, field};
+use tracing::Instrument as _;
 
 use crate::models::UsableModel;
+use crate::work_span::{WorkOutcome, WorkSpan};
 
 /// A call that streams.
 pub(crate) struct ProviderCall {
     stream: EventStream,
-    span: Span,
-    /// When it began; none once its end is known.
-    begun: Option<Instant>,
+    span: WorkSpan,
 }
 
 impl ProviderCall {
-    /// A call to a model. Nothing is sent before the first delta is asked for.
-    pub(crate) fn new(chosen: &UsableModel, request: ModelRequest) -> Self {
-        let span = tracing::info_span!(
-            "provider_call",
-            provider = chosen.reference.provider,
-            model = chosen.reference.model,
-            outcome = field::Empty,
-            duration_ms = field::Empty,
-        );
-        let stream = chosen.provider.stream(request);
-        Self { stream, span, begun: Some(Instant::now()) }
+    /// A call to a model for a session. Nothing is sent before the first delta is asked for.
+    pub(crate) fn new(session: &SessionId, chosen: &UsableModel, request: ModelRequest) -> Self {
+        let span = WorkSpan::provider_call(session, &chosen.reference);
+        Self { stream: chosen.provider.stream(request), span }
     }
 
     /// The next delta; none when the stream is over. Nothing is lost when nobody waits for it any more.
     pub(crate) async fn next(&mut self) -> Option<Result<StreamEvent, Error>> {
-        let delta = self.stream.next().instrument(self.span.clone()).await;
+        let delta = self.stream.next().instrument(self.span.span()).await;
         match &delta {
             Some(Ok(_)) => {}
-            Some(Err(_)) => self.end("failed"),
-            None => self.end("completed"),
+            Some(Err(_)) => self.span.end(WorkOutcome::Failed),
+            None => self.span.end(WorkOutcome::Completed),
         }
         delta
-    }
-
-    fn end(&mut self, outcome: &'static str) {
-        let Some(begun) = self.begun.take() else { return };
-        self.span.record("outcome", outcome);
-        let millis = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.span.record("duration_ms", millis);
-    }
-}
-
-impl Drop for ProviderCall {
-    fn drop(&mut self) {
-        self.end("cancelled");
     }
 }

@@ -217,11 +217,11 @@ impl Sessions {
         Ok((*self.journal.append(id, vec![event]).await?.session).clone())
     }
 
-    /// Puts a session and those that belong to it into the trash.
+    /// Puts a session and those that belong to it into the trash, and says which.
     ///
     /// # Errors
     /// When there is no such session.
-    pub async fn trash(&self, id: &SessionId) -> Result<(), Error> {
+    pub async fn trash(&self, id: &SessionId) -> Result<Vec<SessionId>, Error> {
         self.get(id).await?;
         let mut order = vec![id.clone()];
         let mut next = 0;
@@ -233,7 +233,7 @@ impl Sessions {
             self.drains.abort(id).await?;
             self.journal.append(id, vec![Event::SessionTrashed {}]).await?;
         }
-        Ok(())
+        Ok(order)
     }
 
     /// Takes a message out of the conversation's view.

@@ -72,14 +72,10 @@ impl Trash {
         if self.store.session(id).await?.is_none() {
             return Err(Error::NoSession(id.clone()));
         }
-        let mut all = self.all().await?;
-        all.extend(
-            self.store.sessions(Filter { archived: ArchivedSessions::Included, ..Filter::default() }).await?,
-        );
-        let family = family(id, &all);
+        let family = self.family(id).await?;
         let mut purged = Vec::new();
         // Those that belong to others go first: a failure leaves none whose owner is gone.
-        for id in family.into_iter().rev() {
+        for Session { id, .. } in family.into_iter().rev() {
             // Work here is stopped; the store refuses while another process is at it.
             if self.drains.is_running(&id) {
                 self.drains.abort(&id).await?;
@@ -89,6 +85,32 @@ impl Trash {
             }
         }
         Ok(purged)
+    }
+
+    /// What has been in the trash for `kept` or longer, with those that belong to others: what [`sweep`](Self::sweep) deletes.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn due(&self, kept: Duration) -> Result<Vec<Session>, Error> {
+        let kept = Millis::try_from(kept.as_millis()).unwrap_or(Millis::MAX);
+        let limit = self.journal.mint().now().saturating_sub(kept);
+        let mut sessions = self.all().await?;
+        sessions.retain(|session| session.time.trashed.is_some_and(|trashed| trashed <= limit));
+        Ok(sessions)
+    }
+
+    /// A session and those that belong to it, wherever they are: what [`purge`](Self::purge) deletes.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn family(&self, id: &SessionId) -> Result<Vec<Session>, Error> {
+        let mut all = self.all().await?;
+        all.extend(
+            self.store.sessions(Filter { archived: ArchivedSessions::Included, ..Filter::default() }).await?,
+        );
+        let family = family(id, &all);
+        let find = |id: &SessionId| all.iter().find(|session| session.id == *id).cloned();
+        Ok(family.iter().filter_map(find).collect())
     }
 
     /// Deletes for good what has been in the trash for `kept` or longer, and gives the space back.

@@ -40,6 +40,7 @@ use crate::outputs::ToolOutputs;
 use crate::projects::{Location, Projects};
 use crate::snapshot_folders::SnapshotFolders;
 use crate::titles::Titles;
+use crate::work_span::{WorkOutcome, WorkSpan};
 use crate::worker::NextWork;
 pub(crate) use files::diffs;
 use opening::TurnOpening;
@@ -60,14 +61,15 @@ pub(crate) enum TurnEnd {
 }
 
 impl TurnEnd {
-    /// Its name in a span.
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Continue => "continue",
-            Self::Done => "done",
-            Self::Declined => "declined",
-            Self::Failed => "failed",
-            Self::Closing => "closing",
+    /// How work that ended like this is called in the log; `cancel` tells what was stopped from what failed.
+    pub(crate) fn outcome(end: &Result<Self, Error>, cancel: &CancellationToken) -> WorkOutcome {
+        match end {
+            Ok(Self::Continue | Self::Done) => WorkOutcome::Completed,
+            Ok(Self::Declined) => WorkOutcome::Declined,
+            Ok(Self::Failed) if cancel.is_cancelled() => WorkOutcome::Interrupted,
+            // The process is ending, or another one has taken the session over: either way the work goes on.
+            Ok(Self::Closing) | Err(Error::Busy(_)) => WorkOutcome::Interrupted,
+            Ok(Self::Failed) | Err(_) => WorkOutcome::Failed,
         }
     }
 }
@@ -113,11 +115,10 @@ impl ProviderTurns {
         lease: &Lease,
         cancel: &CancellationToken,
     ) -> Result<(TurnEnd, Tree), Error> {
-        let span =
-            tracing::info_span!("turn", session.id = %tree.session.id, outcome = tracing::field::Empty);
+        let mut span = WorkSpan::turn(&tree.session.id);
         let mut turn = Turn::new(&self.services, lease, cancel, tree, work);
-        let end = turn.run().instrument(span.clone()).await;
-        span.record("outcome", end.as_ref().map_or("error", |end| end.as_str()));
+        let end = turn.run().instrument(span.span()).await;
+        span.end(TurnEnd::outcome(&end, cancel));
         Ok((end?, turn.tree))
     }
 }

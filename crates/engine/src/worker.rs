@@ -19,6 +19,7 @@ use crate::journal::Journal;
 use crate::leases::Leases;
 use crate::lifecycle::Lifecycle;
 use crate::turn::{ProviderTurns, TurnEnd};
+use crate::work_span::WorkSpan;
 
 /// How often failed work is tried again before it waits for the next prompt or start.
 const MOST_FAILURES: u32 = 10;
@@ -112,8 +113,7 @@ impl Worker {
     /// nothing when nothing is left to do, or nobody wants it any more.
     async fn drain(&self, id: &SessionId, cancel: &CancellationToken) -> Result<(), Error> {
         loop {
-            let span = tracing::info_span!("session", session.id = %id);
-            let owned = self.leases.in_drain(id, |lease| self.drain_owned(lease, cancel).instrument(span));
+            let owned = self.leases.in_drain(id, |lease| self.drain_owned(lease, cancel));
             match owned.await {
                 Ok(Some(())) => return Ok(()),
                 Ok(None) => {}
@@ -156,16 +156,19 @@ impl Worker {
 
     async fn drain_owned(&self, lease: Lease, cancel: &CancellationToken) -> Result<(), Error> {
         let id = &lease.session;
+        // Not before: while another process has the session, nothing is done here.
+        let mut span = WorkSpan::session(id);
         self.drains.set_owned(id, true);
-        let result = self.work_off(&lease, cancel).await;
+        let end = self.work_off(&lease, cancel).instrument(span.span()).await;
         self.drains.set_owned(id, false);
-        result
+        span.end(TurnEnd::outcome(&end, cancel));
+        end.map(drop)
     }
 
-    async fn work_off(&self, lease: &Lease, cancel: &CancellationToken) -> Result<(), Error> {
+    async fn work_off(&self, lease: &Lease, cancel: &CancellationToken) -> Result<TurnEnd, Error> {
         let tree = self.journal.tree(&lease.session).await?;
         if next_work(&tree).is_none() {
-            return Ok(());
+            return Ok(TurnEnd::Done);
         }
         let (id, interrupts) = (lease.session.clone(), tree.session.interrupts);
         self.drains.begin(&id, interrupts);
@@ -184,10 +187,12 @@ impl Worker {
         mut tree: Tree,
         lease: &Lease,
         cancel: &CancellationToken,
-    ) -> Result<(), Error> {
+    ) -> Result<TurnEnd, Error> {
         let session = tree.session.clone();
         self.journal.signal(&session, Signal::Busy);
-        let Some(settled) = self.turns.settle_leftovers(tree, lease, cancel).await? else { return Ok(()) };
+        let Some(settled) = self.turns.settle_leftovers(tree, lease, cancel).await? else {
+            return Ok(TurnEnd::Closing);
+        };
         // Prompts may have come while a call waited for a person.
         tree = self.refresh(settled).await?;
         let end = loop {
@@ -201,7 +206,8 @@ impl Worker {
                 end => break end,
             }
         };
-        self.rest(&tree, end, lease).await
+        self.rest(&tree, end, lease).await?;
+        Ok(end)
     }
 
     /// The turn's tree with what others did meanwhile: the session row and the inbox. The path is the owner's alone.

@@ -59,6 +59,12 @@ impl Tokens {
         self.each(other, u64::saturating_sub)
     }
 
+    /// So much of it as there is in the other, count by count.
+    #[must_use]
+    pub fn at_most(&self, other: &Self) -> Self {
+        self.each(other, u64::min)
+    }
+
     fn each(&self, other: &Self, operation: fn(u64, u64) -> u64) -> Self {
         Self {
             total: None,

@@ -42,9 +42,7 @@ pub enum Error {
         source: everturn_model::fold::Error,
     },
     /// The session was set aside because it is damaged; nothing is written to it.
-    #[error(
-        "session {session} was set aside: {reason}; `everturn doctor --rebuild {session}` makes its rows anew from its log"
-    )]
+    #[error("session {session} was set aside: {reason}; `everturn doctor` says what helps")]
     Quarantined {
         /// The session.
         session: SessionId,
@@ -52,9 +50,7 @@ pub enum Error {
         reason: String,
     },
     /// A row cannot be understood.
-    #[error(
-        "session {session} is damaged at {place}: {reason}; `everturn doctor` can rebuild it from its log"
-    )]
+    #[error("session {session} is damaged at {place}: {reason}; `everturn doctor` says what helps")]
     Corrupt {
         /// The session.
         session: String,
@@ -84,7 +80,8 @@ pub enum Error {
     /// A page was asked for with a cursor that is not ours.
     #[error(transparent)]
     Cursor(#[from] BadCursor),
-    /// The commit may or may not have reached the disk: ask by the event's id before trying again.
+    /// The commit may or may not have reached the disk: look for the event in the log, or append it again under its id,
+    /// which adds nothing if it is there.
     #[error(
         "it is not known whether the change to session {session} was saved ({reason}); look it up before trying again"
     )]
@@ -162,6 +159,18 @@ pub enum Error {
     Full {
         /// The file.
         path: PathBuf,
+    },
+    /// The copy that is made before an upgrade does not fit on the disk.
+    #[error(
+        "the database is copied to {copy} before it is upgraded, which needs {needed} bytes, and {free} are free; nothing was changed. Free some space and try again"
+    )]
+    NoSpaceForCopy {
+        /// Where the copy would be.
+        copy: PathBuf,
+        /// How many bytes it may take.
+        needed: u64,
+        /// How many bytes there are.
+        free: u64,
     },
     /// SQLite refused; nothing was acknowledged.
     #[error("database: {0}")]

@@ -36,7 +36,7 @@ use everturn_model::permission::Rule;
 use everturn_model::request::Request;
 use everturn_model::todo::Todo;
 use everturn_model::tree::Node;
-use everturn_model::{EntryId, EventId, Record, RequestId, Session, SessionId, Tree};
+use everturn_model::{EntryId, Record, RequestId, Session, SessionId, Tree};
 use tokio::sync::{oneshot, watch};
 
 use crate::Error;
@@ -279,10 +279,6 @@ impl PostgresEngine {
         limit: usize,
     ) -> Result<Vec<Record>, Error> {
         read!(self, client => reader::events(&client, id, after, limit))
-    }
-
-    pub(crate) async fn find_event(&self, id: &EventId) -> Result<Option<(SessionId, u64)>, Error> {
-        read!(self, client => reader::find_event(&client, id))
     }
 
     pub(crate) async fn unfinished(&self) -> Result<Vec<SessionId>, Error> {

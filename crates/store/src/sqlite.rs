@@ -30,7 +30,7 @@ use everturn_model::permission::Rule;
 use everturn_model::request::Request;
 use everturn_model::todo::Todo;
 use everturn_model::tree::Node;
-use everturn_model::{EntryId, EventId, Record, RequestId, Session, SessionId, Tree};
+use everturn_model::{EntryId, Record, RequestId, Session, SessionId, Tree};
 use rusqlite::{Connection, ErrorCode, params};
 use tokio::sync::oneshot;
 
@@ -270,11 +270,6 @@ impl SqliteEngine {
     ) -> Result<Vec<Record>, Error> {
         let id = id.clone();
         self.read(move |connection| reader::events(connection, &id, after, limit)).await
-    }
-
-    pub(crate) async fn find_event(&self, id: &EventId) -> Result<Option<(SessionId, u64)>, Error> {
-        let id = id.clone();
-        self.read(move |connection| reader::find_event(connection, &id)).await
     }
 
     pub(crate) async fn unfinished(&self) -> Result<Vec<SessionId>, Error> {

@@ -14,7 +14,7 @@ use everturn_model::permission::Rule;
 use everturn_model::request::Request;
 use everturn_model::todo::Todo;
 use everturn_model::tree::{Node, NodeJson};
-use everturn_model::{EntryId, EventId, PartId, Record, RequestId, Session, SessionId, Tree};
+use everturn_model::{EntryId, PartId, Record, RequestId, Session, SessionId, Tree};
 use tokio::task::AbortHandle;
 
 use crate::append::{Appended, Authority, Lease, NewEvent, StreamPiece};
@@ -348,14 +348,6 @@ impl Store {
         limit: usize,
     ) -> Result<Vec<Record>, Error> {
         ask!(self, engine => engine.events(id, after, limit).await)
-    }
-
-    /// Where an event stands, by its id.
-    ///
-    /// # Errors
-    /// When it cannot be read.
-    pub async fn find_event(&self, id: &EventId) -> Result<Option<(SessionId, u64)>, Error> {
-        ask!(self, engine => engine.find_event(id).await)
     }
 
     /// Sessions that expect to go on: an open turn or a waiting prompt.

@@ -15,12 +15,14 @@
 //! * [`proxy`]: a network between a PostgreSQL client and its server that can be cut
 //! * [`http`]: a small JSON client and a reader of event streams
 //! * [`disk`]: a simulated disk for SQLite that loses power and fails
+//! * [`damage`]: a store's database that cannot be read in one place
 //! * [`refusal`]: a store's database that takes no event of one type
 //! * [`deadline`]: bounded waiting
 
 #![expect(clippy::expect_used, clippy::panic, reason = "a test that cannot go on shall fail at once")]
 
 pub mod config;
+pub mod damage;
 pub mod deadline;
 pub mod disk;
 pub mod fixtures;

@@ -71,16 +71,10 @@ pub struct NamedPath {
 }
 
 impl NamedPath {
-    /// What the person has written.
+    /// What somebody has written.
     #[must_use]
-    pub fn by_person(text: &str) -> Self {
-        Self { text: text.to_owned(), by: ConfigOrigin::Person }
-    }
-
-    /// What came with a project.
-    #[must_use]
-    pub fn by_project(text: &str) -> Self {
-        Self { text: text.to_owned(), by: ConfigOrigin::Project }
+    pub fn new(text: &str, by: ConfigOrigin) -> Self {
+        Self { text: text.to_owned(), by }
     }
 }
 

@@ -26,7 +26,7 @@ struct ErrorForm {
 
 fn form(kind: ErrorKind) -> ErrorForm {
     let (status, name, more, tagged) = match kind {
-        ErrorKind::Path | ErrorKind::Query | ErrorKind::Body => {
+        ErrorKind::Path | ErrorKind::Query | ErrorKind::Header | ErrorKind::Body => {
             (StatusCode::BAD_REQUEST, "BadRequest", Some("kind"), false)
         }
         ErrorKind::Unauthorized => (StatusCode::UNAUTHORIZED, "UnauthorizedError", None, false),
@@ -56,7 +56,7 @@ pub(crate) fn shape(kind: ErrorKind) -> (u16, &'static str, Schema) {
     let mut fields = Map::from_iter([("message".to_owned(), json!({"type": "string"}))]);
     let mut needed = vec!["message"];
     if let Some(more) = more {
-        let piece = json!({"type": "string", "enum": ["Params", "Query", "Body"]});
+        let piece = json!({"type": "string", "enum": ["Params", "Query", "Headers", "Body"]});
         let field = if more == "kind" { piece } else { json!({"type": "string"}) };
         fields.insert(more.to_owned(), field);
         // Two errors share a name, and one of them has no reference.
@@ -120,6 +120,7 @@ fn explain(error: &Error) -> (String, Option<String>) {
         }
         Error::Path(message) => (message.clone(), Some("Params".to_owned())),
         Error::Query(message) => (message.clone(), Some("Query".to_owned())),
+        Error::Header(message) => (message.clone(), Some("Headers".to_owned())),
         Error::Body(message) => (message.clone(), Some("Body".to_owned())),
         Error::TooLarge => {
             (format!("the body is larger than {} MiB", crate::BODY_LIMIT / (1024 * 1024)), None)

@@ -1,8 +1,6 @@
 //! Reading messages, and changing them afterwards.
 
 use axum::extract::State;
-use axum::http::HeaderName;
-use axum::http::header::LINK;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use everturn_engine::Engine;
@@ -18,16 +16,13 @@ use serde_json::Value;
 
 use super::run_to_end;
 use crate::App;
-use crate::answer::{JsonAnswer, Result, answer, printed_answer};
+use crate::answer::{JsonAnswer, PageAnswer, Result, answer, printed_answer};
 use crate::error::Error;
 use crate::error::ErrorKind::{Busy, NotFound};
 use crate::input::{Json, Limit, MessagePath, PartPath, Path, Query, SessionPath};
 use crate::operation::Operation;
 use crate::wire::message::MessageWithParts;
 use crate::wire::part::{NewPart, PartShape};
-
-/// Where a client goes on reading, towards the past.
-const NEXT: HeaderName = HeaderName::from_static("x-next-cursor");
 
 pub(super) fn operations() -> Vec<Operation> {
     let (one, part) = (
@@ -68,7 +63,7 @@ async fn list(
     State(app): State<App>,
     Path(at): Path<SessionPath>,
     Query(asked): Query<MessagesQuery>,
-) -> Result<JsonAnswer<Vec<MessageWithParts>>> {
+) -> Result<PageAnswer<Vec<MessageWithParts>>> {
     let id = at.session.0;
     let limit = asked.limit.0.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
     let before = asked.before.as_deref().map(read_cursor).transpose()?;
@@ -112,7 +107,7 @@ fn page(
     before: Option<&str>,
     limit: Option<usize>,
     alone: Alone,
-) -> Result<Option<JsonAnswer<Vec<MessageWithParts>>>> {
+) -> Result<Option<PageAnswer<Vec<MessageWithParts>>>> {
     let id = &path.session.id;
     let nodes = read_nodes(path)?;
     let mut messages = v1::stored_conversation(id, &nodes, &path.inbox);
@@ -130,11 +125,11 @@ fn page(
     let stored: usize = path.nodes.iter().map(NodeJson::len).sum();
     let answer = printed_answer::<v1::ConversationView<'_>>(messages.to_json(stored + stored / 4 + 4096));
     let (true, Some(limit), Some(first)) = (surplus > 0, limit, messages.ids().next()) else {
-        return Ok(Some(answer));
+        return Ok(Some(PageAnswer::last(answer)));
     };
     let cursor = URL_SAFE_NO_PAD.encode(first);
-    let link = format!("</session/{id}/message?limit={limit}&before={cursor}>; rel=\"next\"");
-    Ok(Some(answer.with_header(NEXT, cursor).with_header(LINK, link)))
+    let next = format!("/session/{id}/message?limit={limit}&before={cursor}");
+    Ok(Some(PageAnswer::followed(answer, cursor, &next)))
 }
 
 fn read_cursor(cursor: &str) -> Result<String> {

@@ -1,4 +1,5 @@
-//! What OpenCode has and this release has not. A client is told so; nothing pretends to have been done.
+//! What clients of OpenCode offer to a person and this release has not. A client is told so; nothing pretends to have been
+//! done. What else OpenCode has is no route here.
 
 use std::convert::Infallible;
 use std::future::ready;

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use everturn_testkit::http::HttpReply;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::{Face, TOKEN, basic, error};
 
@@ -95,6 +95,12 @@ async fn what_cannot_be_understood_is_named() {
         let reply = face.client.get(path).await;
         assert_eq!((reply.status, reply.json()["name"].as_str()), (400, Some("BadRequest")), "{path}");
     }
+    // A header that is wrong was once called a query.
+    let lost = face.client.clone().with_header("x-opencode-directory", "relative");
+    let kind = |reply: &Value| reply["data"]["kind"].as_str().map(str::to_owned);
+    assert_eq!(kind(&lost.get("/session").await.json()).as_deref(), Some("Headers"));
+    assert_eq!(kind(&lost.get("/session?directory=relative").await.json()).as_deref(), Some("Query"));
+    assert_eq!(lost.get("/session?directory=/").await.status, 200, "the query comes first");
 }
 
 #[tokio::test]

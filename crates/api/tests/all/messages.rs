@@ -84,6 +84,12 @@ async fn pages_go_back_from_the_newest() {
     let mut path = format!("/session/{id}/message?limit=4");
     let newest = face.client.get(&path).await.ok();
     assert_eq!(newest.json().as_array().unwrap(), &all[2..]);
+    // A client that knows only the document has to find the cursor there.
+    let document = everturn_api::openapi();
+    let told = &document["paths"]["/session/{sessionID}/message"]["get"]["responses"]["200"]["headers"];
+    for name in ["x-next-cursor", "link"] {
+        assert!(newest.header(name).is_some() && told[name]["schema"]["type"] == "string", "{name}: {told}");
+    }
     let cursor = newest.header("x-next-cursor").unwrap();
     assert!(newest.header("link").unwrap().contains(cursor));
     path = format!("{path}&before={cursor}");

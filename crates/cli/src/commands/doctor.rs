@@ -22,7 +22,7 @@ pub(crate) struct DoctorCommand {
     #[arg(long, value_name = "SESSION", num_args = 1..)]
     take_back: Vec<String>,
     /// Show what was done to the logs themselves: rebuilds, scrubs, what was deleted for good
-    #[arg(long)]
+    #[arg(long, conflicts_with = "set_aside")]
     audit: bool,
 }
 
@@ -70,16 +70,20 @@ async fn audit(store: &Store) -> Result<()> {
     Ok(())
 }
 
+/// What to do about a session whose log is damaged.
+const RESTORE: &str = "restore it from a backup";
+
 async fn show(store: &Store, report: &CheckReport, used: &DiskUse) -> Result<()> {
     table::line(format!("{}: {} sessions, {} events", store.place(), report.sessions, report.events));
     let damaged = report.damaged.iter().flat_map(|verdict| {
-        let advice = if verdict.can_be_rebuilt() { "--rebuild helps" } else { "restore it from a backup" };
+        let advice = if verdict.can_be_rebuilt() { "--rebuild helps" } else { RESTORE };
         let row = move |problem: &dyn std::fmt::Display| {
             vec![verdict.session.to_string(), problem.to_string(), advice.to_owned()]
         };
         verdict.problems.iter().map(move |problem| row(problem)).collect::<Vec<_>>()
     });
-    let unread = report.unread.iter().map(|(id, reason)| vec![id.to_string(), reason.clone(), String::new()]);
+    let unread =
+        report.unread.iter().map(|(id, reason)| vec![id.to_string(), reason.clone(), RESTORE.to_owned()]);
     if report.is_sound() {
         table::line("every session is what its log says");
     } else {

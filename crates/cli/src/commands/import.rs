@@ -1,6 +1,6 @@
 //! `everturn import`: the sessions of another program.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -28,7 +28,7 @@ impl ImportCommand {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         runtime.block_on(async {
             let engine = settings::open(&settings::working_folder()?, Listeners::None).await?;
-            let terminal = std::io::stderr().is_terminal();
+            let terminal = table::is_watched();
             let report = engine
                 .imports()
                 .opencode(&folder, |done, total| {

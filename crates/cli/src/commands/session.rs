@@ -16,7 +16,7 @@ use everturn_engine::Engine;
 use everturn_engine::sessions::{ArchivedSessions, Filter};
 use everturn_interop::opencode::{export, v1};
 use everturn_model::tree::Node;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::settings::{self, Listeners};
 use crate::table;
@@ -51,6 +51,9 @@ pub(crate) enum SessionCommand {
         /// At most so many
         #[arg(short = 'n', long, default_value_t = 20)]
         limit: u32,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
     },
     /// A session's conversation
     Show {
@@ -72,6 +75,9 @@ pub(crate) enum SessionCommand {
     Import {
         /// The file; - is standard input
         file: PathBuf,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Take sessions out of the list; they can still be used
     Archive(SessionIds),
@@ -127,7 +133,7 @@ impl SessionCommand {
                 list(&sessions, archived, json);
                 Ok(())
             }
-            Self::Search { words, limit } => search(engine, &words.join(" "), limit).await,
+            Self::Search { words, limit, json } => search(engine, &words.join(" "), limit, json).await,
             Self::Show { id, json } => {
                 let session = lookup::listed(engine, &id).await?;
                 show::show(engine, &session.id, json).await
@@ -144,7 +150,7 @@ impl SessionCommand {
                 }
                 Ok(())
             }
-            Self::Import { file } => {
+            Self::Import { file, json } => {
                 let bytes = if file.as_os_str() == "-" {
                     let mut bytes = Vec::new();
                     std::io::Read::read_to_end(&mut std::io::stdin(), &mut bytes)?;
@@ -157,6 +163,7 @@ impl SessionCommand {
                     table::note(problem);
                 }
                 match report.imported.first() {
+                    Some(_) if json => table::json(&json!({ "imported": report.imported })),
                     Some(id) => table::line(id),
                     None if report.present > 0 => bail!("that session is here already; nothing was changed"),
                     None => bail!("nothing was imported"),
@@ -188,9 +195,15 @@ fn list(sessions: &[everturn_model::Session], archived: bool, json: bool) {
     }
 }
 
-async fn search(engine: &Engine, words: &str, limit: u32) -> Result<()> {
+async fn search(engine: &Engine, words: &str, limit: u32, json: bool) -> Result<()> {
     let hits = engine.sessions().search(words, limit).await?;
-    if hits.is_empty() {
+    if json {
+        let found = hits.into_iter();
+        let found = found
+            .map(|hit| json!({"session": hit.session, "title": hit.title, "text": hit.snippet.text}))
+            .collect();
+        table::json(&Value::Array(found));
+    } else if hits.is_empty() {
         table::note("nothing was found");
     } else {
         let rows = hits.into_iter().map(|hit| vec![hit.session.to_string(), hit.title, hit.snippet.text]);

@@ -79,10 +79,7 @@ fn described(session: &Session) -> Value {
 
 async fn empty(engine: &Engine, kept: Duration, yes: bool, json: bool) -> Result<()> {
     if !yes {
-        let limit = table::now().saturating_sub(i64::try_from(kept.as_millis()).unwrap_or(i64::MAX));
-        let due = |session: &&Session| session.time.trashed.is_some_and(|trashed| trashed <= limit);
-        let sessions = engine.trash().list().await?;
-        match sessions.iter().filter(due).count() {
+        match engine.trash().due(kept).await?.len() {
             0 => {}
             1 => table::confirm("Delete 1 session for good? It cannot be undone.")?,
             due => table::confirm(&format!("Delete {due} sessions for good? It cannot be undone."))?,

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use everturn_engine::Engine;
-use everturn_engine::spending::SpentOn;
+use everturn_engine::spending::{SpentByModel, SpentOn};
 use serde_json::{Value, json};
 
 use crate::settings::{self, Listeners};
@@ -40,11 +40,12 @@ impl By {
         }
     }
 
-    /// What has no name: sessions of projects that were never opened here, titles and what an import brought.
+    /// What has no name: sessions of projects that were never opened here; titles, and answers of which no model is
+    /// known.
     fn nameless(self) -> &'static str {
         match self {
             Self::Project => "(other projects)",
-            Self::Model => "(titles, imports)",
+            Self::Model => "(no model known)",
         }
     }
 }
@@ -61,10 +62,13 @@ impl UsageCommand {
     }
 
     async fn show(&self, engine: &Engine) -> Result<()> {
-        let rows = match self.by {
-            By::Project => engine.spending().by_project().await?,
+        let SpentByModel { rows, unread } = match self.by {
+            By::Project => SpentByModel { rows: engine.spending().by_project().await?, unread: Vec::new() },
             By::Model => engine.spending().by_model().await?,
         };
+        for (id, reason) in &unread {
+            table::note(format!("what {id} used is under {}: {reason}", self.by.nameless()));
+        }
         let total = engine.spending().total().await?;
         if self.json {
             let rows: Vec<Value> = rows.iter().map(|row| self.described(row)).collect();

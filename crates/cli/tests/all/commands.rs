@@ -88,6 +88,9 @@ fn what_is_stored_is_checked_searched_copied_and_brought_back() {
     assert!(doctor.contains("every session is what its log says"), "{doctor}");
     let listed = home.run(&["session", "list", "--all"]).success();
     let title = listed.lines().nth(1).unwrap().split_whitespace().last().unwrap();
+    let hits = parse(&home.run(&["session", "search", title, "--json"]).success());
+    let hit = &hits[0];
+    assert!(hit["session"].is_string() && hit["title"].is_string() && hit["text"].is_string(), "{hits}");
     let found = home.run(&["session", "search", title]).success();
     assert!(found.to_lowercase().contains(&title.to_lowercase()), "{found}");
 
@@ -102,6 +105,11 @@ fn what_is_stored_is_checked_searched_copied_and_brought_back() {
     let restored = other.run(&["restore", text(&backup)]).success();
     assert!(restored.contains(": 20 sessions, "), "{restored}");
     assert_eq!(other.run(&["session", "list", "--all"]).success(), listed);
+
+    let (id, export) = (hit["session"].as_str().unwrap(), home.work().join("export.json"));
+    home.run(&["session", "export", id, "--output", text(&export)]).success();
+    let imported = Home::new().run(&["session", "import", text(&export), "--json"]).success();
+    assert_eq!(parse(&imported), serde_json::json!({"imported": [id]}));
 }
 
 /// All files under a folder, each with a number that stands for its bytes.

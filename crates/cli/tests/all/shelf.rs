@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
+use everturn_testkit::damage::damage_event;
 use everturn_testkit::process::ServerOptions;
 use everturn_testkit::{EverturnServer, ModelServer, fixtures, within};
 use serde_json::{Value, json};
@@ -142,6 +143,41 @@ fn a_mistyped_id_changes_nothing_and_is_helped() {
         "everturn: session not found: ses_none; `everturn session list --all` lists what there is\n";
     assert_eq!(error, expected);
     assert_eq!(ids(&home, &LIST).len(), count, "the first one was not deleted either");
+}
+
+#[test]
+fn what_helps_a_damaged_session_is_said_the_same_everywhere() {
+    // A session whose log is damaged was told to be rebuilt from it.
+    let data = tempfile::tempdir().unwrap();
+    let mut home = Home::new();
+    home.set("EVERTURN_DATA", data.path());
+    let prompt = ["run", "--model", "scripted/demo", "hello"];
+    home.run(&prompt);
+    home.run(&prompt);
+    let [one, two] = [0, 1].map(|place| ids(&home, &LIST).remove(place));
+    damage_event(data.path(), &one, 1);
+
+    let usage = home.run(&["usage", "--by", "model"]);
+    let (found, advice) = (usage.stderr.trim_end(), "`everturn doctor` says what helps");
+    assert!(found.starts_with(&format!("what {one} used is under (no model known): ")), "{found}");
+    assert!(found.ends_with(advice), "{found}");
+    assert!(usage.stdout.contains("scripted/demo") && usage.stdout.contains("total"), "{}", usage.stdout);
+
+    let doctor = home.run(&["doctor", "--set-aside"]);
+    assert_eq!(doctor.status, Some(1));
+    let row = doctor.stdout.lines().find(|line| line.contains(&one)).unwrap_or_default();
+    assert!(row.ends_with("restore it from a backup"), "{}", doctor.stdout);
+    let refused = home.run(&["run", "--session", &one, "more"]);
+    assert_eq!(refused.status, Some(1));
+    assert!(
+        refused.stderr.contains("was set aside") && refused.stderr.contains(advice),
+        "{}",
+        refused.stderr
+    );
+    home.run(&["session", "delete", &two]).success();
+
+    let both = home.run(&["doctor", "--audit", "--set-aside"]).failure(2);
+    assert!(both.contains("'--audit' cannot be used with '--set-aside'"), "{both}");
 }
 
 #[test]

@@ -20,6 +20,13 @@ use crate::provider_call::ProviderCall;
 /// How often streamed text is saved at least.
 const SAVE_EVERY: Duration = Duration::from_millis(200);
 
+impl TurnSetup {
+    /// A call to the model of the turn.
+    fn call(&self) -> ProviderCall {
+        ProviderCall::new(&self.setting.session.id, &self.chosen, self.request.clone())
+    }
+}
+
 impl Turn<'_> {
     /// Talks to the provider and runs what it asks for.
     pub(super) async fn converse(
@@ -27,7 +34,7 @@ impl Turn<'_> {
         setup: TurnSetup,
         before: JoinHandle<Option<TreeId>>,
     ) -> Result<TurnEnd, Error> {
-        let mut stream = ProviderCall::new(&setup.chosen, setup.request.clone());
+        let mut stream = setup.call();
         let mut before = Some(before);
         let mut start: Option<TreeId> = None;
         let mut intake = StreamIntake::new(setup.assistant.clone());
@@ -74,7 +81,7 @@ impl Turn<'_> {
                         match wait {
                             Some(wait) => {
                                 self.wait(tries, &error, wait).await;
-                                stream = ProviderCall::new(&setup.chosen, setup.request.clone());
+                                stream = setup.call();
                             }
                             None => {
                                 drop(stream);

@@ -1,5 +1,7 @@
 //! A session to try things on.
 
+use std::path::Path;
+
 use everturn_engine::sessions::NewSession;
 use everturn_engine::{Config, Engine, Options, Prompt, SessionUpdate};
 use everturn_model::entry::Body;
@@ -7,6 +9,7 @@ use everturn_model::part::PartKind;
 use everturn_model::session::ModelRef;
 use everturn_model::tree::Node;
 use everturn_model::{EntryId, Fault, FaultKind, Session, SessionId};
+use everturn_store::Store;
 use everturn_testkit::{ModelServer, Repo, opencode_config, within};
 use tokio::sync::broadcast::Receiver;
 
@@ -85,6 +88,17 @@ impl Bench {
     /// The same without a bus, as a command has it.
     pub(crate) async fn beside_quietly(&self) -> Engine {
         Engine::open(Options { quiet: true, ..self.options.clone() }).await.unwrap()
+    }
+
+    /// The data folder.
+    pub(crate) fn data(&self) -> &Path {
+        &self.options.paths.data
+    }
+
+    /// The store as another process has it.
+    pub(crate) async fn other_store(&self) -> Store {
+        let options = everturn_store::Options::folder(self.data(), "own_other");
+        Store::open(options).await.unwrap()
     }
 
     /// Sends a prompt to a model and waits until the session is idle.

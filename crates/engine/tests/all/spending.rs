@@ -3,6 +3,9 @@
 use everturn_engine::spending::SpentOn;
 use everturn_model::event::SessionChange;
 use everturn_model::session::Spent;
+use everturn_model::{Money, SessionId};
+use everturn_testkit::damage::damage_event;
+use serde_json::{Value, json};
 
 use crate::bench::Bench;
 
@@ -28,7 +31,7 @@ async fn what_was_used_is_added_up_by_project_and_by_model() {
     let projects = spending.by_project().await.unwrap();
     let folder = bench.repo.path().canonicalize().unwrap().display().to_string();
     assert_eq!(projects, [SpentOn { name: Some(folder), ..total.clone() }]);
-    let models = spending.by_model().await.unwrap();
+    let models = spending.by_model().await.unwrap().rows;
     assert_eq!(models[0].name, Some(format!("{}/{}", model.provider, model.model)), "{models:?}");
     assert_eq!(sum(&models), total.spent);
 
@@ -36,7 +39,7 @@ async fn what_was_used_is_added_up_by_project_and_by_model() {
     bench.engine.sessions().fork(&session.id, None).await.unwrap();
     let forked = spending.total().await.unwrap();
     assert_eq!((forked.sessions, forked.spent), (2, total.spent));
-    assert_eq!(sum(&spending.by_model().await.unwrap()), total.spent);
+    assert_eq!(sum(&spending.by_model().await.unwrap().rows), total.spent);
 
     // Neither the archive nor the trash gives anything back.
     let archived = vec![SessionChange::Archived { time: Some(1) }];
@@ -44,6 +47,83 @@ async fn what_was_used_is_added_up_by_project_and_by_model() {
     assert_eq!(spending.total().await.unwrap(), forked);
     bench.engine.sessions().trash(&session.id).await.unwrap();
     assert_eq!(spending.total().await.unwrap(), forked);
-    assert_eq!(sum(&spending.by_model().await.unwrap()), total.spent);
+    assert_eq!(sum(&spending.by_model().await.unwrap().rows), total.spent);
     assert_eq!(sum(&spending.by_project().await.unwrap()), total.spent);
+}
+
+#[tokio::test]
+async fn what_is_in_no_repository_has_a_name_too() {
+    // It was once counted with projects that nobody has opened here.
+    let mut bench = Bench::new().await;
+    let plain = tempfile::tempdir().unwrap();
+    let location = bench.engine.projects().location(plain.path().to_str()).await.unwrap();
+    bench.session = bench.engine.sessions().create(&location, Default::default()).await.unwrap();
+    bench.say("SAY:one").await;
+    let rows = bench.engine.spending().by_project().await.unwrap();
+    let names: Vec<Option<&str>> = rows.iter().map(|row| row.name.as_deref()).collect();
+    let folder = bench.repo.path().canonicalize().unwrap().display().to_string();
+    assert_eq!(names, [Some("global"), Some(folder.as_str())]);
+}
+
+/// What `opencode export` prints of a session with one answer by each of these models; what it says of itself goes along.
+fn export(id: &str, info: &Value, models: &[(&str, f64)]) -> Vec<u8> {
+    let mut messages = Vec::new();
+    for (number, (model, cost)) in (0i64..).zip(models) {
+        let message = |kind: &str| format!("msg_{number:012x}{kind}aaaaaaaaaaaaa");
+        let (asked, answered) = (message("a"), message("b"));
+        messages
+            .push(json!({"info": {"id": asked, "sessionID": id, "role": "user", "time": {"created": number},
+            "agent": "build", "model": {"providerID": "p", "modelID": model}}, "parts": []}));
+        messages.push(json!({"info": {"id": answered, "sessionID": id, "role": "assistant", "parentID": asked,
+            "time": {"created": number, "completed": number}, "modelID": model, "providerID": "p", "mode": "build",
+            "agent": "build", "path": {"cwd": "/w", "root": "/w"}, "cost": cost, "finish": "stop",
+            "tokens": {"input": 10, "output": 5, "reasoning": 0, "cache": {"read": 2, "write": 1}}}, "parts": []}));
+    }
+    let mut session = json!({"id": id, "slug": "x", "projectID": "global", "directory": "/w", "title": "big",
+        "version": "1.18.33", "time": {"created": 1, "updated": 1}});
+    for (key, value) in info.as_object().unwrap() {
+        session[key] = value.clone();
+    }
+    serde_json::to_vec(&json!({"info": session, "messages": messages})).unwrap()
+}
+
+#[tokio::test]
+async fn what_was_imported_counts_for_its_models() {
+    // The messages name their models, and all of it was once called an import.
+    let bench = Bench::new().await;
+    let id = |number: u32| format!("ses_{number:012x}aaaaaaaaaaaaaa");
+    let silent = export(&id(1), &json!({}), &[("large", 2.0), ("small", 0.5), ("large", 1.0)]);
+    // One says itself that it cost more than its messages, and one that it cost less.
+    let tokens = json!({"input": 100, "output": 5, "reasoning": 0, "cache": {"read": 2, "write": 1}});
+    let more = export(&id(2), &json!({"cost": 5.5, "tokens": tokens}), &[("large", 1.0)]);
+    let less = export(&id(3), &json!({"cost": 0.25, "tokens": tokens}), &[("small", 1.0)]);
+    for bytes in [silent, more, less] {
+        bench.engine.imports().export(&bytes).await.unwrap();
+    }
+    let models = bench.engine.spending().by_model().await.unwrap();
+    let rows: Vec<(Option<&str>, u64, Money)> =
+        models.rows.iter().map(|row| (row.name.as_deref(), row.sessions, row.spent.cost)).collect();
+    let expected = [(None, 2, 4.5), (Some("p/large"), 2, 4.0), (Some("p/small"), 2, 0.75)];
+    assert_eq!(rows, expected.map(|(name, sessions, cost)| (name, sessions, Money::from_f64(cost))));
+    let large = &models.rows[1].spent.tokens;
+    assert_eq!((large.input, large.output, large.cache.read, large.cache.write), (30, 15, 6, 3));
+    assert_eq!(sum(&models.rows), bench.engine.spending().total().await.unwrap().spent);
+    assert_eq!(models.unread, []);
+}
+
+#[tokio::test]
+async fn a_log_that_cannot_be_read_is_in_the_way_of_no_other() {
+    // One such session took all models away.
+    let bench = Bench::new().await;
+    bench.say("SAY:one").await;
+    let location = bench.engine.projects().location(None).await.unwrap();
+    let broken = bench.engine.sessions().create(&location, Default::default()).await.unwrap().id;
+    bench.engine.sessions().trash(&broken).await.unwrap();
+    damage_event(bench.data(), broken.as_str(), 1);
+    let models = bench.engine.spending().by_model().await.unwrap();
+    assert_eq!(models.rows.len(), 1, "{models:?}");
+    assert_eq!(sum(&models.rows), bench.engine.spending().total().await.unwrap().spent);
+    let [(session, reason)] = &models.unread[..] else { panic!("{models:?}") };
+    assert_eq!(session, &SessionId::new(broken.as_str()));
+    assert!(reason.contains("event 1") && reason.ends_with("`everturn doctor` says what helps"), "{reason}");
 }

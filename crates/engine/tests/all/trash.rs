@@ -21,7 +21,12 @@ async fn a_session_comes_out_with_those_that_belong_to_it() {
     let child = child(&bench, &parent).await.id;
     let grandchild = self::child(&bench, &child).await.id;
     let other = bench.say("SAY:hello").await;
-    bench.engine.sessions().trash(&parent).await.unwrap();
+    let trashed = bench.engine.sessions().trash(&parent).await.unwrap();
+    assert_eq!(trashed, [parent.clone(), child.clone(), grandchild.clone()], "who went along is said");
+    // Emptying the trash asked about one session and deleted three.
+    let due = bench.engine.trash().due(Duration::ZERO).await.unwrap();
+    assert_eq!(due.len(), 3, "{due:?}");
+    assert_eq!(bench.engine.trash().due(Duration::from_secs(3600)).await.unwrap(), []);
     let listed = bench.engine.trash().list().await.unwrap();
     assert_eq!(listed.iter().map(|session| &session.id).collect::<Vec<_>>(), [&parent], "the head alone");
     assert!(matches!(bench.engine.sessions().get(&child).await, Err(Error::NoSession(_))));

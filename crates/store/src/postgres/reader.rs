@@ -153,15 +153,6 @@ pub(super) async fn events(
     Ok(records)
 }
 
-pub(super) async fn find_event(
-    client: &ClientWrapper,
-    id: &EventId,
-) -> Result<Option<(SessionId, u64)>, ServerFailure> {
-    let sql = "SELECT s.id, e.seq FROM event e JOIN session s ON s.key = e.session WHERE e.id = $1";
-    let rows = query(client, sql, &[&id.as_str()]).await?;
-    rows.first().map(|row| Ok((SessionId::new(row.try_get::<_, String>(0)?), count(row, 1)?))).transpose()
-}
-
 pub(super) async fn unfinished(client: &ClientWrapper) -> Result<Vec<SessionId>, ServerFailure> {
     let sql = "SELECT id FROM session WHERE trashed IS NULL AND (open OR key IN (SELECT session FROM inbox))";
     let rows = query(client, sql, &[]).await?;

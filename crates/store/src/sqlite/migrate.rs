@@ -2,7 +2,8 @@
 //!
 //! All of them run in the one transaction that also records them, so whoever is killed on the way leaves the old file.
 //! Two processes may come at once: the second waits for the lock and finds the work done. Before anything is changed,
-//! the whole file is copied beside itself.
+//! the whole file is copied beside itself, however little is changed: an older version can only read the file from then
+//! on, and the copy is the way back to it.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -23,18 +24,12 @@ type MigrationStep = fn(&Connection) -> Result<(), Error>;
 struct Migration {
     sql: &'static str,
     then: Option<MigrationStep>,
-    /// Whether it changes what is stored. One that only marks the file needs no copy of it.
-    changes: bool,
 }
 
 const MIGRATIONS: &[Migration] = &[
-    Migration { sql: include_str!("../../migrations/sqlite/0001_spine.sql"), then: None, changes: true },
-    Migration {
-        sql: include_str!("../../migrations/sqlite/0002_store.sql"),
-        then: Some(fill_rows),
-        changes: true,
-    },
-    Migration { sql: include_str!("../../migrations/sqlite/0003_typed_log.sql"), then: None, changes: false },
+    Migration { sql: include_str!("../../migrations/sqlite/0001_spine.sql"), then: None },
+    Migration { sql: include_str!("../../migrations/sqlite/0002_store.sql"), then: Some(fill_rows) },
+    Migration { sql: include_str!("../../migrations/sqlite/0003_typed_log.sql"), then: None },
 ];
 
 /// What was found in the file.
@@ -59,11 +54,8 @@ pub(super) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), Er
     if !is_due(found, known, path)? {
         return Ok(());
     }
-    let due = MIGRATIONS.iter().skip(usize::try_from(found.version).unwrap_or_default());
     if found.tables > 0 {
-        if due.into_iter().any(|migration| migration.changes) {
-            back_up(connection, path, found.version)?;
-        }
+        back_up(connection, path, found.version)?;
     } else {
         // Only before the first table; later, free pages can be given back to the file system.
         connection.execute_batch("PRAGMA auto_vacuum = INCREMENTAL").map_err(failure)?;
@@ -151,12 +143,38 @@ fn back_up(connection: &Connection, path: &Path, version: i64) -> Result<(), Err
     {
         return Err(Error::io(partial, source));
     }
-    super::copy_into(connection, &partial)?;
+    ensure_space(&target, size(connection)?, free_space(&target))?;
+    if let Err(error) = super::copy_into(connection, &partial) {
+        // Half a copy is of no use, and takes the space that may be what is missing.
+        std::fs::remove_file(&partial).ok();
+        return Err(error);
+    }
     let io = |source| Error::io(&target, source);
     std::fs::rename(&partial, &target).map_err(io)?;
     // The name has to be on the disk too before the file that it saves is changed.
     let folder = target.parent().unwrap_or(Path::new("."));
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(io)
+}
+
+/// How large a copy of the database may become.
+fn size(connection: &Connection) -> Result<u64, Error> {
+    let pages: u64 = connection.query_row("PRAGMA page_count", [], |row| row.get(0))?;
+    let page: u64 = connection.query_row("PRAGMA page_size", [], |row| row.get(0))?;
+    Ok(pages.saturating_mul(page))
+}
+
+/// How much may be written beside a file, where the system says so.
+fn free_space(path: &Path) -> Option<u64> {
+    let found = rustix::fs::statvfs(path.parent()?).ok()?;
+    Some(found.f_bavail.saturating_mul(found.f_frsize))
+}
+
+/// Refuses a copy that does not fit, before it has filled the disk for everybody else.
+fn ensure_space(copy: &Path, needed: u64, free: Option<u64>) -> Result<(), Error> {
+    match free {
+        Some(free) if free < needed => Err(Error::NoSpaceForCopy { copy: copy.to_owned(), needed, free }),
+        Some(_) | None => Ok(()),
+    }
 }
 
 fn lock(path: &Path) -> Result<File, Error> {
@@ -193,4 +211,25 @@ fn fill_session(connection: &Connection, key: i64, seq: u64, id: &str, data: &st
     let session = shape::decode(id, "session", data)?;
     write::put_session(connection, key, &SessionRow::of(&session, seq)?, None)?;
     index::fill(connection, key, session)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_that_does_not_fit_is_not_begun() {
+        let copy = Path::new("/data/everturn.v2.backup.db");
+        assert!(ensure_space(copy, 4096, Some(4096)).is_ok());
+        assert!(ensure_space(copy, 4096, None).is_ok());
+        let error = ensure_space(copy, 5_000_000, Some(4096)).unwrap_err();
+        assert!(matches!(&error, Error::NoSpaceForCopy { needed: 5_000_000, free: 4096, .. }), "{error}");
+        assert_eq!(
+            error.to_string(),
+            "the database is copied to /data/everturn.v2.backup.db before it is upgraded, which needs 5000000 bytes, and 4096 are \
+             free; nothing was changed. Free some space and try again"
+        );
+        let here = free_space(&std::env::current_dir().unwrap().join("everturn.db")).unwrap();
+        assert!(here > 0, "a build folder has room");
+    }
 }

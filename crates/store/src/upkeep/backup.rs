@@ -14,7 +14,7 @@ use super::audit::Audit;
 use super::instance_rows::InstanceRows;
 use super::stored_session;
 use crate::options::{Durability, Options, StorePlace};
-use crate::payload::{Blob, Hash};
+use crate::payload::Hash;
 use crate::row::{LogRow, SessionRow};
 use crate::sqlite::copy;
 use crate::store::ask;
@@ -154,8 +154,7 @@ async fn pour_session(from: &Store, to: &Store, id: SessionId) -> Result<(), Err
         if let Ok(Some(bytes)) = stored_session::fetch(from, hash).await?
             && Hash::of(&bytes) == hash
         {
-            let blob = Blob::of(&bytes).map_err(|source| Error::io("compression", source))?;
-            ask!(to, engine => engine.put_blob(&id, blob).await)?;
+            to.put_blob(&id, bytes).await?;
         }
     }
     match to.rebuild_session(&id).await {

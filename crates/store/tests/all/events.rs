@@ -20,6 +20,11 @@ use everturn_store::{Appended, Authority, NewEvent, Store};
 /// The moment of everything that has no other.
 pub(crate) const NOW: Millis = 1_794_711_664_171;
 
+/// Where an event stands in the log of its session; none when it is not there.
+pub(crate) async fn seq_of(store: &Store, session: &SessionId, event: &EventId) -> Option<u64> {
+    log(store, session).await.into_iter().find(|record| record.id == *event).map(|record| record.seq)
+}
+
 /// A stamp that is greater than all before it.
 pub(crate) fn stamp() -> Stamp {
     static NEXT: AtomicU64 = AtomicU64::new(1);

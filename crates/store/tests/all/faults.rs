@@ -13,6 +13,7 @@ use everturn_testkit::disk::{self, Disk, DiskFault, DiskFaultKind};
 
 use crate::author::Author;
 use crate::campaign::{Deed, Ledger, cases, check_integrity, ids, runtime};
+use crate::events::seq_of;
 
 /// How many rounds of the script there are; each appends four times.
 const ROUNDS: u64 = 16;
@@ -263,7 +264,7 @@ async fn append_at(fault: DiskFaultKind) -> (Error, bool) {
     assert!(disk.failed(), "nothing failed: {error}");
     drop(store);
     let store = Store::open(Options::folder(folder.path(), "own_after")).await.unwrap();
-    (error, store.find_event(&event.id).await.unwrap().is_some())
+    (error, seq_of(&store, &session, &event.id).await.is_some())
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! What servers list: tools, resources, templates of resources, and prompts.
+//! What servers list: tools, resources and prompts.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -35,23 +35,6 @@ pub struct Resource {
     #[serde(default)]
     pub description: Option<String>,
     /// Its media type.
-    #[serde(default)]
-    pub mime_type: Option<String>,
-}
-
-/// Addresses of a kind.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Template {
-    /// The address with places to fill in, as RFC 6570 has them.
-    pub uri_template: String,
-    /// Its name.
-    #[serde(default)]
-    pub name: String,
-    /// What is there.
-    #[serde(default)]
-    pub description: Option<String>,
-    /// The media type of what is there.
     #[serde(default)]
     pub mime_type: Option<String>,
 }

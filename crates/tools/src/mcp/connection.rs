@@ -22,7 +22,7 @@ use super::servers::McpTiming;
 use super::stdio::{ServerProgram, Stdio};
 use super::{
     CallProgress, EmbeddedResource, McpError, McpPrompt, PromptMessage, Resource, ServerAddress,
-    ServerDefinition, Template, ToolInfo, message, readable,
+    ServerDefinition, ToolInfo, message, readable,
 };
 use crate::process::Launcher;
 
@@ -187,14 +187,6 @@ impl Connection {
     /// As [`Connection::tools`].
     pub async fn resources(&self) -> Result<Vec<Resource>, McpError> {
         self.list(self.peer.resources, "resources/list", "resources").await
-    }
-
-    /// The templates of resources.
-    ///
-    /// # Errors
-    /// As [`Connection::tools`].
-    pub async fn templates(&self) -> Result<Vec<Template>, McpError> {
-        self.list(self.peer.resources, "resources/templates/list", "resourceTemplates").await
     }
 
     /// What a resource holds; a folder may hold several.

@@ -5,9 +5,19 @@ use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
 use everturn_tools::instructions::Instruction;
-use everturn_tools::places::{NamedPath, ProjectFiles, TEXT_MAX};
+use everturn_tools::places::{ConfigOrigin, NamedPath, ProjectFiles, TEXT_MAX};
 use everturn_tools::{Observed, Places, instructions};
 use tempfile::TempDir;
+
+/// A path in the person's own configuration.
+pub(crate) fn by_person(text: &str) -> NamedPath {
+    NamedPath::new(text, ConfigOrigin::Person)
+}
+
+/// A path in the configuration of a project.
+pub(crate) fn by_project(text: &str) -> NamedPath {
+    NamedPath::new(text, ConfigOrigin::Project)
+}
 
 /// A person with a home and a project.
 struct Person {
@@ -96,7 +106,7 @@ fn the_projects_can_be_switched_off() {
     person.write("project/AGENTS.md", "project");
     person.write("project/docs/rules.md", "configured");
     person.write("home/.config/everturn/AGENTS.md", "ours");
-    person.places.instructions = vec![NamedPath::by_person("docs/*.md")];
+    person.places.instructions = vec![by_person("docs/*.md")];
     person.places.project = ProjectFiles::Ignored;
     person.check(&[("home/.config/everturn/AGENTS.md", "ours")]);
     let file = person.write("project/inner/deeper/a.rs", "");
@@ -197,10 +207,9 @@ fn the_configuration_names_more() {
     person.write("project/inner/own.md", "own");
     person.write("home/.config/opencode/style.md", "style");
     let absolute = person.places.worktree.join("docs/a.md").display().to_string();
-    person.places.instructions = ["docs/*.md", "own.md", "~/.config/opencode/style.md", &absolute, "gone.md"]
-        .map(NamedPath::by_person)
-        .into();
-    person.places.instructions.push(NamedPath::by_project("https://example.com/rules.md"));
+    person.places.instructions =
+        ["docs/*.md", "own.md", "~/.config/opencode/style.md", &absolute, "gone.md"].map(by_person).into();
+    person.places.instructions.push(by_project("https://example.com/rules.md"));
     person.check(&[
         ("project/docs/a.md", "a"),
         ("project/docs/b.md", "b"),
@@ -214,16 +223,13 @@ fn the_configuration_of_a_project_cannot_name_private_files() {
     let mut person = Person::new();
     person.write("home/.ssh/id", "private");
     for pattern in ["~/.ssh/id", "/etc/passwd", "../../other/secret", "~/.config/opencode/../../.ssh/*"] {
-        person.places.instructions = vec![NamedPath::by_project(pattern)];
+        person.places.instructions = vec![by_project(pattern)];
         let found = instructions::observe(&person.places);
         let Observed::Unavailable { why } = &found else { panic!("{pattern}: {found:?}") };
         assert!(why.starts_with(&format!("`{pattern}`")), "{why}");
     }
     symlink(person.base.join("home/.ssh"), person.places.worktree.join("docs")).unwrap();
-    for named in ["docs/*", "docs/id"]
-        .into_iter()
-        .flat_map(|text| [NamedPath::by_project(text), NamedPath::by_person(text)])
-    {
+    for named in ["docs/*", "docs/id"].into_iter().flat_map(|text| [by_project(text), by_person(text)]) {
         person.places.instructions = vec![named];
         let found = format!("{:?}", instructions::observe(&person.places));
         assert!(!found.contains("private"), "{found}");
@@ -239,7 +245,7 @@ fn the_persons_own_configuration_names_whatever_it_likes() {
     fs::create_dir_all(person.places.config[1].as_path()).unwrap();
     symlink(person.base.join("dotfiles/style.md"), person.places.config[1].join("style.md")).unwrap();
     let names = ["~/notes/*.md", "../../dotfiles/style.md", "~/.config/opencode/style.md"];
-    person.places.instructions = names.map(NamedPath::by_person).into();
+    person.places.instructions = names.map(by_person).into();
     person.check(&[("home/notes/rules.md", "rules"), ("dotfiles/style.md", "style")]);
     person.places.project = ProjectFiles::Ignored;
     person.check(&[("home/notes/rules.md", "rules"), ("home/.config/opencode/style.md", "style")]);

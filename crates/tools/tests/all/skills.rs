@@ -8,12 +8,13 @@ use std::sync::Arc;
 use everturn_tools::host::{
     AskedQuestion, Delegate, DelegatedTask, LoadedSkill as Found, NoHost, TaskReport, TodoItem,
 };
-use everturn_tools::places::{NamedPath, ProjectFiles};
+use everturn_tools::places::ProjectFiles;
 use everturn_tools::skill::SkillTool;
 use everturn_tools::{BoxFuture, Context, Failure, Host, Need, Observed, Output, Places, Tool, skills};
 use serde_json::{Map, json};
 
 use crate::harness::Project;
+use crate::instructions::{by_person, by_project};
 
 fn write(path: &Path, content: &str) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -54,7 +55,7 @@ fn every_folder_is_looked_into_and_the_nearest_one_counts() {
     let project = Project::new();
     let mut places = places(&project);
     assert_eq!(skills::observe(&places), Observed::Absent);
-    places.skills = vec![NamedPath::by_person("~/mine"), NamedPath::by_project("extra")];
+    places.skills = vec![by_person("~/mine"), by_project("extra")];
     // From the one that counts least to the one that counts most.
     let folders = [
         "home/.agents/skills",
@@ -94,12 +95,12 @@ fn a_projects_configuration_names_no_folders_outside_of_it() {
     let mut places = places(&project);
     for name in ["~/../mine", "../../mine"] {
         put(&project.outside().join("mine"), "private", "mine");
-        places.skills = vec![NamedPath::by_project(name)];
+        places.skills = vec![by_project(name)];
         let (found, problems) = seen(&places);
         assert_eq!(found, [], "{name}");
         assert_eq!(problems[0].0, project.outside().join("mine"));
         assert!(problems[0].1.contains("lies outside of the project"), "{problems:?}");
-        places.skills = vec![NamedPath::by_person(name)];
+        places.skills = vec![by_person(name)];
         assert_eq!(seen(&places).0.len(), 1, "{name}");
     }
 }

@@ -45,13 +45,14 @@ impl Shelf<'_> {
     /// Puts sessions into the trash.
     pub(super) async fn delete(&self, ids: &[String]) -> Result<()> {
         let sessions = self.listed(ids).await?;
+        let mut trashed: Vec<SessionId> = Vec::new();
         for session in &sessions {
             // One that belongs to another that was named is there already.
-            if self.engine.trash().find(&session.id).await?.is_none() {
-                self.engine.sessions().trash(&session.id).await?;
+            if !trashed.contains(&session.id) {
+                trashed.extend(self.engine.sessions().trash(&session.id).await?);
             }
         }
-        self.say("trashed", &names(&sessions), "in the trash; `everturn session restore` takes it out again");
+        self.say("trashed", &trashed, "in the trash; `everturn session restore` takes it out again");
         Ok(())
     }
 
@@ -92,8 +93,14 @@ impl Shelf<'_> {
                     id = session.id
                 );
             }
+            let mut asked: Vec<SessionId> = Vec::new();
             for session in &sessions {
-                table::note(format!("{}  {}", session.id, session.title));
+                for member in self.engine.trash().family(&session.id).await? {
+                    if !asked.contains(&member.id) {
+                        table::note(format!("{}  {}", member.id, member.title));
+                        asked.push(member.id);
+                    }
+                }
             }
             table::confirm("Delete this for good? It cannot be undone.")?;
         }

@@ -19,7 +19,6 @@ contract![
     the_answer_says_where_the_events_are_and_what_the_session_is_now,
     a_batch_with_one_bad_event_leaves_nothing_behind,
     what_was_acknowledged_is_there_for_every_store_and_after_reopening,
-    an_event_is_found_by_its_id,
     any_text_comes_back_as_it_was,
     an_open_append_needs_no_lease_and_an_owned_one_does,
     an_owned_append_is_refused_unless_owner_epoch_and_session_are_right,
@@ -122,18 +121,6 @@ async fn what_was_acknowledged_is_there_for_every_store_and_after_reopening(plac
     assert_eq!(everything(&again, &id).await, before);
     let log = log(&again, &id).await;
     assert_eq!(fold::replay(&log).unwrap(), again.tree(&id).await.unwrap());
-}
-
-async fn an_event_is_found_by_its_id(place: &Place) {
-    let store = place.open("own_a").await;
-    let (one, two) = (begin(&store).await, begin(&store).await);
-    append(&store, &two, vec![titled("b"), titled("c")]).await;
-    for id in [&one, &two] {
-        for record in log(&store, id).await {
-            assert_eq!(store.find_event(&record.id).await.unwrap(), Some((id.clone(), record.seq)));
-        }
-    }
-    assert_eq!(store.find_event(&titled("never").id).await.unwrap(), None);
 }
 
 async fn any_text_comes_back_as_it_was(place: &Place) {

@@ -7,7 +7,7 @@ use everturn_model::{EventId, SessionId, fold};
 use everturn_store::{Authority, Error, FeedItem, Lease, Store};
 use tokio::task::JoinSet;
 
-use crate::events::{append, begin, created, log, session_id, titled, unfit};
+use crate::events::{append, begin, created, log, seq_of, session_id, titled, unfit};
 use crate::place::{Place, contract};
 
 contract![
@@ -60,8 +60,7 @@ async fn a_hundred_appends_at_once_of_which_some_are_bad_leave_the_good_ones(pla
                 1 => assert!(matches!(answer, Err(Error::Fenced(_))), "{answer:?}"),
                 _ => {
                     let answer = answer.unwrap();
-                    let found = store.find_event(&event).await.unwrap();
-                    assert_eq!(found, Some((id.clone(), answer.first)));
+                    assert_eq!(seq_of(&store, &id, &event).await, Some(answer.first));
                     return Some((id, event));
                 }
             }

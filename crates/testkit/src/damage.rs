@@ -1,0 +1,18 @@
+//! Damage to a store's database, as a bad disk or another program leaves it.
+
+use std::path::Path;
+
+use rusqlite::{Connection, params};
+
+/// Makes an event unreadable in the SQLite database of a data folder.
+///
+/// # Panics
+///
+/// When there is no such event.
+pub fn damage_event(folder: &Path, session: &str, seq: u64) {
+    let connection = Connection::open(folder.join("everturn.db")).expect("the store's database");
+    let sql =
+        "UPDATE event SET data = '{' WHERE seq = ?2 AND session = (SELECT key FROM session WHERE id = ?1)";
+    let changed = connection.execute(sql, params![session, seq]).expect("a change of the log");
+    assert_eq!(changed, 1, "event {seq} of {session}");
+}
