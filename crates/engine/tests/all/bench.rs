@@ -75,11 +75,6 @@ impl Bench {
         self.restart().await;
     }
 
-    /// Where its data are.
-    pub(crate) fn data(&self) -> &std::path::Path {
-        &self.options.paths.data
-    }
-
     /// Another engine on the same data, as in another process.
     pub(crate) async fn beside(&self) -> Engine {
         Engine::open(self.options.clone()).await.unwrap()
