@@ -336,6 +336,7 @@ pub(super) enum NodeForm<'a> {
 }
 
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly all are frequent ones")]
 pub(super) enum PartForm<'a> {
     Whole(Box<Part>),
     Frequent(StoredContent<'a>),

@@ -241,7 +241,8 @@ type ShownPart<'a> = (PartSource<'a>, Option<ShownResult<'a>>);
 
 #[derive(Debug)]
 enum PartSource<'a> {
-    Read(Cow<'a, Part>),
+    Read(&'a Part),
+    Made(Box<Part>),
     Stored(&'a StoredContent<'a>),
 }
 
@@ -249,18 +250,19 @@ impl PartSource<'_> {
     fn as_ref(&self) -> PartRef<'_> {
         match self {
             Self::Read(part) => PartRef::Read(part),
+            Self::Made(part) => PartRef::Read(part),
             Self::Stored(part) => PartRef::Stored(part),
         }
     }
 
     /// True for a call that has no end of its own.
     fn is_open_call(&self) -> bool {
-        let state: ShownState<'_> = match self {
-            Self::Read(part) => match &part.kind {
+        let state: ShownState<'_> = match self.as_ref() {
+            PartRef::Read(part) => match &part.kind {
                 PartKind::Tool { state, .. } => state.into(),
                 _ => return false,
             },
-            Self::Stored(part) => match &part.kind {
+            PartRef::Stored(part) => match &part.kind {
                 StoredKind::Tool { state, .. } => state.into(),
                 _ => return false,
             },
@@ -350,7 +352,7 @@ pub(super) fn of_item<'a>(item: &'a InboxItem, at: Selected<'a>) -> MessageView<
             .parts
             .iter()
             .filter(|part| !part.hidden)
-            .map(|part| (PartSource::Read(Cow::Borrowed(part)), None))
+            .map(|part| (PartSource::Read(part), None))
             .collect(),
         at,
     }
@@ -427,7 +429,7 @@ fn own_parts<'a>(
         .map(|part| {
             let call = part.kind.call();
             let result = call.and_then(|call| results.get(&(&node.entry.id, call)).copied());
-            (PartSource::Read(Cow::Borrowed(part)), result)
+            (PartSource::Read(part), result)
         })
         .collect()
 }
@@ -457,7 +459,7 @@ fn of_stored<'a>(
     let shown = |part: &'a PartForm<'a>| {
         let result = part.call().and_then(|call| results.get(&(&entry.id, call)).copied());
         let source = match part {
-            PartForm::Whole(part) => PartSource::Read(Cow::Borrowed(part)),
+            PartForm::Whole(part) => PartSource::Read(part),
             PartForm::Frequent(part) => PartSource::Stored(part),
         };
         (source, result)
@@ -590,19 +592,22 @@ fn synthetic(text: &str) -> PartKind {
     PartKind::Text { text: text.to_owned(), synthetic: Some(true), ignored: None, time: None, metadata: None }
 }
 
-fn mark_synthetic(part: &mut PartSource<'_>) {
-    if let PartSource::Read(part) = part
-        && matches!(&part.kind, PartKind::Text { synthetic: None, .. })
-        && let PartKind::Text { synthetic, .. } = &mut part.to_mut().kind
+fn mark_synthetic(source: &mut PartSource<'_>) {
+    if let PartSource::Read(part) = source
+        && let PartKind::Text { synthetic: None, .. } = &part.kind
     {
-        *synthetic = Some(true);
+        let mut part = Box::new(part.clone());
+        if let PartKind::Text { synthetic, .. } = &mut part.kind {
+            *synthetic = Some(true);
+        }
+        *source = PartSource::Made(part);
     }
 }
 
 fn made(entry: &Entry, at: usize, kind: PartKind) -> ShownPart<'static> {
     let wire = entry.wire_id();
     let rest = wire.split_once('_').map_or(wire, |(_, rest)| rest);
-    (PartSource::Read(Cow::Owned(Part::new(PartId::new(format!("prt_{rest}{at}")), kind))), None)
+    (PartSource::Made(Box::new(Part::new(PartId::new(format!("prt_{rest}{at}")), kind))), None)
 }
 
 /// The second message of an entry, or the one message of a turn, where the entry has an assistant.
