@@ -107,7 +107,7 @@ async fn results_come_with_their_call(place: &Place) {
         found.nodes.into_iter().map(|json| json.id).collect::<Vec<_>>()
     };
     assert_eq!(at(&first).await, [&first, &one, &two].map(|entry| entry.id.clone()));
-    assert_eq!(at(&last).await, [last.id.clone()]);
+    assert_eq!(at(&last).await, std::slice::from_ref(&last.id));
 }
 
 /// A conversation of so many messages with a part each.
