@@ -17,6 +17,7 @@ mod schema;
 mod space;
 mod stored_session;
 mod upkeep;
+mod watch;
 mod whole_session;
 mod write;
 mod writer;

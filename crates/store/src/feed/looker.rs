@@ -1,14 +1,17 @@
 //! The task that looks for what other processes do: the only one in this process.
 //!
+//! It waits until something stirs: on a server that is a notice of another process, in a folder a write to the file. Then
+//! one cheap question tells whether there is anything that was not told, which is never so after own commits alone.
+//!
 //! A look asks for the sessions that changed since the last one, reads what was not told of them, and then the text of
-//! the parts that others are streaming. What it costs grows with what changed, not with how many sessions there are; when
-//! nothing changed it is one cheap question. A look that fails is made again from where it began: nothing is lost by it,
-//! and the sequencer drops what was told twice.
+//! the parts that others are streaming. What it costs grows with what changed, not with how many sessions there are. A look
+//! that fails is made again from where it began: nothing is lost by it, and the sequencer drops what was told twice.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_model::SessionId;
+use tokio::time::Instant;
 
 use super::excerpt::Excerpt;
 use super::position::Position;
@@ -17,6 +20,9 @@ use crate::{Error, postgres, sqlite};
 
 /// How many events are read at once.
 const PAGE: usize = 256;
+
+/// How often to ask where a change makes itself known, in case that failed.
+const RARELY: Duration = Duration::from_secs(1);
 
 /// How often text is looked for while others stream some.
 const TEXT: Duration = Duration::from_millis(100);
@@ -41,9 +47,31 @@ macro_rules! read {
 }
 
 impl FeedReader {
-    /// Whether anything may have changed since this was last asked.
-    async fn has_changed(&self) -> Result<bool, Error> {
-        read!(self, engine => engine.has_changed().await)
+    /// Waits until something may have changed.
+    async fn stirred(&self) {
+        match self {
+            Self::Sqlite(file) => file.stirred().await,
+            // Its notices call for a look by themselves.
+            Self::Postgres(_) => std::future::pending().await,
+        }
+    }
+
+    /// What has happened since this was last asked, as far as a cheap question can tell.
+    async fn sign(&self) -> Result<Sign, Error> {
+        match self {
+            Self::Sqlite(file) => file.sign().await,
+            Self::Postgres(_) => Ok(Sign::Unknown),
+        }
+    }
+
+    /// How long to wait at most. `look` is how often to look where nothing makes itself known.
+    fn patience(&self, look: Duration, streaming: bool) -> Duration {
+        match self {
+            Self::Sqlite(file) if file.is_watched() => look.max(RARELY),
+            Self::Sqlite(_) => look,
+            Self::Postgres(_) if streaming => look.min(TEXT),
+            Self::Postgres(_) => look,
+        }
     }
 
     /// The present moment.
@@ -72,17 +100,25 @@ impl FeedReader {
     }
 }
 
+/// What a cheap question tells of a database.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Sign {
+    /// Nothing was written.
+    Still,
+    /// Something was written; this is the moment now.
+    Written(Position),
+    /// Only a look can tell.
+    Unknown,
+}
+
 /// Looks until it is stopped. `look` is how often where nothing tells of changes.
 pub(crate) async fn run(sequencer: Arc<Sequencer>, reader: FeedReader, look: Duration) {
     let mut failed = false;
+    let mut last = Instant::now();
     loop {
-        let pause = if sequencer.is_streaming() { look.min(TEXT) } else { look };
-        let called = tokio::time::timeout(pause, sequencer.called()).await.is_ok();
-        // What cannot be asked for is looked for, which says what is wrong.
-        if !called && !failed && !reader.has_changed().await.unwrap_or(true) {
-            continue;
-        }
-        match make_look(&sequencer, &reader).await {
+        let asked = failed || wait(&sequencer, &reader, look, last).await;
+        last = Instant::now();
+        match glance(&sequencer, &reader, asked).await {
             Ok(()) => failed = false,
             Err(error) => {
                 if !failed {
@@ -92,6 +128,30 @@ pub(crate) async fn run(sequencer: Arc<Sequencer>, reader: FeedReader, look: Dur
                 tokio::time::sleep(PAUSE).await;
             }
         }
+    }
+}
+
+/// Waits until there may be something to see. True when somebody asks for a look.
+async fn wait(sequencer: &Sequencer, reader: &FeedReader, look: Duration, last: Instant) -> bool {
+    let stirred = async {
+        reader.stirred().await;
+        // Many writes follow each other closely.
+        tokio::time::sleep_until(last + look).await;
+    };
+    tokio::select! {
+        () = sequencer.called() => true,
+        () = stirred => false,
+        () = tokio::time::sleep(reader.patience(look, sequencer.is_streaming())) => false,
+    }
+}
+
+/// Looks, if that is `asked` for or there is anything to see.
+async fn glance(sequencer: &Sequencer, reader: &FeedReader, asked: bool) -> Result<(), Error> {
+    // What cannot be asked for is looked for, which says what is wrong.
+    match reader.sign().await.unwrap_or(Sign::Unknown) {
+        Sign::Still if !asked => Ok(()),
+        Sign::Written(now) if !asked && sequencer.has_told(&now) => tell_texts(sequencer, reader).await,
+        Sign::Still | Sign::Written(_) | Sign::Unknown => make_look(sequencer, reader).await,
     }
 }
 
@@ -109,11 +169,17 @@ async fn make_look(sequencer: &Sequencer, reader: &FeedReader) -> Result<(), Err
             Err(error) => return Err(error),
         }
     }
+    tell_texts(sequencer, reader).await?;
+    sequencer.end_look(now);
+    Ok(())
+}
+
+/// Reads what others have streamed since.
+async fn tell_texts(sequencer: &Sequencer, reader: &FeedReader) -> Result<(), Error> {
     let open = sequencer.open_parts();
     if !open.is_empty() {
         sequencer.tell_texts(reader.pieces(open).await?);
     }
-    sequencer.end_look(now);
     Ok(())
 }
 
@@ -150,3 +216,6 @@ async fn catch_up(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,6 +17,11 @@ impl Position {
             Self::Snapshot(snapshot) => snapshot.covers(stamp),
         }
     }
+
+    /// Whether everything before another moment is before this one. It is not known of snapshots.
+    pub(crate) fn includes(&self, other: &Self) -> bool {
+        matches!((self, other), (Self::Newest(newest), Self::Newest(other)) if other <= newest)
+    }
 }
 
 /// A snapshot of PostgreSQL, as it writes it: `least:end:running,running`.

@@ -10,8 +10,11 @@
 //! Sessions that rest cost nothing. Everything up to the last look has been told, so that for a session without a track
 //! two stamps are enough: an own commit that the last look has covered was told by it; one whose predecessor is covered
 //! follows directly; any other has a gap before it.
+//!
+//! Where commits are numbered one after the other, own ones move that moment on by themselves: what comes directly after
+//! the last one that was told needs no look, and a number that was left out is another process's.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use everturn_model::part::PartKind;
@@ -86,6 +89,10 @@ struct SequencerState {
     told: Option<Position>,
     /// How many looks have begun.
     looks: u64,
+    /// Where the look began that is under way, or that failed and will be made again.
+    looks_from: Option<Position>,
+    /// Own commits that were told although others before them were not.
+    ahead: BTreeSet<u64>,
     tracks: HashMap<SessionId, Track>,
     /// Own events that may be in the log and were not told, by session and in order.
     announced: HashMap<SessionId, VecDeque<Announced>>,
@@ -146,15 +153,37 @@ impl Sequencer {
     }
 
     /// Takes in what this process committed under a stamp.
-    pub(crate) fn commit(&self, stamp: u64, committed: Vec<Arc<Committed>>) {
+    pub(crate) fn commit(&self, stamp: u64, committed: &[Arc<Committed>]) {
         if committed.is_empty() {
             return;
         }
         let mut state = self.lock();
         for committed in committed {
-            if state.take(&self.observer, stamp, committed) {
+            if state.take(&self.observer, stamp, Arc::clone(committed)) {
                 self.wake.notify_one();
             }
+        }
+    }
+
+    /// Everything that this process committed under a stamp was told.
+    pub(crate) fn pass(&self, stamp: u64) {
+        let mut state = self.lock();
+        if let Some(Position::Newest(_)) = state.told {
+            state.ahead.insert(stamp);
+            state.advance();
+            // Then nothing was told that is not before that moment, and it alone is enough to know.
+            if state.ahead.is_empty() && state.looks_from.is_none() {
+                state.tracks.retain(|_, track| !track.held.is_empty());
+                state.forget_settled();
+            }
+        }
+    }
+
+    /// Whether everything up to a moment was told.
+    pub(crate) fn has_told(&self, now: &Position) -> bool {
+        match (&self.lock().told, now) {
+            (Some(Position::Newest(told)), Position::Newest(now)) => now == told,
+            _ => false,
         }
     }
 
@@ -171,19 +200,29 @@ impl Sequencer {
     pub(crate) fn begin_look(&self) -> Option<Position> {
         let mut state = self.lock();
         state.looks += 1;
-        state.told.clone()
+        let told = state.told.clone();
+        state.looks_from.clone_from(&told);
+        told
+    }
+
+    /// How many looks have begun.
+    #[cfg(test)]
+    pub(crate) fn looks(&self) -> u64 {
+        self.lock().looks
     }
 
     /// Ends a look that has told everything before a moment. Sessions that did not move during it are forgotten.
     pub(crate) fn end_look(&self, now: Position) {
         let mut state = self.lock();
         let looks = state.looks;
-        state.announced.retain(|_, announced| {
-            announced.retain(|announced| !now.covers(announced.stamp));
-            !announced.is_empty()
-        });
-        state.told = Some(now);
+        let from = state.looks_from.take();
+        // Own commits may have moved on in the meantime.
+        if from == state.told || !state.told.as_ref().is_some_and(|told| told.includes(&now)) {
+            state.told = Some(now);
+        }
+        state.forget_settled();
         state.tracks.retain(|_, track| !track.held.is_empty() || track.look >= looks);
+        state.advance();
     }
 
     /// The last event of a session that was told, if it is known.
@@ -257,6 +296,15 @@ impl SequencerState {
         let track = self.tracks.entry(session.clone()).or_default();
         track.look = look;
         track
+    }
+
+    /// Moves on over own commits that follow directly.
+    fn advance(&mut self) {
+        let Some(Position::Newest(told)) = &mut self.told else { return };
+        while let Some(next) = self.ahead.first().copied().filter(|next| *next <= *told + 1) {
+            self.ahead.remove(&next);
+            *told = next.max(*told);
+        }
     }
 
     /// Takes in an own commit. True when events before it have to be read.
@@ -360,6 +408,15 @@ impl SequencerState {
         if announced.is_empty() {
             self.announced.remove(session);
         }
+    }
+
+    /// Forgets what was announced and would have been told by now if it had been committed.
+    fn forget_settled(&mut self) {
+        let Some(told) = &self.told else { return };
+        self.announced.retain(|_, announced| {
+            announced.retain(|announced| !told.covers(announced.stamp));
+            !announced.is_empty()
+        });
     }
 
     /// Tells what waits and follows the last event directly.

@@ -26,12 +26,6 @@ pub(crate) struct ServerReader {
 }
 
 impl ServerReader {
-    /// The server tells by its notices; where they are missing, only a look can.
-    #[expect(clippy::unused_async, reason = "the other engine has to wait for its answer")]
-    pub(crate) async fn has_changed(&self) -> Result<bool, Error> {
-        Ok(true)
-    }
-
     pub(crate) async fn position(&self) -> Result<Position, Error> {
         read!(self, client => position(&client))
     }

@@ -258,7 +258,7 @@ impl WriterTask {
         for (pending, outcome) in group.appends.into_iter().zip(outcomes) {
             let answer = outcome.map(|(appended, committed)| {
                 if let Some(sequencer) = &self.sequencer {
-                    sequencer.commit(stamp, committed);
+                    sequencer.commit(stamp, &committed);
                 }
                 fresh |= appended.fresh;
                 appended

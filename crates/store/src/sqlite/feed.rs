@@ -5,9 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use everturn_model::SessionId;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
+use super::watch::FileWatch;
 use super::{reader, schema, write};
 use crate::Error;
 use crate::feed::excerpt::Excerpt;
+use crate::feed::looker::Sign;
 use crate::feed::position::Position;
 use crate::feed::sequencer::{FollowedPart, SavedPiece};
 use crate::plan::NeededRows;
@@ -18,11 +20,41 @@ pub(crate) struct FileReader {
     readers: Arc<reader::Pool>,
     /// A connection of its own, because what SQLite says of changes it says for each connection, and the last answer.
     version: Arc<Mutex<Option<(Connection, i64)>>>,
+    /// None where the system cannot tell of writes.
+    watch: Option<FileWatch>,
+    #[cfg(test)]
+    questions: Arc<std::sync::atomic::AtomicU64>,
 }
 
 impl FileReader {
     pub(super) fn new(readers: &Arc<reader::Pool>) -> Self {
-        Self { readers: Arc::clone(readers), version: Arc::default() }
+        let watch = FileWatch::begin(&readers.settings().path);
+        Self {
+            readers: Arc::clone(readers),
+            version: Arc::default(),
+            watch,
+            #[cfg(test)]
+            questions: Arc::default(),
+        }
+    }
+
+    /// How often it was asked what has happened.
+    #[cfg(test)]
+    pub(crate) fn questions(&self) -> Arc<std::sync::atomic::AtomicU64> {
+        Arc::clone(&self.questions)
+    }
+
+    /// Whether the system tells of writes.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.watch.is_some()
+    }
+
+    /// Waits until somebody has written to the file.
+    pub(crate) async fn stirred(&self) {
+        match &self.watch {
+            Some(watch) => watch.stirred().await,
+            None => std::future::pending().await,
+        }
     }
 
     async fn read<T: Send + 'static>(
@@ -33,8 +65,10 @@ impl FileReader {
         tokio::task::spawn_blocking(move || readers.with(query)).await.map_err(|_| Error::Closed)?
     }
 
-    /// Whether anybody has committed anything since this was last asked. It reads no page of the file.
-    pub(crate) async fn has_changed(&self) -> Result<bool, Error> {
+    /// What has happened since this was last asked. As long as nobody has committed anything it reads no page of the file.
+    pub(crate) async fn sign(&self) -> Result<Sign, Error> {
+        #[cfg(test)]
+        self.questions.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let (readers, version) = (Arc::clone(&self.readers), Arc::clone(&self.version));
         let ask = move || {
             let mut version = version.lock().unwrap_or_else(PoisonError::into_inner);
@@ -44,8 +78,13 @@ impl FileReader {
             };
             let now = connection.query_row("PRAGMA data_version", [], |row| row.get::<_, i64>(0));
             let now = now.map_err(|error| super::failure(&readers.settings().path, &error))?;
+            let sign = if before == Some(now) {
+                Sign::Still
+            } else {
+                Sign::Written(Position::Newest(position(&connection)?))
+            };
             *version = Some((connection, now));
-            Ok(before != Some(now))
+            Ok(sign)
         };
         tokio::task::spawn_blocking(ask).await.map_err(|_| Error::Closed)?
     }

@@ -237,7 +237,13 @@ impl WriterThread {
         }
         self.announce(&done, stamp);
         match self.connection.execute_batch("COMMIT") {
-            Ok(()) => done.into_iter().for_each(|done| self.acknowledge(done, stamp)),
+            Ok(()) => {
+                for done in &done {
+                    self.tell(done, stamp);
+                }
+                self.pass(stamp);
+                done.into_iter().for_each(|done| self.acknowledge(done));
+            }
             Err(error) => {
                 tracing::error!(error = error.to_string(), "cannot commit");
                 if !self.connection.is_autocommit() {
@@ -329,17 +335,29 @@ impl WriterThread {
         sequencer.announce(u64::try_from(stamp).unwrap_or_default(), committed.flatten());
     }
 
-    fn acknowledge(&self, done: JobDone, stamp: i64) {
+    /// Tells the feed what was committed.
+    fn tell(&self, done: &JobDone, stamp: i64) {
+        if let (Some(sequencer), JobDone::Append(PendingAppend { result: Ok(written), .. })) =
+            (&self.sequencer, done)
+        {
+            sequencer.commit(u64::try_from(stamp).unwrap_or_default(), &written.committed);
+        }
+    }
+
+    /// Tells the feed that it has heard of the whole commit.
+    fn pass(&self, stamp: i64) {
+        // A group without appends has no number.
+        if let Some(sequencer) = &self.sequencer
+            && let Some(stamp) = u64::try_from(stamp).ok().filter(|stamp| *stamp > 0)
+        {
+            sequencer.pass(stamp);
+        }
+    }
+
+    fn acknowledge(&self, done: JobDone) {
         // A caller that went away wants no answer.
         match done {
-            JobDone::Append(PendingAppend {
-                answer,
-                result: Ok(WrittenAppend { appended, committed, .. }),
-                ..
-            }) => {
-                if let Some(sequencer) = &self.sequencer {
-                    sequencer.commit(u64::try_from(stamp).unwrap_or_default(), committed);
-                }
+            JobDone::Append(PendingAppend { answer, result: Ok(WrittenAppend { appended, .. }), .. }) => {
                 drop(answer.send(Ok(appended)));
             }
             JobDone::Append(PendingAppend { answer, result: Err(error), .. }) => {
@@ -358,7 +376,9 @@ impl WriterThread {
                     |id: &EventId| reader::find_event(&self.connection, id).map(|found| found.is_some());
                 match pending.ids.iter().map(there).collect::<Result<Vec<_>, _>>() {
                     Ok(found) if !found.is_empty() && found.iter().all(|found| *found) => {
-                        self.acknowledge(JobDone::Append(pending), stamp);
+                        let done = JobDone::Append(pending);
+                        self.tell(&done, stamp);
+                        self.acknowledge(done);
                     }
                     Ok(_) if failure.certain => drop(pending.answer.send(Err(self.failure(&failure.error)))),
                     _ => {
