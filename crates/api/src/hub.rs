@@ -4,6 +4,9 @@
 //! all streams as ready bytes. The queue is bounded: a stream that falls behind is ended, and its client attaches
 //! again and asks for the state, rather than going on with a hole in what it knows.
 //!
+//! An event of another process that touched a whole session does not bring the session. It is read here, if anybody is
+//! attached to see it.
+//!
 //! Streamed text is in no state that can be asked for, so the hub keeps it and gives it to each new stream: see
 //! [`drafts`](crate::drafts).
 
@@ -14,9 +17,9 @@ use bytes::Bytes;
 use everturn_engine::bus::Committed;
 use everturn_engine::mint::Mint;
 use everturn_engine::sessions::Sessions;
-use everturn_engine::{Engine, Live, SessionUpdate, Signal};
+use everturn_engine::{Engine, Error, Live, SessionUpdate, Signal};
 use everturn_interop::opencode::v1;
-use everturn_model::{EntryId, PartId, SessionId};
+use everturn_model::{EntryId, PartId, SessionId, Tree};
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
@@ -163,9 +166,22 @@ async fn listen(
     outlet: Arc<Outlet>,
 ) {
     begin(&sessions, &outlet).await;
+    let mut read = SessionRows::default();
     loop {
         let whole = match updates.recv().await {
-            Ok(update) => take(&update, &mut encoder, &outlet),
+            Ok(update) => {
+                let shown = outlet.frames.receiver_count() > 0;
+                match read.of(&sessions, &update, shown, updates.len()).await {
+                    Ok(rows) => take(&update, rows, &mut encoder, &outlet),
+                    Err(error) => {
+                        tracing::warn!(
+                            error = error.to_string(),
+                            "a session that was changed cannot be shown"
+                        );
+                        false
+                    }
+                }
+            }
             Err(RecvError::Lagged(missed)) => {
                 tracing::warn!(missed, "the event hub fell behind; clients attach again");
                 false
@@ -180,6 +196,50 @@ async fn listen(
     }
 }
 
+/// A session that another process has changed as a whole.
+#[derive(Default)]
+struct SessionRows(Option<ReadSession>);
+
+/// A session as it was read.
+struct ReadSession {
+    tree: Tree,
+    /// For so many updates it is not too old: they had come before it was read.
+    updates: usize,
+}
+
+impl SessionRows {
+    /// The rows that an update lacks; none when it has them, or nobody sees it. `queued` updates wait behind it.
+    async fn of(
+        &mut self,
+        sessions: &Sessions,
+        update: &SessionUpdate,
+        shown: bool,
+        queued: usize,
+    ) -> Result<Option<&Tree>, Error> {
+        let before = self.0.take().filter(|read| read.updates > 0);
+        self.0 = before.map(|read| ReadSession { updates: read.updates - 1, ..read });
+        let SessionUpdate::Committed(committed) = update else { return Ok(None) };
+        if !shown || !is_incomplete(committed) {
+            return Ok(None);
+        }
+        let id = &committed.record.session;
+        if self.0.as_ref().is_none_or(|read| read.tree.session.id != *id) {
+            let tree = match sessions.tree(id).await {
+                // Deleted since: what is left of it is its row.
+                Err(Error::NoSession(_)) => Tree::new(committed.tree.session.clone()),
+                tree => tree?,
+            };
+            self.0 = Some(ReadSession { tree, updates: queued });
+        }
+        Ok(self.0.as_ref().map(|read| &read.tree))
+    }
+}
+
+/// Whether rows are missing that clients are to be shown.
+fn is_incomplete(committed: &Committed) -> bool {
+    committed.lacks_rows() && v1::shows_whole_session(&committed.record.event)
+}
+
 /// Begins anew with the text that other processes stream.
 async fn begin(sessions: &Sessions, outlet: &Outlet) {
     // What began before somebody listened is told of only by the store.
@@ -190,8 +250,8 @@ async fn begin(sessions: &Sessions, outlet: &Outlet) {
     outlet.lock().begin(open);
 }
 
-/// Takes in an update; false when something is missing before it.
-fn take(update: &SessionUpdate, encoder: &mut Encoder, outlet: &Outlet) -> bool {
+/// Takes in an update, with the rows that it does not bring; false when something is missing before it.
+fn take(update: &SessionUpdate, rows: Option<&Tree>, encoder: &mut Encoder, outlet: &Outlet) -> bool {
     let frames = &outlet.frames;
     let changes = encoder.follow(update);
     let mut drafts = outlet.lock();
@@ -201,7 +261,9 @@ fn take(update: &SessionUpdate, encoder: &mut Encoder, outlet: &Outlet) -> bool 
     match update {
         SessionUpdate::Committed(committed) => match drafts.commit(committed, &encoder.mint) {
             Some(frame) => send(frame),
-            None if shown => encoder.committed(committed, send),
+            // Somebody has come since.
+            None if shown && rows.is_none() && is_incomplete(committed) => return false,
+            None if shown => encoder.committed(committed, rows.unwrap_or(&committed.tree), send),
             None => {}
         },
         SessionUpdate::Live(live) => {
@@ -244,9 +306,9 @@ impl Encoder {
         }
     }
 
-    fn committed(&self, committed: &Committed, send: impl Fn(EventFrame)) {
+    fn committed(&self, committed: &Committed, rows: &Tree, send: impl Fn(EventFrame)) {
         let session = &committed.tree.session;
-        let events = v1::events(committed.before.as_ref(), &committed.record, &committed.tree);
+        let events = v1::events(committed.before.as_ref(), &committed.record, rows);
         for (index, event) in events.iter().enumerate() {
             // The first goes by the id in the log.
             let payload = if index == 0 {

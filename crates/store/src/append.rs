@@ -73,12 +73,21 @@ pub struct Committed {
     pub record: Arc<Record>,
     /// The session row before it; none for a session's first event, and for what others wrote.
     pub before: Option<Session>,
-    /// The session row and the touched rows after it.
+    /// The session row and the touched rows after it; the session row alone where it [lacks](Self::lacks_rows) the others.
     pub tree: Tree,
     /// Who wrote it.
     pub by: WrittenBy,
     /// The stamp of the last change of the session before the append; 0 for a new one.
     pub(crate) follows: u64,
+}
+
+impl Committed {
+    /// Whether it touched the whole session, and another process wrote it: there may be any number of such rows, and
+    /// mostly nobody wants to see them. Whoever does reads the session.
+    #[must_use]
+    pub fn lacks_rows(&self) -> bool {
+        matches!(self.by, WrittenBy::Others { .. }) && self.record.event.touches().whole
+    }
 }
 
 /// A piece of streamed text of a part that is still open.

@@ -259,6 +259,43 @@ async fn what_is_said_to_one_server_takes_effect_in_the_other_on_one_postgres() 
     check_takes_effect(&Pair::on_a_server().await).await;
 }
 
+/// What touches a whole session is read by those who have to show it.
+async fn check_moves(pair: &Pair) {
+    let mut near = pair.near.client().events("/event").await;
+    let mut far = pair.far.client().events("/event").await;
+    let session = pair.session("taken back").await;
+    say(&pair.far.client(), &session, "SAY:one").await;
+    heard(&mut near, "session.idle", &session).await;
+    let messages = pair.far.client().get(&format!("/session/{session}/message")).await.ok().json();
+    let ids: Vec<&str> =
+        messages.as_array().unwrap().iter().map(|message| message["info"]["id"].as_str().unwrap()).collect();
+    assert_eq!(ids.len(), 2);
+    let revert = json!({"messageID": ids[0]});
+    pair.far.client().post(&format!("/session/{session}/revert"), &revert).await.ok();
+    say(&pair.far.client(), &session, "SAY:two").await;
+    let answered = |event: &Value| {
+        is_of(event, "message.part.updated", &session) && event["properties"]["part"]["text"] == "two"
+    };
+    for events in [&mut near, &mut far] {
+        events.wait_for(answered).await;
+        let removed =
+            events.seen().into_iter().filter(|event| is_of(&event.data, "message.removed", &session));
+        let removed: Vec<String> =
+            removed.map(|event| event.data["properties"]["messageID"].as_str().unwrap().to_owned()).collect();
+        assert_eq!(removed, ids);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_other_server_takes_back_is_removed_on_one_file() {
+    check_moves(&Pair::on_a_file().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_other_server_takes_back_is_removed_on_one_postgres() {
+    check_moves(&Pair::on_a_server().await).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_goes_on_in_the_other_server_and_its_clients_see_it_whole() {
     let mut pair = Pair::on_a_file().await;

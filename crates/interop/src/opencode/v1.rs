@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use crate::opencode::fault::{FaultView, read_fault};
-pub use events::{V1Event, events};
+pub use events::{V1Event, events, shows_whole_session};
 pub use info::Selected;
 pub use part::{PartInfo, part, read_part};
 pub use seed::read_messages;

@@ -1,14 +1,17 @@
 //! Events that another process wrote, with the rows that they touched.
 //!
 //! The rows are those of the moment of reading, which may be later than the event. What an event brings itself is taken
-//! from the event, so that nothing shows before it has happened where that can be avoided.
+//! from the event, so that nothing shows before it has happened where that can be avoided. What touches a whole session
+//! comes with the session's row alone: see [`Committed::lacks_rows`].
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use everturn_model::tree::Node;
 use everturn_model::{Event, Record, Tree};
 
 use crate::append::{Committed, WrittenBy};
+use crate::plan::NeededRows;
 
 /// A piece of a session's log, and the session as it was when that was read.
 #[derive(Debug)]
@@ -17,7 +20,7 @@ pub(crate) struct Excerpt {
     pub(crate) head: u64,
     /// The events, in order.
     pub(crate) records: Vec<Record>,
-    /// The session row and the rows that the events touch; all rows when one of them touches everything.
+    /// The session row and the rows that the events [need](needed).
     pub(crate) rows: Tree,
 }
 
@@ -37,11 +40,11 @@ impl Excerpt {
 
 /// What an event shows: the session row and the rows that it touched.
 fn touched(event: &Event, rows: &Tree) -> Tree {
+    let mut tree = Tree::new(rows.session.clone());
     let touches = event.touches();
     if touches.whole {
-        return rows.clone();
+        return tree;
     }
-    let mut tree = Tree::new(rows.session.clone());
     if let Some(node) = brought(event) {
         tree.insert(node);
     }
@@ -68,6 +71,33 @@ fn touched(event: &Event, rows: &Tree) -> Tree {
         _ => tree.inbox.extend(touches.inbox.iter().filter_map(|id| rows.waiting(id)).cloned()),
     }
     tree
+}
+
+/// The rows that have to be read to show events, each once: those that they touch and do not bring themselves.
+pub(crate) fn needed(records: &[Record]) -> NeededRows {
+    let (mut entries, mut parts, mut inbox) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    for event in records.iter().map(|record| &record.event) {
+        let touches = event.touches();
+        if touches.whole {
+            continue;
+        }
+        let brought = brought(event).map(|node| node.entry.id);
+        let own = matches!(event, Event::PartStarted { .. } | Event::PartAdded { .. });
+        for entry in touches.entries.into_iter().filter(|entry| Some(*entry) != brought.as_ref()) {
+            entries.insert(entry);
+            parts.extend(touches.parts.iter().filter(|_| !own).map(|part| (entry, *part)));
+        }
+        if !matches!(event, Event::PromptAdmitted { .. } | Event::PromptEdited { .. }) {
+            inbox.extend(touches.inbox);
+        }
+    }
+    NeededRows {
+        whole: false,
+        entries: entries.into_iter().cloned().collect(),
+        parts: parts.into_iter().map(|(entry, part)| (entry.clone(), part.clone())).collect(),
+        inbox: inbox.into_iter().cloned().collect(),
+        requests: Vec::new(),
+    }
 }
 
 /// The node that an event brings whole.

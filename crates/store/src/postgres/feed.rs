@@ -1,10 +1,9 @@
 //! What the feed reads from the server: what changed, and the text that is being streamed.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use deadpool_postgres::ClientWrapper;
-use everturn_model::{EntryId, PartId, SessionId, Tree};
+use everturn_model::{PartId, SessionId, Tree};
 
 use super::address::Address;
 use super::failure::ServerFailure;
@@ -12,10 +11,9 @@ use super::pool::{Pool, query};
 use super::reader::{self, count};
 use super::{blob, path};
 use crate::Error;
-use crate::feed::excerpt::Excerpt;
+use crate::feed::excerpt::{self, Excerpt};
 use crate::feed::position::{Position, TransactionSnapshot};
 use crate::feed::sequencer::{FollowedPart, SavedPiece};
-use crate::plan::NeededRows;
 use crate::shape::damaged;
 
 /// Reads for the feed. It shares the connections for reading and keeps nothing else of the store alive.
@@ -44,7 +42,7 @@ impl ServerReader {
         after: Option<u64>,
         limit: usize,
     ) -> Result<Option<Excerpt>, Error> {
-        read!(self, client => excerpt(&client, id, after, limit))
+        read!(self, client => read_excerpt(&client, id, after, limit))
     }
 
     pub(crate) async fn pieces(&self, open: Vec<FollowedPart>) -> Result<Vec<SavedPiece>, Error> {
@@ -111,7 +109,7 @@ async fn first_since(
     Ok((first <= last).then_some(first))
 }
 
-async fn excerpt(
+async fn read_excerpt(
     client: &ClientWrapper,
     id: &SessionId,
     after: Option<u64>,
@@ -121,16 +119,10 @@ async fn excerpt(
     let rows = query(client, "SELECT seq FROM session WHERE key = $1", &[&key]).await?;
     let head = rows.first().map(|row| count(row, 0)).transpose()?.unwrap_or_default();
     let records = reader::events(client, id, after, limit).await?;
-    let needs = NeededRows::of(records.iter().map(|record| &record.event));
-    if needs.whole {
-        let rows = reader::tree(client, id).await?.unwrap_or_else(|| Tree::new(session));
-        return Ok(Some(Excerpt { head, records, rows }));
-    }
+    let needs = excerpt::needed(&records);
     let mut rows = Tree::new(session);
     if !needs.entries.is_empty() {
-        let wanted: HashSet<EntryId> = needs.entries.into_iter().collect();
-        let wanted: Vec<EntryId> = wanted.into_iter().collect();
-        for node in path::nodes(client, id, &wanted).await? {
+        for node in path::nodes(client, id, &needs.entries).await? {
             rows.insert(node);
         }
     }

@@ -8,11 +8,10 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use super::watch::FileWatch;
 use super::{reader, schema, write};
 use crate::Error;
-use crate::feed::excerpt::Excerpt;
+use crate::feed::excerpt::{self, Excerpt};
 use crate::feed::looker::Sign;
 use crate::feed::position::Position;
 use crate::feed::sequencer::{FollowedPart, SavedPiece};
-use crate::plan::NeededRows;
 
 /// Reads for the feed. It holds the file open but keeps nothing else of the store alive.
 #[derive(Debug)]
@@ -115,7 +114,7 @@ impl FileReader {
         limit: usize,
     ) -> Result<Option<Excerpt>, Error> {
         let id = id.clone();
-        self.read(move |connection| excerpt(connection, &id, after, limit)).await
+        self.read(move |connection| read_excerpt(connection, &id, after, limit)).await
     }
 
     pub(crate) async fn pieces(&self, open: Vec<FollowedPart>) -> Result<Vec<SavedPiece>, Error> {
@@ -166,7 +165,7 @@ fn first_since(connection: &Connection, id: &SessionId, since: u64) -> Result<Op
     Ok(first)
 }
 
-fn excerpt(
+fn read_excerpt(
     connection: &Connection,
     id: &SessionId,
     after: Option<u64>,
@@ -177,12 +176,7 @@ fn excerpt(
         .prepare_cached("SELECT max(CAST(seq AS INTEGER), 0) FROM session WHERE key = ?1")?
         .query_row([key], |row| row.get(0))?;
     let records = reader::events(connection, id, after, limit)?;
-    let needs = NeededRows::of(records.iter().map(|record| &record.event));
-    let rows = if needs.whole {
-        reader::rows(connection, key, session)?
-    } else {
-        write::touched(connection, key, session, &needs)?
-    };
+    let rows = write::touched(connection, key, session, &excerpt::needed(&records))?;
     Ok(Some(Excerpt { head, records, rows }))
 }
 

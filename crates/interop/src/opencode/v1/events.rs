@@ -39,6 +39,12 @@ pub fn events(before: Option<&Session>, record: &Record, tree: &Tree) -> Vec<V1E
     out.list
 }
 
+/// Whether [`events`] needs the whole session to show an event.
+#[must_use]
+pub fn shows_whole_session(event: &Event) -> bool {
+    matches!(event, Event::SessionForked { .. } | Event::LeafMoved { .. })
+}
+
 struct EventBuilder<'a> {
     session: &'a Session,
     tree: &'a Tree,

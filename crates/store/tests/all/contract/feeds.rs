@@ -211,7 +211,9 @@ async fn events_of_others_come_with_the_rows_that_they_touched(place: &Place) {
     assert!(format!("{said:?}").contains("\"said\""), "{said:?}");
     assert!(node(6, &step.id).entry.body.assistant().unwrap().completed.is_some());
     assert_eq!(heard[7].tree.waiting(&item.id), Some(&item));
-    assert!(heard[9].tree.nodes().len() >= 3, "everything for a move");
+    assert!(heard[9].lacks_rows(), "a move touches everything");
+    assert_eq!(heard[9].tree.nodes().len(), 0, "which nobody reads who does not show it");
+    assert!(heard.iter().enumerate().all(|(number, told)| told.lacks_rows() == (number == 9)));
     assert_eq!(heard[10].tree.todos.len(), 1);
 }
 
