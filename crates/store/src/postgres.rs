@@ -7,6 +7,7 @@
 
 mod address;
 mod blob;
+mod excerpts;
 mod failure;
 mod group;
 mod instance_rows;

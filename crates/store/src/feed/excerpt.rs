@@ -8,10 +8,23 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use everturn_model::tree::Node;
-use everturn_model::{Event, Record, Tree};
+use everturn_model::{Event, Record, SessionId, Tree};
 
+use crate::Error;
 use crate::append::{Committed, WrittenBy};
 use crate::plan::NeededRows;
+
+/// A session whose log is to be read.
+#[derive(Debug, Clone)]
+pub(crate) struct WantedLog {
+    pub(crate) session: SessionId,
+    /// From this seq on; none means from the first event after the moment that the look began from.
+    pub(crate) first: Option<u64>,
+}
+
+/// What was found of a log: none when there is no such session, or nothing to read. One that cannot be read does not
+/// keep the others from being read.
+pub(crate) type FoundLog = Result<Option<Excerpt>, Error>;
 
 /// A piece of a session's log, and the session as it was when that was read.
 #[derive(Debug)]

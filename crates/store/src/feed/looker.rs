@@ -7,19 +7,23 @@
 //! the parts that others are streaming. What it costs grows with what changed, not with how many sessions there are. A look
 //! that fails is made again from where it began: nothing is lost by it, and the sequencer drops what was told twice.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_model::SessionId;
 use tokio::time::Instant;
 
-use super::excerpt::Excerpt;
+use super::excerpt::{FoundLog, WantedLog};
 use super::position::Position;
 use super::sequencer::{FollowedPart, SavedPiece, Sequencer};
 use crate::{Error, postgres, sqlite};
 
-/// How many events are read at once.
+/// How many events of a session are read at once.
 const PAGE: usize = 256;
+
+/// Of how many sessions events are read at once.
+const SESSIONS: usize = 64;
 
 /// How often to ask where a change makes itself known, in case that failed.
 const RARELY: Duration = Duration::from_secs(1);
@@ -84,14 +88,9 @@ impl FeedReader {
         read!(self, engine => engine.changed(since).await)
     }
 
-    /// The seq of the first event of a session that was written after a moment.
-    async fn first_since(&self, id: &SessionId, since: &Position) -> Result<Option<u64>, Error> {
-        read!(self, engine => engine.first_since(id, since).await)
-    }
-
-    /// Events of a session after a seq, and the rows that they touch. None when there is no such session.
-    async fn excerpt(&self, id: &SessionId, after: Option<u64>) -> Result<Option<Excerpt>, Error> {
-        read!(self, engine => engine.excerpt(id, after, PAGE).await)
+    /// Events of sessions with the rows that they touch, for each session in turn. `since` is where the look began.
+    async fn excerpts(&self, wanted: &[WantedLog], since: &Position) -> Result<Vec<FoundLog>, Error> {
+        read!(self, engine => engine.excerpts(wanted, since, PAGE).await)
     }
 
     /// What was saved of these parts behind what was told.
@@ -158,15 +157,21 @@ async fn glance(sequencer: &Sequencer, reader: &FeedReader, asked: bool) -> Resu
 async fn make_look(sequencer: &Sequencer, reader: &FeedReader) -> Result<(), Error> {
     let Some(since) = sequencer.begin_look() else { return Ok(()) };
     let (changed, now) = reader.changed(&since).await?;
-    for (id, head) in changed {
-        match catch_up(sequencer, reader, &id, head, &since).await {
-            Ok(()) => {}
-            // One session that cannot be read must not keep the others waiting.
-            Err(error @ (Error::Corrupt { .. } | Error::Damaged { .. } | Error::Purged(_))) => {
-                tracing::error!(session = %id, error = error.to_string(), "a session is missing in the feed");
-                sequencer.skip(&id, head);
+    let mut left: VecDeque<(WantedLog, u64)> = VecDeque::new();
+    for (session, head) in changed {
+        let first = sequencer.last(&session).map(|last| last + 1);
+        if first.is_none_or(|first| first <= head) {
+            left.push_back((WantedLog { session, first }, head));
+        }
+    }
+    while !left.is_empty() {
+        // However many they are, they are asked for together.
+        let (wanted, heads): (Vec<WantedLog>, Vec<u64>) = left.drain(..left.len().min(SESSIONS)).unzip();
+        let found = reader.excerpts(&wanted, &since).await?;
+        for ((wanted, head), found) in wanted.into_iter().zip(heads).zip(found) {
+            if let Some(first) = tell_log(sequencer, &wanted.session, head, found)? {
+                left.push_back((WantedLog { first: Some(first), ..wanted }, head));
             }
-            Err(error) => return Err(error),
         }
     }
     tell_texts(sequencer, reader).await?;
@@ -183,38 +188,27 @@ async fn tell_texts(sequencer: &Sequencer, reader: &FeedReader) -> Result<(), Er
     Ok(())
 }
 
-/// Reads what was not told of a session whose last event is `head`.
-async fn catch_up(
-    sequencer: &Sequencer,
-    reader: &FeedReader,
-    id: &SessionId,
-    head: u64,
-    since: &Position,
-) -> Result<(), Error> {
-    let mut after = sequencer.last(id);
-    if after.is_some_and(|last| last >= head) {
-        return Ok(());
-    }
-    if after.is_none() {
-        match reader.first_since(id, since).await? {
-            Some(first) => after = first.checked_sub(1),
-            None => {
+/// Tells what was found of a session whose last event is `head`. Says from where on there is more.
+fn tell_log(sequencer: &Sequencer, id: &SessionId, head: u64, found: FoundLog) -> Result<Option<u64>, Error> {
+    match found {
+        Ok(excerpt) => {
+            let last = excerpt.as_ref().and_then(|excerpt| excerpt.records.last()).map(|record| record.seq);
+            let Some((excerpt, last)) = excerpt.zip(last) else {
+                // Told before, or deleted for good in the meantime.
                 sequencer.settle(id);
-                return Ok(());
-            }
+                return Ok(None);
+            };
+            sequencer.deliver(id, excerpt.into_committed());
+            Ok((last < head).then_some(last + 1))
         }
+        // One session that cannot be read must not keep the others waiting.
+        Err(error @ (Error::Corrupt { .. } | Error::Damaged { .. } | Error::Purged(_))) => {
+            tracing::error!(session = %id, error = error.to_string(), "a session is missing in the feed");
+            sequencer.skip(id, head);
+            Ok(None)
+        }
+        Err(error) => Err(error),
     }
-    while after.is_none_or(|after| after < head) {
-        let Some(excerpt) = reader.excerpt(id, after).await? else { break };
-        let Some(last) = excerpt.records.last().map(|record| record.seq) else { break };
-        after = Some(last);
-        sequencer.deliver(id, excerpt.into_committed());
-    }
-    // Deleted for good in the meantime.
-    if after.is_none_or(|after| after < head) {
-        sequencer.settle(id);
-    }
-    Ok(())
 }
 
 #[cfg(test)]

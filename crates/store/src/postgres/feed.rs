@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use deadpool_postgres::ClientWrapper;
-use everturn_model::{PartId, SessionId, Tree};
+use everturn_model::{PartId, SessionId};
 
 use super::address::Address;
 use super::failure::ServerFailure;
 use super::pool::{Pool, query};
-use super::reader::{self, count};
-use super::{blob, path};
+use super::reader::count;
+use super::{blob, excerpts};
 use crate::Error;
-use crate::feed::excerpt::{self, Excerpt};
+use crate::feed::excerpt::{FoundLog, WantedLog};
 use crate::feed::position::{Position, TransactionSnapshot};
 use crate::feed::sequencer::{FollowedPart, SavedPiece};
 use crate::shape::damaged;
@@ -32,17 +32,13 @@ impl ServerReader {
         read!(self, client => changed(&client, since))
     }
 
-    pub(crate) async fn first_since(&self, id: &SessionId, since: &Position) -> Result<Option<u64>, Error> {
-        read!(self, client => first_since(&client, id, since))
-    }
-
-    pub(crate) async fn excerpt(
+    pub(crate) async fn excerpts(
         &self,
-        id: &SessionId,
-        after: Option<u64>,
+        wanted: &[WantedLog],
+        since: &Position,
         limit: usize,
-    ) -> Result<Option<Excerpt>, Error> {
-        read!(self, client => read_excerpt(&client, id, after, limit))
+    ) -> Result<Vec<FoundLog>, Error> {
+        read!(self, client => excerpts::read(&client, wanted, written(since), limit))
     }
 
     pub(crate) async fn pieces(&self, open: Vec<FollowedPart>) -> Result<Vec<SavedPiece>, Error> {
@@ -88,48 +84,6 @@ async fn changed(
     }
     let now = rows.first().map(|row| row.try_get(0)).transpose()?;
     Ok((changed, now.map_or_else(|| Ok(since.clone()), parse)?))
-}
-
-/// The first event of a session that was written after a moment.
-async fn first_since(
-    client: &ClientWrapper,
-    id: &SessionId,
-    since: &Position,
-) -> Result<Option<u64>, ServerFailure> {
-    // A session's events are committed in their order, so those after a moment are the end of its log: walking back
-    // from there stops at the first one that was visible.
-    let sql = "WITH own AS (SELECT key, seq FROM session WHERE id = $1)
-               SELECT coalesce((
-                 SELECT e.seq + 1 FROM event e, own WHERE e.session = own.key
-                 AND pg_visible_in_snapshot(e.stamp, $2::text::pg_snapshot) ORDER BY e.seq DESC LIMIT 1
-               ), 0), own.seq FROM own";
-    let rows = query(client, sql, &[&id.as_str(), &written(since)]).await?;
-    let Some(row) = rows.first() else { return Ok(None) };
-    let (first, last) = (count(row, 0)?, count(row, 1)?);
-    Ok((first <= last).then_some(first))
-}
-
-async fn read_excerpt(
-    client: &ClientWrapper,
-    id: &SessionId,
-    after: Option<u64>,
-    limit: usize,
-) -> Result<Option<Excerpt>, ServerFailure> {
-    let Some((key, session)) = reader::key_and_session(client, id).await? else { return Ok(None) };
-    let rows = query(client, "SELECT seq FROM session WHERE key = $1", &[&key]).await?;
-    let head = rows.first().map(|row| count(row, 0)).transpose()?.unwrap_or_default();
-    let records = reader::events(client, id, after, limit).await?;
-    let needs = excerpt::needed(&records);
-    let mut rows = Tree::new(session);
-    if !needs.entries.is_empty() {
-        for node in path::nodes(client, id, &needs.entries).await? {
-            rows.insert(node);
-        }
-    }
-    if !needs.inbox.is_empty() {
-        rows.inbox = reader::inbox(client, key, id.as_str()).await?;
-    }
-    Ok(Some(Excerpt { head, records, rows }))
 }
 
 /// What was saved of parts behind what is known of them.

@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use super::watch::FileWatch;
 use super::{reader, schema, write};
 use crate::Error;
-use crate::feed::excerpt::{self, Excerpt};
+use crate::feed::excerpt::{self, Excerpt, FoundLog, WantedLog};
 use crate::feed::looker::Sign;
 use crate::feed::position::Position;
 use crate::feed::sequencer::{FollowedPart, SavedPiece};
@@ -102,19 +102,18 @@ impl FileReader {
         self.read(changed).await
     }
 
-    pub(crate) async fn first_since(&self, id: &SessionId, since: &Position) -> Result<Option<u64>, Error> {
-        let (id, since) = (id.clone(), newest(since));
-        self.read(move |connection| first_since(connection, &id, since)).await
-    }
-
-    pub(crate) async fn excerpt(
+    pub(crate) async fn excerpts(
         &self,
-        id: &SessionId,
-        after: Option<u64>,
+        wanted: &[WantedLog],
+        since: &Position,
         limit: usize,
-    ) -> Result<Option<Excerpt>, Error> {
-        let id = id.clone();
-        self.read(move |connection| read_excerpt(connection, &id, after, limit)).await
+    ) -> Result<Vec<FoundLog>, Error> {
+        let (wanted, since, path) = (wanted.to_vec(), newest(since), self.readers.settings().path.clone());
+        let found = move |connection: &Connection| {
+            let read = |wanted| read_excerpt(connection, wanted, since, limit);
+            Ok(wanted.iter().map(|wanted| read(wanted).map_err(|error| super::named(&path, error))).collect())
+        };
+        self.read(found).await
     }
 
     pub(crate) async fn pieces(&self, open: Vec<FollowedPart>) -> Result<Vec<SavedPiece>, Error> {
@@ -165,17 +164,18 @@ fn first_since(connection: &Connection, id: &SessionId, since: u64) -> Result<Op
     Ok(first)
 }
 
-fn read_excerpt(
-    connection: &Connection,
-    id: &SessionId,
-    after: Option<u64>,
-    limit: usize,
-) -> Result<Option<Excerpt>, Error> {
+fn read_excerpt(connection: &Connection, wanted: &WantedLog, since: u64, limit: usize) -> FoundLog {
+    let id = &wanted.session;
     let Some((key, session)) = reader::key_and_session(connection, id)? else { return Ok(None) };
     let head = connection
         .prepare_cached("SELECT max(CAST(seq AS INTEGER), 0) FROM session WHERE key = ?1")?
         .query_row([key], |row| row.get(0))?;
-    let records = reader::events(connection, id, after, limit)?;
+    let first = match wanted.first {
+        Some(first) => Some(first),
+        None => first_since(connection, id, since)?,
+    };
+    let Some(first) = first else { return Ok(None) };
+    let records = reader::events(connection, id, first.checked_sub(1), limit)?;
     let rows = write::touched(connection, key, session, &excerpt::needed(&records))?;
     Ok(Some(Excerpt { head, records, rows }))
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use everturn_model::SessionId;
 use everturn_store::{Authority, FeedItem, Options, Store, Timing};
-use everturn_testkit::Postgres;
 use everturn_testkit::deadline::within;
 use everturn_testkit::postgres::Shutdown;
+use everturn_testkit::{Postgres, Proxy};
 
 use super::Place;
 use crate::listener::Listener;
@@ -84,4 +84,36 @@ async fn broken_connections_leave_no_hole_and_no_echo() {
 async fn restarts_leave_no_hole_and_no_echo() {
     let server = Postgres::start();
     disturb(&server, |_| server.restart(Shutdown::Fast)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_look_asks_does_not_grow_with_the_sessions_that_changed() {
+    // Each session took six questions, one after the other: with an answer that is far away, text came seconds late.
+    let server = Postgres::shared();
+    let place = Place::on(&server);
+    let proxy = Proxy::start(server.address());
+    let hours = Duration::from_secs(3600);
+    let timing = Timing { patience: hours * 2, beat: hours, look: hours };
+    let (observer, mut listener) = Listener::new();
+    let far = Options::server(&place.database.url_at(proxy.address()), place.folder.path(), "own_far");
+    let _far = Store::open(Options { observer: Some(observer), timing, ..far }).await.unwrap();
+    let near = place.open("own_near").await;
+    let mut asked = Vec::new();
+    let mut number = 0;
+    // The first prepares the statements.
+    for count in [1, 1, 50] {
+        // Nothing is answered until all of it has happened.
+        proxy.pause();
+        for _ in 0..count {
+            let id = crate::events::session_id();
+            number += 2;
+            let events = vec![event(number, created(id.as_str())), titled(number + 1, "x")];
+            near.append(&id, Authority::Open, events).await.unwrap();
+        }
+        proxy.reset();
+        proxy.resume();
+        assert_eq!(listener.gather(count * 2).await.len(), count);
+        asked.push(proxy.messages());
+    }
+    assert!(asked[2] < asked[1] + 100, "{asked:?} messages");
 }
