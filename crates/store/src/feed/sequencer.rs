@@ -269,10 +269,16 @@ impl Sequencer {
     pub(crate) fn tell_texts(&self, pieces: Vec<SavedPiece>) {
         let mut state = self.lock();
         for piece in pieces {
+            let key = (piece.session, piece.part);
             // It may have ended while its text was read.
-            let Some(open) = state.open.get_mut(&(piece.session, piece.part)) else { continue };
-            // A piece that was not saved makes a hole; the whole text comes with the part's end.
-            if piece.start != open.offset || piece.text.is_empty() {
+            let Some(open) = state.open.get_mut(&key) else { continue };
+            // A piece that was not saved makes a hole. What comes after it cannot be told and need not be read; the whole
+            // text comes with the part's end.
+            if piece.start > open.offset {
+                state.open.remove(&key);
+                continue;
+            }
+            if piece.start < open.offset || piece.text.is_empty() {
                 continue;
             }
             open.offset += piece.text.len();

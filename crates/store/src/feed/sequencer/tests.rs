@@ -403,3 +403,28 @@ fn own_commits_alone_need_no_look_and_leave_nothing_behind() {
     world.check();
     assert!(world.sequencer.has_told(&world.position()));
 }
+
+#[test]
+fn text_behind_a_hole_is_not_read_again() {
+    // Each look read everything behind it, and told nothing.
+    let world = World::new(8, false);
+    let session = Session::new(name(0), "global", "/srv", "t", "1", 0);
+    let parts =
+        ["prt_1", "prt_2"].map(|id| FollowedPart::new(&session, EntryId::new("msg_1"), PartId::new(id)));
+    world.sequencer.begin(world.position(), parts.to_vec());
+    let piece = |part: &str, start| SavedPiece {
+        session: name(0),
+        part: PartId::new(part),
+        start,
+        text: "text".to_owned(),
+    };
+    world.sequencer.tell_texts(vec![
+        piece("prt_1", 0),
+        piece("prt_1", 8),
+        piece("prt_1", 12),
+        piece("prt_2", 0),
+    ]);
+    let left: Vec<(String, usize)> =
+        world.sequencer.open_parts().iter().map(|open| (open.part.to_string(), open.offset)).collect();
+    assert_eq!(left, [("prt_2".to_owned(), 4)]);
+}
