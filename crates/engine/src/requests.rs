@@ -7,6 +7,7 @@ use everturn_model::permission::{self, Action, Rule};
 use everturn_model::request::{Ask, CallRef, GivenAnswer, Reply, Request};
 use everturn_model::{Event, RequestId, Session, SessionId};
 use everturn_store::Store;
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -190,13 +191,9 @@ impl Requests {
             Reply::Once => Ok(()),
             Reply::Always => self.release(&row).await,
             Reply::Reject => {
-                for (other, request) in self.waiting().await? {
-                    if other == session {
-                        let event = permission_answer(&request, reply, None);
-                        ignore_gone(self.settle(&other, &request.id, event).await)?;
-                    }
-                }
-                Ok(())
+                let mut others = self.waiting().await?;
+                others.retain(|(other, _)| *other == session);
+                self.settle_all(&others, reply).await
             }
         }
     }
@@ -257,9 +254,18 @@ impl Requests {
         }
     }
 
+    /// Answers requests for permission, all at once, so that the store can commit the answers together.
+    async fn settle_all(&self, waiting: &[(SessionId, Request)], reply: Reply) -> Result<(), Error> {
+        let settled = waiting.iter().map(|(session, request)| {
+            self.settle(session, &request.id, permission_answer(request, reply, None))
+        });
+        join_all(settled).await.into_iter().try_for_each(ignore_gone)
+    }
+
     /// Answers what a new approval allows now.
     async fn release(&self, approved_in: &Session) -> Result<(), Error> {
         let saved = self.approvals(&approved_in.project).await?;
+        let mut allowed = Vec::new();
         for (id, request) in self.waiting().await? {
             let Ask::Permission { permission, patterns, .. } = &request.ask else { continue };
             let session = match self.journal.session(&id).await {
@@ -271,11 +277,10 @@ impl Requests {
             }
             let rules = self.agents.rules(&session);
             if permission::decide(&rules, &saved, permission, patterns) == Action::Allow {
-                let event = permission_answer(&request, Reply::Always, None);
-                ignore_gone(self.settle(&id, &request.id, event).await)?;
+                allowed.push((id, request));
             }
         }
-        Ok(())
+        self.settle_all(&allowed, Reply::Always).await
     }
 }
 

@@ -1,5 +1,6 @@
 //! Permissions: asked before the tool runs, answered by anybody, remembered when told so.
 
+use everturn_engine::sessions::NewSession;
 use everturn_engine::{Prompt, SessionUpdate};
 use everturn_model::Event;
 use everturn_model::request::{Ask, Reply, Request};
@@ -84,6 +85,41 @@ async fn always_is_remembered_for_the_project() {
     assert_eq!(bench.transcript().await.last().unwrap(), "assistant: not asked");
     let unknown = bench.engine.requests().reply(&request.id, Reply::Once, None).await;
     assert!(unknown.is_err(), "a request is answered once");
+}
+
+#[tokio::test]
+async fn always_answers_everybody_who_waits_before_anybody_goes_on() {
+    // They were answered one commit after the other: the last of a thousand waited for nine seconds.
+    let mut bench = Bench::new().await;
+    let location = bench.engine.projects().location(None).await.unwrap();
+    let mut requests = vec![ask(&mut bench, "TOOL:read:/etc/hostname\nSAY:ok").await];
+    for _ in 0..7 {
+        let session = bench.engine.sessions().create(&location, NewSession::default()).await.unwrap();
+        let prompt = Prompt::text("TOOL:read:/etc/hostname\nSAY:ok");
+        bench.engine.inbox().admit(&session.id, prompt).await.unwrap();
+        requests.push(asked(&mut bench).await);
+    }
+    bench.engine.requests().reply(&requests[0].id, Reply::Always, None).await.unwrap();
+    let mut answered = Vec::new();
+    for _ in 0..8 {
+        let mut others = 0;
+        let id = bench
+            .notice(|notice| match notice {
+                SessionUpdate::Committed(committed) => match &committed.record.event {
+                    Event::RequestAnswered { id, .. } => Some(id.clone()),
+                    _ => {
+                        others += 1;
+                        None
+                    }
+                },
+                SessionUpdate::Live(_) | SessionUpdate::Gap => None,
+            })
+            .await;
+        answered.push((id, others));
+    }
+    assert_eq!(answered[0].0, requests[0].id);
+    let between: Vec<usize> = answered[2..].iter().map(|(_, others)| *others).collect();
+    assert_eq!(between, [0; 6], "nothing else was committed between them");
 }
 
 #[tokio::test]
