@@ -76,7 +76,7 @@ mod linux {
         }
 
         /// Takes all notices that are there. True when one is about the log, or some were lost.
-        fn take_notices(&self) -> bool {
+        pub(crate) fn take_notices(&self) -> bool {
             let mut room = [MaybeUninit::uninit(); NOTICES];
             let mut notices = Reader::new(self.notices.get_ref(), &mut room);
             let mut stirred = false;
