@@ -264,9 +264,11 @@ impl World {
         }
         while after.is_none_or(|after| after < head) {
             let from = after.map_or(0, |after| after + 1);
-            let page: Vec<Committed> = (from..log.len() as u64)
+            let page: Vec<Committed> = (0..)
+                .zip(log)
+                .skip_while(|(seq, _)| *seq < from)
                 .take(self.page)
-                .map(|seq| read(session, seq, log[seq as usize].0))
+                .map(|(seq, (stamp, _))| read(session, seq, *stamp))
                 .collect();
             after = page.last().map(|last| last.record.seq);
             self.sequencer.deliver(&id, page);
