@@ -33,7 +33,7 @@ type Telling = Box<dyn FnOnce() + Send>;
 
 /// What waits for missing events.
 enum Held {
-    Commit(Arc<Committed>),
+    Commit(Arc<Committed>, u64),
     Telling(Telling),
 }
 
@@ -42,6 +42,8 @@ enum Held {
 struct Track {
     /// The seq of the last event that was told; none when it is not known which one that was.
     last: Option<u64>,
+    /// The stamp of that event; known of own ones.
+    stamp: Option<u64>,
     /// The look during or before which it moved.
     look: u64,
     held: VecDeque<Held>,
@@ -171,9 +173,8 @@ impl Sequencer {
         if let Some(Position::Newest(_)) = state.told {
             state.ahead.insert(stamp);
             state.advance();
-            // Then nothing was told that is not before that moment, and it alone is enough to know.
-            if state.ahead.is_empty() && state.looks_from.is_none() {
-                state.tracks.retain(|_, track| !track.held.is_empty());
+            if state.looks_from.is_none() {
+                state.forget_resting();
                 state.forget_settled();
             }
         }
@@ -243,7 +244,8 @@ impl Sequencer {
     pub(crate) fn skip(&self, session: &SessionId, head: u64) {
         let mut state = self.lock();
         (self.observer)(FeedItem::Gap);
-        state.touch(session).last = Some(head);
+        let track = state.touch(session);
+        (track.last, track.stamp) = (Some(head), None);
         state.release(&self.observer, session);
     }
 
@@ -304,6 +306,13 @@ impl SequencerState {
         track
     }
 
+    /// Forgets the sessions of which nothing was told that is not before the moment up to which everything was told.
+    fn forget_resting(&mut self) {
+        let Some(told) = &self.told else { return };
+        let rests = |track: &Track| track.stamp.is_some_and(|stamp| told.covers(stamp));
+        self.tracks.retain(|_, track| !track.held.is_empty() || !rests(track));
+    }
+
     /// Moves on over own commits that follow directly.
     fn advance(&mut self) {
         let Some(Position::Newest(told)) = &mut self.told else { return };
@@ -329,11 +338,11 @@ impl SequencerState {
             return false;
         }
         if follows {
-            self.tell(observer, committed);
+            self.tell(observer, committed, Some(stamp));
             return false;
         }
         self.touch(&session);
-        self.hold(observer, &session, Held::Commit(committed));
+        self.hold(observer, &session, Held::Commit(committed, stamp));
         true
     }
 
@@ -351,16 +360,17 @@ impl SequencerState {
         let held = std::mem::take(&mut self.touch(session).held);
         for held in held {
             match held {
-                Held::Commit(committed) => self.tell(observer, committed),
+                Held::Commit(committed, stamp) => self.tell(observer, committed, Some(stamp)),
                 Held::Telling(telling) => telling(),
             }
         }
     }
 
-    /// Tells an event that comes next.
-    fn tell(&mut self, observer: &Observer, committed: Arc<Committed>) {
+    /// Tells an event that comes next; its stamp is known if it is an own one.
+    fn tell(&mut self, observer: &Observer, committed: Arc<Committed>, stamp: Option<u64>) {
         let record = &committed.record;
-        self.touch(&record.session).last = Some(record.seq);
+        let track = self.touch(&record.session);
+        (track.last, track.stamp) = (Some(record.seq), stamp);
         self.forget_announced(&record.session, record.seq);
         match &record.event {
             Event::PartStarted { entry, part } if streams(part) => {
@@ -388,21 +398,24 @@ impl SequencerState {
         }
         // Our own knows the rows as they were right after it.
         let held = match track.held.front() {
-            Some(Held::Commit(own)) if own.record.seq == seq => track.held.pop_front(),
+            Some(Held::Commit(own, _)) if own.record.seq == seq => track.held.pop_front(),
             _ => None,
         };
         let own = match held {
-            Some(Held::Commit(own)) => Some(own),
+            Some(Held::Commit(own, stamp)) => Some((own, stamp)),
             _ => self.announced(&committed),
         };
-        self.tell(observer, own.unwrap_or(committed));
+        match own {
+            Some((own, stamp)) => self.tell(observer, own, Some(stamp)),
+            None => self.tell(observer, committed, None),
+        }
     }
 
     /// An event from the log as this process announced it, if it did.
-    fn announced(&self, read: &Committed) -> Option<Arc<Committed>> {
+    fn announced(&self, read: &Committed) -> Option<(Arc<Committed>, u64)> {
         let announced = self.announced.get(&read.record.session)?;
         let own = announced.iter().find(|own| own.committed.record.seq == read.record.seq)?;
-        (own.committed.record.id == read.record.id).then(|| Arc::clone(&own.committed))
+        (own.committed.record.id == read.record.id).then(|| (Arc::clone(&own.committed), own.stamp))
     }
 
     /// Forgets what was announced of a session up to a seq that was told.
@@ -432,16 +445,18 @@ impl SequencerState {
             let Some(last) = track.last else { return };
             let ready = match track.held.front() {
                 None => return,
-                Some(Held::Commit(next)) => next.record.seq <= last + 1,
+                Some(Held::Commit(next, _)) => next.record.seq <= last + 1,
                 Some(Held::Telling(_)) => true,
             };
             if !ready {
                 return;
             }
             match track.held.pop_front() {
-                Some(Held::Commit(next)) if next.record.seq > last => self.tell(observer, next),
+                Some(Held::Commit(next, stamp)) if next.record.seq > last => {
+                    self.tell(observer, next, Some(stamp));
+                }
                 Some(Held::Telling(telling)) => telling(),
-                Some(Held::Commit(_)) | None => {}
+                Some(Held::Commit(..)) | None => {}
             }
         }
     }

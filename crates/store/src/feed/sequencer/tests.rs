@@ -430,3 +430,18 @@ fn text_behind_a_hole_is_not_read_again() {
         world.sequencer.open_parts().iter().map(|open| (open.part.to_string(), open.offset)).collect();
     assert_eq!(left, [("prt_2".to_owned(), 4)]);
 }
+
+#[test]
+fn what_a_look_read_beyond_its_moment_is_not_told_again() {
+    // The writer's word of an older commit made the session be forgotten, of which more had been told by then.
+    let mut world = World::new(8, true);
+    world.step(&Step::Own(0, 1));
+    world.look();
+    world.step(&Step::Begin(0, 1));
+    world.look();
+    world.look();
+    assert!(world.glance.is_none());
+    world.tell();
+    world.rest();
+    world.check();
+}
