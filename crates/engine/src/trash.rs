@@ -92,8 +92,11 @@ impl Trash {
     /// # Errors
     /// When the store cannot be read.
     pub async fn due(&self, kept: Duration) -> Result<Vec<Session>, Error> {
-        let kept = Millis::try_from(kept.as_millis()).unwrap_or(Millis::MAX);
-        let limit = self.journal.mint().now().saturating_sub(kept);
+        // What is kept for no time at all goes, also what a clock that was ahead has put there.
+        let limit = match Millis::try_from(kept.as_millis()) {
+            Ok(0) => Millis::MAX,
+            kept => self.journal.mint().now().saturating_sub(kept.unwrap_or(Millis::MAX)),
+        };
         let mut sessions = self.all().await?;
         sessions.retain(|session| session.time.trashed.is_some_and(|trashed| trashed <= limit));
         Ok(sessions)

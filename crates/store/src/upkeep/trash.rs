@@ -83,7 +83,11 @@ impl Store {
     pub async fn sweep(&self, retention: Retention, now: Millis) -> Result<Swept, Error> {
         let mut swept = Swept::default();
         if let Some(age) = retention.trash {
-            let since = now.saturating_sub(Millis::try_from(age.as_millis()).unwrap_or(Millis::MAX));
+            // What is kept for no time at all goes, also what a clock that was ahead has put there.
+            let since = match Millis::try_from(age.as_millis()) {
+                Ok(0) => Millis::MAX,
+                age => now.saturating_sub(age.unwrap_or(Millis::MAX)),
+            };
             for id in ask!(self, engine => engine.trashed_since(since).await)? {
                 // Asked again in the transaction: somebody may have taken it out of the trash meanwhile.
                 match self.purge_session(Purge { session: id.clone(), time: now, trashed: Some(since) }).await
