@@ -9,6 +9,7 @@
 //! told after it, until the missing events are read from the log. Where that is not possible, [`FeedItem::Gap`] says so.
 //! See `docs/design/0008-one-feed.md`.
 
+pub(crate) mod changes;
 pub(crate) mod excerpt;
 pub(crate) mod looker;
 pub(crate) mod position;

@@ -247,6 +247,13 @@ impl Sequencer {
         state.release(&self.observer, session);
     }
 
+    /// Says that something is missing, and that nobody knows of which session.
+    pub(crate) fn tell_gap(&self) {
+        // Under the lock, as everything is told.
+        let _state = self.lock();
+        (self.observer)(FeedItem::Gap);
+    }
+
     /// Lets go of what waits for events that turned out not to be there.
     pub(crate) fn settle(&self, session: &SessionId) {
         let mut state = self.lock();

@@ -11,6 +11,7 @@ use super::pool::{Pool, query};
 use super::reader::count;
 use super::{blob, excerpts};
 use crate::Error;
+use crate::feed::changes::FeedChanges;
 use crate::feed::excerpt::{FoundLog, WantedLog};
 use crate::feed::position::{Position, TransactionSnapshot};
 use crate::feed::sequencer::{FollowedPart, SavedPiece};
@@ -28,8 +29,8 @@ impl ServerReader {
         read!(self, client => position(&client))
     }
 
-    pub(crate) async fn changed(&self, since: &Position) -> Result<(Vec<(SessionId, u64)>, Position), Error> {
-        read!(self, client => changed(&client, since))
+    pub(crate) async fn changes(&self, since: &Position) -> Result<FeedChanges, Error> {
+        read!(self, client => changes(&client, since))
     }
 
     pub(crate) async fn excerpts(
@@ -66,24 +67,22 @@ async fn position(client: &ClientWrapper) -> Result<Position, ServerFailure> {
     parse(rows.first().map(|row| row.try_get(0)).transpose()?.unwrap_or_default())
 }
 
-/// Sessions that changed after a moment, with the seq of their last event, and the moment of this answer.
-async fn changed(
-    client: &ClientWrapper,
-    since: &Position,
-) -> Result<(Vec<(SessionId, u64)>, Position), ServerFailure> {
-    // One statement sees one moment: nothing falls between the answer and the position.
-    let sql = "SELECT now.position, s.id, s.seq FROM (SELECT pg_current_snapshot()::text AS position) now
+/// What changed after a moment.
+async fn changes(client: &ClientWrapper, since: &Position) -> Result<FeedChanges, ServerFailure> {
+    // One statement sees one moment: nothing falls between the answer and the position. A damaged number must not end
+    // what follows all sessions.
+    let sql = "SELECT now.position, s.id, greatest(s.seq, 0) FROM (SELECT pg_current_snapshot()::text AS position) now
                LEFT JOIN session s ON s.changed >= pg_snapshot_xmin($1::text::pg_snapshot)
                AND NOT pg_visible_in_snapshot(s.changed, $1::text::pg_snapshot) ORDER BY s.changed";
     let rows = query(client, sql, &[&written(since)]).await?;
-    let mut changed = Vec::new();
+    let now = rows.first().map(|row| row.try_get(0)).transpose()?;
+    let mut changes = FeedChanges::until(now.map_or_else(|| Ok(since.clone()), parse)?);
     for row in &rows {
         if let Some(id) = row.try_get::<_, Option<String>>(1)? {
-            changed.push((SessionId::new(id), count(row, 2)?));
+            changes.sessions.push((SessionId::new(id), count(row, 2)?));
         }
     }
-    let now = rows.first().map(|row| row.try_get(0)).transpose()?;
-    Ok((changed, now.map_or_else(|| Ok(since.clone()), parse)?))
+    Ok(changes)
 }
 
 /// What was saved of parts behind what is known of them.

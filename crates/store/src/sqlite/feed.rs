@@ -5,9 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use everturn_model::SessionId;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
+use super::stored_session::text;
 use super::watch::FileWatch;
 use super::{reader, schema, write};
 use crate::Error;
+use crate::feed::changes::FeedChanges;
 use crate::feed::excerpt::{self, Excerpt, FoundLog, WantedLog};
 use crate::feed::looker::Sign;
 use crate::feed::position::Position;
@@ -92,14 +94,9 @@ impl FileReader {
         Ok(Position::Newest(self.read(position).await?))
     }
 
-    pub(crate) async fn changed(&self, since: &Position) -> Result<(Vec<(SessionId, u64)>, Position), Error> {
+    pub(crate) async fn changes(&self, since: &Position) -> Result<FeedChanges, Error> {
         let since = newest(since);
-        let changed = move |connection: &Connection| {
-            let now = position(connection)?;
-            let changed = if now == since { Vec::new() } else { changed(connection, since)? };
-            Ok((changed, Position::Newest(now)))
-        };
-        self.read(changed).await
+        self.read(move |connection| changes(connection, since)).await
     }
 
     pub(crate) async fn excerpts(
@@ -131,19 +128,36 @@ fn newest(position: &Position) -> u64 {
 
 /// The number of the newest commit.
 fn position(connection: &Connection) -> Result<u64, Error> {
-    let sql = "SELECT value FROM meta WHERE name = 'commits'";
-    Ok(connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?)
+    let sql = format!("SELECT {} FROM meta WHERE name = 'commits'", schema::NEWEST_COMMIT);
+    Ok(connection.prepare_cached(&sql)?.query_row([], |row| row.get(0))?)
 }
 
-/// Sessions that changed after a commit, with the seq of their last event.
-fn changed(connection: &Connection, since: u64) -> Result<Vec<(SessionId, u64)>, Error> {
+/// What changed after a commit.
+fn changes(connection: &Connection, since: u64) -> Result<FeedChanges, Error> {
+    let now = position(connection)?;
+    // A count that went back says nothing of what was committed under numbers that were there before.
+    let mut changes = FeedChanges { gap: now < since, ..FeedChanges::until(Position::Newest(now)) };
+    if now == since {
+        return Ok(changes);
+    }
     let mut statement = connection.prepare_cached(
-        // A damaged number must not end what follows all sessions.
+        // A damaged value must not end what follows all sessions.
         "SELECT id, max(CAST(seq AS INTEGER), 0) FROM session WHERE changed > ?1 ORDER BY changed",
     )?;
-    let rows =
-        statement.query_map([since], |row| Ok((SessionId::new(row.get::<_, String>(0)?), row.get(1)?)))?;
-    Ok(rows.collect::<Result<_, _>>()?)
+    let mut rows = statement.query([since])?;
+    while let Some(row) = rows.next()? {
+        match row.get_ref(0)?.as_str() {
+            Ok(id) => changes.sessions.push((SessionId::new(id), row.get(1)?)),
+            Err(_) => {
+                tracing::error!(
+                    session = text(row, 0)?,
+                    "a session whose id is damaged is missing in the feed"
+                );
+                changes.gap = true;
+            }
+        }
+    }
+    Ok(changes)
 }
 
 /// The first event of a session that was written after a commit.
@@ -193,8 +207,9 @@ fn pieces(connection: &Connection, open: Vec<FollowedPart>) -> Result<Vec<SavedP
         };
         let mut rows = saved.query(params![key, part.as_str(), offset])?;
         while let Some(row) = rows.next()? {
-            let (session, part) = (session.clone(), part.clone());
-            pieces.push(SavedPiece { session, part, start: row.get(0)?, text: row.get(1)? });
+            // The whole text comes with the part's end: a damaged piece must not keep that of others waiting.
+            let (Ok(start), Ok(text)) = (row.get(0), row.get(1)) else { break };
+            pieces.push(SavedPiece { session: session.clone(), part: part.clone(), start, text });
         }
     }
     Ok(pieces)
@@ -205,6 +220,6 @@ pub(super) fn open_and_owned(connection: &Connection) -> Result<Vec<(SessionId, 
     let mut statement = connection.prepare_cached(
         "SELECT id, owner FROM session WHERE owner IS NOT NULL AND open = 1 AND trashed IS NULL",
     )?;
-    let rows = statement.query_map([], |row| Ok((SessionId::new(row.get::<_, String>(0)?), row.get(1)?)))?;
+    let rows = statement.query_map([], |row| Ok((SessionId::new(text(row, 0)?), text(row, 1)?)))?;
     Ok(rows.collect::<Result<_, _>>()?)
 }

@@ -28,6 +28,9 @@ pub(super) fn replace_rows(connection: &Connection, rebuilt: &RebuiltRows) -> Re
              (key, id, seq, project, directory, title, created, updated, data, epoch, changed)
              SELECT ?1, ?2, 0, '', '', '', 0, 0, '', ifnull(max(epoch), 0) + 1, max(stamp)
              FROM event WHERE session = ?1",
+    connection
+        .prepare_cached("UPDATE session SET id = ?2 WHERE key = ?1 AND id IS NOT ?2")?
+        .execute(params![key, rebuilt.id.as_str()])?;
         )?
         .execute(params![key, rebuilt.id.as_str()])?;
     clear_rows(connection, key)?;
