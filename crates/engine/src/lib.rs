@@ -48,6 +48,7 @@
 //! What else happens to sessions:
 //! - [`sessions`]: create, list, rename, archive, trash, fork
 //! - [`trash`]: what is in the trash, taking it out, deleting it for good
+//! - `family`: a session and those that belong to it
 //! - [`spending`]: what all sessions have used
 //! - [`reverts`]: undo and redo of messages and files
 //! - `recovery`: which sessions go on by themselves
@@ -64,6 +65,7 @@ mod delegation;
 pub mod drains;
 pub mod engine;
 mod error;
+mod family;
 mod feed_follower;
 mod file_views;
 pub mod guidance;

@@ -13,6 +13,7 @@ pub use everturn_store::{Swept, Tombstone};
 
 use crate::Error;
 use crate::drains::Drains;
+use crate::family::Family;
 use crate::journal::Journal;
 
 /// The sessions in the trash; clones share it.
@@ -37,7 +38,17 @@ impl Trash {
         let all = self.all().await?;
         let ids: BTreeSet<SessionId> = all.iter().map(|session| session.id.clone()).collect();
         let alone = |session: &Session| session.parent.as_ref().is_none_or(|parent| !ids.contains(parent));
-        Ok(all.into_iter().filter(alone).collect())
+        let mut heads: BTreeSet<SessionId> =
+            all.iter().filter(|session| alone(session)).map(|session| session.id.clone()).collect();
+        let mut shown: BTreeSet<SessionId> = heads.iter().flat_map(|id| Family::among(id, &all)).collect();
+        // Of those that belong to each other, the newest stands for all.
+        for session in &all {
+            if !shown.contains(&session.id) {
+                heads.insert(session.id.clone());
+                shown.extend(Family::among(&session.id, &all));
+            }
+        }
+        Ok(all.into_iter().filter(|session| heads.contains(&session.id)).collect())
     }
 
     /// A session in it; none when it is not there.
@@ -57,7 +68,7 @@ impl Trash {
         if self.find(id).await?.is_none() {
             return Err(Error::NoSession(id.clone()));
         }
-        let family = family(id, &self.all().await?);
+        let family = Family::among(id, &self.all().await?);
         for id in &family {
             self.journal.append(id, vec![Event::SessionRestored {}]).await?;
         }
@@ -111,7 +122,7 @@ impl Trash {
         all.extend(
             self.store.sessions(Filter { archived: ArchivedSessions::Included, ..Filter::default() }).await?,
         );
-        let family = family(id, &all);
+        let family = Family::among(id, &all);
         let find = |id: &SessionId| all.iter().find(|session| session.id == *id).cloned();
         Ok(family.iter().filter_map(find).collect())
     }
@@ -144,18 +155,4 @@ impl Trash {
     async fn all(&self) -> Result<Vec<Session>, Error> {
         Ok(self.store.sessions(Filter { trashed: true, ..Filter::default() }).await?)
     }
-}
-
-/// A session and those among `all` that belong to it, each after the one it belongs to.
-fn family(id: &SessionId, all: &[Session]) -> Vec<SessionId> {
-    let mut family = vec![id.clone()];
-    let mut next = 0;
-    while let Some(parent) = family.get(next).cloned() {
-        let children = all.iter().filter(|session| session.parent.as_ref() == Some(&parent));
-        let new: Vec<SessionId> =
-            children.map(|child| child.id.clone()).filter(|child| !family.contains(child)).collect();
-        family.extend(new);
-        next += 1;
-    }
-    family
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use everturn_engine::Error;
 use everturn_engine::sessions::NewSession;
 use everturn_model::{Session, SessionId};
+use everturn_testkit::within;
 
 use crate::bench::Bench;
 
@@ -68,4 +69,23 @@ async fn a_sweep_takes_only_what_was_there_long_enough() {
     assert!(bench.engine.trash().reclaim().await.unwrap().purged.is_empty(), "reclaiming deletes nothing");
     assert!(bench.engine.trash().find(&id).await.unwrap().is_some());
     assert_eq!(bench.engine.trash().sweep(Duration::ZERO).await.unwrap().purged, [id]);
+}
+
+#[tokio::test]
+async fn a_family_whose_members_belong_to_each_other_can_be_deleted() {
+    let bench = Bench::new().await;
+    let location = bench.engine.projects().location(None).await.unwrap();
+    let of = async |id: &str, parent: &str| {
+        let (id, parent) = (Some(SessionId::new(id)), Some(SessionId::new(parent)));
+        let new = NewSession { id, parent, ..NewSession::default() };
+        bench.engine.sessions().create(&location, new).await.unwrap().id
+    };
+    let itself = of("ses_itself", "ses_itself").await;
+    let (one, two) = (of("ses_one", "ses_two").await, of("ses_two", "ses_one").await);
+    for id in [&itself, &one] {
+        within("it to go into the trash", bench.engine.sessions().trash(id)).await.unwrap();
+    }
+    assert_eq!(bench.engine.trash().restore(&two).await.unwrap(), [two.clone(), one.clone()]);
+    assert_eq!(bench.engine.trash().purge(&one).await.unwrap(), [two, one]);
+    assert_eq!(bench.engine.trash().purge(&itself).await.unwrap(), [itself]);
 }
