@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use everturn_engine::Error;
 use everturn_engine::sessions::NewSession;
+use everturn_engine::{Error, Prompt};
 use everturn_model::{Session, SessionId};
 use everturn_testkit::within;
 
@@ -69,6 +69,28 @@ async fn a_sweep_takes_only_what_was_there_long_enough() {
     assert!(bench.engine.trash().reclaim().await.unwrap().purged.is_empty(), "reclaiming deletes nothing");
     assert!(bench.engine.trash().find(&id).await.unwrap().is_some());
     assert_eq!(bench.engine.trash().sweep(Duration::ZERO).await.unwrap().purged, [id]);
+}
+
+#[tokio::test]
+async fn a_family_of_which_one_is_at_work_elsewhere_stays_whole() {
+    // Those that belong to it were deleted first, and then it turned out that it was busy.
+    let bench = Bench::new().await;
+    let parent = bench.session.id.clone();
+    let child = child(&bench, &parent).await.id;
+    let other = bench.beside().await;
+    bench.engine.inbox().admit(&parent, Prompt::text("HOLD:x SAY:one two")).await.unwrap();
+    bench.model.held("x").await;
+    let refused = other.trash().purge(&parent).await.unwrap_err();
+    assert!(matches!(&refused, Error::Busy(id) if *id == parent), "{refused}");
+    assert_eq!(bench.engine.sessions().get(&child).await.unwrap().id, child);
+    bench.model.release("x");
+    bench.settled().await;
+    // Nothing of it was kept: the child may work, and the family may go.
+    let item = bench.engine.inbox().admit(&child, Prompt::text("SAY:still here")).await.unwrap();
+    within("the child to answer", bench.engine.drains().settled(&child)).await;
+    assert!(bench.engine.sessions().conversation(&child, None).await.unwrap().nodes.len() > 1, "{item:?}");
+    assert_eq!(other.trash().purge(&parent).await.unwrap(), [child, parent]);
+    other.close().await;
 }
 
 #[tokio::test]
