@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use everturn_model::{Event, Millis, Session, SessionId};
-use everturn_store::{Filter, Lease, Retention, Store};
+use everturn_store::{ArchivedSessions, Filter, Lease, Retention, Store};
 pub use everturn_store::{Swept, Tombstone};
 
 use crate::Error;

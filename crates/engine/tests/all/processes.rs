@@ -221,6 +221,23 @@ async fn the_saved_text_of_a_process_that_died_is_read() {
     assert_eq!(answer(&bench.engine, &bench).await, "one two ");
 }
 
+#[tokio::test]
+async fn a_session_that_is_deleted_after_its_process_died_is_not_busy() {
+    // It was for as long as the server ran: only an event of the session could have ended it.
+    for purge in [false, true] {
+        let bench = Bench::new().await;
+        let (mut updates, mut heard) = cut_off(&bench).await;
+        let command = bench.beside_quietly().await;
+        if purge {
+            command.trash().purge(&bench.session.id).await.unwrap();
+        } else {
+            command.sessions().trash(&bench.session.id).await.unwrap();
+        }
+        heard.until(&mut updates, &bench, |heard| heard.statuses.last() == Some(&"idle")).await;
+        assert_eq!(bench.engine.drains().statuses(), [], "purge: {purge}");
+    }
+}
+
 /// The text of the answer as an engine shows it.
 async fn answer(engine: &Engine, bench: &Bench) -> String {
     let nodes = engine.sessions().conversation(&bench.session.id, None).await.unwrap().nodes;

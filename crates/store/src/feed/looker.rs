@@ -157,9 +157,13 @@ async fn glance(sequencer: &Sequencer, reader: &FeedReader, asked: bool) -> Resu
 
 async fn make_look(sequencer: &Sequencer, reader: &FeedReader) -> Result<(), Error> {
     let Some(since) = sequencer.begin_look() else { return Ok(()) };
-    let FeedChanges { sessions, gap, now } = reader.changes(&since).await?;
+    let FeedChanges { sessions, purged, gap, now } = reader.changes(&since).await?;
     if gap {
         sequencer.tell_gap();
+    }
+    // Before anything can fail: it is read once.
+    for purged in purged {
+        sequencer.tell_purged(purged);
     }
     let mut left: VecDeque<(WantedLog, u64)> = VecDeque::new();
     for (session, head) in sessions {

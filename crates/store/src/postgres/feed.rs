@@ -1,6 +1,7 @@
 //! What the feed reads from the server: what changed, and the text that is being streamed.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use deadpool_postgres::ClientWrapper;
 use everturn_model::{PartId, SessionId};
@@ -11,7 +12,8 @@ use super::pool::{Pool, query};
 use super::reader::count;
 use super::{blob, excerpts};
 use crate::Error;
-use crate::feed::changes::FeedChanges;
+use crate::feed::PurgedSession;
+use crate::feed::changes::{self, FeedChanges};
 use crate::feed::excerpt::{FoundLog, WantedLog};
 use crate::feed::position::{Position, TransactionSnapshot};
 use crate::feed::sequencer::{FollowedPart, SavedPiece};
@@ -22,15 +24,34 @@ use crate::shape::damaged;
 pub(crate) struct ServerReader {
     pub(super) pool: Arc<Pool>,
     pub(super) address: Address,
+    /// The notes of purges that were read: what was deleted for good is in the audit alone.
+    pub(super) noted: Mutex<BTreeSet<i64>>,
 }
+
+/// How many notes of purges are looked at. They are committed in any order, so that the newest that was read says nothing
+/// of those just before it.
+const NOTES: i64 = 64;
 
 impl ServerReader {
     pub(crate) async fn position(&self) -> Result<Position, Error> {
+        // What is noted now was told before.
+        self.purged().await?;
         read!(self, client => position(&client))
     }
 
+    /// What was deleted for good since this was last asked.
+    async fn purged(&self) -> Result<Vec<PurgedSession>, Error> {
+        let found = read!(self, client => purges(&client))?;
+        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+        let fresh = found.iter().filter(|(key, _)| !noted.contains(key));
+        let purged = fresh.filter_map(|(_, detail)| changes::purged(detail)).collect();
+        *noted = found.iter().map(|(key, _)| *key).collect();
+        Ok(purged)
+    }
+
     pub(crate) async fn changes(&self, since: &Position) -> Result<FeedChanges, Error> {
-        read!(self, client => changes(&client, since))
+        let changes = read!(self, client => changes(&client, since))?;
+        Ok(FeedChanges { purged: self.purged().await?, ..changes })
     }
 
     pub(crate) async fn excerpts(
@@ -83,6 +104,13 @@ async fn changes(client: &ClientWrapper, since: &Position) -> Result<FeedChanges
         }
     }
     Ok(changes)
+}
+
+/// The newest notes of purges, with their keys.
+async fn purges(client: &ClientWrapper) -> Result<Vec<(i64, String)>, ServerFailure> {
+    let sql = "SELECT key, detail FROM audit WHERE action = 'purge' ORDER BY key DESC LIMIT $1";
+    let rows = query(client, sql, &[&NOTES]).await?;
+    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
 }
 
 /// What was saved of parts behind what is known of them.

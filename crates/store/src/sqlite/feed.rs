@@ -1,5 +1,6 @@
 //! What the feed reads from the file: whether anything changed, what did, and the text that is being streamed.
 
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use everturn_model::SessionId;
@@ -9,7 +10,8 @@ use super::stored_session::text;
 use super::watch::FileWatch;
 use super::{reader, schema, write};
 use crate::Error;
-use crate::feed::changes::FeedChanges;
+use crate::feed::PurgedSession;
+use crate::feed::changes::{self, FeedChanges};
 use crate::feed::excerpt::{self, Excerpt, FoundLog, WantedLog};
 use crate::feed::looker::Sign;
 use crate::feed::position::Position;
@@ -21,6 +23,8 @@ pub(crate) struct FileReader {
     readers: Arc<reader::Pool>,
     /// A connection of its own, because what SQLite says of changes it says for each connection, and the last answer.
     version: Arc<Mutex<Option<(Connection, i64)>>>,
+    /// The newest note of the audit that was read: what was deleted for good is in it alone.
+    noted: Arc<AtomicI64>,
     /// None where the system cannot tell of writes.
     watch: Option<FileWatch>,
     #[cfg(test)]
@@ -33,6 +37,7 @@ impl FileReader {
         Self {
             readers: Arc::clone(readers),
             version: Arc::default(),
+            noted: Arc::default(),
             watch,
             #[cfg(test)]
             questions: Arc::default(),
@@ -69,7 +74,7 @@ impl FileReader {
     /// What has happened since this was last asked. As long as nobody has committed anything it reads no page of the file.
     pub(crate) async fn sign(&self) -> Result<Sign, Error> {
         #[cfg(test)]
-        self.questions.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.questions.fetch_add(1, Ordering::Relaxed);
         let (readers, version) = (Arc::clone(&self.readers), Arc::clone(&self.version));
         let ask = move || {
             let mut version = version.lock().unwrap_or_else(PoisonError::into_inner);
@@ -91,12 +96,23 @@ impl FileReader {
     }
 
     pub(crate) async fn position(&self) -> Result<Position, Error> {
-        Ok(Position::Newest(self.read(position).await?))
+        let noted = Arc::clone(&self.noted);
+        let begin = move |connection: &Connection| {
+            let newest = "SELECT ifnull(max(key), 0) FROM audit";
+            noted.store(connection.query_row(newest, [], |row| row.get(0))?, Ordering::Relaxed);
+            Ok(Position::Newest(position(connection)?))
+        };
+        self.read(begin).await
     }
 
     pub(crate) async fn changes(&self, since: &Position) -> Result<FeedChanges, Error> {
-        let since = newest(since);
-        self.read(move |connection| changes(connection, since)).await
+        let (since, noted) = (newest(since), Arc::clone(&self.noted));
+        let changes = move |connection: &Connection| {
+            let mut changes = changes(connection, since)?;
+            changes.purged = purged(connection, &noted)?;
+            Ok(changes)
+        };
+        self.read(changes).await
     }
 
     pub(crate) async fn excerpts(
@@ -158,6 +174,20 @@ fn changes(connection: &Connection, since: u64) -> Result<FeedChanges, Error> {
         }
     }
     Ok(changes)
+}
+
+/// What was deleted for good since the newest note that was read.
+fn purged(connection: &Connection, noted: &AtomicI64) -> Result<Vec<PurgedSession>, Error> {
+    let mut statement = connection.prepare_cached("SELECT key, action, detail FROM audit WHERE key > ?1")?;
+    let mut rows = statement.query([noted.load(Ordering::Relaxed)])?;
+    let mut purged = Vec::new();
+    while let Some(row) = rows.next()? {
+        if text(row, 1)? == "purge" {
+            purged.extend(changes::purged(&text(row, 2)?));
+        }
+        noted.store(row.get(0)?, Ordering::Relaxed);
+    }
+    Ok(purged)
 }
 
 /// The first event of a session that was written after a commit.

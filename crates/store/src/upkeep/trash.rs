@@ -6,7 +6,9 @@
 use std::time::Duration;
 
 use everturn_model::{Millis, SessionId};
+use serde_json::json;
 
+use super::audit::Audit;
 use super::blob::Collected;
 use crate::store::ask;
 use crate::{Error, Store};
@@ -56,6 +58,18 @@ pub(crate) struct Purge {
     pub(crate) time: Millis,
     /// Only if it is in the trash since then or longer.
     pub(crate) trashed: Option<Millis>,
+}
+
+impl Purge {
+    /// The note that stays of it. Where the session was `listed` is in it, for those who still show it.
+    pub(crate) fn audit(&self, events: u64, listed: Option<(String, String)>) -> Audit {
+        let mut detail = json!({ "session": self.session, "events": events });
+        if let (Some((project, directory)), Some(detail)) = (listed, detail.as_object_mut()) {
+            detail.insert("project".to_owned(), project.into());
+            detail.insert("directory".to_owned(), directory.into());
+        }
+        Audit::new(self.time, "purge", detail)
+    }
 }
 
 impl Store {
