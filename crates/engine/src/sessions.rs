@@ -171,7 +171,7 @@ impl Sessions {
     /// # Errors
     /// When it cannot be read.
     pub async fn log(&self, id: &SessionId) -> Result<Vec<everturn_model::Record>, Error> {
-        Ok(self.store.events(id, None, usize::MAX).await?)
+        self.journal.log(id).await
     }
 
     /// The task list.

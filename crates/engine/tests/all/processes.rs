@@ -238,6 +238,34 @@ async fn a_session_that_is_deleted_after_its_process_died_is_not_busy() {
     }
 }
 
+#[tokio::test]
+async fn an_interrupt_that_came_before_the_takeover_stops_the_turn() {
+    // Only interrupts that came after the takeover counted: the model was asked again.
+    let bench = Bench::new().await;
+    cut_off(&bench).await;
+    let asked = bench.model.prompts().len();
+    bench.engine.drains().abort(&bench.session.id).await.unwrap();
+    bench.engine.recover().await.unwrap();
+    bench.settled().await;
+    let said = bench.transcript().await;
+    assert_eq!(said.last().unwrap(), "assistant: one two  !aborted", "{said:?}");
+    assert_eq!(bench.model.prompts().len(), asked, "the model is not asked again");
+    assert!(!bench.engine.sessions().get(&bench.session.id).await.unwrap().open);
+    assert_eq!(bench.engine.drains().statuses(), []);
+}
+
+#[tokio::test]
+async fn a_prompt_that_came_after_the_interrupt_is_answered() {
+    let bench = Bench::new().await;
+    cut_off(&bench).await;
+    bench.engine.drains().abort(&bench.session.id).await.unwrap();
+    bench.say("SAY:something else").await;
+    let said = bench.transcript().await;
+    assert!(said.contains(&"assistant: one two  !aborted".to_owned()), "{said:?}");
+    assert_eq!(said.last().unwrap(), "assistant: something else", "{said:?}");
+    assert_eq!(bench.engine.drains().statuses(), []);
+}
+
 /// The text of the answer as an engine shows it.
 async fn answer(engine: &Engine, bench: &Bench) -> String {
     let nodes = engine.sessions().conversation(&bench.session.id, None).await.unwrap().nodes;
