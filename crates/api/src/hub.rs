@@ -17,9 +17,9 @@ use bytes::Bytes;
 use everturn_engine::bus::Committed;
 use everturn_engine::mint::Mint;
 use everturn_engine::sessions::Sessions;
-use everturn_engine::{Engine, Error, Live, SessionUpdate, Signal};
+use everturn_engine::{Engine, Error, Live, SessionUpdate, Signal, VERSION};
 use everturn_interop::opencode::v1;
-use everturn_model::{EntryId, PartId, SessionId, Tree};
+use everturn_model::{EntryId, Millis, PartId, Session, SessionId, Tree};
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
@@ -298,7 +298,7 @@ impl Encoder {
         let SessionUpdate::Live(live) = update else { return true };
         match live.signal {
             Signal::Busy => self.busy.insert(live.session.clone()),
-            Signal::Retry { .. } | Signal::Idle => {
+            Signal::Retry { .. } | Signal::Idle | Signal::Purged => {
                 self.busy.remove(&live.session);
                 true
             }
@@ -347,7 +347,14 @@ impl Encoder {
             Signal::Failed { error } => {
                 send(payload(mint, "session.error", &Failed { session, error: v1::FaultView(error) }));
             }
+            Signal::Purged => send(payload(mint, "session.deleted", &purged(live, mint.now()))),
             Signal::FileEdited { file } => send(payload(mint, "file.edited", &json!({"file": file}))),
         }
     }
+}
+
+/// What is still known of a session that was deleted for good: clients find it by its id.
+fn purged(live: &Live, now: Millis) -> Value {
+    let gone = Session::new(live.session.clone(), &live.project, &live.directory, "", VERSION, now);
+    json!({"sessionID": live.session, "info": v1::session_info(&gone)})
 }

@@ -77,6 +77,8 @@ pub enum Signal {
         /// What.
         error: Fault,
     },
+    /// The session was deleted for good, and was in no trash before.
+    Purged,
     /// A tool wrote a file.
     FileEdited {
         /// Its absolute path.

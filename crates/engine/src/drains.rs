@@ -293,9 +293,14 @@ impl Drains {
         })
     }
 
-    /// True while text of the session goes out over the bus as it grows, whichever process streams it.
-    pub(crate) fn streams_live(&self, id: &SessionId) -> bool {
-        self.with(|slots| slots.get(id).is_some_and(|slot| slot.owned)) || self.elsewhere.has(id)
+    /// True while this process has the right to run the session: its text goes out over the bus as it grows.
+    pub(crate) fn is_owned(&self, id: &SessionId) -> bool {
+        self.with(|slots| slots.get(id).is_some_and(|slot| slot.owned))
+    }
+
+    /// True while another process runs the session, as far as its events tell.
+    pub(crate) fn is_busy_elsewhere(&self, id: &SessionId) -> bool {
+        self.elsewhere.has(id)
     }
 
     /// Says whether this process has the right to run the session.

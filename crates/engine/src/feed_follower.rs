@@ -13,7 +13,7 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use everturn_model::{EntryId, Event, RequestId, Session, SessionId, Tree};
-use everturn_store::{Committed, FeedItem, ForeignText, Store, WrittenBy};
+use everturn_store::{Committed, FeedItem, ForeignText, PurgedSession, Store, WrittenBy};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -218,6 +218,7 @@ impl FeedFollower {
                 self.follow(&committed);
             }
             FeedItem::Text(text) => self.bus.send(shown(&text)),
+            FeedItem::Purged(purged) => self.forget(&purged),
             FeedItem::Gap => {
                 self.bus.send(SessionUpdate::Gap);
                 self.slots.notify_all_waiting();
@@ -245,8 +246,21 @@ impl FeedFollower {
                 newest
             }
         };
-        if self.busy.follow(&session.id, committed.record.seq) && last && !session.open {
+        // Nobody goes on with what is in the trash, however it was left.
+        let over = !session.open || session.time.trashed.is_some();
+        if self.busy.follow(&session.id, committed.record.seq) && last && over {
             self.busy.review(&session.id);
+        }
+    }
+
+    /// Takes leave of a session of which nothing is left.
+    fn forget(&self, purged: &PurgedSession) {
+        let PurgedSession { session, project, directory } = purged.clone();
+        self.slots.notify_waiting(&session);
+        let busy = self.busy.with(|runs| runs.remove(&session).is_some());
+        for signal in busy.then_some(Signal::Idle).into_iter().chain([Signal::Purged]) {
+            let (session, project, directory) = (session.clone(), project.clone(), directory.clone());
+            self.bus.send(SessionUpdate::Live(Arc::new(Live { session, project, directory, signal })));
         }
     }
 

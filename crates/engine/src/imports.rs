@@ -5,7 +5,7 @@
 
 mod database;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use everturn_interop::opencode::{self, ImportProblem, Imported, files};
@@ -133,8 +133,14 @@ impl Imports {
         let mut known: HashMap<String, ()> =
             self.projects.all().await?.into_iter().map(|project| (project.id, ())).collect();
         let mut done = 0;
-        for Incoming { id, project, events, problems } in sessions {
+        let mut parents = Parents { store: &self.store, incoming: HashMap::new() };
+        for Incoming { id, project, mut events, problems } in sessions {
             report.problems.extend(problems.iter().map(|problem| format!("{id}: {problem}")));
+            if let Some(parent) = parents.unlink(&id, &mut events).await? {
+                report.problems.push(format!(
+                    "{id}: it belongs to {parent}, which belongs to it; it came in without a parent"
+                ));
+            }
             if let Some(project) = project.as_ref().and_then(as_project)
                 && known.insert(project.id.clone(), ()).is_none()
                 && let Ok(data) = serde_json::to_string(&project)
@@ -158,6 +164,53 @@ impl Imports {
             progress(done, total);
         }
         Ok(())
+    }
+}
+
+/// Which session belongs to which, here and in what comes in.
+struct Parents<'a> {
+    store: &'a Store,
+    incoming: HashMap<SessionId, Option<SessionId>>,
+}
+
+impl Parents<'_> {
+    /// Takes away the parent of a session that would belong to itself by it, and says which that was.
+    async fn unlink(&mut self, id: &SessionId, events: &mut [NewEvent]) -> Result<Option<SessionId>, Error> {
+        let created = events.iter_mut().find_map(|new| match &mut new.event {
+            Event::SessionCreated { session } => Some(session),
+            _ => None,
+        });
+        let Some(session) = created else { return Ok(None) };
+        let mut lost = None;
+        if let Some(parent) = &session.parent
+            && self.leads_to(parent, id).await?
+        {
+            lost = session.parent.take();
+        }
+        self.incoming.insert(id.clone(), session.parent.clone());
+        Ok(lost)
+    }
+
+    /// Whether a session is another one, or belongs to it however far up.
+    async fn leads_to(&self, from: &SessionId, id: &SessionId) -> Result<bool, Error> {
+        let (mut at, mut seen) = (from.clone(), HashSet::new());
+        loop {
+            if at == *id {
+                return Ok(true);
+            }
+            if !seen.insert(at.clone()) {
+                return Ok(false);
+            }
+            let parent = match self.incoming.get(&at) {
+                Some(parent) => parent.clone(),
+                // What cannot be read leads nowhere.
+                None => self.store.session(&at).await.ok().flatten().and_then(|session| session.parent),
+            };
+            match parent {
+                Some(parent) => at = parent,
+                None => return Ok(false),
+            }
+        }
     }
 }
 

@@ -118,6 +118,11 @@ impl Journal {
         tree.filter(|tree| tree.session.time.trashed.is_none()).ok_or_else(|| Error::NoSession(id.clone()))
     }
 
+    /// The log of a session, whole.
+    pub(crate) async fn log(&self, id: &SessionId) -> Result<Vec<Record>, Error> {
+        Ok(self.store.events(id, None, usize::MAX).await?)
+    }
+
     /// An entry of a session with its parts.
     pub(crate) async fn node(&self, id: &SessionId, entry: &EntryId) -> Result<Option<Node>, Error> {
         Ok(self.store.node(id, entry).await?)

@@ -33,6 +33,7 @@
 //! - `attachments`: files and resources that come with a prompt
 //! - [`drains`]: one drain for each session, wakes, interrupts
 //! - `worker`: what a drain does
+//! - `stop_request`: an interrupt that no process was there to hear
 //! - `turn`: one provider turn, from promotion to its end, and what a restart does with one that was cut off
 //! - `context`: the system context of an epoch, and what changes in it
 //! - `history`: from the path to what a provider is given
@@ -48,6 +49,7 @@
 //! What else happens to sessions:
 //! - [`sessions`]: create, list, rename, archive, trash, fork
 //! - [`trash`]: what is in the trash, taking it out, deleting it for good
+//! - `family`: a session and those that belong to it
 //! - [`spending`]: what all sessions have used
 //! - [`reverts`]: undo and redo of messages and files
 //! - `recovery`: which sessions go on by themselves
@@ -64,6 +66,7 @@ mod delegation;
 pub mod drains;
 pub mod engine;
 mod error;
+mod family;
 mod feed_follower;
 mod file_views;
 pub mod guidance;
@@ -87,6 +90,7 @@ pub mod reverts;
 pub mod sessions;
 mod snapshot_folders;
 pub mod spending;
+mod stop_request;
 mod titles;
 pub mod trash;
 mod turn;

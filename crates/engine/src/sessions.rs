@@ -12,6 +12,7 @@ pub use everturn_store::{ArchivedSessions, Filter, Hit, PathPiece, StoredPath, S
 use everturn_store::{Cut, Fork, Search, Store};
 
 use crate::drains::Drains;
+use crate::family::Family;
 use crate::journal::Journal;
 use crate::leases::Leases;
 use crate::projects::{Location, Projects};
@@ -170,7 +171,7 @@ impl Sessions {
     /// # Errors
     /// When it cannot be read.
     pub async fn log(&self, id: &SessionId) -> Result<Vec<everturn_model::Record>, Error> {
-        Ok(self.store.events(id, None, usize::MAX).await?)
+        self.journal.log(id).await
     }
 
     /// The task list.
@@ -223,17 +224,16 @@ impl Sessions {
     /// When there is no such session.
     pub async fn trash(&self, id: &SessionId) -> Result<Vec<SessionId>, Error> {
         self.get(id).await?;
-        let mut order = vec![id.clone()];
-        let mut next = 0;
-        while let Some(parent) = order.get(next).cloned() {
-            order.extend(self.children(&parent).await?.into_iter().map(|child| child.id));
-            next += 1;
+        let mut family = Family::of(id);
+        while let Some(parent) = family.next() {
+            family.add(self.children(&parent).await?.into_iter().map(|child| child.id));
         }
-        for id in order.iter().rev() {
+        let family = family.into_members();
+        for id in family.iter().rev() {
             self.drains.abort(id).await?;
             self.journal.append(id, vec![Event::SessionTrashed {}]).await?;
         }
-        Ok(order)
+        Ok(family)
     }
 
     /// Takes a message out of the conversation's view.

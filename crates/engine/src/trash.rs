@@ -8,11 +8,12 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use everturn_model::{Event, Millis, Session, SessionId};
-use everturn_store::{ArchivedSessions, Filter, Retention, Store};
+use everturn_store::{ArchivedSessions, Filter, Lease, Retention, Store};
 pub use everturn_store::{Swept, Tombstone};
 
 use crate::Error;
-use crate::drains::Drains;
+use crate::drains::{Drains, SessionPause};
+use crate::family::Family;
 use crate::journal::Journal;
 
 /// The sessions in the trash; clones share it.
@@ -37,7 +38,17 @@ impl Trash {
         let all = self.all().await?;
         let ids: BTreeSet<SessionId> = all.iter().map(|session| session.id.clone()).collect();
         let alone = |session: &Session| session.parent.as_ref().is_none_or(|parent| !ids.contains(parent));
-        Ok(all.into_iter().filter(alone).collect())
+        let mut heads: BTreeSet<SessionId> =
+            all.iter().filter(|session| alone(session)).map(|session| session.id.clone()).collect();
+        let mut shown: BTreeSet<SessionId> = heads.iter().flat_map(|id| Family::among(id, &all)).collect();
+        // Of those that belong to each other, the newest stands for all.
+        for session in &all {
+            if !shown.contains(&session.id) {
+                heads.insert(session.id.clone());
+                shown.extend(Family::among(&session.id, &all));
+            }
+        }
+        Ok(all.into_iter().filter(|session| heads.contains(&session.id)).collect())
     }
 
     /// A session in it; none when it is not there.
@@ -57,34 +68,63 @@ impl Trash {
         if self.find(id).await?.is_none() {
             return Err(Error::NoSession(id.clone()));
         }
-        let family = family(id, &self.all().await?);
+        let family = Family::among(id, &self.all().await?);
         for id in &family {
             self.journal.append(id, vec![Event::SessionRestored {}]).await?;
         }
         Ok(family)
     }
 
-    /// Deletes a session for good, wherever it is, with those that belong to it, and says which. It cannot be undone.
+    /// Deletes a session for good, wherever it is and whatever of it can be read, with those that belong to it, and says
+    /// which. It cannot be undone.
     ///
     /// # Errors
-    /// When there is no such session, or another process runs it.
+    /// When there is no such session, or another process runs one of them: then all of them stay.
     pub async fn purge(&self, id: &SessionId) -> Result<Vec<SessionId>, Error> {
-        if self.store.session(id).await?.is_none() {
-            return Err(Error::NoSession(id.clone()));
-        }
-        let family = self.family(id).await?;
+        let family = Family::among(id, &self.everywhere().await?);
+        let (mut leases, mut pauses) = (Vec::new(), Vec::new());
         let mut purged = Vec::new();
-        // Those that belong to others go first: a failure leaves none whose owner is gone.
-        for Session { id, .. } in family.into_iter().rev() {
-            // Work here is stopped; the store refuses while another process is at it.
-            if self.drains.is_running(&id) {
-                self.drains.abort(&id).await?;
+        let done = match self.take(&family, &mut leases, &mut pauses).await {
+            Ok(()) => self.purge_taken(&family, &mut purged).await,
+            Err(error) => Err(error),
+        };
+        for lease in leases.into_iter().filter(|lease| !purged.contains(&lease.session)) {
+            self.store.release(lease).await?;
+        }
+        done?;
+        if purged.contains(id) { Ok(purged) } else { Err(Error::NoSession(id.clone())) }
+    }
+
+    /// Takes all of a family, so that nobody begins to work on one of them while the others go. Work here is stopped.
+    async fn take(
+        &self,
+        family: &[SessionId],
+        leases: &mut Vec<Lease>,
+        pauses: &mut Vec<SessionPause>,
+    ) -> Result<(), Error> {
+        for id in family {
+            if self.drains.is_running(id) {
+                self.drains.abort(id).await?;
             }
-            if self.store.purge(&id, self.journal.mint().now()).await? {
-                purged.push(id);
+            pauses.push(self.drains.pause(id)?);
+            match self.store.acquire(id).await {
+                Ok(lease) => leases.push(lease),
+                // Of which only the log is left: nobody can work on it.
+                Err(everturn_store::Error::NoSession(_)) => {}
+                Err(error) => return Err(error.into()),
             }
         }
-        Ok(purged)
+        Ok(())
+    }
+
+    async fn purge_taken(&self, family: &[SessionId], purged: &mut Vec<SessionId>) -> Result<(), Error> {
+        // Those that belong to others first: what fails leaves none behind whose owner is gone.
+        for id in family.iter().rev() {
+            if self.store.purge(id, self.journal.mint().now()).await? {
+                purged.push(id.clone());
+            }
+        }
+        Ok(())
     }
 
     /// What has been in the trash for `kept` or longer, with those that belong to others: what [`sweep`](Self::sweep) deletes.
@@ -92,8 +132,11 @@ impl Trash {
     /// # Errors
     /// When the store cannot be read.
     pub async fn due(&self, kept: Duration) -> Result<Vec<Session>, Error> {
-        let kept = Millis::try_from(kept.as_millis()).unwrap_or(Millis::MAX);
-        let limit = self.journal.mint().now().saturating_sub(kept);
+        // What is kept for no time at all goes, also what a clock that was ahead has put there.
+        let limit = match Millis::try_from(kept.as_millis()) {
+            Ok(0) => Millis::MAX,
+            kept => self.journal.mint().now().saturating_sub(kept.unwrap_or(Millis::MAX)),
+        };
         let mut sessions = self.all().await?;
         sessions.retain(|session| session.time.trashed.is_some_and(|trashed| trashed <= limit));
         Ok(sessions)
@@ -104,11 +147,8 @@ impl Trash {
     /// # Errors
     /// When the store cannot be read.
     pub async fn family(&self, id: &SessionId) -> Result<Vec<Session>, Error> {
-        let mut all = self.all().await?;
-        all.extend(
-            self.store.sessions(Filter { archived: ArchivedSessions::Included, ..Filter::default() }).await?,
-        );
-        let family = family(id, &all);
+        let all = self.everywhere().await?;
+        let family = Family::among(id, &all);
         let find = |id: &SessionId| all.iter().find(|session| session.id == *id).cloned();
         Ok(family.iter().filter_map(find).collect())
     }
@@ -138,21 +178,15 @@ impl Trash {
         Ok(graves.into_iter().find(|grave| grave.session == *id).map(|grave| grave.time))
     }
 
+    /// All sessions, in the trash or not.
+    async fn everywhere(&self) -> Result<Vec<Session>, Error> {
+        let mut all = self.all().await?;
+        let listed = Filter { archived: ArchivedSessions::Included, ..Filter::default() };
+        all.extend(self.store.sessions(listed).await?);
+        Ok(all)
+    }
+
     async fn all(&self) -> Result<Vec<Session>, Error> {
         Ok(self.store.sessions(Filter { trashed: true, ..Filter::default() }).await?)
     }
-}
-
-/// A session and those among `all` that belong to it, each after the one it belongs to.
-fn family(id: &SessionId, all: &[Session]) -> Vec<SessionId> {
-    let mut family = vec![id.clone()];
-    let mut next = 0;
-    while let Some(parent) = family.get(next).cloned() {
-        let children = all.iter().filter(|session| session.parent.as_ref() == Some(&parent));
-        let new: Vec<SessionId> =
-            children.map(|child| child.id.clone()).filter(|child| !family.contains(child)).collect();
-        family.extend(new);
-        next += 1;
-    }
-    family
 }

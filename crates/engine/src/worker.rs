@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use everturn_model::fault::Fault;
 use everturn_model::inbox::Delivery;
-use everturn_model::{EntryId, SessionId, Tree};
+use everturn_model::{EntryId, Session, SessionId, Tree};
 use everturn_store::Lease;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
@@ -18,6 +18,7 @@ use crate::feed_follower::MissedUpdates;
 use crate::journal::Journal;
 use crate::leases::Leases;
 use crate::lifecycle::Lifecycle;
+use crate::stop_request::StopRequest;
 use crate::turn::{ProviderTurns, TurnEnd};
 use crate::work_span::WorkSpan;
 
@@ -190,11 +191,18 @@ impl Worker {
     ) -> Result<TurnEnd, Error> {
         let session = tree.session.clone();
         self.journal.signal(&session, Signal::Busy);
-        let Some(settled) = self.turns.settle_leftovers(tree, lease, cancel).await? else {
-            return Ok(TurnEnd::Closing);
-        };
+        let stop = self.stop_request(&session).await?;
+        let stopped = CancellationToken::new();
+        stopped.cancel();
+        let token = if stop.is_some() { &stopped } else { cancel };
+        let settled = self.turns.settle_leftovers(tree, lease, token).await?;
+        let Some(settled) = settled else { return Ok(TurnEnd::Closing) };
         // Prompts may have come while a call waited for a person.
         tree = self.refresh(settled).await?;
+        if stop.is_some_and(|stop| !stop.prompted) {
+            self.rest(&tree, TurnEnd::Declined, lease).await?;
+            return Ok(TurnEnd::Declined);
+        }
         let end = loop {
             let Some(work) = next_work(&tree) else { break TurnEnd::Done };
             let (end, after) = self.turns.run(tree, work, lease, cancel).await?;
@@ -208,6 +216,15 @@ impl Worker {
         };
         self.rest(&tree, end, lease).await?;
         Ok(end)
+    }
+
+    /// Whether somebody stopped the turn that an earlier process left open.
+    async fn stop_request(&self, session: &Session) -> Result<Option<StopRequest>, Error> {
+        // Most sessions were never interrupted, and reading the log takes a while.
+        if !session.open || session.interrupts == 0 {
+            return Ok(None);
+        }
+        Ok(StopRequest::of(&self.journal.log(&session.id).await?))
     }
 
     /// The turn's tree with what others did meanwhile: the session row and the inbox. The path is the owner's alone.

@@ -9,6 +9,7 @@
 //! told after it, until the missing events are read from the log. Where that is not possible, [`FeedItem::Gap`] says so.
 //! See `docs/design/0008-one-feed.md`.
 
+pub(crate) mod changes;
 pub(crate) mod excerpt;
 pub(crate) mod looker;
 pub(crate) mod position;
@@ -27,6 +28,9 @@ pub enum FeedItem {
     Committed(Arc<Committed>),
     /// Text that another process is streaming.
     Text(Arc<ForeignText>),
+    /// A session that was not in the trash was deleted for good, by whichever process. Its log is gone with it, so that no
+    /// event says so.
+    Purged(Arc<PurgedSession>),
     /// Something may be missing here: whoever keeps a picture of the sessions has to get it again.
     Gap,
 }
@@ -51,6 +55,17 @@ pub struct ForeignText {
     pub offset: usize,
     /// What was added.
     pub text: String,
+}
+
+/// A session that was deleted for good, and where it was.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PurgedSession {
+    /// The session.
+    pub session: SessionId,
+    /// Its project.
+    pub project: String,
+    /// Its folder.
+    pub directory: String,
 }
 
 /// A part that another process is streaming.

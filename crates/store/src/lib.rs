@@ -47,7 +47,7 @@ mod words;
 pub use append::{Appended, Authority, Committed, Lease, NewEvent, WrittenBy};
 pub use cursor::{BadCursor, Cursor};
 pub use error::Error;
-pub use feed::{FeedItem, ForeignText, Observer, StreamingPart};
+pub use feed::{FeedItem, ForeignText, Observer, PurgedSession, StreamingPart};
 pub use fork::{Cut, Fork};
 pub use options::{Durability, Options, PostgresServer, StorePlace, Timing};
 pub use payload::{BadHash, Hash};

@@ -217,6 +217,8 @@ pub(crate) struct TouchedRows {
     pub(crate) requests: Vec<RequestId>,
     pub(crate) todos: bool,
     pub(crate) ended: Vec<row::EndedStreams>,
+    /// Those that were amended: what they are now may have no text to search for.
+    pub(crate) amended: HashSet<(EntryId, Option<PartId>)>,
     seen_entries: HashSet<EntryId>,
     seen_parts: HashSet<(EntryId, PartId)>,
 }
@@ -259,6 +261,9 @@ impl TouchedRows {
         match &record.event {
             Event::PartEnded { part, .. } => self.ended.push(row::EndedStreams::Part(part.clone())),
             Event::StepEnded { .. } | Event::StepFailed { .. } => self.ended.push(row::EndedStreams::All),
+            Event::EntryAmended { entry, part, .. } => {
+                self.amended.insert((entry.clone(), part.clone()));
+            }
             _ => {}
         }
     }

@@ -30,7 +30,7 @@ mod writer;
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use everturn_model::permission::Rule;
 use everturn_model::request::Request;
@@ -319,7 +319,8 @@ impl PostgresEngine {
 
     /// What the feed reads with.
     pub(crate) fn feed_reader(&self) -> feed::ServerReader {
-        feed::ServerReader { pool: Arc::clone(&self.pool), address: self.address.clone() }
+        let (pool, address) = (Arc::clone(&self.pool), self.address.clone());
+        feed::ServerReader { pool, address, noted: Mutex::default() }
     }
 
     /// Sessions with an open turn that another living process has the right to run.

@@ -246,6 +246,16 @@ impl Rows {
         if touched.todos {
             rows.todos = Some(encode(&tree.todos)?);
         }
+        for (entry, part) in &touched.amended {
+            let gone = TextRow {
+                entry: entry.to_string(),
+                part: part.as_ref().map(ToString::to_string).unwrap_or_default(),
+                text: None,
+            };
+            if !rows.texts.iter().any(|row| row.entry == gone.entry && row.part == gone.part) {
+                rows.texts.push(gone);
+            }
+        }
         Ok(rows)
     }
 

@@ -16,3 +16,15 @@ pub fn damage_event(folder: &Path, session: &str, seq: u64) {
     let changed = connection.execute(sql, params![session, seq]).expect("a change of the log");
     assert_eq!(changed, 1, "event {seq} of {session}");
 }
+
+/// Makes the row of a session unreadable in the SQLite database of a data folder.
+///
+/// # Panics
+///
+/// When there is no such session.
+pub fn damage_session(folder: &Path, session: &str) {
+    let connection = Connection::open(folder.join("everturn.db")).expect("the store's database");
+    let sql = "UPDATE session SET data = '{' WHERE id = ?1";
+    let changed = connection.execute(sql, params![session]).expect("a change of the session's row");
+    assert_eq!(changed, 1, "the row of {session}");
+}

@@ -8,7 +8,7 @@ use everturn_interop::opencode::v1::SessionInfo;
 use everturn_model::event::SessionChange;
 use everturn_model::{EntryId, Session};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer, de};
 
 use super::messages::on_entry;
 use super::run_to_end;
@@ -47,8 +47,8 @@ pub(super) fn operations() -> Vec<Operation> {
 #[serde(default)]
 struct SessionsQuery {
     /// `project`: those of the whole project, wherever in it.
-    #[schemars(extend("enum" = ["project"]))]
-    scope: Option<String>,
+    #[schemars(with = "Option<String>", extend("enum" = ["project"]))]
+    scope: Option<ScopeParameter>,
     /// Those below this path of the project.
     path: TextParameter,
     /// Without those that belong to another session.
@@ -62,6 +62,19 @@ struct SessionsQuery {
     directory: Option<String>,
 }
 
+/// How far a list reaches.
+#[derive(Debug)]
+struct ScopeParameter;
+
+impl<'de> Deserialize<'de> for ScopeParameter {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
+        match String::deserialize(from)?.as_str() {
+            "project" => Ok(Self),
+            other => Err(de::Error::custom(format!("must be project, not {other:?}"))),
+        }
+    }
+}
+
 async fn list(
     State(app): State<App>,
     Workdir(location): Workdir,
@@ -70,7 +83,7 @@ async fn list(
     let limit = asked.limit.0.unwrap_or(LISTED);
     let below = asked.path.0.as_deref().unwrap_or_default().trim_matches('/');
     // A path is asked for inside the project; a folder only where the client names it.
-    let whole_project = asked.path.0.is_some() || asked.scope.as_deref() == Some("project");
+    let whole_project = asked.path.0.is_some() || asked.scope.is_some();
     let directory =
         (!whole_project && asked.directory.is_some()).then(|| location.directory.display().to_string());
     let filter = Filter {

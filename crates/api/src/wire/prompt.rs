@@ -100,6 +100,10 @@ impl PromptBody {
         if self.parts.is_empty() {
             return Err(Error::Body("a prompt needs at least one part".to_owned()));
         }
+        let mut tools = self.tools.iter().flatten();
+        if let Some((name, value)) = tools.find(|(_, value)| !value.is_boolean()) {
+            return Err(Error::Body(format!("tools.{name} must be true or false, not {value}")));
+        }
         let variant = self.variant;
         Ok(Prompt {
             id: self.message.map(|id| id.0),

@@ -210,6 +210,7 @@ impl From<&Signal> for SessionStatus {
             | Signal::Delta { .. }
             | Signal::Progress { .. }
             | Signal::Failed { .. }
+            | Signal::Purged
             | Signal::FileEdited { .. } => Self::Busy,
         }
     }
@@ -330,7 +331,8 @@ fn moment(value: &Value) -> Result<Millis, Error> {
         let number = value.as_f64().filter(|number| number.is_finite())?;
         format!("{:.0}", number.trunc()).parse().ok()
     });
-    whole.ok_or_else(|| Error::Body(format!("time.archived must be milliseconds, not {value}")))
+    let moment = whole.filter(|millis| *millis >= 0);
+    moment.ok_or_else(|| Error::Body(format!("time.archived must be milliseconds, not {value}")))
 }
 
 // Tells a field that is null from one that is left out.

@@ -1,5 +1,6 @@
 //! The two event streams.
 
+use everturn_model::SessionId;
 use serde_json::{Value, json};
 
 use crate::support::Face;
@@ -100,6 +101,26 @@ async fn the_global_stream_names_the_place() {
     face.client.delete(&format!("/session/{id}")).await.ok();
     let deleted = events.wait_for(|event| event["payload"]["type"] == "session.deleted").await;
     assert_eq!(deleted["payload"]["properties"]["sessionID"], id);
+}
+
+#[tokio::test]
+async fn a_session_that_a_command_deletes_for_good_is_gone_for_clients_too() {
+    // No event of its log can say so: clients had it in their lists until they asked again.
+    let face = Face::start().await;
+    let (mut global, mut here) =
+        (face.client.events("/global/event").await, face.client.events("/event").await);
+    here.wait_for_type("server.connected").await;
+    global.wait_for(|event| event["payload"]["type"] == "server.connected").await;
+    let id = face.session().await;
+    here.wait_for_type("session.created").await;
+    let command = face.command().await;
+    command.trash().purge(&SessionId::new(id.as_str())).await.unwrap();
+    let deleted = here.wait_for_type("session.deleted").await;
+    assert_eq!(deleted["properties"]["sessionID"], id);
+    assert_eq!(deleted["properties"]["info"]["id"], id);
+    let deleted = global.wait_for(|event| event["payload"]["type"] == "session.deleted").await;
+    assert_eq!(deleted["directory"], face.repo.dir());
+    assert_eq!(deleted["payload"]["properties"]["info"]["id"], id);
 }
 
 #[tokio::test]

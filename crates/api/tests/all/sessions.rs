@@ -152,3 +152,27 @@ async fn revert_and_unrevert() {
     let missing = face.client.post(&format!("/session/{id}/revert"), &json!({"messageID": "msg_none"})).await;
     assert_eq!(missing.status, 404);
 }
+
+#[tokio::test]
+async fn what_means_nothing_is_refused() {
+    // It was accepted and had no effect.
+    let face = Face::start().await;
+    let id = face.session().await;
+    assert_eq!(face.client.get("/session?scope=nonsense").await.status, 400);
+    for scope in ["scope=project", "scope="] {
+        face.client.get(&format!("/session?{scope}")).await.ok();
+    }
+    let path = format!("/session/{id}");
+    let refused = face.client.patch(&path, &json!({"time": {"archived": -5}})).await;
+    assert_eq!(refused.status, 400, "{}", refused.body);
+    assert_eq!(face.client.get(&path).await.ok().json()["time"].get("archived"), None);
+    for value in [json!("no"), json!(5), Value::Null] {
+        let body =
+            json!({"noReply": true, "tools": {"bash": value}, "parts": [{"type": "text", "text": "x"}]});
+        let refused = face.client.post(&format!("{path}/message"), &body).await;
+        assert_eq!(refused.status, 400, "{value}: {}", refused.body);
+    }
+    assert_eq!(face.messages(&id).await, Vec::<Value>::new());
+    let body = json!({"noReply": true, "tools": {"bash": false}, "parts": [{"type": "text", "text": "x"}]});
+    face.client.post(&format!("{path}/message"), &body).await.ok();
+}

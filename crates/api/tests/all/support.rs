@@ -19,6 +19,7 @@ pub(crate) struct Face {
     pub(crate) base: String,
     pub(crate) closing: CancellationToken,
     pub(crate) served: Option<tokio::task::JoinHandle<std::io::Result<()>>>,
+    options: everturn_engine::Options,
     _data: TempDir,
 }
 
@@ -42,6 +43,7 @@ impl Face {
         change(&mut config);
         let mut options = everturn_engine::Options::new(data.path(), repo.path());
         options.config = Config::from_value(config.as_object().cloned().unwrap()).unwrap();
+        let engine_options = options.clone();
         let engine = Engine::open(options).await.unwrap();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -51,7 +53,22 @@ impl Face {
         let served = tokio::spawn(everturn_api::serve(listener, router, closing.clone().cancelled_owned()));
         let base = format!("http://{address}");
         let client = Client::new(base.clone()).with_header("authorization", &basic("opencode", TOKEN));
-        Self { client, engine, model, repo, base, closing, served: Some(served), _data: data }
+        Self {
+            client,
+            engine,
+            model,
+            repo,
+            base,
+            closing,
+            served: Some(served),
+            options: engine_options,
+            _data: data,
+        }
+    }
+
+    /// Another engine on the same data, as a command has it.
+    pub(crate) async fn command(&self) -> Engine {
+        Engine::open(everturn_engine::Options { quiet: true, ..self.options.clone() }).await.unwrap()
     }
 
     /// A client that says nothing of itself.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use everturn_testkit::damage::damage_event;
+use everturn_testkit::damage::{damage_event, damage_session};
 use everturn_testkit::process::ServerOptions;
 use everturn_testkit::{EverturnServer, ModelServer, fixtures, within};
 use serde_json::{Value, json};
@@ -108,6 +108,24 @@ fn nothing_is_deleted_for_good_unless_it_is_said() {
     assert_eq!(audit.lines().filter(|line| line.contains(" purge ")).count(), 2, "{audit}");
     let error = home.run(&["doctor", "--take-back", &one]).failure(1);
     assert_eq!(error, format!("everturn: {one} is not set aside; `everturn doctor` lists those that are\n"));
+}
+
+#[test]
+fn a_session_of_which_nothing_can_be_read_can_be_deleted_for_good() {
+    // The error said that it could, and the command gave the same error.
+    let (home, count) = stocked();
+    let id = ids(&home, &LIST).remove(0);
+    let database = home.files().into_iter().find(|file| file.ends_with("/everturn.db")).expect("a database");
+    let data = Path::new(&database).parent().expect("its folder");
+    damage_event(data, &id, 1);
+    damage_session(data, &id);
+    let refused = home.run(&["session", "purge", &id]).failure(1);
+    assert!(refused.contains("cannot be read") && refused.contains("--yes"), "{refused}");
+    let purged = home.run(&["session", "purge", "--yes", &id]);
+    assert_eq!(purged.status, Some(0), "{}", purged.stderr);
+    assert!(purged.stdout.contains(&format!("{id} is deleted for good\n")), "{}", purged.stdout);
+    assert!(home.run(&["doctor"]).success().contains("every session is what its log says"));
+    assert!(ids(&home, &LIST).len() < count);
 }
 
 #[test]

@@ -91,9 +91,12 @@ impl Sessions {
             return Ok(SavedTexts::new());
         }
         let saved = self.store.streams(&session.id).await?;
-        // Asked last: if this process has taken the session meanwhile, the text may be its own. What the feed tells of
-        // another process is told as it grows, too.
-        if self.drains.streams_live(&session.id) {
+        let id = &session.id;
+        // What the feed tells of another process is told as it grows. One that died streams nothing more, although no
+        // event has said so.
+        let elsewhere = self.drains.is_busy_elsewhere(id) && self.store.run_elsewhere().await?.contains(id);
+        // Asked last: if this process has taken the session meanwhile, the text may be its own.
+        if elsewhere || self.drains.is_owned(id) {
             return Ok(SavedTexts::new());
         }
         let mut texts = SavedTexts::new();

@@ -73,6 +73,11 @@ impl ProviderTurns {
             turn.settle(unfinished(call, self.services.journal.mint().now(), INTERRUPTED)).await?;
         }
         if remedies.is_empty() && !called(&turn.tree, &assistant) {
+            if cancel.is_cancelled() {
+                let error = Fault::new(FaultKind::Aborted, "Aborted");
+                turn.commit(vec![Event::StepFailed { entry: assistant, error, resumes: false }]).await?;
+                return Ok(Some(turn.tree));
+            }
             let error = Fault::new(FaultKind::CutOff, CUT_OFF);
             let mut events = vec![Event::StepFailed { entry: assistant, error, resumes: true }];
             if wrote {

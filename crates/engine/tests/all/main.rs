@@ -15,6 +15,7 @@ mod context;
 mod cost;
 mod edits;
 mod file_views;
+mod imports;
 mod inbox;
 mod latency;
 mod mcp;

@@ -192,6 +192,80 @@ async fn a_prompt_for_a_session_that_rests_elsewhere_runs_where_it_was_given() {
     other.close().await;
 }
 
+/// Another engine that ended in the middle of an answer, as a process that was killed does: the session is left as it
+/// was, and the bench's engine has been told so far.
+async fn cut_off(bench: &Bench) -> (Receiver<SessionUpdate>, Overheard) {
+    let other = bench.beside().await;
+    let (mut updates, mut heard) = (bench.engine.bus().listen(), Overheard::default());
+    other.inbox().admit(&bench.session.id, Prompt::text("HOLD:x SAY:one two three")).await.unwrap();
+    bench.model.held("x").await;
+    heard.until(&mut updates, bench, |heard| heard.text == "one two ").await;
+    within("the other engine to end", other.close()).await;
+    drop(other);
+    // Nobody runs it any more once the other store is gone.
+    let lock = async {
+        while !bench.engine.sessions().streaming_parts().await.unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    within("the other one's lock to be free", lock).await;
+    assert_eq!(bench.engine.drains().statuses(), [(bench.session.id.clone(), Signal::Busy)]);
+    (updates, heard)
+}
+
+#[tokio::test]
+async fn the_saved_text_of_a_process_that_died_is_read() {
+    // It was left out, as text is that somebody streams, until the session was taken over.
+    let bench = Bench::new().await;
+    cut_off(&bench).await;
+    assert_eq!(answer(&bench.engine, &bench).await, "one two ");
+}
+
+#[tokio::test]
+async fn a_session_that_is_deleted_after_its_process_died_is_not_busy() {
+    // It was for as long as the server ran: only an event of the session could have ended it.
+    for purge in [false, true] {
+        let bench = Bench::new().await;
+        let (mut updates, mut heard) = cut_off(&bench).await;
+        let command = bench.beside_quietly().await;
+        if purge {
+            command.trash().purge(&bench.session.id).await.unwrap();
+        } else {
+            command.sessions().trash(&bench.session.id).await.unwrap();
+        }
+        heard.until(&mut updates, &bench, |heard| heard.statuses.last() == Some(&"idle")).await;
+        assert_eq!(bench.engine.drains().statuses(), [], "purge: {purge}");
+    }
+}
+
+#[tokio::test]
+async fn an_interrupt_that_came_before_the_takeover_stops_the_turn() {
+    // Only interrupts that came after the takeover counted: the model was asked again.
+    let bench = Bench::new().await;
+    cut_off(&bench).await;
+    let asked = bench.model.prompts().len();
+    bench.engine.drains().abort(&bench.session.id).await.unwrap();
+    bench.engine.recover().await.unwrap();
+    bench.settled().await;
+    let said = bench.transcript().await;
+    assert_eq!(said.last().unwrap(), "assistant: one two  !aborted", "{said:?}");
+    assert_eq!(bench.model.prompts().len(), asked, "the model is not asked again");
+    assert!(!bench.engine.sessions().get(&bench.session.id).await.unwrap().open);
+    assert_eq!(bench.engine.drains().statuses(), []);
+}
+
+#[tokio::test]
+async fn a_prompt_that_came_after_the_interrupt_is_answered() {
+    let bench = Bench::new().await;
+    cut_off(&bench).await;
+    bench.engine.drains().abort(&bench.session.id).await.unwrap();
+    bench.say("SAY:something else").await;
+    let said = bench.transcript().await;
+    assert!(said.contains(&"assistant: one two  !aborted".to_owned()), "{said:?}");
+    assert_eq!(said.last().unwrap(), "assistant: something else", "{said:?}");
+    assert_eq!(bench.engine.drains().statuses(), []);
+}
+
 /// The text of the answer as an engine shows it.
 async fn answer(engine: &Engine, bench: &Bench) -> String {
     let nodes = engine.sessions().conversation(&bench.session.id, None).await.unwrap().nodes;

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use everturn_engine::Error;
 use everturn_engine::sessions::NewSession;
+use everturn_engine::{Error, Prompt};
 use everturn_model::{Session, SessionId};
+use everturn_testkit::within;
 
 use crate::bench::Bench;
 
@@ -68,4 +69,45 @@ async fn a_sweep_takes_only_what_was_there_long_enough() {
     assert!(bench.engine.trash().reclaim().await.unwrap().purged.is_empty(), "reclaiming deletes nothing");
     assert!(bench.engine.trash().find(&id).await.unwrap().is_some());
     assert_eq!(bench.engine.trash().sweep(Duration::ZERO).await.unwrap().purged, [id]);
+}
+
+#[tokio::test]
+async fn a_family_of_which_one_is_at_work_elsewhere_stays_whole() {
+    // Those that belong to it were deleted first, and then it turned out that it was busy.
+    let bench = Bench::new().await;
+    let parent = bench.session.id.clone();
+    let child = child(&bench, &parent).await.id;
+    let other = bench.beside().await;
+    bench.engine.inbox().admit(&parent, Prompt::text("HOLD:x SAY:one two")).await.unwrap();
+    bench.model.held("x").await;
+    let refused = other.trash().purge(&parent).await.unwrap_err();
+    assert!(matches!(&refused, Error::Busy(id) if *id == parent), "{refused}");
+    assert_eq!(bench.engine.sessions().get(&child).await.unwrap().id, child);
+    bench.model.release("x");
+    bench.settled().await;
+    // Nothing of it was kept: the child may work, and the family may go.
+    let item = bench.engine.inbox().admit(&child, Prompt::text("SAY:still here")).await.unwrap();
+    within("the child to answer", bench.engine.drains().settled(&child)).await;
+    assert!(bench.engine.sessions().conversation(&child, None).await.unwrap().nodes.len() > 1, "{item:?}");
+    assert_eq!(other.trash().purge(&parent).await.unwrap(), [child, parent]);
+    other.close().await;
+}
+
+#[tokio::test]
+async fn a_family_whose_members_belong_to_each_other_can_be_deleted() {
+    let bench = Bench::new().await;
+    let location = bench.engine.projects().location(None).await.unwrap();
+    let of = async |id: &str, parent: &str| {
+        let (id, parent) = (Some(SessionId::new(id)), Some(SessionId::new(parent)));
+        let new = NewSession { id, parent, ..NewSession::default() };
+        bench.engine.sessions().create(&location, new).await.unwrap().id
+    };
+    let itself = of("ses_itself", "ses_itself").await;
+    let (one, two) = (of("ses_one", "ses_two").await, of("ses_two", "ses_one").await);
+    for id in [&itself, &one] {
+        within("it to go into the trash", bench.engine.sessions().trash(id)).await.unwrap();
+    }
+    assert_eq!(bench.engine.trash().restore(&two).await.unwrap(), [two.clone(), one.clone()]);
+    assert_eq!(bench.engine.trash().purge(&one).await.unwrap(), [two, one]);
+    assert_eq!(bench.engine.trash().purge(&itself).await.unwrap(), [itself]);
 }

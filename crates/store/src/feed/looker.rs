@@ -14,6 +14,7 @@ use std::time::Duration;
 use everturn_model::SessionId;
 use tokio::time::Instant;
 
+use super::changes::FeedChanges;
 use super::excerpt::{FoundLog, WantedLog};
 use super::position::Position;
 use super::sequencer::{FollowedPart, SavedPiece, Sequencer};
@@ -83,9 +84,9 @@ impl FeedReader {
         read!(self, engine => engine.position().await)
     }
 
-    /// Sessions that changed since a moment, each with the seq of its last event, and the moment of this answer.
-    async fn changed(&self, since: &Position) -> Result<(Vec<(SessionId, u64)>, Position), Error> {
-        read!(self, engine => engine.changed(since).await)
+    /// What changed since a moment.
+    async fn changes(&self, since: &Position) -> Result<FeedChanges, Error> {
+        read!(self, engine => engine.changes(since).await)
     }
 
     /// Events of sessions with the rows that they touch, for each session in turn. `since` is where the look began.
@@ -156,9 +157,16 @@ async fn glance(sequencer: &Sequencer, reader: &FeedReader, asked: bool) -> Resu
 
 async fn make_look(sequencer: &Sequencer, reader: &FeedReader) -> Result<(), Error> {
     let Some(since) = sequencer.begin_look() else { return Ok(()) };
-    let (changed, now) = reader.changed(&since).await?;
+    let FeedChanges { sessions, purged, gap, now } = reader.changes(&since).await?;
+    if gap {
+        sequencer.tell_gap();
+    }
+    // Before anything can fail: it is read once.
+    for purged in purged {
+        sequencer.tell_purged(purged);
+    }
     let mut left: VecDeque<(WantedLog, u64)> = VecDeque::new();
-    for (session, head) in changed {
+    for (session, head) in sessions {
         let first = sequencer.last(&session).map(|last| last + 1);
         if first.is_none_or(|first| first <= head) {
             left.push_back((WantedLog { session, first }, head));

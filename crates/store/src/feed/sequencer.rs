@@ -22,7 +22,7 @@ use everturn_model::{EntryId, Event, Part, PartId, Session, SessionId};
 use tokio::sync::Notify;
 
 use super::position::Position;
-use super::{FeedItem, ForeignText, Observer};
+use super::{FeedItem, ForeignText, Observer, PurgedSession};
 use crate::append::{Committed, WrittenBy};
 
 /// How much may wait for the missing events of one session. More is let go, with the gap.
@@ -247,6 +247,23 @@ impl Sequencer {
         let track = state.touch(session);
         (track.last, track.stamp) = (Some(head), None);
         state.release(&self.observer, session);
+    }
+
+    /// Says that something is missing, and that nobody knows of which session.
+    pub(crate) fn tell_gap(&self) {
+        // Under the lock, as everything is told.
+        let _state = self.lock();
+        (self.observer)(FeedItem::Gap);
+    }
+
+    /// Says that a session was deleted for good. Nothing more of it can be read.
+    pub(crate) fn tell_purged(&self, purged: PurgedSession) {
+        let mut state = self.lock();
+        if state.tracks.get(&purged.session).is_some_and(|track| !track.held.is_empty()) {
+            state.let_go(&self.observer, &purged.session);
+        }
+        state.open.retain(|(session, _), _| *session != purged.session);
+        (self.observer)(FeedItem::Purged(Arc::new(purged)));
     }
 
     /// Lets go of what waits for events that turned out not to be there.

@@ -1,6 +1,7 @@
 //! What the feed reads from the server: what changed, and the text that is being streamed.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use deadpool_postgres::ClientWrapper;
 use everturn_model::{PartId, SessionId};
@@ -11,6 +12,8 @@ use super::pool::{Pool, query};
 use super::reader::count;
 use super::{blob, excerpts};
 use crate::Error;
+use crate::feed::PurgedSession;
+use crate::feed::changes::{self, FeedChanges};
 use crate::feed::excerpt::{FoundLog, WantedLog};
 use crate::feed::position::{Position, TransactionSnapshot};
 use crate::feed::sequencer::{FollowedPart, SavedPiece};
@@ -21,15 +24,34 @@ use crate::shape::damaged;
 pub(crate) struct ServerReader {
     pub(super) pool: Arc<Pool>,
     pub(super) address: Address,
+    /// The notes of purges that were read: what was deleted for good is in the audit alone.
+    pub(super) noted: Mutex<BTreeSet<i64>>,
 }
+
+/// How many notes of purges are looked at. They are committed in any order, so that the newest that was read says nothing
+/// of those just before it.
+const NOTES: i64 = 64;
 
 impl ServerReader {
     pub(crate) async fn position(&self) -> Result<Position, Error> {
+        // What is noted now was told before.
+        self.purged().await?;
         read!(self, client => position(&client))
     }
 
-    pub(crate) async fn changed(&self, since: &Position) -> Result<(Vec<(SessionId, u64)>, Position), Error> {
-        read!(self, client => changed(&client, since))
+    /// What was deleted for good since this was last asked.
+    async fn purged(&self) -> Result<Vec<PurgedSession>, Error> {
+        let found = read!(self, client => purges(&client))?;
+        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+        let fresh = found.iter().filter(|(key, _)| !noted.contains(key));
+        let purged = fresh.filter_map(|(_, detail)| changes::purged(detail)).collect();
+        *noted = found.iter().map(|(key, _)| *key).collect();
+        Ok(purged)
+    }
+
+    pub(crate) async fn changes(&self, since: &Position) -> Result<FeedChanges, Error> {
+        let changes = read!(self, client => changes(&client, since))?;
+        Ok(FeedChanges { purged: self.purged().await?, ..changes })
     }
 
     pub(crate) async fn excerpts(
@@ -66,24 +88,29 @@ async fn position(client: &ClientWrapper) -> Result<Position, ServerFailure> {
     parse(rows.first().map(|row| row.try_get(0)).transpose()?.unwrap_or_default())
 }
 
-/// Sessions that changed after a moment, with the seq of their last event, and the moment of this answer.
-async fn changed(
-    client: &ClientWrapper,
-    since: &Position,
-) -> Result<(Vec<(SessionId, u64)>, Position), ServerFailure> {
-    // One statement sees one moment: nothing falls between the answer and the position.
-    let sql = "SELECT now.position, s.id, s.seq FROM (SELECT pg_current_snapshot()::text AS position) now
+/// What changed after a moment.
+async fn changes(client: &ClientWrapper, since: &Position) -> Result<FeedChanges, ServerFailure> {
+    // One statement sees one moment: nothing falls between the answer and the position. A damaged number must not end
+    // what follows all sessions.
+    let sql = "SELECT now.position, s.id, greatest(s.seq, 0) FROM (SELECT pg_current_snapshot()::text AS position) now
                LEFT JOIN session s ON s.changed >= pg_snapshot_xmin($1::text::pg_snapshot)
                AND NOT pg_visible_in_snapshot(s.changed, $1::text::pg_snapshot) ORDER BY s.changed";
     let rows = query(client, sql, &[&written(since)]).await?;
-    let mut changed = Vec::new();
+    let now = rows.first().map(|row| row.try_get(0)).transpose()?;
+    let mut changes = FeedChanges::until(now.map_or_else(|| Ok(since.clone()), parse)?);
     for row in &rows {
         if let Some(id) = row.try_get::<_, Option<String>>(1)? {
-            changed.push((SessionId::new(id), count(row, 2)?));
+            changes.sessions.push((SessionId::new(id), count(row, 2)?));
         }
     }
-    let now = rows.first().map(|row| row.try_get(0)).transpose()?;
-    Ok((changed, now.map_or_else(|| Ok(since.clone()), parse)?))
+    Ok(changes)
+}
+
+/// The newest notes of purges, with their keys.
+async fn purges(client: &ClientWrapper) -> Result<Vec<(i64, String)>, ServerFailure> {
+    let sql = "SELECT key, detail FROM audit WHERE action = 'purge' ORDER BY key DESC LIMIT $1";
+    let rows = query(client, sql, &[&NOTES]).await?;
+    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
 }
 
 /// What was saved of parts behind what is known of them.

@@ -22,7 +22,7 @@ use crate::upkeep::disk::{BlobUse, LargeSession, MeasuredSizes};
 use crate::upkeep::instance_rows::InstanceRows;
 use crate::upkeep::rebuild::RebuiltRows;
 use crate::upkeep::set_aside::SetAside;
-use crate::upkeep::stored_session::StoredSession;
+use crate::upkeep::stored_session::{KeyedId, StoredSession};
 use crate::upkeep::trash::{FreeSpace, Purge, Tombstone};
 
 impl PostgresEngine {
@@ -56,11 +56,13 @@ impl PostgresEngine {
         read!(self, client => stored_session::stored(&client, id))
     }
 
-    pub(crate) async fn ids(&self, after: Option<&SessionId>, limit: usize) -> Result<Vec<SessionId>, Error> {
-        let sql = "SELECT id FROM session WHERE $1::text IS NULL OR id > $1 ORDER BY id LIMIT $2";
-        let (after, limit) = (after.map(SessionId::as_str), i64::try_from(limit).unwrap_or(i64::MAX));
+    pub(crate) async fn ids(&self, after: Option<i64>, limit: usize) -> Result<Vec<KeyedId>, Error> {
+        let sql = "SELECT key, id FROM session WHERE $1::bigint IS NULL OR key > $1 ORDER BY key LIMIT $2";
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let rows = read!(self, client => pool::query(&client, sql, &[&after, &limit]))?;
-        self.each(&rows, |row| Ok(SessionId::new(row.try_get::<_, String>(0)?)))
+        self.each(&rows, |row| {
+            Ok(KeyedId { key: row.try_get(0)?, id: SessionId::new(row.try_get::<_, String>(1)?) })
+        })
     }
 
     /// Sessions with work left, or with somebody to be asked, wherever they are.

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::json;
-
 use super::failure::ServerFailure;
 use super::link::WriterConnection;
 use super::pool::{self, StatementValues};
@@ -14,7 +12,6 @@ use super::{lease, stored_session};
 use crate::Error;
 use crate::payload::Hash;
 use crate::row::{Rows, SessionRow, SpentSums};
-use crate::upkeep::audit::Audit;
 use crate::upkeep::backup::RestoredSession;
 use crate::upkeep::rebuild::RebuiltRows;
 use crate::upkeep::stored_session::digest;
@@ -93,8 +90,13 @@ pub(super) async fn purge_session(
 ) -> Result<bool, ServerFailure> {
     let id = &purge.session;
     let Some(key) = lock(link, id).await? else { return Ok(false) };
-    let rows = pool::query(&link.client, "SELECT trashed FROM session WHERE key = $1", &[&key]).await?;
+    let sql = "SELECT trashed, project, directory FROM session WHERE key = $1";
+    let rows = pool::query(&link.client, sql, &[&key]).await?;
     let trashed: Option<i64> = rows.first().map(|row| row.try_get(0)).transpose()?.flatten();
+    let listed = match rows.first() {
+        Some(row) if trashed.is_none() => Some((row.try_get(1)?, row.try_get(2)?)),
+        _ => None,
+    };
     if purge.trashed.is_some_and(|since| trashed.is_none_or(|trashed| trashed > since)) {
         return Ok(false);
     }
@@ -113,7 +115,7 @@ pub(super) async fn purge_session(
     let tombstone = "INSERT INTO tombstone (session, time) VALUES ($1, $2)
                      ON CONFLICT (session) DO UPDATE SET time = excluded.time";
     pool::query(&link.client, tombstone, &[&id.as_str(), &purge.time]).await?;
-    put_audit(link, &Audit::new(purge.time, "purge", json!({ "session": id, "events": events }))).await?;
+    put_audit(link, &purge.audit(events, listed)).await?;
     Ok(true)
 }
 

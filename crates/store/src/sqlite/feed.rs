@@ -1,13 +1,17 @@
 //! What the feed reads from the file: whether anything changed, what did, and the text that is being streamed.
 
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use everturn_model::SessionId;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
+use super::stored_session::text;
 use super::watch::FileWatch;
 use super::{reader, schema, write};
 use crate::Error;
+use crate::feed::PurgedSession;
+use crate::feed::changes::{self, FeedChanges};
 use crate::feed::excerpt::{self, Excerpt, FoundLog, WantedLog};
 use crate::feed::looker::Sign;
 use crate::feed::position::Position;
@@ -19,6 +23,8 @@ pub(crate) struct FileReader {
     readers: Arc<reader::Pool>,
     /// A connection of its own, because what SQLite says of changes it says for each connection, and the last answer.
     version: Arc<Mutex<Option<(Connection, i64)>>>,
+    /// The newest note of the audit that was read: what was deleted for good is in it alone.
+    noted: Arc<AtomicI64>,
     /// None where the system cannot tell of writes.
     watch: Option<FileWatch>,
     #[cfg(test)]
@@ -31,6 +37,7 @@ impl FileReader {
         Self {
             readers: Arc::clone(readers),
             version: Arc::default(),
+            noted: Arc::default(),
             watch,
             #[cfg(test)]
             questions: Arc::default(),
@@ -67,7 +74,7 @@ impl FileReader {
     /// What has happened since this was last asked. As long as nobody has committed anything it reads no page of the file.
     pub(crate) async fn sign(&self) -> Result<Sign, Error> {
         #[cfg(test)]
-        self.questions.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.questions.fetch_add(1, Ordering::Relaxed);
         let (readers, version) = (Arc::clone(&self.readers), Arc::clone(&self.version));
         let ask = move || {
             let mut version = version.lock().unwrap_or_else(PoisonError::into_inner);
@@ -89,17 +96,23 @@ impl FileReader {
     }
 
     pub(crate) async fn position(&self) -> Result<Position, Error> {
-        Ok(Position::Newest(self.read(position).await?))
+        let noted = Arc::clone(&self.noted);
+        let begin = move |connection: &Connection| {
+            let newest = "SELECT ifnull(max(key), 0) FROM audit";
+            noted.store(connection.query_row(newest, [], |row| row.get(0))?, Ordering::Relaxed);
+            Ok(Position::Newest(position(connection)?))
+        };
+        self.read(begin).await
     }
 
-    pub(crate) async fn changed(&self, since: &Position) -> Result<(Vec<(SessionId, u64)>, Position), Error> {
-        let since = newest(since);
-        let changed = move |connection: &Connection| {
-            let now = position(connection)?;
-            let changed = if now == since { Vec::new() } else { changed(connection, since)? };
-            Ok((changed, Position::Newest(now)))
+    pub(crate) async fn changes(&self, since: &Position) -> Result<FeedChanges, Error> {
+        let (since, noted) = (newest(since), Arc::clone(&self.noted));
+        let changes = move |connection: &Connection| {
+            let mut changes = changes(connection, since)?;
+            changes.purged = purged(connection, &noted)?;
+            Ok(changes)
         };
-        self.read(changed).await
+        self.read(changes).await
     }
 
     pub(crate) async fn excerpts(
@@ -131,19 +144,50 @@ fn newest(position: &Position) -> u64 {
 
 /// The number of the newest commit.
 fn position(connection: &Connection) -> Result<u64, Error> {
-    let sql = "SELECT value FROM meta WHERE name = 'commits'";
-    Ok(connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?)
+    let sql = format!("SELECT {} FROM meta WHERE name = 'commits'", schema::NEWEST_COMMIT);
+    Ok(connection.prepare_cached(&sql)?.query_row([], |row| row.get(0))?)
 }
 
-/// Sessions that changed after a commit, with the seq of their last event.
-fn changed(connection: &Connection, since: u64) -> Result<Vec<(SessionId, u64)>, Error> {
+/// What changed after a commit.
+fn changes(connection: &Connection, since: u64) -> Result<FeedChanges, Error> {
+    let now = position(connection)?;
+    // A count that went back says nothing of what was committed under numbers that were there before.
+    let mut changes = FeedChanges { gap: now < since, ..FeedChanges::until(Position::Newest(now)) };
+    if now == since {
+        return Ok(changes);
+    }
     let mut statement = connection.prepare_cached(
-        // A damaged number must not end what follows all sessions.
+        // A damaged value must not end what follows all sessions.
         "SELECT id, max(CAST(seq AS INTEGER), 0) FROM session WHERE changed > ?1 ORDER BY changed",
     )?;
-    let rows =
-        statement.query_map([since], |row| Ok((SessionId::new(row.get::<_, String>(0)?), row.get(1)?)))?;
-    Ok(rows.collect::<Result<_, _>>()?)
+    let mut rows = statement.query([since])?;
+    while let Some(row) = rows.next()? {
+        match row.get_ref(0)?.as_str() {
+            Ok(id) => changes.sessions.push((SessionId::new(id), row.get(1)?)),
+            Err(_) => {
+                tracing::error!(
+                    session = text(row, 0)?,
+                    "a session whose id is damaged is missing in the feed"
+                );
+                changes.gap = true;
+            }
+        }
+    }
+    Ok(changes)
+}
+
+/// What was deleted for good since the newest note that was read.
+fn purged(connection: &Connection, noted: &AtomicI64) -> Result<Vec<PurgedSession>, Error> {
+    let mut statement = connection.prepare_cached("SELECT key, action, detail FROM audit WHERE key > ?1")?;
+    let mut rows = statement.query([noted.load(Ordering::Relaxed)])?;
+    let mut purged = Vec::new();
+    while let Some(row) = rows.next()? {
+        if text(row, 1)? == "purge" {
+            purged.extend(changes::purged(&text(row, 2)?));
+        }
+        noted.store(row.get(0)?, Ordering::Relaxed);
+    }
+    Ok(purged)
 }
 
 /// The first event of a session that was written after a commit.
@@ -193,8 +237,9 @@ fn pieces(connection: &Connection, open: Vec<FollowedPart>) -> Result<Vec<SavedP
         };
         let mut rows = saved.query(params![key, part.as_str(), offset])?;
         while let Some(row) = rows.next()? {
-            let (session, part) = (session.clone(), part.clone());
-            pieces.push(SavedPiece { session, part, start: row.get(0)?, text: row.get(1)? });
+            // The whole text comes with the part's end: a damaged piece must not keep that of others waiting.
+            let (Ok(start), Ok(text)) = (row.get(0), row.get(1)) else { break };
+            pieces.push(SavedPiece { session: session.clone(), part: part.clone(), start, text });
         }
     }
     Ok(pieces)
@@ -205,6 +250,6 @@ pub(super) fn open_and_owned(connection: &Connection) -> Result<Vec<(SessionId, 
     let mut statement = connection.prepare_cached(
         "SELECT id, owner FROM session WHERE owner IS NOT NULL AND open = 1 AND trashed IS NULL",
     )?;
-    let rows = statement.query_map([], |row| Ok((SessionId::new(row.get::<_, String>(0)?), row.get(1)?)))?;
+    let rows = statement.query_map([], |row| Ok((SessionId::new(text(row, 0)?), text(row, 1)?)))?;
     Ok(rows.collect::<Result<_, _>>()?)
 }

@@ -311,7 +311,8 @@ pub(super) fn unfinished(connection: &Connection) -> Result<Vec<SessionId>, Erro
     let mut statement = connection.prepare_cached(
         "SELECT id FROM session WHERE trashed IS NULL AND (open = 1 OR key IN (SELECT session FROM inbox))",
     )?;
-    let ids = statement.query_map([], |row| row.get::<_, String>(0))?.collect::<Result<Vec<_>, _>>()?;
+    // A damaged id is nobody's, and must not keep the others from going on.
+    let ids = statement.query_map([], |row| text(row, 0))?.collect::<Result<Vec<_>, _>>()?;
     Ok(ids.into_iter().map(SessionId::new).collect())
 }
 
@@ -321,7 +322,7 @@ pub(super) fn owned(connection: &Connection) -> Result<Vec<(SessionId, String)>,
         "SELECT id, owner FROM session WHERE trashed IS NULL AND owner IS NOT NULL
          AND (open = 1 OR key IN (SELECT session FROM inbox))",
     )?;
-    let rows = statement.query_map([], |row| Ok((SessionId::new(row.get::<_, String>(0)?), row.get(1)?)))?;
+    let rows = statement.query_map([], |row| Ok((SessionId::new(text(row, 0)?), text(row, 1)?)))?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 

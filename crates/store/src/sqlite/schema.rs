@@ -15,6 +15,14 @@ const OLDEST_SQLITE: i32 = 3_051_003;
 /// How long a write waits for other processes.
 const BUSY: Duration = Duration::from_secs(30);
 
+/// The number of the newest commit, read from the row that counts them. Sessions have the number of their last change: if
+/// the count is damaged or began anew, it goes on behind them, because numbers that were told of are told of once. A number
+/// that no count reaches is damage itself.
+pub(super) const NEWEST_COMMIT: &str = "max(
+       iif(typeof(value) = 'integer', value, 0),
+       ifnull((SELECT max(changed) FROM session WHERE changed BETWEEN 0 AND 9007199254740992), 0)
+     )";
+
 /// How connections are opened.
 #[derive(Debug, Clone)]
 pub(super) struct ConnectionSettings {

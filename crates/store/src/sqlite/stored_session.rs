@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension as _, Params, Row};
 use crate::Error;
 use crate::payload::Hash;
 use crate::row::{EntryRow, InboxRow, LogRow, PartRow, RequestRow, Rows, SessionRow, SpentSums};
-use crate::upkeep::stored_session::{StoredSession, StreamRow, TextPlace};
+use crate::upkeep::stored_session::{KeyedId, StoredSession, StreamRow, TextPlace};
 
 /// The text of a column; if it is not text, something that nobody can take for the value.
 pub(super) fn text(row: &Row<'_>, column: usize) -> rusqlite::Result<String> {
@@ -69,12 +69,40 @@ pub(super) fn key(connection: &Connection, id: &SessionId) -> Result<Option<i64>
         return Ok(found);
     }
     let mut lost = lost(connection)?;
-    lost.retain(|(_, name)| name == id.as_str());
-    Ok(lost.pop().map(|(key, _)| key))
+    lost.retain(|lost| lost.id == *id);
+    Ok(lost.pop().map(|lost| lost.key))
+}
+
+/// Sessions that no row has the id of: logs without a row, and rows whose id is no text.
+fn lost(connection: &Connection) -> Result<Vec<KeyedId>, Error> {
+    let mut lost = without_row(connection)?;
+    let mut statement = connection.prepare_cached("SELECT key, id FROM session")?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        if row.get_ref(1)?.as_str().is_err() {
+            lost.push(keyed(connection, row)?);
+        }
+    }
+    Ok(lost)
+}
+
+/// A session by key and id. If the id is no text, it is what the creation names; if that cannot be read either, what is
+/// left of the id.
+pub(super) fn keyed(connection: &Connection, row: &Row<'_>) -> Result<KeyedId, Error> {
+    let key = row.get(0)?;
+    if let Ok(id) = row.get_ref(1)?.as_str() {
+        return Ok(KeyedId { key, id: SessionId::new(id) });
+    }
+    let created = connection
+        .prepare_cached("SELECT data FROM event WHERE session = ?1 AND seq = 0")?
+        .query_row([key], |row| text(row, 0))
+        .optional()?;
+    let named = created.and_then(|data| named_in(&data));
+    Ok(KeyedId { key, id: SessionId::new(named.map_or_else(|| text(row, 1), Ok)?) })
 }
 
 /// Logs without a session's row, with the id that their creation names.
-pub(super) fn lost(connection: &Connection) -> Result<Vec<(i64, String)>, Error> {
+pub(super) fn without_row(connection: &Connection) -> Result<Vec<KeyedId>, Error> {
     let sql = "WITH RECURSIVE log (key) AS (
                  SELECT min(session) FROM event UNION ALL
                  SELECT (SELECT min(session) FROM event WHERE session > log.key) FROM log WHERE log.key IS NOT NULL
@@ -82,12 +110,14 @@ pub(super) fn lost(connection: &Connection) -> Result<Vec<(i64, String)>, Error>
                SELECT log.key, e.data FROM log JOIN event e ON e.session = log.key AND e.seq = 0
                WHERE log.key NOT IN (SELECT key FROM session)";
     let rows = all(connection, sql, [], |row| Ok((row.get::<_, i64>(0)?, text(row, 1)?)))?;
-    let named = |(key, data): (i64, String)| {
-        let event: serde_json::Value = serde_json::from_str(&data).ok()?;
-        let id = event.get("session.created")?.get("session")?.get("id")?.as_str()?.to_owned();
-        Some((key, id))
-    };
+    let named = |(key, data): (i64, String)| Some(KeyedId { key, id: SessionId::new(named_in(&data)?) });
     Ok(rows.into_iter().filter_map(named).collect())
+}
+
+/// The id that the creation of a session names.
+fn named_in(created: &str) -> Option<String> {
+    let event: serde_json::Value = serde_json::from_str(created).ok()?;
+    Some(event.get("session.created")?.get("session")?.get("id")?.as_str()?.to_owned())
 }
 
 pub(super) fn stored(connection: &Connection, id: &SessionId) -> Result<Option<StoredSession>, Error> {

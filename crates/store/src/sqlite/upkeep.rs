@@ -17,7 +17,7 @@ use crate::upkeep::disk::MeasuredSizes;
 use crate::upkeep::instance_rows::InstanceRows;
 use crate::upkeep::rebuild::RebuiltRows;
 use crate::upkeep::set_aside::SetAside;
-use crate::upkeep::stored_session::StoredSession;
+use crate::upkeep::stored_session::{KeyedId, StoredSession};
 use crate::upkeep::trash::{FreeSpace, Purge, Tombstone};
 
 impl SqliteEngine {
@@ -36,9 +36,8 @@ impl SqliteEngine {
         self.read(move |connection| stored_session::stored(connection, &id)).await
     }
 
-    pub(crate) async fn ids(&self, after: Option<&SessionId>, limit: usize) -> Result<Vec<SessionId>, Error> {
-        let after = after.cloned();
-        self.read(move |connection| ids(connection, after.as_ref(), limit)).await
+    pub(crate) async fn ids(&self, after: Option<i64>, limit: usize) -> Result<Vec<KeyedId>, Error> {
+        self.read(move |connection| ids(connection, after, limit)).await
     }
 
     /// Sessions with work left, or with somebody to be asked, wherever they are.
@@ -215,21 +214,19 @@ fn key_of(connection: &Connection, id: &SessionId) -> Result<Option<i64>, Error>
     Ok(connection.prepare_cached(sql)?.query_row([id.as_str()], |row| row.get(0)).optional()?)
 }
 
-fn ids(connection: &Connection, after: Option<&SessionId>, limit: usize) -> Result<Vec<SessionId>, Error> {
-    let sql = "SELECT id FROM session WHERE ?1 IS NULL OR id > ?1 ORDER BY id LIMIT ?2";
+fn ids(connection: &Connection, after: Option<i64>, limit: usize) -> Result<Vec<KeyedId>, Error> {
+    let sql = "SELECT key, id FROM session WHERE ?1 IS NULL OR key > ?1 ORDER BY key LIMIT ?2";
     let mut statement = connection.prepare_cached(sql)?;
-    let after = after.map(SessionId::as_str);
-    let rows = statement.query_map(params![after, i64::try_from(limit).unwrap_or(i64::MAX)], |row| {
-        stored_session::text(row, 0)
-    })?;
-    let mut ids = rows.collect::<Result<Vec<_>, _>>()?;
+    let mut rows = statement.query(params![after, i64::try_from(limit).unwrap_or(i64::MAX)])?;
+    let mut ids = Vec::new();
+    while let Some(row) = rows.next()? {
+        ids.push(stored_session::keyed(connection, row)?);
+    }
     // A log whose session's row is gone counts too: that is what a check has to find.
-    let lost = stored_session::lost(connection)?.into_iter().map(|(_, id)| id);
-    ids.extend(lost.filter(|id| after.is_none_or(|after| id.as_str() > after)));
-    ids.sort_unstable();
-    ids.dedup();
+    ids.extend(stored_session::without_row(connection)?.into_iter().filter(|lost| Some(lost.key) > after));
+    ids.sort_unstable_by_key(|session| session.key);
     ids.truncate(limit);
-    Ok(ids.into_iter().map(SessionId::new).collect())
+    Ok(ids)
 }
 
 fn collect(connection: &Connection) -> Result<Collected, Error> {

@@ -1,12 +1,10 @@
 //! A whole session: replacing its rows, or deleting all of it.
 
 use rusqlite::{Connection, OptionalExtension as _, params};
-use serde_json::json;
 
-use super::{stored_session, upkeep, write};
+use super::{schema, stored_session, upkeep, write};
 use crate::Error;
 use crate::owner::Owner;
-use crate::upkeep::audit::Audit;
 use crate::upkeep::backup::RestoredSession;
 use crate::upkeep::rebuild::RebuiltRows;
 use crate::upkeep::stored_session::digest;
@@ -29,6 +27,9 @@ pub(super) fn replace_rows(connection: &Connection, rebuilt: &RebuiltRows) -> Re
              SELECT ?1, ?2, 0, '', '', '', 0, 0, '', ifnull(max(epoch), 0) + 1, max(stamp)
              FROM event WHERE session = ?1",
         )?
+        .execute(params![key, rebuilt.id.as_str()])?;
+    connection
+        .prepare_cached("UPDATE session SET id = ?2 WHERE key = ?1 AND id IS NOT ?2")?
         .execute(params![key, rebuilt.id.as_str()])?;
     clear_rows(connection, key)?;
     let mut change =
@@ -114,10 +115,15 @@ fn clear_rows(connection: &Connection, key: i64) -> Result<(), Error> {
 pub(super) fn purge_session(connection: &Connection, purge: &Purge, owner: &Owner) -> Result<bool, Error> {
     let id = &purge.session;
     let found = connection
-        .prepare_cached("SELECT owner, trashed FROM session WHERE id = ?1")?
-        .query_row([id.as_str()], |row| Ok((row.get::<_, Option<String>>(0)?, row.get::<_, Option<i64>>(1)?)))
+        .prepare_cached("SELECT owner, trashed, project, directory FROM session WHERE id = ?1")?
+        .query_row([id.as_str()], |row| {
+            let place = (stored_session::text(row, 2)?, stored_session::text(row, 3)?);
+            Ok((row.get::<_, Option<String>>(0)?, row.get::<_, Option<i64>>(1)?, place))
+        })
         .optional()?;
-    let (holder, trashed) = found.unwrap_or_default();
+    let listed =
+        found.as_ref().filter(|(_, trashed, _)| trashed.is_none()).map(|(_, _, place)| place.clone());
+    let (holder, trashed, _) = found.unwrap_or_default();
     let Some(key) = stored_session::key(connection, id)? else { return Ok(false) };
     if purge.trashed.is_some_and(|since| trashed.is_none_or(|trashed| trashed > since)) {
         return Ok(false);
@@ -141,9 +147,13 @@ pub(super) fn purge_session(connection: &Connection, purge: &Purge, owner: &Owne
     connection
         .prepare_cached("INSERT OR REPLACE INTO tombstone VALUES (?1, ?2)")?
         .execute(params![id.as_str(), purge.time])?;
-    upkeep::put_audit(
-        connection,
-        &Audit::new(purge.time, "purge", json!({ "session": id, "events": events })),
-    )?;
+    if listed.is_some() {
+        // Counted as a commit, so that the others look: they are to be told.
+        let newest = schema::NEWEST_COMMIT;
+        let count = format!("UPDATE meta SET value = {newest} + 1 WHERE name = 'commits'");
+        connection.prepare_cached(&count)?.execute([])?;
+    }
+    let events = u64::try_from(events).unwrap_or(u64::MAX);
+    upkeep::put_audit(connection, &purge.audit(events, listed))?;
     Ok(true)
 }

@@ -16,7 +16,7 @@ use rusqlite::{Connection, ErrorCode};
 use tokio::sync::oneshot;
 
 use super::write::WrittenAppend;
-use super::{index, reader, write};
+use super::{index, reader, schema, write};
 use crate::Error;
 use crate::append::{Appended, StreamPiece};
 use crate::feed::sequencer::Sequencer;
@@ -275,8 +275,9 @@ impl WriterThread {
         if !group.iter().any(|job| matches!(job, Job::Append(..))) {
             return Ok(0);
         }
-        let next = "UPDATE meta SET value = value + 1 WHERE name = 'commits' RETURNING value";
-        let stamp = self.connection.prepare_cached(next);
+        let newest = schema::NEWEST_COMMIT;
+        let next = format!("UPDATE meta SET value = {newest} + 1 WHERE name = 'commits' RETURNING value");
+        let stamp = self.connection.prepare_cached(&next);
         let stamp = stamp.and_then(|mut statement| statement.query_row([], |row| row.get(0)));
         if stamp.is_err() && !self.connection.is_autocommit() {
             drop(self.connection.execute_batch("ROLLBACK"));

@@ -123,11 +123,11 @@ async fn pour(from: &Store, to: &Store) -> Result<(), Error> {
     let mut instance_rows = from.instance_rows().await?;
     let mut after = None;
     loop {
-        let page = from.ids(after.as_ref(), PAGE).await?;
+        let page = from.ids(after, PAGE).await?;
         let Some(last) = page.last() else { break };
-        after = Some(last.clone());
-        for id in page {
-            pour_session(from, to, id).await?;
+        after = Some(last.key);
+        for session in page {
+            pour_session(from, to, session.id).await?;
         }
     }
     let set_aside = to.instance_rows().await?;

@@ -138,10 +138,11 @@ impl Store {
         let mut all = RebuiltAll::default();
         let mut after = None;
         loop {
-            let page = self.ids(after.as_ref(), PAGE).await?;
+            let page = self.ids(after, PAGE).await?;
             let Some(last) = page.last() else { break };
-            after = Some(last.clone());
-            let these = self.rebuild_these(page, time).await?;
+            after = Some(last.key);
+            let these = page.into_iter().map(|session| session.id).collect();
+            let these = self.rebuild_these(these, time).await?;
             all.sessions += these.sessions;
             all.refused.extend(these.refused);
         }

@@ -16,7 +16,7 @@ use super::audit::Audit;
 use super::instance_rows::InstanceRows;
 use super::rebuild::{self, RebuiltRows};
 use super::secret::LeakedSecret;
-use super::stored_session::{self, StoredLog, StoredSession};
+use super::stored_session::{self, KeyedId, StoredLog, StoredSession};
 use crate::payload::{Blob, Hash};
 use crate::plan::{self, ReplayedLog};
 use crate::row::LogRow;
@@ -112,10 +112,10 @@ impl Store {
         } else {
             let mut after = None;
             loop {
-                let page = self.ids(after.as_ref(), PAGE).await?;
+                let page = self.ids(after, PAGE).await?;
                 let Some(last) = page.last() else { break };
-                after = Some(last.clone());
-                for id in &page {
+                after = Some(last.key);
+                for KeyedId { id, .. } in &page {
                     match self.scrub_session(&scrub, id, &secret, &mut scrubbed, &mut blobs).await {
                         Err(Error::Purged(_) | Error::NoSession(_)) => {}
                         done => done?,

@@ -31,6 +31,13 @@ pub(crate) struct StoredSession {
     pub(crate) streams: Vec<StreamRow>,
 }
 
+/// A session by the key of its rows, which every row has, and by its id, which may be damaged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct KeyedId {
+    pub(crate) key: i64,
+    pub(crate) id: SessionId,
+}
+
 /// The place of a searchable text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TextPlace {

@@ -6,7 +6,9 @@
 use std::time::Duration;
 
 use everturn_model::{Millis, SessionId};
+use serde_json::json;
 
+use super::audit::Audit;
 use super::blob::Collected;
 use crate::store::ask;
 use crate::{Error, Store};
@@ -58,6 +60,18 @@ pub(crate) struct Purge {
     pub(crate) trashed: Option<Millis>,
 }
 
+impl Purge {
+    /// The note that stays of it. Where the session was `listed` is in it, for those who still show it.
+    pub(crate) fn audit(&self, events: u64, listed: Option<(String, String)>) -> Audit {
+        let mut detail = json!({ "session": self.session, "events": events });
+        if let (Some((project, directory)), Some(detail)) = (listed, detail.as_object_mut()) {
+            detail.insert("project".to_owned(), project.into());
+            detail.insert("directory".to_owned(), directory.into());
+        }
+        Audit::new(self.time, "purge", detail)
+    }
+}
+
 impl Store {
     /// Deletes a session for good: its log, its rows, its streams and its place in the search. It cannot be undone, and
     /// the id is never used again. False when there is no such session.
@@ -83,7 +97,11 @@ impl Store {
     pub async fn sweep(&self, retention: Retention, now: Millis) -> Result<Swept, Error> {
         let mut swept = Swept::default();
         if let Some(age) = retention.trash {
-            let since = now.saturating_sub(Millis::try_from(age.as_millis()).unwrap_or(Millis::MAX));
+            // What is kept for no time at all goes, also what a clock that was ahead has put there.
+            let since = match Millis::try_from(age.as_millis()) {
+                Ok(0) => Millis::MAX,
+                age => now.saturating_sub(age.unwrap_or(Millis::MAX)),
+            };
             for id in ask!(self, engine => engine.trashed_since(since).await)? {
                 // Asked again in the transaction: somebody may have taken it out of the trash meanwhile.
                 match self.purge_session(Purge { session: id.clone(), time: now, trashed: Some(since) }).await

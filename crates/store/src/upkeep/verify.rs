@@ -5,7 +5,7 @@ use std::fmt;
 use everturn_model::{Millis, SessionId};
 
 use super::compare::RowComparison;
-use super::stored_session::{self, StoredLog, StoredSession};
+use super::stored_session::{self, KeyedId, StoredLog, StoredSession};
 use crate::payload::Hash;
 use crate::plan;
 use crate::store::ask;
@@ -237,10 +237,10 @@ impl Store {
         let mut report = CheckReport::default();
         let mut after = None;
         loop {
-            let page = self.ids(after.as_ref(), PAGE).await?;
+            let page = self.ids(after, PAGE).await?;
             let Some(last) = page.last() else { return Ok(report) };
-            after = Some(last.clone());
-            for id in page {
+            after = Some(last.key);
+            for KeyedId { id, .. } in page {
                 let reason = match self.verify(&id).await {
                     Ok(verdict) => {
                         report.sessions += 1;
@@ -272,8 +272,8 @@ impl Store {
         ask!(self, engine => engine.stored(id).await)
     }
 
-    /// A page of all session ids, in their order, from behind one.
-    pub(crate) async fn ids(&self, after: Option<&SessionId>, limit: usize) -> Result<Vec<SessionId>, Error> {
+    /// A page of all sessions, in the order of their keys, from behind one: an id may be damaged.
+    pub(crate) async fn ids(&self, after: Option<i64>, limit: usize) -> Result<Vec<KeyedId>, Error> {
         ask!(self, engine => engine.ids(after, limit).await)
     }
 

@@ -11,6 +11,7 @@ mod author;
 mod campaign;
 mod contract;
 mod crash;
+mod damaged_feed;
 mod earlier;
 mod events;
 mod faults;

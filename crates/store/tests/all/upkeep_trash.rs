@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use everturn_model::{Event, SessionId};
 use everturn_store::{
-    Authority, BlobUse, Collected, Error, Filter, FreeSpace, Hash, Options, Retention, Search, Store, Swept,
-    Timing, Tombstone, TrashUse,
+    Authority, BlobUse, Collected, Error, FeedItem, Filter, FreeSpace, Hash, Options, Retention, Search,
+    Store, Swept, Timing, Tombstone, TrashUse,
 };
 use serde_json::json;
 
@@ -73,7 +73,8 @@ async fn nothing_is_left_of_a_session_that_was_deleted_for_good() {
     let audits = store.audits(10).await.unwrap();
     let noted: Vec<_> =
         audits.iter().map(|audit| (audit.time, audit.action.as_str(), &audit.detail)).collect();
-    assert_eq!(noted, [(5, "purge", &json!({ "session": rich.id, "events": 12 }))]);
+    let detail = json!({ "session": rich.id, "events": 12, "project": "global", "directory": "/srv/demo" });
+    assert_eq!(noted, [(5, "purge", &detail)]);
 
     assert_eq!(store.session(&rich.id).await.unwrap(), None);
     let search = Search { text: "parser".into(), limit: 10, ..Search::default() };
@@ -119,6 +120,8 @@ async fn the_feed_goes_on_past_a_deleted_session() {
     other.put(&store, "lexer").await;
     let event = other.event(0x300, Event::SessionTrashed {});
     listening.append(&other.id, Authority::Open, vec![event]).await.unwrap();
+    let gone = listener.next().await;
+    assert!(matches!(&gone, FeedItem::Purged(purged) if purged.session == rich.id), "{gone:?}");
     let heard = listener.gather(13).await;
     assert_eq!(heard.keys().collect::<Vec<_>>(), [&other.id]);
     assert_eq!(heard[&other.id], store.events(&other.id, None, usize::MAX).await.unwrap());

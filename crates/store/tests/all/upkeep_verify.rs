@@ -80,6 +80,35 @@ async fn columns_of_the_session_are_checked() {
 }
 
 #[tokio::test]
+async fn an_id_that_is_no_text_is_found_by_the_log() {
+    // Paging through the ids never came past it, and nobody could name it.
+    let garbled = crate::damaged_feed::GARBLED_ID;
+    check(&format!("UPDATE session SET id = {garbled} WHERE key = KEY"), |_| {
+        vec![SessionProblem::Column("id")]
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_session_whose_id_nobody_knows_is_reported_and_can_be_deleted() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder).await;
+    let (rich, other) = (Rich::new(0x1000), Rich::new(0x2000));
+    rich.put(&store, "parser").await;
+    other.put(&store, "lexer").await;
+    damage(&folder, &rich.id, "UPDATE event SET data = '{' WHERE session = KEY AND seq = 0");
+    let garbled = crate::damaged_feed::GARBLED_ID;
+    damage(&folder, &rich.id, &format!("UPDATE session SET id = {garbled} WHERE key = KEY"));
+    let report = store.verify_all(None).await.unwrap();
+    assert_eq!((report.sessions, report.damaged.len()), (2, 1), "{report:?}");
+    let named = report.damaged[0].session.clone();
+    assert!(named.as_str().contains('\u{fffd}'), "{named}");
+    assert!(store.purge(&named, 5).await.unwrap());
+    assert!(store.verify_all(None).await.unwrap().is_sound());
+    assert_eq!(count(&folder, "SELECT count(*) FROM session"), 1);
+}
+
+#[tokio::test]
 async fn a_garbled_session_row_is_healed() {
     let reason = "expected value at line 1 column 1".to_owned();
     check("UPDATE session SET data = X'FF00FF' WHERE key = KEY", |rich| {

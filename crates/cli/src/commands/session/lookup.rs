@@ -48,6 +48,18 @@ pub(super) async fn anywhere(engine: &Engine, text: &str) -> Result<Session> {
     }
 }
 
+/// A session that is to be deleted for good: also one of which nothing but the id can be read.
+pub(super) async fn doomed(engine: &Engine, text: &str) -> Result<(SessionId, Option<Session>)> {
+    use everturn_store::Error::Corrupt;
+    match anywhere(engine, text).await {
+        Ok(session) => Ok((session.id.clone(), Some(session))),
+        Err(error) => match error.downcast_ref() {
+            Some(everturn_engine::Error::Store(Corrupt { .. })) => Ok((SessionId::new(text), None)),
+            _ => Err(error),
+        },
+    }
+}
+
 /// What to say when there is no such session.
 async fn missing(engine: &Engine, id: &SessionId) -> Result<Error> {
     if let Some(time) = engine.trash().purged(id).await? {

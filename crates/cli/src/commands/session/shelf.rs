@@ -83,19 +83,22 @@ impl Shelf<'_> {
     pub(super) async fn purge(&self, ids: &[String], yes: bool) -> Result<()> {
         let mut sessions = Vec::new();
         for id in ids {
-            sessions.push(lookup::anywhere(self.engine, id).await?);
+            sessions.push(lookup::doomed(self.engine, id).await?);
         }
         if !yes {
-            if let Some(session) = sessions.iter().find(|session| session.time.trashed.is_none()) {
-                bail!(
-                    "{id} is not in the trash; `everturn session delete {id}` puts it there, and --yes deletes it for \
-                     good at once",
-                    id = session.id
-                );
+            for (id, session) in &sessions {
+                match session {
+                    None => bail!("{id} cannot be read; --yes deletes it for good"),
+                    Some(session) if session.time.trashed.is_none() => bail!(
+                        "{id} is not in the trash; `everturn session delete {id}` puts it there, and --yes deletes it \
+                         for good at once"
+                    ),
+                    Some(_) => {}
+                }
             }
             let mut asked: Vec<SessionId> = Vec::new();
-            for session in &sessions {
-                for member in self.engine.trash().family(&session.id).await? {
+            for (id, _) in &sessions {
+                for member in self.engine.trash().family(id).await? {
                     if !asked.contains(&member.id) {
                         table::note(format!("{}  {}", member.id, member.title));
                         asked.push(member.id);
@@ -105,9 +108,9 @@ impl Shelf<'_> {
             table::confirm("Delete this for good? It cannot be undone.")?;
         }
         let mut purged: Vec<SessionId> = Vec::new();
-        for session in &sessions {
-            if !purged.contains(&session.id) {
-                purged.extend(self.engine.trash().purge(&session.id).await?);
+        for (id, _) in &sessions {
+            if !purged.contains(id) {
+                purged.extend(self.engine.trash().purge(id).await?);
             }
         }
         self.engine.trash().reclaim().await?;

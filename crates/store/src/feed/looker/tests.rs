@@ -25,7 +25,7 @@ impl Watcher {
         let hears = Arc::clone(&told);
         let sequencer = Arc::new(Sequencer::new(Arc::new(move |item| match item {
             FeedItem::Committed(committed) => hears.lock().unwrap().push(committed.record.session.clone()),
-            FeedItem::Text(_) | FeedItem::Gap => panic!("only events happen"),
+            FeedItem::Text(_) | FeedItem::Purged(_) | FeedItem::Gap => panic!("only events happen"),
         })));
         let options = Options::folder(folder.path(), "own_here");
         let engine = SqliteEngine::open(folder.path(), &options, Some(&sequencer)).unwrap();

@@ -126,7 +126,7 @@ impl World {
                     let teller = if committed.by == WrittenBy::Us { Teller::We } else { Teller::Others };
                     Told::Event(number(&committed.record.session), committed.record.seq, teller)
                 }
-                FeedItem::Text(_) => return,
+                FeedItem::Text(_) | FeedItem::Purged(_) => return,
                 FeedItem::Gap => Told::Gap,
             };
             hears.lock().unwrap().push(told);

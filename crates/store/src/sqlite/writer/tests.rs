@@ -10,7 +10,7 @@ use crate::feed::FeedItem;
 use crate::feed::excerpt::Excerpt;
 use crate::feed::position::Position;
 use crate::options::Durability;
-use crate::sqlite::{migrate, schema};
+use crate::sqlite::migrate;
 
 fn append(
     session: &SessionId,
@@ -45,7 +45,7 @@ fn a_look_between_a_commit_and_its_word_tells_our_own_events_as_our_own() {
     let hears = Arc::clone(&told);
     let sequencer = Arc::new(Sequencer::new(Arc::new(move |item| match item {
         FeedItem::Committed(committed) => hears.lock().unwrap().push(committed),
-        FeedItem::Text(_) | FeedItem::Gap => panic!("only events happen"),
+        FeedItem::Text(_) | FeedItem::Purged(_) | FeedItem::Gap => panic!("only events happen"),
     })));
     sequencer.begin(Position::Newest(0), Vec::new());
     let ids: Vec<SessionId> = (0..2).map(|number| SessionId::new(format!("ses_{number}"))).collect();

@@ -10,8 +10,8 @@ use everturn_testkit::deadline::within;
 use tokio::task::JoinSet;
 
 use crate::events::{
-    added, admitted, append, begin, created, ended, leaf_moved, log, new, note, part_ended, part_started,
-    promoted, prompt, session_id, started, streaming, text, titled, turn,
+    NOW, added, admitted, append, begin, created, ended, leaf_moved, log, new, note, part_ended,
+    part_started, promoted, prompt, session_id, started, streaming, text, titled, turn,
 };
 use crate::listener::Listener;
 use crate::place::{Kind, Place, contract};
@@ -30,6 +30,7 @@ contract![
     a_session_that_is_taken_over_is_told_without_a_break,
     sessions_that_others_run_are_known,
     a_damaged_session_is_a_gap_and_holds_up_no_other,
+    a_session_that_is_deleted_for_good_is_told_once,
 ];
 
 /// Writes so many events, one by one.
@@ -245,7 +246,7 @@ async fn hear_text(listener: &mut Listener, id: &SessionId, part: &PartId) -> (V
                 assert_eq!(piece.offset, whole.len(), "each piece follows the one before");
                 whole.push_str(&piece.text);
             }
-            FeedItem::Gap => panic!("nothing was missed"),
+            FeedItem::Gap | FeedItem::Purged(_) => panic!("nothing was missed or deleted"),
         }
     }
 }
@@ -288,7 +289,7 @@ async fn streamed_text_of_another_comes_piece_by_piece_with_its_place(place: &Pl
                 assert!(matches!(committed.record.event, Event::PartEnded { .. }));
                 break;
             }
-            FeedItem::Gap => panic!("nothing was missed"),
+            FeedItem::Gap | FeedItem::Purged(_) => panic!("nothing was missed or deleted"),
         }
     }
     here.check_quiet(&other).await;
@@ -367,7 +368,7 @@ async fn a_session_that_is_taken_over_is_told_without_a_break(place: &Place) {
         match there.next().await {
             FeedItem::Committed(committed) => seqs.push(committed.record.seq),
             FeedItem::Text(piece) => told.push_str(&piece.text),
-            FeedItem::Gap => panic!("nothing was missed"),
+            FeedItem::Gap | FeedItem::Purged(_) => panic!("nothing was missed or deleted"),
         }
     }
     assert_eq!(seqs, (0..=6).collect::<Vec<u64>>());
@@ -420,4 +421,19 @@ async fn a_damaged_session_is_a_gap_and_holds_up_no_other(place: &Place) {
     let heard: Vec<Record> =
         [here.event().await, here.event().await].iter().map(|told| Record::clone(&told.record)).collect();
     assert_eq!(heard, log(&one, &good).await.split_off(1));
+}
+
+async fn a_session_that_is_deleted_for_good_is_told_once(place: &Place) {
+    // Its log goes with it: whoever had it in a list was never told.
+    let other = place.open("own_b").await;
+    let (before, id, trashed) = (begin(&other).await, begin(&other).await, begin(&other).await);
+    assert!(other.purge(&before, NOW).await.unwrap());
+    let (_one, mut here) = Listener::open(place, "own_a").await;
+    append(&other, &trashed, vec![new(Event::SessionTrashed {})]).await;
+    assert_eq!(here.event().await.record.session, trashed);
+    assert!(other.purge(&trashed, NOW).await.unwrap(), "its event has said so");
+    assert!(other.purge(&id, NOW).await.unwrap());
+    let FeedItem::Purged(purged) = here.next().await else { panic!("it was deleted for good") };
+    assert_eq!((&purged.session, purged.directory.as_str()), (&id, "/srv/demo"));
+    here.check_quiet(&other).await;
 }

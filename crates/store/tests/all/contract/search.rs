@@ -20,6 +20,7 @@ contract![
     what_an_amendment_hides_is_not_shown,
     a_text_that_was_replaced_is_found_by_its_new_words_only,
     a_part_that_became_something_else_is_not_found_by_its_old_words,
+    an_entry_that_became_something_else_leaves_no_words_behind,
     the_trash_is_not_searched,
     a_search_can_be_in_one_project_or_one_session,
     the_newest_texts_come_first_and_hidden_ones_do_not_use_up_the_limit,
@@ -221,6 +222,22 @@ async fn a_part_that_became_something_else_is_not_found_by_its_old_words(place: 
     append(&store, &id, vec![amended(&entry, Some(&old), Amendment::ReplacePart { part: Box::new(other) })])
         .await;
     assert_eq!(found(&store, "vanishing").await, []);
+    // Its place stayed in the index, and a check called the session damaged.
+    let check = store.verify(&id).await.unwrap();
+    assert!(check.is_sound(), "{:?}", check.problems);
+}
+
+async fn an_entry_that_became_something_else_leaves_no_words_behind(place: &Place) {
+    let store = place.open("own_a").await;
+    let [_, own, _] = with(&store, "x", "vanishing words", "y").await;
+    let (id, entry) = (own.0, own.1.unwrap());
+    let body = Body::AgentSwitch { agent: "plan".into() };
+    let other = Entry::new(entry.clone(), None, NOW, body);
+    append(&store, &id, vec![amended(&entry, None, Amendment::ReplaceEntry { entry: Box::new(other) })])
+        .await;
+    assert_eq!(found(&store, "vanishing").await, []);
+    let check = store.verify(&id).await.unwrap();
+    assert!(check.is_sound(), "{:?}", check.problems);
 }
 
 async fn the_trash_is_not_searched(place: &Place) {

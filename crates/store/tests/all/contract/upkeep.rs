@@ -15,6 +15,7 @@ contract![
     nothing_is_left_of_a_session_that_was_deleted_for_good,
     a_session_that_a_living_process_runs_is_not_deleted,
     the_trash_is_emptied_when_its_time_has_come,
+    an_emptied_trash_is_empty_although_a_clock_was_ahead,
     a_blob_lives_as_long_as_a_session_that_uses_it,
     disk_use_names_blobs_trash_and_the_largest,
     a_whole_session_is_found_whole_and_can_be_made_anew,
@@ -97,6 +98,19 @@ async fn the_trash_is_emptied_when_its_time_has_come(place: &Place) {
     }
     let never = store.sweep(Retention { trash: None }, NOW + 400 * day).await.unwrap();
     assert_eq!(never.purged, []);
+}
+
+async fn an_emptied_trash_is_empty_although_a_clock_was_ahead(place: &Place) {
+    // What was put there by a clock that was ahead stayed, and nobody was told.
+    let store = place.open("own_a").await;
+    let (ahead, kept) = (filled(&store, "walnut").await, filled(&store, "hazel").await);
+    let later = NOW + 400 * 24 * 60 * 60 * 1000;
+    append(&store, &ahead, vec![crate::events::at(later, Event::SessionTrashed {})]).await;
+    let second = Retention { trash: Some(Duration::from_secs(1)) };
+    assert_eq!(store.sweep(second, NOW).await.unwrap().purged, [], "it is not there for a second");
+    let all = Retention { trash: Some(Duration::ZERO) };
+    assert_eq!(store.sweep(all, NOW).await.unwrap().purged, [ahead]);
+    assert!(store.session(&kept).await.unwrap().is_some());
 }
 
 async fn a_blob_lives_as_long_as_a_session_that_uses_it(place: &Place) {
