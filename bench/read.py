@@ -47,25 +47,25 @@ def export(messages):
             parts = [{"type": "text", "text": prose(rng, rng.randint(10, 80))}]
         else:
             tokens = {"input": rng.randint(1, 9000), "output": rng.randint(10, 900), "reasoning": 0, "cache": {"read": rng.randint(0, 90000), "write": 0}}
-            info = {"role": "assistant", "time": {"created": at, "completed": at + 900}, "parentID": user, "modelID": model["modelID"], "providerID": model["providerID"], "mode": "build", "agent": "build", "path": {"cwd": "/home/dev/project", "root": "/home/dev/project"}, "cost": 0.0125, "tokens": tokens, "finish": "tool-calls" if i % 4 < 3 else "stop"}
+            info = {"role": "assistant", "time": {"created": at, "completed": at + 900}, "parentID": user, "modelID": model["modelID"], "providerID": model["providerID"], "mode": "build", "agent": "build", "path": {"cwd": "/srv/project", "root": "/srv/project"}, "cost": 0.0125, "tokens": tokens, "finish": "tool-calls" if i % 4 < 3 else "stop"}
             parts = [{"type": "step-start", "snapshot": "4b825dc642cb6eb9a060e54bf8d69288fbee4904"}]
             if i % 4 == 1:
                 parts.append({"type": "reasoning", "text": prose(rng, rng.randint(30, 150)), "time": {"start": at, "end": at + 3}, "metadata": {"anthropic": {"signature": base64.b64encode(rng.randbytes(300)).decode()}}})
             parts.append({"type": "text", "text": prose(rng, rng.randint(8, 120)), "time": {"start": at, "end": at + 4}})
             if i % 4 == 1:
                 shown = listing(rng, rng.randint(500, 8000))
-                parts.append(tool("read", {"filePath": "/home/dev/project/src/main.rs", "offset": 0, "limit": 200}, f"<file>\n{shown}\n</file>", {"preview": shown[:400], "truncated": False}, at))
+                parts.append(tool("read", {"filePath": "/srv/project/src/main.rs", "offset": 0, "limit": 200}, f"<file>\n{shown}\n</file>", {"preview": shown[:400], "truncated": False}, at))
             if i % 4 == 2:
                 old, new = listing(rng, 300), listing(rng, 400)
                 diff = "--- a/src/main.rs\n+++ b/src/main.rs\n@@ -1,9 +1,12 @@\n" + "\n".join("-" + line for line in old.split("\n")) + "\n" + "\n".join("+" + line for line in new.split("\n"))
-                parts.append(tool("edit", {"filePath": "/home/dev/project/src/main.rs", "oldString": old, "newString": new}, "Edit applied.", {"diff": diff, "filediff": {"file": "src/main.rs", "additions": 4, "deletions": 3}, "diagnostics": {}}, at))
+                parts.append(tool("edit", {"filePath": "/srv/project/src/main.rs", "oldString": old, "newString": new}, "Edit applied.", {"diff": diff, "filediff": {"file": "src/main.rs", "additions": 4, "deletions": 3}, "diagnostics": {}}, at))
                 out = listing(rng, rng.randint(200, 3000))
                 parts.append(tool("bash", {"command": "cargo test --all", "description": "Runs the tests"}, out, {"output": out, "exit": 0, "description": "Runs the tests"}, at))
-                parts.append({"type": "patch", "hash": "4b825dc642cb6eb9a060e54bf8d69288fbee4904", "files": ["/home/dev/project/src/main.rs"]})
+                parts.append({"type": "patch", "hash": "4b825dc642cb6eb9a060e54bf8d69288fbee4904", "files": ["/srv/project/src/main.rs"]})
             parts.append({"type": "step-finish", "reason": info["finish"], "snapshot": "4b825dc642cb6eb9a060e54bf8d69288fbee4904", "cost": 0.0125, "tokens": tokens})
         here = {"id": message, "sessionID": session}
         listed.append({"info": {**here, **info}, "parts": [{"id": fresh("prt"), "sessionID": session, "messageID": message, **part} for part in parts]})
-    info = {"id": session, "slug": "calm-otter", "projectID": "global", "directory": "/home/dev/project", "title": "A long session", "version": "1.18.33", "time": {"created": start, "updated": start + messages * 1000}}
+    info = {"id": session, "slug": "calm-otter", "projectID": "global", "directory": "/srv/project", "title": "A long session", "version": "1.18.33", "time": {"created": start, "updated": start + messages * 1000}}
     return session, {"info": info, "messages": listed}
 
 

@@ -166,7 +166,7 @@ async fn listen(
     outlet: Arc<Outlet>,
 ) {
     begin(&sessions, &outlet).await;
-    let mut read = SessionRows::default();
+    let mut read = ChangedSession::default();
     loop {
         let whole = match updates.recv().await {
             Ok(update) => {
@@ -198,7 +198,7 @@ async fn listen(
 
 /// A session that another process has changed as a whole.
 #[derive(Default)]
-struct SessionRows(Option<ReadSession>);
+struct ChangedSession(Option<ReadSession>);
 
 /// A session as it was read.
 struct ReadSession {
@@ -207,7 +207,7 @@ struct ReadSession {
     updates: usize,
 }
 
-impl SessionRows {
+impl ChangedSession {
     /// The rows that an update lacks; none when it has them, or nobody sees it. `queued` updates wait behind it.
     async fn of(
         &mut self,

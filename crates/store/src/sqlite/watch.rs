@@ -90,7 +90,7 @@ mod linux {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(super) use elsewhere::FileWatch;
+pub(super) use elsewhere::NoFileWatch as FileWatch;
 
 #[cfg(not(target_os = "linux"))]
 mod elsewhere {
@@ -98,9 +98,9 @@ mod elsewhere {
 
     /// No system but Linux tells of every write.
     #[derive(Debug)]
-    pub(crate) enum FileWatch {}
+    pub(crate) enum NoFileWatch {}
 
-    impl FileWatch {
+    impl NoFileWatch {
         pub(crate) fn begin(_file: &Path) -> Option<Self> {
             None
         }

@@ -159,7 +159,7 @@ impl<'a> From<&'a StoredState<'_>> for ShownState<'a> {
 /// An entry of one of the frequent kinds.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct StoredEntry<'a> {
+pub(super) struct ReadEntry<'a> {
     pub(super) id: EntryId,
     #[serde(default, rename = "parent")]
     _parent: IgnoredAny,
@@ -176,7 +176,7 @@ pub(super) struct StoredEntry<'a> {
     pub(super) extra: Extra,
 }
 
-impl StoredEntry<'_> {
+impl ReadEntry<'_> {
     /// The id that clients know it by.
     pub(super) fn wire_id(&self) -> &str {
         self.wire.as_deref().unwrap_or(self.id.as_str())
@@ -332,7 +332,7 @@ pub struct ReadNode<'a>(pub(super) NodeForm<'a>);
 #[derive(Debug)]
 pub(super) enum NodeForm<'a> {
     Whole(Box<Node>),
-    Frequent(StoredEntry<'a>, Vec<PartForm<'a>>),
+    Frequent(ReadEntry<'a>, Vec<PartForm<'a>>),
 }
 
 #[derive(Debug)]

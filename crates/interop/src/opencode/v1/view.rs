@@ -22,7 +22,7 @@ use serde_json::Value;
 use super::info::{AnswerPurpose, Info, MessagePlace, Selected};
 use super::part::{self, PartRef};
 use super::stored::{
-    CallStage, NodeForm, PartForm, ReadNode, ShownResult, ShownState, StoredBody, StoredContent, StoredEntry,
+    CallStage, NodeForm, PartForm, ReadEntry, ReadNode, ShownResult, ShownState, StoredBody, StoredContent,
     StoredKind,
 };
 use super::tool::CallEnd;
@@ -435,7 +435,7 @@ fn own_parts<'a>(
 }
 
 fn of_stored<'a>(
-    entry: &'a StoredEntry<'a>,
+    entry: &'a ReadEntry<'a>,
     parts: &'a [PartForm<'a>],
     results: &ShownResults<'a>,
     at: &mut Selected<'a>,
