@@ -21,7 +21,7 @@ async fn a_session_that_belongs_to_itself_comes_in_without_a_parent() {
     let bench = Bench::new().await;
     let id = SessionId::new("ses_selfselfselfselfselfself01");
     let report = bench.engine.imports().export(&export(id.as_str(), id.as_str())).await.unwrap();
-    assert_eq!(report.imported, [id.clone()]);
+    assert_eq!(report.imported, std::slice::from_ref(&id));
     assert_eq!(report.problems.len(), 1, "{report:?}");
     assert_eq!(bench.engine.sessions().get(&id).await.unwrap().parent, None);
     let again = bench.engine.imports().export(&export(id.as_str(), id.as_str())).await.unwrap();
