@@ -3,7 +3,7 @@
 //! Nothing keeps sessions that come from elsewhere from belonging to each other, so whoever goes through a family
 //! remembers who was there.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use everturn_model::{Session, SessionId};
 
@@ -19,16 +19,6 @@ impl Family {
     /// A session alone.
     pub(crate) fn of(id: &SessionId) -> Self {
         Self { members: vec![id.clone()], seen: HashSet::from([id.clone()]), next: 0 }
-    }
-
-    /// The family of a session among `all`.
-    pub(crate) fn among(id: &SessionId, all: &[Session]) -> Vec<SessionId> {
-        let mut family = Self::of(id);
-        while let Some(parent) = family.next() {
-            let children = all.iter().filter(|session| session.parent.as_ref() == Some(&parent));
-            family.add(children.map(|child| child.id.clone()));
-        }
-        family.into_members()
     }
 
     /// The next one whose own are not known yet.
@@ -50,5 +40,31 @@ impl Family {
     /// All of them, each behind the one it belongs to.
     pub(crate) fn into_members(self) -> Vec<SessionId> {
         self.members
+    }
+}
+
+/// Which of some sessions belong to which.
+#[derive(Debug)]
+pub(crate) struct Families<'s>(HashMap<&'s SessionId, Vec<&'s SessionId>>);
+
+impl<'s> Families<'s> {
+    /// The families among `all`.
+    pub(crate) fn of(all: &'s [Session]) -> Self {
+        let mut children: HashMap<&SessionId, Vec<&SessionId>> = HashMap::new();
+        for session in all {
+            if let Some(parent) = &session.parent {
+                children.entry(parent).or_default().push(&session.id);
+            }
+        }
+        Self(children)
+    }
+
+    /// A session and those that belong to it, each behind the one it belongs to.
+    pub(crate) fn members(&self, id: &SessionId) -> Vec<SessionId> {
+        let mut family = Family::of(id);
+        while let Some(parent) = family.next() {
+            family.add(self.0.get(&parent).into_iter().flatten().copied().cloned());
+        }
+        family.into_members()
     }
 }

@@ -13,7 +13,7 @@ pub use everturn_store::{Swept, Tombstone};
 
 use crate::Error;
 use crate::drains::{Drains, SessionPause};
-use crate::family::Family;
+use crate::family::{Families, Family};
 use crate::journal::Journal;
 
 /// The sessions in the trash; clones share it.
@@ -40,12 +40,13 @@ impl Trash {
         let alone = |session: &Session| session.parent.as_ref().is_none_or(|parent| !ids.contains(parent));
         let mut heads: BTreeSet<SessionId> =
             all.iter().filter(|session| alone(session)).map(|session| session.id.clone()).collect();
-        let mut shown: BTreeSet<SessionId> = heads.iter().flat_map(|id| Family::among(id, &all)).collect();
+        let families = Families::of(&all);
+        let mut shown: BTreeSet<SessionId> = heads.iter().flat_map(|id| families.members(id)).collect();
         // Of those that belong to each other, the newest stands for all.
         for session in &all {
             if !shown.contains(&session.id) {
                 heads.insert(session.id.clone());
-                shown.extend(Family::among(&session.id, &all));
+                shown.extend(families.members(&session.id));
             }
         }
         Ok(all.into_iter().filter(|session| heads.contains(&session.id)).collect())
@@ -68,7 +69,11 @@ impl Trash {
         if self.find(id).await?.is_none() {
             return Err(Error::NoSession(id.clone()));
         }
-        let family = Family::among(id, &self.all().await?);
+        let mut family = Family::of(id);
+        while let Some(parent) = family.next() {
+            family.add(self.children(&parent, true).await?.into_iter().map(|child| child.id));
+        }
+        let family = family.into_members();
         for id in &family {
             self.journal.append(id, vec![Event::SessionRestored {}]).await?;
         }
@@ -81,7 +86,7 @@ impl Trash {
     /// # Errors
     /// When there is no such session, or another process runs one of them: then all of them stay.
     pub async fn purge(&self, id: &SessionId) -> Result<Vec<SessionId>, Error> {
-        let family = Family::among(id, &self.everywhere().await?);
+        let family: Vec<SessionId> = self.family_ids(id).await?;
         let (mut leases, mut pauses) = (Vec::new(), Vec::new());
         let mut purged = Vec::new();
         let done = match self.take(&family, &mut leases, &mut pauses).await {
@@ -147,10 +152,27 @@ impl Trash {
     /// # Errors
     /// When the store cannot be read.
     pub async fn family(&self, id: &SessionId) -> Result<Vec<Session>, Error> {
-        let all = self.everywhere().await?;
-        let family = Family::among(id, &all);
-        let find = |id: &SessionId| all.iter().find(|session| session.id == *id).cloned();
-        Ok(family.iter().filter_map(find).collect())
+        let mut sessions = Vec::new();
+        for id in self.family_ids(id).await? {
+            sessions.extend(self.store.session(&id).await?);
+        }
+        Ok(sessions)
+    }
+
+    async fn family_ids(&self, id: &SessionId) -> Result<Vec<SessionId>, Error> {
+        let mut family = Family::of(id);
+        while let Some(parent) = family.next() {
+            for trashed in [true, false] {
+                family.add(self.children(&parent, trashed).await?.into_iter().map(|child| child.id));
+            }
+        }
+        Ok(family.into_members())
+    }
+
+    async fn children(&self, id: &SessionId, trashed: bool) -> Result<Vec<Session>, Error> {
+        let archived = ArchivedSessions::Included;
+        let filter = Filter { parent: Some(id.clone()), archived, trashed, ..Filter::default() };
+        Ok(self.store.sessions(filter).await?)
     }
 
     /// Deletes for good what has been in the trash for `kept` or longer, and gives the space back.
@@ -176,14 +198,6 @@ impl Trash {
     pub async fn purged(&self, id: &SessionId) -> Result<Option<Millis>, Error> {
         let graves = self.store.tombstones().await?;
         Ok(graves.into_iter().find(|grave| grave.session == *id).map(|grave| grave.time))
-    }
-
-    /// All sessions, in the trash or not.
-    async fn everywhere(&self) -> Result<Vec<Session>, Error> {
-        let mut all = self.all().await?;
-        let listed = Filter { archived: ArchivedSessions::Included, ..Filter::default() };
-        all.extend(self.store.sessions(listed).await?);
-        Ok(all)
     }
 
     async fn all(&self) -> Result<Vec<Session>, Error> {

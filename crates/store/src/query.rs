@@ -19,6 +19,8 @@ pub struct Filter {
     pub directory: Option<String>,
     /// Without those that belong to another session.
     pub roots: bool,
+    /// Those that belong to this one.
+    pub parent: Option<SessionId>,
     /// Whose title contains this, in any case.
     pub search: Option<String>,
     /// Active at or after this moment.

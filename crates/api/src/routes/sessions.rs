@@ -90,6 +90,7 @@ async fn list(
         project: None,
         directory,
         roots: asked.roots.0,
+        parent: None,
         search: asked.search,
         since: asked.start.0,
         archived: ArchivedSessions::Included,

@@ -44,6 +44,9 @@ impl Condition {
             condition.also(" AND 0 < strpos(folded, ", plain(&text.to_lowercase()).into_owned());
             condition.sql.push(')');
         }
+        if let Some(parent) = &filter.parent {
+            condition.also(" AND parent = ", plain(parent.as_str()).into_owned());
+        }
         if filter.roots {
             condition.sql.push_str(" AND parent IS NULL");
         }

@@ -34,6 +34,9 @@ fn conditions(filter: &Filter) -> (String, Vec<Value>) {
     if let Some(text) = &filter.search {
         also(" AND instr(folded, ?) > 0", text.to_lowercase().into());
     }
+    if let Some(parent) = &filter.parent {
+        also(" AND parent = ?", parent.to_string().into());
+    }
     if filter.roots {
         sql.push_str(" AND parent IS NULL");
     }

@@ -27,7 +27,7 @@ const TITLES: [&str; 6] =
 /// Sessions of every sort, in the order in which they were made, as they are in the end.
 async fn many(store: &Store) -> Vec<Session> {
     let mut sessions: Vec<Session> = Vec::new();
-    for number in 0..36_usize {
+    for number in 0..40_usize {
         let mut new = session(&session_id());
         let moment = NOW + i64::try_from(number % 5).unwrap();
         new.title = TITLES[number % TITLES.len()].to_owned();
@@ -64,6 +64,7 @@ fn fits(filter: &Filter, session: &Session) -> bool {
     is(&filter.project, &session.project)
         && is(&filter.directory, &session.directory)
         && (!filter.roots || session.parent.is_none())
+        && (filter.parent.is_none() || session.parent == filter.parent)
         && filter.search.as_ref().is_none_or(found)
         && filter.since.is_none_or(|since| session.time.updated >= since)
         && match filter.archived {
@@ -100,6 +101,7 @@ fn filters() -> Vec<Filter> {
                                 project: project.clone(),
                                 directory: directory.clone(),
                                 roots,
+                                parent: None,
                                 search: search.clone(),
                                 since,
                                 archived,
@@ -121,6 +123,14 @@ async fn every_filter_alone_and_with_others_finds_what_it_says(place: &Place) {
     for filter in filters() {
         let found = store.sessions(filter.clone()).await.unwrap();
         assert_eq!(found, naive(&filter, &sessions), "{filter:?}");
+    }
+    // Those that belong to one are found wherever they are.
+    for (trashed, expected) in [(false, 5), (true, 1)] {
+        let parent = sessions.first().map(|first| first.id.clone());
+        let filter = Filter { parent, trashed, archived: ArchivedSessions::Included, ..Filter::default() };
+        let found = store.sessions(filter.clone()).await.unwrap();
+        assert_eq!(found, naive(&filter, &sessions), "{filter:?}");
+        assert_eq!(found.len(), expected, "{filter:?}");
     }
     // Titles in any case, with the characters that mean something in patterns.
     let texts = [
