@@ -33,7 +33,6 @@
 //! - `attachments`: files and resources that come with a prompt
 //! - [`drains`]: one drain for each session, wakes, interrupts
 //! - `worker`: what a drain does
-//! - `stop_request`: an interrupt that no process was there to hear
 //! - `turn`: one provider turn, from promotion to its end, and what a restart does with one that was cut off
 //! - `context`: the system context of an epoch, and what changes in it
 //! - `history`: from the path to what a provider is given
@@ -90,7 +89,6 @@ pub mod reverts;
 pub mod sessions;
 mod snapshot_folders;
 pub mod spending;
-mod stop_request;
 mod titles;
 pub mod trash;
 mod turn;

@@ -279,7 +279,7 @@ impl Sessions {
         let amend = |lease| async move { self.journal.append_owned(&lease, vec![event]).await.map(drop) };
         self.leases.at_rest(id, amend).await?;
         // The session of a process that died has no owner now whose death others could see.
-        if next_work(&self.journal.tree(id).await?).is_some() {
+        if next_work(&self.journal.outline(id).await?).is_some() {
             self.drains.wake(id);
         }
         Ok(())

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use everturn_model::fault::Fault;
 use everturn_model::inbox::Delivery;
-use everturn_model::{EntryId, Session, SessionId, Tree};
+use everturn_model::{EntryId, SessionId, Tree};
 use everturn_store::Lease;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
@@ -18,7 +18,6 @@ use crate::feed_follower::MissedUpdates;
 use crate::journal::Journal;
 use crate::leases::Leases;
 use crate::lifecycle::Lifecycle;
-use crate::stop_request::StopRequest;
 use crate::turn::{ProviderTurns, TurnEnd};
 use crate::work_span::WorkSpan;
 
@@ -191,7 +190,8 @@ impl Worker {
     ) -> Result<TurnEnd, Error> {
         let session = tree.session.clone();
         self.journal.signal(&session, Signal::Busy);
-        let stop = self.stop_request(&session).await?;
+        // An interrupt that no process was there to hear.
+        let stop = session.stop;
         let stopped = CancellationToken::new();
         stopped.cancel();
         let token = if stop.is_some() { &stopped } else { cancel };
@@ -216,15 +216,6 @@ impl Worker {
         };
         self.rest(&tree, end, lease).await?;
         Ok(end)
-    }
-
-    /// Whether somebody stopped the turn that an earlier process left open.
-    async fn stop_request(&self, session: &Session) -> Result<Option<StopRequest>, Error> {
-        // Most sessions were never interrupted, and reading the log takes a while.
-        if !session.open || session.interrupts == 0 {
-            return Ok(None);
-        }
-        Ok(StopRequest::of(&self.journal.log(&session.id).await?))
     }
 
     /// The turn's tree with what others did meanwhile: the session row and the inbox. The path is the owner's alone.

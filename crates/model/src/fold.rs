@@ -13,7 +13,7 @@ use crate::inbox::{Delivery, InboxItem};
 use crate::part::{PartKind, Span};
 use crate::path::{self, PathState};
 use crate::request::{CallRef, GivenAnswer, LastRequest, OpenCall};
-use crate::session::{Session, Summary};
+use crate::session::{Session, StopRequest, Summary};
 use crate::tool::{IllegalTransition, ToolState};
 use crate::tree::{Node, Tree};
 use crate::{EntryId, Millis, Part, PartId, RequestId};
@@ -105,7 +105,12 @@ pub fn replay<'a>(records: impl IntoIterator<Item = &'a Record>) -> Result<Optio
 pub fn apply(tree: &mut Tree, record: &Record) -> Result<Changes, Error> {
     let mut fold = Fold { tree, time: record.time, name: record.event.name(), changes: Changes::default() };
     fold.event(record)?;
-    Ok(fold.changes)
+    let changes = fold.changes;
+    // A turn that has closed needs no stopping.
+    if !tree.session.open {
+        tree.session.stop = None;
+    }
+    Ok(changes)
 }
 
 struct Fold<'t> {
@@ -220,7 +225,10 @@ impl Fold<'_> {
                 }
             }
             Event::UsageRecorded { tokens, cost, .. } => self.spend(tokens, *cost),
-            Event::InterruptRequested {} => self.tree.session.interrupts += 1,
+            Event::InterruptRequested {} => {
+                self.tree.session.interrupts += 1;
+                self.tree.session.stop = Some(StopRequest { prompted: false });
+            }
             other => self.inside(other)?,
         }
         Ok(())
@@ -402,6 +410,7 @@ impl Fold<'_> {
         let session = &mut self.tree.session;
         session.time.updated = self.time;
         session.parked = false;
+        session.stop = session.stop.map(|_| StopRequest { prompted: true });
         // A steer is for the next turn, and clients see its selection at once; a queued prompt brings its own later.
         if item.delivery == Delivery::Steer {
             session.agent = item.user.agent.clone().or(session.agent.take());

@@ -216,6 +216,9 @@ pub struct Session {
     /// How often somebody asked the work to stop: the owner compares it to see a request from another process.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub interrupts: u64,
+    /// Set while a turn is open that somebody asked to stop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop: Option<StopRequest>,
     /// True for a session that came from another program with work left: it waits for a prompt instead of going on by
     /// itself.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -238,6 +241,16 @@ pub struct Session {
     /// The greatest stamp of any message or part id: the floor for new ones.
     #[serde(default)]
     pub floor: Stamp,
+}
+
+/// That somebody asked for the turn that is open to stop.
+///
+/// Whoever runs a session hears of it by the feed and stops. If that process has died, whoever takes the session over finds
+/// it here, and closes the turn instead of going on with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StopRequest {
+    /// Whether a prompt was admitted after that, which is to be answered.
+    pub prompted: bool,
 }
 
 /// Usage that was billed, whatever became of the entries.
@@ -286,6 +299,7 @@ impl Session {
             leaf: None,
             open: false,
             interrupts: 0,
+            stop: None,
             parked: false,
             epoch: None,
             compaction: None,

@@ -17,9 +17,10 @@ use crate::{Error, Store};
 /// concerns when it is opened the next time. It rises together with the schema, so that older versions only read what it
 /// made.
 ///
-/// Version 2 keeps with a call what it asked and whether it has begun, until it settles. That concerns sessions with work
-/// left, which are few; rows in the shapes of version 1 are read as they are.
-pub const FOLD_VERSION: i64 = 2;
+/// Version 2 keeps with a call what it asked and whether it has begun, until it settles. Version 3 keeps that an open turn
+/// was asked to stop, until it closes; it came with the same schema. Both concern sessions with work left, which are few;
+/// rows in the shapes of version 1 are read as they are.
+pub const FOLD_VERSION: i64 = 3;
 
 /// The earliest fold whose rows can be read as they are.
 const FIRST_FOLD: i64 = 1;

@@ -3,6 +3,7 @@
 use everturn_model::fault::FaultKind;
 use everturn_model::part::PartKind;
 use everturn_model::request::{CallRef, OpenCall, Reply};
+use everturn_model::session::StopRequest;
 use everturn_model::subject::SubjectKind;
 use everturn_model::tool::{Outcome, ToolResult, ToolState};
 use everturn_model::{Body, Entry, Event, Fault, Part, Record, SessionId};
@@ -139,6 +140,25 @@ async fn what_is_left_open_on_a_server_is_made_anew_once() {
         assert_eq!(rebuilt[0]["sessions"], 2, "a session without work is left alone");
         assert!(store.verify_all(None).await.unwrap().is_sound());
     }
+}
+
+#[tokio::test]
+async fn an_interrupt_of_an_open_turn_is_found_in_the_log_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = || Options::folder(folder.path(), "own_test");
+    let store = Store::open(options()).await.unwrap();
+    let id = begin(&store).await;
+    let events = vec![started(&turn(None)), new(Event::InterruptRequested {})];
+    store.append(&id, Authority::Open, events).await.unwrap();
+    drop(store);
+    let connection = Connection::open(folder.path().join("everturn.db")).unwrap();
+    let forget = "UPDATE session SET data = json_remove(data, '$.stop'); UPDATE meta SET value = 2 WHERE name = 'fold'";
+    connection.execute_batch(forget).unwrap();
+    drop(connection);
+    let store = Store::open(options()).await.unwrap();
+    let stop = store.session(&id).await.unwrap().unwrap().stop;
+    assert_eq!(stop, Some(StopRequest { prompted: false }), "the log had it");
+    assert!(store.verify_all(None).await.unwrap().is_sound());
 }
 
 #[tokio::test]

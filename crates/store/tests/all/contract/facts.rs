@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use everturn_model::permission::{Action, Rule};
-use everturn_model::{Event, SessionId};
-use everturn_store::{Error, Store};
+use everturn_model::session::StopRequest;
+use everturn_model::{Event, Money, SessionId, Tokens};
+use everturn_store::{Error, NewEvent, Store};
 use everturn_testkit::deadline::within;
 
 use crate::events::{NOW, admitted, append, begin, ended, new, promoted, prompt, started, titled, turn};
@@ -15,6 +16,7 @@ contract![
     projects_are_remembered_as_they_were_last_given,
     approvals_are_remembered_once_for_each_project,
     a_session_is_unfinished_while_a_turn_is_open_or_a_prompt_waits,
+    an_open_turn_that_was_asked_to_stop_says_so_until_it_closes,
     unfinished_sessions_of_dead_owners_are_orphans,
     unfinished_sessions_of_silent_owners_are_orphans,
     a_store_names_its_place_without_secrets,
@@ -88,6 +90,30 @@ async fn busy(store: &Store) -> SessionId {
     let id = begin(store).await;
     append(store, &id, vec![admitted(&prompt("hello"))]).await;
     id
+}
+
+async fn an_open_turn_that_was_asked_to_stop_says_so_until_it_closes(place: &Place) {
+    // Whoever took such a session over once read its whole log for this.
+    let store = place.open("own_a").await;
+    let id = begin(&store).await;
+    let check = async |event: NewEvent, expected: Option<StopRequest>| {
+        let name = event.event.name();
+        append(&store, &id, vec![event]).await;
+        assert_eq!(store.session(&id).await.unwrap().unwrap().stop, expected, "after {name}");
+    };
+    let interrupt = || new(Event::InterruptRequested {});
+    let (asked, prompted) = (Some(StopRequest { prompted: false }), Some(StopRequest { prompted: true }));
+    let (first, second) = (turn(None), prompt("go on"));
+    check(interrupt(), None).await;
+    check(started(&first), None).await;
+    check(interrupt(), asked).await;
+    check(titled("b"), asked).await;
+    check(admitted(&second), prompted).await;
+    check(interrupt(), asked).await;
+    check(admitted(&prompt("and then")), prompted).await;
+    check(ended(&first, Tokens::default(), Money::ZERO), None).await;
+    check(promoted(&second, Some(&first.id)), None).await;
+    assert!(store.verify_all(None).await.unwrap().is_sound());
 }
 
 async fn unfinished_sessions_of_dead_owners_are_orphans(place: &Place) {
