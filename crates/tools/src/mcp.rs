@@ -1,4 +1,4 @@
-//! Tools, resources and prompts of other programs, over the Model Context Protocol.
+//! Tools and resources of other programs, over the Model Context Protocol.
 //!
 //! A configured server ([`ServerDefinition`]) is a process that is started here or an address that is called.
 //! [`Servers`] keeps a set of them connected in the background and registers their tools in a layer over the built-in
@@ -38,7 +38,7 @@ mod tool;
 
 use std::time::Duration;
 
-pub use catalogue::{McpPrompt, PromptArgument, PromptMessage, Resource, ToolInfo};
+pub use catalogue::{Resource, ToolInfo};
 pub use connection::{Connection, Peer};
 pub use content::{EmbeddedResource, McpContent, ResourceContent};
 pub use definition::{InvalidServer, ServerAddress, ServerDefinition};

@@ -1,9 +1,7 @@
-//! What servers list: tools, resources and prompts.
+//! What servers list: tools and resources.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-
-use super::content::McpContent;
 
 /// A tool as its server describes it.
 #[derive(Debug, Clone, Deserialize)]
@@ -37,39 +35,4 @@ pub struct Resource {
     /// Its media type.
     #[serde(default)]
     pub mime_type: Option<String>,
-}
-
-/// A prompt that a server has ready.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct McpPrompt {
-    /// Its name.
-    pub name: String,
-    /// What it is for.
-    #[serde(default)]
-    pub description: Option<String>,
-    /// What it wants to know.
-    #[serde(default)]
-    pub arguments: Vec<PromptArgument>,
-}
-
-/// What a prompt wants to know.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct PromptArgument {
-    /// Its name.
-    pub name: String,
-    /// What it is.
-    #[serde(default)]
-    pub description: Option<String>,
-    /// Whether it must be given.
-    #[serde(default)]
-    pub required: bool,
-}
-
-/// One message of a prompt.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-pub struct PromptMessage {
-    /// Who says it: `user` or `assistant`.
-    pub role: String,
-    /// What is said.
-    pub content: McpContent,
 }

@@ -21,8 +21,8 @@ use super::inbox::Inbox;
 use super::servers::McpTiming;
 use super::stdio::{ServerProgram, Stdio};
 use super::{
-    CallProgress, EmbeddedResource, McpError, McpPrompt, PromptMessage, Resource, ServerAddress,
-    ServerDefinition, ToolInfo, message, readable,
+    CallProgress, EmbeddedResource, McpError, Resource, ServerAddress, ServerDefinition, ToolInfo, message,
+    readable,
 };
 use crate::process::Launcher;
 
@@ -51,7 +51,6 @@ pub struct Peer {
     /// How it wants to be used.
     pub instructions: Option<String>,
     tools: bool,
-    prompts: bool,
     resources: bool,
 }
 
@@ -150,7 +149,6 @@ impl Connection {
             revision,
             instructions: instructions.map(|text| readable(&text, INSTRUCTIONS_MAX)),
             tools: capabilities.contains_key("tools"),
-            prompts: capabilities.contains_key("prompts"),
             resources: capabilities.contains_key("resources"),
         };
         if let Carrier::Http(http) = &self.carrier {
@@ -199,30 +197,6 @@ impl Connection {
             contents: Vec<EmbeddedResource>,
         }
         Ok(self.ask::<ResourceAnswer>("resources/read", json!({"uri": uri})).await?.contents)
-    }
-
-    /// The prompts.
-    ///
-    /// # Errors
-    /// As [`Connection::tools`].
-    pub async fn prompts(&self) -> Result<Vec<McpPrompt>, McpError> {
-        self.list(self.peer.prompts, "prompts/list", "prompts").await
-    }
-
-    /// A prompt with its places filled in.
-    ///
-    /// # Errors
-    /// As [`Connection::tools`], and when there is no such prompt or an argument is missing.
-    pub async fn prompt(
-        &self,
-        name: &str,
-        arguments: Map<String, Value>,
-    ) -> Result<Vec<PromptMessage>, McpError> {
-        #[derive(Deserialize)]
-        struct Got {
-            messages: Vec<PromptMessage>,
-        }
-        Ok(self.ask::<Got>("prompts/get", json!({"name": name, "arguments": arguments})).await?.messages)
     }
 
     /// Whether the server answers.

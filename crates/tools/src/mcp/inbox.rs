@@ -139,7 +139,7 @@ impl Inbox {
             "notifications/message" => {
                 tracing::debug!(message = readable(params, TEXT_MAX), "an MCP server says");
             }
-            // Lists of prompts and resources are asked for when somebody wants them, and requests that the server
+            // The list of resources is asked for when somebody wants it, and requests that the server
             // takes back were answered at once.
             _ => {}
         }

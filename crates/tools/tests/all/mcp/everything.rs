@@ -7,9 +7,9 @@ use std::process::Stdio;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use everturn_testkit::within;
-use everturn_tools::mcp::{McpContent, ServerStatus};
+use everturn_tools::mcp::ServerStatus;
 use everturn_tools::{Context, Failure};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 
@@ -110,18 +110,6 @@ async fn lists(connection: &everturn_tools::mcp::Connection) {
     let blob = STANDARD.decode(read[0].blob.as_deref().unwrap()).unwrap();
     assert!(blob.starts_with(b"Resource 7:"));
     assert!(connection.resource("demo://nowhere").await.is_err());
-
-    let prompts = connection.prompts().await.unwrap();
-    let prompt = prompts.iter().find(|prompt| prompt.name == "args-prompt").unwrap();
-    let arguments: Vec<_> =
-        prompt.arguments.iter().map(|argument| (argument.name.as_str(), argument.required)).collect();
-    assert_eq!(arguments, [("city", true), ("state", false)]);
-    let filled = json!({"city": "Ulm"}).as_object().cloned().unwrap();
-    let messages = connection.prompt("args-prompt", filled).await.unwrap();
-    assert_eq!(messages.len(), 1);
-    assert_eq!(messages[0].role, "user");
-    assert_eq!(messages[0].content, McpContent::Text { text: "What's weather in Ulm?".to_owned() });
-    assert!(connection.prompt("args-prompt", Map::new()).await.is_err());
 }
 
 async fn tools(bench: &Bench) {
