@@ -30,7 +30,7 @@ pub async fn serve(
     });
     let asked = Arc::new(Notify::new());
     let told = Arc::clone(&asked);
-    let serving = axum::serve(listener, router).with_graceful_shutdown(async move {
+    let serving = axum::serve(listener, router.into_make_service()).with_graceful_shutdown(async move {
         shutdown.await;
         told.notify_one();
     });

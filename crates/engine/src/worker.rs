@@ -8,6 +8,7 @@ use everturn_model::fault::Fault;
 use everturn_model::inbox::Delivery;
 use everturn_model::{EntryId, SessionId, Tree};
 use everturn_store::Lease;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
@@ -31,6 +32,10 @@ const TRY_LEASE: Duration = Duration::from_millis(250);
 /// The longest pause between two tries, in seconds.
 const LONGEST_PAUSE: u64 = 60;
 
+/// How many sessions are read at once. After a restart many may go on together, and who asks for something else must not
+/// wait for all of them.
+const READINGS: usize = 8;
+
 /// Works off what sessions have.
 #[derive(Debug)]
 pub(crate) struct Worker {
@@ -40,6 +45,8 @@ pub(crate) struct Worker {
     turns: ProviderTurns,
     missed: MissedUpdates,
     lifecycle: Lifecycle,
+    /// Whose permits those need who read a whole session.
+    readings: Semaphore,
 }
 
 impl Worker {
@@ -52,7 +59,8 @@ impl Worker {
         missed: MissedUpdates,
         lifecycle: Lifecycle,
     ) -> Self {
-        Self { journal, drains, leases, turns, missed, lifecycle }
+        let readings = Semaphore::new(READINGS);
+        Self { journal, drains, leases, turns, missed, lifecycle, readings }
     }
 
     /// Runs the drain of a session, and the next one for as long as it is woken.
@@ -166,7 +174,9 @@ impl Worker {
     }
 
     async fn work_off(&self, lease: &Lease, cancel: &CancellationToken) -> Result<TurnEnd, Error> {
+        let reading = self.readings.acquire().await;
         let tree = self.journal.tree(&lease.session).await?;
+        drop(reading);
         if next_work(&tree).is_none() {
             return Ok(TurnEnd::Done);
         }

@@ -103,6 +103,16 @@ pub enum Error {
         /// The newest schema known here.
         known: i64,
     },
+    /// A process of an earlier version works with the database, so it is not brought up to date.
+    #[error(
+        "an older everturn ({by}) works with {place}, and would not understand what this version writes; nothing was changed. Stop it, then try again"
+    )]
+    OlderAtWork {
+        /// The file or server.
+        place: String,
+        /// The name of that process.
+        by: String,
+    },
     /// The file is not a database of ours.
     #[error(
         "{path} is not an Everturn database ({reason}); nothing was changed. Move it away or name another folder"

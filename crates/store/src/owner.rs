@@ -21,6 +21,12 @@ use crate::options::Timing;
 /// How often a lock that somebody holds is tried before the name counts as taken.
 const TRIES: u32 = 100;
 
+/// How long is waited in between.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// The folder with a file for each process.
+const OWNERS: &str = "owners";
+
 /// This process, as leases know it.
 #[derive(Debug, Clone)]
 pub(crate) struct Owner(Arc<OwnerClaim>);
@@ -51,7 +57,7 @@ impl Drop for OwnerClaim {
 impl Owner {
     /// Makes this process known in `folder` under a name.
     pub(crate) fn claim(folder: &Path, name: &str, timing: Timing) -> Result<Self, Error> {
-        let folder = folder.join("owners");
+        let folder = folder.join(OWNERS);
         std::fs::create_dir_all(&folder).map_err(|source| Error::io(&folder, source))?;
         let path = folder.join(name);
         let io = |source| Error::io(&path, source);
@@ -81,17 +87,7 @@ impl Owner {
 
     /// True when the process of that name is surely gone.
     pub(crate) fn is_dead(&self, name: &str) -> bool {
-        let path = self.0.folder.join(name);
-        match OpenOptions::new().write(true).open(&path) {
-            Err(error) => error.kind() == std::io::ErrorKind::NotFound,
-            Ok(file) => {
-                let dead = file.try_lock().is_ok();
-                if dead {
-                    drop(std::fs::remove_file(&path));
-                }
-                dead
-            }
-        }
+        is_free(&self.0.folder.join(name))
     }
 
     /// True when the process of that name is gone, or stopped and silent for too long.
@@ -103,6 +99,49 @@ impl Owner {
         let Ok(text) = std::fs::read_to_string(self.0.folder.join(name)) else { return false };
         let Ok(beat) = text.trim().parse::<u128>() else { return false };
         now().saturating_sub(beat) > self.0.patience.as_millis()
+    }
+}
+
+/// Whether the process of that name, which uses the same folder, is surely gone.
+pub(crate) fn is_dead(folder: &Path, name: &str) -> bool {
+    is_free(&folder.join(OWNERS).join(name))
+}
+
+/// A process that uses the folder, if there is one.
+pub(crate) fn living(folder: &Path) -> Result<Option<String>, Error> {
+    let folder = folder.join(OWNERS);
+    let io = |source| Error::io(&folder, source);
+    let files = match std::fs::read_dir(&folder) {
+        Ok(files) => files,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(io(error)),
+    };
+    for file in files {
+        let file = file.map_err(io)?;
+        // Others may look at the same time, and hold the lock for a moment.
+        let mut left = TRIES;
+        while !is_free(&file.path()) {
+            if left == 0 {
+                return Ok(Some(file.file_name().to_string_lossy().into_owned()));
+            }
+            left -= 1;
+            std::thread::sleep(PAUSE);
+        }
+    }
+    Ok(None)
+}
+
+/// Whether nobody holds the lock of that file. One that nobody needs any more is removed.
+fn is_free(path: &Path) -> bool {
+    match OpenOptions::new().write(true).open(path) {
+        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+        Ok(file) => {
+            let free = file.try_lock().is_ok();
+            if free {
+                drop(std::fs::remove_file(path));
+            }
+            free
+        }
     }
 }
 
@@ -123,7 +162,7 @@ fn lock(path: &Path) -> std::io::Result<File> {
             }
             Err(TryLockError::WouldBlock) if left > 0 => {
                 left -= 1;
-                std::thread::sleep(Duration::from_millis(5));
+                std::thread::sleep(PAUSE);
             }
             Err(TryLockError::WouldBlock) => {
                 let text = "another process has this name; choose another one";

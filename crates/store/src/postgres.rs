@@ -67,7 +67,7 @@ pub(crate) struct PostgresEngine {
     /// None when the database may only be read.
     writer: Option<writer::WriterHandle>,
     // Held so that the notifier goes on.
-    _pokes: watch::Sender<u64>,
+    pokes: watch::Sender<u64>,
 }
 
 /// Asks over a connection of the pool; what fails because the connection is gone is asked again over another.
@@ -119,27 +119,36 @@ impl PostgresEngine {
         let address = Address::new(server, options)?;
         let named = |failure: failure::ServerFailure| failure.into_error(address.name());
         let client = address.client().await.map_err(named)?;
-        let read_only = match migrate::migrate(&client, &address.place()).await.map_err(named) {
-            Ok(()) => None,
-            Err(newer @ Error::Newer { .. }) => Some(newer),
-            Err(error) => return Err(error),
-        };
-        drop(client);
+        let mut read_only =
+            match migrate::migrate(&client, &address.place(), &server.folder).await.map_err(named) {
+                Ok(()) => None,
+                Err(newer @ Error::Newer { .. }) => Some(newer),
+                Err(error) => return Err(error),
+            };
         let me = claim(server, options).await?;
-        let writes = read_only.is_none();
+        let claims = read_only.is_none();
         let (pokes, poked) = watch::channel(0);
         let sequencer = sequencer.map(Arc::clone);
-        let me_writing = writes.then_some(&me);
+        let me_writing = claims.then_some(&me);
         let notifier = Notifier::new(address.clone(), sequencer.clone(), me_writing, options.timing);
         notifier.start(poked).await.map_err(named)?;
-        let writer = if writes {
+        if claims {
+            // A newer version that did not see this process may have changed the database just now; from here on it sees it.
+            match migrate::refuse_newer(&client, &address.place()).await.map_err(named) {
+                Ok(()) => {}
+                Err(newer @ Error::Newer { .. }) => read_only = Some(newer),
+                Err(error) => return Err(error),
+            }
+        }
+        drop(client);
+        let writer = if read_only.is_none() {
             let link = WriterConnection::make(&address).await.map_err(named)?;
             Some(writer::WriterHandle::start(address.clone(), link, sequencer, pokes.clone()))
         } else {
             None
         };
         let pool = Arc::new(Pool::new(address.clone())?);
-        Ok(Self { address, me, read_only, pool, writer, _pokes: pokes })
+        Ok(Self { address, me, read_only, pool, writer, pokes })
     }
 
     pub(crate) fn place(&self) -> String {

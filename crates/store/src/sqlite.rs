@@ -82,12 +82,14 @@ impl SqliteEngine {
             vfs: options.vfs.clone(),
         };
         let mut connection = schema::open(&settings)?;
-        let read_only = match migrate::migrate(&mut connection, &path) {
+        let migrated = migrate::migrate(&mut connection, &path);
+        let owner = Owner::claim(folder, &options.owner, options.timing)?;
+        // A newer version that did not see this process may have changed the file just now; from here on it sees it.
+        let read_only = match migrated.and_then(|()| migrate::refuse_newer(&connection, &path)) {
             Ok(()) => None,
             Err(newer @ Error::Newer { .. }) => Some(newer),
             Err(error) => return Err(error),
         };
-        let owner = Owner::claim(folder, &options.owner, options.timing)?;
         let writer = if read_only.is_none() {
             schema::configure(&connection, &settings)?;
             Some(writer::WriterHandle::start(connection, path.clone(), sequencer.map(Arc::clone))?)

@@ -11,8 +11,8 @@ use super::position::Position;
 pub(crate) struct FeedChanges {
     /// The sessions, each with the seq of its last event.
     pub(crate) sessions: Vec<(SessionId, u64)>,
-    /// Sessions that nobody had put into the trash and that are gone.
-    pub(crate) purged: Vec<PurgedSession>,
+    /// Notes of sessions that are gone.
+    pub(crate) purged: Vec<PurgeNote>,
     /// Something changed that cannot be named: nobody can be told what.
     pub(crate) gap: bool,
     /// The moment of this answer.
@@ -26,14 +26,36 @@ impl FeedChanges {
     }
 }
 
-/// The session that the note of a purge in the audit is about. None when it was in the trash: that it is gone was told by
-/// its last event.
-pub(crate) fn purged(detail: &str) -> Option<PurgedSession> {
-    let detail: Value = serde_json::from_str(detail).ok()?;
-    let text = |key: &str| detail.get(key)?.as_str().map(str::to_owned);
-    Some(PurgedSession {
-        session: SessionId::new(text("session")?),
-        project: text("project")?,
-        directory: text("directory")?,
-    })
+/// The note in the audit that a session was deleted for good.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct PurgeNote {
+    /// The session.
+    pub(crate) purged: PurgedSession,
+    /// How many events it had.
+    events: u64,
+    /// The stamp of its last event, if it was in the trash.
+    trashed: Option<u64>,
+}
+
+impl PurgeNote {
+    /// None when the note does not say where the session was.
+    pub(crate) fn read(detail: &str) -> Option<Self> {
+        let detail: Value = serde_json::from_str(detail).ok()?;
+        let text = |key: &str| detail.get(key)?.as_str().map(str::to_owned);
+        let purged = PurgedSession {
+            session: SessionId::new(text("session")?),
+            project: text("project")?,
+            directory: text("directory")?,
+        };
+        let number = |key: &str| detail.get(key)?.as_u64();
+        Some(Self { purged, events: number("events")?, trashed: number("trashed") })
+    }
+
+    /// Whether it was told that the session is gone: by the event that put it into the trash. Everything before `since` was
+    /// told, and of the session everything up to `last`, but for its event `missed`.
+    pub(crate) fn was_told(&self, since: &Position, last: Option<u64>, missed: Option<u64>) -> bool {
+        let is_end = |seq: u64| seq.saturating_add(1) >= self.events;
+        let covers = |stamp| since.covers(stamp) && !missed.is_some_and(is_end);
+        self.trashed.is_some_and(covers) || (self.trashed.is_some() && last.is_some_and(is_end))
+    }
 }

@@ -115,10 +115,14 @@ pub(crate) enum Sign {
 pub(crate) async fn run(sequencer: Arc<Sequencer>, reader: FeedReader, look: Duration) {
     let mut failed = false;
     let mut last = Instant::now();
+    let mut patience = Duration::MAX;
     loop {
-        let asked = failed || wait(&sequencer, &reader, look, last).await;
+        patience = patience.min(reader.patience(look, sequencer.is_streaming()));
+        let cause = if failed { Cause::Asked } else { wait(&sequencer, &reader, look, last, patience).await };
+        // A write makes itself known before it is committed, and the commit does not: it is asked for soon, then less often.
+        patience = if cause == Cause::Waited { patience.saturating_mul(2) } else { look };
         last = Instant::now();
-        match glance(&sequencer, &reader, asked).await {
+        match glance(&sequencer, &reader, cause == Cause::Asked).await {
             Ok(()) => failed = false,
             Err(error) => {
                 if !failed {
@@ -131,17 +135,34 @@ pub(crate) async fn run(sequencer: Arc<Sequencer>, reader: FeedReader, look: Dur
     }
 }
 
-/// Waits until there may be something to see. True when somebody asks for a look.
-async fn wait(sequencer: &Sequencer, reader: &FeedReader, look: Duration, last: Instant) -> bool {
+/// Why the task stops waiting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    /// Somebody asks for a look.
+    Asked,
+    /// Somebody writes.
+    Stirred,
+    /// Nothing has happened for a while.
+    Waited,
+}
+
+/// Waits until there may be something to see, but no longer than its patience lasts.
+async fn wait(
+    sequencer: &Sequencer,
+    reader: &FeedReader,
+    look: Duration,
+    last: Instant,
+    patience: Duration,
+) -> Cause {
     let stirred = async {
         reader.stirred().await;
         // Many writes follow each other closely.
         tokio::time::sleep_until(last + look).await;
     };
     tokio::select! {
-        () = sequencer.called() => true,
-        () = stirred => false,
-        () = tokio::time::sleep(reader.patience(look, sequencer.is_streaming())) => false,
+        () = sequencer.called() => Cause::Asked,
+        () = stirred => Cause::Stirred,
+        () = tokio::time::sleep(patience) => Cause::Waited,
     }
 }
 
@@ -162,8 +183,12 @@ async fn make_look(sequencer: &Sequencer, reader: &FeedReader) -> Result<(), Err
         sequencer.tell_gap();
     }
     // Before anything can fail: it is read once.
-    for purged in purged {
-        sequencer.tell_purged(purged);
+    let missed = sequencer.take_missed();
+    for note in purged {
+        let id = &note.purged.session;
+        if !note.was_told(&since, sequencer.last(id), missed.get(id).copied()) {
+            sequencer.tell_purged(note.purged);
+        }
     }
     let mut left: VecDeque<(WantedLog, u64)> = VecDeque::new();
     for (session, head) in sessions {
@@ -202,8 +227,8 @@ fn tell_log(sequencer: &Sequencer, id: &SessionId, head: u64, found: FoundLog) -
         Ok(excerpt) => {
             let last = excerpt.as_ref().and_then(|excerpt| excerpt.records.last()).map(|record| record.seq);
             let Some((excerpt, last)) = excerpt.zip(last) else {
-                // Told before, or deleted for good in the meantime.
-                sequencer.settle(id);
+                // Told before, or deleted for good in the meantime: the next look finds the note of that.
+                sequencer.settle(id, head);
                 return Ok(None);
             };
             sequencer.deliver(id, excerpt.into_committed());

@@ -96,6 +96,8 @@ struct SequencerState {
     /// Own commits that were told although others before them were not.
     ahead: BTreeSet<u64>,
     tracks: HashMap<SessionId, Track>,
+    /// The last events of sessions that were gone when they were to be read.
+    missed: HashMap<SessionId, u64>,
     /// Own events that may be in the log and were not told, by session and in order.
     announced: HashMap<SessionId, VecDeque<Announced>>,
     open: BTreeMap<(SessionId, PartId), FollowedPart>,
@@ -266,12 +268,18 @@ impl Sequencer {
         (self.observer)(FeedItem::Purged(Arc::new(purged)));
     }
 
-    /// Lets go of what waits for events that turned out not to be there.
-    pub(crate) fn settle(&self, session: &SessionId) {
+    /// Lets go of what waits for events that turned out not to be there, up to `head`.
+    pub(crate) fn settle(&self, session: &SessionId, head: u64) {
         let mut state = self.lock();
+        state.missed.insert(session.clone(), head);
         if state.tracks.get(session).is_some_and(|track| !track.held.is_empty()) {
             state.let_go(&self.observer, session);
         }
+    }
+
+    /// The last events of sessions that the look before this one did not find any more.
+    pub(crate) fn take_missed(&self) -> HashMap<SessionId, u64> {
+        std::mem::take(&mut self.lock().missed)
     }
 
     /// The parts that others are streaming.

@@ -1,7 +1,7 @@
 //! What the feed reads from the server: what changed, and the text that is being streamed.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use deadpool_postgres::ClientWrapper;
 use everturn_model::{PartId, SessionId};
@@ -12,8 +12,7 @@ use super::pool::{Pool, query};
 use super::reader::count;
 use super::{blob, excerpts};
 use crate::Error;
-use crate::feed::PurgedSession;
-use crate::feed::changes::{self, FeedChanges};
+use crate::feed::changes::{FeedChanges, PurgeNote};
 use crate::feed::excerpt::{FoundLog, WantedLog};
 use crate::feed::position::{Position, TransactionSnapshot};
 use crate::feed::sequencer::{FollowedPart, SavedPiece};
@@ -24,29 +23,45 @@ use crate::shape::damaged;
 pub(crate) struct ServerReader {
     pub(super) pool: Arc<Pool>,
     pub(super) address: Address,
-    /// The notes of purges that were read: what was deleted for good is in the audit alone.
-    pub(super) noted: Mutex<BTreeSet<i64>>,
+    /// The notes that were read: what was deleted for good is in the audit alone.
+    pub(super) noted: Mutex<ReadNotes>,
 }
 
-/// How many notes of purges are looked at. They are committed in any order, so that the newest that was read says nothing
-/// of those just before it.
+/// Which notes of the audit were read, by their numbers.
+#[derive(Debug, Default)]
+pub(super) struct ReadNotes {
+    newest: i64,
+    /// Those that are not long before it.
+    keys: BTreeSet<i64>,
+}
+
+/// How many numbers of notes before the newest one that was read are looked at again. Notes are committed in any order, so
+/// that it says nothing of those just before it.
 const NOTES: i64 = 64;
 
 impl ServerReader {
     pub(crate) async fn position(&self) -> Result<Position, Error> {
         // What is noted now was told before.
+        let newest = read!(self, client => newest_note(&client))?;
+        self.noted().newest = newest;
         self.purged().await?;
         read!(self, client => position(&client))
     }
 
     /// What was deleted for good since this was last asked.
-    async fn purged(&self) -> Result<Vec<PurgedSession>, Error> {
-        let found = read!(self, client => purges(&client))?;
-        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
-        let fresh = found.iter().filter(|(key, _)| !noted.contains(key));
-        let purged = fresh.filter_map(|(_, detail)| changes::purged(detail)).collect();
-        *noted = found.iter().map(|(key, _)| *key).collect();
+    async fn purged(&self) -> Result<Vec<PurgeNote>, Error> {
+        let newest = self.noted().newest;
+        let found = read!(self, client => notes(&client, newest))?;
+        let mut noted = self.noted();
+        let fresh = found.iter().filter(|(key, _)| !noted.keys.contains(key));
+        let purged = fresh.filter_map(|(_, purge)| PurgeNote::read(purge.as_deref()?)).collect();
+        noted.keys = found.iter().map(|(key, _)| *key).collect();
+        noted.newest = noted.keys.last().map_or(newest, |last| newest.max(*last));
         Ok(purged)
+    }
+
+    fn noted(&self) -> MutexGuard<'_, ReadNotes> {
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) async fn changes(&self, since: &Position) -> Result<FeedChanges, Error> {
@@ -106,10 +121,15 @@ async fn changes(client: &ClientWrapper, since: &Position) -> Result<FeedChanges
     Ok(changes)
 }
 
-/// The newest notes of purges, with their keys.
-async fn purges(client: &ClientWrapper) -> Result<Vec<(i64, String)>, ServerFailure> {
-    let sql = "SELECT key, detail FROM audit WHERE action = 'purge' ORDER BY key DESC LIMIT $1";
-    let rows = query(client, sql, &[&NOTES]).await?;
+async fn newest_note(client: &ClientWrapper) -> Result<i64, ServerFailure> {
+    let rows = query(client, "SELECT coalesce(max(key), 0) FROM audit", &[]).await?;
+    Ok(rows.first().map(|row| row.try_get(0)).transpose()?.unwrap_or_default())
+}
+
+/// The notes after the newest that was read and those shortly before it, by their numbers; of purges with what they say.
+async fn notes(client: &ClientWrapper, newest: i64) -> Result<Vec<(i64, Option<String>)>, ServerFailure> {
+    let sql = "SELECT key, CASE action WHEN 'purge' THEN detail END FROM audit WHERE key > $1 ORDER BY key";
+    let rows = query(client, sql, &[&newest.saturating_sub(NOTES)]).await?;
     rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
 }
 

@@ -1,13 +1,17 @@
 //! Migrations: how an older database becomes one that this version knows.
 //!
 //! All of them run in the one transaction that also records them, so whoever is killed on the way leaves the old
-//! database. Two processes may come at once: the second waits for the lock and finds the work done.
+//! database. Two processes may come at once: the second waits for the lock and finds the work done. An older version that
+//! works with the database would go on writing as it knows, so nothing is changed while one lives.
+
+use std::path::Path;
 
 use deadpool_postgres::ClientWrapper;
 
+use super::boot;
 use super::failure::ServerFailure;
 use super::pool::query;
-use crate::Error;
+use crate::{Error, owner};
 
 /// The lock that whoever migrates holds alone.
 const LOCK: i64 = 0x4576_746e_0000_0001;
@@ -29,17 +33,19 @@ enum FoundSchema {
 }
 
 /// Brings the database to the newest schema. One of a newer version is left as it is, and is an error.
-pub(super) async fn migrate(client: &ClientWrapper, place: &str) -> Result<(), ServerFailure> {
+///
+/// `folder` tells which processes of this machine are dead.
+pub(super) async fn migrate(client: &ClientWrapper, place: &str, folder: &Path) -> Result<(), ServerFailure> {
     if !is_due(&look(client).await?, place)? {
         return Ok(());
     }
     client.batch_execute("BEGIN").await?;
-    let migrated = migrate_within(client, place).await;
+    let migrated = migrate_within(client, place, folder).await;
     client.batch_execute(if migrated.is_ok() { "COMMIT" } else { "ROLLBACK" }).await?;
     migrated
 }
 
-async fn migrate_within(client: &ClientWrapper, place: &str) -> Result<(), ServerFailure> {
+async fn migrate_within(client: &ClientWrapper, place: &str, folder: &Path) -> Result<(), ServerFailure> {
     // Others may take long with it, and waiting for them is right.
     client.batch_execute("SET LOCAL lock_timeout = 0").await?;
     client.execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK]).await?;
@@ -48,7 +54,10 @@ async fn migrate_within(client: &ClientWrapper, place: &str) -> Result<(), Serve
         return Ok(());
     }
     let version = match found {
-        FoundSchema::Version(version) => version,
+        FoundSchema::Version(version) => {
+            refuse_beside_others(client, place, folder).await?;
+            version
+        }
         FoundSchema::Nothing { schema: true } | FoundSchema::Foreign => 0,
         FoundSchema::Nothing { schema: false } => {
             client.batch_execute("CREATE SCHEMA everturn").await?;
@@ -65,6 +74,31 @@ async fn migrate_within(client: &ClientWrapper, place: &str) -> Result<(), Serve
     getrandom::fill(&mut secret).map_err(|error| Error::Server(format!("no random numbers: {error}")))?;
     let keep = "INSERT INTO meta VALUES ('secret', $1) ON CONFLICT (name) DO NOTHING";
     client.execute(keep, &[&secret.as_slice()]).await?;
+    Ok(())
+}
+
+/// Who works with the database while its schema is old knows no other.
+async fn refuse_beside_others(
+    client: &ClientWrapper,
+    place: &str,
+    folder: &Path,
+) -> Result<(), ServerFailure> {
+    // No folder, no process that ever used it.
+    let here = boot(folder).unwrap_or_default();
+    let sql = "SELECT name, boot FROM host WHERE until > clock_timestamp() ORDER BY name";
+    for row in query(client, sql, &[]).await? {
+        let (name, place_of_it): (String, String) = (row.try_get(0)?, row.try_get(1)?);
+        let is_dead = !here.is_empty() && place_of_it == here && owner::is_dead(folder, &name);
+        if !is_dead {
+            return Err(Error::OlderAtWork { place: place.to_owned(), by: name }.into());
+        }
+    }
+    Ok(())
+}
+
+/// The error that a database of a newer version is.
+pub(super) async fn refuse_newer(client: &ClientWrapper, place: &str) -> Result<(), ServerFailure> {
+    is_due(&look(client).await?, place)?;
     Ok(())
 }
 

@@ -93,7 +93,11 @@ impl PostgresEngine {
     pub(crate) async fn purge_session(&self, purge: Purge) -> Result<bool, Error> {
         let link = self.begin().await?;
         let outcome = whole_session::purge_session(&link, &purge, &self.me).await;
-        self.finish(link, outcome).await
+        let purged = self.finish(link, outcome).await?;
+        if purged {
+            self.pokes.send_modify(|count| *count += 1);
+        }
+        Ok(purged)
     }
 
     pub(crate) async fn is_purged(&self, id: &SessionId) -> Result<bool, Error> {

@@ -15,7 +15,7 @@ use crate::row::{Rows, SessionRow, SpentSums};
 use crate::upkeep::backup::RestoredSession;
 use crate::upkeep::rebuild::RebuiltRows;
 use crate::upkeep::stored_session::digest;
-use crate::upkeep::trash::Purge;
+use crate::upkeep::trash::{Purge, PurgedPlace};
 
 /// Replaces a session's rows, if its log still ends where it did.
 pub(super) async fn replace_rows(
@@ -90,13 +90,15 @@ pub(super) async fn purge_session(
 ) -> Result<bool, ServerFailure> {
     let id = &purge.session;
     let Some(key) = lock(link, id).await? else { return Ok(false) };
-    let sql = "SELECT trashed, project, directory FROM session WHERE key = $1";
+    let sql = "SELECT trashed, project, directory, changed::text::bigint FROM session WHERE key = $1";
     let rows = pool::query(&link.client, sql, &[&key]).await?;
     let trashed: Option<i64> = rows.first().map(|row| row.try_get(0)).transpose()?.flatten();
-    let listed = match rows.first() {
-        Some(row) if trashed.is_none() => Some((row.try_get(1)?, row.try_get(2)?)),
-        _ => None,
-    };
+    let place = rows.first().map(|row| {
+        let stamp = trashed.is_some().then(|| count(row, 3)).transpose()?;
+        let (project, directory) = (row.try_get(1)?, row.try_get(2)?);
+        Ok::<_, ServerFailure>(PurgedPlace { project, directory, trashed: stamp })
+    });
+    let place = place.transpose()?;
     if purge.trashed.is_some_and(|since| trashed.is_none_or(|trashed| trashed > since)) {
         return Ok(false);
     }
@@ -115,7 +117,7 @@ pub(super) async fn purge_session(
     let tombstone = "INSERT INTO tombstone (session, time) VALUES ($1, $2)
                      ON CONFLICT (session) DO UPDATE SET time = excluded.time";
     pool::query(&link.client, tombstone, &[&id.as_str(), &purge.time]).await?;
-    put_audit(link, &purge.audit(events, listed)).await?;
+    put_audit(link, &purge.audit(events, place)).await?;
     Ok(true)
 }
 

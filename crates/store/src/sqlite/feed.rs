@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use everturn_model::SessionId;
 use rusqlite::{Connection, OptionalExtension as _, params};
@@ -10,8 +11,7 @@ use super::stored_session::text;
 use super::watch::FileWatch;
 use super::{reader, schema, write};
 use crate::Error;
-use crate::feed::PurgedSession;
-use crate::feed::changes::{self, FeedChanges};
+use crate::feed::changes::{FeedChanges, PurgeNote};
 use crate::feed::excerpt::{self, Excerpt, FoundLog, WantedLog};
 use crate::feed::looker::Sign;
 use crate::feed::position::Position;
@@ -75,12 +75,19 @@ impl FileReader {
     pub(crate) async fn sign(&self) -> Result<Sign, Error> {
         #[cfg(test)]
         self.questions.fetch_add(1, Ordering::Relaxed);
+        if self.is_still() {
+            return Ok(Sign::Still);
+        }
         let (readers, version) = (Arc::clone(&self.readers), Arc::clone(&self.version));
         let ask = move || {
             let mut version = version.lock().unwrap_or_else(PoisonError::into_inner);
             let (connection, before) = match version.take() {
                 Some((connection, before)) => (connection, Some(before)),
-                None => (schema::open_reader(readers.settings())?, None),
+                None => {
+                    let connection = schema::open_reader(readers.settings())?;
+                    connection.busy_timeout(Duration::ZERO)?;
+                    (connection, None)
+                }
             };
             let now = connection.query_row("PRAGMA data_version", [], |row| row.get::<_, i64>(0));
             let now = now.map_err(|error| super::failure(&readers.settings().path, error))?;
@@ -93,6 +100,17 @@ impl FileReader {
             Ok(sign)
         };
         tokio::task::spawn_blocking(ask).await.map_err(|_| Error::Closed)?
+    }
+
+    /// Whether it is sure that nothing was committed since it was last asked. It is asked after every write, and the answer
+    /// is in memory: a thread for it would cost more than the question. It does not wait, and whatever takes longer is left
+    /// to that thread.
+    fn is_still(&self) -> bool {
+        let Ok(version) = self.version.try_lock() else { return false };
+        let ask = |connection: &Connection| {
+            connection.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get::<_, i64>(0))
+        };
+        version.as_ref().is_some_and(|(connection, before)| ask(connection).is_ok_and(|now| now == *before))
     }
 
     pub(crate) async fn position(&self) -> Result<Position, Error> {
@@ -177,13 +195,13 @@ fn changes(connection: &Connection, since: u64) -> Result<FeedChanges, Error> {
 }
 
 /// What was deleted for good since the newest note that was read.
-fn purged(connection: &Connection, noted: &AtomicI64) -> Result<Vec<PurgedSession>, Error> {
+fn purged(connection: &Connection, noted: &AtomicI64) -> Result<Vec<PurgeNote>, Error> {
     let mut statement = connection.prepare_cached("SELECT key, action, detail FROM audit WHERE key > ?1")?;
     let mut rows = statement.query([noted.load(Ordering::Relaxed)])?;
     let mut purged = Vec::new();
     while let Some(row) = rows.next()? {
         if text(row, 1)? == "purge" {
-            purged.extend(changes::purged(&text(row, 2)?));
+            purged.extend(PurgeNote::read(&text(row, 2)?));
         }
         noted.store(row.get(0)?, Ordering::Relaxed);
     }

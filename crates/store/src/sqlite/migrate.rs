@@ -3,7 +3,8 @@
 //! All of them run in the one transaction that also records them, so whoever is killed on the way leaves the old file.
 //! Two processes may come at once: the second waits for the lock and finds the work done. Before anything is changed,
 //! the whole file is copied beside itself, however little is changed: an older version can only read the file from then
-//! on, and the copy is the way back to it.
+//! on, and the copy is the way back to it. An older version that has the file open would go on writing as it knows, so
+//! nothing is changed while one lives.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use super::{index, write};
 use crate::row::SessionRow;
-use crate::{Error, shape};
+use crate::{Error, owner, shape};
 
 /// Marks the file as ours: the bytes "Evtn".
 const APPLICATION: i64 = 0x4576_746e;
@@ -55,6 +56,7 @@ pub(super) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), Er
         return Ok(());
     }
     if found.tables > 0 {
+        refuse_beside_others(path)?;
         back_up(connection, path, found.version)?;
     } else {
         // Only before the first table; later, free pages can be given back to the file system.
@@ -66,6 +68,7 @@ pub(super) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), Er
     if !is_due(found, known, path)? {
         return Ok(());
     }
+    refuse_beside_others(path)?;
     for (number, migration) in (1i64..).zip(MIGRATIONS) {
         if number > found.version {
             transaction.execute_batch(migration.sql).map_err(failure)?;
@@ -77,6 +80,20 @@ pub(super) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), Er
     }
     transaction.execute_batch(&format!("PRAGMA application_id = {APPLICATION};")).map_err(failure)?;
     transaction.commit().map_err(failure)
+}
+
+/// Who has the file open while its schema is old knows no other.
+fn refuse_beside_others(path: &Path) -> Result<(), Error> {
+    match owner::living(path.parent().unwrap_or(Path::new(".")))? {
+        Some(by) => Err(Error::OlderAtWork { place: path.display().to_string(), by }),
+        None => Ok(()),
+    }
+}
+
+/// The error that a file of a newer version is.
+pub(super) fn refuse_newer(connection: &Connection, path: &Path) -> Result<(), Error> {
+    let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
+    is_due(look(connection).map_err(|source| super::failure(path, source))?, known, path).map(drop)
 }
 
 fn look(connection: &Connection) -> rusqlite::Result<FoundSchema> {

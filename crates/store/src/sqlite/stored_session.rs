@@ -22,7 +22,7 @@ pub(super) fn text(row: &Row<'_>, column: usize) -> rusqlite::Result<String> {
     })
 }
 
-fn maybe_text(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<String>> {
+pub(super) fn maybe_text(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<String>> {
     match row.get_ref(column)? {
         ValueRef::Null => Ok(None),
         _ => text(row, column).map(Some),

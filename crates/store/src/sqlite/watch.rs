@@ -9,11 +9,9 @@ pub(super) use linux::FileWatch;
 
 #[cfg(target_os = "linux")]
 mod linux {
-    use std::ffi::OsString;
     use std::mem::MaybeUninit;
     use std::os::fd::OwnedFd;
-    use std::os::unix::ffi::OsStrExt as _;
-    use std::path::Path;
+    use std::path::{Path, PathBuf};
 
     use rustix::fs::inotify::{self, CreateFlags, Reader, WatchFlags};
     use tokio::io::unix::AsyncFd;
@@ -21,11 +19,11 @@ mod linux {
     /// Room for a few dozen notices.
     const NOTICES: usize = 4096;
 
-    /// Watches the write-ahead log of a database.
+    /// Watches the folder of a database.
     #[derive(Debug)]
     pub(crate) struct FileWatch {
         notices: AsyncFd<OwnedFd>,
-        log: OsString,
+        folder: PathBuf,
     }
 
     impl FileWatch {
@@ -45,47 +43,54 @@ mod linux {
         fn try_begin(file: &Path) -> std::io::Result<Self> {
             // SQLite follows links, and puts the log beside what they lead to.
             let file = file.canonicalize()?;
-            let (Some(folder), Some(name)) = (file.parent(), file.file_name()) else {
-                return Err(std::io::ErrorKind::InvalidInput.into());
-            };
+            let Some(folder) = file.parent() else { return Err(std::io::ErrorKind::InvalidInput.into()) };
             let notices = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
-            inotify::add_watch(&notices, folder, WatchFlags::MODIFY)?;
-            let mut log = name.to_owned();
-            log.push("-wal");
+            watch_once(&notices, folder)?;
             #[expect(
                 deprecated,
                 reason = "what replaces it is unsafe, and an owned descriptor is what it asks for"
             )]
             let notices = AsyncFd::new(notices)?;
-            Ok(Self { notices, log })
+            Ok(Self { notices, folder: folder.to_owned() })
         }
 
-        /// Waits until somebody has written to the log since this was last asked.
+        /// Waits until somebody has written beside the database since this was last asked.
         pub(crate) async fn stirred(&self) {
             loop {
                 // A runtime that ends lets nobody wait for anything.
                 let Ok(mut ready) = self.notices.readable().await else {
                     return std::future::pending().await;
                 };
-                let stirred = self.take_notices();
                 ready.clear_ready();
-                if stirred {
+                if self.take_notices() {
                     return;
                 }
             }
         }
 
-        /// Takes all notices that are there. True when one is about the log, or some were lost.
+        /// Takes the notices that are there and waits for the next one. A write between the two has none: whoever is told
+        /// that there was one asks afterwards, and finds both.
         pub(crate) fn take_notices(&self) -> bool {
             let mut room = [MaybeUninit::uninit(); NOTICES];
             let mut notices = Reader::new(self.notices.get_ref(), &mut room);
             let mut stirred = false;
             // It ends with the error that says that there are no more.
-            while let Ok(notice) = notices.next() {
-                stirred |= notice.file_name().is_none_or(|name| name.to_bytes() == self.log.as_bytes());
+            while notices.next().is_ok() {
+                stirred = true;
+            }
+            if stirred && let Err(error) = watch_once(self.notices.get_ref(), &self.folder) {
+                // The file is asked from time to time nevertheless.
+                tracing::debug!(error = error.to_string(), "the system tells of no more writes");
             }
             stirred
         }
+    }
+
+    /// Asks for a notice of the next write in a folder. Own writes make notices as well, each at a price, and one is enough
+    /// until it was read.
+    fn watch_once(notices: &OwnedFd, folder: &Path) -> std::io::Result<()> {
+        inotify::add_watch(notices, folder, WatchFlags::MODIFY | WatchFlags::ONESHOT)?;
+        Ok(())
     }
 }
 

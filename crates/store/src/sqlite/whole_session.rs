@@ -8,7 +8,7 @@ use crate::owner::Owner;
 use crate::upkeep::backup::RestoredSession;
 use crate::upkeep::rebuild::RebuiltRows;
 use crate::upkeep::stored_session::digest;
-use crate::upkeep::trash::Purge;
+use crate::upkeep::trash::{Purge, PurgedPlace};
 
 /// Replaces a session's rows, if its log still ends where it did.
 pub(super) fn replace_rows(connection: &Connection, rebuilt: &RebuiltRows) -> Result<bool, Error> {
@@ -115,15 +115,18 @@ fn clear_rows(connection: &Connection, key: i64) -> Result<(), Error> {
 pub(super) fn purge_session(connection: &Connection, purge: &Purge, owner: &Owner) -> Result<bool, Error> {
     let id = &purge.session;
     let found = connection
-        .prepare_cached("SELECT owner, trashed, project, directory FROM session WHERE id = ?1")?
+        .prepare_cached("SELECT owner, trashed, project, directory, changed FROM session WHERE id = ?1")?
         .query_row([id.as_str()], |row| {
-            let place = (stored_session::text(row, 2)?, stored_session::text(row, 3)?);
-            Ok((row.get::<_, Option<String>>(0)?, row.get::<_, Option<i64>>(1)?, place))
+            let trashed = row.get::<_, Option<i64>>(1)?;
+            let place = PurgedPlace {
+                project: stored_session::text(row, 2)?,
+                directory: stored_session::text(row, 3)?,
+                trashed: trashed.is_some().then(|| row.get(4)).transpose()?,
+            };
+            Ok((stored_session::maybe_text(row, 0)?, trashed, Some(place)))
         })
         .optional()?;
-    let listed =
-        found.as_ref().filter(|(_, trashed, _)| trashed.is_none()).map(|(_, _, place)| place.clone());
-    let (holder, trashed, _) = found.unwrap_or_default();
+    let (holder, trashed, place) = found.unwrap_or_default();
     let Some(key) = stored_session::key(connection, id)? else { return Ok(false) };
     if purge.trashed.is_some_and(|since| trashed.is_none_or(|trashed| trashed > since)) {
         return Ok(false);
@@ -147,13 +150,13 @@ pub(super) fn purge_session(connection: &Connection, purge: &Purge, owner: &Owne
     connection
         .prepare_cached("INSERT OR REPLACE INTO tombstone VALUES (?1, ?2)")?
         .execute(params![id.as_str(), purge.time])?;
-    if listed.is_some() {
+    if trashed.is_none() {
         // Counted as a commit, so that the others look: they are to be told.
         let newest = schema::NEWEST_COMMIT;
         let count = format!("UPDATE meta SET value = {newest} + 1 WHERE name = 'commits'");
         connection.prepare_cached(&count)?.execute([])?;
     }
     let events = u64::try_from(events).unwrap_or(u64::MAX);
-    upkeep::put_audit(connection, &purge.audit(events, listed))?;
+    upkeep::put_audit(connection, &purge.audit(events, place))?;
     Ok(true)
 }

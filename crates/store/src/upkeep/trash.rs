@@ -60,13 +60,25 @@ pub(crate) struct Purge {
     pub(crate) trashed: Option<Millis>,
 }
 
+/// Where a session was that is deleted for good.
+#[derive(Debug)]
+pub(crate) struct PurgedPlace {
+    pub(crate) project: String,
+    pub(crate) directory: String,
+    /// The stamp of its last event, if it was in the trash: whoever has told that event has told that it is gone.
+    pub(crate) trashed: Option<u64>,
+}
+
 impl Purge {
-    /// The note that stays of it. Where the session was `listed` is in it, for those who still show it.
-    pub(crate) fn audit(&self, events: u64, listed: Option<(String, String)>) -> Audit {
+    /// The note that stays of it. Where the session was is in it, for those who still show it.
+    pub(crate) fn audit(&self, events: u64, place: Option<PurgedPlace>) -> Audit {
         let mut detail = json!({ "session": self.session, "events": events });
-        if let (Some((project, directory)), Some(detail)) = (listed, detail.as_object_mut()) {
-            detail.insert("project".to_owned(), project.into());
-            detail.insert("directory".to_owned(), directory.into());
+        if let (Some(place), Some(detail)) = (place, detail.as_object_mut()) {
+            detail.insert("project".to_owned(), place.project.into());
+            detail.insert("directory".to_owned(), place.directory.into());
+            if let Some(stamp) = place.trashed {
+                detail.insert("trashed".to_owned(), stamp.into());
+            }
         }
         Audit::new(self.time, "purge", detail)
     }

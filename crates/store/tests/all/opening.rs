@@ -57,6 +57,36 @@ async fn a_newer_schema_is_read_and_not_written() {
     assert_eq!(std::fs::read(&path).unwrap(), before, "the file is untouched");
 }
 
+#[tokio::test]
+async fn nothing_is_upgraded_while_an_older_process_works_with_it() {
+    // A command of a new version once changed the schema under a server of the old one, which went on writing in shapes
+    // that the new one took for damage, and then could not read its own sessions.
+    let folder = tempfile::tempdir().unwrap();
+    let options = |owner: &str| Options::folder(folder.path(), owner);
+    let old = Store::open(options("own_old")).await.unwrap();
+    let id = begin(&old).await;
+    let path = folder.path().join("everturn.db");
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    connection.execute_batch("PRAGMA user_version = 2").unwrap();
+    let refused = Store::open(options("own_new")).await.unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        format!(
+            "an older everturn (own_old) works with {}, and would not understand what this version writes; \
+             nothing was changed. Stop it, then try again",
+            path.display()
+        )
+    );
+    let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap();
+    let copied = folder.path().join("everturn.v2.backup.db").exists();
+    assert_eq!((version, copied), (2, false));
+    old.append(&id, Authority::Open, vec![titled("it goes on")]).await.unwrap();
+    drop(old);
+    let new = Store::open(options("own_new")).await.unwrap();
+    assert_eq!(new.session(&id).await.unwrap().unwrap().title, "it goes on");
+    assert!(connection.query_row("PRAGMA user_version", [], |row| row.get::<_, i64>(0)).unwrap() > 2);
+}
+
 #[cfg(unix)]
 #[tokio::test]
 async fn the_data_is_for_its_owner_only() {

@@ -85,5 +85,46 @@ async fn a_file_that_nobody_writes_is_asked_once_a_second() {
     tokio::time::sleep(Duration::from_secs(60)).await;
     look.abort();
     let asked = asked.load(std::sync::atomic::Ordering::Relaxed);
-    assert!((55..=62).contains(&asked), "{asked}");
+    // After the writes of the beginning it is asked a few times more.
+    assert!((55..=68).contains(&asked), "{asked}");
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_commit_is_asked_for_again_soon_after_its_write() {
+    // The system tells of the write and not of the commit, which comes after it: if it was not there yet, it was found only
+    // by the next question, a second later.
+    let folder = tempfile::tempdir().unwrap();
+    let Watcher { engine, sequencer, reader, .. } = Watcher::open(&folder).await;
+    create(&engine, "ses_1").await;
+    let FeedReader::Sqlite(file) = &reader else { panic!("it is a file") };
+    let asked = file.questions();
+    let count = || asked.load(std::sync::atomic::Ordering::Relaxed);
+    let check = async |advance: Duration, expected: u64| {
+        // Twice, because the task may begin to wait only after the first time. All of it is less than a second.
+        for _ in 0..2 {
+            // Timers are rounded up to whole milliseconds.
+            tokio::time::advance(advance + Duration::from_millis(1)).await;
+            let end = std::time::Instant::now() + Duration::from_secs(5);
+            while std::time::Instant::now() < end {
+                if count() >= expected {
+                    return;
+                }
+                tokio::task::yield_now().await;
+            }
+        }
+        panic!("asked {} times instead of {expected}", count());
+    };
+    // The clock stands still while a thread works for the tasks.
+    let (_work, ended) = std::sync::mpsc::channel::<()>();
+    tokio::task::spawn_blocking(move || ended.recv());
+    tokio::time::pause();
+    let (look, before) = (Duration::from_millis(25), count());
+    let looking = tokio::spawn(run(sequencer, reader, look));
+    // The notice of the write above is there.
+    check(look, before + 1).await;
+    for (number, advance) in (2..).zip([look, look * 2, look * 4]) {
+        check(advance, before + number).await;
+    }
+    looking.abort();
 }

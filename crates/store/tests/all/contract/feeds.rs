@@ -31,6 +31,7 @@ contract![
     sessions_that_others_run_are_known,
     a_damaged_session_is_a_gap_and_holds_up_no_other,
     a_session_that_is_deleted_for_good_is_told_once,
+    a_session_that_is_deleted_and_purged_at_once_is_told_once,
 ];
 
 /// Writes so many events, one by one.
@@ -435,5 +436,32 @@ async fn a_session_that_is_deleted_for_good_is_told_once(place: &Place) {
     assert!(other.purge(&id, NOW).await.unwrap());
     let FeedItem::Purged(purged) = here.next().await else { panic!("it was deleted for good") };
     assert_eq!((&purged.session, purged.directory.as_str()), (&id, "/srv/demo"));
+    here.check_quiet(&other).await;
+}
+
+async fn a_session_that_is_deleted_and_purged_at_once_is_told_once(place: &Place) {
+    // Its last event, which says that it is gone, may go before anybody has read it: then nobody was told.
+    let (_one, mut here) = Listener::open(place, "own_a").await;
+    let other = place.open("own_b").await;
+    let mut ids = Vec::new();
+    for _ in 0..40 {
+        ids.push(begin(&other).await);
+    }
+    here.gather(ids.len()).await;
+    for id in &ids {
+        append(&other, id, vec![new(Event::SessionTrashed {})]).await;
+        assert!(other.purge(id, NOW).await.unwrap());
+    }
+    let mut told = Vec::new();
+    for _ in &ids {
+        told.push(match here.next().await {
+            FeedItem::Purged(purged) => purged.session.clone(),
+            FeedItem::Committed(trashed) => trashed.record.session.clone(),
+            other => panic!("{other:?}"),
+        });
+    }
+    told.sort_unstable();
+    ids.sort_unstable();
+    assert_eq!(told, ids);
     here.check_quiet(&other).await;
 }

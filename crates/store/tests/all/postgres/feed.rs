@@ -117,3 +117,33 @@ async fn what_a_look_asks_does_not_grow_with_the_sessions_that_changed() {
     }
     assert!(asked[2] < asked[1] + 100, "{asked:?} messages");
 }
+
+#[tokio::test]
+async fn the_server_tells_of_every_purge_before_anybody_looks() {
+    // No notice told of purges, and of many between two looks only the newest 64 were told.
+    let place = Place::new();
+    let slow = Timing { look: Duration::from_secs(600), ..Timing::default() };
+    let (observer, mut listener) = Listener::new();
+    let options = Options { timing: slow, observer: Some(observer), ..place.options("own_one") };
+    let _one = Store::open(options).await.unwrap();
+    let two = place.open("own_two").await;
+    let id = SessionId::new(ID);
+    two.append(&id, Authority::Open, vec![event(1, created(ID))]).await.unwrap();
+    listener.event().await;
+    assert!(two.purge(&id, 7).await.unwrap());
+    let mut purged = async || match listener.next().await {
+        FeedItem::Purged(purged) => purged.session.to_string(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(purged().await, ID);
+    // As a process leaves them that deletes many sessions while the listener is stopped.
+    let notes = "INSERT INTO everturn.audit (time, action, detail)
+                 SELECT 7, 'purge', json_build_object(
+                   'session', 'ses_' || number, 'events', 1, 'project', 'p', 'directory', '/srv')
+                 FROM generate_series(1, 200) number;
+                 NOTIFY everturn";
+    place.client().await.batch_execute(notes).await.unwrap();
+    for number in 1..=200 {
+        assert_eq!(purged().await, format!("ses_{number}"));
+    }
+}

@@ -67,6 +67,41 @@ async fn a_newer_database_is_read_and_not_written() {
 }
 
 #[tokio::test]
+async fn nothing_is_upgraded_while_an_older_process_works_with_it() {
+    // A command of a new version once changed the schema under a server of the old one, which went on writing.
+    let place = Place::new();
+    let old = place.open("own_old").await;
+    let client = place.client().await;
+    client.batch_execute("UPDATE everturn.schema SET version = 1").await.unwrap();
+    let version = async || {
+        let row = client.query_one("SELECT version FROM everturn.schema", &[]).await.unwrap();
+        row.get::<_, i64>(0)
+    };
+    let check_refused = async |by: &str| {
+        let refused = Store::open(place.options("own_new")).await;
+        assert!(matches!(&refused, Err(Error::OlderAtWork { by: found, .. }) if found == by), "{refused:?}");
+        assert_eq!(version().await, 1);
+    };
+    check_refused("own_old").await;
+    // Its row says for a while that it lives; on this machine its lock says that it is dead.
+    let here = "CREATE TEMP TABLE dead AS SELECT boot FROM everturn.host WHERE name = 'own_old'";
+    client.batch_execute(here).await.unwrap();
+    drop(old);
+    let left = "DELETE FROM everturn.host; INSERT INTO everturn.host
+                SELECT 'own_dead', clock_timestamp() + interval '1 hour', boot FROM dead";
+    client.batch_execute(left).await.unwrap();
+    let elsewhere = "INSERT INTO everturn.host VALUES ('own_far', clock_timestamp() + interval '1 hour', 'another machine')";
+    client.batch_execute(elsewhere).await.unwrap();
+    check_refused("own_far").await;
+    client
+        .batch_execute("UPDATE everturn.host SET until = clock_timestamp() WHERE name = 'own_far'")
+        .await
+        .unwrap();
+    place.open("own_new").await;
+    assert_eq!(version().await, 2);
+}
+
+#[tokio::test]
 async fn a_wrong_address_says_what_is_wrong_and_keeps_the_password() {
     let server = Postgres::shared();
     let place = Place::on(&server);
