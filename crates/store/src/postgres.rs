@@ -25,6 +25,7 @@ mod reader;
 mod rows;
 mod stored_path;
 mod stored_session;
+mod tls;
 mod whole_session;
 mod writer;
 
