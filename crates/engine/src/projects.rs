@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use everturn_model::Session;
 use everturn_store::Store;
+use everturn_tools::BoxFuture;
 use everturn_tools::project::{Repository, RepositoryIdentity, RepositoryMark, identity, repository};
 use serde::{Deserialize, Serialize};
 use tokio::sync::RwLock;
@@ -321,14 +322,20 @@ impl Projects {
     }
 
     /// The project with this id that a repository belongs to, with its places up to date and its sessions where they
-    /// belong.
-    async fn resolve(&self, found: &Repository, id: Option<String>) -> Result<Project, Error> {
-        let known = self.all().await?;
-        let Some(id) = id else { return Ok(self.blank_project(GLOBAL, found.root.clone(), Some("git"))) };
-        let project = known.iter().find(|project| project.id == id).cloned();
-        let project = project.unwrap_or_else(|| self.blank_project(&id, found.root.clone(), Some("git")));
-        let project = self.update_places(project, &known, found).await?;
-        Ok(Project { worktree: found.root.clone(), vcs: Some("git".to_owned()), ..project })
+    /// belong. Boxed so that only this crate compiles it.
+    fn resolve<'a>(
+        &'a self,
+        found: &'a Repository,
+        id: Option<String>,
+    ) -> BoxFuture<'a, Result<Project, Error>> {
+        Box::pin(async move {
+            let known = self.all().await?;
+            let Some(id) = id else { return Ok(self.blank_project(GLOBAL, found.root.clone(), Some("git"))) };
+            let project = known.iter().find(|project| project.id == id).cloned();
+            let project = project.unwrap_or_else(|| self.blank_project(&id, found.root.clone(), Some("git")));
+            let project = self.update_places(project, &known, found).await?;
+            Ok(Project { worktree: found.root.clone(), vcs: Some("git".to_owned()), ..project })
+        })
     }
 
     /// The projects that were seen.

@@ -13,6 +13,7 @@
 //! - [`inbox`], [`request`], [`mod@todo`]: prompts waiting for promotion, questions waiting for a person, the task list
 //! - [`event`]: the durable event catalogue with versions
 //! - [`subject`]: what an event is about, kept with it
+//! - [`json`]: what is stored, read from JSON and written as JSON
 //! - `earlier`: shapes of earlier versions, which logs still hold
 //! - [`tree`], [`fold`]: the state and the one function that changes it
 //! - [`path`]: what a path means: its entries, its selections, its compaction cut, its results
@@ -30,6 +31,7 @@ pub mod finish;
 pub mod fold;
 pub mod ids;
 pub mod inbox;
+pub mod json;
 pub mod money;
 pub mod part;
 pub mod path;
@@ -48,6 +50,7 @@ pub use fault::{Fault, FaultKind};
 pub use finish::Finish;
 pub use fold::{Changes, apply};
 pub use ids::{EntryId, EventId, PartId, RequestId, SessionId};
+pub use json::{FromJson, ToJson};
 pub use money::Money;
 pub use part::{Part, PartKind};
 pub use session::Session;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::inbox::InboxItem;
 use crate::request::Request;
 use crate::todo::Todo;
-use crate::{Entry, EntryId, Part, PartId, RequestId, Session};
+use crate::{Entry, EntryId, FromJson as _, Part, PartId, RequestId, Session, ToJson};
 
 /// An entry with its parts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -50,8 +50,8 @@ impl NodeJson {
     /// # Errors
     /// When it holds what JSON cannot say.
     pub fn of(node: &Node) -> Result<Self, serde_json::Error> {
-        let parts = node.parts.iter().map(serde_json::to_string).collect::<Result<_, _>>()?;
-        Ok(Self { id: node.entry.id.clone(), entry: serde_json::to_string(&node.entry)?, parts })
+        let parts = node.parts.iter().map(ToJson::to_json).collect::<Result<_, _>>()?;
+        Ok(Self { id: node.entry.id.clone(), entry: node.entry.to_json()?, parts })
     }
 
     /// How long the JSON is, in bytes.
@@ -66,8 +66,8 @@ impl NodeJson {
     /// # Errors
     /// When the JSON is damaged.
     pub fn read(&self) -> Result<Node, serde_json::Error> {
-        let parts = self.parts.iter().map(|part| serde_json::from_str(part)).collect::<Result<_, _>>()?;
-        Ok(Node::new(serde_json::from_str(&self.entry)?, parts))
+        let parts = self.parts.iter().map(|part| Part::from_json(part)).collect::<Result<_, _>>()?;
+        Ok(Node::new(Entry::from_json(&self.entry)?, parts))
     }
 }
 

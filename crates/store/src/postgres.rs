@@ -25,11 +25,13 @@ mod reader;
 mod rows;
 mod stored_path;
 mod stored_session;
+mod tls;
 mod whole_session;
 mod writer;
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
 use everturn_model::permission::Rule;
@@ -110,8 +112,16 @@ pub(crate) mod feed;
 mod upkeep;
 
 impl PostgresEngine {
-    /// Opens the database on a server, creating or upgrading it.
-    pub(crate) async fn open(
+    /// Opens the database on a server, creating or upgrading it. Boxed so that only this crate compiles it.
+    pub(crate) fn open<'o>(
+        server: &'o PostgresServer,
+        options: &'o Options,
+        sequencer: Option<&'o Arc<Sequencer>>,
+    ) -> Pin<Box<dyn Future<Output = Result<Self, Error>> + Send + 'o>> {
+        Box::pin(Self::make(server, options, sequencer))
+    }
+
+    async fn make(
         server: &PostgresServer,
         options: &Options,
         sequencer: Option<&Arc<Sequencer>>,

@@ -4,8 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use everturn_model::{EntryId, Event, Millis, Money, PartId, Record, Session, Tree};
-use serde::Serialize;
+use everturn_model::{EntryId, Event, Millis, Money, PartId, Record, Session, ToJson, Tree};
 
 use crate::payload::{self, Blob, Packed};
 use crate::plan::TouchedRows;
@@ -315,12 +314,12 @@ fn pack_event(record: &Record) -> Result<Packed, Error> {
     payload::pack(record.to_json().map_err(|error| unwritable(&error))?).map_err(unpacked)
 }
 
-fn pack(value: &impl Serialize) -> Result<Packed, Error> {
+fn pack(value: &impl ToJson) -> Result<Packed, Error> {
     payload::pack(encode(value)?).map_err(unpacked)
 }
 
-pub(crate) fn encode(value: &impl Serialize) -> Result<String, Error> {
-    serde_json::to_string(value).map_err(|error| unwritable(&error))
+pub(crate) fn encode(value: &impl ToJson) -> Result<String, Error> {
+    value.to_json().map_err(|error| unwritable(&error))
 }
 
 fn unwritable(error: &serde_json::Error) -> Error {

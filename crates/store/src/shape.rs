@@ -5,16 +5,16 @@ use std::collections::HashMap;
 use std::fmt;
 
 use everturn_model::tree::Node;
-use everturn_model::{Entry, EntryId, Part, PartId, Session, Tree};
-use serde::de::{DeserializeOwned, IgnoredAny, MapAccess, Visitor};
+use everturn_model::{Entry, EntryId, FromJson, Part, PartId, Session, Tree};
+use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use crate::Error;
 use crate::query::StreamText;
 
 /// What a row's JSON means.
-pub(crate) fn decode<T: DeserializeOwned>(session: &str, place: &str, data: &str) -> Result<T, Error> {
-    serde_json::from_str(data).map_err(|error| damaged(session, place, &error))
+pub(crate) fn decode<T: FromJson>(session: &str, place: &str, data: &str) -> Result<T, Error> {
+    T::from_json(data).map_err(|error| damaged(session, place, &error))
 }
 
 /// A row that cannot be understood.
@@ -54,7 +54,7 @@ pub(crate) fn tree(session: Session, mut entries: Vec<(i64, Entry)>, mut parts: 
 
 /// As how many messages clients show an entry, by its JSON.
 pub(crate) fn messages(session: &str, entry: &str) -> Result<usize, Error> {
-    let outline: Outline = decode(session, "entry", entry)?;
+    let outline: Outline = serde_json::from_str(entry).map_err(|error| damaged(session, "entry", &error))?;
     Ok(match outline.body {
         _ if outline.hidden => 0,
         ShownAs::Two => 2,

@@ -6,8 +6,8 @@
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
+use ring::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY};
 use serde::{Deserialize, Serialize};
-use sha1::{Digest as _, Sha1};
 use similar::algorithms::{Capture, Compact, DiffHook as _, IdentifyDistinct, NoFinishHook, Replace, myers};
 use similar::{ChangeTag, DiffOp, group_diff_ops};
 
@@ -144,10 +144,11 @@ pub fn git(file: &str, before: Option<&[u8]>, after: Option<&[u8]>) -> String {
 
 /// The first digits of the id that git gives to a content.
 fn blob_id(content: &[u8]) -> String {
-    let mut hash = Sha1::new();
-    hash.update(format!("blob {}\0", content.len()));
+    let mut hash = Context::new(&SHA1_FOR_LEGACY_USE_ONLY);
+    hash.update(format!("blob {}\0", content.len()).as_bytes());
     hash.update(content);
-    hash.finalize()
+    hash.finish()
+        .as_ref()
         .iter()
         .flat_map(|byte| format!("{byte:02x}").into_bytes())
         .take(7)

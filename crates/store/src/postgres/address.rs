@@ -12,10 +12,10 @@ use deadpool_postgres::{ClientWrapper, Connect};
 use tokio::task::JoinHandle;
 use tokio_postgres::config::Host;
 use tokio_postgres::{Client, Config, Connection, Socket};
-use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::encryption::Encryption;
 use super::failure::{ServerFailure, refusal};
+use super::tls::{EncryptedSocket, TlsClient};
 use crate::Error;
 use crate::options::{Durability, Options, PostgresServer};
 
@@ -31,14 +31,13 @@ const CHECKS: u32 = 3;
 const PORT: u16 = 5432;
 
 /// A connection that is not yet driven.
-pub(super) type Wire =
-    Connection<Socket, <MakeRustlsConnect as tokio_postgres::tls::MakeTlsConnect<Socket>>::Stream>;
+pub(super) type Wire = Connection<Socket, EncryptedSocket>;
 
 /// A server, and what each connection to it is told first.
 #[derive(Clone)]
 pub(super) struct Address {
     config: Config,
-    tls: MakeRustlsConnect,
+    tls: TlsClient,
     settings: Arc<str>,
     /// Host and port.
     name: Arc<str>,
@@ -68,7 +67,7 @@ impl Address {
         }
         config.keepalives(true).keepalives_idle(QUIET).keepalives_interval(CHECK).keepalives_retries(CHECKS);
         config.tcp_user_timeout(QUIET + CHECK * CHECKS);
-        let tls = MakeRustlsConnect::new(encryption.client()?);
+        let tls = TlsClient::new(encryption.client()?);
         Ok(Self { config, tls, settings: settings(options).into(), name: name.into() })
     }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use deadpool_postgres::ClientWrapper;
-use serde::de::DeserializeOwned;
+use everturn_model::FromJson;
 
 use super::failure::ServerFailure;
 use crate::Error;
@@ -77,12 +77,7 @@ impl Blobs {
     }
 
     /// What a payload means.
-    pub(super) fn decode<T: DeserializeOwned>(
-        &self,
-        session: &str,
-        place: &str,
-        data: &str,
-    ) -> Result<T, Error> {
+    pub(super) fn decode<T: FromJson>(&self, session: &str, place: &str, data: &str) -> Result<T, Error> {
         decode(session, place, &self.whole(session, place, data)?)
     }
 }

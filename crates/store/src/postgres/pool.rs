@@ -5,7 +5,7 @@
 //! failing too.
 
 use std::ops::{ControlFlow, Deref};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
@@ -30,6 +30,10 @@ const WAIT: Duration = Duration::from_secs(30);
 /// The pauses before a lost statement is tried again.
 const PAUSES: [Duration; 3] = [Duration::ZERO, Duration::from_millis(50), Duration::from_millis(250)];
 
+/// What a server will have answered. It is boxed because an `async fn` is compiled again by each crate that waits for it,
+/// and behind every question there are these.
+type ServerAnswer<'a, T> = Pin<Box<dyn Future<Output = Result<T, ServerFailure>> + Send + 'a>>;
+
 /// The connections.
 #[derive(Debug)]
 pub(super) struct Pool {
@@ -52,13 +56,15 @@ impl Pool {
     }
 
     /// A connection.
-    pub(super) async fn client(&self) -> Result<PooledConnection, ServerFailure> {
-        match self.pool.get().await {
-            Ok(client) => Ok(PooledConnection { client: Some(client), open: false }),
-            Err(PoolError::Backend(error)) => Err(refusal(&error, self.address.name())),
-            Err(PoolError::Closed) => Err(Error::Closed.into()),
-            Err(error) => Err(ServerFailure::Lost(error.to_string())),
-        }
+    pub(super) fn client(&self) -> ServerAnswer<'_, PooledConnection> {
+        Box::pin(async {
+            match self.pool.get().await {
+                Ok(client) => Ok(PooledConnection { client: Some(client), open: false }),
+                Err(PoolError::Backend(error)) => Err(refusal(&error, self.address.name())),
+                Err(PoolError::Closed) => Err(Error::Closed.into()),
+                Err(error) => Err(ServerFailure::Lost(error.to_string())),
+            }
+        })
     }
 
     /// A connection that sees one moment of the database for as long as it is lent.
@@ -121,13 +127,15 @@ fn send(client: &ClientWrapper, sql: &str) {
 pub(super) type StatementValues<'v> = &'v [&'v (dyn ToSql + Sync)];
 
 /// The rows of a statement, which is prepared once for each connection.
-pub(super) async fn query(
-    client: &ClientWrapper,
-    sql: &str,
-    values: StatementValues<'_>,
-) -> Result<Vec<Row>, ServerFailure> {
-    let statement = client.prepare_cached(sql).await?;
-    Ok(client.query(&statement, values).await?)
+pub(super) fn query<'q>(
+    client: &'q ClientWrapper,
+    sql: &'q str,
+    values: StatementValues<'q>,
+) -> ServerAnswer<'q, Vec<Row>> {
+    Box::pin(async move {
+        let statement = client.prepare_cached(sql).await?;
+        Ok(client.query(&statement, values).await?)
+    })
 }
 
 /// Waits for an answer, but not forever.

@@ -6,8 +6,7 @@ use everturn_model::permission::{Action, Rule};
 use everturn_model::request::Request;
 use everturn_model::subject::EventPayload;
 use everturn_model::todo::Todo;
-use everturn_model::{EventId, Record, RequestId, Session, SessionId, Tree};
-use serde::de::DeserializeOwned;
+use everturn_model::{EventId, FromJson, Record, RequestId, Session, SessionId, Tree};
 use tokio_postgres::Row;
 
 use super::blob::{self, Blobs};
@@ -47,10 +46,7 @@ impl<'r> Payloads<'r> {
     }
 
     /// Order, name and value of each.
-    pub(super) fn decode<T: DeserializeOwned + Send>(
-        &self,
-        blobs: &Blobs,
-    ) -> Result<Vec<(i64, &'r str, T)>, Error> {
+    pub(super) fn decode<T: FromJson + Send>(&self, blobs: &Blobs) -> Result<Vec<(i64, &'r str, T)>, Error> {
         parallel::map(&self.rows, |(order, name, data)| {
             Ok((*order, *name, blobs.decode(self.session, self.kind, data)?))
         })

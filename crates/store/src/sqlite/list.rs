@@ -1,6 +1,6 @@
 //! Lists of sessions: pages, children, totals, search, and what changed.
 
-use everturn_model::{Session, SessionId, Tokens};
+use everturn_model::{FromJson as _, Session, SessionId, Tokens};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
@@ -95,7 +95,7 @@ fn collect(
     while let Some(row) = rows.next()? {
         let place = (row.get(2).unwrap_or(i64::MIN), row.get(3)?);
         last = Some(place);
-        match serde_json::from_str(&text(row, 1)?) {
+        match Session::from_json(&text(row, 1)?) {
             Ok(session) => sessions.push((session, place)),
             // One damaged session must not hide the others.
             Err(error) => {

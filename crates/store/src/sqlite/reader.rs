@@ -9,9 +9,10 @@ use everturn_model::request::Request;
 use everturn_model::subject::EventPayload;
 use everturn_model::todo::Todo;
 use everturn_model::tree::Node;
-use everturn_model::{Entry, EntryId, EventId, Part, PartId, Record, RequestId, Session, SessionId, Tree};
+use everturn_model::{
+    Entry, EntryId, EventId, FromJson, Part, PartId, Record, RequestId, Session, SessionId, Tree,
+};
 use rusqlite::{Connection, OptionalExtension as _, params};
-use serde::de::DeserializeOwned;
 
 use super::schema::{self, ConnectionSettings};
 use super::stored_session::text;
@@ -94,12 +95,7 @@ pub(super) fn whole<'d>(
 }
 
 /// A row that may name blobs.
-fn unpack<T: DeserializeOwned>(
-    connection: &Connection,
-    session: &str,
-    place: &str,
-    data: &str,
-) -> Result<T, Error> {
+fn unpack<T: FromJson>(connection: &Connection, session: &str, place: &str, data: &str) -> Result<T, Error> {
     decode(session, place, &whole(connection, session, place, data)?)
 }
 
@@ -175,7 +171,7 @@ fn raw(
 }
 
 /// The same rows with what their JSON means.
-fn understand<T: DeserializeOwned + Send>(
+fn understand<T: FromJson + Send>(
     rows: Vec<(i64, String, String)>,
     session: &str,
     place: &str,
@@ -240,12 +236,7 @@ pub(super) fn waiting(connection: &Connection, key: i64, id: &EntryId) -> Result
     one(connection, "SELECT data FROM inbox WHERE session = ?1 AND id = ?2", key, id.as_str())
 }
 
-fn one<T: DeserializeOwned>(
-    connection: &Connection,
-    sql: &str,
-    key: i64,
-    id: &str,
-) -> Result<Option<T>, Error> {
+fn one<T: FromJson>(connection: &Connection, sql: &str, key: i64, id: &str) -> Result<Option<T>, Error> {
     let data = connection.prepare_cached(sql)?.query_row(params![key, id], |row| text(row, 0)).optional()?;
     data.map(|data| unpack(connection, &key.to_string(), id, &data)).transpose()
 }

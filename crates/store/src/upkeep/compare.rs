@@ -5,9 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use everturn_model::inbox::InboxItem;
 use everturn_model::request::Request;
 use everturn_model::todo::Todo;
-use everturn_model::{Entry, EntryId, Part, PartId, RequestId, Session};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use everturn_model::{Entry, EntryId, FromJson, Part, PartId, RequestId, Session, ToJson};
 
 use super::stored_session::{self, StoredFlaw, StoredSession};
 use super::verify::{RowTable, SessionProblem};
@@ -147,7 +145,7 @@ impl RowComparison<'_> {
         self.table::<Vec<Todo>>(RowTable::Todo, vec![found], vec![wanted]).await
     }
 
-    async fn table<T: Serialize + DeserializeOwned>(
+    async fn table<T: ToJson + FromJson>(
         &mut self,
         table: RowTable,
         found: Vec<ComparedRow>,
@@ -210,7 +208,7 @@ impl RowComparison<'_> {
 }
 
 /// True when JSON of a type means the same; the second is as this version writes it.
-fn same<T: Serialize + DeserializeOwned>(found: &str, wanted: &str) -> Result<bool, StoredFlaw> {
+fn same<T: ToJson + FromJson>(found: &str, wanted: &str) -> Result<bool, StoredFlaw> {
     if found == wanted {
         return Ok(true);
     }

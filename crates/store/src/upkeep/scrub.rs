@@ -9,7 +9,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use everturn_model::subject::EventPayload;
-use everturn_model::{Millis, Record, SessionId};
+use everturn_model::{FromJson as _, Millis, Record, SessionId};
 use serde_json::json;
 
 use super::audit::Audit;
@@ -346,7 +346,7 @@ fn clean_log(stored: &StoredSession, log: &StoredLog, secret: &LeakedSecret) -> 
         let unreadable =
             |error: &dyn fmt::Display| format!("event {} could not be read any more: {error}", row.seq);
         let EventPayload { event, subject } =
-            serde_json::from_str(&json).map_err(|error| unreadable(&error))?;
+            EventPayload::from_json(&json).map_err(|error| unreadable(&error))?;
         if event.name() != record.event.name() {
             return Err(unreadable(&"it would be another one"));
         }

@@ -6,8 +6,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use everturn_model::subject::EventPayload;
-use everturn_model::{EventId, Record, SessionId};
-use serde::de::DeserializeOwned;
+use everturn_model::{EventId, FromJson, Record, SessionId};
 
 use super::verify::SessionProblem;
 use crate::payload::{self, Hash, Unpack};
@@ -129,8 +128,8 @@ pub(crate) fn digest(log: &[LogRow]) -> Hash {
     Hash::from_slice(hasher.finalize().as_bytes()).unwrap_or_else(|| Hash::of(&[]))
 }
 
-pub(crate) fn decode<T: DeserializeOwned>(json: &str) -> Result<T, StoredFlaw> {
-    serde_json::from_str(json).map_err(|error| StoredFlaw { blob: None, reason: error.to_string() })
+pub(crate) fn decode<T: FromJson>(json: &str) -> Result<T, StoredFlaw> {
+    T::from_json(json).map_err(|error| StoredFlaw { blob: None, reason: error.to_string() })
 }
 
 /// The JSON that kept data stands for. The blobs that it needs are noted in `named`, also those that are missing.

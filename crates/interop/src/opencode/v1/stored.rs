@@ -11,9 +11,9 @@ use everturn_model::entry::{Assistant, Body, User};
 use everturn_model::part::Span;
 use everturn_model::tool::{Outcome, ToolResult, ToolState};
 use everturn_model::tree::{Node, NodeJson};
-use everturn_model::{EntryId, Extra, Finish, Map, Millis, Money, Part, Tokens};
-use serde::de::IgnoredAny;
-use serde::{Deserialize, Serialize, Serializer};
+use everturn_model::{EntryId, Extra, Finish, FromJson as _, Map, Millis, Money, Part, Tokens};
+use serde::de::{Error as _, IgnoredAny};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -208,7 +208,7 @@ pub(super) struct StoredResult<'a> {
     title: Option<&'a RawValue>,
     #[serde(borrow, default)]
     metadata: Option<&'a RawValue>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "attachments")]
     attachments: Option<Vec<Part>>,
     #[serde(default)]
     start: Option<Millis>,
@@ -220,6 +220,12 @@ pub(super) struct StoredResult<'a> {
     _hosted: IgnoredAny,
     #[serde(default)]
     extra: Extra,
+}
+
+/// Few results have any, and `model` has the code that reads parts.
+fn attachments<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Part>>, D::Error> {
+    let json = Option::<&RawValue>::deserialize(deserializer)?;
+    json.map(|json| Vec::from_json(json.get())).transpose().map_err(D::Error::custom)
 }
 
 /// A part of one of the frequent kinds.
@@ -404,7 +410,7 @@ impl<'a> PartForm<'a> {
     fn of(json: &'a str) -> Result<Self, serde_json::Error> {
         match serde_json::from_str(json) {
             Ok(part) => Ok(Self::Frequent(part)),
-            Err(_) => Ok(Self::Whole(Box::new(serde_json::from_str(json)?))),
+            Err(_) => Ok(Self::Whole(Box::new(Part::from_json(json)?))),
         }
     }
 

@@ -44,7 +44,9 @@ async fn a_server_is_trusted_by_its_authority_and_by_its_name() {
     assert!(url.contains("sslmode=require"), "{url}");
     let options = |url: &str, owner| Options::server(url, folder, owner);
     let one = Store::open(options(&trusting(&url, &authority), "own_one")).await.unwrap();
-    let url = trusting(&named("localhost", "sslmode=verify-full&hostaddr=127.0.0.1"), &authority);
+    // The second ties its password to the certificate, which the server checks.
+    let binding = "sslmode=verify-full&hostaddr=127.0.0.1&channel_binding=require";
+    let url = trusting(&named("localhost", binding), &authority);
     let (observer, mut listener) = Listener::new();
     let listening = Options { observer: Some(observer), ..options(&url, "own_two") };
     let two = Store::open(listening).await.unwrap();

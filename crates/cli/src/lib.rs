@@ -1,0 +1,111 @@
+//! What the program `everturn` does: arguments, one file per command, and the place where the crates are put together.
+//!
+//! It is a library with one function because cargo begins a program only when all that is in it is compiled, while a
+//! library is compiled beside the others.
+//!
+//! # Layout
+//! - `settings`: folders, the environment and configuration files; nothing else reads them
+//! - `retention`: how long the trash is kept
+//! - `table`: how lists look
+//! - `commands`: one file per command
+
+mod commands;
+mod retention;
+mod settings;
+mod table;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// The variables that a person may need at any command; the README has them all.
+const ENVIRONMENT: &str = "Environment:
+  EVERTURN_DATA        the data folder
+  EVERTURN_DATABASE    a PostgreSQL server for the sessions
+  EVERTURN_LOG         what is logged: warn, info, everturn_engine=debug
+  EVERTURN_LOG_FORMAT  how: text or json";
+
+/// A durable session runtime for coding agents.
+#[derive(Debug, Parser)]
+#[command(version, about, propagate_version = true, after_help = ENVIRONMENT)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve clients over HTTP: OpenCode's terminal and SDK attach to it
+    Serve(commands::serve::ServeCommand),
+    /// Answer one prompt here and now, without a server
+    Run(commands::run::RunCommand),
+    /// See a prompt change a file, with a built-in model and no network
+    Demo(commands::demo::DemoCommand),
+    /// List models with their prices and limits, or say what a name means
+    Models(commands::models::ModelsCommand),
+    /// Keep the keys of providers in a file that only you can read
+    #[command(subcommand)]
+    Auth(commands::auth::AuthCommand),
+    /// List MCP servers with their tools, and allow those that a project brings
+    #[command(subcommand)]
+    Mcp(commands::mcp::McpCommand),
+    /// List, search, show, export, import, archive and delete sessions
+    #[command(subcommand)]
+    Session(commands::session::SessionCommand),
+    /// List what is in the trash, and empty it
+    #[command(subcommand)]
+    Trash(commands::trash::TrashCommand),
+    /// Show tokens and cost of all sessions, by project or by model
+    Usage(commands::usage::UsageCommand),
+    /// Bring in the sessions of another program
+    #[command(subcommand)]
+    Import(commands::import::ImportCommand),
+    /// Look into a session file of pi or omp without importing it
+    Inspect(commands::inspect::InspectCommand),
+    /// Check every session against its log, and show what takes how much space
+    Doctor(commands::doctor::DoctorCommand),
+    /// Write all sessions into one new file, while others go on working
+    Backup(commands::backup::BackupCommand),
+    /// Make a store of a backup, where there is none yet
+    Restore(commands::backup::RestoreCommand),
+    /// Remove a leaked secret from everything that is stored; it is read from standard input
+    Scrub(commands::scrub::ScrubCommand),
+}
+
+/// Does what the arguments of this process say.
+#[must_use]
+pub fn run() -> ExitCode {
+    // First of all: every command that the agent runs waits for this.
+    if let Some(code) = everturn_tools::process::supervisor::dispatch() {
+        return code;
+    }
+    settings::start_logging();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return ExitCode::from(table::explain_arguments(&error)),
+    };
+    let result = match arguments.command {
+        Command::Serve(command) => command.execute(),
+        Command::Run(command) => command.execute(),
+        Command::Demo(command) => command.execute(),
+        Command::Models(command) => command.execute(),
+        Command::Auth(command) => command.execute(),
+        Command::Mcp(command) => command.execute(),
+        Command::Session(command) => command.execute(),
+        Command::Trash(command) => command.execute(),
+        Command::Usage(command) => command.execute(),
+        Command::Import(command) => command.execute(),
+        Command::Inspect(command) => command.execute(),
+        Command::Doctor(command) => command.execute(),
+        Command::Backup(command) => command.execute(),
+        Command::Restore(command) => command.execute(),
+        Command::Scrub(command) => command.execute(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            table::complain(&error);
+            ExitCode::FAILURE
+        }
+    }
+}
