@@ -13,8 +13,10 @@ use everturn_model::part::PartKind;
 use everturn_model::request::{Ask, Reply, Request};
 use everturn_model::tool::Outcome;
 use everturn_model::{Body, EntryId, Event, PartId, Session, SessionId};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::broadcast::error::RecvError;
 
+use super::session::lookup;
 use crate::settings::{self, Listeners};
 use crate::table;
 
@@ -103,11 +105,32 @@ impl RunCommand {
         };
         let prompt = Prompt { model, agent: self.agent.clone(), ..Prompt::text(&self.message.join(" ")) };
         let mut updates = engine.bus().listen();
+        let mut interrupts = signal(SignalKind::interrupt()).context("cannot listen for signals")?;
+        let mut stopping = false;
         let item = engine.inbox().admit(&session.id, prompt).await?;
         let mut shown = RunOutput::new(session.id.clone(), item.id);
         self.answer_waiting(engine, &session.id).await?;
         loop {
-            match updates.recv().await {
+            let update = tokio::select! {
+                update = updates.recv() => update,
+                _ = interrupts.recv() => {
+                    // Work that a person stopped is over: without this it would look as if the process had died, and the
+                    // next one would go on with it.
+                    if stopping {
+                        bail!("left before the session {} had stopped", session.id);
+                    }
+                    stopping = true;
+                    if table::is_watched() {
+                        // The terminal has written ^C into the line.
+                        table::note("");
+                    }
+                    table::note("stopping; Ctrl-C again leaves at once");
+                    let (engine, id) = (engine.clone(), session.id.clone());
+                    tokio::spawn(async move { engine.drains().abort(&id).await });
+                    continue;
+                }
+            };
+            match update {
                 Ok(SessionUpdate::Gap) | Err(RecvError::Lagged(_)) => {
                     table::note("(some of the output was not shown)");
                 }
@@ -122,6 +145,7 @@ impl RunCommand {
         engine.drains().settled(&session.id).await;
         table::note(format!("session {}", session.id));
         match shown.failure {
+            Some(_) if stopping => bail!("the work was stopped"),
             Some(message) => bail!(message),
             None => Ok(()),
         }
@@ -130,7 +154,7 @@ impl RunCommand {
     /// The session to go on in; none asks for a new one.
     async fn find(&self, engine: &Engine, location: &Location) -> Result<Option<Session>> {
         Ok(match (&self.session, self.newest) {
-            (Some(id), _) => Some(engine.sessions().get(&SessionId::new(id)).await?),
+            (Some(id), _) => Some(lookup::listed(engine, id).await?),
             (None, true) => {
                 let filter = Filter { roots: true, limit: Some(1), ..Filter::default() };
                 let newest = engine.projects().sessions(location, filter).await?.into_iter().next();

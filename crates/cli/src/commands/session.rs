@@ -4,7 +4,7 @@
 //! - `show`: a conversation as a person reads it
 //! - `shelf`: the archive and the trash
 
-mod lookup;
+pub(super) mod lookup;
 mod shelf;
 mod show;
 
