@@ -93,12 +93,18 @@ impl RunCommand {
         let location = engine.projects().location(None).await?;
         let found = self.find(engine, &location).await?;
         let folder = found.as_ref().map_or(location.directory.as_path(), |found| Path::new(&found.directory));
-        // Before the session is made: a typing error, or no key at all, should leave none behind.
+        // Before the session is made: a typing error, or a missing key, should leave none behind.
         let model = match (&self.model, &found) {
             (Some(name), _) => Some(engine.models().named(name, folder)?),
             (None, None) => Some(engine.models().default_model(folder)?),
             (None, Some(_)) => None,
         };
+        if model.is_some() {
+            engine.models().choose(model.as_ref(), folder)?;
+        }
+        if let Some(agent) = &self.agent {
+            engine.agents().check(agent)?;
+        }
         let session = match found {
             Some(session) => session,
             None => engine.sessions().create(&location, NewSession::default()).await?,

@@ -61,6 +61,10 @@ fn a_script_that_cannot_be_played_makes_no_session() {
         "scripted/./nowhere.json",
         &format!("the script {} cannot be read: No such file", nowhere.display()),
     );
+    // An agent that is not there, or a model without a key, left an empty session behind.
+    let agent = home.run(&["run", "--agent", "nobody", "--model", "scripted/demo", "hello"]).failure(1);
+    assert!(agent.contains("there is no agent nobody; known: build"), "{agent}");
+    check("anthropic/claude-sonnet-4-5", "there is no key for anthropic: set ANTHROPIC_API_KEY");
     assert_eq!(home.run(&["session", "list", "--json"]).success().trim(), "[]", "no session was made for it");
 }
 
