@@ -101,7 +101,7 @@ pub fn run() -> ExitCode {
         Command::Restore(command) => command.execute(),
         Command::Scrub(command) => command.execute(),
     };
-    match result {
+    match result.and_then(|()| table::check_output()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             table::complain(&error);

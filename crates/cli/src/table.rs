@@ -3,23 +3,62 @@
 //! Where the log is JSON, a program reads standard error, and expects nothing else there: notes and errors are then
 //! events of the log, whatever level is logged.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::borrow::Cow;
+use std::io::{ErrorKind, IsTerminal as _, Write as _};
 use std::sync::OnceLock;
 
 use anyhow::{Result, bail};
-use comfy_table::{ContentArrangement, Table};
+use comfy_table::{ColumnConstraint, ContentArrangement, Table};
 
-/// Prints a line. A reader that went away (`| head`) is not an error.
+/// Prints a line. On a terminal it is without what would steer that.
 pub(crate) fn line(text: impl std::fmt::Display) {
     let mut out = std::io::stdout().lock();
-    writeln!(out, "{text}").ok();
+    let text = text.to_string();
+    let shown = if out.is_terminal() { harmless(&text) } else { Cow::Borrowed(text.as_str()) };
+    remember(writeln!(out, "{shown}"));
 }
 
-/// Prints text as it is, at once.
-pub(crate) fn text(text: impl std::fmt::Display) {
+/// Prints text at once. On a terminal it is without what would steer that.
+pub(crate) fn text(text: &str) {
     let mut out = std::io::stdout().lock();
-    write!(out, "{text}").ok();
-    out.flush().ok();
+    let shown = if out.is_terminal() { harmless(text) } else { Cow::Borrowed(text) };
+    remember(write!(out, "{shown}").and_then(|()| out.flush()));
+}
+
+/// Why some of the output is lost.
+static LOST: OnceLock<String> = OnceLock::new();
+
+/// Remembers that output was lost. A reader that went away (`| head`) wanted no more of it, and that is not an error.
+fn remember(printed: std::io::Result<()>) {
+    if let Err(error) = printed
+        && error.kind() != ErrorKind::BrokenPipe
+    {
+        LOST.set(error.to_string()).ok();
+    }
+}
+
+/// Fails if some of the output is lost: an export onto a full disk is none.
+pub(crate) fn check_output() -> Result<()> {
+    match LOST.get() {
+        Some(reason) => bail!("cannot write to standard output: {reason}"),
+        None => Ok(()),
+    }
+}
+
+/// Text in which nothing steers a terminal: titles and answers come from models, and from other people's files. What
+/// could move the cursor, change colours or turn the direction of writing around shows as `�`.
+fn harmless(text: &str) -> Cow<'_, str> {
+    let steers = |character: char| {
+        let turns = matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        turns || character.is_control() && !matches!(character, '\n' | '\t')
+    };
+    if !text.contains(steers) {
+        return Cow::Borrowed(text);
+    }
+    let plain = text.replace("\r\n", "\n");
+    Cow::Owned(
+        plain.chars().map(|character| if steers(character) { '\u{fffd}' } else { character }).collect(),
+    )
 }
 
 /// The target of notes in the log.
@@ -52,7 +91,9 @@ pub(crate) fn note(text: impl std::fmt::Display) {
 
 fn print_note(text: impl std::fmt::Display) {
     let mut out = std::io::stderr().lock();
-    writeln!(out, "{text}").ok();
+    let text = text.to_string();
+    let shown = if out.is_terminal() { harmless(&text) } else { Cow::Borrowed(text.as_str()) };
+    writeln!(out, "{shown}").ok();
 }
 
 /// Prints an error with what caused it.
@@ -88,19 +129,43 @@ pub(crate) fn json(value: &serde_json::Value) {
     line(serde_json::to_string_pretty(value).unwrap_or_default());
 }
 
+/// How long a name in the first column may be and stay in one piece; an id of a session has 30 characters. Names are
+/// there to be copied.
+const UNBROKEN: usize = 32;
+
+/// In a terminal that is narrower than this, a name in one piece would leave nothing for the rest.
+const NARROW: u16 = 60;
+
 /// Prints rows under a head.
 pub(crate) fn rows(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) {
+    for printed in arrange(head, rows, None).lines() {
+        line(printed.trim_end());
+    }
+}
+
+/// A table of this width, or else as wide as the terminal, where there is one.
+fn arrange(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>, width: Option<u16>) -> Table {
     let mut table = Table::new();
+    if let Some(width) = width {
+        table.set_width(width);
+    }
     table
         .load_style(comfy_table::TableStyle::new())
         .set_content_arrangement(ContentArrangement::Dynamic)
         .set_header(head);
+    let mut longest = 0;
     for row in rows {
-        table.add_row(row);
+        longest = longest.max(row.first().map_or(0, |name| name.chars().count()));
+        // A row is one line, if there is room.
+        table.add_row(row.iter().map(|cell| harmless(&cell.replace(['\n', '\r', '\t'], " ")).into_owned()));
     }
-    for printed in table.lines() {
-        line(printed.trim_end());
+    if longest <= UNBROKEN
+        && table.width().is_none_or(|width| width >= NARROW)
+        && let Some(first) = table.column_mut(0)
+    {
+        first.set_constraint(ColumnConstraint::ContentWidth);
     }
+    table
 }
 
 /// A moment as people in this place write it.
@@ -162,4 +227,34 @@ pub(crate) fn bytes(count: u64) -> String {
         unit += 1;
     }
     format!("{scaled} {}", units.get(unit).copied().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_stay_in_one_piece_beside_long_titles() {
+        // In 80 columns the last character of every id was in a line of its own.
+        let id = "ses_0123456789abcdefghijklmnop";
+        let title = "a title that is much longer than what is left of a line beside an id and a time";
+        let row = vec![id.to_owned(), "2026-11-16 11:47".to_owned(), title.to_owned()];
+        for width in [80, NARROW, 40] {
+            let table = arrange(&["session", "updated", "title"], [row.clone()], Some(width));
+            let lines: Vec<String> = table.lines().collect();
+            assert_eq!(lines.iter().any(|line| line.contains(id)), width >= NARROW, "{lines:#?}");
+            assert!(lines.iter().all(|line| line.chars().count() <= usize::from(width)), "{lines:#?}");
+            assert!(lines.len() < 12, "there is room for the title: {lines:#?}");
+        }
+    }
+
+    #[test]
+    fn nothing_that_others_wrote_steers_the_terminal() {
+        assert_eq!(harmless("\u{1b}[31mred\u{1b}]0;name\u{7} \u{202e}back"), "�[31mred�]0;name� �back");
+        let plain = "two\tlines\nשלום 日本 👩\u{200d}👧";
+        assert_eq!(harmless(plain), plain);
+        assert_eq!(harmless("a\r\nb\rc"), "a\nb�c");
+        let table = arrange(&["title"], [vec!["one\ttwo\nthree\u{1b}[0m".to_owned()]], None);
+        assert_eq!(table.lines().nth(1).unwrap().trim(), "one two three�[0m");
+    }
 }

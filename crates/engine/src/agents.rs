@@ -6,6 +6,8 @@ use std::sync::Arc;
 use everturn_model::Session;
 use everturn_model::permission::{Action, Rule, bounded};
 
+use crate::Error;
+
 /// An agent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Agent {
@@ -45,6 +47,18 @@ impl Agents {
     /// The name of the agent for sessions that choose none.
     pub(crate) fn default_name(&self) -> String {
         self.default.clone()
+    }
+
+    /// Ensures that there is an agent of a name.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn check(&self, name: &str) -> Result<(), Error> {
+        if self.named(name).is_some() {
+            return Ok(());
+        }
+        let names: Vec<&str> = self.all.iter().map(|agent| agent.name.as_str()).collect();
+        Err(Error::Invalid(format!("there is no agent {name}; known: {}", names.join(", "))))
     }
 
     /// The agent of a name.

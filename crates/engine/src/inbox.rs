@@ -148,10 +148,7 @@ impl PromptInbox {
         let digest = digest(&prompt);
         let agent =
             prompt.agent.or_else(|| session.agent.clone()).unwrap_or_else(|| self.agents.default_name());
-        if self.agents.named(&agent).is_none() {
-            let names: Vec<&str> = self.agents.all().iter().map(|agent| agent.name.as_str()).collect();
-            return Err(Error::Invalid(format!("there is no agent {agent}; known: {}", names.join(", "))));
-        }
+        self.agents.check(&agent)?;
         let model = match prompt.model.or_else(|| session.model.clone()) {
             Some(model) => model,
             None => self.models.default_model(Path::new(&session.directory))?,

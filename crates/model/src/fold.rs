@@ -229,7 +229,20 @@ impl Fold<'_> {
                 self.tree.session.interrupts += 1;
                 self.tree.session.stop = Some(StopRequest { prompted: false });
             }
-            other => self.inside(other)?,
+            // Named one by one, so that an event that is new cannot be left out.
+            Event::ShellEnded { .. }
+            | Event::StepEnded { .. }
+            | Event::StepFailed { .. }
+            | Event::TurnSummarized { .. }
+            | Event::PartStarted { .. }
+            | Event::PartAdded { .. }
+            | Event::PartEnded { .. }
+            | Event::ToolCalled { .. }
+            | Event::ToolBegun { .. }
+            | Event::ToolProgress { .. }
+            | Event::CompactionEnded { .. }
+            | Event::CompactionFailed { .. }
+            | Event::EntryAmended { .. } => self.inside(&record.event)?,
         }
         Ok(())
     }

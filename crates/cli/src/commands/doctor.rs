@@ -116,6 +116,8 @@ async fn show(store: &Store, report: &CheckReport, used: &DiskUse) -> Result<()>
         .largest
         .iter()
         .map(|large| vec![large.session.to_string(), table::bytes(large.bytes), large.title.clone()]);
-    table::rows(&["largest sessions", "bytes", "title"], largest);
+    if !used.largest.is_empty() {
+        table::rows(&["largest sessions", "bytes", "title"], largest);
+    }
     Ok(())
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Subcommand;
+use serde_json::json;
 
 use crate::settings::{self, Listeners};
 use crate::table;
@@ -19,12 +20,15 @@ pub(crate) enum ImportCommand {
     Opencode {
         /// The folder, usually ~/.local/share/opencode
         folder: PathBuf,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
     },
 }
 
 impl ImportCommand {
     pub(crate) fn execute(self) -> Result<()> {
-        let Self::Opencode { folder } = self;
+        let Self::Opencode { folder, json } = self;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         runtime.block_on(async {
             let engine = settings::open(&settings::working_folder()?, Listeners::None).await?;
@@ -48,6 +52,10 @@ impl ImportCommand {
             }
             if report.problems.len() > SHOWN {
                 table::note(format!("and {} more problems", report.problems.len() - SHOWN));
+            }
+            if json {
+                table::json(&json!({ "imported": report.imported, "present": report.present }));
+                return Ok(());
             }
             let present = if report.present > 0 {
                 format!(", {} were here already", report.present)

@@ -13,8 +13,10 @@ use everturn_model::part::PartKind;
 use everturn_model::request::{Ask, Reply, Request};
 use everturn_model::tool::Outcome;
 use everturn_model::{Body, EntryId, Event, PartId, Session, SessionId};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::broadcast::error::RecvError;
 
+use super::session::lookup;
 use crate::settings::{self, Listeners};
 use crate::table;
 
@@ -91,23 +93,50 @@ impl RunCommand {
         let location = engine.projects().location(None).await?;
         let found = self.find(engine, &location).await?;
         let folder = found.as_ref().map_or(location.directory.as_path(), |found| Path::new(&found.directory));
-        // Before the session is made: a typing error, or no key at all, should leave none behind.
+        // Before the session is made: a typing error, or a missing key, should leave none behind.
         let model = match (&self.model, &found) {
             (Some(name), _) => Some(engine.models().named(name, folder)?),
             (None, None) => Some(engine.models().default_model(folder)?),
             (None, Some(_)) => None,
         };
+        if model.is_some() {
+            engine.models().choose(model.as_ref(), folder)?;
+        }
+        if let Some(agent) = &self.agent {
+            engine.agents().check(agent)?;
+        }
         let session = match found {
             Some(session) => session,
             None => engine.sessions().create(&location, NewSession::default()).await?,
         };
         let prompt = Prompt { model, agent: self.agent.clone(), ..Prompt::text(&self.message.join(" ")) };
         let mut updates = engine.bus().listen();
+        let mut interrupts = signal(SignalKind::interrupt()).context("cannot listen for signals")?;
+        let mut stopping = false;
         let item = engine.inbox().admit(&session.id, prompt).await?;
         let mut shown = RunOutput::new(session.id.clone(), item.id);
         self.answer_waiting(engine, &session.id).await?;
         loop {
-            match updates.recv().await {
+            let update = tokio::select! {
+                update = updates.recv() => update,
+                _ = interrupts.recv() => {
+                    // Work that a person stopped is over: without this it would look as if the process had died, and the
+                    // next one would go on with it.
+                    if stopping {
+                        bail!("left before the session {} had stopped", session.id);
+                    }
+                    stopping = true;
+                    if table::is_watched() {
+                        // The terminal has written ^C into the line.
+                        table::note("");
+                    }
+                    table::note("stopping; Ctrl-C again leaves at once");
+                    let (engine, id) = (engine.clone(), session.id.clone());
+                    tokio::spawn(async move { engine.drains().abort(&id).await });
+                    continue;
+                }
+            };
+            match update {
                 Ok(SessionUpdate::Gap) | Err(RecvError::Lagged(_)) => {
                     table::note("(some of the output was not shown)");
                 }
@@ -122,6 +151,7 @@ impl RunCommand {
         engine.drains().settled(&session.id).await;
         table::note(format!("session {}", session.id));
         match shown.failure {
+            Some(_) if stopping => bail!("the work was stopped"),
             Some(message) => bail!(message),
             None => Ok(()),
         }
@@ -130,7 +160,7 @@ impl RunCommand {
     /// The session to go on in; none asks for a new one.
     async fn find(&self, engine: &Engine, location: &Location) -> Result<Option<Session>> {
         Ok(match (&self.session, self.newest) {
-            (Some(id), _) => Some(engine.sessions().get(&SessionId::new(id)).await?),
+            (Some(id), _) => Some(lookup::listed(engine, id).await?),
             (None, true) => {
                 let filter = Filter { roots: true, limit: Some(1), ..Filter::default() };
                 let newest = engine.projects().sessions(location, filter).await?.into_iter().next();

@@ -4,7 +4,7 @@
 //! - `show`: a conversation as a person reads it
 //! - `shelf`: the archive and the trash
 
-mod lookup;
+pub(super) mod lookup;
 mod shelf;
 mod show;
 
@@ -123,6 +123,13 @@ impl SessionCommand {
         match self {
             Self::List { all, archived, limit, search, json } => {
                 let which = if archived { ArchivedSessions::Only } else { ArchivedSessions::Excluded };
+                let none = match (archived, all) {
+                    _ if search.is_some() => "no title contains that",
+                    (false, false) => "no sessions here; --all lists those of every project",
+                    (true, false) => "no archived sessions here; --all lists those of every project",
+                    (false, true) => "there are no sessions",
+                    (true, true) => "there are no archived sessions",
+                };
                 let filter =
                     Filter { roots: true, search, archived: which, limit: Some(limit), ..Filter::default() };
                 let sessions = if all {
@@ -130,7 +137,7 @@ impl SessionCommand {
                 } else {
                     engine.projects().sessions(&engine.projects().location(None).await?, filter).await?
                 };
-                list(&sessions, archived, json);
+                list(&sessions, none, json);
                 Ok(())
             }
             Self::Search { words, limit, json } => search(engine, &words.join(" "), limit, json).await,
@@ -151,14 +158,17 @@ impl SessionCommand {
                 Ok(())
             }
             Self::Import { file, json } => {
-                let bytes = if file.as_os_str() == "-" {
+                let (name, bytes) = if file.as_os_str() == "-" {
                     let mut bytes = Vec::new();
                     std::io::Read::read_to_end(&mut std::io::stdin(), &mut bytes)?;
-                    bytes
+                    ("standard input".to_owned(), bytes)
                 } else {
-                    std::fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?
+                    let name = file.display().to_string();
+                    let bytes = std::fs::read(&file).with_context(|| format!("cannot read {name}"))?;
+                    (name, bytes)
                 };
-                let report = engine.imports().export(&bytes).await?;
+                let report = engine.imports().export(&bytes).await;
+                let report = report.with_context(|| format!("cannot import {name}"))?;
                 for problem in &report.problems {
                     table::note(problem);
                 }
@@ -181,12 +191,11 @@ impl SessionCommand {
     }
 }
 
-fn list(sessions: &[everturn_model::Session], archived: bool, json: bool) {
+fn list(sessions: &[everturn_model::Session], none: &str, json: bool) {
     if json {
         table::json(&Value::Array(sessions.iter().map(v1::session_info).collect()));
     } else if sessions.is_empty() {
-        let which = if archived { "no archived sessions here" } else { "no sessions here" };
-        table::note(format!("{which}; --all lists those of every project"));
+        table::note(none);
     } else {
         let rows = sessions.iter().map(|session| {
             vec![session.id.to_string(), table::moment(session.time.updated), session.title.clone()]

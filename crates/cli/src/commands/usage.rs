@@ -9,8 +9,11 @@ use serde_json::{Value, json};
 use crate::settings::{self, Listeners};
 use crate::table;
 
-/// How much of a name is shown, so that a line fits a terminal of 80 columns.
-const NAME: usize = 30;
+/// How wide a line may be.
+const WIDTH: usize = 80;
+
+/// How much of a name is shown, however long the numbers are.
+const SHORTEST_NAME: usize = 12;
 
 /// Show tokens and cost of all sessions, by project or by model
 #[derive(Debug, Args)]
@@ -83,9 +86,10 @@ impl UsageCommand {
             table::note("there are no sessions yet");
         } else {
             let head = [self.by.name(), "sessions", "input", "cached", "output", "thinking", "cost"];
-            let sum = line("total", &total);
             let lines = rows.iter().map(|row| line(row.name.as_deref().unwrap_or(self.by.nameless()), row));
-            table::rows(&head, lines.chain([sum]));
+            let mut lines: Vec<Vec<String>> = lines.chain([line("total", &total)]).collect();
+            shorten_names(&head, &mut lines);
+            table::rows(&head, lines);
         }
         Ok(())
     }
@@ -104,7 +108,7 @@ impl UsageCommand {
 fn line(name: &str, row: &SpentOn) -> Vec<String> {
     let tokens = &row.spent.tokens;
     vec![
-        table::ending(name, NAME),
+        name.to_owned(),
         row.sessions.to_string(),
         table::count(tokens.input),
         table::count(tokens.cache.read.saturating_add(tokens.cache.write)),
@@ -112,4 +116,35 @@ fn line(name: &str, row: &SpentOn) -> Vec<String> {
         table::count(tokens.reasoning),
         row.spent.cost.to_string(),
     ]
+}
+
+/// Shortens names to what the numbers leave of a line. A column has a space on each side.
+fn shorten_names(head: &[&str], lines: &mut [Vec<String>]) {
+    let width = |column: usize| {
+        let cells = lines.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count());
+        cells.chain(head.get(column).map(|name| name.len())).max().unwrap_or_default() + 2
+    };
+    let numbers: usize = (1..head.len()).map(width).sum();
+    let room = WIDTH.saturating_sub(numbers + 2).max(SHORTEST_NAME);
+    for name in lines.iter_mut().filter_map(|line| line.first_mut()) {
+        *name = table::ending(name, room);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_leave_room_for_the_numbers() {
+        // With a cost of five digits a line was too long for 80 columns, and the name was broken.
+        let numbers = ["12345", "99999M", "99999M", "99999M", "99999M", "$12345.6789"];
+        let line = [&["/a/long/path/of/a/project/that/goes/on"][..], &numbers].concat();
+        let mut lines = [line.into_iter().map(str::to_owned).collect::<Vec<_>>()];
+        shorten_names(&["project", "sessions", "input", "cached", "output", "thinking", "cost"], &mut lines);
+        let [line] = &lines;
+        assert!(line[0].starts_with('…') && line[0].ends_with("goes/on"), "{line:?}");
+        // "sessions" and "thinking" are wider than what is below them.
+        assert_eq!(line[0].chars().count() + 2 + (8 + 2) + 3 * (6 + 2) + (8 + 2) + (11 + 2), WIDTH);
+    }
 }

@@ -245,3 +245,22 @@ fn sessions_are_on_a_server_whose_authority_the_address_names() {
     let error = with(database.url()).run(&["session", "list"]).failure(1);
     assert!(error.contains("certificate") && !error.contains(server.password()), "{error}");
 }
+
+#[test]
+fn output_that_does_not_arrive_is_an_error() {
+    // An export onto a full disk was called a success.
+    let home = Home::new();
+    home.run(&["run", "--model", "scripted/demo", "hello"]);
+    let listed = parse(&home.run(&["session", "list", "--json"]).success());
+    let id = listed[0]["id"].as_str().expect("an id");
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("a device that is full");
+    let output = home.command(&["session", "export", id]).stdout(full).output().expect("it runs");
+    let complaint = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(1), "{complaint}");
+    assert!(complaint.starts_with("everturn: cannot write to standard output: No space left"), "{complaint}");
+    // Whoever closes a pipe has read enough.
+    let mut closed = home.command(&["session", "export", id]);
+    let mut closed = closed.stdout(std::process::Stdio::piped()).spawn().expect("it runs");
+    drop(closed.stdout.take());
+    assert_eq!(closed.wait().expect("it ends").code(), Some(0));
+}

@@ -1,5 +1,8 @@
 //! Script files on the command line: a script is played with real tools, and a bad one leaves nothing behind.
 
+use std::io::Read as _;
+use std::process::{Command, Stdio};
+
 use crate::shell::Home;
 
 const GUIDE: &str = include_str!("../../../../docs/scripts.md");
@@ -58,6 +61,10 @@ fn a_script_that_cannot_be_played_makes_no_session() {
         "scripted/./nowhere.json",
         &format!("the script {} cannot be read: No such file", nowhere.display()),
     );
+    // An agent that is not there, or a model without a key, left an empty session behind.
+    let agent = home.run(&["run", "--agent", "nobody", "--model", "scripted/demo", "hello"]).failure(1);
+    assert!(agent.contains("there is no agent nobody; known: build"), "{agent}");
+    check("anthropic/claude-sonnet-4-5", "there is no key for anthropic: set ANTHROPIC_API_KEY");
     assert_eq!(home.run(&["session", "list", "--json"]).success().trim(), "[]", "no session was made for it");
 }
 
@@ -105,4 +112,30 @@ fn instructions_that_cannot_be_read_end_a_run_at_once() {
         "{refused}"
     );
     assert!(!home.work().join("made.txt").exists());
+}
+
+/// Ctrl-C was taken for a crash: the session was left open, and the next process went on with what was stopped.
+#[test]
+fn work_that_a_person_stops_is_over() {
+    let home = Home::new();
+    let words = "word ".repeat(2000);
+    let script = serde_json::json!({"pace": 20, "steps": [{"when": "begin", "text": words}, {"text": "Something else."}]});
+    std::fs::write(home.work().join("long.json"), script.to_string()).unwrap();
+    let mut command = home.command(&["run", "--model", "scripted/./long.json", "begin"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = [0; 20];
+    child.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
+    let interrupt = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(interrupt.success());
+    let output = child.wait_with_output().unwrap();
+    let noted = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{noted}");
+    assert!(noted.starts_with("stopping; Ctrl-C again leaves at once\nsession ses_"), "{noted}");
+    assert!(noted.ends_with("everturn: the work was stopped\n"), "{noted}");
+    let id = noted.lines().nth(1).and_then(|line| line.strip_prefix("session ")).expect("the session's id");
+
+    let more = home.run(&["run", "--session", id, "and now?"]);
+    assert_eq!((more.status, more.stdout.trim()), (Some(0), "Something else."), "{}", more.stderr);
+    let shown = home.run(&["session", "show", id]).success();
+    assert!(shown.contains("word word") && !shown.contains("restarted"), "{shown}");
 }

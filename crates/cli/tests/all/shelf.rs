@@ -75,6 +75,9 @@ fn a_deleted_session_is_in_the_trash_until_it_is_restored() {
     let advice =
         format!("everturn: {one} is in the trash; `everturn session restore {one}` takes it out again\n");
     assert_eq!(error, advice);
+    // It was only said not to be found.
+    let error = home.run(&["run", "--session", &one, "--model", "scripted/demo", "go on"]).failure(1);
+    assert_eq!(error, advice);
     assert_eq!(home.run(&["session", "restore", &one]).success(), format!("{one} is out of the trash\n"));
     assert_eq!(home.run(&["session", "export", &one]).success(), exported, "it is what it was");
     let again = home.run(&["session", "restore", &one]).failure(1);

@@ -71,7 +71,10 @@ impl<'a> FoundModel<'a> {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LookupError {
     /// No model has this name.
-    #[error("there is no model {name:?}{}; `everturn models` lists all", hint(nearest))]
+    #[error(
+        "there is no model {name:?}{} `everturn models --all` lists what there is",
+        hint_or(nearest, ";")
+    )]
     Unknown {
         /// The name.
         name: String,
@@ -130,6 +133,11 @@ fn list(names: &[String]) -> String {
     let more = names.len().saturating_sub(SHOWN);
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
     shown.join(", ") + &more
+}
+
+/// What was perhaps meant; without that, what stands in its place.
+fn hint_or(nearest: &[String], other: &str) -> String {
+    if nearest.is_empty() { other.to_owned() } else { hint(nearest) }
 }
 
 fn hint(nearest: &[String]) -> String {

@@ -23,11 +23,11 @@ fn errors_say_what_to_do() {
     let check = |error: LookupError, expected: &str| assert_eq!(error.to_string(), expected);
     check(
         LookupError::Unknown { name: "gtp".into(), nearest: names(&["a/gpt"]) },
-        "there is no model \"gtp\", did you mean a/gpt?; `everturn models` lists all",
+        "there is no model \"gtp\", did you mean a/gpt? `everturn models --all` lists what there is",
     );
     check(
         LookupError::Unknown { name: "gtp".into(), nearest: Vec::new() },
-        "there is no model \"gtp\"; `everturn models` lists all",
+        "there is no model \"gtp\"; `everturn models --all` lists what there is",
     );
     check(
         LookupError::Variant { model: "a/b".into(), variant: "x".into(), known: names(&["low", "high"]) },

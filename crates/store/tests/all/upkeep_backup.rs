@@ -252,5 +252,7 @@ async fn an_older_backup_is_brought_up_to_date() {
         connection.query_row("PRAGMA user_version", [], |row| row.get::<_, i64>(0)).unwrap()
     };
     assert_eq!(version(&old), 1, "the backup is as it was");
-    assert_eq!(version(&folder.path().join("restored/everturn.db")), 3);
+    let newest = version(&folder.path().join("loaded/everturn.db"));
+    assert!(newest > 1, "there have been migrations since");
+    assert_eq!(version(&folder.path().join("restored/everturn.db")), newest);
 }

@@ -11,7 +11,7 @@ use crate::table;
 const SUGGESTED: usize = 3;
 
 /// A session that is not in the trash.
-pub(super) async fn listed(engine: &Engine, text: &str) -> Result<Session> {
+pub(in crate::commands) async fn listed(engine: &Engine, text: &str) -> Result<Session> {
     let id = SessionId::new(text);
     match engine.sessions().get(&id).await {
         Ok(session) => Ok(session),

@@ -5,7 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{check, files, read, root};
 
 /// The pages that say how things are, beside those of `docs/design`.
-const PAGES: [&str; 4] = ["ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "docs/glossary.md"];
+const PAGES: [&str; 5] = ["ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", EXERCISE, "docs/glossary.md"];
+
+/// The page that adds an event, an endpoint and a command.
+const EXERCISE: &str = "docs/exercise.md";
 
 /// Words in backticks that are not in our code, with what they are instead.
 const FOREIGN: [(&str, &str); 2] =
@@ -191,6 +194,56 @@ fn misplaced(page: &str, definitions: &Index) -> Vec<String> {
         }
     }
     complaints
+}
+
+/// The paths of a text: those in backticks, and those that links lead to.
+fn paths(text: &str) -> BTreeSet<String> {
+    let links = text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(path, _)| path);
+    let quoted = quoted(text).into_iter().map(|(_, piece)| piece);
+    quoted.chain(links.map(str::to_owned)).filter(|piece| is_path(piece)).collect()
+}
+
+/// Whether a file or folder is one of the paths, or below one of them.
+fn is_covered(path: &str, named: &BTreeSet<String>) -> bool {
+    let below = |folder: &String| folder.ends_with('/') && path.starts_with(folder.as_str());
+    named.contains(path) || named.iter().any(below)
+}
+
+#[test]
+fn the_exercise_needs_only_what_the_table_names() {
+    let architecture = read("ARCHITECTURE.md");
+    let (_, table) = architecture.split_once("\n## Where to look\n").expect("a table of where to look");
+    let named = paths(table);
+    // The files are in the first column of the page's tables.
+    let page = read(EXERCISE);
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once(" |"));
+    let touched: BTreeSet<String> = rows.flat_map(|(files, _)| paths(&format!("`{files}"))).collect();
+    assert!(touched.len() > 20, "the files of the exercise are found: {touched:?}");
+    let lost = touched.iter().filter(|path| !is_covered(path, &named));
+    let lost = lost.map(|path| format!("{EXERCISE}: {path} is not in the table of ARCHITECTURE.md"));
+    check(&lost.collect::<Vec<_>>());
+    assert!(is_covered("api/src/routes/notes.rs", &named) && !is_covered("api/src/gates.rs", &named));
+}
+
+#[test]
+fn the_page_of_events_lists_the_catalogue() {
+    let page = read("docs/design/0001-events.md");
+    let (_, table) = page.split_once("| event | V1 |").expect("a table of events");
+    let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
+    let listed: Vec<(String, u16)> = rows
+        .map(|row| {
+            let cell = row.split('|').nth(1).unwrap_or_default();
+            let mut pieces = cell.split('`');
+            let name = pieces.nth(1).unwrap_or_default().to_owned();
+            let version = pieces.next().unwrap_or_default().trim_matches(['*', ' ']).parse();
+            (name, version.unwrap_or(1))
+        })
+        .collect();
+    let events = everturn_model::event::CATALOGUE.iter();
+    let catalogue: BTreeSet<(String, u16)> =
+        events.map(|(name, version)| ((*name).to_owned(), *version)).collect();
+    assert_eq!(listed.len(), catalogue.len(), "each event is listed once");
+    assert_eq!(listed.into_iter().collect::<BTreeSet<_>>(), catalogue);
 }
 
 #[test]

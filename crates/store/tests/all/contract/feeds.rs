@@ -339,6 +339,17 @@ async fn own_text_is_not_told(place: &Place) {
     assert_eq!((seqs, told.as_str()), (vec![0, 1, 2, 3, 4], ""));
 }
 
+/// Listens until the text of a session is this, and gathers what it hears on the way.
+async fn follow_until(there: &mut Listener, told: &mut String, seqs: &mut Vec<u64>, text: &str) {
+    while told != text {
+        match there.next().await {
+            FeedItem::Committed(committed) => seqs.push(committed.record.seq),
+            FeedItem::Text(piece) => told.push_str(&piece.text),
+            FeedItem::Gap | FeedItem::Purged(_) => panic!("nothing was missed or deleted"),
+        }
+    }
+}
+
 async fn a_session_that_is_taken_over_is_told_without_a_break(place: &Place) {
     let (_third, mut there) = Listener::open(place, "own_c").await;
     let (one, mut here) = Listener::open(place, "own_a").await;
@@ -350,6 +361,9 @@ async fn a_session_that_is_taken_over_is_told_without_a_break(place: &Place) {
     other.append(&id, Authority::Owned(lease.clone()), began).await.unwrap();
     other.save_stream(&lease, &step.id, &part.id, 0, "half a".to_owned());
     hear_until(&mut here, &mut String::new(), "half a").await;
+    // Text that has ended is told no more, so the third one has to hear of it now too.
+    let (mut told, mut seqs) = (String::new(), Vec::new());
+    follow_until(&mut there, &mut told, &mut seqs, "half a").await;
     // It dies. Whoever takes the session over ends what it had begun, and goes on.
     drop(other);
     let lease = one.acquire(&id).await.unwrap();
@@ -362,16 +376,8 @@ async fn a_session_that_is_taken_over_is_told_without_a_break(place: &Place) {
     let goes_on = vec![started(&next), part_started(&next.id, &said)];
     one.append(&id, owned.clone(), goes_on).await.unwrap();
     one.save_stream(&lease, &next.id, &said.id, 0, "sentence".to_owned());
-    let mut told = String::new();
-    let mut seqs = Vec::new();
     // To the third one all of it is of others, one after the other.
-    while told != "half asentence" {
-        match there.next().await {
-            FeedItem::Committed(committed) => seqs.push(committed.record.seq),
-            FeedItem::Text(piece) => told.push_str(&piece.text),
-            FeedItem::Gap | FeedItem::Purged(_) => panic!("nothing was missed or deleted"),
-        }
-    }
+    follow_until(&mut there, &mut told, &mut seqs, "half asentence").await;
     assert_eq!(seqs, (0..=6).collect::<Vec<u64>>());
     one.append(&id, owned, vec![part_ended(&next.id, &said, "sentence")]).await.unwrap();
     let heard: Vec<u64> = here.events().iter().map(|committed| committed.record.seq).collect();
