@@ -3,12 +3,16 @@
 //! Each session has at most one drain in this process, and the lease makes it one among all processes. Wakes that
 //! arrive while it works are remembered as one; an interrupt stops it at the next await and lets it settle. What a
 //! drain does is in `worker`.
+//!
+//! An interrupt stops what was accepted before it: the turn that is open, and prompts that wait to join it. What is
+//! accepted after it is answered.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
-use everturn_model::{EntryId, Event, SessionId};
+use everturn_model::inbox::Delivery;
+use everturn_model::{EntryId, Event, SessionId, Tree};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -97,8 +101,10 @@ struct DrainSlot {
     // The answer that a turn is writing, and whether another process has taken the session over from it.
     answer: Option<EntryId>,
     lost: CancellationToken,
-    // How many interrupts others had asked for when the work began; none before that is known.
+    // How many interrupts others had asked for when the turn began; none before that is known.
     begun: Option<u64>,
+    // The prompts that waited when somebody here stopped the session.
+    stopped: HashSet<EntryId>,
     // How many the feed told of.
     interrupts: u64,
     // Something happened in the session while another process has it.
@@ -155,7 +161,8 @@ impl Drains {
         }
     }
 
-    /// Says that this process works on a session, and with how many interrupts it began. Those that came since stop it.
+    /// Says that this process begins a turn of a session, and how many interrupts there were when it was known what the
+    /// turn is about. Those that came since stop it.
     pub(crate) fn begin(&self, id: &SessionId, interrupts: u64) {
         self.elsewhere.remove(id);
         self.with(|slots| {
@@ -164,6 +171,28 @@ impl Drains {
                 slot.stop_if_interrupted();
             }
         });
+    }
+
+    /// Others asked for so many interrupts by now. They stop what works here, unless that began after them.
+    pub(crate) fn interrupt(&self, id: &SessionId, interrupts: u64) {
+        self.slots.interrupt(id, interrupts);
+    }
+
+    /// The prompts that waited when somebody stopped the session, of those that still wait.
+    pub(crate) fn stopped_prompts(&self, now: &Tree) -> HashSet<EntryId> {
+        let here = self.with(|slots| slots.get(&now.session.id).map(|slot| slot.stopped.clone()));
+        let here = here.unwrap_or_default();
+        let stopped =
+            now.inbox.iter().filter(|item| item.is_stopped(&now.session) || here.contains(&item.id));
+        stopped.map(|item| item.id.clone()).collect()
+    }
+
+    /// Has a session that was stopped look again if prompts wait that came after that.
+    pub(crate) fn wake_for_later(&self, now: &Tree) {
+        let stopped = self.stopped_prompts(now);
+        if now.inbox.iter().any(|item| item.is_after_stop(&now.session) && !stopped.contains(&item.id)) {
+            self.wake(&now.session.id);
+        }
     }
 
     /// Says which answer a turn begins to write.
@@ -206,26 +235,43 @@ impl Drains {
         }
     }
 
-    /// Interrupts the session's work and waits until it has settled. Without work this does nothing.
+    /// Interrupts the session's work, with what was accepted and has not begun, and waits until it has settled here.
+    /// Without work this does nothing.
     ///
     /// # Errors
     /// When there is no such session.
     pub async fn abort(&self, id: &SessionId) -> Result<(), Error> {
-        let session = self.journal.session(id).await?;
+        if self.stop(id).await? {
+            // Another process may be about to answer it, and stops it then. If there is none, it is ended here.
+            self.wake(id);
+        }
+        Ok(())
+    }
+
+    /// The same for a session that nobody shall work on any more. True when prompts may be left that were stopped.
+    ///
+    /// # Errors
+    /// When there is no such session.
+    pub(crate) async fn stop(&self, id: &SessionId) -> Result<bool, Error> {
+        self.journal.session(id).await?;
+        let now = self.journal.outline(id).await?;
         let running = self.with(|slots| {
             let slot = slots.get_mut(id)?;
             slot.again = false;
+            slot.stopped.extend(now.inbox.iter().map(|item| item.id.clone()));
             slot.cancel.cancel();
             Some((slot.owned, slot.done.clone()))
         });
-        if session.open && !running.as_ref().is_some_and(|(owned, _)| *owned) {
-            // Another process may be at work on it and will see this.
+        let here = running.as_ref().is_some_and(|(owned, _)| *owned);
+        let waits = now.inbox.iter().any(|item| item.delivery == Delivery::Steer);
+        if !here && (now.session.open || waits) {
+            // Another process may be at work on it, or about to be, and will see this.
             self.journal.append(id, vec![Event::InterruptRequested {}]).await?;
         }
         if let Some((_, done)) = running {
             done.cancelled().await;
         }
-        Ok(())
+        Ok(!here && waits)
     }
 
     /// Makes sure that the session does the work that it has.
@@ -267,6 +313,7 @@ impl Drains {
                 slot.done = CancellationToken::new();
                 slot.cancel = CancellationToken::new();
                 slot.begun = None;
+                slot.stopped.clear();
                 Some(slot.cancel.clone())
             }
             _ => {
@@ -326,6 +373,7 @@ impl DrainSlot {
             answer: None,
             lost: CancellationToken::new(),
             begun: None,
+            stopped: HashSet::new(),
             interrupts: 0,
             changed_elsewhere: Arc::default(),
             done,

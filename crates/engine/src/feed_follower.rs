@@ -15,7 +15,6 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use everturn_model::{EntryId, Event, RequestId, Session, SessionId, Tree};
 use everturn_store::{Committed, FeedItem, ForeignText, PurgedSession, Store, WrittenBy};
 use tokio::sync::{mpsc, watch};
-use tokio_util::sync::CancellationToken;
 
 use crate::bus::{Bus, Live, SessionUpdate, Signal};
 use crate::drains::DrainSlots;
@@ -343,20 +342,13 @@ impl MissedUpdates {
         }
     }
 
-    /// Fires `cancel` when somebody asked for an interrupt since `before` and the feed missed it. It never ends.
-    pub(crate) async fn interrupted(
-        &self,
-        id: &SessionId,
-        before: u64,
-        cancel: &CancellationToken,
-    ) -> Infallible {
+    /// Says how many interrupts there were each time that the feed may have missed one. It never ends.
+    pub(crate) async fn interrupted(&self, id: &SessionId, hear: impl Fn(u64)) -> Infallible {
         let mut gaps = self.gaps.clone();
         loop {
             Self::gap(&mut gaps).await;
-            if let Ok(Some(session)) = self.store.session(id).await
-                && session.interrupts > before
-            {
-                cancel.cancel();
+            if let Ok(Some(session)) = self.store.session(id).await {
+                hear(session.interrupts);
             }
         }
     }

@@ -181,6 +181,7 @@ impl PromptInbox {
             user,
             parts,
             extra: Extra::default(),
+            interrupts: 0,
         })
     }
 

@@ -230,7 +230,7 @@ impl Sessions {
         }
         let family = family.into_members();
         for id in family.iter().rev() {
-            self.drains.abort(id).await?;
+            self.drains.stop(id).await?;
             self.journal.append(id, vec![Event::SessionTrashed {}]).await?;
         }
         Ok(family)

@@ -1,6 +1,7 @@
 //! The work of a drain: takes the session, closes what was left open, and runs one turn after the other until nothing is
 //! left to do.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -180,15 +181,15 @@ impl Worker {
         if next_work(&tree).is_none() {
             return Ok(TurnEnd::Done);
         }
-        let (id, interrupts) = (lease.session.clone(), tree.session.interrupts);
-        self.drains.begin(&id, interrupts);
+        let id = lease.session.clone();
+        self.drains.begin(&id, tree.session.interrupts);
         let lost = self.drains.lost(&id);
         tokio::select! {
             biased;
             // At once: whatever the turn still says or does, the log has something else.
             () = lost.cancelled() => Err(Error::Busy(id)),
             result = self.work_off_tree(tree, lease, cancel) => result,
-            never = self.missed.interrupted(&id, interrupts, cancel) => match never {},
+            never = self.missed.interrupted(&id, |count| self.drains.interrupt(&id, count)) => match never {},
         }
     }
 
@@ -209,12 +210,26 @@ impl Worker {
         let Some(settled) = settled else { return Ok(TurnEnd::Closing) };
         // Prompts may have come while a call waited for a person.
         tree = self.refresh(settled).await?;
-        if stop.is_some_and(|stop| !stop.prompted) {
+        let closed = session.open && !tree.session.open;
+        if closed && stop.is_some_and(|stop| !stop.prompted) {
+            self.drains.wake_for_later(&tree);
             self.rest(&tree, TurnEnd::Declined, lease).await?;
             return Ok(TurnEnd::Declined);
         }
         let end = loop {
-            let Some(work) = next_work(&tree) else { break TurnEnd::Done };
+            let Some(mut work) = next_work(&tree) else { break TurnEnd::Done };
+            self.drains.begin(&session.id, tree.session.interrupts);
+            let stopped = self.drains.stopped_prompts(&tree);
+            if is_stopped(&tree, &work, &stopped) {
+                cancel.cancel();
+            }
+            if cancel.is_cancelled() {
+                // What came after the interrupt is for the next drain.
+                work.promote.retain(|id| stopped.contains(id));
+                if work.promote.is_empty() && !tree.session.open {
+                    break TurnEnd::Done;
+                }
+            }
             let (end, after) = self.turns.run(tree, work, lease, cancel).await?;
             tree = self.refresh(after).await?;
             match end {
@@ -224,6 +239,9 @@ impl Worker {
                 end => break end,
             }
         };
+        if cancel.is_cancelled() {
+            self.drains.wake_for_later(&tree);
+        }
         self.rest(&tree, end, lease).await?;
         Ok(end)
     }
@@ -274,16 +292,67 @@ pub(crate) fn next_work(tree: &Tree) -> Option<NextWork> {
     (tree.session.open || !promote.is_empty()).then_some(NextWork { promote })
 }
 
+/// Whether somebody stopped everything that a turn would be about, before it began.
+fn is_stopped(tree: &Tree, work: &NextWork, stopped: &HashSet<EntryId>) -> bool {
+    let asked = !tree.session.open || tree.session.stop.is_some();
+    asked && work.promote.iter().all(|id| stopped.contains(id))
+}
+
 #[cfg(test)]
 mod tests {
+    use everturn_model::entry::User;
     use everturn_model::entry::{Assistant, Entry};
+    use everturn_model::inbox::InboxItem;
+    use everturn_model::part::PartKind;
     use everturn_model::{Body, Event, Finish, Money, Tokens};
+    use everturn_model::{Extra, Part};
     use everturn_store::{Authority, NewEvent, Store};
-    use everturn_testkit::within;
+    use everturn_testkit::{ModelServer, opencode_config, within};
 
     use super::*;
     use crate::sessions::NewSession;
-    use crate::{Engine, Options, SessionUpdate};
+    use crate::{Config, Engine, Options, Prompt, SessionUpdate};
+
+    #[tokio::test]
+    async fn a_turn_that_began_after_an_interrupt_is_not_stopped_when_that_is_told_late() {
+        // The count of interrupts was that of the first turn of a drain.
+        let model = ModelServer::recorded();
+        let (data, work) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let config = opencode_config(&model.base_url());
+        let config = Config::from_value(config.as_object().cloned().unwrap()).unwrap();
+        // Without a feed: the test tells.
+        let options = Options { quiet: true, config, ..Options::new(data.path(), work.path()) };
+        let engine = Engine::open(options).await.unwrap();
+        let location = engine.projects().location(None).await.unwrap();
+        let new = NewSession { title: Some("a title".into()), ..NewSession::default() };
+        let session = engine.sessions().create(&location, new).await.unwrap();
+        let (id, mint) = (&session.id, engine.mint());
+        engine.inbox().admit(id, Prompt::text("HOLD:x SAY:one two")).await.unwrap();
+        model.held("x").await;
+        let other = Store::open(everturn_store::Options::folder(data.path(), "own_other")).await.unwrap();
+        let item = InboxItem {
+            id: mint.entry(&session),
+            time: mint.now(),
+            delivery: Delivery::Steer,
+            reply: true,
+            user: User::default(),
+            parts: vec![Part::new(mint.part(&session), PartKind::text("HOLD:y SAY:three four"))],
+            extra: Extra::default(),
+            interrupts: 0,
+        };
+        let events = [Event::InterruptRequested {}, Event::PromptAdmitted { item: Box::new(item) }];
+        let new = events.map(|event| NewEvent { id: mint.event(), time: mint.now(), event });
+        other.append(id, Authority::Open, new.into()).await.unwrap();
+        model.release("x");
+        model.held("y").await;
+        engine.drains().interrupt(id, 1);
+        model.release("y");
+        within("the session to settle", engine.drains().settled(id)).await;
+        let nodes = engine.sessions().conversation(id, None).await.unwrap().nodes;
+        let answers: Vec<_> = nodes.iter().filter_map(|node| node.entry.body.assistant()).collect();
+        assert_eq!(answers.len(), 2);
+        assert!(answers.iter().all(|answer| answer.error.is_none()), "{answers:?}");
+    }
 
     #[tokio::test]
     async fn a_drain_that_finds_the_work_done_leaves_nobody_waiting_for_it() {

@@ -149,19 +149,24 @@ impl Fold<'_> {
             }
             Event::PromptAdmitted { item } => self.admit(item)?,
             Event::PromptEdited { item } => {
-                let name = self.name;
-                *self.waiting(&item.id).ok_or_else(|| missing(name, &item.id))? = (**item).clone();
+                let (name, interrupts) = (self.name, self.tree.session.interrupts);
+                let waiting = self.waiting(&item.id).ok_or_else(|| missing(name, &item.id))?;
+                *waiting = InboxItem { interrupts, ..(**item).clone() };
                 self.changes.inbox.push(item.id.clone());
             }
             Event::PromptRerouted { id, delivery } => {
-                let name = self.name;
-                self.waiting(id).ok_or_else(|| missing(name, id))?.delivery = *delivery;
+                let (name, interrupts) = (self.name, self.tree.session.interrupts);
+                let waiting = self.waiting(id).ok_or_else(|| missing(name, id))?;
+                (waiting.delivery, waiting.interrupts) = (*delivery, interrupts);
                 self.changes.inbox.push(id.clone());
             }
             Event::PromptCancelled { id } => drop(self.take(id)?),
             Event::PromptPromoted { id, parent } => {
                 let item = self.take(id)?;
-                self.tree.session.open |= item.reply;
+                let session = &mut self.tree.session;
+                session.open |= item.reply;
+                // A turn that has what came after the interrupt was not meant by it.
+                session.stop = item.is_stopped(session).then_some(StopRequest { prompted: false });
                 let mut entry = Entry::new(item.id, parent.clone(), item.time, Body::User(item.user));
                 entry.extra = item.extra;
                 self.append(entry, &item.parts)?;
@@ -388,7 +393,8 @@ impl Fold<'_> {
             self.insert(node.entry.clone(), &node.parts)?;
         }
         for item in &seed.inbox {
-            self.tree.inbox.push(item.clone());
+            let interrupts = self.tree.session.interrupts;
+            self.tree.inbox.push(InboxItem { interrupts, ..item.clone() });
             self.changes.inbox.push(item.id.clone());
             raise(&mut self.tree.session, item.id.as_str(), &item.parts);
         }
@@ -430,7 +436,8 @@ impl Fold<'_> {
             session.model = item.user.model.clone().or(session.model.take());
         }
         raise(session, item.id.as_str(), &item.parts);
-        self.tree.inbox.push(item.clone());
+        let interrupts = session.interrupts;
+        self.tree.inbox.push(InboxItem { interrupts, ..item.clone() });
         self.changes.inbox.push(item.id.clone());
         Ok(())
     }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::entry::User;
-use crate::{EntryId, Extra, Millis, Part, earlier};
+use crate::{EntryId, Extra, Millis, Part, Session, earlier};
 
 /// When an Admitted Prompt is promoted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +36,9 @@ pub struct InboxItem {
     /// Fields of other programs.
     #[serde(default, skip_serializing_if = "Extra::is_empty")]
     pub extra: Extra,
+    /// How often somebody had asked the session's work to stop when this was admitted: the fold says so of what waits.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub interrupts: u64,
 }
 
 /// A prompt as it was stored, by this version or an earlier one.
@@ -51,13 +54,15 @@ struct StoredInboxItem {
     parts: Vec<Part>,
     #[serde(default)]
     extra: Extra,
+    #[serde(default)]
+    interrupts: u64,
 }
 
 impl From<StoredInboxItem> for InboxItem {
     fn from(stored: StoredInboxItem) -> Self {
-        let StoredInboxItem { id, time, delivery, reply, mut user, parts, mut extra } = stored;
+        let StoredInboxItem { id, time, delivery, reply, mut user, parts, mut extra, interrupts } = stored;
         earlier::digest(&mut user, &mut extra);
-        Self { id, time, delivery, reply, user, parts, extra }
+        Self { id, time, delivery, reply, user, parts, extra, interrupts }
     }
 }
 
@@ -70,7 +75,25 @@ fn is_true(value: &bool) -> bool {
     *value
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_zero(value: &u64) -> bool {
+    *value == 0
+}
+
 impl InboxItem {
+    /// True when somebody asked for the work of its session to stop after this was admitted. What is queued is not work
+    /// yet.
+    #[must_use]
+    pub fn is_stopped(&self, session: &Session) -> bool {
+        self.delivery == Delivery::Steer && !self.is_after_stop(session)
+    }
+
+    /// True when nobody asked for the work of its session to stop after this was admitted.
+    #[must_use]
+    pub fn is_after_stop(&self, session: &Session) -> bool {
+        self.interrupts >= session.interrupts
+    }
+
     /// True when a second admission under the same id asks for the same thing. What was asked is known by its digest,
     /// where the program that admitted it kept one; what was filled in since (an attached file, a selection) may differ.
     #[must_use]

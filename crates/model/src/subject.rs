@@ -160,6 +160,7 @@ fn promoted(node: &Node) -> Option<InboxItem> {
         user: user.clone(),
         parts: node.parts.clone(),
         extra: node.entry.extra.clone(),
+        interrupts: 0,
     })
 }
 

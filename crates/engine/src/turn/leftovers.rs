@@ -75,7 +75,9 @@ impl ProviderTurns {
         if remedies.is_empty() && !called(&turn.tree, &assistant) {
             if cancel.is_cancelled() {
                 let error = Fault::new(FaultKind::Aborted, "Aborted");
-                turn.commit(vec![Event::StepFailed { entry: assistant, error, resumes: false }]).await?;
+                let mut events = turn.join_stopped().await?;
+                events.push(Event::StepFailed { entry: assistant, error, resumes: false });
+                turn.commit(events).await?;
                 return Ok(Some(turn.tree));
             }
             let error = Fault::new(FaultKind::CutOff, CUT_OFF);
@@ -99,7 +101,8 @@ impl ProviderTurns {
             return Ok(Some(turn.tree));
         }
         let Some(declined) = self.apply(&mut turn, remedies, &edits).await? else { return Ok(None) };
-        turn.commit(vec![Event::StepEnded {
+        let mut events = turn.join_stopped().await?;
+        events.push(Event::StepEnded {
             entry: assistant,
             finish: Finish::ToolCalls,
             tokens: Tokens::default(),
@@ -108,8 +111,8 @@ impl ProviderTurns {
             files: None,
             parts: Vec::new(),
             declined: declined || cancel.is_cancelled(),
-        }])
-        .await?;
+        });
+        turn.commit(events).await?;
         Ok(Some(turn.tree))
     }
 

@@ -4,8 +4,10 @@
 use std::time::Duration;
 
 use everturn_engine::{Error, Prompt, SessionUpdate, Signal};
-use everturn_model::entry::{Assistant, Body, Entry};
-use everturn_model::{EntryId, Event, Fault, Finish, Money, PartId, Tokens};
+use everturn_model::entry::{Assistant, Body, Entry, User};
+use everturn_model::inbox::{Delivery, InboxItem};
+use everturn_model::part::PartKind;
+use everturn_model::{EntryId, Event, Extra, Fault, Finish, Money, Part, PartId, Tokens};
 use everturn_store::{Authority, Lease, NewEvent, Options, Store};
 use everturn_testkit::within;
 use tokio::sync::broadcast::Receiver;
@@ -46,10 +48,34 @@ impl<'b> OtherProcess<'b> {
     }
 
     async fn write(&self, lease: &Lease, events: Vec<Event>) {
+        self.append(Authority::Owned(lease.clone()), events).await;
+    }
+
+    /// Writes what anybody may write, at once: nobody sees one of them without the others.
+    async fn tell(&self, events: Vec<Event>) {
+        self.append(Authority::Open, events).await;
+    }
+
+    async fn append(&self, authority: Authority, events: Vec<Event>) {
         let mint = self.bench.engine.mint();
         let new = events.into_iter().map(|event| NewEvent { id: mint.event(), time: mint.now(), event });
-        let authority = Authority::Owned(lease.clone());
-        self.store.append(&lease.session, authority, new.collect()).await.unwrap();
+        self.store.append(&self.bench.session.id, authority, new.collect()).await.unwrap();
+    }
+
+    /// A prompt as this process accepts it.
+    fn accept(&self, text: &str) -> Event {
+        let (mint, session) = (self.bench.engine.mint(), &self.bench.session);
+        let item = InboxItem {
+            id: mint.entry(session),
+            time: mint.now(),
+            delivery: Delivery::Steer,
+            reply: true,
+            user: User::default(),
+            parts: vec![Part::new(mint.part(session), PartKind::text(text))],
+            extra: Extra::default(),
+            interrupts: 0,
+        };
+        Event::PromptAdmitted { item: Box::new(item) }
     }
 
     /// The beginning of an answer after an entry.
@@ -209,4 +235,64 @@ async fn a_message_is_not_changed_while_another_process_has_the_session() {
     hide().await.unwrap();
     // And the session is free again.
     other.take().await;
+}
+
+#[tokio::test]
+async fn a_prompt_that_was_accepted_after_an_interrupt_is_answered() {
+    // The turn that was stopped took all prompts along unanswered, also those that came after the interrupt.
+    let bench = Bench::new().await;
+    let other = OtherProcess::patient(&bench).await;
+    bench.engine.inbox().admit(&bench.session.id, Prompt::text("HOLD:x SAY:one two")).await.unwrap();
+    bench.model.held("x").await;
+    bench.engine.inbox().admit(&bench.session.id, Prompt::text("SAY:before")).await.unwrap();
+    let mut updates = bench.engine.bus().listen();
+    other.tell(vec![Event::InterruptRequested {}, other.accept("SAY:after")]).await;
+    let answered = |heard: &[String]| heard.iter().any(|said| said == "step.ended");
+    overhear(&mut updates, &bench, answered).await;
+    bench.settled().await;
+    let said = bench.transcript().await;
+    assert!(said[1].ends_with("!aborted"), "{said:?}");
+    assert_eq!(said[2..], ["user: SAY:before", "user: SAY:after", "assistant: after"]);
+    assert_eq!(bench.model.prompts().len(), 2, "what waited has no answer of its own");
+}
+
+#[tokio::test]
+async fn a_prompt_that_was_stopped_before_it_was_begun_is_not_answered() {
+    // Only a turn that was open could be stopped through another process.
+    let bench = Bench::new().await;
+    let other = OtherProcess::patient(&bench).await;
+    other.tell(vec![other.accept("SAY:one")]).await;
+    bench.engine.drains().abort(&bench.session.id).await.unwrap();
+    bench.settled().await;
+    // Whoever was about to begin finds the interrupt in the log.
+    other.tell(vec![other.accept("SAY:two"), Event::InterruptRequested {}]).await;
+    bench.engine.recover().await.unwrap();
+    bench.settled().await;
+    let said = bench.transcript().await;
+    assert_eq!(said, ["user: SAY:one", "assistant:  !aborted", "user: SAY:two", "assistant:  !aborted"]);
+    assert!(bench.model.prompts().is_empty(), "the model was not asked");
+    let now = bench.engine.sessions().conversation(&bench.session.id, None).await.unwrap();
+    assert!(now.inbox.is_empty() && !now.session.open);
+    other.tell(vec![other.accept("SAY:three"), Event::InterruptRequested {}, other.accept("SAY:four")]).await;
+    bench.engine.recover().await.unwrap();
+    bench.settled().await;
+    let said = bench.transcript().await;
+    assert_eq!(said[4..], ["user: SAY:three", "user: SAY:four", "assistant: four"]);
+}
+
+#[tokio::test]
+async fn a_prompt_that_waited_for_a_turn_that_nobody_ran_is_stopped_with_it() {
+    // It stayed in the inbox, and was answered by whatever woke the session next.
+    let bench = Bench::new().await;
+    let other = OtherProcess::patient(&bench).await;
+    let lease = other.take().await;
+    let (first, begun) = other.begin(None);
+    let (before, interrupt) = (other.accept("SAY:before"), Event::InterruptRequested {});
+    other.write(&lease, vec![begun, before, interrupt]).await;
+    other.store.release(lease).await.unwrap();
+    bench.engine.recover().await.unwrap();
+    bench.settled().await;
+    assert_eq!(bench.transcript().await, ["assistant:  !aborted", "user: SAY:before"], "{first}");
+    let now = bench.engine.sessions().conversation(&bench.session.id, None).await.unwrap();
+    assert!(now.inbox.is_empty() && !now.session.open);
 }

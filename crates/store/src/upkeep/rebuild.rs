@@ -18,7 +18,8 @@ use crate::{Error, Store};
 /// made.
 ///
 /// Version 2 keeps with a call what it asked and whether it has begun, until it settles. Version 3 keeps that an open turn
-/// was asked to stop, until it closes; it came with the same schema. Both concern sessions with work left, which are few;
+/// was asked to stop, until it closes, and with each prompt that waits how often that was asked before; it came with the
+/// same schema. Both concern sessions with work left, which are few;
 /// rows in the shapes of version 1 are read as they are.
 pub const FOLD_VERSION: i64 = 3;
 

@@ -296,6 +296,7 @@ impl Author {
                     user: User { agent: Some("build".into()), ..User::default() },
                     parts: vec![Part::new(self.part_id(), PartKind::text(text))],
                     extra: Extra::default(),
+                    interrupts: 0,
                 };
                 Event::PromptAdmitted { item: Box::new(item) }
             }

@@ -98,6 +98,7 @@ pub(crate) fn prompt(words: &str) -> InboxItem {
         user: User::default(),
         parts: vec![text(words)],
         extra: Extra::default(),
+        interrupts: 0,
     }
 }
 

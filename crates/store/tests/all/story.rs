@@ -98,6 +98,7 @@ impl Story {
                     user: User { agent: Some(format!("agent{}", a % 3)), ..User::default() },
                     parts: vec![Part::new(part_id(), PartKind::text(text))],
                     extra: Extra::default(),
+                    interrupts: 0,
                 };
                 Event::PromptAdmitted { item: Box::new(item) }
             }

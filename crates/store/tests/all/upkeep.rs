@@ -55,6 +55,7 @@ impl Rich {
             user: User::default(),
             parts: vec![Part::new(self.part(number), PartKind::text(text.to_owned()))],
             extra: Extra::default(),
+            interrupts: 0,
         }
     }
 

@@ -257,7 +257,8 @@ impl V2LogReader {
         };
         let (parts, extra) = self.prompt(data, time)?;
         self.waiting.insert(id.as_str().to_owned());
-        let item = InboxItem { id, time, delivery, reply: true, user: User::default(), parts, extra };
+        let (reply, user, interrupts) = (true, User::default(), 0);
+        let item = InboxItem { id, time, delivery, reply, user, parts, extra, interrupts };
         Some(Event::PromptAdmitted { item: Box::new(item) })
     }
 

@@ -248,6 +248,7 @@ impl Replay {
             user: user(&info),
             parts,
             extra: everturn_model::Extra::default(),
+            interrupts: 0,
         };
         self.commit(time, Event::PromptAdmitted { item: Box::new(item) }, expected);
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use everturn_model::inbox::{Delivery, InboxItem};
 use everturn_model::permission::{Action, Rule};
 use everturn_model::session::StopRequest;
 use everturn_model::{Event, Money, SessionId, Tokens};
@@ -17,6 +18,7 @@ contract![
     approvals_are_remembered_once_for_each_project,
     a_session_is_unfinished_while_a_turn_is_open_or_a_prompt_waits,
     an_open_turn_that_was_asked_to_stop_says_so_until_it_closes,
+    prompts_that_waited_when_a_session_was_stopped_are_known,
     unfinished_sessions_of_dead_owners_are_orphans,
     unfinished_sessions_of_silent_owners_are_orphans,
     a_store_names_its_place_without_secrets,
@@ -113,6 +115,28 @@ async fn an_open_turn_that_was_asked_to_stop_says_so_until_it_closes(place: &Pla
     check(admitted(&prompt("and then")), prompted).await;
     check(ended(&first, Tokens::default(), Money::ZERO), None).await;
     check(promoted(&second, Some(&first.id)), None).await;
+    assert!(store.verify_all(None).await.unwrap().is_sound());
+}
+
+async fn prompts_that_waited_when_a_session_was_stopped_are_known(place: &Place) {
+    let store = place.open("own_a").await;
+    let id = begin(&store).await;
+    let steer = |text| InboxItem { delivery: Delivery::Steer, ..prompt(text) };
+    let (first, queued, second) = (steer("one"), prompt("later"), steer("two"));
+    let interrupt = || new(Event::InterruptRequested {});
+    append(&store, &id, vec![admitted(&first), admitted(&queued), interrupt(), admitted(&second)]).await;
+    let now = store.tail(&id, 0).await.unwrap().unwrap();
+    let stopped: Vec<_> = now.inbox.iter().filter(|item| item.is_stopped(&now.session)).collect();
+    assert_eq!(stopped.iter().map(|item| &item.id).collect::<Vec<_>>(), [&first.id], "what is queued stays");
+    let later: Vec<_> = now.inbox.iter().filter(|item| item.is_after_stop(&now.session)).collect();
+    assert_eq!(later.iter().map(|item| &item.id).collect::<Vec<_>>(), [&second.id]);
+    let stop = async |event: NewEvent| {
+        append(&store, &id, vec![event]).await;
+        store.session(&id).await.unwrap().unwrap().stop
+    };
+    // A turn of what was stopped is to be stopped, unless something joins it that came later.
+    assert_eq!(stop(promoted(&first, None)).await, Some(StopRequest { prompted: false }));
+    assert_eq!(stop(promoted(&second, Some(&first.id))).await, None);
     assert!(store.verify_all(None).await.unwrap().is_sound());
 }
 
