@@ -74,7 +74,8 @@ impl Trash {
             family.add(self.children(&parent, true).await?.into_iter().map(|child| child.id));
         }
         let family = family.into_members();
-        for id in &family {
+        // Those that belong to others first: what is cut off can be asked for again.
+        for id in family.iter().rev() {
             self.journal.append(id, vec![Event::SessionRestored {}]).await?;
         }
         Ok(family)

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use everturn_engine::sessions::NewSession;
-use everturn_engine::{Error, Prompt};
+use everturn_engine::{Error, Prompt, SessionUpdate};
 use everturn_model::{Session, SessionId};
 use everturn_testkit::within;
 
@@ -38,6 +38,26 @@ async fn a_session_comes_out_with_those_that_belong_to_it() {
     assert_eq!(bench.nodes().await.iter().filter(|node| node.entry.id == other).count(), 1);
     let again = bench.engine.trash().restore(&parent).await.unwrap_err();
     assert!(matches!(again, Error::NoSession(_)), "{again}");
+}
+
+#[tokio::test]
+async fn a_session_comes_out_after_those_that_belong_to_it() {
+    // It came out first: when that was cut off, it could not be asked for again, and the others stayed.
+    let mut bench = Bench::new().await;
+    let parent = bench.session.id.clone();
+    let child = child(&bench, &parent).await.id;
+    let grandchild = self::child(&bench, &child).await.id;
+    bench.engine.sessions().trash(&parent).await.unwrap();
+    bench.engine.trash().restore(&parent).await.unwrap();
+    let restored = |update: &SessionUpdate| match update {
+        SessionUpdate::Committed(committed) if committed.record.event.name() == "session.restored" => {
+            Some(committed.record.session.clone())
+        }
+        _ => None,
+    };
+    for expected in [grandchild, child, parent] {
+        assert_eq!(bench.notice(restored).await, expected);
+    }
 }
 
 #[tokio::test]
