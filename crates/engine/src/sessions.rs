@@ -9,7 +9,7 @@ use everturn_model::session::{FileDiff, ModelRef};
 use everturn_model::todo::Todo;
 use everturn_model::{EntryId, Event, Map, Part, PartId, Session, SessionId, Tree};
 pub use everturn_store::{ArchivedSessions, Filter, Hit, PathPiece, StoredPath, StreamingPart};
-use everturn_store::{Cut, Fork, Search, Store};
+use everturn_store::{Cut, Fork, Lease, Search, Store};
 
 use crate::drains::Drains;
 use crate::family::Family;
@@ -276,13 +276,20 @@ impl Sessions {
             return Err(Error::NoPart(part.to_string()));
         }
         let event = Event::EntryAmended { entry: message.clone(), part: part.cloned(), change };
-        let amend = |lease| async move { self.journal.append_owned(&lease, vec![event]).await.map(drop) };
-        self.leases.at_rest(id, amend).await?;
+        let amend = |lease: Lease| async move {
+            let now = self.journal.outline(&lease.session).await?;
+            // A turn that a process left open goes on by itself: only its drain knows what became of its calls.
+            if now.session.open && next_work(&now).is_some() {
+                return Ok(false);
+            }
+            self.journal.append_owned(&lease, vec![event]).await.map(|_| true)
+        };
+        let amended = self.leases.at_rest(id, amend).await?;
         // The session of a process that died has no owner now whose death others could see.
         if next_work(&self.journal.outline(id).await?).is_some() {
             self.drains.wake(id);
         }
-        Ok(())
+        if amended { Ok(()) } else { Err(Error::Busy(id.clone())) }
     }
 
     /// Titles and texts in which all words occur, newest first.

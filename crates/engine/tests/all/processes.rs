@@ -1,6 +1,6 @@
 //! Two engines on one database, as two processes have it: nobody waits forever for what the other one did.
 
-use everturn_engine::{Engine, Prompt, SessionUpdate, Signal};
+use everturn_engine::{Engine, Error, Prompt, SessionUpdate, Signal};
 use everturn_model::part::PartKind;
 use everturn_model::request::Reply;
 use everturn_testkit::within;
@@ -264,6 +264,23 @@ async fn a_prompt_that_came_after_the_interrupt_is_answered() {
     assert!(said.contains(&"assistant: one two  !aborted".to_owned()), "{said:?}");
     assert_eq!(said.last().unwrap(), "assistant: something else", "{said:?}");
     assert_eq!(bench.engine.drains().statuses(), []);
+}
+
+#[tokio::test]
+async fn a_message_of_a_turn_that_was_cut_off_is_not_changed_before_the_turn_is_closed() {
+    // It was hidden with what had to be known of its calls, and the prompt was run anew.
+    let bench = Bench::new().await;
+    cut_off(&bench).await;
+    bench.model.release("x");
+    let nodes = bench.nodes().await;
+    let open = nodes.iter().find(|node| node.entry.body.assistant().is_some()).unwrap().entry.id.clone();
+    let refused = bench.engine.sessions().hide_message(&bench.session.id, &open).await;
+    assert!(matches!(refused, Err(Error::Busy(_))), "{refused:?}");
+    // Nobody else would see now that its process died.
+    bench.settled().await;
+    let said = bench.transcript().await;
+    assert_eq!(said[1..3], ["assistant: one two  !cut off", "synthetic"], "{said:?}");
+    bench.engine.sessions().hide_message(&bench.session.id, &open).await.unwrap();
 }
 
 /// The text of the answer as an engine shows it.
