@@ -36,13 +36,20 @@ impl ScrubCommand {
             if !scrubbed.erased {
                 table::note("somebody was reading all the while: run it again to empty the write-ahead log");
             }
-            if scrubbed.left.is_empty() {
-                return Ok(());
-            }
             for (id, reason) in &scrubbed.left {
                 table::note(format!("{id} is unchanged: {reason}"));
             }
-            bail!("the secret is still in {} sessions: see above", scrubbed.left.len())
+            for id in &scrubbed.at_work {
+                table::note(format!("{id} is at work, and what it is writing was not seen"));
+            }
+            if !scrubbed.left.is_empty() {
+                bail!("the secret is still in {} sessions: see above", scrubbed.left.len())
+            }
+            if !scrubbed.at_work.is_empty() {
+                let count = scrubbed.at_work.len();
+                bail!("the secret may be written again by {count} sessions: run it again when they rest")
+            }
+            Ok(())
         })
     }
 }

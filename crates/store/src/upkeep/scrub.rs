@@ -74,6 +74,9 @@ pub struct Scrubbed {
     pub blobs: u64,
     /// The sessions that hold it still and why: an id would have changed, or the log is damaged. They are as they were.
     pub left: Vec<(SessionId, String)>,
+    /// The sessions that other processes were writing meanwhile. What was on its way was not seen, and what a model or a
+    /// command still says may hold it again: scrub again when they rest.
+    pub at_work: BTreeSet<SessionId>,
     /// Copies of the database from before a migration. They hold it still: delete them.
     pub backups: Vec<PathBuf>,
     /// True when it is in none of the database's files any more. False when another process was reading all the while:
@@ -106,6 +109,7 @@ impl Store {
         }
         let secret = LeakedSecret::new(&scrub.secret, &scrub.replacement);
         let mut scrubbed = Scrubbed::default();
+        self.note_at_work(&scrub, &mut scrubbed).await?;
         let mut blobs = BTreeSet::new();
         if let Some(id) = &scrub.session {
             self.scrub_session(&scrub, id, &secret, &mut scrubbed, &mut blobs).await?;
@@ -126,11 +130,21 @@ impl Store {
         }
         scrubbed.blobs = u64::try_from(blobs.len()).unwrap_or(u64::MAX);
         self.collect().await?;
+        // Some may have begun since.
+        self.note_at_work(&scrub, &mut scrubbed).await?;
         let audit = self.note(&scrub, &secret, &scrubbed);
         ask!(self, engine => engine.put_audit(audit).await)?;
         scrubbed.erased = ask!(self, engine => engine.erase().await)?;
         scrubbed.backups = ask!(self, engine => engine.backups());
         Ok(scrubbed)
+    }
+
+    async fn note_at_work(&self, scrub: &Scrub, scrubbed: &mut Scrubbed) -> Result<(), Error> {
+        let elsewhere = self.run_elsewhere().await?;
+        scrubbed
+            .at_work
+            .extend(elsewhere.into_iter().filter(|id| scrub.session.as_ref().is_none_or(|only| only == id)));
+        Ok(())
     }
 
     /// What names the secret in the audit. Keyed, so that nobody who sees it can try words until one fits.

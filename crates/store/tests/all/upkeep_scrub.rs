@@ -1,10 +1,11 @@
 //! Removing a secret: everywhere, for good, and without breaking anything.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use everturn_model::permission::{Action, Rule};
 use everturn_model::{Event, Record, SessionId, Tree};
-use everturn_store::{Audit, Authority, Cut, Error, Fork, Hash, Scrub, Scrubbed, Search, Store};
+use everturn_store::{Audit, Authority, Cut, Error, Fork, Hash, Options, Scrub, Scrubbed, Search, Store};
 use serde_json::json;
 
 use crate::upkeep::{Rich, TIME, count, damage, file, open};
@@ -80,6 +81,7 @@ async fn nothing_of_a_secret_is_left_in_any_file() {
         events: 9 + 1,
         blobs,
         left: Vec::new(),
+        at_work: BTreeSet::new(),
         backups: vec![old],
         erased: true,
     };
@@ -193,6 +195,27 @@ async fn a_session_that_would_break_is_left_as_it_is() {
         assert_eq!((scrubbed.sessions, scrubbed.left.len()), (Vec::new(), 1), "{word}");
         assert!(whole(&store, &rich.id).await == before);
     }
+}
+
+#[tokio::test]
+async fn sessions_that_are_at_work_meanwhile_are_named() {
+    // What was on its way was stored after the scrub, which had said that nothing was left.
+    let folder = tempfile::tempdir().unwrap();
+    let runner = open(&folder).await;
+    let (busy, resting) = (Rich::new(0x1000), Rich::new(0x2000));
+    for rich in [&busy, &resting] {
+        rich.put(&runner, SECRET).await;
+    }
+    let lease = runner.acquire(&busy.id).await.unwrap();
+    let store = Store::open(Options::folder(folder.path(), "own_other")).await.unwrap();
+    let scrub = || Scrub::new(SECRET, "leaked", 9);
+    let scrubbed = store.scrub(scrub()).await.unwrap();
+    assert_eq!(scrubbed.sessions.len(), 2, "what is stored of it is clean");
+    assert_eq!(scrubbed.at_work, BTreeSet::from([busy.id.clone()]));
+    let only = Scrub { session: Some(resting.id.clone()), ..scrub() };
+    assert_eq!(store.scrub(only).await.unwrap().at_work, BTreeSet::new());
+    runner.release(lease).await.unwrap();
+    assert_eq!(store.scrub(scrub()).await.unwrap().at_work, BTreeSet::new());
 }
 
 #[tokio::test]
