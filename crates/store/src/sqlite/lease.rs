@@ -3,6 +3,7 @@
 use everturn_model::SessionId;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
+use super::stored_session::maybe_text;
 use crate::Error;
 use crate::append::Lease;
 use crate::owner::Owner;
@@ -11,7 +12,8 @@ use crate::owner::Owner;
 pub(super) fn acquire(connection: &Connection, session: &SessionId, owner: &Owner) -> Result<Lease, Error> {
     let row = connection
         .prepare_cached("SELECT owner, epoch FROM session WHERE id = ?1")?
-        .query_row([session.as_str()], |row| Ok((row.get::<_, Option<String>>(0)?, row.get::<_, u64>(1)?)))
+        // A name that is damaged is nobody's, and must not keep the session from everybody.
+        .query_row([session.as_str()], |row| Ok((maybe_text(row, 0)?, row.get::<_, u64>(1)?)))
         .optional()?;
     let Some((holder, epoch)) = row else { return Err(Error::NoSession(session.clone())) };
     match holder {

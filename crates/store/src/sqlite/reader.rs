@@ -325,7 +325,11 @@ pub(super) fn streams(connection: &Connection, id: &SessionId) -> Result<Vec<Str
     let mut rows = statement.query([id.as_str()])?;
     let mut streams = shape::Streams::default();
     while let Some(row) = rows.next()? {
-        streams.add(row.get(0)?, row.get(1)?, row.get(3)?, row.get(2)?);
+        // A damaged piece is one that was not saved: it must not keep the rest of the session from being read.
+        if let (Ok(entry), Ok(part), Ok(start), Ok(piece)) = (row.get(0), row.get(1), row.get(3), row.get(2))
+        {
+            streams.add(entry, part, start, piece);
+        }
     }
     Ok(streams.finish())
 }

@@ -7,7 +7,7 @@ use everturn_model::{Session, SessionId, Tree, fold};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::reader;
-use super::stored_session::text;
+use super::stored_session::{maybe_text, text};
 use crate::append::{Appended, Committed};
 use crate::payload::Blob;
 use crate::plan::{self, AppendOutcome, AppendPlan, AppendRequest, KnownEvent, NeededRows, SessionState};
@@ -106,7 +106,7 @@ fn load(connection: &Connection, asked: &AppendRequest) -> Result<Option<(i64, S
         .query_row([id.as_str()], |row| {
             let head = (row.get::<_, i64>(0)?, row.get::<_, u64>(1)?, row.get::<_, u64>(6)?);
             let reason = row.get::<_, Option<String>>(5)?;
-            Ok((head, row.get::<_, Option<String>>(2)?, row.get::<_, u64>(3)?, text(row, 4)?, reason))
+            Ok((head, maybe_text(row, 2)?, row.get::<_, u64>(3)?, text(row, 4)?, reason))
         })
         .optional()?;
     let Some(((key, seq, changed), owner, epoch, data, reason)) = found else {

@@ -89,6 +89,8 @@ async fn text_whose_place_is_damaged_holds_up_no_other_text() {
     let folder = tempfile::tempdir().unwrap();
     let (writer, _follower, mut heard, [bad, good]) = followed(&folder).await;
     damage(&folder, &bad.id, "UPDATE stream SET start = 'garbage', text = x'ff' WHERE session = KEY");
+    // It kept the messages of the session from being read, too.
+    assert_eq!(writer.streams(&bad.id).await.unwrap(), []);
     let lease = writer.acquire(&good.id).await.unwrap();
     writer.save_stream(&lease, &good.entry(20), &good.part(23), 0, "whole".into());
     loop {

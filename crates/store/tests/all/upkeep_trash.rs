@@ -10,7 +10,7 @@ use everturn_store::{
 use serde_json::json;
 
 use crate::listener::Listener;
-use crate::upkeep::{Rich, count, file, open};
+use crate::upkeep::{Rich, count, damage, file, open};
 
 const TABLES: [&str; 10] =
     ["session", "event", "entry", "part", "inbox", "request", "todo", "stream", "text", "blob_use"];
@@ -102,6 +102,22 @@ async fn a_session_that_a_living_process_runs_is_not_deleted() {
     assert_eq!(store.verify(&rich.id).await.unwrap().events, 12);
     drop(owner);
     assert!(store.purge(&rich.id, 5).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_session_whose_owner_is_damaged_is_nobodys() {
+    // It could neither be changed nor deleted, and nothing said what is wrong with it.
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder).await;
+    let rich = Rich::new(0x1000);
+    rich.put(&store, "parser").await;
+    let garble = || damage(&folder, &rich.id, "UPDATE session SET owner = x'ff' WHERE key = KEY");
+    garble();
+    store.append(&rich.id, Authority::Open, vec![rich.title(0x200, "another name")]).await.unwrap();
+    let lease = store.acquire(&rich.id).await.unwrap();
+    store.release(lease).await.unwrap();
+    garble();
+    assert!(store.purge(&rich.id, 9).await.unwrap());
 }
 
 #[tokio::test]
