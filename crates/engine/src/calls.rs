@@ -11,7 +11,7 @@ use everturn_model::part::PartKind;
 use everturn_model::permission::{Action, Rule, decide};
 use everturn_model::request::{CallRef, Request};
 use everturn_model::tool::{Outcome, ToolResult, ToolState};
-use everturn_model::{EntryId, Event, Millis, Part, PartId, Session};
+use everturn_model::{EntryId, Event, Millis, Part, PartId, Session, SessionId};
 use everturn_store::Lease;
 use everturn_tools::bound::OutputLimits;
 use everturn_tools::{Context, Failure, Need, Output, Readable, Scope, ToolOffer, settle, settlement};
@@ -140,6 +140,11 @@ impl ToolCalls {
         });
         let result = ToolResult { start: Some(call.start), end: Some(self.journal.mint().now()), ..result };
         SettledCall { call, result, declined, edited }
+    }
+
+    /// Answers what a call still asks, before it settles.
+    pub(crate) async fn withdraw_request(&self, session: &SessionId, call: &ToolCall) -> Result<(), Error> {
+        self.requests.withdraw(session, &call.part, call.waiting.as_ref()).await
     }
 
     async fn attempt(

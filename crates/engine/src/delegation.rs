@@ -15,7 +15,9 @@ use everturn_model::ids::{Stamp, other};
 use everturn_model::part::PartKind;
 use everturn_model::permission::{self, Action, Rule};
 use everturn_model::session::ModelRef;
-use everturn_model::{EntryId, Event, PartId, Session, SessionId, Tree, path};
+use everturn_model::tool::ToolState;
+use everturn_model::tree::Node;
+use everturn_model::{EntryId, Event, Part, PartId, Session, SessionId, Tree, path};
 use everturn_store::Store;
 use everturn_tools::Failure;
 use everturn_tools::host::{Delegate, DelegatedTask, TaskReport};
@@ -314,6 +316,25 @@ pub(crate) fn ids(part: &PartId) -> Option<(SessionId, EntryId)> {
     let session = other("ses", Stamp::of(part.as_str())?.descending(), Default::default());
     let session = format!("{}{chance}", session.get(..16)?);
     Some((SessionId::from(session.as_str()), EntryId::from(format!("msg_{rest}").as_str())))
+}
+
+/// The session that works on a task of a call, as the call was told when it began.
+pub(crate) fn delegate_of(part: &Part) -> Option<SessionId> {
+    let PartKind::Tool { state: ToolState::Running { metadata: Some(metadata), .. }, .. } = &part.kind else {
+        return None;
+    };
+    Delegate::session_in(metadata).map(SessionId::from)
+}
+
+/// The sessions that work on tasks of the calls of some entries, as far as those calls have no result.
+pub(crate) fn open_tasks(nodes: &[Node]) -> Vec<SessionId> {
+    let path: Vec<&Node> = nodes.iter().collect();
+    let settled = path::results(&path);
+    let open = |node: &Node, part: &Part| {
+        part.kind.call().is_some_and(|call| !settled.contains_key(&(&node.entry.id, call)))
+    };
+    let parts = nodes.iter().flat_map(|node| node.parts.iter().filter(move |part| open(node, part)));
+    parts.filter_map(delegate_of).collect()
 }
 
 /// The outcome of a child: its last message after the prompt, or why there is none.

@@ -12,12 +12,13 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use everturn_model::inbox::Delivery;
-use everturn_model::{EntryId, Event, SessionId, Tree};
+use everturn_model::{EntryId, Event, Session, SessionId, Tree};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::Error;
 use crate::bus::Signal;
+use crate::delegation::open_tasks;
 use crate::feed_follower::BusyElsewhere;
 use crate::journal::Journal;
 use crate::lifecycle::Lifecycle;
@@ -41,13 +42,22 @@ impl DrainSlots {
         });
     }
 
-    /// Another process asked for an interrupt; the session now has had `interrupts` of them. It stops what works here,
-    /// unless that began after it.
+    /// Somebody asked for an interrupt; the session now has had `interrupts` of them. It stops what works here, unless
+    /// that began after it.
     pub(crate) fn interrupt(&self, id: &SessionId, interrupts: u64) {
         self.with(|slots| {
             if let Some(slot) = slots.get_mut(id) {
                 slot.interrupts = slot.interrupts.max(interrupts);
                 slot.stop_if_interrupted();
+            }
+        });
+    }
+
+    /// An event of a session was told.
+    pub(crate) fn follow(&self, id: &SessionId, seq: u64) {
+        self.with(|slots| {
+            if let Some(slot) = slots.get_mut(id) {
+                slot.told = Some(seq);
             }
         });
     }
@@ -68,6 +78,17 @@ impl DrainSlots {
             let slot = slots.get(id).filter(|slot| slot.owned && slot.answer.as_ref() == Some(answer));
             slot.map(|slot| slot.lost.cancel()).is_some()
         })
+    }
+
+    /// Notes that another process has a session that worked here, unless the feed has noted it.
+    fn leave(&self, id: &SessionId, elsewhere: &BusyElsewhere) {
+        self.with(|slots| {
+            let Some(slot) = slots.get_mut(id) else { return };
+            slot.owned = false;
+            if !slot.lost.is_cancelled() {
+                elsewhere.add(id.clone(), slot.told);
+            }
+        });
     }
 
     /// Something may have happened anywhere.
@@ -101,6 +122,8 @@ struct DrainSlot {
     // The answer that a turn is writing, and whether another process has taken the session over from it.
     answer: Option<EntryId>,
     lost: CancellationToken,
+    // The seq of the last event that the feed told of.
+    told: Option<u64>,
     // How many interrupts others had asked for when the turn began; none before that is known.
     begun: Option<u64>,
     // The prompts that waited when somebody here stopped the session.
@@ -209,9 +232,10 @@ impl Drains {
         self.with(|slots| slots.get(id).map(|slot| slot.lost.clone()).unwrap_or_default())
     }
 
-    /// Says that another process has taken a session over, and runs it now.
+    /// Says that another process has taken a session over, and runs it now. The feed may have said so before: then it may
+    /// also have told of everything that the other one did, and that the session rests.
     pub(crate) fn leave(&self, id: &SessionId) {
-        self.elsewhere.add(id.clone(), None);
+        self.slots.leave(id, &self.elsewhere);
     }
 
     /// Says what a session at work is doing.
@@ -267,11 +291,33 @@ impl Drains {
         if !here && (now.session.open || waits) {
             // Another process may be at work on it, or about to be, and will see this.
             self.journal.append(id, vec![Event::InterruptRequested {}]).await?;
+            // Or it has died. Then nobody waits for the tasks of the session, and somebody may take them over first.
+            for task in open_tasks(&self.journal.newest_nodes(id).await?) {
+                Box::pin(self.abort_task(id, &task)).await?;
+            }
         }
         if let Some((_, done)) = running {
             done.cancelled().await;
         }
         Ok(!here && waits)
+    }
+
+    /// Interrupts the work of a session on a task of its parent. True when nobody has closed its turn yet.
+    pub(crate) async fn abort_task(&self, parent: &SessionId, task: &SessionId) -> Result<bool, Error> {
+        if self.child(parent, task).await?.is_none() {
+            return Ok(false);
+        }
+        self.abort(task).await?;
+        Ok(self.child(parent, task).await?.is_some_and(|session| session.open))
+    }
+
+    /// A session, if it is a child of this parent and was not deleted meanwhile.
+    async fn child(&self, parent: &SessionId, id: &SessionId) -> Result<Option<Session>, Error> {
+        match self.journal.session(id).await {
+            Ok(session) => Ok(Some(session).filter(|session| session.parent.as_ref() == Some(parent))),
+            Err(Error::NoSession(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Makes sure that the session does the work that it has.
@@ -325,6 +371,12 @@ impl Drains {
         })
     }
 
+    /// Has it looked up whether sessions of other processes rest: one that was put into the trash and whose process died
+    /// does, and no event says so.
+    pub(crate) fn review_elsewhere(&self) {
+        self.elsewhere.review_all();
+    }
+
     /// Keeps the session from working while something else changes it.
     ///
     /// # Errors
@@ -372,6 +424,7 @@ impl DrainSlot {
             owned,
             answer: None,
             lost: CancellationToken::new(),
+            told: None,
             begun: None,
             stopped: HashSet::new(),
             interrupts: 0,

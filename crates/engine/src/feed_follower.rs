@@ -99,7 +99,8 @@ impl BusyElsewhere {
         }
     }
 
-    fn review_all(&self) {
+    /// The same of all of them.
+    pub(crate) fn review_all(&self) {
         for id in self.all() {
             self.review(&id);
         }
@@ -117,7 +118,7 @@ impl BusyElsewhere {
     }
 
     /// A session rests after the event that was told last. False when others were told since, or somebody said so before.
-    fn end(&self, id: &SessionId, told: Option<u64>) -> bool {
+    pub(crate) fn end(&self, id: &SessionId, told: Option<u64>) -> bool {
         self.with(|runs| runs.get(id).is_some_and(|last| *last == told) && runs.remove(id).is_some())
     }
 }
@@ -165,6 +166,11 @@ impl RestReporter {
         let mut tree = Tree::new(now.session);
         tree.inbox = now.inbox;
         if tree.session.time.trashed.is_none() && next_work(&tree).is_some() {
+            return Ok(());
+        }
+        // Whoever runs what was put into the trash closes its turn first, and says why.
+        let trashed = tree.session.time.trashed.is_some();
+        if trashed && tree.session.open && self.store.run_elsewhere().await?.contains(id) {
             return Ok(());
         }
         // Asked last: the rows are not older than what was told, and if nothing came after that, not newer either.
@@ -233,6 +239,11 @@ impl FeedFollower {
         if let Event::RequestAnswered { id, reply, message, answers, .. } = event {
             self.waiting.answer(id, RequestAnswer::of(*reply, message.as_deref(), answers.as_ref()));
         }
+        // Whoever asked: this process may have begun to work on the session while it did.
+        if let Event::InterruptRequested {} = event {
+            self.slots.interrupt(&session.id, session.interrupts);
+        }
+        self.slots.follow(&session.id, committed.record.seq);
         let last = match committed.by {
             WrittenBy::Us => {
                 if let Event::StepStarted { .. } = event {
@@ -267,7 +278,6 @@ impl FeedFollower {
         let (session, event) = (&committed.tree.session, &committed.record.event);
         match event {
             Event::PromptAdmitted { .. } => self.slots.look_again(&session.id),
-            Event::InterruptRequested {} => self.slots.interrupt(&session.id, session.interrupts),
             Event::StepStarted { .. } if self.busy.add(session.id.clone(), None) => {
                 self.bus.send(signal(session, Signal::Busy));
             }

@@ -128,6 +128,11 @@ impl Journal {
         Ok(self.store.node(id, entry).await?)
     }
 
+    /// The newest message of a session and what belongs to it.
+    pub(crate) async fn newest_nodes(&self, id: &SessionId) -> Result<Vec<Node>, Error> {
+        Ok(self.store.tail(id, 1).await?.map(|tail| tail.nodes).unwrap_or_default())
+    }
+
     /// A session and what waits in its inbox, without its conversation.
     pub(crate) async fn outline(&self, id: &SessionId) -> Result<Tree, Error> {
         let now = self.store.tail(id, 0).await?.ok_or_else(|| Error::NoSession(id.clone()))?;

@@ -40,6 +40,7 @@ impl Recovery {
                 self.drains.wake(&id);
             }
         }
+        self.drains.review_elsewhere();
         Ok(())
     }
 }

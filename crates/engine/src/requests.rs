@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use everturn_model::permission::{self, Action, Rule};
 use everturn_model::request::{Ask, CallRef, GivenAnswer, Reply, Request};
-use everturn_model::{Event, RequestId, Session, SessionId};
+use everturn_model::{Event, PartId, RequestId, Session, SessionId};
 use everturn_store::Store;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
@@ -31,7 +31,14 @@ pub struct Requests {
 
 /// The calls of this process that wait for an answer.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct WaitingCalls(Arc<Mutex<HashMap<RequestId, oneshot::Sender<RequestAnswer>>>>);
+pub(crate) struct WaitingCalls(Arc<Mutex<HashMap<RequestId, WaitingCall>>>);
+
+/// A call that waits, and for what.
+#[derive(Debug)]
+struct WaitingCall {
+    request: Request,
+    answer: oneshot::Sender<RequestAnswer>,
+}
 
 /// What became of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,17 +66,26 @@ impl RequestAnswer {
 }
 
 impl WaitingCalls {
-    fn wait(&self, id: &RequestId) -> oneshot::Receiver<RequestAnswer> {
-        let (sender, receiver) = oneshot::channel();
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone(), sender);
+    fn wait(&self, request: &Request) -> oneshot::Receiver<RequestAnswer> {
+        let (answer, receiver) = oneshot::channel();
+        let call = WaitingCall { request: request.clone(), answer };
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(request.id.clone(), call);
         receiver
+    }
+
+    /// What a call waits for.
+    fn request_of(&self, part: &PartId) -> Option<Request> {
+        let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let of =
+            |request: &Request| request.call.as_ref().is_some_and(|call| call.part.as_ref() == Some(part));
+        waiting.values().map(|call| &call.request).find(|request| of(request)).cloned()
     }
 
     /// Gives an answer to the call that waits for it, if one does here.
     pub(crate) fn answer(&self, id: &RequestId, answer: RequestAnswer) {
         let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
-        if let Some(sender) = waiting {
-            sender.send(answer).ok();
+        if let Some(call) = waiting {
+            call.answer.send(answer).ok();
         }
     }
 }
@@ -113,7 +129,7 @@ impl Requests {
             Ask::Question { .. } => self.journal.mint().question(),
         };
         let request = Request { id, time: self.journal.mint().now(), ask, call: Some(call) };
-        let waiting = self.waiting.wait(&request.id);
+        let waiting = self.waiting.wait(&request);
         let event = Event::RequestAsked { request: Box::new(request.clone()) };
         self.journal.append(&session.id, vec![event]).await?;
         self.answered(&session.id, &request, waiting, cancel).await
@@ -126,7 +142,7 @@ impl Requests {
         request: &Request,
         cancel: &CancellationToken,
     ) -> Result<RequestAnswer, Error> {
-        let waiting = self.waiting.wait(&request.id);
+        let waiting = self.waiting.wait(request);
         // The answer may have come before this process waited for it: then the call has it.
         if self.store.request(&request.id).await?.is_none() {
             return self.given_answer(&session.id, request).await;
@@ -168,6 +184,22 @@ impl Requests {
                 Ok(RequestAnswer::Interrupted)
             }
         }
+    }
+
+    /// Answers what a call still asks that is about to settle without an answer: nobody waits for one any more. `earlier`
+    /// is what an earlier process asked for it.
+    pub(crate) async fn withdraw(
+        &self,
+        session: &SessionId,
+        part: &PartId,
+        earlier: Option<&Request>,
+    ) -> Result<(), Error> {
+        let Some(request) = self.waiting.request_of(part).or_else(|| earlier.cloned()) else { return Ok(()) };
+        if self.store.request(&request.id).await?.is_none() {
+            return Ok(());
+        }
+        let event = permission_answer(&request, Reply::Reject, None);
+        ignore_gone(self.settle(session, &request.id, event).await)
     }
 
     /// Answers a permission request. `always` also releases what it now allows elsewhere in the project; `reject`

@@ -43,6 +43,7 @@ use crate::titles::Titles;
 use crate::work_span::{WorkOutcome, WorkSpan};
 use crate::worker::NextWork;
 pub(crate) use files::diffs;
+pub(crate) use leftovers::ClosedLeftovers;
 use opening::TurnOpening;
 
 /// How a turn ended.

@@ -20,7 +20,7 @@ use crate::feed_follower::MissedUpdates;
 use crate::journal::Journal;
 use crate::leases::Leases;
 use crate::lifecycle::Lifecycle;
-use crate::turn::{ProviderTurns, TurnEnd};
+use crate::turn::{ClosedLeftovers, ProviderTurns, TurnEnd};
 use crate::work_span::WorkSpan;
 
 /// How often failed work is tried again before it waits for the next prompt or start.
@@ -74,18 +74,24 @@ impl Worker {
                 async move { worker.drain(&id, &cancel).await }
             });
             let failure = match task.await {
-                // Only a person can mend what they have written: it waits for them.
-                Ok(Err(error)) => Some((matches!(error, Error::Unavailable(_)), error.to_string())),
+                Ok(Err(failure)) => Some(failure),
                 Ok(Ok(())) => None,
-                Err(panic) => Some((false, panic.to_string())),
+                Err(panic) => {
+                    let owned = self.drains.is_owned(id);
+                    Some(DrainFailure { reason: panic.to_string(), lasts: false, owned })
+                }
             };
-            if let Some((lasts, failure)) = failure {
+            if let Some(failure) = failure {
                 // Whoever panicked could not say so.
                 self.drains.set_owned(id, false);
-                self.report_failure(id, &failure).await;
+                tracing::error!(session = %id, error = failure.reason, "the work on a session failed");
+                self.report(id, failure.signals()).await;
                 // What was accepted is not forgotten because the disk was full for a moment.
-                if !lasts && self.back_off(&mut failures, &cancel).await {
+                if !failure.lasts && self.back_off(&mut failures, &cancel).await {
                     continue;
+                }
+                if !failure.owned && !self.drains.is_busy_elsewhere(id) {
+                    self.report(id, vec![Signal::Idle]).await;
                 }
                 if cancel.is_cancelled() && self.drain(id, &cancel).await.is_err() {
                     tracing::error!(session = %id, "the work could not be stopped in the log");
@@ -109,31 +115,34 @@ impl Worker {
         }
     }
 
-    /// Tells clients that the work stopped for a reason that is in no log: the disk, most likely.
-    async fn report_failure(&self, id: &SessionId, failure: &str) {
-        tracing::error!(session = %id, error = failure, "the work on a session failed");
+    /// Tells clients what became of work that failed.
+    async fn report(&self, id: &SessionId, signals: Vec<Signal>) {
         if let Ok(session) = self.journal.session(id).await {
-            self.journal.signal(&session, Signal::Failed { error: Fault::internal(failure) });
-            self.journal.signal(&session, Signal::Idle);
+            for signal in signals {
+                self.journal.signal(&session, signal);
+            }
         }
     }
 
     /// Works on a session once it is free. While another process has it, that one works; what it leaves is ours. Does
     /// nothing when nothing is left to do, or nobody wants it any more.
-    async fn drain(&self, id: &SessionId, cancel: &CancellationToken) -> Result<(), Error> {
+    async fn drain(&self, id: &SessionId, cancel: &CancellationToken) -> Result<(), DrainFailure> {
         loop {
-            let owned = self.leases.in_drain(id, |lease| self.drain_owned(lease, cancel));
-            match owned.await {
+            let mut owned = false;
+            let work = |lease| {
+                owned = true;
+                self.drain_owned(lease, cancel)
+            };
+            match self.leases.in_drain(id, work).await {
                 Ok(Some(())) => return Ok(()),
                 Ok(None) => {}
                 // Taken over: that is no failure. What was begun here is in the log, and the other process goes on.
                 Err(Error::Busy(lost)) if lost == *id => {
                     tracing::warn!(session = %id, "another process has taken over a session that was at work here");
-                    self.drains.leave(id);
                 }
-                Err(error) => return Err(error),
+                Err(error) => return Err(DrainFailure::of(&error, owned)),
             }
-            if !self.wait_for_lease(id, cancel).await? {
+            if !self.wait_for_lease(id, cancel).await.map_err(|error| DrainFailure::of(&error, false))? {
                 return Ok(());
             }
         }
@@ -169,6 +178,11 @@ impl Worker {
         let mut span = WorkSpan::session(id);
         self.drains.set_owned(id, true);
         let end = self.work_off(&lease, cancel).instrument(span.span()).await;
+        if let Err(Error::Busy(lost)) = &end
+            && lost == id
+        {
+            self.drains.leave(id);
+        }
         self.drains.set_owned(id, false);
         span.end(TurnEnd::outcome(&end, cancel));
         end.map(drop)
@@ -201,21 +215,24 @@ impl Worker {
     ) -> Result<TurnEnd, Error> {
         let session = tree.session.clone();
         self.journal.signal(&session, Signal::Busy);
-        // An interrupt that no process was there to hear.
-        let stop = session.stop;
-        let stopped = CancellationToken::new();
-        stopped.cancel();
-        let token = if stop.is_some() { &stopped } else { cancel };
-        let settled = self.turns.settle_leftovers(tree, lease, token).await?;
-        let Some(settled) = settled else { return Ok(TurnEnd::Closing) };
+        // An interrupt that no process was there to hear is heard now. What was asked for since then is answered.
+        if session.stop.is_some_and(|stop| !stop.prompted) {
+            cancel.cancel();
+        }
+        let settled = match self.turns.settle_leftovers(tree, lease, cancel).await? {
+            ClosedLeftovers::Settled(settled) => settled,
+            ClosedLeftovers::Stopped(settled) if cancel.is_cancelled() => {
+                self.drains.wake_for_later(&self.refresh(settled).await?);
+                return Ok(TurnEnd::Failed);
+            }
+            ClosedLeftovers::Stopped(settled) => {
+                self.journal.signal(&session, Signal::Busy);
+                settled
+            }
+            ClosedLeftovers::Closing => return Ok(TurnEnd::Closing),
+        };
         // Prompts may have come while a call waited for a person.
         tree = self.refresh(settled).await?;
-        let closed = session.open && !tree.session.open;
-        if closed && stop.is_some_and(|stop| !stop.prompted) {
-            self.drains.wake_for_later(&tree);
-            self.rest(&tree, TurnEnd::Declined, lease).await?;
-            return Ok(TurnEnd::Declined);
-        }
         let end = loop {
             let Some(mut work) = next_work(&tree) else { break TurnEnd::Done };
             self.drains.begin(&session.id, tree.session.interrupts);
@@ -266,6 +283,33 @@ impl Worker {
             }
         }
         Ok(())
+    }
+}
+
+/// Why a drain failed.
+#[derive(Debug)]
+struct DrainFailure {
+    reason: String,
+    /// Whether trying again is of no use before somebody has mended it.
+    lasts: bool,
+    /// Whether it had the session, or failed while it waited for it.
+    owned: bool,
+}
+
+impl DrainFailure {
+    fn of(error: &Error, owned: bool) -> Self {
+        // Only a person can mend what they have written: it waits for them.
+        Self { reason: error.to_string(), lasts: matches!(error, Error::Unavailable(_)), owned }
+    }
+
+    /// What clients are told, since the reason is in no log: it is the disk, most likely. Whether a session rests that
+    /// another process may have is not for this one to say.
+    fn signals(&self) -> Vec<Signal> {
+        let mut signals = vec![Signal::Failed { error: Fault::internal(&self.reason) }];
+        if self.owned {
+            signals.push(Signal::Idle);
+        }
+        signals
     }
 }
 
@@ -352,6 +396,15 @@ mod tests {
         let answers: Vec<_> = nodes.iter().filter_map(|node| node.entry.body.assistant()).collect();
         assert_eq!(answers.len(), 2);
         assert!(answers.iter().all(|answer| answer.error.is_none()), "{answers:?}");
+    }
+
+    #[test]
+    fn who_only_waits_for_a_session_does_not_say_that_it_rests() {
+        // A database that was locked for long made a server call a session idle that another process was running.
+        let failed = Error::Conflict("the database is locked".to_owned());
+        let idle = |owned| DrainFailure::of(&failed, owned).signals().contains(&Signal::Idle);
+        assert!(!idle(false));
+        assert!(idle(true));
     }
 
     #[tokio::test]

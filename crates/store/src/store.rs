@@ -154,7 +154,7 @@ impl Store {
         }
     }
 
-    /// Sessions with an open turn that another living process has the right to run.
+    /// Sessions with an open turn that another living process has the right to run, also those in the trash: it closes them.
     ///
     /// # Errors
     /// When they cannot be read.

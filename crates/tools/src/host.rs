@@ -120,6 +120,13 @@ impl Delegate {
         }
         metadata
     }
+
+    /// The id of the session that [`metadata`](Self::metadata) names, if it is such.
+    #[must_use]
+    pub fn session_in(metadata: &Map<String, Value>) -> Option<&str> {
+        metadata.get("parentSessionId")?;
+        metadata.get("sessionId")?.as_str()
+    }
 }
 
 /// What came of a task.

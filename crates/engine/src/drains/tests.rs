@@ -64,3 +64,27 @@ fn a_session_is_lost_when_another_process_goes_on_with_the_answer_of_this_one() 
     assert!(slots.lose(&id, &ours));
     assert!(lost.is_cancelled());
 }
+
+#[test]
+fn a_session_that_the_feed_has_called_lost_is_not_noted_as_lost_again() {
+    // By then it may be at rest, and clients know it: they were told once more.
+    let (slots, id, _) = slots(true);
+    let (ours, elsewhere) = (EntryId::new("msg_1"), BusyElsewhere::default());
+    slots.with(|all| all.get_mut(&id).unwrap().answer = Some(ours.clone()));
+    assert!(slots.lose(&id, &ours));
+    slots.leave(&id, &elsewhere);
+    assert!(!elsewhere.has(&id));
+}
+
+#[test]
+fn a_session_whose_lease_is_gone_is_noted_as_lost_before_the_feed_says_so() {
+    let (slots, id, _) = slots(true);
+    let (ours, elsewhere) = (EntryId::new("msg_1"), BusyElsewhere::default());
+    slots.with(|all| all.get_mut(&id).unwrap().answer = Some(ours.clone()));
+    slots.follow(&id, 7);
+    slots.leave(&id, &elsewhere);
+    assert!(!slots.lose(&id, &ours), "it is known");
+    // If the other one is done already, all of that is still to be told, and then that the session rests.
+    assert!(!elsewhere.end(&id, None));
+    assert!(elsewhere.end(&id, Some(7)));
+}

@@ -53,12 +53,14 @@ impl Turn<'_> {
         }
         let mut rest = rest;
         if called {
-            rest.extend(self.record_partial_changes(setup, start).await);
+            let snapshots = setup.snapshots.clone();
+            rest.extend(self.record_partial_changes(&setup.assistant, snapshots, start).await);
         }
         self.give_up(&setup.assistant, fault, rest).await
     }
 
-    async fn give_up(
+    /// Says why a turn ends, to clients and then to the log, with what else is to be recorded of it.
+    pub(super) async fn give_up(
         &mut self,
         assistant: &EntryId,
         error: Fault,
@@ -89,6 +91,11 @@ impl Turn<'_> {
         let steers = self.tree.inbox.iter().filter(|item| item.delivery == Delivery::Steer);
         Ok(steers.filter(|item| stopped.contains(&item.id)).map(join).collect())
     }
+}
+
+/// What is said of a turn that somebody stopped.
+pub(super) fn aborted() -> Fault {
+    Fault::new(FaultKind::Aborted, "Aborted")
 }
 
 /// A provider's failure.

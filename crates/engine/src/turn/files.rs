@@ -5,12 +5,12 @@ use std::sync::Arc;
 use everturn_model::entry::{Body, UserSummary};
 use everturn_model::part::PartKind;
 use everturn_model::session::{FileDiff, Summary};
-use everturn_model::{Event, Map, Part, Tree, path};
+use everturn_model::{EntryId, Event, Map, Part, Tree, path};
 use everturn_tools::Snapshots;
 use everturn_tools::snapshot::TreeId;
 use tokio::task::JoinHandle;
 
-use super::{ProviderTurns, Turn, TurnServices, TurnSetup};
+use super::{ProviderTurns, Turn, TurnServices};
 use crate::Error;
 
 impl ProviderTurns {
@@ -69,11 +69,12 @@ impl Turn<'_> {
     /// The files that a step changed before it was stopped, so that it can be undone like any other.
     pub(super) async fn record_partial_changes(
         &self,
-        setup: &TurnSetup,
+        assistant: &EntryId,
+        snapshots: Option<Arc<Snapshots>>,
         start: Option<TreeId>,
     ) -> Vec<Event> {
-        let end = capture(setup.snapshots.clone()).await.ok().flatten();
-        let (Some(snapshots), Some(from), Some(to)) = (&setup.snapshots, start, end) else {
+        let end = capture(snapshots.clone()).await.ok().flatten();
+        let (Some(snapshots), Some(from), Some(to)) = (&snapshots, start, end) else {
             return Vec::new();
         };
         let files = changed(snapshots, &from, &to);
@@ -85,7 +86,7 @@ impl Turn<'_> {
             PartKind::Patch { hash: from.as_str().to_owned(), files },
         ];
         let part = |kind| Box::new(Part::new(self.services.journal.mint().part(self.session()), kind));
-        kinds.map(|kind| Event::PartAdded { entry: setup.assistant.clone(), part: part(kind) }).into()
+        kinds.map(|kind| Event::PartAdded { entry: assistant.clone(), part: part(kind) }).into()
     }
 }
 

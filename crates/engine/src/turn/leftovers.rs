@@ -4,6 +4,9 @@
 //! the same when it runs twice, runs again; a call that still waits for a person goes on waiting under the same
 //! request; an edit is judged by its files (`edits`); and any other call that may have had an effect
 //! is never run twice: it settles as *unknown* and the model is told to look. Then the conversation goes on by itself.
+//!
+//! Unless somebody has stopped it: before the turn was taken over, which is in the log, or since then. It ends then as it
+//! would have where it began: no call runs, the sessions that work on its tasks stop too, and the reason is in the log.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,15 +17,18 @@ use everturn_model::tool::{Outcome, ToolResult, ToolState};
 use everturn_model::{EntryId, Event, Fault, FaultKind, Finish, Money, Part, PartId, Tokens, Tree, path};
 use everturn_store::Lease;
 use everturn_tools::Effect;
+use everturn_tools::snapshot::TreeId;
 use tokio_util::sync::CancellationToken;
 
 use super::edits::CutOffEdits;
+use super::fault::aborted;
 use super::results::unfinished;
 use super::{ProviderTurns, Turn};
 use crate::Error;
 use crate::calls::{
     CallSurroundings, EditVerdict, INTERRUPTED, RunningCalls, SettledCall, ToolCall, UNKNOWN,
 };
+use crate::delegation::delegate_of;
 use crate::worker::NextWork;
 
 const CUT_OFF: &str = "The server ended while this answer was being written.";
@@ -43,16 +49,28 @@ enum Remedy {
     Run(ToolCall),
 }
 
+/// What became of a turn that an earlier process left open.
+#[derive(Debug)]
+pub(crate) enum ClosedLeftovers {
+    /// It is closed, or there was none: the conversation goes on.
+    Settled(Tree),
+    /// Somebody had stopped it. It is closed, and clients know why.
+    Stopped(Tree),
+    /// This process ends before that is done.
+    Closing,
+}
+
 impl ProviderTurns {
-    /// Closes a turn that an earlier process left open. None when this process ends before that is done.
+    /// Closes a turn that an earlier process left open.
     pub(crate) async fn settle_leftovers(
         &self,
         tree: Tree,
         lease: &Lease,
         cancel: &CancellationToken,
-    ) -> Result<Option<Tree>, Error> {
-        let Some(assistant) = open_assistant(&tree) else { return Ok(Some(tree)) };
+    ) -> Result<ClosedLeftovers, Error> {
+        let Some(assistant) = open_assistant(&tree) else { return Ok(ClosedLeftovers::Settled(tree)) };
         let id = tree.session.id.clone();
+        let stopped = tree.session.stop.is_some() || cancel.is_cancelled();
         let saved = self.services.store.streams(&id).await?;
         let saved: HashMap<PartId, String> =
             saved.into_iter().map(|saved| (saved.part, saved.text)).collect();
@@ -66,6 +84,10 @@ impl ProviderTurns {
         tracing::info!(session = %id, calls = remedies.len(), "continuing a turn that was cut off");
         let work = NextWork { promote: Vec::new() };
         let mut turn = Turn::new(&self.services, lease, cancel, tree, work);
+        if stopped {
+            self.stop_calls(&mut turn, hosted, remedies, &edits).await?;
+            return self.stop(turn, &assistant, ends).await;
+        }
         if !ends.is_empty() {
             turn.commit(ends).await?;
         }
@@ -74,11 +96,7 @@ impl ProviderTurns {
         }
         if remedies.is_empty() && !called(&turn.tree, &assistant) {
             if cancel.is_cancelled() {
-                let error = Fault::new(FaultKind::Aborted, "Aborted");
-                let mut events = turn.join_stopped().await?;
-                events.push(Event::StepFailed { entry: assistant, error, resumes: false });
-                turn.commit(events).await?;
-                return Ok(Some(turn.tree));
+                return self.stop(turn, &assistant, Vec::new()).await;
             }
             let error = Fault::new(FaultKind::CutOff, CUT_OFF);
             let mut events = vec![Event::StepFailed { entry: assistant, error, resumes: true }];
@@ -98,11 +116,15 @@ impl ProviderTurns {
                 events.push(Event::EntryAdded { entry: Box::new(entry), parts: Vec::new() });
             }
             turn.commit(events).await?;
-            return Ok(Some(turn.tree));
+            return Ok(ClosedLeftovers::Settled(turn.tree));
         }
-        let Some(declined) = self.apply(&mut turn, remedies, &edits).await? else { return Ok(None) };
-        let mut events = turn.join_stopped().await?;
-        events.push(Event::StepEnded {
+        let Some(declined) = self.apply(&mut turn, remedies, &edits).await? else {
+            return Ok(ClosedLeftovers::Closing);
+        };
+        if cancel.is_cancelled() {
+            return self.stop(turn, &assistant, Vec::new()).await;
+        }
+        turn.commit(vec![Event::StepEnded {
             entry: assistant,
             finish: Finish::ToolCalls,
             tokens: Tokens::default(),
@@ -110,10 +132,60 @@ impl ProviderTurns {
             snapshot: None,
             files: None,
             parts: Vec::new(),
-            declined: declined || cancel.is_cancelled(),
-        });
-        turn.commit(events).await?;
-        Ok(Some(turn.tree))
+            declined,
+        }])
+        .await?;
+        Ok(ClosedLeftovers::Settled(turn.tree))
+    }
+
+    /// Settles the calls of a turn that was stopped before it was taken over.
+    async fn stop_calls(
+        &self,
+        turn: &mut Turn<'_>,
+        hosted: Vec<ToolCall>,
+        remedies: Vec<Remedy>,
+        edits: &CutOffEdits,
+    ) -> Result<(), Error> {
+        let stopped = hosted.into_iter().map(Remedy::Stopped).chain(remedies);
+        for remedy in stopped {
+            let remedy = match remedy {
+                Remedy::Run(call) => {
+                    self.stop_task(turn, &call).await?;
+                    Remedy::Stopped(call)
+                }
+                remedy @ (Remedy::Stopped(_) | Remedy::Unknown(_) | Remedy::Applied(_)) => remedy,
+            };
+            self.apply(turn, vec![remedy], edits).await?;
+        }
+        Ok(())
+    }
+
+    /// Stops the session that works on the task of a call, if one does.
+    async fn stop_task(&self, turn: &Turn<'_>, call: &ToolCall) -> Result<(), Error> {
+        let part = turn.tree.node(&call.entry).and_then(|node| node.part(&call.part));
+        let Some(child) = part.and_then(delegate_of) else { return Ok(()) };
+        let drains = &self.services.drains;
+        if drains.abort_task(&turn.session().id, &child).await? {
+            // Its process has died too, and it waits to be taken over.
+            drains.wake(&child);
+        }
+        Ok(())
+    }
+
+    /// Closes a turn that somebody stopped, as one that is stopped where it runs.
+    async fn stop(
+        &self,
+        mut turn: Turn<'_>,
+        assistant: &EntryId,
+        mut events: Vec<Event>,
+    ) -> Result<ClosedLeftovers, Error> {
+        if called(&turn.tree, assistant) {
+            let location = self.services.projects.location(Some(&turn.session().directory)).await?;
+            let (snapshots, start) = (self.services.snapshots.of(&location), start_of(&turn.tree, assistant));
+            events.extend(turn.record_partial_changes(assistant, snapshots, start).await);
+        }
+        turn.give_up(assistant, aborted(), events).await?;
+        Ok(ClosedLeftovers::Stopped(turn.tree))
     }
 
     /// Calls of a turn that have no result, with what is to be done about each.
@@ -206,6 +278,10 @@ impl ProviderTurns {
                 return Ok(None);
             }
             declined |= settled.declined;
+            if turn.cancel.is_cancelled() {
+                // It may not have got as far as waiting for it.
+                self.stop_task(turn, &settled.call).await?;
+            }
             turn.settle(settled).await?;
         }
         Ok(Some(declined))
@@ -263,6 +339,16 @@ fn end_texts(tree: &Tree, assistant: &EntryId, saved: &HashMap<PartId, String>) 
         metadata: None,
     })
     .collect()
+}
+
+/// The files as they were when a turn began, where that was recorded.
+fn start_of(tree: &Tree, assistant: &EntryId) -> Option<TreeId> {
+    let parts = tree.node(assistant).into_iter().flat_map(|node| &node.parts);
+    let mut snapshots = parts.filter_map(|part| match &part.kind {
+        PartKind::StepStart { snapshot } => snapshot.as_deref(),
+        _ => None,
+    });
+    snapshots.next()?.parse().ok()
 }
 
 fn has_text(tree: &Tree, assistant: &EntryId) -> bool {

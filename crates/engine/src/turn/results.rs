@@ -16,8 +16,9 @@ use crate::calls::{SettledCall, ToolCall};
 use crate::context;
 
 impl Turn<'_> {
-    /// Records a call's result; the model hears of it afterwards.
+    /// Records a call's result; the model hears of it afterwards. Whatever the call still asks is answered with it.
     pub(super) async fn settle(&mut self, mut settled: SettledCall) -> Result<(), Error> {
+        self.services.calls.withdraw_request(&self.session().id, &settled.call).await?;
         self.name_loaded(&settled.call, &mut settled.result).await?;
         edits::note_files(&mut settled);
         for file in &settled.edited {

@@ -3,13 +3,12 @@
 use std::time::Duration;
 
 use everturn_llm::StreamEvent as Delta;
-use everturn_model::fault::{Fault, FaultKind};
 use everturn_model::part::PartKind;
 use everturn_model::{EntryId, Event, Part};
 use everturn_tools::snapshot::TreeId;
 use tokio::task::JoinHandle;
 
-use super::fault::fault;
+use super::fault::{aborted, fault};
 use super::intake::StreamIntake;
 use super::{Turn, TurnEnd, TurnSetup};
 use crate::Error;
@@ -51,8 +50,7 @@ impl Turn<'_> {
                 () = self.cancel.cancelled() => {
                     setup.setting.cancel.cancel();
                     drop(stream);
-                    let fault = Fault::new(FaultKind::Aborted, "Aborted");
-                    return self.fail(&setup, intake, Some(calls), fault, start).await;
+                    return self.fail(&setup, intake, Some(calls), aborted(), start).await;
                 }
                 () = lifecycle.closing() => {
                     intake.save(self);

@@ -296,3 +296,48 @@ async fn a_prompt_that_waited_for_a_turn_that_nobody_ran_is_stopped_with_it() {
     let now = bench.engine.sessions().conversation(&bench.session.id, None).await.unwrap();
     assert!(now.inbox.is_empty() && !now.session.open);
 }
+
+#[tokio::test]
+async fn why_a_deleted_session_stopped_is_told_before_that_it_is_idle() {
+    // A client that leaves when a session is idle was not told: the process that deleted it called it idle at once, and
+    // the one that ran it stopped after that.
+    let bench = Bench::new().await;
+    let runner = bench.beside().await;
+    let mut updates = bench.engine.bus().listen();
+    runner.inbox().admit(&bench.session.id, Prompt::text("HOLD:x SAY:one two")).await.unwrap();
+    bench.model.held("x").await;
+    overhear(&mut updates, &bench, |heard| heard.last().is_some_and(|last| last == "busy")).await;
+    bench.engine.sessions().trash(&bench.session.id).await.unwrap();
+    let heard = overhear(&mut updates, &bench, is_idle).await;
+    let place = |wanted: &str| heard.iter().position(|heard| heard == wanted);
+    assert!(place("failed: Aborted").is_some(), "{heard:?}");
+    assert!(place("step.failed") < place("idle"), "{heard:?}");
+    assert_eq!(bench.engine.drains().statuses(), []);
+    within("the other engine to end", runner.close()).await;
+}
+
+#[tokio::test]
+async fn a_session_that_was_taken_over_is_idle_once() {
+    // Whoever was stopped finds in one look that its session was taken over and that all is done.
+    let mut bench = Bench::new().await;
+    let prompt = Prompt::text("HOLD:x SAY:one two three");
+    bench.engine.inbox().admit(&bench.session.id, prompt).await.unwrap();
+    let (entry, part) = streamed(&mut bench, "two ").await;
+    bench.model.held("x").await;
+    let mut updates = bench.engine.bus().listen();
+    let other = OtherProcess::new(&bench, Duration::ZERO).await;
+    let lease = other.take().await;
+    let (text, metadata) = ("one ".to_owned(), None);
+    let ended = Event::PartEnded { entry: entry.clone(), part, text, metadata };
+    let error = Fault::internal("taken over");
+    let failed = Event::StepFailed { entry: entry.clone(), error, resumes: true };
+    let (answer, begun) = other.begin(Some(entry));
+    other.write(&lease, vec![ended, failed, begun, end(answer)]).await;
+    other.store.release(lease).await.unwrap();
+    let heard = overhear(&mut updates, &bench, is_idle).await;
+    assert_eq!(heard, ["part.ended", "step.failed", "step.started", "step.ended", "idle"]);
+    bench.settled().await;
+    bench.say("SAY:more").await;
+    let heard = overhear(&mut updates, &bench, is_idle).await;
+    assert_eq!(heard.first().unwrap(), "prompt.admitted", "{heard:?}");
+}

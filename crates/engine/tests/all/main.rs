@@ -32,6 +32,7 @@ mod revert;
 mod saving;
 mod spans;
 mod spending;
+mod takeover;
 mod task;
 mod todo;
 mod trash;

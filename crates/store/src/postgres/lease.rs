@@ -118,9 +118,7 @@ pub(super) async fn open_elsewhere(
     client: &ClientWrapper,
     me: &ThisProcess,
 ) -> Result<Vec<SessionId>, ServerFailure> {
-    let sql = format!(
-        "SELECT s.id, {HOLDER} WHERE s.trashed IS NULL AND s.owner IS NOT NULL AND s.owner <> $1 AND s.open"
-    );
+    let sql = format!("SELECT s.id, {HOLDER} WHERE s.owner IS NOT NULL AND s.owner <> $1 AND s.open");
     let mut running = Vec::new();
     for row in query(client, &sql, &[&me.owner.name()]).await? {
         if !LeaseHolder::of(&row, 1)?.is_lost(me) {

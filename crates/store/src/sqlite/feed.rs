@@ -265,9 +265,8 @@ fn pieces(connection: &Connection, open: Vec<FollowedPart>) -> Result<Vec<SavedP
 
 /// Sessions with an open turn that a process has the right to run, with its name.
 pub(super) fn open_and_owned(connection: &Connection) -> Result<Vec<(SessionId, String)>, Error> {
-    let mut statement = connection.prepare_cached(
-        "SELECT id, owner FROM session WHERE owner IS NOT NULL AND open = 1 AND trashed IS NULL",
-    )?;
+    let mut statement =
+        connection.prepare_cached("SELECT id, owner FROM session WHERE owner IS NOT NULL AND open = 1")?;
     let rows = statement.query_map([], |row| Ok((SessionId::new(text(row, 0)?), text(row, 1)?)))?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
