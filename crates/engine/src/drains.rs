@@ -7,13 +7,15 @@
 //! An interrupt stops what was accepted before it: the turn that is open, and prompts that wait to join it. What is
 //! accepted after it is answered.
 
+mod slots;
+
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use everturn_model::inbox::Delivery;
 use everturn_model::{EntryId, Event, Session, SessionId, Tree};
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::Error;
@@ -23,84 +25,8 @@ use crate::feed_follower::BusyElsewhere;
 use crate::journal::Journal;
 use crate::lifecycle::Lifecycle;
 use crate::worker::Worker;
-
-/// What is known of each drain of this process; clones share it.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct DrainSlots(Arc<Mutex<HashMap<SessionId, DrainSlot>>>);
-
-impl DrainSlots {
-    fn with<T>(&self, use_slots: impl FnOnce(&mut HashMap<SessionId, DrainSlot>) -> T) -> T {
-        use_slots(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Another process gave a session a prompt. If the session works here, it looks again before it rests.
-    pub(crate) fn look_again(&self, id: &SessionId) {
-        self.with(|slots| {
-            if let Some(slot) = slots.get_mut(id) {
-                slot.again = true;
-            }
-        });
-    }
-
-    /// Somebody asked for an interrupt; the session now has had `interrupts` of them. It stops what works here, unless
-    /// that began after it.
-    pub(crate) fn interrupt(&self, id: &SessionId, interrupts: u64) {
-        self.with(|slots| {
-            if let Some(slot) = slots.get_mut(id) {
-                slot.interrupts = slot.interrupts.max(interrupts);
-                slot.stop_if_interrupted();
-            }
-        });
-    }
-
-    /// An event of a session was told.
-    pub(crate) fn follow(&self, id: &SessionId, seq: u64) {
-        self.with(|slots| {
-            if let Some(slot) = slots.get_mut(id) {
-                slot.told = Some(seq);
-            }
-        });
-    }
-
-    /// Something happened in a session elsewhere, for which a drain here may wait.
-    pub(crate) fn notify_waiting(&self, id: &SessionId) {
-        self.with(|slots| {
-            if let Some(slot) = slots.get(id).filter(|slot| !slot.owned) {
-                slot.changed_elsewhere.notify_one();
-            }
-        });
-    }
-
-    /// Another process has gone on with an answer. If it is the one that is written here, the session is lost, and this is
-    /// true.
-    pub(crate) fn lose(&self, id: &SessionId, answer: &EntryId) -> bool {
-        self.with(|slots| {
-            let slot = slots.get(id).filter(|slot| slot.owned && slot.answer.as_ref() == Some(answer));
-            slot.map(|slot| slot.lost.cancel()).is_some()
-        })
-    }
-
-    /// Notes that another process has a session that worked here, unless the feed has noted it.
-    fn leave(&self, id: &SessionId, elsewhere: &BusyElsewhere) {
-        self.with(|slots| {
-            let Some(slot) = slots.get_mut(id) else { return };
-            slot.owned = false;
-            if !slot.lost.is_cancelled() {
-                elsewhere.add(id.clone(), slot.told);
-            }
-        });
-    }
-
-    /// Something may have happened anywhere.
-    pub(crate) fn notify_all_waiting(&self) {
-        self.with(|slots| {
-            for slot in slots.values_mut() {
-                slot.again |= slot.owned;
-                slot.changed_elsewhere.notify_one();
-            }
-        });
-    }
-}
+use slots::DrainSlot;
+pub(crate) use slots::DrainSlots;
 
 /// The drains of this process; clones share them.
 #[derive(Debug, Clone)]
@@ -111,32 +37,6 @@ pub struct Drains {
     worker: Arc<OnceLock<Weak<Worker>>>,
     journal: Journal,
     lifecycle: Lifecycle,
-}
-
-#[derive(Debug)]
-struct DrainSlot {
-    cancel: CancellationToken,
-    again: bool,
-    // Whether this process has the lease, or waits for another one that has it.
-    owned: bool,
-    // The answer that a turn is writing, and whether another process has taken the session over from it.
-    answer: Option<EntryId>,
-    lost: CancellationToken,
-    // The seq of the last event that the feed told of.
-    told: Option<u64>,
-    // How many interrupts others had asked for when the turn began; none before that is known.
-    begun: Option<u64>,
-    // The prompts that waited when somebody here stopped the session.
-    stopped: HashSet<EntryId>,
-    // How many the feed told of.
-    interrupts: u64,
-    // Something happened in the session while another process has it.
-    changed_elsewhere: Arc<Notify>,
-    // Fires when the drain that runs now has ended; the next one has another.
-    done: CancellationToken,
-    status: Signal,
-    // Dropped when the drain ends, which wakes those who wait for it.
-    ended: watch::Receiver<()>,
 }
 
 impl Drains {
@@ -411,37 +311,6 @@ impl Drains {
                 slot.lost = CancellationToken::new();
             }
         });
-    }
-}
-
-impl DrainSlot {
-    fn new(owned: bool) -> (watch::Sender<()>, Self) {
-        let (end, ended) = watch::channel(());
-        let (cancel, done) = (CancellationToken::new(), CancellationToken::new());
-        let slot = Self {
-            cancel,
-            again: false,
-            owned,
-            answer: None,
-            lost: CancellationToken::new(),
-            told: None,
-            begun: None,
-            stopped: HashSet::new(),
-            interrupts: 0,
-            changed_elsewhere: Arc::default(),
-            done,
-            status: Signal::Busy,
-            ended,
-        };
-        (end, slot)
-    }
-
-    /// Stops the work if somebody asked for that after it began. What woke the session before is stopped with it.
-    fn stop_if_interrupted(&mut self) {
-        if self.owned && self.begun.is_some_and(|begun| self.interrupts > begun) {
-            self.again = false;
-            self.cancel.cancel();
-        }
     }
 }
 
