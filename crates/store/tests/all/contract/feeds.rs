@@ -394,6 +394,9 @@ async fn sessions_that_others_run_are_known(place: &Place) {
     other.acquire(&rests).await.unwrap();
     assert_eq!(one.run_elsewhere().await.unwrap(), std::slice::from_ref(&busy));
     assert_eq!(other.run_elsewhere().await.unwrap(), [own]);
+    // Whoever runs it has its turn to close before it is at rest in the trash.
+    append(&one, &busy, vec![new(Event::SessionTrashed {})]).await;
+    assert_eq!(one.run_elsewhere().await.unwrap(), [busy]);
     // Nobody runs what a dead process has left.
     drop(other);
     assert_eq!(one.run_elsewhere().await.unwrap(), []);
