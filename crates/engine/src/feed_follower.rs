@@ -265,10 +265,10 @@ impl FeedFollower {
 
     /// Takes leave of a session of which nothing is left.
     fn forget(&self, purged: &PurgedSession) {
-        let PurgedSession { session, project, directory } = purged.clone();
+        let PurgedSession { session, project, directory, created, updated } = purged.clone();
         self.slots.notify_waiting(&session);
         let busy = self.busy.with(|runs| runs.remove(&session).is_some());
-        for signal in busy.then_some(Signal::Idle).into_iter().chain([Signal::Purged]) {
+        for signal in busy.then_some(Signal::Idle).into_iter().chain([Signal::Purged { created, updated }]) {
             let (session, project, directory) = (session.clone(), project.clone(), directory.clone());
             self.bus.send(SessionUpdate::Live(Arc::new(Live { session, project, directory, signal })));
         }
