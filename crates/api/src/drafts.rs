@@ -114,7 +114,7 @@ impl Drafts {
     /// Takes notice of what stops.
     pub(crate) fn signal(&mut self, live: &Live) {
         // Work that failed leaves its text to the next attempt, which may be another process's.
-        if matches!(live.signal, Signal::Idle | Signal::Purged) {
+        if matches!(live.signal, Signal::Idle | Signal::Purged { .. }) {
             self.0.retain(|_, draft| draft.session != live.session);
         }
     }

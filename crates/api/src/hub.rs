@@ -17,7 +17,7 @@ use bytes::Bytes;
 use everturn_engine::bus::Committed;
 use everturn_engine::mint::Mint;
 use everturn_engine::sessions::Sessions;
-use everturn_engine::{Engine, Error, Live, SessionUpdate, Signal, VERSION};
+use everturn_engine::{Engine, Error, Live, SessionUpdate, Signal};
 use everturn_interop::opencode::v1;
 use everturn_model::{EntryId, Millis, PartId, Session, SessionId, Tree};
 use serde::Serialize;
@@ -298,7 +298,7 @@ impl Encoder {
         let SessionUpdate::Live(live) = update else { return true };
         match live.signal {
             Signal::Busy => self.busy.insert(live.session.clone()),
-            Signal::Retry { .. } | Signal::Idle | Signal::Purged => {
+            Signal::Retry { .. } | Signal::Idle | Signal::Purged { .. } => {
                 self.busy.remove(&live.session);
                 true
             }
@@ -347,14 +347,22 @@ impl Encoder {
             Signal::Failed { error } => {
                 send(payload(mint, "session.error", &Failed { session, error: v1::FaultView(error) }));
             }
-            Signal::Purged => send(payload(mint, "session.deleted", &purged(live, mint.now()))),
+            Signal::Purged { created, updated } => {
+                send(payload(mint, "session.deleted", &purged(live, *created, *updated)));
+            }
             Signal::FileEdited { file } => send(payload(mint, "file.edited", &json!({"file": file}))),
         }
     }
 }
 
-/// What is still known of a session that was deleted for good: clients find it by its id.
-fn purged(live: &Live, now: Millis) -> Value {
-    let gone = Session::new(live.session.clone(), &live.project, &live.directory, "", VERSION, now);
-    json!({"sessionID": live.session, "info": v1::session_info(&gone)})
+/// What is still known of a session that was deleted for good: clients find it by its id. What they expect besides and
+/// nobody knows any more is empty.
+fn purged(live: &Live, created: Millis, updated: Millis) -> Value {
+    let mut gone = Session::new(live.session.clone(), &live.project, &live.directory, "", "", created);
+    gone.time.updated = updated;
+    let mut info = v1::session_info(&gone);
+    if let Some(fields) = info.as_object_mut() {
+        fields.entry("slug").or_insert_with(|| "".into());
+    }
+    json!({"sessionID": live.session, "info": info})
 }

@@ -32,11 +32,17 @@ fn variable_names() -> impl Iterator<Item = String> {
     std::env::vars_os().filter_map(|(name, _)| name.into_string().ok())
 }
 
+/// What is logged unless somebody says otherwise.
+const DEFAULT_LOG: &str = "warn";
+
 /// Starts the log on standard error: warnings unless `EVERTURN_LOG` says otherwise, as text, or as JSON if
 /// `EVERTURN_LOG_FORMAT` says so. Both tell what became of each span and how long it took.
 pub(crate) fn start_logging() {
-    let filter = variable("EVERTURN_LOG").unwrap_or_else(|| "warn".to_owned());
-    let filter = EnvFilter::try_new(filter).unwrap_or_default();
+    let wanted = variable("EVERTURN_LOG").unwrap_or_else(|| DEFAULT_LOG.to_owned());
+    let (filter, unusable) = match EnvFilter::try_new(&wanted) {
+        Ok(filter) => (filter, None),
+        Err(error) => (EnvFilter::new(DEFAULT_LOG), Some(error)),
+    };
     let log = tracing_subscriber::fmt().with_writer(std::io::stderr).with_span_events(FmtSpan::CLOSE);
     match variable("EVERTURN_LOG_FORMAT").as_deref() {
         Some("json") => {
@@ -56,6 +62,13 @@ pub(crate) fn start_logging() {
             log.with_env_filter(filter).init();
             tracing::warn!(format = other, "EVERTURN_LOG_FORMAT is neither `text` nor `json`; this is text");
         }
+    }
+    if let Some(error) = unusable {
+        tracing::warn!(
+            log = wanted,
+            error = error.to_string(),
+            "EVERTURN_LOG is not understood; warnings are logged"
+        );
     }
 }
 

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use everturn_model::fault::Fault;
-use everturn_model::{EntryId, Part, PartId, SessionId};
+use everturn_model::{EntryId, Millis, Part, PartId, SessionId};
 pub use everturn_store::{Committed, WrittenBy};
 use tokio::sync::broadcast;
 
@@ -77,8 +77,13 @@ pub enum Signal {
         /// What.
         error: Fault,
     },
-    /// The session was deleted for good, and was in no trash before.
-    Purged,
+    /// The session was deleted for good, and was in no trash before. What it was called is gone with it.
+    Purged {
+        /// When it was created.
+        created: Millis,
+        /// Its last activity.
+        updated: Millis,
+    },
     /// A tool wrote a file.
     FileEdited {
         /// Its absolute path.

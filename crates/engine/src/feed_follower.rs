@@ -165,7 +165,7 @@ impl RestReporter {
         };
         let mut tree = Tree::new(now.session);
         tree.inbox = now.inbox;
-        if tree.session.time.trashed.is_none() && next_work(&tree).is_some() {
+        if next_work(&tree).is_some() {
             return Ok(());
         }
         // Whoever runs what was put into the trash closes its turn first, and says why.
@@ -244,6 +244,10 @@ impl FeedFollower {
             self.slots.interrupt(&session.id, session.interrupts);
         }
         self.slots.follow(&session.id, committed.record.seq);
+        // Whoever deleted it may have found nothing to stop yet.
+        if let Event::SessionTrashed {} = event {
+            self.slots.stop(&session.id);
+        }
         let last = match committed.by {
             WrittenBy::Us => {
                 if let Event::StepStarted { .. } = event {
@@ -265,10 +269,10 @@ impl FeedFollower {
 
     /// Takes leave of a session of which nothing is left.
     fn forget(&self, purged: &PurgedSession) {
-        let PurgedSession { session, project, directory } = purged.clone();
+        let PurgedSession { session, project, directory, created, updated } = purged.clone();
         self.slots.notify_waiting(&session);
         let busy = self.busy.with(|runs| runs.remove(&session).is_some());
-        for signal in busy.then_some(Signal::Idle).into_iter().chain([Signal::Purged]) {
+        for signal in busy.then_some(Signal::Idle).into_iter().chain([Signal::Purged { created, updated }]) {
             let (session, project, directory) = (session.clone(), project.clone(), directory.clone());
             self.bus.send(SessionUpdate::Live(Arc::new(Live { session, project, directory, signal })));
         }

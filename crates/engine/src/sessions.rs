@@ -174,6 +174,18 @@ impl Sessions {
         self.journal.log(id).await
     }
 
+    /// What happened in a session after an event, or all of it.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn log_after(
+        &self,
+        id: &SessionId,
+        seq: Option<u64>,
+    ) -> Result<Vec<everturn_model::Record>, Error> {
+        Ok(self.store.events(id, seq, usize::MAX).await?)
+    }
+
     /// The task list.
     ///
     /// # Errors

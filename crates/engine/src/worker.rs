@@ -140,10 +140,15 @@ impl Worker {
                 Err(Error::Busy(lost)) if lost == *id => {
                     tracing::warn!(session = %id, "another process has taken over a session that was at work here");
                 }
+                // Nobody wants the work of a deleted session any more, and whoever deleted it has said so.
+                Err(error) if is_deleted(&error, id) => return Ok(()),
                 Err(error) => return Err(DrainFailure::of(&error, owned)),
             }
-            if !self.wait_for_lease(id, cancel).await.map_err(|error| DrainFailure::of(&error, false))? {
-                return Ok(());
+            match self.wait_for_lease(id, cancel).await {
+                Ok(true) => {}
+                Ok(false) => return Ok(()),
+                Err(error) if is_deleted(&error, id) => return Ok(()),
+                Err(error) => return Err(DrainFailure::of(&error, false)),
             }
         }
     }
@@ -313,6 +318,14 @@ impl DrainFailure {
     }
 }
 
+/// Whether work failed because its session was deleted meanwhile.
+fn is_deleted(error: &Error, id: &SessionId) -> bool {
+    match error {
+        Error::NoSession(gone) | Error::Store(everturn_store::Error::Purged(gone)) => gone == id,
+        _ => false,
+    }
+}
+
 /// What a session has to do next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NextWork {
@@ -322,8 +335,8 @@ pub(crate) struct NextWork {
 
 /// Steers are promoted at once, all of them; a queued prompt only when nothing else is left, one at a time.
 pub(crate) fn next_work(tree: &Tree) -> Option<NextWork> {
-    // A staged revert is waiting for the person; a parked session for a prompt.
-    if tree.session.parked || tree.session.revert.is_some() {
+    // A staged revert is waiting for the person; a parked session for a prompt. Nobody goes on with what is in the trash.
+    if tree.session.parked || tree.session.revert.is_some() || tree.session.time.trashed.is_some() {
         return None;
     }
     let of = |delivery| {

@@ -17,7 +17,7 @@ pub(crate) mod sequencer;
 
 use std::sync::Arc;
 
-use everturn_model::{EntryId, Part, PartId, Session, SessionId};
+use everturn_model::{EntryId, Millis, Part, PartId, Session, SessionId};
 
 use crate::append::Committed;
 
@@ -57,7 +57,7 @@ pub struct ForeignText {
     pub text: String,
 }
 
-/// A session that was deleted for good, and where it was.
+/// A session that was deleted for good: where it was, and when. What it was called is gone with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PurgedSession {
     /// The session.
@@ -66,6 +66,10 @@ pub struct PurgedSession {
     pub project: String,
     /// Its folder.
     pub directory: String,
+    /// When it was created.
+    pub created: Millis,
+    /// Its last activity.
+    pub updated: Millis,
 }
 
 /// A part that another process is streaming.

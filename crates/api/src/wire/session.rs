@@ -210,7 +210,7 @@ impl From<&Signal> for SessionStatus {
             | Signal::Delta { .. }
             | Signal::Progress { .. }
             | Signal::Failed { .. }
-            | Signal::Purged
+            | Signal::Purged { .. }
             | Signal::FileEdited { .. } => Self::Busy,
         }
     }

@@ -112,12 +112,19 @@ async fn a_session_that_a_command_deletes_for_good_is_gone_for_clients_too() {
     here.wait_for_type("server.connected").await;
     global.wait_for(|event| event["payload"]["type"] == "server.connected").await;
     let id = face.session().await;
-    here.wait_for_type("session.created").await;
+    let created = here.wait_for_type("session.created").await;
     let command = face.command().await;
     command.trash().purge(&SessionId::new(id.as_str())).await.unwrap();
     let deleted = here.wait_for_type("session.deleted").await;
     assert_eq!(deleted["properties"]["sessionID"], id);
-    assert_eq!(deleted["properties"]["info"]["id"], id);
+    // It said that the session was made now, by this version.
+    let (info, known) = (&deleted["properties"]["info"], &created["properties"]["info"]);
+    for field in ["id", "projectID", "directory", "time"] {
+        assert_eq!(info[field], known[field], "{field}");
+    }
+    for field in ["title", "version", "slug"] {
+        assert_eq!(info[field], "", "{field} is gone for good");
+    }
     let deleted = global.wait_for(|event| event["payload"]["type"] == "session.deleted").await;
     assert_eq!(deleted["directory"], face.repo.dir());
     assert_eq!(deleted["payload"]["properties"]["info"]["id"], id);

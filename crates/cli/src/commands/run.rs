@@ -1,24 +1,29 @@
 //! `everturn run`: one prompt, answered in this terminal by an engine in this process.
+//!
+//! It shows what the bus tells. What the bus has lost is read from the log: see [`RunCommand::catch_up`].
+//!
+//! - `output`: what was shown
 
-use std::collections::HashMap;
+mod output;
+
 use std::path::Path;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
-use everturn_engine::bus::{Committed, continuation};
 use everturn_engine::projects::Location;
 use everturn_engine::sessions::{Filter, NewSession};
 use everturn_engine::{Engine, Error, Prompt, SessionUpdate, Signal};
 use everturn_model::part::PartKind;
 use everturn_model::request::{Ask, Reply, Request};
-use everturn_model::tool::Outcome;
-use everturn_model::{Body, EntryId, Event, PartId, Session, SessionId};
-use tokio::signal::unix::{SignalKind, signal};
+use everturn_model::{Event, Session, SessionId};
+use tokio::signal::unix::{self, SignalKind};
+use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::session::lookup;
 use crate::settings::{self, Listeners};
 use crate::table;
+use output::RunOutput;
 
 /// Answer one prompt here and now
 #[derive(Debug, Args)]
@@ -41,40 +46,6 @@ pub(crate) struct RunCommand {
     /// Say yes to every permission request instead of no
     #[arg(long)]
     yes: bool,
-}
-
-/// What was shown so far.
-#[derive(Debug)]
-struct RunOutput {
-    /// The session and the prompt.
-    session: SessionId,
-    prompt: EntryId,
-    /// Whether the prompt was told of. What was idle before is no sign of its end.
-    admitted: bool,
-    /// How much of each text.
-    texts: HashMap<PartId, usize>,
-    /// Why the last turn failed.
-    failure: Option<String>,
-}
-
-impl RunOutput {
-    fn new(session: SessionId, prompt: EntryId) -> Self {
-        Self { session, prompt, admitted: false, texts: HashMap::new(), failure: None }
-    }
-
-    /// Shows what is new of a text.
-    fn add(&mut self, part: &PartId, offset: usize, text: &str) {
-        let shown = self.texts.entry(part.clone()).or_default();
-        // After a gap it goes on with what comes next.
-        table::text(continuation(*shown, offset, text).unwrap_or(text));
-        *shown = (*shown).max(offset + text.len());
-    }
-
-    /// Ends a text with what was not shown of it: that of another process comes in pieces, and not to its end.
-    fn end(&mut self, part: &PartId, text: &str) {
-        let shown = self.texts.remove(part).unwrap_or_default();
-        table::line(text.get(shown..).unwrap_or_default());
-    }
 }
 
 impl RunCommand {
@@ -110,49 +81,28 @@ impl RunCommand {
             None => engine.sessions().create(&location, NewSession::default()).await?,
         };
         let prompt = Prompt { model, agent: self.agent.clone(), ..Prompt::text(&self.message.join(" ")) };
-        let mut updates = engine.bus().listen();
-        let mut interrupts = signal(SignalKind::interrupt()).context("cannot listen for signals")?;
-        let mut stopping = false;
+        let updates = engine.bus().listen();
+        let interrupts = interrupts()?;
         let item = engine.inbox().admit(&session.id, prompt).await?;
-        let mut shown = RunOutput::new(session.id.clone(), item.id);
+        let mut shown = RunOutput::new(table::text, session.id.clone(), item.id);
         self.answer_waiting(engine, &session.id).await?;
-        loop {
-            let update = tokio::select! {
-                update = updates.recv() => update,
-                _ = interrupts.recv() => {
-                    // Work that a person stopped is over: without this it would look as if the process had died, and the
-                    // next one would go on with it.
-                    if stopping {
-                        bail!("left before the session {} had stopped", session.id);
-                    }
-                    stopping = true;
-                    if table::is_watched() {
-                        // The terminal has written ^C into the line.
-                        table::note("");
-                    }
-                    table::note("stopping; Ctrl-C again leaves at once");
-                    let (engine, id) = (engine.clone(), session.id.clone());
-                    tokio::spawn(async move { engine.drains().abort(&id).await });
-                    continue;
-                }
-            };
-            match update {
-                Ok(SessionUpdate::Gap) | Err(RecvError::Lagged(_)) => {
-                    table::note("(some of the output was not shown)");
-                }
-                Ok(update) => {
-                    if self.show(engine, &update, &mut shown).await? {
-                        break;
-                    }
-                }
-                Err(RecvError::Closed) => break,
-            }
-        }
+        let stopped = self.follow(engine, updates, interrupts, &mut shown).await?;
         engine.drains().settled(&session.id).await;
+        // A turn that fails says so before the end of its text is in the log.
+        if shown.has_missed() {
+            self.catch_up(engine, &mut shown).await?;
+        }
+        shown.finish();
         table::note(format!("session {}", session.id));
-        match shown.failure {
-            Some(_) if stopping => bail!("the work was stopped"),
-            Some(message) => bail!(message),
+        if stopped && shown.failure().is_some() {
+            bail!("the work was stopped");
+        }
+        // Whoever deletes a session stops its work first.
+        if shown.is_deleted() || (shown.failure().is_some() && is_gone(engine, &session.id).await?) {
+            return Err(explain_deletion(engine, &session.id).await);
+        }
+        match shown.failure() {
+            Some(message) => bail!(message.to_owned()),
             None => Ok(()),
         }
     }
@@ -170,47 +120,113 @@ impl RunCommand {
         })
     }
 
-    /// Shows an update; true when the session is idle after the prompt.
-    async fn show(&self, engine: &Engine, update: &SessionUpdate, shown: &mut RunOutput) -> Result<bool> {
-        match update {
-            SessionUpdate::Live(live) if live.session == shown.session => match &live.signal {
-                Signal::Delta { part, offset, text, .. } => shown.add(part, *offset, text),
-                Signal::Failed { error } => {
-                    shown.failure = Some(error.text().to_owned());
-                }
-                Signal::Idle => return Ok(shown.admitted),
-                _ => {}
-            },
-            SessionUpdate::Committed(committed) if committed.record.session == shown.session => {
-                match &committed.record.event {
-                    Event::PromptAdmitted { item } if item.id == shown.prompt => shown.admitted = true,
-                    // What failed before is not what was asked for here.
-                    Event::StepStarted { .. } => shown.failure = None,
-                    Event::PartEnded { part, text, .. } if is_text(committed) => shown.end(part, text),
-                    Event::ToolSettled { entry, .. } => {
-                        if let Body::ToolResult { result } = &entry.body {
-                            let (sign, said) = match result.outcome {
-                                Outcome::Completed => ("✓", result.title.as_deref().unwrap_or_default()),
-                                _ => ("✗", result.output.lines().next().unwrap_or_default()),
-                            };
-                            table::line(format!("{sign} {} {said}", result.tool));
-                        }
+    /// Shows what happens until the session is idle after the prompt, or gone. True when a person has stopped the work.
+    async fn follow<P: FnMut(&str)>(
+        &self,
+        engine: &Engine,
+        mut updates: Receiver<SessionUpdate>,
+        mut interrupts: unix::Signal,
+        shown: &mut RunOutput<P>,
+    ) -> Result<bool> {
+        let mut stopping = false;
+        // Whether the end may have been among what was missed.
+        let mut doubtful = false;
+        while !shown.is_over() {
+            tokio::select! {
+                biased;
+                _ = interrupts.recv() => {
+                    // Work that a person stopped is over: without this it would look as if the process had died, and the
+                    // next one would go on with it.
+                    if stopping {
+                        bail!("left before the session {} had stopped", shown.session());
                     }
-                    Event::RequestAsked { request } => self.answer(engine, request).await?,
-                    _ => {}
+                    stopping = true;
+                    if table::is_watched() {
+                        // The terminal has written ^C into the line.
+                        table::note("");
+                    }
+                    table::note("stopping; Ctrl-C again leaves at once");
+                    let (engine, id) = (engine.clone(), shown.session().clone());
+                    tokio::spawn(async move { engine.drains().abort(&id).await });
+                }
+                update = updates.recv() => match update {
+                    Ok(SessionUpdate::Gap) | Err(RecvError::Lagged(_)) => {
+                        // Before the state is read, so that nothing falls between the two.
+                        updates = engine.bus().listen();
+                        self.catch_up(engine, shown).await?;
+                        doubtful = true;
+                    }
+                    Ok(update) => self.show(engine, &update, shown).await?,
+                    Err(RecvError::Closed) => return Ok(stopping),
+                },
+                () = engine.drains().settled(shown.session()), if doubtful => {
+                    doubtful = false;
+                    // Of a process that is still at work the bus will tell when it ends.
+                    if !engine.drains().statuses().iter().any(|(id, _)| id == shown.session()) {
+                        self.catch_up(engine, shown).await?;
+                        return Ok(stopping);
+                    }
                 }
             }
-            // A subagent asks in a session of its own.
+        }
+        Ok(stopping)
+    }
+
+    /// Shows what was missed: asks the store for what happened since, and for what is streaming and waiting now.
+    async fn catch_up<P: FnMut(&str)>(&self, engine: &Engine, shown: &mut RunOutput<P>) -> Result<()> {
+        shown.miss();
+        let id = shown.session().clone();
+        // Before the tree, which then has every part that the log speaks of.
+        let log = engine.sessions().log_after(&id, shown.seq()).await?;
+        match engine.sessions().tree(&id).await {
+            Ok(tree) => shown.take_log(&log, &tree),
+            Err(Error::NoSession(_)) => {
+                shown.delete();
+                return Ok(());
+            }
+            Err(error) => return Err(error.into()),
+        }
+        let streaming = engine.sessions().streaming_parts().await?;
+        for open in streaming.iter().filter(|open| open.session.id == id) {
+            if let PartKind::Text { text, .. } | PartKind::Reasoning { text, .. } = &open.part.kind {
+                shown.add(&open.part.id, 0, text);
+            }
+        }
+        self.answer_waiting(engine, &id).await
+    }
+
+    /// Shows an update.
+    async fn show<P: FnMut(&str)>(
+        &self,
+        engine: &Engine,
+        update: &SessionUpdate,
+        shown: &mut RunOutput<P>,
+    ) -> Result<()> {
+        match update {
+            SessionUpdate::Live(live) if live.session == *shown.session() => match &live.signal {
+                Signal::Delta { part, offset, text, .. } => shown.add(part, *offset, text),
+                Signal::Failed { error } => shown.fail(error),
+                Signal::Idle => shown.rest(),
+                Signal::Purged { .. } => shown.delete(),
+                Signal::Busy | Signal::Retry { .. } | Signal::Progress { .. } | Signal::FileEdited { .. } => {
+                }
+            },
             SessionUpdate::Committed(committed) => {
+                let session = &committed.tree.session;
+                let ours = session.id == *shown.session();
+                if ours {
+                    shown.take(&committed.record, &committed.tree);
+                }
+                // A subagent asks in a session of its own.
                 if let Event::RequestAsked { request } = &committed.record.event
-                    && committed.tree.session.parent.as_ref() == Some(&shown.session)
+                    && (ours || session.parent.as_ref() == Some(shown.session()))
                 {
                     self.answer(engine, request).await?;
                 }
             }
-            _ => {}
+            SessionUpdate::Live(_) | SessionUpdate::Gap => {}
         }
-        Ok(false)
+        Ok(())
     }
 
     /// Answers what the session waited for before: another process may be at work on it, and does not go on without.
@@ -244,16 +260,35 @@ impl RunCommand {
                 }
                 Ok(())
             }
-            // Somebody else was faster.
-            Err(Error::NoRequest(_)) => Ok(()),
+            // Somebody else was faster, or has deleted the session, which is told.
+            Err(Error::NoRequest(_) | Error::NoSession(_)) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 }
 
-/// Whether the part that has ended is one that is shown.
-fn is_text(committed: &Committed) -> bool {
-    let Event::PartEnded { entry, part, .. } = &committed.record.event else { return false };
-    let part = committed.tree.node(entry).and_then(|node| node.part(part));
-    matches!(part.map(|part| &part.kind), Some(PartKind::Text { .. } | PartKind::Reasoning { .. }))
+/// What a person does to stop the work.
+fn interrupts() -> Result<unix::Signal> {
+    unix::signal(SignalKind::interrupt()).context("cannot listen for signals")
 }
+
+/// Whether a session is not there any more, or in the trash.
+async fn is_gone(engine: &Engine, id: &SessionId) -> Result<bool> {
+    match engine.sessions().get(id).await {
+        Ok(_) => Ok(false),
+        Err(Error::NoSession(_)) => Ok(true),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What to say when somebody has deleted the session before the answer was there.
+async fn explain_deletion(engine: &Engine, id: &SessionId) -> anyhow::Error {
+    let deleted = "the session was deleted before the answer was complete";
+    match lookup::listed(engine, id.as_str()).await {
+        Ok(_) => anyhow!("{deleted}, and is back again"),
+        Err(place) => anyhow!("{deleted}: {place}"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

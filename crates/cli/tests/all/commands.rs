@@ -63,6 +63,8 @@ fn opencode_sessions_come_in_and_go_out_unchanged() {
         assert_eq!(home.run(&["import", "opencode", text(&folder)]).success(), "20 sessions imported\n");
         let again = home.run(&["import", "opencode", text(&folder)]).success();
         assert_eq!(again, "0 sessions imported, 20 were here already\n");
+        let again = parse(&home.run(&["import", "opencode", text(&folder), "--json"]).success());
+        assert_eq!(again, json!({"imported": [], "present": 20}));
         assert_eq!(contents(&folder), before, "{archive}: the folder is only read");
 
         let ids = parse(&std::fs::read_to_string(folder.join("ids.json")).unwrap());

@@ -8,8 +8,8 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use everturn_model::SessionId;
-use everturn_store::Store;
+use everturn_model::{Event, EventId, SessionId};
+use everturn_store::{Authority, NewEvent, Store};
 use everturn_testkit::http::EventReader;
 use everturn_testkit::postgres::{Postgres, TestDatabase};
 use everturn_testkit::process::ServerOptions;
@@ -87,13 +87,18 @@ impl Pair {
         command
     }
 
-    /// The ids of the events in a session's log.
-    async fn log(&self, session: &str) -> Vec<String> {
+    /// The store, as another process has it.
+    async fn store(&self) -> Store {
         let options = match &self.database {
             None => everturn_store::Options::folder(self.data.path(), "own_test"),
             Some(database) => everturn_store::Options::server(&database.url(), self.data.path(), "own_test"),
         };
-        let store = Store::open(options).await.unwrap();
+        Store::open(options).await.unwrap()
+    }
+
+    /// The ids of the events in a session's log.
+    async fn log(&self, session: &str) -> Vec<String> {
+        let store = self.store().await;
         let log = store.events(&SessionId::new(session), None, usize::MAX).await.unwrap();
         log.into_iter().map(|record| record.id.to_string()).collect()
     }
@@ -391,6 +396,93 @@ async fn a_prompt_on_the_command_line_answers_what_a_server_asks_in_that_session
         assert!(printed.starts_with(sign) && printed.ends_with("and on\n"), "{printed}");
         heard(&mut far, "session.idle", &session).await;
     }
+}
+
+/// `everturn run` for a session that another process has, until somebody deletes it.
+async fn check_run_deleted(pair: &Pair) {
+    // It waited for the work to be tried ten times, or ended as if it had been answered.
+    let mut far = pair.far.client().events("/event").await;
+    let store = pair.store().await;
+    for (purge, said) in
+        [(false, "is in the trash; `everturn session restore"), (true, "was deleted for good at")]
+    {
+        let session = pair.session("deleted").await;
+        let id = SessionId::new(session.as_str());
+        store.acquire(&id).await.unwrap();
+        let mut run = pair.run(&session, &["SAY:never"]);
+        let run = tokio::spawn(async move { within("the run to end", run.output()).await.unwrap() });
+        let prompted = |event: &Value| {
+            is_of(event, "message.part.updated", &session)
+                && event["properties"]["part"]["text"] == "SAY:never"
+        };
+        far.wait_for(prompted).await;
+        if purge {
+            assert!(store.purge(&id, 1).await.unwrap());
+        } else {
+            let event =
+                NewEvent { id: EventId::new("evt_trashed"), time: 1, event: Event::SessionTrashed {} };
+            store.append(&id, Authority::Open, vec![event]).await.unwrap();
+        }
+        let ended = run.await.unwrap();
+        let complaint = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(1), "{complaint}");
+        let deleted =
+            format!("everturn: the session was deleted before the answer was complete: {session} {said}");
+        assert!(complaint.contains(&deleted), "{complaint}");
+        assert_eq!(String::from_utf8_lossy(&ended.stdout), "");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_prompt_on_the_command_line_ends_when_its_session_is_deleted_on_one_file() {
+    check_run_deleted(&Pair::on_a_file().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_prompt_on_the_command_line_ends_when_its_session_is_deleted_on_one_postgres() {
+    check_run_deleted(&Pair::on_a_server().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_prompt_on_the_command_line_ends_when_the_session_that_a_server_runs_is_deleted() {
+    let pair = Pair::on_a_file().await;
+    let mut far = pair.far.client().events("/event").await;
+    for (hold, deleted_by) in [("near", &pair.near), ("far", &pair.far)] {
+        let session = pair.session("deleted at work").await;
+        say(&pair.far.client(), &session, &format!("HOLD:{hold} SAY:one two three")).await;
+        pair.model.held(hold).await;
+        let mut run = pair.run(&session, &["SAY:never"]);
+        let run = tokio::spawn(async move { within("the run to end", run.output()).await.unwrap() });
+        let prompted = |event: &Value| {
+            is_of(event, "message.part.updated", &session)
+                && event["properties"]["part"]["text"] == "SAY:never"
+        };
+        far.wait_for(prompted).await;
+        deleted_by.client().delete(&format!("/session/{session}")).await.ok();
+        let ended = run.await.unwrap();
+        let complaint = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(1), "{hold}: {complaint}");
+        assert!(complaint.contains("everturn: "), "{hold}: {complaint}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_prompt_on_the_command_line_shows_the_whole_answer_to_a_late_reader() {
+    // More pieces than the bus holds went by while nobody read: a quarter of the answer was left out.
+    let pair = Pair::on_a_file().await;
+    let mut near = pair.near.client().events("/event").await;
+    let words: Vec<String> = (0..40_000).map(|number| format!("{number:04x}")).collect();
+    let answer = words.join(" ");
+    let script = json!({"title": "long", "pace": 0, "steps": [{"text": answer}]});
+    std::fs::write(pair.repo.path().join("long.json"), script.to_string()).unwrap();
+    let session = pair.session("read late").await;
+    let run = pair.run(&session, &["--model", "scripted/./long.json", "go"]).spawn().unwrap();
+    heard(&mut near, "session.idle", &session).await;
+    let ended = within("the run to end", run.wait_with_output()).await.unwrap();
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    let printed = String::from_utf8(ended.stdout).unwrap();
+    assert_eq!(printed.len(), answer.len() + 1, "the answer and the end of its line");
+    assert!(printed.trim_end_matches('\n') == answer, "in its order");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -89,6 +89,26 @@ fn whoever_reads_the_log_as_json_finds_nothing_else_there() {
     assert!(help.contains("Usage: everturn"), "{help}");
 }
 
+#[test]
+fn settings_of_the_log_that_are_not_understood_are_told() {
+    // What was to be logged was not, and neither were warnings.
+    let unusable = [("EVERTURN_LOG", "everturn_engine=loud"), ("EVERTURN_LOG_FORMAT", "xml")];
+    for (name, value) in unusable {
+        let mut home = Home::new();
+        home.set(name, value);
+        let outcome = home.run(&["session", "list"]);
+        assert_eq!(outcome.status, Some(0));
+        let told = |line: &str| line.contains("WARN") && line.contains(name) && line.contains(value);
+        assert!(outcome.stderr.lines().any(told), "{name}: {}", outcome.stderr);
+    }
+    let mut home = Home::new();
+    home.set("EVERTURN_LOG", "everturn_engine=loud");
+    home.set("EVERTURN_LOG_FORMAT", "json");
+    let outcome = home.run(&["session", "list"]);
+    let told = |line: &Value| line["level"] == "WARN" && line["fields"]["log"] == "everturn_engine=loud";
+    assert!(objects(&outcome.stderr).iter().any(told), "{}", outcome.stderr);
+}
+
 #[tokio::test]
 async fn everything_that_a_server_says_of_itself_is_json() {
     let model = ModelServer::start();

@@ -102,6 +102,9 @@ fn nothing_is_deleted_for_good_unless_it_is_said() {
     assert_eq!(json(&home, &["session", "purge", "--yes", &one]), json!({"purged": [one]}));
     let gone = home.run(&["session", "restore", &one]).failure(1);
     assert!(gone.starts_with(&format!("everturn: {one} was deleted for good at 20")), "{gone}");
+    // It said that there is no such session.
+    let prompt = ["run", "--model", "scripted/demo", "--session", &one, "hello"];
+    assert_eq!(home.run(&prompt).failure(1), gone);
     // One that is not in the trash goes too if that is said.
     let purged = home.run(&["session", "purge", "--yes", &two]).success();
     assert!(purged.contains(&format!("{two} is deleted for good\n")), "{purged}");

@@ -39,6 +39,16 @@ impl DrainSlots {
         });
     }
 
+    /// A session was put into the trash: what works here stops.
+    pub(crate) fn stop(&self, id: &SessionId) {
+        self.with(|slots| {
+            if let Some(slot) = slots.get_mut(id).filter(|slot| slot.owned) {
+                slot.again = false;
+                slot.cancel.cancel();
+            }
+        });
+    }
+
     /// An event of a session was told.
     pub(crate) fn follow(&self, id: &SessionId, seq: u64) {
         self.with(|slots| {

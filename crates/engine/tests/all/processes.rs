@@ -1,8 +1,10 @@
 //! Two engines on one database, as two processes have it: nobody waits forever for what the other one did.
 
 use everturn_engine::{Engine, Error, Prompt, SessionUpdate, Signal};
+use everturn_model::Event;
 use everturn_model::part::PartKind;
 use everturn_model::request::Reply;
+use everturn_store::{Authority, NewEvent, Store};
 use everturn_testkit::within;
 use tokio::sync::broadcast::Receiver;
 
@@ -236,6 +238,46 @@ async fn a_session_that_is_deleted_after_its_process_died_is_not_busy() {
         heard.until(&mut updates, &bench, |heard| heard.statuses.last() == Some(&"idle")).await;
         assert_eq!(bench.engine.drains().statuses(), [], "purge: {purge}");
     }
+}
+
+#[tokio::test]
+async fn work_for_a_session_that_is_deleted_elsewhere_ends_at_once() {
+    // It was tried again ten times, for six minutes, or for as long as the other process had the session.
+    for purge in [false, true] {
+        let bench = Bench::new().await;
+        let id = &bench.session.id;
+        let other = bench.other_store().await;
+        let lease = other.acquire(id).await.unwrap();
+        bench.engine.inbox().admit(id, Prompt::text("SAY:never")).await.unwrap();
+        if purge {
+            assert!(other.purge(id, bench.engine.mint().now()).await.unwrap());
+        } else {
+            trash(&bench, &other).await;
+            other.release(lease).await.unwrap();
+        }
+        bench.settled().await;
+        assert_eq!(bench.engine.drains().statuses(), [], "purge: {purge}");
+        assert_eq!(bench.model.prompts(), Vec::<String>::new(), "the model is not asked");
+    }
+}
+
+#[tokio::test]
+async fn a_turn_stops_when_its_session_is_deleted_elsewhere() {
+    // Whoever deletes a session between two turns finds nothing to stop: the next turn ran to its end in the trash.
+    let bench = Bench::new().await;
+    let other = bench.other_store().await;
+    bench.engine.inbox().admit(&bench.session.id, Prompt::text("HOLD:x SAY:one two")).await.unwrap();
+    bench.model.held("x").await;
+    trash(&bench, &other).await;
+    bench.settled().await;
+    bench.model.abandoned("x").await;
+}
+
+/// Puts the session into the trash and does nothing else.
+async fn trash(bench: &Bench, store: &Store) {
+    let (id, time) = (bench.engine.mint().event(), bench.engine.mint().now());
+    let event = NewEvent { id, time, event: Event::SessionTrashed {} };
+    store.append(&bench.session.id, Authority::Open, vec![event]).await.unwrap();
 }
 
 #[tokio::test]

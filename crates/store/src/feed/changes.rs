@@ -42,10 +42,13 @@ impl PurgeNote {
     pub(crate) fn read(detail: &str) -> Option<Self> {
         let detail: Value = serde_json::from_str(detail).ok()?;
         let text = |key: &str| detail.get(key)?.as_str().map(str::to_owned);
+        let time = |key: &str| detail.get(key)?.as_i64();
         let purged = PurgedSession {
             session: SessionId::new(text("session")?),
             project: text("project")?,
             directory: text("directory")?,
+            created: time("created")?,
+            updated: time("updated")?,
         };
         let number = |key: &str| detail.get(key)?.as_u64();
         Some(Self { purged, events: number("events")?, trashed: number("trashed") })

@@ -90,13 +90,15 @@ pub(super) async fn purge_session(
 ) -> Result<bool, ServerFailure> {
     let id = &purge.session;
     let Some(key) = lock(link, id).await? else { return Ok(false) };
-    let sql = "SELECT trashed, project, directory, changed::text::bigint FROM session WHERE key = $1";
+    let sql = "SELECT trashed, project, directory, changed::text::bigint, created, updated FROM session
+               WHERE key = $1";
     let rows = pool::query(&link.client, sql, &[&key]).await?;
     let trashed: Option<i64> = rows.first().map(|row| row.try_get(0)).transpose()?.flatten();
     let place = rows.first().map(|row| {
         let stamp = trashed.is_some().then(|| count(row, 3)).transpose()?;
         let (project, directory) = (row.try_get(1)?, row.try_get(2)?);
-        Ok::<_, ServerFailure>(PurgedPlace { project, directory, trashed: stamp })
+        let (created, updated) = (row.try_get(4)?, row.try_get(5)?);
+        Ok::<_, ServerFailure>(PurgedPlace { project, directory, created, updated, trashed: stamp })
     });
     let place = place.transpose()?;
     if purge.trashed.is_some_and(|since| trashed.is_none_or(|trashed| trashed > since)) {

@@ -30,7 +30,7 @@ pub(super) fn maybe_text(row: &Row<'_>, column: usize) -> rusqlite::Result<Optio
 }
 
 /// The number of a column; if it is not a number, one that is never right.
-fn number(row: &Row<'_>, column: usize) -> rusqlite::Result<i64> {
+pub(super) fn number(row: &Row<'_>, column: usize) -> rusqlite::Result<i64> {
     Ok(match row.get_ref(column)? {
         ValueRef::Integer(number) => number,
         _ => i64::MIN,

@@ -115,12 +115,16 @@ fn clear_rows(connection: &Connection, key: i64) -> Result<(), Error> {
 pub(super) fn purge_session(connection: &Connection, purge: &Purge, owner: &Owner) -> Result<bool, Error> {
     let id = &purge.session;
     let found = connection
-        .prepare_cached("SELECT owner, trashed, project, directory, changed FROM session WHERE id = ?1")?
+        .prepare_cached(
+            "SELECT owner, trashed, project, directory, changed, created, updated FROM session WHERE id = ?1",
+        )?
         .query_row([id.as_str()], |row| {
             let trashed = row.get::<_, Option<i64>>(1)?;
             let place = PurgedPlace {
                 project: stored_session::text(row, 2)?,
                 directory: stored_session::text(row, 3)?,
+                created: stored_session::number(row, 5)?,
+                updated: stored_session::number(row, 6)?,
                 trashed: trashed.is_some().then(|| row.get(4)).transpose()?,
             };
             Ok((stored_session::maybe_text(row, 0)?, trashed, Some(place)))

@@ -60,11 +60,14 @@ pub(crate) struct Purge {
     pub(crate) trashed: Option<Millis>,
 }
 
-/// Where a session was that is deleted for good.
+/// Where and when a session was that is deleted for good. The note of that stays, so nothing that was said in the session is
+/// in it, not even a title.
 #[derive(Debug)]
 pub(crate) struct PurgedPlace {
     pub(crate) project: String,
     pub(crate) directory: String,
+    pub(crate) created: Millis,
+    pub(crate) updated: Millis,
     /// The stamp of its last event, if it was in the trash: whoever has told that event has told that it is gone.
     pub(crate) trashed: Option<u64>,
 }
@@ -76,6 +79,8 @@ impl Purge {
         if let (Some(place), Some(detail)) = (place, detail.as_object_mut()) {
             detail.insert("project".to_owned(), place.project.into());
             detail.insert("directory".to_owned(), place.directory.into());
+            detail.insert("created".to_owned(), place.created.into());
+            detail.insert("updated".to_owned(), place.updated.into());
             if let Some(stamp) = place.trashed {
                 detail.insert("trashed".to_owned(), stamp.into());
             }

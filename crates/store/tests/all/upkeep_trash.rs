@@ -66,6 +66,7 @@ async fn nothing_is_left_of_a_session_that_was_deleted_for_good() {
     store.set_aside(&rich.id, "for a test", 1).await.unwrap();
     assert!(rows(&folder).iter().zip(&before).all(|(now, before)| now > before), "a row in every table");
 
+    let time = store.session(&rich.id).await.unwrap().unwrap().time;
     assert!(store.purge(&rich.id, 5).await.unwrap());
     assert_eq!(rows(&folder), before);
     assert!(!store.purge(&rich.id, 6).await.unwrap(), "it is gone already");
@@ -73,7 +74,10 @@ async fn nothing_is_left_of_a_session_that_was_deleted_for_good() {
     let audits = store.audits(10).await.unwrap();
     let noted: Vec<_> =
         audits.iter().map(|audit| (audit.time, audit.action.as_str(), &audit.detail)).collect();
-    let detail = json!({ "session": rich.id, "events": 12, "project": "global", "directory": "/srv/demo" });
+    let detail = json!({
+        "session": rich.id, "events": 12, "project": "global", "directory": "/srv/demo",
+        "created": time.created, "updated": time.updated,
+    });
     assert_eq!(noted, [(5, "purge", &detail)]);
 
     assert_eq!(store.session(&rich.id).await.unwrap(), None);

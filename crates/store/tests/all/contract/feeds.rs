@@ -442,9 +442,11 @@ async fn a_session_that_is_deleted_for_good_is_told_once(place: &Place) {
     append(&other, &trashed, vec![new(Event::SessionTrashed {})]).await;
     assert_eq!(here.event().await.record.session, trashed);
     assert!(other.purge(&trashed, NOW).await.unwrap(), "its event has said so");
-    assert!(other.purge(&id, NOW).await.unwrap());
+    let session = other.session(&id).await.unwrap().unwrap();
+    assert!(other.purge(&id, NOW + 1).await.unwrap());
     let FeedItem::Purged(purged) = here.next().await else { panic!("it was deleted for good") };
     assert_eq!((&purged.session, purged.directory.as_str()), (&id, "/srv/demo"));
+    assert_eq!((purged.created, purged.updated), (session.time.created, session.time.updated));
     here.check_quiet(&other).await;
 }
 

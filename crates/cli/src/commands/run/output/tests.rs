@@ -1,0 +1,118 @@
+//! What is shown of a text, by what came of it.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use everturn_model::entry::{Assistant, Entry};
+use everturn_model::inbox::{Delivery, InboxItem};
+use everturn_model::tree::Node;
+use everturn_model::{EventId, Extra, Part, Session};
+
+use super::*;
+
+/// Keeps what is shown.
+type Show = Box<dyn FnMut(&str)>;
+
+/// A session in which one text streams.
+struct Stage {
+    shown: RunOutput<Show>,
+    printed: Rc<RefCell<String>>,
+    tree: Tree,
+    entry: EntryId,
+    part: PartId,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let (session, prompt) = (SessionId::new("ses_1"), EntryId::new("msg_1"));
+        let (entry, part) = (EntryId::new("msg_2"), PartId::new("prt_1"));
+        let mut tree = Tree::new(Session::new(session.clone(), "global", "/srv/demo", "t", "1", 0));
+        let answer = Entry::new(entry.clone(), None, 0, Body::Assistant(Assistant::default()));
+        tree.insert(Node::new(answer, vec![Part::new(part.clone(), PartKind::text(""))]));
+        let printed = Rc::<RefCell<String>>::default();
+        let out = Rc::clone(&printed);
+        let show: Show = Box::new(move |text| out.borrow_mut().push_str(text));
+        Self { shown: RunOutput::new(show, session, prompt), printed, tree, entry, part }
+    }
+
+    fn add(&mut self, offset: usize, text: &str) {
+        self.shown.add(&self.part.clone(), offset, text);
+    }
+
+    fn record(&self, seq: u64, event: Event) -> Record {
+        let (id, session) = (EventId::new(format!("evt_{seq}")), self.shown.session().clone());
+        Record { id, session, seq, time: 0, event, subject: None }
+    }
+
+    fn ended(&self, seq: u64, text: &str) -> Record {
+        let (entry, part, text) = (self.entry.clone(), self.part.clone(), text.to_owned());
+        self.record(seq, Event::PartEnded { entry, part, text, metadata: None })
+    }
+
+    fn admitted(&self, seq: u64, prompt: &str) -> Record {
+        let item = InboxItem {
+            id: EntryId::new(prompt),
+            time: 0,
+            delivery: Delivery::Steer,
+            reply: true,
+            user: everturn_model::entry::User::default(),
+            parts: Vec::new(),
+            extra: Extra::default(),
+        };
+        self.record(seq, Event::PromptAdmitted { item: Box::new(item) })
+    }
+
+    fn printed(&self) -> String {
+        self.printed.borrow().clone()
+    }
+}
+
+#[test]
+fn a_hole_is_filled_by_the_end_of_the_text() {
+    // What came behind a hole was counted as if all before it had been shown.
+    let mut stage = Stage::new();
+    stage.add(0, "one ");
+    stage.add(8, "three ");
+    stage.add(14, "four");
+    assert_eq!(stage.printed(), "one ");
+    assert!(stage.shown.has_missed());
+    let ended = stage.ended(7, "one two three four");
+    stage.shown.take(&ended, &stage.tree);
+    assert_eq!(stage.printed(), "one two three four\n");
+}
+
+#[test]
+fn nothing_is_shown_twice() {
+    let mut stage = Stage::new();
+    stage.add(0, "one two ");
+    stage.add(4, "two three");
+    let ended = stage.ended(7, "one two three");
+    // From the log, then from the bus, with a piece that was on its way.
+    stage.shown.take_log(&[stage.admitted(6, "msg_1"), ended.clone()], &stage.tree);
+    stage.shown.take(&ended, &stage.tree);
+    stage.add(8, "three");
+    stage.shown.finish();
+    assert_eq!(stage.printed(), "one two three\n");
+}
+
+#[test]
+fn what_the_log_has_before_the_prompt_is_not_the_answer() {
+    let mut stage = Stage::new();
+    let log = [stage.ended(4, "before"), stage.admitted(5, "msg_0"), stage.admitted(6, "msg_1")];
+    stage.shown.take_log(&log, &stage.tree);
+    assert_eq!(stage.printed(), "");
+    stage.shown.rest();
+    assert!(stage.shown.is_over());
+}
+
+#[test]
+fn a_line_that_was_cut_off_is_ended() {
+    let mut stage = Stage::new();
+    stage.add(0, "one ");
+    let trashed = stage.record(3, Event::SessionTrashed {});
+    stage.shown.take(&trashed, &stage.tree);
+    assert!(stage.shown.is_over() && stage.shown.is_deleted());
+    stage.shown.finish();
+    stage.shown.finish();
+    assert_eq!(stage.printed(), "one \n");
+}
