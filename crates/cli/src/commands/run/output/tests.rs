@@ -58,6 +58,7 @@ impl Stage {
             user: everturn_model::entry::User::default(),
             parts: Vec::new(),
             extra: Extra::default(),
+            interrupts: 0,
         };
         self.record(seq, Event::PromptAdmitted { item: Box::new(item) })
     }
