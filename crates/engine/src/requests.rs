@@ -31,11 +31,11 @@ pub struct Requests {
 
 /// The calls of this process that wait for an answer.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct WaitingCalls(Arc<Mutex<HashMap<RequestId, WaitingCall>>>);
+pub(crate) struct WaitingCalls(Arc<Mutex<HashMap<RequestId, HeldRequest>>>);
 
 /// A call that waits, and for what.
 #[derive(Debug)]
-struct WaitingCall {
+struct HeldRequest {
     request: Request,
     answer: oneshot::Sender<RequestAnswer>,
 }
@@ -68,7 +68,7 @@ impl RequestAnswer {
 impl WaitingCalls {
     fn wait(&self, request: &Request) -> oneshot::Receiver<RequestAnswer> {
         let (answer, receiver) = oneshot::channel();
-        let call = WaitingCall { request: request.clone(), answer };
+        let call = HeldRequest { request: request.clone(), answer };
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(request.id.clone(), call);
         receiver
     }

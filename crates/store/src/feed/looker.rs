@@ -118,11 +118,12 @@ pub(crate) async fn run(sequencer: Arc<Sequencer>, reader: FeedReader, look: Dur
     let mut patience = Duration::MAX;
     loop {
         patience = patience.min(reader.patience(look, sequencer.is_streaming()));
-        let cause = if failed { Cause::Asked } else { wait(&sequencer, &reader, look, last, patience).await };
+        let cause =
+            if failed { LookReason::Asked } else { wait(&sequencer, &reader, look, last, patience).await };
         // A write makes itself known before it is committed, and the commit does not: it is asked for soon, then less often.
-        patience = if cause == Cause::Waited { patience.saturating_mul(2) } else { look };
+        patience = if cause == LookReason::Waited { patience.saturating_mul(2) } else { look };
         last = Instant::now();
-        match glance(&sequencer, &reader, cause == Cause::Asked).await {
+        match glance(&sequencer, &reader, cause == LookReason::Asked).await {
             Ok(()) => failed = false,
             Err(error) => {
                 if !failed {
@@ -137,7 +138,7 @@ pub(crate) async fn run(sequencer: Arc<Sequencer>, reader: FeedReader, look: Dur
 
 /// Why the task stops waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Cause {
+enum LookReason {
     /// Somebody asks for a look.
     Asked,
     /// Somebody writes.
@@ -153,16 +154,16 @@ async fn wait(
     look: Duration,
     last: Instant,
     patience: Duration,
-) -> Cause {
+) -> LookReason {
     let stirred = async {
         reader.stirred().await;
         // Many writes follow each other closely.
         tokio::time::sleep_until(last + look).await;
     };
     tokio::select! {
-        () = sequencer.called() => Cause::Asked,
-        () = stirred => Cause::Stirred,
-        () = tokio::time::sleep(patience) => Cause::Waited,
+        () = sequencer.called() => LookReason::Asked,
+        () = stirred => LookReason::Stirred,
+        () = tokio::time::sleep(patience) => LookReason::Waited,
     }
 }
 
