@@ -139,7 +139,7 @@ async fn the_server_tells_of_every_purge_before_anybody_looks() {
     // As a process leaves them that deletes many sessions while the listener is stopped.
     let notes = "INSERT INTO everturn.audit (time, action, detail)
                  SELECT 7, 'purge', json_build_object(
-                   'session', 'ses_' || number, 'events', 1, 'project', 'p', 'directory', '/srv')
+                   'session', 'ses_' || number, 'events', 1, 'project', 'p', 'directory', '/srv', 'created', 1, 'updated', 2)
                  FROM generate_series(1, 200) number;
                  NOTIFY everturn";
     place.client().await.batch_execute(notes).await.unwrap();
