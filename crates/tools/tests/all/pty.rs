@@ -145,7 +145,8 @@ async fn keys_interrupt_what_runs() {
     ptys.write("a", b"fg; echo ba\"\"ck\n\n").unwrap();
     view.until("back").await;
     // A program that is not a shell gets the key too, and the supervisor in its group does not mind.
-    let line = "trap 'echo caught; exit 9' INT; echo ready; read x";
+    // Not `read`: a signal just before it waits is remembered only until a line comes.
+    let line = "trap 'echo caught; exit 9' INT; echo ready; while sleep 1; do :; done";
     ptys.create("b".to_owned(), program(&project, line)).await.unwrap();
     let mut view = attach(&ptys, "b", ReplayFrom::Start);
     view.until("ready").await;
