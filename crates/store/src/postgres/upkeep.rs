@@ -67,7 +67,8 @@ impl PostgresEngine {
 
     /// Sessions with work left, or with somebody to be asked, wherever they are.
     pub(crate) async fn left_open(&self) -> Result<Vec<SessionId>, Error> {
-        let sql = "SELECT id FROM session WHERE open OR key IN (SELECT session FROM request)";
+        let sql = "SELECT id FROM session WHERE open
+                   OR key IN (SELECT session FROM request) OR key IN (SELECT session FROM inbox)";
         let rows = read!(self, client => pool::query(&client, sql, &[]))?;
         self.each(&rows, |row| Ok(SessionId::new(row.try_get::<_, String>(0)?)))
     }

@@ -43,7 +43,8 @@ impl SqliteEngine {
     /// Sessions with work left, or with somebody to be asked, wherever they are.
     pub(crate) async fn left_open(&self) -> Result<Vec<SessionId>, Error> {
         self.read(|connection| {
-            let sql = "SELECT id FROM session WHERE open = 1 OR key IN (SELECT session FROM request)";
+            let sql = "SELECT id FROM session WHERE open = 1
+                       OR key IN (SELECT session FROM request) OR key IN (SELECT session FROM inbox)";
             let mut statement = connection.prepare_cached(sql)?;
             let rows = statement.query_map([], |row| stored_session::text(row, 0))?;
             Ok(rows.collect::<Result<Vec<_>, _>>()?.into_iter().map(SessionId::new).collect())

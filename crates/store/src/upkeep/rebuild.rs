@@ -172,7 +172,7 @@ impl Store {
         Ok(all)
     }
 
-    /// Sessions with work left, or with somebody to be asked.
+    /// Sessions with work left: an open turn, a prompt that waits, or somebody to be asked.
     async fn left_open(&self) -> Result<Vec<SessionId>, Error> {
         ask!(self, engine => engine.left_open().await)
     }

@@ -1,18 +1,20 @@
 //! A database of the version before this one: read as it is, and made anew only where work is left.
 
 use everturn_model::fault::FaultKind;
+use everturn_model::inbox::{Delivery, InboxItem};
 use everturn_model::part::PartKind;
 use everturn_model::request::{CallRef, OpenCall, Reply};
 use everturn_model::session::StopRequest;
 use everturn_model::subject::SubjectKind;
 use everturn_model::tool::{Outcome, ToolResult, ToolState};
-use everturn_model::{Body, Entry, Event, Fault, Part, Record, SessionId};
-use everturn_store::{Authority, Options, Store};
+use everturn_model::{Body, Entry, Event, Fault, Money, Part, Record, SessionId, Tokens};
+use everturn_store::{Authority, NewEvent, Options, Store};
 use rusqlite::{Connection, params};
 use serde_json::{Value, json};
 
 use crate::events::{
-    NOW, asked, begin, entry_id, new, part_id, part_started, permission, started, titled, turn,
+    NOW, admitted, asked, begin, ended, entry_id, new, part_id, part_started, permission, prompt, started,
+    titled, turn,
 };
 use crate::postgres;
 
@@ -115,6 +117,8 @@ async fn what_is_left_open_on_a_server_is_made_anew_once() {
     let place = postgres::Place::new();
     let store = place.open("own_test").await;
     let [at_work, asking, closed] = [begin(&store).await, begin(&store).await, begin(&store).await];
+    let waiting = begin(&store).await;
+    store.append(&waiting, Authority::Open, stopped_then_prompted()).await.unwrap();
     let (turn, part) = call(&store, &at_work).await;
     // Nothing is at work here, and still somebody has to be asked.
     store.append(&asking, Authority::Open, vec![asked(&permission("per_alone"))]).await.unwrap();
@@ -129,6 +133,9 @@ async fn what_is_left_open_on_a_server_is_made_anew_once() {
     let written = row.to_string();
     let sql = "UPDATE everturn.part SET data = $1 WHERE id = $2";
     assert_eq!(client.execute(sql, &[&written.as_bytes(), &part.id.as_str()]).await.unwrap(), 1);
+    let forget = "UPDATE everturn.inbox SET data =
+                  convert_to((convert_from(data, 'UTF8')::jsonb - 'interrupts')::text, 'UTF8')";
+    assert_eq!(client.execute(forget, &[]).await.unwrap(), 1);
     client.batch_execute("UPDATE everturn.meta SET value = '1' WHERE name = 'fold'").await.unwrap();
 
     for _ in 0..2 {
@@ -137,9 +144,45 @@ async fn what_is_left_open_on_a_server_is_made_anew_once() {
         let audits = store.audits(9).await.unwrap().into_iter().filter(|audit| audit.action == "rebuild");
         let rebuilt: Vec<Value> = audits.map(|audit| audit.detail).collect();
         assert_eq!(rebuilt.len(), 1, "once");
-        assert_eq!(rebuilt[0]["sessions"], 2, "a session without work is left alone");
+        assert_eq!(rebuilt[0]["sessions"], 3, "a session without work is left alone");
+        check_not_stopped(&store, &waiting).await;
         assert!(store.verify_all(None).await.unwrap().is_sound());
     }
+}
+
+/// Somebody stops the work of a session, and then gives it a prompt.
+fn stopped_then_prompted() -> Vec<NewEvent> {
+    let turn = turn(None);
+    let (tokens, cost) = (Tokens::default(), Money::ZERO);
+    let stopped = vec![started(&turn), new(Event::InterruptRequested {}), ended(&turn, tokens, cost)];
+    let prompt = InboxItem { delivery: Delivery::Steer, ..prompt("go on") };
+    stopped.into_iter().chain([admitted(&prompt)]).collect()
+}
+
+async fn check_not_stopped(store: &Store, id: &SessionId) {
+    let now = store.tail(id, 0).await.unwrap().unwrap();
+    let [item] = now.inbox.as_slice() else { panic!("one prompt waits") };
+    assert_eq!((item.interrupts, item.is_stopped(&now.session)), (1, false));
+}
+
+#[tokio::test]
+async fn a_prompt_that_waited_for_the_version_before_is_not_taken_for_stopped() {
+    // Rows of before do not say that the interrupt came first. Only sessions with an open turn were made anew, so the
+    // prompt would have joined the conversation unanswered.
+    let folder = tempfile::tempdir().unwrap();
+    let options = || Options::folder(folder.path(), "own_test");
+    let store = Store::open(options()).await.unwrap();
+    let id = begin(&store).await;
+    store.append(&id, Authority::Open, stopped_then_prompted()).await.unwrap();
+    drop(store);
+    let connection = Connection::open(folder.path().join("everturn.db")).unwrap();
+    let forget = "UPDATE inbox SET data = json_remove(data, '$.interrupts');
+                  UPDATE meta SET value = 2 WHERE name = 'fold'";
+    connection.execute_batch(forget).unwrap();
+    drop(connection);
+    let store = Store::open(options()).await.unwrap();
+    check_not_stopped(&store, &id).await;
+    assert!(store.verify_all(None).await.unwrap().is_sound());
 }
 
 #[tokio::test]
