@@ -261,8 +261,11 @@ impl TouchedRows {
         match &record.event {
             Event::PartEnded { part, .. } => self.ended.push(row::EndedStreams::Part(part.clone())),
             Event::StepEnded { .. } | Event::StepFailed { .. } => self.ended.push(row::EndedStreams::All),
-            Event::EntryAmended { entry, part, .. } => {
-                self.amended.insert((entry.clone(), part.clone()));
+            // What changed, not what the event names: that may be the entry where only a part of it is replaced.
+            Event::EntryAmended { .. } => {
+                self.amended.extend(changes.entries.iter().map(|id| (id.clone(), None)));
+                self.amended
+                    .extend(changes.parts.iter().map(|(entry, id)| (entry.clone(), Some(id.clone()))));
             }
             _ => {}
         }

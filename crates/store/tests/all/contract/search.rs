@@ -21,6 +21,7 @@ contract![
     a_text_that_was_replaced_is_found_by_its_new_words_only,
     a_part_that_became_something_else_is_not_found_by_its_old_words,
     an_entry_that_became_something_else_leaves_no_words_behind,
+    a_replaced_part_takes_only_its_own_words_along,
     the_trash_is_not_searched,
     a_search_can_be_in_one_project_or_one_session,
     the_newest_texts_come_first_and_hidden_ones_do_not_use_up_the_limit,
@@ -236,6 +237,26 @@ async fn an_entry_that_became_something_else_leaves_no_words_behind(place: &Plac
     append(&store, &id, vec![amended(&entry, None, Amendment::ReplaceEntry { entry: Box::new(other) })])
         .await;
     assert_eq!(found(&store, "vanishing").await, []);
+    let check = store.verify(&id).await.unwrap();
+    assert!(check.is_sound(), "{:?}", check.problems);
+}
+
+/// The event named the entry, or another part of it: their words fell out of the index with the old ones.
+async fn a_replaced_part_takes_only_its_own_words_along(place: &Place) {
+    let store = place.open("own_a").await;
+    let [_, own, part] = with(&store, "x", "lasting note", "lasting part").await;
+    let (id, entry, first) = (own.0.clone(), own.1.clone().unwrap(), part.2.clone().unwrap());
+    let second = text("vanishing words");
+    append(&store, &id, vec![part_started(&entry, &second)]).await;
+    assert_eq!(found(&store, "vanishing").await.len(), 1);
+    let silent = Part::new(second.id, PartKind::Snapshot { snapshot: "tree".into() });
+    for named in [None, Some(&first)] {
+        let change = Amendment::ReplacePart { part: Box::new(silent.clone()) };
+        append(&store, &id, vec![amended(&entry, named, change)]).await;
+        assert_eq!(found(&store, "vanishing").await, []);
+        assert_eq!(found(&store, "lasting note").await, std::slice::from_ref(&own), "named {named:?}");
+        assert_eq!(found(&store, "lasting part").await, std::slice::from_ref(&part), "named {named:?}");
+    }
     let check = store.verify(&id).await.unwrap();
     assert!(check.is_sound(), "{:?}", check.problems);
 }
