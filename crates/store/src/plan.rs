@@ -10,6 +10,7 @@ use std::sync::Arc;
 use everturn_model::event::RowsToFold;
 use everturn_model::fold::{self, Changes};
 use everturn_model::subject::Subject;
+use everturn_model::tree::Node;
 use everturn_model::{EntryId, Event, EventId, Millis, PartId, Record, RequestId, SessionId, Tree};
 
 use crate::Error;
@@ -357,7 +358,8 @@ impl AppendProgress {
         state.seq = seq;
         self.touched.note(&record, &changes);
         if self.observed {
-            let (tree, follows, by) = (state.tree.clone(), state.changed, WrittenBy::Us);
+            let tree = excerpt(&state.tree, &record.event, &changes);
+            let (follows, by) = (state.changed, WrittenBy::Us);
             self.committed.push(Arc::new(Committed { record, before, tree, by, follows }));
         }
         Ok(())
@@ -367,6 +369,37 @@ impl AppendProgress {
         self.log.push(LogRow::begin(record, self.epoch)?);
         Ok(())
     }
+}
+
+/// The session row and the rows that an event touched. An append of many events has loaded those of all of them: copied
+/// for each event, a thousand prompts that are stopped together would be a million.
+fn excerpt(tree: &Tree, event: &Event, changes: &Changes) -> Tree {
+    let touches = event.touches();
+    if touches.whole {
+        return tree.clone();
+    }
+    let mut excerpt = Tree::new(tree.session.clone());
+    let changed = changes.parts.iter().map(|(_, part)| part);
+    let parts: HashSet<&PartId> = touches.parts.iter().copied().chain(changed).collect();
+    let entries = touches.entries.iter().copied().chain(&changes.entries);
+    for id in entries.chain(changes.parts.iter().map(|(entry, _)| entry)) {
+        let Some(node) = tree.node(id).filter(|_| excerpt.node(id).is_none()) else { continue };
+        let parts = node.parts.iter().filter(|part| parts.contains(&part.id)).cloned().collect();
+        excerpt.insert(Node::new(node.entry.clone(), parts));
+    }
+    let mut waiting: Vec<&EntryId> = touches.inbox.iter().copied().chain(&changes.inbox).collect();
+    waiting.dedup();
+    excerpt.inbox.extend(waiting.into_iter().filter_map(|id| tree.waiting(id)).cloned());
+    let requests = touches.requests.iter().copied().chain(&changes.requests);
+    excerpt.requests.extend(
+        requests
+            .filter_map(|id| tree.requests.get_key_value(id))
+            .map(|(id, request)| (id.clone(), request.clone())),
+    );
+    if changes.todos {
+        excerpt.todos.clone_from(&tree.todos);
+    }
+    excerpt
 }
 
 fn unfit(session: &SessionId, source: fold::Error) -> Error {
