@@ -6,6 +6,7 @@
 //! few seconds. Neither decides who may write: that is the epoch in the session's row.
 
 use std::fs::{File, OpenOptions, TryLockError};
+use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -113,7 +114,7 @@ pub(crate) fn living(folder: &Path) -> Result<Option<String>, Error> {
     let io = |source| Error::io(&folder, source);
     let files = match std::fs::read_dir(&folder) {
         Ok(files) => files,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(io(error)),
     };
     for file in files {
@@ -134,7 +135,14 @@ pub(crate) fn living(folder: &Path) -> Result<Option<String>, Error> {
 /// Whether nobody holds the lock of that file. One that nobody needs any more is removed.
 fn is_free(path: &Path) -> bool {
     match OpenOptions::new().write(true).open(path) {
-        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+        // A name that no file can have is no process's either.
+        Err(error) => matches!(
+            error.kind(),
+            ErrorKind::NotFound
+                | ErrorKind::InvalidInput
+                | ErrorKind::InvalidFilename
+                | ErrorKind::IsADirectory
+        ),
         Ok(file) => {
             let free = file.try_lock().is_ok();
             if free {
@@ -166,7 +174,7 @@ fn lock(path: &Path) -> std::io::Result<File> {
             }
             Err(TryLockError::WouldBlock) => {
                 let text = "another process has this name; choose another one";
-                return Err(std::io::Error::new(std::io::ErrorKind::AddrInUse, text));
+                return Err(std::io::Error::new(ErrorKind::AddrInUse, text));
             }
             Err(TryLockError::Error(error)) => return Err(error),
         }

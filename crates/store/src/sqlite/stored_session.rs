@@ -37,7 +37,8 @@ pub(super) fn number(row: &Row<'_>, column: usize) -> rusqlite::Result<i64> {
     })
 }
 
-fn maybe_number(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<i64>> {
+/// The same, where there may be none.
+pub(super) fn maybe_number(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<i64>> {
     match row.get_ref(column)? {
         ValueRef::Null => Ok(None),
         _ => number(row, column).map(Some),

@@ -119,13 +119,14 @@ pub(super) fn purge_session(connection: &Connection, purge: &Purge, owner: &Owne
             "SELECT owner, trashed, project, directory, changed, created, updated FROM session WHERE id = ?1",
         )?
         .query_row([id.as_str()], |row| {
-            let trashed = row.get::<_, Option<i64>>(1)?;
+            let trashed = stored_session::maybe_number(row, 1)?;
             let place = PurgedPlace {
                 project: stored_session::text(row, 2)?,
                 directory: stored_session::text(row, 3)?,
                 created: stored_session::number(row, 5)?,
                 updated: stored_session::number(row, 6)?,
-                trashed: trashed.is_some().then(|| row.get(4)).transpose()?,
+                // Without a stamp it is told once more, and not passed over.
+                trashed: trashed.and(u64::try_from(stored_session::number(row, 4)?).ok()),
             };
             Ok((stored_session::maybe_text(row, 0)?, trashed, Some(place)))
         })
