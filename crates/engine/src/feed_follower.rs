@@ -144,7 +144,10 @@ async fn answer(reporter: Weak<RestReporter>, mut asked: mpsc::UnboundedReceiver
             RestQuestion::Session(id, told) => reporter.look(&id, told).await,
             RestQuestion::All => reporter.count().await,
         };
-        if let Err(error) = answered {
+        // A process that ends need not know.
+        if let Err(error) = answered
+            && !matches!(error, everturn_store::Error::Closed)
+        {
             tracing::warn!(error = error.to_string(), "it is not known whether a session is still busy");
         }
     }
