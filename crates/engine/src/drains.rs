@@ -293,7 +293,8 @@ impl Drains {
     }
 
     /// True while this process has the right to run the session: its text goes out over the bus as it grows.
-    pub(crate) fn is_owned(&self, id: &SessionId) -> bool {
+    #[must_use]
+    pub fn is_owned(&self, id: &SessionId) -> bool {
         self.with(|slots| slots.get(id).is_some_and(|slot| slot.owned))
     }
 

@@ -231,8 +231,8 @@ impl PromptInbox {
 
     /// What was admitted under this id before, if it asked for the same.
     async fn admitted(&self, id: &SessionId, item: &InboxItem) -> Result<Option<InboxItem>, Error> {
-        let now = self.journal.outline(id).await?;
-        if let Some(waiting) = now.inbox.into_iter().find(|waiting| waiting.id == item.id) {
+        // Before the entry that it becomes, so that it is not missed in between.
+        if let Some(waiting) = self.journal.waiting_prompt(id, &item.id).await? {
             return if waiting.same_request(item) { Ok(Some(waiting)) } else { Err(conflict(item)) };
         }
         let Some(node) = self.journal.node(id, &item.id).await? else { return Ok(None) };

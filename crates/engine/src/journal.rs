@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use everturn_model::inbox::InboxItem;
 use everturn_model::tree::Node;
 use everturn_model::{EntryId, Event, Record, Session, SessionId, Tree};
 use everturn_store::{Appended, Authority, Lease, NewEvent, Store};
@@ -121,6 +122,15 @@ impl Journal {
     /// The log of a session, whole.
     pub(crate) async fn log(&self, id: &SessionId) -> Result<Vec<Record>, Error> {
         Ok(self.store.events(id, None, usize::MAX).await?)
+    }
+
+    /// A prompt that waits in a session's inbox.
+    pub(crate) async fn waiting_prompt(
+        &self,
+        id: &SessionId,
+        prompt: &EntryId,
+    ) -> Result<Option<InboxItem>, Error> {
+        Ok(self.store.waiting_prompt(id, prompt).await?)
     }
 
     /// An entry of a session with its parts.

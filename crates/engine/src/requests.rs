@@ -208,12 +208,11 @@ impl Requests {
     /// # Errors
     /// When nobody waits for it.
     pub async fn reply(&self, id: &RequestId, reply: Reply, message: Option<String>) -> Result<(), Error> {
-        let found = self.store.request(id).await?.ok_or_else(|| Error::NoRequest(id.clone()))?;
-        let (session, request) = found;
+        let (row, request) = self.asked(id).await?;
+        let session = row.id.clone();
         let Ask::Permission { permission, always, .. } = &request.ask else {
             return Err(Error::NoRequest(id.clone()));
         };
-        let row = self.journal.session(&session).await?;
         if reply == Reply::Always {
             let rules = always.iter().map(|pattern| Rule::new(permission, pattern, Action::Allow)).collect();
             self.store.approve(&row.project, rules, self.journal.mint().now()).await?;
@@ -264,16 +263,23 @@ impl Requests {
 
     /// The session that waits for a question, the request, and how many questions there are in it.
     async fn question(&self, id: &RequestId) -> Result<(SessionId, Request, usize), Error> {
-        let found = self.store.request(id).await?;
-        let count = |request: &Request| match &request.ask {
-            Ask::Question { questions } => Some(questions.as_array().map_or(0, Vec::len)),
-            Ask::Permission { .. } => None,
-        };
-        let found = found.and_then(|(session, request)| {
-            let count = count(&request)?;
-            Some((session, request, count))
-        });
-        found.ok_or_else(|| Error::NoRequest(id.clone()))
+        let (session, request) = self.asked(id).await?;
+        match &request.ask {
+            Ask::Question { questions } => {
+                let count = questions.as_array().map_or(0, Vec::len);
+                Ok((session.id, request, count))
+            }
+            Ask::Permission { .. } => Err(Error::NoRequest(id.clone())),
+        }
+    }
+
+    /// A request that waits, with its session. In the trash nothing waits for an answer.
+    async fn asked(&self, id: &RequestId) -> Result<(Session, Request), Error> {
+        let (session, request) = self.store.request(id).await?.ok_or_else(|| Error::NoRequest(id.clone()))?;
+        match self.journal.session(&session).await {
+            Err(Error::NoSession(_)) => Err(Error::NoRequest(id.clone())),
+            session => Ok((session?, request)),
+        }
     }
 
     /// Records an answer. The call that waits for it, here or in another process, is given it by the feed.

@@ -34,6 +34,7 @@ use std::path::Path;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
+use everturn_model::inbox::InboxItem;
 use everturn_model::permission::Rule;
 use everturn_model::request::Request;
 use everturn_model::todo::Todo;
@@ -268,6 +269,14 @@ impl PostgresEngine {
         piece: PathPiece,
     ) -> Result<Option<StoredPath>, Error> {
         read!(self, client => stored_path::piece(&client, id, &piece))
+    }
+
+    pub(crate) async fn waiting_prompt(
+        &self,
+        id: &SessionId,
+        prompt: &EntryId,
+    ) -> Result<Option<InboxItem>, Error> {
+        read!(self, client => reader::waiting_prompt(&client, id, prompt))
     }
 
     pub(crate) async fn node(&self, id: &SessionId, entry: &EntryId) -> Result<Option<Node>, Error> {

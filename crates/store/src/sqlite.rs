@@ -26,6 +26,7 @@ mod writer;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use everturn_model::inbox::InboxItem;
 use everturn_model::permission::Rule;
 use everturn_model::request::Request;
 use everturn_model::todo::Todo;
@@ -237,6 +238,15 @@ impl SqliteEngine {
     ) -> Result<Option<StoredPath>, Error> {
         let id = id.clone();
         self.read(move |connection| stored_path::piece(connection, &id, &piece)).await
+    }
+
+    pub(crate) async fn waiting_prompt(
+        &self,
+        id: &SessionId,
+        prompt: &EntryId,
+    ) -> Result<Option<InboxItem>, Error> {
+        let (id, prompt) = (id.clone(), prompt.clone());
+        self.read(move |connection| reader::waiting_prompt(connection, &id, &prompt)).await
     }
 
     pub(crate) async fn node(&self, id: &SessionId, entry: &EntryId) -> Result<Option<Node>, Error> {

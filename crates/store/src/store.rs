@@ -9,6 +9,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use everturn_model::inbox::InboxItem;
 use everturn_model::part::PartKind;
 use everturn_model::permission::Rule;
 use everturn_model::request::Request;
@@ -329,6 +330,14 @@ impl Store {
         ask!(self, engine => engine.stored_path(id, piece).await)
     }
 
+    /// One prompt that waits in a session's inbox.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn waiting_prompt(&self, id: &SessionId, prompt: &EntryId) -> Result<Option<InboxItem>, Error> {
+        ask!(self, engine => engine.waiting_prompt(id, prompt).await)
+    }
+
     /// One entry of a session with its parts.
     ///
     /// # Errors
@@ -374,7 +383,7 @@ impl Store {
         ask!(self, engine => engine.streams(id).await)
     }
 
-    /// Requests that wait for a person, with their sessions.
+    /// Requests that wait for a person, with their sessions; those of the trash wait for nobody.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -382,7 +391,7 @@ impl Store {
         ask!(self, engine => engine.requests().await)
     }
 
-    /// One waiting request.
+    /// One waiting request, whatever became of its session.
     ///
     /// # Errors
     /// When it cannot be read.

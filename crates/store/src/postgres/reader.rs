@@ -6,7 +6,7 @@ use everturn_model::permission::{Action, Rule};
 use everturn_model::request::Request;
 use everturn_model::subject::EventPayload;
 use everturn_model::todo::Todo;
-use everturn_model::{EventId, FromJson, Record, RequestId, Session, SessionId, Tree};
+use everturn_model::{EntryId, EventId, FromJson, Record, RequestId, Session, SessionId, Tree};
 use tokio_postgres::Row;
 
 use super::blob::{self, Blobs};
@@ -119,6 +119,20 @@ pub(super) async fn inbox(
     Ok(items.decode(&blobs)?.into_iter().map(|(_, _, item)| item).collect())
 }
 
+/// A prompt that waits.
+pub(super) async fn waiting_prompt(
+    client: &ClientWrapper,
+    id: &SessionId,
+    prompt: &EntryId,
+) -> Result<Option<InboxItem>, ServerFailure> {
+    let sql = "SELECT i.ord, i.id, i.data FROM inbox i JOIN session s ON s.key = i.session
+               WHERE s.id = $1 AND i.id = $2";
+    let rows = query(client, sql, &[&id.as_str(), &prompt.as_str()]).await?;
+    let items = Payloads::of(id.as_str(), "inbox", &rows)?;
+    let blobs = Blobs::of(client, items.texts()).await?;
+    Ok(items.decode(&blobs)?.pop().map(|(_, _, item)| item))
+}
+
 pub(super) async fn todos(client: &ClientWrapper, id: &SessionId) -> Result<Vec<Todo>, ServerFailure> {
     let sql = "SELECT t.data FROM todo t JOIN session s ON s.key = t.session WHERE s.id = $1";
     let rows = query(client, sql, &[&id.as_str()]).await?;
@@ -171,7 +185,8 @@ pub(super) async fn streams(
 }
 
 pub(super) async fn requests(client: &ClientWrapper) -> Result<Vec<(SessionId, Request)>, ServerFailure> {
-    let sql = "SELECT s.id, r.data FROM request r JOIN session s ON s.key = r.session ORDER BY r.id";
+    let sql = "SELECT s.id, r.data FROM request r JOIN session s ON s.key = r.session
+               WHERE s.trashed IS NULL ORDER BY r.id";
     let mut requests = Vec::new();
     for row in query(client, sql, &[]).await? {
         match asked(&row) {

@@ -204,6 +204,16 @@ pub(super) fn inbox(connection: &Connection, key: i64, name: &str) -> Result<Vec
     Ok(items)
 }
 
+/// A prompt that waits.
+pub(super) fn waiting_prompt(
+    connection: &Connection,
+    id: &SessionId,
+    prompt: &EntryId,
+) -> Result<Option<InboxItem>, Error> {
+    let Some((key, _)) = key_and_session(connection, id)? else { return Ok(None) };
+    waiting(connection, key, prompt)
+}
+
 pub(super) fn node(connection: &Connection, id: &SessionId, entry: &EntryId) -> Result<Option<Node>, Error> {
     let Some((key, _)) = key_and_session(connection, id)? else { return Ok(None) };
     node_of(connection, key, id, entry)
@@ -336,7 +346,8 @@ pub(super) fn streams(connection: &Connection, id: &SessionId) -> Result<Vec<Str
 
 pub(super) fn requests(connection: &Connection) -> Result<Vec<(SessionId, Request)>, Error> {
     let mut statement = connection.prepare_cached(
-        "SELECT s.id, r.data FROM request r JOIN session s ON s.key = r.session ORDER BY r.id",
+        "SELECT s.id, r.data FROM request r JOIN session s ON s.key = r.session
+         WHERE s.trashed IS NULL ORDER BY r.id",
     )?;
     let mut rows = statement.query([])?;
     let mut requests = Vec::new();

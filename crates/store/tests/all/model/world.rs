@@ -228,6 +228,7 @@ impl Sequence {
         let ours = |id: &SessionId| self.known.iter().any(|known| known.session().id == *id);
         let mut expected: Vec<_> = there
             .iter()
+            .filter(|known| known.session().time.trashed.is_none())
             .flat_map(|known| known.story.tree.requests.values().map(|request| (known.id(), request.clone())))
             .collect();
         expected.sort_by(|(_, a), (_, b)| a.id.cmp(&b.id));
