@@ -94,9 +94,12 @@ impl SqliteEngine {
 
     pub(crate) async fn trashed_since(&self, since: Millis) -> Result<Vec<SessionId>, Error> {
         let trashed = move |connection: &Connection| {
-            let sql = "SELECT id FROM session WHERE trashed <= ?1 ORDER BY trashed, key";
+            // A time that is no number is greater than all numbers.
+            let sql = "SELECT id FROM session WHERE trashed <= ?1 OR (?2 AND trashed IS NOT NULL)
+                       ORDER BY trashed, key";
             let mut statement = connection.prepare_cached(sql)?;
-            let rows = statement.query_map([since], |row| stored_session::text(row, 0))?;
+            let all = since == Millis::MAX;
+            let rows = statement.query_map(params![since, all], |row| stored_session::text(row, 0))?;
             Ok(rows.collect::<Result<Vec<_>, _>>()?.into_iter().map(SessionId::new).collect())
         };
         self.read(trashed).await

@@ -11,11 +11,13 @@ use everturn_model::part::{PartKind, Span};
 use everturn_model::request::{Ask, Request};
 use everturn_model::session::Revert;
 use everturn_model::todo::Todo;
+use everturn_model::tool::ToolState;
 use everturn_model::{
     Entry, EntryId, Event, EventId, Extra, Map, Millis, Money, Part, PartId, Record, RequestId, Session,
     SessionId, Tokens, Tree,
 };
 use everturn_store::{Appended, Authority, NewEvent, Store};
+use serde_json::Value;
 
 /// The moment of everything that has no other.
 pub(crate) const NOW: Millis = 1_794_711_664_171;
@@ -147,6 +149,13 @@ pub(crate) fn streaming() -> Part {
     let time = Some(Span { start: NOW, end: None });
     let kind = PartKind::Text { text: String::new(), synthetic: None, ignored: None, time, metadata: None };
     Part::new(part_id(), kind)
+}
+
+/// A tool call that begins.
+pub(crate) fn tool(call: &str) -> Part {
+    let state = ToolState::Pending { input: Value::Object(Map::new()), raw: String::new() };
+    let (call, tool) = (call.to_owned(), "bash".to_owned());
+    Part::new(part_id(), PartKind::Tool { call, tool, state, hosted: false, metadata: None })
 }
 
 pub(crate) fn part_started(entry: &EntryId, part: &Part) -> NewEvent {

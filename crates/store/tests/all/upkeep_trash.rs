@@ -124,6 +124,63 @@ async fn a_session_whose_owner_is_damaged_is_nobodys() {
     assert!(store.purge(&rich.id, 9).await.unwrap());
 }
 
+/// Values that no version of the store has put into the row of a session. A name of 300 characters is one that no file can
+/// have.
+const DAMAGED: [&str; 14] = [
+    "changed = 'soon'",
+    "changed = x'ff'",
+    "changed = 1.5",
+    "changed = -7",
+    "trashed = 'soon'",
+    "trashed = x'ff'",
+    "created = 'soon'",
+    "updated = x'ff'",
+    "project = x'ff'",
+    "owner = ''",
+    "owner = hex(zeroblob(150))",
+    "owner = 'own' || char(0) || 'test'",
+    "owner = '..'",
+    "owner = 7",
+];
+
+#[tokio::test]
+async fn a_session_with_a_damaged_stamp_or_owner_is_deleted_for_good() {
+    // A stamp that is no number stopped it, and an owner that no file can be named after was taken for a living process.
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder).await;
+    for (base, damaged) in (1..).zip(DAMAGED) {
+        let (listed, trashed) = (Rich::new(base * 0x1000), Rich::new(base * 0x100_0000));
+        for rich in [&listed, &trashed] {
+            rich.put(&store, "parser").await;
+        }
+        trash(&store, &trashed, 5).await;
+        for rich in [&listed, &trashed] {
+            damage(&folder, &rich.id, &format!("UPDATE session SET {damaged} WHERE key = KEY"));
+            assert!(store.purge(&rich.id, 9).await.unwrap(), "{damaged}");
+        }
+    }
+    assert_eq!(rows(&folder), [0; 12]);
+}
+
+#[tokio::test]
+async fn a_damaged_session_keeps_nothing_in_the_trash_that_is_emptied() {
+    // It stopped the sweep before those behind it; with a damaged time it stayed itself, and nobody was told.
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder).await;
+    for (round, damaged) in (1..).zip(DAMAGED) {
+        let all: Vec<Rich> = (1..=5).map(|number| Rich::new(round * 0x10_0000 + number * 0x1000)).collect();
+        for (rich, time) in all.iter().zip(1..) {
+            rich.put(&store, "parser").await;
+            trash(&store, rich, time).await;
+        }
+        damage(&folder, &all[2].id, &format!("UPDATE session SET {damaged} WHERE key = KEY"));
+        let mut swept = store.sweep(Retention { trash: Some(Duration::ZERO) }, 10).await.unwrap();
+        swept.purged.sort_unstable();
+        let ids: Vec<SessionId> = all.iter().map(|rich| rich.id.clone()).collect();
+        assert_eq!((swept.purged, swept.busy), (ids, Vec::new()), "{damaged}");
+    }
+}
+
 #[tokio::test]
 async fn the_feed_goes_on_past_a_deleted_session() {
     let folder = tempfile::tempdir().unwrap();

@@ -2,13 +2,19 @@
 
 use std::sync::Arc;
 
+use everturn_model::event::Amendment;
 use everturn_model::fold::{self, Changes};
-use everturn_model::{Event, Record, Session, SessionId, Tree};
+use everturn_model::inbox::{Delivery, InboxItem};
+use everturn_model::request::{CallRef, Request};
+use everturn_model::tool::{Outcome, ToolResult};
+use everturn_model::tree::Node;
+use everturn_model::{Body, Entry, EntryId, Event, PartId, Record, RequestId, Session, SessionId, Tree};
 use everturn_store::{Appended, ArchivedSessions, Authority, Error, Filter, Lease, NewEvent, Search, Store};
 
 use crate::events::{
-    added, admitted, append, begin, chain, created, entry_id, log, new, note, promoted, prompt, session,
-    session_id, staged, titled, todo, tree, unfit,
+    NOW, added, admitted, amended, answered, append, asked, begin, chain, created, entry_id, log, new, note,
+    part_started, permission, promoted, prompt, session, session_id, staged, started, text, titled, todo,
+    tool, tree, turn, unfit,
 };
 use crate::listener::Listener;
 use crate::place::{Place, contract};
@@ -24,6 +30,7 @@ contract![
     an_owned_append_is_refused_unless_owner_epoch_and_session_are_right,
     a_prompt_is_not_admitted_while_a_revert_is_staged,
     the_observer_hears_of_each_event_in_order_with_the_rows_it_touched,
+    an_event_of_many_comes_with_the_rows_that_it_touched_and_no_others,
     the_observer_hears_neither_of_refusals_nor_of_repeats,
 ];
 
@@ -81,14 +88,14 @@ async fn a_batch_with_one_bad_event_leaves_nothing_behind(place: &Place) {
     let id = begin(&store).await;
     chain(&store, &id, 2).await;
     let before = everything(&store, &id).await;
-    let request = crate::events::permission("per_lost");
+    let request = permission("per_lost");
     let good = || {
         vec![
             titled("lost"),
             admitted(&prompt("lost")),
-            crate::events::asked(&request),
+            asked(&request),
             new(Event::TodoUpdated { todos: vec![todo("lost")] }),
-            added(&note(None, "lost"), vec![crate::events::text("lost")]),
+            added(&note(None, "lost"), vec![text("lost")]),
         ]
     };
     for at in 0..=good().len() {
@@ -147,7 +154,7 @@ async fn any_text_comes_back_as_it_was(place: &Place) {
         append(&store, &id, vec![first]).await;
         let events = vec![
             admitted(&prompt(words)),
-            added(&note(None, words), vec![crate::events::text(words)]),
+            added(&note(None, words), vec![text(words)]),
             new(Event::TodoUpdated { todos: vec![todo(words)] }),
             titled(words),
         ];
@@ -246,6 +253,137 @@ async fn the_observer_hears_of_each_event_in_order_with_the_rows_it_touched(plac
             assert_eq!(touched.waiting(id), whole.waiting(id));
         }
     }
+}
+
+/// The ids of the rows beside an event: entries with their parts, waiting prompts, requests, tasks.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct RowIds {
+    nodes: Vec<(EntryId, Vec<PartId>)>,
+    inbox: Vec<EntryId>,
+    requests: Vec<RequestId>,
+    todos: Vec<String>,
+}
+
+impl RowIds {
+    fn of(tree: &Tree) -> Self {
+        let parts = |node: &Node| node.parts.iter().map(|part| part.id.clone()).collect();
+        Self {
+            nodes: tree.nodes().iter().map(|node| (node.entry.id.clone(), parts(node))).collect(),
+            inbox: tree.inbox.iter().map(|item| item.id.clone()).collect(),
+            requests: tree.requests.keys().cloned().collect(),
+            todos: tree.todos.iter().map(|todo| todo.content.clone()).collect(),
+        }
+    }
+
+    /// One entry and some of its parts.
+    fn node(entry: &EntryId, parts: &[&PartId]) -> Self {
+        Self::default().and(entry, parts)
+    }
+
+    /// An entry more.
+    fn and(mut self, entry: &EntryId, parts: &[&PartId]) -> Self {
+        self.nodes.push((entry.clone(), parts.iter().copied().cloned().collect()));
+        self
+    }
+
+    /// A waiting prompt.
+    fn prompt(item: &InboxItem) -> Self {
+        Self { inbox: vec![item.id.clone()], ..Self::default() }
+    }
+}
+
+async fn an_event_of_many_comes_with_the_rows_that_it_touched_and_no_others(place: &Place) {
+    // Each event of an append once carried the rows of all of them: a thousand prompts that were stopped together were a
+    // million rows.
+    let (one, mut here) = Listener::open(place, "own_a").await;
+    let (_two, mut there) = Listener::open(place, "own_b").await;
+    let id = begin(&one).await;
+    let (first, second) = (prompt("first"), prompt("second"));
+    let entry = note(None, "a note");
+    let (above, below) = (text("above"), text("below"));
+    let step = turn(Some(&entry.id));
+    let [call, idle] = ["call_a", "call_b"].map(tool);
+    let mut request = permission("per_of_the_call");
+    let own_call = CallRef { entry: step.id.clone(), call: "call_a".into(), part: Some(call.id.clone()) };
+    request.call = Some(own_call);
+    let result = Box::new(ToolResult::new("call_a", "bash", Outcome::Completed, "done"));
+    let settled = Entry::new(entry_id(), Some(step.id.clone()), NOW, Body::ToolResult { result });
+    let waiting = Request { call: None, ..permission("per_of_nobody") };
+    let begun = Event::ToolBegun { entry: step.id.clone(), part: call.id.clone(), forecast: Vec::new() };
+    let settles = Event::ToolSettled {
+        entry: Box::new(settled.clone()),
+        assistant: Some(step.id.clone()),
+        part: Some(call.id.clone()),
+    };
+    let todos = vec![todo("a task")];
+    let asks = |request: &Request| RowIds { requests: vec![request.id.clone()], ..RowIds::default() };
+    let batch = vec![
+        (new(Event::TodoUpdated { todos }), RowIds { todos: vec!["a task".into()], ..RowIds::default() }),
+        (asked(&waiting), asks(&waiting)),
+        (admitted(&first), RowIds::prompt(&first)),
+        (admitted(&second), RowIds::prompt(&second)),
+        (added(&entry, vec![above.clone(), below.clone()]), RowIds::node(&entry.id, &[&above.id, &below.id])),
+        (started(&step), RowIds::node(&step.id, &[])),
+        (part_started(&step.id, &call), RowIds::node(&step.id, &[&call.id])),
+        (part_started(&step.id, &idle), RowIds::node(&step.id, &[&idle.id])),
+        (
+            asked(&request),
+            RowIds { requests: vec![request.id.clone()], ..RowIds::node(&step.id, &[&call.id]) },
+        ),
+        (answered(&request), RowIds::node(&step.id, &[&call.id])),
+        (new(begun), RowIds::node(&step.id, &[&call.id])),
+        (new(settles), RowIds::node(&settled.id, &[]).and(&step.id, &[&call.id])),
+        (amended(&entry.id, Some(&below.id), Amendment::Hide), RowIds::node(&entry.id, &[&below.id])),
+        (amended(&entry.id, None, Amendment::Hide), RowIds::node(&entry.id, &[])),
+        (
+            new(Event::PromptRerouted { id: second.id.clone(), delivery: Delivery::Steer }),
+            RowIds::prompt(&second),
+        ),
+        (new(Event::PromptCancelled { id: second.id.clone() }), RowIds::default()),
+        (titled("a name"), RowIds::default()),
+        (new(Event::InterruptRequested {}), RowIds::default()),
+        (promoted(&first, Some(&settled.id)), RowIds::node(&first.id, &[&first.parts[0].id])),
+    ];
+    let (events, mut expected): (Vec<NewEvent>, Vec<RowIds>) = batch.into_iter().unzip();
+    let title = events.iter().find_map(|new| match &new.event {
+        Event::TitleChanged { entry, .. } => Some(entry.clone()),
+        _ => None,
+    });
+    expected[16] = RowIds::node(&title.unwrap(), &[]);
+    append(&one, &id, events).await;
+    let own = here.events().split_off(1);
+    let found: Vec<RowIds> = own.iter().map(|committed| RowIds::of(&committed.tree)).collect();
+    assert_eq!(found, expected);
+    // As they are right after the event.
+    let log = log(&one, &id).await;
+    let mut whole = fold::begin(&log[0]).unwrap();
+    for committed in &own {
+        fold::apply(&mut whole, &committed.record).unwrap();
+        let tree = &committed.tree;
+        assert_eq!(tree.session, whole.session);
+        for node in tree.nodes() {
+            let now = whole.node(&node.entry.id).unwrap();
+            assert_eq!(node.entry, now.entry);
+            assert!(node.parts.iter().all(|part| now.part(&part.id) == Some(part)), "{node:?}");
+        }
+        assert!(tree.inbox.iter().all(|item| whole.waiting(&item.id) == Some(item)), "{tree:?}");
+        assert!(
+            tree.requests.iter().all(|(id, request)| whole.requests.get(id) == Some(request)),
+            "{tree:?}"
+        );
+    }
+    // To another process the same comes later: what waited is an entry or gone, and the parts of a prompt were told when
+    // it was admitted.
+    let mut far = expected;
+    far[2] = RowIds { inbox: vec![first.id.clone()], ..RowIds::node(&first.id, &[]) };
+    far[14] = RowIds::default();
+    far[18] = RowIds::node(&first.id, &[]);
+    let mut found = Vec::new();
+    assert_eq!(there.event().await.record.seq, 0);
+    for _ in &far {
+        found.push(RowIds::of(&there.event().await.tree));
+    }
+    assert_eq!(found, far);
 }
 
 async fn the_observer_hears_neither_of_refusals_nor_of_repeats(place: &Place) {

@@ -21,6 +21,7 @@ contract![
     a_path_that_runs_in_a_circle_ends,
     a_tail_has_as_many_messages_as_asked_for,
     an_entry_is_read_alone_as_it_is_in_the_tree,
+    a_waiting_prompt_is_read_alone_as_it_is_in_the_tree,
 ];
 
 fn query(session: &SessionId, order: Order, limit: u32) -> PathQuery {
@@ -249,4 +250,25 @@ async fn an_entry_is_read_alone_as_it_is_in_the_tree(place: &Place) {
     assert_eq!(store.node(&id, &entry_id()).await.unwrap(), None);
     assert_eq!(store.node(&session_id(), &entry_id()).await.unwrap(), None);
     assert_eq!(store.tree(&session_id()).await.unwrap(), None);
+}
+
+async fn a_waiting_prompt_is_read_alone_as_it_is_in_the_tree(place: &Place) {
+    let store = place.open("own_a").await;
+    let (id, other) = (conversation(&store).await, begin(&store).await);
+    // One is so long that its text is a blob.
+    let items = [prompt("first"), prompt(&"long ".repeat(20_000)), prompt("third")];
+    append(&store, &id, items.iter().map(admitted).collect()).await;
+    let inbox = tree(&store, &id).await.inbox;
+    assert_eq!(inbox, items);
+    for item in &inbox {
+        assert_eq!(store.waiting_prompt(&id, &item.id).await.unwrap().as_ref(), Some(item));
+        assert_eq!(store.waiting_prompt(&other, &item.id).await.unwrap(), None, "in its own session only");
+        assert_eq!(store.node(&id, &item.id).await.unwrap(), None, "it is no entry yet");
+    }
+    append(&store, &id, vec![promoted(&items[0], None)]).await;
+    assert_eq!(store.waiting_prompt(&id, &items[0].id).await.unwrap(), None, "it waits no more");
+    append(&store, &id, vec![new(Event::PromptCancelled { id: items[2].id.clone() })]).await;
+    assert_eq!(store.waiting_prompt(&id, &items[2].id).await.unwrap(), None, "it was taken back");
+    assert_eq!(store.waiting_prompt(&id, &items[1].id).await.unwrap().as_ref(), Some(&items[1]));
+    assert_eq!(store.waiting_prompt(&session_id(), &items[1].id).await.unwrap(), None);
 }

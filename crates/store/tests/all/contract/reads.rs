@@ -16,6 +16,7 @@ contract![
     waiting_prompts_stand_in_the_order_of_their_admission,
     a_task_list_is_the_last_one_that_was_given,
     requests_of_all_sessions_wait_until_they_are_answered,
+    requests_of_a_session_in_the_trash_wait_for_nobody_until_it_is_back,
     a_session_cannot_answer_anothers_request,
     a_session_cannot_take_the_id_of_anothers_request,
     children_are_listed_newest_first_and_without_the_trash,
@@ -122,6 +123,21 @@ async fn requests_of_all_sessions_wait_until_they_are_answered(place: &Place) {
     drop(store);
     let again = place.open("own_b").await;
     check_requests(&again, &[(&one, e), (&two, a), (&two, low)]).await;
+}
+
+async fn requests_of_a_session_in_the_trash_wait_for_nobody_until_it_is_back(place: &Place) {
+    // They stayed listed, and nobody could answer them.
+    let store = place.open("own_a").await;
+    let (one, two) = (begin(&store).await, begin(&store).await);
+    let requests = ["per_a", "per_b", "per_c"].map(permission);
+    let [a, b, c] = &requests;
+    append(&store, &one, vec![asked(a), asked(c)]).await;
+    append(&store, &two, vec![asked(b)]).await;
+    append(&store, &one, vec![new(Event::SessionTrashed {})]).await;
+    check_requests(&store, &[(&two, b)]).await;
+    assert_eq!(store.request(&a.id).await.unwrap(), Some((one.clone(), a.clone())), "by its id it is found");
+    append(&store, &one, vec![new(Event::SessionRestored {})]).await;
+    check_requests(&store, &[(&one, a), (&two, b), (&one, c)]).await;
 }
 
 async fn a_session_cannot_answer_anothers_request(place: &Place) {
