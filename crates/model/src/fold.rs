@@ -700,3 +700,6 @@ pub fn floor(tree: &Tree) -> Stamp {
     });
     ids.filter_map(Stamp::of).max().unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests;

@@ -227,3 +227,28 @@ impl<'de> Visitor<'de> for PayloadVisitor {
         Ok(EventPayload { event, subject })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entry::{Assistant, Entry};
+    use crate::{Fault, Part, Session, SessionId};
+
+    #[test]
+    fn an_entry_and_a_part_are_known_by_the_names_of_another_program() {
+        // V2 clients know them by no other.
+        let mut entry = Entry::new(EntryId::new("msg_1"), None, 0, Body::Assistant(Assistant::default()));
+        entry.wire = Some("msg_theirs".into());
+        let mut text = Part::new(PartId::new("prt_1"), PartKind::text("hello"));
+        text.wire = Some("text_theirs".into());
+        let mut tree = Tree::new(Session::new(SessionId::new("ses_1"), "global", "/srv", "t", "1", 0));
+        let id = entry.id.clone();
+        tree.insert(Node::new(entry, vec![text.clone()]));
+        let failed = Event::StepFailed { entry: id.clone(), error: Fault::internal("no"), resumes: false };
+        let ended = Event::PartEnded { entry: id, part: text.id, text: "hello".into(), metadata: None };
+        let wire = Some("msg_theirs".to_owned());
+        assert_eq!(Subject::of(&failed, &tree), Some(Subject { wire: wire.clone(), kind: None }));
+        let kind = SubjectKind::Text { name: Some("text_theirs".into()) };
+        assert_eq!(Subject::of(&ended, &tree), Some(Subject { wire, kind: Some(kind) }));
+    }
+}

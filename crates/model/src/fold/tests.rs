@@ -1,0 +1,181 @@
+//! What the fold keeps of prompts that wait and of calls that have not settled. The random histories of the store compare
+//! one fold with another, and do not see what both of them lose.
+
+use super::*;
+use crate::entry::{Assistant, User};
+use crate::request::{Ask, Reply, Request};
+use crate::tool::FileForecast;
+use crate::{EventId, Extra, Map, SessionId};
+use serde_json::json;
+
+/// A session that is folded event by event.
+struct History {
+    tree: Tree,
+    seq: u64,
+}
+
+impl History {
+    fn new() -> Self {
+        let session = Session::new(SessionId::new("ses_1"), "global", "/srv", "t", "1", 0);
+        Self { tree: Tree::new(session), seq: 0 }
+    }
+
+    fn fold(&mut self, event: Event) {
+        self.seq += 1;
+        let record = Record {
+            id: EventId::new(format!("evt_{}", self.seq)),
+            session: self.tree.session.id.clone(),
+            seq: self.seq,
+            time: 7,
+            event,
+            subject: None,
+        };
+        apply(&mut self.tree, &record).unwrap();
+    }
+
+    /// A turn with calls that have these parts, all under one id.
+    fn with_calls(parts: [&str; 2]) -> Self {
+        let mut history = Self::new();
+        let turn = Entry::new(turn(), None, 0, Body::Assistant(Assistant::default()));
+        history.fold(Event::StepStarted { entry: Box::new(turn) });
+        for part in parts {
+            let state = ToolState::Pending { input: json!({}), raw: String::new() };
+            let part = Box::new(tool(part, state));
+            history.fold(Event::PartStarted { entry: self::turn(), part });
+        }
+        history
+    }
+
+    /// What is known of each call.
+    fn open(&self) -> Vec<Option<OpenCall>> {
+        self.tree.node(&turn()).unwrap().parts.iter().map(|part| part.open.as_deref().cloned()).collect()
+    }
+
+    fn waiting(&self, id: &str) -> &InboxItem {
+        self.tree.waiting(&EntryId::new(id)).unwrap()
+    }
+}
+
+fn turn() -> EntryId {
+    EntryId::new("msg_turn")
+}
+
+fn tool(id: &str, state: ToolState) -> Part {
+    let (call, tool) = ("call".to_owned(), "bash".to_owned());
+    Part::new(PartId::new(id), PartKind::Tool { call, tool, state, hosted: false, metadata: None })
+}
+
+fn request(id: &str, part: Option<&str>) -> Request {
+    let ask = Ask::Permission {
+        permission: "bash".into(),
+        patterns: Vec::new(),
+        always: Vec::new(),
+        metadata: Map::new(),
+    };
+    let call = CallRef { entry: turn(), call: "call".into(), part: part.map(PartId::new) };
+    Request { id: RequestId::new(id), time: 0, ask, call: Some(call) }
+}
+
+fn asked(request: &Request) -> Event {
+    Event::RequestAsked { request: Box::new(request.clone()) }
+}
+
+fn answered(request: &Request) -> Event {
+    let (id, call, message) = (request.id.clone(), request.call.clone(), Some("go".to_owned()));
+    Event::RequestAnswered { id, call, reply: Some(Reply::Once), message, answers: None }
+}
+
+/// A call whose newest request is this one.
+fn waits(request: &Request) -> OpenCall {
+    let request = Some(LastRequest { request: request.clone(), answer: None });
+    OpenCall { request, ..OpenCall::default() }
+}
+
+/// The same after it was answered.
+fn goes_on(request: &Request) -> OpenCall {
+    let answer = GivenAnswer { reply: Some(Reply::Once), message: Some("go".into()), answers: None };
+    let request = Some(LastRequest { request: request.clone(), answer: Some(answer) });
+    OpenCall { request, ..OpenCall::default() }
+}
+
+fn prompt(id: &str, delivery: Delivery) -> InboxItem {
+    InboxItem {
+        id: EntryId::new(id),
+        time: 0,
+        delivery,
+        reply: true,
+        user: User::default(),
+        parts: Vec::new(),
+        extra: Extra::default(),
+        interrupts: 0,
+    }
+}
+
+#[test]
+fn a_prompt_that_is_changed_after_an_interrupt_is_not_stopped_by_it() {
+    // Somebody who edits a prompt after the stop wants it answered, as if it had been given then.
+    let mut history = History::new();
+    let prompts = [("msg_a", Delivery::Steer), ("msg_b", Delivery::Queue), ("msg_c", Delivery::Steer)];
+    for (id, delivery) in prompts {
+        history.fold(Event::PromptAdmitted { item: Box::new(prompt(id, delivery)) });
+    }
+    history.fold(Event::InterruptRequested {});
+    let stopped = |history: &History| {
+        prompts.map(|(id, _)| {
+            let item = history.waiting(id);
+            (item.interrupts, item.is_stopped(&history.tree.session))
+        })
+    };
+    assert_eq!(stopped(&history), [(0, true), (0, false), (0, true)], "what is queued is not work yet");
+    history.fold(Event::PromptEdited { item: Box::new(prompt("msg_a", Delivery::Steer)) });
+    history.fold(Event::PromptRerouted { id: EntryId::new("msg_b"), delivery: Delivery::Steer });
+    assert_eq!(stopped(&history), [(1, false), (1, false), (0, true)]);
+}
+
+#[test]
+fn a_request_that_names_no_part_belongs_to_the_newest_call_of_its_id() {
+    // Requests of earlier versions name none, and models use an id again.
+    let mut history = History::with_calls(["prt_old", "prt_new"]);
+    let request = request("per_1", None);
+    history.fold(asked(&request));
+    assert_eq!(history.open(), [None, Some(waits(&request))]);
+    history.fold(answered(&request));
+    assert_eq!(history.open(), [None, Some(goes_on(&request))]);
+}
+
+#[test]
+fn an_answer_to_an_older_request_of_a_call_is_none_to_the_newest() {
+    let mut history = History::with_calls(["prt_1", "prt_2"]);
+    let [first, second] = ["per_1", "per_2"].map(|id| request(id, Some("prt_1")));
+    history.fold(asked(&first));
+    history.fold(asked(&second));
+    history.fold(answered(&first));
+    assert_eq!(history.open(), [Some(waits(&second)), None]);
+    history.fold(answered(&second));
+    assert_eq!(history.open(), [Some(goes_on(&second)), None]);
+}
+
+#[test]
+fn a_call_keeps_what_is_known_of_it_when_its_part_is_replaced() {
+    let mut history = History::with_calls(["prt_1", "prt_2"]);
+    let request = request("per_1", Some("prt_1"));
+    history.fold(asked(&request));
+    history.fold(answered(&request));
+    let file = |after: &str| FileForecast { path: "/srv/a".into(), before: None, after: Some(after.into()) };
+    let begun = |forecast: Vec<FileForecast>| Event::ToolBegun {
+        entry: turn(),
+        part: PartId::new("prt_1"),
+        forecast,
+    };
+    history.fold(begun(vec![file("x")]));
+    let expected = OpenCall { begun: true, forecast: vec![file("x")], ..goes_on(&request) };
+    assert_eq!(history.open(), [Some(expected.clone()), None]);
+    let state = ToolState::Pending { input: json!({}), raw: "another text".into() };
+    let new = tool("prt_1", state);
+    let change = Amendment::ReplacePart { part: Box::new(new.clone()) };
+    history.fold(Event::EntryAmended { entry: turn(), part: Some(new.id.clone()), change });
+    let expected = Part { open: Some(Box::new(expected)), ..new };
+    assert_eq!(history.tree.node(&turn()).unwrap().parts[0], expected);
+    history.fold(begun(vec![file("y")]));
+    assert_eq!(history.open()[0].as_ref().unwrap().forecast, [file("y")], "the later beginning counts");
+}
