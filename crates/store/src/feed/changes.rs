@@ -62,3 +62,33 @@ impl PurgeNote {
         self.trashed.is_some_and(covers) || (self.trashed.is_some() && last.is_some_and(is_end))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_purge_was_told_if_the_event_was_that_put_the_session_into_the_trash() {
+        let note = |trashed: &str| {
+            let text = format!(
+                r#"{{"session":"ses_1","events":3,"project":"p","directory":"/srv","created":1,"updated":2{trashed}}}"#
+            );
+            PurgeNote::read(&text).unwrap()
+        };
+        let (listed, trashed) = (note(""), note(r#","trashed":7"#));
+        let (before, after) = (Position::Newest(6), Position::Newest(7));
+        for (since, last, missed, told) in [
+            (&before, None, None, false),
+            (&before, Some(1), None, false),
+            (&before, Some(2), None, true),
+            (&after, None, None, true),
+            (&after, None, Some(1), true),
+            (&after, None, Some(2), false),
+            (&after, Some(2), Some(2), true),
+        ] {
+            let case = format!("{since:?}, {last:?}, {missed:?}");
+            assert_eq!(trashed.was_told(since, last, missed), told, "{case}");
+            assert!(!listed.was_told(since, last, missed), "no event says so: {case}");
+        }
+    }
+}

@@ -88,7 +88,7 @@ struct Announced {
 #[derive(Default)]
 struct SequencerState {
     /// Everything before this moment was told.
-    told: Option<Position>,
+    told_until: Option<Position>,
     /// How many looks have begun.
     looks: u64,
     /// Where the look began that is under way, or that failed and will be made again.
@@ -129,7 +129,7 @@ impl Sequencer {
     /// Begins at a moment, with the parts that others are streaming then.
     pub(crate) fn begin(&self, now: Position, open: Vec<FollowedPart>) {
         let mut state = self.lock();
-        state.told = Some(now);
+        state.told_until = Some(now);
         state.open = open.into_iter().map(|part| ((part.session.clone(), part.part.clone()), part)).collect();
     }
 
@@ -172,7 +172,7 @@ impl Sequencer {
     /// Everything that this process committed under a stamp was told.
     pub(crate) fn pass(&self, stamp: u64) {
         let mut state = self.lock();
-        if let Some(Position::Newest(_)) = state.told {
+        if let Some(Position::Newest(_)) = state.told_until {
             state.ahead.insert(stamp);
             state.advance();
             if state.looks_from.is_none() {
@@ -184,8 +184,10 @@ impl Sequencer {
 
     /// Whether everything up to a moment was told.
     pub(crate) fn has_told(&self, now: &Position) -> bool {
-        match (&self.lock().told, now) {
-            (Some(Position::Newest(told)), Position::Newest(now)) => now == told,
+        let state = self.lock();
+        match (&state.told_until, now) {
+            // That a session is gone may be noted by now, which is counted as no commit.
+            (Some(Position::Newest(told)), Position::Newest(now)) => now == told && state.missed.is_empty(),
             _ => false,
         }
     }
@@ -203,7 +205,7 @@ impl Sequencer {
     pub(crate) fn begin_look(&self) -> Option<Position> {
         let mut state = self.lock();
         state.looks += 1;
-        let told = state.told.clone();
+        let told = state.told_until.clone();
         state.looks_from.clone_from(&told);
         told
     }
@@ -220,8 +222,8 @@ impl Sequencer {
         let looks = state.looks;
         let from = state.looks_from.take();
         // Own commits may have moved on in the meantime.
-        if from == state.told || !state.told.as_ref().is_some_and(|told| told.includes(&now)) {
-            state.told = Some(now);
+        if from == state.told_until || !state.told_until.as_ref().is_some_and(|told| told.includes(&now)) {
+            state.told_until = Some(now);
         }
         state.forget_settled();
         state.tracks.retain(|_, track| !track.held.is_empty() || track.look >= looks);
@@ -333,14 +335,14 @@ impl SequencerState {
 
     /// Forgets the sessions of which nothing was told that is not before the moment up to which everything was told.
     fn forget_resting(&mut self) {
-        let Some(told) = &self.told else { return };
+        let Some(told) = &self.told_until else { return };
         let rests = |track: &Track| track.stamp.is_some_and(|stamp| told.covers(stamp));
         self.tracks.retain(|_, track| !track.held.is_empty() || !rests(track));
     }
 
     /// Moves on over own commits that follow directly.
     fn advance(&mut self) {
-        let Some(Position::Newest(told)) = &mut self.told else { return };
+        let Some(Position::Newest(told)) = &mut self.told_until else { return };
         while let Some(next) = self.ahead.first().copied().filter(|next| *next <= *told + 1) {
             self.ahead.remove(&next);
             *told = next.max(*told);
@@ -350,13 +352,13 @@ impl SequencerState {
     /// Takes in an own commit. True when events before it have to be read.
     fn take(&mut self, observer: &Observer, stamp: u64, committed: Arc<Committed>) -> bool {
         let (session, seq) = (committed.record.session.clone(), committed.record.seq);
-        let covers = |stamp| self.told.as_ref().is_none_or(|told: &Position| told.covers(stamp));
+        let covers = |stamp| self.told_until.as_ref().is_none_or(|told: &Position| told.covers(stamp));
         let (known, follows) = match self.tracks.get(&session) {
             Some(track) => {
                 let follows = track.held.is_empty() && track.last.map(|last| last + 1) == Some(seq);
                 (track.last.is_some_and(|last| seq <= last), follows)
             }
-            None => (self.told.is_some() && covers(stamp), seq == 0 || covers(committed.follows)),
+            None => (self.told_until.is_some() && covers(stamp), seq == 0 || covers(committed.follows)),
         };
         if known {
             // Read from the log before the writer came to tell of it.
@@ -456,7 +458,7 @@ impl SequencerState {
 
     /// Forgets what was announced and would have been told by now if it had been committed.
     fn forget_settled(&mut self) {
-        let Some(told) = &self.told else { return };
+        let Some(told) = &self.told_until else { return };
         self.announced.retain(|_, announced| {
             announced.retain(|announced| !told.covers(announced.stamp));
             !announced.is_empty()

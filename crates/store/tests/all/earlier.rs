@@ -186,6 +186,26 @@ async fn a_prompt_that_waited_for_the_version_before_is_not_taken_for_stopped() 
 }
 
 #[tokio::test]
+async fn a_session_where_only_a_request_waits_is_made_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = || Options::folder(folder.path(), "own_test");
+    let store = Store::open(options()).await.unwrap();
+    let [asking, closed] = [begin(&store).await, begin(&store).await];
+    store.append(&asking, Authority::Open, vec![asked(&permission("per_alone"))]).await.unwrap();
+    let title = store.session(&asking).await.unwrap().unwrap().title;
+    drop(store);
+    let connection = Connection::open(folder.path().join("everturn.db")).unwrap();
+    let rename = "UPDATE session SET data = json_set(data, '$.title', 'of before');
+                  UPDATE meta SET value = 2 WHERE name = 'fold'";
+    connection.execute_batch(rename).unwrap();
+    drop(connection);
+    let store = Store::open(options()).await.unwrap();
+    assert_eq!(store.session(&asking).await.unwrap().unwrap().title, title, "the log had it");
+    let left_alone = store.session(&closed).await.unwrap().unwrap().title;
+    assert_eq!(left_alone, "of before", "a session without work is left alone");
+}
+
+#[tokio::test]
 async fn an_interrupt_of_an_open_turn_is_found_in_the_log_once() {
     let folder = tempfile::tempdir().unwrap();
     let options = || Options::folder(folder.path(), "own_test");

@@ -16,9 +16,11 @@ use std::ffi::{c_char, c_int};
 use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use everturn_model::{Event, EventId, SessionId};
-use everturn_store::{ArchivedSessions, Filter, Options, Search, Store};
+use everturn_store::{ArchivedSessions, Error, Filter, Options, Search, Store};
+use everturn_testkit::deadline::within;
 use everturn_testkit::disk::{self, Disk, Loss};
 use rusqlite::trace::{TraceEvent, TraceEventCodes};
 use rusqlite::{Connection, auto_extension, ffi};
@@ -249,6 +251,32 @@ fn a_migration_killed_at_any_statement_leaves_the_old_file_or_the_new_one() {
         check_backup(folder.path());
     }
     assert!(old > 50 && new > 1, "both were seen: {old} old and {new} new");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_migrated_beside_a_process_that_came_while_the_copy_was_made() {
+    // It knows only the old schema, and would go on writing it.
+    let folder = folder();
+    let path = folder.path().join("everturn.db");
+    let writing = Connection::open(&path).unwrap();
+    writing.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let opening = tokio::spawn(Store::open(Options::folder(folder.path(), "own_new")));
+    within("the copy, behind which the migration waits for whoever writes", async {
+        while !folder.path().join(BACKUP).exists() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    let owners = folder.path().join("owners");
+    std::fs::create_dir_all(&owners).unwrap();
+    let old = std::fs::File::create(owners.join("own_old")).unwrap();
+    old.lock().unwrap();
+    writing.execute_batch("ROLLBACK").unwrap();
+    let refused = opening.await.unwrap();
+    assert!(matches!(&refused, Err(Error::OlderAtWork { by, .. }) if by == "own_old"), "{refused:?}");
+    assert!(!check_form(&path, "refused"), "it has the old schema");
+    drop(old);
+    drop(check_all(folder.path()).await);
 }
 
 #[test]

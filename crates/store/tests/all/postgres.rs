@@ -7,6 +7,7 @@ mod feed;
 mod lease;
 mod opening;
 mod outage;
+mod scrub;
 
 use everturn_model::ids::{RANDOM, Stamp};
 use everturn_model::{EntryId, Event, EventId, SessionId};

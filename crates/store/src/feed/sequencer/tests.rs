@@ -12,6 +12,7 @@ enum Told {
     Event(usize, u64, Teller),
     /// Something that was to be told after this event of this session.
     Sign(usize, u64),
+    Purged(usize),
     Gap,
 }
 
@@ -67,7 +68,8 @@ struct Glance {
 /// A database with its log, and the process whose feed it is.
 struct World {
     sequencer: Sequencer,
-    told: Arc<Mutex<Vec<Told>>>,
+    /// What the observer was told, in order, and the signs.
+    heard: Arc<Mutex<Vec<Told>>>,
     /// The stamp of each event, by session, and who wrote it.
     logs: [Vec<(u64, Teller)>; SESSIONS],
     next: u64,
@@ -118,15 +120,16 @@ fn number(session: &SessionId) -> usize {
 
 impl World {
     fn new(page: usize, numbered: bool) -> Self {
-        let told: Arc<Mutex<Vec<Told>>> = Arc::default();
-        let hears = Arc::clone(&told);
+        let heard: Arc<Mutex<Vec<Told>>> = Arc::default();
+        let hears = Arc::clone(&heard);
         let sequencer = Sequencer::new(Arc::new(move |item| {
             let told = match item {
                 FeedItem::Committed(committed) => {
                     let teller = if committed.by == WrittenBy::Us { Teller::We } else { Teller::Others };
                     Told::Event(number(&committed.record.session), committed.record.seq, teller)
                 }
-                FeedItem::Text(_) | FeedItem::Purged(_) => return,
+                FeedItem::Purged(purged) => Told::Purged(number(&purged.session)),
+                FeedItem::Text(_) => return,
                 FeedItem::Gap => Told::Gap,
             };
             hears.lock().unwrap().push(told);
@@ -135,7 +138,7 @@ impl World {
         let logs = [[1, 2], [3, 3], [4, 5]].map(|log| log.map(|stamp| (stamp, Teller::Others)).to_vec());
         let world = Self {
             sequencer,
-            told,
+            heard,
             logs,
             next: 6,
             running: BTreeMap::new(),
@@ -216,7 +219,7 @@ impl World {
             Step::Look => self.look(),
             Step::Sign(session) => {
                 if let Some(seq) = self.own[session] {
-                    let told = Arc::clone(&self.told);
+                    let told = Arc::clone(&self.heard);
                     let sign = Box::new(move || told.lock().unwrap().push(Told::Sign(session, seq)));
                     self.sequencer.tell_after(&name(session), sign);
                 }
@@ -294,7 +297,7 @@ impl World {
     }
 
     fn check(&self) {
-        let told = self.told.lock().unwrap();
+        let told = self.heard.lock().unwrap();
         assert!(!told.contains(&Told::Gap), "nothing was missing: {told:?}");
         for (session, log) in self.logs.iter().enumerate() {
             let told: Vec<(u64, Teller)> = told
@@ -345,7 +348,7 @@ fn an_own_commit_that_a_look_has_told_is_not_told_again_however_late_the_writer_
     }
     assert!(world.sequencer.lock().tracks.is_empty());
     world.tell();
-    assert_eq!(*world.told.lock().unwrap(), [Told::Event(0, 2, Teller::We)]);
+    assert_eq!(*world.heard.lock().unwrap(), [Told::Event(0, 2, Teller::We)]);
 }
 
 #[test]
@@ -355,16 +358,16 @@ fn what_waits_is_bounded_and_let_go_with_the_gap() {
     world.step(&Step::Commit(0));
     world.step(&Step::Own(0, 1));
     world.tell();
-    assert_eq!(*world.told.lock().unwrap(), [], "the event before it is missing");
+    assert_eq!(*world.heard.lock().unwrap(), [], "the event before it is missing");
     for _ in 0..MOST_HELD {
         world.step(&Step::Sign(0));
     }
-    let told = world.told.lock().unwrap().clone();
+    let told = world.heard.lock().unwrap().clone();
     assert_eq!(told[..3], [Told::Gap, Told::Event(0, 3, Teller::We), Told::Sign(0, 3)]);
     assert_eq!(told.len(), MOST_HELD + 2);
     // What could not be told in its place is not told out of place.
     world.rest();
-    assert_eq!(world.told.lock().unwrap().len(), told.len() + 1);
+    assert_eq!(world.heard.lock().unwrap().len(), told.len() + 1);
 }
 
 #[test]
@@ -383,7 +386,7 @@ fn an_own_part_that_a_look_saw_first_is_not_read_as_that_of_another() {
     world.sequencer.deliver(&name(0), vec![with(WrittenBy::Others { newest: true })]);
     world.sequencer.commit(6, &[own]);
     assert!(!world.sequencer.is_streaming());
-    assert_eq!(*world.told.lock().unwrap(), [Told::Event(0, 2, Teller::We)]);
+    assert_eq!(*world.heard.lock().unwrap(), [Told::Event(0, 2, Teller::We)]);
 }
 
 #[test]
@@ -429,6 +432,86 @@ fn text_behind_a_hole_is_not_read_again() {
     let left: Vec<(String, usize)> =
         world.sequencer.open_parts().iter().map(|open| (open.part.to_string(), open.offset)).collect();
     assert_eq!(left, [("prt_2".to_owned(), 4)]);
+}
+
+/// Parts of two sessions that another process is streaming.
+fn followed() -> [FollowedPart; 2] {
+    [0, 1].map(|session| {
+        let of = Session::new(name(session), "global", "/srv", "t", "1", 0);
+        FollowedPart::new(&of, EntryId::new("msg_1"), PartId::new("prt_1"))
+    })
+}
+
+#[test]
+fn a_session_that_was_deleted_for_good_streams_nothing_and_holds_nothing_back() {
+    let mut world = World::new(8, false);
+    let parts = followed();
+    world.sequencer.begin(world.position(), parts.to_vec());
+    world.step(&Step::Begin(0, 1));
+    world.step(&Step::Commit(0));
+    world.step(&Step::Own(0, 1));
+    world.tell();
+    world.step(&Step::Sign(0));
+    assert_eq!(*world.heard.lock().unwrap(), [], "the event before it is missing");
+    let (project, directory) = ("global".to_owned(), "/srv".to_owned());
+    world.sequencer.tell_purged(PurgedSession {
+        session: name(0),
+        project,
+        directory,
+        created: 0,
+        updated: 0,
+    });
+    let expected = [Told::Gap, Told::Event(0, 3, Teller::We), Told::Sign(0, 3), Told::Purged(0)];
+    assert_eq!(*world.heard.lock().unwrap(), expected);
+    assert_eq!(world.sequencer.open_parts(), parts[1..]);
+}
+
+#[test]
+fn a_part_is_followed_until_it_or_its_turn_ends_or_its_session_is_deleted() {
+    let (entry, part) = (EntryId::new("msg_1"), PartId::new("prt_1"));
+    let error = everturn_model::Fault::internal("no");
+    let ends = [
+        Event::PartEnded { entry: entry.clone(), part, text: String::new(), metadata: None },
+        Event::StepEnded {
+            entry: entry.clone(),
+            finish: everturn_model::finish::Finish::Stop,
+            tokens: Default::default(),
+            cost: Default::default(),
+            snapshot: None,
+            files: None,
+            parts: Vec::new(),
+            declined: false,
+        },
+        Event::StepFailed { entry, error, resumes: false },
+        Event::SessionTrashed {},
+    ];
+    for end in ends {
+        let world = World::new(8, false);
+        let parts = followed();
+        world.sequencer.begin(world.position(), parts.to_vec());
+        let mut last = read(0, 2, 6);
+        let name = end.name();
+        last.record = Arc::new(Record { event: end, ..Record::clone(&last.record) });
+        world.sequencer.deliver(&parts[0].session, vec![last]);
+        assert_eq!(world.sequencer.open_parts(), parts[1..], "after {name}");
+    }
+}
+
+#[test]
+fn a_look_that_ends_late_does_not_take_back_what_was_told_meanwhile() {
+    let mut world = World::new(8, true);
+    world.step(&Step::Begin(0, 1));
+    world.look();
+    for _ in 0..2 {
+        world.step(&Step::Own(1, 1));
+        world.tell();
+    }
+    while world.glance.is_some() {
+        world.look();
+    }
+    assert!(world.sequencer.has_told(&world.position()));
+    world.rest();
+    world.check();
 }
 
 #[test]

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_model::{EntryId, Event, PartId, Record, SessionId};
-use everturn_store::{Authority, FeedItem, Store, Timing, WrittenBy};
+use everturn_store::{Authority, FeedItem, PurgedSession, Store, Timing, WrittenBy};
 use everturn_testkit::deadline::within;
 use tokio::task::JoinSet;
 
 use crate::events::{
-    NOW, added, admitted, append, begin, created, ended, leaf_moved, log, new, note, part_ended,
+    NOW, added, admitted, append, at, begin, created, ended, leaf_moved, log, new, note, part_ended,
     part_started, promoted, prompt, session_id, started, streaming, text, titled, turn,
 };
 use crate::listener::Listener;
@@ -438,15 +438,22 @@ async fn a_session_that_is_deleted_for_good_is_told_once(place: &Place) {
     let other = place.open("own_b").await;
     let (before, id, trashed) = (begin(&other).await, begin(&other).await, begin(&other).await);
     assert!(other.purge(&before, NOW).await.unwrap());
+    // A prompt is the last activity of a session.
+    append(&other, &id, vec![at(NOW + 5, Event::PromptAdmitted { item: Box::new(prompt("hello")) })]).await;
     let (_one, mut here) = Listener::open(place, "own_a").await;
     append(&other, &trashed, vec![new(Event::SessionTrashed {})]).await;
     assert_eq!(here.event().await.record.session, trashed);
     assert!(other.purge(&trashed, NOW).await.unwrap(), "its event has said so");
-    let session = other.session(&id).await.unwrap().unwrap();
-    assert!(other.purge(&id, NOW + 1).await.unwrap());
+    assert!(other.purge(&id, NOW + 9).await.unwrap());
     let FeedItem::Purged(purged) = here.next().await else { panic!("it was deleted for good") };
-    assert_eq!((&purged.session, purged.directory.as_str()), (&id, "/srv/demo"));
-    assert_eq!((purged.created, purged.updated), (session.time.created, session.time.updated));
+    let expected = PurgedSession {
+        session: id,
+        project: "global".into(),
+        directory: "/srv/demo".into(),
+        created: NOW,
+        updated: NOW + 5,
+    };
+    assert_eq!(*purged, expected);
     here.check_quiet(&other).await;
 }
 

@@ -137,13 +137,41 @@ async fn the_server_tells_of_every_purge_before_anybody_looks() {
     };
     assert_eq!(purged().await, ID);
     // As a process leaves them that deletes many sessions while the listener is stopped.
-    let notes = "INSERT INTO everturn.audit (time, action, detail)
-                 SELECT 7, 'purge', json_build_object(
-                   'session', 'ses_' || number, 'events', 1, 'project', 'p', 'directory', '/srv', 'created', 1, 'updated', 2)
-                 FROM generate_series(1, 200) number;
-                 NOTIFY everturn";
-    place.client().await.batch_execute(notes).await.unwrap();
+    let notes = format!("{}; NOTIFY everturn", purge_notes(1, 200));
+    place.client().await.batch_execute(&notes).await.unwrap();
     for number in 1..=200 {
         assert_eq!(purged().await, format!("ses_{number}"));
     }
+}
+
+/// Leaves the notes of sessions with these numbers, as whoever deletes them for good does.
+fn purge_notes(first: u64, last: u64) -> String {
+    format!(
+        "INSERT INTO everturn.audit (time, action, detail)
+         SELECT 7, 'purge', json_build_object('session', 'ses_' || number, 'events', 1, 'project', 'p',
+                                              'directory', '/srv', 'created', 1, 'updated', 2)
+         FROM generate_series({first}, {last}) number"
+    )
+}
+
+#[tokio::test]
+async fn a_purge_that_is_committed_after_later_ones_is_told() {
+    let place = Place::new();
+    let slow = Timing { look: Duration::from_secs(600), ..Timing::default() };
+    let (observer, mut listener) = Listener::new();
+    let options = Options { timing: slow, observer: Some(observer), ..place.options("own_one") };
+    let _one = Store::open(options).await.unwrap();
+    let (late, early) = (place.client().await, place.client().await);
+    // It has its number, and nobody sees it yet.
+    late.batch_execute(&format!("BEGIN; {}", purge_notes(1, 1))).await.unwrap();
+    early.batch_execute(&format!("{}; NOTIFY everturn", purge_notes(2, 3))).await.unwrap();
+    let mut purged = Vec::new();
+    for _ in 0..2 {
+        let FeedItem::Purged(next) = listener.next().await else { panic!("only that has happened") };
+        purged.push(next.session.to_string());
+    }
+    late.batch_execute("NOTIFY everturn; COMMIT").await.unwrap();
+    let FeedItem::Purged(next) = listener.next().await else { panic!("only that has happened") };
+    purged.push(next.session.to_string());
+    assert_eq!(purged, ["ses_2", "ses_3", "ses_1"]);
 }
