@@ -266,6 +266,16 @@ mod tests {
         let fault = failed(odd);
         assert_eq!((&fault.kind, fault.message.as_deref()), (&FaultKind::Imported, Some("busy")));
         assert_eq!(fault.came.unwrap().to_string(), odd);
+        let unsorted = r#"{"name":"APIError","data":{"message":"busy","responseHeaders":{"b":"1","a":"2"}}}"#;
+        let more = r#"{"name":"APIError","data":{"message":"busy","metadata":{"url":"/","method":"GET"}}}"#;
+        let nobody = r#"{"name":"ProviderAuthError","data":{"message":"no"}}"#;
+        for came in [unsorted, more, nobody] {
+            assert_eq!(failed(came).came.unwrap().to_string(), came);
+        }
+        let filtered = failed(r#"{"name":"ContentFilterError","data":{"message":"no"}}"#);
+        assert_eq!(filtered, Fault::new(FaultKind::ContentFilter, "no"));
+        let tried = failed(r#"{"name":"StructuredOutputError","data":{"message":"no","retries":2}}"#);
+        assert_eq!(tried, Fault::new(FaultKind::StructuredOutput { retries: Some(2) }, "no"));
         let empty = failed(r#"{"name":"MessageOutputLengthError","data":{}}"#);
         assert_eq!(empty, Fault { kind: FaultKind::OutputLength, message: None, came: None });
         let compaction = r#"{"compaction.failed":{"entry":"msg_1","error":{"name":"ContextOverflowError","data":{"message":"long","responseBody":"{}"}}}}"#;

@@ -231,7 +231,7 @@ impl<'de> Visitor<'de> for PayloadVisitor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entry::{Assistant, Entry};
+    use crate::entry::{Assistant, Compaction, Entry, Shell};
     use crate::{Fault, Part, Session, SessionId};
 
     #[test]
@@ -250,5 +250,26 @@ mod tests {
         assert_eq!(Subject::of(&failed, &tree), Some(Subject { wire: wire.clone(), kind: None }));
         let kind = SubjectKind::Text { name: Some("text_theirs".into()) };
         assert_eq!(Subject::of(&ended, &tree), Some(Subject { wire, kind: Some(kind) }));
+    }
+
+    #[test]
+    fn what_ends_says_which_call_or_what_reason_it_was() {
+        let shell = Shell { call: Some("call_1".into()), ..Shell::default() };
+        let compaction = Compaction { reason: Some(Trigger::Manual), ..Compaction::default() };
+        let mut tree = Tree::new(Session::new(SessionId::new("ses_1"), "global", "/srv", "t", "1", 0));
+        for (id, body) in [("msg_1", Body::Shell(shell)), ("msg_2", Body::Compaction(compaction))] {
+            tree.insert(Node::new(Entry::new(EntryId::new(id), None, 0, body), Vec::new()));
+        }
+        let run =
+            Event::ShellEnded { entry: EntryId::new("msg_1"), output: String::new(), exit: None, part: None };
+        let shorter = Event::CompactionEnded {
+            entry: EntryId::new("msg_2"),
+            summary: String::new(),
+            first_kept: None,
+            recent: None,
+        };
+        let kind = |event| Subject::of(&event, &tree).unwrap().kind.unwrap();
+        assert_eq!(kind(run), SubjectKind::Shell { call: Some("call_1".into()) });
+        assert_eq!(kind(shorter), SubjectKind::Compaction { reason: Some(Trigger::Manual) });
     }
 }

@@ -270,7 +270,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(256))]
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(256) })]
 
         #[test]
         fn both_lists_are_heeded(own in list(), bounds in list(), text in "[ab ]{0,5}", p in "p|q|pq") {

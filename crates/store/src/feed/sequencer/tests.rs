@@ -323,6 +323,8 @@ impl World {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn each_event_is_told_once_and_in_order(steps in steps(), page in 1..4_usize, numbered: bool) {
         let mut world = World::new(page, numbered);
@@ -499,17 +501,15 @@ fn a_part_is_followed_until_it_or_its_turn_ends_or_its_session_is_deleted() {
 
 #[test]
 fn a_look_that_ends_late_does_not_take_back_what_was_told_meanwhile() {
+    // Another look would follow, for nothing.
     let mut world = World::new(8, true);
-    world.step(&Step::Begin(0, 1));
     world.look();
     for _ in 0..2 {
         world.step(&Step::Own(1, 1));
         world.tell();
     }
-    while world.glance.is_some() {
-        world.look();
-    }
-    assert!(world.sequencer.has_told(&world.position()));
+    world.look();
+    assert!(world.glance.is_none() && world.sequencer.has_told(&world.position()));
     world.rest();
     world.check();
 }
