@@ -240,10 +240,11 @@ async fn a_message_is_not_changed_while_another_process_has_the_session() {
 #[tokio::test]
 async fn a_prompt_that_was_accepted_after_an_interrupt_is_answered() {
     // The turn that was stopped took all prompts along unanswered, also those that came after the interrupt.
-    let bench = Bench::new().await;
-    let other = OtherProcess::patient(&bench).await;
+    let mut bench = Bench::new().await;
     bench.engine.inbox().admit(&bench.session.id, Prompt::text("HOLD:x SAY:one two")).await.unwrap();
-    bench.model.held("x").await;
+    // An answer without text is left out of the next request, whose last words would then hold the model again.
+    streamed(&mut bench, "one ").await;
+    let other = OtherProcess::patient(&bench).await;
     bench.engine.inbox().admit(&bench.session.id, Prompt::text("SAY:before")).await.unwrap();
     let mut updates = bench.engine.bus().listen();
     other.tell(vec![Event::InterruptRequested {}, other.accept("SAY:after")]).await;
