@@ -199,6 +199,10 @@ impl Drains {
         if let Some((_, done)) = running {
             done.cancelled().await;
         }
+        if here && self.elsewhere.has(id) {
+            // It was taken over before it could stop, and whoever has it now was not asked to.
+            self.journal.append(id, vec![Event::InterruptRequested {}]).await?;
+        }
         Ok(!here && waits)
     }
 

@@ -221,6 +221,27 @@ async fn a_turn_whose_session_was_taken_over_ends_and_says_what_the_log_says() {
 }
 
 #[tokio::test]
+async fn a_turn_that_is_stopped_after_its_session_was_taken_over_leaves_it_to_the_other_process() {
+    // Clients were told that it failed and rests, and nothing of that was in the log. And the other process, which went on
+    // with the turn, was not told that somebody had stopped it.
+    let mut bench = Bench::new().await;
+    let prompt = Prompt::text("HOLD:x SAY:one two three");
+    bench.engine.inbox().admit(&bench.session.id, prompt).await.unwrap();
+    streamed(&mut bench, "two ").await;
+    let other = OtherProcess::new(&bench, Duration::ZERO).await;
+    let lease = other.take().await;
+    let mut updates = bench.engine.bus().listen();
+    within("the abort", bench.engine.drains().abort(&bench.session.id)).await.unwrap();
+    bench.model.abandoned("x").await;
+    bench.settled().await;
+    let heard = overhear(&mut updates, &bench, |heard| heard.len() == 1).await;
+    assert_eq!(heard, ["interrupt.requested"]);
+    assert!(updates.try_recv().is_err(), "the other process says what becomes of the session");
+    assert_eq!(bench.engine.drains().statuses(), [(bench.session.id.clone(), Signal::Busy)]);
+    other.store.release(lease).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_message_is_not_changed_while_another_process_has_the_session() {
     // Only the drains of the same process kept a message from being taken away under a turn.
     let bench = Bench::new().await;
