@@ -55,6 +55,12 @@ impl Drains {
         self.worker.get_or_init(|| Arc::downgrade(worker));
     }
 
+    /// The worker, for tests of it.
+    #[cfg(test)]
+    pub(crate) fn worker(&self) -> Arc<Worker> {
+        self.worker.get().and_then(Weak::upgrade).unwrap()
+    }
+
     fn with<T>(&self, use_slots: impl FnOnce(&mut HashMap<SessionId, DrainSlot>) -> T) -> T {
         self.slots.with(use_slots)
     }
