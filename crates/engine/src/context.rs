@@ -166,8 +166,8 @@ fn guidance(found: Observed<skills::Skills>, rules: &[Rule]) -> ContextSource {
     };
     let found = found.map(|found| {
         let skills = found.skills.into_iter();
-        let told = skills.filter(|skill| !skill.description.is_empty() && allowed(&skill.name));
-        told.map(|skill| (skill.name, skill.description)).collect::<Vec<_>>()
+        let loadable = skills.filter(|skill| !skill.description.is_empty() && allowed(&skill.name));
+        loadable.map(|skill| (skill.name, skill.description)).collect::<Vec<_>>()
     });
     let found = match found {
         Observed::Present(list) if list.is_empty() => Observed::Absent,
@@ -254,14 +254,14 @@ pub(crate) fn admitted<'n>(path: &[&'n Node]) -> Option<&'n Value> {
 /// Files of instructions that this epoch of the conversation knows, or has to be told of because a file beside them was
 /// read.
 pub(crate) fn found_beside(path: &[&Node]) -> BTreeSet<PathBuf> {
-    let told = admitted(path).and_then(Value::as_object);
-    let told =
-        told.into_iter().flat_map(Map::keys).filter_map(|key| key.strip_prefix(NESTED)).map(PathBuf::from);
+    let snapshot = admitted(path).and_then(Value::as_object);
+    let keys = snapshot.into_iter().flat_map(Map::keys);
+    let known = keys.filter_map(|key| key.strip_prefix(NESTED)).map(PathBuf::from);
     let results = epoch(path).iter().filter_map(|node| match &node.entry.body {
         Body::ToolResult { result } if !node.entry.hidden => Some(result.as_ref()),
         _ => None,
     });
-    told.chain(results.flat_map(loaded)).collect()
+    known.chain(results.flat_map(loaded)).collect()
 }
 
 fn loaded(result: &ToolResult) -> Vec<PathBuf> {

@@ -55,6 +55,12 @@ impl Drains {
         self.worker.get_or_init(|| Arc::downgrade(worker));
     }
 
+    /// The worker, for tests of it.
+    #[cfg(test)]
+    pub(crate) fn worker(&self) -> Arc<Worker> {
+        self.worker.get().and_then(Weak::upgrade).unwrap()
+    }
+
     fn with<T>(&self, use_slots: impl FnOnce(&mut HashMap<SessionId, DrainSlot>) -> T) -> T {
         self.slots.with(use_slots)
     }
@@ -198,6 +204,10 @@ impl Drains {
         }
         if let Some((_, done)) = running {
             done.cancelled().await;
+        }
+        if here && self.elsewhere.has(id) {
+            // It was taken over before it could stop, and whoever has it now was not asked to.
+            self.journal.append(id, vec![Event::InterruptRequested {}]).await?;
         }
         Ok(!here && waits)
     }

@@ -78,11 +78,11 @@ impl BusyElsewhere {
     }
 
     /// Another process runs a session. True when that is news.
-    pub(crate) fn add(&self, id: SessionId, told: Option<u64>) -> bool {
+    pub(crate) fn add(&self, id: SessionId, last_seq: Option<u64>) -> bool {
         self.with(|runs| {
             let news = !runs.contains_key(&id);
-            let last = runs.entry(id).or_default();
-            *last = told.or(*last);
+            let known = runs.entry(id).or_default();
+            *known = last_seq.or(*known);
             news
         })
     }
@@ -94,8 +94,8 @@ impl BusyElsewhere {
 
     /// Has it looked up whether a session that another process runs has come to rest.
     pub(crate) fn review(&self, id: &SessionId) {
-        if let Some(told) = self.with(|runs| runs.get(id).copied()) {
-            self.ask(RestQuestion::Session(id.clone(), told));
+        if let Some(last_seq) = self.with(|runs| runs.get(id).copied()) {
+            self.ask(RestQuestion::Session(id.clone(), last_seq));
         }
     }
 
@@ -108,18 +108,18 @@ impl BusyElsewhere {
 
     /// An event was told. True when the session is one of them.
     fn follow(&self, id: &SessionId, seq: u64) -> bool {
-        self.with(|runs| runs.get_mut(id).map(|told| *told = Some(seq)).is_some())
+        self.with(|runs| runs.get_mut(id).map(|known| *known = Some(seq)).is_some())
     }
 
     /// Events may be missing: what was told last says nothing any more.
     fn doubt(&self) {
-        self.with(|runs| runs.values_mut().for_each(|told| *told = None));
+        self.with(|runs| runs.values_mut().for_each(|known| *known = None));
         self.ask(RestQuestion::All);
     }
 
     /// A session rests after the event that was told last. False when others were told since, or somebody said so before.
-    pub(crate) fn end(&self, id: &SessionId, told: Option<u64>) -> bool {
-        self.with(|runs| runs.get(id).is_some_and(|last| *last == told) && runs.remove(id).is_some())
+    pub(crate) fn end(&self, id: &SessionId, last_seq: Option<u64>) -> bool {
+        self.with(|runs| runs.get(id).is_some_and(|known| *known == last_seq) && runs.remove(id).is_some())
     }
 }
 
@@ -141,7 +141,7 @@ async fn answer(reporter: Weak<RestReporter>, mut asked: mpsc::UnboundedReceiver
     while let Some(question) = asked.recv().await {
         let Some(reporter) = reporter.upgrade() else { return };
         let answered = match question {
-            RestQuestion::Session(id, told) => reporter.look(&id, told).await,
+            RestQuestion::Session(id, last_seq) => reporter.look(&id, last_seq).await,
             RestQuestion::All => reporter.count().await,
         };
         // A process that ends need not know.
@@ -161,7 +161,7 @@ impl RestReporter {
         counted
     }
 
-    async fn look(&self, id: &SessionId, told: Option<u64>) -> Result<(), everturn_store::Error> {
+    async fn look(&self, id: &SessionId, last_seq: Option<u64>) -> Result<(), everturn_store::Error> {
         let Some(now) = self.store.tail(id, 0).await? else {
             self.busy.remove(id);
             return Ok(());
@@ -177,12 +177,12 @@ impl RestReporter {
             return Ok(());
         }
         // Asked last: the rows are not older than what was told, and if nothing came after that, not newer either.
-        if told.is_some() && !self.store.events(id, told, 1).await?.is_empty() {
+        if last_seq.is_some() && !self.store.events(id, last_seq, 1).await?.is_empty() {
             return Ok(());
         }
         let (bus, busy, session) = (self.bus.clone(), self.busy.clone(), tree.session);
         self.store.tell_after(id, move || {
-            if busy.end(&session.id, told) {
+            if busy.end(&session.id, last_seq) {
                 bus.send(signal(&session, Signal::Idle));
             }
         });
@@ -372,28 +372,4 @@ impl MissedUpdates {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_session_rests_only_after_the_event_that_was_told_last() {
-        let (busy, id) = (BusyElsewhere::default(), SessionId::new("ses_1"));
-        assert!(!busy.follow(&id, 3), "nobody said that it is busy");
-        assert!(busy.add(id.clone(), None));
-        assert!(busy.follow(&id, 4));
-        assert!(!busy.add(id.clone(), None), "this is no news");
-        assert!(!busy.end(&id, Some(3)), "more was told meanwhile");
-        assert!(busy.end(&id, Some(4)));
-        assert!(!busy.end(&id, Some(4)), "it is said once");
-        assert!(busy.all().is_empty());
-    }
-
-    #[test]
-    fn after_a_gap_nothing_is_known_of_what_was_told_last() {
-        let (busy, id) = (BusyElsewhere::default(), SessionId::new("ses_1"));
-        busy.add(id.clone(), Some(4));
-        busy.doubt();
-        assert!(!busy.end(&id, Some(4)) && busy.has(&id));
-        assert!(busy.end(&id, None));
-    }
-}
+mod tests;

@@ -133,15 +133,15 @@ impl Trash {
         Ok(())
     }
 
-    /// What has been in the trash for `kept` or longer, with those that belong to others: what [`sweep`](Self::sweep) deletes.
+    /// What has been in the trash for `age` or longer, with those that belong to others: what [`sweep`](Self::sweep) deletes.
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub async fn due(&self, kept: Duration) -> Result<Vec<Session>, Error> {
+    pub async fn due(&self, age: Duration) -> Result<Vec<Session>, Error> {
         // What is kept for no time at all goes, also what a clock that was ahead has put there.
-        let limit = match Millis::try_from(kept.as_millis()) {
+        let limit = match Millis::try_from(age.as_millis()) {
             Ok(0) => Millis::MAX,
-            kept => self.journal.mint().now().saturating_sub(kept.unwrap_or(Millis::MAX)),
+            age => self.journal.mint().now().saturating_sub(age.unwrap_or(Millis::MAX)),
         };
         let mut sessions = self.all().await?;
         sessions.retain(|session| session.time.trashed.is_some_and(|trashed| trashed <= limit));
@@ -176,12 +176,12 @@ impl Trash {
         Ok(self.store.sessions(filter).await?)
     }
 
-    /// Deletes for good what has been in the trash for `kept` or longer, and gives the space back.
+    /// Deletes for good what has been in the trash for `age` or longer, and gives the space back.
     ///
     /// # Errors
     /// When the disk refuses.
-    pub async fn sweep(&self, kept: Duration) -> Result<Swept, Error> {
-        Ok(self.store.sweep(Retention { trash: Some(kept) }, self.journal.mint().now()).await?)
+    pub async fn sweep(&self, age: Duration) -> Result<Swept, Error> {
+        Ok(self.store.sweep(Retention { trash: Some(age) }, self.journal.mint().now()).await?)
     }
 
     /// Gives back the space of what was deleted for good, and deletes nothing itself.

@@ -28,3 +28,18 @@ pub fn damage_session(folder: &Path, session: &str) {
     let changed = connection.execute(sql, params![session]).expect("a change of the session's row");
     assert_eq!(changed, 1, "the row of {session}");
 }
+
+/// Makes each event of a type unreadable in the SQLite database of a data folder as soon as it is written: what it says is
+/// in the rows, and only the log does not tell of it.
+///
+/// # Panics
+///
+/// When there is no such database, or this was done to it before.
+pub fn damage_arriving(folder: &Path, event: &str) {
+    let connection = Connection::open(folder.join("everturn.db")).expect("the store's database");
+    let sql = format!(
+        "CREATE TRIGGER damaged AFTER INSERT ON event WHEN NEW.type GLOB '{event}.*'
+         BEGIN UPDATE event SET data = '{{' WHERE session = NEW.session AND seq = NEW.seq; END"
+    );
+    connection.execute_batch(&sql).expect("a change of the store's schema");
+}

@@ -16,7 +16,7 @@
 //! * [`http`]: a small JSON client and a reader of event streams
 //! * [`disk`]: a simulated disk for SQLite that loses power and fails
 //! * [`damage`]: a store's database that cannot be read in one place
-//! * [`refusal`]: a store's database that takes no event of one type
+//! * [`refusal`]: a store's database that takes no event of one type, or no owner
 //! * [`deadline`]: bounded waiting
 
 #![expect(clippy::expect_used, clippy::panic, reason = "a test that cannot go on shall fail at once")]

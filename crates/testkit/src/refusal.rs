@@ -1,5 +1,5 @@
-//! A store's database that takes no event of one type: a failed commit at the moment that a test is about, and at no
-//! other.
+//! A store's database that takes no event of one type, or no owner of a session: a failed commit at the moment that a test
+//! is about, and at no other.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use rusqlite::Connection;
 /// How long a writer of the same database may take.
 const BUSY: Duration = Duration::from_secs(30);
 
-/// A type of event that is refused until [`Refusal::lift`].
+/// Something that is refused until [`Refusal::lift`].
 #[derive(Debug)]
 pub struct Refusal {
     database: PathBuf,
@@ -27,6 +27,20 @@ impl Refusal {
             "CREATE TRIGGER refused BEFORE INSERT ON event WHEN NEW.type GLOB '{event}.*'
              BEGIN SELECT RAISE(ABORT, 'the test takes no {event}'); END"
         ));
+        refusal
+    }
+
+    /// Refuses whoever wants to run a session, in the SQLite database of a data folder.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such database.
+    pub fn of_owners(folder: &Path) -> Self {
+        let refusal = Self { database: folder.join("everturn.db") };
+        refusal.run(
+            "CREATE TRIGGER refused BEFORE UPDATE OF owner ON session WHEN NEW.owner IS NOT NULL
+             BEGIN SELECT RAISE(ABORT, 'the test takes no owner'); END",
+        );
         refusal
     }
 

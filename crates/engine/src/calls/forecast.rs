@@ -39,10 +39,10 @@ pub(super) async fn of(
     let found = unless_stopped(&setting.cancel, move || tool.forecast(&input, &scope)).await?;
     let Some(Ok(forecasts)) = found else { return Ok(Vec::new()) };
     // A path that is no text has no place in the log; without all of its files a call cannot be judged.
-    let kept = forecasts.into_iter().map(|Forecast { path, before, after }| {
+    let files = forecasts.into_iter().map(|Forecast { path, before, after }| {
         Some(FileForecast { path: path.to_str()?.to_owned(), before, after })
     });
-    Ok(kept.collect::<Option<Vec<_>>>().unwrap_or_default())
+    Ok(files.collect::<Option<Vec<_>>>().unwrap_or_default())
 }
 
 impl EditVerdict {

@@ -53,7 +53,7 @@ impl DrainSlots {
     pub(crate) fn follow(&self, id: &SessionId, seq: u64) {
         self.with(|slots| {
             if let Some(slot) = slots.get_mut(id) {
-                slot.told = Some(seq);
+                slot.last_seq = Some(seq);
             }
         });
     }
@@ -82,7 +82,7 @@ impl DrainSlots {
             let Some(slot) = slots.get_mut(id) else { return };
             slot.owned = false;
             if !slot.lost.is_cancelled() {
-                elsewhere.add(id.clone(), slot.told);
+                elsewhere.add(id.clone(), slot.last_seq);
             }
         });
     }
@@ -109,7 +109,7 @@ pub(super) struct DrainSlot {
     pub(super) answer: Option<EntryId>,
     pub(super) lost: CancellationToken,
     /// The seq of the last event that the feed told of.
-    pub(super) told: Option<u64>,
+    pub(super) last_seq: Option<u64>,
     /// How many interrupts others had asked for when the turn began; none before that is known.
     pub(super) begun: Option<u64>,
     /// The prompts that waited when somebody here stopped the session.
@@ -135,7 +135,7 @@ impl DrainSlot {
             owned,
             answer: None,
             lost: CancellationToken::new(),
-            told: None,
+            last_seq: None,
             begun: None,
             stopped: HashSet::new(),
             interrupts: 0,

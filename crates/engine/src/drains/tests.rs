@@ -1,6 +1,14 @@
 //! What stops a drain, wakes it, and takes its session away.
 
+use everturn_store::FeedItem;
+use futures_util::FutureExt as _;
+use tempfile::TempDir;
+
 use super::*;
+use crate::bus::{Bus, SessionUpdate};
+use crate::feed_follower::FeedFollower;
+use crate::requests::WaitingCalls;
+use crate::{Engine, Options};
 
 fn slots(owned: bool) -> (DrainSlots, SessionId, CancellationToken) {
     let (slots, id) = (DrainSlots::default(), SessionId::new("ses_1"));
@@ -28,6 +36,13 @@ fn an_interrupt_from_elsewhere_stops_the_work_that_it_was_meant_for() {
     slots.interrupt(&id, 3);
     assert!(cancel.is_cancelled());
     assert!(!slots.with(|all| all.get(&id).unwrap().again), "what woke it before is stopped too");
+}
+
+#[test]
+fn a_prompt_from_elsewhere_has_the_work_look_again() {
+    let (slots, id, _) = slots(true);
+    slots.look_again(&id);
+    assert!(slots.with(|all| all.get(&id).unwrap().again));
 }
 
 #[test]
@@ -87,4 +102,57 @@ fn a_session_whose_lease_is_gone_is_noted_as_lost_before_the_feed_says_so() {
     // If the other one is done already, all of that is still to be told, and then that the session rests.
     assert!(!elsewhere.end(&id, None));
     assert!(elsewhere.end(&id, Some(7)));
+}
+
+#[test]
+fn after_a_gap_everybody_looks_again() {
+    // Whatever was left out of this went unnoticed: who waited for what the feed had missed, waited for good.
+    let (slots, working, _) = slots(true);
+    let waiting = SessionId::new("ses_2");
+    let (_, slot) = DrainSlot::new(false);
+    let changed_elsewhere = Arc::clone(&slot.changed_elsewhere);
+    slots.with(|all| all.insert(waiting.clone(), slot));
+    let (bus, busy) = (Bus::default(), BusyElsewhere::default());
+    busy.add(waiting.clone(), Some(4));
+    let follower = FeedFollower::new(bus.clone(), slots.clone(), WaitingCalls::default(), busy.clone());
+    let (mut updates, gaps) = (bus.listen(), follower.gaps());
+    follower.take(FeedItem::Gap);
+    assert!(matches!(updates.try_recv(), Ok(SessionUpdate::Gap)), "clients are told");
+    let again = |id| slots.with(|all| all.get(id).unwrap().again);
+    assert!(again(&working), "a prompt may have come");
+    assert!(!again(&waiting), "it looks anyway");
+    assert!(changed_elsewhere.notified().now_or_never().is_some(), "the session may be free");
+    assert!(!busy.end(&waiting, Some(4)), "more may have happened");
+    assert!(gaps.has_changed().unwrap(), "an answer or an interrupt may have come");
+}
+
+/// An engine without a feed, and its folders.
+async fn engine() -> (Engine, TempDir, TempDir) {
+    let (data, work) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let options = Options { quiet: true, ..Options::new(data.path(), work.path()) };
+    (Engine::open(options).await.unwrap(), data, work)
+}
+
+#[tokio::test]
+async fn an_answer_from_before_the_session_was_taken_again_takes_nothing_away() {
+    // What another process wrote to it meanwhile may be told late.
+    let (engine, _data, _work) = engine().await;
+    let (drains, id, answer) = (engine.drains(), SessionId::new("ses_1"), EntryId::new("msg_1"));
+    let _pause = drains.pause(&id).unwrap();
+    drains.begin_answer(&id, &answer);
+    drains.set_owned(&id, false);
+    drains.set_owned(&id, true);
+    assert!(!drains.slots.lose(&id, &answer));
+}
+
+#[tokio::test]
+async fn a_drain_that_ends_while_the_engine_closes_is_not_followed_by_another() {
+    let (engine, _data, _work) = engine().await;
+    let (drains, id) = (engine.drains(), SessionId::new("ses_1"));
+    let _pause = drains.pause(&id).unwrap();
+    drains.wake(&id);
+    assert!(drains.next(&id).is_some(), "it was woken");
+    drains.wake(&id);
+    engine.close().await;
+    assert!(drains.next(&id).is_none());
 }

@@ -136,7 +136,7 @@ impl Turn<'_> {
             return;
         }
         let path = path::to(&self.tree, self.session().leaf.as_ref());
-        let change = context::admitted(&path).and_then(|told| context::reconcile(told, sources));
+        let change = context::admitted(&path).and_then(|snapshot| context::reconcile(snapshot, sources));
         if let Some(change) = change {
             opening.add(Body::System { text: change.text, snapshot: Some(change.snapshot) });
         }

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use everturn_engine::sessions::NewSession;
 use everturn_engine::{Error, Prompt, SessionUpdate, Signal};
 use everturn_model::entry::{Assistant, Body, Entry, User};
 use everturn_model::inbox::{Delivery, InboxItem};
@@ -15,9 +16,9 @@ use tokio::sync::broadcast::Receiver;
 use crate::bench::Bench;
 
 /// The other process.
-struct OtherProcess<'b> {
+pub(crate) struct OtherProcess<'b> {
     bench: &'b Bench,
-    store: Store,
+    pub(crate) store: Store,
 }
 
 impl<'b> OtherProcess<'b> {
@@ -29,12 +30,12 @@ impl<'b> OtherProcess<'b> {
     }
 
     /// One that leaves the sessions of others alone.
-    async fn patient(bench: &'b Bench) -> Self {
+    pub(crate) async fn patient(bench: &'b Bench) -> Self {
         Self::new(bench, Duration::from_secs(600)).await
     }
 
     /// Takes the session.
-    async fn take(&self) -> Lease {
+    pub(crate) async fn take(&self) -> Lease {
         within("the session to be free", async {
             loop {
                 match self.store.acquire(&self.bench.session.id).await {
@@ -47,12 +48,12 @@ impl<'b> OtherProcess<'b> {
         .await
     }
 
-    async fn write(&self, lease: &Lease, events: Vec<Event>) {
+    pub(crate) async fn write(&self, lease: &Lease, events: Vec<Event>) {
         self.append(Authority::Owned(lease.clone()), events).await;
     }
 
     /// Writes what anybody may write, at once: nobody sees one of them without the others.
-    async fn tell(&self, events: Vec<Event>) {
+    pub(crate) async fn tell(&self, events: Vec<Event>) {
         self.append(Authority::Open, events).await;
     }
 
@@ -79,7 +80,7 @@ impl<'b> OtherProcess<'b> {
     }
 
     /// The beginning of an answer after an entry.
-    fn begin(&self, parent: Option<EntryId>) -> (EntryId, Event) {
+    pub(crate) fn begin(&self, parent: Option<EntryId>) -> (EntryId, Event) {
         let mint = self.bench.engine.mint();
         let id = mint.entry(&self.bench.session);
         let entry = Entry::new(id.clone(), parent, mint.now(), Body::Assistant(Assistant::default()));
@@ -88,7 +89,7 @@ impl<'b> OtherProcess<'b> {
 }
 
 /// The end of an answer.
-fn end(entry: EntryId) -> Event {
+pub(crate) fn end(entry: EntryId) -> Event {
     Event::StepEnded {
         entry,
         finish: Finish::Stop,
@@ -102,7 +103,7 @@ fn end(entry: EntryId) -> Event {
 }
 
 /// What a bus said of the session: events by their name, signals in short.
-async fn overhear(
+pub(crate) async fn overhear(
     updates: &mut Receiver<SessionUpdate>,
     bench: &Bench,
     last: impl Fn(&[String]) -> bool,
@@ -129,7 +130,7 @@ async fn overhear(
     heard
 }
 
-fn is_idle(heard: &[String]) -> bool {
+pub(crate) fn is_idle(heard: &[String]) -> bool {
     heard.last().is_some_and(|last| last == "idle")
 }
 
@@ -221,6 +222,48 @@ async fn a_turn_whose_session_was_taken_over_ends_and_says_what_the_log_says() {
 }
 
 #[tokio::test]
+async fn what_the_one_that_took_a_session_over_leaves_is_done_here() {
+    // The loss was not forgotten: whatever was begun here afterwards ended at once.
+    let mut bench = Bench::new().await;
+    let prompt = Prompt::text("HOLD:x SAY:one two three");
+    bench.engine.inbox().admit(&bench.session.id, prompt).await.unwrap();
+    let (entry, part) = streamed(&mut bench, "two ").await;
+    let other = OtherProcess::new(&bench, Duration::ZERO).await;
+    let lease = other.take().await;
+    other.tell(vec![other.accept("SAY:left over")]).await;
+    let (text, metadata) = ("one ".to_owned(), None);
+    other.write(&lease, vec![Event::PartEnded { entry: entry.clone(), part, text, metadata }]).await;
+    bench.model.abandoned("x").await;
+    other.write(&lease, vec![end(entry)]).await;
+    other.store.release(lease).await.unwrap();
+    bench.settled().await;
+    let said = bench.transcript().await;
+    assert_eq!(said[1..], ["assistant: one ", "user: SAY:left over", "assistant: left over"]);
+    assert_eq!(bench.engine.drains().statuses(), []);
+}
+
+#[tokio::test]
+async fn a_turn_that_is_stopped_after_its_session_was_taken_over_leaves_it_to_the_other_process() {
+    // Clients were told that it failed and rests, and nothing of that was in the log. And the other process, which went on
+    // with the turn, was not told that somebody had stopped it.
+    let mut bench = Bench::new().await;
+    let prompt = Prompt::text("HOLD:x SAY:one two three");
+    bench.engine.inbox().admit(&bench.session.id, prompt).await.unwrap();
+    streamed(&mut bench, "two ").await;
+    let other = OtherProcess::new(&bench, Duration::ZERO).await;
+    let lease = other.take().await;
+    let mut updates = bench.engine.bus().listen();
+    within("the abort", bench.engine.drains().abort(&bench.session.id)).await.unwrap();
+    bench.model.abandoned("x").await;
+    bench.settled().await;
+    let heard = overhear(&mut updates, &bench, |heard| heard.len() == 1).await;
+    assert_eq!(heard, ["interrupt.requested"]);
+    assert!(updates.try_recv().is_err(), "the other process says what becomes of the session");
+    assert_eq!(bench.engine.drains().statuses(), [(bench.session.id.clone(), Signal::Busy)]);
+    other.store.release(lease).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_message_is_not_changed_while_another_process_has_the_session() {
     // Only the drains of the same process kept a message from being taken away under a turn.
     let bench = Bench::new().await;
@@ -240,10 +283,11 @@ async fn a_message_is_not_changed_while_another_process_has_the_session() {
 #[tokio::test]
 async fn a_prompt_that_was_accepted_after_an_interrupt_is_answered() {
     // The turn that was stopped took all prompts along unanswered, also those that came after the interrupt.
-    let bench = Bench::new().await;
-    let other = OtherProcess::patient(&bench).await;
+    let mut bench = Bench::new().await;
     bench.engine.inbox().admit(&bench.session.id, Prompt::text("HOLD:x SAY:one two")).await.unwrap();
-    bench.model.held("x").await;
+    // An answer without text is left out of the next request, whose last words would then hold the model again.
+    streamed(&mut bench, "one ").await;
+    let other = OtherProcess::patient(&bench).await;
     bench.engine.inbox().admit(&bench.session.id, Prompt::text("SAY:before")).await.unwrap();
     let mut updates = bench.engine.bus().listen();
     other.tell(vec![Event::InterruptRequested {}, other.accept("SAY:after")]).await;
@@ -317,8 +361,9 @@ async fn why_a_deleted_session_stopped_is_told_before_that_it_is_idle() {
 }
 
 #[tokio::test]
-async fn a_session_that_was_taken_over_is_idle_once() {
-    // Whoever was stopped finds in one look that its session was taken over and that all is done.
+async fn a_session_that_was_taken_over_and_done_at_once_comes_to_rest() {
+    // Whoever was stopped finds in one look that its session was taken over and that all is done. That this is said once,
+    // even if the feed is faster than the drain, is in the tests of the drains.
     let mut bench = Bench::new().await;
     let prompt = Prompt::text("HOLD:x SAY:one two three");
     bench.engine.inbox().admit(&bench.session.id, prompt).await.unwrap();
@@ -340,4 +385,75 @@ async fn a_session_that_was_taken_over_is_idle_once() {
     bench.say("SAY:more").await;
     let heard = overhear(&mut updates, &bench, is_idle).await;
     assert_eq!(heard.first().unwrap(), "prompt.admitted", "{heard:?}");
+}
+
+/// A third process, after another one ran the session, was told nothing when the session went into the trash, and died.
+async fn die_in_trash(bench: &Bench, updates: &mut Receiver<SessionUpdate>) -> Store {
+    let other = OtherProcess::patient(bench).await;
+    let lease = other.take().await;
+    let (_, begun) = other.begin(None);
+    other.write(&lease, vec![begun]).await;
+    other.tell(vec![Event::SessionTrashed {}]).await;
+    let trashed = |heard: &[String]| heard.last().is_some_and(|last| last == "session.trashed");
+    assert_eq!(overhear(updates, bench, trashed).await, ["step.started", "busy", "session.trashed"]);
+    // Now it is looked at, and found to be run.
+    let third = Store::open(Options::folder(bench.data(), "own_third")).await.unwrap();
+    reviewed(bench, &third).await;
+    assert_eq!(bench.engine.drains().statuses(), [(bench.session.id.clone(), Signal::Busy)]);
+    drop(other);
+    let free = async {
+        while !third.run_elsewhere().await.unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    within("the other one's lock to be free", free).await;
+    third
+}
+
+#[tokio::test]
+async fn a_session_in_the_trash_rests_when_the_process_that_ran_it_has_died() {
+    // No event says so, and whoever looks for sessions to go on with passes it by.
+    let bench = Bench::new().await;
+    let mut updates = bench.engine.bus().listen();
+    die_in_trash(&bench, &mut updates).await;
+    bench.engine.adopt().await.unwrap();
+    assert_eq!(overhear(&mut updates, &bench, is_idle).await, ["idle"]);
+    assert_eq!(bench.engine.drains().statuses(), []);
+}
+
+#[tokio::test]
+async fn a_session_that_left_the_trash_for_good_is_not_busy() {
+    let bench = Bench::new().await;
+    let mut updates = bench.engine.bus().listen();
+    let third = die_in_trash(&bench, &mut updates).await;
+    assert!(third.purge(&bench.session.id, bench.engine.mint().now()).await.unwrap());
+    bench.engine.adopt().await.unwrap();
+    reviewed(&bench, &third).await;
+    assert_eq!(bench.engine.drains().statuses(), []);
+}
+
+/// Waits until what was asked before about sessions of other processes was answered: the answers come in order.
+async fn reviewed(bench: &Bench, store: &Store) {
+    let location = bench.engine.projects().location(None).await.unwrap();
+    let session = bench.engine.sessions().create(&location, NewSession::default()).await.unwrap();
+    let mint = bench.engine.mint();
+    let lease = store.acquire(&session.id).await.unwrap();
+    let id = mint.entry(&session);
+    let entry = Entry::new(id.clone(), None, mint.now(), Body::Assistant(Assistant::default()));
+    let events = [Event::StepStarted { entry: Box::new(entry) }, end(id)];
+    let new = events.map(|event| NewEvent { id: mint.event(), time: mint.now(), event });
+    let mut updates = bench.engine.bus().listen();
+    store.append(&session.id, Authority::Owned(lease.clone()), new.into()).await.unwrap();
+    store.release(lease).await.unwrap();
+    within("another session to rest", async {
+        loop {
+            match updates.recv().await.unwrap() {
+                SessionUpdate::Live(live) if live.session == session.id && live.signal == Signal::Idle => {
+                    return;
+                }
+                _ => {}
+            }
+        }
+    })
+    .await;
 }

@@ -4,6 +4,7 @@ use everturn_engine::{Error, Prompt};
 use everturn_model::EntryId;
 use everturn_model::inbox::Delivery;
 use everturn_model::part::PartKind;
+use everturn_testkit::within;
 
 use crate::bench::Bench;
 
@@ -23,6 +24,42 @@ async fn the_same_prompt_twice_is_one_prompt() {
     let other = Prompt { id: Some(id), ..Prompt::text("SAY:different") };
     let refused = bench.engine.inbox().admit(&bench.session.id, other).await;
     assert!(matches!(refused, Err(Error::Conflict(_))), "{refused:?}");
+}
+
+#[tokio::test]
+async fn the_same_prompt_twice_at_once_is_one_prompt() {
+    let bench = Bench::new().await;
+    let mut expected = Vec::new();
+    // Each time the two may come together at another place.
+    for number in 0..8 {
+        let (id, text) = (bench.engine.mint().entry(&bench.session), format!("SAY:once {number}"));
+        let admit = || {
+            let prompt = Prompt { id: Some(id.clone()), ..Prompt::text(&text) };
+            bench.engine.inbox().admit(&bench.session.id, prompt)
+        };
+        let (first, second) = tokio::join!(admit(), admit());
+        assert_eq!(first.unwrap().parts, second.unwrap().parts);
+        bench.settled().await;
+        expected.extend([format!("user: {text}"), format!("assistant: once {number}")]);
+    }
+    assert_eq!(bench.transcript().await, expected);
+}
+
+#[tokio::test]
+async fn a_prompt_whose_process_died_is_answered_where_it_is_sent_again() {
+    let bench = Bench::new().await;
+    let id = &bench.session.id;
+    let prompt = Prompt { id: Some(bench.engine.mint().entry(&bench.session)), ..Prompt::text("SAY:once") };
+    // It dies before it comes to it, because somebody else has the session.
+    let store = bench.other_store().await;
+    let lease = store.acquire(id).await.unwrap();
+    let other = bench.beside().await;
+    other.inbox().admit(id, prompt.clone()).await.unwrap();
+    within("the other engine to end", other.close()).await;
+    store.release(lease).await.unwrap();
+    bench.engine.inbox().admit(id, prompt).await.unwrap();
+    bench.settled().await;
+    assert_eq!(bench.transcript().await, ["user: SAY:once", "assistant: once"]);
 }
 
 #[tokio::test]
@@ -81,7 +118,7 @@ async fn sessions_run_side_by_side() {
     bench.engine.inbox().admit(&bench.session.id, Prompt::text("HOLD:x SAY:slow one")).await.unwrap();
     bench.model.held("x").await;
     bench.engine.inbox().admit(&other.id, Prompt::text("SAY:quick")).await.unwrap();
-    everturn_testkit::within("the other session", bench.engine.drains().settled(&other.id)).await;
+    within("the other session", bench.engine.drains().settled(&other.id)).await;
     assert!(bench.engine.drains().is_running(&bench.session.id));
     bench.model.release("x");
     bench.settled().await;

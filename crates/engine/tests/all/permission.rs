@@ -4,6 +4,7 @@ use everturn_engine::sessions::NewSession;
 use everturn_engine::{Prompt, SessionUpdate};
 use everturn_model::Event;
 use everturn_model::request::{Ask, Reply, Request};
+use everturn_testkit::Repo;
 
 use crate::bench::Bench;
 
@@ -137,4 +138,22 @@ async fn an_interrupt_withdraws_the_request() {
     ask(&mut bench, "TOOL:read:/etc/hosts").await;
     bench.engine.drains().abort(&bench.session.id).await.unwrap();
     assert_eq!(bench.engine.requests().waiting().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn always_in_one_project_answers_nobody_in_another() {
+    let mut bench = Bench::new().await;
+    let other = Repo::new(&[("b.txt", "elsewhere\n")]);
+    let location = bench.engine.projects().location(other.path().to_str()).await.unwrap();
+    let elsewhere = bench.engine.sessions().create(&location, NewSession::default()).await.unwrap();
+    assert_ne!(elsewhere.project, bench.session.project);
+    let prompt = "TOOL:read:/etc/hostname\nSAY:ok";
+    let here = ask(&mut bench, prompt).await;
+    bench.engine.inbox().admit(&elsewhere.id, Prompt::text(prompt)).await.unwrap();
+    let there = asked(&mut bench).await;
+    assert_eq!(there.ask, here.ask, "it asks for the same");
+    bench.engine.requests().reply(&here.id, Reply::Always, None).await.unwrap();
+    assert_eq!(bench.engine.requests().waiting().await.unwrap(), [(elsewhere.id.clone(), there)]);
+    bench.settled().await;
+    bench.engine.drains().abort(&elsewhere.id).await.unwrap();
 }

@@ -184,6 +184,18 @@ async fn the_turn_of_another_host_comes_by_the_bus() {
 }
 
 #[tokio::test]
+async fn a_session_that_another_process_runs_is_busy_from_the_start() {
+    let bench = Bench::new().await;
+    bench.engine.inbox().admit(&bench.session.id, Prompt::text("HOLD:x SAY:one two")).await.unwrap();
+    bench.model.held("x").await;
+    let other = bench.beside().await;
+    assert_eq!(other.drains().statuses(), [(bench.session.id.clone(), Signal::Busy)]);
+    bench.model.release("x");
+    bench.settled().await;
+    other.close().await;
+}
+
+#[tokio::test]
 async fn a_prompt_for_a_session_that_rests_elsewhere_runs_where_it_was_given() {
     let bench = Bench::new().await;
     let other = bench.beside().await;

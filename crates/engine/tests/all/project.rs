@@ -106,6 +106,11 @@ impl World {
         let prompt = format!("TOOL:bash:{command}\nSAY:done");
         self.engine.inbox().admit(&session.id, Prompt::text(&prompt)).await.unwrap();
         within("the session to settle", self.engine.drains().settled(&session.id)).await;
+        self.printed(session).await
+    }
+
+    /// What a command of a session printed last.
+    async fn printed(&self, session: &Session) -> String {
         let nodes = self.engine.sessions().conversation(&session.id, None).await.unwrap().nodes;
         let output = nodes.iter().rev().find_map(|node| match &node.entry.body {
             everturn_model::Body::ToolResult { result } => Some(result.output.trim().to_owned()),
@@ -392,4 +397,25 @@ async fn git_is_not_asked_at_every_lookup_when_it_has_no_answer() {
     world.restart().await;
     let location = world.engine.projects().location(world.path("a").to_str()).await.unwrap();
     assert_ne!(location.project.id, "global");
+}
+
+#[tokio::test]
+async fn work_that_a_stop_left_open_goes_on_where_its_project_was_moved() {
+    let mut world = World::new().await;
+    world.repository("a");
+    let session = world.session("a").await;
+    let prompt = Prompt::text("MUTE:x\nTOOL:bash:pwd\nSAY:done");
+    world.engine.inbox().admit(&session.id, prompt).await.unwrap();
+    world.model.held("x").await;
+    within("the engine to close", world.engine.close()).await;
+    world.rename("a", "b");
+    world.model.release("x");
+    world.options.directory = world.path("b");
+    world.engine = Engine::open(world.options.clone()).await.unwrap();
+    assert_eq!(world.engine.recover().await.unwrap(), 1);
+    within("the session to settle", world.engine.drains().settled(&session.id)).await;
+    let session = world.engine.sessions().get(&session.id).await.unwrap();
+    assert_eq!(session.directory, world.path("b").display().to_string());
+    assert!(!session.open);
+    assert_eq!(world.printed(&session).await, session.directory, "the command ran there");
 }

@@ -285,6 +285,22 @@ async fn a_crash_amid_the_files_leaves_a_revert_that_can_be_undone_or_done() {
 }
 
 #[tokio::test]
+async fn a_prompt_carries_a_revert_through_that_a_crash_cut_off() {
+    let bench = Bench::new().await;
+    bench.say("SAY:before").await;
+    let (one, _) = one_and_two(&bench).await;
+    revert(&bench, &one).await;
+    unrevert(&bench).await;
+    crash(&bench, staged(&bench).await.swap_remove(0)).await;
+    bench.say("SAY:on a new path").await;
+    assert_eq!(files(&bench), both(None, None));
+    assert_eq!(
+        bench.transcript().await,
+        ["user: SAY:before", "assistant: before", "user: SAY:on a new path", "assistant: on a new path"]
+    );
+}
+
+#[tokio::test]
 async fn a_crash_amid_a_second_stage_can_be_undone() {
     let bench = Bench::new().await;
     let (one, two) = one_and_two(&bench).await;

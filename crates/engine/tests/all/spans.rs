@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use everturn_engine::{Prompt, SessionUpdate};
 use everturn_model::Event;
 use everturn_model::request::Reply;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
-use tracing::{Metadata, Subscriber};
+use tracing::subscriber::DefaultGuard;
+use tracing::{Dispatch, Metadata, Subscriber};
 
 use crate::bench::Bench;
 use crate::permission::ask;
@@ -61,6 +62,17 @@ impl Subscriber for Spans {
 }
 
 impl Spans {
+    /// Sees the spans of this test until the guard is dropped.
+    fn see() -> (Self, DefaultGuard) {
+        // While there is only one subscriber in the process, a span that another test is the first to open is judged by
+        // that test's thread, which has none, and is off for everybody from then on.
+        static SECOND: OnceLock<Dispatch> = OnceLock::new();
+        SECOND.get_or_init(|| Dispatch::new(Self::default()));
+        let spans = Self::default();
+        let seen = tracing::subscriber::set_default(spans.clone());
+        (spans, seen)
+    }
+
     /// The spans of these names, each as a line, with a number where a duration is.
     fn lines(&self, names: &[&str]) -> Vec<String> {
         let mut lines = Vec::new();
@@ -84,8 +96,7 @@ const ALL: &[&str] = &["session", "turn", "provider_call", "tool_call"];
 
 #[tokio::test]
 async fn the_work_on_a_prompt_is_seen_as_spans() {
-    let spans = Spans::default();
-    let _seen = tracing::subscriber::set_default(spans.clone());
+    let (spans, _seen) = Spans::see();
     let bench = Bench::new().await;
     bench.say("TOOL:bash:echo hi\nSAY:done").await;
     let model = bench.engine.sessions().get(&bench.session.id).await.unwrap().model.unwrap();
@@ -124,8 +135,7 @@ fn outcomes(spans: &Spans, from: usize, names: &[&str]) -> Vec<String> {
 #[tokio::test]
 async fn the_end_of_work_has_one_word_wherever_it_is() {
     // Turns were `done`, providers `cancelled` and tools `Error`, for what was the same.
-    let spans = Spans::default();
-    let _seen = tracing::subscriber::set_default(spans.clone());
+    let (spans, _seen) = Spans::see();
     let next = async || (Bench::new().await, spans.0.lock().unwrap().len());
     let work = ["session", "turn", "provider_call"];
 
@@ -161,8 +171,7 @@ async fn the_end_of_work_has_one_word_wherever_it_is() {
 #[tokio::test]
 async fn a_drain_that_waits_for_another_process_has_no_session() {
     // A server that waited wrote four spans of a session in every second.
-    let spans = Spans::default();
-    let _seen = tracing::subscriber::set_default(spans.clone());
+    let (spans, _seen) = Spans::see();
     let bench = Bench::new().await;
     let other = bench.other_store().await;
     let lease = other.acquire(&bench.session.id).await.unwrap();
@@ -178,8 +187,7 @@ async fn a_drain_that_waits_for_another_process_has_no_session() {
 
 #[tokio::test]
 async fn the_call_for_a_title_says_whose_it_is() {
-    let spans = Spans::default();
-    let _seen = tracing::subscriber::set_default(spans.clone());
+    let (spans, _seen) = Spans::see();
     let mut bench = Bench::new().await;
     let location = bench.engine.projects().location(None).await.unwrap();
     bench.session = bench.engine.sessions().create(&location, Default::default()).await.unwrap();

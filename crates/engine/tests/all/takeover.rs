@@ -45,27 +45,37 @@ async fn overhear(updates: &mut Receiver<SessionUpdate>, id: &SessionId) -> Vec<
     let mut heard = Vec::new();
     within("the turn to end", async {
         while heard.last().is_none_or(|last| last != "step.failed") {
-            match updates.recv().await.unwrap() {
+            match in_short(&updates.recv().await.unwrap(), id) {
                 // Whoever stops a session of another process writes that down, and before it is what that one did.
-                SessionUpdate::Committed(committed) if committed.record.session == *id => {
-                    match &committed.record.event {
-                        Event::InterruptRequested {} => heard.clear(),
-                        // A call that was taken over says again which session works on its task.
-                        Event::ToolProgress { .. } => {}
-                        event => heard.push(event.name().to_owned()),
-                    }
-                }
-                SessionUpdate::Live(live) if live.session == *id => match &live.signal {
-                    Signal::Idle => heard.push("idle".to_owned()),
-                    Signal::Failed { error } => heard.push(format!("failed: {}", error.text())),
-                    _ => {}
-                },
+                Some(said) if said == "interrupt.requested" => heard.clear(),
+                // Whoever takes a session over says so.
+                Some(said) if said != "busy" => heard.push(said),
                 _ => {}
             }
         }
     })
     .await;
     heard
+}
+
+/// What an update says of a session.
+fn in_short(update: &SessionUpdate, id: &SessionId) -> Option<String> {
+    match update {
+        SessionUpdate::Committed(committed) if committed.record.session == *id => {
+            match &committed.record.event {
+                // A call that was taken over says again which session works on its task.
+                Event::ToolProgress { .. } => None,
+                event => Some(event.name().to_owned()),
+            }
+        }
+        SessionUpdate::Live(live) if live.session == *id => match &live.signal {
+            Signal::Busy => Some("busy".to_owned()),
+            Signal::Idle => Some("idle".to_owned()),
+            Signal::Failed { error } => Some(format!("failed: {}", error.text())),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 /// The session and those that work on its tasks.
@@ -84,7 +94,7 @@ struct Remains {
 
 impl Remains {
     async fn of(bench: &Bench, mut updates: Receiver<SessionUpdate>) -> Self {
-        let heard = overhear(&mut updates, &bench.session.id).await;
+        let mut heard = overhear(&mut updates, &bench.session.id).await;
         let mut said = Vec::new();
         for id in family(bench).await {
             within("the session to settle", bench.engine.drains().settled(&id)).await;
@@ -94,6 +104,10 @@ impl Remains {
         }
         assert_eq!(bench.engine.requests().waiting().await.unwrap(), [], "nobody is asked any more");
         assert_eq!(bench.engine.drains().statuses(), []);
+        // Whatever else was said by the time that the session rests.
+        while let Ok(update) = updates.try_recv() {
+            heard.extend(in_short(&update, &bench.session.id));
+        }
         Self { heard, said, asked: bench.model.prompts().len() }
     }
 }

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use everturn_engine::sessions::NewSession;
 use everturn_engine::{Error, Prompt, SessionUpdate};
-use everturn_model::{Session, SessionId};
+use everturn_model::{Event, Session, SessionId};
+use everturn_store::{Authority, NewEvent};
 use everturn_testkit::within;
 
 use crate::bench::Bench;
@@ -94,23 +95,26 @@ async fn a_sweep_takes_only_what_was_there_long_enough() {
 #[tokio::test]
 async fn a_family_of_which_one_is_at_work_elsewhere_stays_whole() {
     // Those that belong to it were deleted first, and then it turned out that it was busy.
-    let bench = Bench::new().await;
-    let parent = bench.session.id.clone();
-    let child = child(&bench, &parent).await.id;
-    let other = bench.beside().await;
-    bench.engine.inbox().admit(&parent, Prompt::text("HOLD:x SAY:one two")).await.unwrap();
-    bench.model.held("x").await;
-    let refused = other.trash().purge(&parent).await.unwrap_err();
-    assert!(matches!(&refused, Error::Busy(id) if *id == parent), "{refused}");
-    assert_eq!(bench.engine.sessions().get(&child).await.unwrap().id, child);
-    bench.model.release("x");
-    bench.settled().await;
-    // Nothing of it was kept: the child may work, and the family may go.
-    let item = bench.engine.inbox().admit(&child, Prompt::text("SAY:still here")).await.unwrap();
-    within("the child to answer", bench.engine.drains().settled(&child)).await;
-    assert!(bench.engine.sessions().conversation(&child, None).await.unwrap().nodes.len() > 1, "{item:?}");
-    assert_eq!(other.trash().purge(&parent).await.unwrap(), [child, parent]);
-    other.close().await;
+    for child_works in [false, true] {
+        let bench = Bench::new().await;
+        let parent = bench.session.id.clone();
+        let child = child(&bench, &parent).await.id;
+        let (busy, free) = if child_works { (&child, &parent) } else { (&parent, &child) };
+        let other = bench.beside().await;
+        bench.engine.inbox().admit(busy, Prompt::text("HOLD:x SAY:one two")).await.unwrap();
+        bench.model.held("x").await;
+        let refused = other.trash().purge(&parent).await.unwrap_err();
+        assert!(matches!(&refused, Error::Busy(id) if id == busy), "{refused}");
+        // The other process has let go of what it had taken before it came to the one at work.
+        bench.engine.inbox().admit(free, Prompt::text("SAY:still here")).await.unwrap();
+        within("the one that is free to answer", bench.engine.drains().settled(free)).await;
+        assert_eq!(bench.transcript_of(free).await, ["user: SAY:still here", "assistant: still here"]);
+        bench.model.release("x");
+        within("the one at work to end", bench.engine.drains().settled(busy)).await;
+        assert_eq!(bench.transcript_of(busy).await[1..], ["assistant: one two"]);
+        assert_eq!(other.trash().purge(&parent).await.unwrap(), [child, parent]);
+        other.close().await;
+    }
 }
 
 #[tokio::test]
@@ -130,4 +134,29 @@ async fn a_family_whose_members_belong_to_each_other_can_be_deleted() {
     assert_eq!(bench.engine.trash().restore(&two).await.unwrap(), [two.clone(), one.clone()]);
     assert_eq!(bench.engine.trash().purge(&one).await.unwrap(), [two, one]);
     assert_eq!(bench.engine.trash().purge(&itself).await.unwrap(), [itself]);
+}
+
+#[tokio::test]
+async fn work_stops_when_its_session_is_deleted_although_no_feed_tells_of_that() {
+    let bench = Bench::new().await;
+    let id = &bench.session.id;
+    let quiet = bench.beside_quietly().await;
+    quiet.inbox().admit(id, Prompt::text("HOLD:x SAY:one two")).await.unwrap();
+    bench.model.held("x").await;
+    within("it to go into the trash", quiet.sessions().trash(id)).await.unwrap();
+    bench.model.abandoned("x").await;
+    within("the session to settle", quiet.drains().settled(id)).await;
+    quiet.close().await;
+}
+
+#[tokio::test]
+async fn what_a_clock_that_was_ahead_has_put_into_the_trash_can_be_deleted() {
+    let bench = Bench::new().await;
+    let (id, mint) = (bench.session.id.clone(), bench.engine.mint());
+    let time = mint.now() + 3_600_000;
+    let trashed = NewEvent { id: mint.event(), time, event: Event::SessionTrashed {} };
+    bench.other_store().await.append(&id, Authority::Open, vec![trashed]).await.unwrap();
+    let due = bench.engine.trash().due(Duration::ZERO).await.unwrap();
+    assert_eq!(due.iter().map(|session| &session.id).collect::<Vec<_>>(), [&id]);
+    assert_eq!(bench.engine.trash().sweep(Duration::ZERO).await.unwrap().purged, [id]);
 }
