@@ -229,3 +229,17 @@ async fn a_text_with_a_hole_is_whole_although_the_turn_fails() {
     drop(shown);
     assert_eq!((failure, out.as_str()), (Some(FaultKind::Aborted), "one two three \n"));
 }
+
+#[tokio::test]
+async fn a_session_that_is_deleted_just_after_its_work_was_stopped_is_gone() {
+    // Whoever deletes it stops its work first, and the run said only that.
+    let stage = Stage::new().await;
+    let location = stage.engine.projects().location(None).await.unwrap();
+    let id = stage.engine.sessions().create(&location, NewSession::default()).await.unwrap().id;
+    let failed = is_gone(&stage.engine, &id, &Fault::internal("the disk is full")).await;
+    assert!(!failed.unwrap());
+    let stopped = Fault::new(FaultKind::Aborted, "Aborted");
+    let (gone, trashed) =
+        tokio::join!(is_gone(&stage.engine, &id, &stopped), stage.engine.sessions().trash(&id));
+    assert_eq!((gone.unwrap(), trashed.unwrap()), (true, vec![id]));
+}
