@@ -681,15 +681,17 @@ async fn what_a_server_asks_before_the_prompt_has_begun_is_not_answered_for_it()
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_server_asked_before_it_died_is_answered_by_the_run_that_goes_on() {
+/// A server dies while a turn of its waits for `asked` answers, and the run that waited for it goes on.
+async fn check_takes_over(text: &str, asked: usize, expected: &str) {
     let mut pair = Pair::on_a_file().await;
     let mut far = pair.far.client().events("/event").await;
     let session = pair.session("taken over").await;
+    // Else it might be this one that goes on.
     pair.near.kill9().await;
-    say(&pair.far.client(), &session, ASKING).await;
-    heard(&mut far, "permission.asked", &session).await;
-    heard(&mut far, "permission.asked", &session).await;
+    say(&pair.far.client(), &session, text).await;
+    for _ in 0..asked {
+        far.wait_for(|event| event["type"] == "permission.asked").await;
+    }
     let mut run = pair.run(&session, &["--yes", "SAY:and on"]).spawn().unwrap();
     let mut notes = run.stderr.take().unwrap();
     reads(&mut notes, ASKED).await;
@@ -697,6 +699,17 @@ async fn what_a_server_asked_before_it_died_is_answered_by_the_run_that_goes_on(
     let ended = within("the run to end", run.wait_with_output()).await.unwrap();
     let printed = String::from_utf8(ended.stdout).unwrap();
     assert_eq!(ended.status.code(), Some(0), "{printed}");
-    assert_eq!(printed.matches("✓ read").count(), 2, "{printed}");
+    assert_eq!(printed.matches(expected).count(), asked, "{printed}");
     assert!(printed.ends_with("and on\n"), "{printed}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_server_asked_before_it_died_is_answered_by_the_run_that_goes_on() {
+    check_takes_over(ASKING, 2, "✓ read").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_subagent_asked_before_its_server_died_is_answered_by_the_run_that_goes_on() {
+    let text = "TOOL:task:TOOL:read:/etc/hostname\\nSAY:looked\nSAY:done";
+    check_takes_over(text, 1, "✓ task").await;
 }
