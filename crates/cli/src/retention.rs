@@ -26,7 +26,7 @@ pub(crate) fn span(text: &str) -> Result<Duration, String> {
 }
 
 /// How long the configuration wants the trash to be kept; none means for ever.
-pub(crate) fn kept(config: &Config) -> Result<Option<Duration>> {
+pub(crate) fn trash_lifetime(config: &Config) -> Result<Option<Duration>> {
     read(config.raw.get(SETTING)).map_err(|reason| {
         anyhow!("`trash.keep` in the configuration must be \"forever\" or a time such as \"30d\": {reason}")
     })

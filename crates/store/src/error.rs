@@ -110,7 +110,7 @@ pub enum Error {
     OlderAtWork {
         /// The file or server.
         place: String,
-        /// The name of that process.
+        /// That process, in words by which a person finds it.
         by: String,
     },
     /// The file is not a database of ours.

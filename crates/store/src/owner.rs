@@ -14,6 +14,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use rustix::fs::{major, minor};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::Error;
@@ -24,6 +25,9 @@ const TRIES: u32 = 100;
 
 /// How long is waited in between.
 const PAUSE: Duration = Duration::from_millis(5);
+
+/// Where Linux lists who holds which lock. Other systems do not.
+const LOCKS: &str = "/proc/locks";
 
 /// The folder with a file for each process.
 const OWNERS: &str = "owners";
@@ -132,6 +136,32 @@ pub(crate) fn living(folder: &Path) -> Result<Option<String>, Error> {
     Ok(None)
 }
 
+/// The process of that name, which uses the same folder, in words by which a person finds it: its number, or else its
+/// lock.
+pub(crate) fn describe(folder: &Path, name: &str) -> String {
+    let path = folder.join(OWNERS).join(name);
+    let holder = std::fs::metadata(&path).ok().and_then(|file| {
+        let locks = std::fs::read_to_string(LOCKS).ok()?;
+        find_holder(&locks, &format!("{:02x}:{:02x}:{}", major(file.dev()), minor(file.dev()), file.ino()))
+    });
+    match holder {
+        Some(pid) => format!("process {pid}, {name}"),
+        None => format!("{name}, the process that holds a lock on {}", path.display()),
+    }
+}
+
+/// The number of the process that holds the lock of a file, in the kernel's list of locks. A process that cannot be seen
+/// from here is not in it, and some file systems give their files other numbers there.
+fn find_holder(locks: &str, file: &str) -> Option<u32> {
+    locks.lines().find_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words.as_slice() {
+            [_, "FLOCK", _, _, pid, place, ..] if *place == file => pid.parse().ok().filter(|pid| *pid != 0),
+            _ => None,
+        }
+    })
+}
+
 /// Whether nobody holds the lock of that file. One that nobody needs any more is removed.
 fn is_free(path: &Path) -> bool {
     match OpenOptions::new().write(true).open(path) {
@@ -192,4 +222,22 @@ fn now() -> u128 {
 fn write_time(file: &File) -> std::io::Result<()> {
     // Always the same length, so that a reader never sees half of an older one.
     file.write_all_at(format!("{:020}\n", now()).as_bytes(), 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_holds_a_lock_is_found_by_the_place_of_its_file() {
+        let locks = "1: POSIX  ADVISORY  WRITE 11 fe:00:77 0 EOF\n\
+                     2: FLOCK  ADVISORY  WRITE 12 fe:01:77 0 EOF\n\
+                     3: FLOCK  ADVISORY  WRITE 13 fe:00:77 0 EOF\n\
+                     3: -> FLOCK  ADVISORY  WRITE 14 fe:00:78 0 EOF\n\
+                     4: FLOCK  ADVISORY  WRITE 0 fe:00:79 0 EOF\n";
+        assert_eq!(find_holder(locks, "fe:00:77"), Some(13));
+        for unknown in ["fe:00:7", "fe:00:78", "fe:00:79"] {
+            assert_eq!(find_holder(locks, unknown), None, "{unknown}");
+        }
+    }
 }

@@ -7,23 +7,30 @@
 mod output;
 
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
 use everturn_engine::projects::Location;
 use everturn_engine::sessions::{Filter, NewSession};
 use everturn_engine::{Engine, Error, Prompt, SessionUpdate, Signal};
+use everturn_model::fault::{Fault, FaultKind};
 use everturn_model::part::PartKind;
 use everturn_model::request::{Ask, Reply, Request};
 use everturn_model::{Event, Session, SessionId};
 use tokio::signal::unix::{self, SignalKind};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
+use tokio::time::Instant;
 
 use super::session::lookup;
 use crate::settings::{self, Listeners};
 use crate::table;
 use output::RunOutput;
+
+/// How long after its work was stopped a session may be deleted, and how often that is looked up.
+const DELETION: Duration = Duration::from_secs(1);
+const LOOK: Duration = Duration::from_millis(20);
 
 /// Answer one prompt here and now
 #[derive(Debug, Args)]
@@ -85,24 +92,21 @@ impl RunCommand {
         let interrupts = interrupts()?;
         let item = engine.inbox().admit(&session.id, prompt).await?;
         let mut shown = RunOutput::new(table::text, session.id.clone(), item.id);
-        self.answer_waiting(engine, &session.id).await?;
+        self.answer_waiting(engine, &mut shown).await?;
         let stopped = self.follow(engine, updates, interrupts, &mut shown).await?;
-        engine.drains().settled(&session.id).await;
-        // A turn that fails says so before the end of its text is in the log.
-        if shown.has_missed() {
-            self.catch_up(engine, &mut shown).await?;
-        }
-        shown.finish();
         table::note(format!("session {}", session.id));
         if stopped && shown.failure().is_some() {
             bail!("the work was stopped");
         }
-        // Whoever deletes a session stops its work first.
-        if shown.is_deleted() || (shown.failure().is_some() && is_gone(engine, &session.id).await?) {
+        let gone = match shown.failure() {
+            Some(failure) if !shown.is_deleted() => is_gone(engine, &session.id, failure).await?,
+            _ => shown.is_deleted(),
+        };
+        if gone {
             return Err(explain_deletion(engine, &session.id).await);
         }
         match shown.failure() {
-            Some(message) => bail!(message.to_owned()),
+            Some(failure) => bail!(failure.text().to_owned()),
             None => Ok(()),
         }
     }
@@ -124,6 +128,24 @@ impl RunCommand {
     async fn follow<P: FnMut(&str)>(
         &self,
         engine: &Engine,
+        updates: Receiver<SessionUpdate>,
+        interrupts: unix::Signal,
+        shown: &mut RunOutput<P>,
+    ) -> Result<bool> {
+        let stopped = self.follow_bus(engine, updates, interrupts, shown).await?;
+        engine.drains().settled(shown.session()).await;
+        // A turn that fails says so before the end of its text is in the log.
+        if shown.has_missed() {
+            self.catch_up(engine, shown).await?;
+        }
+        shown.finish();
+        Ok(stopped)
+    }
+
+    /// Shows what the bus tells until the end of that.
+    async fn follow_bus<P: FnMut(&str)>(
+        &self,
+        engine: &Engine,
         mut updates: Receiver<SessionUpdate>,
         mut interrupts: unix::Signal,
         shown: &mut RunOutput<P>,
@@ -139,6 +161,12 @@ impl RunCommand {
                     // next one would go on with it.
                     if stopping {
                         bail!("left before the session {} had stopped", shown.session());
+                    }
+                    if self.is_others_work(engine, shown).await? {
+                        bail!(
+                            "left; another process is at work on the session {}, and answers the prompt after that",
+                            shown.session()
+                        );
                     }
                     stopping = true;
                     if table::is_watched() {
@@ -172,6 +200,19 @@ impl RunCommand {
         Ok(stopping)
     }
 
+    /// Whether the turn that is open is another process's, and not about the prompt: it is not ours to stop.
+    async fn is_others_work<P: FnMut(&str)>(&self, engine: &Engine, shown: &RunOutput<P>) -> Result<bool> {
+        let id = shown.session();
+        if is_own_work(engine, shown) {
+            return Ok(false);
+        }
+        match engine.sessions().get(id).await {
+            Ok(session) => Ok(session.open),
+            Err(Error::NoSession(_)) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Shows what was missed: asks the store for what happened since, and for what is streaming and waiting now.
     async fn catch_up<P: FnMut(&str)>(&self, engine: &Engine, shown: &mut RunOutput<P>) -> Result<()> {
         shown.miss();
@@ -192,7 +233,7 @@ impl RunCommand {
                 shown.add(&open.part.id, 0, text);
             }
         }
-        self.answer_waiting(engine, &id).await
+        self.answer_waiting(engine, shown).await
     }
 
     /// Shows an update.
@@ -208,8 +249,9 @@ impl RunCommand {
                 Signal::Failed { error } => shown.fail(error),
                 Signal::Idle => shown.rest(),
                 Signal::Purged { .. } => shown.delete(),
-                Signal::Busy | Signal::Retry { .. } | Signal::Progress { .. } | Signal::FileEdited { .. } => {
-                }
+                // This process may have taken over a turn that asks.
+                Signal::Busy => self.answer_waiting(engine, shown).await?,
+                Signal::Retry { .. } | Signal::Progress { .. } | Signal::FileEdited { .. } => {}
             },
             SessionUpdate::Committed(committed) => {
                 let session = &committed.tree.session;
@@ -221,7 +263,7 @@ impl RunCommand {
                 if let Event::RequestAsked { request } = &committed.record.event
                     && (ours || session.parent.as_ref() == Some(shown.session()))
                 {
-                    self.answer(engine, request).await?;
+                    self.answer(engine, request, shown).await?;
                 }
             }
             SessionUpdate::Live(_) | SessionUpdate::Gap => {}
@@ -229,19 +271,34 @@ impl RunCommand {
         Ok(())
     }
 
-    /// Answers what the session waited for before: another process may be at work on it, and does not go on without.
-    async fn answer_waiting(&self, engine: &Engine, session: &SessionId) -> Result<()> {
-        let children = engine.sessions().children(session).await?;
+    /// Answers what the session waits for already.
+    async fn answer_waiting<P: FnMut(&str)>(&self, engine: &Engine, shown: &mut RunOutput<P>) -> Result<()> {
+        let session = shown.session().clone();
+        let children = engine.sessions().children(&session).await?;
         for (asker, request) in engine.requests().waiting().await? {
-            if asker == *session || children.iter().any(|child| child.id == asker) {
-                self.answer(engine, &request).await?;
+            if asker == session || children.iter().any(|child| child.id == asker) {
+                self.answer(engine, &request, shown).await?;
             }
         }
         Ok(())
     }
 
-    /// Answers a request, whichever process asks: nobody else may be there to do so.
-    async fn answer(&self, engine: &Engine, request: &Request) -> Result<()> {
+    /// Answers a request of the turn that the prompt is part of, whichever process runs it: nobody else may be there to
+    /// do so. What another turn asks is for the person who began that.
+    async fn answer<P: FnMut(&str)>(
+        &self,
+        engine: &Engine,
+        request: &Request,
+        shown: &mut RunOutput<P>,
+    ) -> Result<()> {
+        if !is_own_work(engine, shown) {
+            if shown.wait_for_others() {
+                table::note(
+                    "another process asks something in this session; it goes on when that is answered there",
+                );
+            }
+            return Ok(());
+        }
         let (answered, note) = match request.ask {
             Ask::Question { .. } => {
                 let note = "a question was asked, and nobody is here to answer it";
@@ -267,17 +324,28 @@ impl RunCommand {
     }
 }
 
+/// Whether the turn that is open is about the prompt, or this process has it.
+fn is_own_work<P: FnMut(&str)>(engine: &Engine, shown: &RunOutput<P>) -> bool {
+    shown.is_begun() || engine.drains().is_owned(shown.session())
+}
+
 /// What a person does to stop the work.
 fn interrupts() -> Result<unix::Signal> {
     unix::signal(SignalKind::interrupt()).context("cannot listen for signals")
 }
 
-/// Whether a session is not there any more, or in the trash.
-async fn is_gone(engine: &Engine, id: &SessionId) -> Result<bool> {
-    match engine.sessions().get(id).await {
-        Ok(_) => Ok(false),
-        Err(Error::NoSession(_)) => Ok(true),
-        Err(error) => Err(error.into()),
+/// Whether a session is not there any more, or in the trash. Whoever deletes one stops its work first, so what was stopped
+/// is looked at for a moment.
+async fn is_gone(engine: &Engine, id: &SessionId, failure: &Fault) -> Result<bool> {
+    let wait = if failure.kind == FaultKind::Aborted { DELETION } else { Duration::ZERO };
+    let end = Instant::now() + wait;
+    loop {
+        match engine.sessions().get(id).await {
+            Ok(_) if Instant::now() < end => tokio::time::sleep(LOOK).await,
+            Ok(_) => return Ok(false),
+            Err(Error::NoSession(_)) => return Ok(true),
+            Err(error) => return Err(error.into()),
+        }
     }
 }
 

@@ -48,7 +48,7 @@ impl ServeCommand {
 
     async fn serve(self) -> Result<()> {
         let engine = settings::open(&settings::working_folder()?, Listeners::Some).await?;
-        let kept = retention::kept(engine.config())?;
+        let lifetime = retention::trash_lifetime(engine.config())?;
         let name = if self.hostname == "localhost" { "127.0.0.1" } else { &self.hostname };
         let address: IpAddr = name.parse().with_context(|| format!("{name} is no address to listen on"))?;
         let listener = TcpListener::bind(SocketAddr::new(address, self.port))
@@ -76,7 +76,7 @@ impl ServeCommand {
         }
         let sweeping = sweep(engine.clone(), closing.clone());
         let tidying = tokio::spawn(tidy(engine.clone()));
-        let emptying = kept.map(|kept| tokio::spawn(empty_trash(engine.clone(), kept)));
+        let emptying = lifetime.map(|lifetime| tokio::spawn(empty_trash(engine.clone(), lifetime)));
         let stop = async move {
             interrupt.received().await;
             closing.cancel();
@@ -115,9 +115,9 @@ async fn tidy(engine: Engine) {
 }
 
 /// Deletes for good what was in the trash for as long as it is kept, now and once a day.
-async fn empty_trash(engine: Engine, kept: Duration) {
+async fn empty_trash(engine: Engine, lifetime: Duration) {
     loop {
-        match engine.trash().sweep(kept).await {
+        match engine.trash().sweep(lifetime).await {
             Ok(swept) if swept.purged.is_empty() => {}
             Ok(swept) => tracing::info!(sessions = swept.purged.len(), "old sessions in the trash are gone"),
             Err(error) => tracing::warn!(error = error.to_string(), "the trash was not emptied"),

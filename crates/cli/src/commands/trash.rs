@@ -77,15 +77,15 @@ fn described(session: &Session) -> Value {
     value
 }
 
-async fn empty(engine: &Engine, kept: Duration, yes: bool, json: bool) -> Result<()> {
+async fn empty(engine: &Engine, least_age: Duration, yes: bool, json: bool) -> Result<()> {
     if !yes {
-        match engine.trash().due(kept).await?.len() {
+        match engine.trash().due(least_age).await?.len() {
             0 => {}
             1 => table::confirm("Delete 1 session for good? It cannot be undone.")?,
             due => table::confirm(&format!("Delete {due} sessions for good? It cannot be undone."))?,
         }
     }
-    let swept = engine.trash().sweep(kept).await?;
+    let swept = engine.trash().sweep(least_age).await?;
     if json {
         table::json(&json!({
             "purged": swept.purged,

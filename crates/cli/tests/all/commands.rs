@@ -266,3 +266,22 @@ fn output_that_does_not_arrive_is_an_error() {
     drop(closed.stdout.take());
     assert_eq!(closed.wait().expect("it ends").code(), Some(0));
 }
+
+#[tokio::test]
+async fn what_a_model_says_does_not_steer_the_terminal() {
+    let home = Home::new();
+    let script = json!([{"text": "a \u{1b}[31mred\u{1b}[0m word"}]);
+    std::fs::write(home.work().join("red.json"), script.to_string()).unwrap();
+    let shown = "a �[31mred�[0m word";
+    let run = home.open(&["run", "--model", "scripted/./red.json", "go"]);
+    run.shows(shown).await;
+    run.shows("session ses_").await;
+    let listed = parse(&home.run(&["session", "list", "--json"]).success());
+    let show = home.open(&["session", "show", listed[0]["id"].as_str().expect("an id")]);
+    show.shows(shown).await;
+    let complaint = home.open(&["session", "show", "ses_\u{1b}[31mred"]);
+    complaint.shows("everturn: session not found: ses_�[31mred").await;
+    // Whoever reads it by a program has it as it is.
+    let exact = home.run(&["run", "--model", "scripted/./red.json", "go"]);
+    assert_eq!(exact.stdout, "a \u{1b}[31mred\u{1b}[0m word\n");
+}

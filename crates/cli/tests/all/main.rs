@@ -24,6 +24,7 @@ mod models;
 mod opencode;
 mod phases;
 mod scripts;
+mod scrub;
 mod sdk;
 mod serve;
 mod shelf;

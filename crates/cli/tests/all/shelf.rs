@@ -117,6 +117,41 @@ fn nothing_is_deleted_for_good_unless_it_is_said() {
 }
 
 #[test]
+fn what_belongs_together_comes_out_of_the_trash_together_or_alone() {
+    let (home, _) = stocked();
+    let known = std::fs::read_to_string(home.work().join("opencode/ids.json")).unwrap();
+    let known: Value = serde_json::from_str(&known).unwrap();
+    let parent = known["task"].as_str().unwrap();
+    let delete = || json(&home, &["session", "delete", parent]);
+    let trashed = delete();
+    let child = trashed["trashed"][1].as_str().unwrap();
+    assert_eq!(trashed, json!({"trashed": [parent, child]}));
+    // Both are named, and the second is out with the first.
+    let both = json(&home, &["session", "restore", parent, child]);
+    assert_eq!(both, json!({"restored": [parent, child]}));
+    assert_eq!(delete(), trashed);
+    let alone = home.run(&["session", "restore", child]);
+    let note = format!("{child} belongs to {parent}, which is still in the trash\n");
+    let expected = (Some(0), format!("{child} is out of the trash\n"), note);
+    assert_eq!((alone.status, alone.stdout, alone.stderr), expected);
+    assert_eq!(
+        home.run(&["session", "restore", parent]).success(),
+        format!("{parent} is out of the trash\n")
+    );
+}
+
+#[test]
+fn what_is_deleted_for_good_gives_its_space_back() {
+    let (home, _) = stocked();
+    for id in ids(&home, &LIST) {
+        let purged = home.run(&["session", "purge", "--yes", &id]);
+        assert_eq!(purged.status, Some(0), "{}", purged.stderr);
+    }
+    let left = json(&home, &["trash", "empty", "--yes"]);
+    assert_eq!(left, json!({"purged": [], "busy": [], "bytes": {"returned": 0, "free": 0}}));
+}
+
+#[test]
 fn a_session_of_which_nothing_can_be_read_can_be_deleted_for_good() {
     // The error said that it could, and the command gave the same error.
     let (home, count) = stocked();

@@ -6,6 +6,8 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
+use crate::tmux::Terminal;
+
 /// A home without anything in it, and a folder to work in.
 #[derive(Debug)]
 pub(crate) struct Home {
@@ -61,6 +63,18 @@ impl Home {
         command.env("HOME", self.folder.path()).env("LANG", "C.UTF-8").env("TZ", "UTC");
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command
+    }
+
+    /// Runs a command in a terminal.
+    pub(crate) fn open(&self, arguments: &[&str]) -> Terminal {
+        let text = |path: &Path| path.to_str().expect("a Unicode path").to_owned();
+        let mut environment: Vec<(String, String)> =
+            self.environment.iter().map(|(name, value)| (name.clone(), text(value))).collect();
+        environment.push(("HOME".to_owned(), text(self.folder.path())));
+        environment.push(("LANG".to_owned(), "C.UTF-8".to_owned()));
+        // What a program prints just before its end does not always reach the screen, so something else goes on.
+        let words = ["-c", "\"$0\" \"$@\"; exec cat", env!("CARGO_BIN_EXE_everturn")];
+        Terminal::open(Path::new("/bin/sh"), &[&words, arguments].concat(), &environment, self.work.path())
     }
 
     pub(crate) fn run(&self, arguments: &[&str]) -> Outcome {

@@ -88,10 +88,16 @@ async fn refuse_beside_others(
     let sql = "SELECT name, boot FROM host WHERE until > clock_timestamp() ORDER BY name";
     for row in query(client, sql, &[]).await? {
         let (name, place_of_it): (String, String) = (row.try_get(0)?, row.try_get(1)?);
-        let is_dead = !here.is_empty() && place_of_it == here && owner::is_dead(folder, &name);
-        if !is_dead {
-            return Err(Error::OlderAtWork { place: place.to_owned(), by: name }.into());
+        let is_here = !here.is_empty() && place_of_it == here;
+        if is_here && owner::is_dead(folder, &name) {
+            continue;
         }
+        let by = if is_here {
+            owner::describe(folder, &name)
+        } else {
+            format!("{name}, on another machine or with another data folder")
+        };
+        return Err(Error::OlderAtWork { place: place.to_owned(), by }.into());
     }
     Ok(())
 }

@@ -84,8 +84,11 @@ pub(super) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), Er
 
 /// Who has the file open while its schema is old knows no other.
 fn refuse_beside_others(path: &Path) -> Result<(), Error> {
-    match owner::living(path.parent().unwrap_or(Path::new(".")))? {
-        Some(by) => Err(Error::OlderAtWork { place: path.display().to_string(), by }),
+    let folder = path.parent().unwrap_or(Path::new("."));
+    match owner::living(folder)? {
+        Some(name) => {
+            Err(Error::OlderAtWork { place: path.display().to_string(), by: owner::describe(folder, &name) })
+        }
         None => Ok(()),
     }
 }

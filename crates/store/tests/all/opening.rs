@@ -3,6 +3,7 @@
 use everturn_store::{Authority, Error, Options, Store};
 
 use crate::events::{begin, titled};
+use crate::place::described;
 
 async fn check(prepare: impl AsyncFnOnce(&std::path::Path)) -> Error {
     let folder = tempfile::tempdir().unwrap();
@@ -69,10 +70,12 @@ async fn nothing_is_upgraded_while_an_older_process_works_with_it() {
     let connection = rusqlite::Connection::open(&path).unwrap();
     connection.execute_batch("PRAGMA user_version = 2").unwrap();
     let refused = Store::open(options("own_new")).await.unwrap_err();
+    // It was only named as leases name it, which helps nobody to stop it.
+    let by = described(folder.path(), "own_old");
     assert_eq!(
         refused.to_string(),
         format!(
-            "an older everturn (own_old) works with {}, and would not understand what this version writes; \
+            "an older everturn ({by}) works with {}, and would not understand what this version writes; \
              nothing was changed. Stop it, then try again",
             path.display()
         )

@@ -3,6 +3,7 @@
 //! A test of the contract is one function over a [`Place`]; [`contract!`] makes two tests of it, one for each engine.
 //! So what is promised is written once, and an engine that is not there fails instead of being left out.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -192,3 +193,15 @@ macro_rules! contract {
     };
 }
 pub(crate) use contract;
+
+/// This process under a name, in the words of an error that asks a person to stop it.
+pub(crate) fn described(folder: &Path, name: &str) -> String {
+    let lock = folder.join("owners").join(name);
+    let place = format!(":{} ", std::fs::metadata(&lock).unwrap().ino());
+    // Not every system lists locks, nor those of every file system by the numbers of their files.
+    let listed = std::fs::read_to_string("/proc/locks").is_ok_and(|locks| locks.contains(&place));
+    match listed {
+        true => format!("process {}, {name}", std::process::id()),
+        false => format!("{name}, the process that holds a lock on {}", lock.display()),
+    }
+}

@@ -102,3 +102,25 @@ fn a_change_by_someone_else_is_noticed_and_kept() {
         );
     }
 }
+
+#[test]
+fn a_call_that_is_cancelled_before_the_first_change_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().canonicalize().unwrap();
+    fs::write(dir.join("replaced"), "old").unwrap();
+    let print = blake3::hash(b"old").to_hex();
+    let (created, replaced) = (target(&dir, "new/created"), target(&dir, "replaced"));
+    let content = Some((&b"new"[..], None));
+    let changes = [
+        FileChange { target: &created, expected: None, content },
+        FileChange { target: &replaced, expected: Some(print.as_str()), content },
+    ];
+    let cancel = CancellationToken::new();
+    cancel.cancel();
+    let error = apply(&changes, &cancel).unwrap_err();
+    assert!(matches!(error.failure(), Failure::Cancelled), "{error:?}");
+    assert_eq!(
+        (names(&dir), fs::read(dir.join("replaced")).unwrap()),
+        (vec!["replaced".to_owned()], b"old".to_vec())
+    );
+}

@@ -18,6 +18,10 @@ pub(super) struct RunOutput<P> {
     seq: Option<u64>,
     /// Whether the prompt was told of. What was idle before is no sign of its end.
     admitted: bool,
+    /// Whether a turn has taken it up.
+    begun: bool,
+    /// Whether another turn was waited for, because it asks somebody else.
+    waited_for_others: bool,
     /// How much was shown of each text that is streaming, from its beginning on.
     texts: HashMap<PartId, usize>,
     /// The texts that were shown to their end.
@@ -28,7 +32,7 @@ pub(super) struct RunOutput<P> {
     idle: bool,
     deleted: bool,
     /// Why the last turn failed.
-    failure: Option<String>,
+    failure: Option<Fault>,
 }
 
 impl<P: FnMut(&str)> RunOutput<P> {
@@ -40,6 +44,8 @@ impl<P: FnMut(&str)> RunOutput<P> {
             prompt,
             seq: None,
             admitted: false,
+            begun: false,
+            waited_for_others: false,
             texts: HashMap::new(),
             ended: HashSet::new(),
             in_line: false,
@@ -65,6 +71,16 @@ impl<P: FnMut(&str)> RunOutput<P> {
         self.idle || self.deleted
     }
 
+    /// Whether a turn has taken up the prompt.
+    pub(super) fn is_begun(&self) -> bool {
+        self.begun
+    }
+
+    /// Another turn asks somebody else. True the first time, so that a person is told once.
+    pub(super) fn wait_for_others(&mut self) -> bool {
+        !std::mem::replace(&mut self.waited_for_others, true)
+    }
+
     /// Whether somebody has deleted the session.
     pub(super) fn is_deleted(&self) -> bool {
         self.deleted
@@ -76,8 +92,8 @@ impl<P: FnMut(&str)> RunOutput<P> {
     }
 
     /// Why the last turn failed.
-    pub(super) fn failure(&self) -> Option<&str> {
-        self.failure.as_deref()
+    pub(super) fn failure(&self) -> Option<&Fault> {
+        self.failure.as_ref()
     }
 
     /// Something was not told.
@@ -97,7 +113,7 @@ impl<P: FnMut(&str)> RunOutput<P> {
 
     /// A turn has failed.
     pub(super) fn fail(&mut self, error: &Fault) {
-        self.failure = Some(error.text().to_owned());
+        self.failure = Some(error.clone());
     }
 
     /// Shows what is new of a text that is streaming. Behind a hole nothing is: the text is whole when its part ends.
@@ -123,6 +139,7 @@ impl<P: FnMut(&str)> RunOutput<P> {
         self.seq = Some(record.seq);
         match &record.event {
             Event::PromptAdmitted { item } if item.id == self.prompt => self.admitted = true,
+            Event::PromptPromoted { id, .. } if *id == self.prompt => self.begun = true,
             // What failed before is not what was asked for here.
             Event::StepStarted { .. } => self.failure = None,
             Event::StepFailed { error, resumes: false, .. } => self.fail(error),

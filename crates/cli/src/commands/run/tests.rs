@@ -149,3 +149,97 @@ async fn a_run_that_missed_the_deletion_of_its_session_ends() {
         assert!(said.contains(if purge { "was deleted for good at" } else { "is in the trash" }), "{said}");
     }
 }
+
+#[tokio::test]
+async fn a_failure_that_fell_out_of_the_bus_is_read_from_the_log() {
+    let stage = Stage::new().await;
+    let mut out = String::new();
+    let (updates, mut shown) = prompted(&stage, "ERR:400 ERRTEXT:there is no such model", &mut out).await;
+    let id = shown.session().clone();
+    within("the session to settle", stage.engine.drains().settled(&id)).await;
+    stage.flood();
+    let command = command("");
+    let follow = command.follow(&stage.engine, updates, interrupts().unwrap(), &mut shown);
+    within("the run to end", follow).await.unwrap();
+    assert_eq!(shown.failure().map(Fault::text), Some("there is no such model"));
+}
+
+#[tokio::test]
+async fn what_a_subagent_asked_and_the_bus_lost_is_answered() {
+    let stage = Stage::new().await;
+    let mut out = String::new();
+    let task = "TOOL:task:TOOL:read:/etc/hostname\\nSAY:looked\nSAY:done";
+    let (mut updates, mut shown) = prompted(&stage, task, &mut out).await;
+    let asked = async {
+        loop {
+            if let SessionUpdate::Committed(committed) = updates.recv().await.unwrap()
+                && matches!(committed.record.event, Event::RequestAsked { .. })
+            {
+                return committed.tree.session.parent.clone();
+            }
+        }
+    };
+    assert_eq!(within("a request", asked).await.as_ref(), Some(shown.session()));
+    stage.flood();
+    let command = command("");
+    let follow = command.follow(&stage.engine, updates, interrupts().unwrap(), &mut shown);
+    within("the run to end", follow).await.unwrap();
+    assert_eq!(stage.engine.requests().waiting().await.unwrap(), Vec::new());
+}
+
+#[tokio::test]
+async fn to_continue_is_to_go_on_in_a_session_of_a_person() {
+    let stage = Stage::new().await;
+    let location = stage.engine.projects().location(None).await.unwrap();
+    let sessions = stage.engine.sessions();
+    let root = sessions.create(&location, NewSession::default()).await.unwrap();
+    let task = NewSession { parent: Some(root.id.clone()), ..NewSession::default() };
+    let task = sessions.create(&location, task).await.unwrap();
+    let newest = Filter { limit: Some(1), ..Filter::default() };
+    let newest = stage.engine.projects().sessions(&location, newest).await.unwrap();
+    assert_eq!(newest, [task], "the subagent's is the newest");
+    let found = RunCommand { newest: true, ..command("") }.find(&stage.engine, &location).await.unwrap();
+    assert_eq!(found, Some(root));
+}
+
+#[tokio::test]
+async fn a_text_with_a_hole_is_whole_although_the_turn_fails() {
+    let stage = Stage::new().await;
+    let mut out = String::new();
+    let (mut updates, mut shown) = prompted(&stage, "HOLD:x SAY:one two three four", &mut out).await;
+    let command = command("");
+    // All that comes is shown but the first piece.
+    let first = async {
+        loop {
+            let update = updates.recv().await.unwrap();
+            if let SessionUpdate::Live(live) = &update
+                && let Signal::Delta { text, .. } = &live.signal
+            {
+                return text.clone();
+            }
+            command.show(&stage.engine, &update, &mut shown).await.unwrap();
+        }
+    };
+    assert_eq!(within("text", first).await, "one ");
+    stage.model.held("x").await;
+    stage.engine.drains().abort(shown.session()).await.unwrap();
+    let follow = command.follow(&stage.engine, updates, interrupts().unwrap(), &mut shown);
+    within("the run to end", follow).await.unwrap();
+    let failure = shown.failure().map(|failure| failure.kind.clone());
+    drop(shown);
+    assert_eq!((failure, out.as_str()), (Some(FaultKind::Aborted), "one two three \n"));
+}
+
+#[tokio::test]
+async fn a_session_that_is_deleted_just_after_its_work_was_stopped_is_gone() {
+    // Whoever deletes it stops its work first, and the run said only that.
+    let stage = Stage::new().await;
+    let location = stage.engine.projects().location(None).await.unwrap();
+    let id = stage.engine.sessions().create(&location, NewSession::default()).await.unwrap().id;
+    let failed = is_gone(&stage.engine, &id, &Fault::internal("the disk is full")).await;
+    assert!(!failed.unwrap());
+    let stopped = Fault::new(FaultKind::Aborted, "Aborted");
+    let (gone, trashed) =
+        tokio::join!(is_gone(&stage.engine, &id, &stopped), stage.engine.sessions().trash(&id));
+    assert_eq!((gone.unwrap(), trashed.unwrap()), (true, vec![id]));
+}

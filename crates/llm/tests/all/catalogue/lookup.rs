@@ -1,5 +1,6 @@
 //! What names mean, which models are taken when nobody chose, and what was perhaps meant.
 
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use everturn_llm::catalogue::{Catalogue, FoundModel, LookupError};
@@ -336,6 +337,10 @@ fn near_names_are_offered() {
     near("anthropic/claude-opus-5.5", &["anthropic/claude-opus-5-5"]);
     near("opus fast", &["anthropic/claude-opus-5-fast"]);
     near("openrouter/kimi-k3", &["openrouter/moonshotai/kimi-k3"]);
+    // Many providers have the same models: each is offered once.
+    let found = Catalogue::builtin().nearest("claude-sonnet");
+    let models: BTreeSet<&str> = found.iter().filter_map(|name| name.rsplit('/').next()).collect();
+    assert_eq!((found.len(), models.len()), (5, 5), "{found:?}");
     assert_eq!(Catalogue::builtin().nearest("zzzzzzzzzzzz"), Vec::<String>::new());
     assert_eq!(Catalogue::builtin().nearest(""), Vec::<String>::new());
 }

@@ -5,6 +5,7 @@ use everturn_store::{Authority, Error, Filter, Options, PageRequest, Store};
 use everturn_testkit::Postgres;
 
 use super::Place;
+use crate::place::described;
 use crate::postgres::{ID, created, event, titled};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -82,7 +83,7 @@ async fn nothing_is_upgraded_while_an_older_process_works_with_it() {
         assert!(matches!(&refused, Err(Error::OlderAtWork { by: found, .. }) if found == by), "{refused:?}");
         assert_eq!(version().await, 1);
     };
-    check_refused("own_old").await;
+    check_refused(&described(place.folder.path(), "own_old")).await;
     // Its row says for a while that it lives; on this machine its lock says that it is dead.
     let here = "CREATE TEMP TABLE dead AS SELECT boot FROM everturn.host WHERE name = 'own_old'";
     client.batch_execute(here).await.unwrap();
@@ -92,7 +93,7 @@ async fn nothing_is_upgraded_while_an_older_process_works_with_it() {
     client.batch_execute(left).await.unwrap();
     let elsewhere = "INSERT INTO everturn.host VALUES ('own_far', clock_timestamp() + interval '1 hour', 'another machine')";
     client.batch_execute(elsewhere).await.unwrap();
-    check_refused("own_far").await;
+    check_refused("own_far, on another machine or with another data folder").await;
     client
         .batch_execute("UPDATE everturn.host SET until = clock_timestamp() WHERE name = 'own_far'")
         .await

@@ -117,3 +117,17 @@ fn a_line_that_was_cut_off_is_ended() {
     stage.shown.finish();
     assert_eq!(stage.printed(), "one \n");
 }
+
+#[test]
+fn what_rested_before_the_prompt_is_no_end_of_the_run() {
+    let mut stage = Stage::new();
+    stage.shown.rest();
+    assert!(!stage.shown.is_over());
+    stage.shown.take(&stage.admitted(6, "msg_0"), &stage.tree);
+    stage.shown.rest();
+    assert!(!stage.shown.is_over(), "nor is what rested after another prompt");
+    stage.shown.take(&stage.admitted(7, "msg_1"), &stage.tree);
+    assert!(!stage.shown.is_over());
+    stage.shown.rest();
+    assert!(stage.shown.is_over());
+}
