@@ -2,18 +2,22 @@
 //!
 //! - `dependencies`: which crate may use which
 //! - `dialect`: the log, the engine and the store speak no dialect
+//! - `engine`: how long its files are, and how much its handle does
 //! - `environment`: where variables and home folders are read
 //! - `files`: no file is forgotten, too long or silent about itself
 //! - `layout`: the Layout lists name the modules that there are
+//! - `links`: links lead to what is there
 //! - `names`: one type name, one meaning
 //! - `pages`: what the pages name exists
 //! - `style`: imports and derives look alike
 
 mod dependencies;
 mod dialect;
+mod engine;
 mod environment;
 mod files;
 mod layout;
+mod links;
 mod names;
 mod pages;
 mod style;

@@ -2,7 +2,7 @@
 //! alone.
 //!
 //! The words are made from the recorded contract (`fixtures/opencode/contract-words.py`): names of errors and schemas,
-//! types of events, fields in camel case.
+//! types of events, fields in camel case, and the words for why a model stopped.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,6 +35,18 @@ const OURS: [(&str, &str); 9] = [
     ("baseURL", "a key of the configuration, named in a message to the person who wrote it"),
 ];
 
+/// Words of the contract that one file alone may say, because they mean something of ours there, and what.
+const OURS_IN: [(&str, &[&str], &str); 4] = [
+    (
+        "crates/model/src/finish.rs",
+        &["content-filter", "error", "length", "stop", "tool-calls", "unknown"],
+        "why a model stopped, as our log has it; what OpenCode's clients are told is said in `interop`",
+    ),
+    ("crates/model/src/tool.rs", &["error"], "the state of a call, as our log has it"),
+    ("crates/engine/src/calls.rs", &["error"], "a field of what the model sent to a tool that there is not"),
+    ("crates/engine/src/work_span.rs", &["unknown"], "what became of a piece of work, in spans"),
+];
+
 /// The words of the contract, and the names of its two versions.
 fn words() -> BTreeMap<String, String> {
     let text = read(WORDS);
@@ -47,6 +59,7 @@ fn words() -> BTreeMap<String, String> {
             "there are words of the kind {kind}"
         );
     }
+    assert!(words.values().any(|found| found == "finish"), "there are words for why a model stopped");
     words.extend(["v1", "v2", "V1", "V2"].map(|word| (word.to_owned(), "version".to_owned())));
     words
 }
@@ -64,6 +77,20 @@ fn is_field(line: &str, word: &str) -> bool {
     word.contains('.') && !line.contains(&format!("\"{word}"))
 }
 
+/// Whether a word that can be ordinary English stands alone in quotes, as in `finish == "stop"`.
+fn is_alone(line: &str, word: &str) -> bool {
+    line.contains(&format!("\"{word}\"")) || line.contains(&format!("\"{word}\\\""))
+}
+
+/// The words of the contract that a line of code says, with their kinds.
+fn said<'l>(line: &'l str, words: &'l BTreeMap<String, String>) -> impl Iterator<Item = (&'l str, &'l str)> {
+    let known = |word: &'l str| words.get(word).map(|kind| (word, kind.as_str()));
+    pieces(line).into_iter().filter_map(known).filter(|(word, kind)| match *kind {
+        "finish" => is_alone(line, word),
+        _ => !is_field(line, word),
+    })
+}
+
 #[test]
 fn the_log_the_engine_and_the_store_speak_no_dialect() {
     let words = words();
@@ -75,17 +102,24 @@ fn the_log_the_engine_and_the_store_speak_no_dialect() {
             continue;
         }
         for (number, line) in code(&text) {
-            for word in pieces(line).into_iter().filter(|word| !is_field(line, word)) {
-                let Some(kind) = words.get(word) else { continue };
-                match OURS.iter().find(|(listed, _)| *listed == word) {
-                    Some((listed, _)) => drop(used.insert(*listed)),
-                    None => complaints.push(format!("{file}:{number}: {word} is a {kind} of OpenCode")),
+            for (word, kind) in said(line, &words) {
+                let here = OURS_IN.iter().find(|(place, listed, _)| *place == file && listed.contains(&word));
+                if let Some((place, ..)) = here {
+                    used.insert((*place, word.to_owned()));
+                } else if OURS.iter().any(|(listed, _)| *listed == word) {
+                    used.insert(("", word.to_owned()));
+                } else {
+                    complaints
+                        .push(format!("{file}:{number}: {word} is a word of OpenCode's contract ({kind})"));
                 }
             }
         }
     }
-    let idle = OURS.iter().map(|(word, _)| *word).filter(|listed| !used.contains(listed));
-    complaints.extend(idle.map(|word| format!("{word} is listed here and is nowhere any more")));
+    let everywhere = OURS.iter().map(|(word, _)| ("", *word));
+    let here = OURS_IN.iter().flat_map(|(place, words, _)| words.iter().map(|word| (*place, *word)));
+    let idle = everywhere.chain(here).filter(|(place, word)| !used.contains(&(*place, (*word).to_owned())));
+    complaints
+        .extend(idle.map(|(place, word)| format!("{word} is listed here and is nowhere any more {place}")));
     check(&complaints);
 }
 
@@ -101,4 +135,17 @@ fn words_are_found_in_code() {
     assert!(!is_field(r#"let kind = "project.updated";"#, "project.updated"));
     assert!(!is_field(r#"let text = "{\"type\":\"project.updated\"}";"#, "project.updated"));
     assert!(!is_field("let name = clientName;", "clientName"));
+
+    let words = words();
+    for (line, expected) in [
+        (r#"if finish == "tool-calls" {"#, &[("tool-calls", "finish")][..]),
+        (r#"Finish::Stop => "stop","#, &[("stop", "finish")]),
+        (r#"let text = "{\"finish\":\"length\"}";"#, &[("length", "finish")]),
+        (r#"let text = "the length of an error";"#, &[]),
+        ("self.stop(); Some(other)", &[]),
+        (r#"name: "APIError","#, &[("APIError", "error")]),
+        (r"entry.responseBody = body;", &[("responseBody", "field")]),
+    ] {
+        assert_eq!(said(line, &words).collect::<Vec<_>>(), expected, "{line}");
+    }
 }
