@@ -192,6 +192,38 @@ mod tests {
     }
 
     #[test]
+    fn a_fault_of_our_own_is_shown_under_the_name_of_its_kind() {
+        let api = ApiFault { status: Some(529), retryable: Some(true), ..ApiFault::default() };
+        let kinds = [
+            (FaultKind::Aborted, r#"{"name":"MessageAbortedError","data":{"message":"m"}}"#),
+            (FaultKind::CutOff, r#"{"name":"MessageAbortedError","data":{"message":"m"}}"#),
+            (
+                FaultKind::Authentication { provider: "p".to_owned() },
+                r#"{"name":"ProviderAuthError","data":{"message":"m","providerID":"p"}}"#,
+            ),
+            (
+                FaultKind::Api(Box::new(api)),
+                r#"{"name":"APIError","data":{"message":"m","statusCode":529,"isRetryable":true}}"#,
+            ),
+            (
+                FaultKind::ContextOverflow { body: Some("{}".to_owned()) },
+                r#"{"name":"ContextOverflowError","data":{"message":"m","responseBody":"{}"}}"#,
+            ),
+            (FaultKind::OutputLength, r#"{"name":"MessageOutputLengthError","data":{"message":"m"}}"#),
+            (FaultKind::ContentFilter, r#"{"name":"ContentFilterError","data":{"message":"m"}}"#),
+            (
+                FaultKind::StructuredOutput { retries: Some(2) },
+                r#"{"name":"StructuredOutputError","data":{"message":"m","retries":2}}"#,
+            ),
+            (FaultKind::Internal, r#"{"name":"UnknownError","data":{"message":"m"}}"#),
+            (FaultKind::Imported, "null"),
+        ];
+        for (kind, expected) in kinds {
+            assert_eq!(shown(&Fault { kind, message: Some("m".to_owned()), came: None }), expected);
+        }
+    }
+
+    #[test]
     fn every_fault_leaves_as_it_came() {
         for value in samples() {
             assert_eq!(shown(&read_fault(value.clone())), value.to_string());

@@ -310,3 +310,26 @@ pub(super) fn read_rules(value: &Value) -> Option<Vec<Rule>> {
     let list = value.as_array()?;
     Some(list.iter().filter_map(|rule| serde_json::from_value(rule.clone()).ok()).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_to_stop_has_its_word_in_both_directions() {
+        let reasons = [
+            (Finish::Stop, "stop"),
+            (Finish::ToolCalls, "tool-calls"),
+            (Finish::Length, "length"),
+            (Finish::ContentFilter, "content-filter"),
+            (Finish::Error, "error"),
+            (Finish::Aborted, "aborted"),
+            (Finish::Unknown, "unknown"),
+            (Finish::Imported("end_turn".to_owned()), "end_turn"),
+        ];
+        for (reason, word) in reasons {
+            assert_eq!(finish(&reason), word);
+            assert_eq!(read_finish(word.to_owned()), reason);
+        }
+    }
+}

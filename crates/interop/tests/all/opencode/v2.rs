@@ -7,9 +7,14 @@ use everturn_interop::opencode::rows::{
     OpenCodeEventRow, OpenCodeSessionInputRow, OpenCodeSessionMessageRow,
 };
 use everturn_interop::opencode::{v1, v2};
+use everturn_model::entry::{Assistant, Body};
 use everturn_model::event::Record;
+use everturn_model::part::PartKind;
 use everturn_model::subject::{EventPayload, Subject};
-use everturn_model::{Event, Tree, fold, path};
+use everturn_model::{
+    Entry, EntryId, Event, EventId, Fault, FaultKind, Finish, Money, Part, PartId, Session, SessionId,
+    Tokens, Tree, fold, path,
+};
 use rusqlite::{Connection, Row};
 use serde_json::{Value, json};
 
@@ -344,6 +349,66 @@ fn a_turn_that_is_open_shows_how_far_it_is() {
             "state": {"status": "running", "input": {"a": 1}, "structured": {}, "content": []},
             "time": {"created": 3, "ran": 5}})
     );
+}
+
+/// What V2 clients are told of events of our own, after the creation of their session: the name and the data.
+fn shown_as(events: Vec<Event>) -> Vec<(String, Value)> {
+    let session = Box::new(Session::new(SessionId::new("ses_1"), "global", "/", "t", "1", 1));
+    let all = std::iter::once(Event::SessionCreated { session }).chain(events);
+    let record = |(seq, event)| {
+        let id = EventId::new(format!("evt_{seq}"));
+        Record { id, session: SessionId::new("ses_1"), seq, time: 7, event, subject: None }
+    };
+    let records: Vec<Record> = (0..).zip(all).map(record).collect();
+    let (list, _) = told(&records);
+    list.into_iter().skip(1).map(|event| (event.stored_name(), event.data)).collect()
+}
+
+#[test]
+fn events_name_an_answer_as_clients_know_it() {
+    let (id, part) = (EntryId::new("msg_ours"), PartId::new("prt_1"));
+    let mut entry = Entry::new(id.clone(), None, 5, Body::Assistant(Assistant::default()));
+    entry.wire = Some("msg_theirs".to_owned());
+    let text = Box::new(Part::new(part.clone(), PartKind::text("")));
+    let shown = shown_as(vec![
+        Event::StepStarted { entry: Box::new(entry) },
+        Event::PartStarted { entry: id.clone(), part: text },
+        Event::PartEnded { entry: id.clone(), part, text: "hi".to_owned(), metadata: None },
+        Event::StepEnded {
+            entry: id,
+            finish: Finish::ContentFilter,
+            tokens: Tokens::default(),
+            cost: Money::ZERO,
+            snapshot: None,
+            files: None,
+            parts: Vec::new(),
+            declined: false,
+        },
+    ]);
+    let event = |name: &str, time: i64, more: Value| {
+        let mut data = json!({"timestamp": time, "sessionID": "ses_1", "assistantMessageID": "msg_theirs"});
+        data.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        (format!("session.next.{name}"), data)
+    };
+    let tokens = json!({"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}});
+    let expected = [
+        event("step.started.1", 5, json!({"agent": "build"})),
+        event("text.started.1", 7, json!({"textID": "prt_1"})),
+        event("text.ended.1", 7, json!({"textID": "prt_1", "text": "hi"})),
+        event("step.ended.2", 7, json!({"finish": "content-filter", "cost": 0, "tokens": tokens})),
+    ];
+    assert_eq!(shown, expected);
+}
+
+#[test]
+fn a_fault_without_a_message_is_told_by_its_name() {
+    let id = EntryId::new("msg_1");
+    let entry = Box::new(Entry::new(id.clone(), None, 5, Body::Assistant(Assistant::default())));
+    let error = Fault { kind: FaultKind::OutputLength, message: None, came: None };
+    let shown =
+        shown_as(vec![Event::StepStarted { entry }, Event::StepFailed { entry: id, error, resumes: false }]);
+    let error = json!({"type": "unknown", "message": "MessageOutputLengthError"});
+    assert_eq!(shown[1].1["error"], error);
 }
 
 #[test]
