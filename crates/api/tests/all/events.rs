@@ -112,13 +112,21 @@ async fn a_session_that_a_command_deletes_for_good_is_gone_for_clients_too() {
     here.wait_for_type("server.connected").await;
     global.wait_for(|event| event["payload"]["type"] == "server.connected").await;
     let id = face.session().await;
-    let created = here.wait_for_type("session.created").await;
+    let created = here.wait_for_type("session.created").await["properties"]["info"].clone();
+    // It is used after it was made.
+    let made = created["time"]["created"].as_u64().unwrap();
+    while std::time::UNIX_EPOCH.elapsed().unwrap().as_millis() <= u128::from(made) {
+        tokio::task::yield_now().await;
+    }
+    face.prompt(&id, "SAY:hello").await;
+    let known = face.client.get(&format!("/session/{id}")).await.ok().json();
+    assert_ne!(known["time"]["created"], known["time"]["updated"]);
     let command = face.command().await;
     command.trash().purge(&SessionId::new(id.as_str())).await.unwrap();
     let deleted = here.wait_for_type("session.deleted").await;
     assert_eq!(deleted["properties"]["sessionID"], id);
     // It said that the session was made now, by this version.
-    let (info, known) = (&deleted["properties"]["info"], &created["properties"]["info"]);
+    let info = &deleted["properties"]["info"];
     for field in ["id", "projectID", "directory", "time"] {
         assert_eq!(info[field], known[field], "{field}");
     }

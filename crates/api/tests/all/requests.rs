@@ -1,5 +1,7 @@
 //! Permission requests and questions.
 
+use everturn_engine::Prompt;
+use everturn_model::SessionId;
 use everturn_testkit::within;
 use serde_json::json;
 
@@ -124,6 +126,56 @@ async fn a_rejected_question_ends_the_work() {
     let call = messages[1]["parts"].as_array().unwrap().iter().find(|part| part["type"] == "tool").unwrap();
     assert_eq!(call["state"]["status"], "error");
     assert_eq!(face.client.get("/question").await.ok().json(), json!([]));
+}
+
+#[tokio::test]
+async fn what_a_deleted_session_asked_waits_for_nobody_until_it_is_restored() {
+    // It stayed listed, and no answer was taken.
+    let face = Face::with(|config| config["permission"] = json!({"bash": "ask"})).await;
+    let (one, two) = (SessionId::new(face.session().await), SessionId::new(face.session().await));
+    let mut events = face.client.events("/event").await;
+    // Another server asks and ends: nobody takes back what it asked.
+    let other = face.beside().await;
+    other.inbox().admit(&one, Prompt::text("TOOL:bash:echo allowed")).await.unwrap();
+    let permission = events.wait_for_type("permission.asked").await["properties"].clone();
+    let prompt = format!("JSONTOOL:question:{{\"questions\":{QUESTIONS}}}\nSAY:thanks");
+    other.inbox().admit(&two, Prompt::text(&prompt)).await.unwrap();
+    let question = events.wait_for_type("question.asked").await["properties"].clone();
+    within("the other server to end", other.close()).await;
+    drop(other);
+    let lists = async || {
+        let list = async |path: &str| face.client.get(path).await.ok().json();
+        (list("/permission").await, list("/question").await)
+    };
+    assert_eq!(lists().await, (json!([permission]), json!([question])));
+
+    for session in [&one, &two] {
+        face.client.delete(&format!("/session/{session}")).await.ok();
+    }
+    assert_eq!(lists().await, (json!([]), json!([])));
+    let (asked, questioned) = (permission["id"].as_str().unwrap(), question["id"].as_str().unwrap());
+    let once = (format!("/permission/{asked}/reply"), json!({"reply": "once"}));
+    let older = (format!("/session/{one}/permissions/{asked}"), json!({"response": "once"}));
+    let answer = (format!("/question/{questioned}/reply"), json!({"answers": [["blue"]]}));
+    let reject = (format!("/question/{questioned}/reject"), json!({}));
+    for ((path, body), error) in [
+        (&once, "PermissionNotFoundError"),
+        (&older, "NotFoundError"),
+        (&answer, "QuestionNotFoundError"),
+        (&reject, "QuestionNotFoundError"),
+    ] {
+        let refused = face.client.post(path, body).await;
+        assert_eq!((refused.status, refused.json()["name"].as_str()), (404, Some(error)), "{path}");
+    }
+
+    for session in [&one, &two] {
+        face.engine.trash().restore(session).await.unwrap();
+    }
+    assert_eq!(lists().await, (json!([permission]), json!([question])));
+    for (path, body) in [&once, &answer] {
+        assert_eq!(face.client.post(path, body).await.ok().json(), json!(true), "{path}");
+    }
+    assert_eq!(lists().await, (json!([]), json!([])));
 }
 
 #[tokio::test]

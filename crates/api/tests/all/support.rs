@@ -71,6 +71,11 @@ impl Face {
         Engine::open(everturn_engine::Options { quiet: true, ..self.options.clone() }).await.unwrap()
     }
 
+    /// Another engine on the same data, as another server has it.
+    pub(crate) async fn beside(&self) -> Engine {
+        Engine::open(self.options.clone()).await.unwrap()
+    }
+
     /// A client that says nothing of itself.
     pub(crate) fn stranger(&self) -> Client {
         Client::new(self.base.clone())
