@@ -92,7 +92,10 @@ impl Bench {
 
     /// The store as another process has it.
     pub(crate) async fn other_store(&self) -> Store {
-        let options = everturn_store::Options::folder(self.data(), "own_other");
+        let options = match &self.options.database {
+            Some(url) => everturn_store::Options::server(url, self.data(), "own_other"),
+            None => everturn_store::Options::folder(self.data(), "own_other"),
+        };
         Store::open(options).await.unwrap()
     }
 

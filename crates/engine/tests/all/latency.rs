@@ -1,14 +1,14 @@
 //! How soon one process sees what another one does, by a clock that only the test moves: what takes too long there waits
 //! for a timer, and no machine is too slow for it. Text is promised within half a second, all else within 300 milliseconds.
 
-use std::path::PathBuf;
+use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 use everturn_engine::{Prompt, SessionUpdate, Signal};
 use everturn_model::Event;
 use everturn_model::request::Reply;
-use everturn_store::{Options, Store};
 use everturn_testkit::deadline::PATIENCE;
+use everturn_testkit::postgres::{Postgres, TestDatabase};
 use serde_json::json;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::TryRecvError;
@@ -39,21 +39,21 @@ async fn comes(
     }
 }
 
-/// Moves the clock, by no more than `limit`, until an update is as wanted.
+/// Moves the clock, by no more than `limit`, until an update is as wanted. Gives what is left of that time.
 async fn check_within(
     clock: &Clock,
     limit: Duration,
     updates: &mut Receiver<SessionUpdate>,
     wanted: impl Fn(&SessionUpdate) -> bool,
-) {
-    let mut moved = Duration::ZERO;
-    while moved + STEP <= limit {
+) -> Duration {
+    let mut left = limit;
+    while left >= STEP {
         clock.advance(STEP).await;
-        moved += STEP;
+        left -= STEP;
         // What the timers have begun needs time of the machine. It is given another step rather than much of that, because
         // the look that was under way may have been made too early.
         if comes(updates, PATIENCE / 60, &wanted).await {
-            return;
+            return left;
         }
     }
     panic!("nothing came within {limit:?}");
@@ -63,31 +63,42 @@ fn is_event(update: &SessionUpdate, wanted: impl Fn(&Event) -> bool) -> bool {
     matches!(update, SessionUpdate::Committed(committed) if wanted(&committed.record.event))
 }
 
-#[tokio::test]
-async fn text_is_seen_within_half_a_second() {
-    let mut data = PathBuf::new();
-    let mut bench = Bench::with(|_| json!({}), |options| data.clone_from(&options.paths.data)).await;
-    let other = bench.beside().await;
-    let store = Store::open(Options::folder(data, "own_reader")).await.unwrap();
+/// A bench on a file, or on a database of a server.
+async fn bench_on(database: Option<&TestDatabase>) -> Bench {
+    Bench::with(|_| json!({}), |options| options.database = database.map(TestDatabase::url)).await
+}
+
+async fn check_text(database: Option<&TestDatabase>) {
+    let mut bench = bench_on(database).await;
+    let (other, store) = (bench.beside().await, bench.other_store().await);
     let mut updates = other.bus().listen();
     let clock = Clock::stop();
-    let prompt = Prompt::text("SLOW:40 HOLD:end SAY:one two three four five");
+    let prompt = Prompt::text("SLOW:150 HOLD:end SAY:one two three four five");
     bench.engine.inbox().admit(&bench.session.id, prompt).await.unwrap();
     said(&mut bench, "one ").await;
     clock.advance(Duration::from_millis(1)).await;
     assert_eq!(saved(&store, &bench, |text| text.starts_with("one ")).await, Ok(()));
+    // Once the beginning was seen, no commit is left that would make the other process look.
+    let seen = RefCell::new(String::new());
+    let grown_to = |update: &SessionUpdate, end: &str| {
+        if let SessionUpdate::Live(live) = update
+            && let Signal::Delta { text, .. } = &live.signal
+        {
+            seen.borrow_mut().push_str(text);
+        }
+        seen.borrow().ends_with(end)
+    };
+    let promised = Duration::from_millis(500);
+    check_within(&clock, promised, &mut updates, |update| grown_to(update, " ")).await;
     said(&mut bench, "four ").await;
     // What was just said is saved in the first part of the time, and found in the second.
     let save = Duration::from_millis(200);
     clock.advance(save).await;
     assert_eq!(saved(&store, &bench, |text| text == "one two three four ").await, Ok(()));
-    let last = |update: &SessionUpdate| match update {
-        SessionUpdate::Live(live) => {
-            matches!(&live.signal, Signal::Delta { text, .. } if text.ends_with("four "))
-        }
-        SessionUpdate::Committed(_) | SessionUpdate::Gap => false,
-    };
-    check_within(&clock, Duration::from_millis(500) - save, &mut updates, last).await;
+    if !seen.borrow().ends_with("four ") {
+        check_within(&clock, promised - save, &mut updates, |update| grown_to(update, "four ")).await;
+    }
+    assert_eq!(*seen.borrow(), "one two three four ");
 
     drop(clock);
     tokio::time::resume();
@@ -96,38 +107,69 @@ async fn text_is_seen_within_half_a_second() {
     other.close().await;
 }
 
+#[tokio::test]
+async fn text_is_seen_within_half_a_second_on_one_file() {
+    check_text(None).await;
+}
+
+#[tokio::test]
+async fn text_is_seen_within_half_a_second_on_one_postgres() {
+    check_text(Some(&Postgres::shared().database())).await;
+}
+
 /// The time in which a prompt, an answer and an interrupt take effect.
 const SOON: Duration = Duration::from_millis(300);
 
 /// A session whose model has begun to speak and waits. Its process commits nothing more: each commit of its own would make
 /// it look for those of others.
-async fn at_work() -> Bench {
-    let mut bench = Bench::new().await;
+async fn at_work(database: Option<&TestDatabase>) -> Bench {
+    let mut bench = bench_on(database).await;
     bench.engine.inbox().admit(&bench.session.id, Prompt::text("HOLD:x SAY:one two")).await.unwrap();
     said(&mut bench, "one ").await;
     bench.model.held("x").await;
     bench
 }
 
-#[tokio::test]
-async fn a_prompt_is_seen_soon() {
-    let bench = at_work().await;
+async fn check_prompt(database: Option<&TestDatabase>) {
+    let bench = at_work(database).await;
     let other = bench.beside().await;
     let mut updates = bench.engine.bus().listen();
     let clock = Clock::stop();
-    other.inbox().admit(&bench.session.id, Prompt::text("SAY:second")).await.unwrap();
-    let admitted = |event: &Event| matches!(event, Event::PromptAdmitted { .. });
-    check_within(&clock, SOON, &mut updates, |update| is_event(update, admitted)).await;
+    let prompt = Prompt::text("HOLD:y SAY:three four");
+    let prompt = other.inbox().admit(&bench.session.id, prompt).await.unwrap().id;
+    let admitted = |event: &Event| matches!(event, Event::PromptAdmitted { item } if item.id == prompt);
+    let left = check_within(&clock, SOON, &mut updates, |update| is_event(update, admitted)).await;
+    // It cannot begin before the turn at work has ended, and needs no other time than that.
+    bench.model.release("x");
+    let begun = |event: &Event| matches!(event, Event::StepStarted { entry } if entry.parent.as_ref() == Some(&prompt));
+    check_within(&clock, left, &mut updates, |update| is_event(update, begun)).await;
     drop(clock);
     tokio::time::resume();
-    bench.model.release("x");
+    bench.model.held("y").await;
+    bench.model.release("y");
     bench.settled().await;
+    let expected = [
+        "user: HOLD:x SAY:one two",
+        "assistant: one two",
+        "user: HOLD:y SAY:three four",
+        "assistant: three four",
+    ];
+    assert_eq!(bench.transcript().await, expected);
     other.close().await;
 }
 
 #[tokio::test]
-async fn an_answer_takes_effect_soon() {
-    let mut bench = Bench::new().await;
+async fn a_prompt_takes_effect_soon_on_one_file() {
+    check_prompt(None).await;
+}
+
+#[tokio::test]
+async fn a_prompt_takes_effect_soon_on_one_postgres() {
+    check_prompt(Some(&Postgres::shared().database())).await;
+}
+
+async fn check_answer(database: Option<&TestDatabase>) {
+    let mut bench = bench_on(database).await;
     let other = bench.beside().await;
     let request = ask(&mut bench, "TOOL:read:/etc/hostname\nHOLD:end SAY:read it").await;
     let mut updates = bench.engine.bus().listen();
@@ -143,8 +185,17 @@ async fn an_answer_takes_effect_soon() {
 }
 
 #[tokio::test]
-async fn an_interrupt_takes_effect_soon() {
-    let bench = at_work().await;
+async fn an_answer_takes_effect_soon_on_one_file() {
+    check_answer(None).await;
+}
+
+#[tokio::test]
+async fn an_answer_takes_effect_soon_on_one_postgres() {
+    check_answer(Some(&Postgres::shared().database())).await;
+}
+
+async fn check_interrupt(database: Option<&TestDatabase>) {
+    let bench = at_work(database).await;
     let other = bench.beside().await;
     let mut updates = bench.engine.bus().listen();
     let clock = Clock::stop();
@@ -155,4 +206,14 @@ async fn an_interrupt_takes_effect_soon() {
     tokio::time::resume();
     bench.settled().await;
     other.close().await;
+}
+
+#[tokio::test]
+async fn an_interrupt_takes_effect_soon_on_one_file() {
+    check_interrupt(None).await;
+}
+
+#[tokio::test]
+async fn an_interrupt_takes_effect_soon_on_one_postgres() {
+    check_interrupt(Some(&Postgres::shared().database())).await;
 }
