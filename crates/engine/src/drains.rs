@@ -77,7 +77,8 @@ impl Drains {
         let mut statuses: HashMap<SessionId, Signal> =
             self.elsewhere.all().into_iter().map(|id| (id, Signal::Busy)).collect();
         self.with(|slots| {
-            statuses.extend(slots.iter().map(|(id, slot)| (id.clone(), slot.status.clone())));
+            let at_work = slots.iter().filter(|(_, slot)| slot.status != Signal::Idle);
+            statuses.extend(at_work.map(|(id, slot)| (id.clone(), slot.status.clone())));
         });
         statuses.into_iter().collect()
     }
@@ -151,6 +152,13 @@ impl Drains {
                 slot.status = status;
             }
         });
+    }
+
+    /// Fires when a drain has ended that has told already that its session is idle. None if there is no such drain.
+    pub(crate) fn resting(&self, id: &SessionId) -> Option<CancellationToken> {
+        self.with(|slots| {
+            slots.get(id).filter(|slot| slot.status == Signal::Idle).map(|slot| slot.done.clone())
+        })
     }
 
     /// Resolves once the session is not at work.
@@ -269,6 +277,7 @@ impl Drains {
                 slot.done = CancellationToken::new();
                 slot.cancel = CancellationToken::new();
                 slot.begun = None;
+                slot.status = Signal::Busy;
                 slot.stopped.clear();
                 Some(slot.cancel.clone())
             }

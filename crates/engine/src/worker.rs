@@ -231,6 +231,7 @@ impl Worker {
                 return Ok(TurnEnd::Failed);
             }
             ClosedLeftovers::Stopped(settled) => {
+                self.drains.set_status(&session.id, Signal::Busy);
                 self.journal.signal(&session, Signal::Busy);
                 settled
             }
@@ -281,6 +282,7 @@ impl Worker {
             // The turn has said so itself, in the order that clients know.
             TurnEnd::Failed | TurnEnd::Closing => {}
             TurnEnd::Done | TurnEnd::Declined | TurnEnd::Continue => {
+                self.drains.set_status(&tree.session.id, Signal::Idle);
                 self.journal.signal(&tree.session, Signal::Idle);
                 if let Some(event) = self.turns.summarize(tree).await? {
                     self.journal.append_owned(lease, vec![event]).await?;

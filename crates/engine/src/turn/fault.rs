@@ -70,6 +70,7 @@ impl Turn<'_> {
         // up to a broken connection, and to a session that another one has.
         self.services.store.renew(self.lease).await?;
         self.signal(Signal::Failed { error: error.clone() });
+        self.services.drains.set_status(&self.session().id, Signal::Idle);
         self.signal(Signal::Idle);
         events.extend(self.join_stopped().await?);
         events.push(Event::StepFailed { entry: assistant.clone(), error, resumes: false });

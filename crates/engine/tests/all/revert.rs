@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use everturn_engine::{Prompt, SessionUpdate, Signal};
 use everturn_model::session::{Revert, RevertedFile};
 use everturn_model::{EntryId, Event};
 use everturn_store::{Authority, NewEvent, Options, Store};
@@ -343,4 +344,27 @@ async fn a_revert_that_fails_leaves_the_session_free() {
     store.release(lease).await.unwrap();
     revert(&bench, &one).await;
     assert_eq!(files(&bench), both(None, None));
+}
+
+#[tokio::test]
+async fn a_session_that_has_told_that_it_is_idle_can_be_reverted_at_once() {
+    // It stayed busy until its turn was summarized, and refused a client that had waited for idle.
+    let mut bench = Bench::new().await;
+    let id = bench.session.id.clone();
+    for (text, written) in [(write(&bench, "written"), true), ("ERR:400 SAY:no".to_owned(), false)] {
+        let message = bench.engine.inbox().admit(&id, Prompt::text(&text)).await.unwrap().id;
+        let idle = |update: &SessionUpdate| match update {
+            SessionUpdate::Live(live) if live.session == id => (live.signal == Signal::Idle).then_some(()),
+            _ => None,
+        };
+        bench.notice(idle).await;
+        assert_eq!(bench.engine.drains().statuses(), []);
+        revert(&bench, &message).await;
+        assert!(!bench.repo.join("w.txt").exists());
+        if written {
+            unrevert(&bench).await;
+            assert!(bench.repo.join("w.txt").exists());
+            std::fs::remove_file(bench.repo.join("w.txt")).unwrap();
+        }
+    }
 }
