@@ -77,8 +77,8 @@ impl Drains {
         let mut statuses: HashMap<SessionId, Signal> =
             self.elsewhere.all().into_iter().map(|id| (id, Signal::Busy)).collect();
         self.with(|slots| {
-            let at_work = slots.iter().filter(|(_, slot)| slot.status != Signal::Idle);
-            statuses.extend(at_work.map(|(id, slot)| (id.clone(), slot.status.clone())));
+            let all = slots.iter().map(|(id, slot)| (id.clone(), slot.status.borrow().clone()));
+            statuses.extend(all.filter(|(_, status)| *status != Signal::Idle));
         });
         statuses.into_iter().collect()
     }
@@ -149,16 +149,25 @@ impl Drains {
     pub(crate) fn set_status(&self, id: &SessionId, status: Signal) {
         self.with(|slots| {
             if let Some(slot) = slots.get_mut(id) {
-                slot.status = status;
+                slot.status.send_replace(status);
             }
         });
     }
 
-    /// Fires when a drain has ended that has told already that its session is idle. None if there is no such drain.
-    pub(crate) fn resting(&self, id: &SessionId) -> Option<CancellationToken> {
-        self.with(|slots| {
-            slots.get(id).filter(|slot| slot.status == Signal::Idle).map(|slot| slot.done.clone())
-        })
+    /// Resolves at once, unless a drain has told already that its session is idle: then when that one has ended, or has
+    /// found that it has more to do.
+    pub(crate) async fn rested(&self, id: &SessionId) {
+        loop {
+            let resting = self.with(|slots| {
+                let status = slots.get(id).map(|slot| slot.status.subscribe());
+                status.filter(|status| *status.borrow() == Signal::Idle)
+            });
+            match resting {
+                None => return,
+                // An error is that the slot is gone, and the drain with it.
+                Some(mut status) => drop(status.wait_for(|status| *status != Signal::Idle).await),
+            }
+        }
     }
 
     /// Resolves once the session is not at work.
@@ -277,7 +286,7 @@ impl Drains {
                 slot.done = CancellationToken::new();
                 slot.cancel = CancellationToken::new();
                 slot.begun = None;
-                slot.status = Signal::Busy;
+                slot.status.send_replace(Signal::Busy);
                 slot.stopped.clear();
                 Some(slot.cancel.clone())
             }

@@ -57,9 +57,7 @@ impl Leases {
         F: Future<Output = Result<T, Error>>,
     {
         // What it records of its turn, and giving the session back, come after it has told that it is idle.
-        while let Some(ended) = self.drains.resting(id) {
-            ended.cancelled().await;
-        }
+        self.drains.rested(id).await;
         let Ok(pause) = self.drains.pause(id) else { return Ok(None) };
         self.own(id, Some(pause), work).await
     }

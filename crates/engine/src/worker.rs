@@ -82,6 +82,8 @@ impl Worker {
                 }
             };
             if let Some(failure) = failure {
+                // It may have told that it is idle, and then could not record it.
+                self.drains.set_status(id, Signal::Busy);
                 // Whoever panicked could not say so.
                 self.drains.set_owned(id, false);
                 tracing::error!(session = %id, error = failure.reason, "the work on a session failed");

@@ -120,7 +120,8 @@ pub(super) struct DrainSlot {
     pub(super) changed_elsewhere: Arc<Notify>,
     /// Fires when the drain that runs now has ended; the next one has another.
     pub(super) done: CancellationToken,
-    pub(super) status: Signal,
+    /// What the session is doing. Gone with the slot.
+    pub(super) status: watch::Sender<Signal>,
     /// Dropped when the drain ends, which wakes those who wait for it.
     pub(super) ended: watch::Receiver<()>,
 }
@@ -141,7 +142,7 @@ impl DrainSlot {
             interrupts: 0,
             changed_elsewhere: Arc::default(),
             done,
-            status: Signal::Busy,
+            status: watch::Sender::new(Signal::Busy),
             ended,
         };
         (end, slot)

@@ -2,12 +2,14 @@
 
 use std::path::PathBuf;
 
-use everturn_engine::{Prompt, SessionUpdate, Signal};
+use everturn_engine::{Error, Prompt, SessionUpdate, Signal};
 use everturn_model::session::{Revert, RevertedFile};
 use everturn_model::{EntryId, Event};
 use everturn_store::{Authority, NewEvent, Options, Store};
+use everturn_testkit::{Refusal, within};
 
 use crate::bench::Bench;
+use crate::beside::overhear;
 
 fn write(bench: &Bench, text: &str) -> String {
     write_to(bench, "w.txt", text)
@@ -367,4 +369,26 @@ async fn a_session_that_has_told_that_it_is_idle_can_be_reverted_at_once() {
             std::fs::remove_file(bench.repo.join("w.txt")).unwrap();
         }
     }
+}
+
+#[tokio::test]
+async fn a_session_whose_end_could_not_be_recorded_refuses_at_once_and_lets_nobody_wait() {
+    // It had told that it is idle, so whoever came then waited for as long as the end was tried to be recorded again.
+    let bench = Bench::new().await;
+    let id = bench.session.id.clone();
+    let message = bench.say("SAY:hello").await;
+    let mut updates = bench.engine.bus().listen();
+    let refusal = Refusal::of(bench.data(), "step.failed");
+    bench.engine.inbox().admit(&id, Prompt::text("ERR:400 SAY:no")).await.unwrap();
+    let idle = |heard: &[String]| heard.last().is_some_and(|last| last == "idle");
+    let failed = |heard: &[String]| heard.last().is_some_and(|last| last.contains("takes no step.failed"));
+    for until in [&idle as &dyn Fn(&[String]) -> bool, &failed] {
+        overhear(&mut updates, &bench, until).await;
+        let refused = within("the answer", bench.engine.reverts().revert(&id, &message, None)).await;
+        assert!(matches!(&refused, Err(Error::Busy(busy)) if *busy == id), "{refused:?}");
+    }
+    refusal.lift();
+    within("the abort", bench.engine.drains().abort(&id)).await.unwrap();
+    bench.settled().await;
+    revert(&bench, &message).await;
 }
