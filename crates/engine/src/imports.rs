@@ -14,8 +14,9 @@ use everturn_model::event::SessionChange;
 use everturn_model::{Event, Record, SessionId};
 use everturn_store::foreign::Database;
 use everturn_store::{Authority, NewEvent, Store};
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt as _, StreamExt as _};
 use serde_json::Value;
-use tokio::task::JoinSet;
 
 use crate::Error;
 use crate::projects::{Project, Projects};
@@ -128,7 +129,7 @@ impl Imports {
         report: &mut ImportReport,
         progress: &mut (impl FnMut(usize, usize) + Send),
     ) -> Result<(), Error> {
-        let mut appends = JoinSet::new();
+        let mut appends = FuturesUnordered::new();
         // What is known of a project here is newer than what comes in.
         let mut known: HashMap<String, ()> =
             self.projects.all().await?.into_iter().map(|project| (project.id, ())).collect();
@@ -147,19 +148,24 @@ impl Imports {
             {
                 self.store.put_project(&project.id, data).await?;
             }
-            let store = self.store.clone();
-            appends.spawn(async move {
-                let appended = store.append(&id, Authority::Open, events).await;
+            appends.push(async move {
+                let appended = self.store.append(&id, Authority::Open, events).await;
                 (id, appended)
             });
-            while appends.len() >= FLIGHT {
-                collect_finished(&mut appends, report).await?;
+            loop {
+                // It is on its way once it was asked for, while the next session is read.
+                let finished = match appends.len() {
+                    ..FLIGHT => appends.next().now_or_never().flatten(),
+                    _ => appends.next().await,
+                };
+                let Some(append) = finished else { break };
+                note_finished(append, report)?;
                 done += 1;
                 progress(done, total);
             }
         }
-        while !appends.is_empty() {
-            collect_finished(&mut appends, report).await?;
+        while let Some(append) = appends.next().await {
+            note_finished(append, report)?;
             done += 1;
             progress(done, total);
         }
@@ -216,12 +222,8 @@ impl Parents<'_> {
 
 type FinishedAppend = (SessionId, Result<everturn_store::Appended, everturn_store::Error>);
 
-async fn collect_finished(
-    appends: &mut JoinSet<FinishedAppend>,
-    report: &mut ImportReport,
-) -> Result<(), Error> {
+fn note_finished((id, appended): FinishedAppend, report: &mut ImportReport) -> Result<(), Error> {
     use everturn_store::Error as Store;
-    let Some(Ok((id, appended))) = appends.join_next().await else { return Ok(()) };
     match appended {
         Ok(appended) if appended.fresh => report.imported.push(id),
         Ok(_) | Err(Store::Exists(_)) => report.present += 1,
