@@ -8,7 +8,7 @@
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
@@ -64,7 +64,9 @@ impl Owner {
     pub(crate) fn claim(folder: &Path, name: &str, timing: Timing) -> Result<Self, Error> {
         let folder = folder.join(OWNERS);
         std::fs::create_dir_all(&folder).map_err(|source| Error::io(&folder, source))?;
-        let path = folder.join(name);
+        let unusable =
+            || std::io::Error::new(ErrorKind::InvalidInput, "the name of a process is one file name");
+        let path = lock_file(&folder, name).ok_or_else(|| Error::io(folder.join(name), unusable()))?;
         let io = |source| Error::io(&path, source);
         let file = lock(&path).map_err(io)?;
         write_time(&file).map_err(io)?;
@@ -92,7 +94,7 @@ impl Owner {
 
     /// True when the process of that name is surely gone.
     pub(crate) fn is_dead(&self, name: &str) -> bool {
-        is_free(&self.0.folder.join(name))
+        is_nobody(&self.0.folder, name)
     }
 
     /// True when the process of that name is gone, or stopped and silent for too long.
@@ -101,7 +103,8 @@ impl Owner {
     }
 
     fn is_silent(&self, name: &str) -> bool {
-        let Ok(text) = std::fs::read_to_string(self.0.folder.join(name)) else { return false };
+        let Some(path) = lock_file(&self.0.folder, name) else { return false };
+        let Ok(text) = std::fs::read_to_string(path) else { return false };
         let Ok(beat) = text.trim().parse::<u128>() else { return false };
         now().saturating_sub(beat) > self.0.patience.as_millis()
     }
@@ -109,7 +112,20 @@ impl Owner {
 
 /// Whether the process of that name, which uses the same folder, is surely gone.
 pub(crate) fn is_dead(folder: &Path, name: &str) -> bool {
-    is_free(&folder.join(OWNERS).join(name))
+    is_nobody(&folder.join(OWNERS), name)
+}
+
+/// The file by which a process of that name is known. None for a name that leads elsewhere: names come out of a database,
+/// which may be damaged or somebody else's.
+fn lock_file(owners: &Path, name: &str) -> Option<PathBuf> {
+    let mut components = Path::new(name).components();
+    let plain = matches!(components.next(), Some(Component::Normal(first)) if first == name);
+    (plain && components.next().is_none()).then(|| owners.join(name))
+}
+
+/// Whether no process of that name lives. A name that no process can have is nobody's.
+fn is_nobody(owners: &Path, name: &str) -> bool {
+    lock_file(owners, name).is_none_or(|path| is_free(&path))
 }
 
 /// A process that uses the folder, if there is one.
@@ -239,5 +255,31 @@ mod tests {
         for unknown in ["fe:00:7", "fe:00:78", "fe:00:79"] {
             assert_eq!(find_holder(locks, unknown), None, "{unknown}");
         }
+    }
+    #[test]
+    fn a_name_that_leads_elsewhere_is_nobodys() {
+        // The file that it led to was removed as the lock of a dead process, the database among them.
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join(OWNERS)).unwrap();
+        let other = folder.path().join("everturn.db");
+        let absolute = other.display().to_string();
+        for name in [
+            "../everturn.db",
+            absolute.as_str(),
+            "../owners/../everturn.db",
+            "./../everturn.db",
+            "",
+            ".",
+            "..",
+        ] {
+            std::fs::write(&other, "kept").unwrap();
+            assert!(is_dead(folder.path(), name), "{name}");
+            assert!(other.exists(), "{name}");
+            assert!(Owner::claim(folder.path(), name, Timing::default()).is_err(), "{name}");
+        }
+        let lock = folder.path().join(OWNERS).join("own_1");
+        std::fs::write(&lock, "").unwrap();
+        assert!(is_dead(folder.path(), "own_1"));
+        assert!(!lock.exists(), "nobody needs it any more");
     }
 }
