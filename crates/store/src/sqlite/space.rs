@@ -8,11 +8,15 @@ use crate::Error;
 use crate::upkeep::disk::{BlobUse, LargeSession, MeasuredSizes};
 use crate::upkeep::trash::FreeSpace;
 
-/// Gives free pages back, where the file was made so that this is possible.
+/// How many pages are given back in one transaction: others may write between two of them, and the write-ahead log does not
+/// grow with what is given back.
+const PIECE: u64 = 256;
+
+/// Gives some free pages back, where the file was made so that this is possible.
 pub(super) fn shrink(connection: &Connection) -> Result<FreeSpace, Error> {
     let before = free(connection)?;
     // Does nothing in a file that was made without it. Each row that is asked for gives one page back.
-    let mut vacuum = connection.prepare("PRAGMA incremental_vacuum")?;
+    let mut vacuum = connection.prepare_cached(&format!("PRAGMA incremental_vacuum({PIECE})"))?;
     let mut pages = vacuum.query([])?;
     while pages.next()?.is_some() {}
     let after = free(connection)?;
@@ -61,4 +65,28 @@ pub(super) fn measure(connection: &Connection) -> Result<MeasuredSizes, Error> {
     })?;
     let sessions = rows.collect::<Result<_, _>>()?;
     Ok(MeasuredSizes { free: free(connection)?, blobs, sessions, ..MeasuredSizes::default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_given_back_a_piece_at_a_time() {
+        // All of them were in one transaction: other processes waited for seconds, or gave up.
+        let folder = tempfile::tempdir().unwrap();
+        let connection = Connection::open(folder.path().join("file.db")).unwrap();
+        let sql = "PRAGMA auto_vacuum = INCREMENTAL; CREATE TABLE filler (data);
+                   WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 600)
+                   INSERT INTO filler SELECT zeroblob(4000) FROM n; DELETE FROM filler";
+        connection.execute_batch(sql).unwrap();
+        let page: u64 = connection.query_row("PRAGMA page_size", [], |row| row.get(0)).unwrap();
+        let before = free(&connection).unwrap();
+        let piece = PIECE * page;
+        assert!(before > 2 * piece && before < 3 * piece, "{before}");
+        let steps: Vec<_> = std::iter::repeat_with(|| shrink(&connection).unwrap()).take(4).collect();
+        let step = |returned, free| FreeSpace { returned, free };
+        let rest = before - 2 * piece;
+        assert_eq!(steps, [step(piece, before - piece), step(piece, rest), step(rest, 0), step(0, 0)]);
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use everturn_model::{Millis, SessionId};
 use rusqlite::{Connection, OptionalExtension as _, params};
@@ -19,6 +20,10 @@ use crate::upkeep::rebuild::RebuiltRows;
 use crate::upkeep::set_aside::SetAside;
 use crate::upkeep::stored_session::{KeyedId, StoredSession};
 use crate::upkeep::trash::{FreeSpace, Purge, Tombstone};
+
+/// How long free pages are given back at once. What is left is used again, or given back the next time: in a file of
+/// gigabytes, finding the last page among the free ones takes SQLite long.
+const LONGEST_SHRINK: Duration = Duration::from_secs(5);
 
 impl SqliteEngine {
     /// Work of the writer outside transactions.
@@ -106,7 +111,15 @@ impl SqliteEngine {
     }
 
     pub(crate) async fn shrink(&self) -> Result<FreeSpace, Error> {
-        self.alone(|connection| space::shrink(connection)).await
+        let begun = Instant::now();
+        let mut returned = 0;
+        loop {
+            let piece = self.alone(|connection| space::shrink(connection)).await?;
+            returned += piece.returned;
+            if piece.returned == 0 || begun.elapsed() > LONGEST_SHRINK {
+                return Ok(FreeSpace { returned, ..piece });
+            }
+        }
     }
 
     pub(crate) async fn measure(&self) -> Result<MeasuredSizes, Error> {
