@@ -149,6 +149,7 @@ impl Drains {
     pub(crate) fn set_status(&self, id: &SessionId, status: Signal) {
         self.with(|slots| {
             if let Some(slot) = slots.get_mut(id) {
+                slot.resting = status == Signal::Idle;
                 slot.status.send_replace(status);
             }
         });
@@ -207,7 +208,8 @@ impl Drains {
             slot.again = false;
             slot.stopped.extend(now.inbox.iter().map(|item| item.id.clone()));
             slot.cancel.cancel();
-            Some((slot.owned, slot.done.clone()))
+            // After its last turn it stops nothing any more.
+            Some((slot.owned && !slot.resting, slot.done.clone()))
         });
         let here = running.as_ref().is_some_and(|(owned, _)| *owned);
         let waits = now.inbox.iter().any(|item| item.delivery == Delivery::Steer);
@@ -255,7 +257,7 @@ impl Drains {
         }
         let started = self.with(|slots| match slots.get_mut(id) {
             Some(slot) => {
-                slot.again = true;
+                slot.look_again();
                 None
             }
             None => {
@@ -286,6 +288,7 @@ impl Drains {
                 slot.done = CancellationToken::new();
                 slot.cancel = CancellationToken::new();
                 slot.begun = None;
+                slot.resting = false;
                 slot.status.send_replace(Signal::Busy);
                 slot.stopped.clear();
                 Some(slot.cancel.clone())

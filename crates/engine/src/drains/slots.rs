@@ -23,7 +23,7 @@ impl DrainSlots {
     pub(crate) fn look_again(&self, id: &SessionId) {
         self.with(|slots| {
             if let Some(slot) = slots.get_mut(id) {
-                slot.again = true;
+                slot.look_again();
             }
         });
     }
@@ -120,6 +120,8 @@ pub(super) struct DrainSlot {
     pub(super) changed_elsewhere: Arc<Notify>,
     /// Fires when the drain that runs now has ended; the next one has another.
     pub(super) done: CancellationToken,
+    /// Whether the last turn is over, and only what is to be recorded of it is left.
+    pub(super) resting: bool,
     /// What the session is doing. Gone with the slot.
     pub(super) status: watch::Sender<Signal>,
     /// Dropped when the drain ends, which wakes those who wait for it.
@@ -142,10 +144,19 @@ impl DrainSlot {
             interrupts: 0,
             changed_elsewhere: Arc::default(),
             done,
+            resting: false,
             status: watch::Sender::new(Signal::Busy),
             ended,
         };
         (end, slot)
+    }
+
+    /// Has the drain look for work again before it ends. A session that has told that it is idle is busy by that.
+    pub(super) fn look_again(&mut self) {
+        self.again = true;
+        if self.resting {
+            self.status.send_replace(Signal::Busy);
+        }
     }
 
     /// Stops the work if somebody asked for that after it began. What woke the session before is stopped with it.

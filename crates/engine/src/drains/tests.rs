@@ -1,6 +1,10 @@
 //! What stops a drain, wakes it, and takes its session away.
 
+use everturn_model::entry::Body;
+use everturn_model::fault::FaultKind;
+use everturn_model::path;
 use everturn_store::FeedItem;
+use everturn_testkit::opencode_config;
 use futures_util::FutureExt as _;
 use tempfile::TempDir;
 
@@ -8,7 +12,8 @@ use super::*;
 use crate::bus::{Bus, SessionUpdate};
 use crate::feed_follower::FeedFollower;
 use crate::requests::WaitingCalls;
-use crate::{Engine, Options};
+use crate::sessions::NewSession;
+use crate::{Config, Engine, Options, Prompt};
 
 fn slots(owned: bool) -> (DrainSlots, SessionId, CancellationToken) {
     let (slots, id) = (DrainSlots::default(), SessionId::new("ses_1"));
@@ -129,7 +134,10 @@ fn after_a_gap_everybody_looks_again() {
 /// An engine without a feed, and its folders.
 async fn engine() -> (Engine, TempDir, TempDir) {
     let (data, work) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let options = Options { quiet: true, ..Options::new(data.path(), work.path()) };
+    // Nobody answers there.
+    let config = opencode_config("http://127.0.0.1:1/v1");
+    let config = Config::from_value(config.as_object().cloned().unwrap()).unwrap();
+    let options = Options { quiet: true, config, ..Options::new(data.path(), work.path()) };
     (Engine::open(options).await.unwrap(), data, work)
 }
 
@@ -155,4 +163,58 @@ async fn a_drain_that_ends_while_the_engine_closes_is_not_followed_by_another() 
     drains.wake(&id);
     engine.close().await;
     assert!(drains.next(&id).is_none());
+}
+
+/// A session whose drain has told that it is idle and records what is left of its turn, with the drain's end.
+async fn resting(engine: &Engine) -> (Session, SessionPause) {
+    let location = engine.projects().location(None).await.unwrap();
+    let session = engine.sessions().create(&location, NewSession::default()).await.unwrap();
+    let pause = engine.drains().pause(&session.id).unwrap();
+    engine.drains().set_status(&session.id, Signal::Idle);
+    assert_eq!(engine.drains().statuses(), []);
+    (session, pause)
+}
+
+#[tokio::test]
+async fn a_session_that_gets_a_prompt_while_it_comes_to_rest_is_busy() {
+    // Whoever asked for the state took the prompt for answered, and whoever waited to change the session went on waiting.
+    let (engine, _data, _work) = engine().await;
+    let (session, _pause) = resting(&engine).await;
+    let waiting = engine.drains().clone();
+    let id = session.id.clone();
+    let waits = tokio::spawn(async move { waiting.rested(&id).await });
+    tokio::task::yield_now().await;
+    assert!(!waits.is_finished());
+    engine.inbox().admit(&session.id, Prompt::text("SAY:hello")).await.unwrap();
+    assert_eq!(engine.drains().statuses(), [(session.id.clone(), Signal::Busy)]);
+    waits.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_prompt_that_comes_while_the_session_comes_to_rest_is_stopped_with_it() {
+    // It was neither answered nor stopped, and answered after the next start.
+    let (engine, _data, _work) = engine().await;
+    let (session, pause) = resting(&engine).await;
+    let prompt = engine.inbox().admit(&session.id, Prompt::text("SAY:never")).await.unwrap();
+    let abort = engine.drains().abort(&session.id);
+    let stopped = engine.drains().with(|slots| slots.get(&session.id).unwrap().cancel.clone());
+    let end = async {
+        stopped.cancelled().await;
+        drop(pause);
+    };
+    let (aborted, ()) = tokio::join!(abort, end);
+    aborted.unwrap();
+    engine.drains().settled(&session.id).await;
+    let tree = engine.sessions().tree(&session.id).await.unwrap();
+    assert_eq!(tree.inbox, []);
+    let path = path::to(&tree, tree.session.leaf.as_ref());
+    assert!(path.iter().any(|node| node.entry.id == prompt.id), "{path:?}");
+    let faults: Vec<_> = path
+        .iter()
+        .filter_map(|node| match &node.entry.body {
+            Body::Assistant(answer) => Some(answer.error.as_ref()?.kind.clone()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(faults, [FaultKind::Aborted]);
 }
