@@ -75,7 +75,7 @@ impl Imports {
             let (sessions, problems) = files::read(read_tree(storage)?);
             report.problems.extend(problems.iter().map(ToString::to_string));
             let total = sessions.len();
-            let sessions = sessions.into_iter().map(|session| Incoming::seeded(session, Vec::new()));
+            let sessions = sessions.into_iter().map(|session| Ok(Incoming::seeded(session, Vec::new())));
             self.take_in(sessions, total, &mut report, &mut progress).await?;
         }
         Ok(report)
@@ -88,7 +88,7 @@ impl Imports {
     pub async fn export(&self, bytes: &[u8]) -> Result<ImportReport, Error> {
         let imported = opencode::export::read(bytes).map_err(|problem| Error::Import(problem.to_string()))?;
         let mut report = ImportReport::default();
-        let incoming = std::iter::once(Incoming::seeded(imported, Vec::new()));
+        let incoming = std::iter::once(Ok(Incoming::seeded(imported, Vec::new())));
         self.take_in(incoming, 1, &mut report, &mut |_, _| {}).await?;
         Ok(report)
     }
@@ -112,19 +112,15 @@ impl Imports {
         let ids = database.select("SELECT id FROM session ORDER BY time_created, id", &[])?;
         let ids: Vec<String> = ids.into_iter().filter_map(|row| row.into_iter().next()?.text()).collect();
         let total = ids.len();
-        let sessions = ids.iter().filter_map(|id| match read_session(&database, id, &projects) {
-            Ok(read) => Some(read),
-            Err(error) => {
-                tracing::error!(session = id, error = error.to_string(), "a session could not be read");
-                None
-            }
+        let sessions = ids.iter().map(|id| {
+            read_session(&database, id, &projects).map_err(|error| format!("{id}: cannot be read: {error}"))
         });
         self.take_in(sessions, total, report, progress).await
     }
 
     async fn take_in(
         &self,
-        sessions: impl Iterator<Item = Incoming>,
+        sessions: impl Iterator<Item = Result<Incoming, String>>,
         total: usize,
         report: &mut ImportReport,
         progress: &mut (impl FnMut(usize, usize) + Send),
@@ -135,7 +131,16 @@ impl Imports {
             self.projects.all().await?.into_iter().map(|project| (project.id, ())).collect();
         let mut done = 0;
         let mut parents = Parents { store: &self.store, incoming: HashMap::new() };
-        for Incoming { id, project, mut events, problems } in sessions {
+        for session in sessions {
+            let Incoming { id, project, mut events, problems } = match session {
+                Ok(session) => session,
+                Err(problem) => {
+                    report.problems.push(problem);
+                    done += 1;
+                    progress(done, total);
+                    continue;
+                }
+            };
             report.problems.extend(problems.iter().map(|problem| format!("{id}: {problem}")));
             if let Some(parent) = parents.unlink(&id, &mut events).await? {
                 report.problems.push(format!(

@@ -43,3 +43,17 @@ pub fn damage_arriving(folder: &Path, event: &str) {
     );
     connection.execute_batch(&sql).expect("a change of the store's schema");
 }
+
+/// Makes a session unreadable in a database of OpenCode: one without messages, whose log is no JSON.
+///
+/// # Panics
+///
+/// When there is no such session.
+pub fn damage_opencode_session(database: &Path, session: &str) {
+    let connection = Connection::open(database).expect("a database of OpenCode");
+    let messages = connection.execute("DELETE FROM message WHERE session_id = ?1", params![session]);
+    assert_ne!(messages.expect("a change of its messages"), 0, "the messages of {session}");
+    connection.execute("DELETE FROM event WHERE aggregate_id = ?1", params![session]).expect("no log");
+    let sql = "INSERT INTO event (id, aggregate_id, seq, type, data) VALUES ('evt_x', ?1, 0, 'session.next.x', '{')";
+    connection.execute(sql, params![session]).expect("a log");
+}

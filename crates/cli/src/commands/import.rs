@@ -54,7 +54,11 @@ impl ImportCommand {
                 table::note(format!("and {} more problems", report.problems.len() - SHOWN));
             }
             if json {
-                table::json(&json!({ "imported": report.imported, "present": report.present }));
+                table::json(&json!({
+                    "imported": report.imported,
+                    "present": report.present,
+                    "problems": report.problems,
+                }));
                 return Ok(());
             }
             let present = if report.present > 0 {

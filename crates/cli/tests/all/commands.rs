@@ -4,6 +4,7 @@ use std::hash::{DefaultHasher, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use everturn_testkit::damage::damage_opencode_session;
 use everturn_testkit::{ModelServer, Postgres, fixtures, opencode_config};
 use serde_json::{Value, json};
 
@@ -64,7 +65,7 @@ fn opencode_sessions_come_in_and_go_out_unchanged() {
         let again = home.run(&["import", "opencode", text(&folder)]).success();
         assert_eq!(again, "0 sessions imported, 20 were here already\n");
         let again = parse(&home.run(&["import", "opencode", text(&folder), "--json"]).success());
-        assert_eq!(again, json!({"imported": [], "present": 20}));
+        assert_eq!(again, json!({"imported": [], "present": 20, "problems": []}));
         assert_eq!(contents(&folder), before, "{archive}: the folder is only read");
 
         let ids = parse(&std::fs::read_to_string(folder.join("ids.json")).unwrap());
@@ -78,6 +79,29 @@ fn opencode_sessions_come_in_and_go_out_unchanged() {
         }
         assert!(compared > 10, "{exports} has the exports");
     }
+}
+
+#[test]
+fn a_session_that_cannot_be_read_is_named_and_the_others_come_in() {
+    // It was named in the log alone, and a script was told nothing.
+    let home = Home::new();
+    let folder = unpack(&home, ARCHIVES[1].0);
+    let ids = parse(&std::fs::read_to_string(folder.join("ids.json")).unwrap());
+    let broken = ids.as_object().unwrap().values().next().unwrap().as_str().unwrap();
+    damage_opencode_session(&folder.join("opencode.db"), broken);
+    let import = |more: &[&str]| {
+        let arguments = [&["import", "opencode", text(&folder)], more].concat();
+        let output = home.command(&arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(0));
+        [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap())
+    };
+    let [report, noted] = import(&["--json"]);
+    let report = parse(&report);
+    let [problem] = report["problems"].as_array().unwrap().as_slice() else { panic!("{report}") };
+    let problem = format!("{}\n", problem.as_str().unwrap());
+    assert!(problem.starts_with(&format!("{broken}: cannot be read: ")), "{problem}");
+    assert_eq!((report["imported"].as_array().unwrap().len(), &noted), (19, &problem));
+    assert_eq!(import(&[]), ["0 sessions imported, 19 were here already\n", &problem]);
 }
 
 #[test]
