@@ -218,3 +218,12 @@ async fn a_prompt_that_comes_while_the_session_comes_to_rest_is_stopped_with_it(
         .collect();
     assert_eq!(faults, [FaultKind::Aborted]);
 }
+
+#[tokio::test]
+async fn a_session_that_goes_on_after_a_gap_is_busy() {
+    let (engine, _data, _work) = engine().await;
+    let (session, _pause) = resting(&engine).await;
+    engine.drains().slots.notify_all_waiting();
+    assert!(engine.drains().next(&session.id).is_some());
+    assert_eq!(engine.drains().statuses(), [(session.id, Signal::Busy)]);
+}

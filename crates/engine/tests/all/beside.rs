@@ -308,6 +308,8 @@ async fn a_prompt_that_was_stopped_before_it_was_begun_is_not_answered() {
     other.tell(vec![other.accept("SAY:one")]).await;
     bench.engine.drains().abort(&bench.session.id).await.unwrap();
     bench.settled().await;
+    let now = bench.engine.sessions().get(&bench.session.id).await.unwrap();
+    assert_eq!(now.interrupts, 1, "a second one would stop what is asked next");
     // Whoever was about to begin finds the interrupt in the log.
     other.tell(vec![other.accept("SAY:two"), Event::InterruptRequested {}]).await;
     bench.engine.recover().await.unwrap();

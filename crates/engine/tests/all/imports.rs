@@ -1,7 +1,8 @@
 //! Sessions of other programs: what is odd about them is said, and does not spoil what is here.
 
+use everturn_engine::Error;
 use everturn_model::SessionId;
-use everturn_testkit::within;
+use everturn_testkit::{Refusal, within};
 use serde_json::json;
 
 use crate::bench::Bench;
@@ -41,4 +42,34 @@ async fn sessions_that_belong_to_each_other_do_so_one_way() {
     assert_eq!(parent(a).await, Some(SessionId::new(c)), "known before its parent was");
     assert_eq!(parent(b).await, Some(SessionId::new(a)));
     assert_eq!(parent(c).await, None);
+}
+
+#[tokio::test]
+async fn an_import_that_the_store_refuses_fails() {
+    let bench = Bench::new().await;
+    let refusal = Refusal::of(bench.data(), "session.imported");
+    let refused = bench.engine.imports().export(&export("ses_a", "ses_b")).await;
+    assert!(matches!(refused, Err(Error::Store(_))), "{refused:?}");
+    refusal.lift();
+    let report = bench.engine.imports().export(&export("ses_a", "ses_b")).await.unwrap();
+    assert_eq!(report.imported, [SessionId::new("ses_a")]);
+}
+
+#[tokio::test]
+async fn every_session_of_many_is_counted_once() {
+    // More than are on their way at once.
+    let bench = Bench::new().await;
+    let folder = tempfile::tempdir().unwrap();
+    let sessions = folder.path().join("storage/session/global");
+    std::fs::create_dir_all(&sessions).unwrap();
+    for number in 0..300 {
+        let id = format!("ses_{number:03}");
+        let export: serde_json::Value = serde_json::from_slice(&export(&id, "ses_none")).unwrap();
+        std::fs::write(sessions.join(format!("{id}.json")), export["info"].to_string()).unwrap();
+    }
+    let mut counted = Vec::new();
+    let progress = |done, total| counted.push((done, total));
+    let report = bench.engine.imports().opencode(folder.path(), progress).await.unwrap();
+    assert_eq!((report.imported.len(), report.present, report.problems), (300, 0, Vec::new()));
+    assert_eq!(counted, (1..=300).map(|done| (done, 300)).collect::<Vec<_>>());
 }

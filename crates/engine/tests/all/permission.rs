@@ -1,7 +1,7 @@
 //! Permissions: asked before the tool runs, answered by anybody, remembered when told so.
 
 use everturn_engine::sessions::NewSession;
-use everturn_engine::{Prompt, SessionUpdate};
+use everturn_engine::{Error, Prompt, SessionUpdate};
 use everturn_model::Event;
 use everturn_model::request::{Ask, Reply, Request};
 use everturn_testkit::Repo;
@@ -34,6 +34,11 @@ async fn once_allows_this_call_only() {
         (permission.as_str(), patterns, always),
         ("external_directory", &vec!["/etc/*".to_owned()], &vec!["/etc/*".to_owned()])
     );
+    let as_question = [
+        bench.engine.requests().dismiss(&request.id).await,
+        bench.engine.requests().answer(&request.id, Vec::new()).await,
+    ];
+    assert!(as_question.iter().all(|answer| matches!(answer, Err(Error::NoRequest(_)))), "{as_question:?}");
     bench.engine.requests().reply(&request.id, Reply::Once, None).await.unwrap();
     bench.settled().await;
     let transcript = bench.transcript().await;

@@ -3,6 +3,7 @@
 
 use everturn_engine::{Engine, Prompt, SessionUpdate, Signal};
 use everturn_model::{Event, SessionId};
+use everturn_store::{Authority, NewEvent};
 use everturn_testkit::within;
 use serde_json::json;
 use tokio::sync::broadcast::Receiver;
@@ -231,4 +232,26 @@ async fn what_is_asked_after_the_interrupt_is_answered() {
     let why = heard.iter().position(|heard| heard == "failed: Aborted");
     let idle = heard.iter().position(|heard| heard == "idle");
     assert!(why.is_some() && why < idle, "{heard:?}");
+}
+
+#[tokio::test]
+async fn a_session_that_goes_on_after_the_end_of_a_stopped_turn_is_busy() {
+    // The end of the turn that was stopped is told as idle, and then the prompt that came after the interrupt is answered.
+    let mut bench = bench().await;
+    let other = bench.beside().await;
+    begin(&mut bench, &other, "HOLD:x SAY:one two three", Standing::Writing).await;
+    within("the other engine to end", other.close()).await;
+    drop(other);
+    let store = bench.other_store().await;
+    let interrupt = Event::InterruptRequested {};
+    let (id, time) = (bench.engine.mint().event(), bench.engine.mint().now());
+    let interrupt = NewEvent { id, time, event: interrupt };
+    store.append(&bench.session.id, Authority::Open, vec![interrupt]).await.unwrap();
+    let prompt = Prompt::text("HOLD:y SAY:something else");
+    bench.engine.inbox().admit(&bench.session.id, prompt).await.unwrap();
+    within("the answer", bench.model.held("y")).await;
+    assert_eq!(bench.engine.drains().statuses(), [(bench.session.id.clone(), Signal::Busy)]);
+    bench.model.release("y");
+    bench.settled().await;
+    assert_eq!(bench.transcript().await.last().unwrap(), "assistant: something else");
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use everturn_engine::bus::Live;
 use everturn_engine::{Config, Options};
+use everturn_model::EntryId;
 use everturn_testkit::{ModelServer, Repo, opencode_config, within};
 
 use super::*;
@@ -242,4 +243,13 @@ async fn a_session_that_is_deleted_just_after_its_work_was_stopped_is_gone() {
     let (gone, trashed) =
         tokio::join!(is_gone(&stage.engine, &id, &stopped), stage.engine.sessions().trash(&id));
     assert_eq!((gone.unwrap(), trashed.unwrap()), (true, vec![id]));
+}
+
+#[tokio::test]
+async fn a_session_at_rest_is_nobodys_work() {
+    let stage = Stage::new().await;
+    let location = stage.engine.projects().location(None).await.unwrap();
+    let id = stage.engine.sessions().create(&location, NewSession::default()).await.unwrap().id;
+    let shown = RunOutput::new(|_: &str| {}, id, EntryId::new("msg_1"));
+    assert!(!command("").is_others_work(&stage.engine, &shown).await.unwrap());
 }

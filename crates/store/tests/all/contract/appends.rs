@@ -12,9 +12,9 @@ use everturn_model::{Body, Entry, EntryId, Event, PartId, Record, RequestId, Ses
 use everturn_store::{Appended, ArchivedSessions, Authority, Error, Filter, Lease, NewEvent, Search, Store};
 
 use crate::events::{
-    NOW, added, admitted, amended, answered, append, asked, begin, chain, created, entry_id, log, new, note,
-    part_started, permission, promoted, prompt, session, session_id, staged, started, text, titled, todo,
-    tool, tree, turn, unfit,
+    NOW, added, admitted, amended, answered, append, asked, begin, chain, created, entry_id, leaf_moved, log,
+    new, note, part_started, permission, promoted, prompt, session, session_id, staged, started, text,
+    titled, todo, tool, tree, turn, unfit,
 };
 use crate::listener::Listener;
 use crate::place::{Place, contract};
@@ -31,6 +31,7 @@ contract![
     a_prompt_is_not_admitted_while_a_revert_is_staged,
     the_observer_hears_of_each_event_in_order_with_the_rows_it_touched,
     an_event_of_many_comes_with_the_rows_that_it_touched_and_no_others,
+    an_event_that_changes_the_path_comes_with_the_whole_session,
     the_observer_hears_neither_of_refusals_nor_of_repeats,
 ];
 
@@ -384,6 +385,21 @@ async fn an_event_of_many_comes_with_the_rows_that_it_touched_and_no_others(plac
         found.push(RowIds::of(&there.event().await.tree));
     }
     assert_eq!(found, far);
+}
+
+async fn an_event_that_changes_the_path_comes_with_the_whole_session(place: &Place) {
+    // Whoever shows the path has to show other rows than before.
+    let (store, mut listener) = Listener::open(place, "own_a").await;
+    let id = begin(&store).await;
+    let first = note(None, "first");
+    let second = note(Some(&first.id), "second");
+    let waiting = prompt("waiting");
+    let rows = vec![added(&first, vec![text("a")]), added(&second, vec![text("b")]), admitted(&waiting)];
+    append(&store, &id, rows).await;
+    append(&store, &id, vec![leaf_moved(Some(&second.id), Some(&first.id))]).await;
+    let told = listener.events().pop().unwrap();
+    assert_eq!(told.tree, store.tree(&id).await.unwrap().unwrap());
+    assert_eq!(told.tree.nodes().len(), 2);
 }
 
 async fn the_observer_hears_neither_of_refusals_nor_of_repeats(place: &Place) {

@@ -131,3 +131,16 @@ fn what_rested_before_the_prompt_is_no_end_of_the_run() {
     stage.shown.rest();
     assert!(stage.shown.is_over());
 }
+
+#[test]
+fn only_the_own_prompt_begins_the_work() {
+    // By another one's the run would stop what others do, and answer what they are asked.
+    let mut stage = Stage::new();
+    let promoted = |stage: &Stage, seq, prompt: &str| {
+        stage.record(seq, Event::PromptPromoted { id: EntryId::new(prompt), parent: None })
+    };
+    stage.shown.take(&promoted(&stage, 3, "msg_0"), &stage.tree);
+    assert!(!stage.shown.is_begun());
+    stage.shown.take(&promoted(&stage, 4, "msg_1"), &stage.tree);
+    assert!(stage.shown.is_begun());
+}
