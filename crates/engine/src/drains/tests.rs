@@ -4,7 +4,7 @@ use everturn_model::entry::Body;
 use everturn_model::fault::FaultKind;
 use everturn_model::path;
 use everturn_store::FeedItem;
-use everturn_testkit::opencode_config;
+use everturn_testkit::{opencode_config, within};
 use futures_util::FutureExt as _;
 use tempfile::TempDir;
 
@@ -187,7 +187,7 @@ async fn a_session_that_gets_a_prompt_while_it_comes_to_rest_is_busy() {
     assert!(!waits.is_finished());
     engine.inbox().admit(&session.id, Prompt::text("SAY:hello")).await.unwrap();
     assert_eq!(engine.drains().statuses(), [(session.id.clone(), Signal::Busy)]);
-    waits.await.unwrap();
+    within("the end of the wait", waits).await.unwrap();
 }
 
 #[tokio::test]
@@ -202,9 +202,9 @@ async fn a_prompt_that_comes_while_the_session_comes_to_rest_is_stopped_with_it(
         stopped.cancelled().await;
         drop(pause);
     };
-    let (aborted, ()) = tokio::join!(abort, end);
+    let (aborted, ()) = within("the abort", async { tokio::join!(abort, end) }).await;
     aborted.unwrap();
-    engine.drains().settled(&session.id).await;
+    within("the session to settle", engine.drains().settled(&session.id)).await;
     let tree = engine.sessions().tree(&session.id).await.unwrap();
     assert_eq!(tree.inbox, []);
     let path = path::to(&tree, tree.session.leaf.as_ref());
