@@ -1,7 +1,10 @@
 //! The folder that a request means: its query, else its header, else the server's own.
 
+use std::sync::Arc;
+
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
+use everturn_engine::Config;
 use everturn_engine::projects::Location;
 use percent_encoding::percent_decode;
 use serde_json::json;
@@ -36,6 +39,29 @@ impl Describe for Workdir {
         description.parameter(ParameterPlace::Query, "directory", false, &json!({"type": "string"}));
         description.parameter(ParameterPlace::Header, HEADER, false, &json!({"type": "string"}));
         description.errors.extend([ErrorKind::Query, ErrorKind::Header]);
+    }
+}
+
+/// The folder that a request means, and what is configured there.
+#[derive(Debug)]
+pub(crate) struct Here {
+    pub(crate) location: Location,
+    pub(crate) config: Arc<Config>,
+}
+
+impl FromRequestParts<App> for Here {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Error> {
+        let Workdir(location) = Workdir::from_request_parts(parts, app).await?;
+        let config = app.engine.configurations().at(&location.directory).await;
+        Ok(Self { location, config })
+    }
+}
+
+impl Describe for Here {
+    fn describe(description: &mut Description<'_>) {
+        Workdir::describe(description);
     }
 }
 

@@ -13,4 +13,5 @@ pub(crate) mod scrub;
 pub(crate) mod serve;
 pub(crate) mod session;
 pub(crate) mod trash;
+pub(crate) mod trust;
 pub(crate) mod usage;

@@ -4,7 +4,7 @@
 //! library is compiled beside the others.
 //!
 //! # Layout
-//! - `settings`: folders, the environment and configuration files; nothing else reads them
+//! - `settings`: folders and the environment; nothing else reads them
 //! - `retention`: how long the trash is kept
 //! - `table`: how lists look
 //! - `commands`: one file per command
@@ -46,6 +46,8 @@ enum Command {
     /// Keep the keys of providers in a file that only you can read
     #[command(subcommand)]
     Auth(commands::auth::AuthCommand),
+    /// Show what this project's configuration asks for, and trust it
+    Trust(commands::trust::TrustCommand),
     /// List MCP servers with their tools, and allow those that a project brings
     #[command(subcommand)]
     Mcp(commands::mcp::McpCommand),
@@ -90,6 +92,7 @@ pub fn run() -> ExitCode {
         Command::Demo(command) => command.execute(),
         Command::Models(command) => command.execute(),
         Command::Auth(command) => command.execute(),
+        Command::Trust(command) => command.execute(),
         Command::Mcp(command) => command.execute(),
         Command::Session(command) => command.execute(),
         Command::Trash(command) => command.execute(),

@@ -180,11 +180,28 @@ pub(crate) fn now() -> i64 {
     jiff::Timestamp::now().as_millisecond()
 }
 
-/// Asks a person, who has to agree. Where nobody can be asked, `--yes` says it.
+/// Asks a person about what cannot be undone; they have to agree. Where nobody can be asked, `--yes` says it.
 pub(crate) fn confirm(question: &str) -> Result<()> {
-    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+    if !is_answered() {
         bail!("this cannot be undone, and nobody can be asked here: add --yes to do it all the same");
     }
+    ask(question, "nothing was deleted")
+}
+
+/// The same about what lets more happen than before.
+pub(crate) fn confirm_change(question: &str, otherwise: &str) -> Result<()> {
+    if !is_answered() {
+        bail!("nobody can be asked here: add --yes to do it all the same");
+    }
+    ask(question, otherwise)
+}
+
+/// Whether there is a person who can answer.
+fn is_answered() -> bool {
+    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+}
+
+fn ask(question: &str, otherwise: &str) -> Result<()> {
     let mut out = std::io::stderr().lock();
     write!(out, "{question} [y/N] ").ok();
     out.flush().ok();
@@ -192,7 +209,7 @@ pub(crate) fn confirm(question: &str) -> Result<()> {
     std::io::stdin().read_line(&mut answer)?;
     match answer.trim().to_lowercase().as_str() {
         "y" | "yes" => Ok(()),
-        _ => bail!("nothing was deleted"),
+        _ => bail!("{otherwise}"),
     }
 }
 

@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use everturn_model::Session;
-use everturn_model::permission::{Action, Rule, bounded};
+use everturn_model::permission::{Action, Policy, Rule, denials};
 
-use crate::Error;
+use crate::config::{AgentDefinition, AgentRole, ConfiguredRules};
+use crate::{Config, Error};
 
 /// An agent.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,17 +16,23 @@ pub struct Agent {
     pub name: String,
     /// What it is for.
     pub description: Option<String>,
-    /// `primary`, `subagent` or `all`.
-    pub mode: &'static str,
+    /// For whom it works.
+    pub role: AgentRole,
     /// True for those that people do not choose.
     pub hidden: bool,
-    /// Its rules.
-    pub permission: Vec<Rule>,
+    /// True for those that nobody had to configure.
+    pub native: bool,
+    /// What it may do.
+    pub policy: Policy,
     /// Its instructions.
-    pub prompt: &'static str,
+    pub prompt: String,
+    /// The name of its model, where it has one of its own.
+    pub model: Option<String>,
+    /// The sampling temperature of its requests, where it has one of its own.
+    pub temperature: Option<f64>,
 }
 
-/// The agents of a server, and the rules that hold for them; clones share them.
+/// The agents of a place, and the rules that hold for them; clones share them.
 #[derive(Debug, Clone)]
 pub struct Agents {
     all: Arc<[Agent]>,
@@ -33,9 +40,11 @@ pub struct Agents {
 }
 
 impl Agents {
-    /// These agents, and the one for sessions that choose none.
-    pub(crate) fn new(all: Vec<Agent>, default: Option<&str>) -> Self {
-        Self { all: all.into(), default: default.unwrap_or("build").to_owned() }
+    /// The agents of a configuration.
+    pub(crate) fn of(config: &Config) -> Self {
+        let all = agents(config);
+        let default = config.default_agent.clone().unwrap_or_else(|| "build".to_owned());
+        Self { all: all.into(), default }
     }
 
     /// All of them.
@@ -66,24 +75,21 @@ impl Agents {
         self.all.iter().find(|agent| agent.name == name)
     }
 
-    /// The rules that hold in a session: its agent's, the configuration's, its own.
-    pub(crate) fn rules(&self, session: &Session) -> Vec<Rule> {
-        self.rules_of(session.agent.as_deref().unwrap_or(&self.default), session)
+    /// What may be done in a session: by its agent, the configuration, and rules of its own.
+    pub(crate) fn policy(&self, session: &Session) -> Policy {
+        self.policy_of(session.agent.as_deref().unwrap_or(&self.default), session)
     }
 
     /// The same for a turn's own agent: a switch that came since does not change what the turn may do.
-    pub(crate) fn rules_of(&self, name: &str, session: &Session) -> Vec<Rule> {
+    pub(crate) fn policy_of(&self, name: &str, session: &Session) -> Policy {
         // An agent that does not exist may do nothing.
-        let agent = self.named(name);
-        let mut rules =
-            agent.map_or_else(|| vec![Rule::new("*", "*", Action::Deny)], |agent| agent.permission.clone());
+        let nothing = || Policy::new(vec![Rule::new("*", "*", Action::Deny)]);
+        let policy = self.named(name).map_or_else(nothing, |agent| agent.policy.clone());
         let own = session.permission.as_deref().unwrap_or_default();
-        if session.parent.is_some() {
-            // Those of a child are what the one that it works for may do.
-            return bounded(&rules, own);
-        }
-        rules.extend_from_slice(own);
-        rules
+        // Those of a child are what the one that it works for may do; those that came with a session from elsewhere are
+        // somebody else's words. Neither allows more.
+        let policy = if session.parent.is_some() { policy.within(own) } else { policy.refined(own) };
+        policy.within(session.foreign_rules.as_deref().unwrap_or_default())
     }
 }
 
@@ -147,7 +153,7 @@ fn looking_rules(data: &Path) -> [Rule; 7] {
 
 /// The agents that a task may be given to, each with what it is for.
 pub(crate) fn delegates(agents: &[Agent]) -> Vec<(String, String)> {
-    let able = agents.iter().filter(|agent| agent.mode != "primary" && !agent.hidden);
+    let able = agents.iter().filter(|agent| agent.role != AgentRole::Primary && !agent.hidden);
     able.map(|agent| (agent.name.clone(), agent.description.clone().unwrap_or_default())).collect()
 }
 
@@ -172,68 +178,130 @@ pub(crate) fn plan_note(agent: &Agent, file: &Path) -> Option<String> {
         .then(|| format!("The file of the plan, the only one that you may change: {}", file.display()))
 }
 
-/// The agents of a server: the built-in ones with the configured rules after their own, and within the bounds of what
-/// each is for. `data` is the folder that tool output is kept in.
-#[must_use]
-pub fn agents(configured: &[Rule], data: &Path) -> Vec<Agent> {
-    let with = |own: &[Rule], bounds: &[Rule]| {
-        let mut rules = base_rules(data);
-        rules.extend_from_slice(own);
-        rules.extend_from_slice(configured);
-        bounded(&rules, bounds)
-    };
+/// An agent as it is built in.
+struct BuiltinAgent {
+    name: &'static str,
+    description: Option<&'static str>,
+    role: AgentRole,
+    hidden: bool,
+    /// Its own rules, before those that are configured.
+    own: Vec<Rule>,
+    /// What it is for, which no rule widens.
+    bounds: Vec<Rule>,
+    prompt: &'static str,
+}
+
+fn builtin(data: &Path) -> [BuiltinAgent; 5] {
     let allow = |name: &str| Rule::new(name, "*", Action::Allow);
-    let hidden = |name: &str, prompt: &'static str| Agent {
-        name: name.to_owned(),
-        description: None,
-        mode: "primary",
-        hidden: true,
-        permission: with(&[], &[Rule::new("*", "*", Action::Deny)]),
-        prompt,
-    };
-    vec![
-        Agent {
-            name: "build".to_owned(),
-            description: Some("Works on the project with all tools that the rules allow.".to_owned()),
-            mode: "primary",
+    [
+        BuiltinAgent {
+            name: "build",
+            description: Some("Works on the project with all tools that the rules allow."),
+            role: AgentRole::Primary,
             hidden: false,
-            permission: with(&[allow("question"), allow("plan_enter")], &[]),
+            own: vec![allow("question"), allow("plan_enter")],
+            bounds: Vec::new(),
             prompt: BUILD,
         },
-        Agent {
-            name: "plan".to_owned(),
-            description: Some("Studies the project and makes a plan; changes nothing else.".to_owned()),
-            mode: "primary",
+        BuiltinAgent {
+            name: "plan",
+            description: Some("Studies the project and makes a plan; changes nothing else."),
+            role: AgentRole::Primary,
             hidden: false,
-            permission: with(&[allow("question"), allow("plan_exit")], &planning_bounds(data)),
+            own: vec![allow("question"), allow("plan_exit")],
+            bounds: planning_bounds(data).to_vec(),
             prompt: PLAN,
         },
-        Agent {
-            name: "general".to_owned(),
+        BuiltinAgent {
+            name: "general",
             description: Some(
                 "Does work of several steps on its own, searching and changing files; several at once, if they do \
-                 not touch the same files."
-                    .to_owned(),
+                 not touch the same files.",
             ),
-            mode: "subagent",
+            role: AgentRole::Subagent,
             hidden: false,
-            permission: with(&[], &NOT_FOR_SUBAGENTS.map(|name| Rule::new(name, "*", Action::Deny))),
+            own: Vec::new(),
+            bounds: NOT_FOR_SUBAGENTS.map(|name| Rule::new(name, "*", Action::Deny)).to_vec(),
             prompt: GENERAL,
         },
-        Agent {
-            name: "explore".to_owned(),
+        BuiltinAgent {
+            name: "explore",
             description: Some(
                 "Finds files, code and answers about how the project works; changes nothing. Say how thorough it \
-                 shall be."
-                    .to_owned(),
+                 shall be.",
             ),
-            mode: "subagent",
+            role: AgentRole::Subagent,
             hidden: false,
-            permission: with(&[], &exploring_bounds()),
+            own: Vec::new(),
+            bounds: exploring_bounds(),
             prompt: EXPLORE,
         },
-        hidden("title", TITLE),
+        BuiltinAgent {
+            name: "title",
+            description: None,
+            role: AgentRole::Primary,
+            hidden: true,
+            own: Vec::new(),
+            bounds: vec![Rule::new("*", "*", Action::Deny)],
+            prompt: TITLE,
+        },
     ]
+}
+
+/// The agents of a configuration: the built-in ones as it wants them, then its own, by name.
+fn agents(config: &Config) -> Vec<Agent> {
+    let nothing = AgentDefinition::default();
+    let configured = |name: &str| config.agents.get(name).unwrap_or(&nothing);
+    let builtin = builtin(&config.data);
+    let own = config.agents.keys().filter(|name| builtin.iter().all(|known| known.name != *name));
+    let own: Vec<Agent> = own
+        .filter(|name| !configured(name).disabled)
+        .map(|name| {
+            let definition = configured(name);
+            Agent {
+                name: name.clone(),
+                description: definition.description.clone(),
+                role: definition.role.unwrap_or(AgentRole::All),
+                hidden: definition.hidden.unwrap_or(false),
+                native: false,
+                policy: policy(config, &[], &definition.rules),
+                prompt: definition.prompt.clone().unwrap_or_else(|| BUILD.to_owned()),
+                model: definition.model.clone(),
+                temperature: definition.temperature,
+            }
+        })
+        .collect();
+    let known = builtin.into_iter().filter(|agent| !configured(agent.name).disabled).map(|agent| {
+        let definition = configured(agent.name);
+        let description = definition.description.clone().or_else(|| agent.description.map(str::to_owned));
+        Agent {
+            name: agent.name.to_owned(),
+            description,
+            role: definition.role.unwrap_or(agent.role),
+            hidden: definition.hidden.unwrap_or(agent.hidden),
+            native: true,
+            policy: policy(config, &agent.own, &definition.rules).within(agent.bounds),
+            prompt: definition.prompt.clone().unwrap_or_else(|| agent.prompt.to_owned()),
+            model: definition.model.clone(),
+            temperature: definition.temperature,
+        }
+    });
+    known.chain(own).collect()
+}
+
+/// What an agent may do: its own rules, refined by those that are configured for all agents and then for this one. What
+/// the person denies, in either, nobody loosens.
+fn policy(config: &Config, own: &[Rule], configured: &ConfiguredRules) -> Policy {
+    let everybody = &config.rules;
+    let person: Vec<Rule> = everybody.person.iter().chain(&configured.person).cloned().collect();
+    let policy = Policy::new(base_rules(&config.data))
+        .refined(own)
+        .refined(&everybody.person)
+        .refined(&everybody.project)
+        .refined(&configured.person)
+        .refined(&configured.project)
+        .within(denials(&person));
+    everybody.bounds.iter().chain(&configured.bounds).cloned().fold(policy, Policy::within)
 }
 
 /// No files but those of plans.

@@ -8,12 +8,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use everturn_model::part::PartKind;
-use everturn_model::permission::{Action, Rule, decide};
+use everturn_model::permission::{Action, Policy};
 use everturn_model::request::{CallRef, Request};
 use everturn_model::tool::{Outcome, ToolResult, ToolState};
 use everturn_model::{EntryId, Event, Millis, Part, PartId, Session, SessionId};
 use everturn_store::Lease;
-use everturn_tools::bound::OutputLimits;
 use everturn_tools::{Context, Failure, Need, Output, Readable, Scope, ToolOffer, settle, settlement};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -26,7 +25,7 @@ use crate::host::{CallHost, HostServices};
 use crate::journal::Journal;
 use crate::requests::Requests;
 use crate::work_span::{WorkOutcome, WorkSpan};
-use crate::{Error, file_views};
+use crate::{Config, Error, file_views};
 pub(crate) use forecast::EditVerdict;
 use permission::Permit;
 pub(crate) use running::RunningCalls;
@@ -88,8 +87,10 @@ pub(crate) struct CallSurroundings {
     pub(crate) scope: Arc<Scope>,
     /// The tools as the model was told about them.
     pub(crate) offer: Arc<ToolOffer>,
-    /// The rules of the turn's agent: a later switch does not change a call's policy.
-    pub(crate) rules: Arc<Vec<Rule>>,
+    /// What was configured when the turn began.
+    pub(crate) config: Arc<Config>,
+    /// What the turn's agent may do: a later switch does not change it.
+    pub(crate) policy: Arc<Policy>,
     /// The right to run the session.
     pub(crate) lease: Lease,
     /// Fires when another process has taken it over.
@@ -104,20 +105,13 @@ pub(crate) struct ToolCalls {
     journal: Journal,
     requests: Requests,
     views: FileViews,
-    limits: OutputLimits,
     host: Arc<HostServices>,
 }
 
 impl ToolCalls {
-    /// Calls whose output fits `limits` and whose tools act on sessions through `host`.
-    pub(crate) fn new(
-        journal: Journal,
-        requests: Requests,
-        views: FileViews,
-        limits: OutputLimits,
-        host: HostServices,
-    ) -> Self {
-        Self { journal, requests, views, limits, host: Arc::new(host) }
+    /// Calls whose tools act on sessions through `host`.
+    pub(crate) fn new(journal: Journal, requests: Requests, views: FileViews, host: HostServices) -> Self {
+        Self { journal, requests, views, host: Arc::new(host) }
     }
 
     /// Runs a call to its end. Whatever happens, there is a result.
@@ -176,10 +170,10 @@ impl ToolCalls {
             let event = Event::ToolBegun { entry: call.entry.clone(), part: call.part.clone(), forecast };
             self.journal.append_owned(&setting.lease, vec![event]).await?;
         }
-        let (rules, saved) =
-            (Arc::clone(&setting.rules), self.requests.approvals(&setting.session.project).await?);
+        let (policy, saved) =
+            (Arc::clone(&setting.policy), self.requests.approvals(&setting.session.project).await?);
         let readable =
-            Readable::by(move |name| decide(&rules, &saved, "read", &[name.to_owned()]) == Action::Allow);
+            Readable::by(move |name| policy.decide(&saved, "read", &[name.to_owned()]) == Action::Allow);
         let seen = self.views.of(&setting.session.id);
         let (context, mut reports) = Context::new(Arc::clone(&setting.scope));
         let context = Context {
@@ -190,7 +184,7 @@ impl ToolCalls {
             host: Arc::new(CallHost::new(Arc::clone(&self.host), setting.clone(), call.clone())),
             ..context
         };
-        let rules = settlement::SettlementRules { limits: self.limits, ..Default::default() };
+        let rules = settlement::SettlementRules { limits: setting.config.tool_output, ..Default::default() };
         let running = settle(tool.as_ref(), call.input.clone(), context, rules);
         tokio::pin!(running);
         let outcome = loop {

@@ -1,36 +1,58 @@
-//! What is configured: models, permissions, agents, in the shape of OpenCode's configuration file.
+//! What is configured in one place: models, permissions, agents, servers, in the shape of OpenCode's configuration file.
 //!
-//! Reading files and the environment is the binary's work; here a merged value becomes typed settings. Unknown keys
-//! are kept in `raw`, so that a client that asks for the configuration sees what the person wrote.
+//! Configuration belongs to a folder. [`discovery`] finds and reads what counts there, takes apart what a project says
+//! ([`project`]) by what the person trusts ([`trust`]), and the merged value becomes typed settings here. Keys without a
+//! meaning are kept in `raw`, so that a client that asks for the configuration sees what the person wrote.
+//!
+//! # Layout
+//! - `agent_definition`: what is configured of an agent
+//! - `discovery`: from a folder to its configuration
+//! - `layer`: one file as values, and how several become one
+//! - `placeholders`: `{env:NAME}` and `{file:path}`
+//! - `problem`: what is wrong with a configuration
+//! - `project`: what a project may say before it is trusted
+//! - `rules`: permission rules as they are written, and whose they are
+//! - `sources`: where configuration comes from
+//! - `trust`: what of a project's configuration a person trusts
 
-use std::collections::BTreeSet;
+mod agent_definition;
+mod discovery;
+mod layer;
+mod placeholders;
+mod problem;
+mod project;
+mod rules;
+mod sources;
+mod trust;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::path::Path;
-use std::sync::OnceLock;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 
 use everturn_llm::Catalogue;
 use everturn_llm::catalogue::OverlayError;
 use everturn_model::Map;
-use everturn_model::permission::{Action, Rule};
 use everturn_tools::bound::OutputLimits;
-use everturn_tools::websearch;
+use everturn_tools::places::{ConfigOrigin, NamedPath};
+use everturn_tools::registry::ToolRegistration;
+use everturn_tools::task::TaskTool;
+use everturn_tools::websearch::{self, WebsearchTool};
+use everturn_tools::{Registry, Tool};
 use serde_json::Value;
 
+pub use agent_definition::{AgentDefinition, AgentRole};
+pub(crate) use discovery::{FoundConfig, find};
+pub use problem::ConfigProblem;
+pub use rules::{ConfiguredRules, rules};
+pub use sources::{ConfigSources, Variables};
+pub use trust::Trust;
+
+use crate::agents::{self, Agents};
 use crate::mcp;
 
-/// What of a merged configuration came with a project, and was not written by this person.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ProjectSettings {
-    /// MCP servers that it names or changes.
-    pub servers: BTreeSet<String>,
-    /// Whether the list of further `instructions` is its own.
-    pub instructions: bool,
-    /// Whether the list of further folders of skills is its own.
-    pub skills: bool,
-}
-
-/// The settings of a server.
-#[derive(Clone, PartialEq)]
+/// The settings of a place.
+#[derive(Clone)]
 pub struct Config {
     /// The merged configuration as it was written.
     pub raw: Map,
@@ -41,18 +63,33 @@ pub struct Config {
     /// The agent for sessions that choose none.
     pub default_agent: Option<String>,
     /// Permission rules, after the agents' own.
-    pub permission: Vec<Rule>,
+    pub rules: ConfiguredRules,
+    /// What is configured of agents, by name.
+    pub agents: BTreeMap<String, AgentDefinition>,
     /// Whether the files are recorded before and after each turn.
     pub snapshot: bool,
     /// The largest text of a tool that goes to the model whole.
     pub tool_output: OutputLimits,
     /// MCP servers.
     pub mcp: mcp::ConfiguredServers,
-    /// What of it came with the project.
-    pub from_project: ProjectSettings,
+    /// Further files of instructions.
+    pub instructions: Vec<NamedPath>,
+    /// Further folders of skills.
+    pub skills: Vec<NamedPath>,
+    /// The service that searches the web.
+    pub websearch: Option<websearch::SearchService>,
     /// Variables of the environment that it puts where keys are.
     pub key_variables: BTreeSet<String>,
+    /// The root of the project that has a say in it.
+    pub root: PathBuf,
+    /// What the project asks for and nobody has trusted, by name, as it was written.
+    pub held: BTreeMap<String, Value>,
+    /// What is wrong with it.
+    pub problems: Vec<ConfigProblem>,
+    /// The data folder, where agents look for output of tools.
+    pub(crate) data: PathBuf,
     catalogue: OnceLock<Catalogue>,
+    known_agents: OnceLock<Agents>,
 }
 
 impl fmt::Debug for Config {
@@ -62,7 +99,7 @@ impl fmt::Debug for Config {
             .field("model", &self.model)
             .field("small_model", &self.small_model)
             .field("default_agent", &self.default_agent)
-            .field("permission", &self.permission)
+            .field("rules", &self.rules)
             .field("snapshot", &self.snapshot)
             .field("tool_output", &self.tool_output)
             .finish_non_exhaustive()
@@ -77,15 +114,24 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Settings from a merged configuration.
+    /// Settings from a configuration that is the person's own.
     ///
     /// # Errors
     /// When what it says of providers and models is of the wrong kind.
     pub fn from_value(raw: Map) -> Result<Self, OverlayError> {
-        // Merged into an empty table, which finds the same mistakes and takes no time: most commands never look at the
-        // table.
-        Catalogue::default().overlaid(&raw)?;
-        Ok(Self::read(raw))
+        check_providers(&raw)?;
+        let mut config = Self::read(raw);
+        config.rules.person = config.raw.get("permission").map(rules).unwrap_or_default();
+        for (name, value) in config.raw.get("agent").and_then(Value::as_object).into_iter().flatten() {
+            let mut definition = AgentDefinition::default();
+            definition.refine(value);
+            definition.rules.person = agent_definition::rules_in(value);
+            config.agents.insert(name.clone(), definition);
+        }
+        let list = |value: Option<&Value>| named_paths(value, ConfigOrigin::Person);
+        config.instructions = list(config.raw.get("instructions"));
+        config.skills = list(config.raw.get("skills").and_then(|skills| skills.get("paths")));
+        Ok(config)
     }
 
     fn read(raw: Map) -> Self {
@@ -96,13 +142,21 @@ impl Config {
             model: text("model"),
             small_model: text("small_model"),
             default_agent: text("default_agent"),
-            permission: raw.get("permission").map(rules).unwrap_or_default(),
+            rules: ConfiguredRules::default(),
+            agents: BTreeMap::new(),
             snapshot: raw.get("snapshot").and_then(Value::as_bool).unwrap_or(true),
             tool_output: raw.get("tool_output").map(limits).unwrap_or_default(),
             mcp: raw.get("mcp").map(mcp::ConfiguredServers::read).unwrap_or_default(),
-            from_project: ProjectSettings::default(),
+            instructions: Vec::new(),
+            skills: Vec::new(),
+            websearch: None,
             key_variables: BTreeSet::new(),
+            root: PathBuf::new(),
+            held: BTreeMap::new(),
+            problems: Vec::new(),
+            data: PathBuf::new(),
             catalogue: OnceLock::new(),
+            known_agents: OnceLock::new(),
             raw,
         }
     }
@@ -119,14 +173,6 @@ impl Config {
         names.into_iter().map(str::to_owned).collect()
     }
 
-    /// Notes what of it came with the project at `root`.
-    #[must_use]
-    pub fn with_project_settings(mut self, from_project: ProjectSettings, root: &Path) -> Self {
-        self.mcp = self.mcp.with_project_servers(from_project.servers.clone(), root);
-        self.from_project = from_project;
-        self
-    }
-
     /// The providers and models that there are: the embedded table with the configuration laid over it.
     pub fn catalogue(&self) -> &Catalogue {
         self.catalogue.get_or_init(|| {
@@ -136,26 +182,41 @@ impl Config {
             })
         })
     }
+
+    /// The tools that depend on what is configured, over those that do not: the one that gives work to other agents
+    /// lists these agents, and the one that searches the web is there if a service is.
+    #[must_use]
+    pub fn tools_over(&self, tools: &Registry) -> Registry {
+        let mut own: Vec<Arc<dyn Tool>> = Vec::new();
+        if tools.get("task").is_some() {
+            own.push(Arc::new(TaskTool::new(&agents::delegates(self.agents().all()))));
+        }
+        if let Some(service) = &self.websearch {
+            own.push(Arc::new(WebsearchTool::new(service.clone())));
+        }
+        let tools = tools.layer();
+        // Both have names that every registry takes.
+        own.into_iter().filter_map(|tool| tools.register(tool).ok()).for_each(ToolRegistration::keep);
+        tools
+    }
+
+    /// Who acts here, under which rules.
+    pub fn agents(&self) -> &Agents {
+        self.known_agents.get_or_init(|| Agents::of(self))
+    }
 }
 
-/// Rules from a configuration: `"allow"` for everything, `{"bash": "ask"}`, or `{"bash": {"git *": "allow"}}`.
-#[must_use]
-pub fn rules(value: &Value) -> Vec<Rule> {
-    let mut rules = Vec::new();
-    if let Some(action) = action(value) {
-        rules.push(Rule::new("*", "*", action));
-    }
-    for (permission, value) in value.as_object().into_iter().flatten() {
-        if let Some(action) = action(value) {
-            rules.push(Rule::new(permission, "*", action));
-        }
-        for (pattern, value) in value.as_object().into_iter().flatten() {
-            if let Some(action) = action(value) {
-                rules.push(Rule::new(permission, pattern, action));
-            }
-        }
-    }
-    rules
+/// Ensures that what a configuration says of providers and models can be used.
+fn check_providers(raw: &Map) -> Result<(), OverlayError> {
+    // Merged into an empty table, which finds the same mistakes and takes no time: most commands never look at the
+    // table.
+    Catalogue::default().overlaid(raw).map(drop)
+}
+
+/// The paths and patterns of a list.
+fn named_paths(list: Option<&Value>, by: ConfigOrigin) -> Vec<NamedPath> {
+    let list = list.and_then(Value::as_array).into_iter().flatten();
+    list.filter_map(Value::as_str).map(|text| NamedPath::new(text, by)).collect()
 }
 
 /// Limits from a configuration: `{"max_lines": 500, "max_bytes": 20000}`. What is left out, or is no positive number,
@@ -172,17 +233,9 @@ fn limits(value: &Value) -> OutputLimits {
     }
 }
 
-fn action(value: &Value) -> Option<Action> {
-    match value.as_str()? {
-        "allow" => Some(Action::Allow),
-        "ask" => Some(Action::Ask),
-        "deny" => Some(Action::Deny),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use everturn_model::permission::{Action, Rule};
     use serde_json::json;
 
     use super::*;
@@ -206,7 +259,7 @@ mod tests {
         let (_, model) = config.catalogue().model("fake", "fake-1").unwrap();
         assert_eq!((model.limits.context, model.limits.output), (200_000, 8000));
         assert_eq!(
-            config.permission,
+            config.rules.person,
             [
                 Rule::new("bash", "*", Action::Ask),
                 Rule::new("bash", "git *", Action::Allow),

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use everturn_model::entry::Body;
-use everturn_model::permission::{self, Action, Rule};
+use everturn_model::permission::{Action, Policy};
 use everturn_model::tool::{Outcome, ToolResult};
 use everturn_model::tree::Node;
 use everturn_tools::instructions::{self, Instruction};
@@ -60,8 +60,8 @@ pub(crate) struct ContextView {
     pub(crate) location: Location,
     /// Where instructions and skills are.
     pub(crate) places: Places,
-    /// The rules of the agent.
-    pub(crate) rules: Vec<Rule>,
+    /// What the agent may do.
+    pub(crate) policy: Policy,
     /// Files of instructions that were found beside files that were read.
     pub(crate) nested: Vec<PathBuf>,
     /// The time.
@@ -74,7 +74,7 @@ pub(crate) fn observe(view: &ContextView) -> Vec<ContextSource> {
         environment(&view.location),
         date(view.now),
         ambient(instructions::observe(&view.places)),
-        guidance(skills::observe(&view.places), &view.rules),
+        guidance(skills::observe(&view.places), &view.policy),
     ];
     let mut room = NESTED_MAX;
     for path in &view.nested {
@@ -160,10 +160,8 @@ fn value(instruction: &Instruction) -> Value {
 }
 
 /// The skills that the agent may load; only their names and what they are for.
-fn guidance(found: Observed<skills::Skills>, rules: &[Rule]) -> ContextSource {
-    let allowed = |name: &str| {
-        permission::decide(rules, &[], "skill", std::slice::from_ref(&name.to_owned())) != Action::Deny
-    };
+fn guidance(found: Observed<skills::Skills>, policy: &Policy) -> ContextSource {
+    let allowed = |name: &str| policy.decide(&[], "skill", &[name.to_owned()]) != Action::Deny;
     let found = found.map(|found| {
         let skills = found.skills.into_iter();
         let loadable = skills.filter(|skill| !skill.description.is_empty() && allowed(&skill.name));
@@ -171,7 +169,7 @@ fn guidance(found: Observed<skills::Skills>, rules: &[Rule]) -> ContextSource {
     });
     let found = match found {
         Observed::Present(list) if list.is_empty() => Observed::Absent,
-        _ if permission::hides(rules, "skill") => Observed::Absent,
+        _ if policy.hides("skill") => Observed::Absent,
         other => other,
     };
     let list = if let Observed::Present(list) = &found {

@@ -13,7 +13,7 @@ use everturn_model::event::SessionChange;
 use everturn_model::finish::Finish;
 use everturn_model::ids::{Stamp, other};
 use everturn_model::part::PartKind;
-use everturn_model::permission::{self, Action, Rule};
+use everturn_model::permission::{self, Action, Policy, Rule};
 use everturn_model::session::ModelRef;
 use everturn_model::tool::ToolState;
 use everturn_model::tree::Node;
@@ -195,7 +195,7 @@ impl TaskHandover<'_> {
     /// What a child may do at most: what this session may do now, without what is not for subagents.
     fn bounds(&self) -> Vec<Rule> {
         let denied = NOT_FOR_SUBAGENTS.map(|name| Rule::new(name, "*", Action::Deny));
-        permission::bounded(&self.setting.rules, &denied)
+        Policy::clone(&self.setting.policy).within(denied).flattened()
     }
 
     /// The model of the turn that made the call.

@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use everturn_store::{Observer, Store};
 use everturn_tools::Registry;
-use everturn_tools::task::TaskTool;
+use everturn_tools::process::Launcher;
 
-use crate::agents::{self, Agents};
 use crate::attachments::Attachments;
 use crate::bus::Bus;
 use crate::calls::ToolCalls;
+use crate::configurations::Configurations;
 use crate::delegation::{Delegation, DelegationServices};
 use crate::drains::{DrainSlots, Drains};
 use crate::feed_follower::{BusyElsewhere, FeedFollower, MissedUpdates, RestReporter};
@@ -27,7 +27,7 @@ use crate::leases::Leases;
 use crate::lifecycle::Lifecycle;
 use crate::mcp::McpServers;
 use crate::mint::Mint;
-use crate::models::ModelFinder;
+use crate::models::Models;
 use crate::options::{Options, Paths};
 use crate::outputs::ToolOutputs;
 use crate::projects::Projects;
@@ -52,7 +52,7 @@ pub struct Engine(Arc<EngineServices>);
 struct EngineServices {
     lifecycle: Lifecycle,
     journal: Journal,
-    config: Arc<Config>,
+    configurations: Configurations,
     paths: Arc<Paths>,
     directory: PathBuf,
     tools: Registry,
@@ -62,8 +62,7 @@ struct EngineServices {
     requests: Requests,
     projects: Projects,
     guidance: Guidance,
-    agents: Agents,
-    models: ModelFinder,
+    models: Models,
     mcp: McpServers,
     reverts: Reverts,
     imports: Imports,
@@ -138,10 +137,10 @@ impl Engine {
         self.0.journal.mint()
     }
 
-    /// The settings.
+    /// What is configured, by folder.
     #[must_use]
-    pub fn config(&self) -> &Config {
-        &self.0.config
+    pub fn configurations(&self) -> &Configurations {
+        &self.0.configurations
     }
 
     /// The folders.
@@ -156,10 +155,10 @@ impl Engine {
         &self.0.directory
     }
 
-    /// The names of the tools.
+    /// The names of the tools where this is configured.
     #[must_use]
-    pub fn tool_names(&self) -> Vec<String> {
-        self.0.tools.offer().names().map(str::to_owned).collect()
+    pub fn tool_names(&self, config: &Config) -> Vec<String> {
+        config.tools_over(&self.0.tools).offer().names().map(str::to_owned).collect()
     }
 
     /// Sessions as a whole: create, read, change, fork.
@@ -198,15 +197,9 @@ impl Engine {
         &self.0.guidance
     }
 
-    /// Who acts, under which rules.
-    #[must_use]
-    pub fn agents(&self) -> &Agents {
-        &self.0.agents
-    }
-
     /// The models and the way to them.
     #[must_use]
-    pub fn models(&self) -> &ModelFinder {
+    pub fn models(&self) -> &Models {
         &self.0.models
     }
 
@@ -266,37 +259,35 @@ impl EngineServices {
         options: Options,
     ) -> Self {
         let FeedServices { bus, slots, waiting, busy } = base;
-        let Options { paths, directory, config, project_files, keys, tools, supervisor, patience, .. } =
-            options;
-        let (config, paths) = (Arc::new(config), Arc::new(paths));
+        let Options { paths, directory, configurations, project_files, keys, tools, .. } = options;
+        let Options { supervisor, secrets, patience, .. } = options;
+        let paths = Arc::new(paths);
         let lifecycle = Lifecycle::default();
         let journal = Journal::new(store.clone(), mint.clone(), bus);
         let outputs = ToolOutputs::new(&paths.data, mint);
         let views = FileViews::default();
-        let agents =
-            Agents::new(agents::agents(&config.permission, &paths.data), config.default_agent.as_deref());
-        let tools = with_delegates(&tools, &agents);
         let reporter = busy.employ(store.clone(), journal.bus().clone());
         let drains = Drains::new(slots, busy, journal.clone(), lifecycle.clone());
         let leases = Leases::new(store.clone(), drains.clone(), lifecycle.clone());
-        let snapshots = SnapshotFolders::new(&paths.data, config.snapshot);
+        let snapshots = SnapshotFolders::new(&paths.data);
         let projects =
             Projects::new(store.clone(), journal.clone(), leases.clone(), snapshots.clone(), &directory);
-        let guidance = Guidance::new(Arc::clone(&config), Arc::clone(&paths), project_files);
-        let models = ModelFinder::new(Arc::clone(&config), keys);
-        let mcp =
-            McpServers::new(Arc::clone(&config), &paths.state, tools.clone(), supervisor, lifecycle.clone());
+        let guidance = Guidance::new(configurations.clone(), Arc::clone(&paths), project_files);
+        let models = Models::new(keys);
+        let launcher = Launcher { supervisor, secrets, ..Launcher::default() };
+        let mcp = McpServers::new(configurations.clone(), tools.clone(), launcher, lifecycle.clone());
         let sessions = Sessions::new(&store, &journal, &drains, &leases, &projects);
         let reverts = Reverts::new(
             journal.clone(),
             projects.clone(),
+            configurations.clone(),
             snapshots.clone(),
             leases.clone(),
             drains.clone(),
         );
         let inbox = PromptInbox::new(
             journal.clone(),
-            agents.clone(),
+            configurations.clone(),
             models.clone(),
             Attachments::new(projects.clone(), mcp.clone()),
             drains.clone(),
@@ -306,7 +297,7 @@ impl EngineServices {
         let requests = Requests::new(
             store.clone(),
             journal.clone(),
-            agents.clone(),
+            configurations.clone(),
             waiting,
             missed.clone(),
             lifecycle.clone(),
@@ -326,14 +317,12 @@ impl EngineServices {
             sessions: sessions.clone(),
             inbox: inbox.clone(),
             requests: requests.clone(),
-            agents: agents.clone(),
             projects: projects.clone(),
             guidance: guidance.clone(),
             delegation: Delegation::new(delegation, patience),
             data: paths.data.clone(),
         };
-        let calls =
-            ToolCalls::new(journal.clone(), requests.clone(), views.clone(), config.tool_output, host);
+        let calls = ToolCalls::new(journal.clone(), requests.clone(), views.clone(), host);
         let turns = TurnServices {
             store: store.clone(),
             journal: journal.clone(),
@@ -341,13 +330,13 @@ impl EngineServices {
             lifecycle: lifecycle.clone(),
             projects: projects.clone(),
             snapshots,
-            agents: agents.clone(),
+            configurations: configurations.clone(),
             guidance: guidance.clone(),
             models: models.clone(),
             mcp: mcp.clone(),
             calls,
             views,
-            titles: Titles::new(journal.clone(), models.clone(), agents.clone(), lifecycle.clone()),
+            titles: Titles::new(journal.clone(), models.clone(), lifecycle.clone()),
             outputs: outputs.clone(),
             data: paths.data.clone(),
         };
@@ -367,7 +356,7 @@ impl EngineServices {
             recovery: Recovery::new(store, projects.clone(), drains.clone()),
             lifecycle,
             journal,
-            config,
+            configurations,
             paths,
             directory,
             tools,
@@ -377,7 +366,6 @@ impl EngineServices {
             requests,
             projects,
             guidance,
-            agents,
             models,
             mcp,
             reverts,
@@ -386,15 +374,4 @@ impl EngineServices {
             _reporter: reporter,
         }
     }
-}
-
-/// The tools. The one that gives work to other agents lists these agents.
-fn with_delegates(tools: &Registry, agents: &Agents) -> Registry {
-    let tools = tools.layer();
-    if tools.get("task").is_some()
-        && let Ok(task) = tools.register(Arc::new(TaskTool::new(&agents::delegates(agents.all()))))
-    {
-        task.keep();
-    }
-    tools
 }

@@ -7,14 +7,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use everturn_model::part::PartKind;
-use everturn_model::permission::{self, Action};
+use everturn_model::permission::Action;
 use everturn_model::request::{Ask, Request};
 use everturn_model::{Event, Map, todo};
 use everturn_tools::host::{AskedQuestion, Delegate, DelegatedTask, LoadedSkill, TaskReport, TodoItem};
 use everturn_tools::{BoxFuture, Failure, Host};
 use serde_json::json;
 
-use crate::agents::{self, Agents};
+use crate::agents;
 use crate::calls::{CallSurroundings, ToolCall};
 use crate::delegation::{self, Delegation};
 use crate::guidance::Guidance;
@@ -35,7 +35,6 @@ pub(crate) struct HostServices {
     pub(crate) sessions: Sessions,
     pub(crate) inbox: PromptInbox,
     pub(crate) requests: Requests,
-    pub(crate) agents: Agents,
     pub(crate) projects: Projects,
     pub(crate) guidance: Guidance,
     pub(crate) delegation: Delegation,
@@ -146,11 +145,9 @@ impl Host for CallHost {
     }
 
     fn delegates(&self) -> Vec<(String, String)> {
-        let mut delegates = agents::delegates(self.services.agents.all());
-        let rules = &self.setting.rules;
-        delegates.retain(|(name, _)| {
-            permission::decide(rules, &[], "task", std::slice::from_ref(name)) != Action::Deny
-        });
+        let CallSurroundings { config, policy, .. } = &self.setting;
+        let mut delegates = agents::delegates(config.agents().all());
+        delegates.retain(|(name, _)| policy.decide(&[], "task", std::slice::from_ref(name)) != Action::Deny);
         delegates
     }
 

@@ -14,12 +14,12 @@ use everturn_store::Lease;
 use serde_json::{Value, json};
 
 use crate::Error;
-use crate::agents::Agents;
 use crate::attachments::Attachments;
+use crate::configurations::Configurations;
 use crate::drains::Drains;
 use crate::journal::Journal;
 use crate::leases::Leases;
-use crate::models::ModelFinder;
+use crate::models::{self, Models};
 use crate::reverts::Reverts;
 
 /// A day in milliseconds.
@@ -95,8 +95,8 @@ impl Prompt {
 #[derive(Debug, Clone)]
 pub struct PromptInbox {
     journal: Journal,
-    agents: Agents,
-    models: ModelFinder,
+    configurations: Configurations,
+    models: Models,
     attachments: Attachments,
     drains: Drains,
     leases: Leases,
@@ -107,14 +107,14 @@ impl PromptInbox {
     /// The inbox of each session of a journal.
     pub(crate) fn new(
         journal: Journal,
-        agents: Agents,
-        models: ModelFinder,
+        configurations: Configurations,
+        models: Models,
         attachments: Attachments,
         drains: Drains,
         leases: Leases,
         reverts: Reverts,
     ) -> Self {
-        Self { journal, agents, models, attachments, drains, leases, reverts }
+        Self { journal, configurations, models, attachments, drains, leases, reverts }
     }
 
     /// Accepts a prompt. When this returns, the prompt is on disk and will be answered, whatever happens to this
@@ -146,12 +146,17 @@ impl PromptInbox {
     async fn draft(&self, id: &SessionId, prompt: Prompt) -> Result<InboxItem, Error> {
         let session = self.journal.session(id).await?;
         let digest = digest(&prompt);
+        let config = self.configurations.at(Path::new(&session.directory)).await;
         let agent =
-            prompt.agent.or_else(|| session.agent.clone()).unwrap_or_else(|| self.agents.default_name());
-        self.agents.check(&agent)?;
-        let model = match prompt.model.or_else(|| session.model.clone()) {
+            prompt.agent.or_else(|| session.agent.clone()).unwrap_or_else(|| config.agents().default_name());
+        config.agents().check(&agent)?;
+        let folder = Path::new(&session.directory);
+        let of_agent = config.agents().named(&agent).and_then(|agent| agent.model.clone());
+        let of_agent = of_agent.map(|name| self.models.of(&config).named(&name, folder));
+        let given = prompt.model.map(Ok).or(of_agent).transpose()?;
+        let model = match given.or_else(|| models::chosen_before(&session)) {
             Some(model) => model,
-            None => self.models.default_model(Path::new(&session.directory))?,
+            None => self.models.of(&config).default_model(folder)?,
         };
         let given = prompt.id.map(|message| self.check_id(&session, message)).transpose()?;
         // This may take a while, and others may prompt meanwhile: ids are in the order of admission.

@@ -12,7 +12,8 @@
 //! - [`world`]: the clock and random numbers
 //! - [`mint`]: ids above the floor of their session
 //! - [`bus`]: committed events and live signals of all processes, in order
-//! - [`config`]: what is configured
+//! - [`config`]: what is configured in one place
+//! - [`configurations`]: the configuration that holds in each folder
 //! - `lifecycle`: what goes on in the background, and that the engine is closing
 //! - `background`: work that waits for the disk
 //! - `journal`: the recording of events
@@ -25,7 +26,7 @@
 //! - [`guidance`]: where instructions and skills are
 //! - [`agents`]: who acts, under which rules
 //! - [`models`]: from a model's name to a provider, its limits and its prices
-//! - [`mcp`]: the MCP servers of a worktree, and which of them a person has allowed
+//! - [`mcp`]: the MCP servers of a worktree
 //! - [`outputs`]: long output of tools
 //!
 //! What a prompt goes through:
@@ -60,6 +61,7 @@ mod background;
 pub mod bus;
 mod calls;
 pub mod config;
+pub mod configurations;
 mod context;
 mod delegation;
 pub mod drains;
@@ -98,6 +100,7 @@ pub mod world;
 
 pub use bus::{Live, SessionUpdate, Signal};
 pub use config::Config;
+pub use configurations::Configurations;
 pub use engine::Engine;
 pub use error::Error;
 pub use everturn_tools::host::LoadedSkill;

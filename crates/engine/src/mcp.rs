@@ -2,24 +2,23 @@
 //!
 //! A set of servers is started when a turn, or a client that asks for them, first needs it in a worktree; where none is
 //! configured nothing happens. A server that a project's own configuration names is code from a repository: it is held
-//! until the person has said that it may run there, and held again when its definition changes. It runs in that project
-//! and nowhere else, whichever folders clients name.
-
-mod trust;
+//! until the person trusts it there, and held again when its definition changes. It runs in that project and nowhere
+//! else, because the configuration of other folders does not name it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use everturn_model::Map;
 use everturn_tools::Registry;
 use everturn_tools::mcp::{Launch, McpOptions, McpTiming, ResourceContent, ServerDefinition, Servers};
-use everturn_tools::process::{Launcher, Secrets};
+use everturn_tools::process::Launcher;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 pub use everturn_tools::mcp::{Resource, ServerStatus};
-pub use trust::Trust;
 
+use crate::configurations::Configurations;
 use crate::lifecycle::Lifecycle;
 use crate::projects::Location;
 use crate::{Config, Error};
@@ -33,8 +32,8 @@ pub struct ConfiguredServers {
     servers: BTreeMap<String, ServerDefinition>,
     /// Those whose configuration cannot be used, and why.
     invalid: BTreeMap<String, String>,
-    /// Those that a project's own configuration names or changes.
-    from_project: BTreeSet<String>,
+    /// Those that a project's configuration names or changes, and that nobody trusts as they are.
+    held: BTreeSet<String>,
     /// The root of that project.
     root: PathBuf,
 }
@@ -61,35 +60,37 @@ impl ConfiguredServers {
         self.servers.is_empty() && self.invalid.is_empty()
     }
 
-    /// Says which servers the configuration of the project at `root` names or changes.
+    /// Adds the servers that a project asks for and nobody trusts, among everything that it asks for.
     #[must_use]
-    pub fn with_project_servers(mut self, names: BTreeSet<String>, root: &Path) -> Self {
-        self.from_project = names;
+    pub(crate) fn with_held(mut self, asked: &BTreeMap<String, Value>, root: &Path) -> Self {
+        let servers = asked.iter().filter_map(|(item, value)| Some((item.strip_prefix("mcp.")?, value)));
+        for (name, value) in servers {
+            // What is in the way of a server that the person has keeps that from running, too: which one is meant is not
+            // guessed.
+            let held = Self::read(&[(name.to_owned(), value.clone())].into_iter().collect::<Map>().into());
+            self.servers.extend(held.servers);
+            self.invalid.extend(held.invalid);
+            self.held.insert(name.to_owned());
+        }
         root.clone_into(&mut self.root);
         self
     }
 
-    /// The servers that the project brings, with what identifies each.
-    pub fn from_project(&self) -> impl Iterator<Item = (&str, &ServerDefinition)> {
-        self.servers
-            .iter()
-            .filter(|(name, _)| self.from_project.contains(*name))
-            .map(|(name, server)| (&**name, server))
-    }
-
-    /// The root of the project that brings them.
+    /// Every server with whether it is to be started.
     #[must_use]
-    pub fn root(&self) -> &Path {
-        &self.root
-    }
-
-    /// Every server with whether it is to be started in a worktree.
-    #[must_use]
-    pub fn launches(&self, worktree: &Path, trust: &Trust) -> BTreeMap<String, (ServerDefinition, Launch)> {
+    pub fn launches(&self) -> BTreeMap<String, (ServerDefinition, Launch)> {
         let launch = |(name, server): (&String, &ServerDefinition)| {
-            (name.clone(), (server.clone(), self.launch(name, server, worktree, trust)))
+            (name.clone(), (server.clone(), self.launch(name, server)))
         };
         self.servers.iter().map(launch).collect()
+    }
+
+    /// The servers that may run once somebody trusts them.
+    pub fn held(&self) -> impl Iterator<Item = (&str, &ServerDefinition)> {
+        self.servers
+            .iter()
+            .filter(|(name, _)| self.held.contains(*name))
+            .map(|(name, server)| (&**name, server))
     }
 
     /// Servers whose configuration cannot be used, and why.
@@ -98,16 +99,8 @@ impl ConfiguredServers {
         &self.invalid
     }
 
-    fn launch(&self, name: &str, server: &ServerDefinition, worktree: &Path, trust: &Trust) -> Launch {
-        // The same command may run other code in another folder, and nobody has looked at that.
-        if self.from_project.contains(name) && worktree != self.root {
-            return Launch::Held(format!(
-                "the configuration of {} brings the server, and it runs only there, not in {}",
-                self.root.display(),
-                worktree.display()
-            ));
-        }
-        if self.from_project.contains(name) && !trust.allows(&self.root, name, server) {
+    fn launch(&self, name: &str, server: &ServerDefinition) -> Launch {
+        if self.held.contains(name) {
             return Launch::Held(format!(
                 "this project's configuration brings the server, and nobody has allowed it to run here: look at what \
                  it does, then run `everturn mcp trust {name}` in {}",
@@ -116,40 +109,52 @@ impl ConfiguredServers {
         }
         if server.enabled { Launch::Now } else { Launch::Off }
     }
+
+    /// What tells one set of servers from another, whether they are held or not.
+    fn digest(&self) -> String {
+        let mut hash = blake3::Hasher::new();
+        for (name, server) in &self.servers {
+            hash.update(name.as_bytes()).update(b"\0").update(server.fingerprint().as_bytes());
+            hash.update(&[u8::from(server.enabled)]);
+        }
+        hash.finalize().to_hex().to_string()
+    }
 }
 
 /// The servers of the worktrees that sessions work in; clones share them.
 #[derive(Debug, Clone)]
 pub struct McpServers {
-    config: Arc<Config>,
-    /// Which of a project's own servers are allowed.
-    trust: Trust,
+    configurations: Configurations,
     /// The engine's own tools.
     tools: Registry,
-    /// The binary that watches over local servers.
-    supervisor: Option<PathBuf>,
+    /// How local servers are started.
+    launcher: Launcher,
     lifecycle: Lifecycle,
-    /// The running sets, by worktree.
-    sets: Arc<Mutex<HashMap<PathBuf, ServerSet>>>,
+    /// The running sets.
+    sets: Arc<Mutex<HashMap<SetKey, ServerSet>>>,
 }
+
+/// A worktree, and what tells the servers there from others: folders of one worktree may be configured differently.
+type SetKey = (PathBuf, String);
 
 #[derive(Debug)]
 struct ServerSet {
     servers: Arc<Servers>,
+    /// The folders whose configuration names just these servers.
+    folders: BTreeSet<PathBuf>,
     /// Counts uses, so that the set that was not used for longest is known.
     used: u64,
 }
 
 impl McpServers {
-    /// The servers that are configured; none is started yet. `state` is where approvals are kept.
+    /// The servers that are configured; none is started yet.
     pub(crate) fn new(
-        config: Arc<Config>,
-        state: &Path,
+        configurations: Configurations,
         tools: Registry,
-        supervisor: Option<PathBuf>,
+        launcher: Launcher,
         lifecycle: Lifecycle,
     ) -> Self {
-        Self { config, trust: Trust::new(state), tools, supervisor, lifecycle, sets: Arc::default() }
+        Self { configurations, tools, launcher, lifecycle, sets: Arc::default() }
     }
 
     /// The engine's own tools, without those of servers.
@@ -159,8 +164,13 @@ impl McpServers {
 
     /// The tools in a place: the engine's own and those of the servers there. Waits for servers that are connecting,
     /// but not for long.
-    pub(crate) async fn registry(&self, location: &Location, cancel: &CancellationToken) -> Registry {
-        let Some(servers) = self.set(location) else { return self.tools.clone() };
+    pub(crate) async fn registry(
+        &self,
+        config: &Config,
+        location: &Location,
+        cancel: &CancellationToken,
+    ) -> Registry {
+        let Some(servers) = self.set(config, location) else { return self.tools.clone() };
         tokio::select! {
             () = cancel.cancelled() => {}
             () = self.lifecycle.closing() => {}
@@ -174,8 +184,9 @@ impl McpServers {
         let invalid = |(name, reason): (&String, &String)| {
             (name.clone(), ServerStatus::Failed(format!("its configuration cannot be used: {reason}")))
         };
-        let mut statuses: BTreeMap<_, _> = self.config.mcp.invalid.iter().map(invalid).collect();
-        if let Some(servers) = self.set(location) {
+        let config = self.configurations.at(&location.directory).await;
+        let mut statuses: BTreeMap<_, _> = config.mcp.invalid.iter().map(invalid).collect();
+        if let Some(servers) = self.set(&config, location) {
             servers.settled_by_now().await;
             statuses.extend(servers.statuses());
         }
@@ -184,7 +195,7 @@ impl McpServers {
 
     /// What the connected servers of a place have to read, each with the name of its server.
     pub async fn resources(&self, location: &Location) -> Vec<(String, Resource)> {
-        let Some(servers) = self.set(location) else { return Vec::new() };
+        let Some(servers) = self.found(location).await else { return Vec::new() };
         servers.settled().await;
         servers.resources().await
     }
@@ -199,7 +210,7 @@ impl McpServers {
         server: &str,
         uri: &str,
     ) -> Result<ResourceContent, String> {
-        let reading = match self.set(location) {
+        let reading = match self.found(location).await {
             Some(servers) => servers.resource(server, uri).await,
             None => None,
         };
@@ -212,7 +223,7 @@ impl McpServers {
     /// # Errors
     /// When there is no such server, or nobody has allowed it.
     pub async fn connect(&self, location: &Location, name: &str) -> Result<(), Error> {
-        let servers = self.set(location).filter(|servers| servers.contains(name));
+        let servers = self.found(location).await.filter(|servers| servers.contains(name));
         let servers = servers.ok_or_else(|| Error::NoServer(name.to_owned()))?;
         if let Some(reason) = servers.held(name) {
             return Err(Error::Invalid(reason));
@@ -226,8 +237,8 @@ impl McpServers {
     ///
     /// # Errors
     /// When there is no such server.
-    pub fn disconnect(&self, location: &Location, name: &str) -> Result<(), Error> {
-        let servers = self.set(location).filter(|servers| servers.contains(name));
+    pub async fn disconnect(&self, location: &Location, name: &str) -> Result<(), Error> {
+        let servers = self.found(location).await.filter(|servers| servers.contains(name));
         let servers = servers.ok_or_else(|| Error::NoServer(name.to_owned()))?;
         // What nobody has allowed stays held.
         if servers.held(name).is_none() {
@@ -236,53 +247,55 @@ impl McpServers {
         Ok(())
     }
 
-    fn set(&self, location: &Location) -> Option<Arc<Servers>> {
-        let configured = &self.config.mcp;
-        if configured.servers.is_empty() || self.lifecycle.is_closing() {
+    /// The servers of a place, as it is configured now.
+    async fn found(&self, location: &Location) -> Option<Arc<Servers>> {
+        self.set(&*self.configurations.at(&location.directory).await, location)
+    }
+
+    fn set(&self, config: &Config, location: &Location) -> Option<Arc<Servers>> {
+        if self.lifecycle.is_closing() {
             return None;
         }
+        let configured = &config.mcp;
+        let key = (location.worktree.clone(), configured.digest());
         let mut sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
+        self.leave_others(&mut sets, &key, &location.directory);
+        if configured.servers.is_empty() {
+            return None;
+        }
         let used = sets.values().map(|set| set.used).max().unwrap_or_default() + 1;
-        if let Some(set) = sets.get_mut(&location.worktree) {
+        if let Some(set) = sets.get_mut(&key) {
             set.used = used;
+            set.folders.insert(location.directory.clone());
             let servers = Arc::clone(&set.servers);
             drop(sets);
-            self.release_servers(&servers, &location.worktree);
+            release(&servers, configured);
             return Some(servers);
         }
         if sets.len() >= SETS_MAX
-            && let Some(oldest) = sets.iter().min_by_key(|(_, set)| set.used).map(|(place, _)| place.clone())
+            && let Some(oldest) = sets.iter().min_by_key(|(_, set)| set.used).map(|(key, _)| key.clone())
             && let Some(set) = sets.remove(&oldest)
         {
             self.lifecycle.spawn(async move { set.servers.close().await });
         }
-        let config = Arc::clone(&self.config);
-        let launcher = Launcher {
-            supervisor: self.supervisor.clone(),
-            secrets: Secrets::found_by(move || config.secrets()),
-            ..Launcher::default()
+        let options = McpOptions {
+            directory: location.worktree.clone(),
+            launcher: self.launcher.clone(),
+            timing: McpTiming::default(),
         };
-        let options =
-            McpOptions { directory: location.worktree.clone(), launcher, timing: McpTiming::default() };
-        let launches = configured.launches(&location.worktree, &self.trust);
-        let servers = Arc::new(Servers::start(launches, &self.tools, &options));
-        sets.insert(location.worktree.clone(), ServerSet { servers: Arc::clone(&servers), used });
+        let servers = Arc::new(Servers::start(configured.launches(), &self.tools, &options));
+        let folders = [location.directory.clone()].into();
+        sets.insert(key, ServerSet { servers: Arc::clone(&servers), folders, used });
         Some(servers)
     }
 
-    /// Starts servers that were held and are allowed by now.
-    fn release_servers(&self, servers: &Servers, worktree: &Path) {
-        let configured = &self.config.mcp;
-        let held: Vec<_> =
-            configured.from_project().filter(|(name, _)| servers.held(name).is_some()).collect();
-        if held.is_empty() {
-            return;
+    /// Ends the servers that a folder's configuration has named before, unless another folder's still does.
+    fn leave_others(&self, sets: &mut HashMap<SetKey, ServerSet>, key: &SetKey, folder: &Path) {
+        for (_, set) in sets.iter_mut().filter(|(other, _)| *other != key) {
+            set.folders.remove(folder);
         }
-        for (name, server) in held {
-            match configured.launch(name, server, worktree, &self.trust) {
-                Launch::Held(_) => {}
-                launch @ (Launch::Now | Launch::Off) => drop(servers.set(name, launch)),
-            }
+        for (_, set) in sets.extract_if(|_, set| set.folders.is_empty()) {
+            self.lifecycle.spawn(async move { set.servers.close().await });
         }
     }
 
@@ -290,5 +303,16 @@ impl McpServers {
     pub(crate) async fn close(&self) {
         let sets = std::mem::take(&mut *self.sets.lock().unwrap_or_else(PoisonError::into_inner));
         futures_util::future::join_all(sets.values().map(|set| set.servers.close())).await;
+    }
+}
+
+/// Starts servers that were held and are trusted by now, and stops those that are trusted no more.
+fn release(servers: &Servers, configured: &ConfiguredServers) {
+    for (name, server) in &configured.servers {
+        let launch = configured.launch(name, server);
+        let was_held = servers.held(name).is_some();
+        if was_held != matches!(launch, Launch::Held(_)) {
+            servers.set(name, launch);
+        }
     }
 }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use everturn_llm::catalogue::{FoundModel, ModelSetting, Variant};
 use everturn_llm::{AnswerOrigin, ModelInfo, Provider, ProviderInfo, Scripted};
-use everturn_model::Money;
 use everturn_model::session::ModelRef;
 use everturn_model::usage::{Price, Pricing, Tier};
+use everturn_model::{Money, Session};
 
 use crate::history::AcceptedContent;
 use crate::{Config, Error};
@@ -53,7 +53,34 @@ impl UsableModel {
     }
 }
 
-/// Finds models and the way to them; clones share it.
+/// The models of every place, and the keys to them; clones share them.
+#[derive(Debug, Clone)]
+pub struct Models {
+    keys: Arc<Keyring<'static>>,
+}
+
+impl Models {
+    /// Models with these keys.
+    pub(crate) fn new(keys: Keyring<'static>) -> Self {
+        Self { keys: Arc::new(keys) }
+    }
+
+    /// Those of a configuration.
+    #[must_use]
+    pub fn of(&self, config: &Arc<Config>) -> ModelFinder {
+        ModelFinder { config: Arc::clone(config), keys: Arc::clone(&self.keys) }
+    }
+
+    /// Tells which providers can be used: there is a key for them, or the configuration says where they are.
+    ///
+    /// # Errors
+    /// When the file of keys cannot be read.
+    pub fn usable(&self) -> Result<impl Fn(&ProviderInfo) -> bool, Error> {
+        Ok(self.keys.usable()?)
+    }
+}
+
+/// Finds models and the way to them, as one configuration has them.
 #[derive(Debug, Clone)]
 pub struct ModelFinder {
     config: Arc<Config>,
@@ -61,11 +88,6 @@ pub struct ModelFinder {
 }
 
 impl ModelFinder {
-    /// Models as they are configured, with these keys.
-    pub(crate) fn new(config: Arc<Config>, keys: Keyring<'static>) -> Self {
-        Self { config, keys: Arc::new(keys) }
-    }
-
     /// The model that a selection means in `folder`; without one, the configured model or the best that can be used.
     ///
     /// # Errors
@@ -127,14 +149,6 @@ impl ModelFinder {
         Ok(reference(&found))
     }
 
-    /// Tells which providers can be used: there is a key for them, or the configuration says where they are.
-    ///
-    /// # Errors
-    /// When the file of keys cannot be read.
-    pub fn usable(&self) -> Result<impl Fn(&ProviderInfo) -> bool, Error> {
-        Ok(self.keys.usable()?)
-    }
-
     fn find(&self, wanted: &ModelRef) -> Result<FoundModel<'_>, Error> {
         let found = self.config.catalogue().exact(&wanted.provider, &wanted.model)?;
         Ok(match &wanted.variant {
@@ -152,6 +166,13 @@ impl ModelFinder {
         let (model, variant) = (found.model.clone().into_owned(), found.variant.clone());
         Ok(UsableModel { reference: reference(found), model, variant, takes, provider })
     }
+}
+
+/// The model that a session has used so far. A script that came with a session from elsewhere is somebody else's code, and
+/// is not played.
+pub(crate) fn chosen_before(session: &Session) -> Option<ModelRef> {
+    let elsewhere = session.foreign_rules.is_some();
+    session.model.clone().filter(|model| !(elsewhere && model.provider == SCRIPTED && model.model != DEMO))
 }
 
 /// A script is read again each time: a change to the file takes effect with the next turn.

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use everturn_llm::Keyring;
 use everturn_tools::places::ProjectFiles;
-use everturn_tools::{Registry, ToolSettings};
+use everturn_tools::{Registry, Secrets, ToolSettings};
 
 use crate::Config;
+use crate::configurations::Configurations;
 use crate::world::{System, World};
 
 /// How long a subagent may show no progress, unless told otherwise: three times as long as the longest command may
@@ -38,14 +39,16 @@ pub struct Options {
     pub paths: Paths,
     /// The folder that requests without one mean.
     pub directory: PathBuf,
-    /// Settings.
-    pub config: Config,
+    /// What is configured, by folder.
+    pub configurations: Configurations,
     /// Whether instructions and skills of projects count.
     pub project_files: ProjectFiles,
     /// The keys of providers.
     pub keys: Keyring<'static>,
     /// The tools.
     pub tools: Registry,
+    /// Variables of the environment that MCP servers must not see.
+    pub secrets: Secrets,
     /// The binary that can be a supervisor of MCP servers; see [`everturn_tools::process`].
     pub supervisor: Option<PathBuf>,
     /// Time and randomness.
@@ -77,10 +80,11 @@ impl Options {
         Self {
             paths: Paths { data: data.to_owned(), ..Paths::default() },
             directory: directory.to_owned(),
-            config: Config::default(),
+            configurations: Configurations::fixed(Config::default(), data),
             project_files: ProjectFiles::default(),
             keys: Keyring::new(&|_| None, Vec::new()),
             tools: Registry::builtin(&ToolSettings::default()),
+            secrets: Secrets::default(),
             supervisor: None,
             world: Arc::new(System),
             database: None,

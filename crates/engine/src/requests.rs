@@ -1,9 +1,10 @@
 //! Permission requests and questions: asked durably, answered by anybody, waited for by the call.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use everturn_model::permission::{self, Action, Rule};
+use everturn_model::permission::{Action, Rule};
 use everturn_model::request::{Ask, CallRef, GivenAnswer, Reply, Request};
 use everturn_model::{Event, PartId, RequestId, Session, SessionId};
 use everturn_store::Store;
@@ -13,7 +14,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use crate::Error;
-use crate::agents::Agents;
+use crate::configurations::Configurations;
 use crate::feed_follower::MissedUpdates;
 use crate::journal::Journal;
 use crate::lifecycle::Lifecycle;
@@ -23,7 +24,7 @@ use crate::lifecycle::Lifecycle;
 pub struct Requests {
     store: Store,
     journal: Journal,
-    agents: Agents,
+    configurations: Configurations,
     missed: MissedUpdates,
     lifecycle: Lifecycle,
     waiting: WaitingCalls,
@@ -95,12 +96,12 @@ impl Requests {
     pub(crate) fn new(
         store: Store,
         journal: Journal,
-        agents: Agents,
+        configurations: Configurations,
         waiting: WaitingCalls,
         missed: MissedUpdates,
         lifecycle: Lifecycle,
     ) -> Self {
-        Self { store, journal, agents, missed, lifecycle, waiting }
+        Self { store, journal, configurations, missed, lifecycle, waiting }
     }
 
     /// Requests that wait for a person, with their sessions.
@@ -313,8 +314,9 @@ impl Requests {
             if session.project != approved_in.project {
                 continue;
             }
-            let rules = self.agents.rules(&session);
-            if permission::decide(&rules, &saved, permission, patterns) == Action::Allow {
+            let config = self.configurations.at(Path::new(&session.directory)).await;
+            let policy = config.agents().policy(&session);
+            if policy.decide(&saved, permission, patterns) == Action::Allow {
                 allowed.push((id, request));
             }
         }

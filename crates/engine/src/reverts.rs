@@ -15,6 +15,7 @@ use everturn_model::{EntryId, Event, PartId, Session, SessionId, Tree, path};
 use everturn_store::Lease;
 
 use crate::Error;
+use crate::configurations::Configurations;
 use crate::drains::Drains;
 use crate::journal::Journal;
 use crate::leases::Leases;
@@ -28,6 +29,7 @@ use files::{RestorePlan, undone_changes, undone_steps};
 pub struct Reverts {
     journal: Journal,
     projects: Projects,
+    configurations: Configurations,
     snapshots: SnapshotFolders,
     leases: Leases,
     drains: Drains,
@@ -38,11 +40,12 @@ impl Reverts {
     pub(crate) fn new(
         journal: Journal,
         projects: Projects,
+        configurations: Configurations,
         snapshots: SnapshotFolders,
         leases: Leases,
         drains: Drains,
     ) -> Self {
-        Self { journal, projects, snapshots, leases, drains }
+        Self { journal, projects, configurations, snapshots, leases, drains }
     }
 
     /// Stages a revert to before a message: its files go back, and the next prompt commits it.
@@ -85,7 +88,8 @@ impl Reverts {
         let worktree = location.worktree.clone();
         let earlier = tree.session.revert.clone();
         let mut diffs = Vec::new();
-        if let Some(snapshots) = self.snapshots.of(&location) {
+        let config = self.configurations.at(&location.directory).await;
+        if let Some(snapshots) = self.snapshots.of(&config, &location) {
             let steps = undone_steps(&tree, &revert.message, &worktree);
             let task = {
                 let (snapshots, earlier) = (snapshots.clone(), earlier.clone());
@@ -146,7 +150,8 @@ impl Reverts {
         let Some(revert) = session.revert.clone() else { return Ok(session) };
         let location = self.projects.location(Some(&session.directory)).await?;
         let touched = !revert.restored.is_empty() || revert.after.is_some();
-        if let (true, Some(snapshots)) = (touched, self.snapshots.of(&location)) {
+        let config = self.configurations.at(&location.directory).await;
+        if let (true, Some(snapshots)) = (touched, self.snapshots.of(&config, &location)) {
             let worktree = location.worktree.clone();
             let task =
                 move || RestorePlan::plan(&snapshots, &[], Some(&revert))?.carry_out(&snapshots, &worktree);

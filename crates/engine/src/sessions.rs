@@ -327,10 +327,12 @@ impl Sessions {
         }
         let new = NewSession { title: Some(fork_title(&source.title)), ..NewSession::default() };
         let location = self.projects.location(Some(&source.directory)).await?;
+        let mut session = self.blank(&location, self.journal.mint().session(), new);
+        session.foreign_rules.clone_from(&source.foreign_rules);
         let fork = Fork {
             source: id.clone(),
             cut: before.map_or(Cut::Leaf, |message| Cut::Before(message.clone())),
-            session: self.blank(&location, self.journal.mint().session(), new),
+            session,
             events: [self.journal.mint().event(), self.journal.mint().event()],
             time: self.journal.mint().now(),
         };

@@ -6,25 +6,25 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use everturn_tools::Snapshots;
 
+use crate::Config;
 use crate::projects::Location;
 
 /// The recorders of worktrees; clones share them.
 #[derive(Debug, Clone)]
 pub(crate) struct SnapshotFolders {
     folder: PathBuf,
-    enabled: bool,
     open: Arc<Mutex<HashMap<PathBuf, Arc<Snapshots>>>>,
 }
 
 impl SnapshotFolders {
-    /// Recorders that keep what they record in a data folder, unless recording is switched off.
-    pub(crate) fn new(data: &Path, enabled: bool) -> Self {
-        Self { folder: data.join("snapshot"), enabled, open: Arc::default() }
+    /// Recorders that keep what they record in a data folder.
+    pub(crate) fn new(data: &Path) -> Self {
+        Self { folder: data.join("snapshot"), open: Arc::default() }
     }
 
     /// The recorder of a worktree's files; none where recording is off or impossible.
-    pub(crate) fn of(&self, location: &Location) -> Option<Arc<Snapshots>> {
-        if !self.enabled {
+    pub(crate) fn of(&self, config: &Config, location: &Location) -> Option<Arc<Snapshots>> {
+        if !config.snapshot {
             return None;
         }
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);

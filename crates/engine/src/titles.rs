@@ -1,6 +1,7 @@
 //! Titles: a session that nobody named is named after its first prompt, by a small model, in the background.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use everturn_llm::{Content, Message, ModelRequest, StreamEvent as Delta};
 use everturn_model::entry::Body;
@@ -8,13 +9,12 @@ use everturn_model::part::PartKind;
 use everturn_model::usage::Cache;
 use everturn_model::{Event, Session, Tokens, Tree};
 
-use crate::Error;
-use crate::agents::Agents;
 use crate::journal::Journal;
 use crate::lifecycle::Lifecycle;
-use crate::models::{ModelFinder, UsableModel};
+use crate::models::{Models, UsableModel};
 use crate::provider_call::ProviderCall;
 use crate::sessions::is_default_title;
+use crate::{Config, Error};
 
 /// The longest title, in characters.
 const LONGEST: usize = 100;
@@ -23,19 +23,18 @@ const LONGEST: usize = 100;
 #[derive(Debug, Clone)]
 pub(crate) struct Titles {
     journal: Journal,
-    models: ModelFinder,
-    agents: Agents,
+    models: Models,
     lifecycle: Lifecycle,
 }
 
 impl Titles {
     /// Titles by a small model.
-    pub(crate) fn new(journal: Journal, models: ModelFinder, agents: Agents, lifecycle: Lifecycle) -> Self {
-        Self { journal, models, agents, lifecycle }
+    pub(crate) fn new(journal: Journal, models: Models, lifecycle: Lifecycle) -> Self {
+        Self { journal, models, lifecycle }
     }
 
     /// Names a session in the background once it has its first prompt, unless somebody has named it.
-    pub(crate) fn name_later(&self, session: &Session, tree: &Tree) {
+    pub(crate) fn name_later(&self, config: &Arc<Config>, session: &Session, tree: &Tree) {
         if session.parent.is_some() || !is_default_title(&session.title) {
             return;
         }
@@ -54,25 +53,33 @@ impl Titles {
             return;
         }
         let folder = Path::new(&session.directory);
-        let Ok(chosen) = self.models.choose_small(session.model.as_ref(), folder) else { return };
+        let models = self.models.of(config);
+        let Ok(chosen) = models.choose_small(session.model.as_ref(), folder) else { return };
+        let agent = config.agents().named("title");
+        let instructions = agent.map(|agent| agent.prompt.clone()).unwrap_or_default();
         let titles = self.clone();
         let session = session.clone();
         self.lifecycle.spawn(async move {
             tokio::select! {
                 () = titles.lifecycle.closing() => {}
-                named = titles.name(&session, &chosen, text) => if let Err(error) = named {
+                named = titles.name(&session, &chosen, instructions, text) => if let Err(error) = named {
                     tracing::warn!(session = %session.id, error = error.to_string(), "no title was made");
                 },
             }
         });
     }
 
-    async fn name(&self, session: &Session, chosen: &UsableModel, prompt: String) -> Result<(), Error> {
-        let instructions = self.agents.named("title").map_or("", |agent| agent.prompt);
+    async fn name(
+        &self,
+        session: &Session,
+        chosen: &UsableModel,
+        instructions: String,
+        prompt: String,
+    ) -> Result<(), Error> {
         let request = ModelRequest {
             origin: chosen.origin(),
             model: chosen.model.wire.to_string(),
-            system: vec![instructions.to_owned()],
+            system: vec![instructions],
             messages: vec![Message::User(vec![Content::Text(prompt)])],
             ..ModelRequest::default()
         };

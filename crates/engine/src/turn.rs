@@ -26,16 +26,16 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use crate::Error;
-use crate::agents::Agents;
 use crate::bus::Signal;
 use crate::calls::{CallSurroundings, ToolCalls};
+use crate::configurations::Configurations;
 use crate::drains::Drains;
 use crate::file_views::FileViews;
 use crate::guidance::Guidance;
 use crate::journal::Journal;
 use crate::lifecycle::Lifecycle;
 use crate::mcp::McpServers;
-use crate::models::{ModelFinder, UsableModel};
+use crate::models::{Models, UsableModel};
 use crate::outputs::ToolOutputs;
 use crate::projects::{Location, Projects};
 use crate::snapshot_folders::SnapshotFolders;
@@ -84,9 +84,9 @@ pub(crate) struct TurnServices {
     pub(crate) lifecycle: Lifecycle,
     pub(crate) projects: Projects,
     pub(crate) snapshots: SnapshotFolders,
-    pub(crate) agents: Agents,
+    pub(crate) configurations: Configurations,
     pub(crate) guidance: Guidance,
-    pub(crate) models: ModelFinder,
+    pub(crate) models: Models,
     pub(crate) mcp: McpServers,
     pub(crate) calls: ToolCalls,
     pub(crate) views: FileViews,
@@ -178,9 +178,10 @@ impl<'r> Turn<'r> {
     /// Runs the turn to its end.
     async fn run(&mut self) -> Result<TurnEnd, Error> {
         let location = self.services.projects.location(Some(&self.session().directory)).await?;
-        let agent = self.agent();
-        let rules = self.services.agents.rules_of(&agent.name, self.session());
-        let sources = self.observe(&location, rules.clone()).await?;
+        let config = self.services.configurations.at(&location.directory).await;
+        let agent = self.agent(config.agents());
+        let policy = config.agents().policy_of(&agent.name, self.session());
+        let sources = self.observe(&location, &config, policy.clone()).await?;
         let mut opening = TurnOpening::at(&self.tree, self.services.journal.mint());
         self.open(&mut opening, &sources)?;
         if !self.session().open && !self.wants_answer() {
@@ -190,7 +191,7 @@ impl<'r> Turn<'r> {
         }
         self.update(&mut opening, &sources);
         let wanted = self.selected_model();
-        let chosen = match self.services.models.choose(wanted.as_ref(), &location.directory) {
+        let chosen = match self.services.models.of(&config).choose(wanted.as_ref(), &location.directory) {
             Ok(chosen) => chosen,
             Err(error) => {
                 let events = opening.into_events();
@@ -198,7 +199,7 @@ impl<'r> Turn<'r> {
                 return self.refuse(&error).await;
             }
         };
-        let snapshots = self.services.snapshots.of(&location);
+        let snapshots = self.services.snapshots.of(&config, &location);
         let before = files::capture(snapshots.clone());
 
         let assistant = opening.start_step(&location, &agent, &chosen);
@@ -208,18 +209,19 @@ impl<'r> Turn<'r> {
         let events = opening.into_events();
         self.commit(events).await?;
         self.services.drains.begin_answer(&self.session().id, &assistant);
-        self.services.titles.name_later(self.session(), &self.tree);
+        self.services.titles.name_later(&config, self.session(), &self.tree);
 
         let path = path::to(&self.tree, self.session().leaf.as_ref());
         self.services.views.recall(&self.session().id, &path);
-        let registry = self.services.mcp.registry(&location, self.cancel).await;
-        let offer = self.offer(&registry, &chosen, &rules);
+        let registry = self.services.mcp.registry(&config, &location, self.cancel).await;
+        let offer = self.offer(&config.tools_over(&registry), &chosen, &policy);
         let request = self.request(&chosen, &agent, &offer, &location);
         let setting = CallSurroundings {
             session: Arc::new(self.session().clone()),
             scope: Arc::new(self.scope(&location)),
             offer: Arc::new(offer),
-            rules: Arc::new(rules),
+            policy: Arc::new(policy),
+            config,
             lease: self.lease.clone(),
             lost: self.lost.clone(),
             cancel: self.cancel.child_token(),

@@ -1,10 +1,16 @@
-//! Permission rules: wildcards, the last match wins, ask by default, a configured deny beats saved approvals.
+//! Permission rules: what they match, and what several lists of them say together.
+//!
+//! # Layout
+//! - `bounds`: two lists as one, of which the stricter word applies
+//! - `policy`: the rules that hold for a session, in layers
 
 mod bounds;
+mod policy;
 
 use serde::{Deserialize, Serialize};
 
 pub use bounds::bounded;
+pub use policy::{Policy, denials};
 
 /// What a rule says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,6 +22,22 @@ pub enum Action {
     Ask,
     /// Never.
     Deny,
+}
+
+impl Action {
+    /// The more there is of it, the less may be done.
+    pub(crate) fn strictness(self) -> u8 {
+        match self {
+            Self::Allow => 0,
+            Self::Ask => 1,
+            Self::Deny => 2,
+        }
+    }
+
+    /// The stricter one of two.
+    pub(crate) fn stricter(self, other: Self) -> Self {
+        if self.strictness() > other.strictness() { self } else { other }
+    }
 }
 
 /// A rule: for actions and resources that match, this applies.
@@ -79,60 +101,16 @@ fn glob(pattern: &[char], text: &[char]) -> bool {
     pattern.get(p..).is_none_or(|rest| rest.iter().all(|c| *c == '*'))
 }
 
-fn last_match<'a>(
-    rules: impl DoubleEndedIterator<Item = &'a Rule>,
-    permission: &str,
-    resource: &str,
-) -> Option<Action> {
-    rules
-        .rev()
-        .find(|rule| matches(&rule.permission, permission) && matches(&rule.pattern, resource))
-        .map(|rule| rule.action)
-}
-
-/// Decides about one action on several resources. `configured` are the rules of agent, configuration and session in
-/// that order; `saved` are approvals a person gave with *always*.
-#[must_use]
-pub fn decide(configured: &[Rule], saved: &[Rule], permission: &str, resources: &[String]) -> Action {
-    let any = ["*".to_owned()];
-    let resources = if resources.is_empty() { &any[..] } else { resources };
-    let denied =
-        |resource: &String| last_match(configured.iter(), permission, resource) == Some(Action::Deny);
-    if resources.iter().any(denied) {
-        return Action::Deny;
-    }
-    let verdicts: Vec<Action> = resources
-        .iter()
-        .map(|resource| {
-            last_match(configured.iter().chain(saved), permission, resource).unwrap_or(Action::Ask)
-        })
-        .collect();
-    if verdicts.contains(&Action::Deny) {
-        Action::Deny
-    } else if verdicts.contains(&Action::Ask) {
-        Action::Ask
-    } else {
-        Action::Allow
-    }
-}
-
-/// True when a tool is not even shown to the model: a rule for its action denies everything, and no later one allows or
-/// asks about a part of it.
-#[must_use]
-pub fn hides(rules: &[Rule], permission: &str) -> bool {
-    let mut last = rules.iter().rev().filter(|rule| matches(&rule.permission, permission));
-    last.find(|rule| rule.action != Action::Deny || rule.pattern == "*")
-        .is_some_and(|rule| rule.action == Action::Deny)
+/// What the last rule says that matches.
+fn last_match(rules: &[Rule], permission: &str, resource: &str) -> Option<Action> {
+    let mut rules = rules.iter().rev();
+    let found = rules.find(|rule| matches(&rule.permission, permission) && matches(&rule.pattern, resource));
+    found.map(|rule| rule.action)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn check(rules: &[(&str, &str, Action)], permission: &str, resource: &str) -> Action {
-        let rules: Vec<Rule> = rules.iter().map(|(p, r, a)| Rule::new(p, r, *a)).collect();
-        decide(&rules, &[], permission, &[resource.to_owned()])
-    }
 
     #[test]
     fn wildcards() {
@@ -161,52 +139,5 @@ mod tests {
         let pattern = "*a".repeat(200);
         let text = "a".repeat(400) + "b";
         assert!(!matches(&pattern, &text));
-    }
-
-    #[test]
-    fn last_match_wins_and_the_default_is_to_ask() {
-        let rules = [
-            ("*", "*", Action::Allow),
-            ("read", "*.env", Action::Ask),
-            ("read", "*.env.example", Action::Allow),
-        ];
-        assert_eq!(check(&rules, "read", "a.txt"), Action::Allow);
-        assert_eq!(check(&rules, "read", ".env"), Action::Ask);
-        assert_eq!(check(&rules, "read", ".env.example"), Action::Allow);
-        assert_eq!(check(&[], "bash", "rm -rf /"), Action::Ask);
-    }
-
-    #[test]
-    fn a_configured_deny_beats_saved_approvals() {
-        let configured = [Rule::new("bash", "rm *", Action::Deny)];
-        let saved = [Rule::new("bash", "*", Action::Allow)];
-        let decide = |command: &str| decide(&configured, &saved, "bash", &[command.to_owned()]);
-        assert_eq!(decide("rm -rf build"), Action::Deny);
-        assert_eq!(decide("ls"), Action::Allow);
-    }
-
-    #[test]
-    fn any_deny_beats_any_ask_beats_allow() {
-        let rules = [
-            Rule::new("edit", "*", Action::Allow),
-            Rule::new("edit", "b", Action::Ask),
-            Rule::new("edit", "c", Action::Deny),
-        ];
-        let on = |names: &[&str]| {
-            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-            decide(&rules, &[], "edit", &names)
-        };
-        assert_eq!(on(&["a"]), Action::Allow);
-        assert_eq!(on(&["a", "b"]), Action::Ask);
-        assert_eq!(on(&["a", "b", "c"]), Action::Deny);
-    }
-
-    #[test]
-    fn a_tool_is_hidden_only_by_a_last_rule_that_denies_everything() {
-        let rules = [Rule::new("*", "*", Action::Allow), Rule::new("task", "*", Action::Deny)];
-        assert!(hides(&rules, "task"));
-        assert!(!hides(&rules, "bash"));
-        let partly = [Rule::new("task", "*", Action::Deny), Rule::new("task", "explore", Action::Allow)];
-        assert!(!hides(&partly, "task"));
     }
 }

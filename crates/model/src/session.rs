@@ -223,6 +223,10 @@ pub struct Session {
     /// itself.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub parked: bool,
+    /// The rules that a session of another program brought along, and forks of it: they only restrict. None for
+    /// sessions of our own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub foreign_rules: Option<Vec<Rule>>,
     /// The newest Context Epoch on the path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<EntryId>,
@@ -301,6 +305,7 @@ impl Session {
             interrupts: 0,
             stop: None,
             parked: false,
+            foreign_rules: None,
             epoch: None,
             compaction: None,
             tokens: Tokens::default(),

@@ -133,8 +133,11 @@ pub(crate) fn plain(path: &Path) -> PathBuf {
 }
 
 /// The text of a file, nothing where there is none, or why it cannot be read. With `within`, the file must lie under
-/// that folder, links followed.
-pub(crate) fn text(path: &Path, within: Option<&Path>) -> Result<Option<String>, String> {
+/// that folder, links followed. It never waits, and what is no ordinary file or is large is not read.
+///
+/// # Errors
+/// In words, with the path.
+pub fn text(path: &Path, within: Option<&Path>) -> Result<Option<String>, String> {
     let failed = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
     match fs::symlink_metadata(path) {
         Err(error) if is_absent(&error) => return Ok(None),

@@ -55,6 +55,6 @@ async fn disconnect(
     Workdir(location): Workdir,
     Path(server): Path<ServerPath>,
 ) -> Result<JsonAnswer<bool>> {
-    app.engine.mcp().disconnect(&location, &server.name)?;
+    app.engine.mcp().disconnect(&location, &server.name).await?;
     answer(&true)
 }

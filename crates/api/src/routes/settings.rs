@@ -12,6 +12,7 @@ use crate::wire::agent::AgentInfo;
 use crate::wire::provider::{self, KnownProviders, ProviderShape, UsableProviders};
 use crate::wire::secret;
 use crate::wire::server::{ConfigShape, EmptyList, EmptyMap};
+use crate::workdir::Here;
 
 pub(super) fn operations() -> Vec<Operation> {
     vec![
@@ -27,8 +28,8 @@ pub(super) fn operations() -> Vec<Operation> {
 
 /// The merged configuration without its secrets; clients read some of its maps without looking whether they are
 /// there.
-async fn config(State(app): State<App>) -> Result<JsonAnswer<ConfigShape>> {
-    let mut config = secret::without(&app.engine.config().raw);
+async fn config(here: Here) -> Result<JsonAnswer<ConfigShape>> {
+    let mut config = secret::without(&here.config.raw);
     for key in ["agent", "command", "mode", "provider"] {
         config.entry(key).or_insert_with(|| Map::new().into());
     }
@@ -37,20 +38,20 @@ async fn config(State(app): State<App>) -> Result<JsonAnswer<ConfigShape>> {
 }
 
 /// The providers that can be used.
-async fn configured(State(app): State<App>) -> Result<JsonAnswer<UsableProviders<'static>>> {
-    let usable = provider::usable(&app.engine)?;
-    let default = provider::defaults(&app.engine, usable.iter().map(|(known, _)| *known));
-    let providers = usable.iter().map(|known| ProviderShape::of(app.engine.config(), known));
+async fn configured(State(app): State<App>, here: Here) -> Result<JsonAnswer<UsableProviders<'static>>> {
+    let usable = provider::usable(&app.engine, &here)?;
+    let default = provider::defaults(&app.engine, &here, usable.iter().map(|(known, _)| *known));
+    let providers = usable.iter().map(|known| ProviderShape::of(&here.config, known));
     answer(&UsableProviders { providers: providers.collect(), default })
 }
 
 /// All providers, and which of them can be used.
-async fn providers(State(app): State<App>) -> Result<JsonAnswer<KnownProviders<'static>>> {
-    let config = app.engine.config();
-    let usable = provider::usable(&app.engine)?;
+async fn providers(State(app): State<App>, here: Here) -> Result<JsonAnswer<KnownProviders<'static>>> {
+    let config = &here.config;
+    let usable = provider::usable(&app.engine, &here)?;
     let connected = usable.iter().map(|(known, _)| known.id.as_ref()).collect();
     let all = config.catalogue().offered(&|_| true);
-    let default = provider::defaults(&app.engine, all.iter().map(|(known, _)| *known));
+    let default = provider::defaults(&app.engine, &here, all.iter().map(|(known, _)| *known));
     let all = all.iter().map(|known| ProviderShape::of(config, known)).collect();
     answer(&KnownProviders { all, default, connected })
 }
@@ -60,8 +61,8 @@ async fn auth_methods() -> Result<JsonAnswer<EmptyMap>> {
     answer(&EmptyMap)
 }
 
-async fn agents(State(app): State<App>) -> Result<JsonAnswer<Vec<AgentInfo<'static>>>> {
-    answer(&app.engine.agents().all().iter().map(AgentInfo::of).collect::<Vec<_>>())
+async fn agents(here: Here) -> Result<JsonAnswer<Vec<AgentInfo<'static>>>> {
+    answer(&here.config.agents().all().iter().map(AgentInfo::of).collect::<Vec<_>>())
 }
 
 /// None: commands cannot be run in this release, so none is offered.

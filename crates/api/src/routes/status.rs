@@ -15,7 +15,7 @@ use crate::input::Json;
 use crate::operation::Operation;
 use crate::wire::agent::SkillInfo;
 use crate::wire::server::{ConsoleState, EmptyList, ExperimentalCapabilities, Health, LogLevel, LogLine};
-use crate::workdir::Workdir;
+use crate::workdir::{Here, Workdir};
 
 pub(super) fn operations() -> Vec<Operation> {
     vec![
@@ -80,8 +80,8 @@ async fn console() -> Result<JsonAnswer<ConsoleState>> {
     answer(&ConsoleState { console_managed_providers: Vec::new(), switchable_org_count: 0 })
 }
 
-async fn tools(State(app): State<App>) -> Result<JsonAnswer<Vec<String>>> {
-    answer(&app.engine.tool_names())
+async fn tools(State(app): State<App>, here: Here) -> Result<JsonAnswer<Vec<String>>> {
+    answer(&app.engine.tool_names(&here.config))
 }
 
 /// A line of a client for the server's log.

@@ -26,7 +26,9 @@ pub(crate) struct AgentInfo<'a> {
     #[schemars(with = "Option<bool>")]
     hidden: bool,
     #[schemars(with = "Vec<PermissionRule>")]
-    permission: &'a [Rule],
+    permission: Vec<Rule>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
     options: BTreeMap<String, Value>,
 }
 
@@ -46,10 +48,11 @@ impl<'a> AgentInfo<'a> {
         Self {
             name: &agent.name,
             description: agent.description.as_deref(),
-            mode: agent.mode,
-            native: true,
+            mode: agent.role.as_str(),
+            native: agent.native,
             hidden: agent.hidden,
-            permission: &agent.permission,
+            permission: agent.policy.flattened(),
+            temperature: agent.temperature,
             options: BTreeMap::new(),
         }
     }

@@ -15,21 +15,26 @@ use serde_json::Value;
 
 use super::secret;
 use crate::answer::shaped;
+use crate::workdir::Here;
 
 /// A provider and its models.
 pub(crate) type ProviderWithModels<'a> = (&'a ProviderInfo, Vec<&'a ModelInfo>);
 
 /// What can be used, the best first: a client that has to choose takes the first.
-pub(crate) fn usable(engine: &Engine) -> Result<Vec<ProviderWithModels<'_>>, Error> {
-    let mut offers = engine.config().catalogue().offered(&engine.models().usable()?);
-    let chosen = chosen(engine);
+pub(crate) fn usable<'c>(engine: &Engine, here: &'c Here) -> Result<Vec<ProviderWithModels<'c>>, Error> {
+    let mut offers = here.config.catalogue().offered(&engine.models().usable()?);
+    let chosen = chosen(engine, here);
     offers.sort_by_key(|(known, _)| chosen.as_ref().is_none_or(|chosen| chosen.provider != known.id));
     Ok(offers)
 }
 
 /// For each provider the model that stands for it.
-pub(crate) fn defaults<'a>(engine: &Engine, providers: impl Iterator<Item = &'a ProviderInfo>) -> Map {
-    let chosen = chosen(engine);
+pub(crate) fn defaults<'a>(
+    engine: &Engine,
+    here: &Here,
+    providers: impl Iterator<Item = &'a ProviderInfo>,
+) -> Map {
+    let chosen = chosen(engine, here);
     let of = |provider: &ProviderInfo| {
         let named = chosen.as_ref().filter(|model| model.provider == provider.id);
         let named = named.map(|model| model.model.clone());
@@ -39,8 +44,8 @@ pub(crate) fn defaults<'a>(engine: &Engine, providers: impl Iterator<Item = &'a 
 }
 
 /// The model that is configured for sessions that choose none.
-fn chosen(engine: &Engine) -> Option<ModelRef> {
-    engine.models().named(engine.config().model.as_ref()?, engine.directory()).ok()
+fn chosen(engine: &Engine, here: &Here) -> Option<ModelRef> {
+    engine.models().of(&here.config).named(here.config.model.as_ref()?, &here.location.directory).ok()
 }
 
 /// The providers that can be used.

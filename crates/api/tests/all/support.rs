@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use everturn_api::{Auth, Hosts, Options};
-use everturn_engine::{Config, Engine};
+use everturn_engine::{Config, Configurations, Engine};
 use everturn_testkit::{Client, ModelServer, Repo, opencode_config};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -42,7 +42,8 @@ impl Face {
         config["provider"]["fake"]["options"]["apiKey"] = json!("sk-never-shown");
         change(&mut config);
         let mut options = everturn_engine::Options::new(data.path(), repo.path());
-        options.config = Config::from_value(config.as_object().cloned().unwrap()).unwrap();
+        let config = Config::from_value(config.as_object().cloned().unwrap()).unwrap();
+        options.configurations = Configurations::fixed(config, &options.paths.data);
         let engine_options = options.clone();
         let engine = Engine::open(options).await.unwrap();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use everturn_engine::sessions::NewSession;
-use everturn_engine::{Engine, Options, Prompt, SessionUpdate, Signal};
+use everturn_engine::{Config, Configurations, Engine, Options, Prompt, SessionUpdate, Signal};
 use everturn_model::Event;
 use everturn_model::entry::Body;
 use everturn_model::session::FileDiff;
@@ -32,7 +32,9 @@ impl DemoCommand {
 
 async fn play(folder: &Path, project: &Path) -> Result<()> {
     let mut options = Options::new(&folder.join("data"), project);
-    options.config.model = Some("scripted/demo".to_owned());
+    let mut config = Config::default();
+    config.model = Some("scripted/demo".to_owned());
+    options.configurations = Configurations::fixed(config, &options.paths.data);
     let engine = Engine::open(options).await?;
     let location = engine.projects().location(None).await?;
     let session = engine.sessions().create(&location, NewSession::default()).await?;

@@ -1,10 +1,11 @@
 //! `everturn mcp`: the MCP servers of a folder.
 
-use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use clap::Subcommand;
-use everturn_engine::mcp::{ConfiguredServers, ServerStatus};
+use everturn_engine::Config;
+use everturn_engine::mcp::ServerStatus;
 use everturn_tools::mcp::{McpOptions, McpTiming, ServerAddress, ServerDefinition, Servers};
 use everturn_tools::process::{Launcher, Secrets};
 use everturn_tools::{Registry, ToolSettings};
@@ -30,39 +31,37 @@ pub(crate) enum McpCommand {
 
 impl McpCommand {
     pub(crate) fn execute(self) -> Result<()> {
-        let folder = settings::working_folder()?;
-        let configured = settings::config(&folder)?.mcp;
+        let config = settings::config(&settings::working_folder()?)?;
         match self {
             Self::List => {
                 let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-                runtime.block_on(list(&configured))
+                runtime.block_on(list(&config))
             }
-            Self::Trust { names } => trust(&configured, &names),
-            Self::Untrust { names } => untrust(&configured, &names),
+            Self::Trust { names } => trust(&config, &names),
+            Self::Untrust { names } => untrust(&config, &names),
         }
     }
 }
 
-async fn list(configured: &ConfiguredServers) -> Result<()> {
+async fn list(config: &Arc<Config>) -> Result<()> {
+    let configured = &config.mcp;
     if configured.is_empty() {
         table::note("no MCP server is configured: `mcp` in opencode.json names them");
         return Ok(());
     }
-    let folder = settings::working_folder()?;
-    let config = settings::config(&folder)?;
+    let named = Arc::clone(config);
     let launcher = Launcher {
         supervisor: settings::supervisor(),
-        secrets: Secrets::found_by(move || config.secrets()),
+        secrets: Secrets::found_by(move || named.secrets()),
         ..Launcher::default()
     };
     let options = McpOptions {
-        directory: configured.root().to_owned(),
+        directory: config.root.clone(),
         launcher,
         timing: McpTiming { settle: McpTiming::default().connect, ..McpTiming::default() },
     };
     let below = Registry::builtin(&ToolSettings::default());
-    let launches = configured.launches(configured.root(), &settings::trust()?);
-    let servers = Servers::start(launches, &below, &options);
+    let servers = Servers::start(configured.launches(), &below, &options);
     servers.settled().await;
     let mut rows: Vec<Vec<String>> = Vec::new();
     for (name, reason) in configured.invalid() {
@@ -89,35 +88,40 @@ async fn list(configured: &ConfiguredServers) -> Result<()> {
     Ok(())
 }
 
-fn trust(configured: &ConfiguredServers, names: &[String]) -> Result<()> {
-    let from_project: Vec<(&str, &ServerDefinition)> = configured.from_project().collect();
-    let unknown = names.iter().find(|name| !from_project.iter().any(|(known, _)| known == name));
-    if let Some(name) = unknown {
-        let known: BTreeSet<&str> = from_project.iter().map(|(name, _)| *name).collect();
-        if known.is_empty() {
-            bail!("this project's configuration brings no MCP server; your own need no permission");
+fn trust(config: &Config, names: &[String]) -> Result<()> {
+    let held: Vec<(&str, &ServerDefinition)> = config.mcp.held().collect();
+    if let Some(name) = names.iter().find(|name| !held.iter().any(|(known, _)| known == name)) {
+        let known: Vec<&str> = held.iter().map(|(known, _)| *known).collect();
+        match known.as_slice() {
+            [] => bail!("no MCP server waits for it here; your own need no permission"),
+            known => bail!("no MCP server {name} waits for it here, only {}", known.join(", ")),
         }
-        let known: Vec<&str> = known.into_iter().collect();
-        bail!("this project's configuration brings no MCP server {name}, only {}", known.join(", "));
     }
-    let chosen: Vec<(&str, &ServerDefinition)> = from_project
-        .into_iter()
-        .filter(|(name, _)| names.is_empty() || names.iter().any(|wanted| wanted == name))
-        .collect();
-    if chosen.is_empty() {
-        table::note("this project's configuration brings no MCP server; your own need no permission");
+    if held.is_empty() {
+        table::note("no MCP server waits for it here; your own need no permission");
         return Ok(());
     }
-    settings::trust()?.allow(configured.root(), chosen.iter().copied())?;
+    let chosen =
+        held.into_iter().filter(|(name, _)| names.is_empty() || names.iter().any(|wanted| wanted == name));
+    let trust = settings::trust()?;
     for (name, server) in chosen {
-        table::line(format!("{name} may run in {}: {}", configured.root().display(), summary(server)));
+        let item = format!("mcp.{name}");
+        if let Some(value) = config.held.get(&item) {
+            trust.grant(&config.root, [(item.as_str(), value)])?;
+            table::line(format!("{name} may run in {}: {}", config.root.display(), summary(server)));
+        }
     }
     Ok(())
 }
 
-fn untrust(configured: &ConfiguredServers, names: &[String]) -> Result<()> {
-    let count = settings::trust()?.revoke(configured.root(), names)?;
-    table::line(format!("{count} servers may not run in {} any more", configured.root().display()));
+fn untrust(config: &Config, names: &[String]) -> Result<()> {
+    let trust = settings::trust()?;
+    let granted = trust.granted(&config.root)?;
+    let servers = granted.keys().filter_map(|item| item.strip_prefix("mcp."));
+    let servers = servers.filter(|name| names.is_empty() || names.iter().any(|wanted| wanted == name));
+    let items: Vec<String> = servers.map(|name| format!("mcp.{name}")).collect();
+    let count = if items.is_empty() { 0 } else { trust.revoke(&config.root, &items)? };
+    table::line(format!("{count} servers may not run in {} any more", config.root.display()));
     Ok(())
 }
 

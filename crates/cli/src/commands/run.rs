@@ -24,6 +24,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 
 use super::session::lookup;
+use super::trust;
 use crate::settings::{self, Listeners};
 use crate::table;
 use output::RunOutput;
@@ -53,13 +54,20 @@ pub(crate) struct RunCommand {
     /// Say yes to every permission request instead of no
     #[arg(long)]
     yes: bool,
+    /// Trust what this project's configuration asks for, as `everturn trust --yes` does
+    #[arg(long)]
+    trust: bool,
 }
 
 impl RunCommand {
     pub(crate) fn execute(self) -> Result<()> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         runtime.block_on(async {
-            let engine = settings::open(&settings::working_folder()?, Listeners::Some).await?;
+            let folder = settings::working_folder()?;
+            if self.trust {
+                trust::grant_all(&folder)?;
+            }
+            let engine = settings::open(&folder, Listeners::Some).await?;
             settings::remove_old_output(&engine).await;
             let result = self.run(&engine).await;
             engine.close().await;
@@ -71,17 +79,19 @@ impl RunCommand {
         let location = engine.projects().location(None).await?;
         let found = self.find(engine, &location).await?;
         let folder = found.as_ref().map_or(location.directory.as_path(), |found| Path::new(&found.directory));
+        let config = engine.configurations().at(folder).await;
+        let models = engine.models().of(&config);
         // Before the session is made: a typing error, or a missing key, should leave none behind.
         let model = match (&self.model, &found) {
-            (Some(name), _) => Some(engine.models().named(name, folder)?),
-            (None, None) => Some(engine.models().default_model(folder)?),
+            (Some(name), _) => Some(models.named(name, folder)?),
+            (None, None) => Some(models.default_model(folder)?),
             (None, Some(_)) => None,
         };
         if model.is_some() {
-            engine.models().choose(model.as_ref(), folder)?;
+            models.choose(model.as_ref(), folder)?;
         }
         if let Some(agent) = &self.agent {
-            engine.agents().check(agent)?;
+            config.agents().check(agent)?;
         }
         let session = match found {
             Some(session) => session,

@@ -11,6 +11,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use super::trust;
 use crate::settings::{self, Listeners};
 use crate::{retention, table};
 
@@ -38,6 +39,9 @@ pub(crate) struct ServeCommand {
     /// A web page that may speak to the server, by its origin: scheme, name and port
     #[arg(long = "allow-origin", value_name = "ORIGIN")]
     allow_origins: Vec<String>,
+    /// Trust what the configuration of the project in this folder asks for, as `everturn trust --yes` does
+    #[arg(long)]
+    trust: bool,
 }
 
 impl ServeCommand {
@@ -47,8 +51,12 @@ impl ServeCommand {
     }
 
     async fn serve(self) -> Result<()> {
-        let engine = settings::open(&settings::working_folder()?, Listeners::Some).await?;
-        let lifetime = retention::trash_lifetime(engine.config())?;
+        let folder = settings::working_folder()?;
+        if self.trust {
+            trust::grant_all(&folder)?;
+        }
+        let engine = settings::open(&folder, Listeners::Some).await?;
+        let lifetime = retention::trash_lifetime(&*engine.configurations().at(&folder).await)?;
         let name = if self.hostname == "localhost" { "127.0.0.1" } else { &self.hostname };
         let address: IpAddr = name.parse().with_context(|| format!("{name} is no address to listen on"))?;
         let listener = TcpListener::bind(SocketAddr::new(address, self.port))

@@ -1,6 +1,6 @@
 //! Whether a call may do what it needs: by the rules, by what was approved before, or because a person says so now.
 
-use everturn_model::permission::{self, Action};
+use everturn_model::permission::Action;
 use everturn_model::request::{Ask, Request};
 use everturn_tools::Need;
 
@@ -38,15 +38,14 @@ impl ToolCalls {
             }
         }
         // Nobody is asked about a call that another of its needs forbids.
-        let forbidden = |need: &&Need| {
-            permission::decide(&setting.rules, &[], &need.permission, &need.patterns) == Action::Deny
-        };
+        let forbidden =
+            |need: &&Need| setting.policy.decide(&[], &need.permission, &need.patterns) == Action::Deny;
         if let Some(need) = needs.iter().find(forbidden) {
             return Ok(denial(need));
         }
         for need in needs {
             let saved = self.requests.approvals(&setting.session.project).await?;
-            match permission::decide(&setting.rules, &saved, &need.permission, &need.patterns) {
+            match setting.policy.decide(&saved, &need.permission, &need.patterns) {
                 Action::Allow => {}
                 Action::Deny => return Ok(denial(&need)),
                 Action::Ask if running => {}

@@ -13,7 +13,7 @@ use crate::bus::{Bus, SessionUpdate};
 use crate::feed_follower::FeedFollower;
 use crate::requests::WaitingCalls;
 use crate::sessions::NewSession;
-use crate::{Config, Engine, Options, Prompt};
+use crate::{Config, Configurations, Engine, Options, Prompt};
 
 fn slots(owned: bool) -> (DrainSlots, SessionId, CancellationToken) {
     let (slots, id) = (DrainSlots::default(), SessionId::new("ses_1"));
@@ -137,7 +137,8 @@ async fn engine() -> (Engine, TempDir, TempDir) {
     // Nobody answers there.
     let config = opencode_config("http://127.0.0.1:1/v1");
     let config = Config::from_value(config.as_object().cloned().unwrap()).unwrap();
-    let options = Options { quiet: true, config, ..Options::new(data.path(), work.path()) };
+    let configurations = Configurations::fixed(config, data.path());
+    let options = Options { quiet: true, configurations, ..Options::new(data.path(), work.path()) };
     (Engine::open(options).await.unwrap(), data, work)
 }
 

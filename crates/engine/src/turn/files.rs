@@ -43,7 +43,8 @@ impl TurnServices {
         let diffs = match (from, to) {
             (Some(from), Some(to)) if from != to => {
                 let location = self.projects.location(Some(&tree.session.directory)).await?;
-                let snapshots = self.snapshots.of(&location);
+                let config = self.configurations.at(&location.directory).await;
+                let snapshots = self.snapshots.of(&config, &location);
                 tokio::task::spawn_blocking(move || diffs(snapshots.as_deref()?, &from, &to))
                     .await
                     .ok()

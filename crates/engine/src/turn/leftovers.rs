@@ -9,6 +9,7 @@
 //! would have where it began: no call runs, the sessions that work on its tasks stop too, and the reason is in the log.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use everturn_model::entry::{Body, Entry};
@@ -16,8 +17,8 @@ use everturn_model::part::PartKind;
 use everturn_model::tool::{Outcome, ToolResult, ToolState};
 use everturn_model::{EntryId, Event, Fault, FaultKind, Finish, Money, Part, PartId, Tokens, Tree, path};
 use everturn_store::Lease;
-use everturn_tools::Effect;
 use everturn_tools::snapshot::TreeId;
+use everturn_tools::{Effect, Registry};
 use tokio_util::sync::CancellationToken;
 
 use super::edits::CutOffEdits;
@@ -79,7 +80,9 @@ impl ProviderTurns {
         let edits = CutOffEdits::found(&tree, &assistant);
         let open = self.open_calls(&tree, &assistant, |part| !part.kind.is_hosted());
         let verdicts = edits.clone().verdicts(open.iter().map(|call| call.part.clone()).collect()).await?;
-        let remedies = self.remedies(&tree, open, &verdicts);
+        let config = self.services.configurations.at(Path::new(&tree.session.directory)).await;
+        let tools = config.tools_over(self.services.mcp.own_tools());
+        let remedies = remedies(&tools, &tree, open, &verdicts);
         let hosted = self.open_calls(&tree, &assistant, |part| part.kind.is_hosted());
         tracing::info!(session = %id, calls = remedies.len(), "continuing a turn that was cut off");
         let work = NextWork { promote: Vec::new() };
@@ -181,39 +184,13 @@ impl ProviderTurns {
     ) -> Result<ClosedLeftovers, Error> {
         if called(&turn.tree, assistant) {
             let location = self.services.projects.location(Some(&turn.session().directory)).await?;
-            let (snapshots, start) = (self.services.snapshots.of(&location), start_of(&turn.tree, assistant));
+            let config = self.services.configurations.at(&location.directory).await;
+            let snapshots = self.services.snapshots.of(&config, &location);
+            let start = start_of(&turn.tree, assistant);
             events.extend(turn.record_partial_changes(assistant, snapshots, start).await);
         }
         turn.give_up(assistant, aborted(), events).await?;
         Ok(ClosedLeftovers::Stopped(turn.tree))
-    }
-
-    /// Calls of a turn that have no result, with what is to be done about each.
-    fn remedies(
-        &self,
-        tree: &Tree,
-        open: Vec<ToolCall>,
-        verdicts: &HashMap<PartId, EditVerdict>,
-    ) -> Vec<Remedy> {
-        let remedy = |call: ToolCall| {
-            let effect = self.services.mcp.own_tools().get(&call.tool).map(|tool| tool.effect());
-            let pure = matches!(effect, Some(Effect::Pure | Effect::Repeatable));
-            let verdict = verdicts.get(&call.part).copied().unwrap_or(EditVerdict::Unknown);
-            let may_run = pure || verdict == EditVerdict::Untouched;
-            // Without a request the call began at once; with one it began only if that was recorded.
-            let waiting = call.waiting.filter(|_| may_run || !has_begun(tree, &call.entry, &call.part));
-            let call = ToolCall { waiting, ..call };
-            if !is_running(tree, &call) {
-                Remedy::Stopped(call)
-            } else if call.waiting.is_some() || may_run {
-                Remedy::Run(call)
-            } else if verdict == EditVerdict::Applied {
-                Remedy::Applied(call)
-            } else {
-                Remedy::Unknown(call)
-            }
-        };
-        open.into_iter().map(remedy).collect()
     }
 
     /// Those calls of a turn that have no result.
@@ -293,20 +270,49 @@ impl ProviderTurns {
         let open = open_assistant(&turn.tree).and_then(|id| turn.tree.node(&id));
         let agent = open.and_then(|node| node.entry.body.assistant()?.agent.clone());
         self.services.views.recall(&session.id, &path::to(&turn.tree, session.leaf.as_ref()));
-        let registry = self.services.mcp.registry(&location, turn.cancel).await;
+        let config = self.services.configurations.at(&location.directory).await;
+        let registry = self.services.mcp.registry(&config, &location, turn.cancel).await;
+        let agents = config.agents();
+        let policy = agent.map_or_else(|| agents.policy(session), |name| agents.policy_of(&name, session));
         Ok(CallSurroundings {
             session: Arc::new(turn.session().clone()),
             scope: Arc::new(turn.scope(&location)),
-            offer: Arc::new(registry.offer()),
-            rules: Arc::new(agent.map_or_else(
-                || self.services.agents.rules(session),
-                |name| self.services.agents.rules_of(&name, session),
-            )),
+            offer: Arc::new(config.tools_over(&registry).offer()),
+            policy: Arc::new(policy),
+            config,
             lease: turn.lease.clone(),
             lost: turn.lost.clone(),
             cancel: turn.cancel.child_token(),
         })
     }
+}
+
+/// Calls of a turn that have no result, with what is to be done about each.
+fn remedies(
+    tools: &Registry,
+    tree: &Tree,
+    open: Vec<ToolCall>,
+    verdicts: &HashMap<PartId, EditVerdict>,
+) -> Vec<Remedy> {
+    let remedy = |call: ToolCall| {
+        let effect = tools.get(&call.tool).map(|tool| tool.effect());
+        let pure = matches!(effect, Some(Effect::Pure | Effect::Repeatable));
+        let verdict = verdicts.get(&call.part).copied().unwrap_or(EditVerdict::Unknown);
+        let may_run = pure || verdict == EditVerdict::Untouched;
+        // Without a request the call began at once; with one it began only if that was recorded.
+        let waiting = call.waiting.filter(|_| may_run || !has_begun(tree, &call.entry, &call.part));
+        let call = ToolCall { waiting, ..call };
+        if !is_running(tree, &call) {
+            Remedy::Stopped(call)
+        } else if call.waiting.is_some() || may_run {
+            Remedy::Run(call)
+        } else if verdict == EditVerdict::Applied {
+            Remedy::Applied(call)
+        } else {
+            Remedy::Unknown(call)
+        }
+    };
+    open.into_iter().map(remedy).collect()
 }
 
 /// The newest assistant on the path, if its turn is not closed.

@@ -6,19 +6,19 @@
 //! leaf as it will be.
 
 use everturn_model::entry::{Assistant, Body, Entry, UserSummary};
-use everturn_model::permission::Rule;
+use everturn_model::permission::Policy;
 use everturn_model::session::Summary;
 use everturn_model::{EntryId, Event, Session, Tree, path};
 
 use super::Turn;
 use super::request::last_user;
-use crate::Error;
 use crate::agents::Agent;
 use crate::background::blocking;
 use crate::context::{self, ContextSource, ContextView};
 use crate::mint::Mint;
 use crate::models::UsableModel;
 use crate::projects::Location;
+use crate::{Config, Error};
 
 /// The events of an opening so far, and where the conversation is after them.
 pub(super) struct TurnOpening {
@@ -142,11 +142,12 @@ impl Turn<'_> {
         }
     }
 
-    /// The System Context as it is now, for an agent with these rules.
+    /// The System Context as it is now, for an agent that may do this.
     pub(super) async fn observe(
         &self,
         location: &Location,
-        rules: Vec<Rule>,
+        config: &Config,
+        policy: Policy,
     ) -> Result<Vec<ContextSource>, Error> {
         let nested = if self.session().epoch.is_some() {
             let path = path::to(&self.tree, self.session().leaf.as_ref());
@@ -156,8 +157,8 @@ impl Turn<'_> {
         };
         let view = ContextView {
             location: location.clone(),
-            places: self.services.guidance.places(location),
-            rules,
+            places: self.services.guidance.places(config, location),
+            policy,
             nested,
             now: self.services.journal.mint().now(),
         };

@@ -2,16 +2,17 @@
 
 use everturn_llm::{ModelRequest, ToolChoice, ToolSpec};
 use everturn_model::entry::Body;
-use everturn_model::permission::Rule;
+use everturn_model::permission::Policy;
 use everturn_model::session::ModelRef;
 use everturn_model::tree::Node;
-use everturn_model::{Tree, path, permission};
+use everturn_model::{Tree, path};
 use everturn_tools::{Registry, ToolOffer};
 
 use super::Turn;
-use crate::agents::{self, Agent};
+use crate::agents::{self, Agent, Agents};
+use crate::config::AgentRole;
 use crate::history;
-use crate::models::UsableModel;
+use crate::models::{self, UsableModel};
 use crate::projects::Location;
 
 impl Turn<'_> {
@@ -19,30 +20,31 @@ impl Turn<'_> {
         self.work.promote.iter().any(|id| self.tree.waiting(id).is_some_and(|item| item.reply))
     }
 
-    pub(super) fn agent(&self) -> Agent {
+    pub(super) fn agent(&self, agents: &Agents) -> Agent {
         let last = self.work.promote.iter().rev().find_map(|id| self.tree.waiting(id)?.user.agent.clone());
-        let name = last
-            .or_else(|| self.session().agent.clone())
-            .unwrap_or_else(|| self.services.agents.default_name());
+        let name = last.or_else(|| self.session().agent.clone()).unwrap_or_else(|| agents.default_name());
         // One that is gone since the prompt was admitted answers still, but by its name it may do nothing.
-        self.services.agents.named(&name).cloned().unwrap_or_else(|| Agent {
+        agents.named(&name).cloned().unwrap_or_else(|| Agent {
             name,
             description: None,
-            mode: "primary",
+            role: AgentRole::Primary,
             hidden: true,
-            permission: Vec::new(),
-            prompt: self.services.agents.all().first().map_or("", |agent| agent.prompt),
+            native: false,
+            policy: Policy::default(),
+            prompt: agents.all().first().map(|agent| agent.prompt.clone()).unwrap_or_default(),
+            model: None,
+            temperature: None,
         })
     }
 
     pub(super) fn selected_model(&self) -> Option<ModelRef> {
         let last = self.work.promote.iter().rev().find_map(|id| self.tree.waiting(id)?.user.model.clone());
-        last.or_else(|| self.session().model.clone())
+        last.or_else(|| models::chosen_before(self.session()))
     }
 
     /// The tools of this turn: those that the model can use, the person has not switched off and the rules do not
     /// forbid altogether.
-    pub(super) fn offer(&self, registry: &Registry, chosen: &UsableModel, rules: &[Rule]) -> ToolOffer {
+    pub(super) fn offer(&self, registry: &Registry, chosen: &UsableModel, policy: &Policy) -> ToolOffer {
         if !chosen.model.abilities.tool_call {
             return ToolOffer::default();
         }
@@ -52,7 +54,7 @@ impl Turn<'_> {
         });
         registry.offer().filter(|tool| {
             off.and_then(|off| off.get(tool.name())?.as_bool()) != Some(false)
-                && !permission::hides(rules, tool.permission())
+                && !policy.hides(tool.permission())
         })
     }
 
@@ -73,7 +75,7 @@ impl Turn<'_> {
             _ => None,
         });
         let plan = agents::plan_file(self.session(), &location.worktree, &self.services.data);
-        let mut system = vec![agent.prompt.to_owned()];
+        let mut system = vec![agent.prompt.clone()];
         system.extend(agents::plan_note(agent, &plan));
         system.extend(baseline);
         system.extend(user.and_then(|user| user.system.clone()));
@@ -90,7 +92,7 @@ impl Turn<'_> {
                 .collect(),
             tool_choice: ToolChoice::Auto,
             max_output: (chosen.model.limits.output > 0).then(|| chosen.model.limits.output.min(32_000)),
-            temperature: None,
+            temperature: agent.temperature,
             headers: Vec::new(),
             cache_key: Some(self.session().id.to_string()),
             reasoning: setting.reasoning,

@@ -43,7 +43,8 @@ impl Turn<'_> {
             return Ok(());
         };
         let location = self.services.projects.location(Some(&self.session().directory)).await?;
-        let places = self.services.guidance.places(&location);
+        let config = self.services.configurations.at(&location.directory).await;
+        let places = self.services.guidance.places(&config, &location);
         let file = location.directory.join(Path::new(named));
         let found = blocking(move || instructions::beside(&places, &file)).await?;
         let known = context::found_beside(&path::to(&self.tree, self.session().leaf.as_ref()));

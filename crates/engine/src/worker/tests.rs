@@ -11,7 +11,7 @@ use tokio::sync::broadcast::Receiver;
 
 use super::*;
 use crate::sessions::NewSession;
-use crate::{Config, Engine, Options, Prompt, SessionUpdate};
+use crate::{Config, Configurations, Engine, Options, Prompt, SessionUpdate};
 
 /// An engine with a session, and the store as another process has it.
 struct Stage {
@@ -29,7 +29,8 @@ impl Stage {
         let (data, work) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let config = opencode_config(&model.base_url());
         let config = Config::from_value(config.as_object().cloned().unwrap()).unwrap();
-        let options = Options { quiet, config, ..Options::new(data.path(), work.path()) };
+        let configurations = Configurations::fixed(config, data.path());
+        let options = Options { quiet, configurations, ..Options::new(data.path(), work.path()) };
         let engine = Engine::open(options).await.unwrap();
         let location = engine.projects().location(None).await.unwrap();
         let new = NewSession { title: Some("a title".into()), ..NewSession::default() };

@@ -1,9 +1,11 @@
 //! A session to try things on.
 
 use std::path::Path;
+use std::sync::Arc;
 
+use everturn_engine::config::{ConfigSources, Trust};
 use everturn_engine::sessions::NewSession;
-use everturn_engine::{Config, Engine, Options, Prompt, SessionUpdate};
+use everturn_engine::{Config, Configurations, Engine, Options, Prompt, SessionUpdate};
 use everturn_model::entry::Body;
 use everturn_model::part::PartKind;
 use everturn_model::session::ModelRef;
@@ -51,14 +53,56 @@ impl Bench {
             config[key] = value.clone();
         }
         let mut options = Options::new(data.path(), repo.path());
-        options.config = Config::from_value(config.as_object().cloned().unwrap()).unwrap();
+        let config = Config::from_value(config.as_object().cloned().unwrap()).unwrap();
+        options.configurations = Configurations::fixed(config, &options.paths.data);
         change(&mut options);
+        Self::opened(model, repo, data, options).await
+    }
+
+    async fn opened(model: ModelServer, repo: Repo, data: tempfile::TempDir, options: Options) -> Self {
         let engine = Engine::open(options.clone()).await.unwrap();
         let location = engine.projects().location(None).await.unwrap();
         let new = NewSession { title: Some("a title".into()), ..NewSession::default() };
         let session = engine.sessions().create(&location, new).await.unwrap();
         let notices = engine.bus().listen();
         Self { model, repo, engine, session, notices, options, _data: data }
+    }
+
+    /// With a configuration that is found for each folder: the person's own says this, and the project has these files.
+    pub(crate) async fn found(person: serde_json::Value, files: &[(&str, &str)]) -> Self {
+        let model = ModelServer::recorded();
+        let repo = Repo::new(&[("a.txt", "hello\n")]);
+        files.iter().for_each(|(name, text)| drop(repo.write(name, text)));
+        let data = tempfile::tempdir().unwrap();
+        let mut config = opencode_config(&model.base_url());
+        for (key, value) in person.as_object().unwrap() {
+            config[key] = value.clone();
+        }
+        let own = data.path().join("own.json");
+        std::fs::write(&own, config.to_string()).unwrap();
+        let mut options = Options::new(data.path(), repo.path());
+        let sources = ConfigSources { file: Some(own), ..ConfigSources::default() };
+        let trust = Trust::new(data.path());
+        options.configurations =
+            Configurations::found(sources, trust, data.path(), everturn_tools::Secrets::default());
+        Self::opened(model, repo, data, options).await
+    }
+
+    /// What of projects' configuration is trusted.
+    pub(crate) fn trust(&self) -> Trust {
+        Trust::new(self.data())
+    }
+
+    /// What is configured in the project.
+    pub(crate) async fn config(&self) -> Arc<Config> {
+        self.engine.configurations().at(self.repo.path()).await
+    }
+
+    /// Trusts everything that the project asks for.
+    pub(crate) async fn trust_all(&self) {
+        let config = self.config().await;
+        let held = config.held.iter().map(|(name, value)| (name.as_str(), value));
+        self.trust().grant(&config.root, held).unwrap();
     }
 
     /// Ends the engine as a server that is stopped does, and starts another one on the same data.

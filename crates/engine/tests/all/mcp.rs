@@ -1,7 +1,7 @@
 //! A session whose model uses the tools of an MCP server, and servers that nobody allowed.
 
 use everturn_engine::inbox::{PartInput, ResourceAddress};
-use everturn_engine::mcp::{ServerStatus, Trust};
+use everturn_engine::mcp::ServerStatus;
 use everturn_engine::{Engine, Prompt};
 use everturn_model::part::PartKind;
 use everturn_testkit::{Repo, within};
@@ -127,7 +127,7 @@ async fn servers_are_switched() {
     let location = bench.engine.projects().location(None).await.unwrap();
     let status = async |engine: &Engine| engine.mcp().statuses(&location).await.remove("s").unwrap();
     assert_eq!(status(&bench.engine).await, ServerStatus::Connected);
-    bench.engine.mcp().disconnect(&location, "s").unwrap();
+    bench.engine.mcp().disconnect(&location, "s").await.unwrap();
     within("the server to stop", async {
         while status(&bench.engine).await != ServerStatus::Disabled {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
@@ -147,17 +147,9 @@ async fn servers_are_switched() {
 
 #[tokio::test]
 async fn what_a_project_brings_waits_for_the_person() {
-    let state = tempfile::tempdir().unwrap();
-    let mut bench =
-        Bench::configured(json!({"mcp": {"s": scripted("plain"), "mine": scripted("plain")}})).await;
-    let root = bench.repo.path().to_owned();
-    bench
-        .reopen(|options| {
-            options.paths.state = state.path().to_owned();
-            let configured = std::mem::take(&mut options.config.mcp);
-            options.config.mcp = configured.with_project_servers(["s".to_owned()].into(), &root);
-        })
-        .await;
+    let brought = json!({"mcp": {"s": scripted("plain")}}).to_string();
+    let bench =
+        Bench::found(json!({"mcp": {"mine": scripted("plain")}}), &[("opencode.json", &brought)]).await;
     let location = bench.engine.projects().location(None).await.unwrap();
     let statuses = bench.engine.mcp().statuses(&location).await;
     let ServerStatus::Failed(reason) = &statuses["s"] else { panic!("{statuses:?}") };
@@ -168,56 +160,48 @@ async fn what_a_project_brings_waits_for_the_person() {
     bench.say("SAY:nothing").await;
     assert!(!offered(&bench).contains(&"s_echo".to_owned()));
 
-    // Allowed from outside while the engine runs.
-    let config = bench.engine.config().mcp.clone();
-    Trust::new(state.path()).allow(&root, config.from_project()).unwrap();
-    within("the server to start", async {
-        while bench.engine.mcp().statuses(&location).await["s"] != ServerStatus::Connected {
+    // Trusted from outside while the engine runs.
+    bench.trust_all().await;
+    let status = async |wanted: ServerStatus| {
+        while bench.engine.mcp().statuses(&location).await["s"] != wanted {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
-    })
-    .await;
+    };
+    within("the server to start", status(ServerStatus::Connected)).await;
     bench.say("SAY:something").await;
     assert!(offered(&bench).contains(&"s_echo".to_owned()));
+
+    // Another definition is another server.
+    bench.repo.write("opencode.json", &brought.replace("/dev/null", "/dev/zero"));
+    within("the server to be held", status(ServerStatus::Failed(reason.clone()))).await;
+    bench.say("SAY:nothing again").await;
+    assert!(!offered(&bench).contains(&"s_echo".to_owned()));
+    within("the end of the servers", bench.engine.close()).await;
 }
 
 #[tokio::test]
 async fn what_was_allowed_in_one_project_runs_in_no_other() {
     // The approval was looked up for the project that the engine was started in, and the program started in the folder
     // that a client named: allowing `sh ./m.sh` in one project ran the `m.sh` of every other.
-    let state = tempfile::tempdir().unwrap();
     let line = "echo ran > ran; exec sh ./m.sh";
-    let mut bench =
-        Bench::configured(json!({"mcp": {"s": {"type": "local", "command": ["sh", "-c", line]}}})).await;
-    let (here, there) = (bench.repo.path().to_owned(), Repo::new(&[("m.sh", "exit 1\n")]));
-    bench.repo.write("m.sh", "exit 1\n");
-    bench
-        .reopen(|options| {
-            options.paths.state = state.path().to_owned();
-            let configured = std::mem::take(&mut options.config.mcp);
-            options.config.mcp = configured.with_project_servers(["s".to_owned()].into(), &here);
-        })
-        .await;
+    let brought = json!({"mcp": {"s": {"type": "local", "command": ["sh", "-c", line]}}}).to_string();
+    let files = [("opencode.json", brought.as_str()), ("m.sh", "exit 1\n")];
+    let bench = Bench::found(json!({}), &files).await;
+    let there = Repo::new(&files);
+    bench.trust_all().await;
     let location = bench.engine.projects().location(Some(there.dir())).await.unwrap();
-    let reason = async || match bench.engine.mcp().statuses(&location).await.remove("s") {
-        Some(ServerStatus::Failed(reason)) => reason,
-        other => panic!("{other:?}"),
-    };
-    let expected = format!(
-        "the configuration of {} brings the server, and it runs only there, not in {}",
-        here.display(),
-        there.dir()
+    let status = bench.engine.mcp().statuses(&location).await.remove("s");
+    assert!(
+        matches!(&status, Some(ServerStatus::Failed(reason)) if reason.contains("nobody has allowed it")),
+        "{status:?}"
     );
-    assert_eq!(reason().await, expected);
-    let config = bench.engine.config().mcp.clone();
-    Trust::new(state.path()).allow(&here, config.from_project()).unwrap();
-    // Neither is it let go afterwards, as one is that waits for the person.
-    assert_eq!(reason().await, expected);
-    let refused = bench.engine.mcp().connect(&location, "s").await.unwrap_err().to_string();
-    assert_eq!(refused, expected);
     let own = bench.engine.projects().location(None).await.unwrap();
     bench.engine.mcp().statuses(&own).await;
-    assert!(here.join("ran").exists(), "it does not run where it was allowed");
+    assert!(bench.repo.join("ran").exists(), "it does not run where it was allowed");
     assert!(!there.join("ran").exists(), "it ran where nobody had allowed it");
+    // Where no configuration names it there is none.
+    let elsewhere = Repo::new(&[("m.sh", "exit 1\n")]);
+    let location = bench.engine.projects().location(Some(elsewhere.dir())).await.unwrap();
+    assert_eq!(bench.engine.mcp().statuses(&location).await, [].into());
     bench.engine.close().await;
 }

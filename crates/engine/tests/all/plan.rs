@@ -137,14 +137,10 @@ async fn who_only_looks_changes_nothing_whatever_is_configured() {
         let transcript = bench.transcript().await;
         assert!(transcript[2].starts_with("result: Error Not allowed"), "{configured}: {transcript:?}");
         assert!(!bench.repo.join("new.txt").exists(), "{configured}");
-        for agent in bench
-            .engine
-            .agents()
-            .all()
-            .iter()
-            .filter(|agent| agent.name != "build" && agent.name != "general")
-        {
-            let verdict = permission::decide(&agent.permission, &[], "edit", &["src/a.rs".to_owned()]);
+        let config = bench.engine.configurations().at(bench.repo.path()).await;
+        let agents = config.agents().all().iter();
+        for agent in agents.filter(|agent| agent.name != "build" && agent.name != "general") {
+            let verdict = agent.policy.decide(&[], "edit", &["src/a.rs".to_owned()]);
             assert_eq!(verdict, Action::Deny, "{} with {configured}", agent.name);
         }
     }

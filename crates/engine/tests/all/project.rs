@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use everturn_engine::sessions::{Filter, NewSession};
-use everturn_engine::{Config, Engine, Options, Prompt};
+use everturn_engine::{Config, Configurations, Engine, Options, Prompt};
 use everturn_model::Session;
 use everturn_testkit::{ModelServer, opencode_config, within};
 
@@ -26,7 +26,8 @@ impl World {
         let model = ModelServer::recorded();
         let mut options = Options::new(&base.join("data"), &base);
         let config = opencode_config(&model.base_url());
-        options.config = Config::from_value(config.as_object().cloned().unwrap()).unwrap();
+        let config = Config::from_value(config.as_object().cloned().unwrap()).unwrap();
+        options.configurations = Configurations::fixed(config, &options.paths.data);
         let engine = Engine::open(options.clone()).await.unwrap();
         Self { model, base, options, engine, _folder: folder }
     }

@@ -70,14 +70,15 @@ async fn a_child_does_the_work() {
     let row = bench.engine.sessions().get(&child).await.unwrap();
     let deny = ["question", "plan_enter", "plan_exit", "todowrite", "task"];
     let deny = deny.map(|name| Rule::new(name, "*", Action::Deny));
-    let parent = &bench.engine.agents().all()[0];
+    let config = bench.engine.configurations().at(bench.repo.path()).await;
+    let parent = &config.agents().all()[0];
     assert_eq!(parent.name, "build");
     assert_eq!(
         (row.title.as_str(), row.agent.as_deref(), row.permission),
         (
             "sub work (@general subagent)",
             Some("general"),
-            Some(permission::bounded(&parent.permission, &deny))
+            Some(parent.policy.clone().within(deny).flattened())
         )
     );
     assert_eq!(bench.transcript_of(&child).await, ["user: SAY:child speaks", "assistant: child speaks"]);

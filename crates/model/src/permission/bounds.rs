@@ -30,7 +30,7 @@ fn bounded_within(rules: &[Rule], bounds: &[Rule], effort: usize) -> Vec<Rule> {
             let patterns = overlap(&bound.pattern, &rule.pattern, effort);
             match (permissions, patterns) {
                 (Some(permissions), Some(patterns)) => {
-                    let action = stricter(bound.action, rule.action);
+                    let action = bound.action.stricter(rule.action);
                     for permission in &permissions {
                         overlapping
                             .extend(patterns.iter().map(|pattern| Rule::new(permission, pattern, action)));
@@ -38,7 +38,7 @@ fn bounded_within(rules: &[Rule], bounds: &[Rule], effort: usize) -> Vec<Rule> {
                 }
                 // What they have in common takes too long to say. The bound holds already, by its overlap with
                 // everything; a stricter rule holds for all that it is about, at its strictest.
-                _ if strictness(rule.action) > strictness(bound.action) => {
+                _ if rule.action.strictness() > bound.action.strictness() => {
                     overlapping.push(Rule { action: Action::Deny, ..rule.clone() });
                 }
                 _ => {}
@@ -46,18 +46,6 @@ fn bounded_within(rules: &[Rule], bounds: &[Rule], effort: usize) -> Vec<Rule> {
         }
     }
     without_repetition(overlapping)
-}
-
-fn strictness(action: Action) -> u8 {
-    match action {
-        Action::Allow => 0,
-        Action::Ask => 1,
-        Action::Deny => 2,
-    }
-}
-
-fn stricter(one: Action, other: Action) -> Action {
-    if strictness(one) > strictness(other) { one } else { other }
 }
 
 /// The same without rules that change nothing: those that a later one covers, and those that say what holds anyway.
@@ -190,14 +178,18 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::permission::{decide, hides};
+    use crate::permission::Policy;
 
     fn rules(words: &[(&str, &str, Action)]) -> Vec<Rule> {
         words.iter().map(|(permission, pattern, action)| Rule::new(permission, pattern, *action)).collect()
     }
 
+    fn hides(rules: &[Rule], permission: &str) -> bool {
+        Policy::new(rules.to_vec()).hides(permission)
+    }
+
     fn verdict(rules: &[Rule], permission: &str, resource: &str) -> Action {
-        decide(rules, &[], permission, &[resource.to_owned()])
+        Policy::new(rules.to_vec()).decide(&[], permission, &[resource.to_owned()])
     }
 
     #[test]
@@ -275,13 +267,13 @@ mod tests {
         #[test]
         fn both_lists_are_heeded(own in list(), bounds in list(), text in "[ab ]{0,5}", p in "p|q|pq") {
             let open: Vec<Rule> = [Rule::new("*", "*", Action::Allow)].into_iter().chain(bounds.clone()).collect();
-            let expected = stricter(verdict(&own, &p, &text), verdict(&open, &p, &text));
+            let expected = verdict(&own, &p, &text).stricter(verdict(&open, &p, &text));
             let both = bounded(&own, &bounds);
             prop_assert_eq!(verdict(&both, &p, &text), expected);
             prop_assert!(!hides(&both, &p) || expected == Action::Deny);
             // When it takes too long to say what they have in common, too much is forbidden rather than too little.
             let hurried = verdict(&bounded_within(&own, &bounds, 3), &p, &text);
-            prop_assert!(strictness(hurried) >= strictness(expected), "{:?}", hurried);
+            prop_assert!(hurried.strictness() >= expected.strictness(), "{:?}", hurried);
         }
     }
 }

@@ -1,35 +1,48 @@
 //! Variables of our environment that programs must not see: keys of providers, and our own secrets.
 
+use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The variable that marks the programs of one call, so that they can be found when their supervisor was killed.
 pub(super) const MARK: &str = "EVERTURN_CALL";
 
-/// The names of variables that hold keys, found out when the first program starts: most commands of ours start none,
-/// and the names are in the table of all models.
-#[derive(Clone)]
-pub struct Secrets(Arc<LazyLock<Vec<String>, FindNames>>);
+/// The names of variables that hold keys. They are found out when the first program starts: most commands of ours start
+/// none, and the names are in the table of all models. Clones share them.
+#[derive(Clone, Default)]
+pub struct Secrets(Arc<Mutex<SecretNames>>);
+
+#[derive(Default)]
+struct SecretNames {
+    known: BTreeSet<String>,
+    /// What gives further names, and was not asked yet.
+    unasked: Vec<FindNames>,
+}
 
 type FindNames = Box<dyn FnOnce() -> Vec<String> + Send>;
 
 impl Secrets {
     /// The names that `find` gives, asked once.
     pub fn found_by(find: impl FnOnce() -> Vec<String> + Send + 'static) -> Self {
-        Self(Arc::new(LazyLock::new(Box::new(find))))
+        let secrets = Self::default();
+        secrets.add(find);
+        secrets
+    }
+
+    /// Further names, asked for once, for all who share these: what is a secret in one folder is none in another.
+    pub fn add(&self, find: impl FnOnce() -> Vec<String> + Send + 'static) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).unasked.push(Box::new(find));
     }
 
     /// The names.
     #[must_use]
-    pub fn names(&self) -> &[String] {
-        &self.0
-    }
-}
-
-impl Default for Secrets {
-    /// None but those that are known anyway.
-    fn default() -> Self {
-        Self::found_by(Vec::new)
+    pub fn names(&self) -> Vec<String> {
+        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for find in std::mem::take(&mut names.unasked) {
+            let found = find();
+            names.known.extend(found);
+        }
+        names.known.iter().cloned().collect()
     }
 }
 

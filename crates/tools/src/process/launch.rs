@@ -97,7 +97,7 @@ impl Launcher {
             }
         };
         let (ours, theirs) = sockets.unzip();
-        for name in hidden(self.secrets.names()) {
+        for name in hidden(&self.secrets.names()) {
             command.env_remove(name);
         }
         command.envs(start.env.iter().map(|(name, value)| (name, value)));

@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use everturn_engine::bus::Live;
-use everturn_engine::{Config, Options};
+use everturn_engine::{Config, Configurations, Options};
 use everturn_model::EntryId;
 use everturn_testkit::{ModelServer, Repo, opencode_config, within};
 
@@ -24,7 +24,8 @@ impl Stage {
         let data = tempfile::tempdir().unwrap();
         let mut options = Options::new(data.path(), repo.path());
         let config = opencode_config(&model.base_url());
-        options.config = Config::from_value(config.as_object().cloned().unwrap()).unwrap();
+        let config = Config::from_value(config.as_object().cloned().unwrap()).unwrap();
+        options.configurations = Configurations::fixed(config, &options.paths.data);
         let engine = Engine::open(options).await.unwrap();
         Self { engine, model, _repo: repo, _data: data }
     }
@@ -59,6 +60,7 @@ fn command(prompt: &str) -> RunCommand {
         session: None,
         newest: false,
         yes: false,
+        trust: false,
     }
 }
 

@@ -81,7 +81,7 @@ pub fn read_session(map: Map) -> Option<Session> {
     session.share =
         map.get("share").and_then(|share| share.get("url")).and_then(Value::as_str).map(str::to_owned);
     session.metadata = map.get("metadata").and_then(Value::as_object).cloned();
-    session.permission = map.get("permission").and_then(shape::read_rules);
+    session.foreign_rules = Some(map.get("permission").and_then(shape::read_rules).unwrap_or_default());
     session.revert = map.get("revert").and_then(read_revert);
     session.cost = map.get("cost").map(|cost| shape::read_money(cost).0).unwrap_or_default();
     session.tokens = map.get("tokens").map(|tokens| shape::read_tokens(tokens).0).unwrap_or_default();
@@ -203,6 +203,7 @@ struct SessionTimesView {
 impl<'a> SessionFields<'a> {
     fn of(session: &'a Session) -> Self {
         let time = &session.time;
+        let brought = session.foreign_rules.as_deref().filter(|rules| !rules.is_empty());
         Self {
             id: &session.id,
             slug: &session.slug,
@@ -226,7 +227,7 @@ impl<'a> SessionFields<'a> {
                 compacting: time.compacting,
                 archived: time.archived,
             },
-            permission: session.permission.as_deref(),
+            permission: session.permission.as_deref().or(brought),
             revert: session.revert.as_ref().map(revert),
         }
     }

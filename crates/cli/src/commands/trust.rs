@@ -1,0 +1,152 @@
+//! `everturn trust`: what this project's configuration asks for, and letting it have it.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use everturn_engine::Config;
+use everturn_engine::config::Trust;
+use everturn_tools::patch::{self, PatchHeader};
+use serde_json::{Value, json};
+
+use crate::{settings, table};
+
+/// Show what this project's configuration asks for, and trust it
+#[derive(Debug, Args)]
+pub(crate) struct TrustCommand {
+    /// What to trust, by its name in the list; all of it if nothing is named
+    names: Vec<String>,
+    /// Only show it
+    #[arg(long, conflicts_with_all = ["revoke", "yes"])]
+    show: bool,
+    /// Take trust back instead
+    #[arg(long)]
+    revoke: bool,
+    /// Do not ask
+    #[arg(long)]
+    yes: bool,
+    /// Print JSON, and change nothing unless --yes says so
+    #[arg(long)]
+    json: bool,
+}
+
+impl TrustCommand {
+    pub(crate) fn execute(self) -> Result<()> {
+        let config = settings::config_quietly(&settings::working_folder()?)?;
+        let trust = settings::trust()?;
+        if self.revoke {
+            let gone = trust.revoke(&config.root, &self.names)?;
+            table::line(format!("{gone} things of {} are not trusted any more", config.root.display()));
+            return Ok(());
+        }
+        let before = trust.granted(&config.root)?;
+        let asked = self.chosen(&config)?;
+        if self.json {
+            table::json(&report(&config, &asked, &before));
+        } else {
+            show(&config, &asked, &before);
+        }
+        if self.show || asked.is_empty() || (self.json && !self.yes) {
+            return Ok(());
+        }
+        if !self.yes {
+            table::confirm_change("Trust all of this, as it is now?", "nothing is trusted")?;
+        }
+        grant(&trust, &config, &asked)
+    }
+
+    /// What is held, as far as it was named.
+    fn chosen<'c>(&self, config: &'c Config) -> Result<Vec<(&'c str, &'c Value)>> {
+        let held: Vec<(&str, &Value)> = config.held.iter().map(|(name, value)| (&**name, value)).collect();
+        if let Some(unknown) = self.names.iter().find(|name| !config.held.contains_key(*name)) {
+            let known: Vec<&str> = held.iter().map(|(name, _)| *name).collect();
+            match known.as_slice() {
+                [] => bail!("this project's configuration asks for nothing that is not trusted"),
+                known => bail!(
+                    "this project's configuration does not ask for {unknown}, only for {}",
+                    known.join(", ")
+                ),
+            }
+        }
+        Ok(held
+            .into_iter()
+            .filter(|(name, _)| self.names.is_empty() || self.names.iter().any(|n| n == name))
+            .collect())
+    }
+}
+
+/// Trusts everything that the project of a folder asks for, for those who cannot be asked.
+pub(crate) fn grant_all(folder: &std::path::Path) -> Result<()> {
+    let config = settings::config_quietly(folder)?;
+    let asked: Vec<(&str, &Value)> = config.held.iter().map(|(name, value)| (&**name, value)).collect();
+    if asked.is_empty() { Ok(()) } else { grant(&settings::trust()?, &config, &asked) }
+}
+
+fn grant(trust: &Trust, config: &Config, asked: &[(&str, &Value)]) -> Result<()> {
+    trust.grant(&config.root, asked.iter().copied())?;
+    let names: Vec<&str> = asked.iter().map(|(name, _)| *name).collect();
+    table::note(format!("trusted in {}: {}", config.root.display(), names.join(", ")));
+    Ok(())
+}
+
+fn show(config: &Config, asked: &[(&str, &Value)], before: &BTreeMap<String, Value>) {
+    for problem in &config.problems {
+        table::note(format!("configuration: {problem}"));
+    }
+    if asked.is_empty() {
+        table::note(format!(
+            "the configuration of {} asks for nothing that is not trusted",
+            config.root.display()
+        ));
+        return;
+    }
+    table::line(format!("The configuration of {} asks for this:", config.root.display()));
+    for (name, value) in asked {
+        table::line("");
+        table::line(format!("{name}: {}", words(name)));
+        match before.get(*name) {
+            Some(old) => {
+                let patch = patch::unified(name, &pretty(old), &pretty(value), PatchHeader::Bare);
+                let changed = patch.text.lines().skip_while(|line| !line.starts_with("@@")).skip(1);
+                changed.for_each(|line| table::line(format!("  {line}")));
+            }
+            None => pretty(value).lines().for_each(|line| table::line(format!("  {line}"))),
+        }
+    }
+    table::line("");
+}
+
+fn pretty(value: &Value) -> String {
+    serde_json::to_string_pretty(value).unwrap_or_default()
+}
+
+/// What a person lets happen by trusting a thing.
+fn words(name: &str) -> &'static str {
+    match name.split('.').next().unwrap_or(name) {
+        "agent" => "an agent with a model, rules or settings of its own",
+        "command" => "a command that runs programs or chooses a model",
+        "default_agent" => "which agent answers",
+        "disabled_providers" | "enabled_providers" => "which providers are used",
+        "instructions" => "files outside the project that the model is told",
+        "mcp" => "a program that is started here, or an address that is called",
+        "model" | "small_model" => "which model answers, and who gets the conversation",
+        "permission" => "rules that allow more than you do",
+        "provider" => "where conversations and keys are sent, and which keys",
+        "sandbox" => "how far commands are confined",
+        "skills" => "skills outside the project",
+        "snapshot" => "whether changes of files can be undone",
+        "tool_output" => "how much of an output the model sees",
+        "websearch" => "where searches are sent",
+        _ => "a setting",
+    }
+}
+
+fn report(config: &Config, asked: &[(&str, &Value)], before: &BTreeMap<String, Value>) -> Value {
+    let one =
+        |(name, value): &(&str, &Value)| json!({"name": name, "asks": value, "before": before.get(*name)});
+    json!({
+        "project": config.root,
+        "held": asked.iter().map(one).collect::<Vec<_>>(),
+        "problems": config.problems.iter().map(ToString::to_string).collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,294 @@
+//! From a folder to what is configured there.
+//!
+//! Nothing here fails: a file that cannot be read, or a setting that cannot be used, is named as a problem and the rest
+//! counts. Because the file may have forbidden something, more is asked as long as it cannot be read.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use everturn_model::Map;
+use everturn_tools::places::{ConfigOrigin, NamedPath};
+use everturn_tools::websearch::SearchService;
+use serde_json::Value;
+
+use super::layer::{self, ConfigLayer, FileStamps, merge};
+use super::problem::ConfigProblem;
+use super::project::{self, ProjectRequest, path_of, put_at};
+use super::rules::{caution, rules};
+use super::sources::{ConfigSources, project_folders};
+use super::trust::Trust;
+use super::{AgentDefinition, Config, agent_definition, check_providers, named_paths, placeholders};
+
+/// The name that a configuration in the environment goes by.
+const TEXT: &str = "OPENCODE_CONFIG_CONTENT";
+
+/// Settings that are one thing for each name in them.
+const NAMED: [&str; 4] = ["agent", "command", "mcp", "provider"];
+
+/// A configuration, and what it was made of.
+#[derive(Debug)]
+pub(crate) struct FoundConfig {
+    pub(crate) config: Config,
+    folders: Vec<PathBuf>,
+    stamps: FileStamps,
+}
+
+impl FoundConfig {
+    /// Whether looking again would find the same.
+    pub(crate) fn is_current(&self, directory: &Path) -> bool {
+        project_folders(directory).iter().eq(&self.folders) && self.stamps.are_current()
+    }
+}
+
+/// Finds what is configured in a folder.
+pub(crate) fn find(directory: &Path, sources: &ConfigSources, trust: &Trust, data: &Path) -> FoundConfig {
+    let folders = project_folders(directory);
+    let root = folders.first().map_or(directory, |root| *root);
+    let mut reading = ConfigReading { sources, stamps: FileStamps::default(), problems: Vec::new() };
+    let mut first = reading.read_all(&sources.first_files(), None);
+    let mut brought = reading.read_all(&sources.project_files(&folders), Some(root));
+    let mut last = reading.read_all(&sources.last_files(), None);
+    if let Some(text) = &sources.text {
+        match layer::of_text(TEXT, text, directory) {
+            Ok(layer) => last.push(layer),
+            Err(problem) => reading.problems.push(problem),
+        }
+    }
+    for layer in first.iter_mut().chain(&mut brought).chain(&mut last) {
+        layer.values.values_mut().for_each(|value| {
+            placeholders::anchor(value, &layer.folder, &sources.home);
+        });
+    }
+    let project = merged(&brought);
+    let request = project::take_apart(project);
+    let name = brought.last().map_or_else(String::new, |layer| layer.name.clone());
+    let refused = request.refused.iter().map(|what| ConfigProblem::in_file(&name, what));
+    reading.problems.extend(refused);
+    reading.stamps.note(trust.file());
+    let trusted = trust.of(root);
+    let (granted, held): (BTreeMap<_, _>, BTreeMap<_, _>) =
+        request.held.clone().into_iter().partition(|(item, value)| trusted.covers(item, value));
+    let layers = ConfigLayers { first, request, granted: granted_values(granted), last };
+    let mut config = reading.settle(&layers);
+    config.held = held;
+    config.mcp = config.mcp.with_held(&config.held, root);
+    root.clone_into(&mut config.root);
+    data.clone_into(&mut config.data);
+    if reading.problems.iter().any(|problem| problem.unread) {
+        config.rules.bounds.push(caution());
+    }
+    config.problems = reading.problems;
+    FoundConfig { config, folders: folders.into_iter().map(Path::to_owned).collect(), stamps: reading.stamps }
+}
+
+fn granted_values(items: BTreeMap<String, Value>) -> Map {
+    let mut values = Map::new();
+    for (item, value) in items {
+        put_at(&mut values, &path_of(&item), value);
+    }
+    values
+}
+
+fn merged(layers: &[ConfigLayer]) -> Map {
+    let mut all = Map::new();
+    for layer in layers {
+        merge(&mut all, layer.values.clone());
+    }
+    all
+}
+
+/// What was read, by how much it counts.
+struct ConfigLayers {
+    /// The person's, which count less than the project's.
+    first: Vec<ConfigLayer>,
+    /// The project's.
+    request: ProjectRequest,
+    /// What of it the person trusts.
+    granted: Map,
+    /// The person's, which count more.
+    last: Vec<ConfigLayer>,
+}
+
+impl ConfigLayers {
+    /// The person's own.
+    fn person(&self) -> impl Iterator<Item = &Map> {
+        self.first.iter().chain(&self.last).map(|layer| &layer.values)
+    }
+
+    /// All of them as one.
+    fn merged(&self) -> Map {
+        let mut all = merged(&self.first);
+        merge(&mut all, self.request.allowed.clone());
+        merge(&mut all, self.granted.clone());
+        merge(&mut all, merged(&self.last));
+        all
+    }
+
+    /// The file that says something last.
+    fn file_of(&self, path: &[&str]) -> String {
+        let says = |values: &Map| {
+            let mut keys = path.iter();
+            let first = keys.next().and_then(|key| values.get(*key));
+            keys.fold(first, |value, key| value?.get(key)).is_some()
+        };
+        let file = |layers: &[ConfigLayer]| {
+            layers.iter().rev().find(|layer| says(&layer.values)).map(|layer| layer.name.clone())
+        };
+        let by_project = says(&self.granted) || says(&self.request.allowed);
+        let project = by_project.then(|| "the project's configuration".to_owned());
+        file(&self.last)
+            .or(project)
+            .or_else(|| file(&self.first))
+            .unwrap_or_else(|| "the environment".to_owned())
+    }
+}
+
+/// A configuration in the making.
+struct ConfigReading<'s> {
+    sources: &'s ConfigSources,
+    stamps: FileStamps,
+    problems: Vec<ConfigProblem>,
+}
+
+impl ConfigReading<'_> {
+    fn read_all(&mut self, files: &[PathBuf], within: Option<&Path>) -> Vec<ConfigLayer> {
+        let mut layers = Vec::new();
+        for path in files {
+            self.stamps.note(path);
+            match layer::read(path, within) {
+                Ok(layer) => layers.extend(layer),
+                Err(problem) => self.problems.push(problem),
+            }
+        }
+        layers
+    }
+
+    /// The typed settings.
+    fn settle(&mut self, layers: &ConfigLayers) -> Config {
+        let mut raw = layers.merged();
+        let key_variables = placeholders::key_variables(&raw);
+        self.fill(&mut raw, layers);
+        self.drop_odd_providers(&mut raw, layers);
+        let websearch =
+            SearchService::from_config(&Value::Object(raw.clone()), |name| (self.sources.variables)(name));
+        let websearch = websearch.unwrap_or_else(|error| {
+            self.problems.push(ConfigProblem::in_file(&layers.file_of(&["websearch"]), error.to_string()));
+            None
+        });
+        let mut config = Config::read(raw);
+        config.key_variables = key_variables;
+        config.websearch = websearch;
+        take_rules(&mut config, layers);
+        take_agents(&mut config, layers);
+        config.instructions = lists(layers, |values| values.get("instructions"));
+        config.skills = lists(layers, |values| values.get("skills")?.get("paths"));
+        config
+    }
+
+    /// Fills the places of texts. A setting that names what cannot be read is left out.
+    fn fill(&mut self, raw: &mut Map, layers: &ConfigLayers) {
+        let mut failed: Vec<(Vec<String>, String)> = Vec::new();
+        for (key, value) in raw.iter_mut() {
+            match value {
+                Value::Object(named) if NAMED.contains(&key.as_str()) => {
+                    for (name, value) in named {
+                        if let Err(why) = placeholders::fill(value, self.sources, &mut self.stamps) {
+                            failed.push((vec![key.clone(), name.clone()], why));
+                        }
+                    }
+                }
+                value => {
+                    if let Err(why) = placeholders::fill(value, self.sources, &mut self.stamps) {
+                        failed.push((vec![key.clone()], why));
+                    }
+                }
+            }
+        }
+        for (path, why) in failed {
+            self.drop_setting(raw, &path, layers, &why);
+        }
+    }
+
+    /// Leaves out what says nothing usable about providers and models.
+    fn drop_odd_providers(&mut self, raw: &mut Map, layers: &ConfigLayers) {
+        let single = |key: &str, value: &Value| {
+            let mut one = Map::new();
+            one.insert(key.to_owned(), value.clone());
+            one
+        };
+        let mut odd = Vec::new();
+        for key in ["enabled_providers", "disabled_providers", "provider"] {
+            match raw.get(key) {
+                Some(Value::Object(named)) if key == "provider" => {
+                    for (name, value) in named {
+                        let only = single(name, value);
+                        if let Err(error) = check_providers(&single(key, &only.into())) {
+                            odd.push((vec![key.to_owned(), name.clone()], error.to_string()));
+                        }
+                    }
+                }
+                Some(value) => {
+                    if let Err(error) = check_providers(&single(key, value)) {
+                        odd.push((vec![key.to_owned()], error.to_string()));
+                    }
+                }
+                None => {}
+            }
+        }
+        for (path, why) in odd {
+            self.drop_setting(raw, &path, layers, &why);
+        }
+    }
+
+    fn drop_setting(&mut self, raw: &mut Map, path: &[String], layers: &ConfigLayers, why: &str) {
+        let words: Vec<&str> = path.iter().map(String::as_str).collect();
+        let what = format!("`{}` is left out: {why}", words.join("."));
+        self.problems.push(ConfigProblem::in_file(&layers.file_of(&words), what));
+        match words.as_slice() {
+            [key, name] => {
+                drop(raw.get_mut(*key).and_then(Value::as_object_mut).map(|map| map.shift_remove(*name)))
+            }
+            [key] => drop(raw.shift_remove(*key)),
+            _ => {}
+        }
+    }
+}
+
+fn take_rules(config: &mut Config, layers: &ConfigLayers) {
+    let person = layers.person().filter_map(|values| values.get("permission"));
+    config.rules.person = person.flat_map(rules).collect();
+    match layers.granted.get("permission") {
+        Some(granted) => config.rules.project = rules(granted),
+        None if layers.request.restrictions.is_empty() => {}
+        None => config.rules.bounds.push(layers.request.restrictions.clone().into()),
+    }
+}
+
+fn take_agents(config: &mut Config, layers: &ConfigLayers) {
+    let values = config.raw.get("agent").and_then(Value::as_object).into_iter().flatten();
+    for (name, value) in values {
+        let path = |values: &Map| values.get("agent")?.get(name).map(agent_definition::rules_in);
+        let mut definition = AgentDefinition::default();
+        definition.refine(value);
+        definition.rules.person = layers.person().filter_map(path).flatten().collect();
+        definition.rules.project = path(&layers.granted).unwrap_or_default();
+        if let Some(restrictions) = layers.request.agent_restrictions.get(name)
+            && definition.rules.project.is_empty()
+        {
+            definition.rules.bounds.push(restrictions.clone().into());
+        }
+        config.agents.insert(name.clone(), definition);
+    }
+}
+
+/// The lists of all files one after another: each file adds to what is looked at.
+fn lists(layers: &ConfigLayers, list: impl Fn(&Map) -> Option<&Value>) -> Vec<NamedPath> {
+    let named = |values: &Map, by| named_paths(list(values), by);
+    let mut all: Vec<NamedPath> =
+        layers.first.iter().flat_map(|layer| named(&layer.values, ConfigOrigin::Person)).collect();
+    all.extend(named(&layers.request.allowed, ConfigOrigin::Project));
+    // What lies outside the project was named by it and looked at by the person.
+    all.extend(named(&layers.granted, ConfigOrigin::Person));
+    all.extend(layers.last.iter().flat_map(|layer| named(&layer.values, ConfigOrigin::Person)));
+    all
+}

@@ -1,0 +1,184 @@
+//! One file of configuration as values, and how several become one.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use everturn_model::Map;
+use everturn_tools::places;
+use serde_json::Value;
+
+use super::problem::ConfigProblem;
+
+/// What one file says, as it was written.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct ConfigLayer {
+    /// The file, or what else it is from.
+    pub(super) name: String,
+    /// The folder that its paths begin at.
+    pub(super) folder: PathBuf,
+    pub(super) values: Map,
+}
+
+/// What files looked like when they were read, the absent ones included: as long as they look the same, nobody has to
+/// read them again.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct FileStamps(Vec<(PathBuf, Option<Stamp>)>);
+
+/// Device, inode, size and the times of the last changes.
+type Stamp = (u64, u64, u64, (i64, i64), (i64, i64));
+
+impl FileStamps {
+    /// Notes what a file looks like. To be called before it is read.
+    pub(super) fn note(&mut self, path: &Path) {
+        self.0.push((path.to_owned(), stamp(path)));
+    }
+
+    /// Whether all of them look the same.
+    pub(super) fn are_current(&self) -> bool {
+        self.0.iter().all(|(path, noted)| stamp(path) == *noted)
+    }
+}
+
+fn stamp(path: &Path) -> Option<Stamp> {
+    let found = fs::metadata(path).ok()?;
+    let (changed, moved) = ((found.mtime(), found.mtime_nsec()), (found.ctime(), found.ctime_nsec()));
+    Some((found.dev(), found.ino(), found.len(), changed, moved))
+}
+
+/// Reads a file; nothing if there is none. With `within`, it must lie under that folder and belong to this person or to
+/// the administrator: what others put in the way is not read.
+pub(super) fn read(path: &Path, within: Option<&Path>) -> Result<Option<ConfigLayer>, ConfigProblem> {
+    let name = path.display().to_string();
+    if within.is_some() && !is_ours(path) {
+        return Err(ConfigProblem::in_file(&name, "it belongs to somebody else and is not read"));
+    }
+    let text = places::text(path, within).map_err(|why| {
+        let why = why.strip_prefix(&format!("{name}: ")).unwrap_or(&why);
+        ConfigProblem::unread(&name, None, why)
+    })?;
+    let Some(text) = text else { return Ok(None) };
+    let folder = path.parent().unwrap_or(Path::new("/")).to_owned();
+    let is_toml = path.extension().is_some_and(|extension| extension == "toml");
+    let values = if is_toml { parse_toml(&text) } else { parse_json(&text) };
+    let values = values.map_err(|(place, what)| ConfigProblem::unread(&name, place, what))?;
+    Ok(Some(ConfigLayer { name, folder, values }))
+}
+
+/// A configuration that is a text of its own.
+pub(super) fn of_text(name: &str, text: &str, folder: &Path) -> Result<ConfigLayer, ConfigProblem> {
+    let values = parse_json(text).map_err(|(place, what)| ConfigProblem::unread(name, place, what))?;
+    Ok(ConfigLayer { name: name.to_owned(), folder: folder.to_owned(), values })
+}
+
+fn is_ours(path: &Path) -> bool {
+    let owner = fs::metadata(path).map_or(0, |found| found.uid());
+    owner == 0 || owner == rustix::process::geteuid().as_raw()
+}
+
+/// A place in a file, and what is wrong there.
+type ParseFailure = (Option<(usize, usize)>, String);
+
+fn parse_json(text: &str) -> Result<Map, ParseFailure> {
+    match jsonc_parser::parse_to_serde_value::<Value>(text, &Default::default()) {
+        Ok(Value::Object(map)) => Ok(map),
+        Ok(_) => Err((None, "it must be an object".to_owned())),
+        Err(error) => Err((place(text, error.range().start), error.kind().to_string())),
+    }
+}
+
+fn parse_toml(text: &str) -> Result<Map, ParseFailure> {
+    toml::from_str::<Map>(text).map_err(|error| {
+        let at = error.span().and_then(|span| place(text, span.start));
+        (at, error.message().to_owned())
+    })
+}
+
+/// The line and the column of a place in a text, from one on.
+fn place(text: &str, at: usize) -> Option<(usize, usize)> {
+    let before = text.get(..at.min(text.len()))?;
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().map_or(0, |rest| rest.chars().count()) + 1;
+    Some((line, column))
+}
+
+/// Later values win; objects are merged key by key.
+pub(super) fn merge(into: &mut Map, from: Map) {
+    for (key, value) in from {
+        match (into.get_mut(&key), value) {
+            (Some(Value::Object(old)), Value::Object(new)) => merge(old, new),
+            (_, value) => drop(into.insert(key, value)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_broken_file_is_named_with_line_and_column() {
+        let folder = tempfile::tempdir().unwrap();
+        let check = |name: &str, text: &str, expected: &str| {
+            let path = folder.path().join(name);
+            fs::write(&path, text).unwrap();
+            let problem = read(&path, None).unwrap_err().to_string();
+            let end = "; nothing of this file counts until it is mended, and more is asked";
+            assert_eq!(problem, format!("{}{expected}{end}", path.display()), "{text}");
+        };
+        check(
+            "a.json",
+            "{\n  \"model\" \"x\"\n}",
+            ":2:11: Expected colon after the string or word in object property",
+        );
+        check("b.json", "[]", ": it must be an object");
+        check("c.toml", "model = \"x\"\nbash = = 1\n", ":2:8: extra `=`, expected nothing");
+        let folder_path = folder.path().join("d.json");
+        fs::create_dir(&folder_path).unwrap();
+        let problem = read(&folder_path, None).unwrap_err().to_string();
+        assert!(problem.contains("it is a folder, not an ordinary file"), "{problem}");
+    }
+
+    #[test]
+    fn json_with_comments_and_toml_say_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let check = |name: &str, text: &str| {
+            fs::write(folder.path().join(name), text).unwrap();
+            read(&folder.path().join(name), None).unwrap().unwrap().values
+        };
+        let json = check("a.jsonc", "{ // mine\n \"permission\": {\"bash\": {\"git *\": \"allow\"}},}");
+        let toml = check("a.toml", "[permission.bash]\n\"git *\" = \"allow\"\n");
+        assert_eq!(json, toml);
+        assert_eq!(Value::Object(json), json!({"permission": {"bash": {"git *": "allow"}}}));
+        assert_eq!(read(&folder.path().join("none.json"), None), Ok(None));
+    }
+
+    #[test]
+    fn a_file_that_changed_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, none) = (folder.path().join("a.json"), folder.path().join("b.json"));
+        fs::write(&path, "{}").unwrap();
+        let mut stamps = FileStamps::default();
+        stamps.note(&path);
+        stamps.note(&none);
+        assert!(stamps.are_current());
+        fs::write(&none, "{}").unwrap();
+        assert!(!stamps.are_current());
+        fs::remove_file(&none).unwrap();
+        assert!(stamps.are_current());
+        fs::write(&path, "{ }").unwrap();
+        assert!(!stamps.are_current());
+    }
+
+    #[test]
+    fn what_leads_out_of_a_project_is_not_read() {
+        let (project, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        fs::write(outside.path().join("x.json"), "{}").unwrap();
+        let link = project.path().join("opencode.json");
+        std::os::unix::fs::symlink(outside.path().join("x.json"), &link).unwrap();
+        let problem = read(&link, Some(project.path())).unwrap_err().to_string();
+        assert!(problem.contains("it leads out of the project"), "{problem}");
+    }
+}

@@ -1,0 +1,98 @@
+//! Permission rules as a configuration writes them, and whose they are.
+
+use std::sync::Arc;
+
+use everturn_model::permission::{Action, Rule};
+use serde_json::Value;
+
+/// The rules that are configured, by who has written them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ConfiguredRules {
+    /// The person's own. What they deny, nothing loosens.
+    pub person: Vec<Rule>,
+    /// Those of a project that the person trusts, which refine the person's.
+    pub project: Vec<Rule>,
+    /// What nothing in this place gets around: rules of a project that nobody trusts yet, and of files that cannot be
+    /// read.
+    pub bounds: Vec<Arc<[Rule]>>,
+}
+
+/// Rules from a configuration: `"allow"` for everything, `{"bash": "ask"}`, or `{"bash": {"git *": "allow"}}`.
+#[must_use]
+pub fn rules(value: &Value) -> Vec<Rule> {
+    let mut rules = Vec::new();
+    if let Some(action) = action(value) {
+        rules.push(Rule::new("*", "*", action));
+    }
+    for (permission, value) in value.as_object().into_iter().flatten() {
+        if let Some(action) = action(value) {
+            rules.push(Rule::new(permission, "*", action));
+        }
+        for (pattern, value) in value.as_object().into_iter().flatten() {
+            if let Some(action) = action(value) {
+                rules.push(Rule::new(permission, pattern, action));
+            }
+        }
+    }
+    rules
+}
+
+/// Rules from an agent's older `tools`: `{"write": false}`. Tools that change files share a permission.
+pub(super) fn rules_of_tools(value: &Value) -> Vec<Rule> {
+    let tools = value.as_object().into_iter().flatten();
+    tools
+        .filter_map(|(tool, on)| {
+            let action = if on.as_bool()? { Action::Allow } else { Action::Deny };
+            let permission = match tool.as_str() {
+                "apply_patch" | "multiedit" | "patch" | "write" => "edit",
+                other => other,
+            };
+            Some(Rule::new(permission, "*", action))
+        })
+        .collect()
+}
+
+/// Whether rules could allow what would not be allowed without them.
+pub(super) fn loosens(rules: &[Rule]) -> bool {
+    rules.iter().any(|rule| rule.action == Action::Allow)
+}
+
+/// What holds where a file cannot be read that may have forbidden something: looking is allowed, and everything else is
+/// asked for.
+pub(super) fn caution() -> Arc<[Rule]> {
+    let looking = ["glob", "grep", "list", "read", "skill", "todoread", "todowrite"];
+    let ask = Rule::new("*", "*", Action::Ask);
+    [ask].into_iter().chain(looking.map(|name| Rule::new(name, "*", Action::Allow))).collect()
+}
+
+fn action(value: &Value) -> Option<Action> {
+    match value.as_str()? {
+        "allow" => Some(Action::Allow),
+        "ask" => Some(Action::Ask),
+        "deny" => Some(Action::Deny),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn rules_are_read_in_every_form() {
+        let check = |value: Value, expected: &[(&str, &str, Action)]| {
+            let expected: Vec<Rule> = expected.iter().map(|(p, r, a)| Rule::new(p, r, *a)).collect();
+            assert_eq!(rules(&value), expected, "{value}");
+        };
+        check(json!("ask"), &[("*", "*", Action::Ask)]);
+        check(
+            json!({"bash": {"*": "ask", "git *": "allow"}, "edit": "deny"}),
+            &[("bash", "*", Action::Ask), ("bash", "git *", Action::Allow), ("edit", "*", Action::Deny)],
+        );
+        check(json!({"bash": "sometimes"}), &[]);
+        let tools = rules_of_tools(&json!({"write": false, "bash": true, "odd": 1}));
+        assert_eq!(tools, [Rule::new("edit", "*", Action::Deny), Rule::new("bash", "*", Action::Allow)]);
+    }
+}

@@ -1,0 +1,249 @@
+//! The rules that hold for the calls of a session, in layers.
+//!
+//! Rules come from several hands: what an agent is for, what the person has configured, what a project brings, what a
+//! session was given, what another program's session brought along. In one list, of which the last match wins, whoever
+//! speaks last could loosen what was said before. A policy therefore has one list in which later rules refine earlier
+//! ones, and **bounds** around it: each is a list of its own, and of all of them the strictest word applies. Whatever
+//! is added to a policy as a bound can only make it stricter.
+
+use std::sync::Arc;
+
+use super::{Action, Rule, bounded, last_match, matches};
+
+/// What may be done, what is asked for and what is not done.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Policy {
+    /// The last one that matches counts; without a match the answer is to ask.
+    rules: Vec<Rule>,
+    /// What none of the rules can loosen. Of each list the last match counts; what a list does not mention it does not
+    /// bind.
+    bounds: Vec<Arc<[Rule]>>,
+}
+
+impl Policy {
+    /// A policy of rules that nothing bounds.
+    #[must_use]
+    pub fn new(rules: Vec<Rule>) -> Self {
+        Self { rules, bounds: Vec::new() }
+    }
+
+    /// The same with further rules, which refine those that are there.
+    #[must_use]
+    pub fn refined(mut self, rules: &[Rule]) -> Self {
+        self.rules.extend_from_slice(rules);
+        self
+    }
+
+    /// The same, and nothing that these rules do not allow.
+    #[must_use]
+    pub fn within(mut self, bound: impl Into<Arc<[Rule]>>) -> Self {
+        let bound = bound.into();
+        if !bound.is_empty() && !self.bounds.contains(&bound) {
+            self.bounds.push(bound);
+        }
+        self
+    }
+
+    /// Decides about one action on several resources: the strictest word on any of them. `approved` is what people have
+    /// allowed with *always*: it answers what would be asked, and changes nothing about what is denied.
+    #[must_use]
+    pub fn decide(&self, approved: &[Rule], permission: &str, resources: &[String]) -> Action {
+        let any = ["*".to_owned()];
+        let resources = if resources.is_empty() { &any[..] } else { resources };
+        let verdicts = resources.iter().map(|resource| match self.verdict(permission, resource) {
+            Action::Ask => last_match(approved, permission, resource).unwrap_or(Action::Ask),
+            decided => decided,
+        });
+        verdicts.max_by_key(|action| action.strictness()).unwrap_or(Action::Ask)
+    }
+
+    fn verdict(&self, permission: &str, resource: &str) -> Action {
+        let own = last_match(&self.rules, permission, resource).unwrap_or(Action::Ask);
+        let bounds = self.bounds.iter().filter_map(|bound| last_match(bound, permission, resource));
+        bounds.fold(own, Action::stricter)
+    }
+
+    /// True when a tool is not even shown to the model: nothing of it is allowed or asked about.
+    #[must_use]
+    pub fn hides(&self, permission: &str) -> bool {
+        let mut lists = [&self.rules[..]].into_iter().chain(self.bounds.iter().map(|bound| &**bound));
+        lists.any(|rules| hides(rules, permission))
+    }
+
+    /// The same as one list of rules, for those who know nothing else: sessions of subagents, and clients.
+    #[must_use]
+    pub fn flattened(&self) -> Vec<Rule> {
+        self.bounds.iter().fold(self.rules.clone(), |rules, bound| bounded(&rules, bound))
+    }
+}
+
+/// What of somebody's rules nothing may loosen: where they say *deny*, and the exceptions that they make of it
+/// themselves.
+#[must_use]
+pub fn denials(rules: &[Rule]) -> Vec<Rule> {
+    if rules.iter().all(|rule| rule.action != Action::Deny) {
+        return Vec::new();
+    }
+    let exception = |rule: &Rule| match rule.action {
+        Action::Deny => rule.clone(),
+        Action::Allow | Action::Ask => Rule { action: Action::Allow, ..rule.clone() },
+    };
+    rules.iter().map(exception).collect()
+}
+
+/// A rule for the action denies everything, and no later one allows or asks about a part of it.
+fn hides(rules: &[Rule], permission: &str) -> bool {
+    let mut last = rules.iter().rev().filter(|rule| matches(&rule.permission, permission));
+    last.find(|rule| rule.action != Action::Deny || rule.pattern == "*")
+        .is_some_and(|rule| rule.action == Action::Deny)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn rule(permission: &str, pattern: &str, action: Action) -> Rule {
+        Rule::new(permission, pattern, action)
+    }
+
+    fn check(policy: &Policy, approved: &[Rule], permission: &str, resource: &str) -> Action {
+        policy.decide(approved, permission, &[resource.to_owned()])
+    }
+
+    #[test]
+    fn last_match_wins_and_the_default_is_to_ask() {
+        let policy = Policy::new(vec![rule("*", "*", Action::Allow), rule("read", "*.env", Action::Ask)])
+            .refined(&[rule("read", "*.env.example", Action::Allow)]);
+        for (resource, expected) in
+            [("a.txt", Action::Allow), (".env", Action::Ask), (".env.example", Action::Allow)]
+        {
+            assert_eq!(check(&policy, &[], "read", resource), expected, "{resource}");
+        }
+        assert_eq!(check(&Policy::default(), &[], "bash", "rm -rf /"), Action::Ask);
+    }
+
+    #[test]
+    fn any_deny_beats_any_ask_beats_allow() {
+        let policy = Policy::new(vec![
+            rule("edit", "*", Action::Allow),
+            rule("edit", "b", Action::Ask),
+            rule("edit", "c", Action::Deny),
+        ]);
+        let on = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            policy.decide(&[], "edit", &names)
+        };
+        assert_eq!(
+            [on(&["a"]), on(&["a", "b"]), on(&["a", "b", "c"])],
+            [Action::Allow, Action::Ask, Action::Deny]
+        );
+        assert_eq!(policy.decide(&[], "edit", &[]), Action::Allow);
+    }
+
+    #[test]
+    fn what_a_person_denies_no_name_with_a_pattern_in_it_allows() {
+        // A project's `"bas?": "allow"`, and a session's rules after it, beat the person's own deny.
+        let person = [rule("bash", "*", Action::Deny), rule("bash", "git *", Action::Ask)];
+        let policy = Policy::new(vec![rule("*", "*", Action::Allow)])
+            .refined(&person)
+            .refined(&[rule("bas?", "*", Action::Allow), rule("*", "*", Action::Allow)])
+            .within(denials(&person));
+        let approved = [rule("*", "*", Action::Allow)];
+        assert_eq!(check(&policy, &approved, "bash", "ls"), Action::Deny);
+        // What the person leaves to a question may be answered by others.
+        assert_eq!(check(&policy, &[], "bash", "git log"), Action::Allow);
+        assert_eq!(check(&policy, &[], "edit", "a"), Action::Allow);
+        assert!(!policy.hides("bash"));
+        assert!(policy.within([rule("b*", "*", Action::Deny)]).hides("bash"));
+    }
+
+    #[test]
+    fn an_approval_answers_a_question_and_nothing_else() {
+        let asking =
+            Policy::new(vec![rule("*", "*", Action::Allow)]).within([rule("bash", "*", Action::Ask)]);
+        let approved = [rule("bash", "npm *", Action::Allow)];
+        assert_eq!(check(&asking, &approved, "bash", "npm test"), Action::Allow);
+        assert_eq!(check(&asking, &approved, "bash", "ls"), Action::Ask);
+        let denying = Policy::new(vec![rule("bash", "rm *", Action::Deny)]);
+        assert_eq!(
+            check(&denying, &[rule("bash", "*", Action::Allow)], "bash", "rm -rf build"),
+            Action::Deny
+        );
+        assert_eq!(check(&denying, &[rule("bash", "*", Action::Allow)], "bash", "ls"), Action::Allow);
+    }
+
+    #[test]
+    fn a_tool_is_hidden_only_by_a_last_rule_that_denies_everything() {
+        let denied = Policy::new(vec![rule("*", "*", Action::Allow), rule("task", "*", Action::Deny)]);
+        assert!(denied.hides("task") && !denied.hides("bash"));
+        assert!(!denied.refined(&[rule("task", "explore", Action::Allow)]).hides("task"));
+    }
+
+    fn rules() -> impl Strategy<Value = Vec<Rule>> {
+        let action = prop::sample::select(vec![Action::Allow, Action::Ask, Action::Deny]);
+        let permission = prop::sample::select(vec!["*", "p", "q", "p*", "?"]);
+        let pattern = prop::sample::select(vec!["*", "a", "a*", "*b", "?b", "a *", "b"]);
+        let rule = (permission, pattern, action).prop_map(|(p, w, a)| Rule::new(p, w, a));
+        prop::collection::vec(rule, 0..6)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(512) })]
+
+        /// Whatever agents, projects, sessions, imports and approvals say, in whatever order.
+        #[test]
+        fn nothing_is_looser_than_what_the_person_denied(
+            person in rules(),
+            before in rules(),
+            after in prop::collection::vec(rules(), 0..4),
+            others in prop::collection::vec(rules(), 0..4),
+            approved in rules(),
+            text in "[ab ]{0,3}",
+            p in "p|q|pq",
+        ) {
+            let mut policy = Policy::new(before).refined(&person);
+            for rules in &after {
+                policy = policy.refined(rules);
+            }
+            policy = policy.within(denials(&person));
+            for bound in others {
+                policy = policy.within(bound);
+            }
+            if last_match(&person, &p, &text) == Some(Action::Deny) {
+                prop_assert_eq!(check(&policy, &approved, &p, &text), Action::Deny);
+            }
+        }
+
+        #[test]
+        fn a_bound_never_allows_more(
+            own in rules(),
+            bounds in prop::collection::vec(rules(), 0..3),
+            added in rules(),
+            approved in rules(),
+            text in "[ab ]{0,3}",
+            p in "p|q|pq",
+        ) {
+            let policy = bounds.into_iter().fold(Policy::new(own), Policy::within);
+            // An approval is an allow.
+            let approved: Vec<Rule> =
+                approved.into_iter().map(|rule| Rule { action: Action::Allow, ..rule }).collect();
+            let bound = policy.clone().within(added.clone());
+            let (before, after) = (check(&policy, &approved, &p, &text), check(&bound, &approved, &p, &text));
+            prop_assert!(after.strictness() >= before.strictness());
+            if last_match(&added, &p, &text) == Some(Action::Deny) {
+                prop_assert_eq!(after, Action::Deny);
+            }
+            // One list says the same, where nothing was approved.
+            let one = Policy::new(bound.flattened());
+            prop_assert_eq!(check(&one, &[], &p, &text), check(&bound, &[], &p, &text));
+        }
+
+        #[test]
+        fn denials_are_what_is_denied(person in rules(), text in "[ab ]{0,3}", p in "p|q|pq") {
+            let denied = last_match(&person, &p, &text) == Some(Action::Deny);
+            prop_assert_eq!(last_match(&denials(&person), &p, &text) == Some(Action::Deny), denied);
+        }
+    }
+}
