@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use everturn_model::Session;
 use everturn_model::permission::{Action, Policy, Rule, denials};
+use everturn_tools::scope::PROTECTED;
 
 use crate::config::{AgentDefinition, AgentRole, ConfiguredRules};
 use crate::{Config, Error};
@@ -76,7 +77,8 @@ impl Agents {
     }
 
     /// What may be done in a session: by its agent, the configuration, and rules of its own.
-    pub(crate) fn policy(&self, session: &Session) -> Policy {
+    #[must_use]
+    pub fn policy(&self, session: &Session) -> Policy {
         self.policy_of(session.agent.as_deref().unwrap_or(&self.default), session)
     }
 
@@ -137,11 +139,12 @@ pub(crate) const PLANS: &str = ".opencode/plans";
 pub(crate) const PLANS_ELSEWHERE: &str = "plans";
 
 /// What holds for everybody who looks at files: secrets and other folders are asked for.
-fn looking_rules(data: &Path) -> [Rule; 7] {
+fn looking_rules(data: &Path) -> [Rule; 8] {
     let outputs = format!("{}/*", data.join("tool-output").display());
     let plans = format!("{}/*", data.join(PLANS_ELSEWHERE).display());
     [
         Rule::new("external_directory", "*", Action::Ask),
+        Rule::new(PROTECTED, "*", Action::Ask),
         Rule::new("external_directory", &outputs, Action::Allow),
         Rule::new("external_directory", &plans, Action::Allow),
         Rule::new("read", "*", Action::Allow),

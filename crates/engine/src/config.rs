@@ -8,6 +8,7 @@
 //! - `agent_definition`: what is configured of an agent
 //! - `discovery`: from a folder to its configuration
 //! - `layer`: one file as values, and how several become one
+//! - `markdown`: agents and commands in Markdown
 //! - `placeholders`: `{env:NAME}` and `{file:path}`
 //! - `problem`: what is wrong with a configuration
 //! - `project`: what a project may say before it is trusted
@@ -18,6 +19,7 @@
 mod agent_definition;
 mod discovery;
 mod layer;
+mod markdown;
 mod placeholders;
 mod problem;
 mod project;

@@ -7,12 +7,12 @@
 
 mod relocation;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use everturn_model::Session;
+use everturn_model::{Session, SessionId};
 use everturn_store::Store;
 use everturn_tools::BoxFuture;
 use everturn_tools::project::{Repository, RepositoryIdentity, RepositoryMark, identity, repository};
@@ -153,6 +153,13 @@ impl Location {
         self.project.vcs.as_ref()?;
         // In worktrees and submodules `.git` is a file that leads elsewhere.
         repository(&self.worktree).filter(|found| found.root == self.worktree)?.branch()
+    }
+
+    /// Whether a session is one of this place: of its project and, outside any repository, of its very folder.
+    #[must_use]
+    pub fn holds(&self, session: &Session) -> bool {
+        let folder = self.project.id != GLOBAL || Path::new(&session.directory) == self.directory;
+        session.project == self.project.id && folder && !self.is_elsewhere(session)
     }
 
     /// Whether a session is one of another clone of this project that is still there. Worktrees of one repository are
@@ -345,6 +352,24 @@ impl Projects {
     pub async fn all(&self) -> Result<Vec<Project>, Error> {
         let rows = self.store.projects().await?;
         Ok(rows.into_iter().filter_map(|(_, data)| serde_json::from_str(&data).ok()).collect())
+    }
+
+    /// Those of some sessions that are a location's. What is gone meanwhile is nobody's.
+    ///
+    /// # Errors
+    /// When the store refuses.
+    pub async fn held_by(
+        &self,
+        location: &Location,
+        ids: HashSet<SessionId>,
+    ) -> Result<HashSet<SessionId>, Error> {
+        let mut held = HashSet::new();
+        for id in ids {
+            if self.store.session(&id).await?.is_some_and(|session| location.holds(&session)) {
+                held.insert(id);
+            }
+        }
+        Ok(held)
     }
 
     /// The sessions of a location's project, without those of other clones of it. The filter's project is set here.

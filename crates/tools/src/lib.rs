@@ -33,11 +33,13 @@
 //! - [`pty`]: terminals that clients look at and type into
 //! - [`shell`]: what a command line would run, for permission rules
 //! - [`project`]: what repository a folder belongs to, and which one it is
+//! - [`protected`]: files that make programs run by themselves
 //! - [`invalid`]: the answer to a call that cannot be run
 //! - [`snapshot`]: content-addressed pictures of a worktree: capture, diff, restore
 //! - [`input`]: the schema of arguments, and decoding with errors a model can act on
 //! - `attributes`: what a file has besides its content, kept when that is replaced
 //! - `folder`: folders as handles that no link can redirect
+//! - [`front_matter`]: the YAML at the beginning of Markdown files
 //! - `indentation`: how the indentation of a model's text becomes that of a file
 //! - `regular_file`: reading ordinary files only, so that no read waits or goes on without end
 //! - `replacement`: all-or-nothing changes of files
@@ -51,6 +53,7 @@ pub mod bash;
 pub mod bound;
 pub mod edit;
 mod folder;
+pub mod front_matter;
 pub mod glob;
 pub mod grep;
 pub mod host;
@@ -65,6 +68,7 @@ pub mod places;
 pub mod plan;
 pub mod process;
 pub mod project;
+pub mod protected;
 pub mod pty;
 pub mod question;
 pub mod read;

@@ -4,13 +4,15 @@
 //! exists. A link in the project that points elsewhere is therefore outside, and asks first.
 //!
 //! What git keeps in `.git` is outside for whoever wants to change it: a hook or a line of configuration there is
-//! run by the next git command, so writing one is more than an edit. Reading one is harmless.
+//! run by the next git command, so writing one is more than an edit. Reading one is harmless. Other files that make
+//! programs run ([`crate::protected`]) have a permission of their own.
 
 use std::path::{Component, Path, PathBuf};
 use std::{fs, io};
 
 use serde_json::{Map, Value};
 
+use crate::protected;
 use crate::target::Target;
 use crate::tool::{Failure, Need};
 
@@ -19,6 +21,9 @@ const LINKS_MAX: usize = 40;
 
 /// The longest path that is looked at, in bytes: the system refuses longer ones.
 const PATH_MAX: usize = 4096;
+
+/// The permission to change a protected file.
+pub const PROTECTED: &str = "protected_file";
 
 /// Where a call works.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -121,6 +126,12 @@ impl Scope {
         })
     }
 
+    /// Whether a target in the project makes programs run, or tells agents what to do.
+    fn is_protected(&self, target: &Target) -> bool {
+        let named = |path: &Path, root: &Path| path.strip_prefix(root).is_ok_and(protected::is_protected);
+        self.roots().any(|root| named(target.path(), root) || named(target.real(), &real(root)))
+    }
+
     /// The path as people read it: relative to the worktree, with `..` when it lies elsewhere.
     #[must_use]
     pub fn relative(&self, path: &Path) -> String {
@@ -179,7 +190,7 @@ impl Scope {
     }
 
     /// The extra permission that a path outside the project needs, or nothing for one inside. Changing what git keeps
-    /// in `.git` needs it too.
+    /// in `.git` needs it too, and changing a protected file needs one of its own.
     #[must_use]
     pub fn external(&self, path: &Path, access: PathAccess) -> Option<Need> {
         self.extra(&Target::new(path.to_owned(), real(path)), access)
@@ -192,7 +203,8 @@ impl Scope {
             PathAccess::Write => self.holds(path, real) && !self.is_gits(target),
         };
         if free {
-            return None;
+            let protected = access == PathAccess::Write && self.is_protected(target);
+            return protected.then(|| self.protected_need(target));
         }
         let parent = if real.is_dir() { real } else { real.parent().unwrap_or(real) };
         let pattern = parent.join("*").display().to_string();
@@ -205,6 +217,14 @@ impl Scope {
             always: vec![pattern],
             metadata,
         })
+    }
+
+    /// The permission to change a protected file.
+    fn protected_need(&self, target: &Target) -> Need {
+        let patterns = self.spellings(target);
+        let mut metadata = Map::new();
+        metadata.insert("filepath".to_owned(), Value::String(target.path().display().to_string()));
+        Need { permission: PROTECTED.to_owned(), always: patterns.clone(), patterns, metadata }
     }
 }
 

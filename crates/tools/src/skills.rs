@@ -8,13 +8,12 @@
 //! A skill of the project counts only if its file lies in the project, links followed. Links in the person's own
 //! folders are followed; however they are tied, a walk ends.
 
-mod front_matter;
-
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use crate::front_matter;
 use crate::host::LoadedSkill;
 use crate::places::{ConfigOrigin, Observed, Places, is_absent, plain, text};
 use crate::tool::Failure;

@@ -2,7 +2,9 @@
 
 use axum::extract::State;
 use everturn_engine::Engine;
-use everturn_model::RequestId;
+use everturn_engine::projects::Location;
+use everturn_model::request::Request;
+use everturn_model::{RequestId, SessionId};
 
 use super::run_to_end;
 use crate::App;
@@ -12,6 +14,7 @@ use crate::error::ErrorKind::{NoPermission, NoQuestion, NotFound};
 use crate::input::{Json, Path, PermissionPath, QuestionPath, SessionPermissionPath};
 use crate::operation::Operation;
 use crate::wire::request::{Decision, OlderDecision, PermissionRequest, QuestionAnswers, QuestionRequest};
+use crate::workdir::Workdir;
 
 pub(super) fn operations() -> Vec<Operation> {
     vec![
@@ -32,14 +35,29 @@ pub(super) fn operations() -> Vec<Operation> {
     ]
 }
 
-async fn permissions(State(app): State<App>) -> Result<JsonAnswer<Vec<PermissionRequest<'static>>>> {
-    let requests = app.engine.requests().waiting().await?;
+async fn permissions(
+    State(app): State<App>,
+    Workdir(location): Workdir,
+) -> Result<JsonAnswer<Vec<PermissionRequest<'static>>>> {
+    let requests = waiting(&app, &location).await?;
     answer(&requests.iter().filter_map(PermissionRequest::of).collect::<Vec<_>>())
 }
 
-async fn questions(State(app): State<App>) -> Result<JsonAnswer<Vec<QuestionRequest<'static>>>> {
-    let requests = app.engine.requests().waiting().await?;
+async fn questions(
+    State(app): State<App>,
+    Workdir(location): Workdir,
+) -> Result<JsonAnswer<Vec<QuestionRequest<'static>>>> {
+    let requests = waiting(&app, &location).await?;
     answer(&requests.iter().filter_map(QuestionRequest::of).collect::<Vec<_>>())
+}
+
+/// What waits for a person in a place.
+async fn waiting(app: &App, location: &Location) -> Result<Vec<(SessionId, Request)>> {
+    let mut requests = app.engine.requests().waiting().await?;
+    let sessions = requests.iter().map(|(id, _)| id.clone()).collect();
+    let here = app.engine.projects().held_by(location, sessions).await?;
+    requests.retain(|(id, _)| here.contains(id));
+    Ok(requests)
 }
 
 async fn reply(

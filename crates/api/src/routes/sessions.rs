@@ -127,10 +127,16 @@ async fn create(
     answer(&SessionInfo::of(&session))
 }
 
-async fn statuses(State(app): State<App>) -> Result<JsonAnswer<BTreeMap<String, SessionStatus>>> {
+async fn statuses(
+    State(app): State<App>,
+    Workdir(location): Workdir,
+) -> Result<JsonAnswer<BTreeMap<String, SessionStatus>>> {
     let statuses = app.engine.drains().statuses();
+    let sessions = statuses.iter().map(|(id, _)| id.clone()).collect();
+    let here = app.engine.projects().held_by(&location, sessions).await?;
+    let of_here = statuses.iter().filter(|(id, _)| here.contains(id));
     let shown: BTreeMap<String, SessionStatus> =
-        statuses.iter().map(|(id, signal)| (id.to_string(), signal.into())).collect();
+        of_here.map(|(id, signal)| (id.to_string(), signal.into())).collect();
     answer(&shown)
 }
 

@@ -17,7 +17,9 @@ use super::project::{self, ProjectRequest, path_of, put_at};
 use super::rules::{caution, rules};
 use super::sources::{ConfigSources, project_folders};
 use super::trust::Trust;
-use super::{AgentDefinition, Config, agent_definition, check_providers, named_paths, placeholders};
+use super::{
+    AgentDefinition, Config, agent_definition, check_providers, markdown, named_paths, placeholders,
+};
 
 /// The name that a configuration in the environment goes by.
 const TEXT: &str = "OPENCODE_CONFIG_CONTENT";
@@ -46,8 +48,11 @@ pub(crate) fn find(directory: &Path, sources: &ConfigSources, trust: &Trust, dat
     let root = folders.first().map_or(directory, |root| *root);
     let mut reading = ConfigReading { sources, stamps: FileStamps::default(), problems: Vec::new() };
     let mut first = reading.read_all(&sources.first_files(), None);
+    first.extend(reading.read_markdown(&sources.own, None));
     let mut brought = reading.read_all(&sources.project_files(&folders), Some(root));
+    brought.extend(reading.read_markdown(&sources.project_inner_folders(&folders), Some(root)));
     let mut last = reading.read_all(&sources.last_files(), None);
+    last.extend(reading.read_markdown(sources.last.as_slice(), None));
     if let Some(text) = &sources.text {
         match layer::of_text(TEXT, text, directory) {
             Ok(layer) => last.push(layer),
@@ -161,6 +166,11 @@ impl ConfigReading<'_> {
             }
         }
         layers
+    }
+
+    fn read_markdown(&mut self, folders: &[PathBuf], within: Option<&Path>) -> Vec<ConfigLayer> {
+        let (stamps, problems) = (&mut self.stamps, &mut self.problems);
+        folders.iter().flat_map(|folder| markdown::read(folder, within, stamps, problems)).collect()
     }
 
     /// The typed settings.

@@ -16,7 +16,7 @@ pub type Variables = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 const NAMES: [&str; 3] = ["opencode.json", "opencode.jsonc", "everturn.toml"];
 
 /// The folder of a project that holds configuration, and the names of files in it.
-pub(super) const FOLDER: &str = ".opencode";
+const FOLDER: &str = ".opencode";
 const NAMES_IN_FOLDER: [&str; 3] = ["opencode.json", "opencode.jsonc", "config.toml"];
 
 /// Where configuration comes from. The binary says so once; nothing in this crate reads the environment.
@@ -76,6 +76,14 @@ impl ConfigSources {
     /// The files of the person's that count more.
     pub(super) fn last_files(&self) -> Vec<PathBuf> {
         self.last.iter().flat_map(|folder| files_in(folder, NAMES_IN_FOLDER)).collect()
+    }
+
+    /// The folders of the project in which agents and commands are.
+    pub(super) fn project_inner_folders(&self, folders: &[&Path]) -> Vec<PathBuf> {
+        match self.project_files {
+            ProjectFiles::Ignored => Vec::new(),
+            ProjectFiles::Read => folders.iter().map(|folder| folder.join(FOLDER)).collect(),
+        }
     }
 
     /// The files of the project that a folder belongs to.

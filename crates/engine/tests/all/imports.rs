@@ -1,7 +1,8 @@
 //! Sessions of other programs: what is odd about them is said, and does not spoil what is here.
 
-use everturn_engine::Error;
+use everturn_engine::{Error, Prompt};
 use everturn_model::SessionId;
+use everturn_model::permission::Action;
 use everturn_testkit::{Refusal, within};
 use serde_json::json;
 
@@ -72,4 +73,38 @@ async fn every_session_of_many_is_counted_once() {
     let report = bench.engine.imports().opencode(folder.path(), progress).await.unwrap();
     assert_eq!((report.imported.len(), report.present, report.problems), (300, 0, Vec::new()));
     assert_eq!(counted, (1..=300).map(|done| (done, 300)).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn rules_and_scripts_that_an_import_brings_let_nothing_happen() {
+    // Its rules came after the person's, and the last one counts; its model could be a file of the project.
+    let bench = Bench::configured(json!({"permission": {"bash": {"rm *": "deny", "*": "ask"}}})).await;
+    bench.repo.write("play.json", "not even a script");
+    let mut export: serde_json::Value = serde_json::from_slice(&export("ses_a", "ses_none")).unwrap();
+    export["info"]["directory"] = bench.repo.dir().into();
+    export["info"]["model"] = json!({"id": "./play.json", "providerID": "scripted"});
+    let rules = json!([{"permission": "*", "pattern": "*", "action": "allow"},
+        {"permission": "webfetch", "pattern": "*", "action": "deny"}]);
+    export["info"]["permission"] = rules.clone();
+    let id = bench.engine.imports().export(export.to_string().as_bytes()).await.unwrap().imported.remove(0);
+    let session = bench.engine.sessions().get(&id).await.unwrap();
+    let config = bench.config().await;
+    let check = |session: &everturn_model::Session, permission: &str, resource: &str| {
+        let policy = config.agents().policy(session);
+        policy.decide(&[], permission, &[resource.to_owned()])
+    };
+    assert_eq!(check(&session, "bash", "rm x"), Action::Deny);
+    assert_eq!(check(&session, "bash", "ls"), Action::Ask);
+    assert_eq!(check(&session, "webfetch", "x"), Action::Deny);
+    assert_eq!(check(&session, "read", "x"), Action::Allow);
+    // Clients see the rules, and an export has them again.
+    assert_eq!(session.permission, None);
+    let shown = everturn_interop::opencode::v1::session_info(&session);
+    assert_eq!(shown["permission"], rules);
+    bench.engine.inbox().admit(&id, Prompt::text("SAY:the usual model")).await.unwrap();
+    within("the session to settle", bench.engine.drains().settled(&id)).await;
+    assert_eq!(bench.transcript_of(&id).await.last().unwrap(), "assistant: the usual model");
+    // So it is with its forks.
+    let fork = bench.engine.sessions().fork(&id, None).await.unwrap();
+    assert_eq!(check(&fork, "webfetch", "x"), Action::Deny);
 }

@@ -119,6 +119,24 @@ async fn two_projects_have_nothing_of_each_other() {
 }
 
 #[tokio::test]
+async fn an_agent_in_markdown_answers() {
+    let files = [(
+        ".opencode/agent/poet.md",
+        "---\nmode: primary\npermission:\n  bash: deny\n---\nAnswer in verse.\n",
+    )];
+    let bench = Bench::found(json!({}), &files).await;
+    let prompt = Prompt { agent: Some("poet".into()), ..Prompt::text("SAY:a rose") };
+    bench.engine.inbox().admit(&bench.session.id, prompt).await.unwrap();
+    bench.settled().await;
+    let sent = bench.model.prompts().remove(0).to_string();
+    assert!(sent.contains("Answer in verse."), "{sent}");
+    let config = bench.config().await;
+    let poet = config.agents().all().iter().find(|agent| agent.name == "poet").unwrap().clone();
+    assert_eq!(poet.policy.decide(&[], "bash", &["ls".to_owned()]), Action::Deny);
+    assert_eq!((held(&config), config.problems.len()), (Vec::new(), 0));
+}
+
+#[tokio::test]
 async fn a_change_takes_effect_with_the_next_turn() {
     let bench = Bench::found(json!({}), &[]).await;
     assert_eq!(verdict(&bench, "bash", "ls").await, Action::Allow);

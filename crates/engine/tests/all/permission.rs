@@ -162,3 +162,29 @@ async fn always_in_one_project_answers_nobody_in_another() {
     bench.settled().await;
     bench.engine.drains().abort(&elsewhere.id).await.unwrap();
 }
+
+#[tokio::test]
+async fn a_file_that_makes_programs_run_is_asked_for_where_edits_are_allowed() {
+    // Where edits were allowed, a task for the editor or a line of configuration gave everything that bash can do.
+    let check = async |prompt: &str, file: &str| {
+        let mut bench =
+            Bench::configured(serde_json::json!({"permission": {"edit": "allow", "bash": "allow"}})).await;
+        let request = ask(&mut bench, &format!("{prompt}\nSAY:ok")).await;
+        let Ask::Permission { permission, patterns, .. } = &request.ask else { panic!("{request:?}") };
+        assert_eq!(
+            (permission.as_str(), patterns.as_slice()),
+            ("protected_file", &[file.to_owned()][..]),
+            "{prompt}"
+        );
+        bench.engine.requests().reply(&request.id, Reply::Reject, None).await.unwrap();
+        bench.settled().await;
+        assert!(!bench.repo.join(file).exists(), "{prompt}");
+    };
+    check("JSONTOOL:write:{\"filePath\":\"opencode.json\",\"content\":\"{}\"}", "opencode.json").await;
+    check("JSONTOOL:write:{\"filePath\":\".vscode/tasks.json\",\"content\":\"{}\"}", ".vscode/tasks.json")
+        .await;
+    check("JSONTOOL:bash:{\"command\":\"echo x > AGENTS.md\"}", "AGENTS.md").await;
+    check("JSONTOOL:bash:{\"command\":\"cp a.txt .envrc\"}", ".envrc").await;
+    let patch = "*** Begin Patch\\n*** Add File: CLAUDE.md\\n+x\\n*** End Patch";
+    check(&format!("JSONTOOL:apply_patch:{{\"patchText\":\"{patch}\"}}"), "CLAUDE.md").await;
+}

@@ -1,6 +1,6 @@
 //! Permission of command lines: what rules allow is run in a real shell, where every program records that it ran.
 
-use everturn_model::permission::{Action, Rule, decide};
+use everturn_model::permission::{Action, Policy, Rule};
 use everturn_tools::Scope;
 use everturn_tools::shell::Analysis;
 
@@ -51,7 +51,8 @@ fn furnished() -> Project {
 }
 
 fn action(rules: &[Rule], line: &str, scope: &Scope) -> Action {
-    decide(rules, &[], "bash", &Analysis::of(line, &scope.directory, scope).commands)
+    let commands = Analysis::of(line, &scope.directory, scope).commands;
+    Policy::new(rules.to_vec()).decide(&[], "bash", &commands)
 }
 
 #[test]
@@ -133,7 +134,8 @@ fn check<'a>(arena: &Arena, rules: &[Rule], lines: &[&'a str], scope: &Scope) ->
 /// What a line ran that no rule names.
 fn unnamed(rules: &[Rule], deed: &Deed) -> Vec<String> {
     let texts = deed.ran.iter().map(|ran| ran.join(" "));
-    texts.filter(|text| decide(rules, &[], "bash", std::slice::from_ref(text)) != Action::Allow).collect()
+    let policy = Policy::new(rules.to_vec());
+    texts.filter(|text| policy.decide(&[], "bash", std::slice::from_ref(text)) != Action::Allow).collect()
 }
 
 #[test]

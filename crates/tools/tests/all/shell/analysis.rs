@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use everturn_model::permission::{Action, Rule, decide, matches};
+use everturn_model::permission::{Action, Policy, Rule, matches};
 use everturn_tools::bash::BashTool;
 use everturn_tools::scope::PathAccess;
 use everturn_tools::shell::{Analysis, CHANGES, OPAQUE, RUNS};
@@ -240,7 +240,8 @@ fn the_bare_form_is_named_beside_the_written_one() {
     let scope = scope();
     let denied = |line: &str| {
         let rules = [Rule::new("*", "*", Action::Allow), Rule::new("bash", "git push *", Action::Deny)];
-        decide(&rules, &[], "bash", &Analysis::of(line, &scope.directory, &scope).commands)
+        let commands = Analysis::of(line, &scope.directory, &scope).commands;
+        Policy::new(rules.to_vec()).decide(&[], "bash", &commands)
     };
     for line in ["git push", "git -P push origin", "/usr/bin/git push", "/usr/bin/git -c a=b push x"] {
         assert_eq!(denied(line), Action::Deny, "{line}");

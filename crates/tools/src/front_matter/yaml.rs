@@ -47,7 +47,7 @@ fn text_of(name: &str, field: Option<YamlField>) -> Result<Option<String>, Strin
     }
 }
 
-fn place(at: Marker, what: &str) -> String {
+pub(super) fn place(at: Marker, what: &str) -> String {
     format!("line {} column {}: {what}", at.line(), at.col() + 1)
 }
 

@@ -1,28 +1,32 @@
-//! The front matter of a skill: YAML between two lines of three hyphens, at the very beginning.
+//! The front matter of a file: YAML between two lines of three hyphens, at the very beginning.
 //!
 //! # Layout
-//! - `yaml`: the fields, from the events of a YAML parser
+//! - `values`: all of its fields, as values of any type
+//! - `yaml`: the two fields of a skill, from the events of a YAML parser
 
+mod values;
 mod yaml;
 
 use std::collections::HashMap;
 
-/// What the front matter says; fields without a meaning here are passed over.
+use serde_json::{Map, Value};
+
+/// What the front matter of a skill says; fields without a meaning here are passed over.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct FrontMatter {
-    pub(super) name: Option<String>,
-    pub(super) description: Option<String>,
+pub(crate) struct FrontMatter {
+    pub(crate) name: Option<String>,
+    pub(crate) description: Option<String>,
 }
 
 /// A text and its front matter.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct FrontMatterText<'t> {
-    pub(super) fields: FrontMatter,
-    pub(super) rest: &'t str,
+pub(crate) struct FrontMatterText<'t> {
+    pub(crate) fields: FrontMatter,
+    pub(crate) rest: &'t str,
 }
 
-/// Takes a text apart.
-pub(super) fn read(text: &str) -> Result<FrontMatterText<'_>, String> {
+/// Takes the text of a skill apart.
+pub(crate) fn read(text: &str) -> Result<FrontMatterText<'_>, String> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let (matter, rest) =
         split(text).ok_or("it does not begin with front matter between two lines of `---`")?;
@@ -31,6 +35,17 @@ pub(super) fn read(text: &str) -> Result<FrontMatterText<'_>, String> {
         Err(why) => plain(matter).ok_or_else(|| format!("its front matter is no YAML: {why}"))?,
     };
     Ok(FrontMatterText { fields, rest: rest.trim() })
+}
+
+/// The fields of a text and what follows them. A text without front matter has no fields.
+///
+/// # Errors
+/// In words, when there is front matter that is no YAML, or too much of it.
+pub fn fields(text: &str) -> Result<(Map<String, Value>, &str), String> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let Some((matter, rest)) = split(text) else { return Ok((Map::new(), text.trim())) };
+    let fields = values::read(matter).map_err(|why| format!("its front matter is no YAML: {why}"))?;
+    Ok((fields, rest.trim()))
 }
 
 fn split(text: &str) -> Option<(&str, &str)> {
