@@ -72,7 +72,7 @@ impl Bench {
     pub(crate) async fn found(person: serde_json::Value, files: &[(&str, &str)]) -> Self {
         let model = ModelServer::recorded();
         let repo = Repo::new(&[("a.txt", "hello\n")]);
-        files.iter().for_each(|(name, text)| drop(repo.write(name, text)));
+        files.iter().for_each(|(name, text)| repo.write(name, text));
         let data = tempfile::tempdir().unwrap();
         let mut config = opencode_config(&model.base_url());
         for (key, value) in person.as_object().unwrap() {
@@ -111,12 +111,6 @@ impl Bench {
         self.engine = Engine::open(self.options.clone()).await.unwrap();
         self.notices = self.engine.bus().listen();
         self.engine.recover().await.unwrap();
-    }
-
-    /// Starts another engine on the same data with other options.
-    pub(crate) async fn reopen(&mut self, change: impl FnOnce(&mut Options)) {
-        change(&mut self.options);
-        self.restart().await;
     }
 
     /// Another engine on the same data, as in another process.

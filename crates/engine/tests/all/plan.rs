@@ -2,7 +2,7 @@
 
 use everturn_engine::Prompt;
 use everturn_model::entry::Body;
-use everturn_model::permission::{self, Action};
+use everturn_model::permission::Action;
 use everturn_model::request::{Ask, Request};
 use serde_json::json;
 

@@ -6,7 +6,7 @@ use everturn_engine::sessions::NewSession;
 use everturn_engine::{Prompt, SessionUpdate, Signal};
 use everturn_model::entry::Body;
 use everturn_model::part::PartKind;
-use everturn_model::permission::{self, Action, Rule};
+use everturn_model::permission::{Action, Rule};
 use everturn_model::request::{Ask, Reply};
 use everturn_model::tool::ToolState;
 use everturn_model::{Session, SessionId};
