@@ -15,6 +15,7 @@ mod attach;
 mod commands;
 mod crash;
 mod demo;
+mod doctor;
 mod earlier;
 mod feed;
 mod lag;

@@ -73,3 +73,17 @@ async fn every_session_of_many_is_counted_once() {
     assert_eq!((report.imported.len(), report.present, report.problems), (300, 0, Vec::new()));
     assert_eq!(counted, (1..=300).map(|done| (done, 300)).collect::<Vec<_>>());
 }
+
+#[tokio::test]
+async fn a_session_that_could_never_be_read_again_is_named_and_left_out() {
+    // It was taken in, and every list that it was in failed from then on.
+    let bench = Bench::new().await;
+    let mut deep: serde_json::Value = serde_json::from_slice(&export("ses_deep", "ses_none")).unwrap();
+    deep["info"]["metadata"] = json!({"deep": (0..118).fold(json!(1), |inner, _| json!([inner]))});
+    let report = bench.engine.imports().export(deep.to_string().as_bytes()).await.unwrap();
+    assert_eq!((report.imported.len(), report.present, report.problems.len()), (0, 0, 1), "{report:?}");
+    let problem = &report.problems[0];
+    assert!(problem.contains("session ses_deep is nested") && problem.contains("at most 112"), "{problem}");
+    let missing = bench.engine.sessions().get(&SessionId::new("ses_deep")).await;
+    assert!(matches!(missing, Err(Error::NoSession(_))), "{missing:?}");
+}
