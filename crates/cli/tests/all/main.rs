@@ -18,6 +18,7 @@ mod demo;
 mod doctor;
 mod earlier;
 mod feed;
+mod flood;
 mod lag;
 mod logging;
 mod mcp;
