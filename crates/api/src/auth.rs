@@ -54,6 +54,12 @@ impl Auth {
         value_in(query, "auth_token").is_some_and(|text| self.admits_pair(&text.replace(' ', "+")))
     }
 
+    /// Whether a request carries any token at all.
+    pub(crate) fn is_tried(&self, parts: &Parts) -> bool {
+        let query = parts.uri.query().unwrap_or_default();
+        parts.headers.contains_key(AUTHORIZATION) || value_in(query, "auth_token").is_some()
+    }
+
     fn admits_header(&self, header: &str) -> bool {
         let Some((scheme, rest)) = header.trim().split_once(' ') else { return false };
         let rest = rest.trim();

@@ -46,6 +46,10 @@ pub(crate) enum Error {
     NoRoute(String),
     /// The route has no such method.
     NoMethod(String),
+    /// Too many wrong tokens came from one place.
+    TooManyFailures,
+    /// There is no room for another large body now.
+    Overloaded,
     /// The session is at work.
     Busy { session: String, message: String },
     /// The id is used for something else.
@@ -93,12 +97,16 @@ pub(crate) enum ErrorKind {
     TooLarge,
     /// See [`Error::NotJson`].
     NotJson,
+    /// See [`Error::TooManyFailures`].
+    TooManyFailures,
     /// See [`Error::Internal`].
     Internal,
     /// See [`Error::Unanswered`].
     Unanswered,
     /// See [`Error::Unsupported`].
     Unsupported,
+    /// See [`Error::Overloaded`].
+    Overloaded,
 }
 
 impl Error {
@@ -123,6 +131,8 @@ impl Error {
             Self::NoServer(_) => ErrorKind::NoServer,
             Self::NoRoute(_) => ErrorKind::NoRoute,
             Self::NoMethod(_) => ErrorKind::NoMethod,
+            Self::TooManyFailures => ErrorKind::TooManyFailures,
+            Self::Overloaded => ErrorKind::Overloaded,
             Self::Busy { .. } => ErrorKind::Busy,
             Self::Conflict(_) => ErrorKind::Conflict,
             Self::Unsupported(_) => ErrorKind::Unsupported,

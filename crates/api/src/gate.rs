@@ -8,15 +8,18 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Request, State};
-use axum::http::header::{HOST, ORIGIN, WWW_AUTHENTICATE};
+use axum::extract::{Request, State};
+use axum::http::header::{CONNECTION, HOST, ORIGIN, WWW_AUTHENTICATE};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 
+use crate::Options;
+use crate::connections::Visitor;
 use crate::error::Error;
-use crate::{BODY_LIMIT, Options};
+use crate::input::BodyRoom;
+use crate::logins::{FAILURE_DELAY, FailedLogins};
 
 /// Under which names a server may be addressed, and by which pages.
 #[derive(Debug, Clone, Default)]
@@ -97,22 +100,43 @@ fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a st
     first.map(|value| value.to_str().map_err(|_| unreadable())).transpose()
 }
 
-/// Puts the checks before a router.
-pub(crate) fn guard(router: Router, options: Options) -> Router {
-    router.layer(DefaultBodyLimit::max(BODY_LIMIT)).layer(from_fn_with_state(Arc::new(options), check))
+/// What the checks need.
+#[derive(Debug)]
+struct Gate {
+    options: Options,
+    logins: FailedLogins,
+    room: BodyRoom,
 }
 
-async fn check(State(options): State<Arc<Options>>, request: Request, next: Next) -> Response {
-    let (parts, body) = request.into_parts();
-    if let Err(error) = options.hosts.check(&parts) {
+/// Puts the checks before a router. Nothing of a body is read before they are passed.
+pub(crate) fn guard(router: Router, options: Options) -> Router {
+    let room = BodyRoom::new(options.bodies);
+    let gate = Gate { options, logins: FailedLogins::default(), room };
+    router.layer(from_fn_with_state(Arc::new(gate), check))
+}
+
+async fn check(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
+    let (mut parts, body) = request.into_parts();
+    if let Err(error) = gate.options.hosts.check(&parts) {
         return error.into_response();
     }
-    if !options.auth.admits(&parts) {
+    let visitor = parts.extensions.get::<Arc<Visitor>>().cloned();
+    if !gate.options.auth.admits(&parts) {
+        let guessed = visitor.filter(|_| gate.options.auth.is_tried(&parts));
         let mut response = Error::Unauthorized.into_response();
+        if guessed.is_some_and(|visitor| gate.logins.note(visitor.peer())) {
+            tokio::time::sleep(FAILURE_DELAY).await;
+            response = Error::TooManyFailures.into_response();
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
         let challenge = HeaderValue::from_static("Basic realm=\"Everturn\", charset=\"UTF-8\"");
         response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
         return response;
     }
+    if let Some(visitor) = visitor {
+        visitor.let_in();
+    }
+    parts.extensions.insert(gate.room.clone());
     next.run(Request::from_parts(parts, body)).await
 }
 

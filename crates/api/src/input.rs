@@ -1,24 +1,27 @@
 //! Paths and bodies of requests, with errors that say what is wrong.
 //!
 //! # Layout
+//! - `body`: bodies, in bounded memory and time
 //! - `id`: ids in paths, queries and bodies
 //! - `query`: queries
 
+mod body;
 mod id;
 mod query;
 
-use axum::body::Bytes;
 use axum::extract::path::ErrorKind as PathErrorKind;
-use axum::extract::rejection::{BytesRejection, PathRejection};
+use axum::extract::rejection::PathRejection;
 use axum::extract::{FromRequest, FromRequestParts, Request};
-use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
+use everturn_model::json::{self, DEPTH_LIMIT, VALUE_LIMIT};
 use everturn_model::{EntryId, PartId, RequestId, SessionId};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+pub use body::{BODY_LIMIT, BodyLimits};
+pub(crate) use body::{BodyRoom, ReadBody};
 pub(crate) use id::{Id, QuestionId};
 pub(crate) use query::{FlagParameter, Limit, MomentParameter, Query, TextParameter, value_in};
 
@@ -110,19 +113,19 @@ pub(crate) struct Json<T>(pub(crate) T);
 impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
     type Rejection = Error;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Error> {
-        let bytes = read(request, state).await?;
-        if bytes.is_empty() {
+    async fn from_request(request: Request, _: &S) -> Result<Self, Error> {
+        let body = read(request).await?;
+        if body.bytes.is_empty() {
             return Err(Error::Body("the body is missing".to_owned()));
         }
-        parse(&bytes).map(Self)
+        parse(&body).map(Self)
     }
 }
 
 impl<T: JsonSchema> Describe for Json<T> {
     fn describe(description: &mut Description<'_>) {
         description.body::<T>(true);
-        description.errors.extend([ErrorKind::Body, ErrorKind::TooLarge, ErrorKind::NotJson]);
+        description.errors.extend(BODY_ERRORS);
     }
 }
 
@@ -133,41 +136,54 @@ pub(crate) struct OptionalJson<T>(pub(crate) T);
 impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for OptionalJson<T> {
     type Rejection = Error;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Error> {
-        let bytes = read(request, state).await?;
-        if bytes.is_empty() { Ok(Self(T::default())) } else { parse(&bytes).map(Self) }
+    async fn from_request(request: Request, _: &S) -> Result<Self, Error> {
+        let body = read(request).await?;
+        if body.bytes.is_empty() { Ok(Self(T::default())) } else { parse(&body).map(Self) }
     }
 }
 
 impl<T: JsonSchema> Describe for OptionalJson<T> {
     fn describe(description: &mut Description<'_>) {
         description.body::<T>(false);
-        description.errors.extend([ErrorKind::Body, ErrorKind::TooLarge, ErrorKind::NotJson]);
+        description.errors.extend(BODY_ERRORS);
     }
 }
 
-async fn read<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Error> {
-    let kind = request.headers().get(CONTENT_TYPE).cloned();
-    let bytes = Bytes::from_request(request, state).await.map_err(|error| refused(&error))?;
-    if let (false, Some(kind)) = (bytes.is_empty(), kind) {
+/// How a body can be refused.
+const BODY_ERRORS: [ErrorKind; 4] =
+    [ErrorKind::Body, ErrorKind::TooLarge, ErrorKind::NotJson, ErrorKind::Overloaded];
+
+async fn read(request: Request) -> Result<ReadBody, Error> {
+    let (parts, body) = request.into_parts();
+    let room = parts.extensions.get::<BodyRoom>().ok_or_else(ungated)?;
+    let body = room.read(&parts.headers, body).await?;
+    if let (false, Some(kind)) = (body.bytes.is_empty(), parts.headers.get(CONTENT_TYPE)) {
         let kind = kind.to_str().unwrap_or("something unreadable");
         let essence = kind.split(';').next().unwrap_or_default().trim();
         if !essence.eq_ignore_ascii_case("application/json") {
             return Err(Error::NotJson(kind.to_owned()));
         }
     }
-    Ok(bytes)
+    Ok(body)
 }
 
-fn refused(error: &BytesRejection) -> Error {
-    if error.status() == StatusCode::PAYLOAD_TOO_LARGE {
-        Error::TooLarge
-    } else {
-        Error::Body(format!("the body cannot be read: {error}"))
+fn ungated() -> Error {
+    Error::Internal("the request did not come through the gate".to_owned())
+}
+
+/// What a body says. It is refused here where it is nested so deep that what is stored of it could not be read again, or
+/// would take more memory than there was room for.
+fn parse<T: DeserializeOwned>(body: &ReadBody) -> Result<T, Error> {
+    let depth = json::depth(&body.bytes);
+    if depth > DEPTH_LIMIT {
+        return Err(Error::Body(format!(
+            "the body is nested {depth} levels deep; at most {DEPTH_LIMIT} are allowed"
+        )));
     }
-}
-
-fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
-    serde_json::from_slice(bytes)
+    let values = json::values(&body.bytes);
+    if values > VALUE_LIMIT {
+        return Err(Error::Body(format!("the body has {values} values; at most {VALUE_LIMIT} are allowed")));
+    }
+    serde_json::from_slice(&body.bytes)
         .map_err(|error| Error::Body(format!("the body cannot be understood: {error}")))
 }

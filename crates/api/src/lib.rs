@@ -9,6 +9,8 @@
 //! # Layout
 //! - [`auth`]: who may speak to the server
 //! - `gate`: the checks before every route
+//! - `logins`: failed logins, which are slowed down
+//! - `connections`: who is connected, and who has to leave
 //! - `serve`: a router on a listener
 //! - `operation`: what a declared operation is, and how it becomes a route
 //! - `describe`: what the types of a handler say about its operation
@@ -25,6 +27,7 @@
 
 mod answer;
 pub mod auth;
+mod connections;
 mod describe;
 mod document;
 mod drafts;
@@ -32,6 +35,7 @@ mod error;
 mod gate;
 mod hub;
 mod input;
+mod logins;
 mod operation;
 mod routes;
 mod serve;
@@ -47,14 +51,13 @@ use everturn_engine::Engine;
 use tokio_util::sync::CancellationToken;
 
 pub use auth::Auth;
+pub use connections::ConnectionLimits;
 pub use document::openapi;
 pub use gate::Hosts;
+pub use input::{BODY_LIMIT, BodyLimits};
 pub use serve::serve;
 
 use hub::Hub;
-
-/// The largest body that is read.
-pub const BODY_LIMIT: usize = 32 * 1024 * 1024;
 
 /// How a router is guarded and closed.
 #[derive(Debug, Clone)]
@@ -63,6 +66,8 @@ pub struct Options {
     pub auth: Auth,
     /// Under which names it may be addressed, and by which pages.
     pub hosts: Hosts,
+    /// How much of the bodies of requests is in memory, and for how long.
+    pub bodies: BodyLimits,
     /// Cancel it to end the event streams, so that a server with attached clients can stop.
     pub closing: CancellationToken,
 }
@@ -71,7 +76,7 @@ impl Options {
     /// Options with nothing to close it.
     #[must_use]
     pub fn new(auth: Auth, hosts: Hosts) -> Self {
-        Self { auth, hosts, closing: CancellationToken::new() }
+        Self { auth, hosts, bodies: BodyLimits::default(), closing: CancellationToken::new() }
     }
 }
 

@@ -1,41 +1,146 @@
-//! A router on a listener.
+//! A router on a listener, for as many connections as there may be.
 
 use std::io;
-use std::sync::Arc;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
-use axum::serve::ListenerExt;
-use tokio::net::TcpListener;
-use tokio::sync::Notify;
+use axum::body::{Body, Bytes};
+use axum::extract::Request;
+use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
+use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::connections::{ConnectionLimits, Connections, HEADER_LIMIT, OngoingRequest, Presence};
 
 /// How long requests may go on after the shutdown was asked for.
 const GRACE: Duration = Duration::from_secs(2);
 
+/// How long the server waits where the system has no descriptor for it.
+const PAUSE: Duration = Duration::from_millis(100);
+
 /// Serves a router until `shutdown` is ready, then lets running requests end for a moment. A prompt that is waited
 /// for goes on without its waiter, so nothing is lost when the moment is over.
-///
-/// # Errors
-/// When the listener fails.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
-    shutdown: impl Future<Output = ()> + Send + 'static,
-) -> io::Result<()> {
-    // Events are small and each one is waited for.
-    let listener = listener.tap_io(|stream| {
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(error = error.to_string(), "a connection stays delayed");
+    limits: ConnectionLimits,
+    shutdown: impl Future<Output = ()> + Send,
+) {
+    let (connections, serving) = (Connections::new(limits.count), TaskTracker::new());
+    let closing = CancellationToken::new();
+    let mut shutdown = pin!(shutdown);
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = &mut shutdown => break,
+        };
+        match accepted {
+            Ok((stream, peer)) => {
+                // A connection for which nobody can make room is closed.
+                if let Some(presence) = connections.enter(peer.ip()) {
+                    serving.spawn(attend(stream, router.clone(), presence, limits, closing.clone()));
+                }
+            }
+            Err(error) if is_of_one_connection(&error) => {}
+            Err(error) => {
+                tracing::error!(error = error.to_string(), "no connection can be taken; one has to leave");
+                connections.make_room();
+                tokio::time::sleep(PAUSE).await;
+            }
         }
+    }
+    closing.cancel();
+    serving.close();
+    if tokio::time::timeout(GRACE, serving.wait()).await.is_err() {
+        connections.close();
+        serving.wait().await;
+    }
+}
+
+/// Whether only the connection that was about to be taken has failed.
+fn is_of_one_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    matches!(error.kind(), ConnectionRefused | ConnectionAborted | ConnectionReset)
+}
+
+/// Answers the requests of one connection until it ends or has to leave.
+async fn attend(
+    stream: TcpStream,
+    router: Router,
+    presence: Presence,
+    limits: ConnectionLimits,
+    closing: CancellationToken,
+) {
+    // Events are small and each one is waited for.
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(error = error.to_string(), "a connection stays delayed");
+    }
+    let (visitor, answering) = (&presence.visitor, TowerToHyperService::new(router));
+    let service = service_fn(move |request: hyper::Request<Incoming>| {
+        let ongoing = visitor.begin();
+        let mut request: Request = request.map(Body::new);
+        request.extensions_mut().insert(visitor.clone());
+        let answer = answering.call(request);
+        async move { answer.await.map(|response| response.map(|body| HeldBody { body, _ongoing: ongoing })) }
     });
-    let asked = Arc::new(Notify::new());
-    let told = Arc::clone(&asked);
-    let serving = axum::serve(listener, router.into_make_service()).with_graceful_shutdown(async move {
-        shutdown.await;
-        told.notify_one();
-    });
-    tokio::select! {
-        ended = serving.into_future() => ended,
-        () = async { asked.notified().await; tokio::time::sleep(GRACE).await } => Ok(()),
+    let mut http = http1::Builder::new();
+    // What fills the buffer is followed by at most as much again before headers are refused.
+    http.timer(TokioTimer::new()).header_read_timeout(limits.idle_time).max_buf_size(HEADER_LIMIT / 2);
+    let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
+    let mut stranger_time = pin!(tokio::time::sleep(limits.stranger_time));
+    let (mut stays, mut closes) = (false, false);
+    loop {
+        tokio::select! {
+            ended = &mut connection => {
+                if let Err(error) = ended {
+                    tracing::debug!(error = error.to_string(), "a connection broke off");
+                }
+                return;
+            }
+            () = visitor.asked_to_leave() => return,
+            () = &mut stranger_time, if !stays => {
+                stays = true;
+                if !visitor.is_known() {
+                    return;
+                }
+            }
+            () = closing.cancelled(), if !closes => {
+                closes = true;
+                connection.as_mut().graceful_shutdown();
+            }
+        }
+    }
+}
+
+/// The body of an answer: until its end, the connection is not idle.
+struct HeldBody {
+    body: Body,
+    _ongoing: OngoingRequest,
+}
+
+impl HttpBody for HeldBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }

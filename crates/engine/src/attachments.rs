@@ -1,7 +1,11 @@
 //! Attachments: files of the project and resources of MCP servers. Their content is stored with the prompt, so that it
 //! means the same later.
 
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -9,7 +13,7 @@ use base64::engine::general_purpose::STANDARD;
 use everturn_model::Session;
 use everturn_model::part::PartKind;
 use everturn_tools::mcp::ResourceContent;
-use futures_util::future::try_join_all;
+use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use tokio::time::timeout;
 
 use crate::Error;
@@ -22,6 +26,12 @@ const LARGEST: u64 = 256 * 1024;
 
 /// The largest picture or document that is taken in, in bytes; providers refuse larger ones.
 const LARGEST_SHOWN: u64 = 5 * 1024 * 1024;
+
+/// How much content of files a prompt brings in all, in bytes.
+const ATTACHED_LIMIT: u64 = 32 * 1024 * 1024;
+
+/// How many attachments of a prompt are read at once.
+const AT_ONCE: usize = 8;
 
 /// How long a prompt waits for the resources that are attached to it. The person is waiting, too.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -46,6 +56,7 @@ impl Attachments {
         inputs: Vec<PartInput>,
         session: &Session,
     ) -> Result<Vec<PartInput>, Error> {
+        let left = AttachmentRoom::default();
         let parts = inputs.into_iter().map(async |part| {
             if let Some(address) = part.resource.clone() {
                 let reading = self.resource_for(session, &address);
@@ -53,11 +64,16 @@ impl Attachments {
                 let reading = timeout(PATIENCE, reading).await.unwrap_or_else(late);
                 return Ok(show(part, &address, reading));
             }
-            let directory = session.directory.clone();
-            let attached = tokio::task::spawn_blocking(move || attach_file(part, &directory)).await;
+            // Most parts attach nothing.
+            if !is_attached(&part) {
+                return Ok(vec![part]);
+            }
+            let (directory, left) = (session.directory.clone(), left.clone());
+            let attached = tokio::task::spawn_blocking(move || attach_file(part, &directory, &left)).await;
             attached.map_err(|error| Error::Invalid(error.to_string()))
         });
-        Ok(try_join_all(parts).await?.into_iter().flatten().collect())
+        let parts: Vec<Vec<PartInput>> = stream::iter(parts).buffered(AT_ONCE).try_collect().await?;
+        Ok(parts.into_iter().flatten().collect())
     }
 
     async fn resource_for(
@@ -120,8 +136,31 @@ fn words(text: String) -> PartInput {
     PartInput::new(kind)
 }
 
+/// How much more content a prompt may bring; clones share it.
+#[derive(Debug, Clone)]
+struct AttachmentRoom(Arc<AtomicU64>);
+
+impl Default for AttachmentRoom {
+    fn default() -> Self {
+        Self(Arc::new(AtomicU64::new(ATTACHED_LIMIT)))
+    }
+}
+
+impl AttachmentRoom {
+    /// Takes so many bytes of it; false when there are not so many.
+    fn take(&self, size: u64) -> bool {
+        let less = |left: u64| left.checked_sub(size);
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
+    }
+}
+
+/// Whether a part is a file that is attached by its address.
+fn is_attached(part: &PartInput) -> bool {
+    matches!(&part.kind, PartKind::File { url, .. } if url.starts_with("file://"))
+}
+
 /// A file that is attached by its address: text beside it, pictures and documents in place of the address.
-fn attach_file(mut part: PartInput, directory: &str) -> Vec<PartInput> {
+fn attach_file(mut part: PartInput, directory: &str, left: &AttachmentRoom) -> Vec<PartInput> {
     let PartKind::File { mime, url, .. } = &mut part.kind else { return vec![part] };
     let Some(path) = url.strip_prefix("file://") else { return vec![part] };
     let path = path.split_once('?').map_or(path, |(path, _)| path);
@@ -139,7 +178,11 @@ fn attach_file(mut part: PartInput, directory: &str) -> Vec<PartInput> {
         size if is_shown && size > LARGEST_SHOWN => {
             Some(format!("Attached file {} has {size} bytes, too many to be shown.", path.display()))
         }
-        _ => match std::fs::read(&path) {
+        size if !left.take(size) => {
+            let most = ATTACHED_LIMIT / (1024 * 1024);
+            Some(format!("Attached file {} is not shown: a prompt brings {most} MiB.", path.display()))
+        }
+        size => match read_start(&path, size) {
             Err(_) => None,
             Ok(bytes) if is_text => {
                 Some(format!("Attached file {}:\n{}", path.display(), String::from_utf8_lossy(&bytes)))
@@ -151,6 +194,13 @@ fn attach_file(mut part: PartInput, directory: &str) -> Vec<PartInput> {
         },
     };
     said.map(words).into_iter().chain([part]).collect()
+}
+
+/// The first bytes of a file, as many as it had: one that grows, or that says it is empty and is not, brings no more.
+fn read_start(path: &Path, size: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(size).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// An address's path with its `%xx` read.

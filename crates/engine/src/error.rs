@@ -84,6 +84,7 @@ impl From<everturn_store::Error> for Error {
         match error {
             Store::NoSession(id) => Self::NoSession(id),
             Store::Busy { session, .. } | Store::Fenced(session) => Self::Busy(session),
+            Store::TooDeep { .. } | Store::InboxFull(_) => Self::Invalid(error.to_string()),
             other => Self::Store(other),
         }
     }

@@ -167,7 +167,7 @@ impl RestReporter {
             return Ok(());
         };
         let mut tree = Tree::new(now.session);
-        tree.inbox = now.inbox;
+        tree.inbox.extend(now.inbox);
         if next_work(&tree).is_some() {
             return Ok(());
         }

@@ -233,6 +233,7 @@ fn note_finished((id, appended): FinishedAppend, report: &mut ImportReport) -> R
         Ok(appended) if appended.fresh => report.imported.push(id),
         Ok(_) | Err(Store::Exists(_)) => report.present += 1,
         Err(Store::Unfit { session, source }) => report.problems.push(format!("{session}: {source}")),
+        Err(error @ Store::TooDeep { .. }) => report.problems.push(error.to_string()),
         Err(error) => return Err(error.into()),
     }
     Ok(())

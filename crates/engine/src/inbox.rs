@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use crate::Error;
 use crate::attachments::Attachments;
+use crate::bounds;
 use crate::configurations::Configurations;
 use crate::drains::Drains;
 use crate::journal::Journal;
@@ -24,6 +25,9 @@ use crate::reverts::Reverts;
 
 /// A day in milliseconds.
 const DAY: i64 = 24 * 60 * 60 * 1000;
+
+/// How many parts a prompt has.
+pub(crate) const PART_LIMIT: usize = 10_000;
 
 /// A part of a new prompt.
 #[derive(Debug, Clone, PartialEq)]
@@ -144,6 +148,7 @@ impl PromptInbox {
 
     /// The prompt as it is stored: everything that it leaves open is decided here, once.
     async fn draft(&self, id: &SessionId, prompt: Prompt) -> Result<InboxItem, Error> {
+        bounds::check_prompt(&prompt)?;
         let session = self.journal.session(id).await?;
         let digest = digest(&prompt);
         let config = self.configurations.at(Path::new(&session.directory)).await;

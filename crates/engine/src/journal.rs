@@ -147,7 +147,7 @@ impl Journal {
     pub(crate) async fn outline(&self, id: &SessionId) -> Result<Tree, Error> {
         let now = self.store.tail(id, 0).await?.ok_or_else(|| Error::NoSession(id.clone()))?;
         let mut tree = Tree::new(now.session);
-        tree.inbox = now.inbox;
+        tree.inbox.extend(now.inbox);
         Ok(tree)
     }
 }

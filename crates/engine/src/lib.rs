@@ -31,6 +31,7 @@
 //!
 //! What a prompt goes through:
 //! - [`inbox`]: admission of prompts
+//! - `bounds`: how large what comes in may be
 //! - `attachments`: files and resources that come with a prompt
 //! - [`drains`]: one drain for each session, wakes, interrupts
 //! - `worker`: what a drain does
@@ -58,6 +59,7 @@
 pub mod agents;
 mod attachments;
 mod background;
+mod bounds;
 pub mod bus;
 mod calls;
 pub mod config;

@@ -36,6 +36,12 @@ const REMEMBERED: usize = 1024;
 /// How long: another process may have taken sessions elsewhere, and the folder may be another one by now.
 const FRESH: Duration = Duration::from_secs(30);
 
+/// The longest path of a folder, in bytes.
+const FOLDER_LIMIT: usize = 4096;
+
+/// The longest name in such a path, in bytes.
+const FOLDER_NAME_LIMIT: usize = 255;
+
 /// A project.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Project {
@@ -228,6 +234,7 @@ impl Projects {
                 directory.display()
             )));
         }
+        check_folder(&directory)?;
         let found = {
             let directory = directory.clone();
             blocking(move || repository(&directory)).await?
@@ -388,4 +395,20 @@ impl Projects {
         sessions.truncate(limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX));
         Ok(sessions)
     }
+}
+
+/// Refuses what no system takes for a folder.
+fn check_folder(directory: &Path) -> Result<(), Error> {
+    let path = directory.as_os_str().as_encoded_bytes();
+    let refused = |reason: &str| Err(Error::Invalid(format!("directory {reason}")));
+    if path.contains(&0) {
+        return refused("holds a NUL");
+    }
+    if path.len() > FOLDER_LIMIT {
+        return refused(&format!("has {} bytes; at most {FOLDER_LIMIT} are allowed", path.len()));
+    }
+    if path.split(|byte| *byte == b'/').any(|name| name.len() > FOLDER_NAME_LIMIT) {
+        return refused(&format!("has a name of more than {FOLDER_NAME_LIMIT} bytes in it"));
+    }
+    Ok(())
 }

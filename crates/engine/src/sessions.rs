@@ -2,6 +2,8 @@
 
 mod conversation;
 
+use std::mem::discriminant;
+
 use everturn_model::entry::Body;
 use everturn_model::event::{Amendment, SessionChange};
 use everturn_model::permission::Rule;
@@ -11,6 +13,7 @@ use everturn_model::{EntryId, Event, Map, Part, PartId, Session, SessionId, Tree
 pub use everturn_store::{ArchivedSessions, Filter, Hit, PathPiece, StoredPath, StreamingPart};
 use everturn_store::{Cut, Fork, Lease, Search, Store};
 
+use crate::bounds;
 use crate::drains::Drains;
 use crate::family::Family;
 use crate::journal::Journal;
@@ -99,6 +102,7 @@ impl Sessions {
     /// # Errors
     /// When the id is taken or the store refuses.
     pub async fn create(&self, location: &Location, new: NewSession) -> Result<Session, Error> {
+        bounds::check_new_session(&new)?;
         let id = new.id.clone().unwrap_or_else(|| self.journal.mint().session());
         let session = self.blank(location, id, new);
         let id = session.id.clone();
@@ -209,25 +213,39 @@ impl Sessions {
         })
     }
 
-    /// Gives a session another name.
-    ///
-    /// # Errors
-    /// When there is no such session.
-    pub async fn rename(&self, id: &SessionId, title: &str) -> Result<Session, Error> {
-        let session = self.get(id).await?;
-        let entry = self.journal.mint().entry(&session);
-        let event = Event::TitleChanged { entry, parent: session.leaf, title: title.to_owned() };
-        Ok((*self.journal.append(id, vec![event]).await?.session).clone())
-    }
-
     /// Changes fields of a session.
     ///
     /// # Errors
     /// When there is no such session.
     pub async fn change(&self, id: &SessionId, changes: Vec<SessionChange>) -> Result<Session, Error> {
-        self.get(id).await?;
-        let event = Event::SessionChanged { changes };
-        Ok((*self.journal.append(id, vec![event]).await?.session).clone())
+        self.update(id, None, changes).await
+    }
+
+    /// Gives a session another name and changes fields of it, all of it or nothing.
+    ///
+    /// # Errors
+    /// When there is no such session, or something is too large for its place.
+    pub async fn update(
+        &self,
+        id: &SessionId,
+        title: Option<&str>,
+        changes: Vec<SessionChange>,
+    ) -> Result<Session, Error> {
+        title.map_or(Ok(()), bounds::check_title)?;
+        bounds::check_changes(&changes)?;
+        let session = self.get(id).await?;
+        let mut events = Vec::new();
+        if let Some(title) = title {
+            let (entry, parent) = (self.journal.mint().entry(&session), session.leaf.clone());
+            events.push(Event::TitleChanged { entry, parent, title: title.to_owned() });
+        }
+        if !changes.is_empty() {
+            events.push(Event::SessionChanged { changes });
+        }
+        if events.is_empty() {
+            return Ok(session);
+        }
+        Ok((*self.journal.append(id, events).await?.session).clone())
     }
 
     /// Puts a session and those that belong to it into the trash, and says which.
@@ -264,11 +282,12 @@ impl Sessions {
         self.amend(id, message, Some(part), Amendment::Hide).await
     }
 
-    /// Gives a part new content.
+    /// Gives a part new content, of the same kind.
     ///
     /// # Errors
-    /// When there is no such part, or the session is at work.
+    /// When there is no such part, it is of another kind, or the session is at work.
     pub async fn replace_part(&self, id: &SessionId, message: &EntryId, part: Part) -> Result<(), Error> {
+        bounds::check_new_part(&part)?;
         let name = part.id.clone();
         self.amend(id, message, Some(&name), Amendment::ReplacePart { part: Box::new(part) }).await
     }
@@ -282,10 +301,15 @@ impl Sessions {
     ) -> Result<(), Error> {
         self.get(id).await?;
         let node = self.store.node(id, message).await?.ok_or_else(|| Error::NoMessage(message.clone()))?;
-        if let Some(part) = part
-            && node.part(part).is_none()
+        let own =
+            part.map(|part| node.part(part).ok_or_else(|| Error::NoPart(part.to_string()))).transpose()?;
+        if let (Some(own), Amendment::ReplacePart { part: new }) = (own, &change)
+            && discriminant(&own.kind) != discriminant(&new.kind)
         {
-            return Err(Error::NoPart(part.to_string()));
+            return Err(Error::Invalid(format!(
+                "part {} is of another type, and cannot change that",
+                own.id
+            )));
         }
         let event = Event::EntryAmended { entry: message.clone(), part: part.cloned(), change };
         let amend = |lease: Lease| async move {

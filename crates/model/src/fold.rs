@@ -627,14 +627,13 @@ impl Fold<'_> {
     }
 
     fn waiting(&mut self, id: &EntryId) -> Option<&mut InboxItem> {
-        self.tree.inbox.iter_mut().find(|item| &item.id == id)
+        self.tree.inbox.get_mut(id)
     }
 
     fn take(&mut self, id: &EntryId) -> Result<InboxItem, Error> {
-        let at =
-            self.tree.inbox.iter().position(|item| &item.id == id).ok_or_else(|| missing(self.name, id))?;
+        let item = self.tree.inbox.remove(id).ok_or_else(|| missing(self.name, id))?;
         self.changes.inbox.push(id.clone());
-        Ok(self.tree.inbox.remove(at))
+        Ok(item)
     }
 
     fn spend(&mut self, tokens: &crate::Tokens, cost: crate::Money) {

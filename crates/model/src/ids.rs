@@ -19,6 +19,9 @@ const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnop
 /// How many random digits follow the time.
 pub const RANDOM: usize = 14;
 
+/// The longest id that a client may choose, in bytes.
+pub const ID_LIMIT: usize = 256;
+
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident, $prefix:literal) => {
         $(#[$doc])*
@@ -41,10 +44,12 @@ macro_rules! id {
                 &self.0
             }
 
-            /// True when the text begins with this kind's prefix.
+            /// True when the text begins with this kind's prefix, and is one line that is not too long.
             #[must_use]
             pub fn is_well_formed(text: &str) -> bool {
-                text.strip_prefix($prefix).is_some_and(|rest| rest.starts_with('_') && rest.len() > 1)
+                text.len() <= ID_LIMIT
+                    && !text.contains(char::is_control)
+                    && text.strip_prefix($prefix).is_some_and(|rest| rest.starts_with('_') && rest.len() > 1)
             }
 
             /// Makes an id from a stamp, by which it sorts, and random digits.

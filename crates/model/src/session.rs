@@ -7,6 +7,24 @@ use crate::ids::Stamp;
 use crate::permission::Rule;
 use crate::{EntryId, Extra, Map, Millis, Money, PartId, SessionId, Tokens};
 
+/// The longest title, in bytes.
+pub const TITLE_LIMIT: usize = 4096;
+
+/// The longest name of an agent, a provider, a model, a variant or a file, in bytes.
+pub const NAME_LIMIT: usize = 256;
+
+/// The largest metadata that a client keeps with a session or a part, in bytes of its JSON.
+pub const METADATA_LIMIT: usize = 256 * 1024;
+
+/// How many fields metadata has.
+pub const METADATA_KEY_LIMIT: usize = 1000;
+
+/// How many permission rules a session has.
+pub const RULE_LIMIT: usize = 1000;
+
+/// The longest permission or pattern of such a rule, in bytes.
+pub const RULE_TEXT_LIMIT: usize = 4096;
+
 /// A provider's model, with the variant chosen for it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ModelRef {

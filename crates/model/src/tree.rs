@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, Serialize};
 
-use crate::inbox::InboxItem;
+use crate::inbox::{InboxItem, WaitingPrompts};
 use crate::request::Request;
 use crate::todo::Todo;
 use crate::{Entry, EntryId, FromJson as _, Part, PartId, RequestId, Session, ToJson};
@@ -77,7 +77,7 @@ pub struct Tree {
     /// The session row.
     pub session: Session,
     /// Waiting prompts in the order of their admission.
-    pub inbox: Vec<InboxItem>,
+    pub inbox: WaitingPrompts,
     /// Requests waiting for a person.
     pub requests: BTreeMap<RequestId, Request>,
     /// The task list.
@@ -92,7 +92,7 @@ impl Tree {
     pub fn new(session: Session) -> Self {
         Self {
             session,
-            inbox: Vec::new(),
+            inbox: WaitingPrompts::default(),
             requests: BTreeMap::new(),
             todos: Vec::new(),
             nodes: Vec::new(),
@@ -150,6 +150,6 @@ impl Tree {
     /// The waiting prompt with this id.
     #[must_use]
     pub fn waiting(&self, id: &EntryId) -> Option<&InboxItem> {
-        self.inbox.iter().find(|item| &item.id == id)
+        self.inbox.get(id)
     }
 }

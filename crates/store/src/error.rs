@@ -41,6 +41,23 @@ pub enum Error {
         /// Why.
         source: everturn_model::fold::Error,
     },
+    /// The event holds something that could be written and never read again: nothing was stored.
+    #[error(
+        "an event of session {session} is nested {depth} levels deep, and at most {limit} are stored; nothing was saved. Send flatter data",
+        limit = everturn_model::json::STORED_DEPTH_LIMIT
+    )]
+    TooDeep {
+        /// The session.
+        session: SessionId,
+        /// How deep it is nested.
+        depth: usize,
+    },
+    /// So many prompts wait in the session that no other one is taken.
+    #[error(
+        "{limit} prompts wait in session {0}, and no more may; wait until some are answered, or stop the session",
+        limit = everturn_model::inbox::WAITING_LIMIT
+    )]
+    InboxFull(SessionId),
     /// The session was set aside because it is damaged; nothing is written to it.
     #[error("session {session} was set aside: {reason}; `everturn doctor` says what helps")]
     Quarantined {

@@ -4,11 +4,14 @@
 //! the plan says. The middle step is here and touches no database, so the engines cannot differ in what an append
 //! means.
 
-use std::collections::HashSet;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
 use std::sync::Arc;
 
 use everturn_model::event::RowsToFold;
 use everturn_model::fold::{self, Changes};
+use everturn_model::inbox::WAITING_LIMIT;
 use everturn_model::subject::Subject;
 use everturn_model::tree::Node;
 use everturn_model::{EntryId, Event, EventId, Millis, PartId, Record, RequestId, SessionId, Tree};
@@ -30,6 +33,8 @@ pub(crate) struct SessionState {
     pub(crate) epoch: u64,
     /// The stamp of its last change.
     pub(crate) changed: u64,
+    /// How many prompts wait in it; looked for only where one is admitted.
+    pub(crate) waiting: usize,
 }
 
 /// An append as it was asked for.
@@ -61,24 +66,28 @@ impl NeededRows {
     /// What events need, each row once.
     pub(crate) fn of<'e>(events: impl IntoIterator<Item = &'e Event>) -> Self {
         let mut needs = Self::default();
+        let (mut entries, mut parts) = (HashSet::new(), HashSet::new());
+        let (mut inbox, mut requests) = (HashSet::new(), HashSet::new());
         for event in events {
-            let RowsToFold { whole, entries, parts, inbox, requests } = event.touches();
-            needs.whole |= whole;
-            for entry in entries {
-                push(&mut needs.entries, entry);
-                for part in &parts {
-                    push(&mut needs.parts, &(entry.clone(), (*part).clone()));
+            let touches: RowsToFold<'e> = event.touches();
+            needs.whole |= touches.whole;
+            for entry in touches.entries {
+                push(&mut needs.entries, &mut entries, entry);
+                for part in &touches.parts {
+                    if parts.insert((entry, *part)) {
+                        needs.parts.push((entry.clone(), (*part).clone()));
+                    }
                 }
             }
-            inbox.into_iter().for_each(|id| push(&mut needs.inbox, id));
-            requests.into_iter().for_each(|id| push(&mut needs.requests, id));
+            touches.inbox.into_iter().for_each(|id| push(&mut needs.inbox, &mut inbox, id));
+            touches.requests.into_iter().for_each(|id| push(&mut needs.requests, &mut requests, id));
         }
         needs
     }
 }
 
-fn push<T: Clone + PartialEq>(list: &mut Vec<T>, item: &T) {
-    if !list.contains(item) {
+fn push<'e, T: Clone + Eq + Hash>(list: &mut Vec<T>, seen: &mut HashSet<&'e T>, item: &'e T) {
+    if seen.insert(item) {
         list.push(item.clone());
     }
 }
@@ -151,8 +160,11 @@ pub(crate) fn plan(
         }
     };
     for new in events {
-        if matches!(new.event, Event::SessionCreated { .. }) {
-            return Err(Error::Exists(id));
+        match new.event {
+            Event::SessionCreated { .. } => return Err(Error::Exists(id)),
+            // Others of the same group are admitted to what this one leaves.
+            Event::PromptAdmitted { .. } => state.waiting += 1,
+            _ => {}
         }
         progress.append(state, &id, new)?;
     }
@@ -184,6 +196,9 @@ fn check_authority(
         (Authority::Admission, Some(state)) if state.tree.session.revert.is_some() => {
             Err(Error::Staged(id.clone()))
         }
+        (Authority::Admission, Some(state)) if state.waiting >= WAITING_LIMIT => {
+            Err(Error::InboxFull(id.clone()))
+        }
         (Authority::Open | Authority::Admission, _) => Ok(None),
     }
 }
@@ -198,9 +213,10 @@ fn already_there(id: &SessionId, events: &[NewEvent], known: &[KnownEvent]) -> R
         return Ok(None);
     }
     let mut first = None;
+    let known: HashMap<&EventId, &KnownEvent> = known.iter().map(|known| (&known.id, known)).collect();
     for (offset, new) in (0u64..).zip(events) {
         let taken = || unfit(id, fold::Error::Taken(new.id.to_string()));
-        let found = known.iter().find(|known| known.id == new.id).ok_or_else(taken)?;
+        let found = known.get(&new.id).ok_or_else(taken)?;
         let start = *first.get_or_insert(found.seq);
         if found.session != *id || found.seq != start + offset || found.event != new.event {
             return Err(taken());
@@ -222,6 +238,9 @@ pub(crate) struct TouchedRows {
     pub(crate) amended: HashSet<(EntryId, Option<PartId>)>,
     seen_entries: HashSet<EntryId>,
     seen_parts: HashSet<(EntryId, PartId)>,
+    /// Where each stands in `inbox`.
+    seen_inbox: HashMap<EntryId, usize>,
+    seen_requests: HashSet<RequestId>,
 }
 
 impl TouchedRows {
@@ -248,15 +267,24 @@ impl TouchedRows {
             }
         }
         for (order, id) in (base..).zip(&changes.inbox) {
-            match self.inbox.iter_mut().find(|(seen, _)| seen == id) {
-                None => self.inbox.push((id.clone(), order)),
+            match self.seen_inbox.entry(id.clone()) {
+                Entry::Vacant(free) => {
+                    free.insert(self.inbox.len());
+                    self.inbox.push((id.clone(), order));
+                }
                 // A prompt that was taken back and comes again stands at the end.
-                Some(seen) if matches!(record.event, Event::PromptAdmitted { .. }) => seen.1 = order,
-                Some(_) => {}
+                Entry::Occupied(place) if matches!(record.event, Event::PromptAdmitted { .. }) => {
+                    if let Some(seen) = self.inbox.get_mut(*place.get()) {
+                        seen.1 = order;
+                    }
+                }
+                Entry::Occupied(_) => {}
             }
         }
         for id in &changes.requests {
-            push(&mut self.requests, id);
+            if self.seen_requests.insert(id.clone()) {
+                self.requests.push(id.clone());
+            }
         }
         self.todos |= changes.todos;
         match &record.event {
@@ -344,7 +372,7 @@ impl AppendProgress {
             let by = WrittenBy::Us;
             self.committed.push(Arc::new(Committed { record, before: None, tree, by, follows: 0 }));
         }
-        Ok(SessionState { seq: 0, tree, owner: None, epoch: 0, changed: 0 })
+        Ok(SessionState { seq: 0, tree, owner: None, epoch: 0, changed: 0, waiting: 0 })
     }
 
     fn append(&mut self, state: &mut SessionState, id: &SessionId, new: NewEvent) -> Result<(), Error> {

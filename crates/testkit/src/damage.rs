@@ -17,6 +17,27 @@ pub fn damage_event(folder: &Path, session: &str, seq: u64) {
     assert_eq!(changed, 1, "event {seq} of {session}");
 }
 
+/// Gives each part of a session that has this text metadata which is nested so deep, in events and rows, as versions did
+/// that stored whatever came.
+///
+/// # Panics
+///
+/// When there is no such part.
+pub fn nest_text(folder: &Path, session: &str, text: &str, levels: usize) {
+    let connection = Connection::open(folder.join("everturn.db")).expect("the store's database");
+    let plain = format!("\"text\":{}", serde_json::Value::from(text));
+    let (open, close) = ("[".repeat(levels), "]".repeat(levels));
+    let deep = format!("{plain},\"metadata\":{{\"deep\":{open}{close}}}");
+    for table in ["event", "part"] {
+        let sql = format!(
+            "UPDATE {table} SET data = replace(data, ?2, ?3)
+             WHERE instr(data, ?2) AND session = (SELECT key FROM session WHERE id = ?1)"
+        );
+        let changed = connection.execute(&sql, params![session, plain, deep]).expect("a change of the data");
+        assert!(changed > 0, "{text} in the table {table} of {session}");
+    }
+}
+
 /// Makes the row of a session unreadable in the SQLite database of a data folder.
 ///
 /// # Panics

@@ -13,6 +13,8 @@ use serde_json::{Value, json};
 
 use super::{Error, ErrorKind, UnformattedError};
 use crate::answer;
+use crate::input::BODY_LIMIT;
+use crate::logins::{FAILURE_LIMIT, FAILURE_WINDOW};
 
 /// How an error of a kind looks.
 struct ErrorForm {
@@ -43,6 +45,8 @@ fn form(kind: ErrorKind) -> ErrorForm {
         ErrorKind::Conflict => (StatusCode::CONFLICT, "ConflictError", None, true),
         ErrorKind::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "PayloadTooLargeError", None, false),
         ErrorKind::NotJson => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaTypeError", None, false),
+        ErrorKind::TooManyFailures => (StatusCode::TOO_MANY_REQUESTS, "TooManyRequestsError", None, false),
+        ErrorKind::Overloaded => (StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailableError", None, false),
         ErrorKind::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "UnknownError", Some("ref"), false),
         ErrorKind::Unanswered => (StatusCode::INTERNAL_SERVER_ERROR, "UnknownError", None, false),
         ErrorKind::Unsupported => (StatusCode::NOT_IMPLEMENTED, "NotImplementedError", None, false),
@@ -122,9 +126,18 @@ fn explain(error: &Error) -> (String, Option<String>) {
         Error::Query(message) => (message.clone(), Some("Query".to_owned())),
         Error::Header(message) => (message.clone(), Some("Headers".to_owned())),
         Error::Body(message) => (message.clone(), Some("Body".to_owned())),
-        Error::TooLarge => {
-            (format!("the body is larger than {} MiB", crate::BODY_LIMIT / (1024 * 1024)), None)
+        Error::TooLarge => (format!("the body is larger than {} MiB", BODY_LIMIT / (1024 * 1024)), None),
+        Error::TooManyFailures => {
+            let message = format!(
+                "more than {FAILURE_LIMIT} wrong tokens came from there within {} seconds; the right one is still taken",
+                FAILURE_WINDOW.as_secs()
+            );
+            (message, None)
         }
+        Error::Overloaded => (
+            "other large bodies are being read, and there is no room for this one: try again".to_owned(),
+            None,
+        ),
         Error::NotJson(found) => (format!("the body must be application/json, not {found}"), None),
         Error::Forbidden(message) | Error::NotFound(message) | Error::Conflict(message) => {
             (message.clone(), None)

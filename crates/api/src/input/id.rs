@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use everturn_model::ids::ID_LIMIT;
 use everturn_model::{EntryId, EventId, PartId, RequestId, SessionId};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::Error as _;
@@ -42,15 +43,21 @@ impl Prefixed for QuestionId {
     const PREFIX: &'static str = "que";
 
     fn read(text: String) -> Option<Self> {
-        text.starts_with("que_").then(|| Self(RequestId::new(text)))
+        let fits = text.len() <= ID_LIMIT && !text.contains(char::is_control);
+        (fits && text.starts_with("que_")).then(|| Self(RequestId::new(text)))
     }
 }
 
 impl<'de, T: Prefixed> Deserialize<'de> for Id<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let text = String::deserialize(from)?;
-        let shown = format!("{text:?}");
-        let wrong = || D::Error::custom(format!("{shown} is not an id that begins with {}_", T::PREFIX));
+        let shown = format!("{:?}", text.get(..text.floor_char_boundary(ID_LIMIT)).unwrap_or_default());
+        let wrong = || {
+            let kind = T::PREFIX;
+            D::Error::custom(format!(
+                "{shown} is not an id of one line that begins with {kind}_ and has at most {ID_LIMIT} bytes"
+            ))
+        };
         T::read(text).map(Self).ok_or_else(wrong)
     }
 }

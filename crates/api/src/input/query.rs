@@ -1,6 +1,7 @@
 //! Queries: the extractor, and types for single values.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fmt;
 
 use axum::extract::FromRequestParts;
@@ -42,8 +43,13 @@ pub(crate) fn value_in(query: &str, name: &str) -> Option<String> {
 
 fn read<T: DeserializeOwned>(query: &str) -> Result<T, String> {
     let mut pairs: Vec<(Cow<'_, str>, Cow<'_, str>)> = Vec::new();
+    let mut seen = HashSet::new();
     for (key, value) in form_urlencoded::parse(query.as_bytes()) {
-        if !pairs.iter().any(|(earlier, _)| *earlier == key) {
+        // No database takes it in every place.
+        if value.contains('\0') {
+            return Err(format!("{key} holds a NUL"));
+        }
+        if seen.insert(key.clone()) {
             pairs.push((key, value));
         }
     }

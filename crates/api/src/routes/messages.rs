@@ -188,9 +188,11 @@ async fn remove_part(State(app): State<App>, Path(at): Path<PartPath>) -> Result
 async fn replace_part(
     State(app): State<App>,
     Path(at): Path<PartPath>,
-    Json(NewPart(body)): Json<NewPart>,
+    Json(body): Json<NewPart>,
 ) -> Result<JsonAnswer<PartShape>> {
     let (id, message, part) = (at.session.0, at.message.0, at.part.0);
+    body.check()?;
+    let NewPart(body) = body;
     for (key, own) in [("id", part.as_str()), ("messageID", message.as_str()), ("sessionID", id.as_str())] {
         if body.get(key).and_then(Value::as_str) != Some(own) {
             return Err(Error::Body(format!("{key} must be {own}, as in the path")));

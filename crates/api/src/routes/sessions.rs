@@ -153,7 +153,7 @@ async fn update(
     let id = at.session.0;
     let title = body.title.clone();
     let mut changes = body.changes()?;
-    let mut session = app.engine.sessions().get(&id).await?;
+    let session = app.engine.sessions().get(&id).await?;
     for change in &mut changes {
         // Rules are added after those that exist, and the last one counts.
         if let SessionChange::Permission { rules: Some(rules) } = change {
@@ -162,14 +162,8 @@ async fn update(
             *rules = all;
         }
     }
-    if let Some(title) = title {
-        let (engine, id) = (app.engine.clone(), id.clone());
-        session = run_to_end(async move { engine.sessions().rename(&id, &title).await }).await?;
-    }
-    if !changes.is_empty() {
-        session = run_to_end(async move { app.engine.sessions().change(&id, changes).await }).await?;
-    }
-    answer(&SessionInfo::of(&session))
+    let update = async move { app.engine.sessions().update(&id, title.as_deref(), changes).await };
+    answer(&SessionInfo::of(&run_to_end(update).await?))
 }
 
 async fn remove(State(app): State<App>, Path(at): Path<SessionPath>) -> Result<JsonAnswer<bool>> {

@@ -5,6 +5,7 @@
 use everturn_interop::opencode::v1;
 use everturn_model::{EntryId, Map, Millis, SessionId};
 use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::event_shape::NoFields;
@@ -163,7 +164,7 @@ pub(crate) enum MessageError {
     Api(ApiErrorData),
 }
 
-#[derive(JsonSchema)]
+#[derive(Deserialize, JsonSchema)]
 #[schemars(inline)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ApiErrorData {

@@ -1,16 +1,21 @@
 //! Parts of messages as clients see them, and the states of tool calls.
 
-#![expect(dead_code, reason = "these types describe what interop prints and reads")]
+#![expect(
+    dead_code,
+    reason = "these types describe what interop prints and reads, and check what clients send"
+)]
 
 use everturn_interop::opencode::v1;
 use everturn_model::{EntryId, Map, Millis, PartId, SessionId};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::message::ApiErrorData;
 use super::session::MessageTokens;
 use crate::answer::shaped;
+use crate::error::Error;
 use crate::input::Id;
 
 /// A part of a message.
@@ -40,8 +45,35 @@ shaped! { v1::PartInfo<'_> as PartShape }
 #[schemars(transparent)]
 pub(crate) struct NewPart(#[schemars(with = "PartShape")] pub(crate) Value);
 
+impl NewPart {
+    /// Whether it is a part of one of the kinds that there are, with everything that its kind has.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let kind = self.0.get("type").and_then(Value::as_str).unwrap_or_default();
+        let checked = match kind {
+            "text" => self.is::<TextPart>(),
+            "subtask" => self.is::<SubtaskPart>(),
+            "reasoning" => self.is::<ReasoningPart>(),
+            "file" => self.is::<FilePart>(),
+            "tool" => self.is::<ToolPart>(),
+            "step-start" => self.is::<StepStartPart>(),
+            "step-finish" => self.is::<StepFinishPart>(),
+            "snapshot" => self.is::<SnapshotPart>(),
+            "patch" => self.is::<PatchPart>(),
+            "agent" => self.is::<AgentPart>(),
+            "retry" => self.is::<RetryPart>(),
+            "compaction" => self.is::<CompactionPart>(),
+            _ => return Err(Error::Body(format!("there are no parts of the type {kind:?}"))),
+        };
+        checked.map_err(|error| Error::Body(format!("this is no part of the type {kind:?}: {error}")))
+    }
+
+    fn is<T: DeserializeOwned>(&self) -> serde_json::Result<()> {
+        T::deserialize(&self.0).map(drop)
+    }
+}
+
 /// Where a part is.
-#[derive(JsonSchema)]
+#[derive(Deserialize, JsonSchema)]
 struct OwnIds {
     id: Id<PartId>,
     #[serde(rename = "sessionID")]
@@ -52,11 +84,12 @@ struct OwnIds {
 
 macro_rules! part {
     ($name:ident, $kind:literal { $($(#[$about:meta])* $field:ident: $type:ty,)* }) => {
-        #[derive(JsonSchema)]
+        #[derive(Deserialize, JsonSchema)]
         pub(crate) struct $name {
             #[serde(flatten)]
             ids: OwnIds,
-            #[schemars(rename = "type", extend("const" = $kind))]
+            #[serde(rename = "type")]
+            #[schemars(extend("const" = $kind))]
             kind: String,
             $($(#[$about])* $field: $type,)*
         }
@@ -140,20 +173,20 @@ part!(CompactionPart, "compaction" {
     tail: Option<Id<EntryId>>,
 });
 
-#[derive(JsonSchema)]
+#[derive(Deserialize, JsonSchema)]
 #[schemars(inline)]
 struct Period {
     start: Millis,
     end: Option<Millis>,
 }
 
-#[derive(JsonSchema)]
+#[derive(Deserialize, JsonSchema)]
 #[schemars(inline)]
 struct RetryTime {
     created: Millis,
 }
 
-#[derive(JsonSchema)]
+#[derive(Deserialize, JsonSchema)]
 #[schemars(inline)]
 struct PartModel {
     #[serde(rename = "providerID")]
@@ -162,7 +195,7 @@ struct PartModel {
     model: String,
 }
 
-#[derive(JsonSchema)]
+#[derive(Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub(crate) struct MentionSource {
     value: String,
@@ -170,7 +203,7 @@ pub(crate) struct MentionSource {
     end: i64,
 }
 
-#[derive(JsonSchema)]
+#[derive(Deserialize, JsonSchema)]
 #[schemars(inline)]
 struct RetryError {
     #[schemars(extend("const" = "APIError"))]
@@ -179,7 +212,7 @@ struct RetryError {
 }
 
 /// Where the text of a file came from.
-#[derive(JsonSchema)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub(crate) enum FilePartSource {
     File {
@@ -201,20 +234,20 @@ pub(crate) enum FilePartSource {
     },
 }
 
-#[derive(JsonSchema)]
+#[derive(Deserialize, JsonSchema)]
 pub(crate) struct FilePartSourceText {
     value: String,
     start: f64,
     end: f64,
 }
 
-#[derive(JsonSchema)]
+#[derive(Deserialize, JsonSchema)]
 pub(crate) struct Range {
     start: TextPosition,
     end: TextPosition,
 }
 
-#[derive(JsonSchema)]
+#[derive(Deserialize, JsonSchema)]
 #[schemars(inline)]
 struct TextPosition {
     line: u32,
@@ -222,7 +255,7 @@ struct TextPosition {
 }
 
 /// How far a tool call is.
-#[derive(JsonSchema)]
+#[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "ToolState")]
 #[serde(tag = "status", rename_all = "lowercase")]
 enum ToolStateShape {
@@ -252,20 +285,20 @@ enum ToolStateShape {
     },
 }
 
-#[derive(JsonSchema)]
+#[derive(Deserialize, JsonSchema)]
 #[schemars(inline)]
 struct StartTime {
     start: Millis,
 }
 
-#[derive(JsonSchema)]
+#[derive(Deserialize, JsonSchema)]
 #[schemars(inline)]
 struct StartAndEnd {
     start: Millis,
     end: Millis,
 }
 
-#[derive(JsonSchema)]
+#[derive(Deserialize, JsonSchema)]
 #[schemars(inline)]
 struct CompletedTimes {
     start: Millis,

@@ -110,7 +110,7 @@ pub(crate) struct TokensShape {
 }
 
 /// What a message used.
-#[derive(JsonSchema)]
+#[derive(Deserialize, JsonSchema)]
 #[schemars(inline)]
 #[expect(dead_code, reason = "it describes what interop prints")]
 pub(crate) struct MessageTokens {
@@ -121,7 +121,7 @@ pub(crate) struct MessageTokens {
     cache: CacheTokens,
 }
 
-#[derive(JsonSchema)]
+#[derive(Deserialize, JsonSchema)]
 #[schemars(inline)]
 #[expect(dead_code, reason = "it describes what interop prints")]
 struct CacheTokens {

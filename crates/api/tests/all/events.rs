@@ -191,7 +191,7 @@ async fn closing_ends_streams_and_the_server() {
     face.closing.cancel();
     events.ended().await;
     let served = face.served.take().unwrap();
-    everturn_testkit::within("the server to end", served).await.unwrap().unwrap();
+    everturn_testkit::within("the server to end", served).await.unwrap();
 }
 
 #[tokio::test]

@@ -7,10 +7,12 @@
     reason = "a test that cannot go on shall fail at once"
 )]
 
+mod connections;
 mod contract;
 mod document;
 mod events;
 mod gate;
+mod limits;
 mod mcp;
 mod messages;
 mod requests;

@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use everturn_api::{Auth, Hosts, Options};
+use everturn_api::{Auth, ConnectionLimits, Hosts, Options};
 use everturn_engine::{Config, Configurations, Engine};
 use everturn_testkit::{Client, ModelServer, Repo, opencode_config};
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ pub(crate) struct Face {
     pub(crate) repo: Repo,
     pub(crate) base: String,
     pub(crate) closing: CancellationToken,
-    pub(crate) served: Option<tokio::task::JoinHandle<std::io::Result<()>>>,
+    pub(crate) served: Option<tokio::task::JoinHandle<()>>,
     options: everturn_engine::Options,
     _data: TempDir,
 }
@@ -35,6 +35,15 @@ impl Face {
 
     /// A server whose configuration was changed.
     pub(crate) async fn with(change: impl FnOnce(&mut Value)) -> Self {
+        Self::within(ConnectionLimits::default(), change).await
+    }
+
+    /// A server with other limits of its connections.
+    pub(crate) async fn bounded(limits: ConnectionLimits) -> Self {
+        Self::within(limits, |_| {}).await
+    }
+
+    async fn within(limits: ConnectionLimits, change: impl FnOnce(&mut Value)) -> Self {
         let model = ModelServer::start();
         let repo = Repo::new(&[("a.txt", "hello\n")]);
         let data = TempDir::with_prefix("everturn-api-").unwrap();
@@ -49,9 +58,11 @@ impl Face {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let closing = CancellationToken::new();
-        let options = Options { auth: Auth::new(TOKEN), hosts: Hosts::of(address), closing: closing.clone() };
+        let options =
+            Options { closing: closing.clone(), ..Options::new(Auth::new(TOKEN), Hosts::of(address)) };
         let router = everturn_api::router(engine.clone(), options);
-        let served = tokio::spawn(everturn_api::serve(listener, router, closing.clone().cancelled_owned()));
+        let shutdown = closing.clone().cancelled_owned();
+        let served = tokio::spawn(everturn_api::serve(listener, router, limits, shutdown));
         let base = format!("http://{address}");
         let client = Client::new(base.clone()).with_header("authorization", &basic("opencode", TOKEN));
         Self {

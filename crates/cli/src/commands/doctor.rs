@@ -12,7 +12,7 @@ use crate::{settings, table};
 /// Check every session against its log, and show what takes how much space
 #[derive(Debug, Args)]
 pub(crate) struct DoctorCommand {
-    /// Rebuild the rows of these sessions from their logs
+    /// Rebuild the rows of these sessions from their logs, and cut what is nested too deep to be read
     #[arg(long, value_name = "SESSION", num_args = 1..)]
     rebuild: Vec<String>,
     /// Set damaged sessions aside, so that nothing is written to them
@@ -37,6 +37,9 @@ impl DoctorCommand {
                     "{id}: {} entries and {} parts made anew from {} events",
                     rebuilt.entries, rebuilt.parts, rebuilt.events
                 ));
+                for seq in &rebuilt.cut {
+                    table::line(format!("{id}: event {seq} was nested too deep to be read, and was cut"));
+                }
             }
             for id in &self.take_back {
                 if !store.take_back(&SessionId::new(id.clone())).await? {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use everturn_api::{Auth, Hosts};
+use everturn_api::{Auth, ConnectionLimits, Hosts};
 use everturn_engine::Engine;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -90,7 +90,7 @@ impl ServeCommand {
             closing.cancel();
         };
         let sweeping = tokio::spawn(sweeping);
-        everturn_api::serve(listener, router, stop).await?;
+        everturn_api::serve(listener, router, ConnectionLimits::default(), stop).await;
         sweeping.abort();
         tidying.abort();
         if let Some(emptying) = emptying {

@@ -6,6 +6,7 @@
 //! - `environment`: where variables and home folders are read
 //! - `files`: no file is forgotten, too long or silent about itself
 //! - `layout`: the Layout lists name the modules that there are
+//! - `limits`: the table of limits says what the code says
 //! - `links`: links lead to what is there
 //! - `names`: one type name, one meaning
 //! - `pages`: what the pages name exists
@@ -17,6 +18,7 @@ mod engine;
 mod environment;
 mod files;
 mod layout;
+mod limits;
 mod links;
 mod names;
 mod pages;

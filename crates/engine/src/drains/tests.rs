@@ -207,7 +207,7 @@ async fn a_prompt_that_comes_while_the_session_comes_to_rest_is_stopped_with_it(
     aborted.unwrap();
     within("the session to settle", engine.drains().settled(&session.id)).await;
     let tree = engine.sessions().tree(&session.id).await.unwrap();
-    assert_eq!(tree.inbox, []);
+    assert!(tree.inbox.is_empty(), "{:?}", tree.inbox);
     let path = path::to(&tree, tree.session.leaf.as_ref());
     assert!(path.iter().any(|node| node.entry.id == prompt.id), "{path:?}");
     let faults: Vec<_> = path

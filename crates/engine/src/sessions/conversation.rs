@@ -41,7 +41,7 @@ impl Sessions {
             }
             None => {
                 let mut tree = self.store.tree(id).await?.ok_or_else(missing)?;
-                let inbox = std::mem::take(&mut tree.inbox);
+                let inbox = std::mem::take(&mut tree.inbox).into_iter().collect();
                 let session = tree.session.clone();
                 Conversation { nodes: tree.into_path(session.leaf.as_ref()), session, inbox, more: false }
             }

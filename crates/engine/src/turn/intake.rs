@@ -7,8 +7,8 @@ use everturn_model::finish::Finish;
 use everturn_model::part::{PartKind, Span};
 use everturn_model::tool::{HostedResult, Outcome, ToolResult, ToolState};
 use everturn_model::usage::Cache;
-use everturn_model::{EntryId, Event, Map, Part, PartId, Tokens};
-use serde_json::Value;
+use everturn_model::{EntryId, Event, Map, Part, PartId, Tokens, json};
+use serde_json::{Value, json};
 
 use super::Turn;
 use crate::Error;
@@ -101,16 +101,18 @@ impl StreamIntake {
             }
             Delta::ToolInputStart { id, name } => self.start_call(turn, id, name).await?,
             Delta::ToolInputDelta { .. } | Delta::ToolInputEnd { .. } | Delta::Start | Delta::Finish => {}
-            Delta::ToolCall { id, input, raw, metadata, .. } => {
-                return self.complete_call(turn, &id, input, raw, metadata).await;
+            Delta::ToolCall { id, name, input, raw, metadata } => {
+                return match too_deep(&input) {
+                    Some(reason) => {
+                        let text = format!("The input of {name} {reason}");
+                        self.refuse_call(turn, &id, &name, &text, raw).await
+                    }
+                    None => self.complete_call(turn, &id, input, raw, metadata).await,
+                };
             }
             Delta::ToolCallMalformed { id, name, raw, reason } => {
                 let text = format!("The input of {name} is not valid JSON: {reason}");
-                let input = everturn_tools::invalid::input(&name, &text);
-                if let Some(call) = self.calls.get_mut(&id) {
-                    "invalid".clone_into(&mut call.tool);
-                }
-                return self.complete_call(turn, &id, input, raw, None).await;
+                return self.refuse_call(turn, &id, &name, &text, raw).await;
             }
             Delta::HostedCall { id, name, input, metadata } => {
                 self.host(turn, id, name, input, metadata).await?;
@@ -197,6 +199,22 @@ impl StreamIntake {
         turn.commit(vec![event]).await
     }
 
+    /// Records a call that cannot be run; its answer tells the model why.
+    async fn refuse_call(
+        &mut self,
+        turn: &mut Turn<'_>,
+        id: &str,
+        name: &str,
+        text: &str,
+        raw: String,
+    ) -> Result<Vec<ToolCall>, Error> {
+        let input = everturn_tools::invalid::input(name, text);
+        if let Some(call) = self.calls.get_mut(id) {
+            "invalid".clone_into(&mut call.tool);
+        }
+        self.complete_call(turn, id, input, raw, None).await
+    }
+
     async fn complete_call(
         &mut self,
         turn: &mut Turn<'_>,
@@ -247,6 +265,8 @@ impl StreamIntake {
         };
         self.hosted.insert(id, call);
         let text = input.to_string();
+        // It ran already, so it is kept as far as it can be read again.
+        let input = too_deep(&input).map_or(input, |reason| json!({ "note": format!("The input {reason}") }));
         turn.commit(vec![
             Event::PartStarted { entry: entry.clone(), part: Box::new(Part::new(part.clone(), kind)) },
             Event::PartEnded { entry: entry.clone(), part: part.clone(), text, metadata: None },
@@ -304,12 +324,19 @@ fn reason_of(reason: FinishReason) -> Finish {
     }
 }
 
-/// Metadata as parts keep it.
+/// Metadata as parts keep it; none where it could never be read again.
 fn object(metadata: Option<Value>) -> Option<Map> {
-    match metadata {
+    match metadata.filter(|metadata| too_deep(metadata).is_none()) {
         Some(Value::Object(map)) => Some(map),
         _ => None,
     }
+}
+
+/// What is wrong with a value that is nested too deep to be stored.
+fn too_deep(value: &Value) -> Option<String> {
+    let depth = json::depth(value.to_string().as_bytes());
+    (depth > json::DEPTH_LIMIT)
+        .then(|| format!("is nested {depth} levels deep; at most {} are allowed", json::DEPTH_LIMIT))
 }
 
 /// Saves the piece that is not saved yet.

@@ -78,7 +78,7 @@ async fn every_session_of_many_is_counted_once() {
 #[tokio::test]
 async fn rules_and_scripts_that_an_import_brings_let_nothing_happen() {
     // Its rules came after the person's, and the last one counts; its model could be a file of the project.
-    let bench = Bench::configured(json!({"permission": {"bash": {"rm *": "deny", "*": "ask"}}})).await;
+    let bench = Bench::configured(json!({"permission": {"bash": {"*": "ask", "rm *": "deny"}}})).await;
     bench.repo.write("play.json", "not even a script");
     let mut export: serde_json::Value = serde_json::from_slice(&export("ses_a", "ses_none")).unwrap();
     export["info"]["directory"] = bench.repo.dir().into();
@@ -107,4 +107,18 @@ async fn rules_and_scripts_that_an_import_brings_let_nothing_happen() {
     // So it is with its forks.
     let fork = bench.engine.sessions().fork(&id, None).await.unwrap();
     assert_eq!(check(&fork, "webfetch", "x"), Action::Deny);
+}
+
+#[tokio::test]
+async fn a_session_that_could_never_be_read_again_is_named_and_left_out() {
+    // It was taken in, and every list that it was in failed from then on.
+    let bench = Bench::new().await;
+    let mut deep: serde_json::Value = serde_json::from_slice(&export("ses_deep", "ses_none")).unwrap();
+    deep["info"]["metadata"] = json!({"deep": (0..118).fold(json!(1), |inner, _| json!([inner]))});
+    let report = bench.engine.imports().export(deep.to_string().as_bytes()).await.unwrap();
+    assert_eq!((report.imported.len(), report.present, report.problems.len()), (0, 0, 1), "{report:?}");
+    let problem = &report.problems[0];
+    assert!(problem.contains("session ses_deep is nested") && problem.contains("at most 112"), "{problem}");
+    let missing = bench.engine.sessions().get(&SessionId::new("ses_deep")).await;
+    assert!(matches!(missing, Err(Error::NoSession(_))), "{missing:?}");
 }

@@ -2,6 +2,7 @@
 
 use everturn_engine::Prompt;
 use everturn_engine::inbox::PartInput;
+use everturn_model::Part;
 use everturn_model::part::PartKind;
 use serde_json::{Value, json};
 
@@ -59,6 +60,25 @@ async fn an_attached_picture_is_taken_in_when_the_prompt_is() {
     std::fs::remove_file(&path).unwrap();
     bench.settled().await;
     assert_eq!(shown(&bench), (1, false));
+}
+
+#[tokio::test]
+async fn a_prompt_brings_so_much_of_its_files_and_no_more() {
+    // Each was read by itself, so that thousands of them took all memory.
+    let bench = two_models().await;
+    let path = bench.repo.path().join("large.png");
+    std::fs::write(&path, [PNG, &vec![0; 4 * 1024 * 1024]].concat()).unwrap();
+    let url = format!("file://{}", path.display());
+    let kind: PartKind = serde_json::from_value(json!({"file": {"mime": "image/png", "url": url}})).unwrap();
+    let mut prompt = Prompt::text("SAY:enough");
+    prompt.reply = false;
+    prompt.parts.extend((0..9).map(|_| PartInput::new(kind.clone())));
+    let item = bench.engine.inbox().admit(&bench.session.id, prompt).await.unwrap();
+    let is_shown =
+        |part: &&Part| matches!(&part.kind, PartKind::File { url, .. } if url.starts_with("data:"));
+    let words = |part: &&Part| matches!(&part.kind, PartKind::Text { text, .. } if text.contains("a prompt brings 32 MiB"));
+    let counts = (item.parts.iter().filter(is_shown).count(), item.parts.iter().filter(words).count());
+    assert_eq!((counts, item.parts.len()), ((7, 2), 12));
 }
 
 #[tokio::test]

@@ -55,7 +55,11 @@ fn message(value: Value) -> Result<V1Message, ImportProblem> {
 
 /// The export of a session: the messages of a path, and the prompts that wait.
 #[must_use]
-pub fn write(session: &Session, path: &[&Node], inbox: &[InboxItem]) -> Value {
+pub fn write<'a>(
+    session: &'a Session,
+    path: &[&'a Node],
+    inbox: impl IntoIterator<Item = &'a InboxItem>,
+) -> Value {
     let messages = v1::messages(&session.id, path, inbox);
     let messages = messages
         .into_iter()

@@ -138,7 +138,7 @@ pub(super) fn rows(connection: &Connection, key: i64, session: Session) -> Resul
     }
     let entries = entries?.into_iter().map(|(order, _, entry)| (order, entry)).collect();
     let mut tree = shape::tree(session, entries, own);
-    tree.inbox = inbox(connection, key, &name)?;
+    tree.inbox.extend(inbox(connection, key, &name)?);
     let mut statement = connection.prepare_cached("SELECT data FROM request WHERE session = ?1")?;
     let mut found = statement.query([key])?;
     while let Some(row) = found.next()? {

@@ -11,7 +11,7 @@ use crate::payload::{Blob, Hash};
 use crate::plan::{self, ReplayedLog};
 use crate::row::{LogRow, Rows, SessionRow};
 use crate::store::ask;
-use crate::{Error, Store};
+use crate::{Error, Store, payload};
 
 /// The version of the fold. A change to what events mean in rows raises it, and every store rebuilds the rows that it
 /// concerns when it is opened the next time. It rises together with the schema, so that older versions only read what it
@@ -43,6 +43,8 @@ pub struct Rebuilt {
     pub entries: u64,
     /// How many parts.
     pub parts: u64,
+    /// The events that were nested too deep to be read and were cut.
+    pub cut: Vec<u64>,
 }
 
 /// What a rebuild of all sessions came to.
@@ -103,6 +105,35 @@ impl RebuiltRows {
             audit: None,
         }
     }
+
+    /// Puts what is left of events that were nested too deep into the log.
+    fn cut_log(&mut self, stored: &StoredSession, log: &StoredLog) -> Result<(), Error> {
+        if log.cut.is_empty() {
+            return Ok(());
+        }
+        self.log.retain(|row| !log.cut.contains_key(&row.seq));
+        self.uses.clear();
+        for ((row, record), payload) in stored.log.iter().zip(&log.records).zip(&log.payloads) {
+            let Some(json) = log.cut.get(&row.seq) else {
+                self.uses.extend(&payload.named);
+                continue;
+            };
+            let packed = payload::pack(json.clone()).map_err(|source| Error::io("compression", source))?;
+            // An earlier version's shape keeps its name.
+            let named = record.event.is_stored_as(&row.name);
+            let name = if named { row.name.clone() } else { record.event.stored_name() };
+            self.log.push(LogRow { name, data: packed.data, ..row.clone() });
+            self.blobs.extend(packed.blobs);
+        }
+        let kept: BTreeSet<Hash> = self.blobs.iter().chain(&self.rows.blobs).map(|blob| blob.hash).collect();
+        self.unused = log
+            .named
+            .iter()
+            .filter(|hash| !self.uses.contains(hash) && !kept.contains(hash))
+            .copied()
+            .collect();
+        Ok(())
+    }
 }
 
 fn ids(refused: &[(SessionId, String)]) -> Vec<&SessionId> {
@@ -111,6 +142,15 @@ fn ids(refused: &[(SessionId, String)]) -> Vec<&SessionId> {
 
 /// Folds a log that was read, or says where it is broken.
 pub(crate) fn fold(id: &SessionId, log: &StoredLog) -> Result<ReplayedLog, Error> {
+    if let Some(seq) = log.cut.keys().next() {
+        let reason = format!("it is nested too deep to be read; `everturn doctor --rebuild {id}` cuts it");
+        return Err(Error::Broken { session: id.clone(), seq: *seq, reason });
+    }
+    fold_cut(id, log)
+}
+
+/// Folds a log that was read, with events that had to be cut.
+fn fold_cut(id: &SessionId, log: &StoredLog) -> Result<ReplayedLog, Error> {
     let broken = |seq, reason| Error::Broken { session: id.clone(), seq, reason };
     let wrong = log.problems.iter().filter_map(|problem| Some((problem.seq()?, problem.to_string())));
     if let Some((seq, reason)) = wrong.min() {
@@ -121,14 +161,14 @@ pub(crate) fn fold(id: &SessionId, log: &StoredLog) -> Result<ReplayedLog, Error
 }
 
 impl Store {
-    /// Rebuilds a session's rows from its log, and takes the session back if it was set aside.
+    /// Rebuilds a session's rows from its log, and takes the session back if it was set aside. What is nested too deep in
+    /// an event to be read is replaced by a note there, and the audit says so.
     ///
     /// # Errors
     /// `Broken` when the log itself is damaged: nothing is changed then. Or when there is no such session, or the disk
     /// refuses.
     pub async fn rebuild(&self, id: &SessionId, time: Millis) -> Result<Rebuilt, Error> {
-        let audit = Audit::new(time, "rebuild", json!({ "session": id }));
-        self.rebuild_session_with(id, Some(audit)).await
+        self.rebuild_session_with(id, Some(time)).await
     }
 
     /// Rebuilds the rows of all sessions, one at a time, and notes that they are of this version's fold. Those whose
@@ -202,20 +242,27 @@ impl Store {
         self.rebuild_session_with(id, None).await
     }
 
-    async fn rebuild_session_with(&self, id: &SessionId, audit: Option<Audit>) -> Result<Rebuilt, Error> {
+    /// A rebuild; with a time, one that a person asked for, which may change the log.
+    async fn rebuild_session_with(&self, id: &SessionId, asked: Option<Millis>) -> Result<Rebuilt, Error> {
         for _ in 0..TRIES {
             let Some(stored) = self.stored(id).await? else { return Err(self.missing(id).await?) };
             let log = stored_session::read(self, id, &stored.log).await?;
-            let replayed = fold(id, &log)?;
+            let replayed = if asked.is_some() { fold_cut(id, &log)? } else { fold(id, &log)? };
             let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
             let rebuilt = Rebuilt {
                 session: id.clone(),
                 events: count(log.records.len()),
                 entries: count(replayed.rows.entries.len()),
                 parts: count(replayed.rows.parts.len()),
+                cut: log.cut.keys().copied().collect(),
             };
             let mut rows = RebuiltRows::of(id, &stored, &log, replayed);
-            rows.audit.clone_from(&audit);
+            rows.cut_log(&stored, &log)?;
+            let detail = match rebuilt.cut.as_slice() {
+                [] => json!({ "session": id }),
+                cut => json!({ "session": id, "cut": cut }),
+            };
+            rows.audit = asked.map(|time| Audit::new(time, "rebuild", detail));
             if self.replace_rows(rows).await? {
                 return Ok(rebuilt);
             }

@@ -3,10 +3,10 @@
 //! Reads for people stop at the first row that they cannot understand. Upkeep has to see past it, so it takes all rows
 //! as text first and decodes each by itself.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use everturn_model::subject::EventPayload;
-use everturn_model::{EventId, FromJson, Record, SessionId};
+use everturn_model::{EventId, FromJson, Record, SessionId, json};
 
 use super::verify::SessionProblem;
 use crate::payload::{self, Hash, Unpack};
@@ -72,6 +72,8 @@ pub(crate) struct StoredLog {
     pub(crate) payloads: Vec<StoredPayload>,
     /// Every blob that the log names.
     pub(crate) named: BTreeSet<Hash>,
+    /// The events that are nested too deep to be read, by seq, as they are with the deepest of it cut.
+    pub(crate) cut: BTreeMap<u64, String>,
     /// What is wrong with it.
     pub(crate) problems: Vec<SessionProblem>,
 }
@@ -101,7 +103,15 @@ pub(crate) async fn read(store: &Store, id: &SessionId, rows: &[LogRow]) -> Resu
         let mut named = BTreeSet::new();
         let json = json(store, &row.data, &mut named).await?;
         log.named.extend(&named);
-        match json.and_then(|json| decode(&json).map(|payload| (json, payload))) {
+        if let Some((depth, cut)) = json.as_deref().ok().and_then(cut) {
+            log.problems.push(SessionProblem::TooDeep { seq: row.seq, depth });
+            log.cut.insert(row.seq, cut);
+        }
+        let readable = |json: String| {
+            let payload = decode(log.cut.get(&row.seq).unwrap_or(&json))?;
+            Ok((json, payload))
+        };
+        match json.and_then(readable) {
             Ok((json, EventPayload { event, subject })) if whole => {
                 let (seq, time) = (row.seq, row.time);
                 let (session, id) = (id.clone(), EventId::new(row.id.clone()));
@@ -116,6 +126,12 @@ pub(crate) async fn read(store: &Store, id: &SessionId, rows: &[LogRow]) -> Resu
         }
     }
     Ok(log)
+}
+
+/// How deep an event is nested that is too deep to be read, and what is left of it with the deepest cut.
+fn cut(json: &str) -> Option<(usize, String)> {
+    let depth = json::depth(json.as_bytes());
+    (depth > json::STORED_DEPTH_LIMIT).then(|| (depth, json::cut_deep(json)))
 }
 
 /// A fingerprint of what a log says.

@@ -69,6 +69,14 @@ pub enum SessionProblem {
         /// Why.
         reason: String,
     },
+    /// An event holds something that is nested too deep. A rebuild by name cuts it.
+    #[error("event {seq} is nested {depth} levels deep, which is too deep to be read; a rebuild cuts it")]
+    TooDeep {
+        /// Its seq.
+        seq: u64,
+        /// How deep it is nested.
+        depth: usize,
+    },
     /// An event does not fit what came before it.
     #[error("event {seq} does not fit what came before it: {reason}")]
     Unfit {

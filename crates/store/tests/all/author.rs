@@ -246,7 +246,7 @@ impl Author {
     /// What happens between answers.
     fn idle_event(&mut self) -> Event {
         let leaf = self.tree.session.leaf.clone();
-        if let Some(id) = self.tree.inbox.first().map(|item| item.id.clone()) {
+        if let Some(id) = self.tree.inbox.iter().next().map(|item| item.id.clone()) {
             return Event::PromptPromoted { id, parent: leaf };
         }
         let nodes = self.tree.nodes().len();

@@ -10,6 +10,7 @@
 mod author;
 mod campaign;
 mod contract;
+mod cost;
 mod crash;
 mod damaged_feed;
 mod earlier;

@@ -104,15 +104,18 @@ impl Story {
             }
             2 | 3 => {
                 let waiting = &self.tree.inbox;
-                let id = waiting.get(usize::from(a) % waiting.len().max(1))?.id.clone();
+                let id = waiting.iter().nth(usize::from(a) % waiting.len().max(1))?.id.clone();
                 // Unless an entry has taken its id meanwhile.
                 if self.tree.node(&id).is_some() {
                     return None;
                 }
                 Event::PromptPromoted { id, parent: leaf }
             }
-            4 => Event::PromptCancelled { id: self.tree.inbox.first()?.id.clone() },
-            5 => Event::PromptRerouted { id: self.tree.inbox.last()?.id.clone(), delivery: Delivery::Queue },
+            4 => Event::PromptCancelled { id: self.tree.inbox.iter().next()?.id.clone() },
+            5 => Event::PromptRerouted {
+                id: self.tree.inbox.iter().last()?.id.clone(),
+                delivery: Delivery::Queue,
+            },
             6 | 7 => {
                 let model = ModelRef { provider: "p".into(), model: format!("m{}", a % 3), variant: None };
                 let body = Body::Assistant(Assistant { model: Some(model), ..Assistant::default() });
@@ -267,7 +270,7 @@ impl Story {
                 }
             },
             23 => {
-                let mut item = self.tree.inbox.first()?.clone();
+                let mut item = self.tree.inbox.iter().next()?.clone();
                 item.parts.push(Part::new(part_id(), PartKind::text(text)));
                 Event::PromptEdited { item: Box::new(item) }
             }

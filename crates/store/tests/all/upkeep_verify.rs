@@ -36,7 +36,7 @@ async fn check(sql: &str, expected: impl FnOnce(&Rich) -> Vec<SessionProblem>) {
     assert!(verdict.can_be_rebuilt());
     tree(&store, &other).await;
 
-    let rebuilt = Rebuilt { session: rich.id.clone(), events, entries: 3, parts: 4 };
+    let rebuilt = Rebuilt { session: rich.id.clone(), events, entries: 3, parts: 4, cut: Vec::new() };
     assert_eq!(store.rebuild(&rich.id, 7).await.unwrap(), rebuilt, "{sql}");
     let sound = SessionCheck { session: rich.id.clone(), events, problems: Vec::new() };
     assert_eq!(store.verify(&rich.id).await.unwrap(), sound, "{sql}");
@@ -386,4 +386,43 @@ async fn the_write_ahead_log_does_not_grow_with_what_is_written() {
     }
     let size = std::fs::metadata(folder.path().join("everturn.db-wal")).unwrap().len();
     assert!(size < 8_000_000, "{size} bytes");
+}
+
+#[tokio::test]
+async fn what_is_nested_too_deep_to_be_read_is_cut_by_a_rebuild() {
+    // Such data was once stored from prompts, patched parts and calls, and the session was never readable again.
+    for filling in [0, 100_000] {
+        let folder = tempfile::tempdir().unwrap();
+        let store = open(&folder).await;
+        let rich = Rich::new(0x1000);
+        rich.put(&store, "parser").await;
+        let before = tree(&store, &rich).await;
+        let deep = format!("{}\"{}\"{}", "[".repeat(130), "x".repeat(filling), "]".repeat(130));
+        let text = r#""text":"please fix parser""#;
+        let sql = format!("replace(data, '{text}', '{text},\"metadata\":{{\"deep\":{deep}}}')");
+        damage(&folder, &rich.id, &format!("UPDATE event SET data = {sql} WHERE session = KEY"));
+        damage(&folder, &rich.id, &format!("UPDATE part SET data = {sql} WHERE session = KEY"));
+        let unreadable = store.tree(&rich.id).await;
+        assert!(matches!(unreadable, Err(Error::Corrupt { .. })), "{unreadable:?}");
+
+        let verdict = store.verify(&rich.id).await.unwrap();
+        let seqs = verdict.problems.iter().filter_map(|problem| match problem {
+            SessionProblem::TooDeep { seq, .. } => Some(*seq),
+            _ => None,
+        });
+        assert_eq!((seqs.collect::<Vec<_>>(), verdict.can_be_rebuilt()), (vec![2, 3], true));
+        // Nobody asked for a change of this log.
+        let all = store.rebuild_all(6).await.unwrap();
+        assert_eq!((all.sessions, all.refused.len()), (0, 1), "{all:?}");
+
+        let rebuilt = Rebuilt { session: rich.id.clone(), events: 12, entries: 3, parts: 4, cut: vec![2, 3] };
+        assert_eq!(store.rebuild(&rich.id, 7).await.unwrap(), rebuilt);
+        assert_eq!(store.audits(1).await.unwrap()[0].detail, json!({ "session": rich.id, "cut": [2, 3] }));
+        assert!(store.verify_all(None).await.unwrap().is_sound());
+        let after = tree(&store, &rich).await;
+        assert_eq!(after.nodes().len(), before.nodes().len());
+        let kept = serde_json::to_string(&after.node(&rich.entry(10)).unwrap().parts).unwrap();
+        assert!(kept.contains(text) && kept.contains("[removed: it was nested too deep"), "{kept}");
+        store.append(&rich.id, Authority::Open, vec![rich.title(0x200, "goes on")]).await.unwrap();
+    }
 }

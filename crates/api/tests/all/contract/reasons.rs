@@ -120,6 +120,7 @@ const DIFFERENCES: &[(&str, &str)] = &[
     ("* 413: only here (shape)", "bodies have a limit"),
     ("* 415: only here (shape)", "a body that is not JSON is refused by its media type"),
     ("* 500: only here (shape)", "what breaks in the server is answered with a reference to its log"),
+    ("* 503: only here (shape)", "large bodies wait for room, and not for ever"),
     // Places.
     ("* query workspace: only there", "there are no workspaces on other machines"),
     (

@@ -35,7 +35,11 @@ pub(super) type ShownResults<'a> = HashMap<(&'a EntryId, &'a str), ShownResult<'
 
 /// The messages of a path, then the prompts that wait.
 #[must_use]
-pub fn messages(session: &SessionId, path: &[&Node], inbox: &[InboxItem]) -> Vec<V1Message> {
+pub fn messages<'a>(
+    session: &'a SessionId,
+    path: &[&'a Node],
+    inbox: impl IntoIterator<Item = &'a InboxItem>,
+) -> Vec<V1Message> {
     conversation(session, path, inbox).messages()
 }
 
@@ -44,7 +48,7 @@ pub fn messages(session: &SessionId, path: &[&Node], inbox: &[InboxItem]) -> Vec
 pub fn conversation<'a>(
     session: &'a SessionId,
     path: &[&'a Node],
-    inbox: &'a [InboxItem],
+    inbox: impl IntoIterator<Item = &'a InboxItem>,
 ) -> ConversationView<'a> {
     ConversationView { session, list: shown(path, inbox) }
 }
@@ -54,10 +58,10 @@ pub fn conversation<'a>(
 pub fn stored_conversation<'a>(
     session: &'a SessionId,
     path: &'a [ReadNode<'a>],
-    inbox: &'a [InboxItem],
+    inbox: impl IntoIterator<Item = &'a InboxItem>,
 ) -> ConversationView<'a> {
     let results = results_of(path);
-    let mut list = Vec::with_capacity(path.len() + inbox.len());
+    let mut list = Vec::with_capacity(path.len());
     let mut at = Selected::default();
     for node in path {
         match &node.0 {
@@ -68,7 +72,7 @@ pub fn stored_conversation<'a>(
             NodeForm::Frequent(entry, parts) => of_stored(entry, parts, &results, &mut at, &mut list),
         }
     }
-    list.extend(inbox.iter().map(|item| of_item(item, at)));
+    list.extend(inbox.into_iter().map(|item| of_item(item, at)));
     ConversationView { session, list }
 }
 
@@ -331,15 +335,18 @@ impl MessageView<'_> {
 }
 
 /// The messages of a path and an inbox, before they are printed.
-pub(in crate::opencode) fn shown<'a>(path: &[&'a Node], inbox: &'a [InboxItem]) -> Vec<MessageView<'a>> {
+pub(in crate::opencode) fn shown<'a>(
+    path: &[&'a Node],
+    inbox: impl IntoIterator<Item = &'a InboxItem>,
+) -> Vec<MessageView<'a>> {
     let results = path::results(path).into_iter().map(|(key, result)| (key, result.into())).collect();
-    let mut list = Vec::with_capacity(path.len() + inbox.len());
+    let mut list = Vec::with_capacity(path.len());
     let mut at = Selected::default();
     for node in path {
         at.step(&node.entry);
         of_entry(node, &results, at, &mut list);
     }
-    list.extend(inbox.iter().map(|item| of_item(item, at)));
+    list.extend(inbox.into_iter().map(|item| of_item(item, at)));
     list
 }
 

@@ -42,8 +42,13 @@ pub(super) fn folded(imported: &Imported) -> Tree {
 }
 
 /// The messages of a path, written from the JSON that its nodes are stored as.
-pub(super) fn from_stored(session: &SessionId, path: &[&Node], inbox: &[InboxItem]) -> String {
+pub(super) fn from_stored<'a>(
+    session: &SessionId,
+    path: &[&Node],
+    inbox: impl IntoIterator<Item = &'a InboxItem>,
+) -> String {
     let stored: Vec<NodeJson> = path.iter().map(|node| NodeJson::of(node).unwrap()).collect();
     let read = ReadNode::all(&stored).unwrap();
-    String::from_utf8(v1::stored_conversation(session, &read, inbox).to_json(0).unwrap()).unwrap()
+    let inbox: Vec<InboxItem> = inbox.into_iter().cloned().collect();
+    String::from_utf8(v1::stored_conversation(session, &read, &inbox).to_json(0).unwrap()).unwrap()
 }

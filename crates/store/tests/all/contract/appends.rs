@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use everturn_model::event::Amendment;
 use everturn_model::fold::{self, Changes};
-use everturn_model::inbox::{Delivery, InboxItem};
+use everturn_model::inbox::{Delivery, InboxItem, WAITING_LIMIT};
+use everturn_model::json::DEPTH_LIMIT;
+use everturn_model::part::PartKind;
 use everturn_model::request::{CallRef, Request};
 use everturn_model::tool::{Outcome, ToolResult};
 use everturn_model::tree::Node;
-use everturn_model::{Body, Entry, EntryId, Event, PartId, Record, RequestId, Session, SessionId, Tree};
+use everturn_model::{Body, Entry, EntryId, Event, Map, PartId, Record, RequestId, Session, SessionId, Tree};
 use everturn_store::{Appended, ArchivedSessions, Authority, Error, Filter, Lease, NewEvent, Search, Store};
 
 use crate::events::{
@@ -29,6 +31,8 @@ contract![
     an_open_append_needs_no_lease_and_an_owned_one_does,
     an_owned_append_is_refused_unless_owner_epoch_and_session_are_right,
     a_prompt_is_not_admitted_while_a_revert_is_staged,
+    no_more_prompts_wait_than_may,
+    what_could_never_be_read_again_is_not_stored,
     the_observer_hears_of_each_event_in_order_with_the_rows_it_touched,
     an_event_of_many_comes_with_the_rows_that_it_touched_and_no_others,
     an_event_that_changes_the_path_comes_with_the_whole_session,
@@ -222,7 +226,46 @@ async fn a_prompt_is_not_admitted_while_a_revert_is_staged(place: &Place) {
     append(&store, &id, vec![titled("anybody may still rename it")]).await;
     store.append(&id, Authority::Owned(lease), vec![new(Event::RevertCleared {})]).await.unwrap();
     store.append(&id, Authority::Admission, vec![admitted(&second)]).await.unwrap();
-    assert_eq!(tree(&store, &id).await.inbox, [first, second]);
+    assert_eq!(tree(&store, &id).await.inbox, [first, second].into_iter().collect());
+}
+
+async fn no_more_prompts_wait_than_may(place: &Place) {
+    let store = place.open("own_a").await;
+    let id = begin(&store).await;
+    let items: Vec<InboxItem> = (1..WAITING_LIMIT).map(|_| prompt("waits")).collect();
+    append(&store, &id, items.iter().map(admitted).collect()).await;
+    let (last, more) = (admitted(&prompt("last")), admitted(&prompt("more")));
+    store.append(&id, Authority::Admission, vec![last.clone()]).await.unwrap();
+    let refused = store.append(&id, Authority::Admission, vec![more.clone()]).await;
+    assert!(matches!(&refused, Err(Error::InboxFull(found)) if *found == id), "{refused:?}");
+    assert_eq!(tree(&store, &id).await.inbox.len(), WAITING_LIMIT);
+    // What is there already is answered again, and what one leaves another takes.
+    assert!(!store.append(&id, Authority::Admission, vec![last]).await.unwrap().fresh);
+    append(&store, &id, vec![new(Event::PromptCancelled { id: items[0].id.clone() })]).await;
+    store.append(&id, Authority::Admission, vec![more]).await.unwrap();
+}
+
+async fn what_could_never_be_read_again_is_not_stored(place: &Place) {
+    let store = place.open("own_a").await;
+    let id = begin(&store).await;
+    let with = |levels: usize| {
+        let deep = (0..levels).fold(serde_json::json!(1), |inner, _| serde_json::json!([inner]));
+        let mut part = text("words");
+        if let PartKind::Text { metadata, .. } = &mut part.kind {
+            *metadata = Some(Map::from_iter([("deep".to_owned(), deep)]));
+        }
+        InboxItem { parts: vec![part], ..prompt("deep") }
+    };
+    let before = log(&store, &id).await;
+    let refused = store.append(&id, Authority::Open, vec![titled("no"), admitted(&with(123))]).await;
+    assert!(matches!(&refused, Err(Error::TooDeep { session, .. }) if *session == id), "{refused:?}");
+    assert_eq!(log(&store, &id).await, before);
+    // What may come from outside is stored, through all that becomes of it.
+    let item = with(DEPTH_LIMIT);
+    append(&store, &id, vec![admitted(&item)]).await;
+    append(&store, &id, vec![promoted(&item, None)]).await;
+    assert_eq!(tree(&store, &id).await.node(&item.id).unwrap().parts, item.parts);
+    assert!(store.verify(&id).await.unwrap().is_sound());
 }
 
 async fn the_observer_hears_of_each_event_in_order_with_the_rows_it_touched(place: &Place) {

@@ -228,7 +228,8 @@ async fn check_tail(store: &Store, id: &SessionId) {
         }
         let more = nodes.len() < whole.len();
         nodes.reverse();
-        let tail = Tail { session: tree.session.clone(), nodes, inbox: tree.inbox.clone(), more };
+        let tail =
+            Tail { session: tree.session.clone(), nodes, inbox: tree.inbox.iter().cloned().collect(), more };
         assert_eq!(store.tail(id, wanted).await.unwrap(), Some(tail), "{wanted} messages");
     }
 }
@@ -259,7 +260,7 @@ async fn a_waiting_prompt_is_read_alone_as_it_is_in_the_tree(place: &Place) {
     let items = [prompt("first"), prompt(&"long ".repeat(20_000)), prompt("third")];
     append(&store, &id, items.iter().map(admitted).collect()).await;
     let inbox = tree(&store, &id).await.inbox;
-    assert_eq!(inbox, items);
+    assert_eq!(inbox, items.iter().cloned().collect());
     for item in &inbox {
         assert_eq!(store.waiting_prompt(&id, &item.id).await.unwrap().as_ref(), Some(item));
         assert_eq!(store.waiting_prompt(&other, &item.id).await.unwrap(), None, "in its own session only");

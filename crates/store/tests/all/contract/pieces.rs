@@ -54,7 +54,7 @@ async fn each_piece_is_what_the_tree_has(place: &Place) {
     let way = path::to(&tree, tree.session.leaf.as_ref());
     let whole = piece(&store, &id, PathPiece::Whole).await.unwrap();
     assert_eq!((read(&whole), whole.more), (way.iter().copied().cloned().collect(), false));
-    assert_eq!((whole.session, whole.inbox), (tree.session.clone(), tree.inbox.clone()));
+    assert_eq!((whole.session, whole.inbox), (tree.session.clone(), tree.inbox.iter().cloned().collect()));
     assert!(whole.nodes.iter().all(|json| json.read().unwrap().entry.id == json.id));
     for node in tree.nodes() {
         let entry = &node.entry.id;

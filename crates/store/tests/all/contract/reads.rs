@@ -53,7 +53,7 @@ async fn waiting_prompts_stand_in_the_order_of_their_admission(place: &Place) {
     }
     let inbox = async || {
         let tail = store.tail(&id, 0).await.unwrap().unwrap().inbox;
-        assert_eq!(tail, tree(&store, &id).await.inbox);
+        assert_eq!(tail, tree(&store, &id).await.inbox.into_iter().collect::<Vec<_>>());
         tail
     };
     assert_eq!(inbox().await, items);

@@ -166,7 +166,7 @@ pub(super) fn odd(story: &Story, others: &[Known], odd: u8, a: u16, b: u16) -> O
         }
         _ => {
             // A prompt waits under this id.
-            let id = tree.inbox.first()?.id.clone();
+            let id = tree.inbox.iter().next()?.id.clone();
             let entry = Entry { id, ..note(leaf.as_ref(), "before the prompt") };
             Event::EntryAdded { entry: Box::new(entry), parts: Vec::new() }
         }

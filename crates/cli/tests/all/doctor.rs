@@ -1,0 +1,35 @@
+//! `everturn doctor` on data that earlier versions left.
+
+use everturn_testkit::damage::nest_text;
+use serde_json::Value;
+
+use crate::shell::Home;
+
+#[test]
+fn a_session_with_data_that_is_nested_too_deep_is_mended() {
+    // Such data was stored as it came, and nothing could read the session again.
+    let data = tempfile::tempdir().unwrap();
+    let mut home = Home::new();
+    home.set("EVERTURN_DATA", data.path());
+    home.run(&["run", "--model", "scripted/demo", "hello depth"]);
+    let listed: Value =
+        serde_json::from_str(&home.run(&["session", "list", "--all", "--json"]).success()).unwrap();
+    let id = listed[0]["id"].as_str().unwrap();
+    nest_text(data.path(), id, "hello depth", 130);
+
+    let unreadable = home.run(&["session", "show", id]).failure(1);
+    assert!(unreadable.contains("`everturn doctor` says what helps"), "{unreadable}");
+    let doctor = home.run(&["doctor"]);
+    let row = doctor.stdout.lines().find(|line| line.contains("levels deep")).unwrap_or_default();
+    assert!(row.contains(id) && row.ends_with("--rebuild helps"), "{}", doctor.stdout);
+
+    let mended = home.run(&["doctor", "--rebuild", id]).success();
+    assert!(mended.contains("was nested too deep to be read, and was cut"), "{mended}");
+    assert!(mended.contains("every session is what its log says"), "{mended}");
+    let shown = home.run(&["session", "show", id]).success();
+    assert!(shown.contains("hello depth"), "{shown}");
+    let audit = home.run(&["doctor", "--audit"]).success();
+    assert!(audit.contains("rebuild") && audit.contains("\"cut\":["), "{audit}");
+    let again = home.run(&["run", "--model", "scripted/demo", "--session", id, "and on"]);
+    assert_eq!(again.status, Some(0), "{}", again.stderr);
+}
