@@ -6,10 +6,12 @@
 //! # Layout
 //! - `settings`: folders, the environment and configuration files; nothing else reads them
 //! - `retention`: how long the trash is kept
-//! - `table`: how lists look
+//! - `table`: what is printed, and how lists look
+//! - `plain`: text of others without what steers a terminal
 //! - `commands`: one file per command
 
 mod commands;
+mod plain;
 mod retention;
 mod settings;
 mod table;
@@ -82,7 +84,7 @@ pub fn run() -> ExitCode {
     settings::start_logging();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
-        Err(error) => return ExitCode::from(table::explain_arguments(&error)),
+        Err(error) => return ExitCode::from(table::explain_arguments(error)),
     };
     let result = match arguments.command {
         Command::Serve(command) => command.execute(),

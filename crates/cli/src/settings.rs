@@ -43,7 +43,7 @@ pub(crate) fn start_logging() {
         Ok(filter) => (filter, None),
         Err(error) => (EnvFilter::new(DEFAULT_LOG), Some(error)),
     };
-    let log = tracing_subscriber::fmt().with_writer(std::io::stderr).with_span_events(FmtSpan::CLOSE);
+    let log = tracing_subscriber::fmt().with_writer(|| table::LogWriter).with_span_events(FmtSpan::CLOSE);
     match variable("EVERTURN_LOG_FORMAT").as_deref() {
         Some("json") => {
             // Notes are not a matter of level: who reads no text still has to be told where the password is.
@@ -53,9 +53,6 @@ pub(crate) fn start_logging() {
             };
             log.json().with_env_filter(filter).init();
             table::log_notes();
-            std::panic::set_hook(Box::new(|panic| {
-                tracing::error!(target: table::NOTES, "{panic}");
-            }));
         }
         None | Some("text") => log.with_env_filter(filter).init(),
         Some(other) => {
@@ -63,6 +60,7 @@ pub(crate) fn start_logging() {
             tracing::warn!(format = other, "EVERTURN_LOG_FORMAT is neither `text` nor `json`; this is text");
         }
     }
+    table::tell_panics();
     if let Some(error) = unusable {
         tracing::warn!(
             log = wanted,

@@ -21,6 +21,7 @@ mod lag;
 mod logging;
 mod mcp;
 mod models;
+mod neutral;
 mod opencode;
 mod phases;
 mod scripts;

@@ -8,6 +8,7 @@
 //! - `layout`: the Layout lists name the modules that there are
 //! - `links`: links lead to what is there
 //! - `names`: one type name, one meaning
+//! - `output`: what is printed is printed in one place
 //! - `pages`: what the pages name exists
 //! - `style`: imports and derives look alike
 
@@ -19,6 +20,7 @@ mod files;
 mod layout;
 mod links;
 mod names;
+mod output;
 mod pages;
 mod style;
 

@@ -12,7 +12,7 @@ const NAMES: [&str; 7] = ["var_os", "vars_os", "home_dir", "BaseDirs", "ProjectD
 const OF_ENV: [&str; 3] = ["var", "vars", "*"];
 
 /// The words and signs of a text without its comments, each with the line it is in.
-fn tokens(text: &str) -> Vec<(usize, &str)> {
+pub(super) fn tokens(text: &str) -> Vec<(usize, &str)> {
     let mut tokens = Vec::new();
     for (number, mut rest) in code(text) {
         while let Some(first) = rest.chars().next() {
