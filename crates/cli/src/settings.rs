@@ -13,6 +13,7 @@ use everturn_engine::config::ProjectSettings;
 use everturn_engine::mcp::Trust;
 use everturn_engine::models::{AuthFile, Keyring};
 use everturn_engine::{Config, Engine, Options, ProjectFiles};
+use everturn_tools::foreign_file::{self, ReadBounds};
 use everturn_tools::process::is_secret;
 use everturn_tools::{Registry, Secrets, websearch};
 use serde_json::{Map, Value};
@@ -192,6 +193,9 @@ pub(crate) fn working_folder() -> Result<PathBuf> {
     Ok(folder.canonicalize().unwrap_or(folder))
 }
 
+/// Bounds for configuration files, and for the files that they name.
+const READ: ReadBounds = ReadBounds::bytes(4 * 1024 * 1024);
+
 /// What configuration files say together.
 struct Configuration {
     merged: Map<String, Value>,
@@ -224,8 +228,8 @@ fn configuration(directory: &Path) -> Result<Configuration> {
         files.push(path);
     }
     for path in files {
-        let text =
-            std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let text = foreign_file::read_text(&path, READ)
+            .with_context(|| format!("cannot read {}", path.display()))?;
         let invalid = || format!("{} is no valid configuration", path.display());
         let mut read = parse(&text).with_context(invalid)?;
         let folder = path.parent().unwrap_or(directory);
@@ -385,7 +389,7 @@ fn content(path: &str, folder: &Path) -> Result<String> {
         Some(rest) => folders()?.home.join(rest),
         None => folder.join(path),
     };
-    std::fs::read_to_string(&path)
+    foreign_file::read_text(&path, READ)
         .with_context(|| format!("it names {}, which cannot be read", path.display()))
 }
 

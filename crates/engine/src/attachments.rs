@@ -8,11 +8,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use everturn_model::Session;
 use everturn_model::part::PartKind;
+use everturn_tools::foreign_file::{self, ForeignFileError, ReadBounds};
 use everturn_tools::mcp::ResourceContent;
-use futures_util::future::try_join_all;
+use futures_util::future::join_all;
 use tokio::time::timeout;
 
-use crate::Error;
 use crate::inbox::{PartInput, ResourceAddress};
 use crate::mcp::McpServers;
 use crate::projects::Projects;
@@ -41,23 +41,17 @@ impl Attachments {
 
     /// The parts of a prompt, each with the content of what it attaches. What cannot be read is no reason to refuse the
     /// prompt.
-    pub(crate) async fn read(
-        &self,
-        inputs: Vec<PartInput>,
-        session: &Session,
-    ) -> Result<Vec<PartInput>, Error> {
+    pub(crate) async fn read(&self, inputs: Vec<PartInput>, session: &Session) -> Vec<PartInput> {
         let parts = inputs.into_iter().map(async |part| {
             if let Some(address) = part.resource.clone() {
                 let reading = self.resource_for(session, &address);
                 let late = |_| Err(format!("it took longer than {} seconds", PATIENCE.as_secs()));
                 let reading = timeout(PATIENCE, reading).await.unwrap_or_else(late);
-                return Ok(show(part, &address, reading));
+                return show(part, &address, reading);
             }
-            let directory = session.directory.clone();
-            let attached = tokio::task::spawn_blocking(move || attach_file(part, &directory)).await;
-            attached.map_err(|error| Error::Invalid(error.to_string()))
+            attach_file(part, &session.directory).await
         });
-        Ok(try_join_all(parts).await?.into_iter().flatten().collect())
+        join_all(parts).await.into_iter().flatten().collect()
     }
 
     async fn resource_for(
@@ -120,35 +114,37 @@ fn words(text: String) -> PartInput {
     PartInput::new(kind)
 }
 
-/// A file that is attached by its address: text beside it, pictures and documents in place of the address.
-fn attach_file(mut part: PartInput, directory: &str) -> Vec<PartInput> {
+/// A file that is attached by its address: text beside it, pictures and documents in place of the address. What is no
+/// ordinary file stays an address.
+async fn attach_file(mut part: PartInput, directory: &str) -> Vec<PartInput> {
     let PartKind::File { mime, url, .. } = &mut part.kind else { return vec![part] };
     let Some(path) = url.strip_prefix("file://") else { return vec![part] };
     let path = path.split_once('?').map_or(path, |(path, _)| path);
     let path = Path::new(directory).join(decode(path));
-    let Some(file) = std::fs::metadata(&path).ok().filter(std::fs::Metadata::is_file) else {
-        return vec![part];
+    let (most, is_text) = match mime.as_str() {
+        mime if mime.starts_with("text/") => (LARGEST, true),
+        mime if is_shown(mime) => (LARGEST_SHOWN, false),
+        _ => return vec![part],
     };
-    let is_text = mime.starts_with("text/");
-    let is_shown = is_shown(mime);
-    let said = match file.len() {
-        _ if !is_text && !is_shown => None,
-        size if is_text && size > LARGEST => {
-            Some(format!("Attached file {} has {size} bytes; read it in parts.", path.display()))
+    let said = match foreign_file::fetch(path.clone(), ReadBounds::bytes(most)).await {
+        Ok(bytes) if is_text => {
+            Some(format!("Attached file {}:\n{}", path.display(), String::from_utf8_lossy(&bytes)))
         }
-        size if is_shown && size > LARGEST_SHOWN => {
-            Some(format!("Attached file {} has {size} bytes, too many to be shown.", path.display()))
+        Ok(bytes) => {
+            *url = format!("data:{mime};base64,{}", STANDARD.encode(bytes));
+            None
         }
-        _ => match std::fs::read(&path) {
-            Err(_) => None,
-            Ok(bytes) if is_text => {
-                Some(format!("Attached file {}:\n{}", path.display(), String::from_utf8_lossy(&bytes)))
-            }
-            Ok(bytes) => {
-                *url = format!("data:{mime};base64,{}", STANDARD.encode(bytes));
-                None
-            }
-        },
+        Err(ForeignFileError::TooLarge(most)) if is_text => {
+            Some(format!("Attached file {} has more than {most} bytes; read it in parts.", path.display()))
+        }
+        Err(ForeignFileError::TooLarge(most)) => Some(format!(
+            "Attached file {} has more than {most} bytes, too many to be shown.",
+            path.display()
+        )),
+        Err(error @ ForeignFileError::TooSlow(_)) => {
+            Some(format!("Attached file {} could not be read: {error}.", path.display()))
+        }
+        Err(_) => None,
     };
     said.map(words).into_iter().chain([part]).collect()
 }

@@ -17,6 +17,7 @@ mod crash;
 mod demo;
 mod earlier;
 mod feed;
+mod hanging;
 mod lag;
 mod logging;
 mod mcp;

@@ -5,9 +5,10 @@
 //! that the command runs, as with everything else in a repository that is run.
 
 use std::collections::BTreeMap;
-use std::io::{ErrorKind, Read as _, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+use everturn_tools::foreign_file::{self, ReadBounds};
 use everturn_tools::mcp::ServerDefinition;
 
 use crate::Error;
@@ -79,11 +80,10 @@ impl Trust {
     }
 
     fn read(&self) -> Result<Approvals, Error> {
-        let mut text = String::new();
-        match std::fs::File::open(&self.file) {
-            Ok(file) => file.take(FILE_MAX).read_to_string(&mut text).map_err(|error| self.io(error))?,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Approvals::new()),
-            Err(error) => return Err(self.io(error)),
+        let text = match foreign_file::read_text(&self.file, ReadBounds::bytes(FILE_MAX)) {
+            Ok(text) => text,
+            Err(error) if error.is_absent() => return Ok(Approvals::new()),
+            Err(error) => return Err(self.io(std::io::Error::other(error))),
         };
         serde_json::from_str(&text).map_err(|error| {
             Error::Invalid(format!("{} is damaged: {error}; remove it", self.file.display()))
