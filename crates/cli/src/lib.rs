@@ -8,6 +8,7 @@
 //! - `retention`: how long the trash is kept
 //! - `table`: what is printed, and how lists look
 //! - `plain`: text of others without what steers a terminal
+//! - `token_file`: the file with the token that clients must show
 //! - `commands`: one file per command
 
 mod commands;
@@ -15,6 +16,7 @@ mod plain;
 mod retention;
 mod settings;
 mod table;
+mod token_file;
 
 use std::process::ExitCode;
 

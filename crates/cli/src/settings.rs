@@ -20,7 +20,7 @@ use serde_json::{Map, Value};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::FmtSpan;
 
-use crate::{retention, table};
+use crate::{retention, table, token_file};
 
 /// A variable of the environment, unless it is empty.
 #[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
@@ -402,13 +402,7 @@ pub(crate) fn token(data: &Path) -> Result<(String, String)> {
         }
     }
     let path = data.join("token");
-    if let Ok(token) = std::fs::read_to_string(&path)
-        && !token.trim().is_empty()
-    {
-        return Ok((token.trim().to_owned(), format!("in {}", path.display())));
-    }
-    let token = hex::<24>()?;
-    write_private(&path, &token)?;
+    let token = token_file::read_or_make(&path, hex::<24>)?;
     Ok((token, format!("in {}", path.display())))
 }
 
@@ -417,19 +411,6 @@ fn hex<const BYTES: usize>() -> Result<String> {
     let mut bytes = [0u8; BYTES];
     getrandom::fill(&mut bytes).map_err(|error| anyhow::anyhow!("no random numbers: {error}"))?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
-}
-
-fn write_private(path: &Path, text: &str) -> Result<()> {
-    use std::io::Write as _;
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::OpenOptionsExt as _;
-        options.mode(0o600);
-    }
-    let mut file = options.open(path).with_context(|| format!("cannot write {}", path.display()))?;
-    file.write_all(text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
 }
 
 #[cfg(test)]
