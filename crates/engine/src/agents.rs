@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use everturn_model::Session;
 use everturn_model::permission::{Action, Rule, bounded};
+use everturn_tools::webfetch::LOCAL_NETWORK;
 
 use crate::Error;
 
@@ -130,14 +131,15 @@ fn base_rules(data: &Path) -> Vec<Rule> {
 pub(crate) const PLANS: &str = ".opencode/plans";
 pub(crate) const PLANS_ELSEWHERE: &str = "plans";
 
-/// What holds for everybody who looks at files: secrets and other folders are asked for.
-fn looking_rules(data: &Path) -> [Rule; 7] {
+/// What holds for everybody who looks at files and pages: secrets, other folders and what is nearby are asked for.
+fn looking_rules(data: &Path) -> [Rule; 8] {
     let outputs = format!("{}/*", data.join("tool-output").display());
     let plans = format!("{}/*", data.join(PLANS_ELSEWHERE).display());
     [
         Rule::new("external_directory", "*", Action::Ask),
         Rule::new("external_directory", &outputs, Action::Allow),
         Rule::new("external_directory", &plans, Action::Allow),
+        Rule::new(LOCAL_NETWORK, "*", Action::Ask),
         Rule::new("read", "*", Action::Allow),
         Rule::new("read", "*.env", Action::Ask),
         Rule::new("read", "*.env.*", Action::Ask),
@@ -248,14 +250,28 @@ fn planning_bounds(data: &Path) -> [Rule; 3] {
 
 /// Nothing but looking.
 fn exploring_bounds() -> Vec<Rule> {
-    let looking = ["glob", "grep", "list", "webfetch", "read", "external_directory"];
+    let looking = ["glob", "grep", "list", "webfetch", LOCAL_NETWORK, "read", "external_directory"];
     let looking = looking.map(|name| Rule::new(name, "*", Action::Allow));
     [Rule::new("*", "*", Action::Deny)].into_iter().chain(looking).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use everturn_model::permission::decide;
+
     use super::*;
+
+    #[test]
+    fn what_is_nearby_is_asked_for_although_pages_may_be_fetched() {
+        // Whoever could fetch pages could speak to the services of this machine, unasked.
+        let configured = [Rule::new("webfetch", "*", Action::Allow)];
+        let agents = agents(&configured, Path::new("/data"));
+        for agent in agents.iter().filter(|agent| !agent.hidden) {
+            let address = ["http://127.0.0.1:4096/session".to_owned()];
+            let decide = |permission| decide(&agent.permission, &[], permission, &address);
+            assert_eq!([decide("webfetch"), decide(LOCAL_NETWORK)], [Action::Allow, Action::Ask], "{agent:?}");
+        }
+    }
 
     #[test]
     fn a_plan_stays_in_its_folder() {
