@@ -309,3 +309,22 @@ async fn what_a_model_says_does_not_steer_the_terminal() {
     let piped = home.run(&["run", "--model", "scripted/./red.json", "go"]);
     assert_eq!(piped.stdout, "a �[31mred�[0m word\n");
 }
+
+#[test]
+fn a_run_answers_everything_that_is_asked_at_once() {
+    let home = Home::new();
+    let read = |path: &str| json!({"name": "read", "input": {"filePath": path}});
+    let options = json!([{"label": "a", "description": "one"}, {"label": "b", "description": "two"}]);
+    let question = json!({"questions": [{"question": "Which?", "header": "Choice", "options": options}]});
+    let question = json!({"name": "question", "input": question});
+    let script =
+        json!([{"tools": [read("/etc/hostname"), question, read("/etc/hosts")]}, {"text": "an answer"}]);
+    std::fs::write(home.work().join("ask.json"), script.to_string()).unwrap();
+    for (options, answered) in [(&[][..], false), (&["--yes"][..], true)] {
+        let run = [&["run", "--model", "scripted/./ask.json", "go"], options].concat();
+        let outcome = home.run(&run);
+        assert_eq!(outcome.status, Some(0), "{options:?}: {}", outcome.stderr);
+        assert_eq!(outcome.stdout.matches('✓').count() == 2, answered, "{}", outcome.stdout);
+        assert_eq!(outcome.stdout.matches(['✓', '✗']).count(), 3, "{}", outcome.stdout);
+    }
+}

@@ -14,6 +14,7 @@
 mod attach;
 mod commands;
 mod crash;
+mod damage;
 mod demo;
 mod earlier;
 mod feed;
