@@ -14,6 +14,7 @@ use std::sync::OnceLock;
 use anyhow::{Result, bail};
 use clap::error::{ContextKind, ContextValue};
 use comfy_table::{ColumnConstraint, ContentArrangement, Table};
+use everturn_model::secret_shape::mask;
 
 use crate::plain::{escape, flatten, indent, neutralise};
 
@@ -103,7 +104,9 @@ impl Write for LogWriter {
     /// The log hands over each line at once, with its end. What else would end or steer it stands as an escape.
     fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
         let text = String::from_utf8_lossy(line);
-        writeln!(error_output(), "{}", escape(text.strip_suffix('\n').unwrap_or(&text)))?;
+        // An error may quote a key that somebody put where none is expected.
+        let text = mask(text.strip_suffix('\n').unwrap_or(&text));
+        writeln!(error_output(), "{}", escape(&text))?;
         Ok(line.len())
     }
 
