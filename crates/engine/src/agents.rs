@@ -269,7 +269,11 @@ mod tests {
         for agent in agents.iter().filter(|agent| !agent.hidden) {
             let address = ["http://127.0.0.1:4096/session".to_owned()];
             let decide = |permission| decide(&agent.permission, &[], permission, &address);
-            assert_eq!([decide("webfetch"), decide(LOCAL_NETWORK)], [Action::Allow, Action::Ask], "{agent:?}");
+            assert_eq!(
+                [decide("webfetch"), decide(LOCAL_NETWORK)],
+                [Action::Allow, Action::Ask],
+                "{agent:?}"
+            );
         }
     }
 
