@@ -20,18 +20,8 @@ use serde_json::{Map, Value};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::FmtSpan;
 
+use crate::environment::{self, variable, variable_names};
 use crate::{retention, table, token_file};
-
-/// A variable of the environment, unless it is empty.
-#[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
-pub(crate) fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
-}
-
-/// The names of all variables of the environment, except those that are not text.
-fn variable_names() -> impl Iterator<Item = String> {
-    std::env::vars_os().filter_map(|(name, _)| name.into_string().ok())
-}
 
 /// What is logged unless somebody says otherwise.
 const DEFAULT_LOG: &str = "warn";
@@ -147,6 +137,22 @@ pub(crate) fn config(directory: &Path) -> Result<Config> {
     config.key_variables.extend(variable_names().filter(|name| is_secret(name)));
     Ok(config)
 }
+
+/// Takes keys, and whatever else is a secret of ours, out of the environment of this process. It goes on as a new start
+/// of itself, unless there are none. What cannot be read of the configuration is complained about later.
+pub(crate) fn hide_keys() -> std::io::Result<()> {
+    let named = |directory: PathBuf| table::quietly(|| config(&directory)).map(|config| config.secrets());
+    let named = working_folder().and_then(named);
+    let mut names = named.unwrap_or_else(|_| Config::default().secrets());
+    // Other variables of ours say how we work, and are nobody's secret.
+    let ordinary = |name: &str| name.starts_with("EVERTURN_") && !OUR_SECRETS.contains(&name);
+    names.retain(|name| !ordinary(name));
+    names.extend(variable_names().filter(|name| is_secret(name) && !ordinary(name)));
+    environment::hide(&names)
+}
+
+/// Those of our own variables that are secrets: an address with a password, and a password.
+const OUR_SECRETS: [&str; 2] = ["EVERTURN_DATABASE", "EVERTURN_SERVER_PASSWORD"];
 
 /// Which MCP servers of projects this person has allowed.
 pub(crate) fn trust() -> Result<Trust> {

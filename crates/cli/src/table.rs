@@ -10,6 +10,7 @@
 
 use std::io::{ErrorKind, IsTerminal as _, StderrLock, StdoutLock, Write};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Result, bail};
 use clap::error::{ContextKind, ContextValue};
@@ -76,8 +77,21 @@ pub(crate) fn is_watched() -> bool {
     !is_logged() && error_output().is_terminal()
 }
 
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+/// Does something that is done once more later, and whose notes are for then.
+pub(crate) fn quietly<T>(act: impl FnOnce() -> T) -> T {
+    QUIET.store(true, Ordering::Relaxed);
+    let done = act();
+    QUIET.store(false, Ordering::Relaxed);
+    done
+}
+
 /// Prints a note beside the output.
 pub(crate) fn note(text: impl std::fmt::Display) {
+    if QUIET.load(Ordering::Relaxed) {
+        return;
+    }
     if is_logged() {
         tracing::info!(target: NOTES, "{text}");
         return;

@@ -19,6 +19,7 @@ mod demo;
 mod earlier;
 mod feed;
 mod hanging;
+mod keys;
 mod lag;
 mod logging;
 mod mcp;
