@@ -4,15 +4,21 @@
 //! library is compiled beside the others.
 //!
 //! # Layout
-//! - `settings`: folders and the environment; nothing else reads them
+//! - `environment`: variables, and how those that hold secrets leave it; nothing else reads them
+//! - `settings`: folders, and where configuration is; nothing else reads them
 //! - `retention`: how long the trash is kept
-//! - `table`: how lists look
+//! - `table`: what is printed, and how lists look
+//! - `plain`: text of others without what steers a terminal
+//! - `token_file`: the file with the token that clients must show
 //! - `commands`: one file per command
 
 mod commands;
+mod environment;
+mod plain;
 mod retention;
 mod settings;
 mod table;
+mod token_file;
 
 use std::process::ExitCode;
 
@@ -74,6 +80,13 @@ enum Command {
     Scrub(commands::scrub::ScrubCommand),
 }
 
+impl Command {
+    /// Whether it may start programs of an agent or of a project.
+    fn starts_programs(&self) -> bool {
+        matches!(self, Self::Serve(_) | Self::Run(_) | Self::Mcp(_))
+    }
+}
+
 /// Does what the arguments of this process say.
 #[must_use]
 pub fn run() -> ExitCode {
@@ -81,10 +94,24 @@ pub fn run() -> ExitCode {
     if let Some(code) = everturn_tools::process::supervisor::dispatch() {
         return code;
     }
+    // Before anything else looks at the environment or at standard input.
+    environment::receive();
+    let arguments = Arguments::try_parse();
+    // Before there is a log or a thread: it goes on as a new start of this process.
+    let hidden = match &arguments {
+        Ok(arguments) if arguments.command.starts_programs() => settings::hide_keys(),
+        _ => Ok(()),
+    };
     settings::start_logging();
-    let arguments = match Arguments::try_parse() {
+    if let Err(error) = hidden {
+        tracing::warn!(
+            error = error.to_string(),
+            "keys stay in the environment of this process, where programs of this account can read them"
+        );
+    }
+    let arguments = match arguments {
         Ok(arguments) => arguments,
-        Err(error) => return ExitCode::from(table::explain_arguments(&error)),
+        Err(error) => return ExitCode::from(table::explain_arguments(error)),
     };
     let result = match arguments.command {
         Command::Serve(command) => command.execute(),

@@ -16,18 +16,8 @@ use everturn_tools::{Registry, Secrets, ToolSettings};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::FmtSpan;
 
-use crate::table;
-
-/// A variable of the environment, unless it is empty.
-#[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
-pub(crate) fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
-}
-
-/// The names of all variables of the environment, except those that are not text.
-fn variable_names() -> impl Iterator<Item = String> {
-    std::env::vars_os().filter_map(|(name, _)| name.into_string().ok())
-}
+use crate::environment::{self, variable, variable_names};
+use crate::{table, token_file};
 
 /// What is logged unless somebody says otherwise.
 const DEFAULT_LOG: &str = "warn";
@@ -40,7 +30,7 @@ pub(crate) fn start_logging() {
         Ok(filter) => (filter, None),
         Err(error) => (EnvFilter::new(DEFAULT_LOG), Some(error)),
     };
-    let log = tracing_subscriber::fmt().with_writer(std::io::stderr).with_span_events(FmtSpan::CLOSE);
+    let log = tracing_subscriber::fmt().with_writer(|| table::LogWriter).with_span_events(FmtSpan::CLOSE);
     match variable("EVERTURN_LOG_FORMAT").as_deref() {
         Some("json") => {
             // Notes are not a matter of level: who reads no text still has to be told where the password is.
@@ -50,9 +40,6 @@ pub(crate) fn start_logging() {
             };
             log.json().with_env_filter(filter).init();
             table::log_notes();
-            std::panic::set_hook(Box::new(|panic| {
-                tracing::error!(target: table::NOTES, "{panic}");
-            }));
         }
         None | Some("text") => log.with_env_filter(filter).init(),
         Some(other) => {
@@ -60,6 +47,7 @@ pub(crate) fn start_logging() {
             tracing::warn!(format = other, "EVERTURN_LOG_FORMAT is neither `text` nor `json`; this is text");
         }
     }
+    table::tell_panics();
     if let Some(error) = unusable {
         tracing::warn!(
             log = wanted,
@@ -184,6 +172,21 @@ fn sources() -> Result<ConfigSources> {
     })
 }
 
+/// Takes keys, and whatever else is a secret of ours, out of the environment of this process. It goes on as a new start
+/// of itself, unless there are none. What cannot be read of the configuration is told later.
+pub(crate) fn hide_keys() -> std::io::Result<()> {
+    let named = working_folder().and_then(|folder| config_quietly(&folder)).map(|config| config.secrets());
+    let mut names = named.unwrap_or_else(|_| Config::default().secrets());
+    // Other variables of ours say how we work, and are nobody's secret.
+    let ordinary = |name: &str| name.starts_with("EVERTURN_") && !OUR_SECRETS.contains(&name);
+    names.retain(|name| !ordinary(name));
+    names.extend(variable_names().filter(|name| is_secret(name) && !ordinary(name)));
+    environment::hide(&names)
+}
+
+/// Those of our own variables that are secrets: an address with a password, and a password.
+const OUR_SECRETS: [&str; 2] = ["EVERTURN_DATABASE", "EVERTURN_SERVER_PASSWORD"];
+
 /// What of projects' configuration this person trusts.
 pub(crate) fn trust() -> Result<Trust> {
     Ok(Trust::new(&folders()?.state))
@@ -238,13 +241,7 @@ pub(crate) fn token(data: &Path) -> Result<(String, String)> {
         }
     }
     let path = data.join("token");
-    if let Ok(token) = std::fs::read_to_string(&path)
-        && !token.trim().is_empty()
-    {
-        return Ok((token.trim().to_owned(), format!("in {}", path.display())));
-    }
-    let token = hex::<24>()?;
-    write_private(&path, &token)?;
+    let token = token_file::read_or_make(&path, hex::<24>)?;
     Ok((token, format!("in {}", path.display())))
 }
 
@@ -253,17 +250,4 @@ fn hex<const BYTES: usize>() -> Result<String> {
     let mut bytes = [0u8; BYTES];
     getrandom::fill(&mut bytes).map_err(|error| anyhow::anyhow!("no random numbers: {error}"))?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
-}
-
-fn write_private(path: &Path, text: &str) -> Result<()> {
-    use std::io::Write as _;
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::OpenOptionsExt as _;
-        options.mode(0o600);
-    }
-    let mut file = options.open(path).with_context(|| format!("cannot write {}", path.display()))?;
-    file.write_all(text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
 }

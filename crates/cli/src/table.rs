@@ -1,28 +1,40 @@
-//! What a person sees: lines, tables and errors.
+//! What a person sees: lines, tables, errors and the log. Everything that is printed is printed here.
+//!
+//! Titles, answers, names and errors come from models and from other people's files, so nothing in them steers a
+//! terminal or begins a line of its own (`plain` says how). In a pipe they are as on a terminal, because what comes out
+//! of it is usually read on one (`everturn run … | cat`); whoever needs every character as it is asks for JSON, which
+//! has them all, escaped.
 //!
 //! Where the log is JSON, a program reads standard error, and expects nothing else there: notes and errors are then
 //! events of the log, whatever level is logged.
 
-use std::borrow::Cow;
-use std::io::{ErrorKind, IsTerminal as _, Write as _};
+use std::io::{ErrorKind, IsTerminal as _, StderrLock, StdoutLock, Write};
 use std::sync::OnceLock;
 
 use anyhow::{Result, bail};
+use clap::error::{ContextKind, ContextValue};
 use comfy_table::{ColumnConstraint, ContentArrangement, Table};
+use everturn_model::secret_shape::mask;
 
-/// Prints a line. On a terminal it is without what would steer that.
-pub(crate) fn line(text: impl std::fmt::Display) {
-    let mut out = std::io::stdout().lock();
-    let text = text.to_string();
-    let shown = if out.is_terminal() { harmless(&text) } else { Cow::Borrowed(text.as_str()) };
-    remember(writeln!(out, "{shown}"));
+use crate::plain::{escape, flatten, indent, neutralise};
+
+fn output() -> StdoutLock<'static> {
+    std::io::stdout().lock()
 }
 
-/// Prints text at once. On a terminal it is without what would steer that.
+fn error_output() -> StderrLock<'static> {
+    std::io::stderr().lock()
+}
+
+/// Prints a line, which stays one.
+pub(crate) fn line(text: impl std::fmt::Display) {
+    remember(writeln!(output(), "{}", flatten(&text.to_string())));
+}
+
+/// Prints text at once, with the lines that it has.
 pub(crate) fn text(text: &str) {
-    let mut out = std::io::stdout().lock();
-    let shown = if out.is_terminal() { harmless(text) } else { Cow::Borrowed(text) };
-    remember(write!(out, "{shown}").and_then(|()| out.flush()));
+    let mut out = output();
+    remember(write!(out, "{}", neutralise(text)).and_then(|()| out.flush()));
 }
 
 /// Why some of the output is lost.
@@ -45,22 +57,6 @@ pub(crate) fn check_output() -> Result<()> {
     }
 }
 
-/// Text in which nothing steers a terminal: titles and answers come from models, and from other people's files. What
-/// could move the cursor, change colours or turn the direction of writing around shows as `�`.
-fn harmless(text: &str) -> Cow<'_, str> {
-    let steers = |character: char| {
-        let turns = matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-        turns || character.is_control() && !matches!(character, '\n' | '\t')
-    };
-    if !text.contains(steers) {
-        return Cow::Borrowed(text);
-    }
-    let plain = text.replace("\r\n", "\n");
-    Cow::Owned(
-        plain.chars().map(|character| if steers(character) { '\u{fffd}' } else { character }).collect(),
-    )
-}
-
 /// The target of notes in the log.
 pub(crate) const NOTES: &str = "everturn::note";
 
@@ -77,7 +73,7 @@ fn is_logged() -> bool {
 
 /// Whether a person sees standard error as it is written.
 pub(crate) fn is_watched() -> bool {
-    !is_logged() && std::io::stderr().is_terminal()
+    !is_logged() && error_output().is_terminal()
 }
 
 /// Prints a note beside the output.
@@ -90,10 +86,33 @@ pub(crate) fn note(text: impl std::fmt::Display) {
 }
 
 fn print_note(text: impl std::fmt::Display) {
-    let mut out = std::io::stderr().lock();
-    let text = text.to_string();
-    let shown = if out.is_terminal() { harmless(&text) } else { Cow::Borrowed(text.as_str()) };
-    writeln!(out, "{shown}").ok();
+    writeln!(error_output(), "{}", indent(&text.to_string())).ok();
+}
+
+/// Shows how far something is, in place of what was shown before.
+pub(crate) fn progress(text: impl std::fmt::Display) {
+    let mut out = error_output();
+    write!(out, "\r{}", flatten(&text.to_string())).ok();
+    out.flush().ok();
+}
+
+/// Where the log writes one of its lines, as text or as JSON.
+#[derive(Debug)]
+pub(crate) struct LogWriter;
+
+impl Write for LogWriter {
+    /// The log hands over each line at once, with its end. What else would end or steer it stands as an escape.
+    fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
+        let text = String::from_utf8_lossy(line);
+        // An error may quote a key that somebody put where none is expected.
+        let text = mask(text.strip_suffix('\n').unwrap_or(&text));
+        writeln!(error_output(), "{}", escape(&text))?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Prints an error with what caused it.
@@ -114,19 +133,55 @@ pub(crate) fn complain(error: &anyhow::Error) {
     print_note(format!("everturn: {text}"));
 }
 
+/// From now on a panic is told as an error is.
+pub(crate) fn tell_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        let trace = std::backtrace::Backtrace::capture();
+        let told = match trace.status() {
+            std::backtrace::BacktraceStatus::Captured => format!("{panic}\n{trace}"),
+            _ => panic.to_string(),
+        };
+        complain(&anyhow::anyhow!(told));
+    }));
+}
+
+/// What is wrong with the arguments, or the help that they ask for. An argument is told as one line.
+fn explanation(error: &mut clap::Error) -> String {
+    let told: Vec<(ContextKind, ContextValue)> = error
+        .context()
+        .filter_map(|(kind, value)| match value {
+            ContextValue::String(text) => Some((kind, ContextValue::String(flatten(text).into_owned()))),
+            ContextValue::Strings(texts) => {
+                let flat = texts.iter().map(|text| flatten(text).into_owned()).collect();
+                Some((kind, ContextValue::Strings(flat)))
+            }
+            _ => None,
+        })
+        .collect();
+    for (kind, value) in told {
+        error.insert(kind, value);
+    }
+    neutralise(&error.render().to_string()).into_owned()
+}
+
 /// Prints what is wrong with the arguments, or the help that they ask for. Gives the status to end with.
-pub(crate) fn explain_arguments(error: &clap::Error) -> u8 {
-    if is_logged() && error.use_stderr() {
-        complain(&anyhow::anyhow!("{}", error.to_string().trim_end()));
+pub(crate) fn explain_arguments(mut error: clap::Error) -> u8 {
+    let told = explanation(&mut error);
+    if !error.use_stderr() {
+        text(&told);
+    } else if is_logged() {
+        complain(&anyhow::anyhow!("{}", told.trim_end()));
     } else {
-        error.print().ok();
+        write!(error_output(), "{told}").ok();
     }
     u8::try_from(error.exit_code()).unwrap_or(1)
 }
 
-/// Prints a value as JSON.
+/// Prints a value as JSON. What could steer a terminal is in its texts only, where JSON has escapes for it.
 pub(crate) fn json(value: &serde_json::Value) {
-    line(serde_json::to_string_pretty(value).unwrap_or_default());
+    let text = serde_json::to_string_pretty(value).unwrap_or_default();
+    let mut out = output();
+    remember(text.lines().try_for_each(|line| writeln!(out, "{}", escape(line))));
 }
 
 /// How long a name in the first column may be and stay in one piece; an id of a session has 30 characters. Names are
@@ -157,7 +212,7 @@ fn arrange(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>, width: Op
     for row in rows {
         longest = longest.max(row.first().map_or(0, |name| name.chars().count()));
         // A row is one line, if there is room.
-        table.add_row(row.iter().map(|cell| harmless(&cell.replace(['\n', '\r', '\t'], " ")).into_owned()));
+        table.add_row(row.iter().map(|cell| flatten(&cell.replace('\t', " ")).into_owned()));
     }
     if longest <= UNBROKEN
         && table.width().is_none_or(|width| width >= NARROW)
@@ -198,12 +253,12 @@ pub(crate) fn confirm_change(question: &str, otherwise: &str) -> Result<()> {
 
 /// Whether there is a person who can answer.
 fn is_answered() -> bool {
-    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+    std::io::stdin().is_terminal() && error_output().is_terminal()
 }
 
 fn ask(question: &str, otherwise: &str) -> Result<()> {
-    let mut out = std::io::stderr().lock();
-    write!(out, "{question} [y/N] ").ok();
+    let mut out = error_output();
+    write!(out, "{} [y/N] ", flatten(question)).ok();
     out.flush().ok();
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer)?;
@@ -266,11 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_others_wrote_steers_the_terminal() {
-        assert_eq!(harmless("\u{1b}[31mred\u{1b}]0;name\u{7} \u{202e}back"), "�[31mred�]0;name� �back");
-        let plain = "two\tlines\nשלום 日本 👩\u{200d}👧";
-        assert_eq!(harmless(plain), plain);
-        assert_eq!(harmless("a\r\nb\rc"), "a\nb�c");
+    fn a_row_is_one_line_and_steers_nothing() {
         let table = arrange(&["title"], [vec!["one\ttwo\nthree\u{1b}[0m".to_owned()]], None);
         assert_eq!(table.lines().nth(1).unwrap().trim(), "one two three�[0m");
     }

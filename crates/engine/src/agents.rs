@@ -6,6 +6,7 @@ use std::sync::Arc;
 use everturn_model::Session;
 use everturn_model::permission::{Action, Policy, Rule, denials};
 use everturn_tools::scope::PROTECTED;
+use everturn_tools::webfetch::LOCAL_NETWORK;
 
 use crate::config::{AgentDefinition, AgentRole, ConfiguredRules};
 use crate::{Config, Error};
@@ -138,8 +139,9 @@ fn base_rules(data: &Path) -> Vec<Rule> {
 pub(crate) const PLANS: &str = ".opencode/plans";
 pub(crate) const PLANS_ELSEWHERE: &str = "plans";
 
-/// What holds for everybody who looks at files: secrets and other folders are asked for.
-fn looking_rules(data: &Path) -> [Rule; 8] {
+/// What is asked for whatever else is allowed: other folders, files that make programs run, what is nearby on the network,
+/// and secrets.
+fn looking_rules(data: &Path) -> [Rule; 9] {
     let outputs = format!("{}/*", data.join("tool-output").display());
     let plans = format!("{}/*", data.join(PLANS_ELSEWHERE).display());
     [
@@ -147,6 +149,7 @@ fn looking_rules(data: &Path) -> [Rule; 8] {
         Rule::new(PROTECTED, "*", Action::Ask),
         Rule::new("external_directory", &outputs, Action::Allow),
         Rule::new("external_directory", &plans, Action::Allow),
+        Rule::new(LOCAL_NETWORK, "*", Action::Ask),
         Rule::new("read", "*", Action::Allow),
         Rule::new("read", "*.env", Action::Ask),
         Rule::new("read", "*.env.*", Action::Ask),
@@ -319,7 +322,7 @@ fn planning_bounds(data: &Path) -> [Rule; 3] {
 
 /// Nothing but looking.
 fn exploring_bounds() -> Vec<Rule> {
-    let looking = ["glob", "grep", "list", "webfetch", "read", "external_directory"];
+    let looking = ["glob", "grep", "list", "webfetch", LOCAL_NETWORK, "read", "external_directory"];
     let looking = looking.map(|name| Rule::new(name, "*", Action::Allow));
     [Rule::new("*", "*", Action::Deny)].into_iter().chain(looking).collect()
 }
@@ -327,6 +330,22 @@ fn exploring_bounds() -> Vec<Rule> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_nearby_is_asked_for_although_pages_may_be_fetched() {
+        // Whoever could fetch pages could speak to the services of this machine, unasked.
+        let mut config = Config::default();
+        config.rules.person = vec![Rule::new("webfetch", "*", Action::Allow)];
+        for agent in agents(&config).iter().filter(|agent| !agent.hidden) {
+            let address = ["http://127.0.0.1:4096/session".to_owned()];
+            let decide = |permission| agent.policy.decide(&[], permission, &address);
+            assert_eq!(
+                [decide("webfetch"), decide(LOCAL_NETWORK)],
+                [Action::Allow, Action::Ask],
+                "{agent:?}"
+            );
+        }
+    }
 
     #[test]
     fn a_plan_stays_in_its_folder() {

@@ -1,8 +1,6 @@
 //! Attachments: files of the project and resources of MCP servers. Their content is stored with the prompt, so that it
 //! means the same later.
 
-use std::fs::File;
-use std::io::{self, Read as _};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,11 +10,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use everturn_model::Session;
 use everturn_model::part::PartKind;
+use everturn_tools::foreign_file::{self, ForeignFileError, ReadBounds};
 use everturn_tools::mcp::ResourceContent;
-use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
+use futures_util::stream::{self, StreamExt as _};
 use tokio::time::timeout;
 
-use crate::Error;
 use crate::inbox::{PartInput, ResourceAddress};
 use crate::mcp::McpServers;
 use crate::projects::Projects;
@@ -51,29 +49,23 @@ impl Attachments {
 
     /// The parts of a prompt, each with the content of what it attaches. What cannot be read is no reason to refuse the
     /// prompt.
-    pub(crate) async fn read(
-        &self,
-        inputs: Vec<PartInput>,
-        session: &Session,
-    ) -> Result<Vec<PartInput>, Error> {
+    pub(crate) async fn read(&self, inputs: Vec<PartInput>, session: &Session) -> Vec<PartInput> {
         let left = AttachmentRoom::default();
         let parts = inputs.into_iter().map(async |part| {
             if let Some(address) = part.resource.clone() {
                 let reading = self.resource_for(session, &address);
                 let late = |_| Err(format!("it took longer than {} seconds", PATIENCE.as_secs()));
                 let reading = timeout(PATIENCE, reading).await.unwrap_or_else(late);
-                return Ok(show(part, &address, reading));
+                return show(part, &address, reading);
             }
             // Most parts attach nothing.
             if !is_attached(&part) {
-                return Ok(vec![part]);
+                return vec![part];
             }
-            let (directory, left) = (session.directory.clone(), left.clone());
-            let attached = tokio::task::spawn_blocking(move || attach_file(part, &directory, &left)).await;
-            attached.map_err(|error| Error::Invalid(error.to_string()))
+            attach_file(part, &session.directory, &left).await
         });
-        let parts: Vec<Vec<PartInput>> = stream::iter(parts).buffered(AT_ONCE).try_collect().await?;
-        Ok(parts.into_iter().flatten().collect())
+        let parts: Vec<Vec<PartInput>> = stream::iter(parts).buffered(AT_ONCE).collect().await;
+        parts.into_iter().flatten().collect()
     }
 
     async fn resource_for(
@@ -148,7 +140,8 @@ impl Default for AttachmentRoom {
 
 impl AttachmentRoom {
     /// Takes so many bytes of it; false when there are not so many.
-    fn take(&self, size: u64) -> bool {
+    fn take(&self, size: usize) -> bool {
+        let size = u64::try_from(size).unwrap_or(u64::MAX);
         let less = |left: u64| left.checked_sub(size);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
     }
@@ -159,48 +152,43 @@ fn is_attached(part: &PartInput) -> bool {
     matches!(&part.kind, PartKind::File { url, .. } if url.starts_with("file://"))
 }
 
-/// A file that is attached by its address: text beside it, pictures and documents in place of the address.
-fn attach_file(mut part: PartInput, directory: &str, left: &AttachmentRoom) -> Vec<PartInput> {
+/// A file that is attached by its address: text beside it, pictures and documents in place of the address. What is no
+/// ordinary file stays an address.
+async fn attach_file(mut part: PartInput, directory: &str, left: &AttachmentRoom) -> Vec<PartInput> {
     let PartKind::File { mime, url, .. } = &mut part.kind else { return vec![part] };
     let Some(path) = url.strip_prefix("file://") else { return vec![part] };
     let path = path.split_once('?').map_or(path, |(path, _)| path);
     let path = Path::new(directory).join(decode(path));
-    let Some(file) = std::fs::metadata(&path).ok().filter(std::fs::Metadata::is_file) else {
-        return vec![part];
+    let (most, is_text) = match mime.as_str() {
+        mime if mime.starts_with("text/") => (LARGEST, true),
+        mime if is_shown(mime) => (LARGEST_SHOWN, false),
+        _ => return vec![part],
     };
-    let is_text = mime.starts_with("text/");
-    let is_shown = is_shown(mime);
-    let said = match file.len() {
-        _ if !is_text && !is_shown => None,
-        size if is_text && size > LARGEST => {
-            Some(format!("Attached file {} has {size} bytes; read it in parts.", path.display()))
-        }
-        size if is_shown && size > LARGEST_SHOWN => {
-            Some(format!("Attached file {} has {size} bytes, too many to be shown.", path.display()))
-        }
-        size if !left.take(size) => {
+    let said = match foreign_file::fetch(path.clone(), ReadBounds::bytes(most)).await {
+        Ok(bytes) if !left.take(bytes.len()) => {
             let most = ATTACHED_LIMIT / (1024 * 1024);
             Some(format!("Attached file {} is not shown: a prompt brings {most} MiB.", path.display()))
         }
-        size => match read_start(&path, size) {
-            Err(_) => None,
-            Ok(bytes) if is_text => {
-                Some(format!("Attached file {}:\n{}", path.display(), String::from_utf8_lossy(&bytes)))
-            }
-            Ok(bytes) => {
-                *url = format!("data:{mime};base64,{}", STANDARD.encode(bytes));
-                None
-            }
-        },
+        Ok(bytes) if is_text => {
+            Some(format!("Attached file {}:\n{}", path.display(), String::from_utf8_lossy(&bytes)))
+        }
+        Ok(bytes) => {
+            *url = format!("data:{mime};base64,{}", STANDARD.encode(bytes));
+            None
+        }
+        Err(ForeignFileError::TooLarge(most)) if is_text => {
+            Some(format!("Attached file {} has more than {most} bytes; read it in parts.", path.display()))
+        }
+        Err(ForeignFileError::TooLarge(most)) => Some(format!(
+            "Attached file {} has more than {most} bytes, too many to be shown.",
+            path.display()
+        )),
+        Err(error @ ForeignFileError::TooSlow(_)) => {
+            Some(format!("Attached file {} could not be read: {error}.", path.display()))
+        }
+        Err(_) => None,
     };
     said.map(words).into_iter().chain([part]).collect()
-}
-
-/// The first bytes of a file, as many as it had: one that grows, or that says it is empty and is not, brings no more.
-fn read_start(path: &Path, size: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    File::open(path)?.take(size).read_to_end(&mut bytes)?;
-    Ok(bytes)
 }
 
 /// An address's path with its `%xx` read.

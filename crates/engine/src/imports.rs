@@ -14,6 +14,7 @@ use everturn_model::event::SessionChange;
 use everturn_model::{Event, Record, SessionId};
 use everturn_store::foreign::Database;
 use everturn_store::{Authority, NewEvent, Store};
+use everturn_tools::foreign_file::{self, ReadBounds};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
 use serde_json::Value;
@@ -24,6 +25,9 @@ use database::{read_projects, read_session};
 
 /// How many sessions are on their way to the disk at once.
 const FLIGHT: usize = 128;
+
+/// The largest file of another program that is read, in bytes.
+const LARGEST: u64 = 256 * 1024 * 1024;
 
 /// What came of an import.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -284,7 +288,8 @@ fn find(folder: &Path) -> Result<ImportSources, Error> {
     for entry in std::fs::read_dir(folder).map_err(io)? {
         let path = entry.map_err(io)?.path();
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        if name.starts_with("opencode") && path.extension().is_some_and(|extension| extension == "db") {
+        let is_database = path.extension().is_some_and(|extension| extension == "db") && path.is_file();
+        if name.starts_with("opencode") && is_database {
             databases.push(path);
         }
     }
@@ -311,10 +316,11 @@ fn read_tree(storage: &Path) -> Result<files::Files, Error> {
             if path.is_dir() {
                 folders.push(path);
             } else if let Ok(name) = path.strip_prefix(storage) {
-                let bytes = std::fs::read(&path).map_err(|source| Error::Io {
-                    context: format!("cannot read {}", path.display()),
-                    source,
-                })?;
+                let bytes =
+                    foreign_file::read(&path, ReadBounds::bytes(LARGEST)).map_err(|error| Error::Io {
+                        context: format!("cannot read {}", path.display()),
+                        source: std::io::Error::other(error),
+                    })?;
                 found.insert(name.display().to_string(), bytes);
             }
         }

@@ -165,7 +165,7 @@ impl PromptInbox {
         };
         let given = prompt.id.map(|message| self.check_id(&session, message)).transpose()?;
         // This may take a while, and others may prompt meanwhile: ids are in the order of admission.
-        let attached = self.attachments.read(prompt.parts, &session).await?;
+        let attached = self.attachments.read(prompt.parts, &session).await;
         let message = given.unwrap_or_else(|| self.journal.mint().entry(&session));
         let part = |part: PartInput| {
             Part::new(part.id.unwrap_or_else(|| self.journal.mint().part(&session)), part.kind)

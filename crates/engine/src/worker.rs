@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use everturn_model::fault::Fault;
 use everturn_model::inbox::Delivery;
-use everturn_model::{EntryId, SessionId, Tree};
+use everturn_model::{EntryId, Session, SessionId, Tree};
 use everturn_store::Lease;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -119,10 +119,14 @@ impl Worker {
 
     /// Tells clients what became of work that failed.
     async fn report(&self, id: &SessionId, signals: Vec<Signal>) {
-        if let Ok(session) = self.journal.session(id).await {
-            for signal in signals {
-                self.journal.signal(&session, signal);
-            }
+        let session = match self.journal.session(id).await {
+            Ok(session) => session,
+            Err(Error::NoSession(_)) => return,
+            // Whoever waits for the session is told also where nothing of it can be read any more.
+            Err(_) => Session::new(id.clone(), "", "", "", "", 0),
+        };
+        for signal in signals {
+            self.journal.signal(&session, signal);
         }
     }
 
@@ -307,8 +311,13 @@ struct DrainFailure {
 
 impl DrainFailure {
     fn of(error: &Error, owned: bool) -> Self {
-        // Only a person can mend what they have written: it waits for them.
-        Self { reason: error.to_string(), lasts: matches!(error, Error::Unavailable(_)), owned }
+        // Only a person can mend what they have written, or what is damaged: it waits for them.
+        let lasts = match error {
+            Error::Unavailable(_) => true,
+            Error::Store(error) => is_damage(error),
+            _ => false,
+        };
+        Self { reason: error.to_string(), lasts, owned }
     }
 
     /// What clients are told, since the reason is in no log: it is the disk, most likely. Whether a session rests that
@@ -320,6 +329,12 @@ impl DrainFailure {
         }
         signals
     }
+}
+
+/// Whether the store is damaged, or the session in it: that does not pass by itself.
+fn is_damage(error: &everturn_store::Error) -> bool {
+    use everturn_store::Error::{Broken, Corrupt, Damaged, NotOurs, Quarantined};
+    matches!(error, Damaged { .. } | Corrupt { .. } | Broken { .. } | NotOurs { .. } | Quarantined { .. })
 }
 
 /// Whether work failed because its session was deleted meanwhile.

@@ -24,6 +24,7 @@
 //! * `attachment`: attachments, as far as protocols differ in what they accept
 //! * `call_id`, `tool_name`, `tool_schema`: ids of calls, names and schemas of tools as providers take them
 //! * `option`: the caller's own fields, put into a body
+//! * `ordinary_file`: files that are read whole
 //! * `model_id`: what the id of a model says about it
 //! * [`anthropic`]: Anthropic Messages
 //! * [`gemini`]: Google's `generateContent`
@@ -48,6 +49,7 @@ mod model_id;
 pub mod openai_chat;
 pub mod openai_responses;
 mod option;
+mod ordinary_file;
 mod protocol;
 pub mod provider;
 pub mod replay;

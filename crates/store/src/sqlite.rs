@@ -376,7 +376,9 @@ fn failure(path: &Path, error: impl Into<Arc<rusqlite::Error>>) -> Error {
             Cause::FromSqlConversionFailure(..)
             | Cause::InvalidColumnType(..)
             | Cause::IntegralValueOutOfRange(..)
-            | Cause::Utf8Error(..),
+            | Cause::Utf8Error(..)
+            // Our statements are right; the tables are not as we made them.
+            | Cause::SqlInputError { .. },
         ) => Error::Damaged { path, reason: error.to_string() },
         _ => Error::Sqlite(error),
     }

@@ -38,6 +38,7 @@
 //! - [`snapshot`]: content-addressed pictures of a worktree: capture, diff, restore
 //! - [`input`]: the schema of arguments, and decoding with errors a model can act on
 //! - `attributes`: what a file has besides its content, kept when that is replaced
+//! - [`foreign_file`]: reading what a person or a project names, bounded in bytes and time
 //! - `folder`: folders as handles that no link can redirect
 //! - [`front_matter`]: the YAML at the beginning of Markdown files
 //! - `indentation`: how the indentation of a model's text becomes that of a file
@@ -53,6 +54,7 @@ pub mod bash;
 pub mod bound;
 pub mod edit;
 mod folder;
+pub mod foreign_file;
 pub mod front_matter;
 pub mod glob;
 pub mod grep;

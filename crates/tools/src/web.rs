@@ -3,7 +3,8 @@
 //! A name of the public internet that leads to an address of this machine or of its network is not connected to:
 //! whoever permitted the name did not permit what stands behind it. This is judged for each connection on the very
 //! addresses that it uses, so a name server that changes its mind gains nothing. Addresses written as numbers, and
-//! names that say themselves that they are local, are what they seem and go through permission alone.
+//! names that say themselves that they are local, are what they seem; [`is_nearby`] tells them, and they need a permission of
+//! their own.
 //!
 //! Nothing carries over between requests: no cookies, no credentials, no connections.
 
@@ -170,6 +171,17 @@ impl Drop for GuardedName {
 struct LocalAddress {
     name: String,
     address: IpAddr,
+}
+
+/// Whether an address is of this machine or of its network, by what it says itself. A name that says nothing of it and
+/// leads there is not connected to.
+pub(crate) fn is_nearby(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => is_local(name),
+        Some(Host::Ipv4(address)) => !is_public(address.into()),
+        Some(Host::Ipv6(address)) => !is_public(address.into()),
+        None => true,
+    }
 }
 
 /// Whether a name says that it is of a machine nearby.

@@ -1,6 +1,6 @@
 //! The `webfetch` tool: one page of the web as Markdown, text or HTML.
 //!
-//! Permission is given for one address. A redirect is therefore followed only to the same origin, or to its encrypted
+//! Permission is given for one address, and one of this machine or its network needs another one ([`LOCAL_NETWORK`]). A redirect is therefore followed only to the same origin, or to its encrypted
 //! twin; where else it points to is told to the model, which may ask for that address in a call of its own. Size, time
 //! and the number of redirects are limited, and what a page is made of is bounded before it is converted.
 
@@ -18,13 +18,17 @@ use self::redirects::{FetchEnd, Redirects};
 use crate::input::{decode, schema};
 use crate::scope::Scope;
 use crate::tool::{Attachment, BoxFuture, Context, Effect, Failure, Need, Output, Tool};
-use crate::web::WebAccess;
+use crate::web::{self, WebAccess};
 use crate::write::blocking;
 
 mod markup;
 mod page;
 mod redirects;
 mod rewrite;
+
+/// The permission to reach this machine and its network. Services there often trust whoever comes from nearby, this
+/// server among them, so being allowed to fetch pages is not enough.
+pub const LOCAL_NETWORK: &str = "local_network";
 
 /// The time limit of a call that names none, in seconds.
 const TIMEOUT_DEFAULT: f64 = 30.0;
@@ -120,12 +124,14 @@ impl Tool for WebfetchTool {
         metadata.insert("url".to_owned(), json!(url.as_str()));
         metadata.insert("format".to_owned(), json!(format_name(input.format.unwrap_or_default())));
         metadata.extend(input.timeout.map(|timeout| ("timeout".to_owned(), json!(timeout))));
-        Ok(vec![Need {
-            permission: "webfetch".to_owned(),
+        let need = |permission: &str| Need {
+            permission: permission.to_owned(),
             patterns: vec![url.to_string()],
             always: vec![format!("{}/*", url.origin().ascii_serialization())],
-            metadata,
-        }])
+            metadata: metadata.clone(),
+        };
+        let nearby = web::is_nearby(&url).then(|| need(LOCAL_NETWORK));
+        Ok(std::iter::once(need("webfetch")).chain(nearby).collect())
     }
 
     fn run(&self, input: Value, context: Context) -> BoxFuture<'_, Result<Output, Failure>> {

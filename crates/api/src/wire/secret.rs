@@ -1,10 +1,9 @@
-//! What is never shown: keys, tokens, passwords, and the values of headers and environments.
+//! What is never shown: keys, tokens, passwords, and the values of headers and environments. What has none of these
+//! names and looks like one of them is hidden too.
 
 use everturn_model::Map;
+use everturn_model::secret_shape::{HIDDEN, mask};
 use serde_json::Value;
-
-/// What stands where a secret was.
-const HIDDEN: &str = "[hidden]";
 
 /// The same object without its secrets.
 pub(crate) fn without(map: &Map) -> Map {
@@ -19,7 +18,7 @@ fn shown(key: &str, value: &Value) -> Value {
         }
         Value::Object(map) => without(map).into(),
         Value::Array(list) => list.iter().map(|value| shown(key, value)).collect(),
-        Value::String(text) => without_login(text).into(),
+        Value::String(text) => mask(text).into_owned().into(),
         other => other.clone(),
     }
 }
@@ -47,17 +46,6 @@ fn is_secret(key: &str) -> bool {
 
 fn holds_secrets(key: &str) -> bool {
     matches!(plain(key).as_str(), "headers" | "environment" | "env")
-}
-
-// `https://name:password@host` keeps its host only.
-fn without_login(text: &str) -> String {
-    let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
-    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    let (authority, path) = rest.split_at(end);
-    match authority.rsplit_once('@') {
-        Some((_, host)) if !scheme.contains(char::is_whitespace) => format!("{scheme}://{host}{path}"),
-        _ => text.to_owned(),
-    }
 }
 
 #[cfg(test)]
@@ -91,9 +79,21 @@ mod tests {
     }
 
     #[test]
-    fn addresses_in_text_stay() {
-        for text in ["see https://host/a@b", "a@b", "user@host://x"] {
-            assert_eq!(without_login(text), text);
-        }
+    fn secrets_under_names_that_nobody_knows_are_hidden_by_their_shape() {
+        // Only names were looked at: what stood in an argument, or under a setting of somebody's own, was shown.
+        let config = json!({
+            "provider": {"a": {"options": {"deployment": "sk-proj-0123456789abcdef", "region": "eu-central-1",
+                "note": "login is https://me:pw@host/x?key=abc"}}},
+            "mcp": {"x": {"command": ["npx", "server", "--pat", "ghp_0123456789abcdefABCDEF0123456789abcd"]}},
+            "plugin": ["https://host/p.js"],
+        });
+        let shown = without(config.as_object().unwrap());
+        let expected = json!({
+            "provider": {"a": {"options": {"deployment": HIDDEN, "region": "eu-central-1",
+                "note": "login is https://host/x?key=[hidden]"}}},
+            "mcp": {"x": {"command": ["npx", "server", "--pat", HIDDEN]}},
+            "plugin": ["https://host/p.js"],
+        });
+        assert_eq!(Value::Object(shown), expected);
     }
 }

@@ -58,10 +58,11 @@ async fn play(folder: &Path, project: &Path) -> Result<()> {
                 Event::ToolSettled { entry, .. } => {
                     if let Body::ToolResult { result } = &entry.body {
                         let title = result.title.as_deref().unwrap_or_default();
-                        table::line(format!("[{}] {title}\n", result.tool));
+                        table::line(format!("[{}] {title}", result.tool));
+                        table::line("");
                     }
                 }
-                Event::PartEnded { text, .. } if !text.starts_with('{') => table::line("\n"),
+                Event::PartEnded { text, .. } if !text.starts_with('{') => table::text("\n\n"),
                 _ => {}
             },
             SessionUpdate::Gap => {}
@@ -76,7 +77,8 @@ async fn play(folder: &Path, project: &Path) -> Result<()> {
     let diffs: Vec<FileDiff> = diffs.flatten().collect();
     table::line("What changed:");
     for diff in &diffs {
-        table::line(diff.patch.as_deref().unwrap_or_default().trim_end());
+        table::text(diff.patch.as_deref().unwrap_or_default().trim_end());
+        table::line("");
     }
     let events = engine.sessions().log(&session.id).await?.len();
     let after = std::fs::read_to_string(project.join("greeting.txt"))?;

@@ -1,6 +1,5 @@
 //! `everturn import`: the sessions of another program.
 
-use std::io::Write as _;
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -37,8 +36,7 @@ impl ImportCommand {
                 .imports()
                 .opencode(&folder, |done, total| {
                     if terminal && (done % 50 == 0 || done == total) {
-                        let mut out = std::io::stderr().lock();
-                        write!(out, "\r{done} of {total} sessions").ok();
+                        table::progress(format!("{done} of {total} sessions"));
                     }
                 })
                 .await;

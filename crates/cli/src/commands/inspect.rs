@@ -5,9 +5,13 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use everturn_interop::pi::{self, PathEnd, PiView, Program};
+use everturn_tools::foreign_file::{self, ReadBounds};
 use serde_json::{Value, json};
 
 use crate::table;
+
+/// The largest file that is looked into, in bytes.
+const LARGEST: u64 = 1 << 30;
 
 /// Look into a session file of pi or omp
 #[derive(Debug, Args)]
@@ -33,8 +37,8 @@ pub(crate) struct InspectCommand {
 
 impl InspectCommand {
     pub(crate) fn execute(self) -> Result<()> {
-        let bytes =
-            std::fs::read(&self.file).with_context(|| format!("cannot read {}", self.file.display()))?;
+        let bytes = foreign_file::read(&self.file, ReadBounds::bytes(LARGEST))
+            .with_context(|| format!("cannot read {}", self.file.display()))?;
         let file = pi::read(&bytes).with_context(|| self.file.display().to_string())?;
         let tree = file.tree();
         let program = if file.dialect == pi::Dialect::Omp18 { Program::Omp18 } else { Program::Pi };

@@ -161,7 +161,7 @@ impl RunCommand {
         shown: &mut RunOutput<P>,
     ) -> Result<bool> {
         let mut stopping = false;
-        // Whether the end may have been among what was missed.
+        // Whether the end may have been among what was missed, or may never be told.
         let mut doubtful = false;
         while !shown.is_over() {
             tokio::select! {
@@ -194,7 +194,12 @@ impl RunCommand {
                         self.catch_up(engine, shown).await?;
                         doubtful = true;
                     }
-                    Ok(update) => self.show(engine, &update, shown).await?,
+                    Ok(update) => {
+                        let before = shown.failure().is_some();
+                        self.show(engine, &update, shown).await?;
+                        // It may have failed so that nothing more can be told, as on a damaged database.
+                        doubtful |= shown.failure().is_some() && !before;
+                    }
                     Err(RecvError::Closed) => return Ok(stopping),
                 },
                 () = engine.drains().settled(shown.session()), if doubtful => {

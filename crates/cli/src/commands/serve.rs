@@ -24,6 +24,11 @@ const TIDY: Duration = Duration::from_secs(60 * 60);
 /// How often the trash is looked through, where the configuration says how long it is kept.
 const EMPTY: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// How long the end of the server waits for the work to stop, and then for whatever hangs. What is lost by that is what a
+/// crash would lose: the next start goes on with it.
+const CLOSE: Duration = Duration::from_secs(15);
+const LAST: Duration = Duration::from_secs(1);
+
 /// Serve clients over HTTP
 #[derive(Debug, Args)]
 pub(crate) struct ServeCommand {
@@ -47,7 +52,10 @@ pub(crate) struct ServeCommand {
 impl ServeCommand {
     pub(crate) fn execute(self) -> Result<()> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        runtime.block_on(self.serve())
+        let served = runtime.block_on(self.serve());
+        // Whatever still waits, such as a read on a file system that does not answer, does not keep the process.
+        runtime.shutdown_timeout(LAST);
+        served
     }
 
     async fn serve(self) -> Result<()> {
@@ -96,7 +104,9 @@ impl ServeCommand {
         if let Some(emptying) = emptying {
             emptying.abort();
         }
-        engine.close().await;
+        if tokio::time::timeout(CLOSE, engine.close()).await.is_err() {
+            tracing::warn!("some of the work did not stop in time; the next start goes on with it");
+        }
         Ok(())
     }
 }

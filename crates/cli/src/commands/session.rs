@@ -16,11 +16,15 @@ use everturn_engine::Engine;
 use everturn_engine::sessions::{ArchivedSessions, Filter};
 use everturn_interop::opencode::{export, v1};
 use everturn_model::tree::Node;
+use everturn_tools::foreign_file::{self, ReadBounds};
 use serde_json::{Value, json};
 
 use crate::settings::{self, Listeners};
 use crate::table;
 use shelf::Shelf;
+
+/// The largest export that is taken in, in bytes.
+const LARGEST: u64 = 1 << 30;
 
 /// List, search, show, export, import, archive and delete sessions
 #[derive(Debug, Subcommand)]
@@ -164,7 +168,8 @@ impl SessionCommand {
                     ("standard input".to_owned(), bytes)
                 } else {
                     let name = file.display().to_string();
-                    let bytes = std::fs::read(&file).with_context(|| format!("cannot read {name}"))?;
+                    let read = foreign_file::fetch(file, ReadBounds::bytes(LARGEST)).await;
+                    let bytes = read.with_context(|| format!("cannot read {name}"))?;
                     (name, bytes)
                 };
                 let report = engine.imports().export(&bytes).await;

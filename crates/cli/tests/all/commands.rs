@@ -305,7 +305,26 @@ async fn what_a_model_says_does_not_steer_the_terminal() {
     show.shows(shown).await;
     let complaint = home.open(&["session", "show", "ses_\u{1b}[31mred"]);
     complaint.shows("everturn: session not found: ses_�[31mred").await;
-    // Whoever reads it by a program has it as it is.
-    let exact = home.run(&["run", "--model", "scripted/./red.json", "go"]);
-    assert_eq!(exact.stdout, "a \u{1b}[31mred\u{1b}[0m word\n");
+    // What comes out of a pipe is read on a terminal as well.
+    let piped = home.run(&["run", "--model", "scripted/./red.json", "go"]);
+    assert_eq!(piped.stdout, "a �[31mred�[0m word\n");
+}
+
+#[test]
+fn a_run_answers_everything_that_is_asked_at_once() {
+    let home = Home::new();
+    let read = |path: &str| json!({"name": "read", "input": {"filePath": path}});
+    let options = json!([{"label": "a", "description": "one"}, {"label": "b", "description": "two"}]);
+    let question = json!({"questions": [{"question": "Which?", "header": "Choice", "options": options}]});
+    let question = json!({"name": "question", "input": question});
+    let script =
+        json!([{"tools": [read("/etc/hostname"), question, read("/etc/hosts")]}, {"text": "an answer"}]);
+    std::fs::write(home.work().join("ask.json"), script.to_string()).unwrap();
+    for (options, answered) in [(&[][..], false), (&["--yes"][..], true)] {
+        let run = [&["run", "--model", "scripted/./ask.json", "go"], options].concat();
+        let outcome = home.run(&run);
+        assert_eq!(outcome.status, Some(0), "{options:?}: {}", outcome.stderr);
+        assert_eq!(outcome.stdout.matches('✓').count() == 2, answered, "{}", outcome.stdout);
+        assert_eq!(outcome.stdout.matches(['✓', '✗']).count(), 3, "{}", outcome.stdout);
+    }
 }

@@ -9,6 +9,7 @@
 //! - `limits`: the table of limits says what the code says
 //! - `links`: links lead to what is there
 //! - `names`: one type name, one meaning
+//! - `output`: what is printed is printed in one place
 //! - `pages`: what the pages name exists
 //! - `style`: imports and derives look alike
 
@@ -21,6 +22,7 @@ mod layout;
 mod limits;
 mod links;
 mod names;
+mod output;
 mod pages;
 mod style;
 

@@ -3,7 +3,7 @@
 use everturn_model::entry::{Assistant, Entry, User};
 use everturn_model::inbox::InboxItem;
 use everturn_model::part::PartKind;
-use everturn_model::{Body, Event, Extra, FaultKind, Finish, Money, Part, Session, Tokens};
+use everturn_model::{Body, Event, Extra, FaultKind, Finish, Money, Part, Tokens};
 use everturn_store::{Authority, NewEvent, Store};
 use everturn_testkit::{ModelServer, opencode_config, within};
 use tempfile::TempDir;

@@ -4,6 +4,7 @@ use everturn_engine::Prompt;
 use everturn_engine::inbox::PartInput;
 use everturn_model::Part;
 use everturn_model::part::PartKind;
+use everturn_testkit::within;
 use serde_json::{Value, json};
 
 use crate::bench::Bench;
@@ -89,4 +90,24 @@ async fn an_answer_that_the_provider_gave_up_is_no_finished_one() {
     assert!(last.contains("!internal"), "{last}");
     bench.say("SAY:but this is fine").await;
     assert_eq!(bench.transcript().await.last().unwrap(), "assistant: but this is fine");
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_file_without_a_size_or_an_end_is_attached_by_its_name() {
+    // Its size was asked for and believed: the process took all the memory there was.
+    let bench = Bench::new().await;
+    let mut prompt = Prompt::text("SAY:I see");
+    for mime in ["text/plain", "image/png"] {
+        let file = json!({"mime": mime, "filename": "pagemap", "url": "file:///proc/self/pagemap"});
+        prompt.parts.push(PartInput::new(serde_json::from_value(json!({ "file": file })).unwrap()));
+    }
+    within("the prompt", bench.engine.inbox().admit(&bench.session.id, prompt)).await.unwrap();
+    bench.settled().await;
+    let told = bench.model.prompts()[0]["messages"].to_string();
+    assert!(
+        told.contains("Attached file /proc/self/pagemap has more than 262144 bytes; read it in parts."),
+        "{told}"
+    );
+    assert!(told.contains("has more than 5242880 bytes, too many to be shown."), "{told}");
 }

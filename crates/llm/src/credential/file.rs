@@ -7,14 +7,17 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::CredentialError;
-use crate::Secret;
+use crate::{Secret, ordinary_file};
+
+/// The largest file of keys, in bytes.
+const LARGEST: u64 = 1024 * 1024;
 
 /// The kind of entry that is a key.
 const API: &str = "api";
@@ -122,14 +125,13 @@ impl AuthFile {
     }
 
     fn read(&self) -> Result<AuthEntries, CredentialError> {
-        let mut file = match File::open(&self.path) {
+        let file = match ordinary_file::open(&self.path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(AuthEntries::new()),
             Err(error) => return Err(self.io("open", error)),
         };
         self.check_private(&file)?;
-        let mut text = String::new();
-        file.read_to_string(&mut text).map_err(|error| self.io("read", error))?;
+        let text = ordinary_file::text(file, LARGEST).map_err(|error| self.io("read", error))?;
         if text.trim().is_empty() {
             return Ok(AuthEntries::new());
         }

@@ -11,7 +11,10 @@ use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
-use crate::{FinishReason, Usage};
+use crate::{FinishReason, Usage, ordinary_file};
+
+/// The largest script, in bytes.
+const LARGEST: u64 = 16 * 1024 * 1024;
 
 /// Why a script cannot be played.
 #[derive(Debug, thiserror::Error)]
@@ -65,11 +68,7 @@ impl Script {
     /// When the file cannot be read, or is not a script.
     pub fn read(path: &Path) -> Result<Self, ScriptError> {
         let unreadable = |source| ScriptError::Unreadable { path: path.to_owned(), source };
-        // A pipe would be waited for and a device read without end, and clients may name any path.
-        if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
-            return Err(unreadable(std::io::Error::other("it is not a file")));
-        }
-        let text = std::fs::read_to_string(path).map_err(unreadable)?;
+        let text = ordinary_file::read_text(path, LARGEST).map_err(unreadable)?;
         Self::parse(&text).map_err(|source| ScriptError::Invalid { path: path.to_owned(), source })
     }
 }

@@ -372,7 +372,7 @@ fn a_file_that_cannot_be_played_is_named() {
     );
     // A device can be read without end: it took all memory.
     let error = Scripted::read(std::path::Path::new("/dev/null")).unwrap_err().to_string();
-    assert!(error.starts_with("the script /dev/null cannot be read: it is not a file."), "{error}");
+    assert!(error.starts_with("the script /dev/null cannot be read: it is not an ordinary file."), "{error}");
     std::fs::write(&path, "[\n{\"txet\": 1}]").unwrap();
     let error = Scripted::read(&path).unwrap_err().to_string();
     let expected = "unknown field `txet`, expected one of `when`, `pause`, `pace`, `reasoning`, `hosted`, `text`, `tools`, `usage`, `finish`, `error` at line 2 column 7";

@@ -52,6 +52,10 @@ pub(crate) fn restore(from: &Path, folder: &Path) -> Result<(), Error> {
 /// Checks a backup and copies it into a folder of our own, under the name that a store expects.
 pub(crate) fn private(from: &Path, folder: &Path) -> Result<PathBuf, Error> {
     // Said here, because SQLite would only say that it cannot open it.
+    let found = std::fs::metadata(from).map_err(|source| Error::io(from, source))?;
+    if !found.is_file() {
+        return Err(Error::io(from, std::io::Error::other("it is not an ordinary file")));
+    }
     std::fs::File::open(from).map_err(|source| Error::io(from, source))?;
     let not_ours = |error: Error| match error {
         Error::Sqlite(source) => match super::failure(from, source) {

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::registry::Registry;
+use crate::webfetch::LOCAL_NETWORK;
 
 /// The longest name.
 const NAME_MAX: usize = 64;
@@ -17,7 +18,7 @@ const HASH: usize = 8;
 
 /// Kinds of permission that are not names of tools; a tool of that name would be allowed by rules that mean something
 /// else.
-const RESERVED: [&str; 2] = ["external_directory", "doom_loop"];
+const RESERVED: [&str; 3] = ["external_directory", "doom_loop", LOCAL_NETWORK];
 
 /// The names of one server's tools.
 #[derive(Debug, Clone)]

@@ -5,7 +5,6 @@
 //! one that vanishes was not there, one that changes under the reader is read again.
 
 use std::ffi::OsStr;
-use std::fs::File;
 use std::io::Read as _;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::Path;
@@ -18,6 +17,7 @@ use super::index::{FileIndex, FileStat};
 use super::manifest::ManifestEntry;
 use super::store::SnapshotStore;
 use super::{CaptureLimits, FileTree, SnapshotError, manifest};
+use crate::regular_file::{self, OpenError};
 use crate::replacement::STAGED;
 
 /// How often a file that changes while it is read is tried.
@@ -100,7 +100,12 @@ fn read(path: &Path) -> io::Result<(FileStat, Vec<u8>)> {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     let mut content = Vec::new();
-    File::open(path)?.read_to_end(&mut content)?;
+    let (file, _) = regular_file::open(path).map_err(|error| match error {
+        OpenError::Io(error) => error,
+        OpenError::Special(_) | OpenError::TooLarge(_) => io::ErrorKind::InvalidInput.into(),
+    })?;
+    // Of a file that grows meanwhile no more is needed to see that it does not hold still.
+    file.take(meta.len() + 1).read_to_end(&mut content)?;
     Ok((FileStat::of(&meta), content))
 }
 

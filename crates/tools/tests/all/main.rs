@@ -14,6 +14,7 @@ mod bounds;
 mod confinement;
 mod edit;
 mod files;
+mod foreign_file;
 mod glob;
 mod grep;
 mod harness;

@@ -349,19 +349,26 @@ async fn hostile_markup_is_converted_in_bounds() {
 fn permission_shows_where_a_call_goes() {
     let scope = Project::new().scope;
     let tool = WebfetchTool::default();
-    for (url, pattern, always) in [
-        ("https://Example.com/a b?q#part", "https://example.com/a%20b?q", "https://example.com/*"),
-        ("http://example.com:8080", "http://example.com:8080/", "http://example.com:8080/*"),
+    let (far, near) = (&["webfetch"][..], &["webfetch", "local_network"][..]);
+    for (url, pattern, always, permissions) in [
+        ("https://Example.com/a b?q#part", "https://example.com/a%20b?q", "https://example.com/*", far),
+        ("http://example.com:8080", "http://example.com:8080/", "http://example.com:8080/*", far),
         // However an address is spelt, the rule sees where it leads.
-        ("http://0x7f.1/", "http://127.0.0.1/", "http://127.0.0.1/*"),
-        ("http://[::1]:3000/x", "http://[::1]:3000/x", "http://[::1]:3000/*"),
+        ("http://0x7f.1/", "http://127.0.0.1/", "http://127.0.0.1/*", near),
+        ("http://[::1]:3000/x", "http://[::1]:3000/x", "http://[::1]:3000/*", near),
+        ("http://localhost:4096/session", "http://localhost:4096/session", "http://localhost:4096/*", near),
+        ("http://169.254.169.254/latest", "http://169.254.169.254/latest", "http://169.254.169.254/*", near),
+        ("http://10.0.0.1/", "http://10.0.0.1/", "http://10.0.0.1/*", near),
+        ("http://wiki/", "http://wiki/", "http://wiki/*", near),
     ] {
         let needs = tool.needs(&json!({ "url": url }), &scope).unwrap();
-        let [need] = &needs[..] else { panic!("{needs:?}") };
-        assert_eq!(need.permission, "webfetch");
-        assert_eq!(need.patterns, [pattern]);
-        assert_eq!(need.always, [always]);
-        assert_eq!(Value::Object(need.metadata.clone()), json!({ "url": pattern, "format": "markdown" }));
+        let asked: Vec<&str> = needs.iter().map(|need| need.permission.as_str()).collect();
+        assert_eq!(asked, permissions, "{url}");
+        for need in &needs {
+            assert_eq!(need.patterns, [pattern]);
+            assert_eq!(need.always, [always]);
+            assert_eq!(Value::Object(need.metadata.clone()), json!({ "url": pattern, "format": "markdown" }));
+        }
     }
     for (input, reason) in [
         (json!({ "url": "example.com" }), "begins with http:// or https://"),

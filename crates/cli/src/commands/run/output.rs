@@ -8,6 +8,8 @@ use everturn_model::part::PartKind;
 use everturn_model::tool::Outcome;
 use everturn_model::{Body, EntryId, Event, PartId, Record, SessionId, Tree};
 
+use crate::plain::flatten;
+
 /// What was shown so far, and what became of the session.
 pub(super) struct RunOutput<P> {
     /// Prints text at once.
@@ -150,7 +152,8 @@ impl<P: FnMut(&str)> RunOutput<P> {
                         Outcome::Completed => ("✓", result.title.as_deref().unwrap_or_default()),
                         _ => ("✗", result.output.lines().next().unwrap_or_default()),
                     };
-                    self.print(&format!("{sign} {} {said}\n", result.tool));
+                    let line = format!("{sign} {} {said}", result.tool);
+                    self.print(&format!("{}\n", flatten(&line)));
                 }
             }
             Event::SessionTrashed {} => self.deleted = true,

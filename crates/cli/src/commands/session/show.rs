@@ -32,7 +32,8 @@ pub(super) async fn show(engine: &Engine, id: &SessionId, json: bool) -> Result<
     }
     for message in &messages {
         let role = message.info.get("role").and_then(Value::as_str).unwrap_or("?");
-        table::line(format!("\n{role}"));
+        table::line("");
+        table::line(role);
         for part in &message.parts {
             if let Some(text) = describe(part) {
                 for printed in text.lines() {
@@ -41,7 +42,9 @@ pub(super) async fn show(engine: &Engine, id: &SessionId, json: bool) -> Result<
             }
         }
         if let Some(error) = message.info.pointer("/error/data/message").and_then(Value::as_str) {
-            table::line(format!("  error: {error}"));
+            for (at, printed) in error.lines().enumerate() {
+                table::line(format!("  {}{printed}", if at == 0 { "error: " } else { "  " }));
+            }
         }
     }
     Ok(())

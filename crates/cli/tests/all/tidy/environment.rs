@@ -2,8 +2,11 @@
 
 use super::{check, code, shipped};
 
-/// The one place.
-const READER: &str = "crates/cli/src/settings.rs";
+/// The one place for variables, and the one for home folders.
+const READERS: [(&str, &[&str]); 2] = [
+    ("crates/cli/src/environment.rs", &["var_os", "vars_os"]),
+    ("crates/cli/src/settings.rs", &["home_dir"]),
+];
 
 /// Names that mean the environment of this process wherever they stand: as calls, as values and in imports.
 const NAMES: [&str; 7] = ["var_os", "vars_os", "home_dir", "BaseDirs", "ProjectDirs", "UserDirs", "getenv"];
@@ -12,7 +15,7 @@ const NAMES: [&str; 7] = ["var_os", "vars_os", "home_dir", "BaseDirs", "ProjectD
 const OF_ENV: [&str; 3] = ["var", "vars", "*"];
 
 /// The words and signs of a text without its comments, each with the line it is in.
-fn tokens(text: &str) -> Vec<(usize, &str)> {
+pub(super) fn tokens(text: &str) -> Vec<(usize, &str)> {
     let mut tokens = Vec::new();
     for (number, mut rest) in code(text) {
         while let Some(first) = rest.chars().next() {
@@ -61,22 +64,19 @@ fn reads(text: &str) -> Vec<(usize, &str)> {
 #[test]
 fn the_environment_is_read_in_one_place() {
     let mut complaints = Vec::new();
-    let mut here = Vec::new();
+    let mut found = Vec::new();
     // The kit for tests is never part of the product, and starts programs that need a PATH.
     for (file, text) in shipped().into_iter().filter(|(file, _)| !file.starts_with("crates/testkit/")) {
-        let reads = reads(&text);
-        if file == READER {
-            here.extend(reads.into_iter().map(|(_, read)| read.to_owned()));
-        } else {
-            let complain = |(number, read)| format!("{file}:{number}: `{read}` belongs into {READER}");
-            complaints.extend(reads.into_iter().map(complain));
+        let known = READERS.iter().find(|(reader, _)| *reader == file).map_or(&[][..], |(_, names)| names);
+        for (number, read) in reads(&text) {
+            match known.iter().find(|name| **name == read) {
+                Some(name) => found.push(*name),
+                None => complaints.push(format!("{file}:{number}: `{read}` belongs into one of {READERS:?}")),
+            }
         }
     }
-    for known in ["var", "vars_os", "home_dir"] {
-        assert!(
-            here.iter().any(|read| read == known),
-            "{READER} reads variables and the home folder: {here:?}"
-        );
+    for (reader, names) in READERS {
+        assert!(names.iter().all(|name| found.contains(name)), "{reader} reads {names:?}: {found:?}");
     }
     check(&complaints);
 }

@@ -1,0 +1,67 @@
+//! Files that a person or a project names, whatever lies there.
+
+use std::path::Path;
+use std::time::Duration;
+
+use everturn_tools::foreign_file::{self, ForeignFileError, ReadBounds};
+use rustix::fs::{CWD, FileType, Mode};
+
+const BOUNDS: ReadBounds = ReadBounds::bytes(16);
+
+/// What came of reading a path, in both ways of reading, which must agree.
+async fn outcome(path: &Path, bounds: ReadBounds) -> Result<Vec<u8>, String> {
+    let read = foreign_file::read(path, bounds).map_err(|error| error.to_string());
+    let fetched = foreign_file::fetch(path.to_owned(), bounds).await.map_err(|error| error.to_string());
+    assert_eq!(read, fetched, "{}", path.display());
+    read
+}
+
+#[tokio::test]
+async fn ordinary_files_are_read_up_to_a_size() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    for (content, expected) in [
+        ("", Ok(b"".to_vec())),
+        ("sixteen letters.", Ok(b"sixteen letters.".to_vec())),
+        ("seventeen letters", Err("it has more than 16 bytes".to_owned())),
+    ] {
+        std::fs::write(&file, content).unwrap();
+        assert_eq!(outcome(&file, BOUNDS).await, expected, "{content}");
+    }
+    std::fs::write(&file, "text").unwrap();
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    assert_eq!(outcome(&link, BOUNDS).await, Ok(b"text".to_vec()));
+    std::fs::write(&file, b"\xff").unwrap();
+    assert_eq!(foreign_file::read_text(&file, BOUNDS).unwrap_err().to_string(), "it is not UTF-8 text");
+    let absent = foreign_file::read(&folder.path().join("absent"), BOUNDS).unwrap_err();
+    assert!(absent.is_absent(), "{absent}");
+}
+
+#[tokio::test]
+async fn what_is_no_ordinary_file_is_refused_at_once() {
+    // A pipe was waited for, and a device was read until the memory was full.
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    rustix::fs::mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let refused = |what: &str| Err(format!("it is {what}, not an ordinary file"));
+    assert_eq!(outcome(&pipe, BOUNDS).await, refused("a named pipe"));
+    assert_eq!(outcome(Path::new("/dev/zero"), BOUNDS).await, refused("a device"));
+    assert_eq!(outcome(folder.path(), BOUNDS).await, refused("a folder"));
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_file_that_says_it_is_empty_and_never_ends_is_left() {
+    // It is an ordinary file of no bytes, and has eight of them for every page that a process can address.
+    let endless = Path::new("/proc/self/pagemap");
+    assert_eq!(std::fs::metadata(endless).unwrap().len(), 0);
+    assert_eq!(outcome(endless, BOUNDS).await, Err("it has more than 16 bytes".to_owned()));
+    let short = ReadBounds { bytes: u64::MAX, time: Duration::from_millis(20) };
+    for error in [
+        foreign_file::read(endless, short).unwrap_err(),
+        foreign_file::fetch(endless.to_owned(), short).await.unwrap_err(),
+    ] {
+        assert!(matches!(error, ForeignFileError::TooSlow(_)), "{error}");
+    }
+}
