@@ -87,7 +87,9 @@ pub(crate) async fn open(directory: &Path, listeners: Listeners) -> Result<Engin
     let secrets = Secrets::found_by(|| variable_names().filter(|name| is_secret(name)).collect());
     let configurations =
         Configurations::found(sources()?, Trust::new(&paths.state), &paths.data, secrets.clone());
-    tell(&configurations.look_at(directory));
+    let config = configurations.look_at(directory);
+    tell_problems(&config);
+    tell_held(&config);
     let mut options = Options::new(&paths.data, directory);
     options.paths = paths;
     options.configurations = configurations;
@@ -106,10 +108,14 @@ pub(crate) async fn open(directory: &Path, listeners: Listeners) -> Result<Engin
 }
 
 /// Tells what of a configuration does not count, and why.
-fn tell(config: &Config) {
+fn tell_problems(config: &Config) {
     for problem in &config.problems {
         table::note(format!("configuration: {problem}"));
     }
+}
+
+/// Tells what a project asks for and nobody has trusted.
+fn tell_held(config: &Config) {
     if !config.held.is_empty() {
         let held: Vec<&str> = config.held.keys().map(String::as_str).collect();
         table::note(format!(
@@ -143,7 +149,7 @@ pub(crate) fn supervisor() -> Option<PathBuf> {
 /// The settings for a folder. What is wrong with them is told.
 pub(crate) fn config(directory: &Path) -> Result<Arc<Config>> {
     let config = config_quietly(directory)?;
-    tell(&config);
+    tell_problems(&config);
     Ok(config)
 }
 

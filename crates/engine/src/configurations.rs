@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use everturn_tools::Secrets;
+use everturn_tools::places::ProjectFiles;
 
 use crate::Config;
 use crate::background::blocking;
@@ -78,6 +79,19 @@ impl Configurations {
     #[must_use]
     pub fn look_at(&self, folder: &Path) -> Arc<Config> {
         self.look(folder).0
+    }
+
+    /// What the person has configured, without any project.
+    pub async fn own(&self) -> Arc<Config> {
+        let configurations = self.clone();
+        let looking = blocking(move || match &*configurations.0 {
+            ConfigOrigins::Fixed(config) => Arc::clone(config),
+            ConfigOrigins::Found(FoundConfigs { sources, trust, data, .. }) => {
+                let sources = ConfigSources { project_files: ProjectFiles::Ignored, ..sources.clone() };
+                Arc::new(find(&sources.home, &sources, trust, data).config)
+            }
+        });
+        looking.await.unwrap_or_default()
     }
 
     /// What is configured, and whether it has just been read.

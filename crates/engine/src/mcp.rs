@@ -65,12 +65,14 @@ impl ConfiguredServers {
     pub(crate) fn with_held(mut self, asked: &BTreeMap<String, Value>, root: &Path) -> Self {
         let servers = asked.iter().filter_map(|(item, value)| Some((item.strip_prefix("mcp.")?, value)));
         for (name, value) in servers {
-            // What is in the way of a server that the person has keeps that from running, too: which one is meant is not
-            // guessed.
+            self.held.insert(name.to_owned());
+            // What changes a server of the person's keeps that from running: which one is meant is not guessed.
+            if self.servers.contains_key(name) {
+                continue;
+            }
             let held = Self::read(&[(name.to_owned(), value.clone())].into_iter().collect::<Map>().into());
             self.servers.extend(held.servers);
             self.invalid.extend(held.invalid);
-            self.held.insert(name.to_owned());
         }
         root.clone_into(&mut self.root);
         self

@@ -3,8 +3,13 @@
 //! A git repository is one project wherever it is cloned: its id is its root commit. Everything else is the project
 //! `global`. A project has places, the folders in which it was opened, and a session belongs to the folder that it
 //! works in: a clone shares the project with its original and nothing else. When a place is moved, its sessions move
-//! with it (`relocation`).
+//! with it.
+//!
+//! # Layout
+//! - `location`: a folder, what it belongs to, and which sessions are its own
+//! - `relocation`: sessions that follow a folder that was moved
 
+mod location;
 mod relocation;
 
 use std::collections::{HashMap, HashSet};
@@ -26,6 +31,7 @@ use crate::journal::Journal;
 use crate::leases::Leases;
 use crate::sessions::Filter;
 use crate::snapshot_folders::SnapshotFolders;
+pub use location::Location;
 
 /// The project of what is in no repository.
 pub(crate) const GLOBAL: &str = "global";
@@ -92,19 +98,6 @@ impl ProjectFolder {
     }
 }
 
-/// A folder and what it belongs to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Location {
-    /// The folder.
-    pub directory: PathBuf,
-    /// The root of the project.
-    pub worktree: PathBuf,
-    /// The project.
-    pub project: Project,
-    /// The folder relative to the root.
-    pub path: String,
-}
-
 /// A location, and how long it is taken as true.
 #[derive(Debug)]
 struct KnownLocation {
@@ -149,39 +142,6 @@ impl Repositories {
 
     fn note_unresponsive_git(&self, found: &Repository) {
         self.with(&found.root, |state| state.silent = Some((found.mark, Instant::now() + FRESH)));
-    }
-}
-
-impl Location {
-    /// The branch that is checked out, where it is a repository on a branch.
-    #[must_use]
-    pub fn branch(&self) -> Option<String> {
-        self.project.vcs.as_ref()?;
-        // In worktrees and submodules `.git` is a file that leads elsewhere.
-        repository(&self.worktree).filter(|found| found.root == self.worktree)?.branch()
-    }
-
-    /// Whether a session is one of this place: of its project and, outside any repository, of its very folder.
-    #[must_use]
-    pub fn holds(&self, session: &Session) -> bool {
-        let folder = self.project.id != GLOBAL || Path::new(&session.directory) == self.directory;
-        session.project == self.project.id && folder && !self.is_elsewhere(session)
-    }
-
-    /// Whether a session is one of another clone of this project that is still there. Worktrees of one repository are
-    /// no clones of each other.
-    fn is_elsewhere(&self, session: &Session) -> bool {
-        let directory = Path::new(&session.directory);
-        if session.project != self.project.id || directory.starts_with(&self.worktree) {
-            return false;
-        }
-        let own = self.project.places.iter().find(|place| place.root == self.worktree);
-        let history = own.and_then(|place| place.history.as_ref());
-        let holds = |place: &&ProjectFolder| !place.left && directory.starts_with(&place.root);
-        // Of folders within each other, the inner one has it.
-        let place =
-            self.project.places.iter().filter(holds).max_by_key(|place| place.root.components().count());
-        place.is_some_and(|place| place.history.is_none() || place.history.as_ref() != history)
     }
 }
 

@@ -44,7 +44,9 @@ pub(crate) fn read(text: &str) -> Result<FrontMatterText<'_>, String> {
 pub fn fields(text: &str) -> Result<(Map<String, Value>, &str), String> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let Some((matter, rest)) = split(text) else { return Ok((Map::new(), text.trim())) };
-    let fields = values::read(matter).map_err(|why| format!("its front matter is no YAML: {why}"))?;
+    // The line of hyphens is the first one of the file.
+    let fields =
+        values::read(&format!("\n{matter}")).map_err(|why| format!("its front matter is no YAML: {why}"))?;
     Ok((fields, rest.trim()))
 }
 

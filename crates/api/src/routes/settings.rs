@@ -1,6 +1,7 @@
 //! Configuration, providers, agents: read only.
 
 use axum::extract::State;
+use everturn_engine::Config;
 use everturn_model::Map;
 use serde_json::Value;
 
@@ -17,7 +18,7 @@ use crate::workdir::Here;
 pub(super) fn operations() -> Vec<Operation> {
     vec![
         Operation::get("config.get", "/config", config),
-        Operation::get("global.config.get", "/global/config", config),
+        Operation::get("global.config.get", "/global/config", own_config),
         Operation::get("config.providers", "/config/providers", configured).fails_with([Body]),
         Operation::get("provider.list", "/provider", providers).fails_with([Body]),
         Operation::get("provider.auth", "/provider/auth", auth_methods),
@@ -29,7 +30,16 @@ pub(super) fn operations() -> Vec<Operation> {
 /// The merged configuration without its secrets; clients read some of its maps without looking whether they are
 /// there.
 async fn config(here: Here) -> Result<JsonAnswer<ConfigShape>> {
-    let mut config = secret::without(&here.config.raw);
+    shown(&here.config)
+}
+
+/// The same without any project's.
+async fn own_config(State(app): State<App>) -> Result<JsonAnswer<ConfigShape>> {
+    shown(&*app.engine.configurations().own().await)
+}
+
+fn shown(config: &Config) -> Result<JsonAnswer<ConfigShape>> {
+    let mut config = secret::without(&config.raw);
     for key in ["agent", "command", "mode", "provider"] {
         config.entry(key).or_insert_with(|| Map::new().into());
     }

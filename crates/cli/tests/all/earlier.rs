@@ -245,7 +245,10 @@ async fn finish_open_sessions(earlier: &Earlier, stage: &Stage) {
     let client = stage.client();
     let replies = [("permission", json!({"reply": "once"})), ("question", json!({"answers": [["red"]]}))];
     for (kind, answer) in replies {
-        let path = format!("/{kind}");
+        // Each folder has its own.
+        let session = format!("/session/{}", earlier.sessions.open[&format!("open-{kind}")]);
+        let session = client.get(&session).await.ok().json();
+        let path = format!("/{kind}?directory={}", session["directory"].as_str().unwrap());
         let waiting = pending(stage, &path).await;
         earlier.check(&format!("http/{kind}.json"), &client.get(&path).await.ok().body);
         let id = waiting[0]["id"].as_str().unwrap();

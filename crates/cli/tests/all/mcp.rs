@@ -47,7 +47,7 @@ fn what_a_project_brings_runs_only_when_it_is_allowed() {
     home.run(&["mcp", "list"]).success();
     assert!(!ran.exists(), "it ran");
     let unknown = home.run(&["mcp", "trust", "t"]).failure(1);
-    assert!(unknown.contains("brings no MCP server t, only s"), "{unknown}");
+    assert!(unknown.contains("no MCP server t waits for it here, only s"), "{unknown}");
 
     // A server of the person's own needs no permission, until a project changes it.
     write(&configuration.path().join("opencode"), &json!({"mine": server("plain")}));

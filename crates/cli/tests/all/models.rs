@@ -119,7 +119,7 @@ fn a_local_server_works_with_nothing_but_its_address() {
     let model = ModelServer::start();
     let home = Home::new();
     let config = json!({"provider": {"local": {"options": {"baseURL": model.base_url()}}}});
-    std::fs::write(home.work().join("opencode.json"), config.to_string()).unwrap();
+    home.configure(&config);
     let said = home.run(&["run", "--model", "local/any-model:7b", "SAY:from here"]);
     assert_eq!(said.status, Some(0), "{said:?}");
     assert!(said.stdout.contains("from here"), "{said:?}");

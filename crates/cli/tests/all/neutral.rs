@@ -142,6 +142,9 @@ fn names_in_configuration_steer_nothing() {
                         "mcp": {HOSTILE: {"type": "local", "command": [HOSTILE]},
                                 "odd FORGED": {"type": HOSTILE}}});
     std::fs::write(home.work().join("opencode.json"), config.to_string()).unwrap();
+    check_command(&home, home.work(), &["trust", "--show"]);
+    check_command(&home, home.work(), &["trust", "--json"]);
+    check_command(&home, home.work(), &["trust", "--yes"]);
     check_command(&home, home.work(), &["models"]);
     check_command(&home, home.work(), &["models", "--json"]);
     check_command(&home, home.work(), &["auth", "list"]);

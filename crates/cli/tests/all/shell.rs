@@ -36,6 +36,13 @@ impl Home {
         self.environment.push((name.to_owned(), value.into()));
     }
 
+    /// Gives the person a configuration.
+    pub(crate) fn configure(&self, config: &serde_json::Value) {
+        let folder = self.folder.path().join(".config/opencode");
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("opencode.json"), config.to_string()).unwrap();
+    }
+
     /// Where commands run.
     pub(crate) fn work(&self) -> &Path {
         self.work.path()

@@ -28,7 +28,7 @@ fn a_command_sees_no_keys_and_leaves_no_daemon() {
         "baseURL": "http://127.0.0.1:9/{env:ORDINARY}"});
     let config = serde_json::json!({"provider": {"mine": {"options": options}},
         "websearch": {"provider": "exa", "key": "{env:MY_SEARCH}"}});
-    std::fs::write(home.work().join("opencode.json"), config.to_string()).unwrap();
+    home.configure(&config);
     let marker = format!("8{:07}.25", std::process::id());
     let command = format!(
         "echo ${{ANTHROPIC_API_KEY-none}} ${{DEEPINFRA_API_KEY-none}} ${{EVERTURN_LOG-none}} ${{OPENAI_API_KEY_2-none}} \

@@ -49,7 +49,11 @@ pub(crate) fn find(directory: &Path, sources: &ConfigSources, trust: &Trust, dat
     let mut reading = ConfigReading { sources, stamps: FileStamps::default(), problems: Vec::new() };
     let mut first = reading.read_all(&sources.first_files(), None);
     first.extend(reading.read_markdown(&sources.own, None));
-    let mut brought = reading.read_all(&sources.project_files(&folders), Some(root));
+    // A file that the person names is theirs, wherever it lies.
+    let mut of_project = sources.project_files(&folders);
+    let own: Vec<PathBuf> = sources.first_files().into_iter().chain(sources.last_files()).collect();
+    of_project.retain(|path| !own.contains(path));
+    let mut brought = reading.read_all(&of_project, Some(root));
     brought.extend(reading.read_markdown(&sources.project_inner_folders(&folders), Some(root)));
     let mut last = reading.read_all(&sources.last_files(), None);
     last.extend(reading.read_markdown(sources.last.as_slice(), None));

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use everturn_model::Map;
+use everturn_tools::foreign_file::{self, ReadBounds};
 use everturn_tools::places;
 use serde_json::Value;
 
@@ -105,10 +106,15 @@ fn filled(text: &str, sources: &ConfigSources, stamps: &mut FileStamps) -> Resul
             Piece::File(path) => {
                 let path = Path::new(path);
                 stamps.note(path);
-                let found = places::text(path, None)
-                    .map_err(|why| format!("it names a file that cannot be read: {why}"))?;
-                let found =
-                    found.ok_or_else(|| format!("it names {}, which is not there", path.display()))?;
+                let found = foreign_file::read_text(path, ReadBounds::bytes(places::TEXT_MAX));
+                let found = found.map_err(|error| {
+                    let (name, absent) = (path.display(), error.is_absent());
+                    if absent {
+                        format!("it names {name}, which is not there")
+                    } else {
+                        format!("it names {name}, which cannot be read: {error}")
+                    }
+                })?;
                 done.push_str(found.trim());
             }
         }
@@ -164,7 +170,7 @@ mod tests {
 
     fn sources() -> ConfigSources {
         let variables = Arc::new(|name: &str| (name == "NAME").then(|| "value".to_owned()));
-        ConfigSources { home: "/home/me".into(), variables, ..ConfigSources::default() }
+        ConfigSources { home: "/srv/me".into(), variables, ..ConfigSources::default() }
     }
 
     #[test]
@@ -173,7 +179,7 @@ mod tests {
         std::fs::write(folder.path().join("key"), "sk-{env:NAME}\n").unwrap();
         let check = |text: &str| {
             let mut value = json!([text]);
-            anchor(&mut value, folder.path(), Path::new("/home/me"));
+            anchor(&mut value, folder.path(), Path::new("/srv/me"));
             fill(&mut value, &sources(), &mut FileStamps::default())?;
             Ok::<_, String>(value[0].as_str().unwrap().to_owned())
         };
@@ -190,12 +196,12 @@ mod tests {
     fn paths_begin_at_the_root_before_files_are_merged() {
         let check = |text: &str| {
             let mut value = json!(text);
-            anchor(&mut value, Path::new("/srv/demo"), Path::new("/home/me"));
+            anchor(&mut value, Path::new("/srv/demo"), Path::new("/srv/me"));
             value
         };
         assert_eq!(
             check("{file:a} {file:~/b} {file:/c} {env:D}{"),
-            "{file:/srv/demo/a} {file:/home/me/b} {file:/c} {env:D}{"
+            "{file:/srv/demo/a} {file:/srv/me/b} {file:/c} {env:D}{"
         );
         assert!(are_in(&json!({"a": ["{env:X}"]})) && !are_in(&json!({"a": ["{env}", "{x:y}"]})));
     }
