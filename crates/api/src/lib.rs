@@ -9,6 +9,7 @@
 //! # Layout
 //! - [`auth`]: who may speak to the server
 //! - `gate`: the checks before every route
+//! - `decider`: who may decide for the person
 //! - `serve`: a router on a listener
 //! - `operation`: what a declared operation is, and how it becomes a route
 //! - `describe`: what the types of a handler say about its operation
@@ -25,6 +26,7 @@
 
 mod answer;
 pub mod auth;
+mod decider;
 mod describe;
 mod document;
 mod drafts;

@@ -101,6 +101,7 @@ pub use config::Config;
 pub use engine::Engine;
 pub use error::Error;
 pub use everturn_tools::host::LoadedSkill;
+pub use everturn_tools::peer;
 pub use everturn_tools::places::ProjectFiles;
 pub use inbox::Prompt;
 pub use options::Options;
