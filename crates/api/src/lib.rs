@@ -11,6 +11,7 @@
 //! - `gate`: the checks before every route
 //! - `logins`: failed logins, which are slowed down
 //! - `connections`: who is connected, and who has to leave
+//! - `decider`: who may decide for the person
 //! - `serve`: a router on a listener
 //! - `operation`: what a declared operation is, and how it becomes a route
 //! - `describe`: what the types of a handler say about its operation
@@ -28,6 +29,7 @@
 mod answer;
 pub mod auth;
 mod connections;
+mod decider;
 mod describe;
 mod document;
 mod drafts;

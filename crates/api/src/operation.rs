@@ -10,10 +10,10 @@ use axum::handler::Handler;
 use axum::response::Response;
 use axum::routing::{MethodFilter, MethodRouter, on};
 
-use crate::App;
 use crate::answer::Result;
 use crate::describe::{Describe, Description};
 use crate::error::{ErrorKind, UnformattedError};
+use crate::{App, decider};
 
 /// The method of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +45,8 @@ impl HttpMethod {
     }
 }
 
-/// What a caller must be allowed to do. The server's one token allows all of it.
+/// What a caller must be allowed to do. The server's one token allows all of it, except that programs of agents do not
+/// decide ([`decider`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CallerRight {
     /// To read.
@@ -175,7 +176,11 @@ impl Operation {
             );
             std::future::ready(response)
         };
-        router.route(self.path, self.route.layer(axum::middleware::map_response(check)))
+        let route = match self.right {
+            CallerRight::Decide => self.route.layer(axum::middleware::from_fn(decider::check)),
+            CallerRight::Read | CallerRight::Change => self.route,
+        };
+        router.route(self.path, route.layer(axum::middleware::map_response(check)))
     }
 
     fn declared(&self) -> Vec<ErrorKind> {

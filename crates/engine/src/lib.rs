@@ -106,6 +106,7 @@ pub use configurations::Configurations;
 pub use engine::Engine;
 pub use error::Error;
 pub use everturn_tools::host::LoadedSkill;
+pub use everturn_tools::peer;
 pub use everturn_tools::places::ProjectFiles;
 pub use inbox::Prompt;
 pub use options::Options;

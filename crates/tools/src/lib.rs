@@ -29,6 +29,7 @@
 //! - [`skills`]: guides for particular work; [`skill`]: the tool that loads one
 //! - [`places`]: where instructions and skills are looked for, and what may be read there without asking
 //! - [`bash`]: the command tool, with its output capture and background jobs
+//! - [`peer`]: who is at the other end of a connection
 //! - [`process`]: programs that leave nothing behind; the supervisor
 //! - [`pty`]: terminals that clients look at and type into
 //! - [`shell`]: what a command line would run, for permission rules
@@ -66,6 +67,7 @@ pub mod invalid;
 pub mod list;
 pub mod mcp;
 pub mod patch;
+pub mod peer;
 pub mod places;
 pub mod plan;
 pub mod process;

@@ -30,4 +30,6 @@ pub mod supervisor;
 pub use environment::{Secrets, is_secret};
 pub use launch::Launcher;
 pub(crate) use launch::{ProgramStart, ProgramStreams};
+#[cfg(target_os = "linux")]
+pub(crate) use process_tree::is_of_a_call;
 pub(crate) use program::{Cleanup, Exit, RunningProgram};

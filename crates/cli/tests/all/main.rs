@@ -11,6 +11,7 @@
     reason = "a test that cannot go on shall fail at once"
 )]
 
+mod approval;
 mod attach;
 mod commands;
 mod crash;

@@ -61,6 +61,39 @@ pub(super) fn marked(session: Pid, mark: &str) -> Vec<Process> {
     with_descendants(found, &parents, others)
 }
 
+/// Whether a process was started for an agent, here or by another server: it descends from this process, or it or one
+/// of its ancestors carries the mark of a call. A mark that is on our own way up is that of a call which we are part of
+/// ourselves, and says nothing. What has ended meanwhile is taken for one.
+pub(crate) fn is_of_a_call(pid: i32) -> bool {
+    let own = getpid().as_raw_pid();
+    if pid == own {
+        return false;
+    }
+    let ours: HashSet<Vec<u8>> = ancestry(own).into_iter().flatten().filter_map(mark_of).collect();
+    let Some(ancestry) = ancestry(pid) else { return true };
+    ancestry
+        .iter()
+        .any(|process| *process == own || mark_of(*process).is_some_and(|mark| !ours.contains(&mark)))
+}
+
+/// A process and its ancestors, as far as they are there; nothing if it has ended.
+fn ancestry(pid: i32) -> Option<Vec<i32>> {
+    let mut found = Vec::new();
+    let mut at = pid;
+    while at > 0 && !found.contains(&at) {
+        found.push(at);
+        at = Process::read(Pid::from_raw(at)?)?.parent;
+    }
+    Some(found)
+}
+
+/// The mark in the environment of a process, as far as we may see it.
+fn mark_of(pid: i32) -> Option<Vec<u8>> {
+    let environ = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let entry = format!("{MARK}=").into_bytes();
+    environ.split(|byte| *byte == 0).find_map(|variable| variable.strip_prefix(&*entry)).map(<[u8]>::to_vec)
+}
+
 /// Asks processes to stop. One that is halted goes on, to hear it.
 pub(super) fn ask(processes: &[Process], signals: &[Signal]) {
     for process in processes {

@@ -35,10 +35,13 @@ fn prints(text: &str) -> Vec<(usize, &str)> {
                 _ => {}
             },
             // clap's errors print themselves, and what they quote with them.
-            "." => match (after.next(), after.next(), after.next()) {
-                (Some(name @ ("print" | "exit")), Some("("), Some(")")) => prints.push((*number, name)),
-                _ => {}
-            },
+            "." => {
+                if let [Some(name @ ("print" | "exit")), Some("("), Some(")")] =
+                    [(); 3].map(|()| after.next())
+                {
+                    prints.push((*number, name));
+                }
+            }
             _ => {}
         }
     }
