@@ -130,7 +130,7 @@ fn tools(config: &Config) -> Result<everturn_tools::ToolSettings> {
     let websearch = websearch::SearchService::from_config(&Value::Object(config.raw.clone()), variable)?;
     let config = config.clone();
     let secrets = Secrets::found_by(move || config.secrets());
-    Ok(everturn_tools::ToolSettings { supervisor: supervisor(), secrets, websearch })
+    Ok(everturn_tools::ToolSettings { supervisor: supervisor(), secrets, websearch, sandbox: None })
 }
 
 /// This binary, which can be a supervisor.

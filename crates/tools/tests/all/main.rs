@@ -27,6 +27,7 @@ mod properties;
 mod pty;
 mod read;
 mod registry;
+mod sandbox;
 mod scope;
 mod server;
 mod session;
