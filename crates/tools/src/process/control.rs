@@ -110,7 +110,7 @@ pub(super) enum SupervisorReport {
     Exited(i32),
     /// A signal ended the program.
     Killed(i32),
-    /// What the program had put at protected names, which is there no more.
+    /// Nothing is left in the sandbox; what the program had put at protected names, which is there no more.
     Removed(Vec<PathBuf>),
     /// Nothing runs any more.
     Gone {

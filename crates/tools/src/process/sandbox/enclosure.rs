@@ -148,9 +148,7 @@ impl Init<'_> {
             }
         }
         let removed: Vec<PathBuf> = guards.iter().filter_map(Guard::restore).map(Path::to_owned).collect();
-        if removed.is_empty() {
-            return Ok(());
-        }
+        // The last word: nothing is left but this process, which the system takes a while to take apart.
         self.say(&SupervisorReport::Removed(removed)).map_err(during("reporting"))
     }
 

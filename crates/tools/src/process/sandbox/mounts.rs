@@ -90,6 +90,10 @@ impl Plan {
         let mut links = BTreeMap::new();
         let mut want = |path: &PathBuf, filling| {
             // What is not there is passed over, and so is what this account may not see.
+            // Most of it is not there, and one look is cheaper than finding out where a path leads.
+            if fs::symlink_metadata(path).is_err() {
+                return;
+            }
             let Ok(real) = fs::canonicalize(path) else { return };
             if real != *path && filling != Filling::Hidden {
                 links.insert(path.clone(), real.clone());
@@ -149,7 +153,6 @@ impl Plan {
     fn fill(self, stage: &mut Stage) -> Result<Vec<PathBuf>, SandboxFault> {
         let mut covers = Vec::new();
         make_devices(stage, self.devices).map_err(during("/dev"))?;
-        covers.push(PathBuf::from("/dev"));
         for (path, filling, tree) in self.places {
             let put = |stage: &mut Stage| match (filling, tree) {
                 (_, Some(tree)) => {
@@ -163,16 +166,15 @@ impl Plan {
                 (Filling::Hidden, None) => match stage.find(&path) {
                     Ok(place) if FileType::from_raw_mode(fstat(&place)?.st_mode).is_dir() => {
                         covers.push(path.clone());
-                        stage.cover(&place, "0755")
+                        stage.cover(&place)
                     }
                     Ok(place) => attach(&copy_at(&self.null)?, &place),
                     Err(Errno::NOENT | Errno::NOTDIR) => Ok(()),
                     Err(error) => Err(error),
                 },
                 (_, None) => {
-                    let mode = if path.ends_with("tmp") { "1777" } else { "0755" };
                     let place = stage.folder(&path)?;
-                    stage.cover(&place, mode)
+                    stage.open_up(&place)
                 }
             };
             put(stage).map_err(during(path.display()))?;
@@ -201,8 +203,6 @@ fn make_proc(stage: &Stage, policy: &SandboxPolicy) -> rustix::io::Result<()> {
 /// Makes `/dev`, with terminals and shared memory of its own.
 fn make_devices(stage: &mut Stage, devices: Vec<(String, OwnedFd)>) -> rustix::io::Result<()> {
     let dev = Path::new("/dev");
-    let place = stage.folder(dev)?;
-    stage.cover(&place, "0755")?;
     for (name, device) in devices {
         attach(&device, &stage.file(&dev.join(name))?)?;
     }
@@ -210,7 +210,7 @@ fn make_devices(stage: &mut Stage, devices: Vec<(String, OwnedFd)>) -> rustix::i
         stage.link(&dev.join(name), Path::new(target))?;
     }
     let memory = stage.folder(&dev.join("shm"))?;
-    stage.cover(&memory, "1777")?;
+    stage.open_up(&memory)?;
     let terminals = new_mount("devpts", &[("ptmxmode", "0666"), ("mode", "0620")])?;
     attach(&terminals, &stage.folder(&dev.join("pts"))?)
 }

@@ -4,11 +4,11 @@
 //! Folders are made in what is ours and nowhere else, so that nothing is left behind in a project.
 
 use std::collections::BTreeSet;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::path::{Component, Path};
 
 use rustix::fs::{
-    AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags, mkdirat, openat, openat2, statx, symlinkat,
+    AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags, chmod, mkdirat, openat, openat2, statx, symlinkat,
 };
 use rustix::io::{Errno, Result};
 use rustix::mount::{
@@ -27,7 +27,7 @@ pub(super) struct Stage {
 impl Stage {
     /// An empty root, mounted on a folder of the old one.
     pub(super) fn on(workshop: &OwnedFd) -> Result<Self> {
-        let root = new_mount("tmpfs", &[("mode", "0755"), ("size", "16m")])?;
+        let root = new_mount("tmpfs", &[("mode", "0755")])?;
         attach(&root, workshop)?;
         let own = BTreeSet::from([mount_number(&root)?]);
         Ok(Self { root, own })
@@ -89,9 +89,21 @@ impl Stage {
         }
     }
 
+    /// Makes a folder one that can be written to when the root no longer can, and is empty. What is written to all of
+    /// them is in one file system, in memory, and what that holds is limited.
+    pub(super) fn open_up(&mut self, place: &OwnedFd) -> Result<()> {
+        if mount_number(place)? != mount_number(&self.root)? {
+            return self.cover(place);
+        }
+        chmod(format!("/proc/self/fd/{}", place.as_raw_fd()), Mode::from_raw_mode(0o1777))?;
+        let same = copy_at(place)?;
+        self.adopt(&same)?;
+        attach(&same, place)
+    }
+
     /// Covers a folder with an empty one.
-    pub(super) fn cover(&mut self, place: &OwnedFd, mode: &str) -> Result<()> {
-        let empty = new_mount("tmpfs", &[("mode", mode)])?;
+    pub(super) fn cover(&mut self, place: &OwnedFd) -> Result<()> {
+        let empty = new_mount("tmpfs", &[("mode", "0755")])?;
         self.adopt(&empty)?;
         attach(&empty, place)
     }

@@ -66,6 +66,8 @@ struct WatchedProgram {
     /// Whether its start and its end have been told.
     started: bool,
     ended: bool,
+    /// Whether the init has said its last word: nothing of the program is left.
+    over: bool,
 }
 
 impl WatchedProgram {
@@ -80,7 +82,7 @@ impl WatchedProgram {
             }
         };
         let enclosed = words.is_some();
-        Ok(Self { pid, words, enclosed, started: !enclosed, ended: false })
+        Ok(Self { pid, words, enclosed, started: !enclosed, ended: false, over: false })
     }
 
     /// Waits for the init's next word. It never comes where there is no init, or after its last one.
@@ -97,6 +99,7 @@ impl WatchedProgram {
 
     fn note(&mut self, word: &SupervisorReport) {
         self.started |= !matches!(word, SupervisorReport::Removed(_));
+        self.over |= matches!(word, SupervisorReport::Removed(_));
         self.ended |= matches!(
             word,
             SupervisorReport::Exited(_)
@@ -112,13 +115,13 @@ impl WatchedProgram {
         // How an init ended says nothing about the program.
         let ended = ended.filter(|_| !self.enclosed);
         self.ended |= ended.is_some();
-        (ended, alone)
+        (ended, alone || self.over)
     }
 
     /// What is left to be told when our child has ended.
     async fn last_words(&mut self) -> Vec<SupervisorReport> {
         let mut last = Vec::new();
-        while let Some(words) = &mut self.words {
+        while let Some(words) = self.words.as_mut().filter(|_| !self.over) {
             match words.next().await {
                 Ok(Some(word)) => {
                     self.note(&word);
