@@ -14,11 +14,12 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio::net::unix::pipe;
 
-use self::capture::Captured;
+use self::capture::{Capture, Captured};
 pub use self::jobs::Jobs;
 use self::running::RunningCommand;
 use crate::bound::OutputLimits;
 use crate::input::{decode, schema};
+use crate::process::sandbox::SandboxSettings;
 use crate::process::{Cleanup, Exit, Launcher, ProgramStart, ProgramStreams, RunningProgram};
 use crate::registry::ToolSettings;
 use crate::scope::{PathAccess, Scope};
@@ -54,6 +55,8 @@ pub struct BashTool {
     pub limits: OutputLimits,
     /// The commands that run in the background.
     pub jobs: Jobs,
+    /// The sandbox that commands run in; without one they can do what the account can.
+    pub sandbox: Option<SandboxSettings>,
 }
 
 impl Default for BashTool {
@@ -63,6 +66,7 @@ impl Default for BashTool {
             drain: Duration::from_millis(100),
             limits: OutputLimits::default(),
             jobs: Jobs::default(),
+            sandbox: None,
         }
     }
 }
@@ -178,7 +182,7 @@ impl BashTool {
             secrets: settings.secrets.clone(),
             ..Launcher::default()
         };
-        Self { launcher, ..Self::default() }
+        Self { launcher, sandbox: settings.sandbox.clone(), ..Self::default() }
     }
 
     async fn execute(&self, input: BashInput, context: Context) -> Result<Output, Failure> {
@@ -190,15 +194,22 @@ impl BashTool {
             return Err(Failure::Failed(format!("{} is not a folder.", workdir.path().display())));
         }
         let workdir = workdir.real();
+        if self.sandbox.is_some()
+            && let Some(text) = self.jobs.stop_by(&input.command).await
+        {
+            let mut capture = Capture::new(context.scope.output_dir.clone());
+            capture.push(text.as_bytes()).await;
+            return Ok(output(input.command, Some(0), "", capture.finish(self.limits).await));
+        }
         if input.background == Some(true) {
             return self.jobs.start(self, input.command, workdir, &context).await;
         }
-        let (program, reader) = self.start(&input.command, workdir).await?;
+        let (program, reader) = self.start(&input.command, workdir, &context.scope).await?;
         let timeout = Duration::from_millis(input.timeout.unwrap_or(TIMEOUT_DEFAULT));
         let mut running = RunningCommand::new(program, reader, context);
         let ending = running.follow(timeout).await;
         let gone = running.settle(self.drain).await;
-        let note = note(ending, gone, timeout);
+        let note = note(ending, &gone, timeout);
         let exit = match ending {
             CommandEnding::Exited(exit) => exit.code(),
             CommandEnding::TimedOut | CommandEnding::Cancelled => None,
@@ -212,6 +223,7 @@ impl BashTool {
         &self,
         command: &str,
         workdir: &Path,
+        scope: &Scope,
     ) -> Result<(RunningProgram, pipe::Receiver), Failure> {
         let args = ["-c".to_owned(), command.to_owned()];
         let started = async {
@@ -219,7 +231,9 @@ impl BashTool {
             // With a search path of its own, `cd src` goes elsewhere than what was permitted says.
             let env = [("CDPATH".to_owned(), String::new())];
             let start = ProgramStart { program: SHELL, args: &args, folder: workdir, env: &env };
-            let program = self.launcher.start(&start, ProgramStreams::Pipe(writer.into())).await?;
+            let sandbox = self.sandbox.as_ref().map(|sandbox| sandbox.policy(scope));
+            let launcher = Launcher { sandbox, ..self.launcher.clone() };
+            let program = launcher.start(&start, ProgramStreams::Pipe(writer.into())).await?;
             Ok((program, pipe::Receiver::from_owned_fd(reader.into())?))
         };
         started.await.map_err(|error| self.unstarted(&error, workdir))
@@ -246,7 +260,7 @@ impl BashTool {
 }
 
 /// What the model must know about the end besides the output.
-fn note(ending: CommandEnding, gone: Cleanup, timeout: Duration) -> String {
+fn note(ending: CommandEnding, gone: &Cleanup, timeout: Duration) -> String {
     let mut note = match ending {
         CommandEnding::Exited(Exit::Lost) => {
             "(The command was stopped: the process that watched over it was killed.)".to_owned()
@@ -261,9 +275,22 @@ fn note(ending: CommandEnding, gone: Cleanup, timeout: Duration) -> String {
         }
         CommandEnding::Cancelled => "(The command was stopped: the call was cancelled.)".to_owned(),
     };
+    let mut add = |sentence: String| {
+        note.push_str(if note.is_empty() { "" } else { " " });
+        note.push_str(&sentence);
+    };
     if gone.left > 0 {
-        let space = if note.is_empty() { "" } else { " " };
-        note.push_str(&format!("{space}({} of its processes could not be stopped.)", gone.left));
+        add(format!("({} of its processes could not be stopped.)", gone.left));
+    }
+    if !gone.removed.is_empty() {
+        let paths: Vec<String> = gone.removed.iter().map(|path| path.display().to_string()).collect();
+        add(format!(
+            "({} removed: commands must not make what runs programs or instructs agents. `write` asks for it.)",
+            match paths.as_slice() {
+                [one] => format!("{one} was"),
+                _ => format!("{} were", paths.join(", ")),
+            }
+        ));
     }
     note
 }
@@ -303,7 +330,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let gone = folder.path().join("gone");
         let check = async |tool: &BashTool, workdir: &Path, why: &str| {
-            let text = tool.start("true", workdir).await.unwrap_err().to_string();
+            let scope = Scope {
+                directory: workdir.to_owned(),
+                worktree: workdir.to_owned(),
+                output_dir: workdir.to_owned(),
+                home: workdir.to_owned(),
+            };
+            let text = tool.start("true", workdir, &scope).await.unwrap_err().to_string();
             assert!(text.contains(why), "{text}");
         };
         check(&BashTool::default(), &gone, &format!("the folder {} is gone", gone.display())).await;

@@ -17,6 +17,7 @@
 //! - `process_tree`: finding and stopping processes, through `/proc`
 //! - `group`: process groups
 //! - `environment`: variables that programs must not see
+//! - [`sandbox`]: what a program sees, changes and reaches, where it is not everything
 
 mod control;
 mod environment;
@@ -25,6 +26,7 @@ mod launch;
 #[cfg(target_os = "linux")]
 mod process_tree;
 mod program;
+pub mod sandbox;
 pub mod supervisor;
 
 pub use environment::{Secrets, is_secret};

@@ -122,7 +122,8 @@ impl Repository {
     }
 }
 
-fn first_line(path: &Path) -> Option<String> {
+/// The first line of a file of git's.
+pub(crate) fn first_line(path: &Path) -> Option<String> {
     let mut text = String::new();
     regular_file::open(path).ok()?.0.take(LISTED).read_to_string(&mut text).ok()?;
     text.lines().next().map(str::to_owned)

@@ -1,4 +1,7 @@
-//! `everturn doctor`: checks every session against its log, and says what takes how much space.
+//! `everturn doctor`: checks every session against its log, and says what takes how much space and what this machine
+//! offers for a sandbox.
+
+use std::io;
 
 use anyhow::{Result, bail};
 use clap::Args;
@@ -6,10 +9,11 @@ use everturn_model::SessionId;
 use everturn_store::Store;
 use everturn_store::upkeep::disk::DiskUse;
 use everturn_store::upkeep::verify::CheckReport;
+use everturn_tools::process::sandbox::{SandboxPart, SandboxReport};
 
 use crate::{settings, table};
 
-/// Check every session against its log, and show what takes how much space
+/// Check every session against its log, and show what takes how much space and what there is for a sandbox
 #[derive(Debug, Args)]
 pub(crate) struct DoctorCommand {
     /// Rebuild the rows of these sessions from their logs, and cut what is nested too deep to be read
@@ -52,9 +56,34 @@ impl DoctorCommand {
             }
             let report = store.verify_all(self.set_aside.then(table::now)).await?;
             show(&store, &report, &store.disk_use().await?).await?;
+            show_sandbox();
             if report.is_sound() { Ok(()) } else { bail!("not everything is in order: see above") }
         })
     }
+}
+
+/// What this machine offers for a sandbox around commands.
+fn show_sandbox() {
+    let Some(supervisor) = settings::supervisor() else {
+        table::line("sandbox: there is none on this system");
+        return;
+    };
+    let report = match SandboxReport::probe(&supervisor) {
+        Ok(report) => report,
+        Err(error) => {
+            table::line(format!("sandbox: what there is could not be found out: {error}"));
+            return;
+        }
+    };
+    let rows = SandboxPart::ALL.into_iter().map(|part| {
+        let found = match report.refused.get(&part) {
+            None if part == SandboxPart::Landlock => format!("version {}", report.landlock),
+            None => "yes".to_owned(),
+            Some(number) => format!("refused: {}", io::Error::from_raw_os_error(*number)),
+        };
+        vec![part.to_string(), found, part.purpose().to_owned()]
+    });
+    table::rows(&["sandbox", "available", "for"], rows);
 }
 
 /// How many lines of the audit are shown.

@@ -112,6 +112,8 @@ fn what_is_stored_is_checked_searched_copied_and_brought_back() {
     let doctor = home.run(&["doctor"]).success();
     assert!(doctor.contains(": 20 sessions, "), "{doctor}");
     assert!(doctor.contains("every session is what its log says"), "{doctor}");
+    let parts = ["user namespace", "mount namespace", "/proc of its own", "Landlock", "system call filter"];
+    assert!(parts.iter().all(|part| doctor.contains(part)), "{doctor}");
     let listed = home.run(&["session", "list", "--all"]).success();
     let title = listed.lines().nth(1).unwrap().split_whitespace().last().unwrap();
     let hits = parse(&home.run(&["session", "search", title, "--json"]).success());

@@ -3,6 +3,7 @@
 //! A job's output goes to a Managed Tool Output File, through us, so that it can be cut off: what a program prints must
 //! not fill the disk. The jobs end with the value that holds them, and with this process.
 
+use std::collections::HashMap;
 use std::io::SeekFrom;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -36,6 +37,8 @@ const ROOM: u64 = 8 * 1024;
 pub struct Jobs {
     slots: Arc<Semaphore>,
     tasks: Arc<Mutex<JoinSet<()>>>,
+    /// How each can be stopped, by the process that its call names.
+    stops: Arc<Mutex<HashMap<i32, JobStop>>>,
     /// The most bytes of one job's output that are kept.
     largest: u64,
 }
@@ -50,7 +53,7 @@ impl Jobs {
     /// Jobs of which at most so many run at a time, each with at most so many bytes of output.
     #[must_use]
     pub fn with_limits(most: usize, largest: u64) -> Self {
-        Self { slots: Arc::new(Semaphore::new(most)), tasks: Arc::default(), largest }
+        Self { slots: Arc::new(Semaphore::new(most)), tasks: Arc::default(), stops: Arc::default(), largest }
     }
 
     /// How many are running.
@@ -64,6 +67,22 @@ impl Jobs {
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         while tasks.try_join_next().is_some() {}
         tasks
+    }
+
+    /// Stops the job that a line means to kill, if it does nothing else: the line that the job's call named. In a
+    /// sandbox the shell sees no process of another command. The result is what there is to say.
+    pub(super) async fn stop_by(&self, line: &str) -> Option<String> {
+        let pid = killed_by(line)?;
+        let JobStop { ask, ended } = self.stops().get(&pid)?.clone();
+        ask.cancel();
+        ended.cancelled().await;
+        Some(format!("The command that ran in the background as {pid} was stopped, with all it started."))
+    }
+
+    fn stops(&self) -> MutexGuard<'_, HashMap<i32, JobStop>> {
+        let mut stops = self.stops.lock().unwrap_or_else(PoisonError::into_inner);
+        stops.retain(|_, stop| !stop.ended.is_cancelled());
+        stops
     }
 
     /// Starts a command that goes on after the call.
@@ -85,7 +104,7 @@ impl Jobs {
             .inspect_err(|error| tracing::warn!(%error, "the output of a background command is not kept"))
             .ok();
         let path = file.as_ref().map(|(_, path)| path.clone());
-        let started = bash.start(&command, workdir).await.and_then(|(program, reader)| {
+        let started = bash.start(&command, workdir, &context.scope).await.and_then(|(program, reader)| {
             let stop = match (program.pid(), program.is_watched()) {
                 (Some(pid), true) => format!("kill {pid}"),
                 (Some(pid), false) => format!("kill -- -{pid}"),
@@ -107,6 +126,10 @@ impl Jobs {
         let pid = program.pid().map(rustix::process::Pid::as_raw_pid);
         let (ended, mut end) = oneshot::channel();
         let cancel = CancellationToken::new();
+        let over = CancellationToken::new();
+        if let Some(pid) = pid {
+            self.stops().insert(pid, JobStop { ask: cancel.clone(), ended: over.clone() });
+        }
         let job = BackgroundJob {
             program,
             reader: Some(reader),
@@ -114,7 +137,11 @@ impl Jobs {
             cancel: cancel.clone(),
             drain: bash.drain,
         };
-        self.tasks().spawn(job.run(slot, ended));
+        let over = over.drop_guard();
+        self.tasks().spawn(async move {
+            job.run(slot, ended).await;
+            drop(over);
+        });
 
         let early = tokio::select! {
             early = timeout(LOOK, &mut end) => early.ok(),
@@ -152,6 +179,29 @@ impl Jobs {
     }
 }
 
+/// How a job is stopped.
+#[derive(Debug, Clone)]
+struct JobStop {
+    ask: CancellationToken,
+    /// Fires when nothing of it runs any more.
+    ended: CancellationToken,
+}
+
+/// The process that a line kills, if that is all it does.
+fn killed_by(line: &str) -> Option<i32> {
+    let mut words = line.split_ascii_whitespace();
+    if words.next() != Some("kill") {
+        return None;
+    }
+    let mut word = words.next()?;
+    if matches!(word, "-2" | "-9" | "-15" | "-INT" | "-KILL" | "-TERM" | "-SIGINT" | "-SIGKILL" | "-SIGTERM")
+    {
+        word = words.next()?;
+    }
+    let pid = word.parse().ok().filter(|pid| *pid > 0)?;
+    words.next().is_none().then_some(pid)
+}
+
 /// What a job that ended at once has printed, or where that is.
 async fn printed(path: Option<&Path>, most: u64) -> String {
     let Some(path) = path else { return " Its output could not be kept and is lost.".to_owned() };
@@ -167,7 +217,7 @@ struct BackgroundJob {
     program: RunningProgram,
     reader: Option<pipe::Receiver>,
     log: JobLog,
-    /// Fires when the call that started it is cancelled.
+    /// Fires when the call that started it is cancelled, or another one stops it.
     cancel: CancellationToken,
     drain: Duration,
 }
@@ -277,7 +327,26 @@ impl JobLog {
             Exit::Lost => "the command was stopped".to_owned(),
         };
         let left = if gone.stopped { "; programs that it left running were stopped" } else { "" };
-        file.write_all(format!("\n[{how}{left}]\n").as_bytes()).await.ok();
+        let removed: String =
+            gone.removed.iter().map(|path| format!("; removed {}", path.display())).collect();
+        file.write_all(format!("\n[{how}{left}{removed}]\n").as_bytes()).await.ok();
         file.flush().await.ok();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_line_that_does_nothing_but_kill_is_taken() {
+        for line in ["kill 12", "  kill  12 ", "kill -9 12", "kill -TERM 12"] {
+            assert_eq!(killed_by(line), Some(12), "{line}");
+        }
+        for line in
+            ["kill", "kill -9", "kill -0 12", "kill -12", "kill 12 13", "kill 12; ls", "kill $x", "ls 12"]
+        {
+            assert_eq!(killed_by(line), None, "{line}");
+        }
     }
 }

@@ -9,6 +9,7 @@
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
 use std::{io, slice};
 
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
@@ -16,6 +17,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
+
+use super::sandbox::SandboxPolicy;
 
 /// Gives the supervisor what is to be the program's input, or says that there is none. The socket must be a new one.
 pub(super) fn give_input(socket: impl AsFd, input: Option<BorrowedFd<'_>>) -> io::Result<()> {
@@ -45,11 +48,34 @@ pub(super) fn take_input(socket: impl AsFd) -> io::Result<Option<std::os::fd::Ow
     }))
 }
 
+/// The first order, and what was read after it; nothing if there is none. For a supervisor that has no event loop yet.
+#[cfg(target_os = "linux")]
+pub(super) fn take_order(
+    mut socket: &std::os::unix::net::UnixStream,
+) -> io::Result<Option<(SupervisorOrder, Vec<u8>)>> {
+    use std::io::Read as _;
+    let mut received = Vec::new();
+    let mut block = vec![0; 16 * 1024];
+    loop {
+        let fresh = received.len();
+        let count = socket.read(&mut block)?;
+        if count == 0 {
+            return Ok(None);
+        }
+        received.extend_from_slice(block.get(..count).unwrap_or_default());
+        let end = received.iter().skip(fresh).position(|byte| *byte == b'\n');
+        if let Some(end) = end {
+            let rest = received.split_off(fresh + end + 1);
+            return Ok(Some((serde_json::from_slice(&received)?, rest)));
+        }
+    }
+}
+
 /// What we tell the supervisor.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum SupervisorOrder {
     /// The first order: what to run.
-    Run(RunOrder),
+    Run(Box<RunOrder>),
     /// Stop everything: ask, and kill what is left after the grace.
     Stop,
 }
@@ -67,6 +93,8 @@ pub(super) struct RunOrder {
     pub(super) linger: u64,
     /// Whether the program has the terminal that is the supervisor's standard output.
     pub(super) terminal: bool,
+    /// What it may see, change and reach, if not everything.
+    pub(super) sandbox: Option<SandboxPolicy>,
 }
 
 /// What the supervisor tells us.
@@ -76,10 +104,14 @@ pub(super) enum SupervisorReport {
     Started,
     /// The program could not be started: the number of the system's error.
     Failed(i32),
+    /// The program was not started, because its sandbox could not be made: why.
+    Refused(String),
     /// The program ended by itself; others that it started may still run.
     Exited(i32),
     /// A signal ended the program.
     Killed(i32),
+    /// Nothing is left in the sandbox; what the program had put at protected names, which is there no more.
+    Removed(Vec<PathBuf>),
     /// Nothing runs any more.
     Gone {
         /// Whether there was something to stop when the program had ended.
@@ -98,7 +130,12 @@ pub(super) struct ControlSocket {
 
 impl ControlSocket {
     pub(super) fn new(socket: UnixStream) -> Self {
-        Self { socket, received: Vec::new() }
+        Self::continued(socket, Vec::new())
+    }
+
+    /// A socket of which something has been read already.
+    pub(super) fn continued(socket: UnixStream, received: Vec<u8>) -> Self {
+        Self { socket, received }
     }
 
     /// What the other side says next; nothing once it is gone. It may be dropped and asked again.

@@ -16,6 +16,7 @@ use super::control::{ControlSocket, RunOrder, SupervisorOrder, give_input};
 use super::environment::{MARK, Secrets, hidden};
 use super::group::ProcessGroup;
 use super::program::{Containment, RunningProgram};
+use super::sandbox::SandboxPolicy;
 use super::supervisor;
 
 /// How programs are started and stopped.
@@ -29,6 +30,8 @@ pub struct Launcher {
     pub grace: Duration,
     /// How long processes that a program leaves behind may take to end before they are asked to.
     pub linger: Duration,
+    /// What programs may see, change and reach, if not everything. It takes a supervisor.
+    pub sandbox: Option<SandboxPolicy>,
 }
 
 impl Default for Launcher {
@@ -38,6 +41,7 @@ impl Default for Launcher {
             secrets: Secrets::default(),
             grace: Duration::from_secs(3),
             linger: Duration::from_millis(100),
+            sandbox: None,
         }
     }
 }
@@ -71,6 +75,12 @@ impl Launcher {
         start: &ProgramStart<'_>,
         outlet: ProgramStreams,
     ) -> io::Result<RunningProgram> {
+        if self.sandbox.is_some() && (self.supervisor.is_none() || !cfg!(target_os = "linux")) {
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "there is no sandbox here: it takes Linux and the program that watches over commands",
+            ));
+        }
         let mark = mark();
         let supervisor = self.supervisor.as_ref().filter(|_| cfg!(target_os = "linux"));
         let mut sockets = None;
@@ -131,8 +141,9 @@ impl Launcher {
             grace: milliseconds(self.grace),
             linger: milliseconds(self.linger),
             terminal,
+            sandbox: self.sandbox.clone(),
         };
-        program.begin(&SupervisorOrder::Run(run)).await?;
+        program.begin(&SupervisorOrder::Run(Box::new(run))).await?;
         Ok(program)
     }
 }

@@ -4,7 +4,9 @@
 //! killed.
 
 use std::io;
+use std::mem::take;
 use std::os::unix::process::ExitStatusExt as _;
+use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
 
@@ -34,6 +36,7 @@ pub(crate) struct RunningProgram {
     linger: Duration,
     exit: Option<Exit>,
     gone: Option<Cleanup>,
+    removed: Vec<PathBuf>,
     asked: bool,
 }
 
@@ -75,12 +78,14 @@ impl From<ExitStatus> for Exit {
 }
 
 /// What it took to stop everything that a program had started.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Cleanup {
     /// Whether the program had left others running, which were stopped.
     pub(crate) stopped: bool,
     /// How many processes could not be stopped.
     pub(crate) left: usize,
+    /// What it had put at protected names, and is removed.
+    pub(crate) removed: Vec<PathBuf>,
 }
 
 impl RunningProgram {
@@ -95,6 +100,7 @@ impl RunningProgram {
             linger: launcher.linger,
             exit: None,
             gone: None,
+            removed: Vec::new(),
             asked: false,
         }
     }
@@ -109,6 +115,9 @@ impl RunningProgram {
         match timeout(BEGINNING, control.next()).await {
             Err(_) | Ok(Ok(Some(SupervisorReport::Started))) => Ok(()),
             Ok(Ok(Some(SupervisorReport::Failed(number)))) => Err(io::Error::from_raw_os_error(number)),
+            Ok(Ok(Some(SupervisorReport::Refused(reason)))) => Err(io::Error::other(format!(
+                "{reason}. `everturn doctor` shows what this machine offers for one"
+            ))),
             Ok(Ok(None)) if self.child.wait().await?.signal().is_some() => Ok(()),
             Ok(_) => Err(io::Error::other("the process that should watch over it did not start")),
         }
@@ -174,9 +183,12 @@ impl RunningProgram {
             Ok(Some(SupervisorReport::Killed(signal))) => self.exit = Some(Exit::Signal(signal)),
             Ok(Some(SupervisorReport::Gone { stopped, left })) => {
                 self.exit.get_or_insert(Exit::Lost);
-                self.gone = Some(Cleanup { stopped, left });
+                self.gone = Some(Cleanup { stopped, left, removed: take(&mut self.removed) });
             }
-            Ok(Some(SupervisorReport::Started | SupervisorReport::Failed(_))) => {}
+            Ok(Some(SupervisorReport::Removed(paths))) => self.removed = paths,
+            Ok(Some(
+                SupervisorReport::Started | SupervisorReport::Failed(_) | SupervisorReport::Refused(_),
+            )) => {}
             Ok(None) | Err(_) => {
                 self.sweep().await;
                 self.exit.get_or_insert(Exit::Lost);
@@ -197,7 +209,7 @@ impl RunningProgram {
             self.child.start_kill().ok();
             self.sweep().await;
         }
-        self.gone.unwrap_or_default()
+        self.gone.clone().unwrap_or_default()
     }
 
     /// Does the work of a supervisor that is gone.
@@ -208,7 +220,7 @@ impl RunningProgram {
             use super::process_tree::{kill, marked};
             let mark = self.mark.clone();
             let swept = tokio::task::spawn_blocking(move || kill(|| marked(session, &mark), || None));
-            self.gone = Some(Cleanup { stopped: false, left: swept.await.unwrap_or_default() });
+            self.gone = Some(Cleanup { left: swept.await.unwrap_or_default(), ..Cleanup::default() });
         }
     }
 
@@ -232,7 +244,7 @@ impl RunningProgram {
                 Err(_) => left = 1,
             }
         }
-        Cleanup { stopped, left }
+        Cleanup { stopped, left, removed: Vec::new() }
     }
 
     /// Whether the group has members for so long.

@@ -7,20 +7,25 @@ use std::env;
 use std::process::ExitCode;
 
 #[cfg(target_os = "linux")]
+use super::sandbox::probe;
+use super::sandbox::report::PROBE_ARGUMENT;
+
+#[cfg(target_os = "linux")]
 mod watch;
 
 /// The argument that makes a supervisor of our binary.
 pub const ARGUMENT: &str = "__supervisor";
 
-/// Does the work of a supervisor if this process was started as one, and returns its exit status when all is done.
+/// Does the work of a supervisor if this process was started as one, or finds out what there is for a sandbox, and returns its exit status when all is done.
 #[must_use]
 pub fn dispatch() -> Option<ExitCode> {
-    if env::args_os().nth(1)? != ARGUMENT {
+    let argument = env::args_os().nth(1)?;
+    if argument != ARGUMENT && argument != PROBE_ARGUMENT {
         return None;
     }
     #[cfg(target_os = "linux")]
-    let code = watch::run().map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
+    let done = if argument == ARGUMENT { watch::run() } else { probe::run() };
     #[cfg(not(target_os = "linux"))]
-    let code = ExitCode::FAILURE;
-    Some(code)
+    let done: Result<(), ()> = Err(());
+    Some(if done.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

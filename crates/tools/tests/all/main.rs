@@ -28,6 +28,7 @@ mod properties;
 mod pty;
 mod read;
 mod registry;
+mod sandbox;
 mod scope;
 mod server;
 mod session;

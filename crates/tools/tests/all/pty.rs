@@ -10,6 +10,7 @@ use tokio::time::timeout;
 
 use crate::bash::{PATIENCE, quick, watch};
 use crate::harness::Project;
+use crate::sandbox::enclosed_launcher;
 
 fn ptys() -> Ptys {
     Ptys::new(quick().launcher)
@@ -121,8 +122,13 @@ async fn a_shell_answers_and_ends() {
 #[tokio::test]
 async fn keys_interrupt_what_runs() {
     let project = Project::new();
-    let ptys = ptys();
-    let mut create = shell(&project);
+    for launcher in [quick().launcher, enclosed_launcher(&project)] {
+        check_keys(&project, Ptys::new(launcher)).await;
+    }
+}
+
+async fn check_keys(project: &Project, ptys: Ptys) {
+    let mut create = shell(project);
     create.env.push(("PS1".to_owned(), "next> ".to_owned()));
     ptys.create("a".to_owned(), create).await.unwrap();
     let mut view = attach(&ptys, "a", ReplayFrom::Start);
@@ -147,7 +153,7 @@ async fn keys_interrupt_what_runs() {
     // A program that is not a shell gets the key too, and the supervisor in its group does not mind.
     // Not `read`: a signal just before it waits is remembered only until a line comes.
     let line = "trap 'echo caught; exit 9' INT; echo ready; while sleep 1; do :; done";
-    ptys.create("b".to_owned(), program(&project, line)).await.unwrap();
+    ptys.create("b".to_owned(), program(project, line)).await.unwrap();
     let mut view = attach(&ptys, "b", ReplayFrom::Start);
     view.until("ready").await;
     ptys.write("b", b"\x03").unwrap();
@@ -189,16 +195,20 @@ async fn closing_stops_everything() {
         "exec 9>pipe; trap '' TERM HUP INT; (trap '' HUP; sleep 1000) & echo r\"\"eady; sleep 1000\n",
         "exec 9>pipe; nohup setsid env -i sleep 1000 >/dev/null 2>&1 & disown; echo r\"\"eady\n",
     ] {
+        let check = async |project: &Project, launcher: Launcher| {
+            let gone = watch(&project.path("pipe"));
+            let ptys = Ptys::new(launcher);
+            ptys.create("a".to_owned(), shell(project)).await.unwrap();
+            let mut view = attach(&ptys, "a", ReplayFrom::Start);
+            ptys.write("a", line.as_bytes()).unwrap();
+            view.until("ready").await;
+            timeout(PATIENCE, ptys.close("a")).await.unwrap().unwrap();
+            timeout(PATIENCE, gone).await.unwrap().unwrap();
+            assert!(ptys.list().is_empty());
+        };
+        check(&Project::new(), quick().launcher).await;
         let project = Project::new();
-        let gone = watch(&project.path("pipe"));
-        let ptys = ptys();
-        ptys.create("a".to_owned(), shell(&project)).await.unwrap();
-        let mut view = attach(&ptys, "a", ReplayFrom::Start);
-        ptys.write("a", line.as_bytes()).unwrap();
-        view.until("ready").await;
-        timeout(PATIENCE, ptys.close("a")).await.unwrap().unwrap();
-        timeout(PATIENCE, gone).await.unwrap().unwrap();
-        assert!(ptys.list().is_empty());
+        check(&project, enclosed_launcher(&project)).await;
     }
 }
 

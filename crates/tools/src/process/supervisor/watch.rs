@@ -19,8 +19,12 @@ use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep_until};
 
-use super::super::control::{ControlSocket, RunOrder, SupervisorOrder, SupervisorReport, take_input};
+use super::super::control::{
+    ControlSocket, RunOrder, SupervisorOrder, SupervisorReport, take_input, take_order,
+};
 use super::super::process_tree::{ask, descendants, kill, kill_children};
+use super::super::sandbox::SandboxPolicy;
+use super::super::sandbox::enclosure::Enclosure;
 
 /// How often children are killed and reaped in a row before all descendants are looked for again.
 const STRIKES: usize = 100;
@@ -29,10 +33,111 @@ const STRIKES: usize = 100;
 pub(super) fn run() -> io::Result<()> {
     let socket = StdUnixStream::from(stdin().try_clone_to_owned()?);
     let input = take_input(&socket)?;
+    let Some((SupervisorOrder::Run(run), rest)) = take_order(&socket)? else { return Ok(()) };
     socket.set_nonblocking(true)?;
     set_child_subreaper(Some(getpid()))?;
+    // A sandbox is made before there is an event loop: it would have a copy that catches its signals.
+    let beginning = match &run.sandbox {
+        Some(policy) => Beginning::Enclosed(enclose(&run, policy, input)),
+        None => Beginning::Plain(input),
+    };
     let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
-    runtime.block_on(async { watch(ControlSocket::new(UnixStream::from_std(socket)?), input).await })
+    runtime.block_on(async {
+        watch(ControlSocket::continued(UnixStream::from_std(socket)?, rest), &run, beginning).await
+    })
+}
+
+/// What there is when the event loop starts.
+enum Beginning {
+    /// A program that is still to be started, with its input.
+    Plain(Option<OwnedFd>),
+    /// A sandbox in which the program is about to start.
+    Enclosed(io::Result<Enclosure>),
+}
+
+/// The program as its supervisor sees it.
+struct WatchedProgram {
+    /// Our child: the program, or the init of its sandbox.
+    pid: Pid,
+    /// What the init says, if there is one and it still speaks.
+    words: Option<ControlSocket>,
+    /// Whether the program is in a sandbox.
+    enclosed: bool,
+    /// Whether its start and its end have been told.
+    started: bool,
+    ended: bool,
+    /// Whether the init has said its last word: nothing of the program is left.
+    over: bool,
+}
+
+impl WatchedProgram {
+    /// Starts the program, or takes over the sandbox in which it starts.
+    fn begin(run: &RunOrder, beginning: Beginning) -> io::Result<Self> {
+        let (pid, words) = match beginning {
+            Beginning::Plain(input) => (start(run, input)?, None),
+            Beginning::Enclosed(enclosure) => {
+                let Enclosure { init, words } = enclosure?;
+                words.set_nonblocking(true)?;
+                (init, Some(ControlSocket::new(UnixStream::from_std(words)?)))
+            }
+        };
+        let enclosed = words.is_some();
+        Ok(Self { pid, words, enclosed, started: !enclosed, ended: false, over: false })
+    }
+
+    /// Waits for the init's next word. It never comes where there is no init, or after its last one.
+    async fn hear(&mut self) -> SupervisorReport {
+        if let Some(words) = &mut self.words
+            && let Ok(Some(word)) = words.next().await
+        {
+            self.note(&word);
+            return word;
+        }
+        self.words = None;
+        std::future::pending().await
+    }
+
+    fn note(&mut self, word: &SupervisorReport) {
+        self.started |= !matches!(word, SupervisorReport::Removed(_));
+        self.over |= matches!(word, SupervisorReport::Removed(_));
+        self.ended |= matches!(
+            word,
+            SupervisorReport::Exited(_)
+                | SupervisorReport::Killed(_)
+                | SupervisorReport::Failed(_)
+                | SupervisorReport::Refused(_)
+        );
+    }
+
+    /// Takes note of every child that has ended: what is to be told, and whether none is left.
+    fn reap(&mut self) -> (Option<SupervisorReport>, bool) {
+        let (ended, alone) = reap(self.pid);
+        // How an init ended says nothing about the program.
+        let ended = ended.filter(|_| !self.enclosed);
+        self.ended |= ended.is_some();
+        (ended, alone || self.over)
+    }
+
+    /// What is left to be told when our child has ended.
+    async fn last_words(&mut self) -> Vec<SupervisorReport> {
+        let mut last = Vec::new();
+        while let Some(words) = self.words.as_mut().filter(|_| !self.over) {
+            match words.next().await {
+                Ok(Some(word)) => {
+                    self.note(&word);
+                    last.push(word);
+                }
+                Ok(None) | Err(_) => self.words = None,
+            }
+        }
+        if !self.started {
+            last.push(SupervisorReport::Refused("the sandbox ended before the program ran".to_owned()));
+        } else if !self.ended {
+            // It went with its namespace.
+            last.push(SupervisorReport::Killed(Signal::KILL.as_raw()));
+        }
+        last
+    }
 }
 
 /// How far things have come.
@@ -46,8 +151,7 @@ enum WatchPhase {
     Stopping(Instant),
 }
 
-async fn watch(mut control: ControlSocket, input: Option<OwnedFd>) -> io::Result<()> {
-    let Some(SupervisorOrder::Run(run)) = control.next().await? else { return Ok(()) };
+async fn watch(mut control: ControlSocket, run: &RunOrder, beginning: Beginning) -> io::Result<()> {
     // Before the program starts, so that no signal is missed.
     let mut children = signal(SignalKind::child())?;
     let mut terminate = signal(SignalKind::terminate())?;
@@ -55,25 +159,32 @@ async fn watch(mut control: ControlSocket, input: Option<OwnedFd>) -> io::Result
     let mut interrupt = signal(SignalKind::interrupt())?;
     // Keys of the terminal are for the program; they reach the supervisor as well and must not end it.
     let _keys = [signal(SignalKind::quit())?, signal(SignalKind::from_raw(Signal::TSTP.as_raw()))?];
-    let program = match start(&run, input) {
+    let enclosed = matches!(beginning, Beginning::Enclosed(_));
+    let mut program = match WatchedProgram::begin(run, beginning) {
         Ok(program) => program,
+        Err(error) if enclosed => {
+            let why = format!("the sandbox could not be made: {error}");
+            return control.say(&SupervisorReport::Refused(why)).await;
+        }
         Err(error) => {
             return control.say(&SupervisorReport::Failed(error.raw_os_error().unwrap_or_default())).await;
         }
     };
-    control.say(&SupervisorReport::Started).await?;
+    if program.started {
+        control.say(&SupervisorReport::Started).await?;
+    }
 
     let grace = Duration::from_millis(run.grace);
     let mut phase = WatchPhase::Running;
     let mut held = true;
     let (mut stopped, mut left) = (false, 0);
     loop {
-        let (ended, alone) = reap(program);
+        let (ended, alone) = program.reap();
         if let Some(word) = ended {
             control.say(&word).await?;
-            if let WatchPhase::Running = phase {
-                phase = WatchPhase::Lingering(Instant::now() + Duration::from_millis(run.linger));
-            }
+        }
+        if let (true, WatchPhase::Running) = (program.ended, phase) {
+            phase = WatchPhase::Lingering(Instant::now() + Duration::from_millis(run.linger));
         }
         if alone {
             break;
@@ -82,6 +193,10 @@ async fn watch(mut control: ControlSocket, input: Option<OwnedFd>) -> io::Result
             order = control.next::<SupervisorOrder>(), if held => {
                 held = matches!(order, Ok(Some(_)));
                 true
+            }
+            word = program.hear() => {
+                control.say(&word).await?;
+                false
             }
             _ = children.recv() => false,
             _ = terminate.recv() => true,
@@ -98,7 +213,7 @@ async fn watch(mut control: ControlSocket, input: Option<OwnedFd>) -> io::Result
                         || descendants(getpid()),
                         || {
                             for _ in 0..STRIKES {
-                                let (word, alone) = reap(program);
+                                let (word, alone) = program.reap();
                                 ended = ended.take().or(word);
                                 if alone {
                                     return Some(false);
@@ -108,7 +223,7 @@ async fn watch(mut control: ControlSocket, input: Option<OwnedFd>) -> io::Result
                             Some(true)
                         },
                     );
-                    if let Some(word) = ended.or_else(|| reap(program).0) {
+                    if let Some(word) = ended.or_else(|| program.reap().0) {
                         control.say(&word).await?;
                     }
                     break;
@@ -121,6 +236,11 @@ async fn watch(mut control: ControlSocket, input: Option<OwnedFd>) -> io::Result
                 if run.terminal { &[Signal::HUP, Signal::TERM] } else { &[Signal::TERM] };
             ask(&descendants(getpid()), signals);
             phase = WatchPhase::Stopping(Instant::now() + grace);
+        }
+    }
+    if program.enclosed {
+        for word in program.last_words().await {
+            control.say(&word).await?;
         }
     }
     control.say(&SupervisorReport::Gone { stopped, left }).await
@@ -149,10 +269,26 @@ fn start(run: &RunOrder, input: Option<OwnedFd>) -> io::Result<Pid> {
     let child = command.spawn()?;
     // It holds the program's input, whose end the program would not see as long as we could read it.
     drop(command);
+    let_go()?;
+    Ok(Pid::from_child(&child))
+}
+
+/// Starts the program in a sandbox and lets go of its streams.
+fn enclose(run: &RunOrder, policy: &SandboxPolicy, input: Option<OwnedFd>) -> io::Result<Enclosure> {
+    if !run.terminal {
+        setsid()?;
+    }
+    let enclosure = Enclosure::start(run, policy, input)?;
+    let_go()?;
+    Ok(enclosure)
+}
+
+/// Lets go of the program's streams.
+fn let_go() -> io::Result<()> {
     let nowhere = File::options().read(true).write(true).open("/dev/null")?;
     dup2_stdout(&nowhere)?;
     dup2_stderr(&nowhere)?;
-    Ok(Pid::from_child(&child))
+    Ok(())
 }
 
 /// Takes note of every child that has ended: how the program did, if it was among them, and whether none is left.

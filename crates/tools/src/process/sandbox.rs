@@ -1,0 +1,55 @@
+//! The wall around a program: it sees, changes and reaches what a policy lists. Linux only.
+//!
+//! The supervisor starts an **init** in new namespaces. It makes the root that the policy describes, starts the program
+//! under the remaining restrictions, stays until nothing of it runs any more, and tells the supervisor how things went.
+//! With it dies everything in its process namespace. `docs/design/0009-sandbox.md` says what was chosen and what is not
+//! covered.
+//!
+//! # Layout
+//!
+//! - `policy`: what a program may see, change and reach; [`SandboxPolicy`]
+//! - `settings`: what a person chose, and the policy that it means for a project; [`SandboxSettings`]
+//! - `repository`: the folders of git's that belong to a project
+//! - `report`: what the kernel offers; [`SandboxReport`]
+//! - `probe`: finding that out
+//! - `enclosure`: the init, and the way of a program into the sandbox
+//! - `identity`: accounts and rights
+//! - `mounts`: the root, from what the policy lists
+//! - `stage`: the root while it is being filled
+//! - `protection`: what cannot be changed in a project that can be changed
+//! - `guard`: protected names that no mount can protect
+//! - `landlock`: the second wall around files
+//! - `seccomp`: the filter of system calls
+//! - `kernel`: system calls that have no safe interface elsewhere
+//! - `fault`: why a sandbox could not be made
+
+#[cfg(target_os = "linux")]
+pub(super) mod enclosure;
+#[cfg(target_os = "linux")]
+mod fault;
+#[cfg(target_os = "linux")]
+mod guard;
+#[cfg(target_os = "linux")]
+mod identity;
+#[cfg(target_os = "linux")]
+mod kernel;
+#[cfg(target_os = "linux")]
+mod landlock;
+#[cfg(target_os = "linux")]
+mod mounts;
+mod policy;
+#[cfg(target_os = "linux")]
+pub(super) mod probe;
+#[cfg(target_os = "linux")]
+mod protection;
+pub(super) mod report;
+mod repository;
+#[cfg(target_os = "linux")]
+mod seccomp;
+mod settings;
+#[cfg(target_os = "linux")]
+mod stage;
+
+pub use policy::{SandboxMode, SandboxNetwork, SandboxPolicy};
+pub use report::{SandboxLevel, SandboxPart, SandboxReport};
+pub use settings::SandboxSettings;

@@ -1,0 +1,216 @@
+//! The files that a program in the sandbox sees: a new root that is empty but for what the policy lists.
+//!
+//! What is listed is taken hold of first, as copies of its mounts, before anything is covered. Then the root is filled,
+//! outer places before inner ones, and takes the place of the old one, which nothing leads to any more.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
+use rustix::io::Errno;
+use rustix::mount::{MountPropagationFlags, UnmountFlags, mount_change, unmount};
+use rustix::process::{chdir, fchdir, pivot_root};
+
+use super::fault::{SandboxFault, during};
+use super::guard::Guard;
+use super::kernel::{make_read_only, make_this_read_only};
+use super::policy::SandboxPolicy;
+use super::protection::protect;
+use super::report::SandboxPart;
+use super::stage::{Stage, attach, copy, copy_at, new_mount};
+
+/// Where the new root is put together: folders of which every system has one. What they hold is taken hold of before.
+const WORKSHOPS: [&str; 3] = ["/tmp", "/usr", "/etc"];
+
+/// Devices that programs need, none of which leads to data.
+pub(super) const DEVICES: [&str; 6] = ["full", "null", "random", "tty", "urandom", "zero"];
+
+/// Links that programs expect among the devices.
+const DEVICE_LINKS: [(&str, &str); 5] = [
+    ("fd", "/proc/self/fd"),
+    ("ptmx", "pts/ptmx"),
+    ("stderr", "/proc/self/fd/2"),
+    ("stdin", "/proc/self/fd/0"),
+    ("stdout", "/proc/self/fd/1"),
+];
+
+/// What of `/proc` says how the whole machine works. Root may change it without any right of root's.
+const MACHINE: [&str; 4] = ["bus", "irq", "sys", "sysrq-trigger"];
+
+/// What is to be at a place of the new root. Of two at one place the later one covers the earlier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Filling {
+    /// An empty folder that can be written to.
+    Scratch,
+    Readable,
+    Writable,
+    /// Nothing, in the place of something.
+    Hidden,
+}
+
+/// Makes the root of this process what the policy lists, and goes to a folder in it. What must be looked at in the end
+/// is the result.
+pub(super) fn enter(policy: &SandboxPolicy, folder: &Path) -> Result<Vec<Guard>, SandboxFault> {
+    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
+        .map_err(during("keeping mounts to itself"))?;
+    let plan = Plan::of(policy)?;
+    let workshop = WORKSHOPS.iter().find(|folder| Path::new(folder).is_dir()).copied().unwrap_or("/");
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let workshop = openat(CWD, workshop, flags, Mode::empty()).map_err(during("finding room for a root"))?;
+    let mut stage = Stage::on(&workshop).map_err(during("making a root"))?;
+    make_proc(&stage, policy).map_err(during("/proc"))?;
+    let writable = plan.writable();
+    let covers = plan.fill(&mut stage)?;
+    let guards = protect(&stage, policy, &writable).map_err(during("protecting files"))?;
+    for path in covers {
+        let close = || make_this_read_only(stage.find(&path)?.as_fd());
+        close().map_err(during(path.display()))?;
+    }
+    make_this_read_only(stage.root.as_fd()).map_err(during("closing the root"))?;
+    fchdir(&stage.root).map_err(during("going to the root"))?;
+    pivot_root(".", ".").map_err(during("changing the root"))?;
+    unmount(".", UnmountFlags::DETACH).map_err(during("leaving the old root"))?;
+    chdir(folder).map_err(during(folder.display()))?;
+    Ok(guards)
+}
+
+/// What goes where, with copies of the mounts.
+struct Plan {
+    places: Vec<(PathBuf, Filling, Option<OwnedFd>)>,
+    links: BTreeMap<PathBuf, PathBuf>,
+    devices: Vec<(String, OwnedFd)>,
+    null: OwnedFd,
+}
+
+impl Plan {
+    fn of(policy: &SandboxPolicy) -> Result<Self, SandboxFault> {
+        let mut wanted: Vec<(PathBuf, Filling)> = Vec::new();
+        let mut links = BTreeMap::new();
+        let mut want = |path: &PathBuf, filling| {
+            // What is not there is passed over, and so is what this account may not see.
+            // Most of it is not there, and one look is cheaper than finding out where a path leads.
+            if fs::symlink_metadata(path).is_err() {
+                return;
+            }
+            let Ok(real) = fs::canonicalize(path) else { return };
+            if real != *path && filling != Filling::Hidden {
+                links.insert(path.clone(), real.clone());
+            }
+            wanted.push((real, filling));
+        };
+        policy.readable.iter().for_each(|path| want(path, Filling::Readable));
+        policy.writable.iter().for_each(|path| want(path, Filling::Writable));
+        policy.hidden.iter().for_each(|path| want(path, Filling::Hidden));
+        // Names are looked up there, and the file is often a link to a place that is not listed.
+        want(&PathBuf::from("/etc/resolv.conf"), Filling::Readable);
+        links.remove(Path::new("/etc/resolv.conf"));
+        let empty = ["/run", "/tmp", "/var/tmp"].map(PathBuf::from);
+        wanted.extend(empty.iter().chain(&policy.scratch).map(|path| (path.clone(), Filling::Scratch)));
+        wanted.sort();
+        wanted.dedup();
+
+        let mut places = Vec::new();
+        let mut around: Vec<(PathBuf, Filling)> = Vec::new();
+        for (path, filling) in wanted {
+            while around.last().is_some_and(|(outer, _)| !path.starts_with(outer)) {
+                around.pop();
+            }
+            let covered = around.last().is_some_and(|(_, outer)| *outer == Filling::Readable);
+            if filling == Filling::Readable && covered {
+                continue;
+            }
+            let tree = match filling {
+                Filling::Readable | Filling::Writable => Some(&path),
+                Filling::Scratch => policy.temporary.as_ref().filter(|_| path == Path::new("/tmp")),
+                Filling::Hidden => None,
+            };
+            let tree = tree.map(|path| copy(path)).transpose().map_err(during(path.display()))?;
+            if let (Filling::Readable, Some(tree)) = (filling, &tree) {
+                make_read_only(tree.as_fd()).map_err(during(path.display()))?;
+            }
+            around.push((path.clone(), filling));
+            places.push((path, filling, tree));
+        }
+        let device = |name: &str| copy(&Path::new("/dev").join(name));
+        let null = device("null").map_err(during("/dev/null"))?;
+        let devices = DEVICES.iter().filter_map(|name| Some(((*name).to_owned(), device(name).ok()?)));
+        let mut devices: Vec<_> = devices.collect();
+        // The terminal's own name is not in the sandbox; programs that ask for one find this.
+        let terminal = fs::read_link("/proc/self/fd/0").ok().filter(|path| path.starts_with("/dev/pts"));
+        devices.extend(terminal.and_then(|path| Some(("console".to_owned(), copy(&path).ok()?))));
+        Ok(Self { places, links, devices, null })
+    }
+
+    /// What can be changed, by its real paths. They cannot be looked up once the new root covers the old one.
+    fn writable(&self) -> Vec<PathBuf> {
+        let writable = self.places.iter().filter(|(_, filling, _)| *filling == Filling::Writable);
+        writable.map(|(path, ..)| path.clone()).collect()
+    }
+
+    /// Fills the new root. The folders that nothing may be put into any more are the result.
+    fn fill(self, stage: &mut Stage) -> Result<Vec<PathBuf>, SandboxFault> {
+        let mut covers = Vec::new();
+        make_devices(stage, self.devices).map_err(during("/dev"))?;
+        for (path, filling, tree) in self.places {
+            let put = |stage: &mut Stage| match (filling, tree) {
+                (_, Some(tree)) => {
+                    let is_folder = FileType::from_raw_mode(fstat(&tree)?.st_mode).is_dir();
+                    let place = if is_folder { stage.folder(&path)? } else { stage.file(&path)? };
+                    if filling == Filling::Scratch {
+                        stage.adopt(&tree)?;
+                    }
+                    attach(&tree, &place)
+                }
+                (Filling::Hidden, None) => match stage.find(&path) {
+                    Ok(place) if FileType::from_raw_mode(fstat(&place)?.st_mode).is_dir() => {
+                        covers.push(path.clone());
+                        stage.cover(&place)
+                    }
+                    Ok(place) => attach(&copy_at(&self.null)?, &place),
+                    Err(Errno::NOENT | Errno::NOTDIR) => Ok(()),
+                    Err(error) => Err(error),
+                },
+                (_, None) => {
+                    let place = stage.folder(&path)?;
+                    stage.open_up(&place)
+                }
+            };
+            put(stage).map_err(during(path.display()))?;
+        }
+        for (path, target) in self.links {
+            stage.link(&path, &target).map_err(during(path.display()))?;
+        }
+        Ok(covers)
+    }
+}
+
+/// Makes `/proc`: of the processes in the sandbox where that can be had.
+fn make_proc(stage: &Stage, policy: &SandboxPolicy) -> rustix::io::Result<()> {
+    let own = policy.has(SandboxPart::Processes) && policy.has(SandboxPart::Proc);
+    let tree = if own { new_mount("proc", &[])? } else { copy(Path::new("/proc"))? };
+    attach(&tree, &stage.folder(Path::new("/proc"))?)?;
+    for name in MACHINE {
+        let Ok(place) = stage.find(&Path::new("/proc").join(name)) else { continue };
+        let tree = copy_at(&place)?;
+        make_read_only(tree.as_fd()).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        attach(&tree, &place)?;
+    }
+    Ok(())
+}
+
+/// Makes `/dev`, with terminals and shared memory of its own.
+fn make_devices(stage: &mut Stage, devices: Vec<(String, OwnedFd)>) -> rustix::io::Result<()> {
+    let dev = Path::new("/dev");
+    for (name, device) in devices {
+        attach(&device, &stage.file(&dev.join(name))?)?;
+    }
+    for (name, target) in DEVICE_LINKS {
+        stage.link(&dev.join(name), Path::new(target))?;
+    }
+    let memory = stage.folder(&dev.join("shm"))?;
+    stage.open_up(&memory)?;
+    let terminals = new_mount("devpts", &[("ptmxmode", "0666"), ("mode", "0620")])?;
+    attach(&terminals, &stage.folder(&dev.join("pts"))?)
+}

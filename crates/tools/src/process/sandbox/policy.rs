@@ -1,0 +1,221 @@
+//! What a program in the sandbox may see, change and reach. The caller decides; nothing here looks at the machine.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::report::SandboxPart;
+
+/// What a program may see, change and reach.
+///
+/// All paths are absolute. Of two that lie in one another the inner one counts. A path that is not there is passed
+/// over. Links are followed where something is made readable or writable, so such a path must never be one that a
+/// repository decides about; they are not followed where something is protected.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SandboxPolicy {
+    /// What can be read, and programs of it run.
+    pub readable: Vec<PathBuf>,
+    /// What can be read and changed.
+    pub writable: Vec<PathBuf>,
+    /// What lies in something writable and can only be read. A name that is not there cannot be made for good: what is
+    /// found there in the end is removed, unless the folder that it lies in was not there either.
+    pub protected: Vec<PathBuf>,
+    /// What lies in something protected and can be changed all the same.
+    pub excepted: Vec<PathBuf>,
+    /// What lies in something readable or writable and is not shown: a folder is empty, and so is a file.
+    pub hidden: Vec<PathBuf>,
+    /// Folders that are empty and writable, and gone with the program, such as the home folder.
+    pub scratch: Vec<PathBuf>,
+    /// The folder that the program has as `/tmp`. Without one, `/tmp` is gone with the program.
+    pub temporary: Option<PathBuf>,
+    /// What it reaches by network.
+    pub network: SandboxNetwork,
+    /// What the sandbox is made of. A part that is named and cannot be had keeps the program from starting.
+    pub parts: BTreeSet<SandboxPart>,
+}
+
+/// What a program reaches by network.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SandboxNetwork {
+    /// What the machine reaches, and services of the machine itself.
+    #[default]
+    Host,
+    /// Only what the same program and its descendants offer.
+    Own,
+}
+
+/// What may be done to the project.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SandboxMode {
+    /// The project can be changed, but for its protected files, and so can the caches of well-known tools.
+    #[default]
+    Workspace,
+    /// Nothing can be changed but what is gone with the program.
+    ReadOnly,
+}
+
+/// Folders and files of the system that programs need. No data of people is in them.
+const SYSTEM: [&str; 19] = [
+    "/bin",
+    "/etc",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/nix/store",
+    "/nix/var/nix/profiles",
+    "/opt",
+    "/run/current-system",
+    "/sbin",
+    "/snap",
+    "/sys/devices/system/cpu",
+    "/sys/devices/system/node",
+    "/sys/fs/cgroup",
+    "/usr",
+    "/var/cache/fontconfig",
+    "/var/lib/ca-certificates",
+    "/var/lib/dpkg",
+];
+
+/// Secrets of the machine, which a program of root's could read.
+const SYSTEM_SECRETS: [&str; 10] = [
+    "/etc/docker",
+    "/etc/gshadow",
+    "/etc/gshadow-",
+    "/etc/kubernetes",
+    "/etc/letsencrypt",
+    "/etc/shadow",
+    "/etc/shadow-",
+    "/etc/ssh",
+    "/etc/ssl/private",
+    "/etc/wireguard",
+];
+
+/// What tools have in the home folder to be read: tool chains and settings without secrets.
+const HOME_READABLE: [&str; 25] = [
+    ".asdf",
+    ".bun/bin",
+    ".cargo/bin",
+    ".cargo/config.toml",
+    ".cargo/env",
+    ".config/git/attributes",
+    ".config/git/config",
+    ".config/git/ignore",
+    ".deno/bin",
+    ".fnm",
+    ".gitconfig",
+    ".gitignore",
+    ".gitignore_global",
+    ".local/bin",
+    ".local/lib",
+    ".local/share/fnm",
+    ".local/share/mise",
+    ".local/share/pnpm",
+    ".local/share/uv",
+    ".nvm",
+    ".pyenv",
+    ".rbenv",
+    ".rustup",
+    ".sdkman/candidates",
+    ".volta",
+];
+
+/// Caches in the home folder that tools fill while they work.
+const HOME_CACHES: [&str; 17] = [
+    ".bun/install/cache",
+    ".cache/go-build",
+    ".cache/node",
+    ".cache/pip",
+    ".cache/pnpm",
+    ".cache/pypoetry",
+    ".cache/uv",
+    ".cache/yarn",
+    ".cargo/.global-cache",
+    ".cargo/.package-cache",
+    ".cargo/.package-cache-mutate",
+    ".cargo/git",
+    ".cargo/registry",
+    ".gradle/caches",
+    ".m2/repository",
+    ".npm",
+    "go/pkg/mod",
+];
+
+/// Names in a project by which programs are made to run, or agents told what to do.
+const PROTECTED: [&str; 27] = [
+    ".claude",
+    ".codex",
+    ".cursor",
+    ".cursorrules",
+    ".devcontainer",
+    ".devcontainer.json",
+    ".direnv",
+    ".envrc",
+    ".gemini",
+    ".gitlab-ci.yml",
+    ".github/workflows",
+    ".github/actions",
+    ".github/copilot-instructions.md",
+    ".husky",
+    ".idea",
+    ".lefthook.yml",
+    ".mcp.json",
+    ".opencode",
+    ".pre-commit-config.yaml",
+    ".vscode",
+    ".zed",
+    "AGENTS.md",
+    "CLAUDE.md",
+    "GEMINI.md",
+    "everturn.toml",
+    "opencode.json",
+    "opencode.jsonc",
+];
+
+/// Names in a folder of git's by which git is made to run programs, or to look elsewhere.
+const PROTECTED_IN_GIT: [&str; 7] =
+    ["commondir", "config", "config.worktree", "gitdir", "hooks", "info/attributes", "info/sparse-checkout"];
+
+impl SandboxPolicy {
+    /// The policy for work in a project: what the system and tools need can be read, the project and caches changed,
+    /// and the rest of the home folder is not there. The caller says what is made of it (`parts`), and which folders of
+    /// git's there are ([`protect_git`](Self::protect_git)).
+    #[must_use]
+    pub fn of(mode: SandboxMode, project: &Path, home: &Path) -> Self {
+        let mut policy = Self {
+            readable: SYSTEM.map(PathBuf::from).to_vec(),
+            hidden: SYSTEM_SECRETS.map(PathBuf::from).to_vec(),
+            scratch: vec![home.to_owned()],
+            ..Self::default()
+        };
+        policy.readable.extend(HOME_READABLE.map(|name| home.join(name)));
+        let caches = HOME_CACHES.map(|name| home.join(name));
+        match mode {
+            SandboxMode::Workspace => {
+                policy.writable.extend(caches);
+                policy.writable.push(project.to_owned());
+                policy.protected.extend(PROTECTED.map(|name| project.join(name)));
+                policy.excepted.push(project.join(".opencode/plans"));
+            }
+            SandboxMode::ReadOnly => {
+                policy.readable.extend(caches);
+                policy.readable.push(project.to_owned());
+            }
+        }
+        policy
+    }
+
+    /// Protects what makes programs run in a folder of git's: that of a repository, of a worktree or of a submodule.
+    pub fn protect_git(&mut self, folder: &Path) {
+        self.protected.extend(PROTECTED_IN_GIT.map(|name| folder.join(name)));
+    }
+
+    /// Whether a part is to be used.
+    #[must_use]
+    pub fn has(&self, part: SandboxPart) -> bool {
+        self.parts.contains(&part)
+    }
+}

@@ -1,0 +1,154 @@
+//! What the kernel offers for a sandbox, part by part, as it was found out by trying.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde::{Deserialize, Serialize};
+
+/// The argument that makes our binary find out what there is.
+pub(in crate::process) const PROBE_ARGUMENT: &str = "__sandbox_probe";
+
+/// One of the things that a sandbox is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SandboxPart {
+    /// A user namespace: the right to make the others, and no right of root's outside.
+    User,
+    /// A mount namespace: files that are not listed are not there, and protected ones cannot be changed.
+    Mounts,
+    /// A process namespace: no other process can be signalled or looked into, and none outlives the program.
+    Processes,
+    /// A `/proc` of its own; without it the command lines of all processes show.
+    Proc,
+    /// A namespace for shared memory and message queues.
+    Ipc,
+    /// A network namespace, for programs that are to have no network.
+    Network,
+    /// Landlock: a second wall around files, and no connection to abstract sockets.
+    Landlock,
+    /// A filter of system calls: no new namespaces, no keyrings, no typing into the terminal.
+    Seccomp,
+}
+
+impl SandboxPart {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::User,
+        Self::Mounts,
+        Self::Processes,
+        Self::Proc,
+        Self::Ipc,
+        Self::Network,
+        Self::Landlock,
+        Self::Seccomp,
+    ];
+
+    /// What it is for, in a few words.
+    #[must_use]
+    pub fn purpose(self) -> &'static str {
+        match self {
+            Self::User => "no right of root's outside",
+            Self::Mounts => "unlisted files hidden, protected files read-only",
+            Self::Processes => "other processes out of reach",
+            Self::Proc => "command lines of other processes hidden",
+            Self::Ipc => "shared memory of others out of reach",
+            Self::Network => "commands without network",
+            Self::Landlock => "a second wall around files; abstract sockets out of reach",
+            Self::Seccomp => "dangerous system calls refused",
+        }
+    }
+}
+
+impl fmt::Display for SandboxPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::User => "user namespace",
+            Self::Mounts => "mount namespace",
+            Self::Processes => "process namespace",
+            Self::Proc => "/proc of its own",
+            Self::Ipc => "ipc namespace",
+            Self::Network => "network namespace",
+            Self::Landlock => "Landlock",
+            Self::Seccomp => "system call filter",
+        })
+    }
+}
+
+/// How good a sandbox can be had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SandboxLevel {
+    /// Every part is there.
+    Full,
+    /// Files and processes are kept apart by namespaces, but something is missing that the report names.
+    Namespaces,
+    /// Files are kept apart by Landlock alone: what lies in the project cannot be protected.
+    Landlock,
+    /// Nothing keeps a program from a file.
+    None,
+}
+
+/// What the kernel offers, and why not the rest.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SandboxReport {
+    /// The parts that cannot be had, with the number of the system's error.
+    pub refused: BTreeMap<SandboxPart, i32>,
+    /// The version of Landlock, 0 where there is none.
+    pub landlock: u32,
+}
+
+impl SandboxReport {
+    /// Finds out what there is, by doing each in a child of the binary that can be a supervisor.
+    ///
+    /// # Errors
+    ///
+    /// The binary cannot be started, or does not know how to find out.
+    pub fn probe(supervisor: &Path) -> io::Result<Self> {
+        let mut command = Command::new(supervisor);
+        let done = command.arg(PROBE_ARGUMENT).stdin(Stdio::null()).stderr(Stdio::null()).output()?;
+        Ok(serde_json::from_slice(&done.stdout)?)
+    }
+
+    /// The parts that can be had.
+    #[must_use]
+    pub fn parts(&self) -> BTreeSet<SandboxPart> {
+        SandboxPart::ALL.into_iter().filter(|part| !self.refused.contains_key(part)).collect()
+    }
+
+    /// How good a sandbox they make.
+    #[must_use]
+    pub fn level(&self) -> SandboxLevel {
+        let has = |part| !self.refused.contains_key(&part);
+        if self.refused.is_empty() {
+            SandboxLevel::Full
+        } else if has(SandboxPart::Mounts) && has(SandboxPart::Processes) {
+            SandboxLevel::Namespaces
+        } else if has(SandboxPart::Landlock) {
+            SandboxLevel::Landlock
+        } else {
+            SandboxLevel::None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_level_is_what_keeps_files_apart() {
+        let check = |refused: &[SandboxPart], level: SandboxLevel| {
+            let refused = refused.iter().map(|part| (*part, 1)).collect();
+            assert_eq!(SandboxReport { refused, landlock: 7 }.level(), level);
+        };
+        check(&[], SandboxLevel::Full);
+        check(&[SandboxPart::Landlock], SandboxLevel::Namespaces);
+        check(&[SandboxPart::Proc, SandboxPart::User], SandboxLevel::Namespaces);
+        check(&[SandboxPart::Mounts], SandboxLevel::Landlock);
+        check(&[SandboxPart::Processes, SandboxPart::Seccomp], SandboxLevel::Landlock);
+        check(&SandboxPart::ALL, SandboxLevel::None);
+    }
+}

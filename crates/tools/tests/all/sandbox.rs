@@ -1,0 +1,132 @@
+//! The sandbox, tried on real files and processes, as root and as an ordinary user.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+use std::sync::LazyLock;
+
+use everturn_tools::bash::BashTool;
+use everturn_tools::process::Launcher;
+use everturn_tools::process::sandbox::{SandboxLevel, SandboxPart, SandboxReport, SandboxSettings};
+use rustix::process::geteuid;
+
+use crate::bash::quick;
+use crate::harness::Project;
+
+mod walls;
+mod work;
+
+const SUPERVISOR: &str = env!("CARGO_BIN_EXE_everturn-supervisor");
+
+/// What makes a program an ordinary user's.
+const ORDINARY: [&str; 4] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+
+/// Every part of the sandbox that can be had here: in most containers that is not all of it.
+pub(crate) fn all() -> BTreeSet<SandboxPart> {
+    static REPORT: LazyLock<SandboxReport> =
+        LazyLock::new(|| SandboxReport::probe(SUPERVISOR.as_ref()).unwrap());
+    REPORT.parts()
+}
+
+/// Whether no part is missing. Without one, what the walls hold is another matter.
+fn is_whole() -> bool {
+    let whole = all() == SandboxPart::ALL.into();
+    if !whole {
+        println!("left out: the system refuses a part of the sandbox");
+    }
+    whole
+}
+
+/// The tool with a sandbox of some parts.
+pub(crate) fn enclosed(parts: BTreeSet<SandboxPart>) -> BashTool {
+    BashTool { sandbox: Some(SandboxSettings { parts, ..SandboxSettings::default() }), ..quick() }
+}
+
+/// How programs are started in the sandbox of a project.
+pub(crate) fn enclosed_launcher(project: &Project) -> Launcher {
+    let tool = enclosed(all());
+    Launcher { sandbox: tool.sandbox.map(|sandbox| sandbox.policy(&project.scope)), ..tool.launcher }
+}
+
+/// Runs tests of this binary again as an ordinary user. There is nothing to do if we are one.
+fn as_ordinary_user(tests: &[&str]) {
+    if !geteuid().is_root() {
+        return;
+    }
+    let [program, arguments @ ..] = ORDINARY;
+    let mut command = Command::new(program);
+    command.args(arguments).arg(std::env::current_exe().unwrap()).arg("--exact").args(tests);
+    let done = command.current_dir("/").env("HOME", "/nonexistent").output().unwrap();
+    let said = String::from_utf8_lossy(&done.stdout);
+    assert!(done.status.success() && said.contains(&format!("{} passed", tests.len())), "{said}");
+}
+
+/// What the probe says under another program.
+fn probed_by(program: &[&str]) -> SandboxReport {
+    let [program, arguments @ ..] = program else { panic!("there is a program") };
+    let mut command = Command::new(program);
+    let done =
+        command.args(arguments).args([SUPERVISOR, "__sandbox_probe"]).current_dir("/").output().unwrap();
+    serde_json::from_slice(&done.stdout).unwrap_or_else(|error| panic!("{error}: {done:?}"))
+}
+
+#[test]
+fn the_probe_says_what_another_program_finds() {
+    let check = |user: &[&str]| {
+        let report = if user.is_empty() {
+            SandboxReport::probe(SUPERVISOR.as_ref()).unwrap()
+        } else {
+            probed_by(user)
+        };
+        for (part, line) in [
+            (SandboxPart::User, "unshare --user true"),
+            (SandboxPart::Mounts, "unshare --map-root-user --mount mount -t tmpfs none /tmp"),
+            (SandboxPart::Processes, "unshare --map-root-user --pid --fork true"),
+            (SandboxPart::Proc, "unshare --map-root-user --pid --fork --mount-proc true"),
+            (SandboxPart::Ipc, "unshare --map-root-user --ipc true"),
+            (SandboxPart::Network, "unshare --map-root-user --net true"),
+        ] {
+            let words: Vec<&str> = user.iter().copied().chain(line.split(' ')).collect();
+            let done = Command::new(words[0]).args(&words[1..]).current_dir("/").output().unwrap();
+            assert_eq!(
+                !report.refused.contains_key(&part),
+                done.status.success(),
+                "{part} {user:?} {report:?}"
+            );
+        }
+    };
+    check(&[]);
+    if geteuid().is_root() {
+        check(&ORDINARY);
+    }
+}
+
+#[test]
+fn the_probe_says_what_is_refused() {
+    let check = |limited: &str, refused: &[SandboxPart], level: SandboxLevel| {
+        let limited = format!("echo 0 > /proc/sys/user/max_user_namespaces && exec {limited} \"$@\"");
+        let report = probed_by(&["unshare", "--map-root-user", "sh", "-c", &limited, "sh"]);
+        let found: Vec<SandboxPart> = report.refused.keys().copied().collect();
+        assert_eq!((found.as_slice(), report.level()), (refused, level), "{report:?}");
+        assert_eq!(report.refused.get(&SandboxPart::User), Some(&28), "the number may be none: {report:?}");
+    };
+    if !is_whole() {
+        return;
+    }
+    // Root can do without a user namespace, and nobody else.
+    check("", &[SandboxPart::User], SandboxLevel::Namespaces);
+    check("setpriv --bounding-set=-all", &SandboxPart::ALL[..6], SandboxLevel::Landlock);
+}
+
+#[test]
+fn it_is_the_same_for_an_ordinary_user() {
+    as_ordinary_user(&[
+        "sandbox::walls::each_part_stops_what_it_is_for",
+        "sandbox::walls::names_that_are_not_there_cannot_be_made_for_good",
+        "sandbox::walls::nothing_is_changed_in_a_project_that_can_only_be_read",
+        "sandbox::walls::what_is_not_listed_is_out_of_reach",
+        "sandbox::walls::what_leads_to_a_repository_cannot_be_changed",
+        "sandbox::work::a_server_answers_later_commands_and_people_until_it_is_stopped",
+        "sandbox::work::ends_are_told_as_without",
+        "sandbox::work::ordinary_lines_do_what_they_did",
+    ]);
+}
