@@ -282,14 +282,11 @@ fn note(ending: CommandEnding, gone: &Cleanup, timeout: Duration) -> String {
     if gone.left > 0 {
         add(format!("({} of its processes could not be stopped.)", gone.left));
     }
-    if !gone.removed.is_empty() {
-        let paths: Vec<String> = gone.removed.iter().map(|path| path.display().to_string()).collect();
+    if !gone.displaced.is_empty() {
+        let names: Vec<String> = gone.displaced.iter().map(ToString::to_string).collect();
         add(format!(
-            "({} removed: commands must not make what runs programs or instructs agents. `write` asks for it.)",
-            match paths.as_slice() {
-                [one] => format!("{one} was"),
-                _ => format!("{} were", paths.join(", ")),
-            }
+            "({}: commands must not make what runs programs or instructs agents. `write` asks for it.)",
+            names.join(", ")
         ));
     }
     note

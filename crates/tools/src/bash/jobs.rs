@@ -327,9 +327,8 @@ impl JobLog {
             Exit::Lost => "the command was stopped".to_owned(),
         };
         let left = if gone.stopped { "; programs that it left running were stopped" } else { "" };
-        let removed: String =
-            gone.removed.iter().map(|path| format!("; removed {}", path.display())).collect();
-        file.write_all(format!("\n[{how}{left}{removed}]\n").as_bytes()).await.ok();
+        let displaced: String = gone.displaced.iter().map(|name| format!("; {name}")).collect();
+        file.write_all(format!("\n[{how}{left}{displaced}]\n").as_bytes()).await.ok();
         file.flush().await.ok();
     }
 }

@@ -9,7 +9,6 @@
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::PathBuf;
 use std::{io, slice};
 
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
@@ -19,6 +18,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 
 use super::sandbox::SandboxPolicy;
+use super::sandbox::report::DisplacedName;
 
 /// Gives the supervisor what is to be the program's input, or says that there is none. The socket must be a new one.
 pub(super) fn give_input(socket: impl AsFd, input: Option<BorrowedFd<'_>>) -> io::Result<()> {
@@ -110,8 +110,8 @@ pub(super) enum SupervisorReport {
     Exited(i32),
     /// A signal ended the program.
     Killed(i32),
-    /// Nothing is left in the sandbox; what the program had put at protected names, which is there no more.
-    Removed(Vec<PathBuf>),
+    /// Nothing is left in the sandbox; what the program had left at protected names has others.
+    Alone(Vec<DisplacedName>),
     /// Nothing runs any more.
     Gone {
         /// Whether there was something to stop when the program had ended.

@@ -6,7 +6,6 @@
 use std::io;
 use std::mem::take;
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
 
@@ -17,6 +16,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::control::{ControlSocket, SupervisorOrder, SupervisorReport};
 use super::group::ProcessGroup;
 use super::launch::Launcher;
+use super::sandbox::report::DisplacedName;
 
 /// How often a group that was asked to stop is looked at.
 const POLL_EVERY: Duration = Duration::from_millis(10);
@@ -36,7 +36,7 @@ pub(crate) struct RunningProgram {
     linger: Duration,
     exit: Option<Exit>,
     gone: Option<Cleanup>,
-    removed: Vec<PathBuf>,
+    displaced: Vec<DisplacedName>,
     asked: bool,
 }
 
@@ -84,8 +84,8 @@ pub(crate) struct Cleanup {
     pub(crate) stopped: bool,
     /// How many processes could not be stopped.
     pub(crate) left: usize,
-    /// What it had put at protected names, and is removed.
-    pub(crate) removed: Vec<PathBuf>,
+    /// What it had left at protected names, and has others now.
+    pub(crate) displaced: Vec<DisplacedName>,
 }
 
 impl RunningProgram {
@@ -100,7 +100,7 @@ impl RunningProgram {
             linger: launcher.linger,
             exit: None,
             gone: None,
-            removed: Vec::new(),
+            displaced: Vec::new(),
             asked: false,
         }
     }
@@ -183,9 +183,9 @@ impl RunningProgram {
             Ok(Some(SupervisorReport::Killed(signal))) => self.exit = Some(Exit::Signal(signal)),
             Ok(Some(SupervisorReport::Gone { stopped, left })) => {
                 self.exit.get_or_insert(Exit::Lost);
-                self.gone = Some(Cleanup { stopped, left, removed: take(&mut self.removed) });
+                self.gone = Some(Cleanup { stopped, left, displaced: take(&mut self.displaced) });
             }
-            Ok(Some(SupervisorReport::Removed(paths))) => self.removed = paths,
+            Ok(Some(SupervisorReport::Alone(names))) => self.displaced = names,
             Ok(Some(
                 SupervisorReport::Started | SupervisorReport::Failed(_) | SupervisorReport::Refused(_),
             )) => {}
@@ -244,7 +244,7 @@ impl RunningProgram {
                 Err(_) => left = 1,
             }
         }
-        Cleanup { stopped, left, removed: Vec::new() }
+        Cleanup { stopped, left, displaced: Vec::new() }
     }
 
     /// Whether the group has members for so long.

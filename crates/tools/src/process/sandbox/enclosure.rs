@@ -10,7 +10,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::{env, fs};
 
@@ -25,7 +25,7 @@ use super::fault::{SandboxFault, during};
 use super::guard::Guard;
 use super::kernel::{SignalDelivery, close_on_exec, close_others, fork, raise_loopback, set_signals};
 use super::policy::{SandboxNetwork, SandboxPolicy};
-use super::report::SandboxPart;
+use super::report::{DisplacedName, SandboxPart};
 use super::{identity, landlock, mounts, seccomp};
 use crate::process::control::{RunOrder, SupervisorReport};
 
@@ -147,9 +147,9 @@ impl Init<'_> {
                 self.say(&word).map_err(during("reporting"))?;
             }
         }
-        let removed: Vec<PathBuf> = guards.iter().filter_map(Guard::restore).map(Path::to_owned).collect();
+        let displaced: Vec<DisplacedName> = guards.iter().filter_map(Guard::restore).collect();
         // The last word: nothing is left but this process, which the system takes a while to take apart.
-        self.say(&SupervisorReport::Removed(removed)).map_err(during("reporting"))
+        self.say(&SupervisorReport::Alone(displaced)).map_err(during("reporting"))
     }
 
     fn say(&mut self, word: &SupervisorReport) -> io::Result<()> {

@@ -1,15 +1,20 @@
 //! Protected names that no mount can protect: those that are not there, and links.
 //!
-//! Nothing can be mounted on them, so a program can put something there. It does not stay: what is there in the end is
-//! removed. Something that runs by itself the moment it appears is not held up by that.
+//! Nothing can be mounted on them, so a program can put something there. It does not stay: what is there in the end gets
+//! another name. Something that runs by itself the moment it appears is not held up by that.
 
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+use rustix::fs::{CWD, Mode, OFlags, RenameFlags, ResolveFlags, openat2, renameat_with};
 use rustix::process::fchdir;
+
+use super::report::DisplacedName;
+
+/// How many things that were put aside one name may have.
+const MOST_ASIDE: usize = 100;
 
 /// A protected name that has to be looked at in the end.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,28 +44,36 @@ impl Guard {
         protected.iter().filter(absent).cloned().map(Self::of_absent).collect()
     }
 
-    /// Puts the name back into the state that it had. It changes the folder that this process is in. The path is the
-    /// result if there was something to do.
-    pub(super) fn restore(&self) -> Option<&Path> {
+    /// Puts the name back into the state that it had, if it has another. What is there is put aside and never deleted:
+    /// a person may have made it while the program ran. It changes the folder that this process is in.
+    pub(super) fn restore(&self) -> Option<DisplacedName> {
         if fs::read_link(&self.path).ok() == self.link
             && (self.link.is_some() || fs::symlink_metadata(&self.path).is_err())
         {
             return None;
         }
-        let name = Path::new(self.path.file_name()?);
+        let name = self.path.file_name()?;
         // Not by its path: a folder on the way may be a link by now, and lead anywhere.
         fchdir(parent(&self.path).ok()?).ok()?;
-        let metadata = fs::symlink_metadata(name);
-        match &metadata {
-            Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(name).ok()?,
-            Ok(_) => fs::remove_file(name).ok()?,
-            Err(_) => {}
-        }
+        let aside = put_aside(Path::new(name));
         if let Some(target) = &self.link {
             std::os::unix::fs::symlink(target, name).ok()?;
         }
-        Some(&self.path)
+        Some(DisplacedName {
+            to: aside.map(|aside| self.path.with_file_name(aside)),
+            path: self.path.clone(),
+        })
     }
+}
+
+/// Gives what is at a name in the current folder another name, at which nobody looks for it.
+fn put_aside(name: &Path) -> Option<PathBuf> {
+    (1..=MOST_ASIDE).find_map(|number| {
+        let mut aside = name.as_os_str().to_owned();
+        aside.push(if number == 1 { ".untrusted".to_owned() } else { format!(".untrusted-{number}") });
+        let moved = renameat_with(CWD, name, CWD, &aside, RenameFlags::NOREPLACE);
+        moved.is_ok().then(|| aside.into())
+    })
 }
 
 /// The folder that a path lies in, reached without following a link.
@@ -105,16 +118,21 @@ mod tests {
             fs::write(path("hooks/pre-commit"), "x").unwrap();
             fs::remove_file(path("link")).unwrap();
             fs::write(path("link"), "x").unwrap();
-            assert_eq!(absent[0].restore(), Some(&*path("hooks")));
-            assert_eq!(link.restore(), Some(&*path("link")));
+            let displaced = |name: &str, to: &str| DisplacedName { path: path(name), to: Some(path(to)) };
+            assert_eq!(absent[0].restore(), Some(displaced("hooks", "hooks.untrusted")));
+            assert_eq!(link.restore(), Some(displaced("link", "link.untrusted")));
             assert!(!path("hooks").exists());
+            // Nothing is lost: a person may have made it while a program ran.
+            assert_eq!(fs::read_to_string(path("hooks.untrusted/pre-commit")).unwrap(), "x");
+            fs::write(path("hooks"), "again").unwrap();
+            assert_eq!(absent[0].restore(), Some(displaced("hooks", "hooks.untrusted-2")));
             assert_eq!(fs::read_link(path("link")).unwrap(), Path::new("elsewhere"));
         });
     }
 
     #[test]
-    fn nothing_is_removed_through_a_link() {
-        check("process::sandbox::guard::tests::nothing_is_removed_through_a_link", || {
+    fn nothing_is_moved_through_a_link() {
+        check("process::sandbox::guard::tests::nothing_is_moved_through_a_link", || {
             let folder = tempfile::tempdir().unwrap();
             let path = |name: &str| folder.path().canonicalize().unwrap().join(name);
             fs::create_dir(path("theirs")).unwrap();

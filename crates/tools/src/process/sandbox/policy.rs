@@ -19,7 +19,7 @@ pub struct SandboxPolicy {
     /// What can be read and changed.
     pub writable: Vec<PathBuf>,
     /// What lies in something writable and can only be read. A name that is not there cannot be made for good: what is
-    /// found there in the end is removed, unless the folder that it lies in was not there either.
+    /// found there in the end gets another one, unless the folder that it lies in was not there either.
     pub protected: Vec<PathBuf>,
     /// What lies in something protected and can be changed all the same.
     pub excepted: Vec<PathBuf>,
@@ -81,12 +81,17 @@ const SYSTEM: [&str; 19] = [
 ];
 
 /// Secrets of the machine, which a program of root's could read.
-const SYSTEM_SECRETS: [&str; 10] = [
+const SYSTEM_SECRETS: [&str; 15] = [
+    "/etc/NetworkManager/system-connections",
     "/etc/docker",
     "/etc/gshadow",
     "/etc/gshadow-",
+    "/etc/krb5.keytab",
     "/etc/kubernetes",
     "/etc/letsencrypt",
+    "/etc/mysql/debian.cnf",
+    "/etc/openvpn",
+    "/etc/security/opasswd",
     "/etc/shadow",
     "/etc/shadow-",
     "/etc/ssh",

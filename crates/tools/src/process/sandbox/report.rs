@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde::{Deserialize, Serialize};
@@ -74,6 +74,23 @@ impl fmt::Display for SandboxPart {
             Self::Landlock => "Landlock",
             Self::Seccomp => "system call filter",
         })
+    }
+}
+
+/// A protected name at which a program left something that was not there before.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct DisplacedName {
+    pub(crate) path: PathBuf,
+    /// What it is called now; nothing if the name only had to be put back.
+    pub(crate) to: Option<PathBuf>,
+}
+
+impl fmt::Display for DisplacedName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.to {
+            Some(to) => write!(f, "{} was renamed to {}", self.path.display(), to.display()),
+            None => write!(f, "{} was put back", self.path.display()),
+        }
     }
 }
 

@@ -98,8 +98,8 @@ impl WatchedProgram {
     }
 
     fn note(&mut self, word: &SupervisorReport) {
-        self.started |= !matches!(word, SupervisorReport::Removed(_));
-        self.over |= matches!(word, SupervisorReport::Removed(_));
+        self.started |= !matches!(word, SupervisorReport::Alone(_));
+        self.over |= matches!(word, SupervisorReport::Alone(_));
         self.ended |= matches!(
             word,
             SupervisorReport::Exited(_)

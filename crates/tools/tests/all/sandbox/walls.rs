@@ -6,6 +6,7 @@ use std::net::TcpListener;
 use std::os::fd::AsRawFd as _;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use everturn_tools::bash::BashTool;
@@ -15,7 +16,7 @@ use rustix::process::geteuid;
 
 use super::{all, enclosed, is_whole};
 use crate::bash::{command, quick};
-use crate::harness::{Project, tree};
+use crate::harness::{Project, names, tree};
 
 /// What an attempt prints when it has got through.
 const REACHED: &str = "canary-reached";
@@ -212,15 +213,20 @@ async fn names_that_are_not_there_cannot_be_made_for_good() {
     project.file(".git/HEAD", "");
     project.file("elsewhere/a", "");
     std::os::unix::fs::symlink("elsewhere", project.path(".idea")).unwrap();
-    let before = tree(&project.scope.worktree);
     let line = "mkdir .git/hooks .vscode && touch .git/hooks/pre-commit .vscode/tasks.json opencode.json && \
                 rm .idea && mkdir .idea && echo done";
     let output = project.run(&enclosed(all()), command(line)).await.unwrap();
-    let made = [".git/hooks", ".idea", ".vscode", "opencode.json"]
-        .map(|name| project.path(name).display().to_string());
+    let renamed = [".git/hooks", ".idea", ".vscode", "opencode.json"].map(|name| {
+        let path = project.path(name);
+        format!("{0} was renamed to {0}.untrusted", path.display())
+    });
     let note = "commands must not make what runs programs or instructs agents. `write` asks for it.";
-    assert_eq!(output.output, format!("done\n\n({} were removed: {note})", made.join(", ")));
-    assert_eq!(tree(&project.scope.worktree), before);
+    assert_eq!(output.output, format!("done\n\n({}: {note})", renamed.join(", ")));
+    let expected =
+        [".git", ".idea", ".idea.untrusted", ".vscode.untrusted", "elsewhere", "opencode.json.untrusted"];
+    assert_eq!(names(&project.scope.worktree), expected);
+    assert_eq!(names(&project.path(".git")), ["HEAD", "hooks.untrusted"]);
+    assert_eq!(fs::read_link(project.path(".idea")).unwrap(), Path::new("elsewhere"));
 }
 
 #[tokio::test]
