@@ -1,13 +1,14 @@
 //! A router on a listener, for as many connections as there may be.
 
 use std::io;
+use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::extract::Request;
+use axum::extract::{ConnectInfo, Request};
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
@@ -45,7 +46,8 @@ pub async fn serve(
             Ok((stream, peer)) => {
                 // A connection for which nobody can make room is closed.
                 if let Some(presence) = connections.enter(peer.ip()) {
-                    serving.spawn(attend(stream, router.clone(), presence, limits, closing.clone()));
+                    let closing = closing.clone();
+                    serving.spawn(attend((stream, peer), router.clone(), presence, limits, closing));
                 }
             }
             Err(error) if is_of_one_connection(&error) => {}
@@ -72,7 +74,7 @@ fn is_of_one_connection(error: &io::Error) -> bool {
 
 /// Answers the requests of one connection until it ends or has to leave.
 async fn attend(
-    stream: TcpStream,
+    (stream, peer): (TcpStream, SocketAddr),
     router: Router,
     presence: Presence,
     limits: ConnectionLimits,
@@ -87,6 +89,8 @@ async fn attend(
         let ongoing = visitor.begin();
         let mut request: Request = request.map(Body::new);
         request.extensions_mut().insert(visitor.clone());
+        // Who decides for the person is looked up by the address.
+        request.extensions_mut().insert(ConnectInfo(peer));
         let answer = answering.call(request);
         async move { answer.await.map(|response| response.map(|body| HeldBody { body, _ongoing: ongoing })) }
     });

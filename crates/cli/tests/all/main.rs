@@ -41,3 +41,4 @@ mod supervisor;
 mod terminal;
 mod tidy;
 mod tmux;
+mod trust;
