@@ -72,7 +72,8 @@ impl Field {
     /// The attempts, each with a name.
     fn attempts(&self) -> Vec<(&'static str, String)> {
         let base = self.project.outside();
-        let base = base.display();
+        let secret = base.join("home").join(".ssh/id");
+        let (base, secret) = (base.display(), secret.display());
         let pid = self.other.id();
         let port = self.port.local_addr().unwrap().port();
         let connect = |address: String, kind: &str| {
@@ -82,10 +83,10 @@ impl Field {
             )
         };
         let mut attempts = vec![
-            ("read a secret", format!("cat {base}/home/.ssh/id")),
-            ("read by a way round", "d=..; for f in $d/home/.ssh/*; do cut -c1-99 $f; done".to_owned()),
-            ("see that it is there", format!("stat {base}/home/.ssh/id && echo {REACHED}")),
-            ("change its mode", format!("chmod 600 {base}/home/.ssh/id && echo {REACHED}")),
+            ("read a secret", format!("cat {secret}")),
+            ("read by a way round", "d=..; for f in $d/h*/.ssh/*; do cut -c1-99 $f; done".to_owned()),
+            ("see that it is there", format!("stat {secret} && echo {REACHED}")),
+            ("change its mode", format!("chmod 600 {secret} && echo {REACHED}")),
             ("write beside the project", "echo x >> ../other".to_owned()),
             ("change git's settings", format!("echo '[x]' >> .git/config && echo {REACHED}")),
             ("replace git's settings", format!("echo '[x]' > c && mv c .git/config && echo {REACHED}")),
