@@ -47,7 +47,7 @@ pub use agent_definition::{AgentDefinition, AgentRole};
 pub(crate) use discovery::{FoundConfig, find};
 pub use problem::ConfigProblem;
 pub use rules::{ConfiguredRules, rules};
-pub use sources::{ConfigSources, Variables};
+pub use sources::{ConfigSources, VariableLookup};
 pub use trust::Trust;
 
 use crate::agents::{self, Agents};
@@ -80,7 +80,7 @@ pub struct Config {
     pub skills: Vec<NamedPath>,
     /// The service that searches the web.
     pub websearch: Option<websearch::SearchService>,
-    /// Variables of the environment that it puts where keys are.
+    /// VariableLookup of the environment that it puts where keys are.
     pub key_variables: BTreeSet<String>,
     /// The root of the project that has a say in it.
     pub root: PathBuf,

@@ -142,16 +142,20 @@ fn names_in_configuration_steer_nothing() {
                         "mcp": {HOSTILE: {"type": "local", "command": [HOSTILE]},
                                 "odd FORGED": {"type": HOSTILE}}});
     std::fs::write(home.work().join("opencode.json"), config.to_string()).unwrap();
-    check_command(&home, home.work(), &["trust", "--show"]);
-    check_command(&home, home.work(), &["trust", "--json"]);
-    check_command(&home, home.work(), &["trust", "--yes"]);
-    check_command(&home, home.work(), &["models"]);
-    check_command(&home, home.work(), &["models", "--json"]);
-    check_command(&home, home.work(), &["auth", "list"]);
-    check_command(&home, home.work(), &["mcp", "list"]);
-    check_command(&home, home.work(), &["mcp", "trust", "another"]);
-    check_command(&home, home.work(), &["mcp", "trust"]);
-    check_command(&home, home.work(), &["mcp", "list"]);
+    for arguments in [
+        &["trust", "--show"][..],
+        &["trust", "--json"],
+        &["mcp", "list"],
+        &["mcp", "trust", "another"],
+        &["mcp", "trust"],
+        &["mcp", "list"],
+        &["trust", "--yes"],
+        &["models"],
+        &["models", "--json"],
+        &["auth", "list"],
+    ] {
+        check_command(&home, home.work(), arguments);
+    }
 }
 
 #[test]

@@ -23,10 +23,10 @@ pub(super) struct ConfigLayer {
 /// What files looked like when they were read, the absent ones included: as long as they look the same, nobody has to
 /// read them again.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct FileStamps(Vec<(PathBuf, Option<Stamp>)>);
+pub(super) struct FileStamps(Vec<(PathBuf, Option<FileStamp>)>);
 
 /// Device, inode, size and the times of the last changes.
-type Stamp = (u64, u64, u64, (i64, i64), (i64, i64));
+type FileStamp = (u64, u64, u64, (i64, i64), (i64, i64));
 
 impl FileStamps {
     /// Notes what a file looks like. To be called before it is read.
@@ -40,7 +40,7 @@ impl FileStamps {
     }
 }
 
-fn stamp(path: &Path) -> Option<Stamp> {
+fn stamp(path: &Path) -> Option<FileStamp> {
     let found = fs::metadata(path).ok()?;
     let (changed, moved) = ((found.mtime(), found.mtime_nsec()), (found.ctime(), found.ctime_nsec()));
     Some((found.dev(), found.ino(), found.len(), changed, moved))

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use everturn_tools::places::ProjectFiles;
 
 /// Looks up a variable of the environment.
-pub type Variables = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
+pub type VariableLookup = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 /// The names of configuration files in a person's folder and in a project's, the weakest first.
 const NAMES: [&str; 3] = ["opencode.json", "opencode.jsonc", "everturn.toml"];
@@ -35,7 +35,7 @@ pub struct ConfigSources {
     /// Whether projects have a say.
     pub project_files: ProjectFiles,
     /// The environment.
-    pub variables: Variables,
+    pub variables: VariableLookup,
 }
 
 impl fmt::Debug for ConfigSources {

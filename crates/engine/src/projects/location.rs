@@ -29,11 +29,11 @@ impl Location {
         repository(&self.worktree).filter(|found| found.root == self.worktree)?.branch()
     }
 
-    /// Whether a session is one of this place: of its project and, outside any repository, of its very folder.
+    /// Whether a session is one of this place: of its very folder, whatever became of that, or of its repository.
     #[must_use]
     pub fn holds(&self, session: &Session) -> bool {
-        let folder = self.project.id != GLOBAL || Path::new(&session.directory) == self.directory;
-        session.project == self.project.id && folder && !self.is_elsewhere(session)
+        let of_project = session.project == self.project.id && session.project != GLOBAL;
+        Path::new(&session.directory) == self.directory || of_project && !self.is_elsewhere(session)
     }
 
     /// Whether a session is one of another clone of this project that is still there. Worktrees of one repository are

@@ -102,7 +102,7 @@ const ABSENT_EVENTS: &[(&[&str], &str)] = &[
 const ABSENT_FIELDS: &[(&str, &[&str], &str)] = &[
     (
         "app.agents 200[]",
-        &["color", "model", "prompt", "steps", "temperature", "topP", "variant"],
+        &["color", "model", "prompt", "steps", "topP", "variant"],
         "agents have no such setting in this release",
     ),
     ("project.current 200", PROJECT, "projects have no such thing in this release"),
