@@ -174,7 +174,7 @@ fn sources() -> Result<ConfigSources> {
         last: variable("OPENCODE_CONFIG_DIR").map(PathBuf::from),
         text: variable("OPENCODE_CONFIG_CONTENT"),
         project_files: project_files(),
-        variables: Arc::new(|name| variable(name)),
+        variables: Arc::new(variable),
     })
 }
 

@@ -23,7 +23,7 @@ enum ConfigOrigins {
     /// The same everywhere.
     Fixed(Arc<Config>),
     /// What is found for each folder.
-    Found(FoundConfigs),
+    Found(Box<FoundConfigs>),
 }
 
 #[derive(Debug)]
@@ -55,7 +55,7 @@ impl Configurations {
     #[must_use]
     pub fn found(sources: ConfigSources, trust: Trust, data: &Path, secrets: Secrets) -> Self {
         let found = FoundConfigs { sources, trust, data: data.to_owned(), secrets, known: Mutex::default() };
-        Self(Arc::new(ConfigOrigins::Found(found)))
+        Self(Arc::new(ConfigOrigins::Found(Box::new(found))))
     }
 
     /// What is configured in a folder. What is wrong with it goes to the log when it is found.
@@ -86,7 +86,8 @@ impl Configurations {
         let configurations = self.clone();
         let looking = blocking(move || match &*configurations.0 {
             ConfigOrigins::Fixed(config) => Arc::clone(config),
-            ConfigOrigins::Found(FoundConfigs { sources, trust, data, .. }) => {
+            ConfigOrigins::Found(found) => {
+                let FoundConfigs { sources, trust, data, .. } = &**found;
                 let sources = ConfigSources { project_files: ProjectFiles::Ignored, ..sources.clone() };
                 Arc::new(find(&sources.home, &sources, trust, data).config)
             }

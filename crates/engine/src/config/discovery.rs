@@ -260,7 +260,7 @@ impl ConfigReading<'_> {
         self.problems.push(ConfigProblem::in_file(&layers.file_of(&words), what));
         match words.as_slice() {
             [key, name] => {
-                drop(raw.get_mut(*key).and_then(Value::as_object_mut).map(|map| map.shift_remove(*name)))
+                drop(raw.get_mut(*key).and_then(Value::as_object_mut).map(|map| map.shift_remove(*name)));
             }
             [key] => drop(raw.shift_remove(*key)),
             _ => {}

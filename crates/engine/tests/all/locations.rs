@@ -76,7 +76,7 @@ async fn a_project_sends_no_secret_anywhere_before_it_is_trusted() {
     let config = bench.config().await;
     assert_eq!(config.raw["provider"]["fake"]["options"]["apiKey"], "sk-secret");
     // Another content is another request.
-    bench.repo.write("opencode.json", &project.to_string().replace("127.0.0.1:1", "127.0.0.1:2"));
+    bench.repo.write("opencode.json", project.to_string().replace("127.0.0.1:1", "127.0.0.1:2"));
     assert_eq!(held(&*bench.config().await), ["provider.fake"]);
 }
 

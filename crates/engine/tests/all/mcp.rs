@@ -172,7 +172,7 @@ async fn what_a_project_brings_waits_for_the_person() {
     assert!(offered(&bench).contains(&"s_echo".to_owned()));
 
     // Another definition is another server.
-    bench.repo.write("opencode.json", &brought.replace("/dev/null", "/dev/zero"));
+    bench.repo.write("opencode.json", brought.replace("/dev/null", "/dev/zero"));
     within("the server to be held", status(ServerStatus::Failed(reason.clone()))).await;
     bench.say("SAY:nothing again").await;
     assert!(!offered(&bench).contains(&"s_echo".to_owned()));
