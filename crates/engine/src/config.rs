@@ -1,7 +1,7 @@
 //! What is configured in one place: models, permissions, agents, servers, in the shape of OpenCode's configuration file.
 //!
-//! Configuration belongs to a folder. [`discovery`] finds and reads what counts there, takes apart what a project says
-//! ([`project`]) by what the person trusts ([`trust`]), and the merged value becomes typed settings here. Keys without a
+//! Configuration belongs to a folder. `discovery` finds and reads what counts there, takes apart what a project says
+//! (`project`) by what the person trusts (`trust`), and the merged value becomes typed settings here. Keys without a
 //! meaning are kept in `raw`, so that a client that asks for the configuration sees what the person wrote.
 //!
 //! # Layout
