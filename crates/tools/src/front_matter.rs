@@ -1,9 +1,11 @@
 //! The front matter of a file: YAML between two lines of three hyphens, at the very beginning.
 //!
 //! # Layout
+//! - `events`: the events of a YAML parser, and where they are
 //! - `values`: all of its fields, as values of any type
 //! - `yaml`: the two fields of a skill, from the events of a YAML parser
 
+mod events;
 mod values;
 mod yaml;
 

@@ -2,10 +2,10 @@
 //!
 //! Anchors and aliases are refused: nobody writes them there, and a few lines of them can stand for gigabytes.
 
-use granit_parser::{Event, Marker, Parser, ScalarStyle, StrInput, Tag};
+use granit_parser::{Event, Marker, ScalarStyle, Tag};
 use serde_json::{Map, Value};
 
-use super::yaml::place;
+use super::events::{YamlEvents, place};
 
 /// The most values of one document.
 const VALUES_MAX: usize = 10_000;
@@ -15,15 +15,15 @@ const DEPTH_MAX: usize = 16;
 
 /// Reads a document whose values are the fields of a mapping. An empty one has none.
 pub(super) fn read(text: &str) -> Result<Map<String, Value>, String> {
-    let mut reader = ValueReader { events: Parser::new_from_str(text), values: 0 };
+    let mut reader = ValueReader { events: YamlEvents::of(text), values: 0 };
     let mut document = None;
-    while let Some((event, at)) = reader.next()? {
+    while let Some((event, at)) = reader.events.next()? {
         match event {
             Event::DocumentStart(..) if document.is_some() => {
                 return Err(place(at, "a second document begins"));
             }
             Event::DocumentStart(..) => {
-                let (event, at) = reader.need()?;
+                let (event, at) = reader.events.need()?;
                 document = Some((reader.value(event, at, 0)?, at));
             }
             _ => {}
@@ -37,23 +37,11 @@ pub(super) fn read(text: &str) -> Result<Map<String, Value>, String> {
 }
 
 struct ValueReader<'t> {
-    events: Parser<'t, StrInput<'t>>,
+    events: YamlEvents<'t>,
     values: usize,
 }
 
 impl<'t> ValueReader<'t> {
-    fn next(&mut self) -> Result<Option<(Event<'t>, Marker)>, String> {
-        match self.events.next() {
-            None => Ok(None),
-            Some(Ok((event, span))) => Ok(Some((event, span.start))),
-            Some(Err(error)) => Err(place(*error.marker(), &error.info())),
-        }
-    }
-
-    fn need(&mut self) -> Result<(Event<'t>, Marker), String> {
-        self.next()?.ok_or_else(|| "it ends too early".to_owned())
-    }
-
     fn value(&mut self, event: Event<'t>, at: Marker, depth: usize) -> Result<Value, String> {
         self.values += 1;
         if self.values > VALUES_MAX || depth > DEPTH_MAX {
@@ -64,7 +52,7 @@ impl<'t> ValueReader<'t> {
             Event::SequenceStart(_, 0, _) => {
                 let mut items = Vec::new();
                 loop {
-                    match self.need()? {
+                    match self.events.need()? {
                         (Event::SequenceEnd, _) => return Ok(items.into()),
                         (event, at) => items.push(self.value(event, at, depth + 1)?),
                     }
@@ -81,7 +69,7 @@ impl<'t> ValueReader<'t> {
     fn mapping(&mut self, depth: usize) -> Result<Map<String, Value>, String> {
         let mut fields = Map::new();
         loop {
-            let (event, at) = self.need()?;
+            let (event, at) = self.events.need()?;
             if matches!(event, Event::MappingEnd) {
                 return Ok(fields);
             }
@@ -91,7 +79,7 @@ impl<'t> ValueReader<'t> {
                 Value::Bool(flag) => flag.to_string(),
                 _ => return Err(place(at, "a key must be text")),
             };
-            let (event, value_at) = self.need()?;
+            let (event, value_at) = self.events.need()?;
             let value = self.value(event, value_at, depth + 1)?;
             if fields.contains_key(&key) {
                 return Err(place(at, &format!("`{key}` is there twice")));

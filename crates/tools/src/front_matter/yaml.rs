@@ -7,21 +7,22 @@
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-use granit_parser::{Event, Marker, Parser, ScalarStyle, StrInput, Tag};
+use granit_parser::{Event, Marker, ScalarStyle, Tag};
 
 use super::FrontMatter;
+use super::events::{YamlEvents, place};
 
 /// Reads a document. An empty one has no fields.
 pub(super) fn read(text: &str) -> Result<FrontMatter, String> {
-    let mut reader = YamlReader { events: Parser::new_from_str(text), anchors: HashMap::new() };
+    let mut reader = YamlReader { events: YamlEvents::of(text), anchors: HashMap::new() };
     let mut document = None;
-    while let Some((event, at)) = reader.next()? {
+    while let Some((event, at)) = reader.events.next()? {
         match event {
             Event::DocumentStart(..) if document.is_some() => {
                 return Err(place(at, "a second document begins"));
             }
             Event::DocumentStart(..) => {
-                let (event, at) = reader.need()?;
+                let (event, at) = reader.events.need()?;
                 document = Some((reader.node(event, at)?, at));
             }
             _ => {}
@@ -45,10 +46,6 @@ fn text_of(name: &str, field: Option<YamlField>) -> Result<Option<String>, Strin
         Some(YamlField::Text(text)) => Ok(Some(text.to_string())),
         Some(YamlField::Other) => Err(format!("`{name}` is not text")),
     }
-}
-
-pub(super) fn place(at: Marker, what: &str) -> String {
-    format!("line {} column {}: {what}", at.line(), at.col() + 1)
 }
 
 /// What a node is to those who look for fields.
@@ -95,23 +92,11 @@ impl From<YamlNode> for YamlField {
 }
 
 struct YamlReader<'t> {
-    events: Parser<'t, StrInput<'t>>,
+    events: YamlEvents<'t>,
     anchors: HashMap<usize, YamlNode>,
 }
 
 impl<'t> YamlReader<'t> {
-    fn next(&mut self) -> Result<Option<(Event<'t>, Marker)>, String> {
-        match self.events.next() {
-            None => Ok(None),
-            Some(Ok((event, span))) => Ok(Some((event, span.start))),
-            Some(Err(error)) => Err(place(*error.marker(), &error.info())),
-        }
-    }
-
-    fn need(&mut self) -> Result<(Event<'t>, Marker), String> {
-        self.next()?.ok_or_else(|| "it ends too early".to_owned())
-    }
-
     /// The node that begins with an event. The parser allows 255 nodes of a kind in one another.
     fn node(&mut self, event: Event<'t>, at: Marker) -> Result<YamlNode, String> {
         let (node, anchor) = match event {
@@ -135,7 +120,7 @@ impl<'t> YamlReader<'t> {
     fn sequence(&mut self) -> Result<YamlNode, String> {
         let (mut merged, mut mappings) = (YamlFields::default(), true);
         loop {
-            match self.need()? {
+            match self.events.need()? {
                 (Event::SequenceEnd, _) if mappings => return Ok(YamlNode::Mappings(merged)),
                 (Event::SequenceEnd, _) => return Ok(YamlNode::Other),
                 (event, at) => match self.node(event, at)? {
@@ -152,12 +137,12 @@ impl<'t> YamlReader<'t> {
         let (mut own, mut merged) = (YamlFields::default(), YamlFields::default());
         let mut keys = HashSet::new();
         loop {
-            let (event, at) = self.need()?;
+            let (event, at) = self.events.need()?;
             if matches!(event, Event::MappingEnd) {
                 return Ok(YamlNode::Mapping(own.or(merged)));
             }
             let key = self.node(event, at)?;
-            let (event, value_at) = self.need()?;
+            let (event, value_at) = self.events.need()?;
             let value = self.node(event, value_at)?;
             let YamlNode::Text(key) = key else { continue };
             match &*key {
