@@ -14,7 +14,7 @@ use everturn_engine::peer::{self, PeerProcess};
 
 use crate::error::Error;
 
-/// How often it is looked once more where somebody has just left, and how long after.
+/// How often it is looked once more where somebody seems to have left, and how long after.
 const LOOKS: usize = 5;
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -24,8 +24,9 @@ pub(crate) async fn check(request: Request, next: Next) -> Response {
     let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|info| info.0);
     let mut found = look(peer).await;
     for _ in 0..LOOKS {
-        // Without an address it may be somebody else's connection that is being closed.
-        if found != PeerProcess::Gone || peer.is_some() {
+        // The table of connections changes while it is read, and without an address it may be somebody else's connection
+        // that is being closed.
+        if found != PeerProcess::Gone {
             break;
         }
         tokio::time::sleep(PAUSE).await;

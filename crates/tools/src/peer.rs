@@ -99,14 +99,13 @@ mod sockets {
         let texts: Vec<String> = tables.iter().filter_map(|table| fs::read_to_string(table).ok()).collect();
         let sockets: Vec<TcpSocket> =
             texts.iter().flat_map(|text| text.lines().skip(1)).filter_map(TcpSocket::parse).collect();
+        let own: HashSet<u64> = numbers(Path::new("/proc/self/fd")).collect();
         let peers = match peer {
             Some(peer) => vec![SocketAddr::new(peer.ip().to_canonical(), peer.port())],
-            None => connected(&sockets),
+            None => connected(&sockets, &own),
         };
-        let ends: Vec<Option<TcpSocket>> = peers
-            .iter()
-            .map(|peer| sockets.iter().find(|socket| socket.local == *peer && !socket.listening).copied())
-            .collect();
+        let ends: Vec<Option<TcpSocket>> =
+            peers.iter().map(|peer| other_end(*peer, &sockets, &own)).collect();
         let holders =
             holders(&ends.iter().flatten().map(|end| end.number).filter(|number| *number > 0).collect());
         let judged = peers.iter().zip(ends).map(|(peer, end)| match end {
@@ -115,6 +114,22 @@ mod sockets {
             None => PeerProcess::Person,
         });
         judged.max().unwrap_or(PeerProcess::Person)
+    }
+
+    /// The other end of a connection that this process has. A port serves connections to several places at once, and those
+    /// that have ended stay in the table for a while: only the one that leads to our end counts.
+    pub(super) fn other_end(
+        peer: SocketAddr,
+        sockets: &[TcpSocket],
+        own: &HashSet<u64>,
+    ) -> Option<TcpSocket> {
+        let ours = |place: SocketAddr| {
+            let is_ours = |socket: &TcpSocket| own.contains(&socket.number);
+            sockets.iter().any(|socket| socket.local == place && socket.remote == peer && is_ours(socket))
+        };
+        let leads_here =
+            |socket: &&TcpSocket| socket.local == peer && !socket.listening && ours(socket.remote);
+        sockets.iter().find(leads_here).copied()
     }
 
     fn judge(end: &TcpSocket, holders: &[i32]) -> PeerProcess {
@@ -127,8 +142,7 @@ mod sockets {
     }
 
     /// The other ends of all connections that this process has accepted.
-    fn connected(sockets: &[TcpSocket]) -> Vec<SocketAddr> {
-        let own: HashSet<u64> = numbers(Path::new("/proc/self/fd")).collect();
+    fn connected(sockets: &[TcpSocket], own: &HashSet<u64>) -> Vec<SocketAddr> {
         let ours = |socket: &&TcpSocket| own.contains(&socket.number);
         let listening = |port: u16| {
             sockets.iter().filter(ours).any(|socket| socket.listening && socket.local.port() == port)
@@ -170,6 +184,27 @@ mod sockets {
     #[cfg(test)]
     mod tests {
         use super::*;
+
+        #[test]
+        fn an_earlier_connection_from_the_same_port_is_not_the_one() {
+            // It was taken for the sender, who had left it long ago, and a person's answer was refused.
+            let socket = |local: &str, remote: &str, number: u64| TcpSocket {
+                local: local.parse().unwrap(),
+                remote: remote.parse().unwrap(),
+                listening: false,
+                account: 0,
+                number,
+            };
+            let (ours, theirs) = (
+                socket("127.0.0.1:4096", "127.0.0.1:50000", 1),
+                socket("127.0.0.1:50000", "127.0.0.1:4096", 2),
+            );
+            let ended = socket("127.0.0.1:50000", "127.0.0.1:9999", 0);
+            let find = |sockets: &[TcpSocket]| other_end(theirs.local, sockets, &HashSet::from([1]));
+            assert_eq!(find(&[ended, ours, theirs]), Some(theirs));
+            assert_eq!(find(&[ended, ours]), None);
+            assert_eq!(find(&[ended, theirs]), None);
+        }
 
         #[cfg(target_endian = "little")]
         #[test]
