@@ -8,10 +8,12 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
 use etcetera::BaseStrategy as _;
-use everturn_engine::config::{ConfigSources, Trust};
+use everturn_engine::config::{ConfigSources, SandboxStrength, Trust};
 use everturn_engine::models::{AuthFile, Keyring};
 use everturn_engine::{Config, Configurations, Engine, Options, ProjectFiles};
+use everturn_tools::mcp::ConfinedServers;
 use everturn_tools::process::is_secret;
+use everturn_tools::process::sandbox::{SandboxMachine, SandboxPart};
 use everturn_tools::{Registry, Secrets, ToolSettings};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::FmtSpan;
@@ -101,9 +103,13 @@ pub(crate) async fn open(directory: &Path, listeners: Listeners) -> Result<Engin
     });
     options.secrets = secrets;
     options.supervisor = supervisor();
+    options.sandbox = SandboxMachine::new(supervisor());
     options.keys = keys()?;
     options.database = database();
     options.quiet = listeners == Listeners::None;
+    if listeners == Listeners::Some {
+        tell_sandbox(&config, &options.sandbox);
+    }
     Ok(Engine::open(options).await?)
 }
 
@@ -144,6 +150,32 @@ fn project_files() -> ProjectFiles {
 pub(crate) fn supervisor() -> Option<PathBuf> {
     // The link leads to this very binary even after a newer one was put in its place.
     if cfg!(target_os = "linux") { Some("/proc/self/exe".into()) } else { None }
+}
+
+/// Which MCP servers of a configuration run in a sandbox, and in which.
+pub(crate) fn confined_servers(config: &Config) -> Result<Option<ConfinedServers>> {
+    Ok(everturn_engine::mcp::confined_servers(config, folders()?, SandboxMachine::new(supervisor())))
+}
+
+/// Tells, once it is known, what is missing of the sandbox in which commands run, or that there is none.
+fn tell_sandbox(config: &Config, machine: &SandboxMachine) {
+    if config.sandbox.strength == SandboxStrength::Off {
+        table::note("commands run without a sandbox, because `sandbox` is `off` in the configuration");
+        return;
+    }
+    let machine = machine.clone();
+    std::thread::spawn(move || {
+        let parts = machine.parts().cloned().unwrap_or_default();
+        let missing: Vec<String> =
+            SandboxPart::ALL.iter().filter(|part| !parts.contains(part)).map(ToString::to_string).collect();
+        if !missing.is_empty() {
+            table::note(format!(
+                "the sandbox for commands is not whole on this machine, so each command is asked about: there is no {} \
+                 (`everturn doctor` shows why)",
+                missing.join(", no ")
+            ));
+        }
+    });
 }
 
 /// The settings for a folder. What is wrong with them is told.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use everturn_model::Session;
 use everturn_model::permission::{Action, Policy, Rule, denials};
+use everturn_tools::bash::OUTSIDE;
 use everturn_tools::scope::PROTECTED;
 use everturn_tools::webfetch::LOCAL_NETWORK;
 
@@ -139,14 +140,15 @@ fn base_rules(data: &Path) -> Vec<Rule> {
 pub(crate) const PLANS: &str = ".opencode/plans";
 pub(crate) const PLANS_ELSEWHERE: &str = "plans";
 
-/// What is asked for whatever else is allowed: other folders, files that make programs run, what is nearby on the network,
-/// and secrets.
-fn looking_rules(data: &Path) -> [Rule; 9] {
+/// What is asked for whatever else is allowed: other folders, files that make programs run, leaving the sandbox, what is
+/// nearby on the network, and secrets.
+fn looking_rules(data: &Path) -> [Rule; 10] {
     let outputs = format!("{}/*", data.join("tool-output").display());
     let plans = format!("{}/*", data.join(PLANS_ELSEWHERE).display());
     [
         Rule::new("external_directory", "*", Action::Ask),
         Rule::new(PROTECTED, "*", Action::Ask),
+        Rule::new(OUTSIDE, "*", Action::Ask),
         Rule::new("external_directory", &outputs, Action::Allow),
         Rule::new("external_directory", &plans, Action::Allow),
         Rule::new(LOCAL_NETWORK, "*", Action::Ask),

@@ -13,6 +13,7 @@
 //! - `problem`: what is wrong with a configuration
 //! - `project`: what a project may say before it is trusted
 //! - `rules`: permission rules as they are written, and whose they are
+//! - `sandbox_choice`: how far programs are confined
 //! - `sources`: where configuration comes from
 //! - `trust`: what of a project's configuration a person trusts
 
@@ -24,12 +25,13 @@ mod placeholders;
 mod problem;
 mod project;
 mod rules;
+mod sandbox_choice;
 mod sources;
 mod trust;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use everturn_llm::Catalogue;
@@ -47,8 +49,11 @@ pub use agent_definition::{AgentDefinition, AgentRole};
 pub(crate) use discovery::{FoundConfig, find};
 pub use problem::ConfigProblem;
 pub use rules::{ConfiguredRules, rules};
+pub use sandbox_choice::{SandboxChoice, SandboxStrength};
 pub use sources::{ConfigSources, VariableLookup};
 pub use trust::Trust;
+
+use sandbox_choice::SandboxWish;
 
 use crate::agents::{self, Agents};
 use crate::mcp;
@@ -72,6 +77,8 @@ pub struct Config {
     pub snapshot: bool,
     /// The largest text of a tool that goes to the model whole.
     pub tool_output: OutputLimits,
+    /// How far programs are confined.
+    pub sandbox: SandboxChoice,
     /// MCP servers.
     pub mcp: mcp::ConfiguredServers,
     /// Further files of instructions.
@@ -130,6 +137,8 @@ impl Config {
             definition.rules.person = agent_definition::rules_in(value);
             config.agents.insert(name.clone(), definition);
         }
+        let (wish, _) = SandboxWish::read(config.raw.get("sandbox"), Path::new(""));
+        config.sandbox = SandboxWish::settle(wish, SandboxWish::default());
         let list = |value: Option<&Value>| named_paths(value, ConfigOrigin::Person);
         config.instructions = list(config.raw.get("instructions"));
         config.skills = list(config.raw.get("skills").and_then(|skills| skills.get("paths")));
@@ -148,6 +157,7 @@ impl Config {
             agents: BTreeMap::new(),
             snapshot: raw.get("snapshot").and_then(Value::as_bool).unwrap_or(true),
             tool_output: raw.get("tool_output").map(limits).unwrap_or_default(),
+            sandbox: SandboxChoice::default(),
             mcp: raw.get("mcp").map(mcp::ConfiguredServers::read).unwrap_or_default(),
             instructions: Vec::new(),
             skills: Vec::new(),

@@ -14,6 +14,7 @@ use crate::attachments::Attachments;
 use crate::bus::Bus;
 use crate::calls::ToolCalls;
 use crate::configurations::Configurations;
+use crate::confinement::Confinement;
 use crate::delegation::{Delegation, DelegationServices};
 use crate::drains::{DrainSlots, Drains};
 use crate::feed_follower::{BusyElsewhere, FeedFollower, MissedUpdates, RestReporter};
@@ -260,7 +261,7 @@ impl EngineServices {
     ) -> Self {
         let FeedServices { bus, slots, waiting, busy } = base;
         let Options { paths, directory, configurations, project_files, keys, tools, .. } = options;
-        let Options { supervisor, secrets, patience, .. } = options;
+        let Options { supervisor, secrets, patience, sandbox, .. } = options;
         let paths = Arc::new(paths);
         let lifecycle = Lifecycle::default();
         let journal = Journal::new(store.clone(), mint.clone(), bus);
@@ -275,7 +276,14 @@ impl EngineServices {
         let guidance = Guidance::new(configurations.clone(), Arc::clone(&paths), project_files);
         let models = Models::new(keys);
         let launcher = Launcher { supervisor, secrets, ..Launcher::default() };
-        let mcp = McpServers::new(configurations.clone(), tools.clone(), launcher, lifecycle.clone());
+        let confinement = Confinement::new(sandbox, Arc::clone(&paths));
+        let mcp = McpServers::new(
+            configurations.clone(),
+            tools.clone(),
+            launcher,
+            confinement.clone(),
+            lifecycle.clone(),
+        );
         let sessions = Sessions::new(&store, &journal, &drains, &leases, &projects);
         let reverts = Reverts::new(
             journal.clone(),
@@ -337,7 +345,7 @@ impl EngineServices {
             calls,
             views,
             titles: Titles::new(journal.clone(), models.clone(), lifecycle.clone()),
-            outputs: outputs.clone(),
+            confinement,
             data: paths.data.clone(),
         };
         let worker = Arc::new(Worker::new(

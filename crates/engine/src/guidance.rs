@@ -1,6 +1,5 @@
 //! Instructions and skills that a person or a project keeps for agents, and where they are.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use everturn_tools::host::LoadedSkill;
@@ -30,11 +29,6 @@ impl Guidance {
         project_files: ProjectFiles,
     ) -> Self {
         Self { configurations, paths, project_files }
-    }
-
-    /// The person's home.
-    pub(crate) fn home(&self) -> &Path {
-        &self.paths.home
     }
 
     /// Where instructions and skills for a folder are looked for, as it is configured.

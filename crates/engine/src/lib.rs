@@ -27,6 +27,7 @@
 //! - [`agents`]: who acts, under which rules
 //! - [`models`]: from a model's name to a provider, its limits and its prices
 //! - [`mcp`]: the MCP servers of a worktree
+//! - `confinement`: the sandbox that programs run in
 //! - [`outputs`]: long output of tools
 //!
 //! What a prompt goes through:
@@ -64,6 +65,7 @@ pub mod bus;
 mod calls;
 pub mod config;
 pub mod configurations;
+mod confinement;
 mod context;
 mod delegation;
 pub mod drains;

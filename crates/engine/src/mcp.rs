@@ -11,15 +11,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use everturn_model::Map;
 use everturn_tools::Registry;
-use everturn_tools::mcp::{Launch, McpOptions, McpTiming, ResourceContent, ServerDefinition, Servers};
+use everturn_tools::mcp::{
+    ConfinedServers, Launch, McpOptions, McpTiming, ResourceContent, ServerDefinition, Servers,
+};
 use everturn_tools::process::Launcher;
+use everturn_tools::process::sandbox::SandboxMachine;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 pub use everturn_tools::mcp::{Resource, ServerStatus};
 
+use crate::config::SandboxChoice;
 use crate::configurations::Configurations;
+use crate::confinement::Confinement;
 use crate::lifecycle::Lifecycle;
+use crate::options::Paths;
 use crate::projects::Location;
 use crate::{Config, Error};
 
@@ -34,6 +40,9 @@ pub struct ConfiguredServers {
     invalid: BTreeMap<String, String>,
     /// Those that a project's configuration names or changes, and that nobody trusts as they are.
     held: BTreeSet<String>,
+    /// Those that a project's configuration names or changes, and that the person trusts: programs of a repository, which
+    /// run in a sandbox.
+    brought: BTreeSet<String>,
     /// The root of that project.
     root: PathBuf,
 }
@@ -78,6 +87,13 @@ impl ConfiguredServers {
         self
     }
 
+    /// Says which of them a project brings.
+    #[must_use]
+    pub(crate) fn brought(mut self, names: BTreeSet<String>) -> Self {
+        self.brought = names;
+        self
+    }
+
     /// Every server with whether it is to be started.
     #[must_use]
     pub fn launches(&self) -> BTreeMap<String, (ServerDefinition, Launch)> {
@@ -113,8 +129,9 @@ impl ConfiguredServers {
     }
 
     /// What tells one set of servers from another, whether they are held or not.
-    fn digest(&self) -> String {
+    fn digest(&self, sandbox: &SandboxChoice) -> String {
         let mut hash = blake3::Hasher::new();
+        hash.update(format!("{sandbox:?}{:?}", self.brought).as_bytes());
         for (name, server) in &self.servers {
             hash.update(name.as_bytes()).update(b"\0").update(server.fingerprint().as_bytes());
             hash.update(&[u8::from(server.enabled)]);
@@ -131,6 +148,7 @@ pub struct McpServers {
     tools: Registry,
     /// How local servers are started.
     launcher: Launcher,
+    confinement: Confinement,
     lifecycle: Lifecycle,
     /// The running sets.
     sets: Arc<Mutex<HashMap<SetKey, ServerSet>>>,
@@ -154,9 +172,10 @@ impl McpServers {
         configurations: Configurations,
         tools: Registry,
         launcher: Launcher,
+        confinement: Confinement,
         lifecycle: Lifecycle,
     ) -> Self {
-        Self { configurations, tools, launcher, lifecycle, sets: Arc::default() }
+        Self { configurations, tools, launcher, confinement, lifecycle, sets: Arc::default() }
     }
 
     /// The engine's own tools, without those of servers.
@@ -172,6 +191,9 @@ impl McpServers {
         location: &Location,
         cancel: &CancellationToken,
     ) -> Registry {
+        if !config.mcp.is_empty() {
+            self.confinement.ready().await;
+        }
         let Some(servers) = self.set(config, location) else { return self.tools.clone() };
         tokio::select! {
             () = cancel.cancelled() => {}
@@ -259,7 +281,7 @@ impl McpServers {
             return None;
         }
         let configured = &config.mcp;
-        let key = (location.worktree.clone(), configured.digest());
+        let key = (location.worktree.clone(), configured.digest(&config.sandbox));
         let mut sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
         self.leave_others(&mut sets, &key, &location.directory);
         if configured.servers.is_empty() {
@@ -283,6 +305,7 @@ impl McpServers {
         let options = McpOptions {
             directory: location.worktree.clone(),
             launcher: self.launcher.clone(),
+            confined: confined(&self.confinement, config, &location.worktree),
             timing: McpTiming::default(),
         };
         let servers = Arc::new(Servers::start(configured.launches(), &self.tools, &options));
@@ -306,6 +329,21 @@ impl McpServers {
         let sets = std::mem::take(&mut *self.sets.lock().unwrap_or_else(PoisonError::into_inner));
         futures_util::future::join_all(sets.values().map(|set| set.servers.close())).await;
     }
+}
+
+/// Which of the configured servers run in a sandbox, for those who start them without an engine.
+#[must_use]
+pub fn confined_servers(config: &Config, paths: Paths, machine: SandboxMachine) -> Option<ConfinedServers> {
+    confined(&Confinement::new(machine, Arc::new(paths)), config, &config.root)
+}
+
+/// Which servers run in a sandbox, and in which: those that a project brings, and the person's own if they want it.
+fn confined(confinement: &Confinement, config: &Config, worktree: &Path) -> Option<ConfinedServers> {
+    let configured = &config.mcp;
+    let all = || configured.servers.keys().cloned().collect();
+    let names = if config.sandbox.own_servers { all() } else { configured.brought.clone() };
+    let policy = (!names.is_empty()).then(|| confinement.of_servers(config, worktree));
+    Some(ConfinedServers { names, policy: policy?? })
 }
 
 /// Starts servers that were held and are trusted by now, and stops those that are trusted no more.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use everturn_llm::Keyring;
 use everturn_tools::places::ProjectFiles;
+use everturn_tools::process::sandbox::SandboxMachine;
 use everturn_tools::{Registry, Secrets, ToolSettings};
 
 use crate::Config;
@@ -51,6 +52,8 @@ pub struct Options {
     pub secrets: Secrets,
     /// The binary that can be a supervisor of MCP servers; see [`everturn_tools::process`].
     pub supervisor: Option<PathBuf>,
+    /// What there is for sandboxes around commands and MCP servers of projects.
+    pub sandbox: SandboxMachine,
     /// Time and randomness.
     pub world: Arc<dyn World>,
     /// The PostgreSQL server that keeps the sessions; none keeps them in the data folder.
@@ -86,6 +89,7 @@ impl Options {
             tools: Registry::builtin(&ToolSettings::default()),
             secrets: Secrets::default(),
             supervisor: None,
+            sandbox: SandboxMachine::unused(),
             world: Arc::new(System),
             database: None,
             patience: PATIENCE,

@@ -19,16 +19,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use everturn_llm::ModelRequest;
+use everturn_model::permission::Policy;
 use everturn_model::{EntryId, Event, Record, Session, Tree, fold, path};
 use everturn_store::{Lease, Store};
 use everturn_tools::{Scope, Snapshots};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
-use crate::Error;
 use crate::bus::Signal;
 use crate::calls::{CallSurroundings, ToolCalls};
 use crate::configurations::Configurations;
+use crate::confinement::Confinement;
 use crate::drains::Drains;
 use crate::file_views::FileViews;
 use crate::guidance::Guidance;
@@ -36,12 +37,12 @@ use crate::journal::Journal;
 use crate::lifecycle::Lifecycle;
 use crate::mcp::McpServers;
 use crate::models::{Models, UsableModel};
-use crate::outputs::ToolOutputs;
 use crate::projects::{Location, Projects};
 use crate::snapshot_folders::SnapshotFolders;
 use crate::titles::Titles;
 use crate::work_span::{WorkOutcome, WorkSpan};
 use crate::worker::NextWork;
+use crate::{Config, Error};
 pub(crate) use files::diffs;
 pub(crate) use leftovers::ClosedLeftovers;
 use opening::TurnOpening;
@@ -91,9 +92,18 @@ pub(crate) struct TurnServices {
     pub(crate) calls: ToolCalls,
     pub(crate) views: FileViews,
     pub(crate) titles: Titles,
-    pub(crate) outputs: ToolOutputs,
+    pub(crate) confinement: Confinement,
     /// The data folder, for plans of sessions outside any repository.
     pub(crate) data: PathBuf,
+}
+
+impl TurnServices {
+    /// Where the calls of a session work, and what their commands run in.
+    async fn scope(&self, location: &Location, config: &Config, policy: &Policy, session: &Session) -> Scope {
+        self.confinement.ready().await;
+        let sandbox = self.confinement.of_commands(config, policy, &session.id);
+        self.confinement.scope(&location.directory, &location.worktree, sandbox)
+    }
 }
 
 /// Runs turns.
@@ -218,7 +228,7 @@ impl<'r> Turn<'r> {
         let request = self.request(&chosen, &agent, &offer, &location);
         let setting = CallSurroundings {
             session: Arc::new(self.session().clone()),
-            scope: Arc::new(self.scope(&location)),
+            scope: Arc::new(self.services.scope(&location, &config, &policy, self.session()).await),
             offer: Arc::new(offer),
             policy: Arc::new(policy),
             config,
@@ -227,16 +237,6 @@ impl<'r> Turn<'r> {
             cancel: self.cancel.child_token(),
         };
         self.converse(TurnSetup { setting, chosen, assistant, request, snapshots }, before).await
-    }
-
-    /// The folders that calls of this turn work in.
-    fn scope(&self, location: &Location) -> Scope {
-        Scope {
-            directory: location.directory.clone(),
-            worktree: location.worktree.clone(),
-            output_dir: self.services.outputs.folder().to_owned(),
-            home: self.services.guidance.home().to_owned(),
-        }
     }
 }
 

@@ -4,8 +4,21 @@
 //! call ends once nothing that the command started is running any more: what is left is stopped, and the result says
 //! so. See [`crate::process`] for how. A command that should go on is run with `background`: then it belongs to the
 //! tool's [`Jobs`] and ends with them.
+//!
+//! A command runs in the sandbox of its [`Scope`]. What the sandbox keeps from it is impossible and needs no question;
+//! a person is asked where a command is to run outside, or where the sandbox has a hole.
+//!
+//! # Layout
+//!
+//! - `capture`: what a command prints, within bounds
+//! - `confinement`: what a command may do, by what was permitted for it
+//! - `jobs`: commands that go on after their call
+//! - `refusal`: what the sandbox kept from a command that failed
+//! - `running`: a command between its start and its result
 
+use std::fs::DirBuilder;
 use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -19,7 +32,7 @@ pub use self::jobs::Jobs;
 use self::running::RunningCommand;
 use crate::bound::OutputLimits;
 use crate::input::{decode, schema};
-use crate::process::sandbox::SandboxSettings;
+use crate::process::sandbox::SandboxPolicy;
 use crate::process::{Cleanup, Exit, Launcher, ProgramStart, ProgramStreams, RunningProgram};
 use crate::registry::ToolSettings;
 use crate::scope::{PathAccess, Scope};
@@ -27,8 +40,12 @@ use crate::shell::Analysis;
 use crate::tool::{BoxFuture, Context, Effect, Failure, Need, Output, Tool};
 
 mod capture;
+mod confinement;
 mod jobs;
+mod refusal;
 mod running;
+
+pub use confinement::{NETWORK, OUTSIDE};
 
 /// The time limit of a call that names none, in milliseconds.
 const TIMEOUT_DEFAULT: u64 = 120_000;
@@ -55,8 +72,6 @@ pub struct BashTool {
     pub limits: OutputLimits,
     /// The commands that run in the background.
     pub jobs: Jobs,
-    /// The sandbox that commands run in; without one they can do what the account can.
-    pub sandbox: Option<SandboxSettings>,
 }
 
 impl Default for BashTool {
@@ -66,7 +81,6 @@ impl Default for BashTool {
             drain: Duration::from_millis(100),
             limits: OutputLimits::default(),
             jobs: Jobs::default(),
-            sandbox: None,
         }
     }
 }
@@ -88,6 +102,12 @@ struct BashInput {
     /// Let the command go on after the call, its output going to a file
     #[serde(default)]
     background: Option<bool>,
+    /// Run it outside the sandbox, if the sandbox keeps it from working: the person is asked first
+    #[serde(default)]
+    outside_sandbox: Option<bool>,
+    /// Let it use the network where commands have none: the person may be asked first
+    #[serde(default)]
+    network: Option<bool>,
 }
 
 impl BashInput {
@@ -129,7 +149,11 @@ impl Tool for BashTool {
          milliseconds (120000 unless given, 600000 at most). When the call ends, everything that the command \
          started is stopped. For a program that should go on, such as a server, set `background`: the call returns \
          at once and names the file that gets the output and the process to stop. Long output is shortened in the \
-         middle and kept whole in a file that is named then. Use `read`, `write` and `edit` for files."
+         middle and kept whole in a file that is named then. Use `read`, `write` and `edit` for files. Commands run in \
+         a sandbox where there is one: they see the project, the system, tool chains and their caches, but not the \
+         rest of the home folder; files that make programs run or instruct agents can only be read; `/tmp` is the \
+         session's own. If that keeps a command from working, call again with `outside_sandbox`, and the person is \
+         asked."
     }
 
     fn schema(&self) -> Value {
@@ -143,7 +167,8 @@ impl Tool for BashTool {
     fn needs(&self, input: &Value, scope: &Scope) -> Result<Vec<Need>, Failure> {
         let input = BashInput::parse(input.clone())?;
         let workdir = input.workdir(scope);
-        let analysis = Analysis::of(&input.command, &workdir, scope);
+        let mut analysis = Analysis::of(&input.command, &workdir, scope);
+        confinement::leave_out_its_own(&mut analysis, scope);
         let mut needs: Vec<Need> = scope.external(&workdir, PathAccess::Write).into_iter().collect();
         for need in analysis.external_needs(scope) {
             if !needs.iter().any(|known| known.patterns == need.patterns) {
@@ -156,6 +181,7 @@ impl Tool for BashTool {
             metadata.insert("description".to_owned(), json!(description));
         }
         let Analysis { commands: patterns, always, .. } = analysis;
+        needs.extend(confinement::needs(&input, scope, &patterns));
         needs.push(Need { permission: "bash".to_owned(), patterns, always, metadata });
         Ok(needs)
     }
@@ -182,7 +208,7 @@ impl BashTool {
             secrets: settings.secrets.clone(),
             ..Launcher::default()
         };
-        Self { launcher, sandbox: settings.sandbox.clone(), ..Self::default() }
+        Self { launcher, ..Self::default() }
     }
 
     async fn execute(&self, input: BashInput, context: Context) -> Result<Output, Failure> {
@@ -194,7 +220,7 @@ impl BashTool {
             return Err(Failure::Failed(format!("{} is not a folder.", workdir.path().display())));
         }
         let workdir = workdir.real();
-        if self.sandbox.is_some()
+        if context.scope.sandbox.is_some()
             && let Some(text) = self.jobs.stop_by(&input.command).await
         {
             let mut capture = Capture::new(context.scope.output_dir.clone());
@@ -202,19 +228,29 @@ impl BashTool {
             return Ok(output(input.command, Some(0), "", capture.finish(self.limits).await));
         }
         if input.background == Some(true) {
-            return self.jobs.start(self, input.command, workdir, &context).await;
+            let policy = confinement::policy(&input, workdir, &context);
+            return self.jobs.start(self, input.command, workdir, policy, &context).await;
         }
-        let (program, reader) = self.start(&input.command, workdir, &context.scope).await?;
+        let policy = confinement::policy(&input, workdir, &context);
+        let (program, reader) = self.start(&input.command, workdir, policy.clone()).await?;
         let timeout = Duration::from_millis(input.timeout.unwrap_or(TIMEOUT_DEFAULT));
+        let home = context.scope.home.clone();
         let mut running = RunningCommand::new(program, reader, context);
         let ending = running.follow(timeout).await;
         let gone = running.settle(self.drain).await;
-        let note = note(ending, &gone, timeout);
+        let mut note = note(ending, &gone, timeout);
         let exit = match ending {
             CommandEnding::Exited(exit) => exit.code(),
             CommandEnding::TimedOut | CommandEnding::Cancelled => None,
         };
-        Ok(output(input.command, exit, &note, running.finish(self.limits).await))
+        let captured = running.finish(self.limits).await;
+        if let (Some(policy), Some(1..)) = (&policy, exit)
+            && let Some(refused) = refusal::explain(policy, &home, workdir, &input.command, &captured.live)
+        {
+            note.push_str(if note.is_empty() { "" } else { " " });
+            note.push_str(&refused);
+        }
+        Ok(output(input.command, exit, &note, captured))
     }
 
     /// Starts the shell, with both outputs on one pipe. No other shell will do: what was permitted is what bash makes
@@ -223,7 +259,7 @@ impl BashTool {
         &self,
         command: &str,
         workdir: &Path,
-        scope: &Scope,
+        sandbox: Option<SandboxPolicy>,
     ) -> Result<(RunningProgram, pipe::Receiver), Failure> {
         let args = ["-c".to_owned(), command.to_owned()];
         let started = async {
@@ -231,7 +267,9 @@ impl BashTool {
             // With a search path of its own, `cd src` goes elsewhere than what was permitted says.
             let env = [("CDPATH".to_owned(), String::new())];
             let start = ProgramStart { program: SHELL, args: &args, folder: workdir, env: &env };
-            let sandbox = self.sandbox.as_ref().map(|sandbox| sandbox.policy(scope));
+            if let Some(folder) = sandbox.as_ref().and_then(|sandbox| sandbox.temporary.as_ref()) {
+                DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+            }
             let launcher = Launcher { sandbox, ..self.launcher.clone() };
             let program = launcher.start(&start, ProgramStreams::Pipe(writer.into())).await?;
             Ok((program, pipe::Receiver::from_owned_fd(reader.into())?))
@@ -327,13 +365,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let gone = folder.path().join("gone");
         let check = async |tool: &BashTool, workdir: &Path, why: &str| {
-            let scope = Scope {
-                directory: workdir.to_owned(),
-                worktree: workdir.to_owned(),
-                output_dir: workdir.to_owned(),
-                home: workdir.to_owned(),
-            };
-            let text = tool.start("true", workdir, &scope).await.unwrap_err().to_string();
+            let text = tool.start("true", workdir, None).await.unwrap_err().to_string();
             assert!(text.contains(why), "{text}");
         };
         check(&BashTool::default(), &gone, &format!("the folder {} is gone", gone.display())).await;

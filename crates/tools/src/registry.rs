@@ -25,7 +25,6 @@ use crate::invalid::InvalidTool;
 use crate::list::ListTool;
 use crate::plan::{PlanEnterTool, PlanExitTool};
 use crate::process::Secrets;
-use crate::process::sandbox::SandboxSettings;
 use crate::question::QuestionTool;
 use crate::read::ReadTool;
 use crate::skill::SkillTool;
@@ -57,8 +56,6 @@ pub struct ToolSettings {
     pub secrets: Secrets,
     /// The service that `websearch` asks; without one there is no such tool.
     pub websearch: Option<websearch::SearchService>,
-    /// The sandbox that commands run in; without one they can do what the account can.
-    pub sandbox: Option<SandboxSettings>,
 }
 
 /// What the model is told about one tool.

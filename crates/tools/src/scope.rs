@@ -12,6 +12,7 @@ use std::{fs, io};
 
 use serde_json::{Map, Value};
 
+use crate::process::sandbox::SandboxSettings;
 use crate::protected;
 use crate::target::Target;
 use crate::tool::{Failure, Need};
@@ -36,6 +37,9 @@ pub struct Scope {
     pub output_dir: PathBuf,
     /// The home folder of the person, which `~` stands for in commands. It is not known if this is not absolute.
     pub home: PathBuf,
+    /// The sandbox that programs of calls run in. Without one they can do what the account can, because the person has
+    /// said so.
+    pub sandbox: Option<SandboxSettings>,
 }
 
 /// What a call wants from a path outside the project.
@@ -98,6 +102,12 @@ impl Scope {
 
     fn holds(&self, path: &Path, real: &Path) -> bool {
         self.roots().any(|root| path.starts_with(root) && real.starts_with(self::real(root)))
+    }
+
+    /// The folder that is the project: a project without a root of its own is what calls work in.
+    #[must_use]
+    pub fn project(&self) -> &Path {
+        if self.worktree.parent().is_some() { &self.worktree } else { &self.directory }
     }
 
     /// The folders whose content is the project.

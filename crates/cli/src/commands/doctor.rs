@@ -9,7 +9,7 @@ use everturn_model::SessionId;
 use everturn_store::Store;
 use everturn_store::upkeep::disk::DiskUse;
 use everturn_store::upkeep::verify::CheckReport;
-use everturn_tools::process::sandbox::{SandboxPart, SandboxReport};
+use everturn_tools::process::sandbox::{SandboxLevel, SandboxPart, SandboxReport};
 
 use crate::{settings, table};
 
@@ -65,7 +65,9 @@ impl DoctorCommand {
 /// What this machine offers for a sandbox around commands.
 fn show_sandbox() {
     let Some(supervisor) = settings::supervisor() else {
-        table::line("sandbox: there is none on this system");
+        table::line(
+            "sandbox: there is none on this system, and each command is asked about (`outside_sandbox`)",
+        );
         return;
     };
     let report = match SandboxReport::probe(&supervisor) {
@@ -84,6 +86,18 @@ fn show_sandbox() {
         vec![part.to_string(), found, part.purpose().to_owned()]
     });
     table::rows(&["sandbox", "available", "for"], rows);
+    table::line(match report.level() {
+        SandboxLevel::Full => {
+            "commands run in a sandbox, unless `sandbox` is `off` in the configuration".to_owned()
+        }
+        SandboxLevel::Namespaces | SandboxLevel::Landlock => {
+            "commands run in what there is of a sandbox, and each is asked about (`outside_sandbox`)"
+                .to_owned()
+        }
+        SandboxLevel::None => {
+            "there is no sandbox, and each command is asked about (`outside_sandbox`)".to_owned()
+        }
+    });
 }
 
 /// How many lines of the audit are shown.

@@ -58,6 +58,7 @@ async fn list(config: &Arc<Config>) -> Result<()> {
     let options = McpOptions {
         directory: config.root.clone(),
         launcher,
+        confined: settings::confined_servers(config)?,
         timing: McpTiming { settle: McpTiming::default().connect, ..McpTiming::default() },
     };
     let below = Registry::builtin(&ToolSettings::default());

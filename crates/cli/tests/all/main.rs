@@ -30,6 +30,7 @@ mod models;
 mod neutral;
 mod opencode;
 mod phases;
+mod sandbox;
 mod scripts;
 mod scrub;
 mod sdk;

@@ -15,6 +15,7 @@ use super::layer::{self, ConfigLayer, FileStamps, merge};
 use super::problem::ConfigProblem;
 use super::project::{self, ProjectRequest, path_of, put_at};
 use super::rules::{caution, rules};
+use super::sandbox_choice::{SandboxChoice, SandboxWish};
 use super::sources::{ConfigSources, project_folders};
 use super::trust::Trust;
 use super::{
@@ -77,10 +78,12 @@ pub(crate) fn find(directory: &Path, sources: &ConfigSources, trust: &Trust, dat
     let trusted = trust.of(root);
     let (granted, held): (BTreeMap<_, _>, BTreeMap<_, _>) =
         request.held.clone().into_iter().partition(|(item, value)| trusted.covers(item, value));
+    let brought_servers =
+        granted.keys().filter_map(|item| item.strip_prefix("mcp.").map(str::to_owned)).collect();
     let layers = ConfigLayers { first, request, granted: granted_values(granted), last };
     let mut config = reading.settle(&layers);
     config.held = held;
-    config.mcp = config.mcp.with_held(&config.held, root);
+    config.mcp = config.mcp.with_held(&config.held, root).brought(brought_servers);
     root.clone_into(&mut config.root);
     data.clone_into(&mut config.data);
     if reading.problems.iter().any(|problem| problem.unread) {
@@ -192,11 +195,25 @@ impl ConfigReading<'_> {
         let mut config = Config::read(raw);
         config.key_variables = key_variables;
         config.websearch = websearch;
+        config.sandbox = self.sandbox(layers);
         take_rules(&mut config, layers);
         take_agents(&mut config, layers);
         config.instructions = lists(layers, |values| values.get("instructions"));
         config.skills = lists(layers, |values| values.get("skills")?.get("paths"));
         config
+    }
+
+    /// How far programs are confined: what the person says, and what a project may.
+    fn sandbox(&mut self, layers: &ConfigLayers) -> SandboxChoice {
+        let mut person = merged(&layers.first);
+        merge(&mut person, merged(&layers.last));
+        let project = layers.granted.get("sandbox").or_else(|| layers.request.allowed.get("sandbox"));
+        let (person, mut wrong) = SandboxWish::read(person.get("sandbox"), &self.sources.home);
+        let (project, of_project) = SandboxWish::read(project, &self.sources.home);
+        wrong.extend(of_project);
+        let file = layers.file_of(&["sandbox"]);
+        self.problems.extend(wrong.into_iter().map(|what| ConfigProblem::in_file(&file, what)));
+        SandboxWish::settle(person, project)
     }
 
     /// Fills the places of texts. A setting that names what cannot be read is left out.

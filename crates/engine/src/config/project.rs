@@ -14,17 +14,17 @@ use serde_json::Value;
 
 use super::placeholders;
 use super::rules::{loosens, rules, rules_of_tools};
+use super::sandbox_choice;
 
 /// Settings that only concern how clients look.
 const LOOKS: [&str; 6] = ["$schema", "keybinds", "layout", "theme", "tui", "username"];
 
 /// Settings that are held as a whole.
-const HELD: [&str; 9] = [
+const HELD: [&str; 8] = [
     "default_agent",
     "disabled_providers",
     "enabled_providers",
     "model",
-    "sandbox",
     "small_model",
     "snapshot",
     "tool_output",
@@ -107,6 +107,10 @@ pub(super) fn take_apart(values: Map) -> ProjectRequest {
                         request.held.insert("skills.paths".to_owned(), outside.into());
                     }
                 }
+            }
+            ("sandbox", value) => {
+                let restricts = sandbox_choice::restricts(&value);
+                request.put(&["sandbox"], value, restricts);
             }
             (looks, value) if LOOKS.contains(&looks) => {
                 let harmless = !placeholders::are_in(&value);
@@ -220,14 +224,14 @@ mod tests {
     #[test]
     fn what_only_restricts_counts_at_once() {
         let request = check(&json!({
-            "theme": "dark", "permission": {"bash": "ask", "edit": {"*.lock": "deny"}},
+            "theme": "dark", "permission": {"bash": "ask", "edit": {"*.lock": "deny"}}, "sandbox": "read-only",
             "mcp": {"mine": {"enabled": false}}, "instructions": ["docs/*.md"],
             "agent": {"build": {"prompt": "Be brief.", "permission": {"webfetch": "deny"}, "tools": {"write": false}}},
             "command": {"check": {"template": "Check $ARGUMENTS", "description": "checks"}},
         }));
         let allowed = json!({
             "theme": "dark", "mcp": {"mine": {"enabled": false}}, "instructions": ["docs/*.md"],
-            "agent": {"build": {"prompt": "Be brief."}},
+            "sandbox": "read-only", "agent": {"build": {"prompt": "Be brief."}},
             "command": {"check": {"template": "Check $ARGUMENTS", "description": "checks"}},
         });
         let restrictions =

@@ -276,7 +276,7 @@ impl ProviderTurns {
         let policy = agent.map_or_else(|| agents.policy(session), |name| agents.policy_of(&name, session));
         Ok(CallSurroundings {
             session: Arc::new(turn.session().clone()),
-            scope: Arc::new(turn.scope(&location)),
+            scope: Arc::new(self.services.scope(&location, &config, &policy, session).await),
             offer: Arc::new(config.tools_over(&registry).offer()),
             policy: Arc::new(policy),
             config,

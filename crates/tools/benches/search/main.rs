@@ -119,6 +119,7 @@ fn ours(hunt: &Hunt, limit: usize, root: &Path, runtime: &Runtime) -> Output {
         worktree: root.to_owned(),
         output_dir: root.join(".git/output"),
         home: "/nowhere".into(),
+        sandbox: None,
     };
     let context = Context::new(Arc::new(scope)).0;
     let call = |tool: &dyn Tool, input: Value| runtime.block_on(tool.run(input, context)).unwrap();

@@ -44,21 +44,23 @@ fn main() {
     println!("|---|---:|---:|---:|---:|---:|");
     let all = report.parts();
     let of = |parts: &BTreeSet<SandboxPart>, network| {
-        tool(Some(SandboxSettings { parts: parts.clone(), network, ..SandboxSettings::default() }))
+        let sandbox = SandboxSettings { parts: parts.clone(), network, ..SandboxSettings::default() };
+        Arc::new(Scope { sandbox: Some(sandbox), ..(*scope).clone() })
     };
     let unmounted: BTreeSet<SandboxPart> =
         all.iter().copied().filter(|part| *part != SandboxPart::Mounts).collect();
     let sides = [
-        ("without a sandbox", tool(None)),
+        ("without a sandbox", Arc::clone(&scope)),
         ("sandbox", of(&all, SandboxNetwork::Host)),
         ("sandbox, network of its own", of(&all, SandboxNetwork::Own)),
         ("sandbox without mounts", of(&unmounted, SandboxNetwork::Host)),
     ];
+    let tool = tool();
     let runtime = Runtime::new().unwrap();
     let mut times = vec![Vec::new(); sides.len()];
     for round in 0..=rounds {
-        for (at, (_, tool)) in sides.iter().enumerate() {
-            let time = runtime.block_on(run(tool, &scope));
+        for (at, (_, scope)) in sides.iter().enumerate() {
+            let time = runtime.block_on(run(&tool, scope));
             // The first round warms the cache.
             if round > 0 {
                 times[at].push(time);
@@ -92,12 +94,18 @@ fn project(root: &Path) -> Scope {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, "").unwrap();
     }
-    Scope { directory: worktree.clone(), worktree, output_dir: root.join("output"), home: root.join("home") }
+    Scope {
+        directory: worktree.clone(),
+        worktree,
+        output_dir: root.join("output"),
+        home: root.join("home"),
+        sandbox: None,
+    }
 }
 
-fn tool(sandbox: Option<SandboxSettings>) -> BashTool {
+fn tool() -> BashTool {
     let launcher = Launcher { supervisor: Some(SUPERVISOR.into()), ..Launcher::default() };
-    BashTool { launcher, sandbox, ..BashTool::default() }
+    BashTool { launcher, ..BashTool::default() }
 }
 
 async fn run(tool: &BashTool, scope: &Arc<Scope>) -> Duration {

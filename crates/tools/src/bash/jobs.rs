@@ -22,6 +22,7 @@ use super::BashTool;
 use super::capture::{LARGEST, MORE, text};
 use super::running::receive;
 use crate::bound;
+use crate::process::sandbox::SandboxPolicy;
 use crate::process::{Cleanup, Exit, RunningProgram};
 use crate::tool::{Context, Failure, Output};
 
@@ -91,6 +92,7 @@ impl Jobs {
         bash: &BashTool,
         command: String,
         workdir: &Path,
+        sandbox: Option<SandboxPolicy>,
         context: &Context,
     ) -> Result<Output, Failure> {
         let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned() else {
@@ -104,7 +106,7 @@ impl Jobs {
             .inspect_err(|error| tracing::warn!(%error, "the output of a background command is not kept"))
             .ok();
         let path = file.as_ref().map(|(_, path)| path.clone());
-        let started = bash.start(&command, workdir, &context.scope).await.and_then(|(program, reader)| {
+        let started = bash.start(&command, workdir, sandbox).await.and_then(|(program, reader)| {
             let stop = match (program.pid(), program.is_watched()) {
                 (Some(pid), true) => format!("kill {pid}"),
                 (Some(pid), false) => format!("kill -- -{pid}"),

@@ -297,7 +297,7 @@ impl McpServer {
         self: &Arc<Self>,
         stop: &CancellationToken,
     ) -> Option<Result<Arc<Connection>, McpError>> {
-        let McpOptions { directory, launcher, timing } = &self.options;
+        let McpOptions { directory, launcher, timing, .. } = &self.options;
         // The greeting has its own limit, and each page of the list; this one is for all of it.
         let limit = 2 * self.server.timeout.unwrap_or(timing.connect);
         let connecting = async {

@@ -1,6 +1,6 @@
 //! A set of servers, as one project has them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +14,7 @@ use super::naming::Naming;
 use super::server::McpServer;
 use super::{Connection, McpError, Resource, ResourceContent, ServerDefinition};
 use crate::process::Launcher;
+use crate::process::sandbox::SandboxPolicy;
 use crate::registry::Registry;
 
 /// How long things may take.
@@ -69,8 +70,19 @@ pub struct McpOptions {
     pub directory: PathBuf,
     /// How processes are started, and what they must not see; how long they may take to end is part of the times.
     pub launcher: Launcher,
+    /// Those that run in a sandbox.
+    pub confined: Option<ConfinedServers>,
     /// How long things may take.
     pub timing: McpTiming,
+}
+
+/// Servers that run in a sandbox, and what it lets them do.
+#[derive(Debug, Clone)]
+pub struct ConfinedServers {
+    /// Their names.
+    pub names: BTreeSet<String>,
+    /// What they may see, change and reach.
+    pub policy: SandboxPolicy,
 }
 
 /// Whether a server is started.
@@ -123,8 +135,10 @@ impl Servers {
         let names: Vec<String> = servers.keys().cloned().collect();
         let start = |(name, (server, launch)): (String, (ServerDefinition, Launch))| {
             let naming = Naming::new(&name, names.iter().map(String::as_str), below.clone());
-            let server =
-                Arc::new(McpServer::new(&name, server, launch, options.clone(), naming, registry.clone()));
+            let mut options = options.clone();
+            let confined = options.confined.take().filter(|confined| confined.names.contains(&name));
+            options.launcher.sandbox = confined.map(|confined| confined.policy);
+            let server = Arc::new(McpServer::new(&name, server, launch, options, naming, registry.clone()));
             tasks.spawn(Arc::clone(&server).run(stop.clone()));
             (name, server)
         };

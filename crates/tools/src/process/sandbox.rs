@@ -10,7 +10,7 @@
 //! - `policy`: what a program may see, change and reach; [`SandboxPolicy`]
 //! - `settings`: what a person chose, and the policy that it means for a project; [`SandboxSettings`]
 //! - `repository`: the folders of git's that belong to a project
-//! - `report`: what the kernel offers; [`SandboxReport`]
+//! - `report`: what the kernel offers; [`SandboxReport`], [`SandboxMachine`]
 //! - `probe`: finding that out
 //! - `enclosure`: the init, and the way of a program into the sandbox
 //! - `identity`: accounts and rights
@@ -50,6 +50,7 @@ mod settings;
 #[cfg(target_os = "linux")]
 mod stage;
 
+pub(crate) use policy::is_of_its_own;
 pub use policy::{SandboxMode, SandboxNetwork, SandboxPolicy};
-pub use report::{SandboxLevel, SandboxPart, SandboxReport};
+pub use report::{SandboxLevel, SandboxMachine, SandboxPart, SandboxReport};
 pub use settings::SandboxSettings;

@@ -188,7 +188,9 @@ const LEFTOVERS: &str =
 
 #[tokio::test]
 async fn what_a_command_leaves_running_is_stopped_and_told() {
-    for tool in [quick(), enclosed(all()), with_grace(BashTool::default(), Duration::from_millis(200))] {
+    for tool in
+        [quick().into(), enclosed(all()), with_grace(BashTool::default(), Duration::from_millis(200)).into()]
+    {
         let project = Project::new();
         let gone = watch(&project.path("pipe"));
         let line = "exec 9>pipe; sleep 1000 & echo started";
@@ -201,7 +203,7 @@ async fn what_a_command_leaves_running_is_stopped_and_told() {
 
 #[tokio::test]
 async fn a_busy_background_process_does_not_hold_up_the_call() {
-    for tool in [tool(), enclosed(all()), BashTool::default()] {
+    for tool in [tool().into(), enclosed(all()), BashTool::default().into()] {
         let project = Project::new();
         let run = project.run(&tool, command("yes & echo started"));
         let output = timeout(PATIENCE, run).await.unwrap().unwrap();

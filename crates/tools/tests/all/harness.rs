@@ -29,6 +29,7 @@ impl Project {
             worktree,
             output_dir: base.join("output"),
             home: base.join("home"),
+            sandbox: None,
         });
         Self { root, scope }
     }

@@ -39,7 +39,7 @@ fn stop_line(output: &Output) -> String {
 
 #[tokio::test]
 async fn a_job_goes_on_and_can_be_stopped_as_told() {
-    for tool in [quick(), enclosed(all()), BashTool::default()] {
+    for tool in [quick().into(), enclosed(all()), BashTool::default().into()] {
         let project = Project::new();
         let gone = watch(&project.path("pipe"));
         let line = "exec 9>pipe; echo one; mkfifo go; read x < go; echo two; sleep 1000 & sleep 1000";

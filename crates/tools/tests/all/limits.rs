@@ -94,6 +94,7 @@ async fn helper_in_little_room() {
         worktree,
         output_dir: base.join("output"),
         home: base.join("home"),
+        sandbox: None,
     });
     let context = || everturn_tools::Context::new(std::sync::Arc::clone(&scope)).0;
     // More than the limit, through the spool of a command.

@@ -53,7 +53,7 @@ impl Bench {
             secrets: Secrets::found_by(secret_names),
             ..Launcher::default()
         };
-        let options = McpOptions { directory, launcher, timing };
+        let options = McpOptions { directory, launcher, confined: None, timing };
         let below = Registry::builtin(&ToolSettings::default());
         Self { servers: Servers::start(servers, &below, &options), folder }
     }
@@ -87,8 +87,14 @@ impl Bench {
     fn context(&self) -> Context {
         let directory = self.directory();
         let output_dir = directory.join("output");
-        Context::new(Arc::new(Scope { worktree: directory.clone(), directory, output_dir, home: "".into() }))
-            .0
+        Context::new(Arc::new(Scope {
+            worktree: directory.clone(),
+            directory,
+            output_dir,
+            home: "".into(),
+            sandbox: None,
+        }))
+        .0
     }
 
     async fn call(&self, name: &str, input: Value) -> Result<Output, Failure> {

@@ -1,17 +1,21 @@
 //! The sandbox, tried on real files and processes, as root and as an ordinary user.
 
 use std::collections::BTreeSet;
+use std::ops::Deref;
 use std::process::Command;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use everturn_tools::bash::BashTool;
 use everturn_tools::process::Launcher;
 use everturn_tools::process::sandbox::{SandboxLevel, SandboxPart, SandboxReport, SandboxSettings};
+use everturn_tools::{BoxFuture, Context, Effect, Failure, Need, Output, Scope, Tool};
 use rustix::process::geteuid;
+use serde_json::Value;
 
 use crate::bash::quick;
 use crate::harness::Project;
 
+mod permits;
 mod walls;
 mod work;
 
@@ -32,15 +36,74 @@ fn is_whole() -> bool {
     all() == SandboxPart::ALL.into()
 }
 
+/// The tool in a sandbox, or in none, whatever the scope of a call says.
+#[derive(Debug)]
+pub(crate) struct EnclosedBash {
+    bash: BashTool,
+    sandbox: Option<SandboxSettings>,
+}
+
+impl From<BashTool> for EnclosedBash {
+    fn from(bash: BashTool) -> Self {
+        Self { bash, sandbox: None }
+    }
+}
+
+impl Deref for EnclosedBash {
+    type Target = BashTool;
+
+    fn deref(&self) -> &BashTool {
+        &self.bash
+    }
+}
+
+impl EnclosedBash {
+    fn scope(&self, scope: &Scope) -> Scope {
+        Scope { sandbox: self.sandbox.clone(), ..scope.clone() }
+    }
+}
+
+impl Tool for EnclosedBash {
+    fn name(&self) -> &str {
+        self.bash.name()
+    }
+
+    fn description(&self) -> &str {
+        self.bash.description()
+    }
+
+    fn schema(&self) -> Value {
+        self.bash.schema()
+    }
+
+    fn effect(&self) -> Effect {
+        self.bash.effect()
+    }
+
+    fn needs(&self, input: &Value, scope: &Scope) -> Result<Vec<Need>, Failure> {
+        self.bash.needs(input, &self.scope(scope))
+    }
+
+    fn run(&self, input: Value, context: Context) -> BoxFuture<'_, Result<Output, Failure>> {
+        let scope = Arc::new(self.scope(&context.scope));
+        self.bash.run(input, Context { scope, ..context })
+    }
+}
+
 /// The tool with a sandbox of some parts.
-pub(crate) fn enclosed(parts: BTreeSet<SandboxPart>) -> BashTool {
-    BashTool { sandbox: Some(SandboxSettings { parts, ..SandboxSettings::default() }), ..quick() }
+pub(crate) fn enclosed(parts: BTreeSet<SandboxPart>) -> EnclosedBash {
+    enclosed_by(SandboxSettings { parts, ..SandboxSettings::default() })
+}
+
+/// The tool with a sandbox.
+pub(crate) fn enclosed_by(sandbox: SandboxSettings) -> EnclosedBash {
+    EnclosedBash { sandbox: Some(sandbox), bash: quick() }
 }
 
 /// How programs are started in the sandbox of a project.
 pub(crate) fn enclosed_launcher(project: &Project) -> Launcher {
-    let tool = enclosed(all());
-    Launcher { sandbox: tool.sandbox.map(|sandbox| sandbox.policy(&project.scope)), ..tool.launcher }
+    let EnclosedBash { bash, sandbox } = enclosed(all());
+    Launcher { sandbox: sandbox.map(|sandbox| sandbox.policy(&project.scope)), ..bash.launcher }
 }
 
 /// Runs tests of this binary again as an ordinary user. There is nothing to do if we are one.

@@ -108,8 +108,13 @@ fn a_project_behind_a_link_keeps_its_spelling() {
     let door = project.outside().join("door");
     symlink(&project.scope.worktree, &door).unwrap();
     for worktree in [door.clone(), door.join("src"), "/".into()] {
-        let scope =
-            Scope { directory: door.join("src"), worktree, output_dir: "/nowhere".into(), home: "".into() };
+        let scope = Scope {
+            directory: door.join("src"),
+            worktree,
+            output_dir: "/nowhere".into(),
+            home: "".into(),
+            sandbox: None,
+        };
         for path in ["a", "new", ".", "deep/new"] {
             let path = scope.resolve(path);
             assert_eq!(scope.patterns(&path), [scope.pattern(&path)]);
@@ -159,6 +164,7 @@ fn titles_are_relative_to_the_worktree() {
         worktree: "/srv/demo/project".into(),
         output_dir: "/tmp/out".into(),
         home: "".into(),
+        sandbox: None,
     };
     assert_eq!(scope.relative(Path::new("/etc/hostname")), "../../../etc/hostname");
     assert_eq!(scope.relative(Path::new("/srv/demo/project/w.txt")), "w.txt");

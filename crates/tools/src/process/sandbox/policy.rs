@@ -80,6 +80,23 @@ const SYSTEM: [&str; 19] = [
     "/var/lib/dpkg",
 ];
 
+/// What the sandbox makes itself, and offers in the place of what is there.
+const DEVICES: [&str; 2] = ["/dev", "/proc"];
+
+/// Folders that are empty when a command starts, or hold what earlier commands of the session left.
+const TEMPORARY: [&str; 3] = ["/run", "/tmp", "/var/tmp"];
+
+/// Whether a path is one that the sandbox has of its own, so that nothing outside is reached by it. What somebody else
+/// has put into a temporary folder is not.
+pub(crate) fn is_of_its_own(path: &Path) -> bool {
+    let temporary = TEMPORARY.iter().any(|folder| {
+        let Ok(below) = path.strip_prefix(folder) else { return false };
+        let first = below.components().next();
+        first.is_none_or(|name| Path::new(folder).join(name).symlink_metadata().is_err())
+    });
+    temporary || DEVICES.iter().any(|folder| path.starts_with(folder))
+}
+
 /// Secrets of the machine, which a program of root's could read.
 const SYSTEM_SECRETS: [&str; 15] = [
     "/etc/NetworkManager/system-connections",
@@ -216,6 +233,40 @@ impl SandboxPolicy {
     /// Protects what makes programs run in a folder of git's: that of a repository, of a worktree or of a submodule.
     pub fn protect_git(&mut self, folder: &Path) {
         self.protected.extend(PROTECTED_IN_GIT.map(|name| folder.join(name)));
+    }
+
+    /// Lets a path be changed, protected or not, as somebody has permitted it: for what is replaced as a whole its folder
+    /// must be open too, so what protects it is left out.
+    pub fn permit_change(&mut self, path: &Path) {
+        self.protected.retain(|protected| !path.starts_with(protected));
+        let inside = self.writable.iter().any(|folder| path.starts_with(folder));
+        if !inside {
+            self.writable.push(path.to_owned());
+        }
+    }
+
+    /// Lets a path be read, as somebody has permitted it.
+    pub fn permit_reading(&mut self, path: &Path) {
+        self.readable.push(path.to_owned());
+    }
+
+    /// Whether what is at a path outside can be seen.
+    #[must_use]
+    pub fn shows(&self, path: &Path) -> bool {
+        let devices = DEVICES.map(PathBuf::from);
+        let listed = devices.iter().chain(&self.readable).chain(&self.writable);
+        let depth = |folder: &&PathBuf| folder.components().count();
+        let around = |folder: &&PathBuf| path.starts_with(folder);
+        let shown = listed.filter(around).map(|folder| depth(&folder)).max();
+        let hidden = self.hidden.iter().filter(around).map(|folder| depth(&folder)).max();
+        shown > hidden || path.parent().is_none()
+    }
+
+    /// Whether what is at a path can be seen and not changed although it lies in something that can.
+    #[must_use]
+    pub fn protects(&self, path: &Path) -> bool {
+        let within = |folders: &[PathBuf]| folders.iter().any(|folder| path.starts_with(folder));
+        within(&self.protected) && !within(&self.excepted)
     }
 
     /// Whether a part is to be used.

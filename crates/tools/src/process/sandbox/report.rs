@@ -5,6 +5,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
 
@@ -106,6 +107,60 @@ pub enum SandboxLevel {
     Landlock,
     /// Nothing keeps a program from a file.
     None,
+}
+
+/// What there is for a sandbox where programs are started, found out when it is first asked; clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct SandboxMachine(Option<Arc<SandboxPossibilities>>);
+
+#[derive(Debug)]
+struct SandboxPossibilities {
+    supervisor: Option<PathBuf>,
+    parts: OnceLock<BTreeSet<SandboxPart>>,
+}
+
+impl SandboxMachine {
+    /// A machine on which programs are started by this supervisor, or without one, where no sandbox can be had.
+    #[must_use]
+    pub fn new(supervisor: Option<PathBuf>) -> Self {
+        Self(Some(Arc::new(SandboxPossibilities { supervisor, parts: OnceLock::new() })))
+    }
+
+    /// Nobody wants a sandbox: whoever starts the programs sees to it that they can do no harm.
+    #[must_use]
+    pub fn unused() -> Self {
+        Self(None)
+    }
+
+    /// A machine of which it is known what it offers.
+    #[must_use]
+    pub fn known(parts: BTreeSet<SandboxPart>) -> Self {
+        Self(Some(Arc::new(SandboxPossibilities { supervisor: None, parts: parts.into() })))
+    }
+
+    /// Whether nothing has to be tried out any more.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        self.0.as_ref().is_none_or(|possibilities| possibilities.parts.get().is_some())
+    }
+
+    /// The parts of a sandbox that can be had; nothing where nobody wants one. The first time it is tried out, which
+    /// takes some milliseconds.
+    #[must_use]
+    pub fn parts(&self) -> Option<&BTreeSet<SandboxPart>> {
+        let possibilities = self.0.as_ref()?;
+        Some(possibilities.parts.get_or_init(|| {
+            let probed = possibilities.supervisor.as_deref().map(SandboxReport::probe);
+            match probed {
+                Some(Ok(report)) => report.parts(),
+                Some(Err(error)) => {
+                    tracing::warn!(%error, "what there is for a sandbox could not be found out");
+                    BTreeSet::new()
+                }
+                None => BTreeSet::new(),
+            }
+        }))
+    }
 }
 
 /// What the kernel offers, and why not the rest.

@@ -9,12 +9,11 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use everturn_tools::bash::BashTool;
 use everturn_tools::process::sandbox::{SandboxMode, SandboxNetwork, SandboxPart, SandboxSettings};
 use futures_util::future::join_all;
 use rustix::process::geteuid;
 
-use super::{all, enclosed, is_whole};
+use super::{EnclosedBash, all, enclosed, enclosed_by, is_whole};
 use crate::bash::{command, quick};
 use crate::harness::{Project, names, tree};
 
@@ -133,13 +132,14 @@ impl Field {
 }
 
 /// Which attempts get through, each in a field of its own: they print what they got at, or change what was there.
-async fn reached(tool: &BashTool) -> BTreeSet<&'static str> {
+async fn reached(tool: &EnclosedBash) -> BTreeSet<&'static str> {
     let count = Field::new().attempts().len();
     let attempts = (0..count).map(async |at| {
         let field = Field::new();
         let (name, line) = field.attempts().swap_remove(at);
         let before = tree(&field.project.outside());
-        let output = field.project.run(tool, command(&line)).await.unwrap();
+        // Nothing was permitted but the command.
+        let output = field.project.run_with(Vec::new(), tool, command(&line)).await.unwrap();
         let mut after = tree(&field.project.outside());
         after.retain(|path, _| before.contains_key(path));
         (output.output.contains(REACHED) || after != before).then_some(name)
@@ -169,12 +169,12 @@ async fn what_is_not_listed_is_out_of_reach() {
     if !is_whole() {
         return;
     }
-    let open = reached(&quick()).await;
+    let open = reached(&quick().into()).await;
     let attempts: BTreeSet<&str> = Field::new().attempts().into_iter().map(|(name, _)| name).collect();
     assert_eq!(open, attempts, "without a sandbox everything is reached");
     let sandbox =
         SandboxSettings { parts: all(), network: SandboxNetwork::Own, ..SandboxSettings::default() };
-    let cut_off = BashTool { sandbox: Some(sandbox), ..quick() };
+    let cut_off = enclosed_by(sandbox);
     assert_eq!(reached(&cut_off).await, BTreeSet::new());
 }
 
@@ -216,7 +216,7 @@ async fn names_that_are_not_there_cannot_be_made_for_good() {
     std::os::unix::fs::symlink("elsewhere", project.path(".idea")).unwrap();
     let line = "mkdir .git/hooks .vscode && touch .git/hooks/pre-commit .vscode/tasks.json opencode.json && \
                 rm .idea && mkdir .idea && echo done";
-    let output = project.run(&enclosed(all()), command(line)).await.unwrap();
+    let output = project.run_with(Vec::new(), &enclosed(all()), command(line)).await.unwrap();
     let renamed = [".git/hooks", ".idea", ".vscode", "opencode.json"].map(|name| {
         let path = project.path(name);
         format!("{0} was renamed to {0}.untrusted", path.display())
@@ -238,7 +238,8 @@ async fn what_leads_to_a_repository_cannot_be_changed() {
     let project = Project::new();
     project.file(".git", "gitdir: ../elsewhere\n");
     for line in ["echo 'gitdir: here' > .git", "rm .git", "echo x > new && mv new .git"] {
-        assert_ne!(project.run(&enclosed(all()), command(line)).await.unwrap().metadata["exit"], 0, "{line}");
+        let output = project.run_with(Vec::new(), &enclosed(all()), command(line)).await.unwrap();
+        assert_ne!(output.metadata["exit"], 0, "{line}");
         assert_eq!(project.text(".git"), "gitdir: ../elsewhere\n");
     }
 }
@@ -251,12 +252,9 @@ async fn nothing_is_changed_in_a_project_that_can_only_be_read() {
     let field = Field::new();
     let before = tree(&field.project.scope.worktree);
     let mode = SandboxMode::ReadOnly;
-    let tool = BashTool {
-        sandbox: Some(SandboxSettings { parts: all(), mode, ..SandboxSettings::default() }),
-        ..quick()
-    };
+    let tool = enclosed_by(SandboxSettings { parts: all(), mode, ..SandboxSettings::default() });
     let line = "cat AGENTS.md; echo x > new; rm AGENTS.md; echo kept > /tmp/x && cat /tmp/x";
-    let output = field.project.run(&tool, command(line)).await.unwrap();
+    let output = field.project.run_with(Vec::new(), &tool, command(line)).await.unwrap();
     assert!(
         output.output.starts_with("Be good.\n") && output.output.ends_with("kept\n"),
         "{}",

@@ -7,12 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_tools::Failure;
-use everturn_tools::bash::BashTool;
 use everturn_tools::process::sandbox::{SandboxNetwork, SandboxSettings};
 use serde_json::json;
 use tokio::time::{sleep, timeout};
 
-use super::{all, enclosed, is_whole};
+use super::{all, enclosed, enclosed_by, is_whole};
 use crate::bash::{PATIENCE, command, quick, watch};
 use crate::harness::Project;
 
@@ -131,7 +130,8 @@ async fn a_worktree_of_a_repository_elsewhere_can_be_committed_to() {
         main.scope.worktree.display()
     );
     let before = main.text(".git/config");
-    assert!(!tree.run(&enclosed(all()), command(&hook)).await.unwrap().output.ends_with("\n0\n"));
+    let output = tree.run_with(Vec::new(), &enclosed(all()), command(&hook)).await.unwrap();
+    assert!(!output.output.ends_with("\n0\n"));
     assert!(!main.path(".git/hooks/post-commit").exists());
     assert_eq!(main.text(".git/config"), before);
 }
@@ -144,7 +144,7 @@ async fn a_network_of_its_own_has_itself() {
     let project = Project::new();
     let sandbox =
         SandboxSettings { parts: all(), network: SandboxNetwork::Own, ..SandboxSettings::default() };
-    let tool = BashTool { sandbox: Some(sandbox), ..quick() };
+    let tool = enclosed_by(sandbox);
     let line = format!(
         "{SERVER} & until [ -e port ]; do sleep 0.01; done; cat < /dev/tcp/127.0.0.1/$(cat port); kill %1"
     );
@@ -161,7 +161,7 @@ async fn what_is_put_into_tmp_is_found_again_where_a_folder_is_given() {
     let temporary = project.outside().join("temporary");
     fs::create_dir(&temporary).unwrap();
     let sandbox = SandboxSettings { parts: all(), temporary: Some(temporary), ..SandboxSettings::default() };
-    let tool = BashTool { sandbox: Some(sandbox), ..quick() };
+    let tool = enclosed_by(sandbox);
     project.run(&tool, command("echo kept > /tmp/x")).await.unwrap();
     assert_eq!(project.run(&tool, command("cat /tmp/x")).await.unwrap().output, "kept\n");
     assert!(!std::path::Path::new("/tmp/x").exists());
@@ -179,7 +179,7 @@ async fn plans_can_be_written_among_protected_files() {
     project.file(".opencode/plans/one.md", "");
     project.file(".opencode/agent.md", "kept");
     let line = "echo new > .opencode/plans/two.md; echo x > .opencode/agent.md; cat .opencode/plans/two.md";
-    let output = project.run(&enclosed(all()), command(line)).await.unwrap();
+    let output = project.run_with(Vec::new(), &enclosed(all()), command(line)).await.unwrap();
     assert!(output.output.ends_with("new\n"), "{}", output.output);
     assert_eq!(
         (project.text(".opencode/plans/two.md"), project.text(".opencode/agent.md")),
@@ -193,17 +193,17 @@ async fn a_sandbox_that_cannot_be_made_keeps_the_command_from_running() {
         return;
     }
     let project = Project::new();
-    let outside = project.outside().join("home");
-    fs::create_dir(&outside).unwrap();
-    fs::create_dir(outside.join("work")).unwrap();
-    let input = json!({ "command": "touch ran", "description": "a test", "workdir": outside.join("work") });
-    let Err(Failure::Failed(text)) = project.run(&enclosed(all()), input).await else { panic!("it ran") };
+    let inner = project.file("private/inner/x", "").parent().unwrap().to_owned();
+    let hidden = vec![project.path("private")];
+    let tool = enclosed_by(SandboxSettings { parts: all(), hidden, ..SandboxSettings::default() });
+    let input = json!({ "command": "touch ran", "description": "a test", "workdir": inner });
+    let Err(Failure::Failed(text)) = project.run(&tool, input).await else { panic!("it ran") };
     let why = format!(
         "the sandbox could not be made: {}: No such file or directory (os error 2). `everturn doctor` shows",
-        outside.join("work").display()
+        inner.display()
     );
     assert!(text.contains(&why), "{text}");
-    assert!(!outside.join("work/ran").exists());
+    assert!(!inner.join("ran").exists());
 }
 
 #[tokio::test]

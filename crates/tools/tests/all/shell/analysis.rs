@@ -19,6 +19,7 @@ fn scope() -> Scope {
         worktree: project,
         output_dir: "/srv/somebody/output".into(),
         home: "/srv/somebody".into(),
+        sandbox: None,
     }
 }
 

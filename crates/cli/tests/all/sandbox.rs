@@ -1,0 +1,269 @@
+//! The sandbox on the real binary: on unless the person switches it off, whatever a project says, and left only by the
+//! word of a person.
+
+use std::path::Path;
+
+use everturn_testkit::process::ServerOptions;
+use everturn_testkit::{Client, EverturnServer, ModelServer, Repo, opencode_config};
+use serde_json::{Value, json};
+
+use crate::shell::Home;
+use crate::stage::prompt;
+
+/// A secret in the person's home.
+const SECRET: &str = "secret-of-the-home";
+
+/// A server in a repository, with a secret in its home.
+struct SandboxScene {
+    server: EverturnServer,
+    repo: Repo,
+    _model: ModelServer,
+}
+
+impl SandboxScene {
+    /// With this in the person's configuration, and these files in the repository.
+    async fn new(config: &[(&str, Value)], files: &[(&str, &str)]) -> Self {
+        Self::started(config, files, Path::new(env!("CARGO_BIN_EXE_everturn")), Vec::new()).await
+    }
+
+    async fn started(
+        config: &[(&str, Value)],
+        files: &[(&str, &str)],
+        binary: &Path,
+        arguments: Vec<String>,
+    ) -> Self {
+        let model = ModelServer::start();
+        let repo = Repo::new(files);
+        let mut options = ServerOptions::with_model(&model.base_url());
+        options.config = opencode_config(&model.base_url());
+        for (key, value) in config {
+            options.config[*key] = value.clone();
+        }
+        options.directory = Some(repo.path().to_owned());
+        options.arguments = arguments;
+        let server = EverturnServer::start(binary, options).await;
+        std::fs::create_dir(server.home().join(".ssh")).unwrap();
+        std::fs::write(server.home().join(".ssh/id"), SECRET).unwrap();
+        Self { server, repo, _model: model }
+    }
+
+    fn client(&self) -> Client {
+        self.server.client()
+    }
+
+    /// A path in the home that no rule can read off the line.
+    fn reading(&self) -> String {
+        format!("h={}; cat $h/.ssh/id", self.server.home().display())
+    }
+
+    async fn session(&self, agent: &str) -> String {
+        let made = self.client().post("/session", &json!({"agent": agent})).await.ok().json();
+        made["id"].as_str().unwrap().to_owned()
+    }
+
+    /// Has an agent run a command; the result is that of the call.
+    async fn run(&self, agent: &str, input: &Value) -> Value {
+        let session = self.session(agent).await;
+        let mut body = prompt(&format!("JSONTOOL:bash:{input}\nSAY:done"));
+        body["agent"] = json!(agent);
+        self.client().post(&format!("/session/{session}/message"), &body).await.ok();
+        self.result(&session).await
+    }
+
+    /// What came of the call of a session.
+    async fn result(&self, session: &str) -> Value {
+        let messages = self.client().get(&format!("/session/{session}/message")).await.ok().json();
+        let parts =
+            messages.as_array().unwrap().iter().flat_map(|message| message["parts"].as_array().unwrap());
+        let calls: Vec<&Value> = parts.filter(|part| part["type"] == "tool").collect();
+        assert_eq!(calls.len(), 1, "{messages}");
+        calls[0]["state"].clone()
+    }
+}
+
+fn command(line: &str) -> Value {
+    json!({"command": line, "description": "a test"})
+}
+
+/// A call that a person has to answer: the session, the id of the request and what it asks for.
+async fn asked(scene: &SandboxScene, input: &Value) -> (String, String, Value) {
+    let mut events = scene.client().events("/event").await;
+    let session = scene.session("build").await;
+    let body = prompt(&format!("JSONTOOL:bash:{input}\nSAY:done"));
+    scene.client().post(&format!("/session/{session}/prompt_async"), &body).await.ok();
+    let asked = events.wait_for_type("permission.asked").await["properties"].clone();
+    let id = asked["id"].as_str().unwrap().to_owned();
+    (session, id, asked)
+}
+
+/// Answers a request and waits until its session is done.
+async fn answer(scene: &SandboxScene, session: &str, request: &str, reply: &str) -> Value {
+    let mut events = scene.client().events("/event").await;
+    let path = format!("/permission/{request}/reply");
+    scene.client().post(&path, &json!({"reply": reply})).await.ok();
+    events.wait_for_type("session.idle").await;
+    scene.result(session).await
+}
+
+#[tokio::test]
+async fn commands_are_in_it_unless_the_person_switches_it_off() {
+    let walled = SandboxScene::new(&[], &[]).await;
+    let kept = walled.run("build", &command(&walled.reading())).await;
+    assert!(!kept.to_string().contains(SECRET), "{kept}");
+    assert_eq!(kept["metadata"]["exit"], 1, "{kept}");
+    let hook = "python3 -c \"open('.git/hooks/pre-commit', 'w').write('x')\"";
+    assert_ne!(walled.run("build", &command(hook)).await["metadata"]["exit"], 0);
+    assert!(!walled.repo.join(".git/hooks/pre-commit").exists());
+    // Work in the project goes on, and a later command finds what an earlier one has put into /tmp.
+    let work =
+        "echo made > made.txt && git add made.txt && git -c user.name=A -c user.email=a@b commit -qm one";
+    assert_eq!(walled.run("build", &command(work)).await["metadata"]["exit"], 0);
+    assert_eq!(walled.repo.git(&["log", "-1", "--format=%s"]).trim(), "one");
+
+    let open = SandboxScene::new(&[("sandbox", json!("off")), ("permission", json!("allow"))], &[]).await;
+    let read = open.run("build", &command(&open.reading())).await;
+    assert_eq!(read["output"], SECRET, "{read}");
+}
+
+#[tokio::test]
+async fn what_is_in_tmp_stays_for_the_session_and_for_nobody_else() {
+    let scene = SandboxScene::new(&[], &[]).await;
+    let session = scene.session("build").await;
+    let name = format!("/tmp/everturn-test-{session}");
+    let say = async |session: &str, line: &str| {
+        let body = prompt(&format!("JSONTOOL:bash:{}\nSAY:done", command(line)));
+        scene.client().post(&format!("/session/{session}/message"), &body).await.ok();
+        let messages = scene.client().get(&format!("/session/{session}/message")).await.ok().json();
+        let last = messages.as_array().unwrap().iter().rev();
+        let mut parts = last.flat_map(|message| message["parts"].as_array().unwrap());
+        parts.find(|part| part["type"] == "tool").unwrap()["state"]["output"].as_str().unwrap().to_owned()
+    };
+    say(&session, &format!("echo mine > {name}")).await;
+    assert_eq!(say(&session, &format!("cat {name}")).await, "mine\n");
+    assert!(!Path::new(&name).exists(), "the machine's own is not touched");
+    let other = scene.session("build").await;
+    assert!(say(&other, &format!("cat {name} 2>&1 || echo nothing")).await.contains("nothing"));
+}
+
+#[tokio::test]
+async fn a_project_can_confine_further_and_no_less() {
+    let write = command("echo x > new.txt");
+    let tighter = SandboxScene::new(&[], &[("opencode.json", r#"{"sandbox": "read-only"}"#)]).await;
+    assert_ne!(tighter.run("build", &write).await["metadata"]["exit"], 0);
+    assert!(!tighter.repo.join("new.txt").exists());
+
+    let looser =
+        r#"{"sandbox": {"mode": "off", "readable": ["~/.ssh"]}, "permission": {"outside_sandbox": "allow"}}"#;
+    let looser = SandboxScene::new(&[], &[("opencode.json", looser)]).await;
+    let kept = looser.run("build", &command(&looser.reading())).await;
+    assert!(!kept.to_string().contains(SECRET), "{kept}");
+    assert_eq!(looser.run("build", &write).await["metadata"]["exit"], 0);
+}
+
+#[tokio::test]
+async fn an_agent_that_may_change_nothing_has_commands_that_cannot() {
+    let scene = SandboxScene::new(&[], &[("a.txt", "kept\n")]).await;
+    let state = scene.run("plan", &command("cat a.txt; echo x >> a.txt; rm a.txt; touch new")).await;
+    assert!(state["output"].as_str().unwrap().starts_with("kept\n"), "{state}");
+    assert_ne!(state["metadata"]["exit"], 0, "{state}");
+    assert_eq!(scene.repo.read("a.txt"), "kept\n");
+    assert!(!scene.repo.join("new").exists());
+}
+
+#[tokio::test]
+async fn a_person_lets_one_command_out() {
+    let scene = SandboxScene::new(&[], &[]).await;
+    let mut input = command(&scene.reading());
+    input["outside_sandbox"] = json!(true);
+    let (session, request, shown) = asked(&scene, &input).await;
+    assert_eq!(shown["permission"], "outside_sandbox", "{shown}");
+    assert_eq!(shown["metadata"]["command"], input["command"], "{shown}");
+    assert!(!answer(&scene, &session, &request, "reject").await.to_string().contains(SECRET));
+    let (session, request, _) = asked(&scene, &input).await;
+    assert_eq!(answer(&scene, &session, &request, "once").await["output"], SECRET);
+    // That was one command.
+    let kept = scene.run("build", &command(&scene.reading())).await;
+    assert!(!kept.to_string().contains(SECRET), "{kept}");
+}
+
+#[tokio::test]
+async fn there_is_no_network_where_it_is_not_allowed() {
+    let service = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let line = format!("exec 3<>/dev/tcp/127.0.0.1/{}", service.local_addr().unwrap().port());
+    let open = SandboxScene::new(&[], &[]).await;
+    assert_eq!(open.run("build", &command(&line)).await["metadata"]["exit"], 0);
+
+    let closed = SandboxScene::new(&[("permission", json!({"network": "ask"}))], &[]).await;
+    assert_ne!(closed.run("build", &command(&line)).await["metadata"]["exit"], 0);
+    let mut input = command(&line);
+    input["network"] = json!(true);
+    let (session, request, shown) = asked(&closed, &input).await;
+    assert_eq!(shown["permission"], "network", "{shown}");
+    assert_eq!(answer(&closed, &session, &request, "once").await["metadata"]["exit"], 0);
+}
+
+/// Tells what it can read, and ends: it speaks no protocol.
+const SERVER: &str = "cat \"$HOME/.ssh/id\" > told.txt 2>&1; echo done > done.txt";
+
+#[tokio::test]
+async fn servers_of_a_project_are_in_it_and_those_of_the_person_are_not() {
+    let server = json!({"mcp": {"theirs": {"type": "local", "command": ["sh", "-c", SERVER]}}});
+    let check = async |config: &[(&str, Value)], files: &[(&str, &str)], arguments: &[&str], read: bool| {
+        let model = ModelServer::start();
+        let mut home = Home::new();
+        home.set("EVERTURN_LOG", "error");
+        let mut own = opencode_config(&model.base_url());
+        for (key, value) in config {
+            own[*key] = value.clone();
+        }
+        home.configure(&own);
+        let folder =
+            home.command(&[]).get_envs().find(|(name, _)| *name == "HOME").unwrap().1.unwrap().to_owned();
+        std::fs::create_dir(Path::new(&folder).join(".ssh")).unwrap();
+        std::fs::write(Path::new(&folder).join(".ssh/id"), SECRET).unwrap();
+        std::fs::create_dir(home.work().join(".git")).unwrap();
+        for (name, text) in files {
+            std::fs::write(home.work().join(name), text).unwrap();
+        }
+        let ran = home.run(arguments);
+        assert!(home.work().join("done.txt").exists(), "it was not started: {ran:?}");
+        let told = std::fs::read_to_string(home.work().join("told.txt")).unwrap();
+        assert_eq!(told.contains(SECRET), read, "{arguments:?}: {told}");
+    };
+    let text = server.to_string();
+    let theirs = [("opencode.json", text.as_str())];
+    check(&[], &theirs, &["run", "--trust", "SAY:x"], false).await;
+    check(&[("mcp", server["mcp"].clone())], &[], &["run", "SAY:x"], true).await;
+    check(&[("mcp", server["mcp"].clone())], &[], &["mcp", "list"], true).await;
+    let confined = [("mcp", server["mcp"].clone()), ("sandbox", json!({"mcp": true}))];
+    check(&confined, &[], &["run", "SAY:x"], false).await;
+    check(&confined, &[], &["mcp", "list"], false).await;
+}
+
+#[tokio::test]
+async fn where_it_has_a_hole_that_is_said_and_each_command_is_asked_about() {
+    // No namespaces, as in most containers: what is left is Landlock and the filter.
+    let folder = tempfile::tempdir().unwrap();
+    let limited = folder.path().join("everturn");
+    let script = format!(
+        "#!/bin/sh\nexec unshare --map-root-user sh -c 'echo 0 > /proc/sys/user/max_user_namespaces && \
+         exec setpriv --bounding-set=-all \"$@\"' sh {} \"$@\"\n",
+        env!("CARGO_BIN_EXE_everturn")
+    );
+    std::fs::write(&limited, script).unwrap();
+    std::fs::set_permissions(&limited, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let scene = SandboxScene::started(&[], &[], &limited, Vec::new()).await;
+    let (session, request, shown) = asked(&scene, &command("echo ran > ran.txt")).await;
+    assert_eq!(shown["permission"], "outside_sandbox", "{shown}");
+    assert_eq!(shown["metadata"]["missing"][0], "user namespace", "{shown}");
+    let said = scene.server.stderr();
+    assert!(
+        said.contains("the sandbox for commands is not whole on this machine, so each command is asked about: there is no user namespace, no mount namespace"),
+        "{said}"
+    );
+    answer(&scene, &session, &request, "reject").await;
+    assert!(!scene.repo.join("ran.txt").exists());
+    let (session, request, _) = asked(&scene, &command("echo ran > ran.txt")).await;
+    assert_eq!(answer(&scene, &session, &request, "once").await["metadata"]["exit"], 0);
+    assert_eq!(scene.repo.read("ran.txt"), "ran\n");
+}

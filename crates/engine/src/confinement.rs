@@ -1,0 +1,177 @@
+//! The sandbox that programs run in: what is configured in a place, what the machine offers, and whose work it is.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use everturn_model::SessionId;
+use everturn_model::permission::{Action, Policy};
+use everturn_tools::Scope;
+use everturn_tools::bash::NETWORK;
+use everturn_tools::process::sandbox::{
+    SandboxMachine, SandboxMode, SandboxNetwork, SandboxPolicy, SandboxSettings,
+};
+
+use crate::Config;
+use crate::background::blocking;
+use crate::options::Paths;
+use crate::outputs::{folder_in, temporary_in};
+
+/// Decides what programs run in; clones share what is known of the machine.
+#[derive(Debug, Clone)]
+pub(crate) struct Confinement {
+    machine: SandboxMachine,
+    paths: Arc<Paths>,
+}
+
+impl Confinement {
+    /// Sandboxes as this machine has them.
+    pub(crate) fn new(machine: SandboxMachine, paths: Arc<Paths>) -> Self {
+        Self { machine, paths }
+    }
+
+    /// Waits until it is known what the machine offers.
+    pub(crate) async fn ready(&self) {
+        if self.machine.is_known() {
+            return;
+        }
+        let machine = self.machine.clone();
+        // It fails only when the process is ending.
+        blocking(move || drop(machine.parts().cloned())).await.ok();
+    }
+
+    /// What the commands of a session run in, by what its agent may do: one that may change no file gets commands that
+    /// cannot either, and one that may not use the network without asking gets commands that have none.
+    pub(crate) fn of_commands(
+        &self,
+        config: &Config,
+        policy: &Policy,
+        session: &SessionId,
+    ) -> Option<SandboxSettings> {
+        let settings = self.settings(config, policy)?;
+        let anything = ["*".to_owned()];
+        let mode = match policy.decide(&[], "edit", &anything) {
+            Action::Deny => SandboxMode::ReadOnly,
+            Action::Allow | Action::Ask => settings.mode,
+        };
+        // What is put there could not be told from what is gone with the program.
+        let temporary =
+            (mode == SandboxMode::Workspace).then(|| temporary_in(&self.paths.data).join(session.as_str()));
+        Some(SandboxSettings { mode, temporary, ..settings })
+    }
+
+    /// What MCP servers of a place run in, where they are confined.
+    pub(crate) fn of_servers(&self, config: &Config, worktree: &Path) -> Option<SandboxPolicy> {
+        let agents = config.agents();
+        let everybody = Policy::new(Vec::new());
+        let agent = agents.named(&agents.default_name());
+        let settings = self.settings(config, agent.map_or(&everybody, |agent| &agent.policy))?;
+        (!settings.parts.is_empty()).then(|| settings.policy(&self.scope(worktree, worktree, None)))
+    }
+
+    /// Where calls in a place work.
+    pub(crate) fn scope(&self, directory: &Path, worktree: &Path, sandbox: Option<SandboxSettings>) -> Scope {
+        Scope {
+            directory: directory.to_owned(),
+            worktree: worktree.to_owned(),
+            output_dir: folder_in(&self.paths.data),
+            home: self.paths.home.clone(),
+            sandbox,
+        }
+    }
+
+    fn settings(&self, config: &Config, policy: &Policy) -> Option<SandboxSettings> {
+        let parts = self.machine.parts()?.clone();
+        let choice = &config.sandbox;
+        let network = match policy.decide(&[], NETWORK, &["*".to_owned()]) {
+            Action::Allow => SandboxNetwork::Host,
+            Action::Ask | Action::Deny => SandboxNetwork::Own,
+        };
+        let Paths { state, config, opencode, data, .. } = &*self.paths;
+        let ours = [state, config, opencode, data].into_iter().filter(|folder| folder.is_absolute());
+        let hidden: Vec<PathBuf> = ours.cloned().collect();
+        Some(SandboxSettings {
+            mode: choice.strength.mode()?,
+            network,
+            parts,
+            readable: choice.readable.clone(),
+            writable: choice.writable.clone(),
+            hidden,
+            temporary: None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use everturn_tools::process::sandbox::SandboxPart;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn confinement(machine: SandboxMachine) -> Confinement {
+        let folder = |name: &str| PathBuf::from("/home/me").join(name);
+        let paths = Paths {
+            home: "/home/me".into(),
+            state: folder("state"),
+            config: folder("config"),
+            opencode: folder("opencode"),
+            data: folder("data"),
+        };
+        Confinement::new(machine, Arc::new(paths))
+    }
+
+    fn whole() -> SandboxMachine {
+        SandboxMachine::known(SandboxPart::ALL.into())
+    }
+
+    fn of_commands(machine: SandboxMachine, config: &Value, agent: &str) -> Option<SandboxSettings> {
+        let config = Config::from_value(config.as_object().cloned().unwrap()).unwrap();
+        let policy = config.agents().named(agent).unwrap().policy.clone();
+        confinement(machine).of_commands(&config, &policy, &SessionId::from("ses_1"))
+    }
+
+    #[test]
+    fn commands_are_confined_by_what_is_configured_and_by_what_their_agent_may_do() {
+        let usual = SandboxSettings {
+            mode: SandboxMode::Workspace,
+            network: SandboxNetwork::Host,
+            parts: SandboxPart::ALL.into(),
+            readable: Vec::new(),
+            writable: Vec::new(),
+            hidden: ["state", "config", "opencode", "data"]
+                .map(|name| format!("/home/me/{name}").into())
+                .to_vec(),
+            temporary: Some("/home/me/data/temporary/ses_1".into()),
+        };
+        let check = |config: Value, agent: &str, expected: Option<SandboxSettings>| {
+            assert_eq!(of_commands(whole(), &config, agent), expected, "{config} {agent}");
+        };
+        check(json!({}), "build", Some(usual.clone()));
+        check(json!({"sandbox": "off"}), "build", None);
+        let looking = SandboxSettings { mode: SandboxMode::ReadOnly, temporary: None, ..usual.clone() };
+        check(json!({"sandbox": "read-only"}), "build", Some(looking.clone()));
+        check(json!({}), "plan", Some(looking.clone()));
+        check(json!({"permission": {"edit": "deny"}}), "build", Some(looking));
+        check(json!({"permission": {"edit": {"*.lock": "deny"}}}), "build", Some(usual.clone()));
+        for action in ["ask", "deny"] {
+            let cut_off = SandboxSettings { network: SandboxNetwork::Own, ..usual.clone() };
+            check(json!({"permission": {"network": action}}), "build", Some(cut_off));
+        }
+        let more = json!({"sandbox": {"readable": ["/srv/docs"], "writable": ["/srv/out"]}});
+        let wider = SandboxSettings {
+            readable: vec!["/srv/docs".into()],
+            writable: vec!["/srv/out".into()],
+            ..usual.clone()
+        };
+        check(more, "build", Some(wider));
+    }
+
+    #[test]
+    fn the_machine_decides_what_it_is_made_of() {
+        assert_eq!(of_commands(SandboxMachine::unused(), &json!({}), "build"), None);
+        let none = of_commands(SandboxMachine::new(None), &json!({}), "build").unwrap();
+        assert_eq!((none.parts, none.mode), (BTreeSet::new(), SandboxMode::Workspace));
+    }
+}

@@ -1,0 +1,101 @@
+//! What a command may see, change and reach: the sandbox of its scope, and what was permitted for this call.
+
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+
+use super::BashInput;
+use crate::process::sandbox::{SandboxMode, SandboxNetwork, SandboxPolicy, SandboxSettings, is_of_its_own};
+use crate::scope::{PathAccess, Scope, real};
+use crate::shell::Analysis;
+use crate::tool::{Context, Need};
+
+/// The permission to run a command outside the sandbox, or in one that is not whole.
+pub const OUTSIDE: &str = "outside_sandbox";
+
+/// The permission to use the network.
+pub const NETWORK: &str = "network";
+
+/// What must be permitted because of how the command is confined.
+pub(super) fn needs(input: &BashInput, scope: &Scope, commands: &[String]) -> Vec<Need> {
+    let Some(sandbox) = &scope.sandbox else { return Vec::new() };
+    let need = |permission: &str, metadata: Map<String, Value>| Need {
+        permission: permission.to_owned(),
+        patterns: commands.to_vec(),
+        always: commands.to_vec(),
+        metadata,
+    };
+    let mut metadata = Map::new();
+    metadata.insert("command".to_owned(), json!(input.command));
+    let mut needs = Vec::new();
+    if wants_outside(input) || !sandbox.is_whole() {
+        let missing: Vec<String> = sandbox.missing().map(|part| part.to_string()).collect();
+        let mut metadata = metadata.clone();
+        if !missing.is_empty() {
+            metadata.insert("missing".to_owned(), json!(missing));
+        }
+        needs.push(need(OUTSIDE, metadata));
+    }
+    if wants_network(input, sandbox) {
+        needs.push(need(NETWORK, metadata));
+    }
+    needs
+}
+
+/// What the command runs in, by what was permitted; nothing if it can do what the account can.
+pub(super) fn policy(input: &BashInput, workdir: &Path, context: &Context) -> Option<SandboxPolicy> {
+    let scope = &context.scope;
+    let sandbox = scope.sandbox.as_ref()?;
+    let granted = |permission: &str| context.granted.iter().any(|need| need.permission == permission);
+    if sandbox.parts.is_empty() || wants_outside(input) && granted(OUTSIDE) {
+        return None;
+    }
+    let mut policy = sandbox.policy(scope);
+    if wants_network(input, sandbox) && granted(NETWORK) {
+        policy.network = SandboxNetwork::Host;
+    }
+    let mut analysis = Analysis::of(&input.command, workdir, scope);
+    analysis.external.insert(0, (workdir.to_owned(), PathAccess::Write));
+    leave_out_its_own(&mut analysis, scope);
+    for (path, access) in analysis.external {
+        let Some(need) = scope.external(&path, access) else { continue };
+        let known = |known: &Need| known.permission == need.permission && known.patterns == need.patterns;
+        if context.granted.iter().any(known) {
+            permit(&mut policy, &real(&path), access, sandbox.mode, scope);
+        }
+    }
+    Some(policy)
+}
+
+/// Leaves out the paths that mean something of the sandbox's own to the command, and nothing outside: nobody need be asked
+/// about them.
+pub(super) fn leave_out_its_own(analysis: &mut Analysis, scope: &Scope) {
+    if scope.sandbox.as_ref().is_some_and(SandboxSettings::is_whole) {
+        analysis.external.retain(|(path, _)| scope.contains(path) || !is_of_its_own(path));
+    }
+}
+
+/// Opens what somebody has permitted.
+fn permit(policy: &mut SandboxPolicy, path: &Path, access: PathAccess, mode: SandboxMode, scope: &Scope) {
+    match access {
+        PathAccess::Read => policy.permit_reading(path),
+        // Nothing in a project that can only be read is changed, whatever else is permitted.
+        PathAccess::Write if mode == SandboxMode::ReadOnly && path.starts_with(scope.project()) => {}
+        PathAccess::Write => {
+            policy.permit_change(path);
+            let inside = policy.writable.iter().any(|folder| path.starts_with(folder) && folder != path);
+            if !inside && !path.is_dir() {
+                // What is to be made or replaced needs its folder.
+                policy.writable.extend(path.parent().map(Path::to_owned));
+            }
+        }
+    }
+}
+
+fn wants_outside(input: &BashInput) -> bool {
+    input.outside_sandbox == Some(true)
+}
+
+fn wants_network(input: &BashInput, sandbox: &SandboxSettings) -> bool {
+    input.network == Some(true) && sandbox.network == SandboxNetwork::Own
+}

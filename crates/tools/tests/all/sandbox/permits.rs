@@ -1,0 +1,136 @@
+//! What is asked before a command leaves the sandbox, and what it can do then: no more than was permitted.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use everturn_tools::Need;
+use everturn_tools::process::sandbox::{SandboxNetwork, SandboxPart, SandboxSettings};
+use serde_json::{Value, json};
+
+use super::{EnclosedBash, all, enclosed, enclosed_by};
+use crate::bash::{command, quick};
+use crate::harness::Project;
+
+fn permissions(project: &Project, tool: &EnclosedBash, input: &Value) -> Vec<String> {
+    use everturn_tools::Tool as _;
+    let needs: Vec<Need> = tool.needs(input, &project.scope).unwrap();
+    needs.into_iter().map(|need| need.permission).collect()
+}
+
+#[test]
+fn a_whole_sandbox_needs_no_question_and_one_with_a_hole_does() {
+    let project = Project::new();
+    let check = |parts: BTreeSet<SandboxPart>, input: Value, expected: &[&str]| {
+        assert_eq!(permissions(&project, &enclosed(parts), &input), expected, "{input}");
+    };
+    let whole: BTreeSet<SandboxPart> = SandboxPart::ALL.into();
+    let outside = json!({ "command": "make", "outside_sandbox": true });
+    check(whole.clone(), command("make"), &["bash"]);
+    check(whole.clone(), outside.clone(), &["outside_sandbox", "bash"]);
+    check(BTreeSet::new(), outside.clone(), &["outside_sandbox", "bash"]);
+    for part in SandboxPart::ALL {
+        let parts: BTreeSet<SandboxPart> = whole.iter().copied().filter(|other| *other != part).collect();
+        check(parts, command("make"), &["outside_sandbox", "bash"]);
+    }
+    // Where the person has switched it off, there is nothing to leave.
+    assert_eq!(permissions(&project, &quick().into(), &outside), ["bash"]);
+}
+
+#[test]
+fn what_is_asked_names_the_command_and_the_hole() {
+    use everturn_tools::Tool as _;
+    let project = Project::new();
+    let parts = SandboxPart::ALL.into_iter().filter(|part| *part != SandboxPart::Mounts).collect();
+    let needs = enclosed(parts).needs(&command("make && ls"), &project.scope).unwrap();
+    let expected = Need {
+        permission: "outside_sandbox".to_owned(),
+        patterns: vec!["make".to_owned(), "ls".to_owned()],
+        always: vec!["make".to_owned(), "ls".to_owned()],
+        metadata: json!({ "command": "make && ls", "missing": ["mount namespace"] })
+            .as_object()
+            .unwrap()
+            .clone(),
+    };
+    assert_eq!(needs[0], expected);
+}
+
+#[tokio::test]
+async fn a_command_leaves_the_sandbox_only_if_that_was_permitted() {
+    let project = Project::new();
+    let secret = project.outside().join("secret");
+    fs::write(&secret, "told").unwrap();
+    // The path cannot be seen in the line.
+    let line = "d=..; cat $d/secret";
+    let input = json!({ "command": line, "outside_sandbox": true });
+    let tool = enclosed(all());
+    let kept = project.run_with(Vec::new(), &tool, input.clone()).await.unwrap();
+    assert_ne!(kept.metadata["exit"], 0, "{}", kept.output);
+    let note = format!(
+        "(The command ran in a sandbox: {} cannot be seen in it. If that is why it failed, `outside_sandbox` asks the \
+         person to run it outside.)",
+        secret.display()
+    );
+    assert_eq!(kept.output, format!("cat: ../secret: No such file or directory\n\n{note}"));
+    assert_eq!(project.run(&tool, input).await.unwrap().output, "told");
+}
+
+#[tokio::test]
+async fn a_path_outside_can_be_used_as_far_as_it_was_permitted() {
+    let project = Project::new();
+    let outside = project.outside();
+    fs::create_dir(outside.join("near")).unwrap();
+    fs::write(outside.join("near/read"), "told").unwrap();
+    fs::write(outside.join("near/other"), "kept").unwrap();
+    let tool = enclosed(all());
+    let run = async |line: &str| project.run(&tool, command(line)).await.unwrap();
+    // Reading one file shows that one, and lets nobody change it.
+    let path = outside.join("near/read").display().to_string();
+    let output = run(&format!("cat {path}; d=..; cat $d/near/other; echo x >> $d/near/read")).await;
+    assert!(output.output.starts_with("told") && !output.output.contains("kept"), "{}", output.output);
+    assert_eq!(fs::read_to_string(&path).unwrap(), "told");
+    let made = outside.join("near/made");
+    assert_eq!(run(&format!("cp {path} {}", made.display())).await.metadata["exit"], 0);
+    assert_eq!(fs::read_to_string(&made).unwrap(), "told");
+    assert_eq!(run(&format!("cd {} && cat other", outside.join("near").display())).await.output, "kept");
+}
+
+#[tokio::test]
+async fn a_protected_file_can_be_changed_if_that_was_permitted() {
+    let project = Project::new();
+    project.file("AGENTS.md", "one\n");
+    project.file(".vscode/tasks.json", "{}");
+    let tool = enclosed(all());
+    let line = command("echo two >> AGENTS.md; echo x > .envrc; echo [] > $PWD/.vscode/tasks.json");
+    let needs = permissions(&project, &tool, &line);
+    assert!(needs.contains(&"protected_file".to_owned()), "{needs:?}");
+    let output = project.run(&tool, line).await.unwrap();
+    assert!(project.path(".envrc").exists(), "{}", output.output);
+    assert_eq!((project.text("AGENTS.md"), project.text(".envrc")), ("one\ntwo\n".into(), "x\n".into()));
+    // What the line did not name stays as it is.
+    assert_eq!(project.text(".vscode/tasks.json"), "{}", "{}", output.output);
+}
+
+#[tokio::test]
+async fn the_network_is_given_to_a_command_that_was_permitted_to_use_it() {
+    let project = Project::new();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let line = format!("exec 3<>/dev/tcp/127.0.0.1/{}", port.local_addr().unwrap().port());
+    let input = json!({ "command": line, "network": true });
+    let network = SandboxNetwork::Own;
+    let tool = enclosed_by(SandboxSettings { parts: all(), network, ..SandboxSettings::default() });
+    assert_eq!(permissions(&project, &tool, &input), ["network", "bash"]);
+    assert_eq!(permissions(&project, &tool, &command(&line)), ["bash"]);
+    let exit = async |granted: bool, input: &Value| {
+        let output = if granted {
+            project.run(&tool, input.clone()).await
+        } else {
+            project.run_with(Vec::new(), &tool, input.clone()).await
+        };
+        output.unwrap().metadata["exit"].clone()
+    };
+    assert_eq!(exit(true, &input).await, 0);
+    assert_ne!(exit(false, &input).await, 0);
+    assert_ne!(exit(true, &command(&line)).await, 0);
+    // Where commands have the network anyway there is nothing to ask.
+    assert_eq!(permissions(&project, &enclosed(all()), &input), ["bash"]);
+}
