@@ -2,6 +2,7 @@
 //! word of a person.
 
 use std::path::Path;
+use std::process::Command;
 
 use everturn_testkit::process::ServerOptions;
 use everturn_testkit::{Client, EverturnServer, ModelServer, Repo, opencode_config};
@@ -23,15 +24,6 @@ struct SandboxScene {
 impl SandboxScene {
     /// With this in the person's configuration, and these files in the repository.
     async fn new(config: &[(&str, Value)], files: &[(&str, &str)]) -> Self {
-        Self::started(config, files, Path::new(env!("CARGO_BIN_EXE_everturn")), Vec::new()).await
-    }
-
-    async fn started(
-        config: &[(&str, Value)],
-        files: &[(&str, &str)],
-        binary: &Path,
-        arguments: Vec<String>,
-    ) -> Self {
         let model = ModelServer::start();
         let repo = Repo::new(files);
         let mut options = ServerOptions::with_model(&model.base_url());
@@ -40,8 +32,7 @@ impl SandboxScene {
             options.config[*key] = value.clone();
         }
         options.directory = Some(repo.path().to_owned());
-        options.arguments = arguments;
-        let server = EverturnServer::start(binary, options).await;
+        let server = EverturnServer::start(Path::new(env!("CARGO_BIN_EXE_everturn")), options).await;
         std::fs::create_dir(server.home().join(".ssh")).unwrap();
         std::fs::write(server.home().join(".ssh/id"), SECRET).unwrap();
         Self { server, repo, _model: model }
@@ -240,30 +231,35 @@ async fn servers_of_a_project_are_in_it_and_those_of_the_person_are_not() {
     check(&confined, &[], &["mcp", "list"], false).await;
 }
 
-#[tokio::test]
-async fn where_it_has_a_hole_that_is_said_and_each_command_is_asked_about() {
+#[test]
+fn where_it_has_a_hole_that_is_said_and_each_command_is_asked_about() {
+    let model = ModelServer::start();
+    let home = Home::new();
+    home.configure(&opencode_config(&model.base_url()));
     // No namespaces, as in most containers: what is left is Landlock and the filter.
-    let folder = tempfile::tempdir().unwrap();
-    let limited = folder.path().join("everturn");
-    let script = format!(
-        "#!/bin/sh\nexec unshare --map-root-user sh -c 'echo 0 > /proc/sys/user/max_user_namespaces && \
-         exec setpriv --bounding-set=-all \"$@\"' sh {} \"$@\"\n",
-        env!("CARGO_BIN_EXE_everturn")
-    );
-    std::fs::write(&limited, script).unwrap();
-    std::fs::set_permissions(&limited, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let scene = SandboxScene::started(&[], &[], &limited, Vec::new()).await;
-    let (session, request, shown) = asked(&scene, &command("echo ran > ran.txt")).await;
-    assert_eq!(shown["permission"], "outside_sandbox", "{shown}");
-    assert_eq!(shown["metadata"]["missing"][0], "user namespace", "{shown}");
-    let said = scene.server.stderr();
-    assert!(
-        said.contains("the sandbox for commands is not whole on this machine, so each command is asked about: there is no user namespace, no mount namespace"),
-        "{said}"
-    );
-    answer(&scene, &session, &request, "reject").await;
-    assert!(!scene.repo.join("ran.txt").exists());
-    let (session, request, _) = asked(&scene, &command("echo ran > ran.txt")).await;
-    assert_eq!(answer(&scene, &session, &request, "once").await["metadata"]["exit"], 0);
-    assert_eq!(scene.repo.read("ran.txt"), "ran\n");
+    let limits = "echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv --bounding-set=-all \"$@\"";
+    let run = |arguments: &[&str]| {
+        let plain = home.command(arguments);
+        let mut limited = Command::new("unshare");
+        limited
+            .args(["--map-root-user", "sh", "-c", limits, "sh"])
+            .arg(plain.get_program())
+            .args(plain.get_args());
+        limited.current_dir(home.work()).env_clear();
+        limited.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let done = limited.output().unwrap();
+        (String::from_utf8(done.stdout).unwrap(), String::from_utf8(done.stderr).unwrap())
+    };
+    let prompt = format!("JSONTOOL:bash:{}\nSAY:done", command("echo ran > ran.txt"));
+    let (_, told) = run(&["run", &prompt]);
+    let hole = "the sandbox for commands is not whole on this machine, so each command is asked about: there is no user \
+                namespace, no mount namespace, no process namespace, no /proc of its own, no ipc namespace, no network \
+                namespace (`everturn doctor` shows why)";
+    assert!(told.contains(hole), "{told}");
+    assert!(!home.work().join("ran.txt").exists(), "{told}");
+    let (said, told) = run(&["run", "--yes", &prompt]);
+    assert!(said.ends_with("done\n"), "{said}{told}");
+    assert_eq!(std::fs::read_to_string(home.work().join("ran.txt")).unwrap(), "ran\n");
+    let (shown, _) = run(&["doctor"]);
+    assert!(shown.contains("commands run in what there is of a sandbox, and each is asked about"), "{shown}");
 }
