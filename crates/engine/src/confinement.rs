@@ -111,9 +111,9 @@ mod tests {
     use super::*;
 
     fn confinement(machine: SandboxMachine) -> Confinement {
-        let folder = |name: &str| PathBuf::from("/home/me").join(name);
+        let folder = |name: &str| PathBuf::from("/srv/me").join(name);
         let paths = Paths {
-            home: "/home/me".into(),
+            home: "/srv/me".into(),
             state: folder("state"),
             config: folder("config"),
             opencode: folder("opencode"),
@@ -141,9 +141,9 @@ mod tests {
             readable: Vec::new(),
             writable: Vec::new(),
             hidden: ["state", "config", "opencode", "data"]
-                .map(|name| format!("/home/me/{name}").into())
+                .map(|name| format!("/srv/me/{name}").into())
                 .to_vec(),
-            temporary: Some("/home/me/data/temporary/ses_1".into()),
+            temporary: Some("/srv/me/data/temporary/ses_1".into()),
         };
         let check = |config: Value, agent: &str, expected: Option<SandboxSettings>| {
             assert_eq!(of_commands(whole(), &config, agent), expected, "{config} {agent}");

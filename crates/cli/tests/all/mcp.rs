@@ -9,8 +9,7 @@ use crate::shell::Home;
 
 /// A server that leaves a file where it runs.
 fn server(mode: &str) -> Value {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../tools/tests/all/mcp/scripted.py");
-    let line = format!("echo ran > ran; exec python3 {script} {mode} /dev/null");
+    let line = format!("echo ran > ran; exec python3 scripted.py {mode} /dev/null");
     json!({"type": "local", "command": ["sh", "-c", line]})
 }
 
@@ -24,6 +23,8 @@ fn what_a_project_brings_runs_only_when_it_is_allowed() {
     let mut home = Home::new();
     let configuration = tempfile::tempdir().unwrap();
     home.set("XDG_CONFIG_HOME", configuration.path());
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../tools/tests/all/mcp/scripted.py");
+    fs::copy(script, home.work().join("scripted.py")).unwrap();
     let ran = home.work().join("ran");
     write(home.work(), &json!({"s": server("plain")}));
     let listed = home.run(&["mcp", "list"]).success();

@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     fn read(value: &Value) -> (SandboxWish, Vec<String>) {
-        SandboxWish::read(Some(value), Path::new("/home/me"))
+        SandboxWish::read(Some(value), Path::new("/srv/me"))
     }
 
     #[test]
@@ -157,7 +157,7 @@ mod tests {
             read(&json!({"mode": "read-only", "readable": ["~/docs", "/srv/x"], "mcp": true}));
         let expected = SandboxWish {
             strength: Some(SandboxStrength::ReadOnly),
-            readable: vec!["/home/me/docs".into(), "/srv/x".into()],
+            readable: vec!["/srv/me/docs".into(), "/srv/x".into()],
             writable: Vec::new(),
             own_servers: true,
         };

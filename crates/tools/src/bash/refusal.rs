@@ -114,10 +114,10 @@ mod tests {
     #[test]
     fn what_was_kept_from_a_command_is_named() {
         let mut policy =
-            SandboxPolicy::of(SandboxMode::Workspace, Path::new("/srv/p"), Path::new("/home/me"));
+            SandboxPolicy::of(SandboxMode::Workspace, Path::new("/srv/p"), Path::new("/srv/me"));
         policy.parts = SandboxPart::ALL.into();
         let check = |policy: &SandboxPolicy, command: &str, output: &str, expected: Option<&str>| {
-            let said = explain(policy, Path::new("/home/me"), Path::new("/srv/p/sub"), command, output);
+            let said = explain(policy, Path::new("/srv/me"), Path::new("/srv/p/sub"), command, output);
             let expected = expected.map(|reason| {
                 format!(
                     "(The command ran in a sandbox: {reason}. If that is why it failed, `outside_sandbox` asks the \
@@ -131,8 +131,8 @@ mod tests {
         check(
             &policy,
             "sed -n '/a/,/b/p' ~/.ssh/id",
-            "sed: can't read /home/me/.ssh/id: No such file\nx: '/var/log/x'\ny: ../../other/y: ~/z",
-            Some("/home/me/.ssh/id, /var/log/x, /srv/other/y cannot be seen in it"),
+            "sed: can't read /srv/me/.ssh/id: No such file\nx: '/var/log/x'\ny: ../../other/y: ~/z",
+            Some("/srv/me/.ssh/id, /var/log/x, /srv/other/y cannot be seen in it"),
         );
         let said = "cannot create ../AGENTS.md: Read-only file system";
         check(&policy, "echo x >> ../AGENTS.md", said, Some("/srv/p/AGENTS.md can only be read in it"));
