@@ -163,7 +163,7 @@ mod tests {
         let wider = SandboxSettings {
             readable: vec!["/srv/docs".into()],
             writable: vec!["/srv/out".into()],
-            ..usual.clone()
+            ..usual
         };
         check(more, "build", Some(wider));
     }

@@ -90,7 +90,7 @@ fn path(word: &str, home: &Path, workdir: &Path) -> Option<PathBuf> {
     let word = word.trim_end_matches(['.', '!', '?']);
     let path = if let Some(below) = word.strip_prefix("~/") {
         home.join(below)
-    } else if word.contains('/') && word.trim_matches('/') != "" && !word.starts_with("//") {
+    } else if word.contains('/') && !word.trim_matches('/').is_empty() && !word.starts_with("//") {
         workdir.join(word)
     } else {
         return None;
@@ -113,8 +113,7 @@ mod tests {
 
     #[test]
     fn what_was_kept_from_a_command_is_named() {
-        let mut policy =
-            SandboxPolicy::of(SandboxMode::Workspace, Path::new("/srv/p"), Path::new("/srv/me"));
+        let mut policy = SandboxPolicy::of(SandboxMode::Workspace, Path::new("/srv/p"), Path::new("/srv/me"));
         policy.parts = SandboxPart::ALL.into();
         let check = |policy: &SandboxPolicy, command: &str, output: &str, expected: Option<&str>| {
             let said = explain(policy, Path::new("/srv/me"), Path::new("/srv/p/sub"), command, output);
