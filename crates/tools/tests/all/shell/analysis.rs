@@ -207,7 +207,7 @@ fn paths_outside_the_project_are_named() {
     check_external("rm /opt/*", &[("/opt", Write)]);
     check_external("dd if=/dev/zero of=/opt/x", &[("/opt/x", Write)]);
     check_external("rm ~/x", &[("/srv/somebody/x", Write)]);
-    check_external("rm \"$HOME\"/x", &[("/srv/somebody", Write)]);
+    check_external("rm \"$HOME\"/x", &[("/srv/somebody/x", Write)]);
     check_external("cd; ls", &[("/srv/somebody", Write)]);
     // Where the home is not known, it may be anywhere.
     let scope = Scope { home: "".into(), ..scope() };
