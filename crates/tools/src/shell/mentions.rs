@@ -83,7 +83,8 @@ impl PathMention {
     /// Whether a word that is only known later may lead anywhere: a variable may hold `..`, and so may alternatives.
     pub(super) fn leads(&self, word: &CommandWord) -> bool {
         let valued = word.prefix.starts_with('-') || word.prefix.contains('=');
-        let open = self.open || valued || word.text.contains(['$', '`', '<']);
+        let alternatives = word.text.contains('{') && (word.text.contains(',') || word.text.contains(".."));
+        let open = alternatives && self.open || valued || word.text.contains(['$', '`', '<']);
         word.value.is_none() && (open || !self.outside.is_empty())
     }
 }

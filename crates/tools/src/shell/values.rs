@@ -207,7 +207,7 @@ impl LineValues {
         };
         let values = match self.settings.get(name) {
             _ if self.lost || depth == 0 => return None,
-            None if body == NUMBER => vec!["0".to_owned()],
+            None if body == NUMBER => return Some(vec!["0".to_owned()]),
             // A folder by its whole name is a path only where one begins.
             None if leads && body == "PWD" => vec![".".to_owned()],
             None if leads && body == "HOME" => vec![HOME.to_string()],

@@ -7,6 +7,9 @@
 use super::lexer::{SubstitutionEnds, Unsure};
 use super::shape;
 
+/// The longest name of a variable that is looked for, in bytes.
+const NAME_MAX: usize = 256;
+
 /// A word, read as far as it can be known before the command runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CommandWord {
@@ -215,11 +218,12 @@ impl<'a> WordReader<'a> {
                     }
                     let before = self.shape.len();
                     // The shell takes the word for an assignment, and puts a home folder there.
-                    if other == '~' && self.assigning() {
+                    let assigned = other == '~' && self.assigning();
+                    if assigned {
                         self.unknown("");
                     }
                     self.comma |= self.brace && (other == ',' || rest.starts_with(".."));
-                    let home = other == '~' && (self.at == 0 || self.assigning());
+                    let home = assigned || other == '~' && self.at == 0;
                     self.take(other);
                     self.at += other.len_utf8();
                     if let Some(sign) = shape::sign(other).filter(|_| self.brace || home) {
@@ -249,10 +253,14 @@ impl<'a> WordReader<'a> {
 
     /// Whether a `~` that came next would stand at the start of a variable's value, or of a part of it.
     fn assigning(&self) -> bool {
-        let named = self.value.split_once('=').is_some_and(|(name, _)| {
-            !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_+".contains(c))
-        });
-        named && self.value.ends_with(['=', ':'])
+        // Not the whole value each time: it may be long.
+        let start = self.value.as_bytes().get(..self.value.len().min(NAME_MAX)).unwrap_or_default();
+        self.value.ends_with(['=', ':'])
+            && start.iter().position(|byte| *byte == b'=').is_some_and(|length| {
+                let name = start.get(..length).unwrap_or_default();
+                !name.is_empty()
+                    && name.iter().all(|byte| byte.is_ascii_alphanumeric() || b"_+".contains(byte))
+            })
     }
 
     fn double_quotes(&mut self) -> Result<(), Unsure> {

@@ -35,6 +35,18 @@ impl TreeWalk<'_> {
         found
     }
 
+    /// The words with the values that the line itself gives them.
+    fn spelled_out(&self, words: &[CommandWord]) -> Vec<CommandWord> {
+        let spelled = |word: &CommandWord| match word.value {
+            Some(_) => vec![word.clone()],
+            None => {
+                let shapes = self.values.shapes(&word.shape, self.at);
+                shapes.iter().map(|shape| CommandWord::literal(shape)).collect()
+            }
+        };
+        words.iter().flat_map(spelled).collect()
+    }
+
     /// Follows a command's words: what lies outside is named, and a command with a word that may be any path is listed.
     /// Tells whether a program that writes may be led anywhere by a word that is only known later.
     pub(super) fn reach(
@@ -50,7 +62,7 @@ impl TreeWalk<'_> {
             // What it runs is followed by itself.
             Some(LaunchedCommand::Command { .. } | LaunchedCommand::Nothing) => return false,
             Some(LaunchedCommand::Unknown) => true,
-            None => is_fed(base, arguments, concern),
+            None => is_fed(base, &self.spelled_out(arguments), concern),
         };
         let uses = PathUse::of(base);
         let mut led = false;
