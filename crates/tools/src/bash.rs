@@ -175,6 +175,10 @@ impl Tool for BashTool {
                 needs.push(need);
             }
         }
+        // Within the sandbox a path that nobody could tell is not there.
+        if scope.sandbox.is_none() {
+            needs.extend(analysis.unresolved_need());
+        }
         let mut metadata = Map::new();
         metadata.insert("command".to_owned(), json!(input.command));
         if let Some(description) = &input.description {

@@ -20,8 +20,16 @@
 //! - [`OPAQUE`]` …`: the whole line, when something in it is not understood, or too long, or too deep.
 //!
 //! The last three match no rule that names a program, only one such as `*` or one that repeats the prefix.
+//!
+//! Besides, a line is asked where it leads. Every word of every command may be a path, and so may what stands in it
+//! where one can begin. Those that lie outside the project are named; a command with a word that may be any path
+//! ([`UNRESOLVED`]) is listed, and so is one that takes names or code from elsewhere. There is no list of the programs
+//! that take paths, only of those that write them and of those that open nothing. A wall around the command makes the
+//! second kind harmless; without one it needs a permission.
 
 use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value};
 
 use crate::scope::{PathAccess, Scope};
 use crate::tool::Need;
@@ -32,13 +40,16 @@ mod destinations;
 mod git;
 mod launchers;
 mod lexer;
+mod mentions;
 mod options;
 mod paths;
 mod programs;
 mod remember;
 mod repositories;
 mod script;
+mod shape;
 mod syntax;
+mod values;
 mod variables;
 mod walk;
 mod word;
@@ -50,6 +61,9 @@ pub const RUNS: &str = "(runs other programs) ";
 /// What stands before a command that changes what later ones do.
 pub const CHANGES: &str = "(changes the shell) ";
 
+/// What stands before a command with a word that may be any path.
+pub const UNRESOLVED: &str = "(not resolved) ";
+
 /// What must be allowed before a line may run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Analysis {
@@ -59,6 +73,8 @@ pub struct Analysis {
     pub always: Vec<String>,
     /// Paths outside the project that the line names.
     pub external: Vec<(PathBuf, PathAccess)>,
+    /// The commands in which a word may name a path that cannot be told before they run, in order and without repeats.
+    pub unresolved: Vec<String>,
 }
 
 impl Analysis {
@@ -78,5 +94,18 @@ impl Analysis {
             }
         }
         needs
+    }
+
+    /// The permission for the commands in which a word may name any path; nothing if there is none.
+    #[must_use]
+    pub fn unresolved_need(&self) -> Option<Need> {
+        let patterns: Vec<String> =
+            self.unresolved.iter().map(|command| format!("{UNRESOLVED}{command}")).collect();
+        // The same text with a variable in it may be another path the next time.
+        let always = patterns.iter().filter_map(|pattern| remember::exact(pattern)).collect();
+        let mut metadata = Map::new();
+        metadata.insert("command".to_owned(), Value::String(self.unresolved.join("\n")));
+        let permission = "external_directory".to_owned();
+        (!patterns.is_empty()).then_some(Need { permission, patterns, always, metadata })
     }
 }

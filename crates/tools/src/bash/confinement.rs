@@ -67,12 +67,18 @@ pub(super) fn policy(input: &BashInput, workdir: &Path, context: &Context) -> Op
     Some(policy)
 }
 
-/// Leaves out the paths that mean something of the sandbox's own to the command, and nothing outside: nobody need be asked
-/// about them.
+/// Leaves out the paths about which nobody need be asked: those that mean something of the sandbox's own to the command, and
+/// what every command in it can read anyway.
 pub(super) fn leave_out_its_own(analysis: &mut Analysis, scope: &Scope) {
-    if scope.sandbox.as_ref().is_some_and(SandboxSettings::is_whole) {
-        analysis.external.retain(|(path, _)| scope.contains(path) || !is_of_its_own(path));
+    let Some(sandbox) = scope.sandbox.as_ref().filter(|sandbox| sandbox.is_whole()) else { return };
+    if analysis.external.is_empty() {
+        return;
     }
+    let policy = sandbox.policy(scope);
+    analysis.external.retain(|(path, access)| {
+        let shown = || *access == PathAccess::Read && policy.shows(&real(path));
+        scope.contains(path) || !is_of_its_own(path) && !shown()
+    });
 }
 
 /// Opens what somebody has permitted.

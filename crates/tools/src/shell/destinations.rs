@@ -2,7 +2,6 @@
 
 use super::git;
 use super::word::CommandWord;
-use crate::scope::PathAccess;
 
 /// Paths that the program makes or fills.
 pub(super) fn of(base: &str, arguments: &[CommandWord]) -> Vec<CommandWord> {
@@ -75,23 +74,19 @@ pub(super) fn outputs(base: &str, arguments: &[CommandWord]) -> Vec<CommandWord>
     after(arguments, &["-o", "--output"]).into_iter().cloned().chain(joined).collect()
 }
 
-/// Archives that are named, and what happens to them; and with them the files that go in.
-pub(super) fn archives(base: &str, arguments: &[CommandWord]) -> Vec<(CommandWord, PathAccess)> {
-    if !matches!(base, "tar" | "bsdtar" | "gtar") {
-        return Vec::new();
-    }
+/// Archives that are written.
+pub(super) fn archives(base: &str, arguments: &[CommandWord]) -> Vec<CommandWord> {
     let first = arguments.first().and_then(CommandWord::known).unwrap_or_default();
     let letters = |text: &str| !text.starts_with("--") && text.contains(['x', 't']) && !text.contains('c');
     let reads = letters(first) || matches!(first, "--extract" | "--get" | "--list");
-    let access = if reads { PathAccess::Read } else { PathAccess::Write };
+    if reads || !matches!(base, "tar" | "bsdtar" | "gtar") {
+        return Vec::new();
+    }
     let mut named = valued(arguments, 'f', "--file");
     if !first.starts_with('-') && first.contains('f') {
         named.extend(arguments.get(1).cloned());
     }
-    let option = |word: &&CommandWord| word.known().is_some_and(|text| text.starts_with('-'));
-    let operands = arguments.iter().skip(1).filter(|word| !option(word)).cloned();
-    let operands: Vec<(CommandWord, PathAccess)> = operands.map(|word| (word, PathAccess::Read)).collect();
-    named.into_iter().map(|word| (word, access)).chain(operands).collect()
+    named
 }
 
 /// The repositories that git sends to, now or later, or the words that may be them.

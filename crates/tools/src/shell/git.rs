@@ -16,31 +16,10 @@ const OWN: &str = "\
     status switch symbolic-ref tag version whatchanged worktree";
 
 /// Options of sub-commands that name a program to run or a file to write.
-const LONG: &[&str] = &[
-    "upload-pack",
-    "receive-pack",
-    "exec",
-    "open-files-in-pager",
-    "ext-diff",
-    "textconv",
-    "output",
-    "output-directory",
-    "extcmd",
-    "tool",
-    "remote",
-    "config",
-    "template",
-    "interactive",
-    "edit",
-    "edit-todo",
-    "help",
-    "gpg-sign",
-    "separate-git-dir",
-    "git-dir",
-    "work-tree",
-    "unsafe-paths",
-    "build-fake-ancestor",
-];
+const LONG: &str = "\
+    upload-pack receive-pack exec open-files-in-pager ext-diff textconv output output-directory extcmd tool remote \
+    config template interactive edit edit-todo help gpg-sign separate-git-dir git-dir work-tree unsafe-paths \
+    build-fake-ancestor";
 
 /// Whether this call may run another program, or write a file that only an option names.
 pub(super) fn runs(arguments: &[CommandWord]) -> bool {
@@ -165,7 +144,7 @@ pub(super) fn bare(arguments: &[CommandWord]) -> Option<&[CommandWord]> {
 }
 
 /// The arguments without messages, which are often put together when the command runs.
-fn without_messages(command: &str, arguments: &[CommandWord]) -> Vec<CommandWord> {
+pub(super) fn without_messages(command: &str, arguments: &[CommandWord]) -> Vec<CommandWord> {
     let takes = matches!(command, "commit" | "tag" | "merge");
     let mut rest = Vec::new();
     let mut words = arguments.iter();

@@ -1,14 +1,15 @@
-//! The paths that commands name, and which folder they are relative to.
+//! Where paths lead, and which folder they are relative to.
 //!
-//! Arguments of programs that are known to take paths are looked at as paths; those of others where they can hardly
-//! be anything else. A line may change folders on the way. Since loops and conditions decide whether it does, every
-//! path is then resolved from each of them, unless nothing at all runs where the line was before.
+//! A line may change folders on the way. Since loops and conditions decide whether it does, every path is then resolved
+//! from each of them, unless nothing at all runs where the line was before.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
 
 use crate::scope::{PathAccess, Scope, real};
 
+use super::mentions::WRITERS;
 use super::programs::listed;
 use super::repositories;
 use super::word::CommandWord;
@@ -16,35 +17,11 @@ use super::word::CommandWord;
 /// More folders than this are not followed.
 const FOLDERS_MAX: usize = 8;
 
-/// Programs that only look at the paths among their arguments.
-const READERS: &str = "\
-    cat head tail tac nl less more ls dir tree wc sort diff cmp comm stat du df file strings od xxd hexdump base64 md5sum \
-    sha1sum sha256sum find";
+/// Looking at more paths than this would take too long.
+const PATHS_MAX: usize = 20_000;
 
-/// Those whose first word is a pattern or a script, unless an option brings it.
-const SEARCHERS: &str = "grep egrep fgrep zgrep rg ag sed awk gawk mawk jq";
-
-/// Programs that make, change or remove the paths among their arguments, or work there.
-const WRITERS: &str = "\
-    cd pushd rm rmdir unlink shred truncate cp mv ln link install mkdir mkfifo mknod mktemp touch tee sponge dd split \
-    csplit patch chmod chown chgrp chattr setfacl rsync zip gzip gunzip bzip2 bunzip2 xz unxz zstd unzstd 7z 7za 7zz \
-    cpio strip objcopy dos2unix unix2dos rustfmt gofmt black isort prettier clang-format";
-
-/// Commands that only repeat or compare what they are given.
-const TALKERS: &str = "\
-    echo printf test [ true false : read set export exit return kill sleep seq expr basename dirname realpath readlink \
-    which type date tr cut";
-
-/// What a program does to the paths among its arguments, and whether the first word is one.
-fn access(name: &str) -> Option<(PathAccess, bool)> {
-    if listed(WRITERS, name) {
-        Some((PathAccess::Write, true))
-    } else if listed(READERS, name) {
-        Some((PathAccess::Read, true))
-    } else {
-        listed(SEARCHERS, name).then_some((PathAccess::Read, false))
-    }
-}
+/// Paths, and what is wanted from them.
+pub(super) type OutsidePaths = Vec<(PathBuf, PathAccess)>;
 
 /// The folders that a line may be in.
 #[derive(Debug)]
@@ -59,6 +36,10 @@ pub(super) struct PossibleFolders<'a> {
     pub(super) climbs: bool,
     /// A path goes up from something that is not a folder yet: if the line makes it a link, the path leads elsewhere.
     pub(super) unfounded: Cell<bool>,
+    /// What was found out about paths in these folders: the same words come again and again.
+    looked: RefCell<HashMap<(String, bool, PathAccess), OutsidePaths>>,
+    /// How many paths were looked at.
+    looks: Cell<usize>,
 }
 
 impl<'a> PossibleFolders<'a> {
@@ -70,6 +51,8 @@ impl<'a> PossibleFolders<'a> {
             left: false,
             climbs: false,
             unfounded: Cell::new(false),
+            looked: RefCell::default(),
+            looks: Cell::new(0),
         }
     }
 
@@ -86,11 +69,6 @@ impl<'a> PossibleFolders<'a> {
     /// Whether one of the folders is not the project's root, where `.git` is the project's own.
     pub(super) fn deeper(&self) -> bool {
         self.lost || self.known.iter().any(|folder| *folder != self.scope.worktree)
-    }
-
-    /// Whether a program that writes may be led to any file by a word that is only known later.
-    pub(super) fn uncertain(&self, name: &str, arguments: &[CommandWord]) -> bool {
-        listed(WRITERS, name) && !matches!(name, "cd" | "pushd") && arguments.iter().any(may_be_anywhere)
     }
 
     /// Whether a program may put files into folders of the project that make a repository of them.
@@ -125,6 +103,7 @@ impl<'a> PossibleFolders<'a> {
         if self.left {
             self.known.clear();
         }
+        self.looked.take();
         for place in places {
             if !self.known.contains(&place) {
                 self.known.push(place);
@@ -157,103 +136,30 @@ impl<'a> PossibleFolders<'a> {
         Some(places)
     }
 
-    /// The paths outside the project among a command's arguments.
-    pub(super) fn outside(&self, name: &str, arguments: &[CommandWord]) -> Vec<(PathBuf, PathAccess)> {
-        let Some((access, first)) = access(name) else {
-            return if listed(TALKERS, name) { Vec::new() } else { self.mentioned(arguments) };
-        };
-        let mut found: Vec<(PathBuf, PathAccess)> = Vec::new();
-        if name == "cd" && arguments.is_empty() {
-            found.extend(self.beyond("~", true, access));
-        }
-        let scripts = ["-e", "-f", "--regexp", "--file", "--expression", "--from-file"];
-        let brought = arguments.iter().filter_map(CommandWord::known).any(|text| {
-            scripts.iter().any(|option| text.starts_with(option)) || name == "rg" && text == "--files"
-        });
-        let mut skip = !first && !brought;
-        let mut options = true;
-        for word in arguments {
-            let Some(text) = word.known() else {
-                if !std::mem::take(&mut skip) {
-                    found.extend(self.beyond_prefix(word, access));
-                }
-                continue;
-            };
-            if options && text == "--" {
-                options = false;
-            } else if options && text.starts_with('-') && text.len() > 1 {
-                // What follows are tests, and no paths any more.
-                if name == "find" && !matches!(text, "-H" | "-L" | "-P") {
-                    break;
-                }
-                if access == PathAccess::Write {
-                    found.extend(joined(text).flat_map(|value| self.beyond(value, false, access)));
-                }
-            } else if !std::mem::take(&mut skip) {
-                let operand =
-                    if name == "dd" { text.split_once('=').map_or(text, |(_, path)| path) } else { text };
-                found.extend(self.beyond(operand, word.tilde, access));
-            }
-        }
-        found
-    }
-
-    /// What any program is given that looks like a path, and leads out of the project and could be there, or to what
-    /// git keeps.
-    fn mentioned(&self, arguments: &[CommandWord]) -> Vec<(PathBuf, PathAccess)> {
-        let mut found = Vec::new();
-        for word in arguments {
-            let text = word.known().unwrap_or(&word.prefix);
-            let option = text.starts_with('-');
-            let Some(path) = (if option { text.split_once('=').map(|(_, value)| value) } else { Some(text) })
-            else {
-                continue;
-            };
-            // It may be written to as well.
-            if path.split('/').any(|part| part.eq_ignore_ascii_case(".git")) {
-                found.extend(self.beyond(path, word.tilde, PathAccess::Write));
-                continue;
-            }
-            if !(word.tilde || path.starts_with('/') || path.split('/').next() == Some("..")) {
-                continue;
-            }
-            let places = match word.known() {
-                Some(_) => self.beyond(path, word.tilde, PathAccess::Read),
-                None => self.beyond_prefix(word, PathAccess::Read),
-            };
-            // Here nobody says that it is a path at all.
-            found.extend(places.into_iter().filter(|(place, _)| plausible(place)));
-        }
-        found
-    }
-
-    /// The folder that a path begins with whose end is only known later.
-    pub(super) fn beyond_prefix(&self, word: &CommandWord, access: PathAccess) -> Vec<(PathBuf, PathAccess)> {
-        let bare = word.text.trim_start_matches('"');
-        let home = ["$HOME", "${HOME}"].iter().any(|name| bare.starts_with(name));
-        // `.gi?/hooks` may turn out as git's own.
-        let (folder, name) = word.prefix.rsplit_once('/').unwrap_or((".", &word.prefix));
-        if name.starts_with('.') && ".git".starts_with(&name.to_ascii_lowercase()) {
-            return self.beyond(&format!("{folder}/.git"), word.tilde, access);
-        }
-        if wanders(word) {
-            return vec![(PathBuf::from("/"), access)];
-        }
-        match word.prefix.rsplit_once('/') {
-            Some((folder, _)) => self.beyond(&format!("{folder}/"), word.tilde, access),
-            None if home => self.beyond("~", true, access),
-            None => Vec::new(),
-        }
-    }
-
     /// Where a path may be, as far as that is outside the project, or git's own and to be changed.
-    pub(super) fn beyond(&self, path: &str, tilde: bool, access: PathAccess) -> Vec<(PathBuf, PathAccess)> {
+    pub(super) fn beyond(&self, path: &str, tilde: bool, access: PathAccess) -> OutsidePaths {
+        let key = (path.to_owned(), tilde, access);
+        if let Some(known) = self.looked.borrow().get(&key) {
+            return known.clone();
+        }
+        // Each step up is looked at by itself.
+        (0..=path.matches("..").count()).for_each(|_| self.look());
         let places = self.resolve(path, tilde).unwrap_or_else(|| vec![PathBuf::from("/")]);
-        places
-            .into_iter()
-            .filter(|place| !device(place, access) && self.scope.external(place, access).is_some())
-            .map(|place| (place, access))
-            .collect()
+        let outside =
+            |place: &PathBuf| !device(place, access) && self.scope.external(place, access).is_some();
+        let found: OutsidePaths = places.into_iter().filter(outside).map(|place| (place, access)).collect();
+        self.looked.borrow_mut().insert(key, found.clone());
+        found
+    }
+
+    /// Counts a path that is looked at.
+    pub(super) fn look(&self) {
+        self.looks.set(self.looks.get() + 1);
+    }
+
+    /// Whether too many paths were looked at already.
+    pub(super) fn tired(&self) -> bool {
+        self.looks.get() > PATHS_MAX
     }
 }
 
@@ -285,55 +191,6 @@ fn follow(folder: &Path, path: &str) -> Option<PathBuf> {
         }
     }
     Some(place)
-}
-
-/// Whether a text that begins with a slash is meant as a path: `/etc/x` may be one, `/api/v1` is not.
-fn plausible(place: &Path) -> bool {
-    let Some(folder) = place.parent() else { return false };
-    folder.parent().is_some() && folder.is_dir() || place.symlink_metadata().is_ok()
-}
-
-/// What an option may have as its value: behind `=`, or behind any of its letters.
-fn joined(option: &str) -> impl Iterator<Item = &str> {
-    let letters = option.strip_prefix('-').filter(|rest| !rest.starts_with('-')).unwrap_or_default();
-    let joined = letters
-        .char_indices()
-        .take_while(|(_, letter)| letter.is_ascii_alphanumeric())
-        .filter_map(|(at, _)| letters.get(at + 1..));
-    joined.chain(option.split_once('=').map(|(_, value)| value))
-}
-
-/// Whether nothing is certain about the folder that a path is in: a variable may hold `..`, and so may alternatives.
-/// Names of files that a pattern finds do not begin with a dot.
-pub(super) fn may_be_anywhere(word: &CommandWord) -> bool {
-    if word.value.is_some() {
-        return false;
-    }
-    let anywhere = word.prefix.split('/').all(|part| matches!(part, "" | "." | ".."));
-    let alternatives = word.text.contains('{') && (word.text.contains(',') || word.text.contains(".."));
-    let valued = word.prefix.starts_with('-') || word.prefix.contains('=');
-    valued || anywhere && alternatives || wanders(word) || word.text.contains(['$', '`', '<'])
-}
-
-/// Whether a pattern or alternatives are followed by `..` or by a folder of git's, or may be.
-fn wanders(word: &CommandWord) -> bool {
-    if word.value.is_some() {
-        return false;
-    }
-    let bare: String = word.text.chars().filter(|c| !"'\"\\".contains(*c)).collect();
-    let Some((_, tail)) = bare.split_once(['*', '?', '[', '{']) else { return false };
-    let hidden = tail.split(['/', '{', ',']).any(|part| {
-        let end = part.find(['*', '?', '[', '}']).unwrap_or(part.len());
-        let name = part.get(..end).unwrap_or_default().to_ascii_lowercase();
-        name.starts_with('.') && (name.starts_with(".git") || ".git".starts_with(&name))
-    });
-    // `{1..3}` gives just these numbers.
-    let spans = |(at, _): (usize, &str)| {
-        let plain = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
-        let (before, after) = tail.split_at_checked(at).unwrap_or((tail, ""));
-        !(plain(before.chars().next_back()) && plain(after.chars().nth(2)))
-    };
-    hidden || tail.match_indices("..").any(spans)
 }
 
 /// Devices that keep nothing, and descriptors that are open already. Those for reading may be files, and opening them

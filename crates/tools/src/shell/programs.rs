@@ -17,9 +17,12 @@ pub(super) enum Concern {
     Changes,
 }
 
+/// Shells.
+pub(super) const SHELLS: &str = "sh bash dash ash zsh ksh mksh fish csh tcsh rbash pwsh";
+
 /// Programs that run whatever they are given, or write wherever it says.
 const LAUNCHERS: &str = "\
-    sh bash dash ash zsh ksh mksh fish csh tcsh rbash pwsh eval exec source . coproc fc env sudo doas su runuser \
+    eval exec source . coproc fc env sudo doas su runuser \
     pkexec setpriv capsh chroot unshare nsenter firejail bwrap proot fakeroot faketime eatmydata systemd-run \
     start-stop-daemon run-parts watch parallel entr flock script unbuffer rlwrap hyperfine perf strace ltrace \
     gdb lldb valgrind taskset chrt numactl busybox toybox ssh scp sftp mosh rsh telnet nc ncat netcat socat tmux \
@@ -35,7 +38,7 @@ const LAUNCHERS: &str = "\
     ansible-playbook luatex lualatex context joe kak hx micro code pg zless zmore corepack gpg-agent rr heaptrack cpio bsdcpio pax";
 
 /// Languages that run a script; what the script is must be named, and for some it is not enough.
-const INTERPRETERS: &str = "\
+pub(super) const INTERPRETERS: &str = "\
     python pypy node nodejs deno bun perl ruby php lua luajit tclsh wish Rscript R julia guile racket elixir iex \
     erl escript ghci runghc groovy scala kotlin jshell java osascript ipython irb octave ts-node tsx";
 
@@ -53,64 +56,45 @@ const CHANGERS: &str = "\
     compopt disown suspend";
 
 /// Sub-commands that run what they are given.
-const SUBCOMMANDS: &[(&str, &[&str])] = &[
-    (
-        "npm",
-        &[
-            "exec",
-            "x",
-            "explore",
-            "init",
-            "create",
-            "innit",
-            "config",
-            "set",
-            "set-script",
-            "c",
-            "edit",
-            "docs",
-            "home",
-            "repo",
-            "bugs",
-        ],
-    ),
-    ("pnpm", &["exec", "dlx", "create", "config", "env", "init"]),
-    ("yarn", &["exec", "dlx", "create", "config", "node", "init"]),
-    ("go", &["run", "generate", "tool", "env"]),
-    ("uv", &["run", "tool", "x"]),
-    ("poetry", &["run", "shell"]),
-    ("pipenv", &["run", "shell"]),
-    ("hatch", &["run", "shell"]),
-    ("conda", &["run"]),
-    ("bundle", &["exec", "config", "open"]),
-    ("rbenv", &["exec"]),
-    ("mise", &["exec", "x", "run"]),
-    ("asdf", &["exec"]),
-    ("rustup", &["run", "which"]),
-    ("nix", &["run", "develop", "shell", "eval", "repl", "build"]),
-    ("docker", &["run", "exec", "create"]),
-    ("docker-compose", &["run", "exec", "create"]),
-    ("podman", &["run", "exec", "create", "unshare"]),
-    ("kubectl", &["exec", "run", "debug", "edit", "plugin", "config"]),
-    ("systemctl", &["edit"]),
-    ("gh", &["alias", "extension", "codespace", "config"]),
-    ("jj", &["util", "config"]),
-    ("brew", &["sh", "ruby", "irb"]),
-    ("pdm", &["run", "config"]),
-    ("rye", &["run", "config"]),
-    ("pixi", &["run", "exec", "shell", "config"]),
-    ("pyenv", &["exec"]),
-    ("volta", &["run"]),
-    ("fnm", &["exec"]),
-    ("composer", &["exec", "config", "global"]),
-    ("gem", &["exec", "open"]),
-    ("rails", &["runner", "r", "console", "c", "dbconsole", "db"]),
-    ("mix", &["cmd", "run", "do", "eval"]),
-    ("zig", &["run", "cc", "c++", "build-exe"]),
-    ("dotnet", &["exec", "tool", "script", "fsi"]),
-    ("bazel", &["run", "query"]),
-    ("meson", &["devenv"]),
-    ("ip", &["netns", "vrf"]),
+const SUBCOMMANDS: &[(&str, &str)] = &[
+    ("npm", "exec x explore init create innit config set set-script c edit docs home repo bugs"),
+    ("pnpm", "exec dlx create config env init"),
+    ("yarn", "exec dlx create config node init"),
+    ("go", "run generate tool env"),
+    ("uv", "run tool x"),
+    ("poetry", "run shell"),
+    ("pipenv", "run shell"),
+    ("hatch", "run shell"),
+    ("conda", "run"),
+    ("bundle", "exec config open"),
+    ("rbenv", "exec"),
+    ("mise", "exec x run"),
+    ("asdf", "exec"),
+    ("rustup", "run which"),
+    ("nix", "run develop shell eval repl build"),
+    ("docker", "run exec create"),
+    ("docker-compose", "run exec create"),
+    ("podman", "run exec create unshare"),
+    ("kubectl", "exec run debug edit plugin config"),
+    ("systemctl", "edit"),
+    ("gh", "alias extension codespace config"),
+    ("jj", "util config"),
+    ("brew", "sh ruby irb"),
+    ("pdm", "run config"),
+    ("rye", "run config"),
+    ("pixi", "run exec shell config"),
+    ("pyenv", "exec"),
+    ("volta", "run"),
+    ("fnm", "exec"),
+    ("composer", "exec config global"),
+    ("gem", "exec open"),
+    ("rails", "runner r console c dbconsole db"),
+    ("mix", "cmd run do eval"),
+    ("zig", "run cc c++ build-exe"),
+    ("dotnet", "exec tool script fsi"),
+    ("bazel", "run query"),
+    ("meson", "devenv"),
+    ("ip", "netns vrf"),
 ];
 
 /// The sub-commands of cargo that are its own; any other is a program called `cargo-…`.
@@ -157,7 +141,7 @@ pub(super) fn broad(name: &str) -> bool {
     let base = base(name);
     let own = ["find", "fd", "awk", "gawk", "sed", "curl", "wget", "make", "tar", "rsync", "cmake", "ninja"];
     own.contains(&base)
-        || [LAUNCHERS, INTERPRETERS, CHANGERS].iter().any(|list| listed(list, base))
+        || [SHELLS, LAUNCHERS, INTERPRETERS, CHANGERS].iter().any(|list| listed(list, base))
         || base.starts_with("ld-linux")
 }
 
@@ -192,7 +176,7 @@ fn assigns(base: &str, arguments: &[CommandWord]) -> bool {
 }
 
 fn runs(base: &str, arguments: &[CommandWord]) -> bool {
-    if listed(LAUNCHERS, base) || base.starts_with("ld-linux") {
+    if listed(SHELLS, base) || listed(LAUNCHERS, base) || base.starts_with("ld-linux") {
         return true;
     }
     if listed(INTERPRETERS, base) {
@@ -320,8 +304,8 @@ fn subcommands(base: &str, arguments: &[CommandWord]) -> bool {
     }
     let known = |text: &str| match base {
         // npm takes any unambiguous beginning of a sub-command.
-        "npm" => !text.is_empty() && list.iter().any(|name| name.starts_with(text)),
-        _ => list.contains(&text),
+        "npm" => !text.is_empty() && list.split(' ').any(|name| name.starts_with(text)),
+        _ => listed(list, text),
     };
     // Any other first word is a script of the project's, or a program of its packages.
     if matches!(base, "pnpm" | "yarn") {

@@ -4,16 +4,18 @@
 //! rule. But a line with anything that is not on the list of known kinds is marked as a whole.
 
 use std::collections::HashSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tree_sitter::Node;
 
 use super::agreement::KEYWORDS;
 use super::launchers::LaunchedCommand;
 use super::lexer::{SubstitutionEnds, Unsure};
-use super::paths::{PossibleFolders, may_be_anywhere};
+use super::mentions::PathUse;
+use super::paths::{OutsidePaths, PossibleFolders};
 use super::programs::Concern;
 use super::syntax::{children, start, text};
+use super::values::LineValues;
 use super::word::CommandWord;
 use super::{
     Analysis, CHANGES, OPAQUE, RUNS, agreement, destinations, git, launchers, programs, remember,
@@ -23,6 +25,7 @@ use crate::scope::{PathAccess, Scope, real};
 
 mod conditions;
 mod expansions;
+mod reach;
 mod redirections;
 
 /// The kinds of syntax that are understood.
@@ -46,11 +49,14 @@ pub(super) fn analyse(line: &str, workdir: &Path, scope: &Scope) -> Analysis {
         scope,
         ends: SubstitutionEnds::new(),
         folders: PossibleFolders::new(workdir, scope),
+        values: LineValues::default(),
+        at: 0,
         found: Vec::new(),
         relative: Vec::new(),
         repositories: Vec::new(),
         always: Vec::new(),
         external: Vec::new(),
+        unresolved: Vec::new(),
         opaque: false,
         loops: false,
         reopens: false,
@@ -67,13 +73,18 @@ struct TreeWalk<'a> {
     scope: &'a Scope,
     ends: SubstitutionEnds,
     folders: PossibleFolders<'a>,
+    values: LineValues,
+    /// Where the node stands that is looked at.
+    at: usize,
     found: Vec<String>,
     /// Commands that are paths, which mean something else in another folder.
     relative: Vec<String>,
     /// Commands that work in the repository which they find.
     repositories: Vec<String>,
     always: Vec<String>,
-    external: Vec<(std::path::PathBuf, PathAccess)>,
+    external: OutsidePaths,
+    /// Commands with a word that may be any path.
+    unresolved: Vec<String>,
     opaque: bool,
     loops: bool,
     /// A device is written to that stands for an open descriptor.
@@ -104,9 +115,11 @@ impl TreeWalk<'_> {
         self.ends = syntax::ends(nodes.iter().map(|(node, _)| *node), self.line);
         let agreed = agreement::check(tree.root_node(), self.line, &self.ends).is_ok();
         self.opaque |= tree.root_node().has_error() || !agreed;
+        self.values = LineValues::of(&nodes, self.line, &self.ends);
         let condition = syntax::condition(&tree, self.line);
         for (node, parent) in nodes {
             self.folders.left = Some(node) == condition;
+            self.at = node.start_byte();
             let known = !node.is_named() || programs::listed(KINDS, node.kind());
             if node.is_missing() || !known || !self.visit(node, parent) {
                 self.opaque = true;
@@ -137,16 +150,18 @@ impl TreeWalk<'_> {
         }
         if self.opaque {
             self.always.clear();
+            self.unresolved = vec![self.line.to_owned()];
         }
         // Who may write a file need not ask to read it.
-        let written = self.external.clone();
-        self.external.retain(|(path, access)| {
-            *access == PathAccess::Write || !written.contains(&(path.clone(), PathAccess::Write))
-        });
+        let writes = |(_, access): &&(PathBuf, PathAccess)| *access == PathAccess::Write;
+        let written: HashSet<PathBuf> =
+            self.external.iter().filter(writes).map(|(path, _)| path.clone()).collect();
+        self.external.retain(|(path, access)| *access == PathAccess::Write || !written.contains(path));
         Analysis {
             commands: distinct(self.found),
             always: distinct(self.always),
             external: distinct(self.external),
+            unresolved: distinct(self.unresolved),
         }
     }
 
@@ -233,6 +248,7 @@ impl TreeWalk<'_> {
             } else if assignments.iter().all(|word| word.value.is_some()) {
                 self.always.extend(remember::exact(&whole));
             }
+            self.reach_by_variables(&whole, assignments);
             self.found.push(whole);
         }
         self.found.push(text.clone());
@@ -248,24 +264,19 @@ impl TreeWalk<'_> {
             self.unsettled |= self.moved;
         }
         self.moved |= PossibleFolders::fills(base, arguments) || base == "git" && git::moves(arguments);
-        let mut reached = self.folders.uncertain(base, arguments);
+        let mut reached = false;
         for word in destinations::of(base, arguments) {
-            let beyond = match word.known() {
-                Some(path) => self.folders.beyond(path, word.tilde, PathAccess::Write),
-                None => self.folders.beyond_prefix(&word, PathAccess::Write),
-            };
-            reached |= !beyond.is_empty() || may_be_anywhere(&word);
-            self.external.extend(beyond);
+            let mention = self.mention(base, PathUse::Writes, &word);
+            reached |= mention.leads(&word) || !mention.outside.is_empty();
+            self.external.extend(mention.outside);
         }
         if base == "git" {
             reached |= destinations::remotes(arguments).into_iter().any(|remote| self.local(remote));
         }
-        for (word, access) in destinations::archives(base, arguments) {
-            self.external.extend(match word.known() {
-                Some(path) => self.folders.beyond(path, word.tilde, access),
-                None => self.folders.beyond_prefix(&word, access),
-            });
-            reached |= access == PathAccess::Write && may_be_anywhere(&word);
+        for word in destinations::archives(base, arguments) {
+            let mention = self.mention(base, PathUse::Writes, &word);
+            reached |= mention.leads(&word);
+            self.external.extend(mention.outside);
         }
         for file in destinations::outputs(base, arguments) {
             self.written(&file);
@@ -284,10 +295,16 @@ impl TreeWalk<'_> {
                 }
             }
         }
-        let inner = launchers::inner(base, arguments);
-        if inner.is_none() {
-            self.external.extend(self.folders.outside(base, arguments));
-        }
+        let inner = launchers::inner(base, arguments).map(|inner| match inner {
+            LaunchedCommand::Command { .. } if depth >= LAUNCHES_MAX => LaunchedCommand::Unknown,
+            inner => inner,
+        });
+        let concern = match &inner {
+            Some(LaunchedCommand::Unknown) => Some(Concern::Runs),
+            Some(_) => None,
+            None => programs::concern(name, arguments),
+        };
+        reached |= self.reach(base, words, inner.as_ref(), concern);
         if matches!(base, "cd" | "pushd") {
             self.folders.enter(arguments);
         }
@@ -295,13 +312,11 @@ impl TreeWalk<'_> {
             self.folders.lost = true;
         }
         let concern = match inner {
-            Some(LaunchedCommand::Command { assignments, words }) if depth < LAUNCHES_MAX => {
+            Some(LaunchedCommand::Command { assignments, words }) => {
                 self.launched(base, &assignments, &words, depth)?;
                 launchers::is_fed_by_xargs(base, &words).then_some(Concern::Runs)
             }
-            Some(LaunchedCommand::Nothing) => None,
-            Some(_) => Some(Concern::Runs),
-            None => programs::concern(name, arguments),
+            _ => concern,
         };
         let concern = concern.or(reached.then_some(Concern::Runs));
         match concern {
@@ -328,12 +343,7 @@ impl TreeWalk<'_> {
     /// before its sub-command. It must be allowed as well as what is written.
     fn canonical(&self, name: &str, words: &[CommandWord]) -> Option<Vec<CommandWord>> {
         let (_, arguments) = words.split_first()?;
-        let installed = if name.contains('/') {
-            let places = self.folders.resolve(name, false).unwrap_or_default();
-            places.iter().find_map(|place| installed(place).or_else(|| installed(&real(place))))
-        } else {
-            None
-        };
+        let installed = self.installed(name);
         let bare = installed.as_deref().unwrap_or(name);
         let subcommand = if programs::base(bare) == "git" { git::bare(arguments) } else { None };
         if installed.is_none() && subcommand.is_none() {
@@ -341,6 +351,12 @@ impl TreeWalk<'_> {
         }
         let rest = subcommand.unwrap_or(arguments);
         Some([CommandWord::literal(bare)].into_iter().chain(rest.iter().cloned()).collect())
+    }
+
+    /// The bare name of a program that is called by its path, if the system keeps it there.
+    fn installed(&self, name: &str) -> Option<String> {
+        let places = self.folders.resolve(name, false).filter(|_| name.contains('/'))?;
+        places.iter().find_map(|place| installed(place).or_else(|| installed(&real(place))))
     }
 
     /// Whether the address of a repository is a folder here, whose hooks git would run.
@@ -382,6 +398,11 @@ impl TreeWalk<'_> {
         let source = text(node, self.line);
         let name = source.split(['=', '+', '[']).next().unwrap_or_default();
         let shaped = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        // Programs may get it, and go by it.
+        if parent.kind() == "declaration_command" || alone && !variables::small(name) {
+            let Ok(word) = self.word(node) else { return false };
+            self.reach_by_variables(source, &[word]);
+        }
         if alone && !variables::small(name) {
             self.found.push(source.to_owned());
             self.found.push(format!("{CHANGES}{source}"));

@@ -5,6 +5,10 @@
 //! way. `g"i"t` and `\git` are `git`; `'git status'` stays `'git status'`.
 
 use super::lexer::{SubstitutionEnds, Unsure};
+use super::shape;
+
+/// The longest name of a variable that is looked for, in bytes.
+const NAME_MAX: usize = 256;
 
 /// A word, read as far as it can be known before the command runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,6 +19,8 @@ pub(super) struct CommandWord {
     pub(super) value: Option<String>,
     /// The part before anything that is only known later.
     pub(super) prefix: String,
+    /// What it may turn out as, with the signs of [`shape`] for what is only known later.
+    pub(super) shape: String,
     /// Whether the shell expands the `~` at its start.
     pub(super) tilde: bool,
     /// Whether its value is split, and may turn out as any words or none.
@@ -34,11 +40,13 @@ impl CommandWord {
             base: at,
             ends,
             value: String::new(),
+            shape: String::new(),
             first: WordStart::Nothing,
             fixed: None,
             open: false,
             splits: false,
             glob: false,
+            bracket: None,
             brace: false,
             comma: false,
         };
@@ -53,12 +61,13 @@ impl CommandWord {
         };
         let text = if known { quote(&reading.value, tilde) } else { source.to_owned() };
         let several = reading.splits || reading.glob || braces;
-        let WordReader { value, splits, fixed, .. } = reading;
+        let WordReader { value, shape, splits, fixed, .. } = reading;
         let prefix = value.get(..fixed.unwrap_or(value.len())).unwrap_or_default().to_owned();
         Ok(Self {
             text,
             value: known.then_some(value),
             prefix,
+            shape,
             tilde,
             splits,
             several,
@@ -72,6 +81,7 @@ impl CommandWord {
             text: quote(value, false),
             value: Some(value.to_owned()),
             prefix: value.to_owned(),
+            shape: value.to_owned(),
             tilde: false,
             splits: false,
             several: false,
@@ -85,6 +95,7 @@ impl CommandWord {
             text: text.to_owned(),
             value: None,
             prefix: String::new(),
+            shape: shape::WORDS.to_owned(),
             tilde: false,
             splits: true,
             several: true,
@@ -126,6 +137,7 @@ struct WordReader<'a> {
     base: usize,
     ends: &'a SubstitutionEnds,
     value: String,
+    shape: String,
     first: WordStart,
     /// How much of the value came before anything that is only known later.
     fixed: Option<usize>,
@@ -133,6 +145,8 @@ struct WordReader<'a> {
     open: bool,
     splits: bool,
     glob: bool,
+    /// Where in the shape a set of characters to match has begun.
+    bracket: Option<usize>,
     brace: bool,
     comma: bool,
 }
@@ -148,10 +162,12 @@ impl<'a> WordReader<'a> {
             self.first = WordStart::Certain(next);
         }
         self.value.push(next);
+        self.shape.push(next);
     }
 
-    /// Takes something that is only known later.
-    fn unknown(&mut self) {
+    /// Takes something that is only known later, with its shape.
+    fn unknown(&mut self, shape: &str) {
+        self.shape.push_str(shape);
         if self.first == WordStart::Nothing {
             self.first = WordStart::Unknown;
         }
@@ -178,17 +194,20 @@ impl<'a> WordReader<'a> {
                 '$' => {
                     let before = self.open;
                     self.open = false;
-                    self.dollar()?;
+                    self.dollar(false)?;
                     self.splits |= self.open;
                     self.open |= before;
                 }
                 '`' => {
-                    self.nested()?;
+                    self.nested(false)?;
                     self.splits = true;
                 }
-                '<' | '>' => self.nested()?,
+                '<' | '>' => self.nested(false)?,
                 '*' | '?' | '[' if !matches!(self.source, "[") => {
-                    self.unknown();
+                    if next == '[' {
+                        self.bracket.get_or_insert(self.shape.len());
+                    }
+                    self.unknown(shape::NAMES);
                     self.glob = true;
                     self.at += 1;
                 }
@@ -197,25 +216,51 @@ impl<'a> WordReader<'a> {
                         self.brace = true;
                         self.fixed.get_or_insert(self.value.len());
                     }
+                    let before = self.shape.len();
                     // The shell takes the word for an assignment, and puts a home folder there.
-                    if other == '~' && self.assigning() {
-                        self.unknown();
+                    let assigned = other == '~' && self.assigning();
+                    if assigned {
+                        self.unknown("");
                     }
                     self.comma |= self.brace && (other == ',' || rest.starts_with(".."));
+                    let home = assigned || other == '~' && self.at == 0;
                     self.take(other);
                     self.at += other.len_utf8();
+                    if let Some(sign) = shape::sign(other).filter(|_| self.brace || home) {
+                        self.shape.truncate(before);
+                        self.shape.push(sign);
+                    }
+                    self.close_bracket(other);
                 }
             }
         }
         Ok(())
     }
 
+    /// What stands between brackets is one character of a name. The first `]` may be one of those, so the last counts.
+    fn close_bracket(&mut self, next: char) {
+        match (next, self.bracket) {
+            ('/', _) => self.bracket = None,
+            (']', Some(start))
+                if !self.shape.get(start..).is_some_and(|set| set.contains(shape::is_open)) =>
+            {
+                self.shape.truncate(start);
+                self.shape.push_str(shape::NAMES);
+            }
+            _ => {}
+        }
+    }
+
     /// Whether a `~` that came next would stand at the start of a variable's value, or of a part of it.
     fn assigning(&self) -> bool {
-        let named = self.value.split_once('=').is_some_and(|(name, _)| {
-            !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_+".contains(c))
-        });
-        named && self.value.ends_with(['=', ':'])
+        // Not the whole value each time: it may be long.
+        let start = self.value.as_bytes().get(..self.value.len().min(NAME_MAX)).unwrap_or_default();
+        self.value.ends_with(['=', ':'])
+            && start.iter().position(|byte| *byte == b'=').is_some_and(|length| {
+                let name = start.get(..length).unwrap_or_default();
+                !name.is_empty()
+                    && name.iter().all(|byte| byte.is_ascii_alphanumeric() || b"_+".contains(byte))
+            })
     }
 
     fn double_quotes(&mut self) -> Result<(), Unsure> {
@@ -240,9 +285,9 @@ impl<'a> WordReader<'a> {
                 '$' => {
                     // `"$@"` is as many words as there are parameters.
                     self.splits |= rest.starts_with("$@") || rest.starts_with("${@}");
-                    self.dollar()?;
+                    self.dollar(true)?;
                 }
-                '`' => self.nested()?,
+                '`' => self.nested(true)?,
                 other => {
                     self.take(other);
                     self.at += other.len_utf8();
@@ -267,7 +312,7 @@ impl<'a> WordReader<'a> {
                         'n' => self.take('\n'),
                         't' => self.take('\t'),
                         '\\' | '\'' | '"' | '?' => self.take(escaped),
-                        _ => self.unknown(),
+                        _ => self.unknown(shape::ANYTHING),
                     }
                     self.at += 1 + escaped.len_utf8();
                 }
@@ -279,18 +324,18 @@ impl<'a> WordReader<'a> {
         }
     }
 
-    fn dollar(&mut self) -> Result<(), Unsure> {
+    fn dollar(&mut self, quoted: bool) -> Result<(), Unsure> {
         let name = self.rest().get(1..).unwrap_or_default();
         match name.chars().next() {
-            Some('(' | '{') => return self.nested(),
+            Some('(' | '{') => return self.nested(quoted),
             Some(c) if c.is_ascii_alphabetic() || c == '_' => {
                 let length =
                     name.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(name.len());
-                self.unknown();
+                self.unknown(&shape::expansion(self.rest().get(..=length).unwrap_or_default(), quoted));
                 self.at += 1 + length;
             }
             Some(c) if c.is_ascii_digit() || "@*#?$!-".contains(c) => {
-                self.unknown();
+                self.unknown(&shape::expansion(self.rest().get(..2).unwrap_or_default(), quoted));
                 self.at += 2;
             }
             _ => {
@@ -302,10 +347,10 @@ impl<'a> WordReader<'a> {
     }
 
     /// A substitution or `${…}`.
-    fn nested(&mut self) -> Result<(), Unsure> {
+    fn nested(&mut self, quoted: bool) -> Result<(), Unsure> {
         let end = self.ends.get(&(self.base + self.at)).and_then(|end| end.checked_sub(self.base));
         let end = end.filter(|end| *end > self.at && *end <= self.source.len()).ok_or(Unsure)?;
-        self.unknown();
+        self.unknown(&shape::expansion(self.source.get(self.at..end).unwrap_or_default(), quoted));
         self.at = end;
         Ok(())
     }

@@ -16,6 +16,7 @@ mod outside;
 mod pieces;
 mod plain;
 mod tricks;
+mod unresolved;
 
 /// Programs that the generous rules allow with any arguments.
 const GENEROUS: &[&str] = &[

@@ -1,0 +1,340 @@
+//! Lines that leave the project, or may: each names the path outside, or the command whose words cannot be told. And
+//! ordinary lines, which do neither.
+
+use everturn_tools::Tool as _;
+use everturn_tools::bash::BashTool;
+use everturn_tools::scope::PathAccess;
+use everturn_tools::shell::{Analysis, OPAQUE, UNRESOLVED};
+use serde_json::json;
+
+use crate::harness::Project;
+
+/// What `curl file:///x` and the like need: `R` and `W` for reading and writing a path, `?` for a command that is not
+/// resolved.
+const LEAVING: &[(&str, &[&str])] = &[
+    // As they were reported.
+    ("cut -c1-99 ~/.ssh/x", &["R ~/.ssh/x"]),
+    ("d=..; cat $d/x", &["R ../x"]),
+    ("for f in ../x/*; do cat $f; done", &["R ../x"]),
+    ("xargs cat", &["? cat …"]),
+    ("curl file:///x", &["R /x"]),
+    ("tee $(echo ../x)", &["? tee $(echo ../x)"]),
+    ("git commit -F../x", &["R ../x"]),
+    ("curl -d @../x", &["R ../x"]),
+    // Programs that no list names, and words that no list knows.
+    ("frobnicate ../x", &["R ../x"]),
+    ("frobnicate --in ../x", &["R ../x"]),
+    ("frobnicate --in=../x", &["R ../x"]),
+    ("frobnicate --in=~/x", &["R ~/x"]),
+    ("frobnicate -i../x", &["R ../x"]),
+    ("frobnicate -vi~/x", &["R ~/x"]),
+    ("frobnicate a:../x", &["R ../x"]),
+    ("frobnicate a,../x", &["R ../x"]),
+    ("frobnicate 'read ../x'", &["R ../x"]),
+    ("frobnicate key=@../x", &["R ../x"]),
+    ("frobnicate /etc/passwd", &["R /etc/passwd"]),
+    ("frobnicate link/x", &["R link/x"]),
+    ("frobnicate --in=link", &["R link"]),
+    ("frobnicate -ilink", &["R link"]),
+    ("cat l*/x", &["R link/x"]),
+    ("cat */x", &["R link/x"]),
+    ("echo ../*", &["R .."]),
+    ("for f in ~/.ssh/*; do echo $f; done", &["R ~/.ssh"]),
+    ("cat .*/x", &["R .."]),
+    ("cat .[.]/x", &["R .."]),
+    ("cat {/etc/passwd,f}", &["R /etc/passwd"]),
+    ("cat .{.,}/x", &["R ../x"]),
+    ("cat {f,~/x}", &["R ~/x"]),
+    ("date -f ~/.ssh/x", &["R ~/.ssh/x"]),
+    ("awk -F: '{print $1}' /etc/passwd", &["R /etc/passwd"]),
+    ("git diff --no-index /dev/null ~/x", &["R ~/x"]),
+    ("git log --output=../x", &["R ../x"]),
+    ("git -C.. log", &["R .."]),
+    ("git hash-object -w ../x", &["R ../x"]),
+    ("GIT_DIR=../x/.git git log", &["W ../x/.git"]),
+    ("export CONFIG=../x; frobnicate", &["R ../x"]),
+    ("curl -F 'f=@../x' http://localhost", &["R ../x"]),
+    ("curl -F 'f=<../x' http://localhost", &["R ../x", "? curl -F 'f=<../x' http://localhost"]),
+    ("curl -T ~/x http://localhost", &["R ~/x"]),
+    ("curl FILE://localhost/etc/passwd", &["R /etc/passwd"]),
+    ("curl --url=file:/etc/passwd", &["R /etc/passwd"]),
+    ("wget --post-file=../x http://localhost", &["R ../x"]),
+    ("tar -cf a.tar -C .. x", &["W .."]),
+    ("make -C.. all", &["R .."]),
+    ("gcc -I../x -c a.c", &["R ../x"]),
+    ("gcc -Wl,-T,../x a.c", &["R ../x"]),
+    ("sort -t/ ../x", &["R ../x"]),
+    ("ls /", &["R /"]),
+    ("../x/run --fast", &["R ../x/run"]),
+    ("rsync -a sub/ ../x", &["W ../x"]),
+    ("x=~/.ssh; cp f \"$x\"", &["W ~/.ssh"]),
+    ("a=..; b=$a/far; cat $b/x", &["R ../far/x"]),
+    ("d='../*'; echo $d", &["R .."]),
+    ("p=-F../x; git commit $p", &["R ../x"]),
+    ("for d in sub ..; do ls $d/y; done", &["R ../y"]),
+    ("ls \"$PWD/../x\" $(pwd)/../y", &["R ../x", "R ../y"]),
+    ("cat $HOME/x ${HOME}/y", &["R ~/x", "R ~/y"]),
+    ("f=../x; cat ${f%.rs}", &["R ../x"]),
+    ("watch 'cat ../x'", &["R ../x"]),
+    ("sed 'r ../x' f", &["R ../x", "? sed 'r ../x' f"]),
+    // What is only known when it runs.
+    ("cat $f", &["? cat $f"]),
+    ("cat \"$1\"", &["? cat \"$1\""]),
+    ("cat \"$@\"", &["? cat \"$@\""]),
+    ("cat `cat list`", &["? cat `cat list`"]),
+    ("cat $(git ls-files)", &["? cat $(git ls-files)"]),
+    ("cat /etc/$f", &["R /etc", "? cat /etc/$f"]),
+    ("cat $'\\x2e\\x2e/x'", &["? cat $'\\x2e\\x2e/x'"]),
+    ("while read -r f; do cat \"$f\"; done < list", &["? cat \"$f\""]),
+    ("for f in $(cat list); do cat $f; done", &["? cat $f"]),
+    ("f=a; read f < list; cat $f", &["? cat $f"]),
+    ("f=a; printf -v f %s ../x; cat $f", &["? cat $f"]),
+    ("f=a; unset f; cat $f/x", &["? cat $f/x"]),
+    ("f=a; f+=/..; cat $f/x", &["? cat $f/x"]),
+    ("d=sub; d=$d$e; cat $d/x", &["? cat $d/x"]),
+    ("d=$e; cat $d/x", &["? cat $d/x"]),
+    ("false && d=sub; cat $d/etc/passwd", &["R /etc/passwd"]),
+    ("d=sub & cat $d/etc/passwd", &["R /etc/passwd"]),
+    ("e=$d/etc/passwd; d=sub; cat $e", &["R /etc/passwd"]),
+    ("x='a ../y'; cat $x", &["? cat $x"]),
+    ("IFS=:; d=sub:..; cat $d", &["? cat $d"]),
+    ("cat {-..0}{-..0}/y", &["? cat {-..0}{-..0}/y"]),
+    ("cat ..$PWD/x", &["? cat ..$PWD/x"]),
+    ("echo $x*", &["? echo $x*"]),
+    ("make OUT=$d", &["? make OUT=$d"]),
+    ("OUT=$d make", &["? OUT=$d make"]),
+    ("curl \"file://$x\"", &["? curl \"file://$x\""]),
+    ("curl file:///%2e%2e/x", &["R /%2e%2e/x", "? curl file:///%2e%2e/x"]),
+    ("git ls-files | xargs grep x", &["? grep x …"]),
+    ("git ls-files | xargs -I{} cat {}", &["? cat {}"]),
+    ("xargs -a list cat", &["? xargs -a list cat"]),
+    ("ls | parallel cat", &["? parallel cat"]),
+    ("ls | cpio -o", &["? cpio -o"]),
+    ("tar -cf a.tar -T list", &["? tar -cf a.tar -T list"]),
+    ("tar cTf list a.tar", &["? tar cTf list a.tar"]),
+    ("rsync --files-from=list . sub", &["? rsync --files-from=list . sub"]),
+    ("p=--files0-from=list; wc $p", &["? wc $p"]),
+    ("wc --files0-from=list", &["? wc --files0-from=list"]),
+    ("git add --pathspec-from-file=list", &["? git add --pathspec-from-file=list"]),
+    ("curl -sK list", &["? curl -sK list"]),
+    ("python3 -c 'print(1)'", &["? python3 -c 'print(1)'"]),
+    ("python3 - < f", &["? python3 -"]),
+    ("python3", &["? python3"]),
+    ("perl -pe s/a/b/ f", &["? perl -pe s/a/b/ f"]),
+    ("node -e x", &["? node -e x"]),
+    ("bash -c 'cat f'", &["? bash -c 'cat f'"]),
+    ("echo cat f | sh", &["? sh"]),
+    ("bash -s x < f", &["? bash -s x"]),
+    ("eval 'cat .\\./x'", &["? eval 'cat .\\./x'"]),
+    ("awk 'BEGIN { getline l < \"f\" }'", &["? awk 'BEGIN { getline l < \"f\" }'"]),
+    ("awk -f x.awk f", &["? awk -f x.awk f"]),
+    ("sed 's/a/b/e' f", &["? sed s/a/b/e f"]),
+    ("jq -n 'import \"x\" as $x; $x'", &["? jq -n 'import \"x\" as $x; $x'"]),
+    ("find . -exec sh -c 'cat $1' _ {} ';'", &["? find . -exec sh -c 'cat $1' _ {} ';'"]),
+    ("env -S 'cat f'", &["? env -S 'cat f'"]),
+    ("timeout $t cat f", &["? timeout $t cat f"]),
+    ("ssh host 'cat $x'", &["? ssh host 'cat $x'"]),
+    ("trap 'd=$x' DEBUG; ls", &["? trap 'd=$x' DEBUG"]),
+    ("pwd() { echo ..; }; cat $(pwd)/x", &["? cat $(pwd)/x"]),
+    (
+        "shopt -s expand_aliases\nalias echo=cat\necho ../x",
+        &["? shopt -s expand_aliases", "? alias echo=cat"],
+    ),
+    ("cat $f; ls; head $f; cat $f", &["? cat $f", "? head $f"]),
+];
+
+/// Lines of every day.
+const STAYING: &[&str] = &[
+    "cargo build",
+    "cargo test --workspace --all-features -- --nocapture",
+    "cargo test -p everturn-tools shell::",
+    "cargo clippy --all-targets -- -D warnings",
+    "cargo fmt --all --check && cargo doc --no-deps",
+    "RUST_BACKTRACE=1 cargo run --bin tool -- --port 8080 2>&1 | tail -50",
+    "CARGO_TARGET_DIR=target/x cargo build --target x86_64-unknown-linux-gnu",
+    "cargo add serde --features derive",
+    "cargo new sub/y",
+    "npm install",
+    "npm ci && npm run build && npm test",
+    "npm run lint -- --fix src/index.ts",
+    "npm install --save-dev @types/node@20 typescript@^5.0.0",
+    "npx tsc --noEmit -p tsconfig.json",
+    "npx eslint 'src/**/*.{ts,tsx}'",
+    "yarn test --watch=false",
+    "pnpm install --frozen-lockfile",
+    "node --test",
+    "node sub/index.js --port=3000",
+    "python3 -m pytest -x -q tests/test_a.py::TestA::test_b",
+    "python3 -m venv .venv && . .venv/bin/activate && pip install -r requirements.txt",
+    "pip install 'requests>=2.0,<3'",
+    "python3 x.py --name 'a b' --n 3",
+    "go build ./... && go test -run 'TestA|TestB' ./pkg/...",
+    "make",
+    "make -j$(nproc) all",
+    "make -C sub test CFLAGS='-O2 -g'",
+    "cmake -S . -B build -DCMAKE_BUILD_TYPE=Release",
+    "cmake --build build -j 4",
+    "mvn -q clean test",
+    "./gradlew build",
+    "git status --short",
+    "git log --oneline -5 --format='%h %s / %an'",
+    "git log origin/main..HEAD",
+    "git log @{u}..",
+    "git diff HEAD~3 -- src/main.rs",
+    "git diff HEAD^..HEAD --stat",
+    "git show HEAD:src/main.rs",
+    "git add -A && git commit -m 'fix: read /etc/hosts and ../x'",
+    "git commit -m \"$(cat <<'EOF'\nTitle\n\nBody with /etc and ../x\nEOF\n)\"",
+    "git commit --amend --no-edit",
+    "git checkout -b feature/x",
+    "git rebase -i HEAD~3",
+    "git stash && git pull --rebase && git stash pop",
+    "git push -u origin feature/x",
+    "git clone https://example.org/a/b.git sub/b",
+    "git remote add fork git@example.org:a/b.git",
+    "git blame -L 10,20 src/main.rs",
+    "git grep -n 'TODO' -- '*.rs'",
+    "gh pr create --title 'a /etc b' --body \"$(cat notes.md)\"",
+    "grep -rn 'fn main' src",
+    "grep -rn '/usr/bin' src",
+    "grep -rnE --include='*.rs' '(a|b)\\.\\.c' .",
+    "grep -c x < f",
+    "rg -n 'a/../b' src -g '!target'",
+    "sed -n '1,20p' src/main.rs",
+    "sed -i 's|/usr/bin|/opt|g' src/main.rs",
+    "sed -e 's/a/b/' -e '/x/d' f",
+    "awk -F/ '{print $2}' f",
+    "awk '/usr/ {print $1\"/\"$2}' f",
+    "cut -d/ -f1,2 f | sort -t/ -k2 | uniq -c",
+    "tr / _ < f",
+    "find . -name '*.rs' -not -path './target/*' -newer f",
+    "find src -type f -name '*.o' -delete",
+    "find . \\( -name a -o -name b \\) -print",
+    "find . -name \"$x\" -type f",
+    "ls -la src/*.rs",
+    "ls *.rs sub/**/*.rs",
+    "wc -l src/*.rs | sort -n | tail -5",
+    "cat src/[a-m]*.rs",
+    "head -n 5 f{1..3}.txt",
+    "mkdir -p sub/{a,b}/c && touch sub/{a,b}/c/{1..3}.rs",
+    "cp f{,.bak} && mv f.bak sub/",
+    "rm -rf target build *.o",
+    "chmod +x sub/run.sh && ./sub/run.sh",
+    "tar -czf a.tar.gz sub && tar -tzf a.tar.gz",
+    "diff -u f sub/g",
+    "diff <(sort f) <(sort sub/g)",
+    "jq '.. | .name? // empty' f.json",
+    "jq -r '.a[] | \"\\(.b)/\\(.c)\"' f.json",
+    "curl -s http://localhost:3000/api/v1/users?x=1",
+    "curl -sSf -X POST -H 'Content-Type: application/json' -d '{\"a\": \"b/c\"}' http://localhost:3000/",
+    "curl -H 'Accept: */*' \"http://localhost:$port/x\"",
+    "docker ps -a && docker compose up -d",
+    "kubectl get pods -n default -o wide",
+    "for f in src/*.rs; do wc -l \"$f\"; done",
+    "for f in a.rs b.rs; do cp $f sub/$f.bak; done",
+    "for d in sub src; do for f in $d/*.rs; do cat \"$f\"; done; done",
+    "for f in *.txt; do mv \"$f\" \"${f%.txt}.md\"; done",
+    "for f in src/*.rs; do echo \"${f##*/}\"; head -1 \"${f##*/}\"; done",
+    "for i in 1 2 3; do cargo test -- --seed $i; done",
+    "for i in $(seq 1 5); do curl -s http://localhost:3000/$i; done",
+    "d=sub; ls $d && cat $d/g",
+    "d=src && grep -n x \"$d\"/*.rs",
+    "NAME=x; echo $NAME; mkdir -p build/$NAME",
+    "x=$(git rev-parse HEAD); echo \"at $x\"",
+    "if [ -f f ]; then cat f; fi",
+    "[[ -d \"$x\" ]] && echo yes",
+    "echo /etc/passwd ../x ~/y $HOME \"$x\" $?",
+    "printf '%s\\n' \"$x\" > f",
+    "basename \"$f\" .rs; dirname \"$f\"",
+    "cat > f <<'EOF'\n/etc/passwd ../x $y\nEOF",
+    "cat \"$PWD/f\" $(pwd)/sub/g",
+    "cd build && cmake .. && make",
+    "cd sub && ls .. && cat ../f",
+    "timeout 60 cargo test",
+    "time make test > /dev/null 2>&1",
+    "sleep 1; kill $pid; wait $pid",
+    "date +%Y/%m/%d",
+    "tail -c 100 f | base64",
+    "gh api /repos/a/b/pulls",
+    "docker run --rm -v \"$PWD:/no/where\" image npm test",
+    "which cargo; command -v git; type ls",
+    "ps aux | grep node",
+];
+
+fn project() -> Project {
+    let project = Project::new();
+    for name in ["f", "sub/g", "src/main.rs", "../far/x", "a.rs", "b.rs"] {
+        project.file(name, "");
+    }
+    std::os::unix::fs::symlink("../far", project.path("link")).unwrap();
+    project
+}
+
+/// What a line needs, in the words of the table.
+fn needed(project: &Project, line: &str) -> Vec<String> {
+    let scope = &project.scope;
+    let analysis = Analysis::of(line, &scope.directory, scope);
+    let named = |path: &std::path::Path| match path.strip_prefix(&scope.home) {
+        Ok(rest) => format!("~/{}", rest.display()),
+        Err(_) if path.starts_with(project.outside()) => scope.relative(path),
+        Err(_) => path.display().to_string(),
+    };
+    let letter = |access: &PathAccess| if *access == PathAccess::Read { "R" } else { "W" };
+    let external =
+        analysis.external.iter().map(|(path, access)| format!("{} {}", letter(access), named(path)));
+    external.chain(analysis.unresolved.iter().map(|command| format!("? {command}"))).collect()
+}
+
+#[test]
+fn lines_that_may_leave_the_project_say_so() {
+    let project = project();
+    assert!(LEAVING.len() >= 68);
+    let wrong: Vec<_> = LEAVING
+        .iter()
+        .map(|(line, expected)| (line, expected, needed(&project, line)))
+        .filter(|(_, expected, found)| found != *expected)
+        .collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn ordinary_lines_stay_in_the_project() {
+    let project = project();
+    assert!(STAYING.len() >= 60);
+    let wrong: Vec<_> = STAYING
+        .iter()
+        .map(|line| (line, needed(&project, line)))
+        .filter(|(_, found)| !found.is_empty())
+        .collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// A line that is not understood may reach anything.
+#[test]
+fn a_line_that_is_not_understood_is_not_resolved() {
+    let project = project();
+    for line in ["cat > $f", "$x f", "cat 'f", "for ((;;)); do cat f; done", "cd \"$d\" && cat f"] {
+        let analysis = Analysis::of(line, &project.scope.directory, &project.scope);
+        assert_eq!(analysis.unresolved, [line], "{line}");
+        assert_eq!(analysis.commands.last(), Some(&format!("{OPAQUE}{line}")), "{line}");
+    }
+}
+
+/// Every line of the table needs the permission before it may run.
+#[test]
+fn the_tool_needs_a_permission_for_what_is_not_resolved() {
+    let project = project();
+    for (line, _) in LEAVING {
+        let needs = BashTool::default().needs(&json!({ "command": line }), &project.scope).unwrap();
+        assert!(needs.iter().any(|need| need.permission == "external_directory"), "{line}: {needs:?}");
+    }
+    let needs =
+        BashTool::default().needs(&json!({ "command": "cat $f; xargs head" }), &project.scope).unwrap();
+    let named: Vec<(&str, &[String], &[String])> =
+        needs.iter().map(|need| (&*need.permission, &need.patterns[..], &need.always[..])).collect();
+    let (one, other) = (format!("{UNRESOLVED}cat $f"), format!("{UNRESOLVED}head …"));
+    // With another value the same text is another path, so it is not remembered.
+    assert_eq!(named[0], ("external_directory", &[one, other.clone()][..], &[other][..]));
+    assert_eq!((named.len(), named[1].0), (2, "bash"));
+    assert_eq!(needs[0].metadata["command"], "cat $f\nhead …");
+}
