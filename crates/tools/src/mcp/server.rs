@@ -92,6 +92,16 @@ impl McpServer {
 
     /// Has the server started, stopped or held.
     pub(super) fn set(&self, launch: Launch) {
+        if launch == Launch::Now {
+            // At once, and not when its task has looked: whoever asks for its tools next waits for it.
+            self.state.send_if_modified(|state| {
+                let idle = matches!(state, ServerState::Off | ServerState::Held(_));
+                if idle {
+                    *state = ServerState::Connecting;
+                }
+                idle
+            });
+        }
         self.launch.send_if_modified(|present| {
             let other = *present != launch;
             *present = launch;

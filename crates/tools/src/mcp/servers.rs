@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -116,7 +116,8 @@ pub enum ServerStatus {
 pub struct Servers {
     servers: BTreeMap<String, Arc<McpServer>>,
     registry: Registry,
-    started: Instant,
+    /// When one of them was started last.
+    started: Mutex<Instant>,
     settle: Duration,
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -144,7 +145,7 @@ impl Servers {
         };
         let servers = servers.into_iter().map(start).collect();
         let settle = options.timing.settle;
-        Self { servers, registry, started: Instant::now(), settle, tasks, stop }
+        Self { servers, registry, started: Mutex::new(Instant::now()), settle, tasks, stop }
     }
 
     /// The tools of these servers, over those below.
@@ -159,12 +160,13 @@ impl Servers {
         self.servers.iter().map(|(name, server)| (name.clone(), server.status())).collect()
     }
 
-    /// Waits for servers that are still connecting, but not longer than a short while after their start, and gives
+    /// Waits for servers that are still connecting, but not longer than a short while after one was started, and gives
     /// those another try that were given up.
     pub async fn settled(&self) {
         self.servers.values().filter(|server| server.is_resting()).for_each(|server| server.wake());
         let all = join_all(self.servers.values().map(|server| server.settled()));
-        timeout_at(self.started + self.settle, all).await.ok();
+        let started = *self.started.lock().unwrap_or_else(PoisonError::into_inner);
+        timeout_at(started + self.settle, all).await.ok();
     }
 
     /// Waits as long for servers that are connecting now, for somebody who asks how they are.
@@ -220,6 +222,9 @@ impl Servers {
     /// Starts or stops a server, or tries again at once. False if there is no such server.
     pub fn set(&self, name: &str, launch: Launch) -> bool {
         let Some(server) = self.servers.get(name) else { return false };
+        if launch == Launch::Now {
+            *self.started.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        }
         server.set(launch);
         server.wake();
         true
