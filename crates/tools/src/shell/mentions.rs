@@ -28,7 +28,7 @@ const READERS: &str = "\
     sha1sum sha256sum find cut paste join column";
 
 /// Those of them whose first word is a pattern or a script, unless an option brings it.
-pub(super) const SEARCHERS: &str = "grep egrep fgrep zgrep rg ag sed awk gawk mawk jq yq";
+pub(super) const SEARCHERS: &str = "grep egrep fgrep zgrep rg ag sed awk gawk mawk jq";
 
 /// Programs that make, change or remove the paths among their words, or work there.
 pub(super) const WRITERS: &str = "\
@@ -39,7 +39,7 @@ pub(super) const WRITERS: &str = "\
 /// Commands that open nothing: they only repeat, compare or count what they are given.
 const TALKERS: &str = "\
     echo printf test [ true false : read set exit return kill sleep seq expr basename dirname realpath readlink which \
-    type tr wait jobs pwd umask";
+    type tr wait pwd umask";
 
 /// Programs to which a slash alone is a separator.
 const SEPARATED: &str = "awk gawk mawk cut sort paste join column";

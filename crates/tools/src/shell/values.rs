@@ -94,8 +94,8 @@ impl LineValues {
                 // variable.
                 ("unset_command" | "function_definition", _) => values.lost = true,
                 ("declaration_command", _) => {
-                    values.lost |=
-                        children(*node).iter().any(|(_, child)| text(*child, line).starts_with('-'));
+                    let plain = |kind: &str| matches!(kind, "variable_assignment" | "variable_name");
+                    values.lost |= children(*node).iter().skip(1).any(|(_, child)| !plain(child.kind()));
                 }
                 ("command", _) => {
                     let words = children(*node).into_iter().map(|(_, child)| child);

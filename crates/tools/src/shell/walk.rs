@@ -173,7 +173,7 @@ impl TreeWalk<'_> {
             "declaration_command" | "unset_command" => {
                 self.found.push(source.to_owned());
                 self.found.push(format!("{CHANGES}{source}"));
-                true
+                self.declared(node)
             }
             "function_definition" => {
                 let name = node.child_by_field_name("name").map_or("", |name| text(name, self.line));
@@ -390,6 +390,22 @@ impl TreeWalk<'_> {
             return Err(Unsure);
         }
         self.simple(assignments, words, depth + 1)
+    }
+
+    /// What is declared by a word that is no assignment to the grammar, such as `"x=$y"`.
+    fn declared(&mut self, node: Node<'_>) -> bool {
+        let source = text(node, self.line);
+        for (_, child) in children(node).into_iter().skip(1) {
+            let Ok(word) = self.word(child) else { return false };
+            if child.kind() != "variable_assignment" {
+                self.reach_by_variables(source, &[word]);
+            }
+            // The index of an array is evaluated, with any command in it.
+            if text(child, self.line).contains('[') {
+                self.unresolved.push(source.to_owned());
+            }
+        }
+        true
     }
 
     /// A variable that is set by itself, or in front of a command.

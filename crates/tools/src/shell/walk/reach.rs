@@ -8,8 +8,10 @@ use super::super::word::CommandWord;
 use super::super::{git, remember};
 use super::TreeWalk;
 
-/// Programs that take names of files from their input, and commands that make another program of a name.
-const FED: &str = "cpio bsdcpio pax parallel alias shopt hash enable";
+/// Programs that take names of files or commands from their input, and commands that make another program of a name.
+const FED: &str = "\
+    cpio bsdcpio pax parallel ed ex vi vim nvim m4 bc dc gnuplot sqlite3 duckdb psql mysql mariadb gdb lldb expect at \
+    batch busybox toybox alias shopt hash enable";
 
 /// Options by which programs take names of files, or more options, from a file: letters and long ones.
 const LISTS: &[(&str, &str, &str)] = &[
@@ -64,20 +66,24 @@ impl TreeWalk<'_> {
             Some(LaunchedCommand::Unknown) => true,
             None => is_fed(base, &self.spelled_out(arguments), concern),
         };
-        let uses = PathUse::of(base);
+        // Programs of the system are the same by their paths as by their names, and links of the project its programs.
+        let foreign = name.filter(|name| name.contains('/') && self.installed(name).is_none());
+        let uses = match PathUse::of(base) {
+            PathUse::Talks if foreign.is_some() => PathUse::Unknown,
+            uses => uses,
+        };
         let mut led = false;
         for word in &path_words(base, arguments, concern.is_some()) {
             let mention = self.mention(base, uses, word);
-            open |= mention.open || concern.is_some() && is_code(base, word);
+            open |= mention.open || concern.is_some() && (is_code(base, word) || word.text.contains("<("));
             led |= mention.leads(word);
             self.external.extend(mention.outside);
         }
         if base == "cd" && arguments.is_empty() {
             self.external.extend(self.folders.beyond("~", true, crate::scope::PathAccess::Write));
         }
-        // Programs of the system are the same by their paths as by their names, and links of the project its programs.
         let leaves = |name: &&str| name.starts_with('/') || name.split('/').any(|part| part == "..");
-        if let Some(name) = name.filter(leaves).filter(|name| self.installed(name).is_none()) {
+        if let Some(name) = foreign.filter(leaves) {
             self.external.extend(self.folders.mention(base, PathUse::Reads, name).outside);
         }
         if open {
@@ -149,7 +155,7 @@ fn pattern(base: &str, arguments: &[CommandWord]) -> Option<usize> {
     let at = arguments.iter().position(|word| !option(word)).filter(|_| !brought)?;
     let before = at.checked_sub(1).and_then(|at| arguments.get(at)).and_then(CommandWord::known);
     let valued = before.is_some_and(|text| text.starts_with("--") && text.len() > 2 && !text.contains('='));
-    let imports = matches!(base, "jq" | "yq") && arguments.get(at).is_some_and(imports);
+    let imports = base == "jq" && arguments.get(at).is_some_and(imports);
     (!valued && !imports && !arguments.get(at).is_some_and(|word| word.several)).then_some(at)
 }
 
@@ -169,6 +175,11 @@ fn is_code(base: &str, word: &CommandWord) -> bool {
     })
 }
 
+/// Whether a path is that of something that is open already.
+fn is_stream(path: &str) -> bool {
+    path.starts_with("/dev/") || path.starts_with("/proc/")
+}
+
 /// Whether a program takes names of files or code from somewhere else than its words.
 fn is_fed(base: &str, arguments: &[CommandWord], concern: Option<Concern>) -> bool {
     let listing =
@@ -177,12 +188,13 @@ fn is_fed(base: &str, arguments: &[CommandWord], concern: Option<Concern>) -> bo
     let runs = concern == Some(Concern::Runs);
     listed(FED, base)
         || LISTS.iter().any(listing)
-        || runs && listed(SEARCHERS, base)
+        || runs && (listed(SEARCHERS, base) || known().any(is_stream))
         || match base {
             // Without a dash the first word is a cluster of options.
             "tar" | "bsdtar" | "gtar" => known().next().is_some_and(|text| text.contains('T')),
             "find" => known().any(|text| text.starts_with("-files0")),
             "jq" | "yq" => arguments.iter().any(imports),
+            "make" | "gmake" => known().any(|text| text.ends_with('-')),
             "7z" | "7za" | "7zz" | "gcc" | "g++" | "cc" | "c++" | "clang" | "clang++" => {
                 known().any(|text| text.starts_with('@'))
             }
