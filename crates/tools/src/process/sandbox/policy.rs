@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::report::SandboxPart;
+use crate::protected::{self, EXCEPTION, IN_GIT};
 
 /// What a program may see, change and reach.
 ///
@@ -149,41 +150,6 @@ const HOME_CACHES: [&str; 17] = [
     "go/pkg/mod",
 ];
 
-/// Names in a project by which programs are made to run, or agents told what to do.
-const PROTECTED: [&str; 27] = [
-    ".claude",
-    ".codex",
-    ".cursor",
-    ".cursorrules",
-    ".devcontainer",
-    ".devcontainer.json",
-    ".direnv",
-    ".envrc",
-    ".gemini",
-    ".gitlab-ci.yml",
-    ".github/workflows",
-    ".github/actions",
-    ".github/copilot-instructions.md",
-    ".husky",
-    ".idea",
-    ".lefthook.yml",
-    ".mcp.json",
-    ".opencode",
-    ".pre-commit-config.yaml",
-    ".vscode",
-    ".zed",
-    "AGENTS.md",
-    "CLAUDE.md",
-    "GEMINI.md",
-    "everturn.toml",
-    "opencode.json",
-    "opencode.jsonc",
-];
-
-/// Names in a folder of git's by which git is made to run programs, or to look elsewhere.
-const PROTECTED_IN_GIT: [&str; 7] =
-    ["commondir", "config", "config.worktree", "gitdir", "hooks", "info/attributes", "info/sparse-checkout"];
-
 impl SandboxPolicy {
     /// The policy for work in a project: what the system and tools need can be read, the project and caches changed,
     /// and the rest of the home folder is not there. The caller says what is made of it (`parts`), and which folders of
@@ -202,8 +168,8 @@ impl SandboxPolicy {
             SandboxMode::Workspace => {
                 policy.writable.extend(caches);
                 policy.writable.push(project.to_owned());
-                policy.protected.extend(PROTECTED.map(|name| project.join(name)));
-                policy.excepted.push(project.join(".opencode/plans"));
+                policy.protected.extend(protected::names().map(|name| project.join(name)));
+                policy.excepted.push(project.join(EXCEPTION.join("/")));
             }
             SandboxMode::ReadOnly => {
                 policy.readable.extend(caches);
@@ -215,7 +181,7 @@ impl SandboxPolicy {
 
     /// Protects what makes programs run in a folder of git's: that of a repository, of a worktree or of a submodule.
     pub fn protect_git(&mut self, folder: &Path) {
-        self.protected.extend(PROTECTED_IN_GIT.map(|name| folder.join(name)));
+        self.protected.extend(IN_GIT.map(|name| folder.join(name)));
     }
 
     /// Whether a part is to be used.
