@@ -113,7 +113,9 @@ pub fn is_protected(below_project: &Path) -> bool {
         .filter_map(|part| if let Component::Normal(name) = part { Some(name) } else { None })
         .collect();
     let excepted = |names: &[&OsStr]| {
-        names.windows(2).any(|pair| pair.iter().zip(EXCEPTION).all(|(name, known)| name.eq_ignore_ascii_case(known)))
+        names
+            .windows(2)
+            .any(|pair| pair.iter().zip(EXCEPTION).all(|(name, known)| name.eq_ignore_ascii_case(known)))
     };
     names.last().is_some_and(|name| is_protected_name(name))
         || names.iter().any(|name| is_protected_name(name)) && !excepted(&names)

@@ -101,7 +101,7 @@ impl Scope {
     }
 
     /// The folders whose content is the project.
-    fn roots(&self) -> impl Iterator<Item = &PathBuf> {
+    pub(crate) fn roots(&self) -> impl Iterator<Item = &PathBuf> {
         // A folder within the worktree adds nothing to it, and becomes no door if a link takes its place.
         let within = self.worktree.parent().is_some() && self.directory.starts_with(&self.worktree);
         // A project without a root of its own is reported with the root of the file system, which must not

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use super::policy::{SandboxMode, SandboxNetwork, SandboxPolicy};
 use super::report::SandboxPart;
-use super::repository::{git_folders, repository_elsewhere};
+use super::repository::repository_elsewhere;
+use super::toolchain::linked;
 use crate::scope::Scope;
 
 /// The sandbox as it is set up: the same for every command, whatever project it runs in.
@@ -32,17 +33,17 @@ impl SandboxSettings {
     /// and the tool that reads files shows them.
     #[must_use]
     pub fn policy(&self, scope: &Scope) -> SandboxPolicy {
-        let mut policy = SandboxPolicy::of(self.mode, &scope.worktree, &scope.home);
-        policy.readable.extend(self.readable.iter().cloned());
+        let mut policy = SandboxPolicy::of(self.mode, scope.roots(), &scope.home);
+        // What lies in the project can be changed like the rest of it: an environment that was activated, for example.
+        let besides = |path: &PathBuf| !policy.projects.iter().any(|project| path.starts_with(project));
+        let readable = linked(&scope.home).into_iter().chain(self.readable.iter().cloned());
+        let readable: Vec<PathBuf> = readable.filter(besides).collect();
+        policy.readable.extend(readable);
         policy.writable.extend(self.writable.iter().cloned());
         let elsewhere = repository_elsewhere(&scope.worktree);
         if self.mode == SandboxMode::Workspace {
-            let git = elsewhere.clone().unwrap_or_else(|| scope.worktree.join(".git"));
-            for folder in git_folders(&git) {
-                policy.protect_git(&folder);
-            }
-            policy.protected.push(scope.worktree.join(".git/config"));
-            policy.writable.extend(elsewhere);
+            policy.writable.extend(elsewhere.clone());
+            policy.repositories.extend(elsewhere);
         } else {
             policy.readable.extend(elsewhere);
         }
@@ -51,5 +52,29 @@ impl SandboxSettings {
         policy.network = self.network;
         policy.parts.clone_from(&self.parts);
         policy
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_in_the_project_stays_writable() {
+        let scope = Scope {
+            directory: "/p/sub".into(),
+            worktree: "/p".into(),
+            output_dir: "/out".into(),
+            home: "/home/nobody-has-this".into(),
+        };
+        let readable = vec!["/p/.venv".into(), "/elsewhere".into()];
+        let policy = SandboxSettings { readable, ..SandboxSettings::default() }.policy(&scope);
+        let has = |path: &str| policy.readable.iter().any(|known| known == std::path::Path::new(path));
+        assert_eq!((has("/p/.venv"), has("/elsewhere")), (false, true));
+        assert_eq!(policy.projects, [PathBuf::from("/p")]);
+        // A folder that is no repository has the root of the file system.
+        let policy = SandboxSettings::default().policy(&Scope { worktree: "/".into(), ..scope });
+        assert_eq!(policy.projects, [PathBuf::from("/p/sub")]);
+        assert!(!policy.writable.contains(&PathBuf::from("/")));
     }
 }
