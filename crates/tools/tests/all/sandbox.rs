@@ -13,6 +13,7 @@ use crate::bash::quick;
 use crate::harness::Project;
 
 mod depth;
+mod everyday;
 mod walls;
 mod work;
 
