@@ -85,7 +85,7 @@ fn armed(git: &Path, folder: &OwnedFd) -> Vec<&'static str> {
         .filter(|name| match *name {
             "hooks" => !has_only_samples(folder),
             "commondir" => text("commondir").is_none_or(|text| !leads_up(git, &text)),
-            name => text(name).is_none_or(|text| !are_harmless(&text)),
+            name => text(name).is_none_or(|text| !are_harmless(&text, git)),
         })
         .collect()
 }
@@ -126,7 +126,7 @@ fn content(folder: &OwnedFd, name: &str) -> Option<String> {
 }
 
 /// Whether settings of git's run nothing. What is written in an unusual way is not looked at closely: it does.
-fn are_harmless(settings: &str) -> bool {
+fn are_harmless(settings: &str, git: &Path) -> bool {
     let mut section = String::new();
     settings.lines().map(str::trim).all(|line| {
         if line.is_empty() || line.starts_with(['#', ';']) {
@@ -140,9 +140,19 @@ fn are_harmless(settings: &str) -> bool {
             return quoted.is_some_and(|quoted| !quoted.contains(['"', '\\', ']']))
                 && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
         }
-        let (key, _) = line.split_once('=').unwrap_or((line, ""));
-        !line.ends_with('\\') && is_harmless(&section, &key.trim().to_ascii_lowercase())
+        let (key, value) = line.split_once('=').unwrap_or((line, ""));
+        let key = key.trim().to_ascii_lowercase();
+        let is_place = section == "core" && key == "worktree";
+        !line.ends_with('\\') && is_harmless(&section, &key) && (!is_place || is_near(git, value.trim()))
     })
+}
+
+/// Whether a work tree lies in the folder that the repository is in, as that of a submodule does. Elsewhere git would
+/// write files that somebody else chose.
+fn is_near(git: &Path, tree: &str) -> bool {
+    let outermost = git.ancestors().filter(|folder| folder.ends_with(".git")).last().unwrap_or(git);
+    let found = fs::canonicalize(git.join(tree));
+    found.is_ok_and(|tree| outermost.parent().is_some_and(|above| tree.starts_with(above)))
 }
 
 fn is_harmless(section: &str, key: &str) -> bool {
@@ -163,7 +173,7 @@ mod tests {
             "[branch \"main\"]\n\tremote = origin\n\tmerge = refs/heads/main\n[user]\n\tname = A\n",
             "[Core]\n\tIgnoreCase = true\n",
         ] {
-            assert!(are_harmless(settings), "{settings}");
+            assert!(are_harmless(settings, Path::new("/none/.git")), "{settings}");
         }
         for settings in [
             "[core]\n\tfsmonitor = evil\n",
@@ -178,10 +188,11 @@ mod tests {
             "[core.x]\n\tbare = 1\n",
             "[alias]\n\tst = !evil\n",
             "[gc]\n\trecentObjectsHook = evil\n",
+            "[core]\n\tworktree = /usr\n",
             "[branch \"a]\"]\n\tx = 1\n",
             "[user]\n\tname = \"a\\\n\"\n[core]\n\tpager = evil\n",
         ] {
-            assert!(!are_harmless(settings), "{settings}");
+            assert!(!are_harmless(settings, Path::new("/none/.git")), "{settings}");
         }
     }
 
@@ -198,7 +209,11 @@ mod tests {
         write("hooks/pre-commit.sample", "x");
         write("worktrees/w/HEAD", "x");
         write("worktrees/w/commondir", "../..\n");
+        write("modules/n/HEAD", "x");
+        write("modules/n/config", "[core]\n\tworktree = ../../../n\n");
+        fs::create_dir(git.with_file_name("n")).unwrap();
         assert_eq!(disarm(&git), []);
+        assert!(runs_nothing(&git));
 
         write("hooks/pre-commit", "x");
         write("worktrees/w/commondir", "../../../elsewhere\n");

@@ -65,7 +65,7 @@ mod tests {
             directory: "/p/sub".into(),
             worktree: "/p".into(),
             output_dir: "/out".into(),
-            home: "/home/nobody-has-this".into(),
+            home: "/people/nobody".into(),
         };
         let readable = vec!["/p/.venv".into(), "/elsewhere".into()];
         let policy = SandboxSettings { readable, ..SandboxSettings::default() }.policy(&scope);

@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn variables_name_places_and_never_the_whole_home() {
         let check = |name: &str, value: &str, readable: &[&str], writable: &[&str]| {
-            let places = ToolPlaces::of([(name.to_owned(), value.to_owned())], Path::new("/home/a"));
+            let places = ToolPlaces::of([(name.to_owned(), value.to_owned())], Path::new("/people/a"));
             let paths = |paths: &[&str]| paths.iter().map(PathBuf::from).collect::<Vec<_>>();
             assert_eq!(
                 (places.readable, places.writable),
@@ -117,11 +117,11 @@ mod tests {
         };
         check("RUSTUP_HOME", "/opt/rust", &["/opt/rust"], &[]);
         check("GOPATH", "/data/go", &["/data/go/bin"], &["/data/go/pkg/mod"]);
-        check("GOPATH", "/home/a", &["/home/a/bin"], &["/home/a/pkg/mod"]);
-        check("PATH", "/home/a/bin:/usr/bin::.:/home/a:/home:/", &["/home/a/bin", "/usr/bin"], &[]);
-        check("npm_config_cache", "/home/a/", &[], &[]);
+        check("GOPATH", "/people/a", &["/people/a/bin"], &["/people/a/pkg/mod"]);
+        check("PATH", "/people/a/bin:/usr/bin::.:/people/a:/people:/", &["/people/a/bin", "/usr/bin"], &[]);
+        check("npm_config_cache", "/people/a/", &[], &[]);
         check("PIP_CACHE_DIR", "relative", &[], &[]);
-        check("SECRET_DIR", "/home/a/.ssh", &[], &[]);
+        check("SECRET_DIR", "/people/a/.ssh", &[], &[]);
     }
 
     #[test]
