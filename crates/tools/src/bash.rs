@@ -325,7 +325,7 @@ fn note(ending: CommandEnding, gone: &Cleanup, timeout: Duration) -> String {
         add(format!("({} of its processes could not be stopped.)", gone.left));
     }
     if !gone.displaced.is_empty() {
-        let names: Vec<String> = gone.displaced.iter().map(ToString::to_string).collect();
+        let names = gone.displacements();
         add(format!(
             "({}: commands must not make what runs programs or instructs agents. `write` asks for it.)",
             names.join(", ")

@@ -104,14 +104,8 @@ impl Scope {
         self.roots().any(|root| path.starts_with(root) && real.starts_with(self::real(root)))
     }
 
-    /// The folder that is the project: a project without a root of its own is what calls work in.
-    #[must_use]
-    pub fn project(&self) -> &Path {
-        if self.worktree.parent().is_some() { &self.worktree } else { &self.directory }
-    }
-
     /// The folders whose content is the project.
-    fn roots(&self) -> impl Iterator<Item = &PathBuf> {
+    pub(crate) fn roots(&self) -> impl Iterator<Item = &PathBuf> {
         // A folder within the worktree adds nothing to it, and becomes no door if a link takes its place.
         let within = self.worktree.parent().is_some() && self.directory.starts_with(&self.worktree);
         // A project without a root of its own is reported with the root of the file system, which must not

@@ -1,7 +1,7 @@
 //! Measures what the sandbox adds to a command: a whole call of the `bash` tool with it and without, in turn.
 //!
 //! `cargo bench -p everturn-tools --bench start` runs everything, `-- --quick` with fewer rounds. The command is `true`
-//! in a project with a repository and protected files. Times depend on the machine and on what else it does; both sides
+//! in a project of 400 folders with a repository, another one in a folder, and protected files at several depths. Times depend on the machine and on what else it does; both sides
 //! are measured in one run.
 
 #![allow(
@@ -87,9 +87,22 @@ fn main() {
 /// A project with what the sandbox has to protect.
 fn project(root: &Path) -> Scope {
     let worktree = root.join("project");
-    for name in
-        [".git/config", ".git/hooks/README", ".vscode/tasks.json", ".github/workflows/ci.yml", "AGENTS.md"]
-    {
+    for number in 0..400 {
+        fs::create_dir_all(worktree.join(format!("packages/{}/src/{}", number % 20, number / 20))).unwrap();
+    }
+    for name in [
+        ".git/HEAD",
+        ".git/config",
+        ".git/hooks/README",
+        ".github/workflows/ci.yml",
+        ".vscode/tasks.json",
+        "AGENTS.md",
+        "nested/.git/HEAD",
+        "nested/.git/config",
+        "packages/1/AGENTS.md",
+        "packages/2/.vscode/tasks.json",
+        "packages/3/src/4/AGENTS.md",
+    ] {
         let path = worktree.join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, "").unwrap();

@@ -86,7 +86,7 @@ fn permit(policy: &mut SandboxPolicy, path: &Path, access: PathAccess, mode: San
     match access {
         PathAccess::Read => policy.permit_reading(path),
         // Nothing in a project that can only be read is changed, whatever else is permitted.
-        PathAccess::Write if mode == SandboxMode::ReadOnly && path.starts_with(scope.project()) => {}
+        PathAccess::Write if mode == SandboxMode::ReadOnly && scope.contains(path) => {}
         PathAccess::Write => {
             policy.permit_change(path);
             let inside = policy.writable.iter().any(|folder| path.starts_with(folder) && folder != path);

@@ -329,7 +329,7 @@ impl JobLog {
             Exit::Lost => "the command was stopped".to_owned(),
         };
         let left = if gone.stopped { "; programs that it left running were stopped" } else { "" };
-        let displaced: String = gone.displaced.iter().map(|name| format!("; {name}")).collect();
+        let displaced: String = gone.displacements().iter().map(|name| format!("; {name}")).collect();
         file.write_all(format!("\n[{how}{left}{displaced}]\n").as_bytes()).await.ok();
         file.flush().await.ok();
     }

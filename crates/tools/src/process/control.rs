@@ -18,7 +18,10 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 
 use super::sandbox::SandboxPolicy;
+#[cfg(target_os = "linux")]
+use super::sandbox::guard::Guard;
 use super::sandbox::report::DisplacedName;
+use super::sandbox::survey::ProjectSurvey;
 
 /// Gives the supervisor what is to be the program's input, or says that there is none. The socket must be a new one.
 pub(super) fn give_input(socket: impl AsFd, input: Option<BorrowedFd<'_>>) -> io::Result<()> {
@@ -95,6 +98,8 @@ pub(super) struct RunOrder {
     pub(super) terminal: bool,
     /// What it may see, change and reach, if not everything.
     pub(super) sandbox: Option<SandboxPolicy>,
+    /// The projects of the sandbox as they are.
+    pub(super) surveys: Vec<ProjectSurvey>,
 }
 
 /// What the supervisor tells us.
@@ -110,14 +115,19 @@ pub(super) enum SupervisorReport {
     Exited(i32),
     /// A signal ended the program.
     Killed(i32),
-    /// Nothing is left in the sandbox; what the program had left at protected names has others.
-    Alone(Vec<DisplacedName>),
+    /// The sandbox is made but for these names, which must be looked at in the end. Only the supervisor hears it.
+    #[cfg(target_os = "linux")]
+    Guarded(Vec<Guard>),
+    /// Nothing is left in the sandbox. Only the supervisor hears it.
+    Alone,
     /// Nothing runs any more.
     Gone {
         /// Whether there was something to stop when the program had ended.
         stopped: bool,
         /// How many processes could not be stopped: they belong to someone else, or the system holds them.
         left: usize,
+        /// What the program had left at protected names, and what became of it.
+        displaced: Vec<DisplacedName>,
     },
 }
 

@@ -17,6 +17,7 @@ use super::environment::{MARK, Secrets, hidden};
 use super::group::ProcessGroup;
 use super::program::{Containment, RunningProgram};
 use super::sandbox::SandboxPolicy;
+use super::sandbox::survey::{ProjectSurvey, survey};
 use super::supervisor;
 
 /// How programs are started and stopped.
@@ -142,9 +143,20 @@ impl Launcher {
             linger: milliseconds(self.linger),
             terminal,
             sandbox: self.sandbox.clone(),
+            // While the supervisor starts, which takes longer.
+            surveys: self.survey().await?,
         };
         program.begin(&SupervisorOrder::Run(Box::new(run))).await?;
         Ok(program)
+    }
+
+    /// The projects that a sandbox must protect, as they are now.
+    async fn survey(&self) -> io::Result<Vec<ProjectSurvey>> {
+        let projects = self.sandbox.as_ref().map(|policy| policy.projects.clone()).unwrap_or_default();
+        if projects.is_empty() {
+            return Ok(Vec::new());
+        }
+        tokio::task::spawn_blocking(move || survey(&projects)).await.map_err(io::Error::other)?
     }
 }
 

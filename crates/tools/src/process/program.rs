@@ -4,7 +4,6 @@
 //! killed.
 
 use std::io;
-use std::mem::take;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 use std::time::Duration;
@@ -36,7 +35,6 @@ pub(crate) struct RunningProgram {
     linger: Duration,
     exit: Option<Exit>,
     gone: Option<Cleanup>,
-    displaced: Vec<DisplacedName>,
     asked: bool,
 }
 
@@ -88,6 +86,17 @@ pub(crate) struct Cleanup {
     pub(crate) displaced: Vec<DisplacedName>,
 }
 
+impl Cleanup {
+    /// What people and models are told about protected names: each of a few, and how many more there are.
+    pub(crate) fn displacements(&self) -> Vec<String> {
+        const TOLD: usize = 20;
+        let mut told: Vec<String> = self.displaced.iter().take(TOLD).map(ToString::to_string).collect();
+        let more = self.displaced.len().saturating_sub(TOLD);
+        told.extend((more > 0).then(|| format!("and {more} more")));
+        told
+    }
+}
+
 impl RunningProgram {
     pub(super) fn new(child: Child, hold: Containment, mark: String, launcher: &Launcher) -> Self {
         let pid = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
@@ -100,7 +109,6 @@ impl RunningProgram {
             linger: launcher.linger,
             exit: None,
             gone: None,
-            displaced: Vec::new(),
             asked: false,
         }
     }
@@ -181,14 +189,11 @@ impl RunningProgram {
         match control.next().await {
             Ok(Some(SupervisorReport::Exited(code))) => self.exit = Some(Exit::Code(code)),
             Ok(Some(SupervisorReport::Killed(signal))) => self.exit = Some(Exit::Signal(signal)),
-            Ok(Some(SupervisorReport::Gone { stopped, left })) => {
+            Ok(Some(SupervisorReport::Gone { stopped, left, displaced })) => {
                 self.exit.get_or_insert(Exit::Lost);
-                self.gone = Some(Cleanup { stopped, left, displaced: take(&mut self.displaced) });
+                self.gone = Some(Cleanup { stopped, left, displaced });
             }
-            Ok(Some(SupervisorReport::Alone(names))) => self.displaced = names,
-            Ok(Some(
-                SupervisorReport::Started | SupervisorReport::Failed(_) | SupervisorReport::Refused(_),
-            )) => {}
+            Ok(Some(_)) => {}
             Ok(None) | Err(_) => {
                 self.sweep().await;
                 self.exit.get_or_insert(Exit::Lost);

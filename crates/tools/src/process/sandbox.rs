@@ -9,7 +9,9 @@
 //!
 //! - `policy`: what a program may see, change and reach; [`SandboxPolicy`]
 //! - `settings`: what a person chose, and the policy that it means for a project; [`SandboxSettings`]
+//! - `toolchain`: tool chains and caches that are elsewhere than usual; [`ToolPlaces`]
 //! - `repository`: the folders of git's that belong to a project
+//! - `survey`: what of a project must be protected, as it is when a program starts
 //! - `report`: what the kernel offers; [`SandboxReport`], [`SandboxMachine`]
 //! - `probe`: finding that out
 //! - `enclosure`: the init, and the way of a program into the sandbox
@@ -18,17 +20,22 @@
 //! - `stage`: the root while it is being filled
 //! - `protection`: what cannot be changed in a project that can be changed
 //! - `guard`: protected names that no mount can protect
+//! - `aftermath`: what a program left at such names, at every depth
+//! - `new_repository`: a repository that a program made
+//! - `likeness`: whether something new is a copy
 //! - `landlock`: the second wall around files
 //! - `seccomp`: the filter of system calls
 //! - `kernel`: system calls that have no safe interface elsewhere
 //! - `fault`: why a sandbox could not be made
 
 #[cfg(target_os = "linux")]
+pub(super) mod aftermath;
+#[cfg(target_os = "linux")]
 pub(super) mod enclosure;
 #[cfg(target_os = "linux")]
 mod fault;
 #[cfg(target_os = "linux")]
-mod guard;
+pub(super) mod guard;
 #[cfg(target_os = "linux")]
 mod identity;
 #[cfg(target_os = "linux")]
@@ -36,7 +43,11 @@ mod kernel;
 #[cfg(target_os = "linux")]
 mod landlock;
 #[cfg(target_os = "linux")]
+mod likeness;
+#[cfg(target_os = "linux")]
 mod mounts;
+#[cfg(target_os = "linux")]
+mod new_repository;
 mod policy;
 #[cfg(target_os = "linux")]
 pub(super) mod probe;
@@ -49,8 +60,11 @@ mod seccomp;
 mod settings;
 #[cfg(target_os = "linux")]
 mod stage;
+pub(super) mod survey;
+mod toolchain;
 
 pub(crate) use policy::is_of_its_own;
 pub use policy::{SandboxMode, SandboxNetwork, SandboxPolicy};
 pub use report::{SandboxLevel, SandboxMachine, SandboxPart, SandboxReport};
 pub use settings::SandboxSettings;
+pub use toolchain::ToolPlaces;

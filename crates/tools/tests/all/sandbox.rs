@@ -15,6 +15,8 @@ use serde_json::Value;
 use crate::bash::quick;
 use crate::harness::Project;
 
+mod depth;
+mod everyday;
 mod permits;
 mod walls;
 mod work;
@@ -24,16 +26,26 @@ const SUPERVISOR: &str = env!("CARGO_BIN_EXE_everturn-supervisor");
 /// What makes a program an ordinary user's.
 const ORDINARY: [&str; 4] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
 
+/// What this machine offers.
+static REPORT: LazyLock<SandboxReport> = LazyLock::new(|| SandboxReport::probe(SUPERVISOR.as_ref()).unwrap());
+
 /// Every part of the sandbox that can be had here: in most containers that is not all of it.
 pub(crate) fn all() -> BTreeSet<SandboxPart> {
-    static REPORT: LazyLock<SandboxReport> =
-        LazyLock::new(|| SandboxReport::probe(SUPERVISOR.as_ref()).unwrap());
     REPORT.parts()
 }
 
-/// Whether no part is missing. Without one, what the walls hold is another matter.
-fn is_whole() -> bool {
-    all() == SandboxPart::ALL.into()
+/// Fails where a part is missing: what the walls hold cannot be tried there, and a test that passes all the same says
+/// that they do.
+#[track_caller]
+fn require_whole() {
+    let missing: Vec<String> =
+        REPORT.refused.iter().map(|(part, error)| format!("{part} (error {error})")).collect();
+    assert!(
+        missing.is_empty(),
+        "the sandbox cannot be tried here, because the system refuses: {}. It takes Linux with user namespaces and \
+         Landlock; a container must allow both, for example with `--privileged`.",
+        missing.join(", ")
+    );
 }
 
 /// The tool in a sandbox, or in none, whatever the scope of a call says.
@@ -168,9 +180,7 @@ fn the_probe_says_what_is_refused() {
         assert_eq!((found.as_slice(), report.level()), (refused, level), "{report:?}");
         assert_eq!(report.refused.get(&SandboxPart::User), Some(&28), "the number may be none: {report:?}");
     };
-    if !is_whole() {
-        return;
-    }
+    require_whole();
     // Root can do without a user namespace, and nobody else.
     check("", &[SandboxPart::User], SandboxLevel::Namespaces);
     check("setpriv --bounding-set=-all", &SandboxPart::ALL[..6], SandboxLevel::Landlock);
@@ -179,6 +189,9 @@ fn the_probe_says_what_is_refused() {
 #[test]
 fn it_is_the_same_for_an_ordinary_user() {
     as_ordinary_user(&[
+        "sandbox::depth::a_new_repository_stays_and_what_it_would_run_does_not",
+        "sandbox::depth::names_that_are_not_there_cannot_be_made_for_good_in_subfolders",
+        "sandbox::depth::protected_files_in_subfolders_cannot_be_changed",
         "sandbox::walls::each_part_stops_what_it_is_for",
         "sandbox::walls::names_that_are_not_there_cannot_be_made_for_good",
         "sandbox::walls::nothing_is_changed_in_a_project_that_can_only_be_read",

@@ -25,8 +25,8 @@ use super::fault::{SandboxFault, during};
 use super::guard::Guard;
 use super::kernel::{SignalDelivery, close_on_exec, close_others, fork, raise_loopback, set_signals};
 use super::policy::{SandboxNetwork, SandboxPolicy};
-use super::report::{DisplacedName, SandboxPart};
-use super::{identity, landlock, mounts, seccomp};
+use super::report::SandboxPart;
+use super::{identity, landlock, mounts, protection, seccomp};
 use crate::process::control::{RunOrder, SupervisorReport};
 
 /// Variables that name sockets which are out of reach. With them programs fail; without, most go on.
@@ -122,10 +122,12 @@ impl Init<'_> {
             raised.map_err(during("the network"))?;
         }
         let guards = if self.policy.has(SandboxPart::Mounts) {
-            mounts::enter(self.policy, &self.folder)?
+            mounts::enter(self.policy, &self.run.surveys, &self.folder)?
         } else {
-            Guard::of_all_absent(&self.policy.protected)
+            let protected = protection::protected(self.policy, &self.run.surveys);
+            Guard::of_all_absent(protected.into_iter().map(|(_, path)| path))
         };
+        self.say(&SupervisorReport::Guarded(guards)).map_err(during("reporting"))?;
         if !self.policy.has(SandboxPart::Processes) {
             set_child_subreaper(Some(getpid())).map_err(during("adopting orphans"))?;
         }
@@ -147,9 +149,8 @@ impl Init<'_> {
                 self.say(&word).map_err(during("reporting"))?;
             }
         }
-        let displaced: Vec<DisplacedName> = guards.iter().filter_map(Guard::restore).collect();
         // The last word: nothing is left but this process, which the system takes a while to take apart.
-        self.say(&SupervisorReport::Alone(displaced)).map_err(during("reporting"))
+        self.say(&SupervisorReport::Alone).map_err(during("reporting"))
     }
 
     fn say(&mut self, word: &SupervisorReport) -> io::Result<()> {

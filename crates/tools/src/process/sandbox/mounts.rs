@@ -17,9 +17,10 @@ use super::fault::{SandboxFault, during};
 use super::guard::Guard;
 use super::kernel::{make_read_only, make_this_read_only};
 use super::policy::SandboxPolicy;
-use super::protection::protect;
+use super::protection::{protect, protected};
 use super::report::SandboxPart;
 use super::stage::{Stage, attach, copy, copy_at, new_mount};
+use super::survey::ProjectSurvey;
 
 /// Where the new root is put together: folders of which every system has one. What they hold is taken hold of before.
 const WORKSHOPS: [&str; 3] = ["/tmp", "/usr", "/etc"];
@@ -52,10 +53,15 @@ enum Filling {
 
 /// Makes the root of this process what the policy lists, and goes to a folder in it. What must be looked at in the end
 /// is the result.
-pub(super) fn enter(policy: &SandboxPolicy, folder: &Path) -> Result<Vec<Guard>, SandboxFault> {
+pub(super) fn enter(
+    policy: &SandboxPolicy,
+    surveys: &[ProjectSurvey],
+    folder: &Path,
+) -> Result<Vec<Guard>, SandboxFault> {
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .map_err(during("keeping mounts to itself"))?;
     let plan = Plan::of(policy)?;
+    let protected = protected(policy, surveys);
     let workshop = WORKSHOPS.iter().find(|folder| Path::new(folder).is_dir()).copied().unwrap_or("/");
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let workshop = openat(CWD, workshop, flags, Mode::empty()).map_err(during("finding room for a root"))?;
@@ -63,7 +69,7 @@ pub(super) fn enter(policy: &SandboxPolicy, folder: &Path) -> Result<Vec<Guard>,
     make_proc(&stage, policy).map_err(during("/proc"))?;
     let writable = plan.writable();
     let covers = plan.fill(&mut stage)?;
-    let guards = protect(&stage, policy, &writable).map_err(during("protecting files"))?;
+    let guards = protect(&stage, surveys, &protected, &writable).map_err(during("protecting files"))?;
     for path in covers {
         let close = || make_this_read_only(stage.find(&path)?.as_fd());
         close().map_err(during(path.display()))?;

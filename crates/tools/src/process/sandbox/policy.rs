@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::report::SandboxPart;
+use crate::protected::is_protected;
 
 /// What a program may see, change and reach.
 ///
@@ -18,11 +19,16 @@ pub struct SandboxPolicy {
     pub readable: Vec<PathBuf>,
     /// What can be read and changed.
     pub writable: Vec<PathBuf>,
-    /// What lies in something writable and can only be read. A name that is not there cannot be made for good: what is
-    /// found there in the end gets another one, unless the folder that it lies in was not there either.
+    /// What of that are projects: in them [protected names](crate::protected) can only be read, at every depth. A name
+    /// that is not there cannot be made for good: what is found there in the end gets another one.
+    pub projects: Vec<PathBuf>,
+    /// Folders of git's elsewhere that are writable too, because they belong to a project. What makes programs run in
+    /// them can only be read.
+    pub repositories: Vec<PathBuf>,
+    /// What else lies in something writable and can only be read, or not be made for good.
     pub protected: Vec<PathBuf>,
-    /// What lies in something protected and can be changed all the same.
-    pub excepted: Vec<PathBuf>,
+    /// What of all that somebody has permitted this program to change.
+    pub permitted: Vec<PathBuf>,
     /// What lies in something readable or writable and is not shown: a folder is empty, and so is a file.
     pub hidden: Vec<PathBuf>,
     /// Folders that are empty and writable, and gone with the program, such as the home folder.
@@ -117,10 +123,14 @@ const SYSTEM_SECRETS: [&str; 15] = [
 ];
 
 /// What tools have in the home folder to be read: tool chains and settings without secrets.
-const HOME_READABLE: [&str; 25] = [
+const HOME_READABLE: [&str; 35] = [
     ".asdf",
     ".bun/bin",
+    ".cache/Cypress",
+    ".cache/ms-playwright",
+    ".cache/puppeteer",
     ".cargo/bin",
+    ".cargo/config",
     ".cargo/config.toml",
     ".cargo/env",
     ".config/git/attributes",
@@ -128,31 +138,41 @@ const HOME_READABLE: [&str; 25] = [
     ".config/git/ignore",
     ".deno/bin",
     ".fnm",
+    ".ghcup",
     ".gitconfig",
     ".gitignore",
     ".gitignore_global",
     ".local/bin",
     ".local/lib",
+    ".local/pipx",
     ".local/share/fnm",
     ".local/share/mise",
+    ".local/share/pipx",
     ".local/share/pnpm",
     ".local/share/uv",
+    ".local/share/virtualenvs",
     ".nvm",
+    ".opam",
     ".pyenv",
     ".rbenv",
     ".rustup",
+    ".rye",
     ".sdkman/candidates",
     ".volta",
 ];
 
 /// Caches in the home folder that tools fill while they work.
-const HOME_CACHES: [&str; 17] = [
+const HOME_CACHES: [&str; 25] = [
     ".bun/install/cache",
+    ".cache/ccache",
+    ".cache/coursier",
+    ".cache/deno",
     ".cache/go-build",
     ".cache/node",
     ".cache/pip",
     ".cache/pnpm",
     ".cache/pypoetry",
+    ".cache/sccache",
     ".cache/uv",
     ".cache/yarn",
     ".cargo/.global-cache",
@@ -160,85 +180,52 @@ const HOME_CACHES: [&str; 17] = [
     ".cargo/.package-cache-mutate",
     ".cargo/git",
     ".cargo/registry",
+    ".ccache",
     ".gradle/caches",
+    ".local/share/pnpm/store",
     ".m2/repository",
     ".npm",
+    ".nuget/packages",
+    ".yarn/berry/cache",
     "go/pkg/mod",
 ];
 
-/// Names in a project by which programs are made to run, or agents told what to do.
-const PROTECTED: [&str; 27] = [
-    ".claude",
-    ".codex",
-    ".cursor",
-    ".cursorrules",
-    ".devcontainer",
-    ".devcontainer.json",
-    ".direnv",
-    ".envrc",
-    ".gemini",
-    ".gitlab-ci.yml",
-    ".github/workflows",
-    ".github/actions",
-    ".github/copilot-instructions.md",
-    ".husky",
-    ".idea",
-    ".lefthook.yml",
-    ".mcp.json",
-    ".opencode",
-    ".pre-commit-config.yaml",
-    ".vscode",
-    ".zed",
-    "AGENTS.md",
-    "CLAUDE.md",
-    "GEMINI.md",
-    "everturn.toml",
-    "opencode.json",
-    "opencode.jsonc",
-];
-
-/// Names in a folder of git's by which git is made to run programs, or to look elsewhere.
-const PROTECTED_IN_GIT: [&str; 7] =
-    ["commondir", "config", "config.worktree", "gitdir", "hooks", "info/attributes", "info/sparse-checkout"];
-
 impl SandboxPolicy {
-    /// The policy for work in a project: what the system and tools need can be read, the project and caches changed,
-    /// and the rest of the home folder is not there. The caller says what is made of it (`parts`), and which folders of
-    /// git's there are ([`protect_git`](Self::protect_git)).
+    /// The policy for work in the folders of a project: what the system and tools need can be read, the project and
+    /// caches changed, and the rest of the home folder is not there. The caller says what is made of it (`parts`).
     #[must_use]
-    pub fn of(mode: SandboxMode, project: &Path, home: &Path) -> Self {
+    pub fn of<'a>(mode: SandboxMode, projects: impl Iterator<Item = &'a PathBuf>, home: &Path) -> Self {
         let mut policy = Self {
             readable: SYSTEM.map(PathBuf::from).to_vec(),
             hidden: SYSTEM_SECRETS.map(PathBuf::from).to_vec(),
-            scratch: vec![home.to_owned()],
             ..Self::default()
         };
-        policy.readable.extend(HOME_READABLE.map(|name| home.join(name)));
-        let caches = HOME_CACHES.map(|name| home.join(name));
+        // Of an account without one nothing is known, and some have the root of the system.
+        let home = Some(home).filter(|home| home.is_absolute() && home.parent().is_some());
+        let in_home = |names: &[&str]| {
+            let paths = home.into_iter().flat_map(|home| names.iter().map(move |name| home.join(name)));
+            paths.collect::<Vec<PathBuf>>()
+        };
+        policy.scratch.extend(home.map(Path::to_owned));
+        policy.readable.extend(in_home(&HOME_READABLE));
+        let caches = in_home(&HOME_CACHES);
         match mode {
             SandboxMode::Workspace => {
                 policy.writable.extend(caches);
-                policy.writable.push(project.to_owned());
-                policy.protected.extend(PROTECTED.map(|name| project.join(name)));
-                policy.excepted.push(project.join(".opencode/plans"));
+                policy.projects.extend(projects.cloned());
+                policy.writable.extend(policy.projects.iter().cloned());
             }
             SandboxMode::ReadOnly => {
                 policy.readable.extend(caches);
-                policy.readable.push(project.to_owned());
+                policy.readable.extend(projects.cloned());
             }
         }
         policy
     }
 
-    /// Protects what makes programs run in a folder of git's: that of a repository, of a worktree or of a submodule.
-    pub fn protect_git(&mut self, folder: &Path) {
-        self.protected.extend(PROTECTED_IN_GIT.map(|name| folder.join(name)));
-    }
-
-    /// Lets a path be changed, protected or not, as somebody has permitted it: for what is replaced as a whole its folder
-    /// must be open too, so what protects it is left out.
+    /// Lets a path be changed, protected or not, as somebody has permitted it.
     pub fn permit_change(&mut self, path: &Path) {
-        self.protected.retain(|protected| !path.starts_with(protected));
+        self.permitted.push(path.to_owned());
         let inside = self.writable.iter().any(|folder| path.starts_with(folder));
         if !inside {
             self.writable.push(path.to_owned());
@@ -248,6 +235,12 @@ impl SandboxPolicy {
     /// Lets a path be read, as somebody has permitted it.
     pub fn permit_reading(&mut self, path: &Path) {
         self.readable.push(path.to_owned());
+    }
+
+    /// Whether somebody has permitted to change something, or what lies in it. What is replaced as a whole needs its folder,
+    /// so a protected folder is open as soon as one file in it is.
+    pub(super) fn permits(&self, path: &Path) -> bool {
+        self.permitted.iter().any(|permitted| permitted.starts_with(path))
     }
 
     /// Whether what is at a path outside can be seen.
@@ -265,8 +258,11 @@ impl SandboxPolicy {
     /// Whether what is at a path can be seen and not changed although it lies in something that can.
     #[must_use]
     pub fn protects(&self, path: &Path) -> bool {
-        let within = |folders: &[PathBuf]| folders.iter().any(|folder| path.starts_with(folder));
-        within(&self.protected) && !within(&self.excepted)
+        let below = self.projects.iter().filter_map(|project| path.strip_prefix(project).ok());
+        let in_git = |below: &Path| below.components().any(|name| name.as_os_str() == ".git");
+        let by_name = below.into_iter().any(|below| is_protected(below) || in_git(below));
+        let listed = self.protected.iter().chain(&self.repositories);
+        (by_name || listed.into_iter().any(|folder| path.starts_with(folder))) && !self.permits(path)
     }
 
     /// Whether a part is to be used.

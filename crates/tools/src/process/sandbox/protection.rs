@@ -1,7 +1,8 @@
 //! Files that can be read and not changed, inside of a project that can be changed.
 //!
-//! A protected file is mounted on itself, read-only. So is, without that, every folder between it and the project:
-//! what is mounted on can be neither moved away nor replaced, and with its folder the file would go.
+//! A protected file is mounted on itself, read-only. So is, without that, every folder between a repository's `.git` and
+//! what is protected in it: what is mounted on can be neither moved away nor replaced, and with its folder the file would
+//! go.
 
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -13,28 +14,51 @@ use rustix::io::{Errno, Result};
 use super::guard::Guard;
 use super::kernel::make_read_only;
 use super::policy::SandboxPolicy;
+use super::repository::git_folders;
 use super::stage::{Stage, attach, copy_at, look, look_at_name, target};
+use super::survey::ProjectSurvey;
+use crate::protected::IN_GIT;
 
-/// Protects what the policy says, below what is writable. Names that can only be looked at in the end are the result.
-pub(super) fn protect(stage: &Stage, policy: &SandboxPolicy, writable: &[PathBuf]) -> Result<Vec<Guard>> {
-    let base = |path: &Path| {
-        let around = writable.iter().filter(|outer| path.starts_with(outer) && path != outer.as_path());
-        around.max_by_key(|outer| outer.components().count())
-    };
+/// What is protected: each path with the folder from which on what leads to it must stay where it is.
+///
+/// For a name in a project that is the folder that it lies in. The folders above can be moved: to mount them as well
+/// would keep every file from being moved from one to the other. What takes their place is found in the end.
+pub(super) fn protected(policy: &SandboxPolicy, surveys: &[ProjectSurvey]) -> Vec<(PathBuf, PathBuf)> {
+    let above = |path: &PathBuf| (path.parent().unwrap_or(path).to_owned(), path.clone());
+    let names = surveys.iter().flat_map(ProjectSurvey::mounted).chain(&policy.protected).map(above);
+    let inside = surveys.iter().flat_map(ProjectSurvey::all_git);
+    let elsewhere = policy.repositories.iter();
+    let elsewhere =
+        elsewhere.flat_map(|git| git_folders(git).into_iter().map(move |folder| (git.clone(), folder)));
+    let of_git = inside.chain(elsewhere);
+    let in_git = of_git.flat_map(|(above, git)| IN_GIT.map(|name| (above.clone(), git.join(name))));
+    let mut all: Vec<(PathBuf, PathBuf)> =
+        names.chain(in_git).filter(|(_, path)| !policy.permits(path)).collect();
+    all.sort_by(|one, other| one.1.cmp(&other.1));
+    all
+}
+
+/// Protects what must be, as it was found before the new root covered anything, below what is writable. Names that can only be looked at in the end are
+/// the result.
+pub(super) fn protect(
+    stage: &Stage,
+    surveys: &[ProjectSurvey],
+    protected: &[(PathBuf, PathBuf)],
+    writable: &[PathBuf],
+) -> Result<Vec<Guard>> {
     // Before anything is read-only: a copy made afterwards would be too.
-    let excepted = policy.excepted.iter().filter_map(|path| {
+    let excepted = surveys.iter().flat_map(|survey| &survey.excepted).filter_map(|path| {
         let tree = copy_at(stage.find(path).ok()?).ok()?;
         Some((path, tree))
     });
     let excepted: Vec<(&PathBuf, OwnedFd)> = excepted.collect();
 
-    let mut protected: Vec<&PathBuf> = policy.protected.iter().collect();
-    protected.sort();
     let mut mounted = BTreeSet::new();
     let mut guards: Vec<Guard> = Vec::new();
-    for path in protected {
-        let Some(base) = base(path) else { continue };
-        guards.extend(protect_one(stage, base, path, &mut mounted)?);
+    for (base, path) in protected {
+        if writable.iter().any(|outer| path.starts_with(outer) && path != outer) {
+            guards.extend(protect_one(stage, base, path, &mut mounted)?);
+        }
     }
     guards.dedup();
     for (path, tree) in excepted {
@@ -51,7 +75,11 @@ fn protect_one(
     mounted: &mut BTreeSet<PathBuf>,
 ) -> Result<Option<Guard>> {
     let mut at = base.to_owned();
-    let mut folder = stage.find(base)?;
+    let mut folder = match stage.find(base) {
+        // It is gone since it was seen, or is not shown.
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
+        other => other?,
+    };
     for name in path.strip_prefix(base).unwrap_or(path) {
         let name = Path::new(name);
         at.push(name);

@@ -78,19 +78,26 @@ impl fmt::Display for SandboxPart {
     }
 }
 
-/// A protected name at which a program left something that was not there before.
+/// What was done about a protected name at which a program left something that was not there before.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct DisplacedName {
-    pub(crate) path: PathBuf,
-    /// What it is called now; nothing if the name only had to be put back.
-    pub(crate) to: Option<PathBuf>,
+pub(crate) enum DisplacedName {
+    /// What is there has another name now.
+    Renamed { path: String, to: String },
+    /// There was a link, which is there again.
+    PutBack(String),
+    /// It could not be given another name.
+    Stuck(String),
+    /// There was more in this folder than is looked at.
+    Beyond(String),
 }
 
 impl fmt::Display for DisplacedName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.to {
-            Some(to) => write!(f, "{} was renamed to {}", self.path.display(), to.display()),
-            None => write!(f, "{} was put back", self.path.display()),
+        match self {
+            Self::Renamed { path, to } => write!(f, "{path} was renamed to {to}"),
+            Self::PutBack(path) => write!(f, "{path} was put back"),
+            Self::Stuck(path) => write!(f, "{path} was made and could not be renamed"),
+            Self::Beyond(path) => write!(f, "{path} has more new folders than were looked into"),
         }
     }
 }

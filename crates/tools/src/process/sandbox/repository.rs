@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::project::{Repository, first_line, repository};
 
-/// How many folders of git's are protected in one project. More than anybody has, and few enough to be quick.
+/// How many folders of git's are protected in one repository. More than anybody has, and few enough to be quick.
 const MOST: usize = 64;
 
 /// The repository that a project is a worktree of, if it lies elsewhere: its folder of git's.

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use super::policy::{SandboxMode, SandboxNetwork, SandboxPolicy};
 use super::report::SandboxPart;
-use super::repository::{git_folders, repository_elsewhere};
+use super::repository::repository_elsewhere;
+use super::toolchain::linked;
 use crate::scope::Scope;
 
 /// What people keep secrets in, below the home folder. The home folder is not shown, unless it is the project.
@@ -65,33 +66,24 @@ impl SandboxSettings {
     /// and the tool that reads files shows them.
     #[must_use]
     pub fn policy(&self, scope: &Scope) -> SandboxPolicy {
-        let project = scope.project();
-        let mut policy = SandboxPolicy::of(self.mode, project, &scope.home);
-        if scope.home.starts_with(project) {
+        let mut policy = SandboxPolicy::of(self.mode, scope.roots(), &scope.home);
+        if scope.roots().any(|root| scope.home.starts_with(root)) {
             // The home folder is in the project, or is it: it is shown but for what holds secrets.
             policy.scratch.retain(|folder| *folder != scope.home);
             policy.hidden.extend(HOME_SECRETS.map(|name| scope.home.join(name)));
         }
-        if project.parent().is_none() {
-            // The whole machine is nobody's project: it is worked on with nothing but what is listed.
-            policy.writable.retain(|folder| folder != project);
-            policy.readable.retain(|folder| folder != project);
-        }
-        policy.readable.extend(self.readable.iter().cloned());
+        // What lies in the project can be changed like the rest of it: an environment that was activated, for example.
+        let besides = |path: &PathBuf| !policy.projects.iter().any(|project| path.starts_with(project));
+        let readable = linked(&scope.home).into_iter().chain(self.readable.iter().cloned());
+        let readable: Vec<PathBuf> = readable.filter(besides).collect();
+        policy.readable.extend(readable);
         policy.writable.extend(self.writable.iter().cloned());
-        if !scope.directory.starts_with(project) {
-            self.open(&mut policy, scope.directory.clone());
-        }
-        let elsewhere = repository_elsewhere(project);
+        let elsewhere = repository_elsewhere(&scope.worktree);
         if self.mode == SandboxMode::Workspace {
-            let git = elsewhere.clone().unwrap_or_else(|| project.join(".git"));
-            for folder in git_folders(&git) {
-                policy.protect_git(&folder);
-            }
-            policy.protected.push(project.join(".git/config"));
-        }
-        if let Some(repository) = elsewhere {
-            self.open(&mut policy, repository);
+            policy.writable.extend(elsewhere.clone());
+            policy.repositories.extend(elsewhere);
+        } else {
+            policy.readable.extend(elsewhere);
         }
         policy.hidden.extend(self.hidden.iter().cloned());
         policy.temporary.clone_from(&self.temporary);
@@ -99,12 +91,29 @@ impl SandboxSettings {
         policy.parts.clone_from(&self.parts);
         policy
     }
+}
 
-    /// Shows a folder of the project's, as the mode says.
-    fn open(&self, policy: &mut SandboxPolicy, folder: PathBuf) {
-        match self.mode {
-            SandboxMode::Workspace => policy.writable.push(folder),
-            SandboxMode::ReadOnly => policy.readable.push(folder),
-        }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_in_the_project_stays_writable() {
+        let scope = Scope {
+            directory: "/p/sub".into(),
+            worktree: "/p".into(),
+            output_dir: "/out".into(),
+            home: "/people/nobody".into(),
+            sandbox: None,
+        };
+        let readable = vec!["/p/.venv".into(), "/elsewhere".into()];
+        let policy = SandboxSettings { readable, ..SandboxSettings::default() }.policy(&scope);
+        let has = |path: &str| policy.readable.iter().any(|known| known == std::path::Path::new(path));
+        assert_eq!((has("/p/.venv"), has("/elsewhere")), (false, true));
+        assert_eq!(policy.projects, [PathBuf::from("/p")]);
+        // A folder that is no repository has the root of the file system.
+        let policy = SandboxSettings::default().policy(&Scope { worktree: "/".into(), ..scope });
+        assert_eq!(policy.projects, [PathBuf::from("/p/sub")]);
+        assert!(!policy.writable.contains(&PathBuf::from("/")));
     }
 }

@@ -24,7 +24,9 @@ use super::super::control::{
 };
 use super::super::process_tree::{ask, descendants, kill, kill_children};
 use super::super::sandbox::SandboxPolicy;
+use super::super::sandbox::aftermath::{ProtectionWatch, sort_out};
 use super::super::sandbox::enclosure::Enclosure;
+use super::super::sandbox::guard::Guard;
 
 /// How often children are killed and reaped in a row before all descendants are looked for again.
 const STRIKES: usize = 100;
@@ -33,17 +35,22 @@ const STRIKES: usize = 100;
 pub(super) fn run() -> io::Result<()> {
     let socket = StdUnixStream::from(stdin().try_clone_to_owned()?);
     let input = take_input(&socket)?;
-    let Some((SupervisorOrder::Run(run), rest)) = take_order(&socket)? else { return Ok(()) };
+    let Some((SupervisorOrder::Run(mut run), rest)) = take_order(&socket)? else { return Ok(()) };
     socket.set_nonblocking(true)?;
     set_child_subreaper(Some(getpid()))?;
+    sort_out(&mut run.surveys);
     // A sandbox is made before there is an event loop: it would have a copy that catches its signals.
-    let beginning = match &run.sandbox {
-        Some(policy) => Beginning::Enclosed(enclose(&run, policy, input)),
-        None => Beginning::Plain(input),
+    let (beginning, protection) = match &run.sandbox {
+        Some(policy) => {
+            let protection = ProtectionWatch::begin(&run.surveys, policy);
+            (Beginning::Enclosed(enclose(&run, policy, input)), Some(protection))
+        }
+        None => (Beginning::Plain(input), None),
     };
     let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
     runtime.block_on(async {
-        watch(ControlSocket::continued(UnixStream::from_std(socket)?, rest), &run, beginning).await
+        let control = ControlSocket::continued(UnixStream::from_std(socket)?, rest);
+        watch(control, &run, beginning, protection.as_ref()).await
     })
 }
 
@@ -68,6 +75,8 @@ struct WatchedProgram {
     ended: bool,
     /// Whether the init has said its last word: nothing of the program is left.
     over: bool,
+    /// Protected names that must be looked at in the end.
+    guards: Vec<Guard>,
 }
 
 impl WatchedProgram {
@@ -82,31 +91,34 @@ impl WatchedProgram {
             }
         };
         let enclosed = words.is_some();
-        Ok(Self { pid, words, enclosed, started: !enclosed, ended: false, over: false })
+        let guards = Vec::new();
+        Ok(Self { pid, words, enclosed, started: !enclosed, ended: false, over: false, guards })
     }
 
-    /// Waits for the init's next word. It never comes where there is no init, or after its last one.
-    async fn hear(&mut self) -> SupervisorReport {
+    /// Waits for the init's next word, and gives what of it is to be told. It never comes where there is no init, or
+    /// after its last one.
+    async fn hear(&mut self) -> Option<SupervisorReport> {
         if let Some(words) = &mut self.words
             && let Ok(Some(word)) = words.next().await
         {
-            self.note(&word);
-            return word;
+            return self.note(word);
         }
         self.words = None;
         std::future::pending().await
     }
 
-    fn note(&mut self, word: &SupervisorReport) {
-        self.started |= !matches!(word, SupervisorReport::Alone(_));
-        self.over |= matches!(word, SupervisorReport::Alone(_));
-        self.ended |= matches!(
-            word,
-            SupervisorReport::Exited(_)
-                | SupervisorReport::Killed(_)
-                | SupervisorReport::Failed(_)
-                | SupervisorReport::Refused(_)
-        );
+    /// Takes note of a word, and gives it back if it is to be told.
+    fn note(&mut self, word: SupervisorReport) -> Option<SupervisorReport> {
+        match word {
+            SupervisorReport::Guarded(guards) => self.guards = guards,
+            SupervisorReport::Alone => self.over = true,
+            word => {
+                self.started = true;
+                self.ended |= !matches!(word, SupervisorReport::Started);
+                return Some(word);
+            }
+        }
+        None
     }
 
     /// Takes note of every child that has ended: what is to be told, and whether none is left.
@@ -123,10 +135,7 @@ impl WatchedProgram {
         let mut last = Vec::new();
         while let Some(words) = self.words.as_mut().filter(|_| !self.over) {
             match words.next().await {
-                Ok(Some(word)) => {
-                    self.note(&word);
-                    last.push(word);
-                }
+                Ok(Some(word)) => last.extend(self.note(word)),
                 Ok(None) | Err(_) => self.words = None,
             }
         }
@@ -151,7 +160,12 @@ enum WatchPhase {
     Stopping(Instant),
 }
 
-async fn watch(mut control: ControlSocket, run: &RunOrder, beginning: Beginning) -> io::Result<()> {
+async fn watch(
+    mut control: ControlSocket,
+    run: &RunOrder,
+    beginning: Beginning,
+    protection: Option<&ProtectionWatch<'_>>,
+) -> io::Result<()> {
     // Before the program starts, so that no signal is missed.
     let mut children = signal(SignalKind::child())?;
     let mut terminate = signal(SignalKind::terminate())?;
@@ -170,8 +184,9 @@ async fn watch(mut control: ControlSocket, run: &RunOrder, beginning: Beginning)
             return control.say(&SupervisorReport::Failed(error.raw_os_error().unwrap_or_default())).await;
         }
     };
+    // From here on nobody may be there to be told; that shows as an order to stop.
     if program.started {
-        control.say(&SupervisorReport::Started).await?;
+        control.say(&SupervisorReport::Started).await.ok();
     }
 
     let grace = Duration::from_millis(run.grace);
@@ -181,7 +196,7 @@ async fn watch(mut control: ControlSocket, run: &RunOrder, beginning: Beginning)
     loop {
         let (ended, alone) = program.reap();
         if let Some(word) = ended {
-            control.say(&word).await?;
+            control.say(&word).await.ok();
         }
         if let (true, WatchPhase::Running) = (program.ended, phase) {
             phase = WatchPhase::Lingering(Instant::now() + Duration::from_millis(run.linger));
@@ -195,7 +210,9 @@ async fn watch(mut control: ControlSocket, run: &RunOrder, beginning: Beginning)
                 true
             }
             word = program.hear() => {
-                control.say(&word).await?;
+                if let Some(word) = word {
+                    control.say(&word).await.ok();
+                }
                 false
             }
             _ = children.recv() => false,
@@ -224,7 +241,7 @@ async fn watch(mut control: ControlSocket, run: &RunOrder, beginning: Beginning)
                         },
                     );
                     if let Some(word) = ended.or_else(|| program.reap().0) {
-                        control.say(&word).await?;
+                        control.say(&word).await.ok();
                     }
                     break;
                 }
@@ -240,10 +257,12 @@ async fn watch(mut control: ControlSocket, run: &RunOrder, beginning: Beginning)
     }
     if program.enclosed {
         for word in program.last_words().await {
-            control.say(&word).await?;
+            control.say(&word).await.ok();
         }
     }
-    control.say(&SupervisorReport::Gone { stopped, left }).await
+    // Also where it had to be killed, and where nobody is left to be told.
+    let displaced = protection.map(|protection| protection.end(&program.guards)).unwrap_or_default();
+    control.say(&SupervisorReport::Gone { stopped, left, displaced }).await
 }
 
 /// Waits until the phase is over.

@@ -13,7 +13,7 @@ use everturn_tools::process::sandbox::{SandboxMode, SandboxNetwork, SandboxPart,
 use futures_util::future::join_all;
 use rustix::process::geteuid;
 
-use super::{EnclosedBash, all, enclosed, enclosed_by, is_whole};
+use super::{EnclosedBash, all, enclosed, enclosed_by, require_whole};
 use crate::bash::{command, quick};
 use crate::harness::{Project, names, tree};
 
@@ -166,9 +166,7 @@ const WITHOUT_MOUNTS: [&str; 13] = [
 
 #[tokio::test]
 async fn what_is_not_listed_is_out_of_reach() {
-    if !is_whole() {
-        return;
-    }
+    require_whole();
     let open = reached(&quick().into()).await;
     let attempts: BTreeSet<&str> = Field::new().attempts().into_iter().map(|(name, _)| name).collect();
     assert_eq!(open, attempts, "without a sandbox everything is reached");
@@ -180,9 +178,7 @@ async fn what_is_not_listed_is_out_of_reach() {
 
 #[tokio::test]
 async fn each_part_stops_what_it_is_for() {
-    if !is_whole() {
-        return;
-    }
+    require_whole();
     let check = async |parts: BTreeSet<SandboxPart>, expected: &[&'static str]| {
         // The network is the machine's here.
         let expected: BTreeSet<&str> = expected.iter().copied().chain(["connect to a port"]).collect();
@@ -206,9 +202,7 @@ async fn each_part_stops_what_it_is_for() {
 
 #[tokio::test]
 async fn names_that_are_not_there_cannot_be_made_for_good() {
-    if !is_whole() {
-        return;
-    }
+    require_whole();
     // Nothing can be mounted on a name that is not there, or on a link.
     let project = Project::new();
     project.file(".git/HEAD", "");
@@ -232,9 +226,7 @@ async fn names_that_are_not_there_cannot_be_made_for_good() {
 
 #[tokio::test]
 async fn what_leads_to_a_repository_cannot_be_changed() {
-    if !is_whole() {
-        return;
-    }
+    require_whole();
     let project = Project::new();
     project.file(".git", "gitdir: ../elsewhere\n");
     for line in ["echo 'gitdir: here' > .git", "rm .git", "echo x > new && mv new .git"] {
@@ -246,9 +238,7 @@ async fn what_leads_to_a_repository_cannot_be_changed() {
 
 #[tokio::test]
 async fn nothing_is_changed_in_a_project_that_can_only_be_read() {
-    if !is_whole() {
-        return;
-    }
+    require_whole();
     let field = Field::new();
     let before = tree(&field.project.scope.worktree);
     let mode = SandboxMode::ReadOnly;

@@ -11,7 +11,7 @@ use everturn_tools::process::sandbox::{SandboxNetwork, SandboxSettings};
 use serde_json::json;
 use tokio::time::{sleep, timeout};
 
-use super::{all, enclosed, enclosed_by, is_whole};
+use super::{all, enclosed, enclosed_by, require_whole};
 use crate::bash::{PATIENCE, command, quick, watch};
 use crate::harness::Project;
 
@@ -112,9 +112,7 @@ async fn a_server_answers_later_commands_and_people_until_it_is_stopped() {
 
 #[tokio::test]
 async fn a_worktree_of_a_repository_elsewhere_can_be_committed_to() {
-    if !is_whole() {
-        return;
-    }
+    require_whole();
     let main = Project::new();
     let line = "git init -qb main && git config user.name A && git config user.email a@b && \
                 git commit -q --allow-empty -m one && git worktree add -q -b side ../tree";
@@ -138,9 +136,7 @@ async fn a_worktree_of_a_repository_elsewhere_can_be_committed_to() {
 
 #[tokio::test]
 async fn a_network_of_its_own_has_itself() {
-    if !is_whole() {
-        return;
-    }
+    require_whole();
     let project = Project::new();
     let sandbox =
         SandboxSettings { parts: all(), network: SandboxNetwork::Own, ..SandboxSettings::default() };
@@ -154,9 +150,7 @@ async fn a_network_of_its_own_has_itself() {
 
 #[tokio::test]
 async fn what_is_put_into_tmp_is_found_again_where_a_folder_is_given() {
-    if !is_whole() {
-        return;
-    }
+    require_whole();
     let project = Project::new();
     let temporary = project.outside().join("temporary");
     fs::create_dir(&temporary).unwrap();
@@ -172,9 +166,7 @@ async fn what_is_put_into_tmp_is_found_again_where_a_folder_is_given() {
 
 #[tokio::test]
 async fn plans_can_be_written_among_protected_files() {
-    if !is_whole() {
-        return;
-    }
+    require_whole();
     let project = Project::new();
     project.file(".opencode/plans/one.md", "");
     project.file(".opencode/agent.md", "kept");
@@ -189,9 +181,7 @@ async fn plans_can_be_written_among_protected_files() {
 
 #[tokio::test]
 async fn a_sandbox_that_cannot_be_made_keeps_the_command_from_running() {
-    if !is_whole() {
-        return;
-    }
+    require_whole();
     let project = Project::new();
     let inner = project.file("private/inner/x", "").parent().unwrap().to_owned();
     let hidden = vec![project.path("private")];
@@ -208,9 +198,7 @@ async fn a_sandbox_that_cannot_be_made_keeps_the_command_from_running() {
 
 #[tokio::test]
 async fn nothing_outlives_a_supervisor_that_is_killed() {
-    if !is_whole() {
-        return;
-    }
+    require_whole();
     let project = Project::new();
     let gone = watch(&project.path("pipe"));
     let line = "exec 9>pipe; trap '' TERM HUP INT; setsid -f env -i sleep 1000; sleep 1000";

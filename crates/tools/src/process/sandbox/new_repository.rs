@@ -1,0 +1,231 @@
+//! A repository that a program made: what of it would run by itself.
+//!
+//! Making one is everyday work (`git init`, `git clone`, a submodule), so it may stay. What makes git run programs may
+//! not: hooks other than git's own samples, which it never runs, and settings other than those that are known to run
+//! nothing. They get another name, and git goes on without them.
+
+use std::fs;
+use std::io::Read as _;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, openat, statat};
+
+use super::guard::{open_folder, put_aside};
+use super::report::DisplacedName;
+use super::repository::git_folders;
+
+/// The most that is read of a file of git's.
+const LONGEST: u64 = 256 * 1024;
+
+/// Sections of git's settings of which no key runs a program, and no value names one.
+const HARMLESS_SECTIONS: [&str; 11] =
+    ["advice", "branch", "color", "column", "extensions", "fetch", "index", "pack", "pull", "push", "status"];
+
+/// Harmless keys of other sections.
+const HARMLESS_KEYS: [(&str, &[&str]); 10] = [
+    ("commit", &["gpgsign", "verbose"]),
+    (
+        "core",
+        &[
+            "abbrev",
+            "autocrlf",
+            "bare",
+            "compression",
+            "eol",
+            "filemode",
+            "ignorecase",
+            "logallrefupdates",
+            "longpaths",
+            "precomposeunicode",
+            "quotepath",
+            "repositoryformatversion",
+            "safecrlf",
+            "sparsecheckout",
+            "sparsecheckoutcone",
+            "symlinks",
+            "worktree",
+        ],
+    ),
+    ("gc", &["auto", "autodetach", "pruneexpire", "reflogexpire"]),
+    ("init", &["defaultbranch"]),
+    ("log", &["date", "decorate", "showsignature"]),
+    ("merge", &["conflictstyle", "ff", "renames", "stat"]),
+    ("rebase", &["autosquash", "autostash", "updaterefs"]),
+    ("remote", &["fetch", "mirror", "partialclonefilter", "promisor", "prune", "pushurl", "tagopt", "url"]),
+    ("submodule", &["active", "branch", "url"]),
+    ("user", &["email", "name", "signingkey"]),
+];
+
+/// Whether nothing of a folder of git's, or of those of its worktrees and submodules, would run by itself.
+pub(super) fn runs_nothing(git: &Path) -> bool {
+    git_folders(git)
+        .iter()
+        .all(|git| open_folder(CWD, git).is_ok_and(|folder| armed(git, &folder).is_empty()))
+}
+
+/// Gives another name to what makes git run programs in a folder of git's that was not there before, or in those of its
+/// worktrees and submodules.
+pub(super) fn disarm(git: &Path) -> Vec<DisplacedName> {
+    git_folders(git).iter().flat_map(|folder| disarm_one(folder)).collect()
+}
+
+/// The same for one folder of git's.
+pub(super) fn disarm_one(git: &Path) -> Vec<DisplacedName> {
+    let Ok(folder) = open_folder(CWD, git) else { return Vec::new() };
+    armed(git, &folder).into_iter().map(|name| put_aside(&folder, git, name.as_ref())).collect()
+}
+
+/// What in a folder of git's makes it run programs, or look elsewhere for what does.
+fn armed(git: &Path, folder: &OwnedFd) -> Vec<&'static str> {
+    let text = |name| content(folder, name);
+    let names = ["hooks", "config", "config.worktree", "commondir"].into_iter();
+    let there = names.filter(|name| statat(folder, *name, AtFlags::SYMLINK_NOFOLLOW).is_ok());
+    there
+        .filter(|name| match *name {
+            "hooks" => !has_only_samples(folder),
+            "commondir" => text("commondir").is_none_or(|text| !leads_up(git, &text)),
+            name => text(name).is_none_or(|text| !are_harmless(&text, git)),
+        })
+        .collect()
+}
+
+/// Where a file `.git` leads that says where the folder of git's is; nothing if it does not say so.
+pub(super) fn target(folder: &OwnedFd, above: &Path) -> Option<PathBuf> {
+    let text = content(folder, ".git")?;
+    fs::canonicalize(above.join(text.lines().next()?.strip_prefix("gitdir:")?.trim())).ok()
+}
+
+/// Whether the folder of hooks has none that git would run.
+fn has_only_samples(git: &OwnedFd) -> bool {
+    let Ok(hooks) = open_folder(git, Path::new("hooks")) else { return false };
+    let Ok(mut entries) = Dir::new(hooks) else { return false };
+    entries.all(|entry| {
+        entry.is_ok_and(|entry| {
+            let name = entry.file_name().to_bytes();
+            matches!(name, b"." | b"..") || name.ends_with(b".sample")
+        })
+    })
+}
+
+/// Whether what a worktree's folder of git's says leads to the repository that it lies in.
+fn leads_up(git: &Path, text: &str) -> bool {
+    text.trim() == "../.." && git.parent().is_some_and(|above| above.ends_with("worktrees"))
+}
+
+/// The text of an ordinary file in a folder.
+fn content(folder: &OwnedFd, name: &str) -> Option<String> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = openat(folder, name, flags, Mode::empty()).ok()?;
+    if !FileType::from_raw_mode(fstat(&file).ok()?.st_mode).is_file() {
+        return None;
+    }
+    let mut text = Vec::new();
+    fs::File::from(file).take(LONGEST).read_to_end(&mut text).ok()?;
+    String::from_utf8(text).ok().filter(|text| u64::try_from(text.len()).is_ok_and(|length| length < LONGEST))
+}
+
+/// Whether settings of git's run nothing. What is written in an unusual way is not looked at closely: it does.
+fn are_harmless(settings: &str, git: &Path) -> bool {
+    let mut section = String::new();
+    settings.lines().map(str::trim).all(|line| {
+        if line.is_empty() || line.starts_with(['#', ';']) {
+            return true;
+        }
+        if let Some(head) = line.strip_prefix('[') {
+            let Some(head) = head.strip_suffix(']') else { return false };
+            let (name, rest) = head.split_once(' ').unwrap_or((head, "\"\""));
+            section = name.to_ascii_lowercase();
+            let quoted = rest.trim().strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+            return quoted.is_some_and(|quoted| !quoted.contains(['"', '\\', ']']))
+                && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+        }
+        let (key, value) = line.split_once('=').unwrap_or((line, ""));
+        let key = key.trim().to_ascii_lowercase();
+        let is_place = section == "core" && key == "worktree";
+        !line.ends_with('\\') && is_harmless(&section, &key) && (!is_place || is_near(git, value.trim()))
+    })
+}
+
+/// Whether a work tree lies in the folder that the repository is in, as that of a submodule does. Elsewhere git would
+/// write files that somebody else chose.
+fn is_near(git: &Path, tree: &str) -> bool {
+    let outermost = git.ancestors().filter(|folder| folder.ends_with(".git")).last().unwrap_or(git);
+    let found = fs::canonicalize(git.join(tree));
+    found.is_ok_and(|tree| outermost.parent().is_some_and(|above| tree.starts_with(above)))
+}
+
+fn is_harmless(section: &str, key: &str) -> bool {
+    HARMLESS_SECTIONS.contains(&section)
+        || HARMLESS_KEYS.iter().any(|(name, keys)| *name == section && keys.contains(&key))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_that_run_something_are_told_apart() {
+        for settings in [
+            "",
+            "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n",
+            "# x\n[remote \"origin\"]\n\turl = https://x/y\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n",
+            "[branch \"main\"]\n\tremote = origin\n\tmerge = refs/heads/main\n[user]\n\tname = A\n",
+            "[Core]\n\tIgnoreCase = true\n",
+        ] {
+            assert!(are_harmless(settings, Path::new("/none/.git")), "{settings}");
+        }
+        for settings in [
+            "[core]\n\tfsmonitor = evil\n",
+            "[core]\n\thooksPath = x\n",
+            "[core] fsmonitor = evil\n",
+            "[core\n]\nfsmonitor = evil\n",
+            "[include]\n\tpath = x\n",
+            "[includeIf \"gitdir:/\"]\n\tpath = x\n",
+            "[filter \"x\"]\n\tclean = evil\n",
+            "[remote \"o\"]\n\tuploadpack = evil\n",
+            "[remote \"o\"]\n\turl = x\\\n[core]\\\n\n",
+            "[core.x]\n\tbare = 1\n",
+            "[alias]\n\tst = !evil\n",
+            "[gc]\n\trecentObjectsHook = evil\n",
+            "[core]\n\tworktree = /usr\n",
+            "[branch \"a]\"]\n\tx = 1\n",
+            "[user]\n\tname = \"a\\\n\"\n[core]\n\tpager = evil\n",
+        ] {
+            assert!(!are_harmless(settings, Path::new("/none/.git")), "{settings}");
+        }
+    }
+
+    #[test]
+    fn only_what_runs_gets_another_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let git = folder.path().canonicalize().unwrap().join(".git");
+        let write = |name: &str, text: &str| {
+            fs::create_dir_all(git.join(name).parent().unwrap()).unwrap();
+            fs::write(git.join(name), text).unwrap();
+        };
+        write("HEAD", "ref: refs/heads/main\n");
+        write("config", "[core]\n\tbare = false\n");
+        write("hooks/pre-commit.sample", "x");
+        write("worktrees/w/HEAD", "x");
+        write("worktrees/w/commondir", "../..\n");
+        write("modules/n/HEAD", "x");
+        write("modules/n/config", "[core]\n\tworktree = ../../../n\n");
+        fs::create_dir(git.with_file_name("n")).unwrap();
+        assert_eq!(disarm(&git), []);
+        assert!(runs_nothing(&git));
+
+        write("hooks/pre-commit", "x");
+        write("worktrees/w/commondir", "../../../elsewhere\n");
+        write("modules/m/HEAD", "x");
+        write("modules/m/config", "[core]\n\tsshCommand = x\n");
+        let renamed = |name: &str| {
+            let path = git.join(name).display().to_string();
+            DisplacedName::Renamed { to: format!("{path}.untrusted"), path }
+        };
+        let mut found = disarm(&git);
+        found.sort_by_key(ToString::to_string);
+        assert_eq!(found, ["hooks", "modules/m/config", "worktrees/w/commondir"].map(renamed));
+        assert_eq!(disarm(&git), []);
+    }
+}

@@ -1,0 +1,138 @@
+//! Tool chains and caches that are not where most people have them: a person's own variables say where, and so do links
+//! among tool chains.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Variables that name a folder of a tool's, or a file, with what of it can be read.
+const READABLE: [(&str, &[&str]); 25] = [
+    ("ASDF_DATA_DIR", &[""]),
+    ("ASDF_DIR", &[""]),
+    ("BUN_INSTALL", &["bin"]),
+    ("CARGO_HOME", &["bin", "config", "config.toml", "env"]),
+    ("CONDA_PREFIX", &[""]),
+    ("CURL_CA_BUNDLE", &[""]),
+    ("DENO_INSTALL", &["bin"]),
+    ("FNM_DIR", &[""]),
+    ("GIT_SSL_CAINFO", &[""]),
+    ("GOPATH", &["bin"]),
+    ("GOROOT", &[""]),
+    ("JAVA_HOME", &[""]),
+    ("MISE_DATA_DIR", &[""]),
+    ("NODE_EXTRA_CA_CERTS", &[""]),
+    ("NVM_DIR", &[""]),
+    ("PIP_CERT", &[""]),
+    ("PNPM_HOME", &[""]),
+    ("PYENV_ROOT", &[""]),
+    ("RBENV_ROOT", &[""]),
+    ("REQUESTS_CA_BUNDLE", &[""]),
+    ("RUSTUP_HOME", &[""]),
+    ("SDKMAN_DIR", &["candidates"]),
+    ("SSL_CERT_FILE", &[""]),
+    ("VIRTUAL_ENV", &[""]),
+    ("VOLTA_HOME", &[""]),
+];
+
+/// Variables that name a folder of which something is a cache that tools fill while they work.
+const WRITABLE: [(&str, &[&str]); 14] = [
+    ("CARGO_HOME", &[".global-cache", ".package-cache", ".package-cache-mutate", "git", "registry"]),
+    ("CARGO_TARGET_DIR", &[""]),
+    ("CCACHE_DIR", &[""]),
+    ("GOCACHE", &[""]),
+    ("GOMODCACHE", &[""]),
+    ("GOPATH", &["pkg/mod"]),
+    ("GRADLE_USER_HOME", &["caches"]),
+    ("NPM_CONFIG_CACHE", &[""]),
+    ("PIP_CACHE_DIR", &[""]),
+    ("SCCACHE_DIR", &[""]),
+    ("UV_CACHE_DIR", &[""]),
+    ("XDG_CACHE_HOME", &["go-build", "node", "pip", "pnpm", "pypoetry", "uv", "yarn"]),
+    ("YARN_CACHE_FOLDER", &[""]),
+    ("npm_config_cache", &[""]),
+];
+
+/// Folders in the home folder with tool chains, some of which may be links to others.
+const LINKED: [&str; 3] = [".nvm/versions/node", ".pyenv/versions", ".rustup/toolchains"];
+
+/// Where a person's tools are besides the well-known places.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ToolPlaces {
+    /// Tool chains, to be read.
+    pub readable: Vec<PathBuf>,
+    /// Caches, to be filled.
+    pub writable: Vec<PathBuf>,
+}
+
+impl ToolPlaces {
+    /// What the variables of whoever started us name. They are the person's: a project cannot set them. A place that
+    /// would show the whole home folder is passed over.
+    pub fn of(variables: impl IntoIterator<Item = (String, String)>, home: &Path) -> Self {
+        let mut places = Self::default();
+        let is_narrow =
+            |path: &PathBuf| path.is_absolute() && !home.starts_with(path) && path.parent().is_some();
+        for (name, value) in variables {
+            let inner = |list: &[(&str, &[&str])]| {
+                let known = list.iter().filter(|(known, _)| *known == name).flat_map(|(_, inner)| *inner);
+                let paths =
+                    known.map(|inner| Path::new(&value).join(inner).components().collect::<PathBuf>());
+                paths.filter(is_narrow).collect::<Vec<PathBuf>>()
+            };
+            places.readable.extend(inner(&READABLE));
+            places.writable.extend(inner(&WRITABLE));
+            if name == "PATH" {
+                places.readable.extend(value.split(':').map(PathBuf::from).filter(is_narrow));
+            }
+        }
+        places
+    }
+}
+
+/// Where links among the tool chains in the home folder lead.
+pub(super) fn linked(home: &Path) -> Vec<PathBuf> {
+    if !home.is_absolute() {
+        // What is taken from here may be a project's.
+        return Vec::new();
+    }
+    let folders = LINKED.iter().filter_map(|name| fs::read_dir(home.join(name)).ok());
+    let links =
+        folders.flatten().flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_symlink()));
+    let targets = links.filter_map(|entry| fs::canonicalize(entry.path()).ok());
+    targets.filter(|target| !home.starts_with(target)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_name_places_and_never_the_whole_home() {
+        let check = |name: &str, value: &str, readable: &[&str], writable: &[&str]| {
+            let places = ToolPlaces::of([(name.to_owned(), value.to_owned())], Path::new("/people/a"));
+            let paths = |paths: &[&str]| paths.iter().map(PathBuf::from).collect::<Vec<_>>();
+            assert_eq!(
+                (places.readable, places.writable),
+                (paths(readable), paths(writable)),
+                "{name}={value}"
+            );
+        };
+        check("RUSTUP_HOME", "/opt/rust", &["/opt/rust"], &[]);
+        check("GOPATH", "/data/go", &["/data/go/bin"], &["/data/go/pkg/mod"]);
+        check("GOPATH", "/people/a", &["/people/a/bin"], &["/people/a/pkg/mod"]);
+        check("PATH", "/people/a/bin:/usr/bin::.:/people/a:/people:/", &["/people/a/bin", "/usr/bin"], &[]);
+        check("npm_config_cache", "/people/a/", &[], &[]);
+        check("PIP_CACHE_DIR", "relative", &[], &[]);
+        check("SECRET_DIR", "/people/a/.ssh", &[], &[]);
+    }
+
+    #[test]
+    fn links_among_tool_chains_are_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = folder.path().canonicalize().unwrap().join("home");
+        let built = folder.path().canonicalize().unwrap().join("built");
+        fs::create_dir_all(home.join(".rustup/toolchains/stable")).unwrap();
+        fs::create_dir(&built).unwrap();
+        std::os::unix::fs::symlink(&built, home.join(".rustup/toolchains/dev")).unwrap();
+        std::os::unix::fs::symlink("/", home.join(".rustup/toolchains/all")).unwrap();
+        assert_eq!(linked(&home), [built]);
+    }
+}
