@@ -23,8 +23,7 @@ const SUPERVISOR: &str = env!("CARGO_BIN_EXE_everturn-supervisor");
 const ORDINARY: [&str; 4] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
 
 /// What this machine offers.
-static REPORT: LazyLock<SandboxReport> =
-    LazyLock::new(|| SandboxReport::probe(SUPERVISOR.as_ref()).unwrap());
+static REPORT: LazyLock<SandboxReport> = LazyLock::new(|| SandboxReport::probe(SUPERVISOR.as_ref()).unwrap());
 
 /// Every part of the sandbox that can be had here: in most containers that is not all of it.
 pub(crate) fn all() -> BTreeSet<SandboxPart> {
