@@ -13,7 +13,7 @@ use everturn_engine::models::{AuthFile, Keyring};
 use everturn_engine::{Config, Configurations, Engine, Options, ProjectFiles};
 use everturn_tools::mcp::ConfinedServers;
 use everturn_tools::process::is_secret;
-use everturn_tools::process::sandbox::{SandboxMachine, SandboxPart};
+use everturn_tools::process::sandbox::{SandboxMachine, SandboxPart, ToolPlaces};
 use everturn_tools::{Registry, Secrets, ToolSettings};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::FmtSpan;
@@ -103,7 +103,7 @@ pub(crate) async fn open(directory: &Path, listeners: Listeners) -> Result<Engin
     });
     options.secrets = secrets;
     options.supervisor = supervisor();
-    options.sandbox = SandboxMachine::new(supervisor());
+    options.sandbox = sandbox_machine(&options.paths.home);
     options.keys = keys()?;
     options.database = database();
     options.quiet = listeners == Listeners::None;
@@ -152,9 +152,15 @@ pub(crate) fn supervisor() -> Option<PathBuf> {
     if cfg!(target_os = "linux") { Some("/proc/self/exe".into()) } else { None }
 }
 
+/// What there is for sandboxes here. This person's variables say where tools are.
+fn sandbox_machine(home: &Path) -> SandboxMachine {
+    let variables = variable_names().filter_map(|name| variable(&name).map(|value| (name, value)));
+    SandboxMachine::new(supervisor(), ToolPlaces::of(variables, home))
+}
+
 /// Which MCP servers of a configuration run in a sandbox, and in which.
 pub(crate) fn confined_servers(config: &Config) -> Result<Option<ConfinedServers>> {
-    Ok(everturn_engine::mcp::confined_servers(config, folders()?, SandboxMachine::new(supervisor())))
+    Ok(everturn_engine::mcp::confined_servers(config, folders()?, sandbox_machine(&folders()?.home)))
 }
 
 /// Tells, once it is known, what is missing of the sandbox in which commands run, or that there is none.

@@ -81,6 +81,7 @@ impl Confinement {
 
     fn settings(&self, config: &Config, policy: &Policy) -> Option<SandboxSettings> {
         let parts = self.machine.parts()?.clone();
+        let tools = self.machine.tools()?;
         let choice = &config.sandbox;
         let network = match policy.decide(&[], NETWORK, &["*".to_owned()]) {
             Action::Allow => SandboxNetwork::Host,
@@ -93,8 +94,8 @@ impl Confinement {
             mode: choice.strength.mode()?,
             network,
             parts,
-            readable: choice.readable.clone(),
-            writable: choice.writable.clone(),
+            readable: choice.readable.iter().chain(&tools.readable).cloned().collect(),
+            writable: choice.writable.iter().chain(&tools.writable).cloned().collect(),
             hidden,
             temporary: None,
         })
@@ -105,7 +106,7 @@ impl Confinement {
 mod tests {
     use std::collections::BTreeSet;
 
-    use everturn_tools::process::sandbox::SandboxPart;
+    use everturn_tools::process::sandbox::{SandboxPart, ToolPlaces};
     use serde_json::{Value, json};
 
     use super::*;
@@ -171,7 +172,8 @@ mod tests {
     #[test]
     fn the_machine_decides_what_it_is_made_of() {
         assert_eq!(of_commands(SandboxMachine::unused(), &json!({}), "build"), None);
-        let none = of_commands(SandboxMachine::new(None), &json!({}), "build").unwrap();
+        let none =
+            of_commands(SandboxMachine::new(None, ToolPlaces::default()), &json!({}), "build").unwrap();
         assert_eq!((none.parts, none.mode), (BTreeSet::new(), SandboxMode::Workspace));
     }
 }

@@ -9,6 +9,8 @@ use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
 
+use super::toolchain::ToolPlaces;
+
 /// The argument that makes our binary find out what there is.
 pub(in crate::process) const PROBE_ARGUMENT: &str = "__sandbox_probe";
 
@@ -123,14 +125,16 @@ pub struct SandboxMachine(Option<Arc<SandboxPossibilities>>);
 #[derive(Debug)]
 struct SandboxPossibilities {
     supervisor: Option<PathBuf>,
+    tools: ToolPlaces,
     parts: OnceLock<BTreeSet<SandboxPart>>,
 }
 
 impl SandboxMachine {
-    /// A machine on which programs are started by this supervisor, or without one, where no sandbox can be had.
+    /// A machine on which programs are started by this supervisor, or without one, where no sandbox can be had. Tool chains
+    /// and caches may be elsewhere than usual.
     #[must_use]
-    pub fn new(supervisor: Option<PathBuf>) -> Self {
-        Self(Some(Arc::new(SandboxPossibilities { supervisor, parts: OnceLock::new() })))
+    pub fn new(supervisor: Option<PathBuf>, tools: ToolPlaces) -> Self {
+        Self(Some(Arc::new(SandboxPossibilities { supervisor, tools, parts: OnceLock::new() })))
     }
 
     /// Nobody wants a sandbox: whoever starts the programs sees to it that they can do no harm.
@@ -142,7 +146,17 @@ impl SandboxMachine {
     /// A machine of which it is known what it offers.
     #[must_use]
     pub fn known(parts: BTreeSet<SandboxPart>) -> Self {
-        Self(Some(Arc::new(SandboxPossibilities { supervisor: None, parts: parts.into() })))
+        Self(Some(Arc::new(SandboxPossibilities {
+            supervisor: None,
+            tools: ToolPlaces::default(),
+            parts: parts.into(),
+        })))
+    }
+
+    /// Where tool chains and caches are besides the usual places.
+    #[must_use]
+    pub fn tools(&self) -> Option<&ToolPlaces> {
+        Some(&self.0.as_ref()?.tools)
     }
 
     /// Whether nothing has to be tried out any more.
