@@ -125,8 +125,7 @@ impl SearchTree {
         let mut walk = WalkBuilder::new(root);
         walk.current_dir(root).hidden(false).threads(thread::available_parallelism().map_or(1, usize::from));
         let none = Path::new("");
-        let above =
-            root.ancestors().any(|folder| !ignore_rules::are_readable(rustix::fs::CWD, none, folder));
+        let above = root.ancestors().any(|folder| !ignore_rules::are_readable(rustix::fs::CWD, none, folder));
         // What is in the folder of managed files was put there by us, whatever a rule above it says.
         if self.place.managed || above {
             walk.standard_filters(false);

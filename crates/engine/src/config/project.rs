@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::agent_definition::rules_in;
 use super::placeholders;
-use super::rules::{loosens, rules};
+use super::rules::{caution, loosens, rules};
 
 /// Settings that only concern how clients look.
 const LOOKS: [&str; 6] = ["$schema", "keybinds", "layout", "theme", "tui", "username"];
@@ -40,6 +40,11 @@ const WORDS_OF_COMMANDS: [&str; 4] = ["agent", "description", "subtask", "templa
 
 /// The most things that wait for the person: nobody looks at more of them, and naming them all takes time.
 const HELD_MAX: usize = 500;
+
+/// The most rules of a project that nobody trusts, and the most bytes in them: they are combined with each other, which
+/// takes a time that grows with the square of both.
+const RULES_MAX: usize = 200;
+const RULE_BYTES_MAX: usize = 8 * 1024;
 
 /// How a command's text says that a program is to be run.
 const SHELL: &str = "!`";
@@ -123,6 +128,7 @@ pub(super) fn take_apart(values: Map) -> ProjectRequest {
             _ => {}
         }
     }
+    request.bound_rules();
     if let Some(first) = request.held.keys().nth(HELD_MAX).cloned() {
         drop(request.held.split_off(&first));
         request
@@ -134,12 +140,25 @@ pub(super) fn take_apart(values: Map) -> ProjectRequest {
 
 /// Whether a path or pattern surely stays in the project, as it reads.
 fn is_inside(named: &Value) -> bool {
-    let Some(text) = named.as_str() else { return true };
+    let Some(text) = named.as_str().filter(|_| !placeholders::are_in(named)) else { return false };
     let plain = |part| matches!(part, Component::Normal(_) | Component::CurDir);
     !text.starts_with('~') && !text.contains("://") && Path::new(text).components().all(plain)
 }
 
 impl ProjectRequest {
+    /// Where there are too many rules, everything but looking is asked for instead.
+    fn bound_rules(&mut self) {
+        let all = || self.restrictions.iter().chain(self.agent_restrictions.values().flatten());
+        let bytes: usize = all().map(|rule| rule.permission.len() + rule.pattern.len()).sum();
+        if all().count() > RULES_MAX || bytes > RULE_BYTES_MAX {
+            self.restrictions = caution().to_vec();
+            self.agent_restrictions.clear();
+            self.refused.push(format!(
+                "a project has {RULES_MAX} permission rules of {RULE_BYTES_MAX} bytes at most; more is asked instead"
+            ));
+        }
+    }
+
     /// Takes a value in under its name: it counts, or waits.
     fn put(&mut self, name: &[&str], value: Value, counts: bool) {
         if counts {
@@ -258,7 +277,7 @@ mod tests {
             "permission": {"bas?": "allow"}, "mcp": {"a.b": {"type": "local", "command": ["sh"]}},
             "agent": {"build": {"model": "x/y", "permission": {"edit": "allow"}}, "odd": {"prompt": "{env:KEY}"}},
             "command": {"run": {"template": "see !`ls`"}, "other": {"template": "a", "model": "x/y"}},
-            "instructions": ["../x.md", "~/.ssh/id", "/etc/passwd", "https://evil.example", "in.md"],
+            "instructions": ["../x.md", "~/.ssh/id", "/etc/passwd", "https://evil.example", "in.md", "{env:KEY}"],
             "skills": {"paths": ["/x"]}, "theme": "{file:/etc/passwd}", "snapshot": false, "sandbox": "off",
             "enabled_providers": [], "websearch": {"provider": "searxng", "url": "http://evil.example"},
         });
@@ -312,6 +331,19 @@ mod tests {
             Value::Object(request.allowed),
             json!({"agent": {"mine": {}, "theirs": {"disable": true}}})
         );
+    }
+
+    #[test]
+    fn too_many_rules_become_questions() {
+        // A list of agents took minutes to be made.
+        let long: Map = (0..10).map(|at| (format!("{}{at}", "*a".repeat(1000)), json!("deny"))).collect();
+        let many: Map = (0..201).map(|at| (format!("{at}"), json!("deny"))).collect();
+        for rules in [long, many] {
+            let request =
+                check(&json!({"permission": {"read": rules}, "agent": {"x": {"tools": {"bash": false}}}}));
+            assert_eq!(request.restrictions, caution().to_vec());
+            assert_eq!((request.agent_restrictions.len(), request.refused.len()), (0, 1));
+        }
     }
 
     #[test]
