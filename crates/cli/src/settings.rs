@@ -123,10 +123,9 @@ fn tell_problems(config: &Config) {
 /// Tells what a project asks for and nobody has trusted.
 fn tell_held(config: &Config) {
     if !config.held.is_empty() {
-        let held: Vec<&str> = config.held.keys().map(String::as_str).collect();
         table::note(format!(
             "this project's configuration asks for more than you have trusted ({}): `everturn trust` shows it",
-            held.join(", ")
+            config.held_names()
         ));
     }
 }

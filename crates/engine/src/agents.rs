@@ -86,8 +86,8 @@ impl Agents {
 
     /// The same for a turn's own agent: a switch that came since does not change what the turn may do.
     pub(crate) fn policy_of(&self, name: &str, session: &Session) -> Policy {
-        // An agent that does not exist may do nothing.
-        let nothing = || Policy::new(vec![Rule::new("*", "*", Action::Deny)]);
+        // An agent that does not exist may do nothing, whatever the session's own rules say.
+        let nothing = || Policy::default().within([Rule::new("*", "*", Action::Deny)]);
         let policy = self.named(name).map_or_else(nothing, |agent| agent.policy.clone());
         let own = session.permission.as_deref().unwrap_or_default();
         // Those of a child are what the one that it works for may do; those that came with a session from elsewhere are
@@ -347,6 +347,16 @@ mod tests {
                 "{agent:?}"
             );
         }
+    }
+
+    #[test]
+    fn an_agent_that_is_gone_may_do_nothing() {
+        // Rules of a session could allow it what the person denies everybody.
+        let mut session = Session::new("ses_1".into(), "global", "/srv/demo", "t", "1", 17);
+        session.agent = Some("gone".to_owned());
+        session.permission = Some(vec![Rule::new("bash", "*", Action::Allow)]);
+        let policy = Agents::of(&Config::default()).policy(&session);
+        assert_eq!(policy.decide(&[], "bash", &["ls".to_owned()]), Action::Deny);
     }
 
     #[test]

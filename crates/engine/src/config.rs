@@ -61,6 +61,9 @@ use sandbox_choice::SandboxWish;
 use crate::agents::{self, Agents};
 use crate::mcp;
 
+/// How many things that wait for trust are named in one line.
+const NAMED_AT_ONCE: usize = 20;
+
 /// The settings of a place.
 #[derive(Clone)]
 pub struct Config {
@@ -173,6 +176,16 @@ impl Config {
             catalogue: OnceLock::new(),
             known_agents: OnceLock::new(),
             raw,
+        }
+    }
+
+    /// The names of what the project asks for and nobody has trusted, but no endless list of them.
+    #[must_use]
+    pub fn held_names(&self) -> String {
+        let names: Vec<&str> = self.held.keys().take(NAMED_AT_ONCE).map(String::as_str).collect();
+        match self.held.len().saturating_sub(NAMED_AT_ONCE) {
+            0 => names.join(", "),
+            more => format!("{} and {more} more", names.join(", ")),
         }
     }
 

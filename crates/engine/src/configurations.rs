@@ -151,7 +151,6 @@ fn log(config: &Config, folder: &Path) {
         tracing::warn!(%folder, %problem, "some of the configuration does not count");
     }
     if !config.held.is_empty() {
-        let held: Vec<&str> = config.held.keys().map(String::as_str).collect();
-        tracing::warn!(%folder, held = held.join(", "), "the project's configuration asks for what nobody has trusted");
+        tracing::warn!(%folder, held = config.held_names(), "the project's configuration asks for what nobody has trusted");
     }
 }

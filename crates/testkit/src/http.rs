@@ -4,7 +4,7 @@ mod events;
 
 use std::sync::OnceLock;
 
-use reqwest::Method;
+pub use reqwest::Method;
 use serde_json::Value;
 
 pub use events::{EventReader, Received};

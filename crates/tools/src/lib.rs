@@ -42,6 +42,7 @@
 //! - [`foreign_file`]: reading what a person or a project names, bounded in bytes and time
 //! - `folder`: folders as handles that no link can redirect
 //! - [`front_matter`]: the YAML at the beginning of Markdown files
+//! - `ignore_rules`: which files of ignore rules are read
 //! - `indentation`: how the indentation of a model's text becomes that of a file
 //! - `regular_file`: reading ordinary files only, so that no read waits or goes on without end
 //! - `replacement`: all-or-nothing changes of files
@@ -60,6 +61,7 @@ pub mod front_matter;
 pub mod glob;
 pub mod grep;
 pub mod host;
+mod ignore_rules;
 mod indentation;
 pub mod input;
 pub mod instructions;

@@ -142,9 +142,28 @@ pub fn is_gone(root: &Path, mark: Option<&RepositoryMark>) -> bool {
     above.is_some_and(|above| above.dev() == mark.device)
 }
 
+/// What git reads before it says anything.
+const READ_FIRST: [&str; 6] =
+    ["HEAD", "commondir", "config", "config.worktree", "objects/info/alternates", "shallow"];
+
+/// The same, where it may well be long.
+const REFERENCES: &str = "packed-refs";
+
+/// Whether nothing that git reads first is a pipe, a device or without end: it would wait, or take all memory.
+fn is_plain(repository: &Repository) -> bool {
+    let plain = |path: PathBuf, most: u64| {
+        fs::metadata(path).map_or(true, |found| found.is_file() && found.len() <= most)
+    };
+    [&repository.git, &repository.history].into_iter().all(|folder| {
+        READ_FIRST.iter().all(|name| plain(folder.join(name), LISTED))
+            && plain(folder.join(REFERENCES), u64::MAX)
+    })
+}
+
 /// Asks git which repository it is.
 pub async fn identity(repository: &Repository) -> RepositoryIdentity {
-    let Some(roots) = timeout(PATIENCE, parentless(&repository.root)).await.ok().flatten() else {
+    let asked = async { if is_plain(repository) { parentless(&repository.root).await } else { None } };
+    let Some(roots) = timeout(PATIENCE, asked).await.ok().flatten() else {
         tracing::warn!(root = %repository.root.display(), "git does not say which repository this is");
         return RepositoryIdentity::Unknown;
     };

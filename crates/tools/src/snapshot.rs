@@ -61,6 +61,9 @@ pub enum SnapshotError {
     /// The worktree has more files than a snapshot takes.
     #[error("the worktree has more than {0} files, too many for snapshots")]
     TooMany(usize),
+    /// The ignore rules of the worktree are no ordinary files, or more than is read.
+    #[error("the ignore rules in {} are no ordinary files, or too long", .0.display())]
+    Rules(PathBuf),
     /// The root of the file system is not a project.
     #[error("the root of the file system is never captured")]
     Root,

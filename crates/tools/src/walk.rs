@@ -7,7 +7,7 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -17,10 +17,11 @@ use std::time::{Duration, Instant};
 use std::{fs, io, thread};
 
 use ignore::WalkBuilder;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags};
 use tokio_util::sync::CancellationToken;
 
 use crate::folder::OpenFolder;
+use crate::ignore_rules;
 use crate::replacement::STAGED;
 use crate::scope::{self, PathAccess, Scope};
 use crate::target::Target;
@@ -29,12 +30,6 @@ use crate::write::blocking;
 
 /// The folder of a repository's own data: never searched, never shown.
 const GIT: &[u8] = b".git";
-
-/// The files that hold ignore rules.
-const RULES: [&str; 3] = [".gitignore", ".ignore", ".git/info/exclude"];
-
-/// The largest file of ignore rules that is read.
-const RULES_MAX: u64 = 4 * 1024 * 1024;
 
 /// How long a walk may take before it ends with what it has.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -129,7 +124,8 @@ impl SearchTree {
         let root = self.place.target.real();
         let mut walk = WalkBuilder::new(root);
         walk.current_dir(root).hidden(false).threads(thread::available_parallelism().map_or(1, usize::from));
-        let above = root.ancestors().any(|folder| !readable(rustix::fs::CWD, folder));
+        let none = Path::new("");
+        let above = root.ancestors().any(|folder| !ignore_rules::are_readable(rustix::fs::CWD, none, folder));
         // What is in the folder of managed files was put there by us, whatever a rule above it says.
         if self.place.managed || above {
             walk.standard_filters(false);
@@ -145,7 +141,7 @@ impl SearchTree {
                 return false;
             }
             let folder = entry.file_type().is_some_and(|kind| kind.is_dir());
-            if !folder || readable(&*dir, below) {
+            if !folder || ignore_rules::are_readable(&*dir, Path::new(""), below) {
                 return true;
             }
             unread.fetch_add(1, Ordering::Relaxed);
@@ -231,16 +227,6 @@ fn below<'p>(root: &Path, path: &'p Path) -> &'p Path {
 /// When a file was last changed.
 pub(crate) fn modified(meta: &fs::Metadata) -> Modified {
     (meta.mtime(), meta.mtime_nsec())
-}
-
-/// Whether what a folder has for ignore rules can be read without waiting and without end.
-fn readable(dir: impl AsFd, folder: &Path) -> bool {
-    RULES.iter().all(|name| {
-        rustix::fs::statat(&dir, folder.join(name), AtFlags::empty()).map_or(true, |found| {
-            FileType::from_raw_mode(found.st_mode).is_file()
-                && u64::try_from(found.st_size).is_ok_and(|size| size <= RULES_MAX)
-        })
-    })
 }
 
 /// When to stop: told to, or out of time.

@@ -5,6 +5,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use everturn_model::Map;
+use everturn_model::json::DEPTH_LIMIT;
 use everturn_tools::places;
 use serde_json::Value;
 
@@ -62,18 +63,37 @@ pub(super) fn read(path: &Path, within: Option<&Path>) -> Result<Option<ConfigLa
     let is_toml = path.extension().is_some_and(|extension| extension == "toml");
     let values = if is_toml { parse_toml(&text) } else { parse_json(&text) };
     let values = values.map_err(|(place, what)| ConfigProblem::unread(&name, place, what))?;
+    check_depth(&values).map_err(|what| ConfigProblem::unread(&name, None, what))?;
     Ok(Some(ConfigLayer { name, folder, values }))
 }
 
 /// A configuration that is a text of its own.
 pub(super) fn of_text(name: &str, text: &str, folder: &Path) -> Result<ConfigLayer, ConfigProblem> {
     let values = parse_json(text).map_err(|(place, what)| ConfigProblem::unread(name, place, what))?;
+    check_depth(&values).map_err(|what| ConfigProblem::unread(name, None, what))?;
     Ok(ConfigLayer { name: name.to_owned(), folder: folder.to_owned(), values })
 }
 
 fn is_ours(path: &Path) -> bool {
     let owner = fs::metadata(path).map_or(0, |found| found.uid());
     owner == 0 || owner == rustix::process::geteuid().as_raw()
+}
+
+/// Refuses what is nested deeper than other values that come from outside: what is trusted of it, and what clients are
+/// shown, could be written and never read again.
+pub(super) fn check_depth(values: &Map) -> Result<(), String> {
+    fn is_deeper(value: &Value, levels: usize) -> bool {
+        match (value, levels.checked_sub(1)) {
+            (Value::Array(_) | Value::Object(_), None) => true,
+            (Value::Array(items), Some(levels)) => items.iter().any(|item| is_deeper(item, levels)),
+            (Value::Object(map), Some(levels)) => map.values().any(|value| is_deeper(value, levels)),
+            _ => false,
+        }
+    }
+    match values.values().any(|value| is_deeper(value, DEPTH_LIMIT - 1)) {
+        true => Err(format!("it is nested more than {DEPTH_LIMIT} levels deep")),
+        false => Ok(()),
+    }
 }
 
 /// A place in a file, and what is wrong there.
@@ -153,6 +173,25 @@ mod tests {
         assert_eq!(json, toml);
         assert_eq!(Value::Object(json), json!({"permission": {"bash": {"git *": "allow"}}}));
         assert_eq!(read(&folder.path().join("none.json"), None), Ok(None));
+    }
+
+    #[test]
+    fn what_is_nested_too_deep_is_not_read() {
+        // Trust in it was written, and no trust in any project could be read after that.
+        let check = |levels: usize| {
+            let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+            of_text("text", &format!("{{\"a\": {}}}", nested(levels - 1)), Path::new("/")).is_ok()
+        };
+        assert_eq!([DEPTH_LIMIT, DEPTH_LIMIT + 1, 200].map(check), [true, false, false]);
+    }
+
+    #[test]
+    fn toml_keeps_the_order_of_rules() {
+        // They were sorted, and the last one counts: a denial became an exception.
+        let text = "[permission.bash]\n\"rm *\" = \"allow\"\n\"git push *\" = \"allow\"\n\"*\" = \"deny\"\n";
+        let values = parse_toml(text).unwrap();
+        let names: Vec<&String> = values["permission"]["bash"].as_object().unwrap().keys().collect();
+        assert_eq!(names, ["rm *", "git push *", "*"]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use everturn_model::Map;
 use everturn_tools::{front_matter, places};
 use serde_json::Value;
 
-use super::layer::{ConfigLayer, FileStamps};
+use super::layer::{ConfigLayer, FileStamps, check_depth};
 use super::problem::ConfigProblem;
 
 /// The folders that hold such files, what each is called in a configuration, and the setting that the text is.
@@ -84,6 +84,7 @@ fn read_file(
     };
     let Some(text) = places::text(file, within).map_err(unread)? else { return Ok(None) };
     let (mut fields, rest) = front_matter::fields(&text).map_err(unread)?;
+    check_depth(&fields).map_err(unread)?;
     fields.insert(body.to_owned(), rest.into());
     let called = file.strip_prefix(root).unwrap_or(file).with_extension("").display().to_string();
     let one: Map = [(called, Value::Object(fields))].into_iter().collect();

@@ -12,8 +12,9 @@ use everturn_model::Map;
 use everturn_model::permission::Rule;
 use serde_json::Value;
 
+use super::agent_definition::rules_in;
 use super::placeholders;
-use super::rules::{loosens, rules, rules_of_tools};
+use super::rules::{caution, loosens, rules};
 use super::sandbox_choice;
 
 /// Settings that only concern how clients look.
@@ -36,6 +37,14 @@ const WORDS_OF_AGENTS: [&str; 6] = ["color", "description", "disable", "hidden",
 
 /// What a command of a project may be without being trusted: words.
 const WORDS_OF_COMMANDS: [&str; 4] = ["agent", "description", "subtask", "template"];
+
+/// The most things that wait for the person: nobody looks at more of them, and naming them all takes time.
+const HELD_MAX: usize = 500;
+
+/// The most rules of a project that nobody trusts, and the most bytes in them: they are combined with each other, which
+/// takes a time that grows with the square of both.
+const RULES_MAX: usize = 200;
+const RULE_BYTES_MAX: usize = 8 * 1024;
 
 /// How a command's text says that a program is to be run.
 const SHELL: &str = "!`";
@@ -123,17 +132,37 @@ pub(super) fn take_apart(values: Map) -> ProjectRequest {
             _ => {}
         }
     }
+    request.bound_rules();
+    if let Some(first) = request.held.keys().nth(HELD_MAX).cloned() {
+        drop(request.held.split_off(&first));
+        request
+            .refused
+            .push(format!("a project asks for {HELD_MAX} things at most, and the rest is left out"));
+    }
     request
 }
 
 /// Whether a path or pattern surely stays in the project, as it reads.
 fn is_inside(named: &Value) -> bool {
-    let Some(text) = named.as_str() else { return true };
+    let Some(text) = named.as_str().filter(|_| !placeholders::are_in(named)) else { return false };
     let plain = |part| matches!(part, Component::Normal(_) | Component::CurDir);
     !text.starts_with('~') && !text.contains("://") && Path::new(text).components().all(plain)
 }
 
 impl ProjectRequest {
+    /// Where there are too many rules, everything but looking is asked for instead.
+    fn bound_rules(&mut self) {
+        let all = || self.restrictions.iter().chain(self.agent_restrictions.values().flatten());
+        let bytes: usize = all().map(|rule| rule.permission.len() + rule.pattern.len()).sum();
+        if all().count() > RULES_MAX || bytes > RULE_BYTES_MAX {
+            self.restrictions = caution().to_vec();
+            self.agent_restrictions.clear();
+            self.refused.push(format!(
+                "a project has {RULES_MAX} permission rules of {RULE_BYTES_MAX} bytes at most; more is asked instead"
+            ));
+        }
+    }
+
     /// Takes a value in under its name: it counts, or waits.
     fn put(&mut self, name: &[&str], value: Value, counts: bool) {
         if counts {
@@ -144,17 +173,16 @@ impl ProjectRequest {
     }
 
     fn take_agent(&mut self, (name, agent): (String, Value)) {
+        let restrictions = rules_in(&agent);
         let Value::Object(agent) = agent else { return };
-        let (mut words, mut rest, mut restrictions) = (Map::new(), Map::new(), Vec::new());
+        // Whoever trusts the rules trusts all of them: those that restrict are exceptions from those that allow.
+        let is_looser = loosens(&restrictions);
+        let (mut words, mut rest) = (Map::new(), Map::new());
         for (key, value) in agent {
             match key.as_str() {
-                "permission" | "tools" => {
-                    let own = if key == "tools" { rules_of_tools(&value) } else { rules(&value) };
-                    if loosens(&own) {
-                        rest.insert(key, value);
-                    }
-                    restrictions.extend(own);
-                }
+                "permission" | "tools" if !is_looser => {}
+                // An agent that the person has switched off stays off.
+                "disable" if value != true => drop(rest.insert(key, value)),
                 "model" if value.as_str().is_some_and(|model| model.starts_with(SCRIPTS)) => {
                     self.refused.push(format!("a project does not choose a script as the model of `{name}`"));
                 }
@@ -236,7 +264,7 @@ mod tests {
         });
         let restrictions =
             vec![Rule::new("bash", "*", Action::Ask), Rule::new("edit", "*.lock", Action::Deny)];
-        let of_build = vec![Rule::new("webfetch", "*", Action::Deny), Rule::new("edit", "*", Action::Deny)];
+        let of_build = vec![Rule::new("edit", "*", Action::Deny), Rule::new("webfetch", "*", Action::Deny)];
         let expected = ProjectRequest {
             allowed: allowed.as_object().cloned().unwrap(),
             restrictions,
@@ -253,7 +281,7 @@ mod tests {
             "permission": {"bas?": "allow"}, "mcp": {"a.b": {"type": "local", "command": ["sh"]}},
             "agent": {"build": {"model": "x/y", "permission": {"edit": "allow"}}, "odd": {"prompt": "{env:KEY}"}},
             "command": {"run": {"template": "see !`ls`"}, "other": {"template": "a", "model": "x/y"}},
-            "instructions": ["../x.md", "~/.ssh/id", "/etc/passwd", "https://evil.example", "in.md"],
+            "instructions": ["../x.md", "~/.ssh/id", "/etc/passwd", "https://evil.example", "in.md", "{env:KEY}"],
             "skills": {"paths": ["/x"]}, "theme": "{file:/etc/passwd}", "snapshot": false, "sandbox": "off",
             "enabled_providers": [], "websearch": {"provider": "searxng", "url": "http://evil.example"},
         });
@@ -282,6 +310,53 @@ mod tests {
         assert_eq!(Value::Object(request.allowed), allowed);
         assert_eq!(request.held["agent.build"], json!({"model": "x/y", "permission": {"edit": "allow"}}));
         assert_eq!(path_of("mcp.a.b"), ["mcp", "a.b"]);
+    }
+
+    #[test]
+    fn rules_of_an_agent_are_trusted_together() {
+        // Only the part that allowed something was held, and what the other part denied was forgotten with the trust.
+        let request = check(
+            &json!({"agent": {"build": {"permission": {"bash": "deny", "edit": "deny"}, "tools": {"bash": true}}}}),
+        );
+        let held = json!({"permission": {"bash": "deny", "edit": "deny"}, "tools": {"bash": true}});
+        assert_eq!(request.held, [("agent.build".to_owned(), held)].into());
+        // In the order in which they count once they are trusted.
+        let rules = ["bash", "bash", "edit"].into_iter().zip([Action::Allow, Action::Deny, Action::Deny]);
+        let rules: Vec<Rule> = rules.map(|(name, action)| Rule::new(name, "*", action)).collect();
+        assert_eq!(request.agent_restrictions, [("build".to_owned(), rules)].into());
+    }
+
+    #[test]
+    fn an_agent_that_the_person_switched_off_stays_off() {
+        // A project's `"disable": false` counted at once, and the agent was back.
+        let request = check(&json!({"agent": {"mine": {"disable": false}, "theirs": {"disable": true}}}));
+        assert_eq!(request.held, [("agent.mine".to_owned(), json!({"disable": false}))].into());
+        assert_eq!(
+            Value::Object(request.allowed),
+            json!({"agent": {"mine": {}, "theirs": {"disable": true}}})
+        );
+    }
+
+    #[test]
+    fn too_many_rules_become_questions() {
+        // A list of agents took minutes to be made.
+        let long: Map = (0..10).map(|at| (format!("{}{at}", "*a".repeat(1000)), json!("deny"))).collect();
+        let many: Map = (0..201).map(|at| (format!("{at}"), json!("deny"))).collect();
+        for rules in [long, many] {
+            let request =
+                check(&json!({"permission": {"read": rules}, "agent": {"x": {"tools": {"bash": false}}}}));
+            assert_eq!(request.restrictions, caution().to_vec());
+            assert_eq!((request.agent_restrictions.len(), request.refused.len()), (0, 1));
+        }
+    }
+
+    #[test]
+    fn what_is_asked_for_has_an_end() {
+        // 8,000 servers took a minute to be listed, although none of them was to run.
+        let servers: Map = (0..8000).map(|at| (format!("s{at}"), json!({"type": "local"}))).collect();
+        let request = check(&json!({"mcp": servers, "permission": {"edit": "deny"}}));
+        assert_eq!((request.held.len(), request.restrictions.len()), (HELD_MAX, 1));
+        assert_eq!(request.refused, ["a project asks for 500 things at most, and the rest is left out"]);
     }
 
     #[test]

@@ -32,6 +32,7 @@ mod question;
 mod recover;
 mod replay;
 mod revert;
+mod rule_stacks;
 mod saving;
 mod spans;
 mod spending;

@@ -355,10 +355,12 @@ async fn a_slow_repository_holds_up_no_other() {
     let world = World::new().await;
     world.repository("slow");
     world.repository("quick");
-    let pipe = world.path("slow/.git/HEAD");
-    let content = fs::read(&pipe).unwrap();
-    fs::remove_file(&pipe).unwrap();
+    // A file that git's configuration includes: it is not asked where its own files are pipes.
+    let pipe = world.path("slow/.git/held");
+    let content = b"# nothing\n";
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let config = fs::read_to_string(world.path("slow/.git/config")).unwrap();
+    fs::write(world.path("slow/.git/config"), config + "[include]\n\tpath = held\n").unwrap();
     let engine = world.engine.clone();
     let slow = world.path("slow");
     let looking = tokio::spawn(async move { engine.projects().location(slow.to_str()).await });
@@ -372,9 +374,9 @@ async fn a_slow_repository_holds_up_no_other() {
     assert_eq!(quick.project.worktree, world.path("quick"));
     assert!(!looking.is_finished());
     // Whoever opens it from now on finds a file.
-    fs::write(world.path("head"), &content).unwrap();
-    fs::rename(world.path("head"), &pipe).unwrap();
-    held.write_all(&content).unwrap();
+    fs::write(world.path("file"), content).unwrap();
+    fs::rename(world.path("file"), &pipe).unwrap();
+    held.write_all(content).unwrap();
     drop(held);
     let slow = within("the slow one", looking).await.unwrap().unwrap();
     assert_ne!(slow.project.id, "global");

@@ -17,6 +17,7 @@ use super::index::{FileIndex, FileStat};
 use super::manifest::ManifestEntry;
 use super::store::SnapshotStore;
 use super::{CaptureLimits, FileTree, SnapshotError, manifest};
+use crate::ignore_rules;
 use crate::regular_file::{self, OpenError};
 use crate::replacement::STAGED;
 
@@ -30,6 +31,9 @@ pub(super) fn capture(
     bounds: CaptureLimits,
     index: &mut FileIndex,
 ) -> Result<FileTree, SnapshotError> {
+    if !ignore_rules::are_readable(rustix::fs::CWD, worktree, Path::new("")) {
+        return Err(SnapshotError::Rules(worktree.to_owned()));
+    }
     let mut next = FileIndex::new(store.now()?, index.len());
     let mut tree = FileTree::new();
     let mut reused = 0_usize;
@@ -134,6 +138,11 @@ pub(super) fn ignored(worktree: &Path, relative: &Path) -> bool {
     let mut verdict = false;
     let mut builders = Vec::new();
     for (depth, folder) in folders.iter().enumerate() {
+        let below = folder.strip_prefix(worktree).unwrap_or(folder);
+        if !ignore_rules::are_readable(rustix::fs::CWD, worktree, below) {
+            // No capture has looked into it.
+            return true;
+        }
         let mut builder = GitignoreBuilder::new(folder);
         if depth == 0 {
             builder.add(folder.join(".git/info/exclude"));
@@ -151,13 +160,19 @@ pub(super) fn ignored(worktree: &Path, relative: &Path) -> bool {
 }
 
 fn walker(worktree: &Path, store: &Path) -> impl Iterator<Item = Result<DirEntry, ignore::Error>> {
-    let store = store.to_owned();
+    let (store, root) = (store.to_owned(), worktree.to_owned());
+    let is_unreadable = move |entry: &DirEntry| {
+        let below = entry.path().strip_prefix(&root).unwrap_or(entry.path());
+        entry.file_type().is_some_and(|kind| kind.is_dir())
+            && !ignore_rules::are_readable(rustix::fs::CWD, &root, below)
+    };
     let skip = move |entry: &DirEntry| {
         let name = entry.file_name();
         entry.depth() > 0
             && (name == OsStr::new(".git")
                 || name.as_bytes().starts_with(STAGED.as_bytes())
-                || entry.path() == store)
+                || entry.path() == store
+                || is_unreadable(entry))
     };
     WalkBuilder::new(worktree)
         .hidden(false)

@@ -131,6 +131,21 @@ async fn nothing_that_a_repository_names_is_run() {
     assert!(!trace.exists(), "{}", fs::read_to_string(&trace).unwrap_or_default());
 }
 
+#[tokio::test]
+async fn git_is_not_asked_about_pipes() {
+    // It waited for them, and everybody ten seconds for git.
+    for name in ["HEAD", "config", "packed-refs", "objects/info/alternates"] {
+        let repo = Repo::new(&[("a.txt", "a")]);
+        let path = repo.join(".git").join(name);
+        // Not all of them are there.
+        let _ = fs::remove_file(&path);
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let begun = std::time::Instant::now();
+        assert_eq!(id(repo.path()).await, RepositoryIdentity::Unknown, "{name}");
+        assert!(begun.elapsed() < std::time::Duration::from_secs(8), "{name}: {:?}", begun.elapsed());
+    }
+}
+
 #[test]
 fn a_place_is_gone_only_when_its_disk_is_there() {
     let repo = Repo::new(&[("a.txt", "a")]);

@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Barrier;
 
 use everturn_tools::patch::FileStatus;
@@ -173,6 +174,25 @@ fn ignored_files_are_left_out_without_git() {
     for name in ["target/x", "a.log", "sub/local", "sub/b.log", ".git/config", "sub/.git/HEAD"] {
         assert!(!has(name), "{name}");
     }
+}
+
+#[test]
+fn ignore_rules_are_neither_waited_for_nor_read_without_end() {
+    // A pipe in their place held up every turn for good, and long ones took gigabytes.
+    let pipe = |path: &Path| assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+    let project = Project::new();
+    let snapshots = open(&project);
+    project.file("kept", "x");
+    project.file("trap/left", "x");
+    pipe(&project.path("trap/.gitignore"));
+    let tree = snapshots.capture().unwrap();
+    let has = |name: &str| snapshots.content(&tree, Path::new(name)).unwrap().is_some();
+    assert_eq!([has("kept"), has("trap/left")], [true, false]);
+    project.file(".gitignore", "a*b*c\n".repeat(20_000));
+    assert!(matches!(snapshots.capture(), Err(SnapshotError::Rules(_))));
+    fs::remove_file(project.path(".gitignore")).unwrap();
+    pipe(&project.path(".gitignore"));
+    assert!(matches!(snapshots.capture(), Err(SnapshotError::Rules(_))));
 }
 
 #[test]
