@@ -12,6 +12,7 @@ use rustix::process::geteuid;
 use crate::bash::quick;
 use crate::harness::Project;
 
+mod hostile;
 mod walls;
 mod work;
 
