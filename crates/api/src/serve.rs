@@ -140,6 +140,9 @@ async fn attend(
 /// not be heard.
 async fn is_of_an_agent(stream: &TcpStream, peer: SocketAddr) -> bool {
     let Ok(local) = stream.local_addr() else { return false };
+    if !peer::agents_run_programs() {
+        return false;
+    }
     // Few at a time: each is short, and many would be a thread each.
     let Ok(_turn) = LOOKING.acquire().await else { return false };
     tokio::task::spawn_blocking(move || peer::is_of_an_agent(peer, local)).await.unwrap_or_default()

@@ -46,12 +46,21 @@ pub fn find(peer: Option<SocketAddr>) -> PeerProcess {
     }
 }
 
+/// Whether any program runs that was started for an agent, by this or another process of ours, terminals aside. It is quick.
+#[must_use]
+pub fn agents_run_programs() -> bool {
+    #[cfg(target_os = "linux")]
+    return !crate::process::supervisors_for_agents().is_empty();
+    #[cfg(not(target_os = "linux"))]
+    false
+}
+
 /// Whether a connection comes from a program that was started for an agent, by this or another process of ours: a command,
 /// a job, an MCP server or one of their children, but not what runs in a terminal. One that such a program may have made and
 /// left again counts as well. What cannot be told is no such connection.
 ///
-/// `peer` is the other end and `local` ours. It looks at programs of agents only, and at nothing where there are none, so
-/// it is for every connection.
+/// `peer` is the other end and `local` ours. It looks at programs of agents only, so it is for every connection that is made
+/// while there are any.
 #[must_use]
 pub fn is_of_an_agent(peer: SocketAddr, local: SocketAddr) -> bool {
     #[cfg(target_os = "linux")]

@@ -1,7 +1,6 @@
 //! Whether a connection that was just made comes from a program of an agent.
 //!
-//! First it is looked whether there are such programs, which is quick. Only then the other end is asked for, and only
-//! their open files are looked at, not those of every process.
+//! The other end is asked for by name, and only the open files of such programs are looked at, not those of every process.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -26,9 +25,6 @@ enum SocketSight {
 }
 
 pub(super) fn is_of_an_agent(peer: SocketAddr, local: SocketAddr) -> bool {
-    if supervisors_for_agents().is_empty() {
-        return false;
-    }
     let canonical = |address: SocketAddr| match address.ip().to_canonical() {
         ip if ip == address.ip() => address,
         ip => SocketAddr::new(ip, address.port()),

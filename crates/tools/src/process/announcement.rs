@@ -7,6 +7,7 @@
 use std::collections::HashSet;
 use std::fs;
 use std::os::fd::OwnedFd;
+use std::sync::LazyLock;
 
 use rustix::fs::{FlockOperation, MemfdFlags, flock, fstat, major, memfd_create, minor};
 use rustix::io;
@@ -54,9 +55,12 @@ pub(crate) fn supervisors_for_agents() -> Vec<i32> {
 
 /// Who holds a lock on a file that has no name; nothing if the system does not tell.
 fn announced() -> Option<Vec<i32>> {
-    let device = fstat(unnamed_file().ok()?).ok()?.st_dev;
-    let place = format!("{:02x}:{:02x}:", major(device), minor(device));
-    Some(fs::read_to_string("/proc/locks").ok()?.lines().filter_map(|line| holder(line, &place)).collect())
+    static PLACE: LazyLock<Option<String>> = LazyLock::new(|| {
+        let device = fstat(unnamed_file().ok()?).ok()?.st_dev;
+        Some(format!("{:02x}:{:02x}:", major(device), minor(device)))
+    });
+    let place = PLACE.as_deref()?;
+    Some(fs::read_to_string("/proc/locks").ok()?.lines().filter_map(|line| holder(line, place)).collect())
 }
 
 /// The holder in a line of the list, if the lock is on a file of that device.
