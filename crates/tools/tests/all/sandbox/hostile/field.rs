@@ -18,7 +18,7 @@ use std::sync::{Arc, LazyLock, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use everturn_tools::peer;
+use everturn_tools::{Scope, peer};
 use rustix::fs::inotify;
 use rustix::process::geteuid;
 use tempfile::TempDir;
@@ -163,24 +163,27 @@ pub(super) struct HostileField {
     wall: Wall,
 }
 
+/// The person's own folder in a field, as the lines name it.
+const HOME: &str = "haus";
+
 /// What can be read in a field and must not be, below its base.
 const SECRETS: [(&str, &str); 12] = [
-    ("key", "home/.ssh/id_rsa"),
-    ("aws", "home/.aws/credentials"),
-    ("netrc", "home/.netrc"),
-    ("gh", "home/.config/gh/hosts.yml"),
-    ("kube", "home/.kube/config"),
-    ("docker", "home/.docker/config.json"),
-    ("history", "home/.bash_history"),
-    ("config", "home/.config/everturn/everturn.toml"),
-    ("token", "home/.local/share/everturn/token"),
-    ("auth", "home/.local/share/everturn/auth.json"),
-    ("database", "home/.local/share/everturn/everturn.db"),
+    ("key", "haus/.ssh/id_rsa"),
+    ("aws", "haus/.aws/credentials"),
+    ("netrc", "haus/.netrc"),
+    ("gh", "haus/.config/gh/hosts.yml"),
+    ("kube", "haus/.kube/config"),
+    ("docker", "haus/.docker/config.json"),
+    ("history", "haus/.bash_history"),
+    ("config", "haus/.config/everturn/everturn.toml"),
+    ("token", "haus/.local/share/everturn/token"),
+    ("auth", "haus/.local/share/everturn/auth.json"),
+    ("database", "haus/.local/share/everturn/everturn.db"),
     ("other", "other/diary"),
 ];
 
 /// Caches that commands may write to.
-const CACHES: [&str; 2] = ["home/.cache/pip", "home/.npm"];
+const CACHES: [&str; 2] = ["haus/.cache/pip", "haus/.npm"];
 
 /// A repository with one commit, made once.
 fn repository() -> &'static Path {
@@ -225,8 +228,9 @@ impl HostileField {
     pub(super) fn new(wall: Wall) -> Self {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let number = format!("n{}", NUMBER.fetch_add(1, Ordering::Relaxed));
-        let project = Project::new();
+        let mut project = Project::new();
         let base = project.outside();
+        project.scope = Arc::new(Scope { home: base.join(HOME), ..Scope::clone(&project.scope) });
         copy(repository(), &project.scope.worktree);
         for (name, place) in SECRETS {
             let path = base.join(place);
@@ -237,12 +241,12 @@ impl HostileField {
         if geteuid().is_root() {
             chown(base.join("other/diary"), Some(STRANGER), Some(STRANGER)).unwrap();
         }
-        for folder in ["outside/keep", "outside/empty", "run", "home/.cargo"].iter().chain(&CACHES) {
+        for folder in ["outside/keep", "outside/empty", "run", "haus/.cargo"].iter().chain(&CACHES) {
             fs::create_dir_all(base.join(folder)).unwrap();
         }
         fs::write(base.join("outside/notes"), "mine\n").unwrap();
         fs::write(base.join("outside/keep/file"), "mine\n").unwrap();
-        fs::write(base.join("home/.gitconfig"), "[user]\n\tname = a\n\temail = a@b\n").unwrap();
+        fs::write(base.join("haus/.gitconfig"), "[user]\n\tname = a\n\temail = a@b\n").unwrap();
         let before = tree(&base);
         let sent = wall.machine().captured.lock().unwrap().len();
         let protected = super::settings().policy(&project.scope).protected;
@@ -260,11 +264,11 @@ impl HostileField {
         let base = base.to_str().unwrap();
         let shared = machine.folder.path().to_str().unwrap();
         [
-            ("@KEY", format!("{base}/home/.ssh/id_rsa")),
-            ("@HOME", format!("{base}/home")),
-            ("@TOKEN", format!("{base}/home/.local/share/everturn/token")),
-            ("@AUTH", format!("{base}/home/.local/share/everturn/auth.json")),
-            ("@DATA", format!("{base}/home/.local/share/everturn")),
+            ("@KEY", format!("{base}/haus/.ssh/id_rsa")),
+            ("@HOME", format!("{base}/haus")),
+            ("@TOKEN", format!("{base}/haus/.local/share/everturn/token")),
+            ("@AUTH", format!("{base}/haus/.local/share/everturn/auth.json")),
+            ("@DATA", format!("{base}/haus/.local/share/everturn")),
             ("@OTHER", format!("{base}/other/diary")),
             ("@OUT", format!("{base}/outside")),
             ("@BASE", base.to_owned()),
@@ -324,7 +328,7 @@ impl HostileField {
             let path = self.project.outside().join(path);
             self.protected.iter().any(|place| path.starts_with(place))
         };
-        if inside { !folder && protected() } else { !ours && path != Path::new("home/.cache") }
+        if inside { !folder && protected() } else { !ours && path != Path::new("haus/.cache") }
     }
 
     /// Whether a text tells a canary of this field or of its machine.
