@@ -9,12 +9,14 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{ConnectInfo, Request};
+use everturn_engine::peer;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -25,6 +27,9 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// How long the server waits where the system has no descriptor for it.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// How many connections are looked at side by side for where they come from.
+static LOOKING: Semaphore = Semaphore::const_new(4);
 
 /// Serves a router until `shutdown` is ready, then lets running requests end for a moment. A prompt that is waited
 /// for goes on without its waiter, so nothing is lost when the moment is over.
@@ -80,6 +85,14 @@ async fn attend(
     limits: ConnectionLimits,
     closing: CancellationToken,
 ) {
+    let refused = tokio::select! {
+        refused = is_of_an_agent(&stream, peer) => refused,
+        () = presence.visitor.asked_to_leave() => return,
+    };
+    if refused {
+        tracing::info!("a program that an agent started tried to connect");
+        return;
+    }
     // Events are small and each one is waited for.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(error = error.to_string(), "a connection stays delayed");
@@ -121,6 +134,18 @@ async fn attend(
             }
         }
     }
+}
+
+/// Whether a program that an agent started has made this connection. Before a byte of it is read: whatever it says, it must
+/// not be heard.
+async fn is_of_an_agent(stream: &TcpStream, peer: SocketAddr) -> bool {
+    let Ok(local) = stream.local_addr() else { return false };
+    if !peer::agents_run_programs() {
+        return false;
+    }
+    // Few at a time: each is short, and many would be a thread each.
+    let Ok(_turn) = LOOKING.acquire().await else { return false };
+    tokio::task::spawn_blocking(move || peer::is_of_an_agent(peer, local)).await.unwrap_or_default()
 }
 
 /// The body of an answer: until its end, the connection is not idle.

@@ -4,8 +4,21 @@
 //! knows which process holds the other end of a local connection: its socket is in the table of connections, under a
 //! number that is among the open files of whoever has it. What cannot be told is not guessed: a socket whose process has
 //! ended, or that nobody shows any more, is [`PeerProcess::Gone`].
+//!
+//! # Layout
+//!
+//! - `table`: the system's table of connections, and the processes that hold each
+//! - `caller`: whether a connection that was just made comes from a program of an agent
+//! - `diagnosis`: one connection, asked for by its two ends
 
 use std::net::SocketAddr;
+
+#[cfg(target_os = "linux")]
+mod caller;
+#[cfg(target_os = "linux")]
+mod diagnosis;
+#[cfg(target_os = "linux")]
+mod table;
 
 /// Who is at the other end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,7 +38,7 @@ pub enum PeerProcess {
 #[must_use]
 pub fn find(peer: Option<SocketAddr>) -> PeerProcess {
     #[cfg(target_os = "linux")]
-    return sockets::find(peer);
+    return table::find(peer);
     #[cfg(not(target_os = "linux"))]
     {
         let _ = peer;
@@ -33,198 +46,28 @@ pub fn find(peer: Option<SocketAddr>) -> PeerProcess {
     }
 }
 
-#[cfg(target_os = "linux")]
-mod sockets {
-    use std::collections::{HashMap, HashSet};
-    use std::fs;
-    use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-    use std::path::Path;
+/// Whether any program runs that was started for an agent, by this or another process of ours, terminals aside. It is quick.
+#[must_use]
+pub fn agents_run_programs() -> bool {
+    #[cfg(target_os = "linux")]
+    return !crate::process::supervisors_for_agents().is_empty();
+    #[cfg(not(target_os = "linux"))]
+    false
+}
 
-    use rustix::process::geteuid;
-
-    use super::PeerProcess;
-    use crate::process::is_of_a_call;
-
-    /// The state of a socket that waits for connections, as the table writes it.
-    const LISTENING: &str = "0A";
-
-    /// A socket in the table of connections.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub(super) struct TcpSocket {
-        pub(super) local: SocketAddr,
-        pub(super) remote: SocketAddr,
-        pub(super) listening: bool,
-        pub(super) account: u32,
-        /// The number that it has among open files; zero when no process has it any more.
-        pub(super) number: u64,
-    }
-
-    impl TcpSocket {
-        /// A line of `/proc/net/tcp` or `/proc/net/tcp6`.
-        pub(super) fn parse(line: &str) -> Option<Self> {
-            let fields: Vec<&str> = line.split_ascii_whitespace().collect();
-            let field = |at: usize| fields.get(at).copied();
-            Some(Self {
-                local: address(field(1)?)?,
-                remote: address(field(2)?)?,
-                listening: field(3)? == LISTENING,
-                account: field(7)?.parse().ok()?,
-                number: field(9)?.parse().ok()?,
-            })
-        }
-    }
-
-    /// An address as the table writes it: words of four bytes in the order of this machine, and a port.
-    fn address(text: &str) -> Option<SocketAddr> {
-        let (host, port) = text.split_once(':')?;
-        let port = u16::from_str_radix(port, 16).ok()?;
-        let words = host.as_bytes().chunks(8).map(|word| {
-            let digits = std::str::from_utf8(word).ok().filter(|digits| digits.len() == 8)?;
-            Some(u32::from_str_radix(digits, 16).ok()?.to_ne_bytes())
-        });
-        let words: Vec<[u8; 4]> = words.collect::<Option<_>>()?;
-        let host: IpAddr = match words.as_slice() {
-            [word] => Ipv4Addr::from(*word).into(),
-            [a, b, c, d] => {
-                let bytes: [u8; 16] = [*a, *b, *c, *d].concat().try_into().ok()?;
-                Ipv6Addr::from(bytes).into()
-            }
-            _ => return None,
-        };
-        Some(SocketAddr::new(host.to_canonical(), port))
-    }
-
-    pub(super) fn find(peer: Option<SocketAddr>) -> PeerProcess {
-        let tables = ["/proc/self/net/tcp", "/proc/self/net/tcp6"];
-        let texts: Vec<String> = tables.iter().filter_map(|table| fs::read_to_string(table).ok()).collect();
-        let sockets: Vec<TcpSocket> =
-            texts.iter().flat_map(|text| text.lines().skip(1)).filter_map(TcpSocket::parse).collect();
-        let own: HashSet<u64> = numbers(Path::new("/proc/self/fd")).collect();
-        let peers = match peer {
-            Some(peer) => vec![SocketAddr::new(peer.ip().to_canonical(), peer.port())],
-            None => connected(&sockets, &own),
-        };
-        let ends: Vec<Option<TcpSocket>> =
-            peers.iter().map(|peer| other_end(*peer, &sockets, &own)).collect();
-        let holders =
-            holders(&ends.iter().flatten().map(|end| end.number).filter(|number| *number > 0).collect());
-        let judged = peers.iter().zip(ends).map(|(peer, end)| match end {
-            Some(end) => judge(&end, holders.get(&end.number).map_or(&[], Vec::as_slice)),
-            None if is_here(*peer, &sockets) => PeerProcess::Gone,
-            None => PeerProcess::Person,
-        });
-        judged.max().unwrap_or(PeerProcess::Person)
-    }
-
-    /// The other end of a connection that this process has. A port serves connections to several places at once, and those
-    /// that have ended stay in the table for a while: only the one that leads to our end counts.
-    pub(super) fn other_end(
-        peer: SocketAddr,
-        sockets: &[TcpSocket],
-        own: &HashSet<u64>,
-    ) -> Option<TcpSocket> {
-        let ours = |place: SocketAddr| {
-            let is_ours = |socket: &TcpSocket| own.contains(&socket.number);
-            sockets.iter().any(|socket| socket.local == place && socket.remote == peer && is_ours(socket))
-        };
-        let leads_here =
-            |socket: &&TcpSocket| socket.local == peer && !socket.listening && ours(socket.remote);
-        sockets.iter().find(leads_here).copied()
-    }
-
-    fn judge(end: &TcpSocket, holders: &[i32]) -> PeerProcess {
-        if holders.iter().any(|process| is_of_a_call(*process)) {
-            return PeerProcess::Agent;
-        }
-        // What another account has open is shown to root only; what is started here runs as this one.
-        let hidden = end.account != geteuid().as_raw() && !geteuid().is_root();
-        if end.number == 0 || holders.is_empty() && !hidden { PeerProcess::Gone } else { PeerProcess::Person }
-    }
-
-    /// The other ends of all connections that this process has accepted.
-    fn connected(sockets: &[TcpSocket], own: &HashSet<u64>) -> Vec<SocketAddr> {
-        let ours = |socket: &&TcpSocket| own.contains(&socket.number);
-        let listening = |port: u16| {
-            sockets.iter().filter(ours).any(|socket| socket.listening && socket.local.port() == port)
-        };
-        let accepted = sockets.iter().filter(ours).filter(|socket| !socket.listening);
-        accepted.filter(|socket| listening(socket.local.port())).map(|socket| socket.remote).collect()
-    }
-
-    /// Whether an address is one of this machine: a connection to itself comes from the address that it goes to.
-    fn is_here(peer: SocketAddr, sockets: &[TcpSocket]) -> bool {
-        let to_itself = |socket: &TcpSocket| socket.remote == peer && socket.local.ip() == peer.ip();
-        peer.ip().is_loopback() || sockets.iter().any(to_itself)
-    }
-
-    /// The processes that have each of these sockets open.
-    fn holders(wanted: &HashSet<u64>) -> HashMap<u64, Vec<i32>> {
-        let mut holders: HashMap<u64, Vec<i32>> = HashMap::new();
-        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-        let processes = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-        for process in processes {
-            for number in
-                numbers(Path::new(&format!("/proc/{process}/fd"))).filter(|number| wanted.contains(number))
-            {
-                holders.entry(number).or_default().push(process);
-            }
-        }
-        holders
-    }
-
-    /// The numbers of the sockets in a folder of open files.
-    fn numbers(folder: &Path) -> impl Iterator<Item = u64> + use<> {
-        let files = fs::read_dir(folder).into_iter().flatten().flatten();
-        files.filter_map(|file| {
-            let link = fs::read_link(file.path()).ok()?;
-            link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
-        })
-    }
-
-    #[cfg(test)]
-    mod tests {
-        use super::*;
-
-        #[test]
-        fn an_earlier_connection_from_the_same_port_is_not_the_one() {
-            // It was taken for the sender, who had left it long ago, and a person's answer was refused.
-            let socket = |local: &str, remote: &str, number: u64| TcpSocket {
-                local: local.parse().unwrap(),
-                remote: remote.parse().unwrap(),
-                listening: false,
-                account: 0,
-                number,
-            };
-            let (ours, theirs) = (
-                socket("127.0.0.1:4096", "127.0.0.1:50000", 1),
-                socket("127.0.0.1:50000", "127.0.0.1:4096", 2),
-            );
-            let ended = socket("127.0.0.1:50000", "127.0.0.1:9999", 0);
-            let find = |sockets: &[TcpSocket]| other_end(theirs.local, sockets, &HashSet::from([1]));
-            assert_eq!(find(&[ended, ours, theirs]), Some(theirs));
-            assert_eq!(find(&[ended, ours]), None);
-            assert_eq!(find(&[ended, theirs]), None);
-        }
-
-        #[cfg(target_endian = "little")]
-        #[test]
-        fn the_table_of_connections_is_understood() {
-            let line = "   1: 0100007F:1000 0200A8C0:D431 01 00000000:00000000 00:00000000 00000000  1000        0 17 1";
-            let expected = TcpSocket {
-                local: "127.0.0.1:4096".parse().unwrap(),
-                remote: "192.168.0.2:54321".parse().unwrap(),
-                listening: false,
-                account: 1000,
-                number: 17,
-            };
-            assert_eq!(TcpSocket::parse(line), Some(expected));
-            let parse = |text: &str| address(text).map(|address| address.to_string());
-            assert_eq!(parse("00000000000000000000000001000000:0050").as_deref(), Some("[::1]:80"));
-            assert_eq!(parse("0000000000000000FFFF00000100007F:0050").as_deref(), Some("127.0.0.1:80"));
-            for broken in ["", "0100007F", "0100007:0050", "X100007F:0050", "0100007F:XYZW"] {
-                assert_eq!(parse(broken), None, "{broken}");
-            }
-            assert_eq!(TcpSocket::parse("sl local_address rem_address st"), None);
-        }
+/// Whether a connection comes from a program that was started for an agent, by this or another process of ours: a command,
+/// a job, an MCP server or one of their children, but not what runs in a terminal. One that such a program may have made and
+/// left again counts as well. What cannot be told is no such connection.
+///
+/// `peer` is the other end and `local` ours. It looks at programs of agents only, so it is for every connection that is made
+/// while there are any.
+#[must_use]
+pub fn is_of_an_agent(peer: SocketAddr, local: SocketAddr) -> bool {
+    #[cfg(target_os = "linux")]
+    return caller::is_of_an_agent(peer, local);
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = (peer, local);
+        false
     }
 }

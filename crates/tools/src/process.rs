@@ -11,6 +11,7 @@
 //! # Layout
 //!
 //! - [`supervisor`]: the process between us and a program
+//! - `announcement`: how supervisors are found
 //! - `control`: what the two sides say to each other
 //! - `launch`: starting a program; [`Launcher`]
 //! - `program`: a program from its start until nothing of it is left
@@ -19,6 +20,8 @@
 //! - `environment`: variables that programs must not see
 //! - [`sandbox`]: what a program sees, changes and reaches, where it is not everything
 
+#[cfg(target_os = "linux")]
+mod announcement;
 mod control;
 mod environment;
 mod group;
@@ -29,9 +32,11 @@ mod program;
 pub mod sandbox;
 pub mod supervisor;
 
+#[cfg(target_os = "linux")]
+pub(crate) use announcement::supervisors_for_agents;
 pub use environment::{Secrets, is_secret};
 pub use launch::Launcher;
 pub(crate) use launch::{ProgramStart, ProgramStreams};
 #[cfg(target_os = "linux")]
-pub(crate) use process_tree::is_of_a_call;
+pub(crate) use process_tree::{ancestry, below, is_hiding, is_of_a_call, threads};
 pub(crate) use program::{Cleanup, Exit, RunningProgram};

@@ -1,5 +1,5 @@
 //! Requests for permission on the real binary: a person answers them, and no program that the agent started does, with
-//! the token and whatever it does to hide where it comes from.
+//! the token and whatever it does to hide where it comes from. The server does not even hear it.
 
 use std::path::Path;
 
@@ -30,8 +30,42 @@ try:
     told = urllib.request.urlopen(request).status
 except urllib.error.HTTPError as refused:
     told = f"{refused.code} {refused.read().decode()}"
+except OSError as error:
+    cause = getattr(error, "reason", error)
+    told = "no answer" if isinstance(cause, ConnectionError) else repr(error)
 with open(out + ".part", "w") as file:
     file.write(str(told))
+os.rename(out + ".part", out)
+"#;
+
+/// Asks for the sessions, in one of several ways, and writes down how many bytes came back.
+const ASKER: &str = r#"
+import base64, os, socket, sys
+from urllib.parse import urlparse
+
+url, out, how = sys.argv[1:4]
+place = urlparse(url)
+if how == "daemon":
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+line = socket.create_connection((place.hostname, place.port))
+if how == "hand over" and os.fork():
+    os._exit(0)
+login = base64.b64encode(b"opencode:test-password").decode()
+head = f"GET /session HTTP/1.1\r\nhost: {place.netloc}\r\nauthorization: Basic {login}\r\nconnection: close\r\n\r\n"
+came = b""
+try:
+    line.sendall(head.encode())
+    while piece := line.recv(65536):
+        came += piece
+except ConnectionError:
+    pass
+told = came.split(b"\r\n")[0].decode() or "no answer"
+with open(out + ".part", "w") as file:
+    file.write(told)
 os.rename(out + ".part", out)
 "#;
 
@@ -45,13 +79,18 @@ struct Scene {
 }
 
 impl Scene {
-    async fn new() -> Self {
+    /// With the sandbox as it is unless somebody says otherwise, or as the setting says.
+    async fn new(sandbox: Option<&str>) -> Self {
         let model = ModelServer::start();
-        let repo = Repo::new(&[("answer.py", PROGRAM)]);
+        let repo = Repo::new(&[("answer.py", PROGRAM), ("ask.py", ASKER)]);
         let mut options = ServerOptions::with_model(&model.base_url());
         options.config = opencode_config(&model.base_url());
+        if let Some(sandbox) = sandbox {
+            options.config["sandbox"] = json!(sandbox);
+        }
         // It speaks no protocol: that it was started is enough.
-        let line = "until [ -s go ]; do sleep 0.05; done; exec python3 answer.py \"$(cat go)\" mcp.txt";
+        let line = "until [ -s go ]; do sleep 0.05; done; python3 ask.py \"$(cat go)\" mcp-asks.txt plain; \
+                    exec python3 answer.py \"$(cat go)\" mcp.txt";
         options.config["mcp"] = json!({"inside": {"type": "local", "command": ["sh", "-c", line]}});
         options.directory = Some(repo.path().to_owned());
         let server = EverturnServer::start(Path::new(env!("CARGO_BIN_EXE_everturn")), options).await;
@@ -90,41 +129,51 @@ impl Scene {
         std::fs::read_to_string(path).unwrap()
     }
 
-    async fn check_refused(&self, file: &str) {
-        let told = self.told(file).await;
-        assert!(
-            told.starts_with("403 ") && told.contains("does not decide for the person"),
-            "{file}: {told}"
-        );
+    async fn check_unheard(&self, file: &str) {
+        assert_eq!(self.told(file).await, "no answer", "{file}");
     }
+}
+
+/// A command of the agent.
+fn line(line: &str) -> Value {
+    json!({"command": line, "description": "Answer"})
+}
+
+/// A program that a command leaves behind, and the wait for what it is told.
+fn detached(program: &str, told: &str) -> Value {
+    line(&format!("({program} &) ; until [ -e {told} ]; do sleep 0.05; done"))
 }
 
 #[tokio::test]
 async fn no_program_of_the_agent_answers_a_request_for_permission() {
     // A background command read the token and answered its own request.
-    let scene = Scene::new().await;
+    check_answers(Some("off")).await;
+}
+
+#[tokio::test]
+async fn no_program_of_the_agent_answers_a_request_for_permission_from_the_sandbox() {
+    check_answers(None).await;
+}
+
+async fn check_answers(sandbox: Option<&str>) {
+    let scene = Scene::new(sandbox).await;
     let url = scene.url();
-    let line = |line: String| json!({"command": line, "description": "Answer"});
-    scene.command(line(format!("python3 answer.py {url} bash.txt"))).await;
-    scene.check_refused("bash.txt").await;
+    scene.command(line(&format!("python3 answer.py {url} bash.txt"))).await;
+    scene.check_unheard("bash.txt").await;
 
-    let detached = "env -i PATH=\"$PATH\" setsid python3 answer.py";
-    scene
-        .command(line(format!(
-            "({detached} {url} daemon.txt &) ; until [ -e daemon.txt ]; do sleep 0.05; done"
-        )))
-        .await;
-    scene.check_refused("daemon.txt").await;
+    let daemon = format!("env -i PATH=\"$PATH\" setsid python3 answer.py {url} daemon.txt");
+    scene.command(detached(&daemon, "daemon.txt")).await;
+    scene.check_unheard("daemon.txt").await;
 
-    let mut job = line(format!("python3 answer.py {url} job.txt"));
+    let mut job = line(&format!("python3 answer.py {url} job.txt"));
     job["background"] = json!(true);
     scene.command(job).await;
-    scene.check_refused("job.txt").await;
+    scene.check_unheard("job.txt").await;
 
     std::fs::write(scene.repo.join("go"), &url).unwrap();
-    scene.check_refused("mcp.txt").await;
+    scene.check_unheard("mcp.txt").await;
 
-    scene.command(line(format!("python3 answer.py {url} leave"))).await;
+    scene.command(line(&format!("python3 answer.py {url} leave"))).await;
 
     // Nothing of it has answered, and the person still can.
     let client = scene.server.client();
@@ -143,4 +192,47 @@ async fn no_program_of_the_agent_answers_a_request_for_permission() {
         }
     };
     within("the answer", answers).await;
+}
+
+#[tokio::test]
+async fn no_program_of_an_agent_gets_a_byte_of_an_answer() {
+    // With the token, which any program of the account can read, a command did what the person can.
+    for sandbox in [Some("off"), None] {
+        let scene = Scene::new(sandbox).await;
+        let url = scene.url();
+        let asks = |out: &str, how: &str| format!("python3 ask.py {url} {out} '{how}'");
+        scene.command(line(&asks("plain.txt", "plain"))).await;
+        scene.check_unheard("plain.txt").await;
+        for (out, how) in [("daemon.txt", "daemon"), ("heir.txt", "hand over")] {
+            let program = format!("env -i PATH=\"$PATH\" setsid {}", asks(out, how));
+            scene.command(detached(&program, out)).await;
+            scene.check_unheard(out).await;
+        }
+        let mut job = line(&asks("job.txt", "plain"));
+        job["background"] = json!(true);
+        scene.command(job).await;
+        scene.check_unheard("job.txt").await;
+        std::fs::write(scene.repo.join("go"), &url).unwrap();
+        scene.check_unheard("mcp-asks.txt").await;
+
+        // While one of them runs, a person's program is served.
+        let mut job = line("sleep 1000");
+        job["background"] = json!(true);
+        scene.command(job).await;
+        let mut program = tokio::process::Command::new("python3");
+        program.current_dir(scene.repo.path()).args(["ask.py", &url, "person.txt", "plain"]);
+        assert!(within("a program", program.status()).await.unwrap().success());
+        assert_eq!(scene.told("person.txt").await, "HTTP/1.1 200 OK");
+        scene.server.client().get("/session").await.ok();
+    }
+}
+
+#[tokio::test]
+async fn programs_of_another_server_are_not_heard_either() {
+    let (scene, other) = (Scene::new(Some("off")).await, Scene::new(Some("off")).await);
+    other.command(line(&format!("python3 ask.py {} plain.txt plain", scene.url()))).await;
+    other.check_unheard("plain.txt").await;
+    let daemon = format!("env -i PATH=\"$PATH\" setsid python3 answer.py {} daemon.txt", scene.url());
+    other.command(detached(&daemon, "daemon.txt")).await;
+    other.check_unheard("daemon.txt").await;
 }

@@ -1,5 +1,6 @@
 //! Floods: whatever strangers and greedy clients send, whoever has the token is served, and the memory is bounded.
 
+use std::io::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -13,8 +14,16 @@ use tokio::time::timeout;
 
 use crate::stage::Stage;
 
-/// An idle server answers within a second; the machine of a test may be busy.
-const SERVED: Duration = Duration::from_secs(10);
+/// How long an answer takes at most beside a flood, but for what the machine itself takes: the median of some tries is
+/// compared with that of a server that nobody else speaks to. A campaign looks at it, because a test beside others may have
+/// to wait for reasons of its own.
+const SERVED: Duration = Duration::from_secs(1);
+
+/// How long it may take on a machine that has other things to do.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How often it is tried.
+const TRIES: usize = 5;
 
 /// What the server takes at most, in bytes.
 const PEAK_MEMORY: u64 = 512 * 1024 * 1024;
@@ -38,18 +47,34 @@ async fn connect(stage: &Stage) -> TcpStream {
     within("a connection", TcpStream::connect(address)).await.unwrap()
 }
 
+/// How long it takes to make a session, by the median of some tries, none of which takes forever.
+async fn time(client: &Client) -> Duration {
+    let mut times = Vec::new();
+    for _ in 0..TRIES {
+        let begun = Instant::now();
+        client.post("/session", &json!({"title": "beside a flood"})).await.ok();
+        times.push(begun.elapsed());
+        assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
+    }
+    times.sort_unstable();
+    times[TRIES / 2]
+}
+
 /// Expects that a client with the token is served, on a new connection and on its own, and that the server has not
 /// taken more memory than it may.
 async fn check(stage: &Stage, client: &Client) {
-    for client in [client, &stage.client()] {
-        let begun = Instant::now();
-        client.post("/session", &json!({"title": "beside a flood"})).await.ok();
-        assert!(begun.elapsed() < SERVED, "{:?}", begun.elapsed());
+    let times = [time(client).await, time(&stage.client()).await];
+    if std::env::var_os("EVERTURN_TEST_FULL").is_some() {
+        let idle = Stage::with(Path::new(env!("CARGO_BIN_EXE_everturn")), ModelServer::start()).await;
+        let machine = time(&idle.client()).await;
+        writeln!(std::io::stderr(), "beside a flood: {times:?}; without: {machine:?}").unwrap();
+        assert!(times.iter().all(|time| *time < SERVED + machine), "{times:?}, without a flood {machine:?}");
     }
     let status = std::fs::read_to_string(format!("/proc/{}/status", stage.server.pid())).unwrap();
     let peak =
         status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")).unwrap();
     let peak = peak.parse::<u64>().unwrap() * 1024;
+    writeln!(std::io::stderr(), "memory: {} MiB", peak / (1024 * 1024)).unwrap();
     assert!(peak < PEAK_MEMORY, "{} MiB", peak / (1024 * 1024));
 }
 

@@ -87,6 +87,9 @@ impl Launcher {
         let mut sockets = None;
         let mut command = match supervisor {
             Some(supervisor) => {
+                // If it is killed, what it watched over comes to us and not to the system, so that it is still known.
+                #[cfg(target_os = "linux")]
+                rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
                 let (ours, theirs) = StdUnixStream::pair()?;
                 give_input(
                     &ours,
@@ -98,7 +101,7 @@ impl Launcher {
                 ours.set_nonblocking(true)?;
                 sockets = Some((UnixStream::from_std(ours)?, OwnedFd::from(theirs)));
                 let mut command = Command::new(supervisor);
-                command.arg0("everturn").arg(supervisor::ARGUMENT);
+                command.arg0(supervisor::NAME).arg(supervisor::ARGUMENT);
                 command
             }
             None => {

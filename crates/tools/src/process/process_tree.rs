@@ -8,12 +8,17 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitOptions, geteuid, getpid, kill_process, pidfd_open, pidfd_send_signal,
+    waitpid,
+};
 
+use super::announcement::is_supervisor;
 use super::environment::MARK;
 
 /// How long killed processes may take to vanish. Only the system itself can hold them up.
@@ -29,6 +34,8 @@ pub(super) struct Process {
     pid: Pid,
     parent: i32,
     session: i32,
+    /// Whether its session has a terminal.
+    terminal: bool,
     stopped: bool,
     /// When it started; with the pid this names it for good.
     start: u64,
@@ -61,6 +68,34 @@ pub(super) fn marked(session: Pid, mark: &str) -> Vec<Process> {
     with_descendants(found, &parents, others)
 }
 
+/// What supervisors that were killed have left to us, with its descendants: children that we did not start. Those that we
+/// start are supervisors, or stay in our session, or have a terminal.
+pub(super) fn adopted() -> Vec<Process> {
+    let own = getpid().as_raw_pid();
+    let Some(session) = Process::of(own).map(|process| process.session) else { return Vec::new() };
+    let (found, others): (Vec<_>, Vec<_>) = all().into_iter().partition(|process| {
+        process.parent == own
+            && process.session != session
+            && !process.terminal
+            && !is_supervisor(process.pid())
+            && !is_us(process.pid())
+    });
+    let parents: Vec<i32> = found.iter().map(Process::pid).collect();
+    with_descendants(found, &parents, others)
+}
+
+/// Whether a process runs our own binary, as one does that is about to run another.
+fn is_us(pid: i32) -> bool {
+    fs::read_link("/proc/self/exe").ok() == fs::read_link(format!("/proc/{pid}/exe")).ok()
+}
+
+/// Takes note of the end of children that we did not start, which nobody else does.
+pub(super) fn reap(children: &HashSet<i32>) {
+    for child in children.iter().filter_map(|child| Pid::from_raw(*child)) {
+        waitpid(Some(child), WaitOptions::NOHANG).ok();
+    }
+}
+
 /// Whether a process was started for an agent, here or by another server: it descends from this process, or it or one
 /// of its ancestors carries the mark of a call. A mark that is on our own way up is that of a call which we are part of
 /// ourselves, and says nothing. What has ended meanwhile is taken for one.
@@ -77,7 +112,7 @@ pub(crate) fn is_of_a_call(pid: i32) -> bool {
 }
 
 /// A process and its ancestors, as far as they are there; nothing if it has ended.
-fn ancestry(pid: i32) -> Option<Vec<i32>> {
+pub(crate) fn ancestry(pid: i32) -> Option<Vec<i32>> {
     let mut found = Vec::new();
     let mut at = pid;
     while at > 0 && !found.contains(&at) {
@@ -155,7 +190,80 @@ pub(super) fn kill(find: impl Fn() -> Vec<Process>, mut reap: impl FnMut() -> Op
     }
 }
 
+/// Everything below some processes, without them.
+pub(crate) fn below(ancestors: &[i32]) -> Vec<i32> {
+    if !lists_children() {
+        return with_descendants(Vec::new(), ancestors, all()).iter().map(Process::pid).collect();
+    }
+    let mut found: Vec<i32> = Vec::new();
+    let mut next = ancestors.to_vec();
+    while let Some(parent) = next.pop() {
+        for child in children(parent) {
+            if !found.contains(&child) && !ancestors.contains(&child) {
+                found.push(child);
+                next.push(child);
+            }
+        }
+    }
+    found
+}
+
+/// The children of a process, whichever of its threads started them.
+pub(super) fn children(parent: i32) -> Vec<i32> {
+    if !lists_children() {
+        return all().iter().filter(|process| process.parent == parent).map(Process::pid).collect();
+    }
+    let mut found = Vec::new();
+    for thread in threads(parent) {
+        let listed = fs::read_to_string(thread.join("children")).unwrap_or_default();
+        found.extend(listed.split_ascii_whitespace().filter_map(|pid| pid.parse::<i32>().ok()));
+    }
+    found
+}
+
+/// Whether the kernel lists the children of a process. Otherwise all processes have to be looked at.
+fn lists_children() -> bool {
+    Path::new("/proc/thread-self/children").exists()
+}
+
+/// The folder of each thread of a process. Each may have files of its own.
+pub(crate) fn threads(pid: i32) -> Vec<PathBuf> {
+    let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).collect()
+}
+
+/// Whether a process of our own account whose files we cannot see has made it so. The init of a sandbox hides them as well,
+/// and is ours.
+pub(crate) fn is_hiding(pid: i32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let field = |name: &str| {
+        let found = status.lines().find_map(|line| line.strip_prefix(name));
+        found.unwrap_or_default().split_ascii_whitespace()
+    };
+    let account = field("Uid:").nth(1).and_then(|account| account.parse::<u32>().ok());
+    let is_init = field("NSpid:").skip(1).last() == Some("1");
+    account == Some(geteuid().as_raw()) && !is_init
+}
+
 impl Process {
+    /// A process by its number.
+    pub(super) fn of(pid: i32) -> Option<Self> {
+        Self::read(Pid::from_raw(pid)?)
+    }
+
+    pub(super) fn pid(&self) -> i32 {
+        self.pid.as_raw_pid()
+    }
+
+    pub(super) fn parent(&self) -> i32 {
+        self.parent
+    }
+
+    /// Whether its session has a terminal.
+    pub(super) fn has_terminal(&self) -> bool {
+        self.terminal
+    }
+
     /// Reads one process; nothing for one that has ended.
     fn read(pid: Pid) -> Option<Self> {
         let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
@@ -173,6 +281,7 @@ impl Process {
             pid,
             parent: number(1)?,
             session: number(3)?,
+            terminal: number(4)? != 0,
             stopped: matches!(state, "T" | "t"),
             start: fields.get(19)?.parse().ok()?,
         })

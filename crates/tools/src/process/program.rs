@@ -222,9 +222,8 @@ impl RunningProgram {
         self.gone = Some(Cleanup::default());
         #[cfg(target_os = "linux")]
         if let Some(session) = self.pid {
-            use super::process_tree::{kill, marked};
             let mark = self.mark.clone();
-            let swept = tokio::task::spawn_blocking(move || kill(|| marked(session, &mark), || None));
+            let swept = tokio::task::spawn_blocking(move || sweep(session, &mark));
             self.gone = Some(Cleanup { left: swept.await.unwrap_or_default(), ..Cleanup::default() });
         }
     }
@@ -268,6 +267,30 @@ impl RunningProgram {
         }
         false
     }
+}
+
+/// Kills the processes of a call whose supervisor is gone, and says how many could not be killed. Those that have cleared
+/// their environment and left the session have come to us: no other process takes orphans nearer to them.
+#[cfg(target_os = "linux")]
+fn sweep(session: Pid, mark: &str) -> usize {
+    use std::cell::RefCell;
+    use std::collections::HashSet;
+
+    use super::process_tree::{Process, adopted, kill, marked, reap};
+
+    let left_to_us = RefCell::new(HashSet::new());
+    let find = || {
+        // In this order: once the supervisor itself is not found any more, all that it leaves has come to us.
+        let mut found = marked(session, mark);
+        let adopted = adopted();
+        left_to_us.borrow_mut().extend(adopted.iter().map(Process::pid));
+        found.extend(adopted.into_iter().filter(|process| !found.contains(process)).collect::<Vec<_>>());
+        found
+    };
+    kill(find, || {
+        reap(&left_to_us.borrow());
+        None
+    })
 }
 
 #[cfg(test)]

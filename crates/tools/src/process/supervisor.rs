@@ -16,6 +16,9 @@ mod watch;
 /// The argument that makes a supervisor of our binary.
 pub const ARGUMENT: &str = "__supervisor";
 
+/// What it is called among processes.
+pub(super) const NAME: &str = "everturn";
+
 /// Does the work of a supervisor if this process was started as one, or finds out what there is for a sandbox, and returns its exit status when all is done.
 #[must_use]
 pub fn dispatch() -> Option<ExitCode> {

@@ -23,6 +23,7 @@ mod jobs;
 mod limits;
 mod list;
 mod mcp;
+mod peer;
 mod project;
 mod properties;
 mod pty;

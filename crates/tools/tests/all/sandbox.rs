@@ -17,6 +17,7 @@ use crate::harness::Project;
 
 mod depth;
 mod everyday;
+mod hostile;
 mod permits;
 mod walls;
 mod work;
@@ -119,7 +120,7 @@ pub(crate) fn enclosed_launcher(project: &Project) -> Launcher {
 }
 
 /// Runs tests of this binary again as an ordinary user. There is nothing to do if we are one.
-fn as_ordinary_user(tests: &[&str]) {
+pub(crate) fn as_ordinary_user(tests: &[&str]) {
     if !geteuid().is_root() {
         return;
     }

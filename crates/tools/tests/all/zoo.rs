@@ -162,6 +162,9 @@ async fn the_supervisor_killed_from_outside() {
     for line in [
         "sleep @ & kill -9 $PPID; sleep @",
         "setsid -f sleep @; sleep 0.05; kill -9 $PPID; sleep @",
+        // Without its mark it was found by nobody, and could answer for the person.
+        "env -i setsid -f sleep @; sleep 0.05; kill -9 $PPID; sleep @",
+        "env -i setsid -f bash -c 'sleep @ & sleep @'; sleep 0.05; kill -9 $PPID; sleep @",
         // Halted, it says nothing and does nothing.
         "sleep @ & kill -STOP $PPID; sleep @",
     ] {

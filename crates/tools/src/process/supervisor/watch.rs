@@ -19,6 +19,7 @@ use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep_until};
 
+use super::super::announcement::announce;
 use super::super::control::{
     ControlSocket, RunOrder, SupervisorOrder, SupervisorReport, take_input, take_order,
 };
@@ -33,6 +34,9 @@ const STRIKES: usize = 100;
 
 /// Runs the program that standard input names and stays until all of it is gone.
 pub(super) fn run() -> io::Result<()> {
+    // Before anything of the program runs. Where it cannot be had, the program runs all the same: this is not what keeps
+    // it from deciding for the person.
+    let _known = announce();
     let socket = StdUnixStream::from(stdin().try_clone_to_owned()?);
     let input = take_input(&socket)?;
     let Some((SupervisorOrder::Run(mut run), rest)) = take_order(&socket)? else { return Ok(()) };
