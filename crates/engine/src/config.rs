@@ -7,6 +7,7 @@
 //! # Layout
 //! - `agent_definition`: what is configured of an agent
 //! - `discovery`: from a folder to its configuration
+//! - `held_item`: what a project asks for, as a person is shown it
 //! - `layer`: one file as values, and how several become one
 //! - `markdown`: agents and commands in Markdown
 //! - `placeholders`: `{env:NAME}` and `{file:path}`
@@ -18,6 +19,7 @@
 
 mod agent_definition;
 mod discovery;
+mod held_item;
 mod layer;
 mod markdown;
 mod placeholders;
@@ -45,6 +47,7 @@ use serde_json::Value;
 
 pub use agent_definition::{AgentDefinition, AgentRole};
 pub(crate) use discovery::{FoundConfig, find};
+pub use held_item::{HeldContent, HeldItem};
 pub use problem::ConfigProblem;
 pub use rules::{ConfiguredRules, rules};
 pub use sources::{ConfigSources, VariableLookup};

@@ -95,6 +95,14 @@ impl Configurations {
         looking.await.unwrap_or_default()
     }
 
+    /// Where it is kept what of projects is trusted; none where projects have no say.
+    pub(crate) fn trust(&self) -> Option<&Trust> {
+        match &*self.0 {
+            ConfigOrigins::Fixed(_) => None,
+            ConfigOrigins::Found(found) => Some(&found.trust),
+        }
+    }
+
     /// What is configured, and whether it has just been read.
     fn look(&self, folder: &Path) -> (Arc<Config>, bool) {
         let configs = match &*self.0 {

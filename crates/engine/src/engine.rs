@@ -32,6 +32,7 @@ use crate::options::{Options, Paths};
 use crate::outputs::ToolOutputs;
 use crate::projects::Projects;
 use crate::recovery::Recovery;
+use crate::requests::trust::TrustRequests;
 use crate::requests::{Requests, WaitingCalls};
 use crate::reverts::Reverts;
 use crate::sessions::Sessions;
@@ -285,19 +286,22 @@ impl EngineServices {
             leases.clone(),
             drains.clone(),
         );
-        let inbox = PromptInbox::new(
-            journal.clone(),
-            configurations.clone(),
-            models.clone(),
-            Attachments::new(projects.clone(), mcp.clone()),
-            drains.clone(),
-            leases.clone(),
-            reverts.clone(),
-        );
+        let trust = TrustRequests::new(store.clone(), journal.clone(), configurations.clone());
+        let inbox = PromptInbox {
+            journal: journal.clone(),
+            configurations: configurations.clone(),
+            models: models.clone(),
+            attachments: Attachments::new(projects.clone(), mcp.clone()),
+            drains: drains.clone(),
+            leases: leases.clone(),
+            reverts: reverts.clone(),
+            trust: trust.clone(),
+        };
         let requests = Requests::new(
             store.clone(),
             journal.clone(),
             configurations.clone(),
+            trust.clone(),
             waiting,
             missed.clone(),
             lifecycle.clone(),
@@ -345,6 +349,7 @@ impl EngineServices {
             drains.clone(),
             leases,
             ProviderTurns::new(turns),
+            trust,
             missed,
             lifecycle.clone(),
         ));

@@ -21,6 +21,7 @@ use crate::drains::Drains;
 use crate::journal::Journal;
 use crate::leases::Leases;
 use crate::models::{self, Models};
+use crate::requests::trust::TrustRequests;
 use crate::reverts::Reverts;
 
 /// A day in milliseconds.
@@ -98,29 +99,17 @@ impl Prompt {
 /// Accepts prompts; clones share it.
 #[derive(Debug, Clone)]
 pub struct PromptInbox {
-    journal: Journal,
-    configurations: Configurations,
-    models: Models,
-    attachments: Attachments,
-    drains: Drains,
-    leases: Leases,
-    reverts: Reverts,
+    pub(crate) journal: Journal,
+    pub(crate) configurations: Configurations,
+    pub(crate) models: Models,
+    pub(crate) attachments: Attachments,
+    pub(crate) drains: Drains,
+    pub(crate) leases: Leases,
+    pub(crate) reverts: Reverts,
+    pub(crate) trust: TrustRequests,
 }
 
 impl PromptInbox {
-    /// The inbox of each session of a journal.
-    pub(crate) fn new(
-        journal: Journal,
-        configurations: Configurations,
-        models: Models,
-        attachments: Attachments,
-        drains: Drains,
-        leases: Leases,
-        reverts: Reverts,
-    ) -> Self {
-        Self { journal, configurations, models, attachments, drains, leases, reverts }
-    }
-
     /// Accepts a prompt. When this returns, the prompt is on disk and will be answered, whatever happens to this
     /// process.
     ///
@@ -128,7 +117,14 @@ impl PromptInbox {
     /// When there is no such session, the id is used for something else, or a staged revert cannot be committed
     /// because the session is at work.
     pub async fn admit(&self, id: &SessionId, prompt: Prompt) -> Result<InboxItem, Error> {
-        let item = self.draft(id, prompt).await?;
+        let drafted = self.draft(id, prompt).await;
+        // Nothing will be begun here, and what is missing may be what the project would bring.
+        if let Err(Error::NoModel | Error::Model(_)) = &drafted
+            && let Err(error) = self.trust.review_stored(id).await
+        {
+            tracing::warn!(session = %id, %error, "nobody was asked whether the project is trusted");
+        }
+        let item = drafted?;
         if let Some(seen) = self.admitted(id, &item).await? {
             self.drains.wake(id);
             return Ok(seen);

@@ -1,15 +1,19 @@
 //! Permission requests and questions: asked durably, answered by anybody, waited for by the call.
+//!
+//! - `trust`: requests for trust in a project, for which nothing waits
+//! - `waiting_calls`: the calls that wait for an answer
 
-use std::collections::HashMap;
+pub(crate) mod trust;
+mod waiting_calls;
+
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use everturn_model::permission::{Action, Rule};
 use everturn_model::request::{Ask, CallRef, GivenAnswer, Reply, Request};
 use everturn_model::{Event, PartId, RequestId, Session, SessionId};
 use everturn_store::Store;
 use futures_util::future::join_all;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -18,6 +22,9 @@ use crate::configurations::Configurations;
 use crate::feed_follower::MissedUpdates;
 use crate::journal::Journal;
 use crate::lifecycle::Lifecycle;
+use trust::TrustRequests;
+use waiting_calls::labels;
+pub(crate) use waiting_calls::{RequestAnswer, WaitingCalls};
 
 /// Asks people, takes their answers and keeps what they approve; clones share it.
 #[derive(Debug, Clone)]
@@ -25,70 +32,10 @@ pub struct Requests {
     store: Store,
     journal: Journal,
     configurations: Configurations,
+    trust: TrustRequests,
     missed: MissedUpdates,
     lifecycle: Lifecycle,
     waiting: WaitingCalls,
-}
-
-/// The calls of this process that wait for an answer.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct WaitingCalls(Arc<Mutex<HashMap<RequestId, HeldRequest>>>);
-
-/// A call that waits, and for what.
-#[derive(Debug)]
-struct HeldRequest {
-    request: Request,
-    answer: oneshot::Sender<RequestAnswer>,
-}
-
-/// What became of a request.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum RequestAnswer {
-    /// Go on.
-    Allowed,
-    /// The labels that were chosen for each question.
-    Chosen(Vec<Vec<String>>),
-    /// Do not; with what the person said.
-    Rejected(Option<String>),
-    /// The work was interrupted while it waited.
-    Interrupted,
-}
-
-impl RequestAnswer {
-    /// What an answer in the log says.
-    pub(crate) fn of(reply: Option<Reply>, message: Option<&str>, answers: Option<&Value>) -> Self {
-        match (answers, reply) {
-            (Some(answers), _) => Self::Chosen(labels(answers)),
-            (None, Some(Reply::Once | Reply::Always)) => Self::Allowed,
-            (None, Some(Reply::Reject)) => Self::Rejected(message.map(str::to_owned)),
-            (None, None) => Self::Interrupted,
-        }
-    }
-}
-
-impl WaitingCalls {
-    fn wait(&self, request: &Request) -> oneshot::Receiver<RequestAnswer> {
-        let (answer, receiver) = oneshot::channel();
-        let call = HeldRequest { request: request.clone(), answer };
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(request.id.clone(), call);
-        receiver
-    }
-
-    /// What a call waits for.
-    fn request_of(&self, part: &PartId) -> Option<Request> {
-        let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let of =
-            |request: &Request| request.call.as_ref().is_some_and(|call| call.part.as_ref() == Some(part));
-        waiting.values().map(|call| &call.request).find(|request| of(request)).cloned()
-    }
-
-    /// Gives an answer to the call that waits for it, if one does here.
-    pub(crate) fn answer(&self, id: &RequestId, answer: RequestAnswer) {
-        let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
-        if let Some(call) = waiting {
-            call.answer.send(answer).ok();
-        }
-    }
 }
 
 impl Requests {
@@ -97,11 +44,12 @@ impl Requests {
         store: Store,
         journal: Journal,
         configurations: Configurations,
+        trust: TrustRequests,
         waiting: WaitingCalls,
         missed: MissedUpdates,
         lifecycle: Lifecycle,
     ) -> Self {
-        Self { store, journal, configurations, missed, lifecycle, waiting }
+        Self { store, journal, configurations, trust, missed, lifecycle, waiting }
     }
 
     /// Requests that wait for a person, with their sessions.
@@ -210,6 +158,9 @@ impl Requests {
     /// When nobody waits for it.
     pub async fn reply(&self, id: &RequestId, reply: Reply, message: Option<String>) -> Result<(), Error> {
         let (row, request) = self.asked(id).await?;
+        if request.trust_digest().is_some() {
+            return self.trust.reply(&row, &request, reply, message).await;
+        }
         let session = row.id.clone();
         let Ask::Permission { permission, always, .. } = &request.ask else {
             return Err(Error::NoRequest(id.clone()));
@@ -224,7 +175,8 @@ impl Requests {
             Reply::Always => self.release(&row).await,
             Reply::Reject => {
                 let mut others = self.waiting().await?;
-                others.retain(|(other, _)| *other == session);
+                // No call waits for trust in the project.
+                others.retain(|(other, request)| *other == session && request.trust_digest().is_none());
                 self.settle_all(&others, reply).await
             }
         }
@@ -262,6 +214,19 @@ impl Requests {
         self.settle(&session, id, permission_answer(&request, Reply::Reject, None)).await
     }
 
+    /// Takes back a request for trust in a project where nobody is there to decide: whoever works in the session later is
+    /// asked again.
+    ///
+    /// # Errors
+    /// When nobody waits for it, or a call does.
+    pub async fn put_off(&self, id: &RequestId) -> Result<(), Error> {
+        let (session, request) = self.asked(id).await?;
+        match request.trust_digest() {
+            Some(_) => self.trust.put_off(&session.id, &request).await,
+            None => Err(Error::NoRequest(id.clone())),
+        }
+    }
+
     /// The session that waits for a question, the request, and how many questions there are in it.
     async fn question(&self, id: &RequestId) -> Result<(SessionId, Request, usize), Error> {
         let (session, request) = self.asked(id).await?;
@@ -283,14 +248,8 @@ impl Requests {
         }
     }
 
-    /// Records an answer. The call that waits for it, here or in another process, is given it by the feed.
     async fn settle(&self, session: &SessionId, id: &RequestId, event: Event) -> Result<(), Error> {
-        match self.journal.append(session, vec![event]).await {
-            Ok(_) => Ok(()),
-            // Two answers at once: the first one counts.
-            Err(Error::Store(everturn_store::Error::Unfit { .. })) => Err(Error::NoRequest(id.clone())),
-            Err(error) => Err(error),
-        }
+        settle(&self.journal, session, id, vec![event]).await
     }
 
     /// Answers requests for permission, all at once, so that the store can commit the answers together.
@@ -306,7 +265,11 @@ impl Requests {
         let saved = self.approvals(&approved_in.project).await?;
         let mut allowed = Vec::new();
         for (id, request) in self.waiting().await? {
+            // No rule decides about trust in a project.
             let Ask::Permission { permission, patterns, .. } = &request.ask else { continue };
+            if request.trust_digest().is_some() {
+                continue;
+            }
             let session = match self.journal.session(&id).await {
                 Err(Error::NoSession(_)) => continue,
                 session => session?,
@@ -324,6 +287,21 @@ impl Requests {
     }
 }
 
+/// Records an answer. The call that waits for it, here or in another process, is given it by the feed.
+async fn settle(
+    journal: &Journal,
+    session: &SessionId,
+    id: &RequestId,
+    events: Vec<Event>,
+) -> Result<(), Error> {
+    match journal.append(session, events).await {
+        Ok(_) => Ok(()),
+        // Two answers at once: the first one counts.
+        Err(Error::Store(everturn_store::Error::Unfit { .. })) => Err(Error::NoRequest(id.clone())),
+        Err(error) => Err(error),
+    }
+}
+
 /// Whether one of the other requests could be answered. If somebody was faster, or took its session away, the answer
 /// that was given has still succeeded.
 fn ignore_gone(settled: Result<(), Error>) -> Result<(), Error> {
@@ -337,14 +315,6 @@ fn ignore_gone(settled: Result<(), Error>) -> Result<(), Error> {
 fn permission_answer(request: &Request, reply: Reply, message: Option<String>) -> Event {
     let (id, call) = (request.id.clone(), request.call.clone());
     Event::RequestAnswered { id, call, reply: Some(reply), message, answers: None }
-}
-
-/// The chosen labels from a log.
-fn labels(answers: &Value) -> Vec<Vec<String>> {
-    let texts = |one: &Value| {
-        one.as_array().into_iter().flatten().filter_map(|label| label.as_str().map(str::to_owned)).collect()
-    };
-    answers.as_array().into_iter().flatten().map(texts).collect()
 }
 
 #[cfg(test)]

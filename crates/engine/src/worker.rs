@@ -20,6 +20,7 @@ use crate::feed_follower::MissedUpdates;
 use crate::journal::Journal;
 use crate::leases::Leases;
 use crate::lifecycle::Lifecycle;
+use crate::requests::trust::TrustRequests;
 use crate::turn::{ClosedLeftovers, ProviderTurns, TurnEnd};
 use crate::work_span::WorkSpan;
 
@@ -44,6 +45,7 @@ pub(crate) struct Worker {
     drains: Drains,
     leases: Leases,
     turns: ProviderTurns,
+    trust: TrustRequests,
     missed: MissedUpdates,
     lifecycle: Lifecycle,
     /// Whose permits those need who read a whole session.
@@ -57,11 +59,12 @@ impl Worker {
         drains: Drains,
         leases: Leases,
         turns: ProviderTurns,
+        trust: TrustRequests,
         missed: MissedUpdates,
         lifecycle: Lifecycle,
     ) -> Self {
         let readings = Semaphore::new(READINGS);
-        Self { journal, drains, leases, turns, missed, lifecycle, readings }
+        Self { journal, drains, leases, turns, trust, missed, lifecycle, readings }
     }
 
     /// Runs the drain of a session, and the next one for as long as it is woken.
@@ -229,6 +232,12 @@ impl Worker {
         // An interrupt that no process was there to hear is heard now. What was asked for since then is answered.
         if session.stop.is_some_and(|stop| !stop.prompted) {
             cancel.cancel();
+        }
+        // Before everything else, which may take long. The work does not wait for an answer, nor for the question.
+        if !cancel.is_cancelled()
+            && let Err(error) = self.trust.review(&session, tree.requests.values().collect()).await
+        {
+            tracing::warn!(session = %session.id, %error, "nobody was asked whether the project is trusted");
         }
         let settled = match self.turns.settle_leftovers(tree, lease, cancel).await? {
             ClosedLeftovers::Settled(settled) => settled,

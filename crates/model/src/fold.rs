@@ -12,8 +12,8 @@ use crate::ids::Stamp;
 use crate::inbox::{Delivery, InboxItem};
 use crate::part::{PartKind, Span};
 use crate::path::{self, PathState};
-use crate::request::{CallRef, GivenAnswer, LastRequest, OpenCall};
-use crate::session::{Session, StopRequest, Summary};
+use crate::request::{CallRef, GivenAnswer, LastRequest, OpenCall, Reply};
+use crate::session::{REFUSED_TRUST_LIMIT, Session, StopRequest, Summary};
 use crate::tool::{IllegalTransition, ToolState};
 use crate::tree::{Node, Tree};
 use crate::{EntryId, Millis, Part, PartId, RequestId};
@@ -219,6 +219,9 @@ impl Fold<'_> {
             Event::RequestAnswered { id, call, reply, message, answers } => {
                 let request = self.tree.requests.remove(id).ok_or_else(|| missing(self.name, id))?;
                 self.changes.requests.push(id.clone());
+                if let (Some(Reply::Reject), Some(digest)) = (reply, request.trust_digest()) {
+                    self.refuse_trust(digest);
+                }
                 if let Some(call) = call.as_ref().or(request.call.as_ref()) {
                     let given =
                         GivenAnswer { reply: *reply, message: message.clone(), answers: answers.clone() };
@@ -590,6 +593,15 @@ impl Fold<'_> {
             _ => false,
         })?;
         refused.map_or(Ok(()), Err)
+    }
+
+    /// Remembers what the person would not trust.
+    fn refuse_trust(&mut self, digest: &str) {
+        let refused = &mut self.tree.session.refused_trust;
+        refused.retain(|known| known != digest);
+        refused.push(digest.to_owned());
+        let surplus = refused.len().saturating_sub(REFUSED_TRUST_LIMIT);
+        refused.drain(..surplus);
     }
 
     /// Changes what is known of a call that has not settled. A request may be about no call that is here.

@@ -6,6 +6,10 @@ use serde_json::Value;
 use crate::tool::FileForecast;
 use crate::{EntryId, Map, Millis, PartId, RequestId};
 
+/// The permission under which a person is asked whether a project's configuration is to be trusted. It belongs to no call,
+/// and no rule decides about it.
+pub const PROJECT_TRUST: &str = "project_trust";
+
 /// A request that is waiting for an answer. It survives restarts under its id.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Request {
@@ -19,6 +23,22 @@ pub struct Request {
     /// The call that waits for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<CallRef>,
+}
+
+impl Request {
+    /// What a request for trust in a project's configuration is about, as a digest of it; none for every other request.
+    #[must_use]
+    pub fn trust_digest(&self) -> Option<&str> {
+        match &self.ask {
+            // A server of another program may have a tool of this name: what it asks for has a call.
+            Ask::Permission { permission, metadata, .. }
+                if self.call.is_none() && permission == PROJECT_TRUST =>
+            {
+                metadata.get("digest")?.as_str()
+            }
+            Ask::Permission { .. } | Ask::Question { .. } => None,
+        }
+    }
 }
 
 /// The call that a request belongs to.

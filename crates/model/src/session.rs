@@ -25,6 +25,9 @@ pub const RULE_LIMIT: usize = 1000;
 /// The longest permission or pattern of such a rule, in bytes.
 pub const RULE_TEXT_LIMIT: usize = 4096;
 
+/// How many refusals to trust a project are remembered in a session.
+pub const REFUSED_TRUST_LIMIT: usize = 16;
+
 /// A provider's model, with the variant chosen for it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ModelRef {
@@ -245,6 +248,10 @@ pub struct Session {
     /// sessions of our own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub foreign_rules: Option<Vec<Rule>>,
+    /// What of a project's configuration the person would not trust here, as digests, the newest last: it is not asked
+    /// for again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused_trust: Vec<String>,
     /// The newest Context Epoch on the path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<EntryId>,
@@ -324,6 +331,7 @@ impl Session {
             stop: None,
             parked: false,
             foreign_rules: None,
+            refused_trust: Vec::new(),
             epoch: None,
             compaction: None,
             tokens: Tokens::default(),

@@ -59,6 +59,37 @@ async fn rejected_by_the_older_route() {
 }
 
 #[tokio::test]
+async fn trust_in_a_project_is_asked_for_like_a_permission() {
+    let face = Face::found(&[("opencode.json", r#"{"snapshot": false}"#)]).await;
+    let id = face.session().await;
+    let mut events = face.client.events("/event").await;
+    let answered = face.prompt(&id, "SAY:at once").await;
+    assert_eq!(Face::text(&answered), "at once", "nothing waits for the answer");
+    let asked = events.wait_for_type("permission.asked").await["properties"].clone();
+    let folder = face.repo.dir();
+    let expected = json!({
+        "id": asked["id"], "sessionID": id, "permission": "project_trust", "patterns": ["snapshot"],
+        "always": ["snapshot: whether changes of files can be undone\nfalse"],
+        "metadata": {"note": asked["metadata"]["note"], "folder": folder, "digest": asked["metadata"]["digest"],
+            "more": 0, "items": [{"name": "snapshot", "words": "whether changes of files can be undone", "content": "false\n",
+                "digest": asked["metadata"]["items"][0]["digest"]}]},
+    });
+    assert_eq!(asked, expected);
+    assert_eq!(face.client.get("/permission").await.ok().json(), json!([asked]));
+    assert_eq!(face.client.get("/session/status").await.ok().json(), json!({}));
+    let request = asked["id"].as_str().unwrap();
+    let path = format!("/session/{id}/permissions/{request}");
+    assert_eq!(face.client.post(&path, &json!({"response": "always"})).await.ok().json(), json!(true));
+    let replied = events.wait_for_type("permission.replied").await["properties"].clone();
+    assert_eq!(replied, json!({"sessionID": id, "requestID": request, "reply": "always"}));
+    assert_eq!(face.client.get("/permission").await.ok().json(), json!([]));
+    let config = face.client.get("/config").await.ok().json();
+    assert_eq!(config["snapshot"], false);
+    let again = face.client.post(&format!("/permission/{request}/reply"), &json!({"reply": "always"})).await;
+    assert_eq!((again.status, again.json()["_tag"].as_str()), (404, Some("PermissionNotFoundError")));
+}
+
+#[tokio::test]
 async fn no_questions_are_no_questions() {
     let face = Face::start().await;
     assert_eq!(face.client.get("/question").await.ok().json(), json!([]));

@@ -3,6 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use everturn_api::{Auth, ConnectionLimits, Hosts, Options};
+use everturn_engine::config::{ConfigSources, Trust};
 use everturn_engine::{Config, Configurations, Engine};
 use everturn_testkit::{Client, ModelServer, Repo, opencode_config};
 use serde_json::{Value, json};
@@ -43,6 +44,21 @@ impl Face {
         Self::within(limits, |_| {}).await
     }
 
+    /// A server that finds the configuration of each folder. The project has these files.
+    pub(crate) async fn found(files: &[(&str, &str)]) -> Self {
+        let model = ModelServer::start();
+        let repo = Repo::new(&[("a.txt", "hello\n")]);
+        files.iter().for_each(|(name, text)| repo.write(name, text));
+        let data = TempDir::with_prefix("everturn-api-").unwrap();
+        let own = data.path().join("own.json");
+        std::fs::write(&own, opencode_config(&model.base_url()).to_string()).unwrap();
+        let sources = ConfigSources { file: Some(own), ..ConfigSources::default() };
+        let trust = Trust::new(data.path());
+        let mut options = everturn_engine::Options::new(data.path(), repo.path());
+        options.configurations = Configurations::found(sources, trust, data.path(), options.secrets.clone());
+        Self::serve(model, repo, data, options, ConnectionLimits::default()).await
+    }
+
     async fn within(limits: ConnectionLimits, change: impl FnOnce(&mut Value)) -> Self {
         let model = ModelServer::start();
         let repo = Repo::new(&[("a.txt", "hello\n")]);
@@ -53,6 +69,16 @@ impl Face {
         let mut options = everturn_engine::Options::new(data.path(), repo.path());
         let config = Config::from_value(config.as_object().cloned().unwrap()).unwrap();
         options.configurations = Configurations::fixed(config, &options.paths.data);
+        Self::serve(model, repo, data, options, limits).await
+    }
+
+    async fn serve(
+        model: ModelServer,
+        repo: Repo,
+        data: TempDir,
+        options: everturn_engine::Options,
+        limits: ConnectionLimits,
+    ) -> Self {
         let engine_options = options.clone();
         let engine = Engine::open(options).await.unwrap();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

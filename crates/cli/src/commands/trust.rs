@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Result, bail};
 use clap::Args;
 use everturn_engine::Config;
-use everturn_engine::config::Trust;
-use everturn_tools::patch::{self, PatchHeader};
+use everturn_engine::config::{HeldItem, Trust};
 use serde_json::{Value, json};
 
 use crate::{settings, table};
@@ -102,43 +101,12 @@ fn show(config: &Config, asked: &[(&str, &Value)], before: &BTreeMap<String, Val
     }
     table::line(format!("The configuration of {} asks for this:", config.root.display()));
     for (name, value) in asked {
+        let item = HeldItem::new(name, value, before.get(*name));
         table::line("");
-        table::line(format!("{name}: {}", words(name)));
-        match before.get(*name) {
-            Some(old) => {
-                let patch = patch::unified(name, &pretty(old), &pretty(value), PatchHeader::Bare);
-                let changed = patch.text.lines().skip_while(|line| !line.starts_with("@@")).skip(1);
-                changed.for_each(|line| table::line(format!("  {line}")));
-            }
-            None => pretty(value).lines().for_each(|line| table::line(format!("  {line}"))),
-        }
+        table::line(format!("{name}: {}", item.words));
+        item.content.text().lines().for_each(|line| table::line(format!("  {line}")));
     }
     table::line("");
-}
-
-fn pretty(value: &Value) -> String {
-    serde_json::to_string_pretty(value).unwrap_or_default()
-}
-
-/// What a person lets happen by trusting a thing.
-fn words(name: &str) -> &'static str {
-    match name.split('.').next().unwrap_or(name) {
-        "agent" => "an agent with a model, rules or settings of its own",
-        "command" => "a command that runs programs or chooses a model",
-        "default_agent" => "which agent answers",
-        "disabled_providers" | "enabled_providers" => "which providers are used",
-        "instructions" => "files outside the project that the model is told",
-        "mcp" => "a program that is started here, or an address that is called",
-        "model" | "small_model" => "which model answers, and who gets the conversation",
-        "permission" => "rules that allow more than you do",
-        "provider" => "where conversations and keys are sent, and which keys",
-        "sandbox" => "how far commands are confined",
-        "skills" => "skills outside the project",
-        "snapshot" => "whether changes of files can be undone",
-        "tool_output" => "how much of an output the model sees",
-        "websearch" => "where searches are sent",
-        _ => "a setting",
-    }
 }
 
 fn report(config: &Config, asked: &[(&str, &Value)], before: &BTreeMap<String, Value>) -> Value {

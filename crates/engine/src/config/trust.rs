@@ -5,6 +5,7 @@
 //! else in a repository that is run. What was trusted is kept as well, to show what has changed since.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -82,6 +83,7 @@ impl Trust {
         root: &Path,
         items: impl IntoIterator<Item = (&'a str, &'a Value)>,
     ) -> Result<(), Error> {
+        let _lock = self.lock()?;
         let mut all = self.read()?;
         let here = all.entry(root.to_owned()).or_default();
         here.extend(items.into_iter().map(|(name, value)| {
@@ -95,6 +97,7 @@ impl Trust {
     /// # Errors
     /// When the file cannot be read or written.
     pub fn revoke(&self, root: &Path, names: &[String]) -> Result<usize, Error> {
+        let _lock = self.lock()?;
         let mut all = self.read()?;
         let Some(here) = all.get_mut(root) else { return Ok(0) };
         let before = here.len();
@@ -105,6 +108,18 @@ impl Trust {
         }
         self.write(&all)?;
         Ok(gone)
+    }
+
+    /// Keeps others from changing the file while it is held: what one of two at once trusts would be lost.
+    fn lock(&self) -> Result<File, Error> {
+        let path = self.file.with_extension("lock");
+        let locked = || -> std::io::Result<File> {
+            std::fs::create_dir_all(path.parent().unwrap_or(Path::new(".")))?;
+            let file = File::options().create(true).truncate(false).write(true).open(&path)?;
+            file.lock()?;
+            Ok(file)
+        };
+        locked().map_err(|source| Error::Io { context: path.display().to_string(), source })
     }
 
     fn read(&self) -> Result<BTreeMap<PathBuf, TrustedItems>, Error> {
@@ -141,7 +156,7 @@ impl Trust {
 }
 
 /// A hash of a value, whatever the order of its keys.
-fn digest(value: &Value) -> String {
+pub(super) fn digest(value: &Value) -> String {
     fn sorted(value: &Value) -> Value {
         match value {
             Value::Object(map) => {
@@ -164,6 +179,21 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn two_who_trust_at_once_are_both_heard() {
+        // The file was read and replaced without a lock: the later one took back what the other had trusted.
+        let state = tempfile::tempdir().unwrap();
+        let names: Vec<String> = (0..16).map(|number| number.to_string()).collect();
+        std::thread::scope(|scope| {
+            for name in &names {
+                let trust = Trust::new(state.path());
+                scope.spawn(move || trust.grant(Path::new("/a"), [(name.as_str(), &json!(1))]).unwrap());
+            }
+        });
+        let granted = Trust::new(state.path()).granted(Path::new("/a")).unwrap();
+        assert_eq!(granted, names.into_iter().map(|name| (name, json!(1))).collect());
+    }
 
     #[test]
     fn trust_is_for_one_folder_name_and_content() {

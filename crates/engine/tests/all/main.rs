@@ -27,6 +27,7 @@ mod permission;
 mod plan;
 mod processes;
 mod project;
+mod project_trust;
 mod question;
 mod recover;
 mod replay;

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::entry::{Assistant, User};
-use crate::request::{Ask, Reply, Request};
+use crate::request::{Ask, PROJECT_TRUST, Request};
 use crate::tool::FileForecast;
 use crate::{EventId, Extra, Map, SessionId};
 use serde_json::json;
@@ -153,6 +153,39 @@ fn an_answer_to_an_older_request_of_a_call_is_none_to_the_newest() {
     assert_eq!(history.open(), [Some(waits(&second)), None]);
     history.fold(answered(&second));
     assert_eq!(history.open(), [Some(goes_on(&second)), None]);
+}
+
+#[test]
+fn what_a_person_would_not_trust_is_remembered() {
+    let mut history = History::new();
+    let mut check = |digest: &str, call: Option<CallRef>, reply: Option<Reply>| {
+        let ask = Ask::Permission {
+            permission: PROJECT_TRUST.to_owned(),
+            patterns: vec!["model".to_owned()],
+            always: Vec::new(),
+            metadata: json!({"digest": digest}).as_object().cloned().unwrap(),
+        };
+        let request = Request { id: RequestId::new("per_1"), time: 0, ask, call };
+        history.fold(asked(&request));
+        let Request { id, call, .. } = request;
+        history.fold(Event::RequestAnswered { id, call, reply, message: None, answers: None });
+        history.tree.session.refused_trust.clone()
+    };
+    // What was taken back, put off or trusted may be asked for again.
+    for reply in [None, Some(Reply::Once), Some(Reply::Always)] {
+        assert_eq!(check("a", None, reply), [] as [&str; 0]);
+    }
+    assert_eq!(check("a", None, Some(Reply::Reject)), ["a"]);
+    // A tool of that name is something else.
+    let call = CallRef { entry: turn(), call: "call".into(), part: None };
+    assert_eq!(check("b", Some(call), Some(Reply::Reject)), ["a"]);
+    assert_eq!(check("b", None, Some(Reply::Reject)), ["a", "b"]);
+    assert_eq!(check("a", None, Some(Reply::Reject)), ["b", "a"]);
+    for number in 0..REFUSED_TRUST_LIMIT - 1 {
+        check(&number.to_string(), None, Some(Reply::Reject));
+    }
+    let refused = history.tree.session.refused_trust;
+    assert_eq!((refused.len(), refused[0].as_str()), (REFUSED_TRUST_LIMIT, "a"));
 }
 
 #[test]

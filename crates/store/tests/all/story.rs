@@ -6,7 +6,7 @@ use everturn_model::fault::Fault;
 use everturn_model::ids::RANDOM;
 use everturn_model::inbox::{Delivery, InboxItem};
 use everturn_model::part::{PartKind, Span};
-use everturn_model::request::{Ask, CallRef, Reply, Request};
+use everturn_model::request::{Ask, CallRef, PROJECT_TRUST, Reply, Request};
 use everturn_model::session::{ForkOrigin, ModelRef, Revert, Summary};
 use everturn_model::subject::Subject;
 use everturn_model::todo::Todo;
@@ -335,7 +335,7 @@ impl Story {
             _ => match self.tree.requests.keys().next().cloned() {
                 Some(id) if a % 2 == 0 => {
                     let call = self.tree.requests.get(&id)?.call.clone().filter(|_| b % 3 > 0);
-                    let reply = Some(Reply::Once);
+                    let reply = Some(if b % 2 == 0 { Reply::Once } else { Reply::Reject });
                     Event::RequestAnswered { id, call, reply, message: None, answers: None }
                 }
                 _ => {
@@ -347,14 +347,12 @@ impl Story {
                             session: Summary::default(),
                         }
                     } else {
-                        let ask = Ask::Permission {
-                            permission: "bash".into(),
-                            patterns: vec![text],
-                            always: Vec::new(),
-                            metadata: Map::new(),
-                        };
-                        let id = RequestId::mint(stamp(), [7; RANDOM]);
                         let call = self.caller(a);
+                        let permission = if call.is_some() { "bash" } else { PROJECT_TRUST }.to_owned();
+                        let metadata = Map::from_iter([("digest".to_owned(), text.clone().into())]);
+                        let (patterns, always) = (vec![text], Vec::new());
+                        let ask = Ask::Permission { permission, patterns, always, metadata };
+                        let id = RequestId::mint(stamp(), [7; RANDOM]);
                         Event::RequestAsked { request: Box::new(Request { id, time, ask, call }) }
                     }
                 }
