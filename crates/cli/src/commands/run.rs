@@ -18,6 +18,7 @@ use everturn_model::fault::{Fault, FaultKind};
 use everturn_model::part::PartKind;
 use everturn_model::request::{Ask, Reply, Request};
 use everturn_model::{Event, Session, SessionId};
+use everturn_store::WrittenBy;
 use tokio::signal::unix::{self, SignalKind};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
@@ -51,7 +52,7 @@ pub(crate) struct RunCommand {
     /// Go on in the newest session of this project
     #[arg(short = 'c', long = "continue", conflicts_with = "session")]
     newest: bool,
-    /// Say yes to every permission request instead of no
+    /// Say yes to every permission request instead of no; this trusts no project
     #[arg(long)]
     yes: bool,
     /// Trust what this project's configuration asks for, as `everturn trust --yes` does
@@ -278,7 +279,12 @@ impl RunCommand {
                 if let Event::RequestAsked { request } = &committed.record.event
                     && (ours || session.parent.as_ref() == Some(shown.session()))
                 {
-                    self.answer(engine, request, shown).await?;
+                    match (request.trust_digest(), committed.by) {
+                        (None, _) => self.answer(engine, request, shown).await?,
+                        (Some(_), WrittenBy::Us) => put_off(engine, request).await?,
+                        // Nothing waits for it, and it is for the person who works there.
+                        (Some(_), WrittenBy::Others { .. }) => {}
+                    }
                 }
             }
             SessionUpdate::Live(_) | SessionUpdate::Gap => {}
@@ -291,7 +297,9 @@ impl RunCommand {
         let session = shown.session().clone();
         let children = engine.sessions().children(&session).await?;
         for (asker, request) in engine.requests().waiting().await? {
-            if asker == session || children.iter().any(|child| child.id == asker) {
+            let ours = asker == session || children.iter().any(|child| child.id == asker);
+            // Nothing waits for trust in the project, and somebody may be looking at the request in a client.
+            if ours && request.trust_digest().is_none() {
                 self.answer(engine, &request, shown).await?;
             }
         }
@@ -336,6 +344,15 @@ impl RunCommand {
             Err(Error::NoRequest(_) | Error::NoSession(_)) => Ok(()),
             Err(error) => Err(error.into()),
         }
+    }
+}
+
+/// Takes back the request for trust that this command made itself: only `--trust` trusts a project, whatever else is
+/// allowed, and what is held was told at the start. A client is asked again.
+async fn put_off(engine: &Engine, request: &Request) -> Result<()> {
+    match engine.requests().put_off(&request.id).await {
+        Ok(()) | Err(Error::NoRequest(_) | Error::NoSession(_)) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }
 

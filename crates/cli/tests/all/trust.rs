@@ -1,9 +1,15 @@
-//! What a project's configuration asks for, shown and trusted on the command line.
+//! What a project's configuration asks for, shown and trusted on the command line and in clients.
 
-use everturn_testkit::ModelServer;
+use std::path::Path;
+use std::process::Stdio;
+
+use everturn_testkit::process::ServerOptions;
+use everturn_testkit::{Client, EverturnServer, ModelServer, Repo, within};
 use serde_json::{Value, json};
 
+use crate::opencode;
 use crate::shell::Home;
+use crate::tmux::{Screen, Terminal};
 
 fn bring(home: &Home, config: &Value) {
     std::fs::write(home.work().join("opencode.json"), config.to_string()).unwrap();
@@ -80,4 +86,198 @@ fn a_broken_file_stops_no_command() {
     assert_eq!(listed.status, Some(0), "{listed:?}");
     let place = format!("configuration: {}:1:10: ", home.work().join("opencode.json").display());
     assert!(listed.stderr.contains(&place), "{listed:?}");
+}
+
+#[test]
+fn only_the_word_trust_trusts_a_project_in_a_run() {
+    let (own, theirs) = (ModelServer::start(), ModelServer::start());
+    let home = Home::new();
+    home.configure(
+        &json!({"model": "own/m", "provider": {"own": provider(&own)}, "permission": {"*": "allow"}}),
+    );
+    bring(&home, &json!({"model": "theirs/m", "provider": {"theirs": provider(&theirs)}}));
+    let said = home.run(&["run", "--yes", "SAY:by mine"]);
+    assert_eq!((said.status, said.stdout.as_str()), (Some(0), "by mine\n"), "{said:?}");
+    // One line about it, and none about a permission that was refused.
+    let lines: Vec<&str> = said.stderr.lines().collect();
+    let told = "this project's configuration asks for more than you have trusted (model, provider.theirs): `everturn trust` shows it";
+    assert_eq!((lines[0], lines.len()), (told, 2), "{said:?}");
+    assert!(lines[1].starts_with("session ses_"), "{said:?}");
+    assert!(theirs.requests().is_empty());
+    let report: Value = serde_json::from_str(&home.run(&["trust", "--json"]).success()).unwrap();
+    assert_eq!(report["held"].as_array().map(Vec::len), Some(2), "{report}");
+}
+
+/// A server in a repository that wants another model and a server of its own. Fields are dropped in this order.
+struct Scene {
+    server: EverturnServer,
+    own: ModelServer,
+    theirs: ModelServer,
+    repo: Repo,
+}
+
+impl Scene {
+    async fn new() -> Self {
+        let server = include_str!("../../../tools/tests/all/mcp/scripted.py");
+        let (own, theirs) = (ModelServer::start(), ModelServer::start());
+        let repo = Repo::new(&[("docs.py", server)]);
+        let mut options = ServerOptions::with_model(&own.base_url());
+        options.config.as_object_mut().unwrap().remove("enabled_providers");
+        options.directory = Some(repo.path().to_owned());
+        let server = EverturnServer::start(Path::new(env!("CARGO_BIN_EXE_everturn")), options).await;
+        let scene = Self { server, own, theirs, repo };
+        scene.bring("plain");
+        scene
+    }
+
+    /// Writes the configuration of the repository.
+    fn bring(&self, mode: &str) {
+        let config = json!({"model": "theirs/m", "provider": {"theirs": provider(&self.theirs)},
+            "mcp": {"docs": {"type": "local", "command": ["python3", "docs.py", mode, "/dev/null"]}}});
+        self.repo.write("opencode.json", config.to_string());
+    }
+
+    fn client(&self) -> Client {
+        self.server.client()
+    }
+
+    async fn session(&self) -> String {
+        let session = self.client().post("/session", &json!({})).await.ok().json();
+        session["id"].as_str().unwrap().to_owned()
+    }
+
+    /// Prompts without naming a model, and waits for the answer: the model, and what it said.
+    async fn prompt(&self, session: &str, text: &str) -> (String, String) {
+        let body = json!({"parts": [{"type": "text", "text": text}]});
+        let said = self.client().post(&format!("/session/{session}/message"), &body).await.ok().json();
+        let text = said["parts"].as_array().unwrap().iter().find_map(|part| part["text"].as_str()).unwrap();
+        (said["info"]["providerID"].as_str().unwrap().to_owned(), text.to_owned())
+    }
+
+    async fn waiting(&self) -> Vec<Value> {
+        self.client().get("/permission").await.ok().json().as_array().unwrap().clone()
+    }
+
+    async fn reply(&self, request: &Value, reply: &str) {
+        let path = format!("/permission/{}/reply", request["id"].as_str().unwrap());
+        assert_eq!(self.client().post(&path, &json!({"reply": reply})).await.ok().json(), json!(true));
+    }
+}
+
+fn offers(prompt: &Value, tool: &str) -> bool {
+    prompt["tools"].to_string().contains(tool)
+}
+
+#[tokio::test]
+async fn a_client_is_asked_for_trust_and_the_next_prompt_has_it() {
+    let scene = Scene::new().await;
+    let mut events = scene.client().events("/event").await;
+    let session = scene.session().await;
+    assert_eq!(scene.prompt(&session, "SAY:mine").await, ("fake".to_owned(), "mine".to_owned()));
+    let asked = events.wait_for_type("permission.asked").await["properties"].clone();
+    assert_eq!(
+        (&asked["permission"], &asked["patterns"], &asked["sessionID"]),
+        (&json!("project_trust"), &json!(["mcp.docs", "model", "provider.theirs"]), &json!(session))
+    );
+    assert_eq!(asked["metadata"]["folder"], scene.repo.dir());
+    assert_eq!(scene.waiting().await, std::slice::from_ref(&asked));
+    assert!(!offers(&scene.own.prompts()[0], "docs_echo"));
+    assert!(scene.theirs.requests().is_empty());
+
+    scene.reply(&asked, "always").await;
+    // The session stays with its model, unless it is told otherwise, and has the server; a new one has both.
+    assert_eq!(scene.prompt(&session, "SAY:mine").await.0, "fake");
+    assert!(offers(&scene.own.prompts()[1], "docs_echo"));
+    let next = scene.session().await;
+    assert_eq!(scene.prompt(&next, "SAY:theirs").await, ("theirs".to_owned(), "theirs".to_owned()));
+    assert!(offers(&scene.theirs.prompts()[0], "docs_echo"));
+    assert_eq!(scene.waiting().await, [] as [Value; 0]);
+
+    scene.bring("names");
+    scene.prompt(&next, "SAY:x").await;
+    let waiting = scene.waiting().await;
+    let items = waiting[0]["metadata"]["items"].as_array().unwrap();
+    assert_eq!((waiting.len(), items.len(), &items[0]["name"]), (1, 1, &json!("mcp.docs")), "{waiting:?}");
+    let diff = items[0]["diff"].as_str().unwrap();
+    assert!(diff.contains("-    \"plain\",\n+    \"names\",\n"), "{diff}");
+    assert!(!offers(scene.theirs.prompts().last().unwrap(), "docs_"), "it is held again");
+}
+
+#[tokio::test]
+async fn a_request_for_trust_outlives_the_server_and_can_be_refused() {
+    let mut scene = Scene::new().await;
+    let session = scene.session().await;
+    scene.prompt(&session, "SAY:x").await;
+    let before = scene.waiting().await;
+    assert_eq!(before.len(), 1, "{before:?}");
+    scene.server.kill9().await;
+    scene.server.restart().await;
+    assert_eq!(scene.waiting().await, before);
+    // What clients say by themselves trusts nothing.
+    scene.reply(&before[0], "once").await;
+    scene.prompt(&session, "SAY:x").await;
+    let again = scene.waiting().await;
+    assert_eq!((again.len(), &again[0]["metadata"]), (1, &before[0]["metadata"]));
+    scene.reply(&again[0], "reject").await;
+    scene.server.restart().await;
+    scene.prompt(&session, "SAY:x").await;
+    assert_eq!(scene.waiting().await, [] as [Value; 0]);
+    let other = scene.session().await;
+    assert_eq!(scene.prompt(&other, "SAY:mine").await.0, "fake");
+    assert!(scene.theirs.requests().is_empty());
+    assert_eq!(scene.waiting().await.len(), 1, "another session is asked");
+}
+
+#[tokio::test]
+async fn opencodes_sdk_lists_and_answers_a_request_for_trust() {
+    let scene = Scene::new().await;
+    let session = scene.session().await;
+    scene.prompt(&session, "SAY:x").await;
+    let mut command = tokio::process::Command::new("node");
+    command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/all/trust.mjs"));
+    command.arg(opencode::package("@opencode-ai/sdk/dist/v2/index.js"));
+    command.args([scene.server.base_url(), &scene.server.auth_header().unwrap(), scene.repo.dir()]);
+    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    command.stdin(Stdio::null()).kill_on_drop(true);
+    let output = within("the program that uses the SDK", command.output()).await;
+    let output = output.expect("node runs: install node 18 or newer, or run ./test, which installs it");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let got: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(got["asked"][0]["permission"], "project_trust");
+    assert_eq!((&got["answers"], &got["left"]), (&json!([true]), &json!([])));
+    let next = scene.session().await;
+    assert_eq!(scene.prompt(&next, "SAY:theirs").await.0, "theirs");
+}
+
+#[tokio::test]
+async fn opencodes_terminal_shows_what_it_would_trust() {
+    let scene = Scene::new().await;
+    scene.repo.write("opencode.json", r#"{"snapshot": false}"#);
+    let home = tempfile::tempdir().unwrap();
+    let words = ["attach", scene.server.base_url()];
+    let terminal =
+        Terminal::open(opencode::program(), &words, &opencode::environment(home.path()), scene.repo.path());
+    terminal.shows("Ask anything").await;
+    terminal.enter("SAY:x").await;
+    let asked = |screen: &Screen| {
+        screen.text().contains("Call tool project_trust") && screen.text().contains("Allow always")
+    };
+    terminal.until("the request", asked).await;
+    terminal.press(&["Right"]);
+    terminal.press(&["Enter"]);
+    let shown = |screen: &Screen| {
+        let text = screen.text();
+        text.contains("- snapshot: whether changes of files can be undone")
+            && text.contains("false")
+            && text.contains("Confirm")
+    };
+    terminal.until("what is trusted", shown).await;
+    terminal.press(&["Enter"]);
+    let config = format!("/config?directory={}", scene.repo.dir());
+    let trusted = async {
+        while scene.client().get(&config).await.ok().json()["snapshot"] != false {
+            tokio::task::yield_now().await;
+        }
+    };
+    within("the setting to count", trusted).await;
 }
