@@ -180,7 +180,7 @@ async fn a_client_is_asked_for_trust_and_the_next_prompt_has_it() {
         (&json!("project_trust"), &json!(["mcp.docs", "model", "provider.theirs"]), &json!(session))
     );
     assert_eq!(asked["metadata"]["folder"], scene.repo.dir());
-    assert_eq!(scene.waiting().await, [asked.clone()]);
+    assert_eq!(scene.waiting().await, std::slice::from_ref(&asked));
     assert!(!offers(&scene.own.prompts()[0], "docs_echo"));
     assert!(scene.theirs.requests().is_empty());
 

@@ -167,7 +167,7 @@ fn what_a_person_would_not_trust_is_remembered() {
         };
         let request = Request { id: RequestId::new("per_1"), time: 0, ask, call };
         history.fold(asked(&request));
-        let (id, call) = (request.id.clone(), request.call.clone());
+        let Request { id, call, .. } = request;
         history.fold(Event::RequestAnswered { id, call, reply, message: None, answers: None });
         history.tree.session.refused_trust.clone()
     };
