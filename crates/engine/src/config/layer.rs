@@ -90,10 +90,10 @@ pub(super) fn check_depth(values: &Map) -> Result<(), String> {
             _ => false,
         }
     }
-    match values.values().any(|value| is_deeper(value, DEPTH_LIMIT - 1)) {
-        true => Err(format!("it is nested more than {DEPTH_LIMIT} levels deep")),
-        false => Ok(()),
+    if values.values().any(|value| is_deeper(value, DEPTH_LIMIT - 1)) {
+        return Err(format!("it is nested more than {DEPTH_LIMIT} levels deep"));
     }
+    Ok(())
 }
 
 /// A place in a file, and what is wrong there.
