@@ -113,7 +113,9 @@ mod tests {
 
     #[test]
     fn what_was_kept_from_a_command_is_named() {
-        let mut policy = SandboxPolicy::of(SandboxMode::Workspace, Path::new("/srv/p"), Path::new("/srv/me"));
+        let project = PathBuf::from("/srv/p");
+        let mut policy =
+            SandboxPolicy::of(SandboxMode::Workspace, [&project].into_iter(), Path::new("/srv/me"));
         policy.parts = SandboxPart::ALL.into();
         let check = |policy: &SandboxPolicy, command: &str, output: &str, expected: Option<&str>| {
             let said = explain(policy, Path::new("/srv/me"), Path::new("/srv/p/sub"), command, output);
