@@ -87,6 +87,9 @@ impl Scene {
         options.config = opencode_config(&model.base_url());
         if let Some(sandbox) = sandbox {
             options.config["sandbox"] = json!(sandbox);
+            // Without a sandbox, words that may be any path are asked about.
+            let unresolved = json!({"external_directory": {"(not resolved) *": "allow"}});
+            options.config["permission"] = unresolved;
         }
         // It speaks no protocol: that it was started is enough.
         let line = "until [ -s go ]; do sleep 0.05; done; python3 ask.py \"$(cat go)\" mcp-asks.txt plain; \

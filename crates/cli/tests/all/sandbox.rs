@@ -44,7 +44,7 @@ impl SandboxScene {
 
     /// A path in the home that no rule can read off the line.
     fn reading(&self) -> String {
-        format!("h={}; cat $h/.ssh/id", self.server.home().display())
+        format!("h=$(echo {}); cat $h/.ssh/id", self.server.home().display())
     }
 
     async fn session(&self, agent: &str) -> String {

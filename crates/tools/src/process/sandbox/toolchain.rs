@@ -80,7 +80,13 @@ impl ToolPlaces {
             places.readable.extend(inner(&READABLE));
             places.writable.extend(inner(&WRITABLE));
             if name == "PATH" {
-                places.readable.extend(value.split(':').map(PathBuf::from).filter(is_narrow));
+                let folders = value.split(':').map(PathBuf::from);
+                // What stands in for a tool there looks for the real one beside its folder.
+                let whole = |folder: PathBuf| match folder.parent() {
+                    Some(parent) if folder.ends_with("shims") => parent.to_owned(),
+                    _ => folder,
+                };
+                places.readable.extend(folders.map(whole).filter(is_narrow));
             }
         }
         places
@@ -119,6 +125,7 @@ mod tests {
         check("GOPATH", "/data/go", &["/data/go/bin"], &["/data/go/pkg/mod"]);
         check("GOPATH", "/people/a", &["/people/a/bin"], &["/people/a/pkg/mod"]);
         check("PATH", "/people/a/bin:/usr/bin::.:/people/a:/people:/", &["/people/a/bin", "/usr/bin"], &[]);
+        check("PATH", "/people/b/.pyenv/shims:/people/a/shims", &["/people/b/.pyenv"], &[]);
         check("npm_config_cache", "/people/a/", &[], &[]);
         check("PIP_CACHE_DIR", "relative", &[], &[]);
         check("SECRET_DIR", "/people/a/.ssh", &[], &[]);
