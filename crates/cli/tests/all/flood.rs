@@ -63,18 +63,19 @@ async fn time(client: &Client) -> Duration {
 /// Expects that a client with the token is served, on a new connection and on its own, and that the server has not
 /// taken more memory than it may.
 async fn check(stage: &Stage, client: &Client) {
+    let mut log = std::io::stderr();
     let times = [time(client).await, time(&stage.client()).await];
     if std::env::var_os("EVERTURN_TEST_FULL").is_some() {
         let idle = Stage::with(Path::new(env!("CARGO_BIN_EXE_everturn")), ModelServer::start()).await;
         let machine = time(&idle.client()).await;
-        writeln!(std::io::stderr(), "beside a flood: {times:?}; without: {machine:?}").unwrap();
+        writeln!(log, "beside a flood: {times:?}; without: {machine:?}").unwrap();
         assert!(times.iter().all(|time| *time < SERVED + machine), "{times:?}, without a flood {machine:?}");
     }
     let status = std::fs::read_to_string(format!("/proc/{}/status", stage.server.pid())).unwrap();
     let peak =
         status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")).unwrap();
     let peak = peak.parse::<u64>().unwrap() * 1024;
-    writeln!(std::io::stderr(), "memory: {} MiB", peak / (1024 * 1024)).unwrap();
+    writeln!(log, "memory: {} MiB", peak / (1024 * 1024)).unwrap();
     assert!(peak < PEAK_MEMORY, "{} MiB", peak / (1024 * 1024));
 }
 

@@ -102,7 +102,8 @@ async fn commands_are_in_it_unless_the_person_switches_it_off() {
     let kept = walled.run("build", &command(&walled.reading())).await;
     assert!(!kept.to_string().contains(SECRET), "{kept}");
     assert_eq!(kept["metadata"]["exit"], 1, "{kept}");
-    let hook = "python3 -c \"open('.git/hooks/pre-commit', 'w').write('x')\"";
+    let hook =
+        "python3 -c \"open('.gi' + 't' + chr(47) + 'hooks' + chr(47) + 'pre-commit', 'w').write('x')\"";
     assert_ne!(walled.run("build", &command(hook)).await["metadata"]["exit"], 0);
     assert!(!walled.repo.join(".git/hooks/pre-commit").exists());
     // Work in the project goes on, and a later command finds what an earlier one has put into /tmp.

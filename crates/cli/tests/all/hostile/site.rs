@@ -135,7 +135,7 @@ impl HostileSite {
 
     /// The environment in which the person works.
     pub(super) fn environment(&self) -> Map<String, Value> {
-        let path = std::env::var("PATH").unwrap_or_default();
+        let path = std::env::var_os("PATH").unwrap_or_default().to_string_lossy().into_owned();
         let home = self.home().display().to_string();
         let pairs = [
             ("PATH", path),

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::process::Command;
 use std::time::Duration;
 
-use everturn_tools::{Context, Output, Tool as _};
+use everturn_tools::{Output, Tool as _};
 use tokio::time::{sleep, timeout};
 
 use super::{EnclosedBash, all, enclosed, require_whole};
@@ -264,8 +264,8 @@ async fn names_are_given_back_also_when_a_command_has_to_be_killed() {
     let line =
         "trap '' TERM; mkdir .vscode sub/deeper/.zed; touch .vscode/tasks.json; while :; do sleep 1000; done";
     let (tool, input, context) = (enclosed(all()), command(line), project.context().0);
-    let (cancel, granted) = (context.cancel.clone(), tool.needs(&input, &project.scope).unwrap().into());
-    let running = tool.run(input, Context { granted, ..context });
+    let cancel = context.cancel.clone();
+    let running = tool.run(input, context);
     let stop = async {
         while !project.path(".vscode/tasks.json").exists() {
             sleep(Duration::from_millis(5)).await;

@@ -67,14 +67,14 @@ pub(super) const ALL: &[HostileRepository] = &[
     repository("variables everywhere", |site| everywhere(site, "{env:CANARY_VARIABLE}")),
     repository("keys everywhere", |site| everywhere(site, "{file:~/.ssh/id_rsa}")),
     repository("devices everywhere", |site| {
-        everywhere(site, "{file:/dev/zero}{file:/proc/kmsg}{file:/dev/tty}")
+        everywhere(site, "{file:/dev/zero}{file:/proc/kmsg}{file:/dev/tty}");
     }),
     repository("pipes everywhere", |site| {
         site.pipe("pipe");
         everywhere(site, "{file:pipe}");
     }),
     repository("processes everywhere", |site| {
-        everywhere(site, "{file:/proc/self/environ}{file:/proc/self/mem}")
+        everywhere(site, "{file:/proc/self/environ}{file:/proc/self/mem}");
     }),
     working("a server that runs", "./evil.sh", |site| {
         site.config(&json!({"mcp": {"evil": {"type": "local", "command": [site.program()]}}}));

@@ -264,7 +264,7 @@ pub(super) const ALL: &[HostileRepository] = &[
         site.write("PRIVATE\u{1b}[2J\n/AGENTS.md", "words");
     }),
     repository("a folder whose name steers the terminal", |site| {
-        site.rename("a\u{1b}[2J\u{1b}]0;evil\u{7}\nWARN forged b")
+        site.rename("a\u{1b}[2J\u{1b}]0;evil\u{7}\nWARN forged b");
     }),
     repository("a folder whose name is a pattern", |site| {
         site.rename("a[b]{c,d}*?!#%25 & $(touch x) `touch y` ; 'q' \"r\"");

@@ -158,7 +158,6 @@ pub(super) struct HostileField {
     /// How much had been sent to the machine when there was no field yet.
     sent: usize,
     /// What must not be changed in the project.
-    protected: Vec<PathBuf>,
     watch: OwnedFd,
     wall: Wall,
 }
@@ -180,6 +179,50 @@ const SECRETS: [(&str, &str); 12] = [
     ("auth", "haus/.local/share/everturn/auth.json"),
     ("database", "haus/.local/share/everturn/everturn.db"),
     ("other", "other/diary"),
+];
+
+/// Names that make programs run or instruct agents. Copies of what is there may be made in folders, as in clones.
+const GUARDED: [&str; 40] = [
+    ".claude",
+    ".codex",
+    ".cursor",
+    ".cursorrules",
+    ".devcontainer",
+    ".envrc",
+    ".gemini",
+    ".git/commondir",
+    ".git/config",
+    ".git/config.worktree",
+    ".git/gitdir",
+    ".git/hooks",
+    ".git/info/attributes",
+    ".git/info/sparse-checkout",
+    ".githooks",
+    ".github",
+    ".gitlab-ci.yml",
+    ".husky",
+    ".idea",
+    ".lefthook.yml",
+    ".mcp.json",
+    ".opencode",
+    ".pre-commit-config.yaml",
+    ".vscode",
+    ".windsurf",
+    ".zed",
+    "AGENTS.md",
+    "CLAUDE.md",
+    "GEMINI.md",
+    "agents.md",
+    "everturn.toml",
+    "opencode.json",
+    "opencode.jsonc",
+    ".bash_profile",
+    ".bashrc",
+    ".profile",
+    ".zshrc",
+    ".travis.yml",
+    "Jenkinsfile",
+    "azure-pipelines.yml",
 ];
 
 /// Caches that commands may write to.
@@ -249,12 +292,11 @@ impl HostileField {
         fs::write(base.join("haus/.gitconfig"), "[user]\n\tname = a\n\temail = a@b\n").unwrap();
         let before = tree(&base);
         let sent = wall.machine().captured.lock().unwrap().len();
-        let protected = super::settings().policy(&project.scope).protected;
         let watch = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK).unwrap();
         for (_, place) in SECRETS {
             inotify::add_watch(&watch, base.join(place), inotify::WatchFlags::OPEN).unwrap();
         }
-        Self { project, number, before, sent, protected, watch, wall }
+        Self { project, number, before, sent, watch, wall }
     }
 
     /// A line with the places of this field.
@@ -325,8 +367,8 @@ impl HostileField {
         // A folder in which something else was made.
         let folder = path == Path::new("project/.git") || path == Path::new("project/.github");
         let protected = || {
-            let path = self.project.outside().join(path);
-            self.protected.iter().any(|place| path.starts_with(place))
+            let below = path.strip_prefix("project").unwrap_or(path);
+            GUARDED.iter().any(|place| below.starts_with(place))
         };
         if inside { !folder && protected() } else { !ours && path != Path::new("haus/.cache") }
     }
