@@ -54,8 +54,8 @@ impl Confinement {
             Action::Allow | Action::Ask => settings.mode,
         };
         // What is put there could not be told from what is gone with the program.
-        let temporary =
-            (mode == SandboxMode::Workspace).then(|| temporary_in(&self.paths.data).join(session.as_str()));
+        let temporary = (mode == SandboxMode::Workspace)
+            .then(|| temporary_in(&self.paths.data).join(folder_name(session)));
         Some(SandboxSettings { mode, temporary, ..settings })
     }
 
@@ -99,6 +99,17 @@ impl Confinement {
             hidden,
             temporary: None,
         })
+    }
+}
+
+/// A session's name for a folder. The id of one that was imported is somebody else's word, and may be a path.
+fn folder_name(session: &SessionId) -> String {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    let id = session.as_str();
+    if id.chars().all(is_plain) && !id.is_empty() && id.len() < 64 {
+        id.to_owned()
+    } else {
+        blake3::hash(id.as_bytes()).to_hex().to_string()
     }
 }
 
@@ -167,6 +178,20 @@ mod tests {
             ..usual
         };
         check(more, "build", Some(wider));
+    }
+
+    #[test]
+    fn the_id_of_an_imported_session_is_no_path() {
+        // Its `/tmp` was a folder of the importer's choice.
+        let usual = "ses_1ec81c4f5001W48T4tyWNW99jc";
+        assert_eq!(folder_name(&SessionId::from(usual)), usual);
+        for id in ["ses_x/../../../people/.ssh", "..", "", "ses_x\0"] {
+            let name = folder_name(&SessionId::from(id));
+            assert!(
+                name.len() == 64 && name.chars().all(|letter| letter.is_ascii_hexdigit()),
+                "{id}: {name}"
+            );
+        }
     }
 
     #[test]

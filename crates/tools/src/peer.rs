@@ -46,11 +46,12 @@ pub fn find(peer: Option<SocketAddr>) -> PeerProcess {
     }
 }
 
-/// Whether any program runs that was started for an agent, by this or another process of ours, terminals aside. It is quick.
+/// Whether any program runs that was started for an agent, by this or another process of ours, terminals aside, or ran here a
+/// moment ago. It is quick.
 #[must_use]
 pub fn agents_run_programs() -> bool {
     #[cfg(target_os = "linux")]
-    return !crate::process::supervisors_for_agents().is_empty();
+    return crate::process::had_programs_lately() || !crate::process::supervisors_for_agents().is_empty();
     #[cfg(not(target_os = "linux"))]
     false
 }

@@ -54,6 +54,8 @@ mod variables;
 mod walk;
 mod word;
 
+pub(crate) use remember::exact;
+
 /// What stands before a line that is not understood.
 pub const OPAQUE: &str = "(not analysed) ";
 /// What stands before a command that runs other programs.
@@ -102,7 +104,7 @@ impl Analysis {
         let patterns: Vec<String> =
             self.unresolved.iter().map(|command| format!("{UNRESOLVED}{command}")).collect();
         // The same text with a variable in it may be another path the next time.
-        let always = patterns.iter().filter_map(|pattern| remember::exact(pattern)).collect();
+        let always = patterns.iter().filter_map(|pattern| exact(pattern)).collect();
         let mut metadata = Map::new();
         metadata.insert("command".to_owned(), Value::String(self.unresolved.join("\n")));
         let permission = "external_directory".to_owned();

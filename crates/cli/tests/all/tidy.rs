@@ -25,6 +25,7 @@ mod names;
 mod output;
 mod pages;
 mod style;
+mod threats;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

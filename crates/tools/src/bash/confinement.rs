@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::BashInput;
 use crate::process::sandbox::{SandboxMode, SandboxNetwork, SandboxPolicy, SandboxSettings, is_of_its_own};
 use crate::scope::{PathAccess, Scope, real};
-use crate::shell::Analysis;
+use crate::shell::{Analysis, exact};
 use crate::tool::{Context, Need};
 
 /// The permission to run a command outside the sandbox, or in one that is not whole.
@@ -22,7 +22,8 @@ pub(super) fn needs(input: &BashInput, scope: &Scope, commands: &[String]) -> Ve
     let need = |permission: &str, metadata: Map<String, Value>| Need {
         permission: permission.to_owned(),
         patterns: commands.to_vec(),
-        always: commands.to_vec(),
+        // Only the very same commands: a pattern in one would cover others.
+        always: commands.iter().filter_map(|command| exact(command)).collect(),
         metadata,
     };
     let mut metadata = Map::new();
@@ -83,18 +84,24 @@ pub(super) fn leave_out_its_own(analysis: &mut Analysis, scope: &Scope) {
 
 /// Opens what somebody has permitted.
 fn permit(policy: &mut SandboxPolicy, path: &Path, access: PathAccess, mode: SandboxMode, scope: &Scope) {
-    match access {
-        PathAccess::Read => policy.permit_reading(path),
+    let opened = match access {
+        PathAccess::Read => {
+            policy.permit_reading(path);
+            path
+        }
         // Nothing in a project that can only be read is changed, whatever else is permitted.
-        PathAccess::Write if mode == SandboxMode::ReadOnly && scope.contains(path) => {}
+        PathAccess::Write if mode == SandboxMode::ReadOnly && scope.contains(path) => return,
         PathAccess::Write => {
             policy.permit_change(path);
             let inside = policy.writable.iter().any(|folder| path.starts_with(folder) && folder != path);
-            if !inside && !path.is_dir() {
-                // What is to be made or replaced needs its folder.
-                policy.writable.extend(path.parent().map(Path::to_owned));
-            }
+            // What is to be made or replaced needs its folder.
+            let folder = path.parent().filter(|_| !inside && !path.is_dir());
+            policy.writable.extend(folder.map(Path::to_owned));
+            folder.unwrap_or(path)
         }
+    };
+    if scope.home.starts_with(opened) {
+        policy.show_home(&scope.home);
     }
 }
 

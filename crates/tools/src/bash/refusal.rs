@@ -18,7 +18,8 @@ const MOST: usize = 3;
 const PATH_MAX: usize = 4096;
 
 /// What programs print when they cannot change something.
-const READ_ONLY: [&str; 3] = ["Read-only file system", "read-only file system", "EROFS"];
+const READ_ONLY: [&str; 5] =
+    ["Read-only file system", "read-only file system", "EROFS", "Device or resource busy", "EBUSY"];
 
 /// What programs print when they reach nobody.
 const UNREACHED: [&str; 7] = [
@@ -138,6 +139,8 @@ mod tests {
         let said = "cannot create ../AGENTS.md: Read-only file system";
         check(&policy, "echo x >> ../AGENTS.md", said, Some("/srv/p/AGENTS.md can only be read in it"));
         check(&policy, "echo x >> ../AGENTS.md", "no room", None);
+        let said = "error: could not write config file /srv/p/.git/config: Device or resource busy";
+        check(&policy, "git config a.b c", said, Some("/srv/p/.git/config can only be read in it"));
         policy.network = SandboxNetwork::Own;
         let said = "curl: (6) Could not resolve host";
         let reason = "it has no network (set `network` to ask for it)";

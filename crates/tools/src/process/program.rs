@@ -6,6 +6,7 @@
 use std::io;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::process::Pid;
@@ -36,6 +37,37 @@ pub(crate) struct RunningProgram {
     exit: Option<Exit>,
     gone: Option<Cleanup>,
     asked: bool,
+    _presence: ProgramPresence,
+}
+
+/// Counts the programs of this process for as long as somebody holds them, and remembers when the last one was let go.
+#[derive(Debug)]
+struct ProgramPresence;
+
+/// How many there are, and when the last one ended.
+static PRESENT: Mutex<(usize, Option<std::time::Instant>)> = Mutex::new((0, None));
+
+/// How long a program that has ended counts as one that may just have said something.
+const LATELY: Duration = Duration::from_secs(5);
+
+impl ProgramPresence {
+    fn begin() -> Self {
+        PRESENT.lock().unwrap_or_else(PoisonError::into_inner).0 += 1;
+        Self
+    }
+}
+
+impl Drop for ProgramPresence {
+    fn drop(&mut self) {
+        let mut present = PRESENT.lock().unwrap_or_else(PoisonError::into_inner);
+        *present = (present.0.saturating_sub(1), Some(std::time::Instant::now()));
+    }
+}
+
+/// Whether this process has a program, or had one a moment ago: it can have connected to us and left.
+pub(crate) fn had_programs_lately() -> bool {
+    let (count, ended) = *PRESENT.lock().unwrap_or_else(PoisonError::into_inner);
+    count > 0 || ended.is_some_and(|ended| ended.elapsed() < LATELY)
 }
 
 /// How everything that belongs to the program is held together.
@@ -110,6 +142,7 @@ impl RunningProgram {
             exit: None,
             gone: None,
             asked: false,
+            _presence: ProgramPresence::begin(),
         }
     }
 

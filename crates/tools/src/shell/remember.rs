@@ -76,7 +76,7 @@ pub(super) fn pattern(words: &[CommandWord]) -> Option<String> {
 }
 
 /// A text as a pattern that matches nothing else, if it can be one.
-pub(super) fn exact(text: &str) -> Option<String> {
+pub(crate) fn exact(text: &str) -> Option<String> {
     // The pattern's own signs would match more, and a backslash matches a slash.
     let safe = !text.contains(['*', '?', '\\', '$', '`']) && !text.chars().any(char::is_control);
     safe.then(|| text.to_owned())

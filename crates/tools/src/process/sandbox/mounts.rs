@@ -90,6 +90,16 @@ struct Plan {
     null: OwnedFd,
 }
 
+/// Whether a link leads elsewhere that an earlier command can have made, because it lies in something writable. Whoever
+/// made it must not decide what the next one sees.
+fn is_planted(path: &Path, real: &Path, policy: &SandboxPolicy) -> bool {
+    let around = policy.writable.iter().filter(|folder| path.starts_with(folder) && path != folder.as_path());
+    around.into_iter().any(|folder| {
+        let below = path.strip_prefix(folder).unwrap_or(path);
+        !fs::canonicalize(folder).is_ok_and(|folder| folder.join(below) == real)
+    })
+}
+
 impl Plan {
     fn of(policy: &SandboxPolicy) -> Result<Self, SandboxFault> {
         let mut wanted: Vec<(PathBuf, Filling)> = Vec::new();
@@ -101,6 +111,9 @@ impl Plan {
                 return;
             }
             let Ok(real) = fs::canonicalize(path) else { return };
+            if filling != Filling::Hidden && is_planted(path, &real, policy) {
+                return;
+            }
             if real != *path && filling != Filling::Hidden {
                 links.insert(path.clone(), real.clone());
             }

@@ -190,6 +190,29 @@ const HOME_CACHES: [&str; 25] = [
     "go/pkg/mod",
 ];
 
+/// What people keep secrets in, below the home folder. The rest of the home folder is not shown unless it is the
+/// project, or somebody has permitted to change it; this is not even then.
+const HOME_SECRETS: [&str; 18] = [
+    ".aws",
+    ".azure",
+    ".cargo/credentials.toml",
+    ".config/gcloud",
+    ".config/gh",
+    ".config/google-chrome",
+    ".docker",
+    ".git-credentials",
+    ".gnupg",
+    ".kube",
+    ".local/share/keyrings",
+    ".local/share/opencode",
+    ".mozilla",
+    ".netrc",
+    ".npmrc",
+    ".password-store",
+    ".pypirc",
+    ".ssh",
+];
+
 impl SandboxPolicy {
     /// The policy for work in the folders of a project: what the system and tools need can be read, the project and
     /// caches changed, and the rest of the home folder is not there. The caller says what is made of it (`parts`).
@@ -230,6 +253,12 @@ impl SandboxPolicy {
         if !inside {
             self.writable.push(path.to_owned());
         }
+    }
+
+    /// Shows the home folder, or what it lies in, which is listed: but for what holds secrets.
+    pub(crate) fn show_home(&mut self, home: &Path) {
+        self.scratch.retain(|folder| folder != home);
+        self.hidden.extend(HOME_SECRETS.map(|name| home.join(name)));
     }
 
     /// Lets a path be read, as somebody has permitted it.

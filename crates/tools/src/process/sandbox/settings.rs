@@ -9,28 +9,6 @@ use super::repository::repository_elsewhere;
 use super::toolchain::linked;
 use crate::scope::Scope;
 
-/// What people keep secrets in, below the home folder. The home folder is not shown, unless it is the project.
-const HOME_SECRETS: [&str; 18] = [
-    ".aws",
-    ".azure",
-    ".cargo/credentials.toml",
-    ".config/gcloud",
-    ".config/gh",
-    ".config/google-chrome",
-    ".docker",
-    ".git-credentials",
-    ".gnupg",
-    ".kube",
-    ".local/share/keyrings",
-    ".local/share/opencode",
-    ".mozilla",
-    ".netrc",
-    ".npmrc",
-    ".password-store",
-    ".pypirc",
-    ".ssh",
-];
-
 /// The sandbox as it is set up: the same for every command, whatever project it runs in.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SandboxSettings {
@@ -67,17 +45,20 @@ impl SandboxSettings {
     #[must_use]
     pub fn policy(&self, scope: &Scope) -> SandboxPolicy {
         let mut policy = SandboxPolicy::of(self.mode, scope.roots(), &scope.home);
+        // What lies in the project is like the rest of it: an environment that was activated, for example. Commands can
+        // make links there, and what is listed is followed.
+        let besides = |path: &PathBuf| !scope.roots().any(|root| path.starts_with(root));
         if scope.roots().any(|root| scope.home.starts_with(root)) {
-            // The home folder is in the project, or is it: it is shown but for what holds secrets.
-            policy.scratch.retain(|folder| *folder != scope.home);
-            policy.hidden.extend(HOME_SECRETS.map(|name| scope.home.join(name)));
+            policy.show_home(&scope.home);
+        } else {
+            policy.readable.extend(linked(&scope.home).into_iter().filter(besides));
         }
-        // What lies in the project can be changed like the rest of it: an environment that was activated, for example.
-        let besides = |path: &PathBuf| !policy.projects.iter().any(|project| path.starts_with(project));
-        let readable = linked(&scope.home).into_iter().chain(self.readable.iter().cloned());
-        let readable: Vec<PathBuf> = readable.filter(besides).collect();
-        policy.readable.extend(readable);
-        policy.writable.extend(self.writable.iter().cloned());
+        policy.readable.extend(self.readable.iter().filter(|path| besides(path)).cloned());
+        let writable = self.writable.iter().filter(|path| besides(path)).cloned();
+        match self.mode {
+            SandboxMode::Workspace => policy.writable.extend(writable),
+            SandboxMode::ReadOnly => policy.readable.extend(writable),
+        }
         let elsewhere = repository_elsewhere(&scope.worktree);
         if self.mode == SandboxMode::Workspace {
             policy.writable.extend(elsewhere.clone());

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use everturn_tools::Need;
-use everturn_tools::process::sandbox::{SandboxNetwork, SandboxPart, SandboxSettings};
+use everturn_tools::process::sandbox::{SandboxMode, SandboxNetwork, SandboxPart, SandboxSettings};
 use serde_json::{Value, json};
 
 use super::{EnclosedBash, all, enclosed, enclosed_by};
@@ -52,6 +52,10 @@ fn what_is_asked_names_the_command_and_the_hole() {
             .clone(),
     };
     assert_eq!(needs[0], expected);
+    // A pattern that was approved for good would let other commands out.
+    let parts = SandboxPart::ALL.into_iter().filter(|part| *part != SandboxPart::Mounts).collect();
+    let needs = enclosed(parts).needs(&command("rm *.o && make"), &project.scope).unwrap();
+    assert_eq!(needs[0].always, ["make"]);
 }
 
 #[tokio::test]
@@ -95,6 +99,18 @@ async fn a_path_outside_can_be_used_as_far_as_it_was_permitted() {
 }
 
 #[tokio::test]
+async fn a_file_in_the_home_folder_is_permitted_without_the_secrets_beside_it() {
+    let project = Project::new();
+    let home = project.scope.home.clone();
+    fs::create_dir_all(home.join(".ssh")).unwrap();
+    fs::write(home.join(".ssh/id"), "secret").unwrap();
+    let line = format!("echo kept > {0}/notes.txt; h=$(echo {0}); cat $h/.ssh/id", home.display());
+    let output = project.run(&enclosed(all()), command(&line)).await.unwrap();
+    assert_eq!(fs::read_to_string(home.join("notes.txt")).unwrap(), "kept\n", "{}", output.output);
+    assert!(!output.output.contains("secret"), "{}", output.output);
+}
+
+#[tokio::test]
 async fn a_protected_file_can_be_changed_if_that_was_permitted() {
     let project = Project::new();
     project.file("AGENTS.md", "one\n");
@@ -133,4 +149,49 @@ async fn the_network_is_given_to_a_command_that_was_permitted_to_use_it() {
     assert_ne!(exit(true, &command(&line)).await, 0);
     // Where commands have the network anyway there is nothing to ask.
     assert_eq!(permissions(&project, &enclosed(all()), &input), ["bash"]);
+}
+
+#[tokio::test]
+async fn no_command_decides_by_a_link_what_the_next_one_sees() {
+    // A folder of tools that lies in a cache, or in the project, was followed wherever a command made it lead.
+    let project = Project::new();
+    let outside = project.outside();
+    fs::create_dir_all(outside.join("secret")).unwrap();
+    fs::write(outside.join("secret/id"), "canary").unwrap();
+    fs::create_dir_all(outside.join("cache/tools")).unwrap();
+    let link = format!("mv cache/tools cache/t2; ln -s {} cache/tools", outside.join("secret").display());
+    let sandbox = SandboxSettings {
+        parts: all(),
+        readable: vec![outside.join("cache/tools"), project.path("venv")],
+        writable: vec![outside.join("cache"), project.path("target")],
+        ..SandboxSettings::default()
+    };
+    for name in ["venv", "target"] {
+        std::os::unix::fs::symlink(outside.join("secret"), project.path(name)).unwrap();
+    }
+    assert!(
+        std::process::Command::new("sh")
+            .args(["-c", &link])
+            .current_dir(&outside)
+            .status()
+            .unwrap()
+            .success()
+    );
+    let line =
+        "c=$(echo ../cache); cat $c/tools/id; cat ve*/id; echo x > tar*/new; s=$(echo ../secret); cat $s/id";
+    let output = project.run_with(Vec::new(), &enclosed_by(sandbox), command(line)).await.unwrap();
+    assert!(!output.output.contains("canary"), "{}", output.output);
+    assert!(!outside.join("secret/new").exists(), "{}", output.output);
+}
+
+#[tokio::test]
+async fn what_can_only_be_read_has_no_cache_that_can_be_changed() {
+    let project = Project::new();
+    let cache = project.outside().join("cache");
+    fs::create_dir(&cache).unwrap();
+    let (mode, writable) = (SandboxMode::ReadOnly, vec![cache.clone()]);
+    let tool = enclosed_by(SandboxSettings { parts: all(), mode, writable, ..SandboxSettings::default() });
+    let line = "c=$(echo ../cache); echo x > $c/new";
+    assert_ne!(project.run_with(Vec::new(), &tool, command(line)).await.unwrap().metadata["exit"], 0);
+    assert!(!cache.join("new").exists());
 }
