@@ -17,6 +17,7 @@
 //! * [`disk`]: a simulated disk for SQLite that loses power and fails
 //! * [`damage`]: a store's database that cannot be read in one place
 //! * [`refusal`]: a store's database that takes no event of one type, or no owner
+//! * [`shared_program`]: a program that every user of the machine can start
 //! * [`deadline`]: bounded waiting
 
 #![expect(clippy::expect_used, clippy::panic, reason = "a test that cannot go on shall fail at once")]
@@ -33,6 +34,7 @@ pub mod process;
 pub mod proxy;
 pub mod refusal;
 pub mod repo;
+pub mod shared_program;
 
 pub use config::opencode_config;
 pub use deadline::within;
@@ -43,3 +45,4 @@ pub use process::EverturnServer;
 pub use proxy::Proxy;
 pub use refusal::Refusal;
 pub use repo::Repo;
+pub use shared_program::SharedProgram;

@@ -10,6 +10,7 @@ use std::sync::{Mutex, PoisonError};
 
 use everturn_model::{EventId, Record, SessionId, fold};
 use everturn_store::{Appended, Authority, Error, NewEvent, Options, Store};
+use everturn_testkit::SharedProgram;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -67,6 +68,7 @@ pub(crate) struct Child {
     process: std::process::Child,
     lines: BufReader<ChildStdout>,
     errors: tempfile::NamedTempFile,
+    _program: Option<SharedProgram>,
 }
 
 impl Child {
@@ -78,7 +80,9 @@ impl Child {
     /// Starts it as another user.
     pub(crate) fn start_as(test: &str, task: &impl Serialize, user: Option<u32>) -> Self {
         let errors = tempfile::NamedTempFile::new().unwrap();
-        let mut command = Command::new(std::env::current_exe().unwrap());
+        let own = std::env::current_exe().unwrap();
+        let shared = user.map(|_| SharedProgram::of(&own));
+        let mut command = Command::new(shared.as_ref().map_or(&*own, SharedProgram::path));
         command.args(["--exact", test, "--nocapture", "--test-threads=1"]);
         command.env(TASK, serde_json::to_string(task).unwrap());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors.reopen().unwrap());
@@ -88,7 +92,7 @@ impl Child {
         }
         let mut process = command.spawn().unwrap();
         let lines = BufReader::new(process.stdout.take().unwrap());
-        Self { process, lines, errors }
+        Self { process, lines, errors, _program: shared }
     }
 
     /// The next line that a [`say`] of the child wrote; none when it has ended.

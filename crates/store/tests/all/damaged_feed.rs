@@ -22,6 +22,8 @@ async fn followed(folder: &TempDir) -> (Store, Store, Listener, [Rich; 2]) {
     writer.acquire(&second.id).await.unwrap();
     let lease = writer.acquire(&first.id).await.unwrap();
     writer.save_stream(&lease, &first.entry(20), &first.part(23), 0, "half ".into());
+    // Nobody is told when text is saved; what is asked for after it is answered after it.
+    writer.renew(&lease).await.unwrap();
     let (observer, listener) = Listener::new();
     let options = Options { observer: Some(observer), ..Options::folder(folder.path(), "own_follower") };
     (writer, Store::open(options).await.unwrap(), listener, both)

@@ -15,17 +15,14 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::harness::{Project, names};
-use crate::sandbox::{all, enclosed};
+use crate::sandbox::{all, enclosed, supervisor};
 
 /// Far longer than anything here takes.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The tool with a supervisor.
 pub(crate) fn tool() -> BashTool {
-    let launcher = Launcher {
-        supervisor: Some(env!("CARGO_BIN_EXE_everturn-supervisor").into()),
-        ..Launcher::default()
-    };
+    let launcher = Launcher { supervisor: Some(supervisor()), ..Launcher::default() };
     BashTool { launcher, ..BashTool::default() }
 }
 

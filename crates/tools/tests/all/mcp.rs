@@ -18,6 +18,8 @@ use everturn_tools::{Context, Failure, Output, Registry, Scope, Tool, ToolSettin
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::sandbox::supervisor;
+
 /// Times that do not make a test wait.
 fn quick() -> McpTiming {
     McpTiming {
@@ -49,7 +51,7 @@ impl Bench {
         let servers: BTreeMap<_, _> = servers.into_iter().map(read).collect();
         let directory = folder.path().canonicalize().unwrap();
         let launcher = Launcher {
-            supervisor: Some(env!("CARGO_BIN_EXE_everturn-supervisor").into()),
+            supervisor: Some(supervisor()),
             secrets: Secrets::found_by(secret_names),
             ..Launcher::default()
         };

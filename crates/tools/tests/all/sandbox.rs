@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::ops::Deref;
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Arc, LazyLock};
 
+use everturn_testkit::SharedProgram;
 use everturn_tools::bash::BashTool;
 use everturn_tools::process::Launcher;
 use everturn_tools::process::sandbox::{SandboxLevel, SandboxPart, SandboxReport, SandboxSettings};
@@ -22,13 +24,20 @@ mod permits;
 mod walls;
 mod work;
 
-const SUPERVISOR: &str = env!("CARGO_BIN_EXE_everturn-supervisor");
+/// The variable that says where the supervisor is to the tests that run again as an ordinary user.
+const SUPERVISOR_AT: &str = "EVERTURN_TEST_SUPERVISOR";
+
+/// The program that stands between us and every other.
+pub(crate) fn supervisor() -> PathBuf {
+    std::env::var_os(SUPERVISOR_AT)
+        .map_or_else(|| env!("CARGO_BIN_EXE_everturn-supervisor").into(), PathBuf::from)
+}
 
 /// What makes a program an ordinary user's.
 const ORDINARY: [&str; 4] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
 
 /// What this machine offers.
-static REPORT: LazyLock<SandboxReport> = LazyLock::new(|| SandboxReport::probe(SUPERVISOR.as_ref()).unwrap());
+static REPORT: LazyLock<SandboxReport> = LazyLock::new(|| SandboxReport::probe(&supervisor()).unwrap());
 
 /// Every part of the sandbox that can be had here: in most containers that is not all of it.
 pub(crate) fn all() -> BTreeSet<SandboxPart> {
@@ -125,8 +134,10 @@ pub(crate) fn as_ordinary_user(tests: &[&str]) {
         return;
     }
     let [program, arguments @ ..] = ORDINARY;
+    let (own, supervisor) =
+        (SharedProgram::of(&std::env::current_exe().unwrap()), SharedProgram::of(&supervisor()));
     let mut command = Command::new(program);
-    command.args(arguments).arg(std::env::current_exe().unwrap()).arg("--exact").args(tests);
+    command.args(arguments).arg(own.path()).arg("--exact").args(tests).env(SUPERVISOR_AT, supervisor.path());
     let done = command.current_dir("/").env("HOME", "/nonexistent").output().unwrap();
     let said = String::from_utf8_lossy(&done.stdout);
     assert!(done.status.success() && said.contains(&format!("{} passed", tests.len())), "{said}");
@@ -135,20 +146,18 @@ pub(crate) fn as_ordinary_user(tests: &[&str]) {
 /// What the probe says under another program.
 fn probed_by(program: &[&str]) -> SandboxReport {
     let [program, arguments @ ..] = program else { panic!("there is a program") };
+    let supervisor = SharedProgram::of(&supervisor());
     let mut command = Command::new(program);
-    let done =
-        command.args(arguments).args([SUPERVISOR, "__sandbox_probe"]).current_dir("/").output().unwrap();
+    command.args(arguments).arg(supervisor.path()).arg("__sandbox_probe").current_dir("/");
+    let done = command.output().unwrap();
     serde_json::from_slice(&done.stdout).unwrap_or_else(|error| panic!("{error}: {done:?}"))
 }
 
 #[test]
 fn the_probe_says_what_another_program_finds() {
     let check = |user: &[&str]| {
-        let report = if user.is_empty() {
-            SandboxReport::probe(SUPERVISOR.as_ref()).unwrap()
-        } else {
-            probed_by(user)
-        };
+        let report =
+            if user.is_empty() { SandboxReport::probe(&supervisor()).unwrap() } else { probed_by(user) };
         for (part, line) in [
             (SandboxPart::User, "unshare --user true"),
             (SandboxPart::Mounts, "unshare --map-root-user --mount mount -t tmpfs none /tmp"),

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use everturn_tools::{Output, Tool};
 use serde_json::{Value, json};
@@ -56,11 +56,9 @@ async fn check(line: &str, limit: u64) -> Output {
     let project = Project::new();
     let marker = marker();
     let input = json!({ "command": line.replace('@', &marker), "description": "zoo", "timeout": limit });
-    let started = Instant::now();
     let tool = quick();
     let output = timeout(PATIENCE, project.run(&tool, input)).await.unwrap().unwrap();
     assert_eq!(alive(&marker), [0; 0], "after {line}: {}", output.output);
-    assert!(started.elapsed() < Duration::from_secs(10), "{line} took {:?}", started.elapsed());
     output
 }
 
