@@ -90,6 +90,7 @@ impl Confinement {
         Some(SandboxSettings {
             mode: choice.strength.mode()?,
             network,
+            network_rules: Some(policy.clone()),
             parts,
             readable: choice.readable.iter().chain(&tools.readable).cloned().collect(),
             writable: choice.writable.iter().chain(&tools.writable).cloned().collect(),
@@ -152,7 +153,9 @@ mod tests {
     fn of_commands(machine: SandboxMachine, config: &Value, agent: &str) -> Option<SandboxSettings> {
         let config = Config::from_value(config.as_object().cloned().unwrap()).unwrap();
         let policy = config.agents().named(agent).unwrap().policy.clone();
-        confinement(machine).of_commands(&config, &policy, &SessionId::from("ses_1"))
+        let settings = confinement(machine).of_commands(&config, &policy, &SessionId::from("ses_1"))?;
+        assert_eq!(settings.network_rules, Some(policy), "single commands go by the same rules");
+        Some(SandboxSettings { network_rules: None, ..settings })
     }
 
     #[test]
@@ -160,6 +163,7 @@ mod tests {
         let usual = SandboxSettings {
             mode: SandboxMode::Workspace,
             network: SandboxNetwork::Host,
+            network_rules: None,
             parts: SandboxPart::ALL.into(),
             readable: Vec::new(),
             writable: Vec::new(),

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use everturn_model::permission::Policy;
+
 use super::policy::{SandboxMode, SandboxNetwork, SandboxPolicy};
 use super::report::SandboxPart;
 use super::repository::repository_elsewhere;
@@ -14,8 +16,10 @@ use crate::scope::Scope;
 pub struct SandboxSettings {
     /// What may be done to the project.
     pub mode: SandboxMode,
-    /// What commands reach by network.
+    /// What programs reach by network.
     pub network: SandboxNetwork,
+    /// The rules by which commands reach more than that, or less.
+    pub network_rules: Option<Policy>,
     /// What the sandbox is made of: all that [`SandboxReport::parts`](super::SandboxReport::parts) has, or less.
     pub parts: BTreeSet<SandboxPart>,
     /// What can be read besides the project, the system and well-known tools.

@@ -152,6 +152,58 @@ async fn the_network_is_given_to_a_command_that_was_permitted_to_use_it() {
 }
 
 #[tokio::test]
+async fn rules_for_single_commands_decide_about_the_network() {
+    use everturn_model::permission::Action::{Allow, Ask, Deny};
+    use everturn_model::permission::{Policy, Rule};
+    let project = Project::new();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let connect = format!("exec 3<>/dev/tcp/127.0.0.1/{}", port.local_addr().unwrap().port());
+    // Scripts, so that nothing of what they do can be read off a line.
+    for name in ["reach", "other"] {
+        project.file(name, &connect);
+    }
+    let tool = |rules: &[(&str, everturn_model::permission::Action)]| {
+        let rules = rules.iter().map(|(pattern, action)| Rule::new("network", pattern, *action)).collect();
+        let network_rules = Some(Policy::new(rules));
+        let network = SandboxNetwork::Own;
+        enclosed_by(SandboxSettings { parts: all(), network, network_rules, ..SandboxSettings::default() })
+    };
+    let only = tool(&[("*", Deny), ("bash reach", Allow), ("(runs other programs) bash reach", Allow)]);
+    let but = tool(&[("*", Allow), ("bash other*", Deny)]);
+    for (tool, line, reaches) in [
+        (&only, "bash reach", true),
+        (&only, "bash reach > log; bash reach", true),
+        (&only, "bash other", false),
+        (&only, "bash reach; bash other", false),
+        (&only, "true; bash reach", false),
+        (&only, "env bash reach", false),
+        (&only, "A=1 bash reach", false),
+        (&only, "f() { bash reach; }; f", false),
+        (&only, &connect, false),
+        (&but, "bash reach", true),
+        (&but, &connect, true),
+        (&but, "bash other", false),
+        (&but, "bash reach; bash other", false),
+    ] {
+        let output = project.run_with(Vec::new(), tool, command(line)).await.unwrap();
+        assert_eq!(output.metadata["exit"] == 0, reaches, "{line}: {}", output.output);
+        let input = json!({ "command": line, "background": true });
+        let job = project.run_with(Vec::new(), tool, input).await.unwrap();
+        while tool.jobs.running() > 0 {
+            tokio::task::yield_now().await;
+        }
+        let log = fs::read_to_string(job.output_path.unwrap()).unwrap();
+        assert_eq!(log.contains("ended with exit code 0"), reaches, "{line}: {log}");
+    }
+    // What a command does not have it can ask for, and what it has it need not.
+    let asking = tool(&[("*", Ask), ("bash reach*", Allow)]);
+    let wanting = |line: &str| json!({ "command": line, "network": true });
+    assert_eq!(permissions(&project, &asking, &wanting("make")), ["network", "bash"]);
+    assert_eq!(permissions(&project, &but, &wanting("make")), ["bash"]);
+    assert_eq!(permissions(&project, &but, &wanting("bash other")), ["network", "bash"]);
+}
+
+#[tokio::test]
 async fn no_command_decides_by_a_link_what_the_next_one_sees() {
     // A folder of tools that lies in a cache, or in the project, was followed wherever a command made it lead.
     let project = Project::new();
