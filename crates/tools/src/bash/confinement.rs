@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::BashInput;
 use crate::process::sandbox::{
-    SandboxMode, SandboxNetwork, SandboxPolicy, SandboxSettings, is_of_its_own,
+    SandboxMode, SandboxNetwork, SandboxPolicy, SandboxSettings, hide_secrets, is_of_its_own,
 };
 use crate::scope::{PathAccess, Scope, real};
 use crate::shell::{Analysis, exact};
@@ -109,6 +109,7 @@ fn permit(policy: &mut SandboxPolicy, path: &Path, access: PathAccess, mode: San
     if scope.home.starts_with(opened) {
         policy.show_home(&scope.home);
     }
+    hide_secrets(policy, &scope.home);
 }
 
 fn wants_outside(input: &BashInput) -> bool {

@@ -19,6 +19,7 @@ mod depth;
 mod everyday;
 mod hostile;
 mod permits;
+mod secrets;
 mod walls;
 mod work;
 

@@ -8,7 +8,8 @@ use everturn_model::permission::Policy;
 use super::policy::{SandboxMode, SandboxNetwork, SandboxPolicy};
 use super::report::SandboxPart;
 use super::repository::repository_elsewhere;
-use super::toolchain::linked;
+use super::secrets::hide_secrets;
+use super::toolchain::{environments, linked};
 use crate::scope::Scope;
 
 /// The sandbox as it is set up: the same for every command, whatever project it runs in.
@@ -70,7 +71,13 @@ impl SandboxSettings {
         } else {
             policy.readable.extend(elsewhere);
         }
+        let environments = environments(&scope.home, scope.roots().chain([&scope.directory]));
+        match self.mode {
+            SandboxMode::Workspace => policy.writable.extend(environments),
+            SandboxMode::ReadOnly => policy.readable.extend(environments),
+        }
         policy.hidden.extend(self.hidden.iter().cloned());
+        hide_secrets(&mut policy, &scope.home);
         policy.temporary.clone_from(&self.temporary);
         policy.network = self.network;
         policy.parts.clone_from(&self.parts);
