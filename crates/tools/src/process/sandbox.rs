@@ -24,6 +24,7 @@
 //! - `aftermath`: what a program left at such names, at every depth
 //! - `new_repository`: a repository that a program made
 //! - `likeness`: whether something new is a copy
+//! - `losses`: what a program wrote to folders that are gone with it
 //! - `landlock`: the second wall around files
 //! - `seccomp`: the filter of system calls
 //! - `kernel`: system calls that have no safe interface elsewhere
@@ -45,6 +46,8 @@ mod kernel;
 mod landlock;
 #[cfg(target_os = "linux")]
 mod likeness;
+#[cfg(target_os = "linux")]
+mod losses;
 #[cfg(target_os = "linux")]
 mod mounts;
 #[cfg(target_os = "linux")]

@@ -18,6 +18,7 @@ use crate::harness::Project;
 mod depth;
 mod everyday;
 mod hostile;
+mod losses;
 mod permits;
 mod secrets;
 mod walls;
