@@ -77,7 +77,7 @@ pub(super) fn enter(
     let (writable, places) = (plan.writable(), plan.all_places());
     let covers = plan.fill(&mut stage)?;
     let guards =
-        protect(&stage, surveys, &protected, &writable).map_err(during("protecting files"))?;
+        protect(&stage, policy, surveys, &protected, &writable).map_err(during("protecting files"))?;
     for path in covers {
         let close = || make_this_read_only(stage.find(&path)?.as_fd());
         close().map_err(during(path.display()))?;

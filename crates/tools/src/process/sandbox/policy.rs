@@ -225,10 +225,15 @@ impl SandboxPolicy {
         self.readable.push(path.to_owned());
     }
 
-    /// Whether somebody has permitted to change something, or what lies in it. What is replaced as a whole needs its folder,
-    /// so a protected folder is open as soon as one file in it is.
+    /// Whether somebody has permitted to change something.
     pub(super) fn permits(&self, path: &Path) -> bool {
-        self.permitted.iter().any(|permitted| permitted.starts_with(path))
+        self.permitted.iter().any(|permitted| permitted == path)
+    }
+
+    /// What somebody has permitted to change in a folder.
+    pub(super) fn permitted_in(&self, folder: &Path) -> Vec<PathBuf> {
+        let inside = |path: &&PathBuf| path.starts_with(folder) && path.as_path() != folder;
+        self.permitted.iter().filter(inside).cloned().collect()
     }
 
     /// Whether what is at a path outside can be seen.
