@@ -252,7 +252,10 @@ impl AftermathSearch<'_> {
                 _ if !self.watch.policy.permitted_in(&above.join(&name)).is_empty() => {
                     let path = above.join(&name);
                     let permitted = self.watch.policy.permitted_in(&path);
-                    self.displaced.extend(Guard::of_opened(path, BTreeSet::new(), permitted).end());
+                    // Of a repository the whole folder of git's was asked about.
+                    if kind == PlaceKind::Protected {
+                        self.displaced.extend(Guard::of_opened(path, BTreeSet::new(), permitted).end());
+                    }
                 }
                 PlaceKind::Git => self.displaced.extend(disarm(&above.join(&name))),
                 PlaceKind::Protected if name == ".git" => self.judge_link(&folder, &above),

@@ -128,7 +128,9 @@ impl Init<'_> {
             (guards, Some(places))
         } else {
             let protected = protection::protected(self.policy, &self.run.surveys);
-            (Guard::of_all_absent(protected.into_iter().map(|(_, path)| path)), None)
+            let closed = protected.into_iter().map(|(_, path)| path);
+            let closed = closed.filter(|path| self.policy.permitted_in(path).is_empty());
+            (Guard::of_all_absent(closed), None)
         };
         self.say(&SupervisorReport::Guarded(guards)).map_err(during("reporting"))?;
         if !self.policy.has(SandboxPart::Processes) {

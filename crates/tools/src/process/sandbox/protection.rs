@@ -151,7 +151,11 @@ fn protect_around(
         if permitted.contains(&child) {
             continue;
         }
-        let found = look_at_name(&folder, name)?;
+        let found = match look_at_name(&folder, name) {
+            // It is gone since it was listed.
+            Err(Errno::NOENT) => continue,
+            other => other?,
+        };
         let kind = FileType::from_raw_mode(fstat(&found)?.st_mode);
         let inner: Vec<PathBuf> =
             permitted.iter().filter(|permitted| permitted.starts_with(&child)).cloned().collect();
