@@ -53,7 +53,8 @@ pub(super) fn explain(
             reasons.push(format!("{hidden} cannot be seen in it"));
         }
         let named = paths(command, home, workdir).chain(paths(end, home, workdir));
-        let fixed = listed(named.filter(|path| policy.protects(path)));
+        let settled = complaints(end, home, workdir).filter(|path| policy.only_shows(path));
+        let fixed = listed(named.filter(|path| policy.protects(path)).chain(settled));
         if !fixed.is_empty() && says(&READ_ONLY) {
             reasons.push(format!("{fixed} can only be read in it"));
         }
@@ -75,10 +76,15 @@ pub(super) fn explain_success(
     if !policy.has(SandboxPart::Mounts) {
         return None;
     }
-    let complaints = end(output).lines().filter(|line| READ_ONLY.iter().any(|word| line.contains(word)));
-    let named = complaints.flat_map(|line| paths(line, home, workdir));
-    let fixed = listed(named.filter(|path| policy.protects(path)));
+    let named = complaints(end(output), home, workdir);
+    let fixed = listed(named.filter(|path| policy.protects(path) || policy.only_shows(path)));
     (!fixed.is_empty()).then(|| told(&format!("{fixed} can only be read in it"), WENT_ON))
+}
+
+/// The paths in lines that say that something could not be changed.
+fn complaints(end: &str, home: &Path, workdir: &Path) -> impl Iterator<Item = PathBuf> {
+    let lines = end.lines().filter(|line| READ_ONLY.iter().any(|word| line.contains(word)));
+    lines.flat_map(move |line| paths(line, home, workdir))
 }
 
 /// The part of an output that is looked at.
@@ -167,6 +173,9 @@ mod tests {
         check(&policy, "echo x >> ../AGENTS.md", "no room", None);
         let said = "error: could not write config file /srv/p/.git/config: Device or resource busy";
         check(&policy, "git config a.b c", said, Some("/srv/p/.git/config can only be read in it"));
+        let settings = "error: could not write config file /srv/me/.gitconfig: Device or resource busy";
+        let only = Some("/srv/me/.gitconfig can only be read in it");
+        check(&policy, "git config --global a.b c", settings, only);
         let done = |said: &str| explain_success(&policy, Path::new("/srv/me"), &project, said);
         let told = done(&format!("{said}\nbranch 'a' set up to track 'b'.")).unwrap();
         assert!(told.contains("/srv/p/.git/config can only be read in it. It has not changed it"), "{told}");

@@ -258,6 +258,16 @@ impl SandboxPolicy {
         (by_name || listed.into_iter().any(|folder| path.starts_with(folder))) && !self.permits(path)
     }
 
+    /// Whether what is at a path can be seen and not changed because that is how it is listed.
+    #[must_use]
+    pub fn only_shows(&self, path: &Path) -> bool {
+        let depth = |list: &[PathBuf]| {
+            let around = list.iter().filter(|folder| path.starts_with(folder));
+            around.map(|folder| folder.components().count()).max()
+        };
+        self.shows(path) && depth(&self.readable) > depth(&self.writable)
+    }
+
     /// Whether a part is to be used.
     #[must_use]
     pub fn has(&self, part: SandboxPart) -> bool {
