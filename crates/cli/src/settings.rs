@@ -175,8 +175,8 @@ fn tell_sandbox(config: &Config, machine: &SandboxMachine) {
             SandboxPart::ALL.iter().filter(|part| !parts.contains(part)).map(ToString::to_string).collect();
         if !missing.is_empty() {
             table::note(format!(
-                "the sandbox for commands is not whole on this machine, so each command is asked about: there is no {} \
-                 (`everturn doctor` shows why)",
+                "the sandbox for commands is not whole on this machine, so each command is asked about, unless a rule \
+                 of yours allows it: there is no {} (`everturn doctor` shows why)",
                 missing.join(", no ")
             ));
         }

@@ -93,7 +93,9 @@ impl Agents {
         // Those of a child are what the one that it works for may do; those that came with a session from elsewhere are
         // somebody else's words. Neither allows more.
         let policy = if session.parent.is_some() { policy.within(own) } else { policy.refined(own) };
-        policy.within(session.foreign_rules.as_deref().unwrap_or_default())
+        let policy = policy.within(session.foreign_rules.as_deref().unwrap_or_default());
+        // Outside the sandbox its commands could change what it may not.
+        if may_edit(&policy) { policy } else { policy.within([Rule::new(OUTSIDE, "*", Action::Ask)]) }
     }
 }
 
@@ -310,6 +312,11 @@ fn policy(config: &Config, own: &[Rule], configured: &ConfiguredRules) -> Policy
         .refined(&configured.project)
         .within(denials(&person));
     everybody.bounds.iter().chain(&configured.bounds).cloned().fold(policy, Policy::within)
+}
+
+/// Whether files of a project may be changed at all.
+pub(crate) fn may_edit(policy: &Policy) -> bool {
+    policy.decide(&[], "edit", &["*".to_owned()]) != Action::Deny
 }
 
 /// No files but those of plans.

@@ -4,14 +4,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use everturn_model::SessionId;
-use everturn_model::permission::{Action, Policy};
+use everturn_model::permission::{Action, Policy, Rule};
 use everturn_tools::Scope;
-use everturn_tools::bash::NETWORK;
+use everturn_tools::bash::{NETWORK, OUTSIDE};
 use everturn_tools::process::sandbox::{
     SandboxMachine, SandboxMode, SandboxNetwork, SandboxPolicy, SandboxSettings,
 };
 
 use crate::Config;
+use crate::agents::may_edit;
 use crate::background::blocking;
 use crate::options::Paths;
 use crate::outputs::{folder_in, temporary_in};
@@ -48,11 +49,7 @@ impl Confinement {
         session: &SessionId,
     ) -> Option<SandboxSettings> {
         let settings = self.settings(config, policy)?;
-        let anything = ["*".to_owned()];
-        let mode = match policy.decide(&[], "edit", &anything) {
-            Action::Deny => SandboxMode::ReadOnly,
-            Action::Allow | Action::Ask => settings.mode,
-        };
+        let mode = if may_edit(policy) { settings.mode } else { SandboxMode::ReadOnly };
         // What is put there could not be told from what is gone with the program.
         let temporary = (mode == SandboxMode::Workspace)
             .then(|| temporary_in(&self.paths.data).join(folder_name(session)));
@@ -93,6 +90,7 @@ impl Confinement {
         Some(SandboxSettings {
             mode: choice.strength.mode()?,
             network,
+            network_rules: Some(policy.clone()),
             parts,
             readable: choice.readable.iter().chain(&tools.readable).cloned().collect(),
             writable: choice.writable.iter().chain(&tools.writable).cloned().collect(),
@@ -100,6 +98,20 @@ impl Confinement {
             temporary: None,
         })
     }
+}
+
+/// What rules say where there is a whole sandbox, and what people have approved. To leave it must be allowed by name: who
+/// allows everything does not think of it. And what was approved for others does not let out who may change nothing.
+pub(crate) fn decide_within(
+    policy: &Policy,
+    approved: &[Rule],
+    permission: &str,
+    patterns: &[String],
+) -> Action {
+    if permission != OUTSIDE {
+        return policy.decide(approved, permission, patterns);
+    }
+    policy.decide_named(if may_edit(policy) { approved } else { &[] }, permission, patterns)
 }
 
 /// A session's name for a folder. The id of one that was imported is somebody else's word, and may be a path.
@@ -141,7 +153,9 @@ mod tests {
     fn of_commands(machine: SandboxMachine, config: &Value, agent: &str) -> Option<SandboxSettings> {
         let config = Config::from_value(config.as_object().cloned().unwrap()).unwrap();
         let policy = config.agents().named(agent).unwrap().policy.clone();
-        confinement(machine).of_commands(&config, &policy, &SessionId::from("ses_1"))
+        let settings = confinement(machine).of_commands(&config, &policy, &SessionId::from("ses_1"))?;
+        assert_eq!(settings.network_rules, Some(policy), "single commands go by the same rules");
+        Some(SandboxSettings { network_rules: None, ..settings })
     }
 
     #[test]
@@ -149,6 +163,7 @@ mod tests {
         let usual = SandboxSettings {
             mode: SandboxMode::Workspace,
             network: SandboxNetwork::Host,
+            network_rules: None,
             parts: SandboxPart::ALL.into(),
             readable: Vec::new(),
             writable: Vec::new(),

@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Error;
 use crate::configurations::Configurations;
+use crate::confinement::decide_within;
 use crate::feed_follower::MissedUpdates;
 use crate::journal::Journal;
 use crate::lifecycle::Lifecycle;
@@ -279,7 +280,7 @@ impl Requests {
             }
             let config = self.configurations.at(Path::new(&session.directory)).await;
             let policy = config.agents().policy(&session);
-            if policy.decide(&saved, permission, patterns) == Action::Allow {
+            if decide_within(&policy, &saved, permission, patterns) == Action::Allow {
                 allowed.push((id, request));
             }
         }

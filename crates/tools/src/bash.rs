@@ -13,7 +13,7 @@
 //! - `capture`: what a command prints, within bounds
 //! - `confinement`: what a command may do, by what was permitted for it
 //! - `jobs`: commands that go on after their call
-//! - `refusal`: what the sandbox kept from a command that failed
+//! - `refusal`: what the sandbox kept from a command
 //! - `running`: a command between its start and its result
 
 use std::fs::DirBuilder;
@@ -248,9 +248,11 @@ impl BashTool {
             CommandEnding::TimedOut | CommandEnding::Cancelled => None,
         };
         let captured = running.finish(self.limits).await;
-        if let (Some(policy), Some(1..)) = (&policy, exit)
-            && let Some(refused) = refusal::explain(policy, &home, workdir, &input.command, &captured.live)
-        {
+        let refused = policy.as_ref().zip(exit).and_then(|(policy, exit)| match exit {
+            0 => refusal::explain_success(policy, &home, workdir, &captured.live),
+            _ => refusal::explain(policy, &home, workdir, &input.command, &captured.live),
+        });
+        if let Some(refused) = refused {
             note.push_str(if note.is_empty() { "" } else { " " });
             note.push_str(&refused);
         }
@@ -330,6 +332,9 @@ fn note(ending: CommandEnding, gone: &Cleanup, timeout: Duration) -> String {
             "({}: commands must not make what runs programs or instructs agents. `write` asks for it.)",
             names.join(", ")
         ));
+    }
+    if let Some(lost) = gone.lost.told() {
+        add(format!("(What the command {lost}. `outside_sandbox` asks the person to run it outside.)"));
     }
     note
 }

@@ -66,7 +66,8 @@ impl DoctorCommand {
 fn show_sandbox() {
     let Some(supervisor) = settings::supervisor() else {
         table::line(
-            "sandbox: there is none on this system, and each command is asked about (`outside_sandbox`)",
+            "sandbox: there is none on this system, and each command is asked about (`outside_sandbox`), unless a rule \
+             of yours allows it",
         );
         return;
     };
@@ -91,11 +92,13 @@ fn show_sandbox() {
             "commands run in a sandbox, unless `sandbox` is `off` in the configuration".to_owned()
         }
         SandboxLevel::Namespaces | SandboxLevel::Landlock => {
-            "commands run in what there is of a sandbox, and each is asked about (`outside_sandbox`)"
+            "commands run in what there is of a sandbox, and each is asked about (`outside_sandbox`), unless a rule of \
+             yours allows it"
                 .to_owned()
         }
         SandboxLevel::None => {
-            "there is no sandbox, and each command is asked about (`outside_sandbox`)".to_owned()
+            "there is no sandbox, and each command is asked about (`outside_sandbox`), unless a rule of yours allows it"
+                .to_owned()
         }
     });
 }

@@ -78,9 +78,15 @@ fn command(line: &str) -> Value {
 
 /// A call that a person has to answer: the session, the id of the request and what it asks for.
 async fn asked(scene: &SandboxScene, input: &Value) -> (String, String, Value) {
+    asked_by(scene, "build", input).await
+}
+
+/// The same by another agent.
+async fn asked_by(scene: &SandboxScene, agent: &str, input: &Value) -> (String, String, Value) {
     let mut events = scene.client().events("/event").await;
-    let session = scene.session("build").await;
-    let body = prompt(&format!("JSONTOOL:bash:{input}\nSAY:done"));
+    let session = scene.session(agent).await;
+    let mut body = prompt(&format!("JSONTOOL:bash:{input}\nSAY:done"));
+    body["agent"] = json!(agent);
     scene.client().post(&format!("/session/{session}/prompt_async"), &body).await.ok();
     let asked = events.wait_for_type("permission.asked").await["properties"].clone();
     let id = asked["id"].as_str().unwrap().to_owned();
@@ -179,6 +185,45 @@ async fn a_person_lets_one_command_out() {
 }
 
 #[tokio::test]
+async fn a_rule_that_allows_everything_lets_no_command_out() {
+    let scene = SandboxScene::new(&[("permission", json!("allow"))], &[]).await;
+    let mut input = command(&scene.reading());
+    input["outside_sandbox"] = json!(true);
+    let (session, request, shown) = asked(&scene, &input).await;
+    assert_eq!(shown["permission"], "outside_sandbox", "{shown}");
+    assert!(!answer(&scene, &session, &request, "reject").await.to_string().contains(SECRET));
+    let named = [("permission", json!({"*": "allow", "outside_sandbox": "allow"}))];
+    let scene = SandboxScene::new(&named, &[]).await;
+    let mut input = command(&scene.reading());
+    input["outside_sandbox"] = json!(true);
+    assert_eq!(scene.run("build", &input).await["output"], SECRET);
+    // An agent that may change nothing does not leave by a rule.
+    let (session, request, shown) = asked_by(&scene, "plan", &input).await;
+    assert_eq!(shown["permission"], "outside_sandbox", "{shown}");
+    assert!(!answer(&scene, &session, &request, "reject").await.to_string().contains(SECRET));
+}
+
+#[tokio::test]
+async fn the_network_is_for_the_commands_that_a_rule_names() {
+    let service = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = service.local_addr().unwrap().port();
+    let reach = format!("import socket; socket.create_connection(('127.0.0.1', {port}))\n");
+    let files = [("reach.py", reach.as_str())];
+    let rules = json!({"network": {"*": "deny", "python3 *": "allow"}});
+    let scene = SandboxScene::new(&[("permission", rules)], &files).await;
+    for (line, reached) in [
+        ("python3 reach.py", true),
+        ("python3 reach.py && python3 reach.py", true),
+        ("true && python3 reach.py", false),
+        ("env python3 reach.py", false),
+        ("bash -c 'python3 reach.py'", false),
+    ] {
+        let state = scene.run("build", &command(line)).await;
+        assert_eq!(state["metadata"]["exit"] == 0, reached, "{line}: {state}");
+    }
+}
+
+#[tokio::test]
 async fn there_is_no_network_where_it_is_not_allowed() {
     let service = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let line = format!("exec 3<>/dev/tcp/127.0.0.1/{}", service.local_addr().unwrap().port());
@@ -253,14 +298,22 @@ fn where_it_has_a_hole_that_is_said_and_each_command_is_asked_about() {
     };
     let prompt = format!("JSONTOOL:bash:{}\nSAY:done", command("echo ran > ran.txt"));
     let (_, told) = run(&["run", &prompt]);
-    let hole = "the sandbox for commands is not whole on this machine, so each command is asked about: there is no user \
-                namespace, no mount namespace, no process namespace, no /proc of its own, no ipc namespace, no network \
+    let hole = "the sandbox for commands is not whole on this machine, so each command is asked about, unless a rule of \
+                yours allows it: there is no user namespace, no mount namespace, no process namespace, no /proc of its own, no ipc namespace, no network \
                 namespace (`everturn doctor` shows why)";
     assert!(told.contains(hole), "{told}");
     assert!(!home.work().join("ran.txt").exists(), "{told}");
     let (said, told) = run(&["run", "--yes", &prompt]);
     assert!(said.ends_with("done\n"), "{said}{told}");
     assert_eq!(std::fs::read_to_string(home.work().join("ran.txt")).unwrap(), "ran\n");
+    // There is no wall to leave: who allows everything is told, and not asked for each command.
+    std::fs::remove_file(home.work().join("ran.txt")).unwrap();
+    let mut open = opencode_config(&model.base_url());
+    open["permission"] = json!("allow");
+    home.configure(&open);
+    let (said, told) = run(&["run", &prompt]);
+    assert!(told.contains(hole), "{told}");
+    assert_eq!(std::fs::read_to_string(home.work().join("ran.txt")).unwrap(), "ran\n", "{said}{told}");
     let (shown, _) = run(&["doctor"]);
     assert!(shown.contains("commands run in what there is of a sandbox, and each is asked about"), "{shown}");
 }

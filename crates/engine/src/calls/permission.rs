@@ -1,11 +1,13 @@
 //! Whether a call may do what it needs: by the rules, by what was approved before, or because a person says so now.
 
-use everturn_model::permission::Action;
+use everturn_model::permission::{Action, Rule};
 use everturn_model::request::{Ask, Request};
 use everturn_tools::Need;
+use everturn_tools::process::sandbox::SandboxSettings;
 
 use super::{CallSurroundings, INTERRUPTED, ToolCall, ToolCalls};
 use crate::Error;
+use crate::confinement::decide_within;
 use crate::requests::RequestAnswer;
 
 /// What the model is told when the person says no. Clients look for these words.
@@ -38,14 +40,13 @@ impl ToolCalls {
             }
         }
         // Nobody is asked about a call that another of its needs forbids.
-        let forbidden =
-            |need: &&Need| setting.policy.decide(&[], &need.permission, &need.patterns) == Action::Deny;
+        let forbidden = |need: &&Need| setting.decide(&[], need) == Action::Deny;
         if let Some(need) = needs.iter().find(forbidden) {
             return Ok(denial(need));
         }
         for need in needs {
             let saved = self.requests.approvals(&setting.session.project).await?;
-            match setting.policy.decide(&saved, &need.permission, &need.patterns) {
+            match setting.decide(&saved, &need) {
                 Action::Allow => {}
                 Action::Deny => return Ok(denial(&need)),
                 Action::Ask if running => {}
@@ -64,6 +65,19 @@ impl ToolCalls {
             }
         }
         Ok(Permit::Run { asked })
+    }
+}
+
+impl CallSurroundings {
+    /// What the rules say about a need, and what people have approved.
+    fn decide(&self, approved: &[Rule], need: &Need) -> Action {
+        let is_walled = self.scope.sandbox.as_ref().is_some_and(SandboxSettings::is_whole);
+        if is_walled {
+            decide_within(&self.policy, approved, &need.permission, &need.patterns)
+        } else {
+            // There is no wall to leave, and who allows everything means that too.
+            self.policy.decide(approved, &need.permission, &need.patterns)
+        }
     }
 }
 

@@ -19,6 +19,7 @@ mod gap;
 mod imports;
 mod inbox;
 mod latency;
+mod leaving;
 mod locations;
 mod mcp;
 mod media;

@@ -57,6 +57,18 @@ impl Policy {
         verdicts.max_by_key(|action| action.strictness()).unwrap_or(Action::Ask)
     }
 
+    /// The same for what nobody means who allows everything: a rule whose name is a pattern does not allow it, and
+    /// neither does such an approval. What they forbid they forbid.
+    #[must_use]
+    pub fn decide_named(&self, approved: &[Rule], permission: &str, resources: &[String]) -> Action {
+        let naming = |rules: &[Rule]| -> Vec<Rule> {
+            let names = |rule: &&Rule| rule.action != Action::Allow || rule.permission == permission;
+            rules.iter().filter(names).cloned().collect()
+        };
+        let bounds = self.bounds.iter().map(|bound| naming(bound).into()).collect();
+        Self { rules: naming(&self.rules), bounds }.decide(&naming(approved), permission, resources)
+    }
+
     fn verdict(&self, permission: &str, resource: &str) -> Action {
         let own = last_match(&self.rules, permission, resource).unwrap_or(Action::Ask);
         let bounds = self.bounds.iter().filter_map(|bound| last_match(bound, permission, resource));
@@ -175,6 +187,34 @@ mod tests {
     }
 
     #[test]
+    fn what_must_be_named_is_allowed_by_its_name_alone() {
+        use Action::{Allow, Ask, Deny};
+        let base = [rule("*", "*", Allow), rule("leave", "*", Ask)];
+        let cases: [(&[Rule], Action); 8] = [
+            (&[], Ask),
+            (&[rule("*", "*", Allow)], Ask),
+            (&[rule("leav?", "make", Allow)], Ask),
+            (&[rule("leave", "*", Allow)], Allow),
+            (&[rule("leave", "make", Allow), rule("*", "*", Allow)], Allow),
+            (&[rule("leave", "ls", Allow)], Ask),
+            (&[rule("leave", "*", Allow), rule("*", "*", Deny)], Deny),
+            (&[rule("leave", "*", Deny), rule("*", "*", Allow)], Deny),
+        ];
+        for (person, expected) in cases {
+            let policy = Policy::new(base.to_vec()).refined(person);
+            let decide = |approved: &[Rule]| policy.decide_named(approved, "leave", &["make".to_owned()]);
+            assert_eq!(decide(&[]), expected, "{person:?}");
+            assert_eq!(decide(&[rule("*", "*", Allow)]), expected, "{person:?}");
+            let answered = if expected == Ask { Allow } else { expected };
+            assert_eq!(decide(&[rule("leave", "make", Allow)]), answered, "{person:?}");
+        }
+        // Who works for somebody who must ask has to ask as well.
+        let parent = Policy::new(base.to_vec()).refined(&[rule("*", "*", Allow)]).flattened();
+        let child = Policy::new(vec![rule("leave", "*", Allow)]).within(parent);
+        assert_eq!(child.decide_named(&[], "leave", &["make".to_owned()]), Ask);
+    }
+
+    #[test]
     fn a_tool_is_hidden_only_by_a_last_rule_that_denies_everything() {
         let denied = Policy::new(vec![rule("*", "*", Action::Allow), rule("task", "*", Action::Deny)]);
         assert!(denied.hides("task") && !denied.hides("bash"));
@@ -238,6 +278,24 @@ mod tests {
             // One list says the same, where nothing was approved.
             let one = Policy::new(bound.flattened());
             prop_assert_eq!(check(&one, &[], &p, &text), check(&bound, &[], &p, &text));
+        }
+
+        #[test]
+        fn a_name_that_is_needed_allows_less(
+            own in rules(),
+            bounds in prop::collection::vec(rules(), 0..3),
+            approved in rules(),
+            text in "[ab ]{0,3}",
+            p in "p|q|pq",
+        ) {
+            let names = own.iter().chain(&approved).any(|rule| rule.permission == p);
+            let policy = bounds.into_iter().fold(Policy::new(own), Policy::within);
+            // An approval is an allow.
+            let approved: Vec<Rule> =
+                approved.into_iter().map(|rule| Rule { action: Action::Allow, ..rule }).collect();
+            let named = policy.decide_named(&approved, &p, std::slice::from_ref(&text));
+            prop_assert!(named.strictness() >= check(&policy, &approved, &p, &text).strictness());
+            prop_assert!(names || named != Action::Allow);
         }
 
         #[test]

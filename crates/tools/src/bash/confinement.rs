@@ -2,10 +2,13 @@
 
 use std::path::Path;
 
+use everturn_model::permission::Action;
 use serde_json::{Map, Value, json};
 
 use super::BashInput;
-use crate::process::sandbox::{SandboxMode, SandboxNetwork, SandboxPolicy, SandboxSettings, is_of_its_own};
+use crate::process::sandbox::{
+    SandboxMode, SandboxNetwork, SandboxPolicy, SandboxSettings, hide_secrets, is_of_its_own,
+};
 use crate::scope::{PathAccess, Scope, real};
 use crate::shell::{Analysis, exact};
 use crate::tool::{Context, Need};
@@ -37,8 +40,10 @@ pub(super) fn needs(input: &BashInput, scope: &Scope, commands: &[String]) -> Ve
         }
         needs.push(need(OUTSIDE, metadata));
     }
-    if wants_network(input, sandbox) {
-        needs.push(need(NETWORK, metadata));
+    if wants_network(input, sandbox, commands) {
+        let mut need = need(NETWORK, metadata);
+        need.patterns.retain(|command| runs_something(command));
+        needs.push(need);
     }
     needs
 }
@@ -52,10 +57,11 @@ pub(super) fn policy(input: &BashInput, workdir: &Path, context: &Context) -> Op
         return None;
     }
     let mut policy = sandbox.policy(scope);
-    if wants_network(input, sandbox) && granted(NETWORK) {
+    let mut analysis = Analysis::of(&input.command, workdir, scope);
+    policy.network = network(sandbox, &analysis.commands);
+    if wants_network(input, sandbox, &analysis.commands) && granted(NETWORK) {
         policy.network = SandboxNetwork::Host;
     }
-    let mut analysis = Analysis::of(&input.command, workdir, scope);
     analysis.external.insert(0, (workdir.to_owned(), PathAccess::Write));
     leave_out_its_own(&mut analysis, scope);
     for (path, access) in analysis.external {
@@ -103,12 +109,29 @@ fn permit(policy: &mut SandboxPolicy, path: &Path, access: PathAccess, mode: San
     if scope.home.starts_with(opened) {
         policy.show_home(&scope.home);
     }
+    hide_secrets(policy, &scope.home);
 }
 
 fn wants_outside(input: &BashInput) -> bool {
     input.outside_sandbox == Some(true)
 }
 
-fn wants_network(input: &BashInput, sandbox: &SandboxSettings) -> bool {
-    input.network == Some(true) && sandbox.network == SandboxNetwork::Own
+fn wants_network(input: &BashInput, sandbox: &SandboxSettings, commands: &[String]) -> bool {
+    input.network == Some(true) && network(sandbox, commands) == SandboxNetwork::Own
+}
+
+/// What a line reaches by network without asking. It has one network, so each of its commands must be allowed; what is not
+/// understood of it matches no rule that names a program.
+fn network(sandbox: &SandboxSettings, commands: &[String]) -> SandboxNetwork {
+    let Some(rules) = &sandbox.network_rules else { return sandbox.network };
+    let commands: Vec<String> = commands.iter().filter(|command| runs_something(command)).cloned().collect();
+    match rules.decide(&[], NETWORK, &commands) {
+        Action::Allow => SandboxNetwork::Host,
+        Action::Ask | Action::Deny => SandboxNetwork::Own,
+    }
+}
+
+/// Whether something that must be allowed is a program: a file that is written reaches nothing.
+fn runs_something(command: &str) -> bool {
+    !command.starts_with("> ")
 }

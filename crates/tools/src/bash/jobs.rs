@@ -330,7 +330,8 @@ impl JobLog {
         };
         let left = if gone.stopped { "; programs that it left running were stopped" } else { "" };
         let displaced: String = gone.displacements().iter().map(|name| format!("; {name}")).collect();
-        file.write_all(format!("\n[{how}{left}{displaced}]\n").as_bytes()).await.ok();
+        let lost = gone.lost.told().map(|lost| format!("; what it {lost}")).unwrap_or_default();
+        file.write_all(format!("\n[{how}{left}{displaced}{lost}]\n").as_bytes()).await.ok();
         file.flush().await.ok();
     }
 }

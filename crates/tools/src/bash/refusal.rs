@@ -1,4 +1,4 @@
-//! What the sandbox kept from a command that failed, in words: a missing file looks like a mistake otherwise.
+//! What the sandbox kept from a command, in words: a missing file looks like a mistake otherwise.
 //!
 //! The system does not tell which access was refused. So the paths that the end of its output names, and for files that
 //! cannot be changed those of the command too, are compared with what the sandbox shows. Nothing here looks at the disk: whether something is there outside the sandbox
@@ -21,6 +21,10 @@ const PATH_MAX: usize = 4096;
 const READ_ONLY: [&str; 5] =
     ["Read-only file system", "read-only file system", "EROFS", "Device or resource busy", "EBUSY"];
 
+/// What is said to a program that failed, and to one that did not.
+const FAILED: &str = "If that is why it failed";
+const WENT_ON: &str = "It has not changed it, whatever it says. If it must";
+
 /// What programs print when they reach nobody.
 const UNREACHED: [&str; 7] = [
     "Network is unreachable",
@@ -32,7 +36,7 @@ const UNREACHED: [&str; 7] = [
     "ENETUNREACH",
 ];
 
-/// Says what the sandbox kept from a command, if it can be told.
+/// Says what the sandbox kept from a command that failed, if it can be told.
 pub(super) fn explain(
     policy: &SandboxPolicy,
     home: &Path,
@@ -40,9 +44,7 @@ pub(super) fn explain(
     command: &str,
     output: &str,
 ) -> Option<String> {
-    let start = output.len().saturating_sub(END);
-    let start = (start..=output.len()).find(|at| output.is_char_boundary(*at))?;
-    let end = output.get(start..)?;
+    let end = end(output);
     let says = |words: &[&str]| words.iter().any(|word| end.contains(word));
     let mut reasons = Vec::new();
     if policy.has(SandboxPart::Mounts) || policy.has(SandboxPart::Landlock) {
@@ -51,7 +53,8 @@ pub(super) fn explain(
             reasons.push(format!("{hidden} cannot be seen in it"));
         }
         let named = paths(command, home, workdir).chain(paths(end, home, workdir));
-        let fixed = listed(named.filter(|path| policy.protects(path)));
+        let settled = complaints(end, home, workdir).filter(|path| policy.only_shows(path));
+        let fixed = listed(named.filter(|path| policy.protects(path)).chain(settled));
         if !fixed.is_empty() && says(&READ_ONLY) {
             reasons.push(format!("{fixed} can only be read in it"));
         }
@@ -59,13 +62,42 @@ pub(super) fn explain(
     if policy.network == SandboxNetwork::Own && policy.has(SandboxPart::Network) && says(&UNREACHED) {
         reasons.push("it has no network (set `network` to ask for it)".to_owned());
     }
-    (!reasons.is_empty()).then(|| {
-        let reasons = reasons.join("; ");
-        format!(
-            "(The command ran in a sandbox: {reasons}. If that is why it failed, `outside_sandbox` asks the person to run \
-             it outside.)"
-        )
-    })
+    (!reasons.is_empty()).then(|| told(&reasons.join("; "), FAILED))
+}
+
+/// Says what a command could not change although it ended as if all was well, if it can be told: git says that a branch
+/// tracks another one after it could not write that down.
+pub(super) fn explain_success(
+    policy: &SandboxPolicy,
+    home: &Path,
+    workdir: &Path,
+    output: &str,
+) -> Option<String> {
+    if !policy.has(SandboxPart::Mounts) {
+        return None;
+    }
+    let named = complaints(end(output), home, workdir);
+    let fixed = listed(named.filter(|path| policy.protects(path) || policy.only_shows(path)));
+    (!fixed.is_empty()).then(|| told(&format!("{fixed} can only be read in it"), WENT_ON))
+}
+
+/// The paths in lines that say that something could not be changed.
+fn complaints(end: &str, home: &Path, workdir: &Path) -> impl Iterator<Item = PathBuf> {
+    let lines = end.lines().filter(|line| READ_ONLY.iter().any(|word| line.contains(word)));
+    lines.flat_map(move |line| paths(line, home, workdir))
+}
+
+/// The part of an output that is looked at.
+fn end(output: &str) -> &str {
+    let start = output.len().saturating_sub(END);
+    let start = (start..=output.len()).find(|at| output.is_char_boundary(*at));
+    start.and_then(|start| output.get(start..)).unwrap_or_default()
+}
+
+fn told(reasons: &str, consequence: &str) -> String {
+    format!(
+        "(The command ran in a sandbox: {reasons}. {consequence}, `outside_sandbox` asks the person to run it outside.)"
+    )
 }
 
 /// The paths that a text names.
@@ -141,6 +173,13 @@ mod tests {
         check(&policy, "echo x >> ../AGENTS.md", "no room", None);
         let said = "error: could not write config file /srv/p/.git/config: Device or resource busy";
         check(&policy, "git config a.b c", said, Some("/srv/p/.git/config can only be read in it"));
+        let settings = "error: could not write config file /srv/me/.gitconfig: Device or resource busy";
+        let only = Some("/srv/me/.gitconfig can only be read in it");
+        check(&policy, "git config --global a.b c", settings, only);
+        let done = |said: &str| explain_success(&policy, Path::new("/srv/me"), &project, said);
+        let told = done(&format!("{said}\nbranch 'a' set up to track 'b'.")).unwrap();
+        assert!(told.contains("/srv/p/.git/config can only be read in it. It has not changed it"), "{told}");
+        assert_eq!(done("/srv/p/.git/config is fine\nsda: Device or resource busy"), None);
         policy.network = SandboxNetwork::Own;
         let said = "curl: (6) Could not resolve host";
         let reason = "it has no network (set `network` to ask for it)";

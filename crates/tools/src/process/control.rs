@@ -20,7 +20,7 @@ use tokio::net::UnixStream;
 use super::sandbox::SandboxPolicy;
 #[cfg(target_os = "linux")]
 use super::sandbox::guard::Guard;
-use super::sandbox::report::DisplacedName;
+use super::sandbox::report::{DisplacedName, LostNames};
 use super::sandbox::survey::ProjectSurvey;
 
 /// Gives the supervisor what is to be the program's input, or says that there is none. The socket must be a new one.
@@ -118,6 +118,8 @@ pub(super) enum SupervisorReport {
     /// The sandbox is made but for these names, which must be looked at in the end. Only the supervisor hears it.
     #[cfg(target_os = "linux")]
     Guarded(Vec<Guard>),
+    /// What the program wrote is gone with it, where that is so. Only the supervisor hears it.
+    Lost(LostNames),
     /// Nothing is left in the sandbox. Only the supervisor hears it.
     Alone,
     /// Nothing runs any more.
@@ -128,6 +130,8 @@ pub(super) enum SupervisorReport {
         left: usize,
         /// What the program had left at protected names, and what became of it.
         displaced: Vec<DisplacedName>,
+        /// What it wrote and is gone with it.
+        lost: LostNames,
     },
 }
 

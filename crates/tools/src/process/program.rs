@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::control::{ControlSocket, SupervisorOrder, SupervisorReport};
 use super::group::ProcessGroup;
 use super::launch::Launcher;
-use super::sandbox::report::DisplacedName;
+use super::sandbox::report::{DisplacedName, LostNames};
 
 /// How often a group that was asked to stop is looked at.
 const POLL_EVERY: Duration = Duration::from_millis(10);
@@ -116,6 +116,8 @@ pub(crate) struct Cleanup {
     pub(crate) left: usize,
     /// What it had left at protected names, and has others now.
     pub(crate) displaced: Vec<DisplacedName>,
+    /// What it wrote and is gone with it.
+    pub(crate) lost: LostNames,
 }
 
 impl Cleanup {
@@ -222,9 +224,9 @@ impl RunningProgram {
         match control.next().await {
             Ok(Some(SupervisorReport::Exited(code))) => self.exit = Some(Exit::Code(code)),
             Ok(Some(SupervisorReport::Killed(signal))) => self.exit = Some(Exit::Signal(signal)),
-            Ok(Some(SupervisorReport::Gone { stopped, left, displaced })) => {
+            Ok(Some(SupervisorReport::Gone { stopped, left, displaced, lost })) => {
                 self.exit.get_or_insert(Exit::Lost);
-                self.gone = Some(Cleanup { stopped, left, displaced });
+                self.gone = Some(Cleanup { stopped, left, displaced, lost });
             }
             Ok(Some(_)) => {}
             Ok(None) | Err(_) => {
@@ -281,7 +283,7 @@ impl RunningProgram {
                 Err(_) => left = 1,
             }
         }
-        Cleanup { stopped, left, displaced: Vec::new() }
+        Cleanup { stopped, left, ..Cleanup::default() }
     }
 
     /// Whether the group has members for so long.

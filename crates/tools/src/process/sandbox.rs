@@ -8,6 +8,7 @@
 //! # Layout
 //!
 //! - `policy`: what a program may see, change and reach; [`SandboxPolicy`]
+//! - `secrets`: what is not shown although something around it is
 //! - `settings`: what a person chose, and the policy that it means for a project; [`SandboxSettings`]
 //! - `toolchain`: tool chains and caches that are elsewhere than usual; [`ToolPlaces`]
 //! - `repository`: the folders of git's that belong to a project
@@ -23,6 +24,7 @@
 //! - `aftermath`: what a program left at such names, at every depth
 //! - `new_repository`: a repository that a program made
 //! - `likeness`: whether something new is a copy
+//! - `losses`: what a program wrote to folders that are gone with it
 //! - `landlock`: the second wall around files
 //! - `seccomp`: the filter of system calls
 //! - `kernel`: system calls that have no safe interface elsewhere
@@ -45,6 +47,8 @@ mod landlock;
 #[cfg(target_os = "linux")]
 mod likeness;
 #[cfg(target_os = "linux")]
+mod losses;
+#[cfg(target_os = "linux")]
 mod mounts;
 #[cfg(target_os = "linux")]
 mod new_repository;
@@ -57,6 +61,7 @@ pub(super) mod report;
 mod repository;
 #[cfg(target_os = "linux")]
 mod seccomp;
+mod secrets;
 mod settings;
 #[cfg(target_os = "linux")]
 mod stage;
@@ -66,5 +71,6 @@ mod toolchain;
 pub(crate) use policy::is_of_its_own;
 pub use policy::{SandboxMode, SandboxNetwork, SandboxPolicy};
 pub use report::{SandboxLevel, SandboxMachine, SandboxPart, SandboxReport};
+pub(crate) use secrets::hide_secrets;
 pub use settings::SandboxSettings;
 pub use toolchain::ToolPlaces;

@@ -20,7 +20,9 @@ use crate::harness::Project;
 mod depth;
 mod everyday;
 mod hostile;
+mod losses;
 mod permits;
+mod secrets;
 mod walls;
 mod work;
 

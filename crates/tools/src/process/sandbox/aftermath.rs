@@ -99,7 +99,7 @@ impl<'a> ProtectionWatch<'a> {
 
     /// Gives other names to what must not stay. Nothing of the program may run any more.
     pub(in crate::process) fn end(&self, guards: &[Guard]) -> Vec<DisplacedName> {
-        let mut displaced: Vec<DisplacedName> = guards.iter().filter_map(Guard::restore).collect();
+        let mut displaced: Vec<DisplacedName> = guards.iter().flat_map(Guard::end).collect();
         // Submodules and worktrees that were not there before, in repositories that were.
         for git in self.git.iter().flat_map(|git| git_folders(git)) {
             if !self.known_git.contains(&git) {
@@ -249,6 +249,14 @@ impl AftermathSearch<'_> {
                 PlaceKind::Folder => inner.push(below.join(&name)),
                 _ if self.was_there(&folder, &above.join(&name), listing) => {}
                 _ if self.watch.policy.permits(&above.join(&name)) => {}
+                _ if !self.watch.policy.permitted_in(&above.join(&name)).is_empty() => {
+                    let path = above.join(&name);
+                    let permitted = self.watch.policy.permitted_in(&path);
+                    // Of a repository the whole folder of git's was asked about.
+                    if kind == PlaceKind::Protected {
+                        self.displaced.extend(Guard::of_opened(path, BTreeSet::new(), permitted).end());
+                    }
+                }
                 PlaceKind::Git => self.displaced.extend(disarm(&above.join(&name))),
                 PlaceKind::Protected if name == ".git" => self.judge_link(&folder, &above),
                 _ if self.is_copy(&above.join(&name)) => {}

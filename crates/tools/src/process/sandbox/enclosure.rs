@@ -24,6 +24,8 @@ use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use super::fault::{SandboxFault, during};
 use super::guard::Guard;
 use super::kernel::{SignalDelivery, close_on_exec, close_others, fork, raise_loopback, set_signals};
+use super::losses::losses;
+use super::mounts::EnteredRoot;
 use super::policy::{SandboxNetwork, SandboxPolicy};
 use super::report::SandboxPart;
 use super::{identity, landlock, mounts, protection, seccomp};
@@ -121,11 +123,14 @@ impl Init<'_> {
             let raised = socket.map_err(io::Error::from).and_then(raise_loopback);
             raised.map_err(during("the network"))?;
         }
-        let guards = if self.policy.has(SandboxPart::Mounts) {
-            mounts::enter(self.policy, &self.run.surveys, &self.folder)?
+        let (guards, places) = if self.policy.has(SandboxPart::Mounts) {
+            let EnteredRoot { guards, places } = mounts::enter(self.policy, &self.run.surveys, &self.folder)?;
+            (guards, Some(places))
         } else {
             let protected = protection::protected(self.policy, &self.run.surveys);
-            Guard::of_all_absent(protected.into_iter().map(|(_, path)| path))
+            let closed = protected.into_iter().map(|(_, path)| path);
+            let closed = closed.filter(|path| self.policy.permitted_in(path).is_empty());
+            (Guard::of_all_absent(closed), None)
         };
         self.say(&SupervisorReport::Guarded(guards)).map_err(during("reporting"))?;
         if !self.policy.has(SandboxPart::Processes) {
@@ -148,6 +153,11 @@ impl Init<'_> {
             if let Some(word) = exited.or_else(|| status.terminating_signal().map(SupervisorReport::Killed)) {
                 self.say(&word).map_err(during("reporting"))?;
             }
+        }
+        if let Some(lost) =
+            places.map(|places| losses(self.policy, &places)).filter(|lost| !lost.names.is_empty())
+        {
+            self.say(&SupervisorReport::Lost(lost)).map_err(during("reporting"))?;
         }
         // The last word: nothing is left but this process, which the system takes a while to take apart.
         self.say(&SupervisorReport::Alone).map_err(during("reporting"))

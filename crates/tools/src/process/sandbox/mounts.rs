@@ -3,7 +3,7 @@
 //! What is listed is taken hold of first, as copies of its mounts, before anything is covered. Then the root is filled,
 //! outer places before inner ones, and takes the place of the old one, which nothing leads to any more.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -51,13 +51,20 @@ enum Filling {
     Hidden,
 }
 
-/// Makes the root of this process what the policy lists, and goes to a folder in it. What must be looked at in the end
-/// is the result.
+/// What there is in a new root.
+pub(super) struct EnteredRoot {
+    /// What must be looked at in the end.
+    pub(super) guards: Vec<Guard>,
+    /// What was put there.
+    pub(super) places: BTreeSet<PathBuf>,
+}
+
+/// Makes the root of this process what the policy lists, and goes to a folder in it.
 pub(super) fn enter(
     policy: &SandboxPolicy,
     surveys: &[ProjectSurvey],
     folder: &Path,
-) -> Result<Vec<Guard>, SandboxFault> {
+) -> Result<EnteredRoot, SandboxFault> {
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .map_err(during("keeping mounts to itself"))?;
     let plan = Plan::of(policy)?;
@@ -67,9 +74,10 @@ pub(super) fn enter(
     let workshop = openat(CWD, workshop, flags, Mode::empty()).map_err(during("finding room for a root"))?;
     let mut stage = Stage::on(&workshop).map_err(during("making a root"))?;
     make_proc(&stage, policy).map_err(during("/proc"))?;
-    let writable = plan.writable();
+    let (writable, places) = (plan.writable(), plan.all_places());
     let covers = plan.fill(&mut stage)?;
-    let guards = protect(&stage, surveys, &protected, &writable).map_err(during("protecting files"))?;
+    let guards =
+        protect(&stage, policy, surveys, &protected, &writable).map_err(during("protecting files"))?;
     for path in covers {
         let close = || make_this_read_only(stage.find(&path)?.as_fd());
         close().map_err(during(path.display()))?;
@@ -79,7 +87,7 @@ pub(super) fn enter(
     pivot_root(".", ".").map_err(during("changing the root"))?;
     unmount(".", UnmountFlags::DETACH).map_err(during("leaving the old root"))?;
     chdir(folder).map_err(during(folder.display()))?;
-    Ok(guards)
+    Ok(EnteredRoot { guards, places })
 }
 
 /// What goes where, with copies of the mounts.
@@ -166,6 +174,11 @@ impl Plan {
     fn writable(&self) -> Vec<PathBuf> {
         let writable = self.places.iter().filter(|(_, filling, _)| *filling == Filling::Writable);
         writable.map(|(path, ..)| path.clone()).collect()
+    }
+
+    /// Everything that is put into the root.
+    fn all_places(&self) -> BTreeSet<PathBuf> {
+        self.places.iter().map(|(path, ..)| path).chain(self.links.keys()).cloned().collect()
     }
 
     /// Fills the new root. The folders that nothing may be put into any more are the result.

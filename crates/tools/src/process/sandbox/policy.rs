@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::report::SandboxPart;
+use super::secrets::SYSTEM_SECRETS;
 use crate::protected::is_protected;
 
 /// What a program may see, change and reach.
@@ -103,25 +104,6 @@ pub(crate) fn is_of_its_own(path: &Path) -> bool {
     temporary || DEVICES.iter().any(|folder| path.starts_with(folder))
 }
 
-/// Secrets of the machine, which a program of root's could read.
-const SYSTEM_SECRETS: [&str; 15] = [
-    "/etc/NetworkManager/system-connections",
-    "/etc/docker",
-    "/etc/gshadow",
-    "/etc/gshadow-",
-    "/etc/krb5.keytab",
-    "/etc/kubernetes",
-    "/etc/letsencrypt",
-    "/etc/mysql/debian.cnf",
-    "/etc/openvpn",
-    "/etc/security/opasswd",
-    "/etc/shadow",
-    "/etc/shadow-",
-    "/etc/ssh",
-    "/etc/ssl/private",
-    "/etc/wireguard",
-];
-
 /// What tools have in the home folder to be read: tool chains and settings without secrets.
 const HOME_READABLE: [&str; 35] = [
     ".asdf",
@@ -149,8 +131,8 @@ const HOME_READABLE: [&str; 35] = [
     ".local/share/mise",
     ".local/share/pipx",
     ".local/share/pnpm",
-    ".local/share/uv",
-    ".local/share/virtualenvs",
+    ".local/share/uv/python",
+    ".local/share/uv/tools",
     ".nvm",
     ".opam",
     ".pyenv",
@@ -162,7 +144,7 @@ const HOME_READABLE: [&str; 35] = [
 ];
 
 /// Caches in the home folder that tools fill while they work.
-const HOME_CACHES: [&str; 25] = [
+pub(super) const HOME_CACHES: [&str; 26] = [
     ".bun/install/cache",
     ".cache/ccache",
     ".cache/coursier",
@@ -171,7 +153,8 @@ const HOME_CACHES: [&str; 25] = [
     ".cache/node",
     ".cache/pip",
     ".cache/pnpm",
-    ".cache/pypoetry",
+    ".cache/pypoetry/artifacts",
+    ".cache/pypoetry/cache",
     ".cache/sccache",
     ".cache/uv",
     ".cache/yarn",
@@ -188,29 +171,6 @@ const HOME_CACHES: [&str; 25] = [
     ".nuget/packages",
     ".yarn/berry/cache",
     "go/pkg/mod",
-];
-
-/// What people keep secrets in, below the home folder. The rest of the home folder is not shown unless it is the
-/// project, or somebody has permitted to change it; this is not even then.
-const HOME_SECRETS: [&str; 18] = [
-    ".aws",
-    ".azure",
-    ".cargo/credentials.toml",
-    ".config/gcloud",
-    ".config/gh",
-    ".config/google-chrome",
-    ".docker",
-    ".git-credentials",
-    ".gnupg",
-    ".kube",
-    ".local/share/keyrings",
-    ".local/share/opencode",
-    ".mozilla",
-    ".netrc",
-    ".npmrc",
-    ".password-store",
-    ".pypirc",
-    ".ssh",
 ];
 
 impl SandboxPolicy {
@@ -255,10 +215,9 @@ impl SandboxPolicy {
         }
     }
 
-    /// Shows the home folder, or what it lies in, which is listed: but for what holds secrets.
+    /// Shows the home folder, or what it lies in, which is listed.
     pub(crate) fn show_home(&mut self, home: &Path) {
         self.scratch.retain(|folder| folder != home);
-        self.hidden.extend(HOME_SECRETS.map(|name| home.join(name)));
     }
 
     /// Lets a path be read, as somebody has permitted it.
@@ -266,10 +225,15 @@ impl SandboxPolicy {
         self.readable.push(path.to_owned());
     }
 
-    /// Whether somebody has permitted to change something, or what lies in it. What is replaced as a whole needs its folder,
-    /// so a protected folder is open as soon as one file in it is.
+    /// Whether somebody has permitted to change something.
     pub(super) fn permits(&self, path: &Path) -> bool {
-        self.permitted.iter().any(|permitted| permitted.starts_with(path))
+        self.permitted.iter().any(|permitted| permitted == path)
+    }
+
+    /// What somebody has permitted to change in a folder.
+    pub(super) fn permitted_in(&self, folder: &Path) -> Vec<PathBuf> {
+        let inside = |path: &&PathBuf| path.starts_with(folder) && path.as_path() != folder;
+        self.permitted.iter().filter(inside).cloned().collect()
     }
 
     /// Whether what is at a path outside can be seen.
@@ -292,6 +256,16 @@ impl SandboxPolicy {
         let by_name = below.into_iter().any(|below| is_protected(below) || in_git(below));
         let listed = self.protected.iter().chain(&self.repositories);
         (by_name || listed.into_iter().any(|folder| path.starts_with(folder))) && !self.permits(path)
+    }
+
+    /// Whether what is at a path can be seen and not changed because that is how it is listed.
+    #[must_use]
+    pub fn only_shows(&self, path: &Path) -> bool {
+        let depth = |list: &[PathBuf]| {
+            let around = list.iter().filter(|folder| path.starts_with(folder));
+            around.map(|folder| folder.components().count()).max()
+        };
+        self.shows(path) && depth(&self.readable) > depth(&self.writable)
     }
 
     /// Whether a part is to be used.

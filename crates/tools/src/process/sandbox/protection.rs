@@ -5,10 +5,12 @@
 //! go.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FileType, fstat};
+use rustix::fs::{Dir, FileType, Mode, OFlags, fstat, openat};
 use rustix::io::{Errno, Result};
 
 use super::guard::Guard;
@@ -18,6 +20,9 @@ use super::repository::git_folders;
 use super::stage::{Stage, attach, copy_at, look, look_at_name, target};
 use super::survey::ProjectSurvey;
 use crate::protected::IN_GIT;
+
+/// How much a protected folder may hold for something in it to be opened alone.
+const MOST_BESIDE: usize = 256;
 
 /// What is protected: each path with the folder from which on what leads to it must stay where it is.
 ///
@@ -42,6 +47,7 @@ pub(super) fn protected(policy: &SandboxPolicy, surveys: &[ProjectSurvey]) -> Ve
 /// the result.
 pub(super) fn protect(
     stage: &Stage,
+    policy: &SandboxPolicy,
     surveys: &[ProjectSurvey],
     protected: &[(PathBuf, PathBuf)],
     writable: &[PathBuf],
@@ -57,7 +63,7 @@ pub(super) fn protect(
     let mut guards: Vec<Guard> = Vec::new();
     for (base, path) in protected {
         if writable.iter().any(|outer| path.starts_with(outer) && path != outer) {
-            guards.extend(protect_one(stage, base, path, &mut mounted)?);
+            guards.extend(protect_one(stage, policy, base, path, &mut mounted)?);
         }
     }
     guards.dedup();
@@ -70,14 +76,16 @@ pub(super) fn protect(
 /// Protects one name below something writable.
 fn protect_one(
     stage: &Stage,
+    policy: &SandboxPolicy,
     base: &Path,
     path: &Path,
     mounted: &mut BTreeSet<PathBuf>,
-) -> Result<Option<Guard>> {
+) -> Result<Vec<Guard>> {
+    let permitted = policy.permitted_in(path);
     let mut at = base.to_owned();
     let mut folder = match stage.find(base) {
         // It is gone since it was seen, or is not shown.
-        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(Vec::new()),
         other => other?,
     };
     for name in path.strip_prefix(base).unwrap_or(path) {
@@ -86,27 +94,86 @@ fn protect_one(
         let is_last = at == path;
         let found = match look_at_name(&folder, name) {
             // What is in a folder that is not there yet belongs to whoever makes the folder.
-            Err(Errno::NOENT) => return Ok(is_last.then(|| Guard::of_absent(at))),
+            Err(Errno::NOENT) if !is_last => return Ok(Vec::new()),
+            Err(Errno::NOENT) if permitted.is_empty() => return Ok(vec![Guard::of_absent(at)]),
+            Err(Errno::NOENT) => return Ok(vec![Guard::of_opened(at, BTreeSet::new(), permitted)]),
             other => other?,
         };
         let kind = FileType::from_raw_mode(fstat(&found)?.st_mode);
         if kind.is_symlink() {
-            return Ok(Some(Guard::of_link(at, target(&found)?)));
+            return Ok(vec![Guard::of_link(at, target(&found)?)]);
+        }
+        if is_last && kind.is_dir() && !permitted.is_empty() {
+            return protect_around(stage, &at, &permitted, mounted);
         }
         // A file in the way of a protected name says where it leads: `.git` of a worktree.
         let is_end = is_last || !kind.is_dir();
         if mounted.insert(at.clone()) {
-            let tree = copy_at(&found)?;
             if is_end {
-                make_read_only(tree.as_fd())
-                    .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+                mount_read_only(&found)?;
+            } else {
+                attach(&copy_at(&found)?, &found)?;
             }
-            attach(&tree, &found)?;
         }
         if is_end {
-            return Ok(None);
+            return Ok(Vec::new());
         }
         folder = look(&folder, name)?;
     }
-    Ok(None)
+    Ok(Vec::new())
+}
+
+/// Protects what is in a folder, but for what was permitted: whatever else is there is mounted on itself, read-only, and
+/// what is made beside it gets another name in the end. So a file can be replaced as a whole, and one that is not there can
+/// be made. Of a folder with too much in it nothing is open.
+fn protect_around(
+    stage: &Stage,
+    at: &Path,
+    permitted: &[PathBuf],
+    mounted: &mut BTreeSet<PathBuf>,
+) -> Result<Vec<Guard>> {
+    let found = stage.find(at)?;
+    let listed = openat(&found, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let names = Dir::read_from(&listed)?.flatten().map(|entry| entry.file_name().to_bytes().to_vec());
+    let known: BTreeSet<Vec<u8>> = names.filter(|name| name != b"." && name != b"..").collect();
+    if known.len() > MOST_BESIDE {
+        mount_read_only(&found)?;
+        return Ok(Vec::new());
+    }
+    if mounted.insert(at.to_owned()) {
+        attach(&copy_at(&found)?, &found)?;
+    }
+    let folder = stage.find(at)?;
+    let mut guards = Vec::new();
+    for name in &known {
+        let name = Path::new(OsStr::from_bytes(name));
+        let child = at.join(name);
+        if permitted.contains(&child) {
+            continue;
+        }
+        let found = match look_at_name(&folder, name) {
+            // It is gone since it was listed.
+            Err(Errno::NOENT) => continue,
+            other => other?,
+        };
+        let kind = FileType::from_raw_mode(fstat(&found)?.st_mode);
+        let inner: Vec<PathBuf> =
+            permitted.iter().filter(|permitted| permitted.starts_with(&child)).cloned().collect();
+        if kind.is_symlink() {
+            guards.push(Guard::of_link(child, target(&found)?));
+        } else if kind.is_dir() && !inner.is_empty() {
+            guards.extend(protect_around(stage, &child, &inner, mounted)?);
+        } else if mounted.insert(child) {
+            mount_read_only(&found)?;
+        }
+    }
+    guards.push(Guard::of_opened(at.to_owned(), known, permitted.to_vec()));
+    Ok(guards)
+}
+
+/// Mounts something on itself, so that it can only be read.
+fn mount_read_only(found: &OwnedFd) -> Result<()> {
+    let tree = copy_at(found)?;
+    make_read_only(tree.as_fd()).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+    attach(&tree, found)
 }

@@ -104,6 +104,28 @@ impl fmt::Display for DisplacedName {
     }
 }
 
+/// What a program wrote where it is gone with it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LostNames {
+    /// A few of them.
+    pub(crate) names: Vec<String>,
+    /// How many more there are.
+    pub(crate) more: usize,
+}
+
+impl LostNames {
+    /// What people and models are told about them, if there are any.
+    pub(crate) fn told(&self) -> Option<String> {
+        let more = if self.more > 0 { format!(" and {} more", self.more) } else { String::new() };
+        (!self.names.is_empty()).then(|| {
+            format!(
+                "wrote to {}{more} is gone: the rest of the home folder is not shown in the sandbox",
+                self.names.join(", ")
+            )
+        })
+    }
+}
+
 /// How good a sandbox can be had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -3,10 +3,13 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use everturn_model::permission::Policy;
+
 use super::policy::{SandboxMode, SandboxNetwork, SandboxPolicy};
 use super::report::SandboxPart;
 use super::repository::repository_elsewhere;
-use super::toolchain::linked;
+use super::secrets::hide_secrets;
+use super::toolchain::{environments, linked};
 use crate::scope::Scope;
 
 /// The sandbox as it is set up: the same for every command, whatever project it runs in.
@@ -14,8 +17,10 @@ use crate::scope::Scope;
 pub struct SandboxSettings {
     /// What may be done to the project.
     pub mode: SandboxMode,
-    /// What commands reach by network.
+    /// What programs reach by network.
     pub network: SandboxNetwork,
+    /// The rules by which commands reach more than that, or less.
+    pub network_rules: Option<Policy>,
     /// What the sandbox is made of: all that [`SandboxReport::parts`](super::SandboxReport::parts) has, or less.
     pub parts: BTreeSet<SandboxPart>,
     /// What can be read besides the project, the system and well-known tools.
@@ -66,7 +71,13 @@ impl SandboxSettings {
         } else {
             policy.readable.extend(elsewhere);
         }
+        let environments = environments(&scope.home, scope.roots().chain([&scope.directory]));
+        match self.mode {
+            SandboxMode::Workspace => policy.writable.extend(environments),
+            SandboxMode::ReadOnly => policy.readable.extend(environments),
+        }
         policy.hidden.extend(self.hidden.iter().cloned());
+        hide_secrets(&mut policy, &scope.home);
         policy.temporary.clone_from(&self.temporary);
         policy.network = self.network;
         policy.parts.clone_from(&self.parts);

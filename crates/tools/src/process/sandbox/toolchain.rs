@@ -1,8 +1,11 @@
 //! Tool chains and caches that are not where most people have them: a person's own variables say where, and so do links
 //! among tool chains.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
 
 /// Variables that name a folder of a tool's, or a file, with what of it can be read.
 const READABLE: [(&str, &[&str]); 25] = [
@@ -46,7 +49,10 @@ const WRITABLE: [(&str, &[&str]); 14] = [
     ("PIP_CACHE_DIR", &[""]),
     ("SCCACHE_DIR", &[""]),
     ("UV_CACHE_DIR", &[""]),
-    ("XDG_CACHE_HOME", &["go-build", "node", "pip", "pnpm", "pypoetry", "uv", "yarn"]),
+    (
+        "XDG_CACHE_HOME",
+        &["go-build", "node", "pip", "pnpm", "pypoetry/artifacts", "pypoetry/cache", "uv", "yarn"],
+    ),
     ("YARN_CACHE_FOLDER", &[""]),
     ("npm_config_cache", &[""]),
 ];
@@ -91,6 +97,36 @@ impl ToolPlaces {
         }
         places
     }
+}
+
+/// The environments that tools keep for a project in the home folder, named after where it is: poetry by its folder,
+/// pipenv by its file. Those of others are not shown.
+pub(super) fn environments<'a>(home: &Path, projects: impl Iterator<Item = &'a PathBuf>) -> Vec<PathBuf> {
+    let folders = [".cache/pypoetry/virtualenvs", ".local/share/virtualenvs"].map(|name| home.join(name));
+    let entries =
+        folders.iter().filter(|_| home.is_absolute()).filter_map(|folder| fs::read_dir(folder).ok());
+    let entries = entries.flatten().flatten();
+    let found: Vec<PathBuf> = entries
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .map(|entry| entry.path())
+        .collect();
+    if found.is_empty() {
+        return found;
+    }
+    let marks: Vec<String> =
+        projects.flat_map(|project| [mark(project), mark(&project.join("Pipfile"))]).collect();
+    let is_of_project = |path: &PathBuf| {
+        let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+        marks.iter().any(|mark| name.ends_with(mark.as_str()) || name.contains(&format!("{mark}-py")))
+    };
+    found.into_iter().filter(is_of_project).collect()
+}
+
+/// What such tools put behind the name of a project.
+fn mark(path: &Path) -> String {
+    let digest = ring::digest::digest(&ring::digest::SHA256, path.as_os_str().as_encoded_bytes());
+    let text = base64::engine::general_purpose::URL_SAFE.encode(digest.as_ref());
+    format!("-{}", text.get(..8).unwrap_or_default())
 }
 
 /// Where links among the tool chains in the home folder lead.

@@ -28,6 +28,7 @@ use super::super::sandbox::SandboxPolicy;
 use super::super::sandbox::aftermath::{ProtectionWatch, sort_out};
 use super::super::sandbox::enclosure::Enclosure;
 use super::super::sandbox::guard::Guard;
+use super::super::sandbox::report::LostNames;
 
 /// How often children are killed and reaped in a row before all descendants are looked for again.
 const STRIKES: usize = 100;
@@ -81,6 +82,8 @@ struct WatchedProgram {
     over: bool,
     /// Protected names that must be looked at in the end.
     guards: Vec<Guard>,
+    /// What it wrote and is gone with it.
+    lost: LostNames,
 }
 
 impl WatchedProgram {
@@ -95,8 +98,8 @@ impl WatchedProgram {
             }
         };
         let enclosed = words.is_some();
-        let guards = Vec::new();
-        Ok(Self { pid, words, enclosed, started: !enclosed, ended: false, over: false, guards })
+        let (guards, lost) = (Vec::new(), LostNames::default());
+        Ok(Self { pid, words, enclosed, started: !enclosed, ended: false, over: false, guards, lost })
     }
 
     /// Waits for the init's next word, and gives what of it is to be told. It never comes where there is no init, or
@@ -115,6 +118,7 @@ impl WatchedProgram {
     fn note(&mut self, word: SupervisorReport) -> Option<SupervisorReport> {
         match word {
             SupervisorReport::Guarded(guards) => self.guards = guards,
+            SupervisorReport::Lost(lost) => self.lost = lost,
             SupervisorReport::Alone => self.over = true,
             word => {
                 self.started = true;
@@ -266,7 +270,8 @@ async fn watch(
     }
     // Also where it had to be killed, and where nobody is left to be told.
     let displaced = protection.map(|protection| protection.end(&program.guards)).unwrap_or_default();
-    control.say(&SupervisorReport::Gone { stopped, left, displaced }).await
+    let lost = program.lost;
+    control.say(&SupervisorReport::Gone { stopped, left, displaced, lost }).await
 }
 
 /// Waits until the phase is over.

@@ -127,6 +127,55 @@ async fn a_protected_file_can_be_changed_if_that_was_permitted() {
 }
 
 #[tokio::test]
+async fn a_file_that_was_permitted_opens_nothing_beside_it() {
+    // One file of a protected folder opened the whole folder.
+    let tool = enclosed(all());
+    let check = async |before: &[&str], line: &str| {
+        let project = Project::new();
+        project.file("new", "new\n");
+        for name in before {
+            project.file(name, "old\n");
+        }
+        // What is beside it cannot be read off the line.
+        let others = "d=$(echo .vscode); echo evil > $d/tasks.json; echo evil > $d/launch.json; echo evil > $d/a/b; \
+                      mv $d/tasks.json $d/moved; rm -r $d/a; true";
+        let line = command(&format!("{line}; {others}"));
+        assert!(permissions(&project, &tool, &line).contains(&"protected_file".to_owned()), "{line}");
+        let output = project.run(&tool, line.clone()).await.unwrap();
+        let kept = project.text(".vscode/settings.json");
+        assert_eq!(kept, "new\n", "{line}: {}", output.output);
+        let mut names = crate::harness::names(&project.path(".vscode"));
+        names.retain(|name| !name.ends_with(".untrusted"));
+        let expected: Vec<&str> = ["a", "settings.json", "tasks.json"]
+            .into_iter()
+            .filter(|name| *name == "settings.json" || before.iter().any(|path| path.contains(name)))
+            .collect();
+        assert_eq!(names, expected, "{line}: {}", output.output);
+        for name in before.iter().filter(|name| !name.ends_with("settings.json")) {
+            assert_eq!(project.text(name), "old\n", "{line}: {}", output.output);
+        }
+    };
+    let all = [".vscode/settings.json", ".vscode/tasks.json", ".vscode/a/b"];
+    check(&all, "echo new > .vscode/settings.json").await;
+    check(&all, "sed -i s/old/new/ .vscode/settings.json").await;
+    check(&all[1..], "echo new > .vscode/settings.json").await;
+    check(&[], "install -D new .vscode/settings.json").await;
+}
+
+#[tokio::test]
+async fn of_a_folder_with_too_much_in_it_nothing_is_opened() {
+    let project = Project::new();
+    for number in 0..300 {
+        project.file(&format!(".vscode/{number}"), "");
+    }
+    project.file(".vscode/settings.json", "old\n");
+    let line = command("echo new > .vscode/settings.json");
+    let output = project.run(&enclosed(all()), line).await.unwrap();
+    assert_ne!(output.metadata["exit"], 0, "{}", output.output);
+    assert_eq!(project.text(".vscode/settings.json"), "old\n");
+}
+
+#[tokio::test]
 async fn the_network_is_given_to_a_command_that_was_permitted_to_use_it() {
     let project = Project::new();
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -149,6 +198,58 @@ async fn the_network_is_given_to_a_command_that_was_permitted_to_use_it() {
     assert_ne!(exit(true, &command(&line)).await, 0);
     // Where commands have the network anyway there is nothing to ask.
     assert_eq!(permissions(&project, &enclosed(all()), &input), ["bash"]);
+}
+
+#[tokio::test]
+async fn rules_for_single_commands_decide_about_the_network() {
+    use everturn_model::permission::Action::{Allow, Ask, Deny};
+    use everturn_model::permission::{Policy, Rule};
+    let project = Project::new();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let connect = format!("exec 3<>/dev/tcp/127.0.0.1/{}", port.local_addr().unwrap().port());
+    // Scripts, so that nothing of what they do can be read off a line.
+    for name in ["reach", "other"] {
+        project.file(name, &connect);
+    }
+    let tool = |rules: &[(&str, everturn_model::permission::Action)]| {
+        let rules = rules.iter().map(|(pattern, action)| Rule::new("network", pattern, *action)).collect();
+        let network_rules = Some(Policy::new(rules));
+        let network = SandboxNetwork::Own;
+        enclosed_by(SandboxSettings { parts: all(), network, network_rules, ..SandboxSettings::default() })
+    };
+    let only = tool(&[("*", Deny), ("bash reach", Allow), ("(runs other programs) bash reach", Allow)]);
+    let but = tool(&[("*", Allow), ("bash other*", Deny)]);
+    for (tool, line, reaches) in [
+        (&only, "bash reach", true),
+        (&only, "bash reach > log; bash reach", true),
+        (&only, "bash other", false),
+        (&only, "bash reach; bash other", false),
+        (&only, "true; bash reach", false),
+        (&only, "env bash reach", false),
+        (&only, "A=1 bash reach", false),
+        (&only, "f() { bash reach; }; f", false),
+        (&only, &connect, false),
+        (&but, "bash reach", true),
+        (&but, &connect, true),
+        (&but, "bash other", false),
+        (&but, "bash reach; bash other", false),
+    ] {
+        let output = project.run_with(Vec::new(), tool, command(line)).await.unwrap();
+        assert_eq!(output.metadata["exit"] == 0, reaches, "{line}: {}", output.output);
+        let input = json!({ "command": line, "background": true });
+        let job = project.run_with(Vec::new(), tool, input).await.unwrap();
+        while tool.jobs.running() > 0 {
+            tokio::task::yield_now().await;
+        }
+        let log = fs::read_to_string(job.output_path.unwrap()).unwrap();
+        assert_eq!(log.contains("ended with exit code 0"), reaches, "{line}: {log}");
+    }
+    // What a command does not have it can ask for, and what it has it need not.
+    let asking = tool(&[("*", Ask), ("bash reach*", Allow)]);
+    let wanting = |line: &str| json!({ "command": line, "network": true });
+    assert_eq!(permissions(&project, &asking, &wanting("make")), ["network", "bash"]);
+    assert_eq!(permissions(&project, &but, &wanting("make")), ["bash"]);
+    assert_eq!(permissions(&project, &but, &wanting("bash other")), ["network", "bash"]);
 }
 
 #[tokio::test]

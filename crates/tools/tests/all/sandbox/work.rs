@@ -172,7 +172,8 @@ async fn plans_can_be_written_among_protected_files() {
     project.file(".opencode/agent.md", "kept");
     let line = "echo new > .opencode/plans/two.md; echo x > .opencode/agent.md; cat .opencode/plans/two.md";
     let output = project.run_with(Vec::new(), &enclosed(all()), command(line)).await.unwrap();
-    assert!(output.output.ends_with("new\n"), "{}", output.output);
+    let fixed = format!("{} can only be read in it", project.path(".opencode/agent.md").display());
+    assert!(output.output.contains("\nnew\n") && output.output.contains(&fixed), "{}", output.output);
     assert_eq!(
         (project.text(".opencode/plans/two.md"), project.text(".opencode/agent.md")),
         ("new\n".into(), "kept".into())

@@ -1,0 +1,127 @@
+//! Who lets a command out of the sandbox: a person who says so by name, and never a rule that allows everything.
+
+use std::collections::BTreeSet;
+
+use everturn_engine::Prompt;
+use everturn_engine::sessions::NewSession;
+use everturn_model::request::{Ask, Reply};
+use everturn_testkit::within;
+use everturn_tools::process::sandbox::{SandboxMachine, SandboxPart};
+use serde_json::{Value, json};
+
+use crate::bench::Bench;
+use crate::permission::asked;
+
+/// A session on a machine that has these parts of a sandbox, with these rules of the person's.
+async fn bench(parts: &BTreeSet<SandboxPart>, rules: &Value) -> Bench {
+    let config = |_: &str| json!({ "permission": rules });
+    Bench::with(config, |options| options.sandbox = SandboxMachine::known(parts.clone())).await
+}
+
+/// Whether an agent's command that wants out is asked about; without a question it has run outside.
+async fn is_asked(parts: &BTreeSet<SandboxPart>, rules: Value, agent: &str) -> bool {
+    let mut bench = bench(parts, &rules).await;
+    let input = json!({ "command": "touch out", "description": "a test", "outside_sandbox": true });
+    let text = format!("JSONTOOL:bash:{input}\nSAY:done");
+    let prompt = Prompt { agent: Some(agent.into()), ..Prompt::text(&text) };
+    bench.engine.inbox().admit(&bench.session.id, prompt).await.unwrap();
+    let (ran, engine, session) = (bench.repo.join("out"), bench.engine.clone(), bench.session.id.clone());
+    tokio::select! {
+        request = asked(&mut bench) => {
+            let Ask::Permission { permission, .. } = &request.ask else { panic!("{request:?}") };
+            assert_eq!(permission, "outside_sandbox", "{rules} {agent}");
+            bench.engine.requests().reply(&request.id, Reply::Once, None).await.unwrap();
+            bench.settled().await;
+            assert!(ran.exists(), "an answer lets it out: {rules} {agent}");
+            true
+        }
+        _ = engine.drains().settled(&session) => {
+            assert!(ran.exists(), "{rules} {agent}");
+            false
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_rule_that_allows_everything_lets_no_command_out_of_a_whole_sandbox() {
+    let whole: BTreeSet<SandboxPart> = SandboxPart::ALL.into();
+    for rules in [
+        json!("allow"),
+        json!({ "*": "allow" }),
+        json!({ "outside_*": "allow" }),
+        json!({ "bash": "allow", "*": { "*": "allow" } }),
+    ] {
+        assert!(is_asked(&whole, rules.clone(), "build").await, "{rules}");
+    }
+    for rules in [
+        json!({ "outside_sandbox": "allow" }),
+        json!({ "outside_sandbox": "allow", "*": "allow" }),
+        json!({ "outside_sandbox": { "touch *": "allow" } }),
+    ] {
+        assert!(!is_asked(&whole, rules.clone(), "build").await, "{rules}");
+    }
+}
+
+#[tokio::test]
+async fn where_a_part_is_missing_there_is_no_wall_to_leave() {
+    let none = BTreeSet::new();
+    assert!(is_asked(&none, json!({}), "build").await);
+    assert!(!is_asked(&none, json!("allow"), "build").await);
+    assert!(is_asked(&none, json!({ "*": "allow", "outside_sandbox": "ask" }), "build").await);
+}
+
+#[tokio::test]
+async fn an_agent_that_may_not_edit_leaves_by_no_rule() {
+    let whole: BTreeSet<SandboxPart> = SandboxPart::ALL.into();
+    let rules = json!({ "*": "allow", "outside_sandbox": "allow" });
+    for parts in [&whole, &BTreeSet::new()] {
+        assert!(is_asked(parts, rules.clone(), "plan").await, "{parts:?}");
+    }
+    let denied = json!({ "edit": "deny", "outside_sandbox": "allow" });
+    assert!(is_asked(&whole, denied, "build").await);
+}
+
+#[tokio::test]
+async fn what_was_approved_for_good_lets_out_no_agent_that_may_not_edit() {
+    let whole: BTreeSet<SandboxPart> = SandboxPart::ALL.into();
+    let mut bench = bench(&whole, &json!({})).await;
+    let input = json!({ "command": "touch out", "description": "a test", "outside_sandbox": true });
+    let text = format!("JSONTOOL:bash:{input}\nSAY:done");
+    let say = async |bench: &mut Bench, agent: &str| {
+        let prompt = Prompt { agent: Some(agent.into()), ..Prompt::text(&text) };
+        bench.engine.inbox().admit(&bench.session.id, prompt).await.unwrap();
+    };
+    say(&mut bench, "build").await;
+    let request = asked(&mut bench).await;
+    bench.engine.requests().reply(&request.id, Reply::Always, None).await.unwrap();
+    bench.settled().await;
+    std::fs::remove_file(bench.repo.join("out")).unwrap();
+    say(&mut bench, "build").await;
+    bench.settled().await;
+    assert!(bench.repo.join("out").exists(), "the person has said so for good");
+    std::fs::remove_file(bench.repo.join("out")).unwrap();
+    say(&mut bench, "plan").await;
+    let request = asked(&mut bench).await;
+    bench.engine.requests().reply(&request.id, Reply::Reject, None).await.unwrap();
+    bench.settled().await;
+    assert!(!bench.repo.join("out").exists());
+}
+
+#[tokio::test]
+async fn an_approval_of_something_else_lets_nobody_out_who_waits() {
+    let whole: BTreeSet<SandboxPart> = SandboxPart::ALL.into();
+    let mut bench = bench(&whole, &json!({ "*": "allow", "read": "ask" })).await;
+    let input = json!({ "command": "touch out", "description": "a test", "outside_sandbox": true });
+    let prompt = Prompt::text(&format!("JSONTOOL:bash:{input}\nSAY:done"));
+    bench.engine.inbox().admit(&bench.session.id, prompt).await.unwrap();
+    let leaving = asked(&mut bench).await;
+    let location = bench.engine.projects().location(None).await.unwrap();
+    let other = bench.engine.sessions().create(&location, NewSession::default()).await.unwrap();
+    bench.engine.inbox().admit(&other.id, Prompt::text("TOOL:read:a.txt\nSAY:done")).await.unwrap();
+    let reading = asked(&mut bench).await;
+    bench.engine.requests().reply(&reading.id, Reply::Always, None).await.unwrap();
+    within("the other session to settle", bench.engine.drains().settled(&other.id)).await;
+    let waiting = bench.engine.requests().waiting().await.unwrap();
+    assert_eq!(waiting.into_iter().map(|(_, request)| request.id).collect::<Vec<_>>(), [leaving.id]);
+    assert!(!bench.repo.join("out").exists());
+}
