@@ -13,8 +13,8 @@
 //!   how to print, as in `NO_COLOR=1 git log`, are left out.
 //! - `> notes.txt`: a redirection that writes, with the file as rules name files. A rule for the program does not
 //!   cover it. A file that `sed -i` edits is named likewise. Reading, `/dev/null` and other descriptors need nothing.
-//! - [`RUNS`]` find . -delete`: a command whose arguments make it run other programs or write files, so that
-//!   `find *` alone is not enough. What `env`, `timeout` and `xargs` run is listed as a command as well.
+//! - [`RUNS`]` find . -delete`: a command whose arguments make it run other programs, or write files although its program
+//!   only reads, so that `find *` alone is not enough. What `env`, `timeout` and `xargs` run is listed as a command as well.
 //! - [`CHANGES`]` alias ls=rm`: a command that changes what later ones do. Setting a variable with a small name, as
 //!   in `for f in *.rs`, is not one: nothing but the line itself looks at it.
 //! - [`OPAQUE`]` …`: the whole line, when something in it is not understood, or too long, or too deep.
@@ -22,10 +22,11 @@
 //! The last three match no rule that names a program, only one such as `*` or one that repeats the prefix.
 //!
 //! Besides, a line is asked where it leads. Every word of every command may be a path, and so may what stands in it
-//! where one can begin. Those that lie outside the project are named; a command with a word that may be any path
-//! ([`UNRESOLVED`]) is listed, and so is one that takes names or code from elsewhere. There is no list of the programs
-//! that take paths, only of those that write them and of those that open nothing. A wall around the command makes the
-//! second kind harmless; without one it needs a permission.
+//! where one can begin. Those that lie outside the project are named, so that a person can permit them. Nothing else is
+//! followed: a command with a variable, a substitution, alternatives or a pattern among its words may reach any path
+//! ([`UNRESOLVED`]), and so may one that runs other programs or takes names of files from elsewhere. Names in one folder, as
+//! in `src/*.rs`, are the exception. A wall around the command makes what is not resolved harmless; without one it needs a
+//! permission. There is no list of the programs that take paths, only of those that write them and of those that open nothing.
 
 use std::path::{Path, PathBuf};
 
@@ -36,7 +37,6 @@ use crate::tool::Need;
 
 mod agreement;
 mod builtins;
-mod destinations;
 mod git;
 mod launchers;
 mod lexer;
@@ -47,9 +47,7 @@ mod programs;
 mod remember;
 mod repositories;
 mod script;
-mod shape;
 mod syntax;
-mod values;
 mod variables;
 mod walk;
 mod word;

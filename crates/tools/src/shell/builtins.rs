@@ -14,9 +14,7 @@ const BINARY: &str = "= == != < > -eq -ne -lt -le -gt -ge -nt -ot -ef -a -o";
 
 /// Whether a test may evaluate one of its words.
 pub(super) fn test(words: &[CommandWord]) -> bool {
-    // A status or a count is one number, quoted or not.
-    let number = |word: &CommandWord| matches!(word.text.as_str(), "$?" | "$#");
-    if words.iter().any(|word| word.several && !number(word) || names(word)) {
+    if words.iter().any(|word| word.several || names(word)) {
         return true;
     }
     if words.iter().all(|word| word.value.is_some()) {

@@ -15,11 +15,11 @@ const OWN: &str = "\
     rebase reflog remote reset restore rev-list rev-parse revert rm shortlog show show-branch show-ref stash \
     status switch symbolic-ref tag version whatchanged worktree";
 
-/// Options of sub-commands that name a program to run or a file to write.
+/// Options of sub-commands that name a program to run or a file to write; a way to merge may be a program.
 const LONG: &str = "\
     upload-pack receive-pack exec open-files-in-pager ext-diff textconv output output-directory extcmd tool remote \
     config template interactive edit edit-todo help gpg-sign separate-git-dir git-dir work-tree unsafe-paths \
-    build-fake-ancestor";
+    build-fake-ancestor strategy";
 
 /// Whether this call may run another program, or write a file that only an option names.
 pub(super) fn runs(arguments: &[CommandWord]) -> bool {
@@ -49,15 +49,17 @@ pub(super) fn runs(arguments: &[CommandWord]) -> bool {
     let transport = rest.iter().any(|word| word.text.contains("::") || remote && !reachable(word));
     let short = match command {
         "grep" => "O",
-        "rebase" => "xi",
+        "merge" => "s",
+        "rebase" => "xis",
         "clone" | "ls-remote" => "uc",
         "add" | "checkout" | "restore" | "reset" | "clean" => "ie",
         "format-patch" | "archive" => "o",
-        "fetch" | "pull" | "push" | "am" | "apply" => "i",
+        "pull" => "is",
+        "fetch" | "push" | "am" | "apply" => "i",
         _ => "",
     };
     let options = before_paths(command, rest);
-    transport || strategy(command, rest) || matching(&without_messages(command, options), short, LONG)
+    transport || matching(&without_messages(command, options), short, LONG)
 }
 
 /// The sub-command and what follows it, with any options before it skipped.
@@ -73,6 +75,32 @@ pub(super) fn moves(arguments: &[CommandWord]) -> bool {
     subcommand(arguments).is_none_or(|(command, _)| listed(movers, command) || !listed(OWN, command))
 }
 
+/// Whether this call fills a folder that its words name.
+pub(super) fn fills(arguments: &[CommandWord]) -> bool {
+    subcommand(arguments).is_some_and(|(command, _)| listed("mv clone worktree init", command))
+}
+
+/// The words that may be repositories which git sends to, now or later.
+pub(super) fn remotes(arguments: &[CommandWord]) -> Vec<&CommandWord> {
+    let Some((command, rest)) = subcommand(arguments) else { return Vec::new() };
+    let known = |word: &&CommandWord, start: &str| word.known().is_some_and(|text| text.starts_with(start));
+    let operands = rest.iter().filter(|word| !known(word, "-"));
+    match command {
+        // An option with a value of its own would shift the words.
+        "push" if rest.iter().any(|word| known(&word, "--repo") || known(&word, "--push-o")) => {
+            rest.iter().collect()
+        }
+        "push" if rest.iter().any(|word| word.known() == Some("-o")) => rest.iter().collect(),
+        "push" => operands.take(1).collect(),
+        // What is written down now is pushed to later.
+        "remote" if rest.iter().any(|word| matches!(word.known(), None | Some("add" | "set-url"))) => {
+            operands.skip(2).collect()
+        }
+        "fetch" | "pull" if rest.iter().any(|word| known(&word, "--set-u")) => operands.take(1).collect(),
+        _ => Vec::new(),
+    }
+}
+
 /// Whether a word, taken as the address of a repository, is reached by git itself.
 fn reachable(word: &CommandWord) -> bool {
     let schemes = ["https", "http", "ssh", "git", "file"];
@@ -86,31 +114,6 @@ fn reachable(word: &CommandWord) -> bool {
         // Behind a slash nothing is a transport any more.
         None => word.value.is_some() || text.split_once('/').is_some_and(|(first, _)| !first.contains(':')),
     }
-}
-
-/// Whether a way to merge is named that is not git's own: it would be a program.
-fn strategy(command: &str, arguments: &[CommandWord]) -> bool {
-    let short = listed("merge pull rebase", command);
-    if !short && !listed("cherry-pick revert", command) {
-        return false;
-    }
-    let own = |name: &str| listed("ours resolve recursive octopus subtree ort", name);
-    arguments.iter().enumerate().any(|(at, word)| {
-        let text = word.known().unwrap_or(&word.prefix);
-        let next = || arguments.get(at + 1).and_then(CommandWord::known);
-        if let Some(option) = text.strip_prefix("--") {
-            let (name, value) =
-                option.split_once('=').map_or((option, None), |(name, value)| (name, Some(value)));
-            let named = name.len() > 1 && "strategy".starts_with(name);
-            return named && !(word.value.is_some() && value.or_else(next).is_some_and(own));
-        }
-        let Some((_, value)) = text.strip_prefix('-').filter(|_| short).and_then(|text| text.split_once('s'))
-        else {
-            return false;
-        };
-        let value = if value.is_empty() { next() } else { Some(value) };
-        !(word.value.is_some() && value.is_some_and(own))
-    })
 }
 
 /// The arguments up to a `--` that is certain to end the options: what follows are paths.
@@ -143,7 +146,7 @@ pub(super) fn bare(arguments: &[CommandWord]) -> Option<&[CommandWord]> {
     arguments.get(at..).filter(|rest| at > 0 && !rest.is_empty())
 }
 
-/// The arguments without messages, which are often put together when the command runs.
+/// The arguments without messages, which are often put together when the command runs, and without git's own ways to merge.
 pub(super) fn without_messages(command: &str, arguments: &[CommandWord]) -> Vec<CommandWord> {
     let takes = matches!(command, "commit" | "tag" | "merge");
     let mut rest = Vec::new();
@@ -151,6 +154,12 @@ pub(super) fn without_messages(command: &str, arguments: &[CommandWord]) -> Vec<
     while let Some(word) = words.next() {
         // Not the beginning of `--textconv`, but an option itself.
         if matches!(command, "diff" | "log" | "show") && word.known() == Some("--text") {
+            continue;
+        }
+        let own = |way: &str| listed("ours resolve recursive octopus subtree ort", way);
+        let way = words.as_slice().first().and_then(CommandWord::known).is_some_and(own);
+        if way && word.known() == Some("-s") && listed("merge pull rebase", command) {
+            words.next();
             continue;
         }
         rest.push(word.clone());

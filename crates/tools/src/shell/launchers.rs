@@ -3,7 +3,8 @@
 //! What they run is a command of the line like any other, so it is listed beside them. That takes knowing which of
 //! their arguments are options: those that are not listed here make the call one that may run anything.
 
-use super::programs;
+use super::mentions::only_reads;
+use super::programs::{self, listed};
 use super::word::CommandWord;
 
 /// What a launcher runs.
@@ -19,56 +20,55 @@ pub(super) enum LaunchedCommand {
 
 /// A launcher's options: flags, and those whose value is the next word.
 struct LauncherOptions {
-    flags: &'static [&'static str],
-    valued: &'static [&'static str],
-    /// Long options that take a value only behind `=`: the word after them is not theirs.
-    optional: &'static [&'static str],
+    flags: &'static str,
+    valued: &'static str,
     /// Words before the command that are not options.
     operands: usize,
     /// Whether variables may come before the command.
     assignments: bool,
 }
 
-const PLAIN: LauncherOptions =
-    LauncherOptions { flags: &[], valued: &[], optional: &[], operands: 0, assignments: false };
+const PLAIN: LauncherOptions = LauncherOptions { flags: "", valued: "", operands: 0, assignments: false };
+
+/// Whether a program of this name runs another one.
+pub(super) fn launches(name: &str) -> bool {
+    launcher(name).is_some()
+}
 
 fn launcher(name: &str) -> Option<LauncherOptions> {
     Some(match name {
         "env" => LauncherOptions {
-            flags: &["-i", "--ignore-environment", "-0", "--null"],
-            valued: &["-u", "--unset"],
+            flags: "-i --ignore-environment -0 --null",
+            valued: "-u --unset",
             assignments: true,
             ..PLAIN
         },
         "nohup" | "builtin" => PLAIN,
-        "time" => LauncherOptions { flags: &["-p"], ..PLAIN },
-        "command" => LauncherOptions { flags: &["-p"], ..PLAIN },
-        "setsid" => LauncherOptions { flags: &["-w", "--wait", "-f", "--fork"], ..PLAIN },
-        "nice" => LauncherOptions { valued: &["-n", "--adjustment"], ..PLAIN },
-        "ionice" => {
-            LauncherOptions { valued: &["-c", "-n", "--class", "--classdata"], flags: &["-t"], ..PLAIN }
-        }
+        "time" => LauncherOptions { flags: "-p", ..PLAIN },
+        "command" => LauncherOptions { flags: "-p", ..PLAIN },
+        "setsid" => LauncherOptions { flags: "-w --wait -f --fork", ..PLAIN },
+        "nice" => LauncherOptions { valued: "-n --adjustment", ..PLAIN },
+        "ionice" => LauncherOptions { valued: "-c -n --class --classdata", flags: "-t", ..PLAIN },
         "stdbuf" => LauncherOptions {
-            flags: &["-o0", "-oL", "-e0", "-eL", "-i0"],
-            valued: &["-o", "-e", "-i", "--output", "--error", "--input"],
+            flags: "-o0 -oL -e0 -eL -i0",
+            valued: "-o -e -i --output --error --input",
             ..PLAIN
         },
         "timeout" => LauncherOptions {
-            flags: &["--foreground", "--preserve-status", "-v", "--verbose"],
-            valued: &["-k", "-s", "--kill-after", "--signal"],
+            flags: "--foreground --preserve-status -v --verbose",
+            valued: "-k -s --kill-after --signal",
             operands: 1,
             ..PLAIN
         },
         "sudo" => LauncherOptions {
-            flags: &["-n", "-E", "-H", "-k", "-b", "--non-interactive"],
-            valued: &["-u", "-g", "--user", "--group"],
+            flags: "-n -E -H -k -b --non-interactive",
+            valued: "-u -g --user --group",
             assignments: true,
             ..PLAIN
         },
         "xargs" => LauncherOptions {
-            flags: &["-0", "-r", "-t", "-x", "-0r", "-r0", "--null", "--no-run-if-empty", "--verbose"],
-            valued: &["-n", "-P", "-L", "-d", "-I", "-E", "-s", "--max-args", "--max-procs", "--delimiter"],
-            optional: &["--max-lines"],
+            flags: "-0 -r -t -x -0r -r0 --null --no-run-if-empty --verbose --max-lines",
+            valued: "-n -P -L -d -I -E -s --max-args --max-procs --delimiter",
             ..PLAIN
         },
         _ => return None,
@@ -98,14 +98,14 @@ pub(super) fn inner(name: &str, arguments: &[CommandWord]) -> Option<LaunchedCom
                 !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit())
             }
         });
-        if launcher.flags.contains(&text) || numbers && text != "-0" {
+        if listed(launcher.flags, text) || numbers && text != "-0" {
             words.next();
         } else if let Some(pattern) =
             text.strip_prefix("-I").filter(|rest| name == "xargs" && !rest.is_empty())
         {
             replaced = Some(pattern.to_owned());
             words.next();
-        } else if launcher.valued.contains(&text) {
+        } else if listed(launcher.valued, text) {
             words.next();
             let Some(value) = words.next().filter(|value| !value.several) else {
                 return Some(LaunchedCommand::Unknown);
@@ -114,12 +114,9 @@ pub(super) fn inner(name: &str, arguments: &[CommandWord]) -> Option<LaunchedCom
                 let Some(value) = value.known() else { return Some(LaunchedCommand::Unknown) };
                 replaced = Some(value.to_owned());
             }
-        } else if text
-            .split_once('=')
-            .is_some_and(|(option, _)| option.starts_with("--") && launcher.valued.contains(&option))
-            || text.split_once('=').is_some_and(|(option, _)| launcher.optional.contains(&option))
-            || launcher.optional.contains(&text)
-        {
+        } else if text.split_once('=').is_some_and(|(option, _)| {
+            option.starts_with("--") && (listed(launcher.valued, option) || listed(launcher.flags, option))
+        }) {
             words.next();
         } else if text.starts_with('-') {
             return Some(LaunchedCommand::Unknown);
@@ -159,16 +156,10 @@ pub(super) fn inner(name: &str, arguments: &[CommandWord]) -> Option<LaunchedCom
     Some(LaunchedCommand::Command { assignments, words })
 }
 
-/// Programs that do nothing but read and print, whatever words they get.
-const READERS: &str = "echo ls cat wc grep egrep fgrep head tail stat du basename dirname readlink realpath md5sum \
-    sha1sum sha256sum nl tac true false";
-
 /// Whether a program gets words from xargs that may make it do something else.
 pub(super) fn is_fed_by_xargs(launcher: &str, words: &[CommandWord]) -> bool {
-    let reads = words
-        .first()
-        .and_then(CommandWord::known)
-        .is_some_and(|name| programs::listed(READERS, programs::base(name)));
+    let reads =
+        words.first().and_then(CommandWord::known).is_some_and(|name| only_reads(programs::base(name)));
     launcher == "xargs" && !reads && words.iter().any(|word| word.value.is_none())
 }
 

@@ -2,14 +2,13 @@
 //!
 //! Which of its words a program takes for paths is not known for most. So every word counts as one, and so does what
 //! stands in it where a path can begin: behind `=`, `@` or `:`, behind the letters of an option, in a piece of code. A
-//! word that may turn out as any text is said to be open.
+//! word is open, and may be any path, if anything in it is only known when the command runs. The one exception are names
+//! in a single folder, as in `src/*.rs`: only a link among them leads anywhere else.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::paths::{OutsidePaths, PossibleFolders};
 use super::programs::listed;
-use super::shape::{HOME, NAMES, WORDS, is_open};
-use super::values::leads_to_path;
 use super::word::CommandWord;
 use crate::scope::PathAccess;
 
@@ -22,18 +21,21 @@ const LETTERS_MAX: usize = 16;
 /// More pieces of one word are not looked at.
 const PIECES_MAX: usize = 2000;
 
-/// Programs that only look at the paths among their words.
+/// Programs that do nothing but read and print, whatever words they get.
 const READERS: &str = "\
-    cat head tail tac nl less more ls dir tree wc sort diff cmp comm stat du df file strings od xxd hexdump base64 md5sum \
-    sha1sum sha256sum find cut paste join column";
+    cat head tail tac nl ls dir wc cmp comm stat du df strings od hexdump base64 md5sum sha1sum sha256sum cut paste join \
+    column grep";
+
+/// Programs that do so unless an option makes them do more.
+const LOOKERS: &str = "find sort diff tree file xxd";
 
 /// Those of them whose first word is a pattern or a script, unless an option brings it.
-pub(super) const SEARCHERS: &str = "grep egrep fgrep zgrep rg ag sed awk gawk mawk jq";
+pub(super) const SEARCHERS: &str = "grep zgrep rg ag sed awk jq";
 
 /// Programs that make, change or remove the paths among their words, or work there.
 pub(super) const WRITERS: &str = "\
     cd pushd rm rmdir unlink shred truncate cp mv ln link install mkdir mkfifo mknod mktemp touch tee sponge dd split \
-    csplit patch chmod chown chgrp chattr setfacl rsync zip gzip gunzip bzip2 bunzip2 xz unxz zstd unzstd 7z 7za 7zz \
+    csplit patch chmod chown chgrp chattr setfacl rsync tar unzip zip gzip gunzip bzip2 bunzip2 xz unxz zstd unzstd 7z \
     cpio strip objcopy dos2unix unix2dos rustfmt gofmt black isort prettier clang-format";
 
 /// Commands that open nothing: they only repeat, compare or count what they are given.
@@ -41,8 +43,8 @@ const TALKERS: &str = "\
     echo printf test [ true false : read set exit return kill sleep seq expr basename dirname realpath readlink which \
     type tr wait pwd umask";
 
-/// Programs to which a slash alone is a separator.
-const SEPARATED: &str = "awk gawk mawk cut sort paste join column";
+/// Programs to which a slash alone is a separator, and the variables that only a line itself looks at.
+const SEPARATED: &str = "= awk cut sort paste join column";
 
 /// What a program does with the paths among its words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +62,7 @@ impl PathUse {
     pub(super) fn of(name: &str) -> Self {
         if listed(WRITERS, name) {
             Self::Writes
-        } else if listed(READERS, name) || listed(SEARCHERS, name) {
+        } else if [READERS, LOOKERS, SEARCHERS].iter().any(|list| listed(list, name)) {
             Self::Reads
         } else if listed(TALKERS, name) {
             Self::Talks
@@ -70,6 +72,11 @@ impl PathUse {
     }
 }
 
+/// Whether no word can make the program of this name do more than read and print.
+pub(super) fn only_reads(name: &str) -> bool {
+    listed(READERS, name) || listed(TALKERS, name)
+}
+
 /// What is known of the paths that a word may be, or hold.
 #[derive(Debug, Default)]
 pub(super) struct PathMention {
@@ -77,16 +84,6 @@ pub(super) struct PathMention {
     pub(super) outside: OutsidePaths,
     /// There may be others.
     pub(super) open: bool,
-}
-
-impl PathMention {
-    /// Whether a word that is only known later may lead anywhere: a variable may hold `..`, and so may alternatives.
-    pub(super) fn leads(&self, word: &CommandWord) -> bool {
-        let valued = word.prefix.starts_with('-') || word.prefix.contains('=');
-        let alternatives = word.text.contains('{') && (word.text.contains(',') || word.text.contains(".."));
-        let open = alternatives && self.open || valued || word.text.contains(['$', '`', '<']);
-        word.value.is_none() && (open || !self.outside.is_empty())
-    }
 }
 
 /// Where in a word a path may begin.
@@ -103,47 +100,46 @@ enum PathLead {
 }
 
 impl PossibleFolders<'_> {
-    /// The paths that a word of this shape may lead a program to.
-    pub(super) fn mention(&self, name: &str, uses: PathUse, shape: &str) -> PathMention {
+    /// The paths that a word may lead a program to.
+    pub(super) fn mention(&self, name: &str, uses: PathUse, word: &CommandWord) -> PathMention {
         let mut found = PathMention::default();
-        if uses == PathUse::Talks {
-            // The shell itself looks for names.
-            if shape.contains(NAMES) {
-                found.open = shape.contains(is_open);
-                self.judge(PathLead::Word, shape, (name, uses), &mut found);
-            }
-            return found;
-        }
-        found.open = shape.contains(is_open) && !(uses == PathUse::Unknown && is_address(shape));
-        let pieces = pieces(shape);
-        found.open |= pieces.len() > PIECES_MAX || is_disguised(shape);
+        let uses = match uses {
+            // The shell itself looks for names, in what it splits too.
+            PathUse::Talks if word.glob || word.splits => PathUse::Reads,
+            PathUse::Talks => return found,
+            uses => uses,
+        };
+        let text = word.known().unwrap_or(&word.prefix);
+        let pieces = pieces(text);
+        found.open = pieces.len() > PIECES_MAX || is_disguised(text);
         for (lead, piece) in pieces.into_iter().take(PIECES_MAX) {
-            self.judge(lead, piece, (name, uses), &mut found);
+            // Of what is only known later, the folder that it begins with.
+            let folder = piece.rfind('/').and_then(|slash| piece.get(..=slash)).unwrap_or_default();
+            let piece = if word.value.is_some() { piece } else { folder };
+            let tilde =
+                piece.starts_with('~') && (word.tilde || piece.contains('/') || lead == PathLead::Value);
+            self.judge(lead, piece, tilde, (name, uses), &mut found);
         }
-        found.open |= self.tired();
+        let access = if uses == PathUse::Writes { PathAccess::Write } else { PathAccess::Read };
+        let known = word.value.is_some() || is_pipe(word) || self.lists(word, access, &mut found);
+        found.open |= self.tired() || !known;
         found
     }
 
-    fn judge(&self, lead: PathLead, piece: &str, (name, uses): (&str, PathUse), found: &mut PathMention) {
-        let only_slashes = piece.trim_matches('/').is_empty();
-        if only_slashes && (piece.is_empty() || lead == PathLead::Inner || listed(SEPARATED, name)) {
+    fn judge(
+        &self,
+        lead: PathLead,
+        path: &str,
+        tilde: bool,
+        (name, uses): (&str, PathUse),
+        found: &mut PathMention,
+    ) {
+        let only_slashes = path.trim_matches('/').is_empty();
+        if only_slashes && (path.is_empty() || lead == PathLead::Inner || listed(SEPARATED, name)) {
             return;
         }
-        if piece.len() > PATH_MAX || self.tired() {
-            found.open |= piece.contains("..") || piece.starts_with(['/', '~', HOME]) || self.tired();
-            return;
-        }
-        // Of what is only known later, the folder that it begins with.
-        let piece = match piece.find(is_open).and_then(|at| piece.get(..at)) {
-            Some(known) => known.rfind('/').and_then(|slash| known.get(..=slash)).unwrap_or_default(),
-            None => piece,
-        };
-        let tilde = piece.starts_with(HOME) || piece.starts_with('~') && piece.contains('/');
-        let path = piece.replacen(HOME, "~", 1);
-        if let Some(before) = piece.find(HOME).and_then(|at| piece.get(..at)).filter(|text| !text.is_empty())
-        {
-            // Where a path can begin it is a piece of its own.
-            found.open |= !before.ends_with(leads_to_path);
+        if path.len() > PATH_MAX || self.tired() {
+            found.open |= path.contains("..") || path.starts_with(['/', '~']) || self.tired();
             return;
         }
         let gits = path.split('/').any(|part| part.eq_ignore_ascii_case(".git"));
@@ -157,90 +153,58 @@ impl PossibleFolders<'_> {
         };
         // `/api/v1` is hardly meant as a path where there is no `/api`.
         let meant = uses == PathUse::Writes || lead == PathLead::Address || !path.starts_with('/');
-        if path.is_empty() || !meant && !begins_somewhere(&path) {
-            return;
-        }
-        match path.find(NAMES) {
-            Some(at) => {
-                let folder = path.get(..at).and_then(|known| known.rfind('/')).map_or(0, |slash| slash + 1);
-                let (folder, rest) = path.split_at_checked(folder).unwrap_or(("", &path));
-                let parts: Vec<&str> = rest.split('/').collect();
-                found.outside.extend(self.matched(folder, tilde, &parts, access));
-            }
-            None => found.outside.extend(self.beyond(&path, tilde, access)),
+        if meant || begins_somewhere(path) {
+            found.outside.extend(self.beyond(path, tilde, access));
         }
     }
 
-    /// The places outside to which a pattern in a folder may lead.
-    fn matched(&self, folder: &str, tilde: bool, parts: &[&str], access: PathAccess) -> OutsidePaths {
-        let hidden = |part: &str| {
-            let name = part.split(NAMES).next().unwrap_or_default().to_ascii_lowercase();
-            name.starts_with('.') && (name.starts_with(".git") || ".git".starts_with(&name))
-        };
-        let up = |part: &&str| {
-            let dots = part.replace(NAMES, "");
-            *part == ".." || part.starts_with('.') && part.contains(NAMES) && matches!(&*dots, "." | "..")
-        };
-        let (first, rest) = parts.split_first().unwrap_or((&"", &[]));
-        if rest.iter().any(up) || access == PathAccess::Write && rest.iter().any(|part| hidden(part)) {
-            return vec![(PathBuf::from("/"), access)];
+    /// Looks at the links among the names that a word may turn out as; false if it may turn out as anything else.
+    fn lists(&self, word: &CommandWord, access: PathAccess, found: &mut PathMention) -> bool {
+        let prefix = &word.prefix;
+        let start = prefix.rfind('/').map_or(0, |slash| slash + 1);
+        let Some((folder, start)) = prefix.split_at_checked(start) else { return false };
+        // `.*` may be the parent, and `.g*` is git's own.
+        let Some(end) = word.names.as_ref().filter(|_| !start.starts_with('.')) else { return false };
+        if !self.beyond(folder, word.tilde, access).is_empty() {
+            // Where it was named, so was all that is in it.
+            return !found.outside.is_empty();
         }
-        let here = if folder.is_empty() { "./" } else { folder };
-        let mut found = self.beyond(here, tilde, access);
-        // `.gi?/hooks` may turn out as git's own, and `.*` as the parent.
-        if hidden(first) && access == PathAccess::Write {
-            found.extend(self.beyond(&format!("{here}.git"), tilde, access));
-        }
-        if up(first) {
-            found.extend(self.beyond(&format!("{here}.."), tilde, access));
-        }
-        if found.is_empty() {
-            for place in self.resolve(here, tilde).unwrap_or_default() {
-                self.follow_names(&place, parts, access, &mut found);
-            }
-        }
-        found
-    }
-
-    /// Follows a pattern through the folders that are there: a link among the names may lead out.
-    fn follow_names(&self, place: &Path, parts: &[&str], access: PathAccess, found: &mut OutsidePaths) {
-        let Some((part, rest)) = parts.split_first() else {
-            found.extend(place.to_str().map(|path| self.beyond(path, false, access)).unwrap_or_default());
-            return;
-        };
-        let Some((start, end)) = part.split_once(NAMES) else {
-            return self.follow_names(&place.join(part), rest, access, found);
-        };
-        let end = end.rsplit(NAMES).next().unwrap_or_default();
-        for entry in place.read_dir().into_iter().flatten().flatten() {
+        let places = self.resolve(folder, word.tilde).unwrap_or_default();
+        for entry in places.iter().filter_map(|place| place.read_dir().ok()).flatten().flatten() {
             self.look();
             if self.tired() {
-                return;
+                return false;
             }
-            let name = entry.file_name();
-            let fits = name.to_str().is_none_or(|name| {
-                name.starts_with(start)
-                    && name.ends_with(end)
-                    && (!start.is_empty() || !name.starts_with('.'))
-            });
-            let kind = entry.file_type().ok();
-            let link = kind.is_none_or(|kind| kind.is_symlink());
-            if fits && (link || !rest.is_empty() && kind.is_some_and(|kind| kind.is_dir())) {
-                self.follow_names(&entry.path(), rest, access, found);
+            let fits = |name: &str| name.starts_with(start) && name.ends_with(end);
+            let fits = entry.file_name().to_str().is_none_or(fits);
+            if fits && entry.file_type().is_ok_and(|kind| kind.is_symlink()) {
+                let Some(path) = entry.path().to_str().map(str::to_owned) else { return false };
+                found.outside.extend(self.beyond(&path, false, access));
             }
         }
+        true
     }
 }
 
+/// Whether a path can begin behind this character.
+fn leads_to_path(c: char) -> bool {
+    c.is_whitespace() || "=:,@([{<>|;&'\"`!".contains(c)
+}
+
+/// Whether a word is the path that the shell makes of something that is open already.
+fn is_pipe(word: &CommandWord) -> bool {
+    word.text.starts_with("<(") && word.text.ends_with(')') && !word.splits
+}
+
 /// The pieces of a word that may be paths: the word itself, and what stands where one can begin.
-fn pieces(shape: &str) -> Vec<(PathLead, &str)> {
-    let mut found = vec![(PathLead::Word, shape)];
-    if let Some(letters) = shape.strip_prefix('-').filter(|letters| !letters.starts_with('-')) {
+fn pieces(text: &str) -> Vec<(PathLead, &str)> {
+    let mut found = vec![(PathLead::Word, text)];
+    if let Some(letters) = text.strip_prefix('-').filter(|letters| !letters.starts_with('-')) {
         let letter = |(_, c): &(usize, char)| c.is_ascii_alphanumeric();
         let places = letters.char_indices().take(LETTERS_MAX).take_while(letter);
         found.extend(places.filter_map(|(at, _)| Some((PathLead::Value, letters.get(at + 1..)?))));
     }
-    let mut rest = shape;
+    let mut rest = text;
     let mut whole = true;
     while let Some((at, sign)) = rest.char_indices().find(|(_, c)| leads_to_path(*c)) {
         let (before, behind) = rest.split_at_checked(at).unwrap_or((rest, ""));
@@ -264,19 +228,13 @@ fn pieces(shape: &str) -> Vec<(PathLead, &str)> {
     found
 }
 
-/// Whether a word begins as an address, and what is only known later is a part of that.
-fn is_address(shape: &str) -> bool {
-    let schemes = ["http://", "https://", "ssh://", "ws://", "wss://"];
-    schemes.iter().any(|scheme| shape.starts_with(scheme)) && !shape.contains(WORDS)
-}
-
 /// Whether a word holds the address of a file in which characters may stand for others.
-fn is_disguised(shape: &str) -> bool {
-    shape.contains(['%', '{', '[']) && shape.to_ascii_lowercase().contains("file:")
+fn is_disguised(text: &str) -> bool {
+    text.contains(['%', '{', '[']) && text.to_ascii_lowercase().contains("file:")
 }
 
 /// Whether the folder at the root that a path begins with is there.
 fn begins_somewhere(path: &str) -> bool {
     let first = path.split('/').find(|part| !part.is_empty()).unwrap_or_default();
-    first.contains(NAMES) || Path::new("/").join(first).symlink_metadata().is_ok()
+    Path::new("/").join(first).symlink_metadata().is_ok()
 }

@@ -9,43 +9,27 @@ use super::word::CommandWord;
 /// Options that run a program or write a file, for programs that are harmless otherwise.
 const OPTIONS: &[(&str, &str, &str)] = &[
     ("fd", "xXl", "exec exec-batch list-details"),
-    ("fdfind", "xXl", "exec exec-batch list-details"),
     ("rg", "z", "pre pre-glob hostname-bin search-zip"),
-    ("tar", "IFfPTg", TAR),
-    ("bsdtar", "IFfPTgs", TAR),
-    ("gtar", "IFfPTg", TAR),
+    ("tar", "IFfPTgs", TAR),
     ("unzip", ":", ""),
     ("rsync", "eM", "rsh rsync-path remote-option daemon config write-batch log-file"),
     ("split", "", "filter"),
     ("zip", "T", "unzip-command test"),
     ("install", "s", "strip strip-program"),
     ("make", "fCIEW", MAKE),
-    ("gmake", "fCIEW", MAKE),
     ("ninja", "Cft", ""),
     ("cmake", "EPC", "build install workflow toolchain graphviz trace-redirect"),
     ("ctest", "SDMO", "build-and-test test-command script output-log build-makeprogram"),
     ("meson", "", "wrapper gdb gdb-path native-file cross-file"),
     ("bazel", "", "run_under workspace_status_command bazelrc java_home host_jvm_args"),
-    ("ack", "", "pager output ackrc"),
     ("ag", "", "pager"),
-    ("delta", "", "pager"),
-    ("gpg", "o", "output photo-viewer exec-path options log-file"),
     ("eslint", "oc", "output-file config rulesdir plugin parser cache-location"),
     ("go", "C", GO),
     ("gofmt", "wr", "cpuprofile"),
     ("goimports", "w", "cpuprofile memprofile trace"),
     ("prettier", "w", "write plugin config cache-location"),
-    ("sdiff", "o", "output diff-program"),
-    ("xmllint", "", "output load-trace shell"),
-    ("pandoc", "oFL", "output filter lua-filter pdf-engine defaults extract-media"),
-    ("iconv", "o", "output"),
     ("yq", "is", "inplace in-place split-exp"),
     ("file", "Cmz", "compile magic-file uncompress"),
-    ("tcpdump", "wz", ""),
-    ("nm", "", "plugin"),
-    ("objdump", "", "plugin"),
-    ("ar", "", "plugin"),
-    ("ld", "", "plugin"),
     ("npm", "C", NPM),
     ("pnpm", "C", NPM),
     ("yarn", "", NPM),
@@ -55,15 +39,11 @@ const OPTIONS: &[(&str, &str, &str)] = &[
     ("just", "cf", "command shell shell-arg justfile working-directory edit chooser"),
     ("helm", "", "post-renderer kubeconfig"),
     ("gradle", "IpDbc", "init-script project-dir build-file settings-file include-build"),
-    ("gradlew", "IpDbc", "init-script project-dir build-file settings-file include-build"),
     ("jj", "", "config config-file config-toml tool repository"),
     ("date", "s", "set"),
     ("jq", "L", ""),
-    ("ctags", "", "options languages filter"),
     ("wait", "p", ""),
     ("jobs", "x", ""),
-    ("pdflatex", "", "shell-escape enable-write18 output-directory"),
-    ("openssl", "", "engine provider out keyout writerand sess_out config"),
     ("pytest", "pco", PYTEST),
 ];
 
@@ -91,7 +71,6 @@ const HARMLESS: &[(&str, &str, &str, &str)] = &[
     ("diff", "abBcdeiqrstuwyENT", "UCxW", DIFF),
     ("diff3", "AeExX3TaimL", "", "text merge show-all easy-only label"),
     ("bat", "pnAfPuSd", "lrH", BAT),
-    ("batcat", "pnAfPuSd", "lrH", BAT),
 ];
 
 const SORT: &str = "\
@@ -118,7 +97,7 @@ const FIND_ALONE: &str = "-print -print0 -not -o -or -a -and -prune -empty -ls -
 
 /// Whether one of the options that count is there, or may be.
 pub(super) fn concern(base: &str, arguments: &[CommandWord]) -> bool {
-    if matches!(base, "gcc" | "g++" | "cc" | "c++" | "clang" | "clang++") {
+    if base == "gcc" {
         return compiles(arguments);
     }
     if let Some((_, flags, valued, long)) = HARMLESS.iter().find(|(name, ..)| *name == base) {
@@ -164,8 +143,8 @@ fn outputs(base: &str, arguments: &[CommandWord]) -> bool {
 /// Whether a compiler may be made to start another program: directly, by a plugin or by options from a file.
 fn compiles(arguments: &[CommandWord]) -> bool {
     let parts = ["plugin", "wrapper", "specs", "-load", "ld-path", "-fuse-ld", "--config"];
-    // Words for another program, and files beside the output.
-    let starts = "@ -Wl, -Wa, -Wp, -X -MF -MJ -aux-info -dump -fdump -save-temps --serialize";
+    // Words for another program, and files that are written.
+    let starts = "@ -o --output -Wl, -Wa, -Wp, -X -MF -MJ -aux-info -dump -fdump -save-temps --serialize";
     matching(arguments, "B", "")
         || arguments.iter().any(|word| match word.known() {
             Some(text) => {

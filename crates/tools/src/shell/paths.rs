@@ -73,7 +73,7 @@ impl<'a> PossibleFolders<'a> {
 
     /// Whether a program may put files into folders of the project that make a repository of them.
     pub(super) fn fills(name: &str, arguments: &[CommandWord]) -> bool {
-        let archives = "tar bsdtar gtar unzip bsdcpio unar curl wget";
+        let archives = "bsdcpio unar curl wget";
         let others = "cd pushd rm rmdir unlink shred truncate chmod chown chgrp chattr setfacl mktemp touch";
         // Content cannot bring empty folders, but the line can.
         let needed = |word: &CommandWord| {

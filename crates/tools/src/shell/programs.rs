@@ -6,7 +6,7 @@
 //! side of asking: an argument that is only known later counts as the most dangerous one it could be.
 
 use super::word::CommandWord;
-use super::{builtins, git, options, script, variables};
+use super::{builtins, git, launchers, options, script, variables};
 
 /// Why a rule that names the program is not enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,33 +18,51 @@ pub(super) enum Concern {
 }
 
 /// Shells.
-pub(super) const SHELLS: &str = "sh bash dash ash zsh ksh mksh fish csh tcsh rbash pwsh";
+const SHELLS: &str = "sh bash dash ash zsh ksh mksh fish csh tcsh rbash pwsh";
 
 /// Programs that run whatever they are given, or write wherever it says.
 const LAUNCHERS: &str = "\
-    eval exec source . coproc fc env sudo doas su runuser \
+    eval exec source . coproc fc doas su runuser \
     pkexec setpriv capsh chroot unshare nsenter firejail bwrap proot fakeroot faketime eatmydata systemd-run \
     start-stop-daemon run-parts watch parallel entr flock script unbuffer rlwrap hyperfine perf strace ltrace \
     gdb lldb valgrind taskset chrt numactl busybox toybox ssh scp sftp mosh rsh telnet nc ncat netcat socat tmux \
     screen at batch crontab expect vi vim nvim view vimdiff ex ed emacs nano less more most man info npx bunx \
     pnpx uvx pipx xvfb-run dbus-run-session ld.so sqlite3 psql mysql mariadb m4 dc gnuplot direnv nix-shell \
     xdg-open open mapfile readarray complete compgen bind editor visudo vipw sensible-editor sensible-pager \
-    pager dialog ionice setsid stdbuf nohup timeout nice time command builtin xargs catchsegv cpulimit daemonize \
+    pager dialog catchsegv cpulimit daemonize \
     dpkg apt apt-get rpm yum dnf pacman apk snap flatpak setarch linux32 linux64 i386 x86_64 prlimit choom sg newgrp \
     ssh-agent sshpass autossh ccache distcc sccache bear scan-build mpirun mpiexec srun sbatch chronic ifne pee \
     tini dumb-init gosu su-exec chpst envdir setlock softlimit cgexec runcon aa-exec proxychains proxychains4 torsocks \
     watchexec nodemon pm2 concurrently cross-env dotenv dotenvx foreman honcho overmind rename prename file-rename \
     fzf sk protoc ghc tcc javac rustc rustdoc ld as ftp lftp mail mailx mutt nmap mongo mongosh duckdb ansible \
-    ansible-playbook luatex lualatex context joe kak hx micro code pg zless zmore corepack gpg-agent rr heaptrack cpio bsdcpio pax";
+    ansible-playbook luatex lualatex context joe kak hx micro code pg zless zmore corepack gpg-agent rr heaptrack cpio bsdcpio pax \
+    ack delta gpg sdiff xmllint pandoc iconv tcpdump nm objdump ar ctags pdflatex openssl";
 
 /// Languages that run a script; what the script is must be named, and for some it is not enough.
-pub(super) const INTERPRETERS: &str = "\
-    python pypy node nodejs deno bun perl ruby php lua luajit tclsh wish Rscript R julia guile racket elixir iex \
+const INTERPRETERS: &str = "\
+    python pypy node deno bun perl ruby php lua luajit tclsh wish Rscript R julia guile racket elixir iex \
     erl escript ghci runghc groovy scala kotlin jshell java osascript ipython irb octave ts-node tsx";
 
 /// Languages that take nothing behind the script for an option of their own.
 const SCRIPTED: &str = "\
-    python pypy node nodejs perl ruby lua luajit tclsh Rscript julia racket elixir escript runghc ts-node tsx";
+    python pypy node perl ruby lua luajit tclsh Rscript julia racket elixir escript runghc ts-node tsx";
+
+/// Programs of the tables that have other names too.
+const ALIASES: &[(&str, &str)] = &[
+    ("7z", "7za 7zz"),
+    ("awk", "gawk mawk nawk"),
+    ("bat", "batcat"),
+    ("fd", "fdfind"),
+    ("find", "gfind"),
+    ("gcc", "g++ cc c++ clang clang++"),
+    ("gradle", "gradlew"),
+    ("grep", "egrep fgrep"),
+    ("make", "gmake"),
+    ("mvn", "mvnw"),
+    ("node", "nodejs"),
+    ("sed", "gsed"),
+    ("tar", "bsdtar gtar"),
+];
 
 /// Modules of Python that run no more than a script would.
 const MODULES: &str = "black build compileall flake8 http.server isort json.tool mypy pip py_compile pylint pytest ruff \
@@ -55,47 +73,31 @@ const CHANGERS: &str = "\
     alias unalias declare typeset local export readonly unset set shopt hash enable trap let getopts history \
     compopt disown suspend";
 
-/// Sub-commands that run what they are given.
+/// Sub-commands that run what they are given, or change what is run later.
 const SUBCOMMANDS: &[(&str, &str)] = &[
-    ("npm", "exec x explore init create innit config set set-script c edit docs home repo bugs"),
-    ("pnpm", "exec dlx create config env init"),
-    ("yarn", "exec dlx create config node init"),
-    ("go", "run generate tool env"),
-    ("uv", "run tool x"),
-    ("poetry", "run shell"),
-    ("pipenv", "run shell"),
-    ("hatch", "run shell"),
-    ("conda", "run"),
-    ("bundle", "exec config open"),
-    ("rbenv", "exec"),
-    ("mise", "exec x run"),
-    ("asdf", "exec"),
-    ("rustup", "run which"),
-    ("nix", "run develop shell eval repl build"),
-    ("docker", "run exec create"),
-    ("docker-compose", "run exec create"),
-    ("podman", "run exec create unshare"),
-    ("kubectl", "exec run debug edit plugin config"),
-    ("systemctl", "edit"),
-    ("gh", "alias extension codespace config"),
-    ("jj", "util config"),
-    ("brew", "sh ruby irb"),
-    ("pdm", "run config"),
-    ("rye", "run config"),
-    ("pixi", "run exec shell config"),
-    ("pyenv", "exec"),
-    ("volta", "run"),
-    ("fnm", "exec"),
-    ("composer", "exec config global"),
-    ("gem", "exec open"),
-    ("rails", "runner r console c dbconsole db"),
-    ("mix", "cmd run do eval"),
-    ("zig", "run cc c++ build-exe"),
-    ("dotnet", "exec tool script fsi"),
+    (
+        "asdf bundle composer conda fnm gem hatch mise pdm pipenv pixi poetry pyenv rbenv rustup rye uv volta",
+        MANAGED,
+    ),
+    ("docker docker-compose podman", "run exec create unshare"),
     ("bazel", "run query"),
-    ("meson", "devenv"),
+    ("brew", "sh ruby irb"),
+    ("dotnet", "exec tool script fsi"),
+    ("gh", "alias extension codespace config"),
+    ("go", "run generate tool env"),
     ("ip", "netns vrf"),
+    ("jj", "util config"),
+    ("kubectl", "exec run debug edit plugin config"),
+    ("meson", "devenv"),
+    ("mix", "cmd run do eval"),
+    ("nix", "run develop shell eval repl build"),
+    ("rails", "runner r console c dbconsole db"),
+    ("systemctl", "edit"),
+    ("zig", "run cc c++ build-exe"),
 ];
+
+/// Those of programs that manage packages and versions of others.
+const MANAGED: &str = "run exec x shell tool config open global which";
 
 /// The sub-commands of cargo that are its own; any other is a program called `cargo-…`.
 const CARGO: &str = "\
@@ -103,8 +105,9 @@ const CARGO: &str = "\
     locate-project metadata miri new nextest package pkgid publish r read-manifest remove report rm run search t \
     test tree uninstall update vendor verify-project version yank";
 
-/// Sub-commands of npm that are what they say when they come first, and those of pnpm.
-const NPM_PLAIN: &str = "\
+/// Sub-commands of npm that are what they say when they come first, and those of pnpm and yarn. Any other may be a script
+/// of the project, or a program of its packages.
+const NPM: &str = "\
     run run-script test t tst start stop restart install i add ci uninstall update outdated ls list view info audit \
     why explain ping root bin prune dedupe fund search version pack";
 const PNPM: &str = "\
@@ -139,19 +142,20 @@ pub(super) fn concern(name: &str, arguments: &[CommandWord]) -> Option<Concern> 
 /// Whether only the very same command may be remembered for "always".
 pub(super) fn broad(name: &str) -> bool {
     let base = base(name);
-    let own = ["find", "fd", "awk", "gawk", "sed", "curl", "wget", "make", "tar", "rsync", "cmake", "ninja"];
-    own.contains(&base)
+    listed("find fd awk sed curl wget make tar rsync cmake ninja", base)
+        || launchers::launches(base)
         || [SHELLS, LAUNCHERS, INTERPRETERS, CHANGERS].iter().any(|list| listed(list, base))
         || base.starts_with("ld-linux")
 }
 
-/// The name in the tables: without its folder and its version.
+/// The name in the tables: without its folder and its version, and the first of several.
 pub(super) fn base(name: &str) -> &str {
     let file = name.rsplit('/').next().unwrap_or(name);
     let bare = file.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
     let versioned =
         ["python", "pypy", "perl", "ruby", "php", "lua", "node", "pip", "gcc", "clang", "g++", "tclsh"];
-    if file != "." && versioned.contains(&bare) { bare } else { file }
+    let name = if file != "." && versioned.contains(&bare) { bare } else { file };
+    ALIASES.iter().find(|(_, others)| listed(others, name)).map_or(name, |(first, _)| first)
 }
 
 /// Asking a program for its version runs nothing else, whatever it is.
@@ -183,14 +187,14 @@ fn runs(base: &str, arguments: &[CommandWord]) -> bool {
         return interprets(base, arguments);
     }
     match base {
-        "find" | "gfind" => options::finds(arguments),
+        "find" => options::finds(arguments),
         "git" => git::runs(arguments),
-        "sed" | "gsed" => script::sed(arguments).doubtful,
-        "awk" | "gawk" | "mawk" | "nawk" => script::awk(arguments),
-        "make" | "gmake" => holds(arguments, '=') || options::concern(base, arguments),
-        "tar" | "bsdtar" | "gtar" => tars(arguments),
+        "sed" => script::sed(arguments).doubtful,
+        "awk" => script::awk(arguments),
+        "make" => holds(arguments, '=') || options::concern(base, arguments),
+        "tar" => tars(arguments),
         "rsync" => holds(arguments, ':') || options::concern(base, arguments),
-        "mvn" | "mvnw" => maven(arguments),
+        "mvn" => maven(arguments),
         "cargo" => cargo(arguments),
         "cd" | "pushd" | "popd" => false,
         // What follows is for git.
@@ -296,24 +300,15 @@ fn cargo(arguments: &[CommandWord]) -> bool {
 }
 
 fn subcommands(base: &str, arguments: &[CommandWord]) -> bool {
-    let Some((_, list)) = SUBCOMMANDS.iter().find(|(name, _)| *name == base) else { return false };
-    let first = arguments.first().and_then(CommandWord::known).unwrap_or_default();
-    let plain = [("npm", NPM_PLAIN), ("pnpm", PNPM), ("yarn", YARN)];
-    if plain.iter().any(|(name, list)| *name == base && listed(list, first)) {
-        return false;
+    if let Some((_, plain)) =
+        [("npm", NPM), ("pnpm", PNPM), ("yarn", YARN)].iter().find(|(name, _)| *name == base)
+    {
+        return arguments.first().is_some_and(|word| !word.known().is_some_and(|text| listed(plain, text)));
     }
-    let known = |text: &str| match base {
-        // npm takes any unambiguous beginning of a sub-command.
-        "npm" => !text.is_empty() && list.split(' ').any(|name| name.starts_with(text)),
-        _ => listed(list, text),
-    };
-    // Any other first word is a script of the project's, or a program of its packages.
-    if matches!(base, "pnpm" | "yarn") {
-        return !(base == "yarn" && arguments.is_empty());
-    }
+    let Some((_, list)) = SUBCOMMANDS.iter().find(|(names, _)| listed(names, base)) else { return false };
     // Options may come first, with values of their own: the first word that is none is not always the sub-command.
     arguments.iter().take_while(|word| word.known() != Some("--")).any(|word| match word.known() {
-        Some(text) => known(text),
+        Some(text) => listed(list, text),
         None => false,
     }) || arguments.first().is_none_or(|word| word.known().is_none())
 }

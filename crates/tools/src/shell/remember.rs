@@ -7,54 +7,23 @@
 use super::programs;
 use super::word::CommandWord;
 
-/// Programs whose second word says what they do, or whose third does.
-const ARITY: &[(&str, usize)] = &[
-    ("apt", 2),
-    ("apt-get", 2),
-    ("brew", 2),
-    ("bun run", 3),
-    ("bun", 2),
-    ("bundle", 2),
-    ("cargo", 2),
-    ("composer", 2),
-    ("conda", 2),
-    ("deno task", 3),
-    ("deno", 2),
-    ("docker compose", 3),
-    ("docker", 2),
-    ("docker-compose", 2),
-    ("dotnet", 2),
-    ("gem", 2),
-    ("gh", 3),
-    ("git remote", 3),
-    ("git stash", 3),
-    ("git worktree", 3),
-    ("git", 2),
-    ("go", 2),
-    ("gradle", 2),
-    ("helm", 2),
-    ("just", 2),
-    ("kubectl", 2),
-    ("make", 2),
-    ("mvn", 2),
-    ("npm run", 3),
-    ("npm", 2),
-    ("pip", 2),
-    ("pip3", 2),
-    ("pnpm run", 3),
-    ("pnpm", 2),
-    ("podman compose", 3),
-    ("podman", 2),
-    ("poetry", 2),
-    ("rustup", 2),
-    ("swift", 2),
-    ("systemctl", 2),
-    ("terraform", 2),
-    ("tofu", 2),
-    ("uv", 2),
-    ("yarn run", 3),
-    ("yarn", 2),
-    ("zig", 2),
+/// Programs whose second word says what they do.
+const TWO: &str = "\
+    apt apt-get brew bun bundle cargo composer conda deno docker docker-compose dotnet gem git go gradle helm just kubectl \
+    make mvn npm pip pnpm podman poetry rustup swift systemctl terraform tofu uv yarn zig";
+
+/// Those of them whose third word does, behind these.
+const THREE: &[&str] = &[
+    "bun run",
+    "deno task",
+    "docker compose",
+    "git remote",
+    "git stash",
+    "git worktree",
+    "npm run",
+    "pnpm run",
+    "podman compose",
+    "yarn run",
 ];
 
 /// The pattern for a command that nothing speaks against, if there is a safe one.
@@ -63,9 +32,15 @@ pub(super) fn pattern(words: &[CommandWord]) -> Option<String> {
     if programs::broad(name) {
         return exact(&text(words));
     }
+    let base = programs::base(name);
     let two = words.get(..2).map(text).unwrap_or_default();
-    let arity = |name: &str| ARITY.iter().find(|(known, _)| *known == name).map(|(_, arity)| *arity);
-    let arity = arity(&two).or_else(|| arity(programs::base(name))).unwrap_or(1);
+    let arity = if base == "gh" || THREE.contains(&two.as_str()) {
+        3
+    } else if programs::listed(TWO, base) {
+        2
+    } else {
+        1
+    };
     // `git stash` alone is named by fewer words than there could be.
     let named = words.get(..arity.min(words.len()))?;
     let plain = |word: &CommandWord| word.known() == Some(&word.text) && !word.option;

@@ -12,7 +12,7 @@ use tree_sitter::{Node, ParseOptions, Parser, Tree};
 use super::lexer::SubstitutionEnds;
 
 /// The longest line that is parsed, in bytes. Linux starts no shell with a longer argument anyway.
-pub(super) const LINE_MAX: usize = 128 * 1024;
+const LINE_MAX: usize = 128 * 1024;
 
 /// How long the parser may take. A thousand ordinary commands take a tenth of that.
 const TIME_MAX: Duration = Duration::from_millis(500);
@@ -24,7 +24,7 @@ const PIPES_MAX: usize = 1000;
 const NODES_MAX: usize = 20_000;
 
 /// Deeper nesting is not looked into.
-pub(super) const DEPTH_MAX: usize = 120;
+const DEPTH_MAX: usize = 120;
 
 /// The tree of a line, or nothing if it would take too long.
 pub(super) fn tree(line: &str) -> Option<Tree> {

@@ -11,15 +11,13 @@ use tree_sitter::Node;
 use super::agreement::KEYWORDS;
 use super::launchers::LaunchedCommand;
 use super::lexer::{SubstitutionEnds, Unsure};
-use super::mentions::PathUse;
 use super::paths::{OutsidePaths, PossibleFolders};
 use super::programs::Concern;
 use super::syntax::{children, start, text};
-use super::values::LineValues;
 use super::word::CommandWord;
 use super::{
-    Analysis, CHANGES, OPAQUE, RUNS, agreement, destinations, git, launchers, programs, remember,
-    repositories, script, syntax, variables,
+    Analysis, CHANGES, OPAQUE, RUNS, agreement, git, launchers, programs, remember, repositories, script,
+    syntax, variables,
 };
 use crate::scope::{PathAccess, Scope, real};
 
@@ -49,8 +47,6 @@ pub(super) fn analyse(line: &str, workdir: &Path, scope: &Scope) -> Analysis {
         scope,
         ends: SubstitutionEnds::new(),
         folders: PossibleFolders::new(workdir, scope),
-        values: LineValues::default(),
-        at: 0,
         found: Vec::new(),
         relative: Vec::new(),
         repositories: Vec::new(),
@@ -73,9 +69,6 @@ struct TreeWalk<'a> {
     scope: &'a Scope,
     ends: SubstitutionEnds,
     folders: PossibleFolders<'a>,
-    values: LineValues,
-    /// Where the node stands that is looked at.
-    at: usize,
     found: Vec<String>,
     /// Commands that are paths, which mean something else in another folder.
     relative: Vec<String>,
@@ -115,11 +108,9 @@ impl TreeWalk<'_> {
         self.ends = syntax::ends(nodes.iter().map(|(node, _)| *node), self.line);
         let agreed = agreement::check(tree.root_node(), self.line, &self.ends).is_ok();
         self.opaque |= tree.root_node().has_error() || !agreed;
-        self.values = LineValues::of(&nodes, self.line, &self.ends);
         let condition = syntax::condition(&tree, self.line);
         for (node, parent) in nodes {
             self.folders.left = Some(node) == condition;
-            self.at = node.start_byte();
             let known = !node.is_named() || programs::listed(KINDS, node.kind());
             if node.is_missing() || !known || !self.visit(node, parent) {
                 self.opaque = true;
@@ -183,8 +174,8 @@ impl TreeWalk<'_> {
             "variable_assignment" => parent.is_some_and(|parent| self.assignment(node, parent)),
             "for_statement" => {
                 self.loops = true;
-                node.child_by_field_name("variable")
-                    .is_some_and(|name| variables::small(text(name, self.line)))
+                let name = node.child_by_field_name("variable").map_or("", |name| text(name, self.line));
+                self.reach_by_loop(node).is_ok() && variables::small(name)
             }
             "while_statement" => {
                 self.loops = true;
@@ -248,7 +239,9 @@ impl TreeWalk<'_> {
             } else if assignments.iter().all(|word| word.value.is_some()) {
                 self.always.extend(remember::exact(&whole));
             }
-            self.reach_by_variables(&whole, assignments);
+            for assignment in assignments {
+                self.reach_by_variable(&whole, assignment, false);
+            }
             self.found.push(whole);
         }
         self.found.push(text.clone());
@@ -264,27 +257,9 @@ impl TreeWalk<'_> {
             self.unsettled |= self.moved;
         }
         self.moved |= PossibleFolders::fills(base, arguments) || base == "git" && git::moves(arguments);
-        let mut reached = false;
-        for word in destinations::of(base, arguments) {
-            let mention = self.mention(base, PathUse::Writes, &word);
-            reached |= mention.leads(&word) || !mention.outside.is_empty();
-            self.external.extend(mention.outside);
-        }
-        if base == "git" {
-            reached |= destinations::remotes(arguments).into_iter().any(|remote| self.local(remote));
-        }
-        for word in destinations::archives(base, arguments) {
-            let mention = self.mention(base, PathUse::Writes, &word);
-            reached |= mention.leads(&word);
-            self.external.extend(mention.outside);
-        }
-        for file in destinations::outputs(base, arguments) {
-            self.written(&file);
-            reached |= file.value.is_none();
-        }
         let canonical = self.canonical(name, words);
         self.found.extend(canonical.iter().map(|words| remember::text(words)));
-        if matches!(base, "sed" | "gsed") {
+        if base == "sed" {
             let sed = script::sed(arguments);
             for file in sed.edited {
                 self.written(file);
@@ -302,9 +277,12 @@ impl TreeWalk<'_> {
         let concern = match &inner {
             Some(LaunchedCommand::Unknown) => Some(Concern::Runs),
             Some(_) => None,
+            None if base == "git" && git::remotes(arguments).into_iter().any(|remote| self.local(remote)) => {
+                Some(Concern::Runs)
+            }
             None => programs::concern(name, arguments),
         };
-        reached |= self.reach(base, words, inner.as_ref(), concern);
+        self.reach(base, words, inner.as_ref(), concern);
         if matches!(base, "cd" | "pushd") {
             self.folders.enter(arguments);
         }
@@ -318,7 +296,6 @@ impl TreeWalk<'_> {
             }
             _ => concern,
         };
-        let concern = concern.or(reached.then_some(Concern::Runs));
         match concern {
             Some(Concern::Changes) => self.found.push(format!("{CHANGES}{text}")),
             Some(Concern::Runs) => {
@@ -398,7 +375,7 @@ impl TreeWalk<'_> {
         for (_, child) in children(node).into_iter().skip(1) {
             let Ok(word) = self.word(child) else { return false };
             if child.kind() != "variable_assignment" {
-                self.reach_by_variables(source, &[word]);
+                self.reach_by_variable(source, &word, false);
             }
             // The index of an array is evaluated, with any command in it.
             if text(child, self.line).contains('[') {
@@ -414,10 +391,10 @@ impl TreeWalk<'_> {
         let source = text(node, self.line);
         let name = source.split(['=', '+', '[']).next().unwrap_or_default();
         let shaped = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-        // Programs may get it, and go by it.
-        if parent.kind() == "declaration_command" || alone && !variables::small(name) {
+        if parent.kind() != "command" {
             let Ok(word) = self.word(node) else { return false };
-            self.reach_by_variables(source, &[word]);
+            // What is declared programs may get, and go by it.
+            self.reach_by_variable(source, &word, alone && variables::small(name));
         }
         if alone && !variables::small(name) {
             self.found.push(source.to_owned());

@@ -5,28 +5,26 @@
 //! way. `g"i"t` and `\git` are `git`; `'git status'` stays `'git status'`.
 
 use super::lexer::{SubstitutionEnds, Unsure};
-use super::shape;
-
-/// The longest name of a variable that is looked for, in bytes.
-const NAME_MAX: usize = 256;
 
 /// A word, read as far as it can be known before the command runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CommandWord {
     /// What rules are matched against.
     pub(super) text: String,
-    /// What the program gets, if that is certain. A leading `~` that the shell expands is still there.
+    /// What the program gets, if that is certain. A `~` that the shell expands is still there.
     pub(super) value: Option<String>,
     /// The part before anything that is only known later.
     pub(super) prefix: String,
-    /// What it may turn out as, with the signs of [`shape`] for what is only known later.
-    pub(super) shape: String,
     /// Whether the shell expands the `~` at its start.
     pub(super) tilde: bool,
     /// Whether its value is split, and may turn out as any words or none.
     pub(super) splits: bool,
     /// Whether it may turn out as several words: because it is split, or as names of files, or as alternatives.
     pub(super) several: bool,
+    /// Whether the shell looks for names of files in its place.
+    pub(super) glob: bool,
+    /// How the names end that it stands for, if it can only turn out as names in the folder that it begins with.
+    pub(super) names: Option<String>,
     /// Whether it may turn out to begin with `-`, or does.
     pub(super) option: bool,
 }
@@ -40,14 +38,16 @@ impl CommandWord {
             base: at,
             ends,
             value: String::new(),
-            shape: String::new(),
             first: WordStart::Nothing,
             fixed: None,
             open: false,
             splits: false,
             glob: false,
-            bracket: None,
+            names: true,
+            set: false,
+            tail: 0,
             brace: false,
+            span: false,
             comma: false,
         };
         reading.run()?;
@@ -61,16 +61,19 @@ impl CommandWord {
         };
         let text = if known { quote(&reading.value, tilde) } else { source.to_owned() };
         let several = reading.splits || reading.glob || braces;
-        let WordReader { value, shape, splits, fixed, .. } = reading;
+        let WordReader { value, splits, fixed, glob, .. } = reading;
+        let end = value.get(reading.tail..).filter(|_| !reading.set).unwrap_or_default();
+        let names = (reading.names && glob && !braces).then(|| end.to_owned());
         let prefix = value.get(..fixed.unwrap_or(value.len())).unwrap_or_default().to_owned();
         Ok(Self {
             text,
             value: known.then_some(value),
             prefix,
-            shape,
             tilde,
             splits,
             several,
+            glob,
+            names,
             option: option || splits,
         })
     }
@@ -81,10 +84,11 @@ impl CommandWord {
             text: quote(value, false),
             value: Some(value.to_owned()),
             prefix: value.to_owned(),
-            shape: value.to_owned(),
             tilde: false,
             splits: false,
             several: false,
+            glob: false,
+            names: None,
             option: value.starts_with('-'),
         }
     }
@@ -95,10 +99,11 @@ impl CommandWord {
             text: text.to_owned(),
             value: None,
             prefix: String::new(),
-            shape: shape::WORDS.to_owned(),
             tilde: false,
             splits: true,
             several: true,
+            glob: false,
+            names: None,
             option: true,
         }
     }
@@ -137,7 +142,6 @@ struct WordReader<'a> {
     base: usize,
     ends: &'a SubstitutionEnds,
     value: String,
-    shape: String,
     first: WordStart,
     /// How much of the value came before anything that is only known later.
     fixed: Option<usize>,
@@ -145,9 +149,15 @@ struct WordReader<'a> {
     open: bool,
     splits: bool,
     glob: bool,
-    /// Where in the shape a set of characters to match has begun.
-    bracket: Option<usize>,
+    /// What is only known later are names in one folder.
+    names: bool,
+    /// They have one of a set of characters.
+    set: bool,
+    /// How much of the value came before the last sign for other characters.
+    tail: usize,
     brace: bool,
+    /// Two dots came behind a brace: a range, if another brace follows.
+    span: bool,
     comma: bool,
 }
 
@@ -161,13 +171,13 @@ impl<'a> WordReader<'a> {
         if self.first == WordStart::Nothing {
             self.first = WordStart::Certain(next);
         }
+        // What follows is looked for in the folders that match.
+        self.names &= !(self.glob && next == '/');
         self.value.push(next);
-        self.shape.push(next);
     }
 
-    /// Takes something that is only known later, with its shape.
-    fn unknown(&mut self, shape: &str) {
-        self.shape.push_str(shape);
+    /// Takes something that is only known later.
+    fn unknown(&mut self) {
         if self.first == WordStart::Nothing {
             self.first = WordStart::Unknown;
         }
@@ -194,21 +204,22 @@ impl<'a> WordReader<'a> {
                 '$' => {
                     let before = self.open;
                     self.open = false;
-                    self.dollar(false)?;
-                    self.splits |= self.open;
+                    self.dollar()?;
+                    // One number stays one word.
+                    let number = ["$?", "$#", "$$"].iter().any(|number| rest.starts_with(number));
+                    self.splits |= self.open && !number;
                     self.open |= before;
                 }
                 '`' => {
-                    self.nested(false)?;
+                    self.nested()?;
                     self.splits = true;
                 }
-                '<' | '>' => self.nested(false)?,
+                '<' | '>' => self.nested()?,
                 '*' | '?' | '[' if !matches!(self.source, "[") => {
-                    if next == '[' {
-                        self.bracket.get_or_insert(self.shape.len());
-                    }
-                    self.unknown(shape::NAMES);
+                    self.unknown();
                     self.glob = true;
+                    self.set |= next == '[';
+                    self.tail = self.value.len();
                     self.at += 1;
                 }
                 other => {
@@ -216,51 +227,14 @@ impl<'a> WordReader<'a> {
                         self.brace = true;
                         self.fixed.get_or_insert(self.value.len());
                     }
-                    let before = self.shape.len();
-                    // The shell takes the word for an assignment, and puts a home folder there.
-                    let assigned = other == '~' && self.assigning();
-                    if assigned {
-                        self.unknown("");
-                    }
-                    self.comma |= self.brace && (other == ',' || rest.starts_with(".."));
-                    let home = assigned || other == '~' && self.at == 0;
+                    self.span |= self.brace && rest.starts_with("..");
+                    self.comma |= self.brace && (other == ',' || other == '}' && self.span);
                     self.take(other);
                     self.at += other.len_utf8();
-                    if let Some(sign) = shape::sign(other).filter(|_| self.brace || home) {
-                        self.shape.truncate(before);
-                        self.shape.push(sign);
-                    }
-                    self.close_bracket(other);
                 }
             }
         }
         Ok(())
-    }
-
-    /// What stands between brackets is one character of a name. The first `]` may be one of those, so the last counts.
-    fn close_bracket(&mut self, next: char) {
-        match (next, self.bracket) {
-            ('/', _) => self.bracket = None,
-            (']', Some(start))
-                if !self.shape.get(start..).is_some_and(|set| set.contains(shape::is_open)) =>
-            {
-                self.shape.truncate(start);
-                self.shape.push_str(shape::NAMES);
-            }
-            _ => {}
-        }
-    }
-
-    /// Whether a `~` that came next would stand at the start of a variable's value, or of a part of it.
-    fn assigning(&self) -> bool {
-        // Not the whole value each time: it may be long.
-        let start = self.value.as_bytes().get(..self.value.len().min(NAME_MAX)).unwrap_or_default();
-        self.value.ends_with(['=', ':'])
-            && start.iter().position(|byte| *byte == b'=').is_some_and(|length| {
-                let name = start.get(..length).unwrap_or_default();
-                !name.is_empty()
-                    && name.iter().all(|byte| byte.is_ascii_alphanumeric() || b"_+".contains(byte))
-            })
     }
 
     fn double_quotes(&mut self) -> Result<(), Unsure> {
@@ -285,9 +259,9 @@ impl<'a> WordReader<'a> {
                 '$' => {
                     // `"$@"` is as many words as there are parameters.
                     self.splits |= rest.starts_with("$@") || rest.starts_with("${@}");
-                    self.dollar(true)?;
+                    self.dollar()?;
                 }
-                '`' => self.nested(true)?,
+                '`' => self.nested()?,
                 other => {
                     self.take(other);
                     self.at += other.len_utf8();
@@ -312,7 +286,7 @@ impl<'a> WordReader<'a> {
                         'n' => self.take('\n'),
                         't' => self.take('\t'),
                         '\\' | '\'' | '"' | '?' => self.take(escaped),
-                        _ => self.unknown(shape::ANYTHING),
+                        _ => self.expands(),
                     }
                     self.at += 1 + escaped.len_utf8();
                 }
@@ -324,18 +298,18 @@ impl<'a> WordReader<'a> {
         }
     }
 
-    fn dollar(&mut self, quoted: bool) -> Result<(), Unsure> {
+    fn dollar(&mut self) -> Result<(), Unsure> {
         let name = self.rest().get(1..).unwrap_or_default();
         match name.chars().next() {
-            Some('(' | '{') => return self.nested(quoted),
+            Some('(' | '{') => return self.nested(),
             Some(c) if c.is_ascii_alphabetic() || c == '_' => {
                 let length =
                     name.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(name.len());
-                self.unknown(&shape::expansion(self.rest().get(..=length).unwrap_or_default(), quoted));
+                self.expands();
                 self.at += 1 + length;
             }
             Some(c) if c.is_ascii_digit() || "@*#?$!-".contains(c) => {
-                self.unknown(&shape::expansion(self.rest().get(..2).unwrap_or_default(), quoted));
+                self.expands();
                 self.at += 2;
             }
             _ => {
@@ -347,11 +321,17 @@ impl<'a> WordReader<'a> {
     }
 
     /// A substitution or `${…}`.
-    fn nested(&mut self, quoted: bool) -> Result<(), Unsure> {
+    fn nested(&mut self) -> Result<(), Unsure> {
         let end = self.ends.get(&(self.base + self.at)).and_then(|end| end.checked_sub(self.base));
         let end = end.filter(|end| *end > self.at && *end <= self.source.len()).ok_or(Unsure)?;
-        self.unknown(&shape::expansion(self.source.get(self.at..end).unwrap_or_default(), quoted));
+        self.expands();
         self.at = end;
         Ok(())
+    }
+
+    /// Takes something that may turn out as any text.
+    fn expands(&mut self) {
+        self.unknown();
+        self.names = false;
     }
 }

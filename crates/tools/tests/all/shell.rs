@@ -1,8 +1,10 @@
 //! Permission of command lines: what rules allow is run in a real shell, where every program records that it ran.
 
 use everturn_model::permission::{Action, Policy, Rule};
-use everturn_tools::Scope;
+use everturn_tools::bash::BashTool;
 use everturn_tools::shell::Analysis;
+use everturn_tools::{Scope, Tool as _};
+use serde_json::json;
 
 use self::arena::{Arena, Deed, Folder};
 use self::generator::Generator;
@@ -82,6 +84,15 @@ fn tricks_are_asked_about() {
         .map(|line| (line, Analysis::of(line, &project.scope.directory, &project.scope).commands))
         .collect();
     assert!(allowed.is_empty(), "{allowed:#?}");
+}
+
+#[test]
+fn lines_that_lead_elsewhere_need_more_than_a_rule_for_the_program() {
+    let project = furnished();
+    for line in arguments::LEADING {
+        let needs = BashTool::default().needs(&json!({ "command": line }), &project.scope).unwrap();
+        assert!(needs.iter().any(|need| need.permission == "external_directory"), "{line}: {needs:?}");
+    }
 }
 
 /// The lines that must ask.

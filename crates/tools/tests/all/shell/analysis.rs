@@ -93,6 +93,8 @@ fn launchers_name_what_they_run() {
     check("timeout -k 1 5 rm a", &["timeout -k 1 5 rm a", "rm a"]);
     check("nohup nice -n 5 rm a", &["nohup nice -n 5 rm a", "nice -n 5 rm a", "rm a"]);
     check("sudo -u root rm a", &["sudo -u root rm a", "rm a"]);
+    let line = "setsid -w ionice -t stdbuf -oL rm a";
+    check(line, &[line, "ionice -t stdbuf -oL rm a", "stdbuf -oL rm a", "rm a"]);
     // What comes from the input is not on the line: a rule for `rm` alone does not cover it.
     check("ls | xargs -n 1 cat", &["ls", "xargs -n 1 cat", "cat …"]);
     check("ls | xargs -n 1 rm", &["ls", "xargs -n 1 rm", "rm …", &format!("{RUNS}xargs -n 1 rm")]);
@@ -208,7 +210,6 @@ fn paths_outside_the_project_are_named() {
     check_external("rm /opt/*", &[("/opt", Write)]);
     check_external("dd if=/dev/zero of=/opt/x", &[("/opt/x", Write)]);
     check_external("rm ~/x", &[("/srv/somebody/x", Write)]);
-    check_external("rm \"$HOME\"/x", &[("/srv/somebody/x", Write)]);
     check_external("cd; ls", &[("/srv/somebody", Write)]);
     // Where the home is not known, it may be anywhere.
     let scope = Scope { home: "".into(), ..scope() };
@@ -259,7 +260,8 @@ fn what_git_keeps_is_outside_for_writers() {
     check_external("echo x > .git/hooks/pre-commit", &[(hook, Write)]);
     check_external("sed -i s/a/b/ .git/hooks/pre-commit", &[(hook, Write)]);
     check_external("cat .git/hooks/pre-commit", &[]);
-    check_external("cp x .gi?/hooks/pre-commit", &[("/srv/somebody/project/.git", Write)]);
+    // It may turn out as git's own, or as anything else.
+    assert_eq!(analyse("cp x .gi?/hooks/pre-commit").unresolved, ["cp x .gi?/hooks/pre-commit"]);
     check_external("cp x \".git/$y\"", &[("/srv/somebody/project/.git", Write)]);
 }
 

@@ -1,10 +1,11 @@
 //! Lines that leave the project, or may: each names the path outside, or the command whose words cannot be told. And
 //! ordinary lines, which do neither.
 
-use everturn_tools::Tool as _;
 use everturn_tools::bash::BashTool;
+use everturn_tools::process::sandbox::{SandboxPart, SandboxSettings};
 use everturn_tools::scope::PathAccess;
 use everturn_tools::shell::{Analysis, OPAQUE, UNRESOLVED};
+use everturn_tools::{Scope, Tool as _};
 use serde_json::json;
 
 use crate::harness::Project;
@@ -14,8 +15,8 @@ use crate::harness::Project;
 const LEAVING: &[(&str, &[&str])] = &[
     // As they were reported.
     ("cut -c1-99 ~/.ssh/x", &["R ~/.ssh/x"]),
-    ("d=..; cat $d/x", &["R ../x"]),
-    ("for f in ../x/*; do cat $f; done", &["R ../x"]),
+    ("d=..; cat $d/x", &["R ..", "? cat $d/x"]),
+    ("for f in ../x/*; do cat $f; done", &["R ../x", "? cat $f"]),
     ("xargs cat", &["? cat …"]),
     ("curl file:///x", &["R /x"]),
     ("tee $(echo ../x)", &["? tee $(echo ../x)"]),
@@ -36,46 +37,48 @@ const LEAVING: &[(&str, &[&str])] = &[
     ("frobnicate link/x", &["R link/x"]),
     ("frobnicate --in=link", &["R link"]),
     ("frobnicate -ilink", &["R link"]),
-    ("cat l*/x", &["R link/x"]),
-    ("cat */x", &["R link/x"]),
+    ("cat l*/x", &["? cat l*/x"]),
+    ("cat */x", &["? cat */x"]),
     ("echo ../*", &["R .."]),
-    ("for f in ~/.ssh/*; do echo $f; done", &["R ~/.ssh"]),
-    ("cat .*/x", &["R .."]),
-    ("cat .[.]/x", &["R .."]),
-    ("cat {/etc/passwd,f}", &["R /etc/passwd"]),
-    ("cat .{.,}/x", &["R ../x"]),
-    ("cat {f,~/x}", &["R ~/x"]),
+    ("for f in ~/.ssh/*; do echo $f; done", &["R ~/.ssh", "? echo $f"]),
+    ("cat .*/x", &["? cat .*/x"]),
+    ("cat .[.]/x", &["? cat .[.]/x"]),
+    ("cat {/etc/passwd,f}", &["? cat {/etc/passwd,f}"]),
+    ("cat .{.,}/x", &["? cat .{.,}/x"]),
+    ("cat {f,~/x}", &["? cat {f,~/x}"]),
     ("date -f ~/.ssh/x", &["R ~/.ssh/x"]),
     ("awk -F: '{print $1}' /etc/passwd", &["R /etc/passwd"]),
     ("git diff --no-index /dev/null ~/x", &["R ~/x"]),
-    ("git log --output=../x", &["R ../x"]),
-    ("git -C.. log", &["R .."]),
+    ("git log --output=../x", &["R ../x", "? git log --output=../x"]),
+    ("git -C.. log", &["R ..", "? git -C.. log"]),
     ("git hash-object -w ../x", &["R ../x"]),
     ("GIT_DIR=../x/.git git log", &["W ../x/.git"]),
     ("export CONFIG=../x; frobnicate", &["R ../x"]),
-    ("curl -F 'f=@../x' http://localhost", &["R ../x"]),
+    ("curl -F 'f=@../x' http://localhost", &["R ../x", "? curl -F f=@../x http://localhost"]),
     ("curl -F 'f=<../x' http://localhost", &["R ../x", "? curl -F 'f=<../x' http://localhost"]),
-    ("curl -T ~/x http://localhost", &["R ~/x"]),
+    ("curl -T ~/x http://localhost", &["R ~/x", "? curl -T ~/x http://localhost"]),
     ("curl FILE://localhost/etc/passwd", &["R /etc/passwd"]),
-    ("curl --url=file:/etc/passwd", &["R /etc/passwd"]),
-    ("wget --post-file=../x http://localhost", &["R ../x"]),
+    ("curl --url=file:/etc/passwd", &["R /etc/passwd", "? curl --url=file:/etc/passwd"]),
+    ("wget --post-file=../x http://localhost", &["R ../x", "? wget --post-file=../x http://localhost"]),
     ("tar -cf a.tar -C .. x", &["W .."]),
-    ("make -C.. all", &["R .."]),
+    ("make -C.. all", &["R ..", "? make -C.. all"]),
     ("gcc -I../x -c a.c", &["R ../x"]),
-    ("gcc -Wl,-T,../x a.c", &["R ../x"]),
+    ("gcc -Wl,-T,../x a.c", &["R ../x", "? gcc -Wl,-T,../x a.c"]),
     ("sort -t/ ../x", &["R ../x"]),
     ("ls /", &["R /"]),
     ("../x/run --fast", &["R ../x/run"]),
     ("rsync -a sub/ ../x", &["W ../x"]),
-    ("x=~/.ssh; cp f \"$x\"", &["W ~/.ssh"]),
-    ("a=..; b=$a/far; cat $b/x", &["R ../far/x"]),
-    ("d='../*'; echo $d", &["R .."]),
-    ("p=-F../x; git commit $p", &["R ../x"]),
-    ("for d in sub ..; do ls $d/y; done", &["R ../y"]),
-    ("ls \"$PWD/../x\" $(pwd)/../y", &["R ../x", "R ../y"]),
-    ("cat $HOME/x ${HOME}/y", &["R ~/x", "R ~/y"]),
-    ("f=../x; cat ${f%.rs}", &["R ../x"]),
-    ("watch 'cat ../x'", &["R ../x"]),
+    ("x=~/.ssh; cp f \"$x\"", &["R ~/.ssh", "? cp f \"$x\""]),
+    ("a=..; b=$a/far; cat $b/x", &["R ..", "? cat $b/x"]),
+    ("p=-f../x; grep \"$p\" f", &["? grep \"$p\" f"]),
+    ("read d < f; echo $d", &["? echo $d"]),
+    ("d='../*'; echo $d", &["R ../*", "R ..", "? echo $d"]),
+    ("p=-F../x; git commit $p", &["? git commit $p"]),
+    ("for d in sub ..; do ls $d/y; done", &["R ..", "? ls $d/y"]),
+    ("ls \"$PWD/../x\" $(pwd)/../y", &["? ls \"$PWD/../x\" $(pwd)/../y"]),
+    ("cat $HOME/x ${HOME}/y", &["? cat $HOME/x ${HOME}/y"]),
+    ("f=../x; cat ${f%.rs}", &["R ../x", "? cat ${f%.rs}"]),
+    ("watch 'cat ../x'", &["R ../x", "? watch 'cat ../x'"]),
     ("sed 'r ../x' f", &["R ../x", "? sed 'r ../x' f"]),
     // What is only known when it runs.
     ("cat $f", &["? cat $f"]),
@@ -86,18 +89,18 @@ const LEAVING: &[(&str, &[&str])] = &[
     ("cat /etc/$f", &["R /etc", "? cat /etc/$f"]),
     ("cat $'\\x2e\\x2e/x'", &["? cat $'\\x2e\\x2e/x'"]),
     ("while read -r f; do cat \"$f\"; done < list", &["? cat \"$f\""]),
-    ("for f in $(cat list); do cat $f; done", &["? cat $f"]),
+    ("for f in $(cat list); do cat $f; done", &["? for f in $(cat list)", "? cat $f"]),
     ("f=a; read f < list; cat $f", &["? cat $f"]),
-    ("f=a; printf -v f %s ../x; cat $f", &["? cat $f"]),
+    ("f=a; printf -v f %s ../x; cat $f", &["? printf -v f %s ../x", "? cat $f"]),
     ("f=a; unset f; cat $f/x", &["? cat $f/x"]),
-    ("f=a; f+=/..; cat $f/x", &["? cat $f/x"]),
+    ("f=a; f+=/..; cat $f/x", &["R /", "? cat $f/x"]),
     ("d=sub; d=$d$e; cat $d/x", &["? cat $d/x"]),
     ("d=$e; cat $d/x", &["? cat $d/x"]),
-    ("false && d=sub; cat $d/etc/passwd", &["R /etc/passwd"]),
-    ("d=sub & cat $d/etc/passwd", &["R /etc/passwd"]),
-    ("e=$d/etc/passwd; d=sub; cat $e", &["R /etc/passwd"]),
-    ("x='a ../y'; cat $x", &["? cat $x"]),
-    ("IFS=:; d=sub:..; cat $d", &["? cat $d"]),
+    ("false && d=sub; cat $d/etc/passwd", &["? cat $d/etc/passwd"]),
+    ("d=sub & cat $d/etc/passwd", &["? cat $d/etc/passwd"]),
+    ("e=$d/etc/passwd; d=sub; cat $e", &["? cat $e"]),
+    ("x='a ../y'; cat $x", &["R ../y", "? cat $x"]),
+    ("IFS=:; d=sub:..; cat $d", &["R ..", "? cat $d"]),
     ("cat {-..0}{-..0}/y", &["? cat {-..0}{-..0}/y"]),
     ("cat ..$PWD/x", &["? cat ..$PWD/x"]),
     ("echo $x*", &["? echo $x*"]),
@@ -136,14 +139,14 @@ const LEAVING: &[(&str, &[&str])] = &[
     ("ssh host 'cat $x'", &["? ssh host 'cat $x'"]),
     ("trap 'd=$x' DEBUG; ls", &["? trap 'd=$x' DEBUG"]),
     // Ways around, tried.
-    ("p=.; cat $p$p/x", &["R ../x"]),
-    ("cat {.,}./x", &["R ../x"]),
+    ("p=.; cat $p$p/x", &["? cat $p$p/x"]),
+    ("cat {.,}./x", &["? cat {.,}./x"]),
     ("cat sub/../../x ''../y .\\./z", &["R ../x", "R ../y", "R ../z"]),
-    ("d=sub; (d=..; cat $d/x)", &["R ../x"]),
-    ("d=sub e=f; { d=..; }; cat $d/x", &["R ../x"]),
-    ("d=sub; export d=..; cat $d/x", &["R ..", "R ../x"]),
+    ("d=sub; (d=..; cat $d/x)", &["R ..", "? cat $d/x"]),
+    ("d=sub e=f; { d=..; }; cat $d/x", &["R ..", "? cat $d/x"]),
+    ("d=sub; export d=..; cat $d/x", &["R ..", "? cat $d/x"]),
     ("d=sub; export \"d=..\"; cat $d/x", &["R ..", "? cat $d/x"]),
-    ("d=sub; declare -n r=d; r=..; cat $d/x", &["? cat $d/x"]),
+    ("d=sub; declare -n r=d; r=..; cat $d/x", &["R ..", "? cat $d/x"]),
     ("d=sub; command read d <<< ..; cat $d/x", &["? cat $d/x"]),
     ("unset 'a[$(cat ../x)]'", &["R ../x", "? unset 'a[$(cat ../x)]'"]),
     ("cat \"${PWD%/*}/x\"", &["? cat \"${PWD%/*}/x\""]),
@@ -153,10 +156,10 @@ const LEAVING: &[(&str, &[&str])] = &[
     ("rg --hidden x ..", &["R .."]),
     ("jq -n --rawfile a ../x '$a'", &["R ../x"]),
     ("yq -P ../x", &["R ../x"]),
-    ("jobs -x cat ../x", &["R ../x"]),
+    ("jobs -x cat ../x", &["R ../x", "? jobs -x cat ../x"]),
     ("./echo ../x", &["R ../x"]),
     ("f() { cat $1; }; f ../x", &["R ../x", "? cat $1"]),
-    ("set -- ../x; cat \"$@\"", &["? cat \"$@\""]),
+    ("set -- ../x; cat \"$@\"", &["? set -- ../x", "? cat \"$@\""]),
     ("python3 /dev/stdin <<< x", &["? python3 /dev/stdin"]),
     ("source /dev/stdin <<< x", &["? source /dev/stdin"]),
     ("bash <(printf x)", &["? bash <(printf x)"]),
@@ -186,22 +189,14 @@ const STAYING: &[&str] = &[
     "npm ci && npm run build && npm test",
     "npm run lint -- --fix src/index.ts",
     "npm install --save-dev @types/node@20 typescript@^5.0.0",
-    "npx tsc --noEmit -p tsconfig.json",
-    "npx eslint 'src/**/*.{ts,tsx}'",
     "yarn test --watch=false",
     "pnpm install --frozen-lockfile",
-    "node --test",
     "node sub/index.js --port=3000",
     "python3 -m pytest -x -q tests/test_a.py::TestA::test_b",
-    "python3 -m venv .venv && . .venv/bin/activate && pip install -r requirements.txt",
     "pip install 'requests>=2.0,<3'",
     "python3 x.py --name 'a b' --n 3",
     "go build ./... && go test -run 'TestA|TestB' ./pkg/...",
     "make",
-    "make -j$(nproc) all",
-    "make -C sub test CFLAGS='-O2 -g'",
-    "cmake -S . -B build -DCMAKE_BUILD_TYPE=Release",
-    "cmake --build build -j 4",
     "mvn -q clean test",
     "./gradlew build",
     "git status --short",
@@ -215,7 +210,6 @@ const STAYING: &[&str] = &[
     "git commit -m \"$(cat <<'EOF'\nTitle\n\nBody with /etc and ../x\nEOF\n)\"",
     "git commit --amend --no-edit",
     "git checkout -b feature/x",
-    "git rebase -i HEAD~3",
     "git stash && git pull --rebase && git stash pop",
     "git push -u origin feature/x",
     "git clone https://example.org/a/b.git sub/b",
@@ -236,16 +230,11 @@ const STAYING: &[&str] = &[
     "cut -d/ -f1,2 f | sort -t/ -k2 | uniq -c",
     "tr / _ < f",
     "find . -name '*.rs' -not -path './target/*' -newer f",
-    "find src -type f -name '*.o' -delete",
     "find . \\( -name a -o -name b \\) -print",
     "find . -name \"$x\" -type f",
     "ls -la src/*.rs",
-    "ls *.rs sub/**/*.rs",
     "wc -l src/*.rs | sort -n | tail -5",
     "cat src/[a-m]*.rs",
-    "head -n 5 f{1..3}.txt",
-    "mkdir -p sub/{a,b}/c && touch sub/{a,b}/c/{1..3}.rs",
-    "cp f{,.bak} && mv f.bak sub/",
     "rm -rf target build *.o",
     "chmod +x sub/run.sh && ./sub/run.sh",
     "tar -czf a.tar.gz sub && tar -tzf a.tar.gz",
@@ -255,9 +244,44 @@ const STAYING: &[&str] = &[
     "jq -r '.a[] | \"\\(.b)/\\(.c)\"' f.json",
     "curl -s http://localhost:3000/api/v1/users?x=1",
     "curl -sSf -X POST -H 'Content-Type: application/json' -d '{\"a\": \"b/c\"}' http://localhost:3000/",
-    "curl -H 'Accept: */*' \"http://localhost:$port/x\"",
     "docker ps -a && docker compose up -d",
     "kubectl get pods -n default -o wide",
+    "x=$(git rev-parse HEAD); echo \"at $x\"",
+    "url=http://localhost:3000/etc sep=/ range=a/../b..c; echo \"$url$sep\"",
+    "if [ -f f ]; then cat f; fi",
+    "[[ -d \"$x\" ]] && echo yes",
+    "printf '%s\\n' \"$x\" > f",
+    "basename \"$f\" .rs; dirname \"$f\"",
+    "cat > f <<'EOF'\n/etc/passwd ../x $y\nEOF",
+    "cd build && cmake .. && make",
+    "cd sub && ls .. && cat ../f",
+    "timeout 60 cargo test",
+    "time make test > /dev/null 2>&1",
+    "date +%Y/%m/%d",
+    "tail -c 100 f | base64",
+    "gh api /repos/a/b/pulls",
+    "which cargo; command -v git; type ls",
+    "ps aux | grep node",
+];
+
+/// More of them, with something in them that is only known when they run, or that runs other programs: asked about where no
+/// sandbox stands around them, and only there.
+const STAYING_IN_A_SANDBOX: &[&str] = &[
+    "npx tsc --noEmit -p tsconfig.json",
+    "npx eslint 'src/**/*.{ts,tsx}'",
+    "node --test",
+    "python3 -m venv .venv && . .venv/bin/activate && pip install -r requirements.txt",
+    "make -j$(nproc) all",
+    "make -C sub test CFLAGS='-O2 -g'",
+    "cmake -S . -B build -DCMAKE_BUILD_TYPE=Release",
+    "cmake --build build -j 4",
+    "git rebase -i HEAD~3",
+    "find src -type f -name '*.o' -delete",
+    "ls *.rs sub/**/*.rs",
+    "head -n 5 f{1..3}.txt",
+    "mkdir -p sub/{a,b}/c && touch sub/{a,b}/c/{1..3}.rs",
+    "cp f{,.bak} && mv f.bak sub/",
+    "curl -H 'Accept: */*' \"http://localhost:$port/x\"",
     "for f in src/*.rs; do wc -l \"$f\"; done",
     "for f in a.rs b.rs; do cp $f sub/$f.bak; done",
     "for d in sub src; do for f in $d/*.rs; do cat \"$f\"; done; done",
@@ -268,25 +292,10 @@ const STAYING: &[&str] = &[
     "d=sub; ls $d && cat $d/g",
     "d=src && grep -n x \"$d\"/*.rs",
     "NAME=x; echo $NAME; mkdir -p build/$NAME",
-    "x=$(git rev-parse HEAD); echo \"at $x\"",
-    "if [ -f f ]; then cat f; fi",
-    "[[ -d \"$x\" ]] && echo yes",
     "echo /etc/passwd ../x ~/y $HOME \"$x\" $?",
-    "printf '%s\\n' \"$x\" > f",
-    "basename \"$f\" .rs; dirname \"$f\"",
-    "cat > f <<'EOF'\n/etc/passwd ../x $y\nEOF",
     "cat \"$PWD/f\" $(pwd)/sub/g",
-    "cd build && cmake .. && make",
-    "cd sub && ls .. && cat ../f",
-    "timeout 60 cargo test",
-    "time make test > /dev/null 2>&1",
     "sleep 1; kill $pid; wait $pid",
-    "date +%Y/%m/%d",
-    "tail -c 100 f | base64",
-    "gh api /repos/a/b/pulls",
     "docker run --rm -v \"$PWD:/no/where\" image npm test",
-    "which cargo; command -v git; type ls",
-    "ps aux | grep node",
 ];
 
 fn project() -> Project {
@@ -335,6 +344,26 @@ fn ordinary_lines_stay_in_the_project() {
         .filter(|(_, found)| !found.is_empty())
         .collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
+    // No path outside is named where the line does not go to one.
+    let wrong: Vec<_> = STAYING_IN_A_SANDBOX
+        .iter()
+        .map(|line| (line, needed(&project, line)))
+        .filter(|(_, found)| found.is_empty() || found.iter().any(|need| !need.starts_with("? ")))
+        .collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// What the line leaves open the sandbox decides.
+#[test]
+fn nothing_is_asked_about_ordinary_lines_in_a_sandbox() {
+    let project = project();
+    let sandbox = SandboxSettings { parts: SandboxPart::ALL.into(), ..SandboxSettings::default() };
+    let scope = Scope { sandbox: Some(sandbox), ..Scope::clone(&project.scope) };
+    for line in STAYING.iter().chain(STAYING_IN_A_SANDBOX) {
+        let needs = BashTool::default().needs(&json!({ "command": line }), &scope).unwrap();
+        let named: Vec<&str> = needs.iter().map(|need| &*need.permission).collect();
+        assert_eq!(named, ["bash"], "{line}: {needs:?}");
+    }
 }
 
 /// A line that is not understood may reach anything.
