@@ -45,14 +45,20 @@ impl Default for ConnectionLimits {
 pub(crate) struct Visitor {
     peer: IpAddr,
     known: AtomicBool,
+    person: AtomicBool,
     requests: AtomicUsize,
     leave: CancellationToken,
 }
 
 impl Visitor {
     fn new(peer: IpAddr) -> Self {
-        let (known, requests) = (AtomicBool::new(false), AtomicUsize::new(0));
-        Self { peer: network_of(peer), known, requests, leave: CancellationToken::new() }
+        Self {
+            peer: network_of(peer),
+            known: AtomicBool::new(false),
+            person: AtomicBool::new(false),
+            requests: AtomicUsize::new(0),
+            leave: CancellationToken::new(),
+        }
     }
 
     /// Where it comes from.
@@ -68,6 +74,16 @@ impl Visitor {
     /// Whether it has shown the token.
     pub(crate) fn is_known(&self) -> bool {
         self.known.load(Ordering::Relaxed)
+    }
+
+    /// No program of an agent has made it.
+    pub(crate) fn note_person(&self) {
+        self.person.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it is known that no program of an agent has made it.
+    pub(crate) fn is_person(&self) -> bool {
+        self.person.load(Ordering::Relaxed)
     }
 
     /// Resolves when it has to make room.

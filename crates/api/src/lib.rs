@@ -11,7 +11,7 @@
 //! - `gate`: the checks before every route
 //! - `logins`: failed logins, which are slowed down
 //! - `connections`: who is connected, and who has to leave
-//! - `decider`: who may decide for the person
+//! - `decider`: who may change something, and who may decide for the person
 //! - `serve`: a router on a listener
 //! - `operation`: what a declared operation is, and how it becomes a route
 //! - `describe`: what the types of a handler say about its operation

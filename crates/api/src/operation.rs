@@ -45,13 +45,14 @@ impl HttpMethod {
     }
 }
 
-/// What a caller must be allowed to do. The server's one token allows all of it, except that programs of agents do not
-/// decide ([`decider`]).
+/// What a caller must be allowed to do. The server's one token allows all of it, except that programs of agents change and
+/// decide nothing ([`decider`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CallerRight {
     /// To read.
     Read,
-    /// To change something.
+    /// To change something. Whatever is not only read needs it, because most of it can loosen what an agent may do: rules,
+    /// a looser agent, a prompt, an MCP server.
     Change,
     /// To decide for the person: to grant what an agent asks for, or to answer its questions.
     Decide,
@@ -177,8 +178,9 @@ impl Operation {
             std::future::ready(response)
         };
         let route = match self.right {
-            CallerRight::Decide => self.route.layer(axum::middleware::from_fn(decider::check)),
-            CallerRight::Read | CallerRight::Change => self.route,
+            CallerRight::Decide => self.route.layer(axum::middleware::from_fn(decider::check_decision)),
+            CallerRight::Change => self.route.layer(axum::middleware::from_fn(decider::check_change)),
+            CallerRight::Read => self.route,
         };
         router.route(self.path, route.layer(axum::middleware::map_response(check)))
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{ConnectInfo, Request};
-use everturn_engine::peer;
+use everturn_engine::peer::{self, PeerProcess};
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
@@ -85,13 +85,18 @@ async fn attend(
     limits: ConnectionLimits,
     closing: CancellationToken,
 ) {
-    let refused = tokio::select! {
-        refused = is_of_an_agent(&stream, peer) => refused,
+    let caller = tokio::select! {
+        caller = caller(&stream, peer) => caller,
         () = presence.visitor.asked_to_leave() => return,
     };
-    if refused {
-        tracing::info!("a program that an agent started tried to connect");
-        return;
+    match caller {
+        PeerProcess::Person => presence.visitor.note_person(),
+        // It may read, which is of no use to who has left, and is looked at again before it changes anything.
+        PeerProcess::Gone => {}
+        PeerProcess::Agent => {
+            tracing::info!("a program that an agent started tried to connect");
+            return;
+        }
     }
     // Events are small and each one is waited for.
     if let Err(error) = stream.set_nodelay(true) {
@@ -136,16 +141,15 @@ async fn attend(
     }
 }
 
-/// Whether a program that an agent started has made this connection. Before a byte of it is read: whatever it says, it must
-/// not be heard.
-async fn is_of_an_agent(stream: &TcpStream, peer: SocketAddr) -> bool {
-    let Ok(local) = stream.local_addr() else { return false };
-    if !peer::agents_run_programs() {
-        return false;
+/// Who has made this connection. Before a byte of it is read: whatever a program of an agent says, it must not be heard.
+async fn caller(stream: &TcpStream, peer: SocketAddr) -> PeerProcess {
+    let Ok(local) = stream.local_addr() else { return PeerProcess::Gone };
+    if let Some(caller) = peer::caller_at_once(peer, local) {
+        return caller;
     }
     // Few at a time: each is short, and many would be a thread each.
-    let Ok(_turn) = LOOKING.acquire().await else { return false };
-    tokio::task::spawn_blocking(move || peer::is_of_an_agent(peer, local)).await.unwrap_or_default()
+    let Ok(_turn) = LOOKING.acquire().await else { return PeerProcess::Gone };
+    tokio::task::spawn_blocking(move || peer::caller(peer, local)).await.unwrap_or(PeerProcess::Gone)
 }
 
 /// The body of an answer: until its end, the connection is not idle.

@@ -1,7 +1,7 @@
 //! Agents: who acts, under which rules and with which instructions.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use everturn_model::Session;
 use everturn_model::permission::{Action, Policy, Rule, denials};
@@ -39,6 +39,8 @@ pub struct Agent {
 #[derive(Debug, Clone)]
 pub struct Agents {
     all: Arc<[Agent]>,
+    /// The rules of each as one list, once somebody has asked for them: with many rules it takes a while.
+    flattened: Arc<[OnceLock<Vec<Rule>>]>,
     default: String,
 }
 
@@ -47,7 +49,14 @@ impl Agents {
     pub(crate) fn of(config: &Config) -> Self {
         let all = agents(config);
         let default = config.default_agent.clone().unwrap_or_else(|| "build".to_owned());
-        Self { all: all.into(), default }
+        let flattened = all.iter().map(|_| OnceLock::new()).collect();
+        Self { all: all.into(), flattened, default }
+    }
+
+    /// All of them, each with its rules as one list, for those who know nothing else.
+    pub fn with_rules(&self) -> impl Iterator<Item = (&Agent, &[Rule])> {
+        let known = self.all.iter().zip(self.flattened.iter());
+        known.map(|(agent, rules)| (agent, rules.get_or_init(|| agent.policy.flattened()).as_slice()))
     }
 
     /// All of them.
@@ -353,6 +362,18 @@ mod tests {
                 [Action::Allow, Action::Ask],
                 "{agent:?}"
             );
+        }
+    }
+
+    #[test]
+    fn the_rules_of_an_agent_are_put_together_once() {
+        // They were at each question of a client, for every agent.
+        let agents = Agents::of(&Config::default());
+        let asked =
+            || agents.with_rules().map(|(agent, rules)| (&agent.name, rules.as_ptr())).collect::<Vec<_>>();
+        assert_eq!(asked(), asked());
+        for (agent, rules) in agents.with_rules() {
+            assert_eq!(rules, agent.policy.flattened());
         }
     }
 

@@ -152,8 +152,8 @@ fn is_attached(part: &PartInput) -> bool {
     matches!(&part.kind, PartKind::File { url, .. } if url.starts_with("file://"))
 }
 
-/// A file that is attached by its address: text beside it, pictures and documents in place of the address. What is no
-/// ordinary file stays an address.
+/// A file that is attached by its address: text beside it, pictures and documents in place of the address. What cannot be
+/// shown stays an address, and the model is told why.
 async fn attach_file(mut part: PartInput, directory: &str, left: &AttachmentRoom) -> Vec<PartInput> {
     let PartKind::File { mime, url, .. } = &mut part.kind else { return vec![part] };
     let Some(path) = url.strip_prefix("file://") else { return vec![part] };
@@ -162,7 +162,11 @@ async fn attach_file(mut part: PartInput, directory: &str, left: &AttachmentRoom
     let (most, is_text) = match mime.as_str() {
         mime if mime.starts_with("text/") => (LARGEST, true),
         mime if is_shown(mime) => (LARGEST_SHOWN, false),
-        _ => return vec![part],
+        mime => {
+            let said =
+                format!("Attached file {} ({mime}) is not shown; look at it with tools.", path.display());
+            return vec![words(said), part];
+        }
     };
     let said = match foreign_file::fetch(path.clone(), ReadBounds::bytes(most)).await {
         Ok(bytes) if !left.take(bytes.len()) => {
@@ -183,10 +187,7 @@ async fn attach_file(mut part: PartInput, directory: &str, left: &AttachmentRoom
             "Attached file {} has more than {most} bytes, too many to be shown.",
             path.display()
         )),
-        Err(error @ ForeignFileError::TooSlow(_)) => {
-            Some(format!("Attached file {} could not be read: {error}.", path.display()))
-        }
-        Err(_) => None,
+        Err(error) => Some(format!("Attached file {} could not be read: {error}.", path.display())),
     };
     said.map(words).into_iter().chain([part]).collect()
 }

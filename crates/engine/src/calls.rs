@@ -170,8 +170,8 @@ impl ToolCalls {
             let event = Event::ToolBegun { entry: call.entry.clone(), part: call.part.clone(), forecast };
             self.journal.append_owned(&setting.lease, vec![event]).await?;
         }
-        let (policy, saved) =
-            (Arc::clone(&setting.policy), self.requests.approvals(&setting.session.project).await?);
+        let policy = Arc::clone(&setting.policy);
+        let saved = self.requests.approvals(&setting.session, &setting.scope.worktree).await?;
         let readable =
             Readable::by(move |name| policy.decide(&saved, "read", &[name.to_owned()]) == Action::Allow);
         let seen = self.views.of(&setting.session.id);

@@ -8,8 +8,10 @@
 //! - `agent_definition`: what is configured of an agent
 //! - `discovery`: from a folder to its configuration
 //! - `held_item`: what a project asks for, as a person is shown it
+//! - `key_place`: where a key stands in the text of a file
 //! - `layer`: one file as values, and how several become one
 //! - `markdown`: agents and commands in Markdown
+//! - `misspelling`: rules that have no effect because a word in them is misspelt
 //! - `placeholders`: `{env:NAME}` and `{file:path}`
 //! - `problem`: what is wrong with a configuration
 //! - `project`: what a project may say before it is trusted
@@ -21,8 +23,10 @@
 mod agent_definition;
 mod discovery;
 mod held_item;
+mod key_place;
 mod layer;
 mod markdown;
+mod misspelling;
 mod placeholders;
 mod problem;
 mod project;

@@ -6,18 +6,20 @@
 pub(crate) mod trust;
 mod waiting_calls;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use everturn_model::permission::{Action, Rule};
 use everturn_model::request::{Ask, CallRef, GivenAnswer, Reply, Request};
 use everturn_model::{Event, PartId, RequestId, Session, SessionId};
 use everturn_store::Store;
+use everturn_tools::project::repository;
 use futures_util::future::join_all;
 use serde_json::json;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use crate::Error;
+use crate::background::blocking;
 use crate::configurations::Configurations;
 use crate::confinement::decide_within;
 use crate::feed_follower::MissedUpdates;
@@ -61,9 +63,9 @@ impl Requests {
         Ok(self.store.requests().await?)
     }
 
-    /// What people have approved for good in a project.
-    pub(crate) async fn approvals(&self, project: &str) -> Result<Vec<Rule>, Error> {
-        Ok(self.store.approvals(project).await?)
+    /// What people have approved for good where a session works: in that folder, not in every clone of the project.
+    pub(crate) async fn approvals(&self, session: &Session, worktree: &Path) -> Result<Vec<Rule>, Error> {
+        Ok(self.store.approvals(&session.project, &worktree.to_string_lossy()).await?)
     }
 
     /// Asks the person and waits for the answer. The request is on disk before anybody sees it.
@@ -152,8 +154,8 @@ impl Requests {
         ignore_gone(self.settle(session, &request.id, event).await)
     }
 
-    /// Answers a permission request. `always` also releases what it now allows elsewhere in the project; `reject`
-    /// also rejects what else this session waits for.
+    /// Answers a permission request. `always` also releases what it now allows elsewhere in the folder; `reject` also
+    /// rejects what else this session waits for.
     ///
     /// # Errors
     /// When nobody waits for it.
@@ -168,7 +170,8 @@ impl Requests {
         };
         if reply == Reply::Always {
             let rules = always.iter().map(|pattern| Rule::new(permission, pattern, Action::Allow)).collect();
-            self.store.approve(&row.project, rules, self.journal.mint().now()).await?;
+            let (folder, now) = (worktree(&row.directory).await?, self.journal.mint().now());
+            self.store.approve(&row.project, &folder.to_string_lossy(), rules, now).await?;
         }
         self.settle(&session, id, permission_answer(&request, reply, message)).await?;
         match reply {
@@ -263,7 +266,8 @@ impl Requests {
 
     /// Answers what a new approval allows now.
     async fn release(&self, approved_in: &Session) -> Result<(), Error> {
-        let saved = self.approvals(&approved_in.project).await?;
+        let folder = worktree(&approved_in.directory).await?;
+        let saved = self.approvals(approved_in, &folder).await?;
         let mut allowed = Vec::new();
         for (id, request) in self.waiting().await? {
             // No rule decides about trust in a project.
@@ -275,7 +279,7 @@ impl Requests {
                 Err(Error::NoSession(_)) => continue,
                 session => session?,
             };
-            if session.project != approved_in.project {
+            if session.project != approved_in.project || worktree(&session.directory).await? != folder {
                 continue;
             }
             let config = self.configurations.at(Path::new(&session.directory)).await;
@@ -286,6 +290,12 @@ impl Requests {
         }
         self.settle_all(&allowed, Reply::Always).await
     }
+}
+
+/// The folder that approvals hold in: the root of the repository, or else the folder itself.
+async fn worktree(directory: &str) -> Result<PathBuf, Error> {
+    let directory = PathBuf::from(directory);
+    blocking(move || repository(&directory).map_or(directory, |found| found.root)).await
 }
 
 /// Records an answer. The call that waits for it, here or in another process, is given it by the feed.

@@ -25,6 +25,16 @@ pub enum Action {
 }
 
 impl Action {
+    /// The word for it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Ask => "ask",
+            Self::Deny => "deny",
+        }
+    }
+
     /// The more there is of it, the less may be done.
     pub(crate) fn strictness(self) -> u8 {
         match self {

@@ -8,6 +8,8 @@
 
 use std::borrow::Cow;
 
+use serde_json::Value;
+
 /// What stands where a secret was.
 pub const HIDDEN: &str = "[hidden]";
 
@@ -85,6 +87,17 @@ pub fn mask(text: &str) -> Cow<'_, str> {
     match mask_addresses(&text) {
         Cow::Owned(masked) => Cow::Owned(masked),
         Cow::Borrowed(_) => text,
+    }
+}
+
+/// The same value with [`HIDDEN`] in place of what looks like a secret in any of its texts.
+#[must_use]
+pub fn mask_json(value: &Value) -> Value {
+    match value {
+        Value::String(text) => mask(text).into_owned().into(),
+        Value::Array(list) => list.iter().map(mask_json).collect(),
+        Value::Object(map) => map.iter().map(|(key, value)| (key.clone(), mask_json(value))).collect(),
+        other => other.clone(),
     }
 }
 

@@ -209,13 +209,20 @@ impl PostgresEngine {
         write!(self, client => lease::release(&client, &lease))
     }
 
-    pub(crate) async fn approve(&self, project: &str, rules: Vec<Rule>, time: i64) -> Result<(), Error> {
+    pub(crate) async fn approve(
+        &self,
+        project: &str,
+        folder: &str,
+        rules: Vec<Rule>,
+        time: i64,
+    ) -> Result<(), Error> {
         let permissions: Vec<&str> = rules.iter().map(|rule| rule.permission.as_str()).collect();
         let patterns: Vec<&str> = rules.iter().map(|rule| rule.pattern.as_str()).collect();
-        let sql = "INSERT INTO approval (project, permission, pattern, time)
-                   SELECT $1, permission, pattern, $2 FROM unnest($3::text[], $4::text[]) u (permission, pattern)
+        let sql = "INSERT INTO approval (project, folder, permission, pattern, time)
+                   SELECT $1, $2, permission, pattern, $3
+                   FROM unnest($4::text[], $5::text[]) u (permission, pattern)
                    ON CONFLICT DO NOTHING";
-        write!(self, client => pool::query(&client, sql, &[&project, &time, &permissions, &patterns]))?;
+        write!(self, client => pool::query(&client, sql, &[&project, &folder, &time, &permissions, &patterns]))?;
         Ok(())
     }
 
@@ -329,8 +336,8 @@ impl PostgresEngine {
         read!(self, client => reader::request(&client, id))
     }
 
-    pub(crate) async fn approvals(&self, project: &str) -> Result<Vec<Rule>, Error> {
-        read!(self, client => reader::approvals(&client, project))
+    pub(crate) async fn approvals(&self, project: &str, folder: &str) -> Result<Vec<Rule>, Error> {
+        read!(self, client => reader::approvals(&client, project, folder))
     }
 
     pub(crate) async fn projects(&self) -> Result<Vec<(String, String)>, Error> {

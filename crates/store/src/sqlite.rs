@@ -156,13 +156,19 @@ impl SqliteEngine {
         self.write(move |connection| lease::release(connection, &lease)).await
     }
 
-    pub(crate) async fn approve(&self, project: &str, rules: Vec<Rule>, time: i64) -> Result<(), Error> {
-        let project = project.to_owned();
+    pub(crate) async fn approve(
+        &self,
+        project: &str,
+        folder: &str,
+        rules: Vec<Rule>,
+        time: i64,
+    ) -> Result<(), Error> {
+        let (project, folder) = (project.to_owned(), folder.to_owned());
         let approve = move |connection: &Connection| {
             let mut statement =
-                connection.prepare_cached("INSERT OR IGNORE INTO approval VALUES (?1, ?2, ?3, ?4)")?;
+                connection.prepare_cached("INSERT OR IGNORE INTO approval VALUES (?1, ?2, ?3, ?4, ?5)")?;
             for rule in &rules {
-                statement.execute(params![project, rule.permission, rule.pattern, time])?;
+                statement.execute(params![project, folder, rule.permission, rule.pattern, time])?;
             }
             Ok(())
         };
@@ -309,9 +315,9 @@ impl SqliteEngine {
         self.read(move |connection| reader::request(connection, &id)).await
     }
 
-    pub(crate) async fn approvals(&self, project: &str) -> Result<Vec<Rule>, Error> {
-        let project = project.to_owned();
-        self.read(move |connection| reader::approvals(connection, &project)).await
+    pub(crate) async fn approvals(&self, project: &str, folder: &str) -> Result<Vec<Rule>, Error> {
+        let (project, folder) = (project.to_owned(), folder.to_owned());
+        self.read(move |connection| reader::approvals(connection, &project, &folder)).await
     }
 
     pub(crate) async fn projects(&self) -> Result<Vec<(String, String)>, Error> {

@@ -254,12 +254,19 @@ impl Store {
         ask!(self, engine => engine.release(lease).await)
     }
 
-    /// Remembers what a person allowed from now on in a project.
+    /// Remembers what a person allowed from now on in a folder of a project. A project is in several folders where it was
+    /// cloned, and what lies in no repository is all one project.
     ///
     /// # Errors
     /// When the disk refuses.
-    pub async fn approve(&self, project: &str, rules: Vec<Rule>, time: i64) -> Result<(), Error> {
-        ask!(self, engine => engine.approve(project, rules, time).await)
+    pub async fn approve(
+        &self,
+        project: &str,
+        folder: &str,
+        rules: Vec<Rule>,
+        time: i64,
+    ) -> Result<(), Error> {
+        ask!(self, engine => engine.approve(project, folder, rules, time).await)
     }
 
     /// Remembers a project, as an object that the caller understands.
@@ -399,12 +406,12 @@ impl Store {
         ask!(self, engine => engine.request(id).await)
     }
 
-    /// What a person allowed from now on in a project.
+    /// What a person allowed from now on in a folder of a project.
     ///
     /// # Errors
     /// When it cannot be read.
-    pub async fn approvals(&self, project: &str) -> Result<Vec<Rule>, Error> {
-        ask!(self, engine => engine.approvals(project).await)
+    pub async fn approvals(&self, project: &str, folder: &str) -> Result<Vec<Rule>, Error> {
+        ask!(self, engine => engine.approvals(project, folder).await)
     }
 
     /// The projects that were remembered.

@@ -8,7 +8,7 @@
 //! # Layout
 //!
 //! - `table`: the system's table of connections, and the processes that hold each
-//! - `caller`: whether a connection that was just made comes from a program of an agent
+//! - `caller`: who has made a connection, by what programs of agents have open
 //! - `diagnosis`: one connection, asked for by its two ends
 
 use std::net::SocketAddr;
@@ -46,29 +46,33 @@ pub fn find(peer: Option<SocketAddr>) -> PeerProcess {
     }
 }
 
-/// Whether any program runs that was started for an agent, by this or another process of ours, terminals aside, or ran here a
-/// moment ago. It is quick.
-#[must_use]
-pub fn agents_run_programs() -> bool {
-    #[cfg(target_os = "linux")]
-    return crate::process::had_programs_lately() || !crate::process::supervisors_for_agents().is_empty();
-    #[cfg(not(target_os = "linux"))]
-    false
-}
-
-/// Whether a connection comes from a program that was started for an agent, by this or another process of ours: a command,
-/// a job, an MCP server or one of their children, but not what runs in a terminal. One that such a program may have made and
-/// left again counts as well. What cannot be told is no such connection.
+/// Who has made a connection, where that can be told without a look at processes: nothing while programs run that were
+/// started for an agent, or did here a moment ago. It is quick.
 ///
-/// `peer` is the other end and `local` ours. It looks at programs of agents only, so it is for every connection that is made
-/// while there are any.
+/// `peer` is the other end and `local` ours. Other than for [`find`], a program in a terminal is a person's.
 #[must_use]
-pub fn is_of_an_agent(peer: SocketAddr, local: SocketAddr) -> bool {
+pub fn caller_at_once(peer: SocketAddr, local: SocketAddr) -> Option<PeerProcess> {
     #[cfg(target_os = "linux")]
-    return caller::is_of_an_agent(peer, local);
+    return caller::find_at_once(peer, local);
     #[cfg(not(target_os = "linux"))]
     {
         let _ = (peer, local);
-        false
+        Some(PeerProcess::Person)
+    }
+}
+
+/// Who has made a connection: a program that was started for an agent, by this or another process of ours, is a command, a
+/// job, an MCP server or one of their children.
+///
+/// `peer` is the other end and `local` ours. It looks at programs of agents only, so it is for every connection that is made
+/// while there are any. Other than for [`find`], a program in a terminal is a person's.
+#[must_use]
+pub fn caller(peer: SocketAddr, local: SocketAddr) -> PeerProcess {
+    #[cfg(target_os = "linux")]
+    return caller::find(peer, local);
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = (peer, local);
+        PeerProcess::Person
     }
 }

@@ -72,7 +72,7 @@ async fn auth_methods() -> Result<JsonAnswer<EmptyMap>> {
 }
 
 async fn agents(here: Here) -> Result<JsonAnswer<Vec<AgentInfo<'static>>>> {
-    answer(&here.config.agents().all().iter().map(AgentInfo::of).collect::<Vec<_>>())
+    answer(&here.config.agents().with_rules().map(AgentInfo::of).collect::<Vec<_>>())
 }
 
 /// None: commands cannot be run in this release, so none is offered.

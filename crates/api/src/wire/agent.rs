@@ -26,7 +26,7 @@ pub(crate) struct AgentInfo<'a> {
     #[schemars(with = "Option<bool>")]
     hidden: bool,
     #[schemars(with = "Vec<PermissionRule>")]
-    permission: Vec<Rule>,
+    permission: &'a [Rule],
     #[serde(skip_serializing_if = "Option::is_none")]
     temperature: Option<f64>,
     options: BTreeMap<String, Value>,
@@ -44,14 +44,14 @@ enum AgentMode {
 
 impl<'a> AgentInfo<'a> {
     /// An agent as clients see it.
-    pub(crate) fn of(agent: &'a Agent) -> Self {
+    pub(crate) fn of((agent, permission): (&'a Agent, &'a [Rule])) -> Self {
         Self {
             name: &agent.name,
             description: agent.description.as_deref(),
             mode: agent.role.as_str(),
             native: agent.native,
             hidden: agent.hidden,
-            permission: agent.policy.flattened(),
+            permission,
             temperature: agent.temperature,
             options: BTreeMap::new(),
         }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use everturn_engine::mcp::{Resource, ServerStatus};
 use everturn_model::Map;
+use everturn_model::secret_shape::mask;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
@@ -26,7 +27,8 @@ impl From<ServerStatus> for McpState {
         match status {
             ServerStatus::Connected => Self::Connected,
             ServerStatus::Disabled => Self::Disabled,
-            ServerStatus::Failed(error) => Self::Failed { error },
+            // A program or an address names its own arguments in what it says.
+            ServerStatus::Failed(error) => Self::Failed { error: mask(&error).into_owned() },
             ServerStatus::NeedsAuth(_) => Self::NeedsAuth,
             ServerStatus::Connecting => Self::Failed { error: "it is still connecting".to_owned() },
         }
@@ -191,6 +193,10 @@ mod tests {
         // A login that is missing carried a field more than clients' schemas allow.
         let missing = McpState::from(ServerStatus::NeedsAuth("401".to_owned()));
         assert_eq!(to_value(missing).unwrap(), json!({"status": "needs_auth"}));
+        let failed = "could not start \"docs --key sk-proj-Ab3dEf6hIj9kLm2n\"";
+        let failed = McpState::from(ServerStatus::Failed(failed.to_owned()));
+        let shown = "could not start \"docs --key [hidden]\"";
+        assert_eq!(to_value(failed).unwrap(), json!({"status": "failed", "error": shown}));
         let resource = Resource {
             uri: "demo://a".to_owned(),
             name: "A note.md".to_owned(),

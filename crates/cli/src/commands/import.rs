@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Subcommand;
+use everturn_engine::Engine;
+use everturn_engine::imports::ImportReport;
 use serde_json::json;
 
 use crate::settings::{self, Listeners};
@@ -43,8 +45,12 @@ impl ImportCommand {
             if terminal {
                 table::note("");
             }
+            let rules = match &report {
+                Ok(report) => rules_line(&engine, report).await,
+                Err(_) => Ok(None),
+            };
             engine.close().await;
-            let report = report?;
+            let (report, rules) = (report?, rules?);
             for problem in report.problems.iter().take(SHOWN) {
                 table::note(problem);
             }
@@ -65,7 +71,29 @@ impl ImportCommand {
                 String::new()
             };
             table::line(format!("{} sessions imported{present}", report.imported.len()));
+            rules.into_iter().for_each(table::line);
             Ok(())
         })
     }
+}
+
+/// Which of the imported sessions bring rules, in a line: they hold from now on, and nobody here has made them.
+pub(super) async fn rules_line(engine: &Engine, report: &ImportReport) -> Result<Option<String>> {
+    let mut ruled = Vec::new();
+    for id in &report.imported {
+        let session = engine.sessions().get(id).await?;
+        if session.foreign_rules.is_some_and(|rules| !rules.is_empty()) {
+            ruled.push(id.to_string());
+        }
+    }
+    if ruled.is_empty() {
+        return Ok(None);
+    }
+    let more = match ruled.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    ruled.truncate(SHOWN);
+    let ruled = ruled.join(", ");
+    Ok(Some(format!("with rules, which only forbid (`everturn session show` lists them): {ruled}{more}")))
 }

@@ -6,6 +6,7 @@ use anyhow::{Result, bail};
 use clap::Subcommand;
 use everturn_engine::Config;
 use everturn_engine::mcp::ServerStatus;
+use everturn_model::secret_shape::mask;
 use everturn_tools::mcp::{McpOptions, McpTiming, ServerAddress, ServerDefinition, Servers};
 use everturn_tools::process::{Launcher, Secrets};
 use everturn_tools::{Registry, ToolSettings};
@@ -81,7 +82,7 @@ async fn list(config: &Arc<Config>) -> Result<()> {
             ServerStatus::NeedsAuth(reason) => ("needs a login", reason),
             ServerStatus::Connecting => ("connecting", "it takes its time".to_owned()),
         };
-        rows.push(vec![name, state.to_owned(), details]);
+        rows.push(vec![name, state.to_owned(), mask(&details).into_owned()]);
     }
     rows.sort();
     table::rows(&["SERVER", "STATE", "TOOLS"], rows);

@@ -19,6 +19,7 @@ use everturn_model::tree::Node;
 use everturn_tools::foreign_file::{self, ReadBounds};
 use serde_json::{Value, json};
 
+use super::import::rules_line;
 use crate::settings::{self, Listeners};
 use crate::table;
 use shelf::Shelf;
@@ -177,6 +178,7 @@ impl SessionCommand {
                 for problem in &report.problems {
                     table::note(problem);
                 }
+                rules_line(engine, &report).await?.into_iter().for_each(table::note);
                 match report.imported.first() {
                     Some(_) if json => table::json(&json!({ "imported": report.imported })),
                     Some(id) => table::line(id),

@@ -6,6 +6,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use everturn_engine::Config;
 use everturn_engine::config::{HeldItem, Trust};
+use everturn_model::secret_shape::{mask, mask_json};
 use serde_json::{Value, json};
 
 use crate::{settings, table};
@@ -104,14 +105,13 @@ fn show(config: &Config, asked: &[(&str, &Value)], before: &BTreeMap<String, Val
         let item = HeldItem::new(name, value, before.get(*name));
         table::line("");
         table::line(format!("{name}: {}", item.words));
-        item.content.text().lines().for_each(|line| table::line(format!("  {line}")));
+        mask(item.content.text()).lines().for_each(|line| table::line(format!("  {line}")));
     }
     table::line("");
 }
 
 fn report(config: &Config, asked: &[(&str, &Value)], before: &BTreeMap<String, Value>) -> Value {
-    let one =
-        |(name, value): &(&str, &Value)| json!({"name": name, "asks": value, "before": before.get(*name)});
+    let one = |(name, value): &(&str, &Value)| json!({"name": name, "asks": mask_json(value), "before": before.get(*name).map(mask_json)});
     json!({
         "project": config.root,
         "held": asked.iter().map(one).collect::<Vec<_>>(),

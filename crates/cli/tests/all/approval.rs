@@ -1,10 +1,12 @@
 //! Requests for permission on the real binary: a person answers them, and no program that the agent started does, with
-//! the token and whatever it does to hide where it comes from. The server does not even hear it.
+//! the token and whatever it does to hide where it comes from. The server does not even hear it. Nor does such a program
+//! change anything else.
 
 use std::path::Path;
 
 use everturn_testkit::process::ServerOptions;
 use everturn_testkit::{EverturnServer, ModelServer, Repo, opencode_config, within};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::stage::prompt;
@@ -69,6 +71,60 @@ with open(out + ".part", "w") as file:
 os.rename(out + ".part", out)
 "#;
 
+/// Allows a session everything, again and again, and has left each time before anybody can look who it was: it ends, or
+/// closes the connection, or breaks it off, or hands it to a child that ends.
+const LEAVER: &str = r#"
+import base64, os, socket, struct, sys
+from urllib.parse import urlparse
+
+place, rounds = urlparse(sys.argv[1]), int(sys.argv[2])
+login = base64.b64encode(b"opencode:test-password").decode()
+body = b'{"permission": [{"permission": "*", "pattern": "*", "action": "allow"}]}'
+head = f"PATCH {place.path} HTTP/1.1\r\nhost: {place.netloc}\r\nauthorization: Basic {login}\r\n"
+head += f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+for turn in range(rounds):
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+        continue
+    line = socket.create_connection((place.hostname, place.port))
+    line.sendall(head.encode() + body)
+    if turn % 4 == 1:
+        line.close()
+    if turn % 4 == 2:
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        line.close()
+    if turn % 4 == 3:
+        os.fork()
+    os._exit(0)
+"#;
+
+/// How often such a program tries: as many connections as wait for a server that takes none.
+const ATTEMPTS: usize = 100;
+
+/// A server that works in a project.
+async fn server(model: &ModelServer, repo: &Repo, sandbox: Option<&str>, mcp: Value) -> EverturnServer {
+    let mut options = ServerOptions::with_model(&model.base_url());
+    options.config = opencode_config(&model.base_url());
+    if let Some(sandbox) = sandbox {
+        options.config["sandbox"] = json!(sandbox);
+        // Without a sandbox, words that may be any path are asked about.
+        let unresolved = json!({"external_directory": {"(not resolved) *": "allow"}});
+        options.config["permission"] = unresolved;
+    }
+    options.config["mcp"] = mcp;
+    options.directory = Some(repo.path().to_owned());
+    EverturnServer::start(Path::new(env!("CARGO_BIN_EXE_everturn")), options).await
+}
+
+/// Runs a command of the agent, in a session of its own.
+async fn command(server: &EverturnServer, input: Value) {
+    let client = server.client();
+    let session = client.post("/session", &json!({})).await.ok().json();
+    let path = format!("/session/{}/message", session["id"].as_str().unwrap());
+    client.post(&path, &prompt(&format!("JSONTOOL:bash:{input}\nSAY:done"))).await.ok();
+}
+
 /// A server with a request that waits.
 struct Scene {
     server: EverturnServer,
@@ -83,20 +139,11 @@ impl Scene {
     async fn new(sandbox: Option<&str>) -> Self {
         let model = ModelServer::start();
         let repo = Repo::new(&[("answer.py", PROGRAM), ("ask.py", ASKER)]);
-        let mut options = ServerOptions::with_model(&model.base_url());
-        options.config = opencode_config(&model.base_url());
-        if let Some(sandbox) = sandbox {
-            options.config["sandbox"] = json!(sandbox);
-            // Without a sandbox, words that may be any path are asked about.
-            let unresolved = json!({"external_directory": {"(not resolved) *": "allow"}});
-            options.config["permission"] = unresolved;
-        }
         // It speaks no protocol: that it was started is enough.
         let line = "until [ -s go ]; do sleep 0.05; done; python3 ask.py \"$(cat go)\" mcp-asks.txt plain; \
                     exec python3 answer.py \"$(cat go)\" mcp.txt";
-        options.config["mcp"] = json!({"inside": {"type": "local", "command": ["sh", "-c", line]}});
-        options.directory = Some(repo.path().to_owned());
-        let server = EverturnServer::start(Path::new(env!("CARGO_BIN_EXE_everturn")), options).await;
+        let mcp = json!({"inside": {"type": "local", "command": ["sh", "-c", line]}});
+        let server = server(&model, &repo, sandbox, mcp).await;
         let client = server.client();
         let mut events = client.events("/event").await;
         let session = client.post("/session", &json!({})).await.ok().json();
@@ -114,10 +161,7 @@ impl Scene {
 
     /// Runs a command of the agent, in a session of its own.
     async fn command(&self, input: Value) {
-        let client = self.server.client();
-        let session = client.post("/session", &json!({})).await.ok().json();
-        let path = format!("/session/{}/message", session["id"].as_str().unwrap());
-        client.post(&path, &prompt(&format!("JSONTOOL:bash:{input}\nSAY:done"))).await.ok();
+        command(&self.server, input).await;
     }
 
     /// What a program was told, once it has written that down.
@@ -238,4 +282,40 @@ async fn programs_of_another_server_are_not_heard_either() {
     let daemon = format!("env -i PATH=\"$PATH\" setsid python3 answer.py {} daemon.txt", scene.url());
     other.command(detached(&daemon, "daemon.txt")).await;
     other.check_unheard("daemon.txt").await;
+}
+
+#[tokio::test]
+async fn no_program_of_an_agent_changes_the_rules_of_a_session() {
+    // One that had left was heard where no program of an agent was running any more, and only answers to requests were
+    // looked at a second time.
+    for sandbox in [Some("off"), None] {
+        let model = ModelServer::start();
+        let repo = Repo::new(&[("leave.py", LEAVER)]);
+        let mut server = server(&model, &repo, sandbox, json!({})).await;
+        let other = self::server(&model, &repo, sandbox, json!({})).await;
+        let session = server.client().post("/session", &json!({})).await.ok().json();
+        let path = format!("/session/{}", session["id"].as_str().unwrap());
+        let program = line(&format!("python3 leave.py {}{path} {ATTEMPTS}", server.base_url()));
+
+        // The server hears of the other's program when it is long gone, with everything that tells of it.
+        let process = Pid::from_raw(server.pid()).unwrap();
+        kill_process(process, Signal::STOP).unwrap();
+        command(&other, program.clone()).await;
+        kill_process(process, Signal::CONT).unwrap();
+        command(&server, program.clone()).await;
+        tokio::join!(
+            command(&other, program.clone()),
+            command(&server, program.clone()),
+            command(&server, program)
+        );
+
+        let client = server.client();
+        let title = json!({"title": "a person's"});
+        assert_eq!(client.patch(&path, &title).await.ok().json()["title"], title["title"]);
+        // When it has ended, it has done all that it was going to do.
+        server.stop().await;
+        server.restart().await;
+        let session = server.client().get(&path).await.ok().json();
+        assert_eq!((&session["title"], &session["permission"]), (&title["title"], &Value::Null), "{session}");
+    }
 }

@@ -61,7 +61,12 @@ fn opencode_sessions_come_in_and_go_out_unchanged() {
         let home = Home::new();
         let folder = unpack(&home, archive);
         let before = contents(&folder);
-        assert_eq!(home.run(&["import", "opencode", text(&folder)]).success(), "20 sessions imported\n");
+        let report = home.run(&["import", "opencode", text(&folder)]).success();
+        // One of them is a subagent's, which has its rules with it.
+        let ruled = "with rules, which only forbid (`everturn session show` lists them): ses_";
+        let lines: Vec<&str> = report.lines().collect();
+        assert_eq!((lines.len(), lines[0]), (2, "20 sessions imported"));
+        assert!(lines[1].strip_prefix(ruled).is_some_and(|rest| !rest.contains(',')), "{report}");
         let again = home.run(&["import", "opencode", text(&folder)]).success();
         assert_eq!(again, "0 sessions imported, 20 were here already\n");
         let again = parse(&home.run(&["import", "opencode", text(&folder), "--json"]).success());
@@ -208,6 +213,30 @@ fn an_export_can_be_imported_elsewhere() {
     assert!(
         to.run_with(&["session", "import", "-"], "{\"some\": \"json\"}").failure(1).starts_with("everturn: ")
     );
+}
+
+#[test]
+fn rules_that_a_session_brings_are_shown() {
+    // They held, and nobody could see them.
+    let (from, to) = (Home::new(), Home::new());
+    let folder = unpack(&from, ARCHIVES[0].0);
+    from.run(&["import", "opencode", text(&folder)]).success();
+    let ids = parse(&std::fs::read_to_string(folder.join("ids.json")).unwrap());
+    let id = ids["tools"].as_str().unwrap();
+    let mut exported = parse(&from.run(&["session", "export", id]).success());
+    let rules = json!([
+        {"permission": "bash", "pattern": "rm *", "action": "deny"},
+        {"permission": "edit", "pattern": "*", "action": "ask"},
+    ]);
+    exported["info"]["permission"] = rules;
+    let import = to.run_with(&["session", "import", "-"], &exported.to_string());
+    let noted = format!("with rules, which only forbid (`everturn session show` lists them): {id}\n");
+    assert_eq!((import.stdout.as_str(), import.stderr.as_str()), (&*format!("{id}\n"), &*noted));
+    let shown = to.run(&["session", "show", id]).success();
+    let expected = "rules that came with it, which allow nothing that is not allowed here:\n  deny bash rm *\n  ask edit *\n";
+    assert!(shown.contains(expected), "{shown}");
+    let shown = from.run(&["session", "show", id]).success();
+    assert!(!shown.contains("rules that came with it"), "{shown}");
 }
 
 #[test]

@@ -144,6 +144,18 @@ async fn what_is_in_tmp_stays_for_the_session_and_for_nobody_else() {
 }
 
 #[tokio::test]
+async fn a_command_is_not_told_the_id_of_its_session() {
+    // It was the name of the session's `/tmp`, which stands in the list of mounts.
+    let scene = SandboxScene::new(&[], &[]).await;
+    let session = scene.session("build").await;
+    let body = prompt(&format!("JSONTOOL:bash:{}\nSAY:done", command("cat /proc/self/mountinfo; env")));
+    scene.client().post(&format!("/session/{session}/message"), &body).await.ok();
+    let told = scene.result(&session).await["output"].as_str().unwrap().to_owned();
+    assert!(told.contains("/temporary/") && told.contains("PATH="), "{told}");
+    assert!(!told.contains(&session), "{told}");
+}
+
+#[tokio::test]
 async fn a_project_can_confine_further_and_no_less() {
     let write = command("echo x > new.txt");
     let tighter = SandboxScene::new(&[], &[("opencode.json", r#"{"sandbox": "read-only"}"#)]).await;

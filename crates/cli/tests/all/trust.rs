@@ -66,6 +66,26 @@ fn a_project_is_trusted_as_it_is_shown() {
 }
 
 #[test]
+fn what_looks_like_a_key_is_not_shown() {
+    // Whoever looked over the person's shoulder, or read the log of a script, had it.
+    let home = Home::new();
+    let server = |key: &str| json!({"mcp": {"docs": {"type": "local", "command": ["docs", "--key", key]}}});
+    let (old, new) = ("sk-proj-Ab3dEf6hIj9kLm2n", "sk-proj-Zz3dEf6hIj9kLm2n");
+    let check = |key: &str, lines: &[&str]| {
+        bring(&home, &server(key));
+        let shown = home.run(&["trust", "--show"]).success();
+        assert!(lines.iter().all(|line| shown.contains(line)), "{shown}");
+        let report = home.run(&["trust", "--json"]).success();
+        assert!(report.contains(r#""[hidden]""#), "{report}");
+        assert!([shown, report].iter().all(|text| !text.contains("sk-proj")), "{lines:?}");
+    };
+    check(old, &["    \"[hidden]\"\n"]);
+    assert_eq!(home.run(&["trust", "--yes"]).status, Some(0));
+    // That it has changed can be seen.
+    check(new, &["  -    \"[hidden]\"\n", "  +    \"[hidden]\"\n"]);
+}
+
+#[test]
 fn a_script_says_beforehand_that_a_project_is_trusted() {
     let model = ModelServer::start();
     let home = Home::new();

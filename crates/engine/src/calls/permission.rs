@@ -45,7 +45,7 @@ impl ToolCalls {
             return Ok(denial(need));
         }
         for need in needs {
-            let saved = self.requests.approvals(&setting.session.project).await?;
+            let saved = self.requests.approvals(&setting.session, &setting.scope.worktree).await?;
             match setting.decide(&saved, &need) {
                 Action::Allow => {}
                 Action::Deny => return Ok(denial(&need)),

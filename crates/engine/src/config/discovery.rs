@@ -3,7 +3,7 @@
 //! Nothing here fails: a file that cannot be read, or a setting that cannot be used, is named as a problem and the rest
 //! counts. Because the file may have forbidden something, more is asked as long as it cannot be read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use everturn_model::Map;
@@ -19,7 +19,8 @@ use super::sandbox_choice::{SandboxChoice, SandboxWish};
 use super::sources::{ConfigSources, project_folders};
 use super::trust::Trust;
 use super::{
-    AgentDefinition, Config, agent_definition, check_providers, markdown, named_paths, placeholders,
+    AgentDefinition, Config, agent_definition, check_providers, markdown, misspelling, named_paths,
+    placeholders,
 };
 
 /// The name that a configuration in the environment goes by.
@@ -69,6 +70,7 @@ pub(crate) fn find(directory: &Path, sources: &ConfigSources, trust: &Trust, dat
             placeholders::anchor(value, &layer.folder, &sources.home);
         });
     }
+    let cautious = reading.find_misspellings(&[&first, &brought, &last]);
     let project = merged(&brought);
     let request = project::take_apart(project);
     let name = brought.last().map_or_else(String::new, |layer| layer.name.clone());
@@ -86,8 +88,11 @@ pub(crate) fn find(directory: &Path, sources: &ConfigSources, trust: &Trust, dat
     config.mcp = config.mcp.with_held(&config.held, root).brought(brought_servers);
     root.clone_into(&mut config.root);
     data.clone_into(&mut config.data);
-    if reading.problems.iter().any(|problem| problem.unread) {
+    if cautious.contains(&None) || reading.problems.iter().any(|problem| problem.unread) {
         config.rules.bounds.push(caution());
+    }
+    for name in cautious.iter().flatten() {
+        config.agents.entry(name.clone()).and_modify(|agent| agent.rules.bounds.push(caution()));
     }
     config.problems = reading.problems;
     FoundConfig { config, folders: folders.into_iter().map(Path::to_owned).collect(), stamps: reading.stamps }
@@ -178,6 +183,25 @@ impl ConfigReading<'_> {
     fn read_markdown(&mut self, folders: &[PathBuf], within: Option<&Path>) -> Vec<ConfigLayer> {
         let (stamps, problems) = (&mut self.stamps, &mut self.problems);
         folders.iter().flat_map(|folder| markdown::read(folder, within, stamps, problems)).collect()
+    }
+
+    /// Names what has no effect because it is misspelt. What comes back are the agents for which that may have forbidden
+    /// something; nothing stands for all of them.
+    fn find_misspellings(&mut self, layers: &[&[ConfigLayer]]) -> BTreeSet<Option<String>> {
+        let layers = || layers.iter().copied().flatten();
+        let servers = layers().filter_map(|layer| layer.values.get("mcp")?.as_object()).flat_map(Map::keys);
+        let prefixes = misspelling::prefixes(servers);
+        let mut cautious = BTreeSet::new();
+        for layer in layers() {
+            for found in misspelling::find(&layer.values, &prefixes) {
+                let place = layer.text.place_of(&found.path);
+                self.problems.push(ConfigProblem::at(&layer.name, place, found.what));
+                if found.restricts {
+                    cautious.insert(found.agent);
+                }
+            }
+        }
+        cautious
     }
 
     /// The typed settings.

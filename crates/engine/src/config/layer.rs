@@ -9,6 +9,7 @@ use everturn_model::json::DEPTH_LIMIT;
 use everturn_tools::places;
 use serde_json::Value;
 
+use super::key_place::{ConfigText, place};
 use super::problem::ConfigProblem;
 
 /// What one file says, as it was written.
@@ -19,6 +20,7 @@ pub(super) struct ConfigLayer {
     /// The folder that its paths begin at.
     pub(super) folder: PathBuf,
     pub(super) values: Map,
+    pub(super) text: ConfigText,
 }
 
 /// What files looked like when they were read, the absent ones included: as long as they look the same, nobody has to
@@ -62,16 +64,18 @@ pub(super) fn read(path: &Path, within: Option<&Path>) -> Result<Option<ConfigLa
     let folder = path.parent().unwrap_or(Path::new("/")).to_owned();
     let is_toml = path.extension().is_some_and(|extension| extension == "toml");
     let values = if is_toml { parse_toml(&text) } else { parse_json(&text) };
+    let text = if is_toml { ConfigText::Toml(text) } else { ConfigText::Json(text) };
     let values = values.map_err(|(place, what)| ConfigProblem::unread(&name, place, what))?;
     check_depth(&values).map_err(|what| ConfigProblem::unread(&name, None, what))?;
-    Ok(Some(ConfigLayer { name, folder, values }))
+    Ok(Some(ConfigLayer { name, folder, values, text }))
 }
 
 /// A configuration that is a text of its own.
 pub(super) fn of_text(name: &str, text: &str, folder: &Path) -> Result<ConfigLayer, ConfigProblem> {
     let values = parse_json(text).map_err(|(place, what)| ConfigProblem::unread(name, place, what))?;
     check_depth(&values).map_err(|what| ConfigProblem::unread(name, None, what))?;
-    Ok(ConfigLayer { name: name.to_owned(), folder: folder.to_owned(), values })
+    let text = ConfigText::Json(text.to_owned());
+    Ok(ConfigLayer { name: name.to_owned(), folder: folder.to_owned(), values, text })
 }
 
 fn is_ours(path: &Path) -> bool {
@@ -112,14 +116,6 @@ fn parse_toml(text: &str) -> Result<Map, ParseFailure> {
         let at = error.span().and_then(|span| place(text, span.start));
         (at, error.message().to_owned())
     })
-}
-
-/// The line and the column of a place in a text, from one on.
-fn place(text: &str, at: usize) -> Option<(usize, usize)> {
-    let before = text.get(..at.min(text.len()))?;
-    let line = before.matches('\n').count() + 1;
-    let column = before.rsplit('\n').next().map_or(0, |rest| rest.chars().count()) + 1;
-    Some((line, column))
 }
 
 /// Later values win; objects are merged key by key.

@@ -8,6 +8,7 @@ use everturn_model::Map;
 use everturn_tools::{front_matter, places};
 use serde_json::Value;
 
+use super::key_place::ConfigText;
 use super::layer::{ConfigLayer, FileStamps, check_depth};
 use super::problem::ConfigProblem;
 
@@ -89,7 +90,7 @@ fn read_file(
     let called = file.strip_prefix(root).unwrap_or(file).with_extension("").display().to_string();
     let one: Map = [(called, Value::Object(fields))].into_iter().collect();
     let values: Map = [(setting.to_owned(), Value::Object(one))].into_iter().collect();
-    Ok(Some(ConfigLayer { name, folder: root.to_owned(), values }))
+    Ok(Some(ConfigLayer { name, folder: root.to_owned(), values, text: ConfigText::Markdown(text) }))
 }
 
 #[cfg(test)]

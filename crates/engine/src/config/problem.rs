@@ -21,6 +21,11 @@ impl ConfigProblem {
         Self { file: file.to_owned(), place: None, what: what.into(), unread: false }
     }
 
+    /// Something that is wrong at a place in a file.
+    pub(super) fn at(file: &str, place: Option<(usize, usize)>, what: String) -> Self {
+        Self { place, ..Self::in_file(file, what) }
+    }
+
     /// A file that cannot be read.
     pub(super) fn unread(file: &str, place: Option<(usize, usize)>, what: impl Into<String>) -> Self {
         Self { file: file.to_owned(), place, what: what.into(), unread: true }

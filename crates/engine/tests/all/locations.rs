@@ -170,6 +170,54 @@ async fn a_broken_file_is_named_and_stops_nothing_else() {
 }
 
 #[tokio::test]
+async fn a_misspelt_rule_is_named_and_more_is_asked() {
+    // It was a denial that nobody heard of and nothing obeyed.
+    let check = async |person: &str, expected: &str, verdicts: [Action; 2]| {
+        let bench = Bench::found(json!({}), &[]).await;
+        let file = bench.data().join("own.json");
+        std::fs::write(&file, person).unwrap();
+        let config = bench.config().await;
+        let problems: Vec<String> = config.problems.iter().map(ToString::to_string).collect();
+        assert_eq!(problems, [format!("{}:{expected}", file.display())], "{person}");
+        let policy = |name: &str| {
+            let agent = config.agents().all().iter().find(|agent| agent.name == name).unwrap();
+            agent.policy.decide(&[], "bash", &["ls".to_owned()])
+        };
+        assert_eq!([policy("build"), policy("plan")], verdicts, "{person}");
+    };
+    use Action::{Allow, Ask};
+    let name = "no permission is called `bahs`: did you mean `bash`?";
+    let asked = "; more is asked until it is mended";
+    check(
+        "{\n  \"permission\": {\"bahs\": \"deny\"}}",
+        &format!("2:18: `permission.bahs` has no effect: {name}{asked}"),
+        [Ask, Ask],
+    )
+    .await;
+    check(
+        "{\"permission\": {\"bahs\": \"allow\"}}",
+        &format!("1:17: `permission.bahs` has no effect: {name}"),
+        [Allow, Allow],
+    )
+    .await;
+    check(
+        "{\"permission\": {\n\"bash\": {\n\"rm *\": \"denny\"}}}",
+        &format!(
+            "3:1: `permission.bash.rm *` has no effect: `denny` is none of `allow`, `ask` and `deny`: did you mean `deny`?{asked}"
+        ),
+        [Ask, Ask],
+    )
+    .await;
+    // What is wrong with one agent's rules changes nothing for the others.
+    check(
+        "{\"agent\": {\"plan\": {\"permission\": {\"bahs\": \"ask\"}}}}",
+        &format!("1:36: `agent.plan.permission.bahs` has no effect: {name}{asked}"),
+        [Allow, Ask],
+    )
+    .await;
+}
+
+#[tokio::test]
 async fn what_cannot_be_used_is_left_out_and_named() {
     let person = json!({
         "provider": {"odd": {"models": {"m": {"limit": {"context": "large"}}}},

@@ -1,5 +1,7 @@
 //! Permissions: asked before the tool runs, answered by anybody, remembered when told so.
 
+use std::path::Path;
+
 use everturn_engine::sessions::NewSession;
 use everturn_engine::{Error, Prompt, SessionUpdate};
 use everturn_model::Event;
@@ -82,7 +84,7 @@ async fn reject_with_words_lets_the_model_go_on() {
 }
 
 #[tokio::test]
-async fn always_is_remembered_for_the_project() {
+async fn always_is_remembered_for_the_folder() {
     let mut bench = Bench::new().await;
     let request = ask(&mut bench, "TOOL:read:/etc/hostname\nSAY:ok").await;
     bench.engine.requests().reply(&request.id, Reply::Always, None).await.unwrap();
@@ -146,21 +148,56 @@ async fn an_interrupt_withdraws_the_request() {
 }
 
 #[tokio::test]
-async fn always_in_one_project_answers_nobody_in_another() {
+async fn always_in_one_folder_answers_nobody_in_another() {
     let mut bench = Bench::new().await;
     let other = Repo::new(&[("b.txt", "elsewhere\n")]);
-    let location = bench.engine.projects().location(other.path().to_str()).await.unwrap();
+    check_elsewhere(&mut bench, other.path()).await;
+}
+
+#[tokio::test]
+async fn always_holds_in_no_other_clone_of_a_repository() {
+    // Whoever forks a repository could have used what was approved in the original.
+    let mut bench = Bench::new().await;
+    let folder = tempfile::tempdir().unwrap();
+    let clone = folder.path().join("clone");
+    let mut git = std::process::Command::new("git");
+    let cloned = git.args(["clone", "-q"]).args([bench.repo.path(), &clone]).status().unwrap();
+    assert!(cloned.success());
+    let location = bench.engine.projects().location(clone.to_str()).await.unwrap();
+    assert_eq!(location.project.id, bench.session.project);
+    check_elsewhere(&mut bench, &clone).await;
+}
+
+#[tokio::test]
+async fn always_outside_of_repositories_holds_in_one_folder() {
+    // All of them are one project.
+    let mut bench = Bench::new().await;
+    let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let location = bench.engine.projects().location(one.path().to_str()).await.unwrap();
+    bench.session = bench.engine.sessions().create(&location, NewSession::default()).await.unwrap();
+    check_elsewhere(&mut bench, two.path()).await;
+}
+
+/// What is approved in the bench's session is asked for in another folder, whether that asked before or after.
+async fn check_elsewhere(bench: &mut Bench, folder: &Path) {
+    let location = bench.engine.projects().location(folder.to_str()).await.unwrap();
     let elsewhere = bench.engine.sessions().create(&location, NewSession::default()).await.unwrap();
-    assert_ne!(elsewhere.project, bench.session.project);
     let prompt = "TOOL:read:/etc/hostname\nSAY:ok";
-    let here = ask(&mut bench, prompt).await;
+    let here = ask(bench, prompt).await;
     bench.engine.inbox().admit(&elsewhere.id, Prompt::text(prompt)).await.unwrap();
-    let there = asked(&mut bench).await;
+    let there = asked(bench).await;
     assert_eq!(there.ask, here.ask, "it asks for the same");
     bench.engine.requests().reply(&here.id, Reply::Always, None).await.unwrap();
     assert_eq!(bench.engine.requests().waiting().await.unwrap(), [(elsewhere.id.clone(), there)]);
     bench.settled().await;
     bench.engine.drains().abort(&elsewhere.id).await.unwrap();
+    let later = bench.engine.sessions().create(&location, NewSession::default()).await.unwrap();
+    bench.engine.inbox().admit(&later.id, Prompt::text(prompt)).await.unwrap();
+    assert_eq!(asked(bench).await.ask, here.ask);
+    bench.engine.drains().abort(&later.id).await.unwrap();
+    // Here it still holds.
+    bench.say(prompt).await;
+    assert_eq!(bench.engine.requests().waiting().await.unwrap(), []);
 }
 
 #[tokio::test]

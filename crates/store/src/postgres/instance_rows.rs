@@ -15,11 +15,11 @@ use crate::upkeep::set_aside::SetAside;
 use crate::upkeep::trash::Tombstone;
 
 pub(super) async fn instance_rows(client: &ClientWrapper) -> Result<InstanceRows, ServerFailure> {
-    let sql = "SELECT project, permission, pattern, time FROM approval ORDER BY time, 1, 2, 3";
+    let sql = "SELECT project, folder, permission, pattern, time FROM approval ORDER BY time, 1, 2, 3, 4";
     let rows = query(client, sql, &[]).await?;
     let approvals = rows.iter().map(|row| {
-        let (project, permission) = (row.try_get(0)?, row.try_get(1)?);
-        Ok(Approval { project, permission, pattern: row.try_get(2)?, time: row.try_get(3)? })
+        let (project, folder, permission) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+        Ok(Approval { project, folder, permission, pattern: row.try_get(3)?, time: row.try_get(4)? })
     });
     let approvals = approvals.collect::<Result<_, ServerFailure>>()?;
     let mut audits = audits(client, i64::MAX).await?;
@@ -85,10 +85,11 @@ pub(super) async fn swap(
     }
     for row in &after.approvals {
         // Two may have become the same.
-        let sql = "INSERT INTO approval (project, permission, pattern, time) VALUES ($1, $2, $3, $4)
-                   ON CONFLICT DO NOTHING";
-        let (project, permission) = (plain(&row.project), plain(&row.permission));
-        query(client, sql, &[&project, &permission, &plain(&row.pattern), &row.time]).await?;
+        let sql = "INSERT INTO approval (project, folder, permission, pattern, time)
+                   VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING";
+        let (project, folder) = (plain(&row.project), plain(&row.folder));
+        let (permission, pattern) = (plain(&row.permission), plain(&row.pattern));
+        query(client, sql, &[&project, &folder, &permission, &pattern, &row.time]).await?;
     }
     for stone in &after.tombstones {
         let sql = "INSERT INTO tombstone (session, time) VALUES ($1, $2)";

@@ -20,6 +20,7 @@ const LOCK: i64 = 0x4576_746e_0000_0001;
 const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/postgres/0001_store.sql"),
     include_str!("../../migrations/postgres/0002_typed_log.sql"),
+    include_str!("../../migrations/postgres/0003_approval_folder.sql"),
 ];
 
 /// What was found in the database.

@@ -215,9 +215,13 @@ fn asked(row: &Row) -> Result<(SessionId, Request), ServerFailure> {
     Ok((SessionId::new(session), request))
 }
 
-pub(super) async fn approvals(client: &ClientWrapper, project: &str) -> Result<Vec<Rule>, ServerFailure> {
-    let sql = "SELECT permission, pattern FROM approval WHERE project = $1 ORDER BY time";
-    let rows = query(client, sql, &[&project]).await?;
+pub(super) async fn approvals(
+    client: &ClientWrapper,
+    project: &str,
+    folder: &str,
+) -> Result<Vec<Rule>, ServerFailure> {
+    let sql = "SELECT permission, pattern FROM approval WHERE project = $1 AND folder = $2 ORDER BY time";
+    let rows = query(client, sql, &[&project, &folder]).await?;
     let rule =
         |row: &Row| Ok(Rule { permission: row.try_get(0)?, pattern: row.try_get(1)?, action: Action::Allow });
     rows.iter().map(rule).collect()

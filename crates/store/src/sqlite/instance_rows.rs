@@ -7,11 +7,12 @@ use crate::Error;
 use crate::upkeep::instance_rows::{Approval, InstanceRows};
 
 pub(super) fn instance_rows(connection: &Connection) -> Result<InstanceRows, Error> {
-    let mut statement = connection
-        .prepare_cached("SELECT project, permission, pattern, time FROM approval ORDER BY time, 1, 2, 3")?;
+    let sql = "SELECT project, folder, permission, pattern, time FROM approval ORDER BY time, 1, 2, 3, 4";
+    let mut statement = connection.prepare_cached(sql)?;
     let rows = statement.query_map([], |row| {
-        let (project, permission) = (stored_session::text(row, 0)?, stored_session::text(row, 1)?);
-        Ok(Approval { project, permission, pattern: stored_session::text(row, 2)?, time: row.get(3)? })
+        let text = |at| stored_session::text(row, at);
+        let (project, folder, permission) = (text(0)?, text(1)?, text(2)?);
+        Ok(Approval { project, folder, permission, pattern: text(3)?, time: row.get(4)? })
     })?;
     let approvals = rows.collect::<Result<_, _>>()?;
     let mut audits = upkeep::audits(connection, usize::MAX)?;
@@ -49,8 +50,8 @@ pub(super) fn put(connection: &Connection, instance_rows: &InstanceRows) -> Resu
     for row in &instance_rows.approvals {
         // Two may have become the same.
         connection
-            .prepare_cached("INSERT OR IGNORE INTO approval VALUES (?1, ?2, ?3, ?4)")?
-            .execute(params![row.project, row.permission, row.pattern, row.time])?;
+            .prepare_cached("INSERT OR IGNORE INTO approval VALUES (?1, ?2, ?3, ?4, ?5)")?
+            .execute(params![row.project, row.folder, row.permission, row.pattern, row.time])?;
     }
     for stone in &instance_rows.tombstones {
         connection

@@ -31,6 +31,7 @@ const MIGRATIONS: &[Migration] = &[
     Migration { sql: include_str!("../../migrations/sqlite/0001_spine.sql"), then: None },
     Migration { sql: include_str!("../../migrations/sqlite/0002_store.sql"), then: Some(fill_rows) },
     Migration { sql: include_str!("../../migrations/sqlite/0003_typed_log.sql"), then: None },
+    Migration { sql: include_str!("../../migrations/sqlite/0004_approval_folder.sql"), then: None },
 ];
 
 /// What was found in the file.

@@ -377,10 +377,10 @@ pub(super) fn request(
     Ok(Some((SessionId::new(session), request)))
 }
 
-pub(super) fn approvals(connection: &Connection, project: &str) -> Result<Vec<Rule>, Error> {
-    let mut statement = connection
-        .prepare_cached("SELECT permission, pattern FROM approval WHERE project = ?1 ORDER BY time")?;
-    let rows = statement.query_map([project], |row| {
+pub(super) fn approvals(connection: &Connection, project: &str, folder: &str) -> Result<Vec<Rule>, Error> {
+    let sql = "SELECT permission, pattern FROM approval WHERE project = ?1 AND folder = ?2 ORDER BY time";
+    let mut statement = connection.prepare_cached(sql)?;
+    let rows = statement.query_map([project, folder], |row| {
         Ok(Rule { permission: row.get(0)?, pattern: row.get(1)?, action: Action::Allow })
     })?;
     Ok(rows.collect::<Result<_, _>>()?)

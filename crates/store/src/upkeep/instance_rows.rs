@@ -20,10 +20,11 @@ pub(crate) struct InstanceRows {
     pub(crate) audits: Vec<Audit>,
 }
 
-/// What a person allowed from now on in a project.
+/// What a person allowed from now on in a folder of a project.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Approval {
     pub(crate) project: String,
+    pub(crate) folder: String,
     pub(crate) permission: String,
     pub(crate) pattern: String,
     pub(crate) time: Millis,

@@ -228,6 +228,7 @@ fn clean_instance_rows(mut instance_rows: InstanceRows, secret: &LeakedSecret) -
         }
     }
     for approval in &mut instance_rows.approvals {
+        clean(&mut approval.folder);
         clean(&mut approval.permission);
         clean(&mut approval.pattern);
     }

@@ -116,7 +116,10 @@ async fn check_all(folder: &Path) -> Store {
         assert!(read == *events, "the log of {session} is not what it was");
     }
     assert_eq!(found(&store, "kitchen").await, 1);
-    assert_eq!(store.approvals("global").await.unwrap().len(), 2);
+    // Two were given for everything that is in no repository.
+    for folder in ["", "/", "global"] {
+        assert_eq!(store.approvals("global", folder).await.unwrap(), [], "{folder}");
+    }
     store
 }
 

@@ -21,7 +21,7 @@ async fn whole(store: &Store) -> Whole {
         }
     }
     sessions.sort_by(|one, two| one.0.cmp(&two.0));
-    let approvals = store.approvals("global").await.unwrap();
+    let approvals = store.approvals("global", "/srv").await.unwrap();
     let (tombstones, aside) = (store.tombstones().await.unwrap(), store.set_aside_list().await.unwrap());
     (sessions, store.projects().await.unwrap(), approvals, tombstones, aside)
 }
@@ -39,7 +39,7 @@ async fn full(folder: &tempfile::TempDir) -> (Store, Hash) {
     store.set_aside(&Rich::new(0x4000).id, "for a test", 6).await.unwrap();
     store.put_project("global", r#"{"a":1}"#.into()).await.unwrap();
     let rule = Rule { permission: "bash".into(), pattern: "ls *".into(), action: Action::Allow };
-    store.approve("global", vec![rule], 7).await.unwrap();
+    store.approve("global", "/srv", vec![rule], 7).await.unwrap();
     store.acquire(&Rich::new(0x1000).id).await.unwrap();
     (store, hash)
 }

@@ -63,7 +63,7 @@ async fn nothing_of_a_secret_is_left_in_any_file() {
     store.put_project("global", json!({ "env": { "TOKEN": SECRET } }).to_string()).await.unwrap();
     let rule =
         |pattern: &str| Rule { permission: "bash".into(), pattern: pattern.into(), action: Action::Allow };
-    store.approve("global", vec![rule(&format!("login {SECRET}"))], 3).await.unwrap();
+    store.approve("global", "/srv", vec![rule(&format!("login {SECRET}"))], 3).await.unwrap();
     store.set_aside(&other.id, &format!("because of {SECRET}"), 4).await.unwrap();
     assert_eq!(holding(folder.path(), SECRET), ["everturn.db-wal"]);
     let before =
@@ -104,7 +104,7 @@ async fn nothing_of_a_secret_is_left_in_any_file() {
     assert_eq!(streams[0].text, "it is ****************, says é");
     let projects = store.projects().await.unwrap();
     assert_eq!(projects, [("global".to_owned(), r#"{"env":{"TOKEN":"[scrubbed]"}}"#.to_owned())]);
-    assert_eq!(store.approvals("global").await.unwrap(), [rule("login [scrubbed]")]);
+    assert_eq!(store.approvals("global", "/srv").await.unwrap(), [rule("login [scrubbed]")]);
     assert_eq!(store.set_aside_list().await.unwrap()[0].reason, "because of [scrubbed]");
     let find = |text: &str| store.search(Search { text: text.into(), limit: 50, ..Search::default() });
     assert_eq!(find(SECRET).await.unwrap(), []);

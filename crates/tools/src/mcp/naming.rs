@@ -7,7 +7,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::bash::{NETWORK, OUTSIDE};
 use crate::registry::Registry;
+use crate::scope::PROTECTED;
 use crate::webfetch::LOCAL_NETWORK;
 
 /// The longest name.
@@ -18,7 +20,8 @@ const HASH: usize = 8;
 
 /// Kinds of permission that are not names of tools; a tool of that name would be allowed by rules that mean something
 /// else.
-const RESERVED: [&str; 3] = ["external_directory", "doom_loop", LOCAL_NETWORK];
+const RESERVED: [&str; 7] =
+    ["external_directory", "doom_loop", LOCAL_NETWORK, NETWORK, OUTSIDE, PROTECTED, "project_trust"];
 
 /// The names of one server's tools.
 #[derive(Debug, Clone)]
@@ -131,6 +134,17 @@ mod tests {
         );
         check(&["1. x"], "1. x", &["ö"], &[("ö", "mcp_1__x__")]);
         check(&["a"], "a", &["b", "b"], &[("b", "a_b")]);
+    }
+
+    #[test]
+    fn no_tool_is_called_what_something_else_is_asked_for_under() {
+        // Whoever allowed the tool for good let every command out of the sandbox.
+        for reserved in RESERVED.iter().filter(|name| name.contains('_')) {
+            let (server, tool) = reserved.split_once('_').unwrap();
+            let below = Registry::builtin(&ToolSettings::default());
+            let names = Naming::new(server, [server], below).names(&[tool]);
+            assert!(names[tool].starts_with(&format!("{reserved}_")), "{names:?}");
+        }
     }
 
     #[test]

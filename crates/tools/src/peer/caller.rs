@@ -1,4 +1,4 @@
-//! Whether a connection that was just made comes from a program of an agent.
+//! Who has made a connection: a program of an agent, somebody else, or somebody who has left.
 //!
 //! The other end is asked for by name, and only the open files of such programs are looked at, not those of every process.
 
@@ -8,7 +8,9 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 
 use super::{PeerProcess, diagnosis, table};
-use crate::process::{ancestry, below, is_hiding, supervisors_for_agents, threads};
+use crate::process::{
+    adopted_children, ancestry, below, had_programs_lately, is_hiding, supervisors_for_agents, threads,
+};
 
 /// How often it is looked again where processes come and go meanwhile: one can hand its connection to another and end.
 const LOOKS: usize = 3;
@@ -24,33 +26,61 @@ enum SocketSight {
     Hidden,
 }
 
-pub(super) fn is_of_an_agent(peer: SocketAddr, local: SocketAddr) -> bool {
-    let canonical = |address: SocketAddr| match address.ip().to_canonical() {
-        ip if ip == address.ip() => address,
-        ip => SocketAddr::new(ip, address.port()),
-    };
+pub(super) fn find_at_once(peer: SocketAddr, local: SocketAddr) -> Option<PeerProcess> {
+    if had_programs_lately() || !supervisors_for_agents().is_empty() {
+        return None;
+    }
+    // Only now: whoever has the other end after that had it when there was no such program.
+    let (peer, local) = (canonical(peer), canonical(local));
+    Some(match diagnosis::number_of(peer, local) {
+        Ok(Some(1..)) => PeerProcess::Person,
+        Ok(None) if !table::is_here(peer) => PeerProcess::Person,
+        Ok(_) | Err(_) => PeerProcess::Gone,
+    })
+}
+
+pub(super) fn find(peer: SocketAddr, local: SocketAddr) -> PeerProcess {
     let (peer, local) = (canonical(peer), canonical(local));
     for _ in 0..LOOKS {
-        let Some(number) = number_of(peer, local) else { return is_here(peer, local) };
-        // Nobody waits for an answer any more: it was sent in passing.
-        if number == 0 {
-            return true;
-        }
+        let number = match number_of(peer, local) {
+            Some(number @ 1..) => number,
+            None if !table::is_here(peer) => return PeerProcess::Person,
+            // Nobody waits for an answer any more: it was sent in passing.
+            None | Some(0) => return PeerProcess::Gone,
+        };
         let (newest, processes) = (newest_process(), programs());
         let is_settled = || newest == newest_process() || processes == programs();
         match look(&processes, number) {
-            SocketSight::Held => return true,
-            SocketSight::Absent if is_settled() && number_of(peer, local) == Some(number) => return false,
+            SocketSight::Held => return PeerProcess::Agent,
+            SocketSight::Absent if is_settled() && number_of(peer, local) == Some(number) => {
+                return PeerProcess::Person;
+            }
             SocketSight::Absent => {}
             SocketSight::Hidden => break,
         }
     }
-    is_held_by_an_agent(peer, local)
+    find_holder(peer, local)
 }
 
-/// Every process of an agent's programs.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    match address.ip().to_canonical() {
+        ip if ip == address.ip() => address,
+        ip => SocketAddr::new(ip, address.port()),
+    }
+}
+
+/// Every process of an agent's programs, those included whose supervisor was killed.
 fn programs() -> BTreeSet<i32> {
-    below(&supervisors_for_agents()).into_iter().collect()
+    let mut found: BTreeSet<i32> = below(&supervisors_for_agents()).into_iter().collect();
+    // Only now: what a supervisor leaves that is killed meanwhile comes to us.
+    for _ in 0..LOOKS {
+        let adopted = adopted_children();
+        found.extend(below(&adopted).into_iter().chain(adopted.iter().copied()));
+        if adopted == adopted_children() {
+            break;
+        }
+    }
+    found
 }
 
 /// The last process that was started. While it is the same, nothing has come to be.
@@ -60,16 +90,18 @@ fn newest_process() -> Option<String> {
 }
 
 /// Finds whoever has the other end among all processes.
-fn is_held_by_an_agent(peer: SocketAddr, local: SocketAddr) -> bool {
+fn find_holder(peer: SocketAddr, local: SocketAddr) -> PeerProcess {
     let holders = number_of(peer, local).map(table::holders_of).unwrap_or_default();
-    if holders.is_empty() {
-        return table::find(Some(peer)) != PeerProcess::Person;
+    // Whoever hides among such programs is taken for one of them.
+    if holders.is_empty() && table::find(Some(peer)) == PeerProcess::Person {
+        return PeerProcess::Person;
     }
-    let supervisors = supervisors_for_agents();
+    let above_programs = [supervisors_for_agents(), adopted_children()].concat();
     let is_below = |process: &i32| {
-        ancestry(*process).is_none_or(|above| above.iter().any(|process| supervisors.contains(process)))
+        ancestry(*process).is_none_or(|above| above.iter().any(|process| above_programs.contains(process)))
     };
-    holders.iter().any(is_below)
+    let is_agents = holders.is_empty() || holders.iter().any(is_below);
+    if is_agents { PeerProcess::Agent } else { PeerProcess::Person }
 }
 
 /// The number of the socket at the other end, zero if no process has it any more; nothing if it is not on this machine.
@@ -80,11 +112,6 @@ fn number_of(peer: SocketAddr, local: SocketAddr) -> Option<u64> {
         Ok(None) if matches!(diagnosis::number_of(local, peer), Ok(Some(_))) => None,
         Ok(None) | Err(_) => table::number_of(peer, local),
     }
-}
-
-/// Whether an address is one of this machine, as far as the connection itself tells.
-fn is_here(peer: SocketAddr, local: SocketAddr) -> bool {
-    peer.ip().is_loopback() || local.ip().is_loopback() || peer.ip() == local.ip()
 }
 
 fn look(processes: &BTreeSet<i32>, number: u64) -> SocketSight {

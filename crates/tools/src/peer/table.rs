@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::Path;
 
 use rustix::process::geteuid;
@@ -84,7 +84,7 @@ pub(super) fn find(peer: Option<SocketAddr>) -> PeerProcess {
         holders(&ends.iter().flatten().map(|end| end.number).filter(|number| *number > 0).collect());
     let judged = peers.iter().zip(ends).map(|(peer, end)| match end {
         Some(end) => judge(&end, holders.get(&end.number).map_or(&[], Vec::as_slice)),
-        None if is_here(*peer, &sockets) => PeerProcess::Gone,
+        None if is_here(*peer) => PeerProcess::Gone,
         None => PeerProcess::Person,
     });
     judged.max().unwrap_or(PeerProcess::Person)
@@ -119,10 +119,11 @@ fn connected(sockets: &[TcpSocket], own: &HashSet<u64>) -> Vec<SocketAddr> {
     accepted.filter(|socket| listening(socket.local.port())).map(|socket| socket.remote).collect()
 }
 
-/// Whether an address is one of this machine: a connection to itself comes from the address that it goes to.
-fn is_here(peer: SocketAddr, sockets: &[TcpSocket]) -> bool {
-    let to_itself = |socket: &TcpSocket| socket.remote == peer && socket.local.ip() == peer.ip();
-    peer.ip().is_loopback() || sockets.iter().any(to_itself)
+/// Whether an address is one of this machine: only those can be listened at.
+pub(super) fn is_here(peer: SocketAddr) -> bool {
+    let mut place = peer;
+    place.set_port(0);
+    peer.ip().is_loopback() || UdpSocket::bind(place).is_ok()
 }
 
 /// The processes that have a socket open.

@@ -82,7 +82,7 @@ async fn scene() -> (Project, TcpListener, u16) {
 }
 
 /// What is found out about the next connection.
-async fn judge(listener: &TcpListener) -> (bool, PeerProcess) {
+async fn judge(listener: &TcpListener) -> (PeerProcess, PeerProcess) {
     let (stream, peer) = timeout(PATIENCE, listener.accept()).await.unwrap().unwrap();
     let local = stream.local_addr().unwrap();
     let judged = tokio::task::spawn_blocking(move || both(peer, local)).await.unwrap();
@@ -90,8 +90,9 @@ async fn judge(listener: &TcpListener) -> (bool, PeerProcess) {
     judged
 }
 
-fn both(peer: SocketAddr, local: SocketAddr) -> (bool, PeerProcess) {
-    (peer::is_of_an_agent(peer, local), peer::find(Some(peer)))
+/// Who has made it, and who may decide.
+fn both(peer: SocketAddr, local: SocketAddr) -> (PeerProcess, PeerProcess) {
+    (peer::caller(peer, local), peer::find(Some(peer)))
 }
 
 /// The line, and then a wait until it was judged.
@@ -116,15 +117,41 @@ async fn a_program_of_an_agent_is_known_however_it_connects() {
                 fs::write(project.path("judged"), "").unwrap();
                 judged
             };
-            let (ran, (is_of_an_agent, found)) = tokio::join!(project.run(tool, input), judging);
+            let (ran, (caller, found)) = tokio::join!(project.run(tool, input), judging);
             ran.unwrap();
-            assert!(is_of_an_agent, "{line}");
+            let leaves = line.contains("'leave'") || line.contains("'reset'");
+            let may_be_gone = leaves && caller == PeerProcess::Gone;
+            assert!(caller == PeerProcess::Agent || may_be_gone, "{line}: {caller:?}");
             assert_ne!(found, PeerProcess::Person, "{line}");
         }
     };
     check(&quick(), false, false).await;
     check(&quick(), true, false).await;
     check(&enclosed(all()), false, true).await;
+}
+
+#[tokio::test]
+async fn a_program_that_kills_its_supervisor_is_no_person() {
+    // Until it was stopped as well, it was one.
+    for _ in 0..20 {
+        let (project, listener, port) = scene().await;
+        let tool = quick();
+        let line = format!("exec 3<>/dev/tcp/127.0.0.1/{port}; kill -9 $PPID; sleep 1000");
+        let judging = async {
+            let (stream, peer) = timeout(PATIENCE, listener.accept()).await.unwrap().unwrap();
+            let local = stream.local_addr().unwrap();
+            let follow = move || loop {
+                match peer::caller(peer, local) {
+                    PeerProcess::Agent => {}
+                    found => return found,
+                }
+            };
+            timeout(PATIENCE, tokio::task::spawn_blocking(follow)).await.unwrap().unwrap()
+        };
+        let (ran, found) = tokio::join!(project.run(&tool, command(&line)), judging);
+        ran.unwrap();
+        assert_eq!(found, PeerProcess::Gone);
+    }
 }
 
 #[tokio::test]
@@ -135,14 +162,14 @@ async fn a_person_is_let_in_beside_programs_of_an_agent() {
     project.run(&tool, job).await.unwrap();
     let address = listener.local_addr().unwrap();
     let stream = TcpStream::connect(address).await.unwrap();
-    assert_eq!(judge(&listener).await, (false, PeerProcess::Person));
+    assert_eq!(judge(&listener).await, (PeerProcess::Person, PeerProcess::Person));
     drop(stream);
     // So is another program of theirs.
     let mut program = tokio::process::Command::new("python3");
     let file = project.path("connect.py");
     let port = address.port().to_string();
     let mut child = program.arg(file).args([port.as_str(), "plain"]).kill_on_drop(true).spawn().unwrap();
-    assert!(!judge(&listener).await.0);
+    assert_eq!(judge(&listener).await.0, PeerProcess::Person);
     timeout(PATIENCE, child.wait()).await.unwrap().unwrap();
 }
 
@@ -161,7 +188,7 @@ async fn a_program_in_a_terminal_may_connect_and_not_decide() {
         ..NewPty::default()
     };
     ptys.create("pty_1".to_owned(), program).await.unwrap();
-    assert_eq!(judge(&listener).await, (false, PeerProcess::Agent));
+    assert_eq!(judge(&listener).await, (PeerProcess::Person, PeerProcess::Agent));
     ptys.close("pty_1").await.unwrap();
 }
 

@@ -30,6 +30,12 @@ pub(super) async fn show(engine: &Engine, id: &SessionId, json: bool) -> Result<
             table::line(format!("  left alone, because it was changed since: {file}"));
         }
     }
+    if let Some(rules) = session.foreign_rules.as_deref().filter(|rules| !rules.is_empty()) {
+        table::line("rules that came with it, which allow nothing that is not allowed here:");
+        for rule in rules {
+            table::line(format!("  {} {} {}", rule.action.as_str(), rule.permission, rule.pattern));
+        }
+    }
     for message in &messages {
         let role = message.info.get("role").and_then(Value::as_str).unwrap_or("?");
         table::line("");

@@ -15,7 +15,7 @@ use crate::place::{Place, contract};
 
 contract![
     projects_are_remembered_as_they_were_last_given,
-    approvals_are_remembered_once_for_each_project,
+    approvals_are_remembered_once_for_each_folder_of_a_project,
     a_session_is_unfinished_while_a_turn_is_open_or_a_prompt_waits,
     an_open_turn_that_was_asked_to_stop_says_so_until_it_closes,
     prompts_that_waited_when_a_session_was_stopped_are_known,
@@ -40,21 +40,30 @@ async fn projects_are_remembered_as_they_were_last_given(place: &Place) {
     assert_eq!(place.open("own_c").await.projects().await.unwrap(), expected);
 }
 
-async fn approvals_are_remembered_once_for_each_project(place: &Place) {
+async fn approvals_are_remembered_once_for_each_folder_of_a_project(place: &Place) {
     let (one, two) = (place.open("own_a").await, place.open("own_b").await);
     let rule = |permission: &str, pattern: &str| Rule::new(permission, pattern, Action::Allow);
-    one.approve("p", vec![rule("bash", "ls *")], NOW + 1).await.unwrap();
-    two.approve("p", vec![rule("edit", "*")], NOW).await.unwrap();
-    one.approve("p", vec![rule("bash", "git *")], NOW + 2).await.unwrap();
-    one.approve("q", vec![rule("bash", "rm *"), rule("bash", "ls *")], NOW).await.unwrap();
-    two.approve("p", vec![rule("bash", "ls *")], NOW + 9).await.unwrap();
-    one.approve("p", Vec::new(), NOW).await.unwrap();
+    one.approve("p", "/a", vec![rule("bash", "ls *")], NOW + 1).await.unwrap();
+    two.approve("p", "/a", vec![rule("edit", "*")], NOW).await.unwrap();
+    one.approve("p", "/a", vec![rule("bash", "git *")], NOW + 2).await.unwrap();
+    one.approve("q", "/a", vec![rule("bash", "rm *"), rule("bash", "ls *")], NOW).await.unwrap();
+    two.approve("p", "/a", vec![rule("bash", "ls *")], NOW + 9).await.unwrap();
+    one.approve("p", "/a", Vec::new(), NOW).await.unwrap();
     let expected = [rule("edit", "*"), rule("bash", "ls *"), rule("bash", "git *")];
-    assert_eq!(one.approvals("p").await.unwrap(), expected, "in the order in which they were first given");
-    assert_eq!(two.approvals("q").await.unwrap().len(), 2);
-    assert_eq!(two.approvals("P").await.unwrap(), []);
+    assert_eq!(
+        one.approvals("p", "/a").await.unwrap(),
+        expected,
+        "in the order in which they were first given"
+    );
+    assert_eq!(two.approvals("q", "/a").await.unwrap().len(), 2);
+    assert_eq!(two.approvals("P", "/a").await.unwrap(), []);
+    // Clones share a project, and so does everything that is in no repository.
+    assert_eq!(one.approvals("p", "/b").await.unwrap(), []);
+    two.approve("p", "/b", vec![rule("bash", "ls *")], NOW + 3).await.unwrap();
+    assert_eq!(one.approvals("p", "/b").await.unwrap(), [rule("bash", "ls *")]);
+    assert_eq!(one.approvals("p", "").await.unwrap(), []);
     drop((one, two));
-    assert_eq!(place.open("own_c").await.approvals("p").await.unwrap(), expected);
+    assert_eq!(place.open("own_c").await.approvals("p", "/a").await.unwrap(), expected);
 }
 
 async fn unfinished(store: &Store) -> BTreeSet<SessionId> {

@@ -18,7 +18,8 @@ use std::sync::{Arc, LazyLock, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use everturn_tools::{Scope, peer};
+use everturn_tools::Scope;
+use everturn_tools::peer::{self, PeerProcess};
 use rustix::fs::inotify;
 use rustix::process::geteuid;
 use tempfile::TempDir;
@@ -141,7 +142,8 @@ impl HostileMachine {
         let text = canary("port");
         let port = serve(Box::new(move |mut stream: TcpStream| {
             let (peer, local) = (stream.peer_addr(), stream.local_addr());
-            let refused = |(peer, local)| wall == Wall::Up && peer::is_of_an_agent(peer, local);
+            let is_person = |(peer, local)| peer::caller(peer, local) == PeerProcess::Person;
+            let refused = |ends| wall == Wall::Up && !is_person(ends);
             if !peer.ok().zip(local.ok()).is_some_and(refused) {
                 say(&mut stream, &text);
             }
