@@ -124,7 +124,7 @@ impl Init<'_> {
         let guards = if self.policy.has(SandboxPart::Mounts) {
             mounts::enter(self.policy, &self.run.surveys, &self.folder)?
         } else {
-            let protected = protection::protected(self.policy, &self.run.surveys);
+            let protected = protection::protected(self.policy, &self.run.surveys)?;
             Guard::of_all_absent(protected.into_iter().map(|(_, path)| path))
         };
         self.say(&SupervisorReport::Guarded(guards)).map_err(during("reporting"))?;

@@ -61,7 +61,7 @@ pub(super) fn enter(
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .map_err(during("keeping mounts to itself"))?;
     let plan = Plan::of(policy)?;
-    let protected = protected(policy, surveys);
+    let protected = protected(policy, surveys)?;
     let workshop = WORKSHOPS.iter().find(|folder| Path::new(folder).is_dir()).copied().unwrap_or("/");
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let workshop = openat(CWD, workshop, flags, Mode::empty()).map_err(during("finding room for a root"))?;

@@ -265,7 +265,13 @@ async fn watch(
         }
     }
     // Also where it had to be killed, and where nobody is left to be told.
-    let displaced = protection.map(|protection| protection.end(&program.guards)).unwrap_or_default();
+    let displaced = match protection {
+        Some(protection) => {
+            control.say(&SupervisorReport::Over).await.ok();
+            protection.end(&program.guards)
+        }
+        None => Vec::new(),
+    };
     control.say(&SupervisorReport::Gone { stopped, left, displaced }).await
 }
 

@@ -13,7 +13,7 @@ use crate::bash::{PATIENCE, command, quick};
 use crate::harness::{Project, names, tree};
 
 /// A project with protected files in its folders, and a repository among them.
-fn deep() -> Project {
+pub(super) fn deep() -> Project {
     let project = Project::new();
     for (name, text) in [
         ("sub/.vscode/tasks.json", "{}"),
@@ -38,7 +38,7 @@ fn deep() -> Project {
 }
 
 /// What a command in the sandbox of a project says about protected names, below the project.
-fn told(project: &Project, output: &Output) -> Vec<String> {
+pub(super) fn told(project: &Project, output: &Output) -> Vec<String> {
     let Some((_, note)) = output.output.rsplit_once('(') else { return Vec::new() };
     let Some((names, _)) = note.split_once(": commands must not make") else { return Vec::new() };
     let base = format!("{}/", project.scope.worktree.display());
@@ -307,7 +307,7 @@ async fn names_are_given_back_also_when_nobody_waits_for_the_command() {
 }
 
 #[tokio::test]
-async fn what_a_person_has_beyond_the_bounds_stays() {
+async fn what_a_person_has_in_a_large_project_stays() {
     // What was not looked at before looked like new.
     require_whole();
     let project = Project::new();
@@ -320,16 +320,17 @@ async fn what_a_person_has_beyond_the_bounds_stays() {
     project.file(&format!("{last}/AGENTS.md"), "");
     project.file(&format!("{last}/.git/hooks/pre-commit"), "mine");
     symlink("nowhere", project.path("8/299/.idea")).unwrap();
-    let line = "touch 8/new 8/299/new 8/299/a/new 8/299/a/.git/new; mkdir 8/299/b; echo x > 8/299/b/AGENTS.md; \
-                echo x > AGENTS.md";
+    let line = "echo x >> 8/299/a/AGENTS.md; touch 8/new 8/299/new 8/299/a/new 8/299/a/.git/new; mkdir 8/299/b; \
+                echo x > 8/299/b/AGENTS.md; echo x > AGENTS.md";
     let output = project.run_with(Vec::new(), &enclosed(all()), command(line)).await.unwrap();
-    let expected = ["8/299/b/AGENTS.md", "AGENTS.md"];
-    let told = told(&project, &output);
-    // Some file systems do not say when something was made.
-    assert!(told.last().is_some_and(|name| name.starts_with("AGENTS.md ")), "{told:?}");
-    assert!(told.iter().all(|told| expected.iter().any(|name| told.starts_with(name))), "{told:?}");
+    let expected =
+        ["8/299/b/AGENTS.md", "AGENTS.md"].map(|name| format!("{name} was renamed to {name}.untrusted"));
+    assert_eq!(told(&project, &output), expected);
     assert_eq!(names(&project.path(last)), [".git", "AGENTS.md", "new"]);
-    assert_eq!(names(&project.path("8/299/a/.git")), ["hooks", "new"]);
+    assert_eq!(
+        (project.text(&format!("{last}/AGENTS.md")).as_str(), names(&project.path("8/299/a/.git"))),
+        ("", vec!["hooks".to_owned(), "new".to_owned()])
+    );
 }
 
 #[tokio::test]
