@@ -122,7 +122,7 @@ impl<'a> AftermathSearch<'a> {
                         !known.contains(inner.as_path()) && !passed_over.contains(inner.as_path())
                     })),
                     Err(Unseen) => {
-                        self.displaced.push(DisplacedName::Unseen(lossy(&survey.root.join(below))))
+                        self.displaced.push(DisplacedName::Unseen(lossy(&survey.root.join(below))));
                     }
                 },
             }
@@ -178,7 +178,7 @@ impl<'a> AftermathSearch<'a> {
                     .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_dir()),
                 kind => kind.is_dir(),
             };
-            let kind = PlaceKind::of(name, is_folder);
+            let kind = PlaceKind::of(&below.join(name), is_folder);
             if kind != PlaceKind::Other {
                 found.push((name.to_owned(), kind));
             }
@@ -239,14 +239,16 @@ impl<'a> AftermathSearch<'a> {
 
     /// A new file `.git` may lead to a folder of git's that is protected, or to one in the project that runs nothing.
     fn judge_link(&mut self, folder: &OwnedFd, above: &Path) {
+        let root = &self.project.survey.root;
+        let is_aside = |git: &Path| git.strip_prefix(root).is_ok_and(|below| below.iter().any(is_put_aside));
         match target(folder, above) {
-            Some(git) if git.iter().any(is_put_aside) => {
+            Some(git) if is_aside(&git) => {
                 self.displaced.push(put_aside(folder, above, ".git".as_ref()));
             }
             // What was made in there has been looked at.
             Some(git) if self.watch.git.iter().any(|known| git.starts_with(known)) => {}
             Some(git) if self.project.is_known(&git) => {}
-            Some(git) if git.starts_with(&self.project.survey.root) => {
+            Some(git) if git.starts_with(root) => {
                 self.displaced.append(&mut disarm_or_put_aside(&git, self.access));
             }
             _ => self.displaced.push(put_aside(folder, above, ".git".as_ref())),

@@ -20,7 +20,7 @@ use super::exact_path;
 use super::policy::SandboxPolicy;
 use super::put_aside_name::is_put_aside;
 use super::repository::git_folders;
-use crate::protected::{EXCEPTION, is_protected_name};
+use crate::protected::{EXCEPTION, has_protected_name};
 
 /// How many folders of a project are looked at, besides those that tools fill.
 const MOST_FOLDERS: usize = 65_536;
@@ -233,7 +233,7 @@ fn read(path: &Path, below: &Path) -> IndexedFolder {
     for entry in entries.flatten() {
         let (name, Ok(kind)) = (entry.file_name(), entry.file_type()) else { continue };
         signs.see(&name);
-        match PlaceKind::of(&name, kind.is_dir()) {
+        match PlaceKind::of(&below.join(&name), kind.is_dir()) {
             PlaceKind::Git => folder.git.push(entry.path()),
             PlaceKind::Protected => {
                 let [outer, inner] = EXCEPTION;
@@ -271,11 +271,13 @@ pub(super) enum PlaceKind {
 }
 
 impl PlaceKind {
-    pub(super) fn of(name: &OsStr, is_folder: bool) -> Self {
+    /// By the path below the project.
+    pub(super) fn of(below: &Path, is_folder: bool) -> Self {
+        let name = below.file_name().unwrap_or_default();
         if name == ".git" {
             // What is no folder says where git's is.
             if is_folder { Self::Git } else { Self::Protected }
-        } else if is_protected_name(name) {
+        } else if has_protected_name(below) {
             Self::Protected
         } else if is_folder && !is_put_aside(name) && !FILLED_BY_TOOLS.iter().any(|known| name == *known) {
             Self::Folder

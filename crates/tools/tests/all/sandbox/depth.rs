@@ -118,6 +118,16 @@ async fn names_that_are_not_there_cannot_be_made_for_good_in_subfolders() {
     check("mkdir -p a/b/c/.zed; echo x > a/b/AGENTS.md; touch a/b/other", &["a/b/AGENTS.md", "a/b/c/.zed"])
         .await;
     check("ln -s /tmp sub/.idea", &["sub/.idea"]).await;
+    check(
+        "mkdir -p sub/.hg sub/repo; touch sub/.hg/hgrc sub/hgrc sub/x.code-workspace",
+        &["sub/.hg/hgrc", "sub/x.code-workspace"],
+    )
+    .await;
+    check(
+        "touch mise.toml sub/lefthook-local.yml sub/azure-pipelines-2.yaml; mkdir sub/.roo",
+        &["mise.toml", "sub/.roo", "sub/azure-pipelines-2.yaml", "sub/lefthook-local.yml"],
+    )
+    .await;
     // Times of a folder can be set, but not the one that counts.
     check("touch -r sub t; echo x > sub/CLAUDE.md; touch -r t sub", &["sub/CLAUDE.md"]).await;
     check("touch -d 2001-01-01 sub; echo x > sub/CLAUDE.md; touch -d 2001-01-01 sub", &["sub/CLAUDE.md"])
