@@ -26,6 +26,8 @@
 //! - `aftermath`: what a program left at such names, at every depth
 //! - `search`: looking through a project for it
 //! - `new_repository`: a repository that a program made
+//! - `rebase`: a rebase that was under way
+//! - `tool_link`: links on the way to places of tools
 //! - `likeness`: whether something new is a copy
 //! - `landlock`: the second wall around files
 //! - `seccomp`: the filter of system calls
@@ -61,6 +63,8 @@ pub(super) mod probe;
 #[cfg(target_os = "linux")]
 mod protection;
 mod put_aside_name;
+#[cfg(target_os = "linux")]
+mod rebase;
 pub(super) mod report;
 mod repository;
 #[cfg(target_os = "linux")]
@@ -71,6 +75,8 @@ mod settings;
 #[cfg(target_os = "linux")]
 mod stage;
 pub(super) mod survey;
+#[cfg(target_os = "linux")]
+mod tool_link;
 mod toolchain;
 
 pub(crate) use policy::is_of_its_own;

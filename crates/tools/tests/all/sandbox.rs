@@ -20,6 +20,7 @@ mod everyday;
 mod excess;
 mod hostile;
 mod permits;
+mod places;
 mod walls;
 mod work;
 

@@ -19,10 +19,12 @@ use super::likeness::is_copy;
 use super::new_repository::{disarm, disarm_one, runs_nothing};
 use super::policy::SandboxPolicy;
 use super::put_aside_name::is_put_aside;
+use super::rebase::RebaseLists;
 use super::report::DisplacedName;
 use super::repository::{INNER, git_folders};
 use super::search::AftermathSearch;
 use super::survey::{Changed, ProjectSurvey, coarse_time};
+use super::tool_link::ToolLinks;
 
 /// With how many others of the same name something new is compared.
 pub(super) const MOST_COMPARED: usize = 16;
@@ -74,6 +76,8 @@ pub(in crate::process) struct ProtectionWatch<'a> {
     pub(super) git: Vec<PathBuf>,
     /// Those and the ones of their worktrees and submodules.
     pub(super) known_git: HashSet<PathBuf>,
+    rebases: RebaseLists,
+    places: ToolLinks,
 }
 
 #[derive(Debug)]
@@ -93,8 +97,12 @@ impl<'a> ProtectionWatch<'a> {
         let git: Vec<PathBuf> = inside.chain(&policy.repositories).cloned().collect();
         // Where they cannot be told, the program is not started.
         let inner = git.iter().filter_map(|git| git_folders(git)).flatten();
-        let known_git = inner.chain(surveys.iter().flat_map(|survey| survey.git.clone())).collect();
-        Self { policy, since, projects: surveys.iter().map(WatchedProject::of).collect(), git, known_git }
+        let known_git: HashSet<PathBuf> =
+            inner.chain(surveys.iter().flat_map(|survey| survey.git.clone())).collect();
+        let rebases = RebaseLists::of(&known_git);
+        let places = ToolLinks::of(policy);
+        let projects = surveys.iter().map(WatchedProject::of).collect();
+        Self { policy, since, projects, git, known_git, rebases, places }
     }
 
     /// Gives other names to what must not stay. Nothing of the program may run any more.
@@ -102,6 +110,8 @@ impl<'a> ProtectionWatch<'a> {
         let mut access = FolderAccess::default();
         let mut displaced: Vec<DisplacedName> =
             guards.iter().filter_map(|guard| guard.restore(&mut access)).collect();
+        displaced.append(&mut self.rebases.judge(&mut access));
+        displaced.append(&mut self.places.judge(&mut access));
         for git in &self.git {
             displaced.append(&mut self.look_through(git, &mut access));
         }

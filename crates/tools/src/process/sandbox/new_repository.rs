@@ -119,7 +119,7 @@ fn leads_up(git: &Path, text: &str) -> bool {
 }
 
 /// The text of an ordinary file in a folder.
-fn content(folder: &OwnedFd, name: &str) -> Option<String> {
+pub(super) fn content(folder: &OwnedFd, name: &str) -> Option<String> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = openat(folder, name, flags, Mode::empty()).ok()?;
     if !FileType::from_raw_mode(fstat(&file).ok()?.st_mode).is_file() {

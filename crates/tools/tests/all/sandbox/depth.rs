@@ -267,6 +267,48 @@ async fn a_repository_that_runs_nothing_can_be_changed_and_removed() {
 }
 
 #[tokio::test]
+async fn a_rebase_goes_on_and_runs_nothing_that_a_command_put_there() {
+    require_whole();
+    let project = Project::new();
+    let run = async |line: &str| {
+        let line = format!(
+            "export GIT_AUTHOR_NAME=A GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=A GIT_COMMITTER_EMAIL=a@b GIT_EDITOR=true; {line}"
+        );
+        let output = project.run_with(Vec::new(), &enclosed(all()), command(&line)).await.unwrap();
+        (output.metadata["exit"].as_i64(), told(&project, &output))
+    };
+    let made = "git init -qb main . && echo a > f && git add f && git commit -qm one && git checkout -qb side && \
+                echo b > f && git commit -qam two && echo c > g && git add g && git commit -qm three && \
+                git checkout -q main && echo d > f && git commit -qam four && git checkout -q side";
+    assert_eq!(run(made).await, (Some(0), Vec::new()));
+    // With commands of its own, in several steps.
+    assert_eq!(run("git rebase -q -x 'test -e gone' main 2> /dev/null").await, (Some(1), Vec::new()));
+    assert_eq!(
+        run("echo e > f && git add f && touch gone && git rebase --continue > /dev/null 2>&1").await.1,
+        [""; 0]
+    );
+    assert_eq!(
+        run("test ! -d .git/rebase-merge && git log -1 --format=%s | grep three").await,
+        (Some(0), Vec::new())
+    );
+    // One that the person has begun.
+    assert_eq!(run("git reset -q --hard main~1 && echo x > f && git commit -qam five && echo h > h && git add h && git commit -qm six").await.0, Some(0));
+    assert_eq!(run("git rebase -q main 2> /dev/null").await.0, Some(1));
+    let (_, told) =
+        run("echo y > f; git add f; echo exec touch evil >> .git/rebase-merge/git-rebase-todo").await;
+    assert_eq!(
+        told,
+        [".git/rebase-merge/git-rebase-todo was renamed to .git/rebase-merge/git-rebase-todo.untrusted"]
+    );
+    let gone_on = Command::new("git")
+        .args(["-c", "user.name=A", "-c", "user.email=a@b", "-c", "core.editor=true", "rebase", "--continue"])
+        .current_dir(&project.scope.worktree)
+        .output()
+        .unwrap();
+    assert!(!project.path("evil").exists(), "{gone_on:?}");
+}
+
+#[tokio::test]
 async fn names_are_given_back_also_when_a_command_has_to_be_killed() {
     // They were looked at by the process that was killed.
     require_whole();
