@@ -14,7 +14,8 @@ use everturn_tools::process::sandbox::{
 use crate::Config;
 use crate::background::blocking;
 use crate::options::Paths;
-use crate::outputs::{folder_in, temporary_in};
+use crate::outputs::folder_in;
+use crate::temporary::temporary_in;
 
 /// Decides what programs run in; clones share what is known of the machine.
 #[derive(Debug, Clone)]
@@ -103,7 +104,7 @@ impl Confinement {
 }
 
 /// A session's name for a folder. The id of one that was imported is somebody else's word, and may be a path.
-fn folder_name(session: &SessionId) -> String {
+pub(crate) fn folder_name(session: &SessionId) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
     let id = session.as_str();
     if id.chars().all(is_plain) && !id.is_empty() && id.len() < 64 {
