@@ -60,7 +60,7 @@ pub(crate) fn start_logging() {
 }
 
 /// The folders of this person.
-fn folders() -> Result<everturn_engine::options::Paths> {
+pub(crate) fn folders() -> Result<everturn_engine::options::Paths> {
     let base =
         etcetera::base_strategy::choose_native_strategy().context("this account has no home folder")?;
     let data = variable("EVERTURN_DATA").map_or_else(|| base.data_dir().join("everturn"), PathBuf::from);

@@ -15,7 +15,8 @@ use crate::Config;
 use crate::agents::may_edit;
 use crate::background::blocking;
 use crate::options::Paths;
-use crate::outputs::{folder_in, temporary_in};
+use crate::outputs::folder_in;
+use crate::temporary::temporary_in;
 
 /// Decides what programs run in; clones share what is known of the machine.
 #[derive(Debug, Clone)]
@@ -116,7 +117,7 @@ pub(crate) fn decide_within(
 
 /// A session's name for a folder. Programs in the sandbox see it in their list of mounts, so it does not tell the id, which
 /// is all that is needed to speak of the session to the server. Nor is it a path, which the id of an imported session may be.
-fn folder_name(session: &SessionId) -> String {
+pub(crate) fn folder_name(session: &SessionId) -> String {
     blake3::hash(session.as_str().as_bytes()).to_hex().to_string()
 }
 

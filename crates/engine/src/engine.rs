@@ -364,7 +364,7 @@ impl EngineServices {
         drains.set_worker(&worker);
         Self {
             imports: Imports::new(store.clone(), projects.clone()),
-            trash: Trash::new(store.clone(), journal.clone(), drains.clone()),
+            trash: Trash::new(store.clone(), journal.clone(), drains.clone(), outputs.clone()),
             spending: Spending::new(store.clone(), projects.clone()),
             recovery: Recovery::new(store, projects.clone(), drains.clone()),
             lifecycle,

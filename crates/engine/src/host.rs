@@ -151,6 +151,10 @@ impl Host for CallHost {
         delegates
     }
 
+    fn session(&self) -> String {
+        self.setting.session.id.to_string()
+    }
+
     fn plan_file(&self) -> PathBuf {
         let CallSurroundings { session, scope, .. } = &self.setting;
         agents::plan_file(session, &scope.worktree, &self.services.data)

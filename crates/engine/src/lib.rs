@@ -29,6 +29,7 @@
 //! - [`mcp`]: the MCP servers of a worktree
 //! - `confinement`: the sandbox that programs run in
 //! - [`outputs`]: long output of tools
+//! - `temporary`: temporary files of commands
 //!
 //! What a prompt goes through:
 //! - [`inbox`]: admission of prompts
@@ -95,6 +96,7 @@ pub mod reverts;
 pub mod sessions;
 mod snapshot_folders;
 pub mod spending;
+mod temporary;
 mod titles;
 pub mod trash;
 mod turn;

@@ -1,13 +1,16 @@
-//! Managed Tool Output Files: where long output of tools is kept, and for how long. So are the temporary files of
-//! commands.
+//! Managed Tool Output Files: where long output of tools is kept, and for how long. The temporary files of commands are
+//! kept as long.
 
+use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
-use std::{fs, io};
+use std::time::Duration;
+
+use everturn_model::SessionId;
 
 use crate::Error;
 use crate::background::blocking;
 use crate::mint::Mint;
+use crate::temporary::{TemporaryFolders, temporary_in};
 
 /// How long they are kept, in milliseconds: seven days.
 const KEPT: i64 = 7 * 24 * 60 * 60 * 1000;
@@ -17,26 +20,28 @@ pub(crate) fn folder_in(data: &Path) -> PathBuf {
     data.join("tool-output")
 }
 
-/// Where the temporary files are, with a folder for each session.
-pub(crate) fn temporary_in(data: &Path) -> PathBuf {
-    data.join("temporary")
+/// The folders below a data folder that hold what commands have written: their output and their temporary files.
+#[must_use]
+pub fn command_folders(data: &Path) -> [PathBuf; 2] {
+    [folder_in(data), temporary_in(data)]
 }
 
 /// The folder of tool output; clones share it.
 #[derive(Debug, Clone)]
 pub struct ToolOutputs {
     folder: PathBuf,
-    temporary: PathBuf,
+    temporary: TemporaryFolders,
     mint: Mint,
 }
 
 impl ToolOutputs {
     /// Tool output below a data folder.
     pub(crate) fn new(data: &Path, mint: Mint) -> Self {
-        Self { folder: folder_in(data), temporary: temporary_in(data), mint }
+        Self { folder: folder_in(data), temporary: TemporaryFolders::new(data), mint }
     }
 
-    /// Removes output and temporary files that nobody has written to for a week, and says how many.
+    /// Removes output and temporary files that nobody has written to for a week, and the oldest temporary files while there
+    /// are too many, and says how many.
     ///
     /// # Errors
     /// When their folder cannot be read.
@@ -46,7 +51,7 @@ impl ToolOutputs {
         let cutoff = std::time::UNIX_EPOCH + Duration::from_millis(cutoff);
         let temporary = self.temporary.clone();
         let sweeping = move || {
-            let removed = sweep_folders(&temporary, cutoff);
+            let removed = temporary.sweep(cutoff);
             let removed_files = match everturn_tools::bound::sweep(&folder, cutoff) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
                 other => other,
@@ -60,16 +65,19 @@ impl ToolOutputs {
             }
         }
     }
-}
 
-/// Removes folders in which nothing was changed since a moment, and says how many.
-fn sweep_folders(folder: &Path, cutoff: SystemTime) -> usize {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let old = entries.filter(|entry| {
-        let inside = fs::read_dir(entry.path()).into_iter().flatten().flatten().map(|inner| inner.path());
-        let changed = |path: PathBuf| fs::symlink_metadata(path).and_then(|found| found.modified());
-        let mut paths = std::iter::once(entry.path()).chain(inside);
-        paths.all(|path| changed(path).is_ok_and(|time| time < cutoff))
-    });
-    old.filter(|entry| fs::remove_dir_all(entry.path()).is_ok()).count()
+    /// Removes the temporary files of sessions that were deleted for good. What cannot be removed now goes with the next
+    /// sweep that finds it old.
+    pub(crate) async fn forget(&self, sessions: Vec<SessionId>) {
+        let temporary = self.temporary.clone();
+        let forgetting = move || {
+            for session in sessions {
+                if let Err(error) = temporary.forget(&session) {
+                    tracing::warn!(%error, %session, "the temporary files of a deleted session are still there");
+                }
+            }
+        };
+        // It fails only when the process is ending.
+        blocking(forgetting).await.ok();
+    }
 }

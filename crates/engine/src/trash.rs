@@ -15,6 +15,7 @@ use crate::Error;
 use crate::drains::{Drains, SessionPause};
 use crate::family::{Families, Family};
 use crate::journal::Journal;
+use crate::outputs::ToolOutputs;
 
 /// The sessions in the trash; clones share it.
 #[derive(Debug, Clone)]
@@ -22,12 +23,13 @@ pub struct Trash {
     store: Store,
     journal: Journal,
     drains: Drains,
+    outputs: ToolOutputs,
 }
 
 impl Trash {
     /// The trash of a store.
-    pub(crate) fn new(store: Store, journal: Journal, drains: Drains) -> Self {
-        Self { store, journal, drains }
+    pub(crate) fn new(store: Store, journal: Journal, drains: Drains, outputs: ToolOutputs) -> Self {
+        Self { store, journal, drains, outputs }
     }
 
     /// What is in it, the newest sessions first, without those that went there because they belong to another one.
@@ -97,6 +99,7 @@ impl Trash {
         for lease in leases.into_iter().filter(|lease| !purged.contains(&lease.session)) {
             self.store.release(lease).await?;
         }
+        self.outputs.forget(purged.clone()).await;
         done?;
         if purged.contains(id) { Ok(purged) } else { Err(Error::NoSession(id.clone())) }
     }
@@ -181,7 +184,9 @@ impl Trash {
     /// # Errors
     /// When the disk refuses.
     pub async fn sweep(&self, age: Duration) -> Result<Swept, Error> {
-        Ok(self.store.sweep(Retention { trash: Some(age) }, self.journal.mint().now()).await?)
+        let swept = self.store.sweep(Retention { trash: Some(age) }, self.journal.mint().now()).await?;
+        self.outputs.forget(swept.purged.clone()).await;
+        Ok(swept)
     }
 
     /// Gives back the space of what was deleted for good, and deletes nothing itself.

@@ -225,7 +225,7 @@ impl BashTool {
         }
         let workdir = workdir.real();
         if context.scope.sandbox.is_some()
-            && let Some(text) = self.jobs.stop_by(&input.command).await
+            && let Some(text) = self.jobs.stop_by(&input.command, &context.host.session()).await
         {
             let mut capture = Capture::new(context.scope.output_dir.clone());
             capture.push(text.as_bytes()).await;

@@ -37,6 +37,9 @@ pub trait Host: Send + Sync + fmt::Debug {
     /// The agents that a task may be given to, with what each is for.
     fn delegates(&self) -> Vec<(String, String)>;
 
+    /// What tells this session from others.
+    fn session(&self) -> String;
+
     /// Where the plan of this session is written.
     fn plan_file(&self) -> PathBuf;
 
@@ -186,6 +189,10 @@ impl Host for NoHost {
 
     fn delegates(&self) -> Vec<(String, String)> {
         Vec::new()
+    }
+
+    fn session(&self) -> String {
+        String::new()
     }
 
     fn plan_file(&self) -> PathBuf {

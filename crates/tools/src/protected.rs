@@ -5,82 +5,215 @@
 //! What git keeps in `.git` is judged by [`crate::scope`].
 
 use std::ffi::OsStr;
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
-/// Names of files and folders, wherever in a project they are. A folder stands for all that is in it.
+/// Names of files and folders, wherever in a project they are. A folder stands for all that is in it, `*` for any text in
+/// a name, and what is before a slash for the folder that it must lie in.
+///
+/// The rule: a name is here if some program takes what is there for the person's word, or runs what it names, **by
+/// itself**, when a folder is opened or entered, a file in it is opened, something is committed, checked out or pushed, or
+/// an agent, a shell or a desktop starts. What a person starts by name is not, and neither is what that starts in turn: a
+/// Makefile, scripts of package.json, settings of tools for building and checking. So is `.env` not, which projects have
+/// written by scripts, although an old tool runs it.
+///
 /// This is the only list: what the tools for files ask about, what is known of a command line, and what the sandbox
 /// keeps programs from.
-const NAMES: [&[&str]; 5] = [
+const NAMES: [&[&str]; 6] = [
     // Agents take them for the person's word: what to do, what to start, what is allowed.
     &[
+        ".agent",
         ".agents",
+        ".aider.conf.yaml",
         ".aider.conf.yml",
+        ".aider.model.*",
+        ".amazonq",
+        ".augment",
+        ".augment-guidelines",
         ".claude",
         ".clinerules",
         ".codex",
+        ".continue",
+        ".continuerc.json",
+        ".crush.json",
         ".cursor",
         ".cursorrules",
+        ".factory",
         ".gemini",
+        ".goosehints",
+        ".junie",
+        ".kilocode",
+        ".kilocodemodes",
+        ".kiro",
         ".mcp.json",
         ".opencode",
+        ".qwen",
+        ".roo",
+        ".rooignore",
+        ".roomodes",
+        ".roorules*",
+        ".rules",
+        ".trae",
         ".windsurf",
         ".windsurfrules",
+        "AGENT.md",
         "AGENTS.md",
         "AGENTS.override.md",
         "CLAUDE.local.md",
         "CLAUDE.md",
+        "CRUSH.md",
         "GEMINI.md",
+        "QWEN.md",
+        "WARP.md",
+        "crush.json",
         "everturn.toml",
         "opencode.json",
         "opencode.jsonc",
     ],
     // Editors run what they name when a folder or a file is opened: tasks, tools, containers, code.
     &[
+        "*.code-workspace",
+        "*.sublime-project",
+        "*.sublime-workspace",
         ".devcontainer",
         ".devcontainer.json",
+        ".dir-locals-2.el",
         ".dir-locals.el",
         ".exrc",
+        ".externalToolBuilders",
         ".fleet",
+        ".gitpod.yml",
+        ".gvimrc",
+        ".helix",
         ".idea",
+        ".lvimrc",
         ".nvim",
         ".nvim.lua",
         ".nvimrc",
+        ".project",
+        ".replit",
+        ".theia",
         ".vimrc",
         ".vscode",
         ".zed",
     ],
-    // Hooks: git runs them, or has them run, and so does a shell that enters the folder.
+    // Hooks: git and others run them, or have them run, when something is committed, pushed or checked out.
     &[
-        ".direnv",
-        ".envrc",
+        ".git-hooks",
         ".githooks",
         ".gitmodules",
+        ".grumphp.y*ml",
+        ".hg/hgrc",
+        ".hg/hgrc-not-shared",
+        ".hg/sharedpath",
         ".husky",
-        ".lefthook.yml",
+        ".huskyrc*",
+        ".jj/repo/config.toml",
+        ".lefthook",
+        ".lefthook-local",
+        ".lefthook-local.json*",
+        ".lefthook-local.toml",
+        ".lefthook-local.y*ml",
+        ".lefthook.json*",
+        ".lefthook.toml",
+        ".lefthook.y*ml",
+        ".overcommit.yml",
         ".pre-commit-config.yaml",
-        "lefthook.yml",
+        ".pre-commit-config.yml",
+        "captainhook.json",
+        "grumphp.y*ml",
+        "hk.pkl",
+        "lefthook-local.json*",
+        "lefthook-local.toml",
+        "lefthook-local.y*ml",
+        "lefthook.json*",
+        "lefthook.toml",
+        "lefthook.y*ml",
+        "prek.toml",
     ],
-    // Shells run them when they start or end.
+    // Shells run them, or what they name, when somebody enters the folder.
     &[
+        ".autoenv",
+        ".autoenv.zsh",
+        ".config/mise",
+        ".direnv",
+        ".envrc",
+        ".mise",
+        ".mise.*.toml",
+        ".mise.toml",
+        ".rtx.toml",
+        ".tool-versions",
+        "mise.*.toml",
+        "mise.toml",
+        "mise/config.toml",
+    ],
+    // Shells, terminals and the desktop run them when they start or end.
+    &[
+        ".bash_aliases",
         ".bash_login",
         ".bash_logout",
         ".bash_profile",
         ".bashrc",
+        ".config/autostart",
+        ".config/environment.d",
+        ".config/fish",
+        ".config/git",
+        ".config/nvim",
+        ".config/systemd",
+        ".config/tmux",
+        ".emacs",
+        ".emacs.d",
+        ".gitconfig",
+        ".inputrc",
+        ".pam_environment",
         ".profile",
+        ".tmux.conf",
+        ".vim",
+        ".xinitrc",
+        ".xprofile",
+        ".xsession",
+        ".xsessionrc",
         ".zlogin",
+        ".zlogout",
         ".zprofile",
         ".zshenv",
         ".zshrc",
     ],
     // Pipelines run them elsewhere, with the secrets of whoever owns the repository.
     &[
+        ".appveyor.yml",
+        ".azure-pipelines",
+        ".azuredevops",
+        ".build.yml",
+        ".buildkite",
+        ".builds",
         ".circleci",
+        ".cirrus.star",
+        ".cirrus.yml",
+        ".drone.*",
+        ".evergreen.yml",
+        ".forgejo",
+        ".gitea",
         ".github",
+        ".gitlab",
         ".gitlab-ci.yml",
+        ".harness",
+        ".onedev-buildspec.yml",
+        ".readthedocs.y*ml",
+        ".semaphore",
+        ".teamcity",
+        ".tekton",
         ".travis.yml",
+        ".woodpecker",
+        ".woodpecker.*",
         "Jenkinsfile",
-        "azure-pipelines.yml",
+        "Jenkinsfile.*",
+        "appveyor.yml",
+        "azure-pipelines*.y*ml",
         "bitbucket-pipelines.yml",
+        "buildspec.y*ml",
+        "cloudbuild.y*ml",
+        "codefresh.yml",
+        "wercker.yml",
     ],
 ];
 
@@ -93,32 +226,53 @@ pub(crate) const IN_GIT: [&str; 7] =
     ["commondir", "config", "config.worktree", "gitdir", "hooks", "info/attributes", "info/sparse-checkout"];
 
 /// The names, as they are usually spelled.
-pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+fn names() -> impl Iterator<Item = &'static str> {
     NAMES.into_iter().flatten().copied()
 }
 
-/// Whether a file or folder of this name is protected, with all that is in it but for the exception. Some file systems
-/// do not tell capitals from small letters.
+/// Whether what lies at a path of a project has a protected name itself, and so is protected with all that is in it but
+/// for the exception. Some file systems do not tell capitals from small letters.
 #[must_use]
-pub fn is_protected_name(name: &OsStr) -> bool {
-    let name = name.as_encoded_bytes();
-    names().any(|known| known.as_bytes().eq_ignore_ascii_case(name))
+pub fn has_protected_name(below_project: &Path) -> bool {
+    let Some(last) = below_project.file_name() else { return false };
+    names().any(|known| {
+        let (above, name) = known.rsplit_once('/').unwrap_or(("", known));
+        is_like(name, last) && {
+            let mut folders = below_project.iter().rev().skip(1);
+            let mut above = above.rsplit('/').filter(|name| !name.is_empty());
+            above.all(|name| folders.next().is_some_and(|folder| is_like(name, folder)))
+        }
+    })
+}
+
+/// Whether a name is one of the list, or like it.
+fn is_like(known: &str, name: &OsStr) -> bool {
+    is_like_bytes(known.as_bytes(), name.as_encoded_bytes())
+}
+
+fn is_like_bytes(known: &[u8], name: &[u8]) -> bool {
+    let Some(star) = known.iter().position(|byte| *byte == b'*') else {
+        return known.eq_ignore_ascii_case(name);
+    };
+    let (start, end) = (known.get(..star).unwrap_or_default(), known.get(star + 1..).unwrap_or_default());
+    let Some((first, rest)) = name.split_at_checked(star) else { return false };
+    first.eq_ignore_ascii_case(start)
+        && (0..=rest.len()).any(|at| is_like_bytes(end, rest.get(at..).unwrap_or_default()))
 }
 
 /// Whether what lies at a path of a project is protected.
 #[must_use]
 pub fn is_protected(below_project: &Path) -> bool {
-    let names: Vec<&OsStr> = below_project
-        .components()
-        .filter_map(|part| if let Component::Normal(name) = part { Some(name) } else { None })
-        .collect();
-    let excepted = |names: &[&OsStr]| {
-        names
-            .windows(2)
-            .any(|pair| pair.iter().zip(EXCEPTION).all(|(name, known)| name.eq_ignore_ascii_case(known)))
+    let names = below_project.components().filter(|part| matches!(part, Component::Normal(_)));
+    let path: PathBuf = names.collect();
+    let [outer, inner] = EXCEPTION;
+    let is_excepted = |path: &Path| {
+        let above = path.parent().and_then(Path::file_name);
+        path.file_name().is_some_and(|name| name.eq_ignore_ascii_case(inner))
+            && above.is_some_and(|name| name.eq_ignore_ascii_case(outer))
     };
-    names.last().is_some_and(|name| is_protected_name(name))
-        || names.iter().any(|name| is_protected_name(name)) && !excepted(&names)
+    has_protected_name(&path)
+        || path.ancestors().any(has_protected_name) && !path.ancestors().any(is_excepted)
 }
 
 #[cfg(test)]
@@ -156,6 +310,51 @@ mod tests {
             ".gitignore",
             "README.md",
             "my.agents.md",
+        ] {
+            assert!(!is_protected(Path::new(path)), "{path}");
+        }
+    }
+
+    #[test]
+    fn every_name_of_the_list_is_protected_wherever_it_is() {
+        for known in names() {
+            let name = known.replace('*', "x");
+            for path in [name.clone(), format!("a/b/{name}"), name.to_uppercase(), format!("{name}/inner")] {
+                assert!(is_protected(Path::new(&path)), "{path}");
+                assert_eq!(has_protected_name(Path::new(&path)), !path.ends_with("/inner"), "{path}");
+            }
+            let beside =
+                [format!("not{name}").replace("not.", "not-"), format!("{name}.bak"), format!("{name}x")];
+            for path in beside {
+                let is_meant = names()
+                    .filter(|other| other.contains('*'))
+                    .any(|other| is_like(other, OsStr::new(&path)));
+                assert!(is_meant || !is_protected(Path::new(&path)), "{path}");
+            }
+        }
+        for group in NAMES {
+            assert!(group.is_sorted_by(|one, other| one < other), "{group:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_person_starts_by_name_is_not_protected() {
+        for path in [
+            "Makefile",
+            "package.json",
+            "build.rs",
+            ".cargo/config.toml",
+            ".env",
+            "flake.nix",
+            ".npmrc",
+            "justfile",
+            "repo/config.toml",
+            "hgrc",
+            "config/mise",
+            "src/mise/main.rs",
+            ".config/other",
+            "drone.yml",
+            "x.code-workspaces",
         ] {
             assert!(!is_protected(Path::new(path)), "{path}");
         }

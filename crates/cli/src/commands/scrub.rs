@@ -1,7 +1,12 @@
 //! `everturn scrub`: removes a leaked secret from everything that is stored.
 
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
 use anyhow::{Result, bail};
 use clap::Args;
+use everturn_engine::outputs::command_folders;
 use everturn_store::upkeep::scrub::Scrub as Order;
 
 use crate::{settings, table};
@@ -20,7 +25,7 @@ impl ScrubCommand {
         runtime.block_on(async {
             // Never an argument: those are shown to every user of the machine and kept by the shell.
             let mut secret = String::new();
-            std::io::stdin().read_line(&mut secret)?;
+            io::stdin().read_line(&mut secret)?;
             let secret = secret.trim_end_matches(['\r', '\n']);
             let store = settings::store().await?;
             let scrubbed = store.scrub(Order::new(secret, &self.reason, table::now())).await?;
@@ -30,6 +35,13 @@ impl ScrubCommand {
                 scrubbed.sessions.len(),
                 scrubbed.blobs
             ));
+            let held = files_with(secret.as_bytes(), &command_folders(&settings::folders()?.data));
+            for file in &held {
+                table::note(format!(
+                    "{} was written by a command and still holds it: delete it",
+                    file.display()
+                ));
+            }
             for file in &scrubbed.backups {
                 table::note(format!("{} was made before and still holds it: delete it", file.display()));
             }
@@ -45,11 +57,65 @@ impl ScrubCommand {
             if !scrubbed.left.is_empty() {
                 bail!("the secret is still in {} sessions: see above", scrubbed.left.len())
             }
+            if !held.is_empty() {
+                bail!("the secret is still in {} files: see above", held.len())
+            }
             if !scrubbed.at_work.is_empty() {
                 let count = scrubbed.at_work.len();
                 bail!("the secret may be written again by {count} sessions: run it again when they rest")
             }
             Ok(())
         })
+    }
+}
+
+/// The files in folders that hold a secret as it is, or cannot be read to tell. No link is followed.
+fn files_with(secret: &[u8], folders: &[PathBuf]) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut next = folders.to_vec();
+    while let Some(folder) = next.pop() {
+        let entries = match fs::read_dir(&folder) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(_) => {
+                found.push(folder);
+                continue;
+            }
+        };
+        for entry in entries.flatten() {
+            let path = entry.path();
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => next.push(path),
+                Ok(kind) if kind.is_file() && !holds(&path, secret).is_ok_and(|holds| !holds) => {
+                    found.push(path);
+                }
+                _ => {}
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Whether a file holds a secret.
+fn holds(path: &Path, secret: &[u8]) -> io::Result<bool> {
+    let mut file = File::open(path)?;
+    let mut block = vec![0; 1024 * 1024];
+    // The end of what was read before, which the secret may begin in.
+    let mut kept = 0;
+    loop {
+        let Some(free) = block.get_mut(kept..) else { return Ok(false) };
+        let count = file.read(free)?;
+        let read = block.get(..kept + count).unwrap_or_default();
+        if read.windows(secret.len()).any(|part| part == secret) {
+            return Ok(true);
+        }
+        if count == 0 {
+            return Ok(false);
+        }
+        let rest = read.len().saturating_sub(secret.len().saturating_sub(1));
+        let end = kept + count;
+        block.copy_within(rest..end, 0);
+        kept = end - rest;
     }
 }

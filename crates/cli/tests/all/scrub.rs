@@ -72,6 +72,29 @@ fn a_session_that_cannot_be_cleaned_is_an_error() {
     assert!(holds_secret(data.path()));
 }
 
+#[test]
+fn files_that_commands_wrote_and_that_hold_it_are_named() {
+    let (home, data, _) = leaked();
+    let folder = data.path().join("temporary/ses_1/deep");
+    std::fs::create_dir_all(&folder).unwrap();
+    // Where one block that is read ends and the next begins.
+    let mut content = vec![b'-'; 1024 * 1024 - 5];
+    content.extend_from_slice(SECRET.as_bytes());
+    std::fs::write(folder.join("key"), content).unwrap();
+    std::fs::write(folder.join("other"), "hunter2-hunter").unwrap();
+    std::os::unix::fs::symlink("key", folder.join("link")).unwrap();
+    let left = scrub(&home);
+    let file = folder.join("key").display().to_string();
+    let expected = format!(
+        "{file} was written by a command and still holds it: delete it\n\
+         everturn: the secret is still in 1 files: see above\n"
+    );
+    assert_eq!((left.status, left.stderr.as_str()), (Some(1), expected.as_str()));
+    assert_eq!(left.stdout, "2 events of 1 sessions and 0 large payloads were changed\n");
+    std::fs::remove_file(file).unwrap();
+    scrub(&home).success();
+}
+
 #[tokio::test]
 async fn a_session_that_is_at_work_may_write_the_secret_again() {
     let (home, data, _) = leaked();

@@ -160,3 +160,23 @@ async fn what_a_clock_that_was_ahead_has_put_into_the_trash_can_be_deleted() {
     assert_eq!(due.iter().map(|session| &session.id).collect::<Vec<_>>(), [&id]);
     assert_eq!(bench.engine.trash().sweep(Duration::ZERO).await.unwrap().purged, [id]);
 }
+
+#[tokio::test]
+async fn temporary_files_of_commands_go_with_their_session() {
+    let data = tempfile::tempdir().unwrap();
+    let kept = data.path().to_owned();
+    let bench = Bench::with(|_| serde_json::json!({}), |options| options.paths.data = kept).await;
+    let (id, child) = (bench.session.id.clone(), child(&bench, &bench.session.id).await.id);
+    let location = bench.engine.projects().location(None).await.unwrap();
+    let other = bench.engine.sessions().create(&location, NewSession::default()).await.unwrap().id;
+    let folder = |id: &SessionId| data.path().join("temporary").join(id.as_str());
+    for id in [&id, &child, &other] {
+        std::fs::create_dir_all(folder(id).join("inner")).unwrap();
+    }
+    bench.engine.trash().purge(&id).await.unwrap();
+    assert_eq!([&id, &child, &other].map(|id| folder(id).exists()), [false, false, true]);
+    bench.engine.sessions().trash(&other).await.unwrap();
+    assert!(folder(&other).exists(), "it can be taken out again");
+    bench.engine.trash().sweep(Duration::ZERO).await.unwrap();
+    assert!(!folder(&other).exists());
+}

@@ -72,9 +72,11 @@ impl Jobs {
 
     /// Stops the job that a line means to kill, if it does nothing else: the line that the job's call named. In a
     /// sandbox the shell sees no process of another command. The result is what there is to say.
-    pub(super) async fn stop_by(&self, line: &str) -> Option<String> {
+    /// Jobs of other sessions are none of this one's business.
+    pub(super) async fn stop_by(&self, line: &str, session: &str) -> Option<String> {
         let pid = killed_by(line)?;
-        let JobStop { ask, ended } = self.stops().get(&pid)?.clone();
+        let stop = self.stops().get(&pid).filter(|stop| stop.session == session).cloned();
+        let JobStop { ask, ended, .. } = stop?;
         ask.cancel();
         ended.cancelled().await;
         Some(format!("The command that ran in the background as {pid} was stopped, with all it started."))
@@ -130,7 +132,8 @@ impl Jobs {
         let cancel = CancellationToken::new();
         let over = CancellationToken::new();
         if let Some(pid) = pid {
-            self.stops().insert(pid, JobStop { ask: cancel.clone(), ended: over.clone() });
+            let (session, ask, ended) = (context.host.session(), cancel.clone(), over.clone());
+            self.stops().insert(pid, JobStop { session, ask, ended });
         }
         let job = BackgroundJob {
             program,
@@ -184,6 +187,8 @@ impl Jobs {
 /// How a job is stopped.
 #[derive(Debug, Clone)]
 struct JobStop {
+    /// The session that started it.
+    session: String,
     ask: CancellationToken,
     /// Fires when nothing of it runs any more.
     ended: CancellationToken,

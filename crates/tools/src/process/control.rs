@@ -122,7 +122,9 @@ pub(super) enum SupervisorReport {
     Lost(LostNames),
     /// Nothing is left in the sandbox. Only the supervisor hears it.
     Alone,
-    /// Nothing runs any more.
+    /// Nothing runs any more. What was made is looked through.
+    Over,
+    /// Nothing runs any more, and that is done.
     Gone {
         /// Whether there was something to stop when the program had ended.
         stopped: bool,

@@ -155,11 +155,10 @@ impl Launcher {
 
     /// The projects that a sandbox must protect, as they are now.
     async fn survey(&self) -> io::Result<Vec<ProjectSurvey>> {
-        let projects = self.sandbox.as_ref().map(|policy| policy.projects.clone()).unwrap_or_default();
-        if projects.is_empty() {
+        let Some(policy) = self.sandbox.clone().filter(|policy| !policy.projects.is_empty()) else {
             return Ok(Vec::new());
-        }
-        tokio::task::spawn_blocking(move || survey(&projects)).await.map_err(io::Error::other)?
+        };
+        tokio::task::spawn_blocking(move || survey(&policy)).await.map_err(io::Error::other)?
     }
 }
 

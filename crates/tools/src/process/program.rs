@@ -25,6 +25,10 @@ const BEGINNING: Duration = Duration::from_secs(2);
 /// How much longer than agreed a supervisor may take to stop everything before it is taken for dead.
 const PATIENCE: Duration = Duration::from_secs(4);
 
+/// How long a call waits until what its program made has been looked through. That takes as long as the program made it
+/// take, and goes on when nobody waits for it.
+const SEARCH: Duration = Duration::from_secs(120);
+
 /// A running program.
 #[derive(Debug)]
 pub(crate) struct RunningProgram {
@@ -35,6 +39,8 @@ pub(crate) struct RunningProgram {
     grace: Duration,
     linger: Duration,
     exit: Option<Exit>,
+    /// Whether nothing of it runs any more, and the supervisor looks through what it made.
+    over: bool,
     gone: Option<Cleanup>,
     asked: bool,
     _presence: ProgramPresence,
@@ -143,6 +149,7 @@ impl RunningProgram {
             linger: launcher.linger,
             exit: None,
             gone: None,
+            over: false,
             asked: false,
             _presence: ProgramPresence::begin(),
         }
@@ -228,6 +235,7 @@ impl RunningProgram {
                 self.exit.get_or_insert(Exit::Lost);
                 self.gone = Some(Cleanup { stopped, left, displaced, lost });
             }
+            Ok(Some(SupervisorReport::Over)) => self.over = true,
             Ok(Some(_)) => {}
             Ok(None) | Err(_) => {
                 self.sweep().await;
@@ -240,7 +248,7 @@ impl RunningProgram {
     async fn leave(&mut self) -> Cleanup {
         let patience = self.linger + self.grace + PATIENCE;
         let words = async {
-            while self.gone.is_none() {
+            while self.gone.is_none() && !self.over {
                 self.listen().await;
             }
         };
@@ -248,6 +256,15 @@ impl RunningProgram {
             // Halted or stuck: what it should have done is done here.
             self.child.start_kill().ok();
             self.sweep().await;
+        }
+        let words = async {
+            while self.gone.is_none() {
+                self.listen().await;
+            }
+        };
+        if timeout(SEARCH, words).await.is_err() {
+            // It is not killed: protected names would stay as they are.
+            return Cleanup { displaced: vec![DisplacedName::Pending], ..Cleanup::default() };
         }
         self.gone.clone().unwrap_or_default()
     }

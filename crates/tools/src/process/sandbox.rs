@@ -12,6 +12,8 @@
 //! - `settings`: what a person chose, and the policy that it means for a project; [`SandboxSettings`]
 //! - `toolchain`: tool chains and caches that are elsewhere than usual; [`ToolPlaces`]
 //! - `repository`: the folders of git's that belong to a project
+//! - `exact_path`: paths in JSON, byte for byte
+//! - `put_aside_name`: the names of what was put aside
 //! - `survey`: what of a project must be protected, as it is when a program starts
 //! - `report`: what the kernel offers; [`SandboxReport`], [`SandboxMachine`]
 //! - `probe`: finding that out
@@ -21,8 +23,12 @@
 //! - `stage`: the root while it is being filled
 //! - `protection`: what cannot be changed in a project that can be changed
 //! - `guard`: protected names that no mount can protect
+//! - `access`: getting into folders that a program has closed
 //! - `aftermath`: what a program left at such names, at every depth
+//! - `search`: looking through a project for it
 //! - `new_repository`: a repository that a program made
+//! - `rebase`: a rebase that was under way
+//! - `tool_link`: links on the way to places of tools
 //! - `likeness`: whether something new is a copy
 //! - `losses`: what a program wrote to folders that are gone with it
 //! - `landlock`: the second wall around files
@@ -31,9 +37,12 @@
 //! - `fault`: why a sandbox could not be made
 
 #[cfg(target_os = "linux")]
+mod access;
+#[cfg(target_os = "linux")]
 pub(super) mod aftermath;
 #[cfg(target_os = "linux")]
 pub(super) mod enclosure;
+mod exact_path;
 #[cfg(target_os = "linux")]
 mod fault;
 #[cfg(target_os = "linux")]
@@ -57,8 +66,13 @@ mod policy;
 pub(super) mod probe;
 #[cfg(target_os = "linux")]
 mod protection;
+mod put_aside_name;
+#[cfg(target_os = "linux")]
+mod rebase;
 pub(super) mod report;
 mod repository;
+#[cfg(target_os = "linux")]
+mod search;
 #[cfg(target_os = "linux")]
 mod seccomp;
 mod secrets;
@@ -66,6 +80,8 @@ mod settings;
 #[cfg(target_os = "linux")]
 mod stage;
 pub(super) mod survey;
+#[cfg(target_os = "linux")]
+mod tool_link;
 mod toolchain;
 
 pub(crate) use policy::is_of_its_own;

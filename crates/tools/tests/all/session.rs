@@ -15,6 +15,7 @@ use crate::harness::Project;
 /// A session that answers as the test says and remembers what it was asked.
 #[derive(Debug, Default)]
 pub(crate) struct Script {
+    pub(crate) id: String,
     pub(crate) todos: Mutex<Vec<TodoItem>>,
     pub(crate) answers: Mutex<Option<Vec<Vec<String>>>>,
     pub(crate) asked: Mutex<Vec<AskedQuestion>>,
@@ -55,6 +56,10 @@ impl Host for Script {
 
     fn delegates(&self) -> Vec<(String, String)> {
         Vec::new()
+    }
+
+    fn session(&self) -> String {
+        self.id.clone()
     }
 
     fn plan_file(&self) -> PathBuf {

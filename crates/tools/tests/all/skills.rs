@@ -216,6 +216,9 @@ impl Host for Session {
     fn delegates(&self) -> Vec<(String, String)> {
         Vec::new()
     }
+    fn session(&self) -> String {
+        String::new()
+    }
     fn plan_file(&self) -> PathBuf {
         PathBuf::new()
     }

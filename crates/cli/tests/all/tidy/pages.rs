@@ -15,11 +15,12 @@ const FOREIGN: [(&str, &str); 2] =
     [("SystemTime::now", "of the standard library"), ("utils", "a name that is not wanted")];
 
 /// Paths in backticks that are not in the repository, with what they are instead.
-const ELSEWHERE: [(&str, &str); 8] = [
+const ELSEWHERE: [(&str, &str); 9] = [
     ("AGENTS.md", "a file of a person's project"),
     ("SKILL.md", "a file of a person's project"),
     ("auth.json", "in the data folder"),
     ("owners/", "in the data folder"),
+    ("temporary/", "in the data folder"),
     ("tool-output/", "in the data folder"),
     ("foo.rs", "an example"),
     ("foo/", "an example"),

@@ -127,7 +127,7 @@ impl Init<'_> {
             let EnteredRoot { guards, places } = mounts::enter(self.policy, &self.run.surveys, &self.folder)?;
             (guards, Some(places))
         } else {
-            let protected = protection::protected(self.policy, &self.run.surveys);
+            let protected = protection::protected(self.policy, &self.run.surveys)?;
             let closed = protected.into_iter().map(|(_, path)| path);
             let closed = closed.filter(|path| self.policy.permitted_in(path).is_empty());
             (Guard::of_all_absent(closed), None)

@@ -5,28 +5,30 @@
 //! another name. Something that runs by itself the moment it appears is not held up by that.
 
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
+use std::ffi::{CString, OsStr};
 use std::fs;
+use std::hash::{BuildHasher as _, RandomState};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{
-    AtFlags, CWD, Dir, Mode, OFlags, RenameFlags, ResolveFlags, openat2, renameat, renameat_with, statat,
-    symlinkat,
-};
+use rustix::fs::{AtFlags, CWD, Dir, RenameFlags, readlinkat, renameat, renameat_with, statat, symlinkat};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+use super::access::{FolderAccess, is_gone, writing};
+use super::exact_path;
+use super::put_aside_name::ASIDE;
 use super::report::DisplacedName;
 
-/// How many things that were put aside one name may have.
+/// How many numbers are tried for what is put aside, and how many names without order.
 const MOST_ASIDE: usize = 100;
 
 /// A protected name that has to be looked at in the end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::process) struct Guard {
+    #[serde(with = "exact_path")]
     path: PathBuf,
     /// Where the link at this name leads, in bytes; nothing if there was nothing.
     link: Option<Vec<u8>>,
@@ -69,27 +71,31 @@ impl Guard {
     }
 
     /// Gives other names to what must not stay.
-    pub(super) fn end(&self) -> Vec<DisplacedName> {
+    pub(super) fn end(&self, access: &mut FolderAccess) -> Vec<DisplacedName> {
         match &self.opened {
-            Some(opened) => opened.clear(&self.path),
-            None => self.restore().into_iter().collect(),
+            Some(opened) => opened.clear(&self.path, access),
+            None => self.restore(access).into_iter().collect(),
         }
     }
 
     /// Puts the name back into the state that it had, if it has another. What is there is put aside and never deleted:
     /// a person may have made it while the program ran.
-    fn restore(&self) -> Option<DisplacedName> {
-        let link = fs::read_link(&self.path).ok().map(|target| target.into_os_string().into_vec());
-        if link == self.link && (self.link.is_some() || fs::symlink_metadata(&self.path).is_err()) {
-            return None;
-        }
+    fn restore(&self, access: &mut FolderAccess) -> Option<DisplacedName> {
         let (name, above) = (self.path.file_name()?, self.path.parent()?);
         // Not by its path: a folder on the way may be a link by now, and lead anywhere.
-        let folder = open_folder(CWD, above).ok()?;
-        let there = fs::symlink_metadata(&self.path).is_ok();
+        let folder = match access.open(CWD, above) {
+            Err(error) if is_gone(error) => return None,
+            Err(_) => return Some(DisplacedName::Unseen(lossy(&self.path))),
+            Ok(folder) => folder,
+        };
+        let link = readlinkat(&folder, name, Vec::new()).ok().map(CString::into_bytes);
+        let there = statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW).is_ok();
+        if link == self.link && (self.link.is_some() || !there) {
+            return None;
+        }
         let displaced = there.then(|| put_aside(&folder, above, name));
         if let Some(target) = &self.link {
-            symlinkat(target.as_slice(), &folder, name).ok()?;
+            writing(&folder, || symlinkat(target.as_slice(), &folder, name)).ok()?;
         }
         Some(displaced.unwrap_or_else(|| DisplacedName::PutBack(lossy(&self.path))))
     }
@@ -97,17 +103,16 @@ impl Guard {
 
 impl OpenedFolder {
     /// Gives other names to what was made in a folder and not permitted.
-    fn clear(&self, path: &Path) -> Vec<DisplacedName> {
-        let is_folder = fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir());
-        if !is_folder {
-            return if self.known.is_empty() {
-                Guard::of_absent(path.to_owned()).restore().into_iter().collect()
-            } else {
-                Vec::new()
-            };
-        }
-        let Ok(folder) = open_folder(CWD, path) else { return Vec::new() };
-        let Ok(entries) = Dir::read_from(&folder) else { return Vec::new() };
+    fn clear(&self, path: &Path, access: &mut FolderAccess) -> Vec<DisplacedName> {
+        let folder = match access.open(CWD, path) {
+            Ok(folder) => folder,
+            Err(Errno::NOTDIR | Errno::LOOP) if self.known.is_empty() => {
+                return Guard::of_absent(path.to_owned()).end(access);
+            }
+            Err(error) if is_gone(error) => return Vec::new(),
+            Err(_) => return vec![DisplacedName::Unseen(lossy(path))],
+        };
+        let Ok(entries) = Dir::read_from(&folder) else { return vec![DisplacedName::Unseen(lossy(path))] };
         let names = entries.flatten().map(|entry| entry.file_name().to_bytes().to_vec());
         let is_new = |name: &Vec<u8>| name != b"." && name != b".." && !self.known.contains(name);
         let mut displaced = Vec::new();
@@ -122,39 +127,44 @@ impl OpenedFolder {
             if inner.is_empty() {
                 displaced.push(put_aside(&folder, path, name));
             } else {
-                displaced.extend(Guard::of_opened(child, BTreeSet::new(), inner).end());
+                displaced.append(&mut Guard::of_opened(child, BTreeSet::new(), inner).end(access));
             }
         }
         displaced
     }
 }
 
+/// The most of a name that is kept with that. The longest that a file system knows have 255 bytes.
+const LONGEST_KEPT: usize = 200;
+
 /// Gives what has a name in an open folder, whose path is told, another one, at which nobody looks for it.
 pub(super) fn put_aside(folder: impl AsFd, above: &Path, name: &OsStr) -> DisplacedName {
     let path = lossy(&above.join(name));
-    let aside = (1..=MOST_ASIDE).find_map(|number| {
-        let mut aside = name.to_owned();
-        aside.push(if number == 1 { ".untrusted".to_owned() } else { format!(".untrusted-{number}") });
-        let moved = match renameat_with(&folder, name, &folder, &aside, RenameFlags::NOREPLACE) {
-            // Some file systems, mostly those of networks, cannot do that in one step.
-            Err(Errno::INVAL) if statat(&folder, &aside, AtFlags::SYMLINK_NOFOLLOW).is_err() => {
-                renameat(&folder, name, &folder, &aside)
+    let kept = OsStr::from_bytes(name.as_bytes().get(..LONGEST_KEPT).unwrap_or(name.as_bytes()));
+    let numbered = (1..=MOST_ASIDE).map(|number| match number {
+        1 => ASIDE.to_owned(),
+        number => format!("{ASIDE}-{number}"),
+    });
+    // A program can have taken all of those.
+    let chosen = (0..MOST_ASIDE).map(|_| format!("{ASIDE}-{:016x}", RandomState::new().hash_one(0)));
+    let aside = numbered.chain(chosen).find_map(|end| {
+        let mut aside = kept.to_owned();
+        aside.push(end);
+        let moved = writing(&folder, || {
+            match renameat_with(&folder, name, &folder, &aside, RenameFlags::NOREPLACE) {
+                // Some file systems, mostly those of networks, cannot do that in one step.
+                Err(Errno::INVAL) if statat(&folder, &aside, AtFlags::SYMLINK_NOFOLLOW).is_err() => {
+                    renameat(&folder, name, &folder, &aside)
+                }
+                other => other,
             }
-            other => other,
-        };
+        });
         moved.is_ok().then_some(aside)
     });
     match aside {
         Some(aside) => DisplacedName::Renamed { to: lossy(&above.join(aside)), path },
         None => DisplacedName::Stuck(path),
     }
-}
-
-/// A folder below another one, reached without following a link. It can be read.
-pub(super) fn open_folder(base: impl AsFd, path: &Path) -> rustix::io::Result<OwnedFd> {
-    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    openat2(base, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS)
 }
 
 /// A path as it is told to people.
@@ -168,6 +178,10 @@ mod tests {
 
     use super::*;
 
+    fn restore(guard: &Guard) -> Option<DisplacedName> {
+        guard.restore(&mut FolderAccess::default())
+    }
+
     #[test]
     fn names_become_what_they_were() {
         let folder = tempfile::tempdir().unwrap();
@@ -176,7 +190,7 @@ mod tests {
         let absent = Guard::of_all_absent([path("hooks"), path("none/x")]);
         assert_eq!(absent, [Guard::of_absent(path("hooks"))]);
         let link = Guard::of_link(path("link"), "elsewhere".into());
-        assert_eq!((absent[0].restore(), link.restore()), (None, None));
+        assert_eq!((restore(&absent[0]), restore(&link)), (None, None));
 
         fs::create_dir(path("hooks")).unwrap();
         fs::write(path("hooks/pre-commit"), "x").unwrap();
@@ -185,16 +199,16 @@ mod tests {
         let renamed = |name: &str, to: &str| {
             Some(DisplacedName::Renamed { path: lossy(&path(name)), to: lossy(&path(to)) })
         };
-        assert_eq!(absent[0].restore(), renamed("hooks", "hooks.untrusted"));
-        assert_eq!(link.restore(), renamed("link", "link.untrusted"));
+        assert_eq!(restore(&absent[0]), renamed("hooks", "hooks.untrusted"));
+        assert_eq!(restore(&link), renamed("link", "link.untrusted"));
         assert!(!path("hooks").exists());
         // Nothing is lost: a person may have made it while a program ran.
         assert_eq!(fs::read_to_string(path("hooks.untrusted/pre-commit")).unwrap(), "x");
         fs::write(path("hooks"), "again").unwrap();
-        assert_eq!(absent[0].restore(), renamed("hooks", "hooks.untrusted-2"));
+        assert_eq!(restore(&absent[0]), renamed("hooks", "hooks.untrusted-2"));
         assert_eq!(fs::read_link(path("link")).unwrap(), Path::new("elsewhere"));
         fs::remove_file(path("link")).unwrap();
-        assert_eq!(link.restore(), Some(DisplacedName::PutBack(lossy(&path("link")))));
+        assert_eq!(restore(&link), Some(DisplacedName::PutBack(lossy(&path("link")))));
         assert_eq!(fs::read_link(path("link")).unwrap(), Path::new("elsewhere"));
     }
 
@@ -204,12 +218,13 @@ mod tests {
         let path = |name: &str| folder.path().canonicalize().unwrap().join(name);
         let permitted = vec![path("ci/workflows/one.yml")];
         let guard = Guard::of_opened(path("ci"), BTreeSet::from([b"old".to_vec()]), permitted);
-        assert_eq!(guard.end(), []);
+        let end = || guard.end(&mut FolderAccess::default());
+        assert_eq!(end(), []);
         for name in ["ci/old", "ci/new", "ci/workflows/one.yml", "ci/workflows/two.yml"] {
             fs::create_dir_all(path(name).parent().unwrap()).unwrap();
             fs::write(path(name), "x").unwrap();
         }
-        let mut moved: Vec<String> = guard.end().iter().map(ToString::to_string).collect();
+        let mut moved: Vec<String> = end().iter().map(ToString::to_string).collect();
         moved.sort();
         let told = |name: &str| format!("{0} was renamed to {0}.untrusted", path(name).display());
         assert_eq!(moved, [told("ci/new"), told("ci/workflows/two.yml")]);
@@ -223,7 +238,7 @@ mod tests {
         let guard = Guard::of_absent(path("git/hooks"));
         fs::create_dir_all(path("person/hooks")).unwrap();
         symlink(path("person"), path("git")).unwrap();
-        assert_eq!(guard.restore(), None);
+        assert_eq!(restore(&guard), None);
         assert!(path("person/hooks").exists());
     }
 }

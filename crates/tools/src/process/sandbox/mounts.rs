@@ -16,7 +16,7 @@ use rustix::process::{chdir, fchdir, pivot_root};
 use super::fault::{SandboxFault, during};
 use super::guard::Guard;
 use super::kernel::{make_read_only, make_this_read_only};
-use super::policy::SandboxPolicy;
+use super::policy::{SandboxPolicy, is_of_system};
 use super::protection::{protect, protected};
 use super::report::SandboxPart;
 use super::stage::{Stage, attach, copy, copy_at, new_mount};
@@ -68,7 +68,7 @@ pub(super) fn enter(
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .map_err(during("keeping mounts to itself"))?;
     let plan = Plan::of(policy)?;
-    let protected = protected(policy, surveys);
+    let protected = protected(policy, surveys)?;
     let workshop = WORKSHOPS.iter().find(|folder| Path::new(folder).is_dir()).copied().unwrap_or("/");
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let workshop = openat(CWD, workshop, flags, Mode::empty()).map_err(during("finding room for a root"))?;
@@ -98,14 +98,47 @@ struct Plan {
     null: OwnedFd,
 }
 
-/// Whether a link leads elsewhere that an earlier command can have made, because it lies in something writable. Whoever
+/// Whether a link on the way to a path is one that an earlier command can have made, or leads to what is hidden. Whoever
 /// made it must not decide what the next one sees.
-fn is_planted(path: &Path, real: &Path, policy: &SandboxPolicy) -> bool {
+fn may_be_planted(path: &Path, real: &Path, policy: &SandboxPolicy) -> bool {
     let around = policy.writable.iter().filter(|folder| path.starts_with(folder) && path != folder.as_path());
-    around.into_iter().any(|folder| {
+    let is_planted = around.into_iter().any(|folder| {
         let below = path.strip_prefix(folder).unwrap_or(path);
         !fs::canonicalize(folder).is_ok_and(|folder| folder.join(below) == real)
-    })
+    });
+    let is_secret = || {
+        let hidden = policy.hidden.iter().filter_map(|hidden| fs::canonicalize(hidden).ok());
+        hidden.into_iter().any(|hidden| real.starts_with(hidden))
+    };
+    // Of the system's there are many, and no command makes them.
+    is_planted || !is_of_system(path) && (is_secret() || lies_in_repository(path, policy))
+}
+
+/// Whether a link on the way to a path lies in a repository: commands can work there, now or at other times. The home folder
+/// may be one, and its links are the person's.
+fn lies_in_repository(path: &Path, policy: &SandboxPolicy) -> bool {
+    let links = path.ancestors().filter(|at| at.is_symlink() && !is_of_system(at));
+    let around = links.flat_map(|link| link.ancestors().skip(1));
+    let is_home = |folder: &Path| policy.scratch.iter().any(|home| home == folder);
+    around.into_iter().any(|folder| !is_home(folder) && fs::symlink_metadata(folder.join(".git")).is_ok())
+}
+
+/// The folders between something writable and what in it can only be read or is hidden. They are mounted on themselves:
+/// with one that was moved, what lies in it would be somewhere else for the next program.
+fn pinned(wanted: &[(PathBuf, Filling)]) -> Vec<PathBuf> {
+    let places = |filling| wanted.iter().filter(move |(_, of)| *of == filling).map(|(path, _)| path);
+    let readable: BTreeSet<&Path> = places(Filling::Readable).map(PathBuf::as_path).collect();
+    let inner = wanted.iter().filter(|(_, of)| matches!(of, Filling::Readable | Filling::Hidden));
+    let mut pinned = BTreeSet::new();
+    for (path, _) in inner {
+        let around = places(Filling::Writable).filter(|outer| path.starts_with(outer) && path != *outer);
+        let Some(outermost) = around.min_by_key(|outer| outer.components().count()) else { continue };
+        let way = path.ancestors().skip(1).take_while(|at| *at != outermost.as_path());
+        // What can only be read is a mount already, and nothing in it can be moved.
+        let way: Vec<&Path> = way.collect();
+        pinned.extend(way.into_iter().rev().take_while(|at| !readable.contains(at)).map(Path::to_owned));
+    }
+    pinned.into_iter().collect()
 }
 
 impl Plan {
@@ -119,7 +152,7 @@ impl Plan {
                 return;
             }
             let Ok(real) = fs::canonicalize(path) else { return };
-            if filling != Filling::Hidden && is_planted(path, &real, policy) {
+            if filling != Filling::Hidden && real != *path && may_be_planted(path, &real, policy) {
                 return;
             }
             if real != *path && filling != Filling::Hidden {
@@ -133,6 +166,8 @@ impl Plan {
         // Names are looked up there, and the file is often a link to a place that is not listed.
         want(&PathBuf::from("/etc/resolv.conf"), Filling::Readable);
         links.remove(Path::new("/etc/resolv.conf"));
+        let pinned = pinned(&wanted);
+        wanted.extend(pinned.into_iter().map(|path| (path, Filling::Writable)));
         let empty = ["/run", "/tmp", "/var/tmp"].map(PathBuf::from);
         wanted.extend(empty.iter().chain(&policy.scratch).map(|path| (path.clone(), Filling::Scratch)));
         wanted.sort();

@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, openat, statat};
 
-use super::guard::{open_folder, put_aside};
+use super::access::{is_gone, open_folder};
+use super::guard::put_aside;
 use super::report::DisplacedName;
 use super::repository::git_folders;
 
@@ -59,21 +60,25 @@ const HARMLESS_KEYS: [(&str, &[&str]); 10] = [
 
 /// Whether nothing of a folder of git's, or of those of its worktrees and submodules, would run by itself.
 pub(super) fn runs_nothing(git: &Path) -> bool {
-    git_folders(git)
-        .iter()
-        .all(|git| open_folder(CWD, git).is_ok_and(|folder| armed(git, &folder).is_empty()))
+    let is_harmless =
+        |git: &PathBuf| open_folder(CWD, git).is_ok_and(|folder| armed(git, &folder).is_empty());
+    git_folders(git).is_some_and(|all| all.iter().all(is_harmless))
 }
 
 /// Gives another name to what makes git run programs in a folder of git's that was not there before, or in those of its
-/// worktrees and submodules.
-pub(super) fn disarm(git: &Path) -> Vec<DisplacedName> {
-    git_folders(git).iter().flat_map(|folder| disarm_one(folder)).collect()
+/// worktrees and submodules. Nothing if that cannot be told.
+pub(super) fn disarm(git: &Path) -> Option<Vec<DisplacedName>> {
+    let each: Option<Vec<_>> = git_folders(git)?.iter().map(|folder| disarm_one(folder)).collect();
+    Some(each?.concat())
 }
 
 /// The same for one folder of git's.
-pub(super) fn disarm_one(git: &Path) -> Vec<DisplacedName> {
-    let Ok(folder) = open_folder(CWD, git) else { return Vec::new() };
-    armed(git, &folder).into_iter().map(|name| put_aside(&folder, git, name.as_ref())).collect()
+pub(super) fn disarm_one(git: &Path) -> Option<Vec<DisplacedName>> {
+    let folder = match open_folder(CWD, git) {
+        Err(error) if is_gone(error) => return Some(Vec::new()),
+        other => other.ok()?,
+    };
+    Some(armed(git, &folder).into_iter().map(|name| put_aside(&folder, git, name.as_ref())).collect())
 }
 
 /// What in a folder of git's makes it run programs, or look elsewhere for what does.
@@ -114,7 +119,7 @@ fn leads_up(git: &Path, text: &str) -> bool {
 }
 
 /// The text of an ordinary file in a folder.
-fn content(folder: &OwnedFd, name: &str) -> Option<String> {
+pub(super) fn content(folder: &OwnedFd, name: &str) -> Option<String> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = openat(folder, name, flags, Mode::empty()).ok()?;
     if !FileType::from_raw_mode(fstat(&file).ok()?.st_mode).is_file() {
@@ -212,7 +217,7 @@ mod tests {
         write("modules/n/HEAD", "x");
         write("modules/n/config", "[core]\n\tworktree = ../../../n\n");
         fs::create_dir(git.with_file_name("n")).unwrap();
-        assert_eq!(disarm(&git), []);
+        assert_eq!(disarm(&git), Some(Vec::new()));
         assert!(runs_nothing(&git));
 
         write("hooks/pre-commit", "x");
@@ -223,9 +228,9 @@ mod tests {
             let path = git.join(name).display().to_string();
             DisplacedName::Renamed { to: format!("{path}.untrusted"), path }
         };
-        let mut found = disarm(&git);
+        let mut found = disarm(&git).unwrap();
         found.sort_by_key(ToString::to_string);
         assert_eq!(found, ["hooks", "modules/m/config", "worktrees/w/commondir"].map(renamed));
-        assert_eq!(disarm(&git), []);
+        assert_eq!(disarm(&git), Some(Vec::new()));
     }
 }

@@ -28,6 +28,8 @@ pub struct SandboxPolicy {
     pub repositories: Vec<PathBuf>,
     /// What else lies in something writable and can only be read, or not be made for good.
     pub protected: Vec<PathBuf>,
+    /// Places in projects that policies of other projects open: no link is made on the way to them for good.
+    pub unlinked: Vec<PathBuf>,
     /// What of all that somebody has permitted this program to change.
     pub permitted: Vec<PathBuf>,
     /// What lies in something readable or writable and is not shown: a folder is empty, and so is a file.
@@ -86,6 +88,11 @@ const SYSTEM: [&str; 19] = [
     "/var/lib/ca-certificates",
     "/var/lib/dpkg",
 ];
+
+/// Whether a path is one of the system's.
+pub(super) fn is_of_system(path: &Path) -> bool {
+    SYSTEM.iter().any(|folder| path.starts_with(folder))
+}
 
 /// What the sandbox makes itself, and offers in the place of what is there.
 const DEVICES: [&str; 2] = ["/dev", "/proc"];
@@ -204,6 +211,11 @@ impl SandboxPolicy {
             }
         }
         policy
+    }
+
+    /// What tools have in a home folder, to be read or filled.
+    pub(super) fn home_places(home: &Path) -> Vec<PathBuf> {
+        HOME_READABLE.iter().chain(&HOME_CACHES).map(|name| home.join(name)).collect()
     }
 
     /// Lets a path be changed, protected or not, as somebody has permitted it.

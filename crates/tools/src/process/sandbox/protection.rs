@@ -6,13 +6,15 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
+use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Dir, FileType, Mode, OFlags, fstat, openat};
-use rustix::io::{Errno, Result};
+use rustix::io::Errno;
 
+use super::fault::{SandboxFault, during};
 use super::guard::Guard;
 use super::kernel::make_read_only;
 use super::policy::SandboxPolicy;
@@ -24,23 +26,45 @@ use crate::protected::IN_GIT;
 /// How much a protected folder may hold for something in it to be opened alone.
 const MOST_BESIDE: usize = 256;
 
+/// How many names are protected in all. Each takes some microseconds.
+const MOST: usize = 16_384;
+
+/// Why not everything can be protected that must be.
+#[derive(Debug, thiserror::Error)]
+enum ProtectionFault {
+    #[error("there are {0} protected names, and at most {MOST} can be mounted")]
+    TooMany(usize),
+    #[error("a repository has more submodules and worktrees than are looked at, or one that cannot be read")]
+    Untold,
+}
+
 /// What is protected: each path with the folder from which on what leads to it must stay where it is.
 ///
 /// For a name in a project that is the folder that it lies in. The folders above can be moved: to mount them as well
 /// would keep every file from being moved from one to the other. What takes their place is found in the end.
-pub(super) fn protected(policy: &SandboxPolicy, surveys: &[ProjectSurvey]) -> Vec<(PathBuf, PathBuf)> {
+pub(super) fn protected(
+    policy: &SandboxPolicy,
+    surveys: &[ProjectSurvey],
+) -> Result<Vec<(PathBuf, PathBuf)>, SandboxFault> {
+    let untold = || during("protecting files")(io::Error::other(ProtectionFault::Untold));
     let above = |path: &PathBuf| (path.parent().unwrap_or(path).to_owned(), path.clone());
     let names = surveys.iter().flat_map(ProjectSurvey::mounted).chain(&policy.protected).map(above);
-    let inside = surveys.iter().flat_map(ProjectSurvey::all_git);
-    let elsewhere = policy.repositories.iter();
-    let elsewhere =
-        elsewhere.flat_map(|git| git_folders(git).into_iter().map(move |folder| (git.clone(), folder)));
-    let of_git = inside.chain(elsewhere);
-    let in_git = of_git.flat_map(|(above, git)| IN_GIT.map(|name| (above.clone(), git.join(name))));
+    let mut of_git: Vec<(PathBuf, PathBuf)> = Vec::new();
+    for survey in surveys {
+        of_git.extend(survey.all_git().ok_or_else(untold)?);
+    }
+    for git in &policy.repositories {
+        let all = git_folders(git).ok_or_else(untold)?;
+        of_git.extend(all.into_iter().map(|folder| (git.clone(), folder)));
+    }
+    let in_git = of_git.iter().flat_map(|(above, git)| IN_GIT.map(|name| (above.clone(), git.join(name))));
     let mut all: Vec<(PathBuf, PathBuf)> =
         names.chain(in_git).filter(|(_, path)| !policy.permits(path)).collect();
+    if all.len() > MOST {
+        return Err(during("protecting files")(io::Error::other(ProtectionFault::TooMany(all.len()))));
+    }
     all.sort_by(|one, other| one.1.cmp(&other.1));
-    all
+    Ok(all)
 }
 
 /// Protects what must be, as it was found before the new root covered anything, below what is writable. Names that can only be looked at in the end are
@@ -51,7 +75,7 @@ pub(super) fn protect(
     surveys: &[ProjectSurvey],
     protected: &[(PathBuf, PathBuf)],
     writable: &[PathBuf],
-) -> Result<Vec<Guard>> {
+) -> rustix::io::Result<Vec<Guard>> {
     // Before anything is read-only: a copy made afterwards would be too.
     let excepted = surveys.iter().flat_map(|survey| &survey.excepted).filter_map(|path| {
         let tree = copy_at(stage.find(path).ok()?).ok()?;
@@ -80,7 +104,7 @@ fn protect_one(
     base: &Path,
     path: &Path,
     mounted: &mut BTreeSet<PathBuf>,
-) -> Result<Vec<Guard>> {
+) -> rustix::io::Result<Vec<Guard>> {
     let permitted = policy.permitted_in(path);
     let mut at = base.to_owned();
     let mut folder = match stage.find(base) {
@@ -131,7 +155,7 @@ fn protect_around(
     at: &Path,
     permitted: &[PathBuf],
     mounted: &mut BTreeSet<PathBuf>,
-) -> Result<Vec<Guard>> {
+) -> rustix::io::Result<Vec<Guard>> {
     let found = stage.find(at)?;
     let listed = openat(&found, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let names = Dir::read_from(&listed)?.flatten().map(|entry| entry.file_name().to_bytes().to_vec());
@@ -172,7 +196,7 @@ fn protect_around(
 }
 
 /// Mounts something on itself, so that it can only be read.
-fn mount_read_only(found: &OwnedFd) -> Result<()> {
+fn mount_read_only(found: &OwnedFd) -> rustix::io::Result<()> {
     let tree = copy_at(found)?;
     make_read_only(tree.as_fd()).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
     attach(&tree, found)

@@ -89,8 +89,10 @@ pub(crate) enum DisplacedName {
     PutBack(String),
     /// It could not be given another name.
     Stuck(String),
-    /// There was more in this folder than is looked at.
-    Beyond(String),
+    /// It could not be looked into.
+    Unseen(String),
+    /// It is still being looked for.
+    Pending,
 }
 
 impl fmt::Display for DisplacedName {
@@ -99,7 +101,8 @@ impl fmt::Display for DisplacedName {
             Self::Renamed { path, to } => write!(f, "{path} was renamed to {to}"),
             Self::PutBack(path) => write!(f, "{path} was put back"),
             Self::Stuck(path) => write!(f, "{path} was made and could not be renamed"),
-            Self::Beyond(path) => write!(f, "{path} has more new folders than were looked into"),
+            Self::Unseen(path) => write!(f, "{path} could not be looked into"),
+            Self::Pending => f.write_str("what was made is still being looked through"),
         }
     }
 }

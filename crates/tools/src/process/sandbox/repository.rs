@@ -1,12 +1,20 @@
 //! Folders of git's that belong to a project: its worktrees and submodules, and the repository of a worktree.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use super::put_aside_name::is_put_aside;
 use crate::project::{Repository, first_line, repository};
 
-/// How many folders of git's are protected in one repository. More than anybody has, and few enough to be quick.
-const MOST: usize = 64;
+/// How many folders of git's one repository may have. More than anybody has, and few enough to be quick.
+const MOST: usize = 1024;
+
+/// How many folders are looked at for them.
+const MOST_LOOKED_AT: usize = 4096;
+
+/// Where the folders of git's of worktrees and submodules are, in that of the repository.
+pub(super) const INNER: [&str; 2] = ["modules", "worktrees"];
 
 /// The repository that a project is a worktree of, if it lies elsewhere: its folder of git's.
 ///
@@ -24,33 +32,44 @@ pub(super) fn repository_elsewhere(project: &Path) -> Option<PathBuf> {
     belongs.then(|| worktrees.parent().map(Path::to_owned)).flatten()
 }
 
-/// A folder of git's, and those of its worktrees and submodules.
-pub(super) fn git_folders(git: &Path) -> Vec<PathBuf> {
+/// A folder of git's, and those of its worktrees and submodules. Nothing if they are too many, or one cannot be read:
+/// then it is not known what git would run there.
+pub(super) fn git_folders(git: &Path) -> Option<Vec<PathBuf>> {
     let mut found = vec![git.to_owned()];
-    let mut at = 0;
+    let (mut at, mut room) = (0, MOST_LOOKED_AT);
     while let Some(folder) = found.get(at).cloned() {
         at += 1;
-        for kind in ["modules", "worktrees"] {
-            look_into(&folder.join(kind), &mut found);
+        for kind in INNER {
+            look_into(folder.join(kind), &mut found, &mut room)?;
         }
     }
-    found
+    Some(found)
 }
 
 /// Adds the folders of git's in a folder. The name of a submodule may have slashes.
-fn look_into(folder: &Path, found: &mut Vec<PathBuf>) {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    for entry in entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
-        if found.len() >= MOST {
-            return;
-        }
-        let path = entry.path();
-        if fs::symlink_metadata(path.join("HEAD")).is_ok() {
-            found.push(path);
-        } else if path.components().count() < 64 {
-            look_into(&path, found);
+fn look_into(folder: PathBuf, found: &mut Vec<PathBuf>, room: &mut usize) -> Option<()> {
+    let mut next = vec![folder];
+    while let Some(folder) = next.pop() {
+        let entries = match fs::read_dir(&folder) {
+            Ok(entries) => entries,
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => continue,
+            Err(_) => return None,
+        };
+        for entry in entries {
+            let entry = entry.ok()?;
+            if !entry.file_type().ok()?.is_dir() || is_put_aside(&entry.file_name()) {
+                continue;
+            }
+            *room = room.checked_sub(1)?;
+            match fs::symlink_metadata(entry.path().join("HEAD")) {
+                Ok(_) if found.len() < MOST => found.push(entry.path()),
+                Ok(_) => return None,
+                Err(error) if error.kind() == ErrorKind::NotFound => next.push(entry.path()),
+                Err(_) => return None,
+            }
         }
     }
+    Some(())
 }
 
 #[cfg(test)]
@@ -93,10 +112,22 @@ mod tests {
         }
         fs::create_dir_all(git.join("modules/none")).unwrap();
         let mut found: Vec<PathBuf> =
-            git_folders(&git).iter().map(|path| path.components().collect()).collect();
+            git_folders(&git).unwrap().iter().map(|path| path.components().collect()).collect();
         let mut expected: Vec<PathBuf> = all.iter().map(|path| path.components().collect()).collect();
         found.sort();
         expected.sort();
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn too_many_folders_are_not_looked_through() {
+        // Each command looked at all of them, and those without a sign of git's were not counted.
+        let folder = tempfile::tempdir().unwrap();
+        for number in 0..=MOST_LOOKED_AT {
+            fs::create_dir_all(folder.path().join(format!("modules/{}/{number}", number % 2))).unwrap();
+        }
+        assert_eq!(git_folders(folder.path()), None);
+        fs::rename(folder.path().join("modules/0"), folder.path().join("modules/0.untrusted")).unwrap();
+        assert_eq!(git_folders(folder.path()), Some(vec![folder.path().to_owned()]));
     }
 }

@@ -54,10 +54,13 @@ impl SandboxSettings {
         // make links there, and what is listed is followed.
         let besides = |path: &PathBuf| !scope.roots().any(|root| path.starts_with(root));
         if scope.roots().any(|root| scope.home.starts_with(root)) {
+            policy.unlinked = SandboxPolicy::home_places(&scope.home);
             policy.show_home(&scope.home);
         } else {
             policy.readable.extend(linked(&scope.home).into_iter().filter(besides));
         }
+        let inside = self.readable.iter().chain(&self.writable).filter(|path| !besides(path));
+        policy.unlinked.extend(inside.cloned());
         policy.readable.extend(self.readable.iter().filter(|path| besides(path)).cloned());
         let writable = self.writable.iter().filter(|path| besides(path)).cloned();
         match self.mode {

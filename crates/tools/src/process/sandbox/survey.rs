@@ -2,9 +2,10 @@
 //!
 //! The process that starts programs keeps an index of the folders of each project, so that looking again costs one call
 //! for each folder: only those that changed are read. That goes by the time of the last change of the inode, which
-//! programs cannot set. The bounds below keep it cheap, and are what is not covered.
+//! programs cannot set. A project with more than the bounds below is not worked in: what lies beyond them could not be
+//! protected. A program cannot take it there, because what it makes is counted in the end.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
@@ -15,27 +16,27 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
+use super::exact_path;
+use super::policy::SandboxPolicy;
+use super::put_aside_name::is_put_aside;
 use super::repository::git_folders;
-use crate::protected::{EXCEPTION, is_protected_name};
+use crate::protected::{EXCEPTION, has_protected_name};
 
-/// How many folders of a project are looked at. Those nearer to its root come first.
-const MOST_FOLDERS: usize = 2048;
+/// How many folders of a project are looked at, besides those that tools fill.
+const MOST_FOLDERS: usize = 65_536;
 
 /// How deep below the root they may lie.
-pub(super) const DEEPEST: usize = 16;
+const DEEPEST: usize = 128;
 
-/// How many protected names are mounted below the root of a project. Those nearer to it come first.
-const MOST_NAMES: usize = 128;
-
-/// How many repositories are protected in a project. Those nearer to its root come first.
-const MOST_REPOSITORIES: usize = 64;
+/// The longest path that one may have, in bytes. What lies in it must be found by its path too.
+const LONGEST: usize = 3584;
 
 /// How many projects are kept in mind.
 const MOST_PROJECTS: usize = 16;
 
 /// Folders that tools fill with what others wrote, or with what they make of it. Nobody opens one to work in it, they
 /// have more folders than all the rest, and what lies in them must stay as its checksums say. They are not looked into.
-const FILLED_BY_TOOLS: [&str; 18] = [
+const FILLED_BY_TOOLS: [&str; 19] = [
     ".cache",
     ".gradle",
     ".mypy_cache",
@@ -48,6 +49,7 @@ const FILLED_BY_TOOLS: [&str; 18] = [
     ".venv",
     "Pods",
     "__pycache__",
+    "_cacache",
     "_deps",
     "bower_components",
     "node_modules",
@@ -59,22 +61,28 @@ const FILLED_BY_TOOLS: [&str; 18] = [
 /// When a folder was changed: seconds and nanoseconds.
 pub(super) type Changed = (i64, i64);
 
-/// What there is of a project's protected names when a program starts. All paths are real ones, and all can be written
-/// as JSON: what is not UTF-8 is left out.
+/// What there is of a project's protected names when a program starts. All paths are real ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::process) struct ProjectSurvey {
     /// The project.
+    #[serde(with = "exact_path")]
     pub(super) root: PathBuf,
-    /// Its folders, below the root, each with the number by which the file system knows it.
-    pub(super) folders: Vec<(PathBuf, u64)>,
+    /// Its folders, those nearer to its root first.
+    pub(super) folders: Vec<SurveyedFolder>,
+    /// How many more there may be.
+    pub(super) room: usize,
+    /// Places in it, below the root, that are not looked into: what tools have there, and what is hidden.
+    #[serde(with = "exact_path::list")]
+    pub(super) passed_over: Vec<PathBuf>,
     /// What must not be changed.
+    #[serde(with = "exact_path::list")]
     pub(super) names: Vec<PathBuf>,
     /// What lies in it and can be changed all the same.
+    #[serde(with = "exact_path::list")]
     pub(super) excepted: Vec<PathBuf>,
     /// The folders of git's in it, without those of their worktrees and submodules.
+    #[serde(with = "exact_path::list")]
     pub(super) git: Vec<PathBuf>,
-    /// Whether there may be folders that were not looked at, besides those that tools fill.
-    pub(super) partial: bool,
     /// Of the folders of git's, those of worktrees and submodules among them, the ones that are not mounted because nothing
     /// in them would run. They are looked at again in the end.
     #[serde(skip)]
@@ -84,9 +92,43 @@ pub(in crate::process) struct ProjectSurvey {
     pub(super) copies: BTreeSet<PathBuf>,
 }
 
-/// Looks at projects as they are now. It waits for the disk.
-pub(in crate::process) fn survey(projects: &[PathBuf]) -> io::Result<Vec<ProjectSurvey>> {
-    projects.iter().map(|project| index_of(&fs::canonicalize(project)?).update()).collect()
+/// A folder of a project.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct SurveyedFolder {
+    /// Where it is, below the root.
+    #[serde(with = "exact_path")]
+    pub(super) path: PathBuf,
+    /// The number by which the file system knows it.
+    pub(super) inode: u64,
+}
+
+/// Why commands are not started in a project: not all of it could be protected.
+#[derive(Debug, thiserror::Error)]
+enum SurveyFault {
+    #[error(
+        "{0} has more than {MOST_FOLDERS} folders, besides those that tools fill: too many to look for protected files"
+    )]
+    TooMany(PathBuf),
+    #[error("{0} lies too deep in the project to look for protected files in it")]
+    TooDeep(PathBuf),
+}
+
+/// Looks at the projects of a policy as they are now. It waits for the disk.
+pub(in crate::process) fn survey(policy: &SandboxPolicy) -> io::Result<Vec<ProjectSurvey>> {
+    let look = |project: &PathBuf| {
+        // What is listed of a project besides itself are places of tools, and nobody works in them.
+        let listed = policy.readable.iter().chain(&policy.writable).chain(&policy.hidden);
+        let inside = listed.filter_map(|path| path.strip_prefix(project).ok());
+        let inside = inside.filter(|below| !below.as_os_str().is_empty()).map(Path::to_owned);
+        let kept = |below: &PathBuf| !policy.projects.contains(&project.join(below));
+        index_of(&fs::canonicalize(project)?).update(inside.filter(kept).collect())
+    };
+    policy.projects.iter().map(look).collect()
+}
+
+/// Whether a folder at a place below a root is one that the next look would reach.
+pub(super) fn is_within_reach(root: &Path, below: &Path) -> bool {
+    below.components().count() <= DEEPEST && root.as_os_str().len() + below.as_os_str().len() < LONGEST
 }
 
 /// The index of a project. Nothing but time is lost with one that is not kept in mind.
@@ -120,7 +162,6 @@ struct IndexedFolder {
     names: Vec<PathBuf>,
     excepted: Vec<PathBuf>,
     git: Vec<PathBuf>,
-    partial: bool,
 }
 
 impl FolderIndex {
@@ -128,15 +169,34 @@ impl FolderIndex {
         Self { root: root.to_owned(), folders: Arc::default() }
     }
 
-    /// Looks at every folder, and reads those that changed.
-    fn update(&self) -> io::Result<ProjectSurvey> {
+    /// Looks at every folder but for those to be passed over, and reads those that changed.
+    fn update(&self, passed_over: Vec<PathBuf>) -> io::Result<ProjectSurvey> {
         let mut known = self.folders.lock().unwrap_or_else(PoisonError::into_inner);
         let mut seen = HashMap::with_capacity(known.len());
+        let survey = self.look(passed_over, &mut known, &mut seen);
+        if survey.is_ok() {
+            *known = seen;
+        } else {
+            known.extend(seen);
+        }
+        survey
+    }
+
+    fn look(
+        &self,
+        passed_over: Vec<PathBuf>,
+        known: &mut HashMap<PathBuf, IndexedFolder>,
+        seen: &mut HashMap<PathBuf, IndexedFolder>,
+    ) -> io::Result<ProjectSurvey> {
         let mut survey = ProjectSurvey { root: self.root.clone(), ..ProjectSurvey::default() };
         let mut next = VecDeque::from([PathBuf::new()]);
+        let skipped: HashSet<&PathBuf> = passed_over.iter().collect();
         while let Some(below) = next.pop_front() {
             let now = coarse_time();
             let path = self.root.join(&below);
+            if !is_within_reach(&self.root, &below) {
+                return Err(io::Error::other(SurveyFault::TooDeep(path)));
+            }
             let meta = match fs::symlink_metadata(&path) {
                 Ok(meta) if meta.is_dir() => meta,
                 Err(error) if below.as_os_str().is_empty() => return Err(error),
@@ -151,38 +211,29 @@ impl FolderIndex {
                     IndexedFolder { changed: settled, inode: meta.ino(), ..read(&path, &below) }
                 }
             };
-            let deepest = below.components().count() >= DEEPEST;
-            let room = MOST_FOLDERS.saturating_sub(survey.folders.len() + next.len() + 1);
-            let room = if deepest { 0 } else { room };
-            survey.partial |= folder.partial || folder.folders.len() > room;
-            next.extend(folder.folders.iter().take(room).cloned());
+            next.extend(folder.folders.iter().filter(|inner| !skipped.contains(inner)).cloned());
             survey.names.extend(folder.names.iter().cloned());
             survey.excepted.extend(folder.excepted.iter().cloned());
             survey.git.extend(folder.git.iter().cloned());
-            survey.folders.push((below.clone(), meta.ino()));
+            survey.folders.push(SurveyedFolder { path: below.clone(), inode: meta.ino() });
             seen.insert(below, folder);
+            let room = MOST_FOLDERS.checked_sub(survey.folders.len() + next.len());
+            survey.room = room.ok_or_else(|| io::Error::other(SurveyFault::TooMany(self.root.clone())))?;
         }
-        *known = seen;
+        survey.passed_over = passed_over;
         Ok(survey)
     }
 }
 
-/// What is in a folder. What cannot be read, or written as JSON, is left out.
+/// What is in a folder. One that cannot be read is looked into when a program has changed it.
 fn read(path: &Path, below: &Path) -> IndexedFolder {
     let mut folder = IndexedFolder::default();
     let mut signs = GitSigns::default();
-    let Ok(entries) = fs::read_dir(path) else {
-        folder.partial = true;
-        return folder;
-    };
+    let Ok(entries) = fs::read_dir(path) else { return folder };
     for entry in entries.flatten() {
         let (name, Ok(kind)) = (entry.file_name(), entry.file_type()) else { continue };
         signs.see(&name);
-        if name.to_str().is_none() {
-            folder.partial |= kind.is_dir();
-            continue;
-        }
-        match PlaceKind::of(&name, kind.is_dir()) {
+        match PlaceKind::of(&below.join(&name), kind.is_dir()) {
             PlaceKind::Git => folder.git.push(entry.path()),
             PlaceKind::Protected => {
                 let [outer, inner] = EXCEPTION;
@@ -215,17 +266,20 @@ pub(super) enum PlaceKind {
     Protected,
     /// A folder that is looked into.
     Folder,
+    /// Anything else, and folders that nobody works in.
     Other,
 }
 
 impl PlaceKind {
-    pub(super) fn of(name: &OsStr, is_folder: bool) -> Self {
+    /// By the path below the project.
+    pub(super) fn of(below: &Path, is_folder: bool) -> Self {
+        let name = below.file_name().unwrap_or_default();
         if name == ".git" {
             // What is no folder says where git's is.
             if is_folder { Self::Git } else { Self::Protected }
-        } else if is_protected_name(name) {
+        } else if has_protected_name(below) {
             Self::Protected
-        } else if is_folder && !FILLED_BY_TOOLS.iter().any(|known| name == *known) {
+        } else if is_folder && !is_put_aside(name) && !FILLED_BY_TOOLS.iter().any(|known| name == *known) {
             Self::Folder
         } else {
             Self::Other
@@ -274,28 +328,25 @@ impl ProjectSurvey {
     /// What is mounted of the names. All at the root are, and nothing by which a worktree or a clone could not be removed:
     /// neither their `.git` nor copies.
     pub(super) fn mounted(&self) -> impl Iterator<Item = &PathBuf> {
-        let mut room = MOST_NAMES;
         let names = self.names.iter().filter(move |name| !self.copies.contains(*name));
-        let names = names.filter(move |name| self.is_at_root(name) || !name.ends_with(".git"));
-        names.filter(move |name| {
-            let at_root = self.is_at_root(name);
-            let taken = at_root || room > 0;
-            room = room.saturating_sub(usize::from(!at_root));
-            taken
-        })
+        names.filter(move |name| self.is_at_root(name) || !name.ends_with(".git"))
     }
 
     /// The repositories that are mounted: their folders of git's.
     pub(super) fn repositories(&self) -> impl Iterator<Item = &PathBuf> {
-        self.git.iter().filter(move |git| !self.loose.contains(*git)).take(MOST_REPOSITORIES)
+        self.git.iter().filter(move |git| !self.loose.contains(*git))
     }
 
-    /// Those, with the ones of their worktrees and submodules; each with the folder above the outermost.
-    pub(super) fn all_git(&self) -> Vec<(PathBuf, PathBuf)> {
+    /// Those, with the ones of their worktrees and submodules; each with the folder above the outermost. Nothing if it
+    /// cannot be told which they are.
+    pub(super) fn all_git(&self) -> Option<Vec<(PathBuf, PathBuf)>> {
         let above = |git: &Path| git.parent().filter(|_| git != self.root).unwrap_or(git).to_owned();
-        let each = self.repositories().map(|git| (above(git), git_folders(git)));
-        let all = each.flat_map(|(above, all)| all.into_iter().map(move |folder| (above.clone(), folder)));
-        all.filter(|(_, folder)| !self.loose.contains(folder)).collect()
+        let each = self.repositories().map(|git| Some((above(git), git_folders(git)?)));
+        let each: Option<Vec<(PathBuf, Vec<PathBuf>)>> = each.collect();
+        let all = each?
+            .into_iter()
+            .flat_map(|(above, all)| all.into_iter().map(move |folder| (above.clone(), folder)));
+        Some(all.filter(|(_, folder)| !self.loose.contains(folder)).collect())
     }
 }
 
@@ -313,9 +364,14 @@ pub(super) fn coarse_time() -> Changed {
 mod tests {
     use super::*;
 
+    fn look(root: &Path) -> io::Result<ProjectSurvey> {
+        let policy = SandboxPolicy { projects: vec![root.to_owned()], ..SandboxPolicy::default() };
+        survey(&policy).map(|mut found| found.remove(0))
+    }
+
     /// What a survey finds, below the project.
     fn check(root: &Path, folders: &[&str], names: &[&str], git: &[&str]) {
-        let found = survey(&[root.to_owned()]).unwrap().remove(0);
+        let found = look(root).unwrap();
         let below = |paths: &[PathBuf]| {
             let mut paths: Vec<String> = paths
                 .iter()
@@ -325,7 +381,7 @@ mod tests {
             paths
         };
         let list = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<String>>();
-        let looked_at: Vec<PathBuf> = found.folders.iter().map(|(path, _)| path.clone()).collect();
+        let looked_at: Vec<PathBuf> = found.folders.iter().map(|folder| folder.path.clone()).collect();
         assert_eq!(
             (below(&looked_at), below(&found.names), below(&found.git)),
             (list(folders), list(names), list(git))
@@ -370,16 +426,46 @@ mod tests {
     }
 
     #[test]
-    fn what_is_nearer_to_the_root_comes_first_where_there_is_too_much() {
+    fn a_project_that_cannot_be_looked_through_is_not_worked_in() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
-        for outer in 0..10 {
-            for inner in 0..300 {
-                fs::create_dir_all(root.join(format!("{outer}/{inner}"))).unwrap();
-            }
-            fs::write(root.join(format!("{outer}/AGENTS.md")), "").unwrap();
+        let names: PathBuf = std::iter::repeat_n("d", DEEPEST).collect();
+        fs::create_dir_all(root.join(&names)).unwrap();
+        assert_eq!(look(&root).unwrap().room, MOST_FOLDERS - DEEPEST - 1);
+        fs::create_dir(root.join(&names).join("d")).unwrap();
+        let refused = look(&root).unwrap_err().to_string();
+        assert!(
+            refused.ends_with("lies too deep in the project to look for protected files in it"),
+            "{refused}"
+        );
+        fs::rename(root.join("d"), root.join("d.untrusted")).unwrap();
+        assert_eq!(look(&root).unwrap().folders.len(), 1);
+        let long: PathBuf = std::iter::repeat_n("x".repeat(250), 15).collect();
+        // Too long to be made at once.
+        let half: PathBuf = long.components().take(8).collect();
+        fs::create_dir_all(root.join(&half)).unwrap();
+        fs::create_dir_all(root.join("rest").join(&half)).unwrap();
+        fs::rename(root.join("rest"), root.join(&half).join("rest")).unwrap();
+        assert!(look(&root).is_err());
+    }
+
+    #[test]
+    fn places_of_tools_are_passed_over() {
+        // All of a home folder's caches were looked at where it is the project.
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        for name in ["src", ".cargo/registry/a", "data/b", ".rustup/c"] {
+            fs::create_dir_all(root.join(name)).unwrap();
         }
-        let found = survey(&[root]).unwrap().remove(0);
-        assert_eq!((found.folders.len(), found.names.len(), found.partial), (MOST_FOLDERS, 10, true));
+        let policy = SandboxPolicy {
+            projects: vec![root.clone()],
+            writable: vec![root.clone(), root.join(".cargo/registry")],
+            readable: vec![root.join(".rustup")],
+            hidden: vec![root.join("data")],
+            ..SandboxPolicy::default()
+        };
+        let found = survey(&policy).unwrap().remove(0);
+        let looked_at: Vec<&Path> = found.folders.iter().map(|folder| folder.path.as_path()).collect();
+        assert_eq!(looked_at, ["", ".cargo", "src"].map(Path::new));
     }
 }

@@ -9,9 +9,11 @@ use std::io::{self, stdout};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, WaitOptions, getpid, set_child_subreaper, setsid, wait};
 use rustix::stdio::{dup2_stderr, dup2_stdout, stdin};
 use tokio::net::UnixStream;
@@ -43,6 +45,8 @@ pub(super) fn run() -> io::Result<()> {
     let Some((SupervisorOrder::Run(mut run), rest)) = take_order(&socket)? else { return Ok(()) };
     socket.set_nonblocking(true)?;
     set_child_subreaper(Some(getpid()))?;
+    // Whoever removes old temporary folders leaves this one alone.
+    let _held = run.sandbox.as_ref().and_then(|policy| hold(policy.temporary.as_deref()?).ok());
     sort_out(&mut run.surveys);
     // A sandbox is made before there is an event loop: it would have a copy that catches its signals.
     let (beginning, protection) = match &run.sandbox {
@@ -57,6 +61,13 @@ pub(super) fn run() -> io::Result<()> {
         let control = ControlSocket::continued(UnixStream::from_std(socket)?, rest);
         watch(control, &run, beginning, protection.as_ref()).await
     })
+}
+
+/// Holds a folder for as long as the result is kept: others cannot lock it for themselves.
+fn hold(folder: &Path) -> io::Result<File> {
+    let folder = File::open(folder)?;
+    flock(&folder, FlockOperation::NonBlockingLockShared)?;
+    Ok(folder)
 }
 
 /// What there is when the event loop starts.
@@ -269,7 +280,13 @@ async fn watch(
         }
     }
     // Also where it had to be killed, and where nobody is left to be told.
-    let displaced = protection.map(|protection| protection.end(&program.guards)).unwrap_or_default();
+    let displaced = match protection {
+        Some(protection) => {
+            control.say(&SupervisorReport::Over).await.ok();
+            protection.end(&program.guards)
+        }
+        None => Vec::new(),
+    };
     let lost = program.lost;
     control.say(&SupervisorReport::Gone { stopped, left, displaced, lost }).await
 }

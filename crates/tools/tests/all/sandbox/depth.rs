@@ -13,7 +13,7 @@ use crate::bash::{PATIENCE, command, quick};
 use crate::harness::{Project, names, tree};
 
 /// A project with protected files in its folders, and a repository among them.
-fn deep() -> Project {
+pub(super) fn deep() -> Project {
     let project = Project::new();
     for (name, text) in [
         ("sub/.vscode/tasks.json", "{}"),
@@ -38,7 +38,7 @@ fn deep() -> Project {
 }
 
 /// What a command in the sandbox of a project says about protected names, below the project.
-fn told(project: &Project, output: &Output) -> Vec<String> {
+pub(super) fn told(project: &Project, output: &Output) -> Vec<String> {
     let Some((_, note)) = output.output.rsplit_once('(') else { return Vec::new() };
     let Some((names, _)) = note.split_once(": commands must not make") else { return Vec::new() };
     let base = format!("{}/", project.scope.worktree.display());
@@ -118,6 +118,16 @@ async fn names_that_are_not_there_cannot_be_made_for_good_in_subfolders() {
     check("mkdir -p a/b/c/.zed; echo x > a/b/AGENTS.md; touch a/b/other", &["a/b/AGENTS.md", "a/b/c/.zed"])
         .await;
     check("ln -s /tmp sub/.idea", &["sub/.idea"]).await;
+    check(
+        "mkdir -p sub/.hg sub/repo; touch sub/.hg/hgrc sub/hgrc sub/x.code-workspace",
+        &["sub/.hg/hgrc", "sub/x.code-workspace"],
+    )
+    .await;
+    check(
+        "touch mise.toml sub/lefthook-local.yml sub/azure-pipelines-2.yaml; mkdir sub/.roo",
+        &["mise.toml", "sub/.roo", "sub/azure-pipelines-2.yaml", "sub/lefthook-local.yml"],
+    )
+    .await;
     // Times of a folder can be set, but not the one that counts.
     check("touch -r sub t; echo x > sub/CLAUDE.md; touch -r t sub", &["sub/CLAUDE.md"]).await;
     check("touch -d 2001-01-01 sub; echo x > sub/CLAUDE.md; touch -d 2001-01-01 sub", &["sub/CLAUDE.md"])
@@ -257,6 +267,48 @@ async fn a_repository_that_runs_nothing_can_be_changed_and_removed() {
 }
 
 #[tokio::test]
+async fn a_rebase_goes_on_and_runs_nothing_that_a_command_put_there() {
+    require_whole();
+    let project = Project::new();
+    let run = async |line: &str| {
+        let line = format!(
+            "export GIT_AUTHOR_NAME=A GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=A GIT_COMMITTER_EMAIL=a@b GIT_EDITOR=true; {line}"
+        );
+        let output = project.run_with(Vec::new(), &enclosed(all()), command(&line)).await.unwrap();
+        (output.metadata["exit"].as_i64(), told(&project, &output))
+    };
+    let made = "git init -qb main . && echo a > f && git add f && git commit -qm one && git checkout -qb side && \
+                echo b > f && git commit -qam two && echo c > g && git add g && git commit -qm three && \
+                git checkout -q main && echo d > f && git commit -qam four && git checkout -q side";
+    assert_eq!(run(made).await, (Some(0), Vec::new()));
+    // With commands of its own, in several steps.
+    assert_eq!(run("git rebase -q -x 'test -e gone' main 2> /dev/null").await, (Some(1), Vec::new()));
+    assert_eq!(
+        run("echo e > f && git add f && touch gone && git rebase --continue > /dev/null 2>&1").await.1,
+        [""; 0]
+    );
+    assert_eq!(
+        run("test ! -d .git/rebase-merge && git log -1 --format=%s | grep three").await,
+        (Some(0), Vec::new())
+    );
+    // One that the person has begun.
+    assert_eq!(run("git reset -q --hard main~1 && echo x > f && git commit -qam five && echo h > h && git add h && git commit -qm six").await.0, Some(0));
+    assert_eq!(run("git rebase -q main 2> /dev/null").await.0, Some(1));
+    let (_, told) =
+        run("echo y > f; git add f; echo exec touch evil >> .git/rebase-merge/git-rebase-todo").await;
+    assert_eq!(
+        told,
+        [".git/rebase-merge/git-rebase-todo was renamed to .git/rebase-merge/git-rebase-todo.untrusted"]
+    );
+    let gone_on = Command::new("git")
+        .args(["-c", "user.name=A", "-c", "user.email=a@b", "-c", "core.editor=true", "rebase", "--continue"])
+        .current_dir(&project.scope.worktree)
+        .output()
+        .unwrap();
+    assert!(!project.path("evil").exists(), "{gone_on:?}");
+}
+
+#[tokio::test]
 async fn names_are_given_back_also_when_a_command_has_to_be_killed() {
     // They were looked at by the process that was killed.
     require_whole();
@@ -307,7 +359,7 @@ async fn names_are_given_back_also_when_nobody_waits_for_the_command() {
 }
 
 #[tokio::test]
-async fn what_a_person_has_beyond_the_bounds_stays() {
+async fn what_a_person_has_in_a_large_project_stays() {
     // What was not looked at before looked like new.
     require_whole();
     let project = Project::new();
@@ -320,16 +372,17 @@ async fn what_a_person_has_beyond_the_bounds_stays() {
     project.file(&format!("{last}/AGENTS.md"), "");
     project.file(&format!("{last}/.git/hooks/pre-commit"), "mine");
     symlink("nowhere", project.path("8/299/.idea")).unwrap();
-    let line = "touch 8/new 8/299/new 8/299/a/new 8/299/a/.git/new; mkdir 8/299/b; echo x > 8/299/b/AGENTS.md; \
-                echo x > AGENTS.md";
+    let line = "echo x >> 8/299/a/AGENTS.md; touch 8/new 8/299/new 8/299/a/new 8/299/a/.git/new; mkdir 8/299/b; \
+                echo x > 8/299/b/AGENTS.md; echo x > AGENTS.md";
     let output = project.run_with(Vec::new(), &enclosed(all()), command(line)).await.unwrap();
-    let expected = ["8/299/b/AGENTS.md", "AGENTS.md"];
-    let told = told(&project, &output);
-    // Some file systems do not say when something was made.
-    assert!(told.last().is_some_and(|name| name.starts_with("AGENTS.md ")), "{told:?}");
-    assert!(told.iter().all(|told| expected.iter().any(|name| told.starts_with(name))), "{told:?}");
+    let expected =
+        ["8/299/b/AGENTS.md", "AGENTS.md"].map(|name| format!("{name} was renamed to {name}.untrusted"));
+    assert_eq!(told(&project, &output), expected);
     assert_eq!(names(&project.path(last)), [".git", "AGENTS.md", "new"]);
-    assert_eq!(names(&project.path("8/299/a/.git")), ["hooks", "new"]);
+    assert_eq!(
+        (project.text(&format!("{last}/AGENTS.md")).as_str(), names(&project.path("8/299/a/.git"))),
+        ("", vec!["hooks".to_owned(), "new".to_owned()])
+    );
 }
 
 #[tokio::test]

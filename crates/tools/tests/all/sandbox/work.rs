@@ -6,14 +6,15 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_tools::Failure;
 use everturn_tools::process::sandbox::{SandboxNetwork, SandboxSettings};
+use everturn_tools::{Context, Failure, Tool as _};
 use serde_json::json;
 use tokio::time::{sleep, timeout};
 
 use super::{all, enclosed, enclosed_by, require_whole};
 use crate::bash::{PATIENCE, command, quick, watch};
 use crate::harness::Project;
+use crate::session::Script;
 
 /// A server that says hello to everyone, and writes down its port.
 const SERVER: &str = "perl -MSocket -e 'socket(S, PF_INET, SOCK_STREAM, 0); \
@@ -108,6 +109,30 @@ async fn a_server_answers_later_commands_and_people_until_it_is_stopped() {
     assert_eq!((stopped.output.contains("was stopped"), &stopped.metadata["exit"]), (true, &json!(0)));
     timeout(PATIENCE, gone).await.unwrap().unwrap();
     assert_eq!(tool.jobs.running(), 0);
+}
+
+#[tokio::test]
+async fn a_job_is_stopped_by_its_own_session_only() {
+    // The tool carries `kill` out itself, and did so for every job of the server.
+    require_whole();
+    let (project, tool) = (Project::new(), enclosed(all()));
+    let run = async |session: &str, input| {
+        let host = Arc::new(Script { id: session.to_owned(), ..Script::default() });
+        tool.run(input, Context { host, ..project.context().0 }).await.unwrap()
+    };
+    let mut job = command("sleep 1000");
+    job["background"] = json!(true);
+    let started = run("ses_a", job).await;
+    let line = format!("kill {}", started.metadata["pid"]);
+    let refused = run("ses_b", command(&line)).await;
+    assert_eq!((tool.jobs.running(), &refused.metadata["exit"]), (1, &json!(1)), "{}", refused.output);
+    let stopped = run("ses_a", command(&line)).await;
+    assert_eq!(
+        (tool.jobs.running(), stopped.output.contains("was stopped")),
+        (0, true),
+        "{}",
+        stopped.output
+    );
 }
 
 #[tokio::test]
