@@ -17,6 +17,8 @@
 //! * [`disk`]: a simulated disk for SQLite that loses power and fails
 //! * [`damage`]: a store's database that cannot be read in one place
 //! * [`refusal`]: a store's database that takes no event of one type, or no owner
+//! * [`hostile`]: the lines of a hostile model, and the canaries that they are after
+//! * [`folder`]: all that is in a folder
 //! * [`shared_program`]: a program that every user of the machine can start
 //! * [`deadline`]: bounded waiting
 
@@ -27,6 +29,8 @@ pub mod damage;
 pub mod deadline;
 pub mod disk;
 pub mod fixtures;
+pub mod folder;
+pub mod hostile;
 pub mod http;
 pub mod model_server;
 pub mod postgres;

@@ -1,11 +1,10 @@
 //! A project in a temporary folder, and a way to run one tool in it.
 
-use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub(crate) use everturn_testkit::folder::tree;
 use everturn_tools::{Context, Failure, Need, Output, Progress, Scope, SeenFiles, Tool};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -87,30 +86,6 @@ impl Project {
     ) -> Result<Output, Failure> {
         tool.run(input, Context { granted: granted.into(), ..self.context().0 }).await
     }
-}
-
-/// Everything below a folder: kind, mode and content (or where a link leads) by relative path.
-pub(crate) fn tree(dir: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
-    fn walk(dir: &Path, root: &Path, tree: &mut BTreeMap<PathBuf, (u32, Vec<u8>)>) {
-        for entry in fs::read_dir(dir).unwrap() {
-            let path = entry.unwrap().path();
-            let meta = fs::symlink_metadata(&path).unwrap();
-            let content = if meta.is_symlink() {
-                fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes()
-            } else if meta.is_file() {
-                fs::read(&path).unwrap()
-            } else {
-                Vec::new()
-            };
-            tree.insert(path.strip_prefix(root).unwrap().to_owned(), (meta.mode(), content));
-            if meta.is_dir() {
-                walk(&path, root, tree);
-            }
-        }
-    }
-    let mut found = BTreeMap::new();
-    walk(dir, dir, &mut found);
-    found
 }
 
 /// The names in a folder, sorted.

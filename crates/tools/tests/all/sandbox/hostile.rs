@@ -3,25 +3,20 @@
 //!
 //! What the rules would ask a person about is run as well, with nothing permitted: the wall does not lean on them.
 
-use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use everturn_tools::Tool as _;
+use everturn_testkit::hostile::{HostileField, HostileMachine, ReachGenerator, corpus};
 use everturn_tools::process::sandbox::{SandboxPart, SandboxSettings};
+use everturn_tools::peer::{PeerProcess, caller};
+use everturn_tools::{Scope, Tool as _};
 use futures_util::StreamExt as _;
 use futures_util::stream;
 use serde_json::json;
 
-use self::field::{HostileField, Wall};
-use self::generator::ReachGenerator;
 use super::{EnclosedBash, all, as_ordinary_user, enclosed, enclosed_by, require_whole};
 use crate::bash::quick;
-
-mod field;
-mod generator;
-
-/// The lines that were written by hand; the file says what its signs mean.
-const LINES: &str = include_str!("hostile/lines.txt");
+use crate::harness::Project;
 
 /// How many lines run side by side.
 const SIDE_BY_SIDE: usize = 6;
@@ -37,27 +32,40 @@ const ARRIVAL: Duration = Duration::from_millis(20);
 const MADE: usize = 300;
 const MADE_IN_FULL: usize = 5000;
 
-/// A line that was written by hand.
-#[derive(Debug, Clone, Copy)]
-struct HostileLine {
-    text: &'static str,
-    /// Whether it would change the machine if nothing kept it from that.
-    drastic: bool,
-    /// Whether it needs a program that may be missing.
-    optional: bool,
+/// Whether the wall is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wall {
+    Up,
+    Down,
 }
 
-/// The lines of each family.
-fn corpus() -> BTreeMap<&'static str, Vec<HostileLine>> {
-    let read = |line: &'static str| match line.split_at_checked(2) {
-        Some(("! ", text)) => HostileLine { text, drastic: true, optional: false },
-        Some(("? ", text)) => HostileLine { text, drastic: false, optional: true },
-        _ => HostileLine { text: line, drastic: false, optional: false },
-    };
-    let families = LINES.split("\n## ").skip(1).filter_map(|text| text.split_once('\n'));
-    families
-        .map(|(name, lines)| (name, lines.lines().filter(|line| !line.is_empty()).map(read).collect()))
-        .collect()
+impl Wall {
+    /// The machine; with a wall its port says nothing to programs of an agent, as the server does.
+    fn machine(self) -> &'static HostileMachine {
+        static UP: LazyLock<HostileMachine> = LazyLock::new(|| {
+            HostileMachine::start("up", |peer, local| caller(peer, local) != PeerProcess::Person)
+        });
+        static DOWN: LazyLock<HostileMachine> = LazyLock::new(|| HostileMachine::start("down", |_, _| false));
+        match self {
+            Self::Up => &UP,
+            Self::Down => &DOWN,
+        }
+    }
+}
+
+/// A field with a project in which the tool works.
+struct WorkedField {
+    field: HostileField,
+    project: Project,
+}
+
+impl WorkedField {
+    fn new(wall: Wall) -> Self {
+        let mut project = Project::new();
+        let base = project.outside();
+        project.scope = Arc::new(Scope { home: base.join("haus"), ..Scope::clone(&project.scope) });
+        Self { field: HostileField::plant(&base, wall.machine()), project }
+    }
 }
 
 /// The sandbox as it is by default.
@@ -74,10 +82,10 @@ fn tool(wall: Wall) -> EnclosedBash {
 }
 
 /// Runs something in a field, and tells what it printed.
-async fn run(field: &HostileField, wall: Wall, text: &str) -> String {
-    let command = field.place(&format!("export HOME=@HOME\n{text}"));
+async fn run(worked: &WorkedField, wall: Wall, text: &str) -> String {
+    let command = worked.field.place(&format!("export HOME=@HOME\n{text}"));
     let input = json!({"command": command, "description": "hostile", "timeout": 300_000});
-    match field.project.run_with(Vec::new(), &tool(wall), input).await {
+    match worked.project.run_with(Vec::new(), &tool(wall), input).await {
         Ok(output) => output.output,
         Err(failure) => failure.to_string(),
     }
@@ -85,16 +93,16 @@ async fn run(field: &HostileField, wall: Wall, text: &str) -> String {
 
 /// What a line gets at or does, in a field of its own.
 async fn attempt(wall: Wall, line: &str) -> Vec<String> {
-    let field = HostileField::new(wall);
-    let said = run(&field, wall, line).await;
-    let mut harm = field.harm(&said);
+    let worked = WorkedField::new(wall);
+    let said = run(&worked, wall, line).await;
+    let mut harm = worked.field.harm(&said);
     // What was sent may still be on its way.
     for _ in 0..ARRIVALS {
         if !harm.is_empty() || wall == Wall::Up || !line.contains("@CAPTURE") {
             break;
         }
         tokio::time::sleep(ARRIVAL).await;
-        harm = field.harm(&said);
+        harm = worked.field.harm(&said);
     }
     harm
 }
@@ -107,13 +115,13 @@ async fn attempts<'a>(wall: Wall, lines: impl Iterator<Item = &'a str>) -> Vec<(
 
 /// Runs lines one after the other in one field; each has a shell of its own, and begins with its number.
 async fn attempt_batch(wall: Wall, lines: &[String]) -> (String, Vec<String>) {
-    let field = HostileField::new(wall);
-    let placed: String = lines.iter().map(|line| field.place(line) + "\0").collect();
-    field.project.file("lines", placed);
+    let worked = WorkedField::new(wall);
+    let placed: String = lines.iter().map(|line| worked.field.place(line) + "\0").collect();
+    worked.project.file("lines", placed);
     let driver = "n=0; while IFS= read -r -d '' line <&7; do printf '\\n@%s\\n' $n; n=$((n + 1)); \
                   timeout 5 bash -c \"$line\" 7<&- < /dev/null 2>&1; done 7< lines; echo; echo @end";
-    let said = run(&field, wall, driver).await;
-    let harm = field.harm(&said);
+    let said = run(&worked, wall, driver).await;
+    let harm = worked.field.harm(&said);
     (said, harm)
 }
 
@@ -140,7 +148,7 @@ async fn check_walled(family: &str) {
     assert!(attempts.is_empty(), "{attempts:#?}");
 }
 
-/// Two tests for each family: without the wall and with it.
+/// Three tests for each family: without the wall, with it, and with it as an ordinary user.
 macro_rules! families {
     ($($test:ident: $name:literal,)*) => {
         /// The families that are tested.
@@ -157,6 +165,13 @@ macro_rules! families {
             $(#[tokio::test]
             async fn $test() {
                 super::check_walled($name).await;
+            })*
+        }
+
+        mod ordinary {
+            $(#[test]
+            fn $test() {
+                super::as_ordinary_user(&[concat!("sandbox::hostile::walled::", stringify!($test))]);
             })*
         }
     };
@@ -195,7 +210,7 @@ fn there_are_lines_enough() {
 
 #[test]
 fn where_a_part_is_missing_each_line_asks() {
-    let project = crate::harness::Project::new();
+    let project = Project::new();
     let mut generator = ReachGenerator::new(13);
     let made: Vec<String> = (0..MADE).map(|_| generator.line()).collect();
     let corpus = corpus();
@@ -240,14 +255,4 @@ async fn made_lines_are_real_attempts() {
     let harmless: Vec<&str> =
         attempts.iter().filter(|(_, harm)| harm.is_empty()).map(|(line, _)| *line).collect();
     assert!(harmless.len() <= lines.len() / 3, "{harmless:#?}");
-}
-
-#[test]
-fn it_is_the_same_for_an_ordinary_user() {
-    as_ordinary_user(&[
-        "sandbox::hostile::walled::links",
-        "sandbox::hostile::walled::proc",
-        "sandbox::hostile::walled::sockets",
-        "sandbox::hostile::walled::variables",
-    ]);
 }

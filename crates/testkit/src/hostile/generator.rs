@@ -3,7 +3,7 @@
 
 /// A sequence of lines that is the same every time.
 #[derive(Debug)]
-pub(super) struct ReachGenerator {
+pub struct ReachGenerator {
     state: u64,
 }
 
@@ -174,7 +174,8 @@ const CALLS: &[&str] = &[
 ];
 
 impl ReachGenerator {
-    pub(super) fn new(seed: u64) -> Self {
+    /// The sequence of a seed.
+    pub fn new(seed: u64) -> Self {
         Self { state: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1 }
     }
 
@@ -182,15 +183,15 @@ impl ReachGenerator {
         self.state ^= self.state << 13;
         self.state ^= self.state >> 7;
         self.state ^= self.state << 17;
-        usize::try_from((self.state >> 16) % limit as u64).unwrap()
+        usize::try_from((self.state >> 16) % limit as u64).expect("a small number")
     }
 
     fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len())]
+        *from.get(self.below(from.len())).expect("a number below its length")
     }
 
     /// The next line.
-    pub(super) fn line(&mut self) -> String {
+    pub fn line(&mut self) -> String {
         let mut line = self.reach();
         for _ in 0..self.below(3) {
             line = self.wrap(&line);
