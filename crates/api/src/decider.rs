@@ -15,9 +15,13 @@ use axum::extract::{ConnectInfo, Request};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use everturn_engine::peer::{self, PeerProcess};
+use tokio::sync::Semaphore;
 
 use crate::connections::Visitor;
 use crate::error::Error;
+
+/// How many are looked up side by side: each look is at the open files of every process.
+static LOOKING: Semaphore = Semaphore::const_new(2);
 
 /// How often it is looked once more where somebody seems to have left, and how long after.
 const LOOKS: usize = 5;
@@ -25,16 +29,34 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// Lets a request that changes something through if its connection is a person's.
 pub(crate) async fn check_change(request: Request, next: Next) -> Response {
-    match request.extensions().get::<Arc<Visitor>>() {
-        Some(visitor) if visitor.is_person() => next.run(request).await,
-        Some(_) | None => check_decision(request, next).await,
+    let visitor = request.extensions().get::<Arc<Visitor>>().cloned();
+    if visitor.as_ref().is_some_and(|visitor| visitor.is_person()) {
+        return next.run(request).await;
+    }
+    if let Err(refused) = find_person(sender(&request), request.uri().path()).await {
+        return refused.into_response();
+    }
+    // What is found holds for the connection, as what is found when it is made.
+    visitor.iter().for_each(|visitor| visitor.note_person());
+    next.run(request).await
+}
+
+/// Lets a request that decides something through if a person has sent it.
+pub(crate) async fn check_decision(request: Request, next: Next) -> Response {
+    match find_person(sender(&request), request.uri().path()).await {
+        Ok(()) => next.run(request).await,
+        Err(refused) => refused.into_response(),
     }
 }
 
-/// Lets a request through unless it may come from a program of an agent. Where the listener does not say from which
-/// address it came, all that are connected are looked at.
-pub(crate) async fn check_decision(request: Request, next: Next) -> Response {
-    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|info| info.0);
+/// The address that a request came from, where the listener says so.
+fn sender(request: &Request) -> Option<SocketAddr> {
+    request.extensions().get::<ConnectInfo<SocketAddr>>().map(|info| info.0)
+}
+
+/// Looks up who has sent a request, and refuses it if that may be a program of an agent. Without an address, all that are
+/// connected are looked at.
+async fn find_person(peer: Option<SocketAddr>, path: &str) -> Result<(), Error> {
     let mut found = look(peer).await;
     for _ in 0..LOOKS {
         // The table of connections changes while it is read, and without an address it may be somebody else's connection
@@ -46,7 +68,7 @@ pub(crate) async fn check_decision(request: Request, next: Next) -> Response {
         found = look(peer).await;
     }
     let refused = match found {
-        PeerProcess::Person => return next.run(request).await,
+        PeerProcess::Person => return Ok(()),
         PeerProcess::Agent => {
             "this was sent by a program that the agent started, or while one was connected, and such a program does not \
              act for the person: use a client outside of the agent's commands and terminals"
@@ -56,11 +78,12 @@ pub(crate) async fn check_decision(request: Request, next: Next) -> Response {
              and wait for the answer"
         }
     };
-    tracing::warn!(path = request.uri().path(), ?found, "a request was refused");
-    Error::Forbidden(refused.to_owned()).into_response()
+    tracing::warn!(path, ?found, "a request was refused");
+    Err(Error::Forbidden(refused.to_owned()))
 }
 
 async fn look(peer: Option<SocketAddr>) -> PeerProcess {
     // Nothing is decided on a guess.
+    let Ok(_turn) = LOOKING.acquire().await else { return PeerProcess::Gone };
     tokio::task::spawn_blocking(move || peer::find(peer)).await.unwrap_or(PeerProcess::Gone)
 }

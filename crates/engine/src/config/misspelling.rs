@@ -122,7 +122,7 @@ impl MisspellingSearch<'_> {
     fn look_at_name(&mut self, path: &[&str], name: &str, restricts: bool) {
         if let Some(meant) = self.meant(name) {
             let what = format!("no permission is called `{}`: did you mean `{meant}`?", shown(name));
-            self.note(path, what, restricts);
+            self.note(path, &what, restricts);
         }
     }
 
@@ -138,10 +138,10 @@ impl MisspellingSearch<'_> {
             .filter(|_| !word.is_empty())
             .map_or_else(String::new, |near| format!(": did you mean `{near}`?"));
         let what = format!("`{}` is none of `allow`, `ask` and `deny`{hint}", shown(&given));
-        self.note(path, what, true);
+        self.note(path, &what, true);
     }
 
-    fn note(&mut self, path: &[&str], what: String, restricts: bool) {
+    fn note(&mut self, path: &[&str], what: &str, restricts: bool) {
         if self.found.len() >= MOST {
             return;
         }
