@@ -7,8 +7,8 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use everturn_testkit::hostile::{HostileField, HostileMachine, ReachGenerator, corpus};
-use everturn_tools::process::sandbox::{SandboxPart, SandboxSettings};
 use everturn_tools::peer::{PeerProcess, caller};
+use everturn_tools::process::sandbox::{SandboxPart, SandboxSettings};
 use everturn_tools::{Scope, Tool as _};
 use futures_util::StreamExt as _;
 use futures_util::stream;
