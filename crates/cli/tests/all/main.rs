@@ -23,6 +23,7 @@ mod feed;
 mod flood;
 mod hanging;
 mod hostile;
+mod hostile_model;
 mod keys;
 mod lag;
 mod logging;
