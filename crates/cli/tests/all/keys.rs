@@ -24,11 +24,13 @@ fn found() -> String {
     format!("OWN={}\n", CANARY.join("-"))
 }
 
-/// A configuration with a key from a variable of a name that nobody knows.
+/// A configuration with a key from a variable of a name that nobody knows. There is no sandbox: in it no other process is
+/// seen, whatever it has.
 fn config(model: &ModelServer) -> Value {
     let mut config = opencode_config(&model.base_url());
     config["provider"]["fake"]["options"]["apiKey"] = json!("{env:ODD_NAME}");
     config["permission"] = json!("allow");
+    config["sandbox"] = json!("off");
     config
 }
 
